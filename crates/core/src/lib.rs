@@ -1,1 +1,35 @@
-//! Placeholder.
+//! The rules of Rookery, pure: what a command needs, what it decides, which rows a fact touches and what becomes of them.
+//!
+//! Nothing here reads a clock, a file, a random number or a configuration, and nothing is async. A command is decided
+//! over a [`View`] of rows that somebody else loaded; what is not loaded is answered by [`Halt::Missing`], never fetched.
+//! Read [`command`] for what can be asked, [`fact`] for what can have happened, and the folder of a noun
+//! (`agent`, `task`, `file`, `handoff`) for its rules.
+
+pub mod actor;
+pub mod agent;
+pub mod command;
+pub mod envelope;
+pub mod fact;
+pub mod file;
+pub mod handoff;
+pub mod id;
+pub mod intent;
+pub mod key;
+pub mod limit;
+pub mod log;
+pub mod redact;
+pub mod refusal;
+pub mod report;
+pub mod row;
+pub mod task;
+pub mod timer;
+pub mod view;
+
+pub use actor::{Actor, Auth, Caller, Power};
+pub use command::{Command, Decision, Halt, Now, Reply, asks, decide};
+pub use fact::{Fact, apply, touches};
+pub use id::{AgentId, HandoffId, IntentId, LogId, Position, RunId, Seq, TaskId, ThreadId, TimerId, Timestamp};
+pub use key::{Ask, Key, Lookup, Table};
+pub use refusal::{Code, Refusal};
+pub use row::Row;
+pub use view::View;

@@ -1,0 +1,147 @@
+//! Who asks, and how we know it.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{AgentId, Seq};
+
+/// The author of a fact. Only agents are listed, have presence and can be given work.
+#[derive(Clone, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+pub enum Actor {
+    Agent(AgentId),
+    Person(String),
+    System,
+    Watcher,
+    /// A caller who gave no name; where a task is concerned it acts as its holder.
+    Nobody,
+}
+
+/// Names that no agent may take, because they are authors of another kind.
+const RESERVED: [&str; 5] = ["system", "watcher", "router", "orchestrator", "nobody"];
+
+impl Actor {
+    pub fn is_reserved(name: &str) -> bool {
+        RESERVED.contains(&name) || ["person:", "agent:", "group:"].iter().any(|prefix| name.starts_with(prefix))
+    }
+
+    pub fn agent(&self) -> Option<&AgentId> {
+        match self {
+            Actor::Agent(id) => Some(id),
+            _ => None,
+        }
+    }
+
+    pub fn parse(text: &str) -> Actor {
+        match text {
+            "system" => Actor::System,
+            "watcher" => Actor::Watcher,
+            "nobody" => Actor::Nobody,
+            _ => match text.strip_prefix("person:") {
+                Some(name) => Actor::Person(name.to_owned()),
+                None => Actor::Agent(AgentId::from(text)),
+            },
+        }
+    }
+}
+
+impl fmt::Display for Actor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Actor::Agent(id) => id.fmt(f),
+            Actor::Person(name) => write!(f, "person:{name}"),
+            Actor::System => f.write_str("system"),
+            Actor::Watcher => f.write_str("watcher"),
+            Actor::Nobody => f.write_str("nobody"),
+        }
+    }
+}
+
+/// How the actor of a fact was known. Recorded with every fact.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Auth {
+    Token,
+    Session,
+    Asserted,
+    None,
+}
+
+impl Auth {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Auth::Token => "token",
+            Auth::Session => "session",
+            Auth::Asserted => "asserted",
+            Auth::None => "none",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Auth> {
+        [Auth::Token, Auth::Session, Auth::Asserted, Auth::None].into_iter().find(|auth| auth.as_str() == text)
+    }
+}
+
+/// What a caller's credentials allow, before the rule looks at who holds what. The position of lead is looked up in the
+/// rows; `Lead` here means a credential that carries that role by itself.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Power {
+    Observer,
+    Agent,
+    Lead,
+    Person,
+}
+
+/// The caller of a command as its surface made it out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Caller {
+    pub actor: Actor,
+    pub auth: Auth,
+    pub power: Power,
+    /// The grant that the caller believes to hold; must match if given.
+    pub fence: Option<Seq>,
+}
+
+impl Caller {
+    pub fn system() -> Caller {
+        Caller { actor: Actor::System, auth: Auth::None, power: Power::Person, fence: None }
+    }
+
+    pub fn watcher() -> Caller {
+        Caller { actor: Actor::Watcher, ..Caller::system() }
+    }
+
+    /// A caller on loopback that says who it is.
+    pub fn asserted(agent: impl Into<AgentId>) -> Caller {
+        Caller { actor: Actor::Agent(agent.into()), auth: Auth::Asserted, power: Power::Agent, fence: None }
+    }
+
+    pub fn person(name: &str) -> Caller {
+        Caller { actor: Actor::Person(name.to_owned()), auth: Auth::Token, power: Power::Person, fence: None }
+    }
+
+    pub fn nobody() -> Caller {
+        Caller { actor: Actor::Nobody, auth: Auth::None, power: Power::Agent, fence: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn actors_read_back_as_written() {
+        for actor in [Actor::Agent("a".into()), Actor::Person("anna".into()), Actor::System, Actor::Watcher, Actor::Nobody] {
+            assert_eq!(Actor::parse(&actor.to_string()), actor);
+        }
+    }
+
+    #[test]
+    fn authors_of_other_kinds_cannot_be_taken_as_agent_ids() {
+        for name in ["system", "watcher", "person:anna", "agent:x", "group:workers", "orchestrator"] {
+            assert!(Actor::is_reserved(name), "{name}");
+        }
+        assert!(!Actor::is_reserved("claude-code-1"));
+    }
+}

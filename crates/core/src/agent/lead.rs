@@ -1,0 +1,76 @@
+//! The position of lead: one holder at most, chosen by rule, changed by fact.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Agent, Role};
+use crate::command::Halt;
+use crate::fact::Fact;
+use crate::id::AgentId;
+use crate::view::View;
+
+/// Who holds the position, and whether it asked for it.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Lead {
+    pub holder: Option<AgentId>,
+    pub asked: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LeadReason {
+    /// It asked, and nobody who asked before holds the position.
+    Asked,
+    /// Nobody asked; it was there first.
+    First,
+    /// The one before left or went offline.
+    Succession,
+    /// Nobody is left to take it.
+    Vacated,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LeadChosen {
+    pub holder: Option<AgentId>,
+    pub asked: bool,
+    pub previous: Option<AgentId>,
+    pub reason: LeadReason,
+}
+
+impl LeadChosen {
+    pub(crate) fn fact(holder: Option<AgentId>, reason: LeadReason, seat: Option<&Lead>) -> Fact {
+        let previous = seat.and_then(|seat| seat.holder.clone());
+        Fact::LeadChosen(LeadChosen { holder, asked: reason == LeadReason::Asked, previous, reason })
+    }
+}
+
+/// Who follows when `gone` is no longer there: the oldest live agent that asked, then specialists, then workers.
+pub fn successor(view: &View, gone: &AgentId) -> Result<Option<Fact>, Halt> {
+    let seat = view.lead()?;
+    if seat.and_then(|seat| seat.holder.as_ref()) != Some(gone) {
+        return Ok(None);
+    }
+    let next = view.live_agents()?.into_iter().filter(|agent| agent.id != *gone).min_by_key(|agent| order(agent));
+    Ok(Some(match next {
+        None => LeadChosen::fact(None, LeadReason::Vacated, seat),
+        Some(agent) => {
+            let asked = agent.profile.role == Role::Lead;
+            let previous = seat.and_then(|seat| seat.holder.clone());
+            let holder = Some(agent.id.clone());
+            Fact::LeadChosen(LeadChosen { holder, asked, previous, reason: LeadReason::Succession })
+        }
+    }))
+}
+
+fn order(agent: &Agent) -> (Role, crate::id::Seq) {
+    (agent.profile.role, agent.joined)
+}
+
+/// A returning agent takes the position if nobody holds it.
+pub fn take_if_vacant(view: &View, agent: &Agent) -> Result<Option<Fact>, Halt> {
+    let seat = view.lead()?;
+    if seat.is_some_and(|seat| seat.holder.is_some()) {
+        return Ok(None);
+    }
+    let reason = if agent.profile.role == Role::Lead { LeadReason::Asked } else { LeadReason::First };
+    Ok(Some(LeadChosen::fact(Some(agent.id.clone()), reason, seat)))
+}

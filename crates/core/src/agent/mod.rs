@@ -1,0 +1,185 @@
+//! Agents: who is here, what they are, and who leads.
+
+mod come_back;
+mod lead;
+mod leave;
+mod offline;
+mod register;
+mod status;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+pub use come_back::ComeBack;
+pub use lead::{Lead, LeadChosen, LeadReason, successor, take_if_vacant};
+pub use leave::{AgentLeft, Leave};
+pub use offline::{AgentReturned, AgentWentOffline, DeclareOffline, Evidence, Lost};
+pub use register::{AgentRegistered, AgentUpdated, Profile, Register};
+pub use status::{AgentStatusSet, SetStatus};
+
+use crate::fact::Fact;
+use crate::id::{AgentId, Seq, TaskId, Timestamp};
+use crate::key::ColumnValue;
+use crate::task;
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    Lead,
+    Specialist,
+    Worker,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    Idle,
+    Working,
+    Blocked,
+    WaitingReview,
+    Offline,
+}
+
+impl Status {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Status::Idle => "idle",
+            Status::Working => "working",
+            Status::Blocked => "blocked",
+            Status::WaitingReview => "waiting_review",
+            Status::Offline => "offline",
+        }
+    }
+}
+
+/// Whether the agent takes part. One that left stays readable by id.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "is", content = "since")]
+pub enum Membership {
+    Here,
+    Offline(Timestamp),
+    Left(Timestamp),
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Agent {
+    pub id: AgentId,
+    #[serde(flatten)]
+    pub profile: Profile,
+    pub status: Status,
+    pub membership: Membership,
+    pub current_task: Option<TaskId>,
+    /// When it joined, or joined again after having left.
+    pub joined_at: Timestamp,
+    pub joined: Seq,
+    /// The newest sign of life that a fact records. Presence may know a newer one.
+    pub seen_at: Timestamp,
+    /// Bound to a token or session: nobody may merely assert this id.
+    pub sealed: bool,
+    /// How many tasks it has claimed.
+    pub holding: u32,
+    /// What it held when it was declared offline, to be given back if nobody took it.
+    pub lost: Lost,
+}
+
+impl Agent {
+    pub fn is_live(&self) -> bool {
+        self.membership == Membership::Here
+    }
+
+    pub fn has_left(&self) -> bool {
+        matches!(self.membership, Membership::Left(_))
+    }
+
+    pub(crate) fn columns(&self) -> Vec<ColumnValue> {
+        vec![self.is_live().into(), self.joined.0.into()]
+    }
+
+    pub(crate) fn tallies(&self) -> Vec<&'static str> {
+        match self.membership {
+            Membership::Here => vec![tally::AGENTS, tally::AGENTS_ACTIVE],
+            Membership::Offline(_) => vec![tally::AGENTS],
+            Membership::Left(_) => vec![],
+        }
+    }
+
+    fn took(&mut self, task: &TaskId) {
+        self.holding += 1;
+        self.works_on(task);
+    }
+
+    fn works_on(&mut self, task: &TaskId) {
+        self.current_task = Some(task.clone());
+        if self.is_live() {
+            self.status = Status::Working;
+        }
+    }
+
+    fn gave_up(&mut self, task: &TaskId) {
+        self.holding = self.holding.saturating_sub(1);
+        if self.current_task.as_ref() == Some(task) {
+            self.current_task = None;
+        }
+        if self.holding == 0 && self.is_live() {
+            self.status = Status::Idle;
+        }
+    }
+}
+
+/// Names of the counts that agents are part of.
+pub mod tally {
+    pub const AGENTS: &str = "agents";
+    pub const AGENTS_ACTIVE: &str = "agents.active";
+}
+
+/// What becomes of an agent's row.
+pub(crate) fn apply(old: Option<Agent>, id: &AgentId, fact: &Fact, seq: Seq, at: Timestamp) -> Option<Agent> {
+    if let Fact::AgentRegistered(fact) = fact {
+        return Some(fact.joined(old, seq, at));
+    }
+    let mut agent = old?;
+    match fact {
+        Fact::AgentUpdated(fact) => fact.update(&mut agent, at),
+        Fact::AgentReturned(_) => {
+            agent.membership = Membership::Here;
+            agent.status = Status::Idle;
+            agent.seen_at = at;
+            agent.lost = Lost::default();
+        }
+        Fact::AgentStatusSet(fact) => {
+            agent.status = fact.status;
+            if let Some(task) = &fact.current_task {
+                agent.current_task = Some(task.clone());
+            }
+        }
+        Fact::AgentLeft(_) => {
+            agent.membership = Membership::Left(at);
+            agent.status = Status::Offline;
+            agent.current_task = None;
+            agent.lost = Lost::default();
+        }
+        Fact::AgentWentOffline(fact) => {
+            agent.membership = Membership::Offline(at);
+            agent.status = Status::Offline;
+            agent.current_task = None;
+            agent.seen_at = fact.evidence.last_seen;
+            agent.lost = fact.lost.clone();
+        }
+        Fact::TaskClaimed(fact) if fact.agent == *id => agent.took(&fact.task),
+        Fact::TaskClaimed(fact) => agent.gave_up(&fact.task),
+        Fact::TaskStarted(fact) => agent.works_on(&fact.task),
+        Fact::TaskMoved(fact) if fact.to == task::State::Review && agent.is_live() => {
+            agent.status = Status::WaitingReview;
+        }
+        Fact::TaskReleased(fact) => agent.gave_up(&fact.task),
+        Fact::TaskCompleted(fact) => agent.gave_up(&fact.task),
+        Fact::TaskFailed(fact) => agent.gave_up(&fact.task),
+        Fact::TaskDropped(fact) => agent.gave_up(&fact.task),
+        _ => {}
+    }
+    Some(agent)
+}
+
+/// Free-form facts that an agent tells about itself.
+pub type Metadata = serde_json::Map<String, Value>;
+

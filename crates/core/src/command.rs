@@ -1,0 +1,351 @@
+//! What can be asked of the system, and the one place where it is decided.
+
+use serde::{Deserialize, Serialize};
+
+use crate::actor::{Actor, Auth, Caller, Power};
+use crate::agent::{Agent, ComeBack, DeclareOffline, Lead, Leave, Register, SetStatus};
+use crate::fact::Fact;
+use crate::file::{ClaimFile, ClaimReply, File, FilePath, Lock, NoteChange, NoteOthers, ReleaseFile, Resolve, Unlock};
+use crate::handoff::{Accept, Handoff, Initiate, Reject};
+use crate::id::{AgentId, HandoffId, IntentId, Seq, TaskId, TimerId, Timestamp};
+use crate::intent::{CloseIntent, Intent};
+use crate::key::{Ask, Key, Lookup};
+use crate::redact::Redact;
+use crate::refusal::{Code, Refusal};
+use crate::report::Report;
+use crate::row::Row;
+use crate::task::{self, Edge, Task};
+use crate::timer::{FireTimer, Timer};
+use crate::view::View;
+
+macro_rules! commands {
+    ($($name:ident($body:ty)),+ $(,)?) => {
+        #[derive(Clone, PartialEq, Debug)]
+        pub enum Command { $($name($body)),+ }
+
+        $(impl From<$body> for Command {
+            fn from(command: $body) -> Command {
+                Command::$name(command)
+            }
+        })+
+
+        impl Command {
+            pub fn name(&self) -> &'static str {
+                match self { $(Command::$name(_) => stringify!($name)),+ }
+            }
+        }
+    };
+}
+
+commands! {
+    Register(Register),
+    SetStatus(SetStatus),
+    Leave(Leave),
+    DeclareOffline(DeclareOffline),
+    ComeBack(ComeBack),
+    CreateTask(task::Create),
+    ClaimTask(task::Claim),
+    StartTask(task::Start),
+    MoveTask(task::MoveTo),
+    ReleaseTask(task::Release),
+    RetryTask(task::Retry),
+    AssignTask(task::Assign),
+    CompleteTask(task::Complete),
+    FailTask(task::Fail),
+    CancelTask(task::Cancel),
+    SkipTask(task::Skip),
+    ClaimFile(ClaimFile),
+    ReleaseFile(ReleaseFile),
+    LockFile(Lock),
+    UnlockFile(Unlock),
+    ResolveConflict(Resolve),
+    NoteChange(NoteChange),
+    NoteOthers(NoteOthers),
+    InitiateHandoff(Initiate),
+    AcceptHandoff(Accept),
+    RejectHandoff(Reject),
+    AddReport(Report),
+    FireTimer(FireTimer),
+    CloseIntent(CloseIntent),
+    Redact(Redact),
+}
+
+/// The inputs to a decision that are neither rows nor the command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Now {
+    pub at: Timestamp,
+}
+
+/// Why a rule gave no decision.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Halt {
+    Refused(Refusal),
+    /// The rule must see these first.
+    Missing(Vec<Ask>),
+}
+
+impl From<Refusal> for Halt {
+    fn from(refusal: Refusal) -> Halt {
+        Halt::Refused(refusal)
+    }
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct Decision {
+    pub facts: Vec<Fact>,
+    pub reply: Reply,
+    /// Facts in the log whose texts go, with what stays of them.
+    pub blanked: Vec<(Seq, Vec<u8>)>,
+}
+
+impl Decision {
+    pub fn new(facts: Vec<Fact>, reply: Reply) -> Decision {
+        Decision { facts, reply, blanked: vec![] }
+    }
+
+    pub fn nothing(reply: Reply) -> Decision {
+        Decision::new(vec![], reply)
+    }
+}
+
+/// What the caller is told. `Row` is answered with the row as the command left it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reply {
+    Done,
+    Row(Key),
+    Claim(ClaimReply),
+    Released,
+    NotReleased { reason: String },
+    /// The command's own fact is the answer: the first that it committed.
+    Recorded,
+}
+
+/// What the command will probably need; a rule may still ask for more.
+pub fn asks(caller: &Caller, command: &Command) -> Vec<Ask> {
+    let mut asks = match command {
+        Command::Register(c) => c.asks(),
+        Command::SetStatus(c) => c.asks(),
+        Command::Leave(c) => c.asks(),
+        Command::DeclareOffline(c) => c.asks(),
+        Command::ComeBack(c) => c.asks(),
+        Command::CreateTask(c) => c.asks(),
+        Command::ClaimTask(c) => c.asks(),
+        Command::StartTask(c) => c.asks(),
+        Command::MoveTask(c) => c.asks(),
+        Command::ReleaseTask(c) => c.asks(),
+        Command::RetryTask(c) => c.asks(),
+        Command::AssignTask(c) => c.asks(),
+        Command::CompleteTask(c) => c.asks(),
+        Command::FailTask(c) => c.asks(),
+        Command::CancelTask(c) => c.asks(),
+        Command::SkipTask(c) => c.asks(),
+        Command::ClaimFile(c) => c.asks(),
+        Command::ReleaseFile(c) => c.asks(),
+        Command::LockFile(c) => c.asks(),
+        Command::UnlockFile(c) => c.asks(),
+        Command::ResolveConflict(c) => c.asks(),
+        Command::NoteChange(c) => c.asks(),
+        Command::NoteOthers(_) | Command::AddReport(_) => vec![],
+        Command::InitiateHandoff(c) => c.asks(),
+        Command::AcceptHandoff(c) => c.asks(),
+        Command::RejectHandoff(c) => c.asks(),
+        Command::FireTimer(c) => c.asks(),
+        Command::CloseIntent(c) => c.asks(),
+        Command::Redact(c) => c.asks(),
+    };
+    asks.extend(caller.actor.agent().map(|agent| Ask::Row(Key::Agent(agent.clone()))));
+    asks
+}
+
+/// Decides a command over what is in view. Nothing happens but what the returned facts say.
+pub fn decide(view: &View, caller: &Caller, command: &Command, now: &Now) -> Result<Decision, Halt> {
+    view.admits(caller)?;
+    match command {
+        Command::Register(c) => c.decide(view, caller),
+        Command::SetStatus(c) => c.decide(view, caller),
+        Command::Leave(c) => c.decide(view, caller),
+        Command::DeclareOffline(c) => c.decide(view),
+        Command::ComeBack(c) => c.decide(view),
+        Command::CreateTask(c) => c.decide(view, caller),
+        Command::ClaimTask(c) => c.decide(view, caller),
+        Command::StartTask(c) => c.decide(view, caller),
+        Command::MoveTask(c) => c.decide(view, caller),
+        Command::ReleaseTask(c) => c.decide(view, caller),
+        Command::RetryTask(c) => c.decide(view, caller),
+        Command::AssignTask(c) => c.decide(view, caller),
+        Command::CompleteTask(c) => c.decide(view, caller),
+        Command::FailTask(c) => c.decide(view, caller),
+        Command::CancelTask(c) => c.decide(view, caller),
+        Command::SkipTask(c) => c.decide(view, caller),
+        Command::ClaimFile(c) => c.decide(view, caller),
+        Command::ReleaseFile(c) => c.decide(view, caller),
+        Command::LockFile(c) => c.decide(view, caller),
+        Command::UnlockFile(c) => c.decide(view, caller),
+        Command::ResolveConflict(c) => c.decide(view, caller),
+        Command::NoteChange(c) => c.decide(view, now),
+        Command::NoteOthers(c) => c.decide(),
+        Command::InitiateHandoff(c) => c.decide(view, caller),
+        Command::AcceptHandoff(c) => c.decide(view, caller),
+        Command::RejectHandoff(c) => c.decide(view, caller),
+        Command::AddReport(c) => c.decide(),
+        Command::FireTimer(c) => c.decide(view, now),
+        Command::CloseIntent(c) => c.decide(view),
+        Command::Redact(c) => c.decide(view, caller),
+    }
+}
+
+/// The typed doors to the view that the rules go through.
+impl View {
+    /// Observers change nothing, and an id that is bound to a credential cannot merely be asserted.
+    fn admits(&self, caller: &Caller) -> Result<(), Halt> {
+        if caller.power == Power::Observer {
+            return Err(Refusal::new(Code::Forbidden, "an observer may only read").into());
+        }
+        if caller.auth == Auth::Asserted
+            && let Actor::Agent(id) = &caller.actor
+            && self.agent(id)?.is_some_and(|agent| agent.sealed)
+        {
+            return Err(Refusal::new(Code::Sealed, format!("agent '{id}' is bound to a token"))
+                .hint("send its token; an id that was registered with one cannot be claimed by name alone")
+                .into());
+        }
+        Ok(())
+    }
+
+    pub fn agent(&self, id: &AgentId) -> Result<Option<&Agent>, Halt> {
+        Ok(match self.get(&Key::Agent(id.clone()))? {
+            Some(Row::Agent(agent)) => Some(agent),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn agent_known(&self, id: &AgentId) -> Result<&Agent, Halt> {
+        self.agent(id)?.ok_or_else(|| {
+            Refusal::new(Code::AgentNotFound, "Agent not found").hint("announce the agent first").into()
+        })
+    }
+
+    /// Known and not gone. One that is offline may still be given work: it asks, so it lives.
+    pub(crate) fn agent_here(&self, id: &AgentId) -> Result<&Agent, Halt> {
+        let agent = self.agent_known(id)?;
+        if agent.has_left() {
+            return Err(Refusal::new(Code::AgentNotFound, "Agent not found")
+                .hint(format!("'{id}' has left; announce it again first"))
+                .into());
+        }
+        Ok(agent)
+    }
+
+    pub fn task(&self, id: &TaskId) -> Result<Option<&Task>, Halt> {
+        Ok(match self.get(&Key::Task(id.clone()))? {
+            Some(Row::Task(task)) => Some(task),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn task_known(&self, id: &TaskId) -> Result<&Task, Halt> {
+        self.task(id)?.ok_or_else(|| Refusal::new(Code::TaskNotFound, "Task not found").into())
+    }
+
+    pub fn file(&self, key: &str) -> Result<Option<&File>, Halt> {
+        Ok(match self.get(&Key::File(key.to_owned()))? {
+            Some(Row::File(file)) => Some(file),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn file_known(&self, path: &FilePath) -> Result<&File, Halt> {
+        self.file(path.key())?.ok_or_else(|| Refusal::new(Code::ResourceNotFound, "Resource not tracked").into())
+    }
+
+    pub(crate) fn handoff(&self, id: &HandoffId) -> Result<Option<&Handoff>, Halt> {
+        Ok(match self.get(&Key::Handoff(id.clone()))? {
+            Some(Row::Handoff(handoff)) => Some(handoff),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn timer(&self, id: &TimerId) -> Result<Option<&Timer>, Halt> {
+        Ok(match self.get(&Key::Timer(id.clone()))? {
+            Some(Row::Timer(timer)) => Some(timer),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn intent(&self, id: &IntentId) -> Result<Option<&Intent>, Halt> {
+        Ok(match self.get(&Key::Intent(id.clone()))? {
+            Some(Row::Intent(intent)) => Some(intent),
+            _ => None,
+        })
+    }
+
+    pub fn lead(&self) -> Result<Option<&Lead>, Halt> {
+        Ok(match self.get(&Key::Lead)? {
+            Some(Row::Lead(lead)) => Some(lead),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn live_agents(&self) -> Result<Vec<&Agent>, Halt> {
+        let rows = self.all(&Lookup::LiveAgents)?;
+        Ok(rows.into_iter().filter_map(|row| if let Row::Agent(agent) = row { Some(agent) } else { None }).collect())
+    }
+
+    pub(crate) fn tasks_held_by(&self, agent: &AgentId) -> Result<Vec<&Task>, Halt> {
+        let rows = self.all(&Lookup::TasksHeldBy(agent.clone()))?;
+        Ok(rows.into_iter().filter_map(|row| if let Row::Task(task) = row { Some(task) } else { None }).collect())
+    }
+
+    pub(crate) fn dependents(&self, task: &TaskId) -> Result<Vec<&Edge>, Halt> {
+        let rows = self.all(&Lookup::Dependents(task.clone()))?;
+        Ok(rows.into_iter().filter_map(|row| if let Row::Edge(edge) = row { Some(edge) } else { None }).collect())
+    }
+
+    pub(crate) fn files_held_by(&self, agent: &AgentId) -> Result<Vec<&File>, Halt> {
+        self.files(&Lookup::FilesHeldBy(agent.clone()))
+    }
+
+    pub(crate) fn files_of_task(&self, task: &TaskId) -> Result<Vec<&File>, Halt> {
+        self.files(&Lookup::FilesOfTask(task.clone()))
+    }
+
+    pub(crate) fn files_held_under(&self, prefix: &str) -> Result<Vec<&File>, Halt> {
+        self.files(&Lookup::HeldUnder(prefix.to_owned()))
+    }
+
+    fn files(&self, lookup: &Lookup) -> Result<Vec<&File>, Halt> {
+        let rows = self.all(lookup)?;
+        Ok(rows.into_iter().filter_map(|row| if let Row::File(file) = row { Some(file) } else { None }).collect())
+    }
+
+    /// A person, or the holder of the lead's position.
+    pub(crate) fn has_authority(&self, caller: &Caller) -> Result<bool, Halt> {
+        if caller.power >= Power::Lead {
+            return Ok(true);
+        }
+        let Some(agent) = caller.actor.agent() else { return Ok(false) };
+        Ok(self.lead()?.and_then(|lead| lead.holder.as_ref()) == Some(agent))
+    }
+
+    pub(crate) fn needs_authority(&self, caller: &Caller, what: &str) -> Result<(), Halt> {
+        if self.has_authority(caller)? {
+            return Ok(());
+        }
+        Err(Refusal::new(Code::Forbidden, format!("only the lead or a person may {what}"))
+            .hint("ask the lead, or use the command line, which acts as a person")
+            .into())
+    }
+
+    /// An identified caller speaks for itself; the lead and people may speak for others.
+    pub(crate) fn may_speak_for(&self, caller: &Caller, agent: &AgentId) -> Result<(), Halt> {
+        match &caller.actor {
+            Actor::Agent(id) if id != agent && !self.has_authority(caller)? => {
+                Err(Refusal::new(Code::Forbidden, format!("'{id}' may not act as '{agent}'"))
+                    .hint("leave out agent_id, or name the agent that the call comes from")
+                    .into())
+            }
+            _ => Ok(()),
+        }
+    }
+}

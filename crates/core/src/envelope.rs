@@ -1,0 +1,121 @@
+//! Any row of the log as a ClutchMessage envelope (`clutch/0.1`).
+//!
+//! A fact that came in as an envelope is shown verbatim from its body; an internal fact is shown with the protocol's own
+//! type where one fits and with its kind otherwise, in the project's default run and thread if it has none.
+
+use serde_json::{Map, Value, json};
+
+use crate::actor::Actor;
+use crate::fact::Fact;
+use crate::id::{RunId, ThreadId, Timestamp};
+use crate::log::{LogRow, event_id};
+use crate::task::State;
+
+pub const VERSION: &str = "clutch/0.1";
+
+/// The message type that a fact is shown with.
+pub fn message_type(fact: &Fact) -> &'static str {
+    match fact {
+        Fact::AgentRegistered(_) => "agent.register",
+        Fact::AgentUpdated(_) => "agent.update",
+        Fact::TaskCreated(_) => "task.request",
+        Fact::TaskStarted(_) => "task.accept",
+        Fact::TaskCompleted(_) => "task.result",
+        Fact::TaskFailed(_) => "task.error",
+        Fact::TaskDropped(fact) if fact.to == State::Cancelled => "task.cancel",
+        other => other.kind(),
+    }
+}
+
+pub fn of(row: &LogRow) -> Value {
+    let run = row.run.clone().unwrap_or_else(RunId::project_default);
+    let thread = row.thread.clone().unwrap_or_else(ThreadId::project_default);
+    let mut from = Map::from_iter([("agent_id".to_owned(), Value::String(address(&row.actor)))]);
+    if let Actor::Person(_) = row.actor {
+        from.insert("role".to_owned(), json!("person"));
+    }
+    json!({
+        "v": VERSION,
+        "id": event_id::of(row.seq).replacen("evt_", "msg_", 1),
+        "ts": iso(row.at),
+        "thread_id": thread,
+        "run_id": run,
+        "task_id": row.task(),
+        "parent_task_id": null,
+        "from": from,
+        "to": recipients(&row.fact),
+        "type": message_type(&row.fact),
+        "payload": row.fact,
+        "meta": { "seq": row.seq, "kind": row.fact.kind(), "version": row.fact.version(), "auth": row.auth.as_str(),
+                  "cause": row.cause },
+    })
+}
+
+fn address(actor: &Actor) -> String {
+    match actor {
+        Actor::Agent(id) => format!("agent:{id}"),
+        other => other.to_string(),
+    }
+}
+
+/// Whom the fact concerns most: the agent that is given something, else everybody.
+fn recipients(fact: &Fact) -> Value {
+    let to = match fact {
+        Fact::TaskReserved(fact) => Some(&fact.agent),
+        Fact::TaskReassigned(fact) => Some(&fact.to),
+        Fact::HandoffInitiated(fact) => fact.to.as_ref(),
+        Fact::HandoffAccepted(fact) => Some(&fact.from),
+        Fact::HandoffRejected(fact) => Some(&fact.from),
+        Fact::ClaimForced(fact) => Some(&fact.loser),
+        _ => None,
+    };
+    match to {
+        Some(agent) => json!([{ "agent_id": format!("agent:{agent}") }]),
+        None => json!([]),
+    }
+}
+
+/// ISO 8601 in UTC with milliseconds. The calendar is computed here because core has no clock library.
+pub fn iso(at: Timestamp) -> String {
+    let (days, millis) = (at.0.div_euclid(86_400_000), at.0.rem_euclid(86_400_000));
+    let (year, month, day) = civil(days);
+    let (seconds, millis) = (millis / 1000, millis % 1000);
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{millis:03}Z",
+        seconds / 3600,
+        seconds / 60 % 60,
+        seconds % 60
+    )
+}
+
+/// The date of a day counted from 1970-01-01, in the Gregorian calendar: years begin in March, so that the leap day is
+/// the last day of one, and 400 of them are an era.
+fn civil(days: i64) -> (i64, i64, i64) {
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let day_of_era = shifted.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_in_iso_8601() {
+        for (millis, text) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (1_700_000_000_123, "2023-11-14T22:13:20.123Z"),
+            (951_782_400_000, "2000-02-29T00:00:00.000Z"),
+            (4_102_444_799_999, "2099-12-31T23:59:59.999Z"),
+            (-1, "1969-12-31T23:59:59.999Z"),
+        ] {
+            assert_eq!(iso(Timestamp(millis)), text);
+        }
+    }
+}

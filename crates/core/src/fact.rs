@@ -1,0 +1,269 @@
+//! What happened: the kinds of facts, their names and versions, the rows each touches, and what becomes of those.
+//!
+//! A shipped version of a fact is never edited. A changed form gets a new version, an upcaster in [`Fact::decode`] and a
+//! golden file in `tests/golden/`.
+
+use serde::{Deserialize, Serialize};
+
+use crate::agent::{self, AgentLeft, AgentRegistered, AgentReturned, AgentStatusSet, AgentUpdated, AgentWentOffline, LeadChosen};
+use crate::agent::Lead;
+use crate::file::{
+    self, ClaimForced, ConflictDetected, ConflictEscalated, ConflictResolved, FileClaimed, FileLocked, FileModified,
+    FileReleased, FileUnlocked, FilesChanged,
+};
+use crate::handoff::{self, HandoffAccepted, HandoffInitiated, HandoffRejected};
+use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
+use crate::intent::{self, IntentClosed};
+use crate::key::Key;
+use crate::redact::{self, LogRedacted};
+use crate::report::Report;
+use crate::row::Row;
+use crate::task::{
+    self, Checkpoint, CheckpointAdded, Edge, TaskClaimed, TaskCompleted, TaskCreated, TaskDropped, TaskFailed, TaskMoved,
+    TaskReassigned, TaskReleased, TaskReserved, TaskRetried, TaskStarted,
+};
+use crate::timer::{self, conflict_timer};
+
+macro_rules! facts {
+    ($($name:ident($body:ty) = $kind:literal v $version:literal),+ $(,)?) => {
+        /// One thing that happened.
+        #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+        #[serde(untagged)]
+        pub enum Fact { $($name($body)),+ }
+
+        impl Fact {
+            /// Every kind with its newest version.
+            pub const KINDS: &'static [(&'static str, u32)] = &[$(($kind, $version)),+];
+
+            pub fn kind(&self) -> &'static str {
+                match self { $(Fact::$name(_) => $kind),+ }
+            }
+
+            pub fn version(&self) -> u32 {
+                match self { $(Fact::$name(_) => $version),+ }
+            }
+
+            /// Reads a fact of any version that was ever shipped.
+            pub fn decode(kind: &str, version: u32, bytes: &[u8]) -> Result<Fact, FactError> {
+                match (kind, version) {
+                    $(($kind, $version) => serde_json::from_slice(bytes)
+                        .map(Fact::$name)
+                        .map_err(|source| FactError::Unreadable { kind: kind.to_owned(), version, source }),)+
+                    _ => Err(FactError::Unknown { kind: kind.to_owned(), version }),
+                }
+            }
+        }
+    };
+}
+
+facts! {
+    AgentRegistered(AgentRegistered) = "agent.registered" v 1,
+    AgentUpdated(AgentUpdated) = "agent.updated" v 1,
+    AgentReturned(AgentReturned) = "agent.returned" v 1,
+    AgentStatusSet(AgentStatusSet) = "agent.status_set" v 1,
+    AgentLeft(AgentLeft) = "agent.left" v 1,
+    AgentWentOffline(AgentWentOffline) = "agent.went_offline" v 1,
+    LeadChosen(LeadChosen) = "lead.chosen" v 1,
+    TaskCreated(TaskCreated) = "task.created" v 1,
+    TaskReserved(TaskReserved) = "task.reserved" v 1,
+    TaskReassigned(TaskReassigned) = "task.reassigned" v 1,
+    TaskClaimed(TaskClaimed) = "task.claimed" v 1,
+    TaskStarted(TaskStarted) = "task.started" v 1,
+    TaskMoved(TaskMoved) = "task.moved" v 1,
+    TaskReleased(TaskReleased) = "task.released" v 1,
+    TaskRetried(TaskRetried) = "task.retried" v 1,
+    TaskCompleted(TaskCompleted) = "task.completed" v 1,
+    TaskFailed(TaskFailed) = "task.failed" v 1,
+    TaskDropped(TaskDropped) = "task.dropped" v 1,
+    CheckpointAdded(CheckpointAdded) = "checkpoint.added" v 1,
+    FileClaimed(FileClaimed) = "resource.claimed" v 1,
+    FileReleased(FileReleased) = "resource.released" v 1,
+    ClaimForced(ClaimForced) = "resource.forced" v 1,
+    FileLocked(FileLocked) = "resource.locked" v 1,
+    FileUnlocked(FileUnlocked) = "resource.unlocked" v 1,
+    FileModified(FileModified) = "resource.modified" v 1,
+    FilesChanged(FilesChanged) = "resource.others_changed" v 1,
+    ConflictDetected(ConflictDetected) = "resource.conflict_detected" v 1,
+    ConflictResolved(ConflictResolved) = "resource.conflict_resolved" v 1,
+    ConflictEscalated(ConflictEscalated) = "resource.conflict_escalated" v 1,
+    HandoffInitiated(HandoffInitiated) = "handoff.initiated" v 1,
+    HandoffAccepted(HandoffAccepted) = "handoff.accepted" v 1,
+    HandoffRejected(HandoffRejected) = "handoff.rejected" v 1,
+    ReportAdded(Report) = "report.added" v 1,
+    LogRedacted(LogRedacted) = "log.redacted" v 1,
+    IntentClosed(IntentClosed) = "intent.closed" v 1,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum FactError {
+    #[error("fact {kind} version {version} is not known to this program; a newer one wrote it")]
+    Unknown { kind: String, version: u32 },
+    #[error("fact {kind} version {version} cannot be read")]
+    Unreadable { kind: String, version: u32, source: serde_json::Error },
+}
+
+impl Fact {
+    pub fn encode(&self) -> Vec<u8> {
+        // Facts are plain data with string keys: writing them to memory cannot fail.
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    /// The same fact without its free texts.
+    pub fn blanked(&self) -> Vec<u8> {
+        let value = serde_json::to_value(self).unwrap_or_default();
+        serde_json::to_vec(&redact::blanked(value)).unwrap_or_default()
+    }
+
+    /// The run a fact belongs to, if it says so.
+    pub fn run(&self) -> Option<&RunId> {
+        match self {
+            Fact::TaskCreated(fact) => Some(&fact.run),
+            _ => None,
+        }
+    }
+
+    /// The task a fact is about.
+    pub fn task(&self) -> Option<&TaskId> {
+        match self {
+            Fact::TaskCreated(fact) => Some(&fact.task),
+            Fact::TaskReserved(fact) => Some(&fact.task),
+            Fact::TaskReassigned(fact) => Some(&fact.task),
+            Fact::TaskClaimed(fact) => Some(&fact.task),
+            Fact::TaskStarted(fact) => Some(&fact.task),
+            Fact::TaskMoved(fact) => Some(&fact.task),
+            Fact::TaskReleased(fact) => Some(&fact.task),
+            Fact::TaskRetried(fact) => Some(&fact.task),
+            Fact::TaskCompleted(fact) => Some(&fact.task),
+            Fact::TaskFailed(fact) => Some(&fact.task),
+            Fact::TaskDropped(fact) => Some(&fact.task),
+            Fact::CheckpointAdded(fact) => Some(&fact.task),
+            Fact::HandoffInitiated(fact) => Some(&fact.task),
+            Fact::HandoffAccepted(fact) => Some(&fact.task),
+            Fact::HandoffRejected(fact) => Some(&fact.task),
+            Fact::FileClaimed(fact) => fact.task.as_ref(),
+            Fact::FileModified(fact) => fact.task.as_ref(),
+            Fact::ReportAdded(fact) => fact.task.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// The path a fact is about, as claims know it.
+    pub fn path(&self) -> Option<&file::FilePath> {
+        match self {
+            Fact::FileClaimed(fact) => Some(&fact.path),
+            Fact::FileReleased(fact) => Some(&fact.path),
+            Fact::ClaimForced(fact) => Some(&fact.path),
+            Fact::FileLocked(fact) => Some(&fact.path),
+            Fact::FileUnlocked(fact) => Some(&fact.path),
+            Fact::FileModified(fact) => Some(&fact.path),
+            Fact::ConflictDetected(fact) => Some(&fact.path),
+            Fact::ConflictResolved(fact) => Some(&fact.path),
+            Fact::ConflictEscalated(fact) => Some(&fact.path),
+            Fact::ReportAdded(fact) => fact.resource.as_ref(),
+            _ => None,
+        }
+    }
+}
+
+/// Every row that a fact changes.
+pub fn touches(fact: &Fact) -> Vec<Key> {
+    let agent = |id: &AgentId| Key::Agent(id.clone());
+    let task = |id: &TaskId| Key::Task(id.clone());
+    let with = |first: Key, holder: &Option<AgentId>| -> Vec<Key> {
+        std::iter::once(first).chain(holder.iter().map(agent)).collect()
+    };
+    match fact {
+        Fact::AgentRegistered(fact) => vec![agent(&fact.id)],
+        Fact::AgentUpdated(fact) => vec![agent(&fact.id)],
+        Fact::AgentReturned(fact) => vec![agent(&fact.agent)],
+        Fact::AgentStatusSet(fact) => vec![agent(&fact.agent)],
+        Fact::AgentLeft(fact) => vec![agent(&fact.agent)],
+        Fact::AgentWentOffline(fact) => vec![agent(&fact.agent)],
+        Fact::LeadChosen(_) => vec![Key::Lead],
+        Fact::TaskCreated(fact) => {
+            let edge = |dep: &TaskId| Key::Edge { task: fact.task.clone(), dep: dep.clone() };
+            std::iter::once(task(&fact.task)).chain(fact.depends_on.iter().map(edge)).collect()
+        }
+        Fact::TaskReserved(fact) => vec![task(&fact.task)],
+        Fact::TaskReassigned(fact) => vec![task(&fact.task)],
+        Fact::TaskClaimed(fact) => {
+            let mut keys = with(task(&fact.task), &fact.from);
+            keys.push(agent(&fact.agent));
+            keys
+        }
+        Fact::TaskStarted(fact) => vec![task(&fact.task), agent(&fact.holder)],
+        Fact::TaskMoved(fact) => with(task(&fact.task), &fact.holder),
+        Fact::TaskReleased(fact) => with(task(&fact.task), &fact.holder),
+        Fact::TaskRetried(fact) => vec![task(&fact.task)],
+        Fact::TaskCompleted(fact) => {
+            with(task(&fact.task), &fact.holder).into_iter().chain(fact.unblocks.iter().map(task)).collect()
+        }
+        Fact::TaskFailed(fact) => with(task(&fact.task), &fact.holder),
+        Fact::TaskDropped(fact) => {
+            with(task(&fact.task), &fact.holder).into_iter().chain(fact.unblocks.iter().map(task)).collect()
+        }
+        Fact::CheckpointAdded(fact) => vec![Key::Checkpoint(fact.id.clone()), task(&fact.task)],
+        Fact::FileClaimed(fact) => vec![Key::file(&fact.path)],
+        Fact::FileReleased(fact) => vec![Key::file(&fact.path)],
+        Fact::ClaimForced(fact) => vec![Key::file(&fact.path)],
+        Fact::FileLocked(fact) => vec![Key::file(&fact.path)],
+        Fact::FileUnlocked(fact) => vec![Key::file(&fact.path)],
+        Fact::FileModified(fact) => vec![Key::file(&fact.path)],
+        Fact::ConflictDetected(fact) => vec![Key::file(&fact.path), Key::Timer(fact.timer.clone())],
+        Fact::ConflictResolved(fact) => vec![Key::file(&fact.path), Key::Timer(conflict_timer(&fact.path))],
+        Fact::ConflictEscalated(fact) => vec![Key::Timer(fact.timer.clone())],
+        Fact::HandoffInitiated(fact) => vec![Key::Handoff(fact.handoff.clone())],
+        Fact::HandoffAccepted(fact) => vec![Key::Handoff(fact.handoff.clone())],
+        Fact::HandoffRejected(fact) => vec![Key::Handoff(fact.handoff.clone())],
+        Fact::FilesChanged(_) | Fact::ReportAdded(_) => vec![],
+        Fact::LogRedacted(fact) => {
+            let cleared = fact.cleared.iter().map(|cleared| cleared.key.clone());
+            cleared.chain(fact.erases.iter().map(|erase| Key::Intent(erase.intent.clone()))).collect()
+        }
+        Fact::IntentClosed(fact) => vec![Key::Intent(fact.intent.clone())],
+    }
+}
+
+/// What becomes of a row that a fact touches. Total: no lookup, no clock, no configuration.
+pub fn apply(old: Option<Row>, key: &Key, fact: &Fact, seq: Seq, at: Timestamp) -> Option<Row> {
+    if let Fact::LogRedacted(redacted) = fact
+        && !matches!(key, Key::Intent(_))
+    {
+        return old.map(|row| redact::apply(row, key, redacted));
+    }
+    match key {
+        Key::Agent(id) => agent::apply(row!(old, Agent), id, fact, seq, at).map(Row::Agent),
+        Key::Task(id) => task::apply(row!(old, Task), id, fact, seq, at).map(Row::Task),
+        Key::Edge { task, dep } => Some(Row::Edge(Edge { task: task.clone(), dep: dep.clone() })),
+        Key::File(_) => file::apply(row!(old, File), fact, seq, at).map(Row::File),
+        Key::Handoff(_) => handoff::apply(row!(old, Handoff), fact, seq, at).map(Row::Handoff),
+        Key::Lead => match fact {
+            Fact::LeadChosen(fact) => Some(Row::Lead(Lead { holder: fact.holder.clone(), asked: fact.asked })),
+            _ => old,
+        },
+        Key::Checkpoint(_) => match fact {
+            Fact::CheckpointAdded(fact) => Some(Row::Checkpoint(Checkpoint {
+                id: fact.id.clone(),
+                task: fact.task.clone(),
+                kind: fact.kind,
+                summary: fact.summary.clone(),
+                created: seq,
+                created_at: at,
+            })),
+            _ => old,
+        },
+        Key::Timer(_) => timer::apply(row!(old, Timer), fact, seq).map(Row::Timer),
+        Key::Intent(id) => intent::apply(row!(old, Intent), id, fact, seq).map(Row::Intent),
+    }
+}
+
+/// The row of a kind, if that is what it is. A key only ever names rows of its own table.
+macro_rules! row {
+    ($row:expr, $kind:ident) => {
+        match $row {
+            Some(Row::$kind(row)) => Some(row),
+            _ => None,
+        }
+    };
+}
+use row;

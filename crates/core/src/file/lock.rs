@@ -1,0 +1,63 @@
+//! Locks: the lead or a person keeps everybody from claiming a path.
+
+use serde::{Deserialize, Serialize};
+
+use super::FilePath;
+use crate::actor::Caller;
+use crate::command::{Decision, Halt, Reply};
+use crate::fact::Fact;
+use crate::key::{Ask, Key};
+use crate::view::View;
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Lock {
+    pub path: FilePath,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Unlock {
+    pub path: FilePath,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FileLocked {
+    pub path: FilePath,
+    pub by: String,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FileUnlocked {
+    pub path: FilePath,
+    pub by: String,
+}
+
+impl Lock {
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        vec![Key::file(&self.path).into(), Key::Lead.into()]
+    }
+
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+        view.needs_authority(caller, "lock a path")?;
+        if view.file(self.path.key())?.is_some_and(|file| file.locked_by.is_some()) {
+            return Ok(Decision::nothing(Reply::Row(Key::file(&self.path))));
+        }
+        let fact = Fact::FileLocked(FileLocked { path: self.path.clone(), by: caller.actor.to_string() });
+        Ok(Decision::new(vec![fact], Reply::Row(Key::file(&self.path))))
+    }
+}
+
+impl Unlock {
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        vec![Key::file(&self.path).into(), Key::Lead.into()]
+    }
+
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+        view.needs_authority(caller, "unlock a path")?;
+        let file = view.file_known(&self.path)?;
+        if file.locked_by.is_none() {
+            return Ok(Decision::nothing(Reply::Row(Key::file(&self.path))));
+        }
+        let fact = Fact::FileUnlocked(FileUnlocked { path: self.path.clone(), by: caller.actor.to_string() });
+        Ok(Decision::new(vec![fact], Reply::Row(Key::file(&self.path))))
+    }
+}

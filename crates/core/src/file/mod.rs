@@ -1,0 +1,167 @@
+//! File claims: who is working on which path, what changed there, and where two agents collided.
+
+mod change;
+mod claim;
+mod lock;
+mod path;
+mod release;
+mod resolve;
+
+use serde::{Deserialize, Serialize};
+
+pub use change::{ChangeSource, ConflictDetected, ConflictEscalated, FileModified, FilesChanged, NoteChange, NoteOthers};
+pub use claim::{ClaimFile, ClaimForced, ClaimReply, FileClaimed, Insist, overlapping};
+pub use lock::{FileLocked, FileUnlocked, Lock, Unlock};
+pub use path::{Case, FilePath, PathProblem};
+pub use release::{FileReleased, ReleaseFile, ReleaseReason};
+pub use resolve::{ConflictResolved, Resolve};
+
+use crate::fact::Fact;
+use crate::id::{AgentId, Seq, TaskId, Timestamp};
+use crate::key::ColumnValue;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FileState {
+    Free,
+    Claimed,
+    Locked,
+    Conflicted,
+}
+
+impl FileState {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            FileState::Free => "free",
+            FileState::Claimed => "claimed",
+            FileState::Locked => "locked",
+            FileState::Conflicted => "conflicted",
+        }
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FileClaim {
+    pub holder: AgentId,
+    pub fence: Seq,
+    pub since: Timestamp,
+    pub task: Option<TaskId>,
+}
+
+/// Somebody else changed what an agent holds.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Conflict {
+    pub holder: AgentId,
+    pub intruder: AgentId,
+    pub since: Timestamp,
+}
+
+/// A path that was claimed, locked or changed at some time. It stays tracked when it is free again.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct File {
+    pub path: FilePath,
+    pub claim: Option<FileClaim>,
+    pub locked_by: Option<String>,
+    pub conflict: Option<Conflict>,
+    pub last_modified_by: Option<AgentId>,
+    /// SHA-256 of the content as last known; empty for a missing file or a folder.
+    pub content_hash: String,
+}
+
+impl File {
+    fn tracked(path: &FilePath) -> File {
+        File {
+            path: path.clone(),
+            claim: None,
+            locked_by: None,
+            conflict: None,
+            last_modified_by: None,
+            content_hash: String::new(),
+        }
+    }
+
+    pub fn holder(&self) -> Option<&AgentId> {
+        self.claim.as_ref().map(|claim| &claim.holder)
+    }
+
+    pub fn state(&self) -> FileState {
+        if self.conflict.is_some() {
+            FileState::Conflicted
+        } else if self.locked_by.is_some() {
+            FileState::Locked
+        } else if self.claim.is_some() {
+            FileState::Claimed
+        } else {
+            FileState::Free
+        }
+    }
+
+    pub(crate) fn columns(&self) -> Vec<ColumnValue> {
+        let held = self.claim.is_some() || self.locked_by.is_some();
+        vec![
+            self.holder().map(ToString::to_string).into(),
+            held.then(|| self.path.key().to_owned()).into(),
+            self.claim.as_ref().and_then(|claim| claim.task.as_ref()).map(ToString::to_string).into(),
+            self.state().as_str().into(),
+        ]
+    }
+
+    pub(crate) fn tallies(&self) -> Vec<&'static str> {
+        let mut tallies = vec![tally::FILES];
+        if self.claim.is_some() {
+            tallies.push(tally::FILES_CLAIMED);
+        }
+        if self.conflict.is_some() {
+            tallies.push(tally::FILES_CONFLICTED);
+        }
+        tallies
+    }
+}
+
+pub mod tally {
+    pub const FILES: &str = "files";
+    pub const FILES_CLAIMED: &str = "files.claimed";
+    pub const FILES_CONFLICTED: &str = "files.conflicted";
+}
+
+pub(crate) fn apply(old: Option<File>, fact: &Fact, seq: Seq, at: Timestamp) -> Option<File> {
+    let of = |path: &FilePath| old.clone().unwrap_or_else(|| File::tracked(path));
+    Some(match fact {
+        Fact::FileClaimed(fact) => {
+            let mut file = of(&fact.path);
+            file.path = fact.path.clone();
+            if fact.from.is_none() {
+                file.content_hash = fact.hash.clone();
+            }
+            file.claim =
+                Some(FileClaim { holder: fact.agent.clone(), fence: seq, since: at, task: fact.task.clone() });
+            file
+        }
+        Fact::FileReleased(fact) => File { claim: None, ..of(&fact.path) },
+        Fact::ClaimForced(fact) => File { claim: None, ..of(&fact.path) },
+        Fact::FileLocked(fact) => File { locked_by: Some(fact.by.clone()), ..of(&fact.path) },
+        Fact::FileUnlocked(fact) => File { locked_by: None, ..of(&fact.path) },
+        Fact::FileModified(fact) => {
+            let mut file = of(&fact.path);
+            file.content_hash = fact.after.clone();
+            if fact.by.is_some() {
+                file.last_modified_by = fact.by.clone();
+            }
+            file
+        }
+        Fact::ConflictDetected(fact) => File {
+            conflict: Some(Conflict { holder: fact.holder.clone(), intruder: fact.intruder.clone(), since: at }),
+            ..of(&fact.path)
+        },
+        Fact::ConflictResolved(fact) => {
+            let mut file = File { conflict: None, ..of(&fact.path) };
+            if let Some(winner) = &fact.winner
+                && let Some(claim) = &mut file.claim
+                && claim.holder != *winner
+            {
+                file.claim = Some(FileClaim { holder: winner.clone(), fence: seq, since: at, task: None });
+            }
+            file
+        }
+        _ => return old,
+    })
+}

@@ -1,0 +1,91 @@
+//! Structured handoffs: one agent passes a task on with what the next one needs to know.
+
+mod answer;
+mod initiate;
+
+use serde::{Deserialize, Serialize};
+
+pub use answer::{Accept, HandoffAccepted, HandoffRejected, Reject};
+pub use initiate::{HandoffInitiated, Initiate, Note};
+
+use crate::fact::Fact;
+use crate::id::{AgentId, HandoffId, Seq, TaskId, Timestamp};
+use crate::key::ColumnValue;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HandoffStatus {
+    Pending,
+    Accepted,
+    Rejected,
+}
+
+impl HandoffStatus {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            HandoffStatus::Pending => "pending",
+            HandoffStatus::Accepted => "accepted",
+            HandoffStatus::Rejected => "rejected",
+        }
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Handoff {
+    pub id: HandoffId,
+    pub from: AgentId,
+    pub to: Option<AgentId>,
+    pub task: TaskId,
+    pub status: HandoffStatus,
+    #[serde(flatten)]
+    pub note: Note,
+    pub answered_by: Option<AgentId>,
+    pub reason: Option<String>,
+    pub created_at: Timestamp,
+    pub created: Seq,
+}
+
+impl Handoff {
+    pub(crate) fn columns(&self) -> Vec<ColumnValue> {
+        vec![
+            self.created.0.into(),
+            self.status.as_str().into(),
+            self.to.as_ref().map(ToString::to_string).into(),
+            self.task.as_str().into(),
+        ]
+    }
+
+    pub(crate) fn tallies(&self) -> Vec<&'static str> {
+        match self.status {
+            HandoffStatus::Pending => vec!["handoffs", "handoffs.pending"],
+            HandoffStatus::Accepted | HandoffStatus::Rejected => vec!["handoffs"],
+        }
+    }
+}
+
+pub(crate) fn apply(old: Option<Handoff>, fact: &Fact, seq: Seq, at: Timestamp) -> Option<Handoff> {
+    match fact {
+        Fact::HandoffInitiated(fact) => Some(Handoff {
+            id: fact.handoff.clone(),
+            from: fact.from.clone(),
+            to: fact.to.clone(),
+            task: fact.task.clone(),
+            status: HandoffStatus::Pending,
+            note: fact.note.clone(),
+            answered_by: None,
+            reason: None,
+            created_at: at,
+            created: seq,
+        }),
+        Fact::HandoffAccepted(fact) => {
+            old.map(|old| Handoff { status: HandoffStatus::Accepted, answered_by: Some(fact.by.clone()), ..old })
+        }
+        Fact::HandoffRejected(fact) => old.map(|old| Handoff {
+            status: HandoffStatus::Rejected,
+            answered_by: Some(fact.by.clone()),
+            reason: Some(fact.reason.clone()),
+            ..old
+        }),
+        _ => old,
+    }
+}

@@ -1,0 +1,329 @@
+//! How derived rows are named and found: by key, or by the value of an indexed column.
+//!
+//! Tables are described as data, so that every engine generates its loads and upserts from one description.
+
+use serde::{Deserialize, Serialize};
+
+use crate::file::FilePath;
+use crate::id::{AgentId, HandoffId, IntentId, TaskId, TimerId};
+use crate::row::Row;
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub enum Table {
+    Agents,
+    Tasks,
+    Edges,
+    Files,
+    Handoffs,
+    Seats,
+    Checkpoints,
+    Timers,
+    Intents,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ColumnKind {
+    Text,
+    Integer,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Column {
+    pub name: &'static str,
+    pub kind: ColumnKind,
+    pub indexed: bool,
+}
+
+const fn text(name: &'static str) -> Column {
+    Column { name, kind: ColumnKind::Text, indexed: true }
+}
+
+const fn integer(name: &'static str) -> Column {
+    Column { name, kind: ColumnKind::Integer, indexed: true }
+}
+
+const fn plain(column: Column) -> Column {
+    Column { indexed: false, ..column }
+}
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum ColumnValue {
+    Null,
+    Text(String),
+    Integer(i64),
+}
+
+impl From<Option<String>> for ColumnValue {
+    fn from(value: Option<String>) -> Self {
+        value.map_or(ColumnValue::Null, ColumnValue::Text)
+    }
+}
+
+impl From<&str> for ColumnValue {
+    fn from(value: &str) -> Self {
+        ColumnValue::Text(value.to_owned())
+    }
+}
+
+impl From<bool> for ColumnValue {
+    fn from(value: bool) -> Self {
+        ColumnValue::Integer(i64::from(value))
+    }
+}
+
+impl From<u64> for ColumnValue {
+    fn from(value: u64) -> Self {
+        ColumnValue::Integer(i64::try_from(value).unwrap_or(i64::MAX))
+    }
+}
+
+impl Table {
+    pub const ALL: [Table; 9] = [
+        Table::Agents,
+        Table::Tasks,
+        Table::Edges,
+        Table::Files,
+        Table::Handoffs,
+        Table::Seats,
+        Table::Checkpoints,
+        Table::Timers,
+        Table::Intents,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Table::Agents => "agents",
+            Table::Tasks => "tasks",
+            Table::Edges => "task_edges",
+            Table::Files => "files",
+            Table::Handoffs => "handoffs",
+            Table::Seats => "seats",
+            Table::Checkpoints => "checkpoints",
+            Table::Timers => "timers",
+            Table::Intents => "intents",
+        }
+    }
+
+    /// The columns beside key and document, in the order of [`Row::columns`].
+    pub fn columns(self) -> &'static [Column] {
+        const AGENTS: [Column; 2] = [integer("live"), integer("joined")];
+        const TASKS: [Column; 7] = [
+            integer("created"),
+            text("run"),
+            text("state"),
+            text("assignee"),
+            text("held_by"),
+            plain(integer("reserved")),
+            plain(integer("waiting")),
+        ];
+        const EDGES: [Column; 1] = [text("dep")];
+        const FILES: [Column; 4] = [text("holder"), text("held_key"), text("task"), text("state")];
+        const HANDOFFS: [Column; 4] = [integer("created"), text("status"), text("recipient"), text("task")];
+        const CHECKPOINTS: [Column; 2] = [text("task"), integer("created")];
+        const TIMERS: [Column; 1] = [integer("due")];
+        const INTENTS: [Column; 1] = [integer("opened")];
+        match self {
+            Table::Agents => &AGENTS,
+            Table::Tasks => &TASKS,
+            Table::Edges => &EDGES,
+            Table::Files => &FILES,
+            Table::Handoffs => &HANDOFFS,
+            Table::Seats => &[],
+            Table::Checkpoints => &CHECKPOINTS,
+            Table::Timers => &TIMERS,
+            Table::Intents => &INTENTS,
+        }
+    }
+}
+
+/// The name of one derived row.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Key {
+    Agent(AgentId),
+    Task(TaskId),
+    Edge { task: TaskId, dep: TaskId },
+    /// By the path's key, so that spellings of one path share a row.
+    File(String),
+    Handoff(HandoffId),
+    Lead,
+    Checkpoint(String),
+    Timer(TimerId),
+    Intent(IntentId),
+}
+
+impl Key {
+    pub fn file(path: &FilePath) -> Key {
+        Key::File(path.key().to_owned())
+    }
+
+    pub fn table(&self) -> Table {
+        match self {
+            Key::Agent(_) => Table::Agents,
+            Key::Task(_) => Table::Tasks,
+            Key::Edge { .. } => Table::Edges,
+            Key::File(_) => Table::Files,
+            Key::Handoff(_) => Table::Handoffs,
+            Key::Lead => Table::Seats,
+            Key::Checkpoint(_) => Table::Checkpoints,
+            Key::Timer(_) => Table::Timers,
+            Key::Intent(_) => Table::Intents,
+        }
+    }
+
+    /// The primary key's text within its table.
+    pub fn id(&self) -> String {
+        match self {
+            Key::Agent(id) => id.to_string(),
+            Key::Task(id) => id.to_string(),
+            Key::Edge { task, dep } => format!("{task}>{dep}"),
+            Key::File(key) => key.clone(),
+            Key::Handoff(id) => id.to_string(),
+            Key::Lead => "lead".to_owned(),
+            Key::Checkpoint(id) => id.clone(),
+            Key::Timer(id) => id.to_string(),
+            Key::Intent(id) => id.to_string(),
+        }
+    }
+
+    /// The key of a row as it was stored; `None` if the text cannot be one.
+    pub fn parse(table: Table, id: &str) -> Option<Key> {
+        Some(match table {
+            Table::Agents => Key::Agent(id.into()),
+            Table::Tasks => Key::Task(id.into()),
+            Table::Edges => {
+                let (task, dep) = id.split_once('>')?;
+                Key::Edge { task: task.into(), dep: dep.into() }
+            }
+            Table::Files => Key::File(id.to_owned()),
+            Table::Handoffs => Key::Handoff(id.into()),
+            Table::Seats => Key::Lead,
+            Table::Checkpoints => Key::Checkpoint(id.to_owned()),
+            Table::Timers => Key::Timer(id.into()),
+            Table::Intents => Key::Intent(id.into()),
+        })
+    }
+}
+
+/// Rows that a rule needs and cannot name: all whose column has a value.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Lookup {
+    /// Agents that are neither offline nor gone.
+    LiveAgents,
+    /// Open tasks claimed by or reserved for the agent.
+    TasksHeldBy(AgentId),
+    /// Edges of tasks that wait for this one.
+    Dependents(TaskId),
+    FilesHeldBy(AgentId),
+    FilesOfTask(TaskId),
+    /// Claimed or locked paths that begin with this text.
+    HeldUnder(String),
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Match {
+    Equals(ColumnValue),
+    Begins(String),
+}
+
+impl Lookup {
+    pub fn table(&self) -> Table {
+        match self {
+            Lookup::LiveAgents => Table::Agents,
+            Lookup::TasksHeldBy(_) => Table::Tasks,
+            Lookup::Dependents(_) => Table::Edges,
+            Lookup::FilesHeldBy(_) | Lookup::FilesOfTask(_) | Lookup::HeldUnder(_) => Table::Files,
+        }
+    }
+
+    /// The index of the column in the table's columns.
+    pub fn column(&self) -> usize {
+        let name = match self {
+            Lookup::LiveAgents => "live",
+            Lookup::TasksHeldBy(_) => "held_by",
+            Lookup::Dependents(_) => "dep",
+            Lookup::FilesHeldBy(_) => "holder",
+            Lookup::FilesOfTask(_) => "task",
+            Lookup::HeldUnder(_) => "held_key",
+        };
+        self.table().columns().iter().position(|column| column.name == name).unwrap_or(usize::MAX)
+    }
+
+    pub fn wanted(&self) -> Match {
+        match self {
+            Lookup::LiveAgents => Match::Equals(ColumnValue::Integer(1)),
+            Lookup::TasksHeldBy(id) | Lookup::FilesHeldBy(id) => Match::Equals(id.as_str().into()),
+            Lookup::Dependents(id) | Lookup::FilesOfTask(id) => Match::Equals(id.as_str().into()),
+            Lookup::HeldUnder(prefix) => Match::Begins(prefix.clone()),
+        }
+    }
+
+    pub fn matches(&self, row: &Row) -> bool {
+        let columns = row.columns();
+        match (columns.get(self.column()), self.wanted()) {
+            (Some(value), Match::Equals(wanted)) => *value == wanted,
+            (Some(ColumnValue::Text(value)), Match::Begins(prefix)) => value.starts_with(&prefix),
+            _ => false,
+        }
+    }
+}
+
+/// Something a rule needs to see before it can decide.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Ask {
+    Row(Key),
+    Rows(Lookup),
+    /// The newest sign of life of an agent: an input like the clock, not a derived row.
+    Presence(AgentId),
+}
+
+impl From<Key> for Ask {
+    fn from(key: Key) -> Ask {
+        Ask::Row(key)
+    }
+}
+
+impl From<Lookup> for Ask {
+    fn from(lookup: Lookup) -> Ask {
+        Ask::Rows(lookup)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_lookup_has_an_indexed_column() {
+        let lookups = [
+            Lookup::LiveAgents,
+            Lookup::TasksHeldBy("a".into()),
+            Lookup::Dependents("t".into()),
+            Lookup::FilesHeldBy("a".into()),
+            Lookup::FilesOfTask("t".into()),
+            Lookup::HeldUnder("src/".into()),
+        ];
+        for lookup in lookups {
+            let column = lookup.table().columns().get(lookup.column());
+            assert!(column.is_some_and(|column| column.indexed), "{lookup:?}");
+        }
+    }
+
+    #[test]
+    fn keys_read_back_as_stored() {
+        let keys = [
+            Key::Agent("a".into()),
+            Key::Task("t".into()),
+            Key::Edge { task: "t".into(), dep: "u".into() },
+            Key::File("src/".into()),
+            Key::Handoff("h".into()),
+            Key::Lead,
+            Key::Checkpoint("c".into()),
+            Key::Timer("x".into()),
+            Key::Intent("i".into()),
+        ];
+        for key in keys {
+            assert_eq!(Key::parse(key.table(), &key.id()), Some(key));
+        }
+    }
+}

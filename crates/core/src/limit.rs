@@ -1,0 +1,39 @@
+//! Every limit on what a command may carry: a name, a figure, and a refusal that says both.
+
+use crate::refusal::{Code, Refusal};
+
+pub const AGENT_ID_BYTES: usize = 128;
+pub const NAME_BYTES: usize = 256;
+pub const TITLE_BYTES: usize = 4 * 1024;
+pub const TEXT_BYTES: usize = 256 * 1024;
+pub const LIST_ENTRIES: usize = 1_000;
+pub const PATH_BYTES: usize = 4 * 1024;
+/// How far below each other subtree claims are looked for.
+pub const PATH_DEPTH: usize = 128;
+
+pub fn text(field: &'static str, value: &str, most: usize) -> Result<(), Refusal> {
+    if value.len() <= most {
+        return Ok(());
+    }
+    Err(Refusal::new(Code::TooLarge, format!("{field} is {} bytes; at most {most} are taken", value.len()))
+        .hint("shorten it, or put the long part into a file and name that file"))
+}
+
+pub fn list<T>(field: &'static str, values: &[T]) -> Result<(), Refusal> {
+    if values.len() <= LIST_ENTRIES {
+        return Ok(());
+    }
+    Err(Refusal::new(Code::TooLarge, format!("{field} has {} entries; at most {LIST_ENTRIES} are taken", values.len())))
+}
+
+/// A name that people and programs can carry around: not empty, no spaces or control characters.
+pub fn name(field: &'static str, value: &str, most: usize) -> Result<(), Refusal> {
+    let bad = |what: &str| Err(Refusal::new(Code::Invalid, format!("{field} {what}")));
+    if value.is_empty() {
+        return bad("must not be empty");
+    }
+    if value.chars().any(|c| c.is_control() || c.is_whitespace()) {
+        return bad("must not contain spaces or control characters");
+    }
+    text(field, value, most)
+}

@@ -1,0 +1,105 @@
+//! Why a command was not done: a stable code, a sentence for a person, and what to do next.
+//!
+//! Each surface has one exhaustive table from [`Code`] to its own form.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Code {
+    /// A field is missing, of the wrong form, or names something that does not fit.
+    Invalid,
+    /// A named limit was exceeded.
+    TooLarge,
+    AgentNotFound,
+    TaskNotFound,
+    HandoffNotFound,
+    ResourceNotFound,
+    EventNotFound,
+    TokenNotFound,
+    /// `depends_on` or `assigned_to` names what does not exist.
+    UnknownReference,
+    DependencyCycle,
+    /// The id is taken by something else.
+    Exists,
+    InvalidTransition,
+    DependenciesUnfinished,
+    AlreadyClaimed,
+    Reserved,
+    NotHolder,
+    StaleFence,
+    Locked,
+    NotConflicted,
+    AlreadyAnswered,
+    /// The caller asserts an id that is bound to a token or session.
+    Sealed,
+    /// The caller may not do this.
+    Forbidden,
+    /// A credential is needed and none, or no valid one, was given.
+    Unauthenticated,
+    /// The same idempotency key with another command.
+    IdempotencyMismatch,
+    /// The evidence of a sweeper or timer is out of date; nothing was done.
+    Stale,
+}
+
+impl Code {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Code::Invalid => "INVALID",
+            Code::TooLarge => "TOO_LARGE",
+            Code::AgentNotFound => "AGENT_NOT_FOUND",
+            Code::TaskNotFound => "TASK_NOT_FOUND",
+            Code::HandoffNotFound => "HANDOFF_NOT_FOUND",
+            Code::ResourceNotFound => "RESOURCE_NOT_FOUND",
+            Code::EventNotFound => "EVENT_NOT_FOUND",
+            Code::TokenNotFound => "TOKEN_NOT_FOUND",
+            Code::UnknownReference => "UNKNOWN_REFERENCE",
+            Code::DependencyCycle => "DEPENDENCY_CYCLE",
+            Code::Exists => "EXISTS",
+            Code::InvalidTransition => "INVALID_TRANSITION",
+            Code::DependenciesUnfinished => "DEPENDENCIES_UNFINISHED",
+            Code::AlreadyClaimed => "ALREADY_CLAIMED",
+            Code::Reserved => "RESERVED",
+            Code::NotHolder => "NOT_HOLDER",
+            Code::StaleFence => "STALE_FENCE",
+            Code::Locked => "LOCKED",
+            Code::NotConflicted => "NOT_CONFLICTED",
+            Code::AlreadyAnswered => "ALREADY_ANSWERED",
+            Code::Sealed => "SEALED",
+            Code::Forbidden => "FORBIDDEN",
+            Code::Unauthenticated => "UNAUTHENTICATED",
+            Code::IdempotencyMismatch => "IDEMPOTENCY_MISMATCH",
+            Code::Stale => "STALE",
+        }
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Refusal {
+    pub code: Code,
+    pub message: String,
+    pub hint: Option<String>,
+}
+
+impl Refusal {
+    pub fn new(code: Code, message: impl Into<String>) -> Refusal {
+        Refusal { code, message: message.into(), hint: None }
+    }
+
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Refusal {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Refusal {}

@@ -1,0 +1,86 @@
+//! A derived row: the document of one thing, with the columns it can be found by and the tallies it counts in.
+
+use serde::{Deserialize, Serialize};
+
+use crate::agent::{Agent, Lead};
+use crate::file::File;
+use crate::handoff::Handoff;
+use crate::intent::Intent;
+use crate::key::{ColumnValue, Table};
+use crate::task::{Checkpoint, Edge, Task};
+use crate::timer::Timer;
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Row {
+    Agent(Agent),
+    Task(Task),
+    Edge(Edge),
+    File(File),
+    Handoff(Handoff),
+    Lead(Lead),
+    Checkpoint(Checkpoint),
+    Timer(Timer),
+    Intent(Intent),
+}
+
+impl Row {
+    pub fn table(&self) -> Table {
+        match self {
+            Row::Agent(_) => Table::Agents,
+            Row::Task(_) => Table::Tasks,
+            Row::Edge(_) => Table::Edges,
+            Row::File(_) => Table::Files,
+            Row::Handoff(_) => Table::Handoffs,
+            Row::Lead(_) => Table::Seats,
+            Row::Checkpoint(_) => Table::Checkpoints,
+            Row::Timer(_) => Table::Timers,
+            Row::Intent(_) => Table::Intents,
+        }
+    }
+
+    /// The values of [`Table::columns`], in their order.
+    pub fn columns(&self) -> Vec<ColumnValue> {
+        match self {
+            Row::Agent(agent) => agent.columns(),
+            Row::Task(task) => task.columns(),
+            Row::Edge(edge) => vec![edge.dep.as_str().into()],
+            Row::File(file) => file.columns(),
+            Row::Handoff(handoff) => handoff.columns(),
+            Row::Lead(_) => vec![],
+            Row::Checkpoint(checkpoint) => vec![checkpoint.task.as_str().into(), checkpoint.created.0.into()],
+            Row::Timer(timer) => vec![ColumnValue::Integer(timer.due.0)],
+            Row::Intent(intent) => vec![intent.opened.0.into()],
+        }
+    }
+
+    /// The counts this row is one of. The store keeps them up with the rows, so that totals need no scan.
+    pub fn tallies(&self) -> Vec<&'static str> {
+        match self {
+            Row::Agent(agent) => agent.tallies(),
+            Row::Task(task) => task.tallies(),
+            Row::File(file) => file.tallies(),
+            Row::Handoff(handoff) => handoff.tallies(),
+            Row::Edge(_) | Row::Lead(_) | Row::Checkpoint(_) | Row::Timer(_) | Row::Intent(_) => vec![],
+        }
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        // Rows are plain data with string keys: writing them to memory cannot fail.
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    pub fn decode(table: Table, doc: &[u8]) -> Result<Row, serde_json::Error> {
+        Ok(match table {
+            Table::Agents => Row::Agent(serde_json::from_slice(doc)?),
+            Table::Tasks => Row::Task(serde_json::from_slice(doc)?),
+            Table::Edges => Row::Edge(serde_json::from_slice(doc)?),
+            Table::Files => Row::File(serde_json::from_slice(doc)?),
+            Table::Handoffs => Row::Handoff(serde_json::from_slice(doc)?),
+            Table::Seats => Row::Lead(serde_json::from_slice(doc)?),
+            Table::Checkpoints => Row::Checkpoint(serde_json::from_slice(doc)?),
+            Table::Timers => Row::Timer(serde_json::from_slice(doc)?),
+            Table::Intents => Row::Intent(serde_json::from_slice(doc)?),
+        })
+    }
+}

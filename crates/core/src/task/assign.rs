@@ -1,0 +1,56 @@
+//! The lead or a person decides who shall do a task, whoever has it now.
+
+use serde::{Deserialize, Serialize};
+
+use super::finish::freed_files;
+use super::{Because, State, TaskReserved, released};
+use crate::actor::Caller;
+use crate::command::{Decision, Halt, Reply};
+use crate::fact::Fact;
+use crate::file::ReleaseReason;
+use crate::id::{AgentId, TaskId};
+use crate::key::{Ask, Key, Lookup};
+use crate::view::View;
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Assign {
+    pub task: TaskId,
+    pub to: AgentId,
+}
+
+/// The task was taken from one agent and reserved for another.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TaskReassigned {
+    pub task: TaskId,
+    pub from: AgentId,
+    pub to: AgentId,
+}
+
+impl Assign {
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        let mut asks = super::asks(&self.task, Some(&self.to));
+        asks.push(Lookup::FilesOfTask(self.task.clone()).into());
+        asks
+    }
+
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+        let task = view.task_known(&self.task)?;
+        view.needs_authority(caller, "assign a task")?;
+        view.agent_here(&self.to)?;
+        let reply = Reply::Row(Key::Task(self.task.clone()));
+        if !task.state.is_open() {
+            return Err(super::refuse_transition(task, State::Pending).into());
+        }
+        if task.held_by() == Some(&self.to) {
+            return Ok(Decision::nothing(reply));
+        }
+        let Some(from) = task.held_by() else {
+            let fact = Fact::TaskReserved(TaskReserved { task: self.task.clone(), agent: self.to.clone() });
+            return Ok(Decision::new(vec![fact], reply));
+        };
+        let reassigned = TaskReassigned { task: self.task.clone(), from: from.clone(), to: self.to.clone() };
+        let mut facts = vec![released(task, Because::Reassigned), Fact::TaskReassigned(reassigned)];
+        facts.extend(freed_files(view, task, ReleaseReason::Reassigned)?);
+        Ok(Decision::new(facts, reply))
+    }
+}

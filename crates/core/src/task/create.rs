@@ -1,0 +1,141 @@
+//! Asking for work.
+
+use serde::{Deserialize, Serialize};
+
+use super::{State, Task};
+use crate::actor::Caller;
+use crate::command::{Decision, Halt, Reply};
+use crate::fact::Fact;
+use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
+use crate::key::{Ask, Key};
+use crate::limit;
+use crate::refusal::{Code, Refusal};
+use crate::view::View;
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Create {
+    pub id: TaskId,
+    pub run: RunId,
+    pub title: String,
+    pub description: String,
+    pub assigned_by: String,
+    pub assigned_to: Option<AgentId>,
+    pub resources: Vec<String>,
+    pub depends_on: Vec<TaskId>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct TaskCreated {
+    pub task: TaskId,
+    pub run: RunId,
+    pub title: String,
+    pub description: String,
+    pub assigned_by: String,
+    pub resources: Vec<String>,
+    pub depends_on: Vec<TaskId>,
+    /// Those of `depends_on` that are not finished yet.
+    pub waiting_on: Vec<TaskId>,
+}
+
+/// Kept for an agent until it claims it; no fence yet.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TaskReserved {
+    pub task: TaskId,
+    pub agent: AgentId,
+}
+
+impl Create {
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        let mut asks: Vec<Ask> = vec![Key::Task(self.id.clone()).into()];
+        asks.extend(self.assigned_to.iter().map(|agent| Key::Agent(agent.clone()).into()));
+        asks.extend(self.depends_on.iter().take(limit::LIST_ENTRIES).map(|dep| Key::Task(dep.clone()).into()));
+        asks
+    }
+
+    pub(crate) fn decide(&self, view: &View, _caller: &Caller) -> Result<Decision, Halt> {
+        self.check()?;
+        if view.task(&self.id)?.is_some() {
+            return Err(Refusal::new(Code::Exists, format!("task {} exists", self.id)).into());
+        }
+        if let Some(agent) = &self.assigned_to
+            && !view.agent(agent)?.is_some_and(|agent| !agent.has_left())
+        {
+            return Err(unknown("assigned_to", agent.as_str(), "an agent").into());
+        }
+        let mut waiting_on = Vec::new();
+        for dep in &self.depends_on {
+            match view.task(dep)? {
+                None => return Err(unknown("depends_on", dep.as_str(), "a task").into()),
+                Some(task) if !task.state.is_finished() => waiting_on.push(dep.clone()),
+                Some(_) => {}
+            }
+        }
+        let mut facts = vec![Fact::TaskCreated(TaskCreated {
+            task: self.id.clone(),
+            run: self.run.clone(),
+            title: self.title.clone(),
+            description: self.description.clone(),
+            assigned_by: self.assigned_by.clone(),
+            resources: self.resources.clone(),
+            depends_on: self.depends_on.clone(),
+            waiting_on,
+        })];
+        if let Some(agent) = &self.assigned_to {
+            facts.push(Fact::TaskReserved(TaskReserved { task: self.id.clone(), agent: agent.clone() }));
+        }
+        Ok(Decision::new(facts, Reply::Row(Key::Task(self.id.clone()))))
+    }
+
+    fn check(&self) -> Result<(), Refusal> {
+        if self.title.trim().is_empty() {
+            return Err(Refusal::new(Code::Invalid, "title must not be empty"));
+        }
+        limit::text("title", &self.title, limit::TITLE_BYTES)?;
+        limit::text("description", &self.description, limit::TEXT_BYTES)?;
+        limit::text("assigned_by", &self.assigned_by, limit::NAME_BYTES)?;
+        limit::list("resources", &self.resources)?;
+        limit::list("depends_on", &self.depends_on)?;
+        for (at, dep) in self.depends_on.iter().enumerate() {
+            if *dep == self.id {
+                return Err(Refusal::new(Code::DependencyCycle, format!("task {dep} cannot depend on itself")));
+            }
+            if self.depends_on[..at].contains(dep) {
+                return Err(Refusal::new(Code::Invalid, format!("depends_on names {dep} twice")));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn unknown(field: &str, id: &str, what: &str) -> Refusal {
+    Refusal::new(Code::UnknownReference, format!("{field}: {id} is not {what} known here"))
+        .hint("list what exists and use one of those ids")
+}
+
+impl TaskCreated {
+    pub(super) fn task(&self, seq: Seq, at: Timestamp) -> Task {
+        Task {
+            id: self.task.clone(),
+            run: self.run.clone(),
+            title: self.title.clone(),
+            description: self.description.clone(),
+            assigned_by: self.assigned_by.clone(),
+            state: State::Pending,
+            reserved_for: None,
+            claim: None,
+            worked_by: None,
+            resources: self.resources.clone(),
+            depends_on: self.depends_on.clone(),
+            waiting_on: self.waiting_on.iter().cloned().collect(),
+            created_at: at,
+            created: seq,
+            started_at: None,
+            completed_at: None,
+            reason: None,
+            outcome: None,
+            outcome_detail: None,
+            attempt: 1,
+            checkpoints: 0,
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! Tasks: one state machine for every face, claims with fences, dependencies that block.
+
+mod assign;
+mod claim;
+mod create;
+mod drop;
+mod finish;
+mod release;
+mod start;
+mod step;
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+pub use assign::{Assign, TaskReassigned};
+pub use claim::{Claim, TaskClaimed};
+pub use create::{Create, TaskCreated, TaskReserved};
+pub use drop::{Cancel, Skip, TaskDropped};
+pub use finish::{Complete, Fail, Outcome, TaskCompleted, TaskFailed};
+pub use release::{Because, CheckpointAdded, Release, Retry, TaskReleased, TaskRetried, recovery, released};
+pub use start::{Start, TaskStarted};
+pub use step::{MoveTo, TaskMoved};
+
+use crate::actor::{Actor, Caller};
+use crate::command::Halt;
+use crate::fact::Fact;
+use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
+use crate::key::{Ask, ColumnValue, Key};
+use crate::refusal::{Code, Refusal};
+use crate::view::View;
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    Pending,
+    Planning,
+    InProgress,
+    Review,
+    Paused,
+    Completed,
+    Failed,
+    Skipped,
+    Cancelled,
+}
+
+impl State {
+    pub const ALL: [State; 9] = [
+        State::Pending,
+        State::Planning,
+        State::InProgress,
+        State::Review,
+        State::Paused,
+        State::Completed,
+        State::Failed,
+        State::Skipped,
+        State::Cancelled,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            State::Pending => "pending",
+            State::Planning => "planning",
+            State::InProgress => "in_progress",
+            State::Review => "review",
+            State::Paused => "paused",
+            State::Completed => "completed",
+            State::Failed => "failed",
+            State::Skipped => "skipped",
+            State::Cancelled => "cancelled",
+        }
+    }
+
+    /// Work may still happen in it.
+    pub fn is_open(self) -> bool {
+        matches!(self, State::Pending | State::Planning | State::InProgress | State::Review | State::Paused)
+    }
+
+    /// It will never change again, and what waited for it may go on.
+    pub fn is_finished(self) -> bool {
+        matches!(self, State::Completed | State::Skipped | State::Cancelled)
+    }
+
+    /// The one table of transitions. A release that follows from the holder's going is not asked for and not in it.
+    pub fn may_become(self, next: State) -> bool {
+        use State::*;
+        match self {
+            Pending => matches!(next, Planning | InProgress | Skipped | Cancelled),
+            Planning => matches!(next, InProgress | Completed | Failed | Pending | Cancelled),
+            InProgress => matches!(next, Review | Paused | Completed | Failed | Pending | Cancelled),
+            Review => matches!(next, InProgress | Completed | Failed | Cancelled),
+            Paused => matches!(next, InProgress | Failed | Cancelled),
+            Failed => matches!(next, Pending | Skipped),
+            Completed | Skipped | Cancelled => false,
+        }
+    }
+}
+
+/// Who works on a task, by which grant.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Grant {
+    pub holder: AgentId,
+    /// The `seq` of the grant: a holder that was replaced meanwhile has an older one.
+    pub fence: Seq,
+    pub since: Timestamp,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Task {
+    pub id: TaskId,
+    pub run: RunId,
+    pub title: String,
+    pub description: String,
+    /// Who asked for it, as told.
+    pub assigned_by: String,
+    pub state: State,
+    pub reserved_for: Option<AgentId>,
+    pub claim: Option<Grant>,
+    /// Who worked on it last, kept when the claim has ended.
+    pub worked_by: Option<AgentId>,
+    pub resources: Vec<String>,
+    pub depends_on: Vec<TaskId>,
+    /// The dependencies that are not finished.
+    pub waiting_on: BTreeSet<TaskId>,
+    pub created_at: Timestamp,
+    pub created: Seq,
+    pub started_at: Option<Timestamp>,
+    pub completed_at: Option<Timestamp>,
+    /// Why it is paused, failed or cancelled.
+    pub reason: Option<String>,
+    pub outcome: Option<String>,
+    pub outcome_detail: Option<Value>,
+    pub attempt: u32,
+    pub checkpoints: u32,
+}
+
+impl Task {
+    pub fn holder(&self) -> Option<&AgentId> {
+        self.claim.as_ref().map(|claim| &claim.holder)
+    }
+
+    /// Who the task belongs to right now, be it claimed or only reserved.
+    pub fn held_by(&self) -> Option<&AgentId> {
+        self.holder().or(self.reserved_for.as_ref())
+    }
+
+    /// Who is shown as working, or having worked, on it.
+    pub fn assignee(&self) -> Option<&AgentId> {
+        self.held_by().or(if self.state.is_open() { None } else { self.worked_by.as_ref() })
+    }
+
+    pub fn is_waiting(&self) -> bool {
+        self.state == State::Pending && !self.waiting_on.is_empty()
+    }
+
+    pub(crate) fn columns(&self) -> Vec<ColumnValue> {
+        vec![
+            self.created.0.into(),
+            self.run.as_str().into(),
+            self.state.as_str().into(),
+            self.assignee().map(ToString::to_string).into(),
+            self.held_by().map(ToString::to_string).into(),
+            self.held_by().is_some().into(),
+            self.is_waiting().into(),
+        ]
+    }
+
+    pub(crate) fn tallies(&self) -> Vec<&'static str> {
+        let mut tallies = vec![tally::TASKS];
+        match self.state {
+            State::InProgress => tallies.push(tally::TASKS_IN_PROGRESS),
+            state if state.is_finished() => tallies.push(tally::TASKS_DONE),
+            _ => {}
+        }
+        tallies
+    }
+
+    fn ends(&mut self, state: State, at: Timestamp) {
+        self.worked_by = self.held_by().cloned().or(self.worked_by.take());
+        self.state = state;
+        self.claim = None;
+        self.reserved_for = None;
+        if state.is_finished() {
+            self.completed_at = Some(at);
+        }
+    }
+}
+
+pub mod tally {
+    pub const TASKS: &str = "tasks";
+    pub const TASKS_IN_PROGRESS: &str = "tasks.in_progress";
+    pub const TASKS_DONE: &str = "tasks.done";
+}
+
+/// `task` waits for `dep`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Edge {
+    pub task: TaskId,
+    pub dep: TaskId,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckpointKind {
+    Plan,
+    Progress,
+    Decision,
+    Error,
+    Recovery,
+    Complete,
+}
+
+/// What a worker left behind on the way, so that another can go on from there.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Checkpoint {
+    pub id: String,
+    pub task: TaskId,
+    pub kind: CheckpointKind,
+    pub summary: String,
+    pub created: Seq,
+    pub created_at: Timestamp,
+}
+
+pub(crate) fn apply(old: Option<Task>, id: &TaskId, fact: &Fact, seq: Seq, at: Timestamp) -> Option<Task> {
+    if let Fact::TaskCreated(fact) = fact {
+        return Some(fact.task(seq, at));
+    }
+    let mut task = old?;
+    match fact {
+        Fact::TaskReserved(fact) => task.reserved_for = Some(fact.agent.clone()),
+        Fact::TaskReassigned(fact) => task.reserved_for = Some(fact.to.clone()),
+        Fact::TaskClaimed(fact) => {
+            task.reserved_for = None;
+            task.worked_by = Some(fact.agent.clone());
+            task.claim = Some(Grant { holder: fact.agent.clone(), fence: seq, since: at });
+        }
+        Fact::TaskStarted(_) => {
+            task.state = State::InProgress;
+            task.reason = None;
+            task.started_at.get_or_insert(at);
+        }
+        Fact::TaskMoved(fact) => {
+            task.state = fact.to;
+            task.reason = fact.reason.clone();
+        }
+        Fact::TaskReleased(_) => {
+            task.state = State::Pending;
+            task.claim = None;
+            task.reserved_for = None;
+            task.reason = None;
+        }
+        Fact::TaskRetried(_) => {
+            task.state = State::Pending;
+            task.reason = None;
+            task.completed_at = None;
+            task.attempt += 1;
+        }
+        // A fact about a dependency touches those that wait for it.
+        Fact::TaskCompleted(fact) if fact.task != *id => {
+            task.waiting_on.remove(&fact.task);
+        }
+        Fact::TaskDropped(fact) if fact.task != *id => {
+            task.waiting_on.remove(&fact.task);
+        }
+        Fact::TaskCompleted(fact) => {
+            task.outcome = fact.outcome.text.clone();
+            task.outcome_detail = fact.outcome.detail.clone();
+            task.reason = None;
+            task.ends(State::Completed, at);
+        }
+        Fact::TaskFailed(fact) => {
+            task.reason = fact.error.clone();
+            task.ends(State::Failed, at);
+        }
+        Fact::TaskDropped(fact) => {
+            task.reason = fact.reason.clone();
+            task.ends(fact.to, at);
+        }
+        Fact::CheckpointAdded(_) => task.checkpoints += 1,
+        _ => {}
+    }
+    Some(task)
+}
+
+/// What most commands on a task need to see.
+pub(crate) fn asks(task: &TaskId, agent: Option<&AgentId>) -> Vec<Ask> {
+    let mut asks = vec![Key::Task(task.clone()).into(), Key::Lead.into()];
+    asks.extend(agent.map(|agent| Key::Agent(agent.clone()).into()));
+    asks
+}
+
+/// The holder may, the lead and people may, and a caller without a name acts as the holder; anybody else may not.
+/// Returns whether the caller acts with the holder's own right.
+pub(crate) fn may_change(view: &View, caller: &Caller, task: &Task, agent: Option<&AgentId>) -> Result<(), Halt> {
+    check_fence(caller, task.claim.as_ref().map(|claim| claim.fence))?;
+    let Some(holder) = task.held_by() else { return Ok(()) };
+    if matches!(caller.actor, Actor::Nobody) && agent.is_none() {
+        return Ok(());
+    }
+    let acting = agent.or(caller.actor.agent());
+    if acting == Some(holder) || view.has_authority(caller)? {
+        return Ok(());
+    }
+    Err(Refusal::new(Code::NotHolder, format!("task {} belongs to {holder}", task.id))
+        .hint(format!("only {holder}, the lead or a person can change it; ask for a handoff"))
+        .into())
+}
+
+pub(crate) fn check_fence(caller: &Caller, fence: Option<Seq>) -> Result<(), Refusal> {
+    match caller.fence {
+        Some(given) if fence != Some(given) => {
+            Err(Refusal::new(Code::StaleFence, format!("fence {given} is not the present grant"))
+                .hint("the claim ended meanwhile; claim again and use the fence of the new grant"))
+        }
+        _ => Ok(()),
+    }
+}
+
+pub(crate) fn refuse_transition(task: &Task, next: State) -> Refusal {
+    let hint = match (task.state, next) {
+        (state, _) if state.is_finished() => "it is finished; create a new task for further work",
+        (State::Pending, State::Completed | State::Review | State::Paused | State::Failed) => {
+            "start it first (in_progress)"
+        }
+        (State::Failed, _) => "retry it (queued) or skip it",
+        _ => "see the states of a task in the reference",
+    };
+    Refusal::new(
+        Code::InvalidTransition,
+        format!("task {} is {} and cannot become {}", task.id, task.state.as_str(), next.as_str()),
+    )
+    .hint(hint)
+}
+
+pub(crate) fn check_transition(task: &Task, next: State) -> Result<(), Refusal> {
+    if task.state.may_become(next) { Ok(()) } else { Err(refuse_transition(task, next)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finished_tasks_never_change_and_open_ones_can_be_cancelled() {
+        for state in State::ALL {
+            assert_eq!(state.may_become(State::Cancelled), state.is_open(), "{state:?}");
+            if state.is_finished() {
+                assert!(State::ALL.into_iter().all(|next| !state.may_become(next)), "{state:?}");
+            }
+        }
+    }
+}

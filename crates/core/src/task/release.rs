@@ -1,0 +1,128 @@
+//! Giving a task back to the queue: by its holder, because the holder is gone, or to try again after a failure.
+
+use serde::{Deserialize, Serialize};
+
+use super::{CheckpointKind, State, Task, check_transition, may_change};
+use crate::actor::Caller;
+use crate::command::{Decision, Halt, Reply};
+use crate::fact::Fact;
+use crate::file::ReleaseReason;
+use crate::id::{AgentId, TaskId};
+use crate::key::{Ask, Key};
+use crate::view::View;
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Release {
+    pub task: TaskId,
+    pub agent: Option<AgentId>,
+}
+
+/// Tries a failed task again.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Retry {
+    pub task: TaskId,
+    pub agent: Option<AgentId>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Because {
+    Asked,
+    Reassigned,
+    #[serde(untagged)]
+    Holder(ReleaseReason),
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TaskReleased {
+    pub task: TaskId,
+    pub holder: Option<AgentId>,
+    pub reserved_for: Option<AgentId>,
+    pub from: State,
+    pub because: Because,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TaskRetried {
+    pub task: TaskId,
+    pub attempt: u32,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct CheckpointAdded {
+    pub id: String,
+    pub task: TaskId,
+    pub kind: CheckpointKind,
+    pub summary: String,
+}
+
+impl Release {
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        super::asks(&self.task, self.agent.as_ref())
+    }
+
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+        let task = view.task_known(&self.task)?;
+        let reply = Reply::Row(Key::Task(self.task.clone()));
+        if let Some(agent) = &self.agent {
+            view.may_speak_for(caller, agent)?;
+        }
+        may_change(view, caller, task, self.agent.as_ref())?;
+        if task.state == State::Failed {
+            return Ok(Decision::new(vec![retried(task)], reply));
+        }
+        if task.state != State::Pending {
+            check_transition(task, State::Pending)?;
+        } else if task.held_by().is_none() {
+            return Ok(Decision::nothing(reply));
+        }
+        Ok(Decision::new(vec![released(task, Because::Asked)], reply))
+    }
+}
+
+impl Retry {
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        super::asks(&self.task, self.agent.as_ref())
+    }
+
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+        let task = view.task_known(&self.task)?;
+        if let Some(agent) = &self.agent {
+            view.may_speak_for(caller, agent)?;
+        }
+        may_change(view, caller, task, self.agent.as_ref())?;
+        if task.state != State::Failed {
+            return Err(super::refuse_transition(task, State::Pending).hint("only a failed task can be retried").into());
+        }
+        Ok(Decision::new(vec![retried(task)], Reply::Row(Key::Task(self.task.clone()))))
+    }
+}
+
+fn retried(task: &Task) -> Fact {
+    Fact::TaskRetried(TaskRetried { task: task.id.clone(), attempt: task.attempt + 1 })
+}
+
+pub fn released(task: &Task, because: Because) -> Fact {
+    Fact::TaskReleased(TaskReleased {
+        task: task.id.clone(),
+        holder: task.holder().cloned(),
+        reserved_for: task.reserved_for.clone(),
+        from: task.state,
+        because,
+    })
+}
+
+/// What the next worker should know about why the task came back.
+pub fn recovery(task: &Task, reason: ReleaseReason) -> Fact {
+    let holder = task.holder().map_or("its holder", AgentId::as_str);
+    let why = match reason {
+        ReleaseReason::HolderLeft => "left",
+        _ => "went offline",
+    };
+    Fact::CheckpointAdded(CheckpointAdded {
+        id: format!("cp_{}_{}", task.id, task.checkpoints + 1),
+        task: task.id.clone(),
+        kind: CheckpointKind::Recovery,
+        summary: format!("{holder} {why} while the task was {}; look at its files before going on", task.state.as_str()),
+    })
+}

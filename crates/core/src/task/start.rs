@@ -1,0 +1,73 @@
+//! Beginning, or going on with, the work on a task; claims it if nobody holds it.
+
+use serde::{Deserialize, Serialize};
+
+use super::{State, Task, check_transition, may_change};
+use crate::actor::Caller;
+use crate::command::{Decision, Halt, Reply};
+use crate::fact::Fact;
+use crate::id::{AgentId, TaskId};
+use crate::key::{Ask, Key};
+use crate::refusal::{Code, Refusal};
+use crate::view::View;
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Start {
+    pub task: TaskId,
+    /// Who will hold it; a task that is held already keeps its holder.
+    pub agent: Option<AgentId>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TaskStarted {
+    pub task: TaskId,
+    pub holder: AgentId,
+    pub from: State,
+}
+
+impl Start {
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        super::asks(&self.task, self.agent.as_ref())
+    }
+
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+        let task = view.task_known(&self.task)?;
+        let reply = Reply::Row(Key::Task(self.task.clone()));
+        let agent = self.worker(view, caller, task)?;
+        if task.state == State::InProgress && task.holder() == Some(&agent) {
+            may_change(view, caller, task, self.agent.as_ref())?;
+            return Ok(Decision::nothing(reply));
+        }
+        check_transition(task, State::InProgress)?;
+        if task.is_waiting() {
+            let names: Vec<&str> = task.waiting_on.iter().map(TaskId::as_str).collect();
+            return Err(Refusal::new(
+                Code::DependenciesUnfinished,
+                format!("task {} waits for {}", task.id, names.join(", ")),
+            )
+            .hint("it can start when these are done; take another task meanwhile")
+            .into());
+        }
+        let mut facts = Vec::new();
+        if task.holder() == Some(&agent) {
+            may_change(view, caller, task, self.agent.as_ref())?;
+        } else {
+            facts = super::claim::grant(view, caller, task, &agent)?;
+        }
+        facts.push(Fact::TaskStarted(TaskStarted { task: task.id.clone(), holder: agent, from: task.state }));
+        Ok(Decision::new(facts, reply))
+    }
+
+    /// The agent who will be working: the one named, unless the lead or a person resumes a held task for its holder.
+    fn worker(&self, view: &View, caller: &Caller, task: &Task) -> Result<AgentId, Halt> {
+        let named = self.agent.as_ref().or(caller.actor.agent());
+        if let Some(holder) = task.holder()
+            && (named.is_none() || (named != Some(holder) && view.has_authority(caller)?))
+        {
+            return Ok(holder.clone());
+        }
+        named.cloned().ok_or_else(|| {
+            Refusal::new(Code::Invalid, "agent_id is needed: nobody holds the task yet").into()
+        })
+    }
+}

@@ -1,0 +1,64 @@
+//! Steps of a held task that neither start nor end it: planning, review, pause.
+
+use serde::{Deserialize, Serialize};
+
+use super::{State, check_transition, may_change};
+use crate::actor::Caller;
+use crate::command::{Decision, Halt, Reply};
+use crate::fact::Fact;
+use crate::id::{AgentId, TaskId};
+use crate::key::{Ask, Key};
+use crate::limit;
+use crate::refusal::{Code, Refusal};
+use crate::view::View;
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct MoveTo {
+    pub task: TaskId,
+    pub agent: Option<AgentId>,
+    pub to: State,
+    pub reason: Option<String>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TaskMoved {
+    pub task: TaskId,
+    pub holder: Option<AgentId>,
+    pub from: State,
+    pub to: State,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl MoveTo {
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        super::asks(&self.task, self.agent.as_ref())
+    }
+
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+        let task = view.task_known(&self.task)?;
+        if !matches!(self.to, State::Planning | State::Review | State::Paused) {
+            return Err(Refusal::new(Code::Invalid, format!("{} is not a step", self.to.as_str())).into());
+        }
+        limit::text("reason", self.reason.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
+        if let Some(agent) = &self.agent {
+            view.may_speak_for(caller, agent)?;
+        }
+        may_change(view, caller, task, self.agent.as_ref())?;
+        let reply = Reply::Row(Key::Task(self.task.clone()));
+        if task.state == self.to && task.reason == self.reason {
+            return Ok(Decision::nothing(reply));
+        }
+        if task.state != self.to {
+            check_transition(task, self.to)?;
+        }
+        let fact = Fact::TaskMoved(TaskMoved {
+            task: task.id.clone(),
+            holder: task.holder().cloned(),
+            from: task.state,
+            to: self.to,
+            reason: self.reason.clone(),
+        });
+        Ok(Decision::new(vec![fact], reply))
+    }
+}

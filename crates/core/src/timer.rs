@@ -1,0 +1,78 @@
+//! What shall happen at a time. A timer is opened and closed by facts; firing one that changed meanwhile is refused.
+
+use serde::{Deserialize, Serialize};
+
+use crate::command::{Decision, Halt, Now, Reply};
+use crate::fact::Fact;
+use crate::file::{ConflictEscalated, FilePath};
+use crate::id::{Seq, TimerId, Timestamp};
+use crate::key::{Ask, Key};
+use crate::refusal::{Code, Refusal};
+use crate::view::View;
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Timer {
+    pub id: TimerId,
+    pub due: Timestamp,
+    /// The `seq` of the fact that set it.
+    pub version: Seq,
+    pub purpose: Purpose,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Purpose {
+    EscalateConflict { path: FilePath },
+}
+
+pub fn conflict_timer(path: &FilePath) -> TimerId {
+    TimerId::new(format!("conflict:{}", path.key()))
+}
+
+/// Does what the timer is for, if it is still the one that fell due.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FireTimer {
+    pub timer: TimerId,
+    pub version: Seq,
+}
+
+impl FireTimer {
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        vec![Key::Timer(self.timer.clone()).into()]
+    }
+
+    pub(crate) fn decide(&self, view: &View, now: &Now) -> Result<Decision, Halt> {
+        let stale = || Halt::from(Refusal::new(Code::Stale, format!("timer {} is not due", self.timer)));
+        let timer = view.timer(&self.timer)?.ok_or_else(stale)?;
+        if timer.version != self.version || timer.due > now.at {
+            return Err(stale());
+        }
+        let fact = match &timer.purpose {
+            Purpose::EscalateConflict { path } => {
+                let file = view.file(path.key())?;
+                let conflict = file.and_then(|file| file.conflict.as_ref()).ok_or_else(stale)?;
+                Fact::ConflictEscalated(ConflictEscalated {
+                    path: path.clone(),
+                    holder: conflict.holder.clone(),
+                    intruder: conflict.intruder.clone(),
+                    timer: timer.id.clone(),
+                    timer_version: timer.version,
+                })
+            }
+        };
+        Ok(Decision::new(vec![fact], Reply::Done))
+    }
+}
+
+pub(crate) fn apply(old: Option<Timer>, fact: &Fact, seq: Seq) -> Option<Timer> {
+    match fact {
+        Fact::ConflictDetected(fact) => Some(Timer {
+            id: fact.timer.clone(),
+            due: fact.escalate_at,
+            version: seq,
+            purpose: Purpose::EscalateConflict { path: fact.path.clone() },
+        }),
+        Fact::ConflictResolved(_) | Fact::ConflictEscalated(_) => None,
+        _ => old,
+    }
+}
