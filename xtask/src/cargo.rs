@@ -3,6 +3,7 @@
 //! Tests, clippy and the debug daemon are always built for the whole workspace with its tests: a narrower selection
 //! unifies features differently, and cargo would build many dependencies twice.
 
+use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
@@ -44,13 +45,16 @@ pub(crate) fn debug_daemon(workspace: &Workspace) -> Result<PathBuf> {
 /// Installs a cargo subcommand into the target folder, unoptimised: building it is what takes the time.
 pub(crate) fn install(workspace: &Workspace, tool: &str) -> Result<()> {
     let tools = workspace.tools();
+    let build = tools.join("build");
     workspace
         .cargo()?
         .args(["install", "--locked", "--debug", "--force", "--root"])
         .arg(&tools)
         .arg("--target-dir")
-        .arg(tools.join("build"))
+        .arg(&build)
         .arg(tool)
         .run()
-        .with_context(|| format!("cannot install {tool}"))
+        .with_context(|| format!("cannot install {tool}"))?;
+    // Hundreds of megabytes that nobody needs again.
+    fs::remove_dir_all(&build).with_context(|| format!("cannot remove {}", build.display()))
 }

@@ -27,9 +27,7 @@ const STREAM: &str = "/events/stream";
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let schemathesis = install(workspace)?;
     let rookery = cargo::debug_daemon(workspace)?;
-    let folder = workspace.target().join("schemathesis");
-    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-
+    let folder = empty_folder(workspace.target().join("schemathesis"))?;
     let log = folder.join("daemon.log");
     let daemon = Daemon::start(&rookery, &log)?;
     say::note(format_args!("daemon at {}, its log in {}", daemon.url(), log.display()));
@@ -53,6 +51,15 @@ fn generate_requests(schemathesis: &Path, url: &str, folder: &Path) -> Result<()
         .dir(folder)
         .start()?
         .finish_within(LIMIT)
+}
+
+/// It remembers past failures where it runs, and a run must not depend on the one before.
+fn empty_folder(folder: PathBuf) -> Result<PathBuf> {
+    if folder.exists() {
+        fs::remove_dir_all(&folder).with_context(|| format!("cannot empty {}", folder.display()))?;
+    }
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    Ok(folder)
 }
 
 /// A Python environment in the target folder, made once.
