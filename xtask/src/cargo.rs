@@ -1,0 +1,60 @@
+//! What cargo is asked to do, in the one form that shares a target folder.
+//!
+//! Tests, clippy and the debug daemon are always built for the whole workspace with its tests: a narrower selection
+//! unifies features differently, and cargo would build many dependencies twice.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+
+use crate::say;
+use crate::workspace::{Kind, Profile, Workspace};
+
+/// Installed where there is no nextest. Any version will do where there is one.
+const NEXTEST: &str = "cargo-nextest@0.9.143";
+
+pub(crate) fn format(workspace: &Workspace) -> Result<()> {
+    workspace
+        .cargo()?
+        .args(["fmt", "--all", "--check"])
+        .run()
+        .context("some files are not formatted; `cargo fmt --all` does it")
+}
+
+pub(crate) fn clippy(workspace: &Workspace) -> Result<()> {
+    workspace.cargo()?.args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]).run()
+}
+
+/// Builds all tests first, so that a build error is not mistaken for a failed test, then runs them.
+pub(crate) fn tests(workspace: &Workspace) -> Result<()> {
+    if workspace.cargo()?.args(["nextest", "--version"]).probe().is_none() {
+        say::note("cargo-nextest is missing: installing it into the target folder");
+        install(workspace, NEXTEST)?;
+    }
+    workspace.cargo()?.args(["nextest", "run", "--workspace", "--no-run"]).run().context("the tests do not build")?;
+    workspace.cargo()?.args(["nextest", "run", "--workspace"]).run().context("some tests fail")
+}
+
+/// Builds the daemon as the tests build it and tells where it is.
+pub(crate) fn debug_daemon(workspace: &Workspace) -> Result<PathBuf> {
+    workspace.cargo()?.args(["build", "--workspace", "--tests", "--bin", "rookery"]).run()?;
+    Ok(workspace.program(Profile::Debug, Kind::Binary, "rookery"))
+}
+
+/// Installs a cargo subcommand into the target folder, unoptimised: building it is what takes the time.
+pub(crate) fn install(workspace: &Workspace, tool: &str) -> Result<()> {
+    let tools = workspace.tools();
+    let build = tools.join("build");
+    workspace
+        .cargo()?
+        .args(["install", "--locked", "--debug", "--force", "--root"])
+        .arg(&tools)
+        .arg("--target-dir")
+        .arg(&build)
+        .arg(tool)
+        .run()
+        .with_context(|| format!("cannot install {tool}"))?;
+    // Hundreds of megabytes that nobody needs again.
+    fs::remove_dir_all(&build).with_context(|| format!("cannot remove {}", build.display()))
+}
