@@ -132,7 +132,9 @@ mod tests {
 
     #[test]
     fn actors_read_back_as_written() {
-        for actor in [Actor::Agent("a".into()), Actor::Person("anna".into()), Actor::System, Actor::Watcher, Actor::Nobody] {
+        for actor in
+            [Actor::Agent("a".into()), Actor::Person("anna".into()), Actor::System, Actor::Watcher, Actor::Nobody]
+        {
             assert_eq!(Actor::parse(&actor.to_string()), actor);
         }
     }

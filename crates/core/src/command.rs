@@ -116,7 +116,9 @@ pub enum Reply {
     Row(Key),
     Claim(ClaimReply),
     Released,
-    NotReleased { reason: String },
+    NotReleased {
+        reason: String,
+    },
     /// The command's own fact is the answer: the first that it committed.
     Recorded,
 }
@@ -221,9 +223,8 @@ impl View {
     }
 
     pub(crate) fn agent_known(&self, id: &AgentId) -> Result<&Agent, Halt> {
-        self.agent(id)?.ok_or_else(|| {
-            Refusal::new(Code::AgentNotFound, "Agent not found").hint("announce the agent first").into()
-        })
+        self.agent(id)?
+            .ok_or_else(|| Refusal::new(Code::AgentNotFound, "Agent not found").hint("announce the agent first").into())
     }
 
     /// Known and not gone. One that is offline may still be given work: it asks, so it lives.

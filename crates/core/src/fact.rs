@@ -5,8 +5,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::agent::{self, AgentLeft, AgentRegistered, AgentReturned, AgentStatusSet, AgentUpdated, AgentWentOffline, LeadChosen};
 use crate::agent::Lead;
+use crate::agent::{
+    self, AgentLeft, AgentRegistered, AgentReturned, AgentStatusSet, AgentUpdated, AgentWentOffline, LeadChosen,
+};
 use crate::file::{
     self, ClaimForced, ConflictDetected, ConflictEscalated, ConflictResolved, FileClaimed, FileLocked, FileModified,
     FileReleased, FileUnlocked, FilesChanged,
@@ -19,8 +21,8 @@ use crate::redact::{self, LogRedacted};
 use crate::report::Report;
 use crate::row::Row;
 use crate::task::{
-    self, Checkpoint, CheckpointAdded, Edge, TaskClaimed, TaskCompleted, TaskCreated, TaskDropped, TaskFailed, TaskMoved,
-    TaskReassigned, TaskReleased, TaskReserved, TaskRetried, TaskStarted,
+    self, Checkpoint, CheckpointAdded, Edge, TaskClaimed, TaskCompleted, TaskCreated, TaskDropped, TaskFailed,
+    TaskMoved, TaskReassigned, TaskReleased, TaskReserved, TaskRetried, TaskStarted,
 };
 use crate::timer::{self, conflict_timer};
 

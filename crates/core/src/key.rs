@@ -142,7 +142,10 @@ impl Table {
 pub enum Key {
     Agent(AgentId),
     Task(TaskId),
-    Edge { task: TaskId, dep: TaskId },
+    Edge {
+        task: TaskId,
+        dep: TaskId,
+    },
     /// By the path's key, so that spellings of one path share a row.
     File(String),
     Handoff(HandoffId),

@@ -19,8 +19,19 @@ pub const REDACTED: &str = "[redacted]";
 
 /// The names of fields that hold free text, in facts and rows alike.
 const TEXTS: [&str; 13] = [
-    "title", "description", "reason", "error", "outcome", "outcome_detail", "summary", "context", "blockers", "metadata",
-    "warning", "text", "detail",
+    "title",
+    "description",
+    "reason",
+    "error",
+    "outcome",
+    "outcome_detail",
+    "summary",
+    "context",
+    "blockers",
+    "metadata",
+    "warning",
+    "text",
+    "detail",
 ];
 
 #[derive(Clone, PartialEq, Debug)]

@@ -1,1 +1,22 @@
-//! Placeholder.
+//! The log and the rows folded from it, behind one interface.
+//!
+//! An engine (SQLite, memory) is a small pump around the sans-IO [`batch::Batch`]: it loads rows, writes a
+//! write-set, and knows no rule. Read [`store`] for the interface, [`batch`] for how a command runs, [`queue`] for how
+//! commands wait their turn.
+
+pub mod batch;
+pub mod clock;
+pub mod memory;
+pub mod operational;
+pub mod publish;
+pub mod query;
+pub mod queue;
+pub mod replay;
+pub mod store;
+
+pub use batch::{Batch, Loaded, Needs, Want, WriteSet};
+pub use clock::Clock;
+pub use operational::{Operation, PresenceBoard, Token};
+pub use publish::Published;
+pub use query::{Head, ListQuery, LogQuery};
+pub use store::{Answer, Committed, Idempotency, Lane, Pending, ReadError, Store, Submission, SubmitError};

@@ -25,9 +25,7 @@ impl ComeBack {
         let agent = view.agent_known(&self.agent)?;
         match agent.membership {
             Membership::Here => Ok(Decision::nothing(Reply::Done)),
-            Membership::Offline(_) | Membership::Left(_) => {
-                Ok(Decision::new(comes_back(view, agent)?, Reply::Done))
-            }
+            Membership::Offline(_) | Membership::Left(_) => Ok(Decision::new(comes_back(view, agent)?, Reply::Done)),
         }
     }
 }

@@ -182,4 +182,3 @@ pub(crate) fn apply(old: Option<Agent>, id: &AgentId, fact: &Fact, seq: Seq, at:
 
 /// Free-form facts that an agent tells about itself.
 pub type Metadata = serde_json::Map<String, Value>;
-

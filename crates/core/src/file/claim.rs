@@ -81,7 +81,9 @@ impl ClaimFile {
         if let Some(task) = &self.task
             && view.task(task)?.is_none()
         {
-            return Err(Refusal::new(Code::UnknownReference, format!("task_id: {task} is not a task known here")).into());
+            return Err(
+                Refusal::new(Code::UnknownReference, format!("task_id: {task} is not a task known here")).into()
+            );
         }
         let own = view.file(self.path.key())?;
         if own.and_then(File::holder) == Some(&self.agent) {

@@ -9,7 +9,9 @@ mod resolve;
 
 use serde::{Deserialize, Serialize};
 
-pub use change::{ChangeSource, ConflictDetected, ConflictEscalated, FileModified, FilesChanged, NoteChange, NoteOthers};
+pub use change::{
+    ChangeSource, ConflictDetected, ConflictEscalated, FileModified, FilesChanged, NoteChange, NoteOthers,
+};
 pub use claim::{ClaimFile, ClaimForced, ClaimReply, FileClaimed, Insist, overlapping};
 pub use lock::{FileLocked, FileUnlocked, Lock, Unlock};
 pub use path::{Case, FilePath, PathProblem};
@@ -132,8 +134,7 @@ pub(crate) fn apply(old: Option<File>, fact: &Fact, seq: Seq, at: Timestamp) -> 
             if fact.from.is_none() {
                 file.content_hash = fact.hash.clone();
             }
-            file.claim =
-                Some(FileClaim { holder: fact.agent.clone(), fence: seq, since: at, task: fact.task.clone() });
+            file.claim = Some(FileClaim { holder: fact.agent.clone(), fence: seq, since: at, task: fact.task.clone() });
             file
         }
         Fact::FileReleased(fact) => File { claim: None, ..of(&fact.path) },

@@ -120,12 +120,7 @@ fn asks(handoff: &HandoffId, agent: &AgentId) -> Vec<Ask> {
 }
 
 /// The handoff, if it waits for an answer that this agent may give.
-fn answerable<'v>(
-    view: &'v View,
-    caller: &Caller,
-    id: &HandoffId,
-    agent: &AgentId,
-) -> Result<&'v Handoff, Halt> {
+fn answerable<'v>(view: &'v View, caller: &Caller, id: &HandoffId, agent: &AgentId) -> Result<&'v Handoff, Halt> {
     let Some(handoff) = view.handoff(id)? else {
         return Err(Refusal::new(Code::HandoffNotFound, "Handoff not found").into());
     };
@@ -136,11 +131,9 @@ fn answerable<'v>(
         return Err(Refusal::new(Code::AlreadyAnswered, format!("handoff {id} was {status} already")).into());
     }
     match &handoff.to {
-        Some(to) if to != agent => {
-            Err(Refusal::new(Code::Forbidden, format!("handoff {id} is for {to}"))
-                .hint(format!("only {to} can accept or reject it"))
-                .into())
-        }
+        Some(to) if to != agent => Err(Refusal::new(Code::Forbidden, format!("handoff {id} is for {to}"))
+            .hint(format!("only {to} can accept or reject it"))
+            .into()),
         None if handoff.from == *agent => {
             Err(Refusal::new(Code::Forbidden, format!("handoff {id} is your own offer")).into())
         }

@@ -62,9 +62,11 @@ impl Initiate {
         view.agent_here(&self.from)?;
         let task = view.task_known(&self.task)?;
         if let Some(to) = &self.to
-            && !view.agent(to)?.is_some_and(|agent| !agent.has_left())
+            && view.agent(to)?.is_none_or(|agent| agent.has_left())
         {
-            return Err(Refusal::new(Code::UnknownReference, format!("to_agent: {to} is not an agent known here")).into());
+            return Err(
+                Refusal::new(Code::UnknownReference, format!("to_agent: {to} is not an agent known here")).into()
+            );
         }
         view.may_speak_for(caller, &self.from)?;
         task::may_change(view, caller, task, Some(&self.from))?;

@@ -58,7 +58,7 @@ impl Create {
             return Err(Refusal::new(Code::Exists, format!("task {} exists", self.id)).into());
         }
         if let Some(agent) = &self.assigned_to
-            && !view.agent(agent)?.is_some_and(|agent| !agent.has_left())
+            && view.agent(agent)?.is_none_or(|agent| agent.has_left())
         {
             return Err(unknown("assigned_to", agent.as_str(), "an agent").into());
         }

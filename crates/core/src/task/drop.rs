@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::finish::{dependents, ending_asks, freed_files, may_end};
 use super::State;
+use super::finish::{dependents, ending_asks, freed_files, may_end};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;

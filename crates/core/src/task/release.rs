@@ -92,7 +92,9 @@ impl Retry {
         }
         may_change(view, caller, task, self.agent.as_ref())?;
         if task.state != State::Failed {
-            return Err(super::refuse_transition(task, State::Pending).hint("only a failed task can be retried").into());
+            return Err(super::refuse_transition(task, State::Pending)
+                .hint("only a failed task can be retried")
+                .into());
         }
         Ok(Decision::new(vec![retried(task)], Reply::Row(Key::Task(self.task.clone()))))
     }
@@ -123,6 +125,9 @@ pub fn recovery(task: &Task, reason: ReleaseReason) -> Fact {
         id: format!("cp_{}_{}", task.id, task.checkpoints + 1),
         task: task.id.clone(),
         kind: CheckpointKind::Recovery,
-        summary: format!("{holder} {why} while the task was {}; look at its files before going on", task.state.as_str()),
+        summary: format!(
+            "{holder} {why} while the task was {}; look at its files before going on",
+            task.state.as_str()
+        ),
     })
 }

@@ -66,8 +66,8 @@ impl Start {
         {
             return Ok(holder.clone());
         }
-        named.cloned().ok_or_else(|| {
-            Refusal::new(Code::Invalid, "agent_id is needed: nobody holds the task yet").into()
-        })
+        named
+            .cloned()
+            .ok_or_else(|| Refusal::new(Code::Invalid, "agent_id is needed: nobody holds the task yet").into())
     }
 }

@@ -1,0 +1,304 @@
+//! How commands run: a batch is loaded, decided one command after another, and written once. No IO happens here.
+//!
+//! An engine asks [`Batch::next`] what the batch wants, does it, and asks again. A refused command leaves no trace; one
+//! whose rule must see more is asked again when it is loaded. Because rules are pure and ids come in with the command,
+//! running the same commands again over the same rows writes the same thing.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use rookery_core::command::{Halt, Now, Reply};
+use rookery_core::log::LogRow;
+use rookery_core::view::{Presence, View};
+use rookery_core::{AgentId, Ask, Code, Decision, Fact, Key, Lookup, Refusal, Row, Seq, Timestamp};
+
+use crate::store::{Answer, Committed, Idempotency, StoredRow, Submission, SubmitError};
+
+/// How often one command may ask for more before it is given up.
+const MAX_ROUNDS: u32 = 16;
+
+/// What must be loaded before the batch can go on.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Needs {
+    pub rows: BTreeSet<Key>,
+    pub lookups: BTreeSet<Lookup>,
+    pub presence: BTreeSet<AgentId>,
+    /// Remembered replies, by scope and key.
+    pub replies: BTreeSet<(String, String)>,
+}
+
+impl Needs {
+    fn add(&mut self, ask: Ask) {
+        match ask {
+            Ask::Row(key) => drop(self.rows.insert(key)),
+            Ask::Rows(lookup) => drop(self.lookups.insert(lookup)),
+            Ask::Presence(agent) => drop(self.presence.insert(agent)),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.rows.is_empty() && self.lookups.is_empty() && self.presence.is_empty() && self.replies.is_empty()
+    }
+}
+
+/// What an engine found for [`Needs`]. A row that is not there is not named.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Loaded {
+    pub rows: Vec<(Key, Row)>,
+    pub lookups: Vec<(Lookup, Vec<(Key, Row)>)>,
+    pub presence: Vec<(AgentId, Presence)>,
+    pub replies: Vec<((String, String), Remembered)>,
+}
+
+/// The answer to an earlier command with an idempotency key.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Remembered {
+    pub hash: String,
+    pub answer: Answer,
+}
+
+/// Everything a batch changes, each row once.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct WriteSet {
+    pub log: Vec<LogRow>,
+    pub rows: Vec<(Key, Option<Row>)>,
+    pub tallies: BTreeMap<&'static str, i64>,
+    pub replies: Vec<(Idempotency, Answer)>,
+    /// Rows of the log whose texts go, with the bytes that stay of the fact.
+    pub blanked: Vec<(Seq, Vec<u8>)>,
+    /// The head after this batch.
+    pub head: Seq,
+}
+
+impl WriteSet {
+    pub fn is_empty(&self) -> bool {
+        self.log.is_empty() && self.replies.is_empty()
+    }
+}
+
+#[derive(Debug)]
+pub enum Want {
+    Load(Needs),
+    /// Everything is decided. Write this, commit, then take the outcomes.
+    Write(WriteSet),
+}
+
+pub type Outcome = Result<Committed, SubmitError>;
+
+#[derive(Debug)]
+pub struct Batch {
+    submissions: Vec<Submission>,
+    outcomes: Vec<Option<Outcome>>,
+    rounds: u32,
+    view: View,
+    /// Rows as they were before this batch, for those it changed.
+    before: HashMap<Key, Option<Row>>,
+    remembered: HashMap<(String, String), Option<Remembered>>,
+    write: WriteSet,
+    now: Now,
+    begun: bool,
+}
+
+impl Batch {
+    /// A batch on top of `head`, at one time for all of its facts.
+    pub fn new(submissions: Vec<Submission>, head: Seq, at: Timestamp) -> Batch {
+        Batch {
+            outcomes: submissions.iter().map(|_| None).collect(),
+            submissions,
+            rounds: 0,
+            view: View::default(),
+            before: HashMap::new(),
+            remembered: HashMap::new(),
+            write: WriteSet { head, ..WriteSet::default() },
+            now: Now { at },
+            begun: false,
+        }
+    }
+
+    pub fn next(&mut self) -> Want {
+        if !self.begun {
+            self.begun = true;
+            let needs = self.first_needs();
+            if !needs.is_empty() {
+                return Want::Load(needs);
+            }
+        }
+        while let Some(at) = self.outcomes.iter().position(Option::is_none) {
+            match self.run(at) {
+                Ok(outcome) => {
+                    self.outcomes[at] = Some(outcome);
+                    self.rounds = 0;
+                }
+                Err(_) if self.rounds >= MAX_ROUNDS => {
+                    let reason = "its rule asked for more than it may".to_owned();
+                    self.outcomes[at] = Some(Err(SubmitError::Broken { reason }));
+                    self.rounds = 0;
+                }
+                Err(needs) => {
+                    self.rounds += 1;
+                    return Want::Load(needs);
+                }
+            }
+        }
+        Want::Write(self.finish())
+    }
+
+    pub fn supply(&mut self, needs: &Needs, loaded: Loaded) {
+        for (lookup, rows) in loaded.lookups {
+            self.view.load_all(lookup, rows);
+        }
+        for (key, row) in loaded.rows {
+            self.view.load(key, Some(row));
+        }
+        for key in &needs.rows {
+            self.view.load(key.clone(), None);
+        }
+        let presence: HashMap<AgentId, Presence> = loaded.presence.into_iter().collect();
+        for agent in &needs.presence {
+            self.view.load_presence(agent.clone(), presence.get(agent).copied());
+        }
+        for (key, remembered) in loaded.replies {
+            self.remembered.insert(key, Some(remembered));
+        }
+        for key in &needs.replies {
+            self.remembered.entry(key.clone()).or_insert(None);
+        }
+    }
+
+    /// What each command came to, in the order they came in. Only true once the write-set is committed.
+    pub fn outcomes(self) -> Vec<Outcome> {
+        let missing = || Err(SubmitError::Broken { reason: "the batch ended early".to_owned() });
+        self.outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(missing)).collect()
+    }
+
+    fn first_needs(&self) -> Needs {
+        let mut needs = Needs::default();
+        for submission in &self.submissions {
+            rookery_core::asks(&submission.caller, &submission.command).into_iter().for_each(|ask| needs.add(ask));
+            if let Some(idempotency) = &submission.idempotency {
+                needs.replies.insert((idempotency.scope.clone(), idempotency.key.clone()));
+            }
+        }
+        needs
+    }
+
+    /// Runs one command: its outcome, or what must be loaded first.
+    fn run(&mut self, at: usize) -> Result<Outcome, Needs> {
+        let submission = &self.submissions[at];
+        if let Some(idempotency) = &submission.idempotency
+            && let Some(Some(earlier)) = self.remembered.get(&(idempotency.scope.clone(), idempotency.key.clone()))
+        {
+            return Ok(self.repeat(idempotency, earlier));
+        }
+        let decision = match rookery_core::decide(&self.view, &submission.caller, &submission.command, &self.now) {
+            Ok(decision) => decision,
+            Err(Halt::Refused(refusal)) => return Ok(Err(SubmitError::Refused(refusal))),
+            Err(Halt::Missing(asks)) => {
+                let mut needs = Needs::default();
+                asks.into_iter().filter(|ask| !self.view.knows(ask)).for_each(|ask| needs.add(ask));
+                return Err(needs);
+            }
+        };
+        let mut needs = Needs::default();
+        for key in decision.facts.iter().flat_map(rookery_core::touches) {
+            let ask = Ask::Row(key);
+            if !self.view.knows(&ask) {
+                needs.add(ask);
+            }
+        }
+        if !needs.is_empty() {
+            return Err(needs);
+        }
+        Ok(Ok(self.commit(at, decision)))
+    }
+
+    fn repeat(&self, idempotency: &Idempotency, earlier: &Remembered) -> Outcome {
+        if earlier.hash != idempotency.hash {
+            return Err(SubmitError::Refused(
+                Refusal::new(
+                    Code::IdempotencyMismatch,
+                    format!("idempotency key '{}' was used for another request", idempotency.key),
+                )
+                .hint("use a new key for a new request"),
+            ));
+        }
+        Ok(Committed { answer: earlier.answer.clone(), at: self.write.head, duplicate: true })
+    }
+
+    /// Puts a decision's facts into the batch. Every row they touch is in view.
+    fn commit(&mut self, at: usize, decision: Decision) -> Committed {
+        let first = self.write.head.next();
+        for fact in decision.facts {
+            let seq = self.write.head.next();
+            self.write.head = seq;
+            self.fold(&fact, seq);
+            let submission = &self.submissions[at];
+            self.write.log.push(LogRow {
+                seq,
+                at: self.now.at,
+                run: submission.run.clone().or_else(|| fact.run().cloned()),
+                thread: submission.thread.clone(),
+                actor: submission.caller.actor.clone(),
+                auth: submission.caller.auth,
+                // What one command decides follows from its first fact.
+                cause: if seq == first { submission.cause } else { Some(first) },
+                body: if seq == first { submission.body.clone() } else { None },
+                fact,
+            });
+        }
+        self.write.blanked.extend(decision.blanked);
+        let answer = self.answer(decision.reply, first);
+        if let Some(idempotency) = &self.submissions[at].idempotency {
+            let remembered = Remembered { hash: idempotency.hash.clone(), answer: answer.clone() };
+            self.remembered.insert((idempotency.scope.clone(), idempotency.key.clone()), Some(remembered));
+            self.write.replies.push((idempotency.clone(), answer.clone()));
+        }
+        Committed { answer, at: self.write.head, duplicate: false }
+    }
+
+    fn fold(&mut self, fact: &Fact, seq: Seq) {
+        for key in rookery_core::touches(fact) {
+            let old = self.view.get(&key).ok().flatten().cloned();
+            self.before.entry(key.clone()).or_insert_with(|| old.clone());
+            let new = rookery_core::apply(old, &key, fact, seq, self.now.at);
+            self.view.set(key, new);
+        }
+    }
+
+    fn answer(&self, reply: Reply, first: Seq) -> Answer {
+        match reply {
+            Reply::Done => Answer::Done,
+            Reply::Row(key) => match self.view.get(&key) {
+                Ok(Some(row)) => Answer::Row(key, Box::new(StoredRow(row.clone()))),
+                _ => Answer::Done,
+            },
+            Reply::Claim(reply) => Answer::Claim(reply),
+            Reply::Released => Answer::Released,
+            Reply::NotReleased { reason } => Answer::NotReleased { reason },
+            Reply::Recorded => Answer::Recorded(first),
+        }
+    }
+
+    fn finish(&mut self) -> WriteSet {
+        let mut write = std::mem::take(&mut self.write);
+        for (key, old) in std::mem::take(&mut self.before) {
+            let new = self.view.get(&key).ok().flatten().cloned();
+            if new == old {
+                continue;
+            }
+            count(&mut write.tallies, old.as_ref(), -1);
+            count(&mut write.tallies, new.as_ref(), 1);
+            write.rows.push((key, new));
+        }
+        // The same batch writes the same rows in the same order.
+        write.rows.sort_by(|one, other| one.0.cmp(&other.0));
+        write.tallies.retain(|_, change| *change != 0);
+        write
+    }
+}
+
+/// Counts a row in, or out of, its tallies.
+pub fn count(tallies: &mut BTreeMap<&'static str, i64>, row: Option<&Row>, by: i64) {
+    for tally in row.map(Row::tallies).unwrap_or_default() {
+        *tallies.entry(tally).or_default() += by;
+    }
+}

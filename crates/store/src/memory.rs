@@ -1,0 +1,344 @@
+//! The memory engine: the whole interface without a disk. It proves that nothing of a rule lives in SQL, and carries the
+//! simulation, where several nodes share one database and every step of a commit may fail.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rookery_core::log::LogRow;
+use rookery_core::view::Presence;
+use rookery_core::{AgentId, Key, LogId, Row, Seq, Timestamp};
+use tokio::sync::broadcast;
+
+use crate::batch::{Batch, Loaded, Needs, Outcome, Remembered, Want, WriteSet};
+use crate::clock::Clock;
+use crate::operational::{Operation, PresenceBoard, Token};
+use crate::publish::Published;
+use crate::query::{Bodies, Head, ListQuery, LogQuery, Order};
+use crate::store::{Committed, Health, Pending, ReadError, Store, Submission, SubmitError};
+
+/// A database in memory, shared by the nodes that write to it.
+#[derive(Clone, Debug)]
+pub struct Database {
+    state: Arc<Mutex<State>>,
+    published: broadcast::Sender<Arc<Published>>,
+}
+
+#[derive(Clone, Debug)]
+struct State {
+    log_id: LogId,
+    head: Seq,
+    log: Vec<LogRow>,
+    rows: BTreeMap<Key, Row>,
+    tallies: BTreeMap<String, u64>,
+    replies: HashMap<(String, String), (Remembered, i64)>,
+    presence: BTreeMap<AgentId, Presence>,
+    tokens: Vec<Token>,
+}
+
+/// What goes wrong with a commit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// The disk takes nothing: the batch is not written.
+    NotWritten,
+    /// The batch is written and the answer is lost.
+    AnswerLost,
+    /// The commit is lost, and nobody can tell.
+    CommitLost,
+}
+
+impl Database {
+    pub fn new(log_id: LogId) -> Database {
+        let state = State {
+            log_id,
+            head: Seq::ZERO,
+            log: vec![],
+            rows: BTreeMap::new(),
+            tallies: BTreeMap::new(),
+            replies: HashMap::new(),
+            presence: BTreeMap::new(),
+            tokens: vec![],
+        };
+        Database { state: Arc::new(Mutex::new(state)), published: broadcast::channel(1024).0 }
+    }
+
+    /// A copy of everything, as a backup is. Restored, it is another history.
+    pub fn copy(&self, log_id: LogId) -> Database {
+        let state = State { log_id, ..self.lock().clone() };
+        Database { state: Arc::new(Mutex::new(state)), published: broadcast::channel(1024).0 }
+    }
+
+    /// Runs a batch as one transaction; a fault strikes where the commit would be.
+    pub fn run(
+        &self,
+        submissions: Vec<Submission>,
+        at: Timestamp,
+        board: &PresenceBoard,
+        fault: Option<Fault>,
+    ) -> Vec<Outcome> {
+        let mut state = self.lock();
+        let count = submissions.len();
+        let mut batch = Batch::new(submissions, state.head, at);
+        let write = loop {
+            match batch.next() {
+                Want::Load(needs) => {
+                    let loaded = state.load(&needs, board);
+                    batch.supply(&needs, loaded);
+                }
+                Want::Write(write) => break write,
+            }
+        };
+        let unknown = || SubmitError::OutcomeUnknown { reason: "the answer to the commit was lost".to_owned() };
+        match fault {
+            Some(Fault::NotWritten) => {
+                let reason = "database or disk is full".to_owned();
+                return (0..count).map(|_| Err(SubmitError::Unavailable { reason: reason.clone() })).collect();
+            }
+            Some(Fault::CommitLost) => return (0..count).map(|_| Err(unknown())).collect(),
+            Some(Fault::AnswerLost) | None => {}
+        }
+        let rows = state.write(write);
+        drop(state);
+        if !rows.is_empty() {
+            // Nobody listening is no failure.
+            drop(self.published.send(Arc::new(Published::new(rows))));
+        }
+        match fault {
+            Some(_) => (0..count).map(|_| Err(unknown())).collect(),
+            None => batch.outcomes(),
+        }
+    }
+
+    pub fn head(&self) -> Seq {
+        self.lock().head
+    }
+
+    pub fn log(&self) -> Vec<LogRow> {
+        self.lock().log.clone()
+    }
+
+    pub fn stored(&self) -> (HashMap<Key, Row>, BTreeMap<String, u64>) {
+        let state = self.lock();
+        (state.rows.clone().into_iter().collect(), state.tallies.clone())
+    }
+
+    pub fn write_presence(&self, entries: &[(AgentId, Presence)]) {
+        self.lock().presence.extend(entries.iter().cloned());
+    }
+
+    pub fn read_presence(&self) -> Vec<(AgentId, Presence)> {
+        self.lock().presence.clone().into_iter().collect()
+    }
+
+    /// Changes a stored row behind the log's back, to prove that a check notices.
+    pub fn tamper(&self, key: &Key, row: Option<Row>) {
+        let mut state = self.lock();
+        match row {
+            Some(row) => drop(state.rows.insert(key.clone(), row)),
+            None => drop(state.rows.remove(key)),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn head(&self) -> Head {
+        Head { log: self.log_id.clone(), floor: Seq(1), head: self.head }
+    }
+
+    fn load(&self, needs: &Needs, board: &PresenceBoard) -> Loaded {
+        let rows = needs.rows.iter().filter_map(|key| Some((key.clone(), self.rows.get(key)?.clone()))).collect();
+        let lookups = needs
+            .lookups
+            .iter()
+            .map(|lookup| {
+                let found = self.rows.iter().filter(|(key, row)| key.table() == lookup.table() && lookup.matches(row));
+                (lookup.clone(), found.map(|(key, row)| (key.clone(), row.clone())).collect())
+            })
+            .collect();
+        let presence = needs
+            .presence
+            .iter()
+            .filter_map(|agent| Some((agent.clone(), board.newest(agent, self.presence.get(agent).copied())?)))
+            .collect();
+        let replies =
+            needs.replies.iter().filter_map(|key| Some((key.clone(), self.replies.get(key)?.0.clone()))).collect();
+        Loaded { rows, lookups, presence, replies }
+    }
+
+    fn write(&mut self, write: WriteSet) -> Vec<LogRow> {
+        for (key, row) in write.rows {
+            match row {
+                Some(row) => drop(self.rows.insert(key, row)),
+                None => drop(self.rows.remove(&key)),
+            }
+        }
+        for (tally, change) in write.tallies {
+            let count = self.tallies.entry(tally.to_owned()).or_default();
+            *count = count.saturating_add_signed(change);
+        }
+        self.log.extend(write.log.iter().cloned());
+        for (seq, bytes) in write.blanked {
+            self.blank(seq, &bytes);
+        }
+        for (idempotency, answer) in write.replies {
+            let remembered = Remembered { hash: idempotency.hash, answer };
+            self.replies.insert((idempotency.scope, idempotency.key), (remembered, idempotency.keep_until));
+        }
+        self.head = write.head;
+        write.log
+    }
+
+    fn blank(&mut self, seq: Seq, bytes: &[u8]) {
+        let Some(row) = self.log.iter_mut().find(|row| row.seq == seq) else { return };
+        if let Ok(fact) = rookery_core::Fact::decode(row.fact.kind(), row.fact.version(), bytes) {
+            row.fact = fact;
+        }
+        if let Some(body) = &mut row.body {
+            body.bytes = rookery_core::log::BodyBytes::Gone;
+        }
+    }
+
+    fn operate(&mut self, operation: Operation) {
+        match operation {
+            Operation::WritePresence(entries) => self.presence.extend(entries),
+            Operation::PutToken(token) => {
+                self.tokens.retain(|known| known.id != token.id);
+                self.tokens.push(token);
+            }
+            Operation::RevokeToken { id } => self.tokens.retain(|token| token.id != id),
+            Operation::ForgetReplies { before } => self.replies.retain(|_, (_, until)| *until >= before.0),
+        }
+    }
+
+    fn list(&self, query: &ListQuery) -> Vec<Row> {
+        let column = |name: &str| query.table.columns().iter().position(|column| column.name == name);
+        let mut rows: Vec<(&Key, &Row)> = self
+            .rows
+            .iter()
+            .filter(|(key, row)| {
+                key.table() == query.table
+                    && query.conditions.iter().all(|condition| {
+                        let columns = row.columns();
+                        column(condition.column)
+                            .and_then(|at| columns.get(at))
+                            .is_some_and(|value| condition.test.holds(value))
+                    })
+            })
+            .collect();
+        rows.sort_by_key(|(key, row)| (query.order_by.and_then(column).map(|at| row.columns()[at].clone()), key.id()));
+        if query.order == Order::Descending {
+            rows.reverse();
+        }
+        let limit = query.limit.map_or(usize::MAX, |limit| limit as usize);
+        rows.into_iter().take(limit).map(|(_, row)| row.clone()).collect()
+    }
+
+    fn log(&self, query: &LogQuery) -> Vec<LogRow> {
+        let fits = |row: &&LogRow| {
+            query.after.is_none_or(|after| row.seq > after)
+                && query.upto.is_none_or(|upto| row.seq <= upto)
+                && query.since.is_none_or(|since| row.at.0 > since)
+                && query.actor.as_ref().is_none_or(|actor| row.actor.to_string() == *actor)
+                && query.kinds.as_ref().is_none_or(|kinds| kinds.iter().any(|kind| kind == row.fact.kind()))
+                && query.run.as_ref().is_none_or(|run| row.run.as_ref().map_or("run_default", |r| r.as_str()) == run)
+                && query
+                    .thread
+                    .as_ref()
+                    .is_none_or(|thread| row.thread.as_ref().map_or("thr_default", |t| t.as_str()) == thread)
+                && query.task.as_ref().is_none_or(|task| row.task().is_some_and(|t| t.as_str() == task))
+                && query.path.as_ref().is_none_or(|path| row.fact.path().is_some_and(|p| p.key() == path))
+        };
+        let limit = query.limit as usize;
+        let strip = |row: &LogRow| {
+            let mut row = row.clone();
+            if query.bodies == Bodies::Left {
+                row.body = None;
+            }
+            row
+        };
+        match query.order {
+            Order::Ascending => self.log.iter().filter(fits).take(limit).map(strip).collect(),
+            Order::Descending => self.log.iter().rev().filter(fits).take(limit).map(strip).collect(),
+        }
+    }
+}
+
+/// One node's store over a shared database.
+#[derive(Debug)]
+pub struct MemoryStore {
+    database: Database,
+    clock: Arc<dyn Clock>,
+    board: Arc<PresenceBoard>,
+}
+
+impl MemoryStore {
+    pub fn new(database: Database, clock: Arc<dyn Clock>, board: Arc<PresenceBoard>) -> MemoryStore {
+        MemoryStore { database, clock, board }
+    }
+}
+
+impl Store for MemoryStore {
+    fn submit(&self, submission: Submission) -> Pending<'_, Result<Committed, SubmitError>> {
+        let mut outcomes = self.database.run(vec![submission], self.clock.now(), &self.board, None);
+        let nothing = || Err(SubmitError::Broken { reason: "a batch of one had no outcome".to_owned() });
+        Box::pin(std::future::ready(outcomes.pop().unwrap_or_else(nothing)))
+    }
+
+    fn operate(&self, operation: Operation) -> Pending<'_, Result<(), SubmitError>> {
+        self.database.lock().operate(operation);
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn rows(&self, keys: Vec<Key>) -> Pending<'_, Result<(Vec<Option<Row>>, Head), ReadError>> {
+        let state = self.database.lock();
+        let rows = keys.iter().map(|key| state.rows.get(key).cloned()).collect();
+        let head = state.head();
+        drop(state);
+        Box::pin(std::future::ready(Ok((rows, head))))
+    }
+
+    fn list(&self, query: ListQuery) -> Pending<'_, Result<(Vec<Row>, Head), ReadError>> {
+        let state = self.database.lock();
+        let found = (state.list(&query), state.head());
+        drop(state);
+        Box::pin(std::future::ready(Ok(found)))
+    }
+
+    fn log(&self, query: LogQuery) -> Pending<'_, Result<(Vec<LogRow>, Head), ReadError>> {
+        let state = self.database.lock();
+        let found = (state.log(&query), state.head());
+        drop(state);
+        Box::pin(std::future::ready(Ok(found)))
+    }
+
+    fn tallies(&self) -> Pending<'_, Result<(BTreeMap<String, u64>, Head), ReadError>> {
+        let state = self.database.lock();
+        let found = (state.tallies.clone(), state.head());
+        drop(state);
+        Box::pin(std::future::ready(Ok(found)))
+    }
+
+    fn presence(&self) -> Pending<'_, Result<Vec<(AgentId, Presence)>, ReadError>> {
+        Box::pin(std::future::ready(Ok(self.database.read_presence())))
+    }
+
+    fn tokens(&self) -> Pending<'_, Result<Vec<Token>, ReadError>> {
+        let tokens = self.database.lock().tokens.clone();
+        Box::pin(std::future::ready(Ok(tokens)))
+    }
+
+    fn published(&self) -> broadcast::Receiver<Arc<Published>> {
+        self.database.published.subscribe()
+    }
+
+    fn health(&self) -> Health {
+        Health::Writable
+    }
+
+    fn close(&self) -> Pending<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+}

@@ -1,0 +1,129 @@
+//! Operational state: everything the store keeps that is neither the log nor folded from it.
+//!
+//! | what | its loss would cost |
+//! |---|---|
+//! | presence | agents seem last seen at their last logged transition, and get a full period of grace |
+//! | tokens | every token has to be created again |
+//! | remembered replies | a repeated request may be carried out twice |
+//!
+//! All of it is backed up; none of it is replayed.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use rookery_core::actor::Power;
+use rookery_core::view::Presence;
+use rookery_core::{AgentId, Timestamp};
+use serde::{Deserialize, Serialize};
+
+/// A change to operational state.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Operation {
+    WritePresence(Vec<(AgentId, Presence)>),
+    PutToken(Token),
+    RevokeToken {
+        id: String,
+    },
+    /// Forgets replies whose time is over.
+    ForgetReplies {
+        before: Timestamp,
+    },
+}
+
+/// A credential. Only the hash of its secret is kept.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Token {
+    pub id: String,
+    /// SHA-256 of the secret, in hex.
+    pub hash: String,
+    /// The agent it may act as; for a person, the person's name.
+    pub subject: String,
+    pub power: Power,
+    pub created_at: Timestamp,
+    pub expires_at: Option<Timestamp>,
+    pub label: Option<String>,
+}
+
+/// The newest sign of life of each agent as this process knows it. Heartbeats end here and never wait in a queue; what
+/// is new is written down from time to time.
+#[derive(Debug, Default)]
+pub struct PresenceBoard {
+    seen: Mutex<HashMap<AgentId, Entry>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    presence: Presence,
+    written: bool,
+}
+
+impl PresenceBoard {
+    /// Notes a sign of life. A stronger source, once shown, stays the agent's source.
+    pub fn saw(&self, agent: &AgentId, presence: Presence) {
+        let mut seen = self.lock();
+        match seen.get_mut(agent) {
+            Some(entry) => {
+                entry.presence.last_seen = entry.presence.last_seen.max(presence.last_seen);
+                entry.presence.source = entry.presence.source.min(presence.source);
+                entry.written = false;
+            }
+            None => {
+                seen.insert(agent.clone(), Entry { presence, written: false });
+            }
+        }
+    }
+
+    pub fn get(&self, agent: &AgentId) -> Option<Presence> {
+        self.lock().get(agent).map(|entry| entry.presence)
+    }
+
+    pub fn all(&self) -> Vec<(AgentId, Presence)> {
+        self.lock().iter().map(|(agent, entry)| (agent.clone(), entry.presence)).collect()
+    }
+
+    /// What was not written down yet. Call [`PresenceBoard::wrote`] when it is.
+    pub fn unwritten(&self) -> Vec<(AgentId, Presence)> {
+        let seen = self.lock();
+        seen.iter().filter(|(_, entry)| !entry.written).map(|(agent, entry)| (agent.clone(), entry.presence)).collect()
+    }
+
+    pub fn wrote(&self, entries: &[(AgentId, Presence)]) {
+        let mut seen = self.lock();
+        for (agent, presence) in entries {
+            if let Some(entry) = seen.get_mut(agent)
+                && entry.presence == *presence
+            {
+                entry.written = true;
+            }
+        }
+    }
+
+    /// Takes what another process, or an earlier one, wrote down.
+    pub fn learn(&self, entries: Vec<(AgentId, Presence)>) {
+        let mut seen = self.lock();
+        for (agent, presence) in entries {
+            let entry = seen.entry(agent).or_insert(Entry { presence, written: true });
+            if presence.last_seen > entry.presence.last_seen {
+                *entry = Entry { presence, written: true };
+            }
+        }
+    }
+
+    pub fn forget(&self, agent: &AgentId) {
+        self.lock().remove(agent);
+    }
+
+    /// The newer of what is known here and what was loaded.
+    pub fn newest(&self, agent: &AgentId, loaded: Option<Presence>) -> Option<Presence> {
+        let here = self.get(agent);
+        match (here, loaded) {
+            (Some(here), Some(loaded)) if loaded.last_seen > here.last_seen => Some(loaded),
+            (Some(here), _) => Some(here),
+            (None, loaded) => loaded,
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<AgentId, Entry>> {
+        self.seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,142 @@
+//! What can be read, described as data: portable to every engine, written down once.
+
+use rookery_core::key::{ColumnValue, Table};
+use rookery_core::{LogId, Seq};
+
+/// Which log, and how far it reaches. Every read tells the head that it is true at.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Head {
+    pub log: LogId,
+    /// The first seq that is kept.
+    pub floor: Seq,
+    /// The newest seq; one less than the floor if the log is empty.
+    pub head: Seq,
+}
+
+/// Rows of one table: all conditions hold, ordered by one column.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ListQuery {
+    pub table: Table,
+    pub conditions: Vec<Condition>,
+    /// A column's name, or `None` for the key.
+    pub order_by: Option<&'static str>,
+    pub order: Order,
+    pub limit: Option<u32>,
+}
+
+impl ListQuery {
+    pub fn all(table: Table) -> ListQuery {
+        ListQuery { table, conditions: vec![], order_by: None, order: Order::Ascending, limit: None }
+    }
+
+    #[must_use]
+    pub fn with(mut self, column: &'static str, test: Test) -> ListQuery {
+        self.conditions.push(Condition { column, test });
+        self
+    }
+
+    #[must_use]
+    pub fn ordered_by(mut self, column: &'static str) -> ListQuery {
+        self.order_by = Some(column);
+        self
+    }
+
+    #[must_use]
+    pub fn at_most(mut self, limit: Option<u32>) -> ListQuery {
+        self.limit = limit;
+        self
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Condition {
+    pub column: &'static str,
+    pub test: Test,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Test {
+    Is(ColumnValue),
+    /// One of these; no value is one of none.
+    In(Vec<ColumnValue>),
+    IsNot(ColumnValue),
+    Present,
+    Above(i64),
+    AtMost(i64),
+}
+
+impl Test {
+    pub fn holds(&self, value: &ColumnValue) -> bool {
+        let integer = match value {
+            ColumnValue::Integer(integer) => Some(*integer),
+            _ => None,
+        };
+        match self {
+            Test::Is(wanted) => value == wanted,
+            Test::In(wanted) => wanted.contains(value),
+            Test::IsNot(unwanted) => value != unwanted,
+            Test::Present => *value != ColumnValue::Null,
+            Test::Above(bound) => integer.is_some_and(|integer| integer > *bound),
+            Test::AtMost(bound) => integer.is_some_and(|integer| integer <= *bound),
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Order {
+    Ascending,
+    Descending,
+}
+
+/// A stretch of the log. All given conditions hold.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LogQuery {
+    pub after: Option<Seq>,
+    pub upto: Option<Seq>,
+    /// Rows later than this time, in epoch milliseconds.
+    pub since: Option<i64>,
+    pub actor: Option<String>,
+    pub kinds: Option<Vec<String>>,
+    pub run: Option<String>,
+    pub thread: Option<String>,
+    pub task: Option<String>,
+    /// A claim's path key.
+    pub path: Option<String>,
+    pub order: Order,
+    pub limit: u32,
+    pub bodies: Bodies,
+}
+
+/// Whether rows are read with the bytes of their bodies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Bodies {
+    Left,
+    Read,
+}
+
+impl LogQuery {
+    pub fn after(after: Seq, limit: u32) -> LogQuery {
+        LogQuery { after: Some(after), order: Order::Ascending, ..LogQuery::newest(limit) }
+    }
+
+    pub fn newest(limit: u32) -> LogQuery {
+        LogQuery {
+            after: None,
+            upto: None,
+            since: None,
+            actor: None,
+            kinds: None,
+            run: None,
+            thread: None,
+            task: None,
+            path: None,
+            order: Order::Descending,
+            limit,
+            bodies: Bodies::Left,
+        }
+    }
+
+    pub fn one(seq: Seq) -> LogQuery {
+        LogQuery { upto: Some(seq), ..LogQuery::after(Seq(seq.0.saturating_sub(1)), 1) }
+    }
+}

@@ -1,0 +1,69 @@
+//! Rebuilding the derived rows from the log, and comparing them with what a store has.
+
+use std::collections::{BTreeMap, HashMap};
+
+use rookery_core::log::LogRow;
+use rookery_core::{Key, Row, Seq};
+
+use crate::batch::count;
+
+/// The fold of a log, row by row.
+#[derive(Debug, Default)]
+pub struct Fold {
+    rows: HashMap<Key, Row>,
+    upto: Seq,
+}
+
+impl Fold {
+    pub fn add(&mut self, row: &LogRow) {
+        for key in rookery_core::touches(&row.fact) {
+            let old = self.rows.remove(&key);
+            if let Some(new) = rookery_core::apply(old, &key, &row.fact, row.seq, row.at) {
+                self.rows.insert(key, new);
+            }
+        }
+        self.upto = row.seq;
+    }
+
+    pub fn upto(&self) -> Seq {
+        self.upto
+    }
+
+    pub fn rows(&self) -> &HashMap<Key, Row> {
+        &self.rows
+    }
+
+    pub fn into_rows(self) -> HashMap<Key, Row> {
+        self.rows
+    }
+
+    pub fn tallies(&self) -> BTreeMap<&'static str, i64> {
+        let mut tallies = BTreeMap::new();
+        self.rows.values().for_each(|row| count(&mut tallies, Some(row), 1));
+        tallies
+    }
+
+    /// Compares with the rows and tallies a store has. Empty if they are the same.
+    pub fn differences(&self, stored: &HashMap<Key, Row>, tallies: &BTreeMap<String, u64>) -> Vec<String> {
+        let mut found = Vec::new();
+        for (key, row) in &self.rows {
+            match stored.get(key) {
+                None => found.push(format!("{key:?} is missing")),
+                Some(other) if other != row => found.push(format!("{key:?} differs")),
+                Some(_) => {}
+            }
+        }
+        let extra = stored.keys().filter(|key| !self.rows.contains_key(*key));
+        found.extend(extra.map(|key| format!("{key:?} should not be there")));
+        let counted = self.tallies();
+        for name in counted.keys().copied().chain(tallies.keys().map(String::as_str)) {
+            let (folded, stored) = (counted.get(name).copied().unwrap_or(0), tallies.get(name).copied().unwrap_or(0));
+            let line = format!("tally {name} is {stored}, should be {folded}");
+            if i64::try_from(stored).ok() != Some(folded) && !found.contains(&line) {
+                found.push(line);
+            }
+        }
+        found.sort();
+        found
+    }
+}

@@ -1,0 +1,184 @@
+//! The interface of a store. Nothing above it may assume that this process is the only one that writes.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+
+use rookery_core::actor::Caller;
+use rookery_core::file::ClaimReply;
+use rookery_core::log::{Body, LogRow};
+use rookery_core::view::Presence;
+use rookery_core::{AgentId, Command, Key, Refusal, Row, RunId, Seq, ThreadId};
+use serde::{Deserialize, Serialize};
+use tokio::sync::broadcast;
+
+use crate::operational::{Operation, Token};
+use crate::publish::Published;
+use crate::query::{Head, ListQuery, LogQuery};
+
+pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A command on its way to be decided, with everything minted that it needs.
+#[derive(Clone, Debug)]
+pub struct Submission {
+    pub caller: Caller,
+    pub command: Command,
+    pub lane: Lane,
+    pub idempotency: Option<Idempotency>,
+    /// The request as received.
+    pub body: Option<Body>,
+    pub cause: Option<Seq>,
+    pub run: Option<RunId>,
+    pub thread: Option<ThreadId>,
+}
+
+impl Submission {
+    pub fn new(caller: Caller, command: impl Into<Command>) -> Submission {
+        let lane = match &caller.actor {
+            rookery_core::Actor::System | rookery_core::Actor::Watcher => Lane::Internal,
+            actor => Lane::Caller(actor.to_string()),
+        };
+        Submission {
+            caller,
+            command: command.into(),
+            lane,
+            idempotency: None,
+            body: None,
+            cause: None,
+            run: None,
+            thread: None,
+        }
+    }
+
+    /// What the command weighs in the queue.
+    pub fn bytes(&self) -> usize {
+        let body = match self.body.as_ref().map(|body| &body.bytes) {
+            Some(rookery_core::log::BodyBytes::Here(bytes)) => bytes.len(),
+            _ => 0,
+        };
+        256 + 2 * body
+    }
+}
+
+/// Where a command waits: callers take turns, and our own commands do not wait behind them.
+#[derive(Clone, PartialEq, Eq, Debug, Hash)]
+pub enum Lane {
+    Caller(String),
+    Internal,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Hash)]
+pub struct Idempotency {
+    /// Run and sender.
+    pub scope: String,
+    pub key: String,
+    /// What the command was: the same key with another hash is refused.
+    pub hash: String,
+    /// When it may be forgotten, in epoch milliseconds.
+    pub keep_until: i64,
+}
+
+/// What a command came to, after its commit is durable.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Committed {
+    pub answer: Answer,
+    /// The head of the log that this answer is true at.
+    pub at: Seq,
+    /// An earlier command with the same idempotency key got this answer.
+    pub duplicate: bool,
+}
+
+/// What the caller is told, self-contained: it can be remembered and told again.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    Done,
+    Row(Key, Box<StoredRow>),
+    Claim(ClaimReply),
+    Released,
+    NotReleased { reason: String },
+    Recorded(Seq),
+}
+
+/// A row inside of an answer, kept by its table so that it reads back as what it was.
+#[derive(Clone, PartialEq, Debug)]
+pub struct StoredRow(pub Row);
+
+impl Serialize for StoredRow {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (self.0.table(), &self.0).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for StoredRow {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<StoredRow, D::Error> {
+        let (table, document) = <(rookery_core::Table, serde_json::Value)>::deserialize(deserializer)?;
+        let bytes = serde_json::to_vec(&document).map_err(serde::de::Error::custom)?;
+        Row::decode(table, &bytes).map(StoredRow).map_err(serde::de::Error::custom)
+    }
+}
+
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub enum SubmitError {
+    #[error("{0}")]
+    Refused(Refusal),
+    /// The queue is full; nothing was done.
+    #[error("too many commands are waiting")]
+    Busy,
+    /// The store cannot write right now; nothing was done.
+    #[error("the store cannot write: {reason}")]
+    Unavailable { reason: String },
+    /// The commit was sent and its result never seen.
+    #[error("it is not known whether the command was done: {reason}")]
+    OutcomeUnknown { reason: String },
+    /// This command broke the batch it was in; the others went on without it.
+    #[error("the command could not be carried out: {reason}")]
+    Broken { reason: String },
+    #[error("the daemon is stopping")]
+    Stopped,
+}
+
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub enum ReadError {
+    #[error("the store cannot be read: {reason}")]
+    Unavailable { reason: String },
+    /// What stands there is not what this program writes.
+    #[error("the store holds something unreadable: {reason}")]
+    Corrupt { reason: String },
+}
+
+/// Whether and why not the store takes writes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Health {
+    Writable,
+    ReadOnly { reason: String },
+}
+
+pub trait Store: Send + Sync + 'static {
+    /// Decides a command and answers when its outcome is durable.
+    fn submit(&self, submission: Submission) -> Pending<'_, Result<Committed, SubmitError>>;
+
+    /// Writes operational state: not logged, not replayed.
+    fn operate(&self, operation: Operation) -> Pending<'_, Result<(), SubmitError>>;
+
+    fn rows(&self, keys: Vec<Key>) -> Pending<'_, Result<(Vec<Option<Row>>, Head), ReadError>>;
+
+    fn list(&self, query: ListQuery) -> Pending<'_, Result<(Vec<Row>, Head), ReadError>>;
+
+    fn log(&self, query: LogQuery) -> Pending<'_, Result<(Vec<LogRow>, Head), ReadError>>;
+
+    /// Counts of rows by tally name.
+    fn tallies(&self) -> Pending<'_, Result<(BTreeMap<String, u64>, Head), ReadError>>;
+
+    /// Signs of life as last written down, for agents of all nodes.
+    fn presence(&self) -> Pending<'_, Result<Vec<(AgentId, Presence)>, ReadError>>;
+
+    fn tokens(&self) -> Pending<'_, Result<Vec<Token>, ReadError>>;
+
+    /// Committed batches from now on, in order. A receiver that lags reads the log instead.
+    fn published(&self) -> broadcast::Receiver<std::sync::Arc<Published>>;
+
+    fn health(&self) -> Health;
+
+    /// Stops taking commands, finishes what waits, and closes.
+    fn close(&self) -> Pending<'_, ()>;
+}
