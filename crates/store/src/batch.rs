@@ -1,6 +1,6 @@
 //! How commands run: a batch is loaded, decided one command after another, and written once. No IO happens here.
 //!
-//! An engine asks [`Batch::next`] what the batch wants, does it, and asks again. A refused command leaves no trace; one
+//! An engine asks [`Batch::want`] what the batch wants, does it, and asks again. A refused command leaves no trace; one
 //! whose rule must see more is asked again when it is loaded. Because rules are pure and ids come in with the command,
 //! running the same commands again over the same rows writes the same thing.
 
@@ -114,7 +114,7 @@ impl Batch {
         }
     }
 
-    pub fn next(&mut self) -> Want {
+    pub fn want(&mut self) -> Want {
         if !self.begun {
             self.begun = true;
             let needs = self.first_needs();

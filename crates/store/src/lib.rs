@@ -19,4 +19,4 @@ pub use clock::Clock;
 pub use operational::{Operation, PresenceBoard, Token};
 pub use publish::Published;
 pub use query::{Head, ListQuery, LogQuery};
-pub use store::{Answer, Committed, Idempotency, Lane, Pending, ReadError, Store, Submission, SubmitError};
+pub use store::{Answer, Committed, Idempotency, Lane, Pending, Read, ReadError, Store, Submission, SubmitError};

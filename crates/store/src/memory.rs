@@ -14,7 +14,7 @@ use crate::clock::Clock;
 use crate::operational::{Operation, PresenceBoard, Token};
 use crate::publish::Published;
 use crate::query::{Bodies, Head, ListQuery, LogQuery, Order};
-use crate::store::{Committed, Health, Pending, ReadError, Store, Submission, SubmitError};
+use crate::store::{Committed, Health, Pending, Read, ReadError, Store, Submission, SubmitError};
 
 /// A database in memory, shared by the nodes that write to it.
 #[derive(Clone, Debug)]
@@ -79,7 +79,7 @@ impl Database {
         let count = submissions.len();
         let mut batch = Batch::new(submissions, state.head, at);
         let write = loop {
-            match batch.next() {
+            match batch.want() {
                 Want::Load(needs) => {
                     let loaded = state.load(&needs, board);
                     batch.supply(&needs, loaded);
@@ -292,7 +292,7 @@ impl Store for MemoryStore {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn rows(&self, keys: Vec<Key>) -> Pending<'_, Result<(Vec<Option<Row>>, Head), ReadError>> {
+    fn rows(&self, keys: Vec<Key>) -> Read<'_, Vec<Option<Row>>> {
         let state = self.database.lock();
         let rows = keys.iter().map(|key| state.rows.get(key).cloned()).collect();
         let head = state.head();
@@ -300,21 +300,21 @@ impl Store for MemoryStore {
         Box::pin(std::future::ready(Ok((rows, head))))
     }
 
-    fn list(&self, query: ListQuery) -> Pending<'_, Result<(Vec<Row>, Head), ReadError>> {
+    fn list(&self, query: ListQuery) -> Read<'_, Vec<Row>> {
         let state = self.database.lock();
         let found = (state.list(&query), state.head());
         drop(state);
         Box::pin(std::future::ready(Ok(found)))
     }
 
-    fn log(&self, query: LogQuery) -> Pending<'_, Result<(Vec<LogRow>, Head), ReadError>> {
+    fn log(&self, query: LogQuery) -> Read<'_, Vec<LogRow>> {
         let state = self.database.lock();
         let found = (state.log(&query), state.head());
         drop(state);
         Box::pin(std::future::ready(Ok(found)))
     }
 
-    fn tallies(&self) -> Pending<'_, Result<(BTreeMap<String, u64>, Head), ReadError>> {
+    fn tallies(&self) -> Read<'_, BTreeMap<String, u64>> {
         let state = self.database.lock();
         let found = (state.tallies.clone(), state.head());
         drop(state);

@@ -15,6 +15,9 @@ use crate::operational::{Operation, Token};
 use crate::publish::Published;
 use crate::query::{Head, ListQuery, LogQuery};
 
+/// A read, with the head of the log that it is true at.
+pub type Read<'a, T> = Pending<'a, Result<(T, Head), ReadError>>;
+
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A command on its way to be decided, with everything minted that it needs.
@@ -160,14 +163,14 @@ pub trait Store: Send + Sync + 'static {
     /// Writes operational state: not logged, not replayed.
     fn operate(&self, operation: Operation) -> Pending<'_, Result<(), SubmitError>>;
 
-    fn rows(&self, keys: Vec<Key>) -> Pending<'_, Result<(Vec<Option<Row>>, Head), ReadError>>;
+    fn rows(&self, keys: Vec<Key>) -> Read<'_, Vec<Option<Row>>>;
 
-    fn list(&self, query: ListQuery) -> Pending<'_, Result<(Vec<Row>, Head), ReadError>>;
+    fn list(&self, query: ListQuery) -> Read<'_, Vec<Row>>;
 
-    fn log(&self, query: LogQuery) -> Pending<'_, Result<(Vec<LogRow>, Head), ReadError>>;
+    fn log(&self, query: LogQuery) -> Read<'_, Vec<LogRow>>;
 
     /// Counts of rows by tally name.
-    fn tallies(&self) -> Pending<'_, Result<(BTreeMap<String, u64>, Head), ReadError>>;
+    fn tallies(&self) -> Read<'_, BTreeMap<String, u64>>;
 
     /// Signs of life as last written down, for agents of all nodes.
     fn presence(&self) -> Pending<'_, Result<Vec<(AgentId, Presence)>, ReadError>>;
