@@ -161,9 +161,9 @@ mod tests {
     #[test]
     fn a_daemon_that_ends_at_once_is_quoted() {
         let (_temp, project) = project();
-        std::fs::write(project.daemon_log(), "error: old\nhint: old\nerror: port 1 is taken\nhint: use another\n")
-            .unwrap();
-        let report = Report::of(&did_not_start(&project, 22));
+        let (old, new) = ("error: old\nhint: old\n", "error: port 1 is taken\nhint: use another\n");
+        std::fs::write(project.daemon_log(), format!("{old}{new}")).unwrap();
+        let report = Report::of(&did_not_start(&project, old.len() as u64));
         assert_eq!(report.error, "the daemon did not start: port 1 is taken");
         assert_eq!(report.hint, "use another");
     }

@@ -67,7 +67,7 @@ pub struct Report {
 impl Report {
     /// Finds the hint, the code and the exit code in the chain of errors.
     pub fn of(error: &anyhow::Error) -> Self {
-        let text = error.chain().map(ToString::to_string).collect::<Vec<_>>().join(": ");
+        let text = told(error);
         let report = |hint: String, exit| Self { error: text.clone(), code: None, hint, exit };
         for cause in error.chain() {
             if let Some(failure) = cause.downcast_ref::<Failure>() {
@@ -85,6 +85,16 @@ impl Report {
         }
         report(default_hint(), Exit::Failed)
     }
+}
+
+/// The chain of causes in one line. Of the HTTP library's own chain only the root is worth reading.
+fn told(error: &anyhow::Error) -> String {
+    let ours = error.chain().take_while(|cause| !cause.is::<reqwest::Error>());
+    let mut parts: Vec<String> = ours.map(ToString::to_string).collect();
+    if error.chain().any(|cause| cause.is::<reqwest::Error>()) {
+        parts.push(error.root_cause().to_string());
+    }
+    parts.join(": ")
 }
 
 fn default_hint() -> String {

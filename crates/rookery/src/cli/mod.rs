@@ -29,6 +29,7 @@ use output::{Format, Output, Talk};
 /// Lets AI agents of any make work as one team, and lets people watch and steer them.
 #[derive(Debug, Parser)]
 #[command(name = "rookery", version, propagate_version = true, arg_required_else_help = true)]
+#[command(subcommand_help_heading = "Commands", next_help_heading = "Options of every command")]
 #[command(after_help = "Exit codes: 0 done, 1 failed, 2 usage, 3 daemon not reachable.")]
 pub struct Cli {
     /// The project's folder, instead of the one that the current folder belongs to

@@ -249,8 +249,8 @@ mod tests {
     #[test]
     fn tables_are_plain_off_a_terminal() {
         insta::assert_snapshot!(render(&table(), Look::Plain), @r"
-        AGENT                STATUS
-        a                    working
+        AGENT                 STATUS
+        a                     working
          [2Jmuch longer name  idle
         ");
     }

@@ -44,8 +44,11 @@ fn push_command(page: &mut String, command: &Command, level: usize) {
 }
 
 fn push_about(page: &mut String, command: &Command) {
-    if let Some(about) = command.get_long_about().or_else(|| command.get_about()) {
-        let _ = write!(page, "{}.\n\n", about.to_string().trim().trim_end_matches('.'));
+    let long = command.get_long_about().or_else(|| command.get_about()).map(ToString::to_string).unwrap_or_default();
+    let (first, rest) = long.split_once("\n\n").unwrap_or((&long, ""));
+    let _ = write!(page, "{}.\n\n", first.trim().trim_end_matches('.'));
+    if !rest.is_empty() {
+        let _ = write!(page, "{}\n\n", rest.trim());
     }
 }
 
@@ -92,9 +95,23 @@ fn push_settings(page: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::json_schema;
+
+    fn committed(file: &str) -> String {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference");
+        std::fs::read_to_string(folder.join(file)).unwrap_or_default()
+    }
 
     #[test]
-    fn the_reference_is_as_committed() {
-        insta::assert_snapshot!("reference", markdown());
+    fn the_committed_reference_is_fresh() {
+        let fresh = committed("cli.md") == markdown();
+        assert!(fresh, "it is stale: cargo run -- reference > docs/reference/cli.md");
+    }
+
+    #[test]
+    fn the_committed_schema_is_fresh() {
+        let schema = serde_json::from_str::<serde_json::Value>(&committed("rookery-toml.schema.json"));
+        let fresh = schema.is_ok_and(|schema| schema == json_schema());
+        assert!(fresh, "it is stale: cargo run -- schema config > docs/reference/rookery-toml.schema.json");
     }
 }
