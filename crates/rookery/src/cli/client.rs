@@ -135,7 +135,8 @@ impl Client {
     /// Whether this project's daemon answers at the address at all.
     pub async fn check_health(&self) -> Result<(), ClientError> {
         let request = self.request(Method::GET, &["healthz"], &[]).timeout(HEALTH_TIMEOUT);
-        let response = request.send().await.map_err(|source| self.not_sent(source))?;
+        // A question that changes nothing has no unknown outcome: silence means that nobody is there.
+        let response = request.send().await.map_err(|source| self.unreachable(source))?;
         let serves = response.headers().get("x-rookery-project").and_then(|id| id.to_str().ok());
         if serves.is_some_and(|id| id != self.project) {
             return Err(ClientError::OtherProject { url: self.url().into() });
@@ -197,10 +198,14 @@ impl Client {
     /// Tells "never reached it" from "reached it, and then silence".
     fn not_sent(&self, source: reqwest::Error) -> ClientError {
         if source.is_connect() || source.is_builder() {
-            ClientError::Unreachable { url: self.url().into(), source: source.without_url() }
+            self.unreachable(source)
         } else {
             ClientError::Unknown(source.without_url())
         }
+    }
+
+    fn unreachable(&self, source: reqwest::Error) -> ClientError {
+        ClientError::Unreachable { url: self.url().into(), source: source.without_url() }
     }
 
     async fn json(&self, response: Response) -> Result<Value, ClientError> {
@@ -292,6 +297,9 @@ mod tests {
         let error = refused("").await;
         assert!(matches!(error, ClientError::Unknown(_)), "{error:?}");
         assert!(error.hint().contains("rookery log"));
+        let silent = StandIn::answering("").await;
+        let error = silent.client().check_health().await.unwrap_err();
+        assert!(matches!(error, ClientError::Unreachable { .. }), "{error:?}");
     }
 
     #[tokio::test]

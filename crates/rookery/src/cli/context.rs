@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::client::Client;
-use super::failure::Failure;
+use super::failure::{Exit, Failure, Report};
 use super::output::Output;
 use crate::config::{Flags, Settings};
 use crate::process;
@@ -59,14 +59,13 @@ impl Context {
             Ok(running) => return Ok(running.client),
             Err(error) => error,
         };
-        match self.start {
-            Start::Never => Err(missing),
-            Start::IfNeeded => {
-                let running = start(&project, &Flags::default()).await?;
-                self.out.note(&format!("started the daemon at {}", running.file.url));
-                Ok(running.client)
-            }
+        // A daemon that is there and refuses is not made better by a second one.
+        if self.start == Start::Never || Report::of(&missing).exit != Exit::Unreachable {
+            return Err(missing);
         }
+        let running = start(&project, &Flags::default()).await?;
+        self.out.note(&format!("started the daemon at {}", running.file.url));
+        Ok(running.client)
     }
 }
 
@@ -130,7 +129,6 @@ fn log_since(project: &Project, offset: u64) -> std::io::Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::failure::{Exit, Report};
     use super::super::stand_in::StandIn;
     use super::*;
 

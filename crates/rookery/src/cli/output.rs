@@ -182,8 +182,8 @@ impl Output {
     }
 
     fn tell(&self, text: &str) {
-        // With stderr gone there is nobody left to tell.
-        let _ = writeln!(io::stderr().lock(), "{text}");
+        // In one piece, because several processes may share the stream. With stderr gone there is nobody left to tell.
+        let _ = io::stderr().lock().write_all(format!("{text}\n").as_bytes());
     }
 }
 

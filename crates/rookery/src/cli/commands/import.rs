@@ -4,8 +4,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::PathBuf;
 
-use anyhow::Context as _;
-
+use crate::cli::Failure;
 use crate::cli::context::Context;
 use crate::offline;
 use crate::project::ProjectLock;
@@ -21,7 +20,10 @@ pub struct Args {
 
 pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     let (project, settings) = context.settled()?;
-    let file = File::open(&args.file).with_context(|| format!("cannot read {}", args.file.display()))?;
+    let file = File::open(&args.file).map_err(|error| {
+        let failure = Failure::new(format!("cannot read {}: {error}", args.file.display()));
+        failure.hint("name a file that `rookery export` wrote")
+    })?;
     project.prepare()?;
     let _lock = ProjectLock::acquire(&project)?;
     let moved = offline::import(&settings, &project, &mut BufReader::new(file)).await?;
