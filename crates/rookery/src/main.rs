@@ -1,1 +1,5 @@
-fn main() {}
+//! The `rookery` command; everything is in the library.
+
+fn main() -> std::process::ExitCode {
+    rookery::cli::main()
+}

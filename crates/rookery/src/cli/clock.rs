@@ -1,0 +1,64 @@
+//! Times for people: "3m ago", and the local time of an event.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+/// The moment that ages are counted from.
+#[derive(Debug, Clone)]
+pub struct Clock {
+    now: Timestamp,
+    zone: TimeZone,
+}
+
+impl Clock {
+    /// This machine's time and time zone.
+    #[expect(clippy::disallowed_methods, reason = "ages on a screen decide nothing, so they need no injected clock")]
+    pub fn system() -> Self {
+        Self { now: Timestamp::now(), zone: TimeZone::system() }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn fixed(now_millis: i64) -> Self {
+        Self { now: Timestamp::from_millisecond(now_millis).unwrap(), zone: TimeZone::UTC }
+    }
+
+    /// How long ago a moment was, in its largest unit.
+    pub fn age(&self, millis: i64) -> String {
+        let seconds = (self.now.as_millisecond() - millis).max(0) / 1_000;
+        format!("{} ago", span(seconds))
+    }
+
+    /// Local date and time of a moment.
+    pub fn local(&self, millis: i64) -> String {
+        match Timestamp::from_millisecond(millis) {
+            Ok(moment) => moment.to_zoned(self.zone.clone()).strftime("%Y-%m-%d %H:%M:%S").to_string(),
+            Err(_) => millis.to_string(),
+        }
+    }
+}
+
+/// Seconds in their largest unit.
+pub fn span(seconds: i64) -> String {
+    match seconds {
+        ..120 => format!("{seconds}s"),
+        120..7_200 => format!("{}m", seconds / 60),
+        7_200..172_800 => format!("{}h", seconds / 3_600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_have_one_unit_and_are_never_negative() {
+        let clock = Clock::fixed(1_700_000_000_000);
+        for (before, age) in
+            [(-5, "0s ago"), (90, "90s ago"), (600, "10m ago"), (10_000, "2h ago"), (900_000, "10d ago")]
+        {
+            assert_eq!(clock.age(1_700_000_000_000 - before * 1_000), age);
+        }
+        assert_eq!(clock.local(1_700_000_000_000), "2023-11-14 22:13:20");
+    }
+}

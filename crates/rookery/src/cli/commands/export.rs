@@ -1,0 +1,33 @@
+//! `rookery export`
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+
+use crate::cli::context::Context;
+use crate::offline;
+
+/// Write the log as JSON lines, oldest first
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The file to write; stdout if none is named
+    file: Option<PathBuf>,
+}
+
+pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
+    let (project, settings) = context.settled()?;
+    let Some(path) = args.file else {
+        let moved = offline::export(&settings, &project, &mut io::stdout()).await?;
+        context.out.note(&format!("exported {} events", moved.events));
+        return Ok(());
+    };
+    // Written beside its place and moved there when it is whole: a failed export leaves an older one alone.
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file =
+        tempfile::NamedTempFile::new_in(folder).with_context(|| format!("cannot write in {}", folder.display()))?;
+    let moved = offline::export(&settings, &project, file.as_file_mut()).await?;
+    file.as_file().sync_all()?;
+    file.persist(&path).with_context(|| format!("cannot write {}", path.display()))?;
+    context.out.done(&moved, &format!("exported {} events to {}", moved.events, path.display()))
+}

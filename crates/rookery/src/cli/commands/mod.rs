@@ -1,0 +1,94 @@
+//! The commands, one file each.
+
+mod agents;
+mod assign;
+mod backup;
+mod cancel;
+mod completions;
+mod config;
+mod doctor;
+mod down;
+mod export;
+mod handoffs;
+mod import;
+mod log;
+mod man;
+mod redact;
+mod reference;
+mod release;
+mod replay;
+mod resolve;
+mod resources;
+mod restore;
+mod retry;
+mod schema;
+mod status;
+mod tasks;
+mod token;
+mod up;
+
+use clap::Subcommand;
+
+use super::context::Context;
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Up(up::Args),
+    Down(down::Args),
+    Status(status::Args),
+    Doctor(doctor::Args),
+    Agents(agents::Args),
+    Tasks(tasks::Args),
+    Resources(resources::Args),
+    Handoffs(handoffs::Args),
+    Log(log::Args),
+    Resolve(resolve::Args),
+    Release(release::Args),
+    Assign(assign::Args),
+    Retry(retry::Args),
+    Cancel(cancel::Args),
+    Replay(replay::Args),
+    Redact(redact::Args),
+    Export(export::Args),
+    Import(import::Args),
+    Backup(backup::Args),
+    Restore(restore::Args),
+    Token(token::Args),
+    Config(config::Args),
+    Schema(schema::Args),
+    Completions(completions::Args),
+    Man(man::Args),
+    Reference(reference::Args),
+}
+
+/// Runs one command.
+pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Up(args) => up::run(context, args).await,
+        Command::Down(args) => down::run(context, args).await,
+        Command::Status(args) => status::run(context, args).await,
+        Command::Doctor(args) => doctor::run(context, args).await,
+        Command::Agents(args) => agents::run(context, args).await,
+        Command::Tasks(args) => tasks::run(context, args).await,
+        Command::Resources(args) => resources::run(context, args).await,
+        Command::Handoffs(args) => handoffs::run(context, args).await,
+        Command::Log(args) => log::run(context, args).await,
+        Command::Resolve(args) => resolve::run(context, args).await,
+        Command::Release(args) => release::run(context, args).await,
+        Command::Assign(args) => assign::run(context, args).await,
+        Command::Retry(args) => retry::run(context, args).await,
+        Command::Cancel(args) => cancel::run(context, args).await,
+        Command::Replay(args) => replay::run(context, args).await,
+        Command::Redact(args) => redact::run(context, args).await,
+        Command::Export(args) => export::run(context, args).await,
+        Command::Import(args) => import::run(context, args).await,
+        Command::Backup(args) => backup::run(context, args).await,
+        Command::Restore(args) => restore::run(context, args).await,
+        Command::Token(args) => token::run(context, args).await,
+        Command::Config(args) => config::run(context, args),
+        Command::Schema(args) => schema::run(context, args).await,
+        Command::Completions(args) => completions::run(context, args),
+        Command::Man(args) => man::run(context, args),
+        Command::Reference(args) => reference::run(context, args),
+    }
+}

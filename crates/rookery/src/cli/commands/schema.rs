@@ -1,0 +1,30 @@
+//! `rookery schema`
+
+use crate::cli::context::Context;
+use crate::config;
+
+/// Print a schema: of the HTTP face, or of rookery.toml
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// What to describe
+    #[arg(value_enum)]
+    what: What,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum What {
+    /// The HTTP face, as OpenAPI
+    Openapi,
+    /// The settings file, as JSON Schema
+    Config,
+}
+
+pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
+    match args.what {
+        What::Config => context.out.json(&config::json_schema()),
+        What::Openapi => {
+            let document = context.client().await?.get(&["openapi.json"], &[]).await?;
+            context.out.json(&document)
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! `rookery tasks`
+
+use crate::cli::clock::Clock;
+use crate::cli::context::Context;
+use crate::cli::output::{Cell, Table, Tone};
+use crate::cli::wire::{self, Task};
+
+/// List the tasks
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Only tasks with this status: queued, assigned, in_progress, review, done, blocked
+    #[arg(long)]
+    status: Option<String>,
+
+    /// Only tasks of this agent
+    #[arg(long)]
+    agent: Option<String>,
+}
+
+pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
+    let wanted = [("status", args.status), ("assigned_to", args.agent)];
+    let query: Vec<_> = wanted.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+    let tasks = context.client().await?.get(&["tasks"], &query).await?;
+    context.out.show(&tasks, |clock| Ok(table(wire::read(&tasks)?, clock)))
+}
+
+fn table(tasks: Vec<Task>, clock: &Clock) -> Table {
+    let row = |task: Task| {
+        let tone = match task.status.as_str() {
+            "in_progress" => Tone::Good,
+            "review" => Tone::Warning,
+            "blocked" => Tone::Bad,
+            "done" => Tone::Dim,
+            _ => Tone::Plain,
+        };
+        // The finer word, where the daemon's two words for it differ: done (cancelled), blocked (failed).
+        let status =
+            match task.state.filter(|state| matches!(state.as_str(), "failed" | "cancelled" | "skipped" | "paused")) {
+                Some(state) => format!("{} ({state})", task.status),
+                None => task.status,
+            };
+        vec![
+            task.id.into(),
+            Cell::new(status, tone),
+            task.assigned_to.unwrap_or_else(|| "-".into()).into(),
+            clock.age(task.created_at).into(),
+            task.title.into(),
+        ]
+    };
+    Table {
+        headings: &["TASK", "STATUS", "AGENT", "CREATED", "TITLE"],
+        rows: tasks.into_iter().map(row).collect(),
+        empty: "no tasks",
+    }
+}

@@ -1,0 +1,134 @@
+//! The command line: parses what a person typed, runs one command, and turns its outcome into an exit code.
+//!
+//! 0 done, 1 failed, 2 usage, 3 daemon not reachable. Each command is a file in [`commands`], whose doc comments are
+//! its help. Commands talk to the daemon through [`client`] and to the person through [`output`], never otherwise.
+
+pub mod client;
+pub mod clock;
+pub mod commands;
+pub mod context;
+mod failure;
+pub mod output;
+pub mod reference;
+pub mod sse;
+#[cfg(test)]
+mod stand_in;
+pub mod wire;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches, Parser};
+
+use commands::Command;
+use context::{Context, Start};
+pub use failure::{Exit, Failure, Report};
+use output::{Format, Output, Talk};
+
+/// Lets AI agents of any make work as one team, and lets people watch and steer them.
+#[derive(Debug, Parser)]
+#[command(name = "rookery", version, propagate_version = true, arg_required_else_help = true)]
+#[command(subcommand_help_heading = "Commands", next_help_heading = "Options of every command")]
+#[command(after_help = "Exit codes: 0 done, 1 failed, 2 usage, 3 daemon not reachable.")]
+pub struct Cli {
+    /// The project's folder, instead of the one that the current folder belongs to
+    #[arg(long, global = true, value_name = "DIR", env = "ROOKERY_DIR", hide_env_values = true)]
+    dir: Option<PathBuf>,
+
+    /// Print JSON instead of text
+    #[arg(long, global = true)]
+    json: bool,
+
+    /// Fail if no daemon runs, instead of starting one
+    #[arg(long, global = true)]
+    no_start: bool,
+
+    /// Say nothing but data and errors
+    #[arg(long, short, global = true)]
+    quiet: bool,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Runs the command line of this process.
+pub fn main() -> ExitCode {
+    let cli = match parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are data on stdout with code 0; the rest is usage on stderr with code 2.
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(Exit::Usage as u8));
+        }
+    };
+    let context = Context {
+        out: Output::new(
+            if cli.json { Format::Json } else { Format::Human },
+            if cli.quiet { Talk::Quiet } else { Talk::Normal },
+        ),
+        dir: cli.dir,
+        start: if cli.no_start { Start::Never } else { Start::IfNeeded },
+    };
+    match run(&context, cli.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if reader_left(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            let report = Report::of(&error);
+            context.out.failure(&report);
+            ExitCode::from(report.exit as u8)
+        }
+    }
+}
+
+/// Parses the arguments under the name that the program was called by.
+fn parse() -> Result<Cli, clap::Error> {
+    let called = std::env::args_os().next();
+    let worker = called.as_deref().map(Path::new).and_then(Path::file_stem).is_some_and(|name| name == "agent-worker");
+    let name = if worker { "agent-worker" } else { "rookery" };
+    let matches = Cli::command().name(name).bin_name(name).try_get_matches()?;
+    Cli::from_arg_matches(&matches)
+}
+
+fn run(context: &Context, command: Command) -> anyhow::Result<()> {
+    // The daemon uses every core; a command that asks one question needs none of its own threads.
+    let mut runtime = match command {
+        Command::Up(_) => tokio::runtime::Builder::new_multi_thread(),
+        _ => tokio::runtime::Builder::new_current_thread(),
+    };
+    runtime.enable_all().build()?.block_on(commands::run(context, command))
+}
+
+/// True if whoever read our output has seen enough, as in `rookery log | head`.
+fn reader_left(error: &anyhow::Error) -> bool {
+    let broken = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
+    error.chain().any(|cause| cause.downcast_ref::<io::Error>().is_some_and(broken))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definition_of_the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn help_is_as_committed() {
+        let mut command = Cli::command().term_width(100);
+        insta::assert_snapshot!("help", command.render_long_help());
+    }
+
+    #[test]
+    fn every_command_and_argument_is_explained() {
+        fn check(command: &clap::Command) {
+            assert!(command.get_about().is_some(), "`{}` has no help", command.get_name());
+            for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {
+                assert!(argument.get_help().is_some(), "{} of `{}`", argument.get_id(), command.get_name());
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&Cli::command());
+    }
+}

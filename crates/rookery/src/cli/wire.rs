@@ -1,0 +1,97 @@
+//! What the daemon's answers look like, as far as tables need it. Lenient: unknown fields pass, absent ones are empty.
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::client::ClientError;
+
+#[derive(Debug, Deserialize)]
+pub struct Agent {
+    pub id: String,
+    #[serde(default)]
+    pub tool: String,
+    #[serde(default)]
+    pub role: String,
+    #[serde(default)]
+    pub status: String,
+    pub current_task: Option<String>,
+    #[serde(default)]
+    pub capabilities: Vec<String>,
+    #[serde(default)]
+    pub last_heartbeat: i64,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Resource {
+    pub path: String,
+    #[serde(default)]
+    pub state: String,
+    pub owner: Option<String>,
+    pub claimed_at: Option<i64>,
+    pub last_modified_by: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Task {
+    pub id: String,
+    #[serde(default)]
+    pub title: String,
+    pub assigned_to: Option<String>,
+    #[serde(default)]
+    pub status: String,
+    /// The core's finer word, where the daemon gives one.
+    pub state: Option<String>,
+    #[serde(default)]
+    pub created_at: i64,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Handoff {
+    pub id: String,
+    #[serde(default)]
+    pub from_agent: String,
+    pub to_agent: Option<String>,
+    #[serde(default)]
+    pub task_id: String,
+    #[serde(default)]
+    pub status: String,
+    #[serde(default)]
+    pub summary: String,
+    #[serde(default)]
+    pub created_at: i64,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Event {
+    #[serde(default)]
+    pub timestamp: i64,
+    #[serde(default)]
+    pub agent_id: String,
+    #[serde(default)]
+    pub action: String,
+    pub resource: Option<String>,
+    pub task_id: Option<String>,
+    #[serde(default)]
+    pub metadata: Map<String, Value>,
+    pub seq: Option<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Token {
+    pub id: String,
+    #[serde(default)]
+    pub agent: String,
+    #[serde(default)]
+    pub role: String,
+    pub label: Option<String>,
+    pub created_at: Option<i64>,
+    pub expires_at: Option<i64>,
+    #[serde(default)]
+    pub revoked: bool,
+}
+
+/// Reads an answer as `T`.
+pub fn read<T: DeserializeOwned>(answer: &Value) -> Result<T, ClientError> {
+    serde_json::from_value(answer.clone()).map_err(ClientError::Garbled)
+}

@@ -1,0 +1,116 @@
+//! `rookery.toml`: reading it with the line of every key, and finding what a misspelt key was meant to be.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+use toml::de::DeTable;
+
+use super::{ConfigError, Origin, TABLE};
+
+/// How many letters may differ for a known key to be suggested.
+const NEAR: usize = 3;
+
+/// A value as the file has it.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) value: toml::Value,
+    pub(super) origin: Origin,
+}
+
+/// The settings that the file has, all of them known.
+#[derive(Debug)]
+pub(super) struct FileLayer(BTreeMap<String, Found>);
+
+impl FileLayer {
+    /// Reads the file; `None` if there is none.
+    pub(super) fn load(path: PathBuf) -> Result<Option<Self>, ConfigError> {
+        match fs::read_to_string(&path) {
+            Ok(text) => Self::parse(path, &text).map(Some),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(ConfigError::Read { path, source }),
+        }
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&Found> {
+        self.0.get(name)
+    }
+
+    fn parse(path: PathBuf, text: &str) -> Result<Self, ConfigError> {
+        let line_at = |offset: usize| text[..offset.min(text.len())].matches('\n').count() + 1;
+        let syntax = |error: &toml::de::Error| ConfigError::Syntax {
+            path: path.clone(),
+            line: line_at(error.span().map_or(0, |span| span.start)),
+            message: error.message().to_owned(),
+        };
+        let values: toml::Table = toml::from_str(text).map_err(|error| syntax(&error))?;
+        // The second reading is for the places of the keys, which the plain one forgets.
+        let places = DeTable::parse(text).map_err(|error| syntax(&error))?;
+        let lines: BTreeMap<&str, usize> =
+            places.get_ref().keys().map(|key| (key.get_ref().as_ref(), line_at(key.span().start))).collect();
+        let mut found = BTreeMap::new();
+        let mut unknown: Vec<(usize, String)> = Vec::new();
+        for (key, value) in values {
+            let line = lines.get(key.as_str()).copied().unwrap_or(1);
+            if is_known(&key) {
+                found.insert(key, Found { value, origin: Origin::File { path: path.clone(), line } });
+            } else {
+                unknown.push((line, key));
+            }
+        }
+        match unknown.into_iter().min() {
+            Some((line, key)) => Err(ConfigError::UnknownKey { path, line, nearest: nearest(&key), key }),
+            None => Ok(Self(found)),
+        }
+    }
+}
+
+pub(super) fn is_known(key: &str) -> bool {
+    TABLE.iter().any(|definition| definition.name == key)
+}
+
+/// The known key that `key` was most likely meant to be.
+pub(super) fn nearest(key: &str) -> Option<&'static str> {
+    let key = key.to_ascii_lowercase().replace('-', "_");
+    let candidates = TABLE.iter().map(|definition| (edits(&key, definition.name), definition.name));
+    let (distance, name) = candidates.min()?;
+    let related = || TABLE.iter().map(|d| d.name).find(|name| key.len() > 3 && name.starts_with(key.as_str()));
+    if distance <= NEAR && distance < name.len() { Some(name) } else { related() }
+}
+
+/// How many letters must be added, removed or changed to make `from` into `to`.
+fn edits(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (above, letter) in from.chars().enumerate() {
+        let mut corner = above;
+        row[0] = above + 1;
+        for (column, other) in to.iter().enumerate() {
+            let changed = corner + usize::from(letter != *other);
+            corner = row[column + 1];
+            row[column + 1] = changed.min(corner + 1).min(row[column] + 1);
+        }
+    }
+    row[to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edits_are_counted() {
+        for (from, to, count) in [("port", "port", 0), ("prot", "port", 2), ("", "abc", 3), ("watch", "wach", 1)] {
+            assert_eq!(edits(from, to), count, "{from} {to}");
+        }
+    }
+
+    #[test]
+    fn the_nearest_key_is_found_or_none() {
+        assert_eq!(nearest("prt"), Some("port"));
+        assert_eq!(nearest("Require-Token"), Some("require_token"));
+        assert_eq!(nearest("offline"), Some("offline_after"));
+        assert_eq!(nearest("something_else_entirely"), None);
+    }
+}

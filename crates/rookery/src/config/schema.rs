@@ -1,0 +1,39 @@
+//! The JSON Schema of `rookery.toml`, for editors and for checking a file before it is used.
+
+use serde_json::{Map, Value, json};
+
+use super::{Definition, TABLE};
+
+/// The schema, made from the table of settings.
+pub fn json_schema() -> Value {
+    let properties: Map<String, Value> =
+        TABLE.iter().map(|definition| (definition.name.to_owned(), property(definition))).collect();
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "rookery.toml",
+        "description": "Settings of a Rookery project. A flag wins over the environment, which wins over this file.",
+        "type": "object",
+        "additionalProperties": false,
+        "properties": properties,
+    })
+}
+
+fn property(definition: &Definition) -> Value {
+    let mut property = (definition.schema)();
+    property["description"] = json!(format!("{} Environment: {}.", definition.help.trim(), definition.env));
+    if let Some(default) = fixed_default(definition, &property) {
+        property["default"] = default;
+    }
+    property
+}
+
+/// The default in the form that the file would have it; `None` if it depends on the project or is absence.
+fn fixed_default(definition: &Definition, schema: &Value) -> Option<Value> {
+    let text = definition.default;
+    match schema["type"].as_str() {
+        Some("integer") => text.parse::<u64>().ok().map(Value::from),
+        Some("boolean") => text.parse::<bool>().ok().map(Value::from),
+        Some("array") => Some(json!([])),
+        _ => Some(json!(text)).filter(|_| !text.is_empty() && !text.contains('{')),
+    }
+}

@@ -1,0 +1,93 @@
+//! The table of settings: the one place where each is named, typed, given a default and explained.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::{Bytes, ConfigError, Definition, Entry, Setting, Sources, StoreUrl, Value};
+
+/// Makes the [`Settings`] record and the [`TABLE`] that describes it from the same lines, so that they cannot differ.
+macro_rules! settings {
+    ($( $(#[doc = $help:literal])+ $name:ident: $type:ty = $default:literal, $env:literal; )+) => {
+        /// Every setting with its value and where that came from.
+        #[derive(Debug, Clone)]
+        pub struct Settings {
+            $( $(#[doc = $help])+ pub $name: Setting<$type>, )+
+        }
+
+        /// Every setting as it is defined, in the order in which it is shown.
+        pub static TABLE: &[Definition] = &[
+            $( Definition {
+                name: stringify!($name),
+                env: $env,
+                default: $default,
+                help: concat!($($help),+),
+                schema: <$type as Value>::schema,
+            }, )+
+        ];
+
+        impl Settings {
+            pub(super) fn gather(sources: &Sources) -> Result<Self, ConfigError> {
+                Ok(Self { $( $name: sources.resolve(stringify!($name), $env, $default)?, )+ })
+            }
+
+            /// What `rookery config` shows.
+            pub fn entries(&self) -> Vec<Entry> {
+                vec![$( Entry {
+                    name: stringify!($name),
+                    text: self.$name.text(),
+                    json: self.$name.json(),
+                    origin: self.$name.origin.clone(),
+                }, )+]
+            }
+        }
+    };
+}
+
+settings! {
+    /// Name of the project, as agents and people see it. Default: the name of its folder.
+    project: String = "{folder}", "ROOKERY_PROJECT";
+    /// Address to listen on. Anything but loopback needs `require_token`.
+    host: String = "127.0.0.1", "ROOKERY_HOST";
+    /// Port to listen on; 0 takes a free one. If the default is taken a free one is used; a port asked for and taken is an error.
+    port: u16 = "4700", "ROOKERY_PORT";
+    /// Where the log is kept. Default: SQLite in `.rookery/rookery.db`.
+    store: StoreUrl = "{database}", "ROOKERY_STORE";
+    /// Refuse callers without a token.
+    require_token: bool = "false", "ROOKERY_REQUIRE_TOKEN";
+    /// Host names besides loopback that requests may be addressed to.
+    allowed_hosts: Vec<String> = "", "ROOKERY_ALLOWED_HOSTS";
+    /// PEM file with the certificate for TLS.
+    tls_cert: Option<PathBuf> = "", "ROOKERY_TLS_CERT";
+    /// PEM file with the key of the certificate.
+    tls_key: Option<PathBuf> = "", "ROOKERY_TLS_KEY";
+    /// Silence after which an agent that sends heartbeats is offline.
+    offline_after: Duration = "60s", "ROOKERY_OFFLINE_AFTER";
+    /// Silence after which an agent that is seen only by its calls is offline.
+    silent_after: Duration = "30m", "ROOKERY_SILENT_AFTER";
+    /// How often agents are asked to send a heartbeat.
+    heartbeat_interval: Duration = "30s", "ROOKERY_HEARTBEAT_INTERVAL";
+    /// Time after the end of a watched process until its agent is offline.
+    process_after: Duration = "90s", "ROOKERY_PROCESS_AFTER";
+    /// Time after the close of an agent's connection until it is offline.
+    connection_after: Duration = "60s", "ROOKERY_CONNECTION_AFTER";
+    /// Watch the project's files for conflicting changes.
+    watch: bool = "true", "ROOKERY_WATCH";
+    /// Time after which a conflict that nobody resolves is put before a person.
+    escalate_conflicts_after: Duration = "10m", "ROOKERY_ESCALATE_CONFLICTS_AFTER";
+    /// Largest request body.
+    max_body_bytes: Bytes = "1MiB", "ROOKERY_MAX_BODY_BYTES";
+    /// Requests of one agent that may be in flight at once.
+    max_in_flight_per_agent: u32 = "100", "ROOKERY_MAX_IN_FLIGHT_PER_AGENT";
+    /// Connections that may be open at once.
+    max_connections: u32 = "2048", "ROOKERY_MAX_CONNECTIONS";
+    /// Event streams that may be open at once.
+    max_subscriptions: u32 = "1024", "ROOKERY_MAX_SUBSCRIPTIONS";
+    /// Commands that may wait for the log.
+    queue_commands: u32 = "4096", "ROOKERY_QUEUE_COMMANDS";
+    /// Bytes of commands that may wait for the log.
+    queue_bytes: Bytes = "64MiB", "ROOKERY_QUEUE_BYTES";
+    /// Time after which a request is answered with an error.
+    request_timeout: Duration = "30s", "ROOKERY_REQUEST_TIMEOUT";
+    /// How much the daemon writes to its log: error, warn, info, debug, trace, or a filter such as `info,rookery=debug`.
+    log_level: String = "info", "ROOKERY_LOG";
+}

@@ -1,0 +1,141 @@
+//! The daemon of one project: takes the project, binds its address, serves until it is told to stop.
+//!
+//! [`run`] does what concerns the project's folder and the address; [`serve`] is where the store, the engine and the
+//! surfaces are put together.
+
+use std::io;
+
+use anyhow::Context;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::config::{Origin, Settings};
+use crate::project::{DaemonFile, Project, ProjectLock};
+
+/// An address that is bound and not served yet.
+#[derive(Debug)]
+pub struct Bound {
+    pub listener: TcpListener,
+    /// Base address for clients on this machine.
+    pub url: String,
+    /// The port that was wanted, if another one had to be taken.
+    pub instead_of: Option<u16>,
+}
+
+/// Serves `project` until SIGTERM or SIGINT. `ready` is called once, when requests are answered.
+pub async fn run(
+    settings: &Settings,
+    project: &Project,
+    ready: impl FnOnce(&DaemonFile, &Bound) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    project.prepare()?;
+    let _lock = ProjectLock::acquire(project)?;
+    start_tracing(settings)?;
+    let bound = bind(settings).await?;
+    serve(settings, project, bound, ready).await
+}
+
+/// Opens the store, starts the engine and its subscribers, and serves every surface on `bound.listener`.
+///
+/// Once requests are answered it publishes a [`DaemonFile`], calls `ready`, and goes on until [`stop_requested`].
+pub async fn serve(
+    settings: &Settings,
+    project: &Project,
+    bound: Bound,
+    ready: impl FnOnce(&DaemonFile, &Bound) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let _ = (settings, bound, ready);
+    anyhow::bail!("this build cannot serve {}: it has no store", project.root().display())
+}
+
+/// Binds the address of the settings. A free port stands in for the default one if that is taken; a port that was
+/// asked for is that port or an error.
+pub async fn bind(settings: &Settings) -> anyhow::Result<Bound> {
+    let (host, port) = (settings.host.trim_matches(['[', ']']), *settings.port);
+    let first = TcpListener::bind((host, port)).await;
+    let (listener, instead_of) = match first {
+        Ok(listener) => (listener, None),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse && settings.port.origin == Origin::Default => {
+            (TcpListener::bind((host, 0)).await.with_context(|| format!("no port of {host} is free"))?, Some(port))
+        }
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            let failure = crate::cli::Failure::new(format!("port {port} of {host} is taken"));
+            return Err(failure.hint("name another one with --port, or --port 0 for any free one").into());
+        }
+        Err(error) => return Err(error).with_context(|| format!("cannot listen on {host}, port {port}")),
+    };
+    let url = local_url(settings, listener.local_addr().context("cannot tell the bound port")?.port());
+    Ok(Bound { listener, url, instead_of })
+}
+
+/// Resolves when the daemon is told to stop: SIGTERM, or SIGINT from a terminal.
+pub async fn stop_requested() -> io::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
+
+/// The address at which clients on this machine reach the daemon, whatever it listens on.
+fn local_url(settings: &Settings, port: u16) -> String {
+    let scheme = if settings.tls_cert.is_some() { "https" } else { "http" };
+    match settings.host.trim_matches(['[', ']']) {
+        "0.0.0.0" => format!("{scheme}://127.0.0.1:{port}"),
+        "::" => format!("{scheme}://[::1]:{port}"),
+        host if host.contains(':') => format!("{scheme}://[{host}]:{port}"),
+        host => format!("{scheme}://{host}:{port}"),
+    }
+}
+
+/// Sends what the daemon reports to stderr, which is `.rookery/log/daemon.log` in the background.
+fn start_tracing(settings: &Settings) -> anyhow::Result<()> {
+    let filter = tracing_subscriber::EnvFilter::try_new(settings.log_level.as_str())
+        .with_context(|| format!("log_level `{}` is no filter", *settings.log_level))?;
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(io::stderr);
+    subscriber.try_init().map_err(|error| anyhow::anyhow!("cannot start the log: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::config::Flags;
+
+    fn settings(flags: &[(&str, &str)]) -> Settings {
+        let temp = tempfile::tempdir().unwrap();
+        let mut given = Flags::default();
+        flags.iter().for_each(|(name, text)| given.set(name, *text));
+        Settings::load_from(&Project::at(temp.path()).unwrap(), &given, BTreeMap::new()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_port_that_was_asked_for_and_is_taken_is_an_error() {
+        let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = taken.local_addr().unwrap().port().to_string();
+        let error = bind(&settings(&[("port", &port)])).await.unwrap_err();
+        assert_eq!(error.to_string(), format!("port {port} of 127.0.0.1 is taken"));
+    }
+
+    #[tokio::test]
+    async fn a_free_port_stands_in_for_the_default_one() {
+        let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut settings = settings(&[]);
+        settings.port.value = taken.local_addr().unwrap().port();
+        let bound = bind(&settings).await.unwrap();
+        assert_eq!(bound.instead_of, Some(*settings.port));
+        assert!(bound.url.ends_with(&bound.listener.local_addr().unwrap().port().to_string()));
+    }
+
+    #[test]
+    fn clients_get_an_address_they_can_use() {
+        let shared = [("host", "0.0.0.0"), ("require_token", "true")];
+        assert_eq!(local_url(&settings(&shared), 7), "http://127.0.0.1:7");
+        assert_eq!(local_url(&settings(&[("host", "::1")]), 7), "http://[::1]:7");
+        let tls = [("host", "localhost"), ("tls_cert", "c.pem"), ("tls_key", "k.pem")];
+        assert_eq!(local_url(&settings(&tls), 7), "https://localhost:7");
+    }
+}

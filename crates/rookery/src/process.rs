@@ -1,0 +1,67 @@
+//! Processes: the daemon in the background, and signals to it.
+//!
+//! The only module of this crate that starts a process or signals one.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::Context;
+use rustix::process::{Pid, Signal};
+
+use crate::config::Flags;
+use crate::project::Project;
+
+/// A log of the daemon larger than this is set aside when the next one starts.
+const LOG_KEPT_BYTES: u64 = 10 << 20;
+
+/// Starts this program again as the project's daemon, with its output in `.rookery/log/daemon.log`.
+///
+/// The child leaves the caller's session by itself ([`detach`]), so that closing the terminal does not end it.
+pub fn spawn_daemon(project: &Project, flags: &Flags) -> anyhow::Result<Child> {
+    project.prepare()?;
+    let path = project.daemon_log();
+    set_aside_when_large(&path).with_context(|| format!("cannot set {} aside", path.display()))?;
+    let open = || OpenOptions::new().create(true).append(true).mode(0o600).open(&path);
+    let log = open().with_context(|| format!("cannot write {}", path.display()))?;
+    let program = std::env::current_exe().context("cannot tell which program this is")?;
+    command(&program)
+        .args(["up", "--detached", "--dir"])
+        .arg(project.root())
+        .envs(flags.environment())
+        .current_dir(project.root())
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().context("cannot share the daemon's log")?)
+        .stderr(log)
+        .spawn()
+        .with_context(|| format!("cannot start {}", program.display()))
+}
+
+/// Leaves the session and the terminal of whoever started this process.
+pub fn detach() -> io::Result<()> {
+    rustix::process::setsid()?;
+    Ok(())
+}
+
+/// Asks a process to end.
+pub fn terminate(pid: u32) -> io::Result<()> {
+    let raw = i32::try_from(pid).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    let pid = Pid::from_raw(raw).ok_or(io::ErrorKind::InvalidInput)?;
+    rustix::process::kill_process(pid, Signal::TERM)?;
+    Ok(())
+}
+
+#[expect(clippy::disallowed_methods, reason = "this module is where this crate starts processes")]
+fn command(program: &std::path::Path) -> Command {
+    Command::new(program)
+}
+
+fn set_aside_when_large(path: &std::path::Path) -> io::Result<()> {
+    match fs::metadata(path) {
+        Ok(log) if log.len() > LOG_KEPT_BYTES => fs::rename(path, path.with_extension("log.1")),
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}

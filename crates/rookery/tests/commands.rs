@@ -1,0 +1,320 @@
+//! The program as a person or a script meets it: exit codes, what goes to stdout and what to stderr.
+//!
+//! The daemon is a stand-in that answers from a table, so that these tests hold the command line to the REST contract
+//! and to nothing else.
+
+#![expect(clippy::unwrap_used, reason = "a stand-in that fails fails its test")]
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use assert_cmd::Command;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A project whose daemon answers from a table of `METHOD /path?query [after LAST-EVENT-ID]` to status and body.
+struct Project {
+    folder: TempDir,
+    requests: Arc<Mutex<Vec<(String, String)>>>,
+}
+
+type Answers = BTreeMap<String, (u16, String)>;
+
+impl Project {
+    fn without_daemon() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Self { folder, requests: Arc::default() }
+    }
+
+    fn with_daemon(answers: &[(&str, u16, Value)]) -> Self {
+        let project = Self::without_daemon();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let mut table: Answers =
+            answers.iter().map(|(route, status, body)| ((*route).into(), (*status, text(body)))).collect();
+        table.insert("GET /healthz".into(), (200, "{}".into()));
+        let seen = Arc::clone(&project.requests);
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                answer(stream, &table, &seen);
+            }
+        });
+        let rookery = project.folder.path().join(".rookery");
+        std::fs::create_dir(&rookery).unwrap();
+        let file =
+            json!({"pid": 1, "url": url, "socket": null, "version": "0.1.0", "project": "prj_1", "started_at": 0});
+        std::fs::write(rookery.join("daemon.json"), file.to_string()).unwrap();
+        std::fs::write(rookery.join("person.key"), "rkp_secret\n").unwrap();
+        project
+    }
+
+    /// Runs `rookery` in the project; returns exit code, stdout and stderr.
+    fn run(&self, arguments: &[&str]) -> (i32, String, String) {
+        let output = self.command(arguments).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(assert_cmd::cargo::cargo_bin!("rookery"));
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ROOKERY_")) {
+            command.env_remove(name);
+        }
+        command.current_dir(self.folder.path()).args(arguments);
+        command
+    }
+
+    /// The requests of one kind that the stand-in saw, with their bodies.
+    fn bodies(&self, route: &str) -> Vec<String> {
+        let requests = self.requests.lock().unwrap();
+        requests.iter().filter(|(seen, _)| seen == route).map(|(_, body)| body.clone()).collect()
+    }
+}
+
+/// JSON as it is sent; a text stands for a stream of events.
+fn text(body: &Value) -> String {
+    body.as_str().map_or_else(|| body.to_string(), str::to_owned)
+}
+
+fn answer(mut stream: TcpStream, table: &Answers, seen: &Mutex<Vec<(String, String)>>) {
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    let (mut line, mut length) = (String::new(), 0);
+    reader.read_line(&mut line).unwrap();
+    let mut route = line.split(' ').take(2).collect::<Vec<_>>().join(" ");
+    let mut headers = String::new();
+    while !headers.ends_with("\r\n\r\n") && reader.read_line(&mut headers).unwrap() > 2 {}
+    for header in headers.lines() {
+        if let Some(text) = header.strip_prefix("content-length: ") {
+            length = text.parse().unwrap();
+        }
+        if let Some(last) = header.strip_prefix("last-event-id: ") {
+            route = format!("{route} after {last}");
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).unwrap();
+    let allowed = headers.contains("authorization: Bearer rkp_secret") && headers.contains("x-rookery-project: prj_1");
+    seen.lock().unwrap().push((route.clone(), String::from_utf8(body).unwrap()));
+    let not_found = (404, json!({"error": format!("nothing at {route}")}).to_string());
+    let (status, body) = if allowed { table.get(&route).unwrap_or(&not_found) } else { &(401, "{}".into()) };
+    let kind = if body.starts_with('{') || body.starts_with('[') { "application/json" } else { "text/event-stream" };
+    let head =
+        format!("HTTP/1.1 {status} X\r\nconnection: close\r\ncontent-type: {kind}\r\nx-rookery-seq: log_1:7\r\n");
+    write!(stream, "{head}content-length: {}\r\n\r\n{body}", body.len()).unwrap();
+}
+
+fn event(number: i64, action: &str) -> Value {
+    json!({
+        "id": format!("evt_{number}"), "timestamp": 1_700_000_000_000_i64 + number, "agent_id": "a", "action": action,
+        "resource": null, "task_id": null, "before_hash": null, "after_hash": null, "metadata": {}, "seq": number,
+    })
+}
+
+#[test]
+fn without_a_daemon_the_exit_code_is_three_and_says_what_to_do() {
+    let project = Project::without_daemon();
+    for arguments in [&["status"][..], &["doctor"], &["agents", "--no-start"], &["log", "--no-start"]] {
+        let (code, _, stderr) = project.run(arguments);
+        assert_eq!(code, 3, "{arguments:?}: {stderr}");
+        assert!(stderr.contains("error: no daemon runs for "), "{stderr}");
+        assert!(stderr.contains("hint: start one with `rookery up`"), "{stderr}");
+    }
+    assert!(!project.folder.path().join(".rookery").exists(), "asking leaves no trace");
+}
+
+#[test]
+fn errors_are_json_for_scripts() {
+    let (code, stdout, stderr) = Project::without_daemon().run(&["status", "--json"]);
+    let error: Value = serde_json::from_str(&stderr).unwrap();
+    assert_eq!((code, stdout.as_str()), (3, ""));
+    assert_eq!(error["hint"], "start one with `rookery up`");
+}
+
+#[test]
+fn stopping_where_nothing_runs_is_done_already() {
+    let (code, stdout, stderr) = Project::without_daemon().run(&["down"]);
+    assert_eq!((code, stdout.as_str(), stderr.as_str()), (0, "", "no daemon runs for this project\n"));
+}
+
+#[test]
+fn wrong_usage_is_two() {
+    let project = Project::without_daemon();
+    for arguments in [&["frobnicate"][..], &["resolve", "a.rs"], &["redact"], &["redact", "1", "--match", "x"]] {
+        assert_eq!(project.run(arguments).0, 2, "{arguments:?}");
+    }
+    let (code, _, stderr) = project.run(&["config", "--set", "prot=1"]);
+    assert_eq!(code, 2);
+    assert!(stderr.contains("did you mean `port`?"), "{stderr}");
+}
+
+#[test]
+fn lists_are_tables_for_people_and_json_for_scripts() {
+    let agents = json!([{
+        "id": "cursor-1", "tool": "cursor", "role": "lead", "status": "working", "current_task": "task_1",
+        "capabilities": ["code", "test"], "joined_at": 0, "last_heartbeat": 9_000_000_000_000_000_i64,
+    }]);
+    let resources = json!([{
+        "path": "src/a.rs", "state": "conflicted", "owner": "cursor-1", "claimed_at": 9_000_000_000_000_000_i64,
+        "last_modified_by": null, "content_hash": "",
+    }]);
+    let project = Project::with_daemon(&[
+        ("GET /agents", 200, agents.clone()),
+        ("GET /resources?filter=conflicted", 200, resources),
+        ("GET /tasks", 200, json!([])),
+    ]);
+    let (code, stdout, stderr) = project.run(&["agents"]);
+    assert_eq!((code, stderr.as_str()), (0, ""));
+    insta::assert_snapshot!(stdout, @r"
+    AGENT     TOOL    ROLE  STATUS   TASK    SEEN    CAPABILITIES
+    cursor-1  cursor  lead  working  task_1  0s ago  code, test
+    ");
+    let (_, stdout, _) = project.run(&["agents", "--json"]);
+    assert_eq!(serde_json::from_str::<Value>(&stdout).unwrap(), agents);
+    let (_, stdout, _) = project.run(&["resources", "--conflicted"]);
+    insta::assert_snapshot!(stdout, @r"
+    PATH      STATE       OWNER     CLAIMED  LAST CHANGED BY
+    src/a.rs  conflicted  cursor-1  0s ago   -
+    ");
+    assert_eq!(project.run(&["tasks"]), (0, String::new(), "no tasks\n".into()));
+    assert_eq!(project.run(&["tasks", "--quiet"]), (0, String::new(), String::new()));
+}
+
+#[test]
+fn a_refusal_shows_error_code_and_hint() {
+    let refusal = json!({"error": "Task is done", "code": "INVALID_TRANSITION", "hint": "make a new one"});
+    let project = Project::with_daemon(&[("POST /tasks/task_1/retry", 409, refusal)]);
+    let (code, stdout, stderr) = project.run(&["retry", "task_1"]);
+    assert_eq!((code, stdout.as_str()), (1, ""));
+    assert_eq!(stderr, "error: Task is done [INVALID_TRANSITION]\nhint: make a new one\n");
+}
+
+#[test]
+fn a_persons_hand_sends_what_the_contract_says() {
+    let held = json!({"path": "src/a b.rs", "state": "claimed", "owner": "cursor-1", "claimed_at": 1});
+    let project = Project::with_daemon(&[
+        ("GET /resources/src/a%20b.rs", 200, held),
+        ("POST /resources/release", 200, json!({"released": true})),
+        ("POST /resources/resolve", 200, json!({"ok": true})),
+        ("POST /tasks/task_1/assign", 200, json!({"ok": true})),
+        ("POST /tasks/task_1/cancel", 200, json!({"ok": true})),
+        ("POST /admin/redact", 200, json!({"redacted": [4, 9]})),
+        ("POST /admin/tokens", 201, json!({"id": "tok_1", "token": "rk_secret"})),
+        ("DELETE /admin/tokens/tok_1", 200, json!({"ok": true})),
+    ]);
+    for (arguments, route, body, stdout) in [
+        (
+            &["release", "src/a b.rs"][..],
+            "POST /resources/release",
+            json!({"path": "src/a b.rs", "agent_id": "cursor-1"}),
+            "src/a b.rs is free; cursor-1 held it\n",
+        ),
+        (
+            &["resolve", "a.rs", "--pick", "b"],
+            "POST /resources/resolve",
+            json!({"path": "a.rs", "winner": "b"}),
+            "a.rs belongs to b\n",
+        ),
+        (
+            &["assign", "task_1", "b"],
+            "POST /tasks/task_1/assign",
+            json!({"agent_id": "b"}),
+            "task_1 is assigned to b\n",
+        ),
+        (
+            &["cancel", "task_1", "--reason", "no use"],
+            "POST /tasks/task_1/cancel",
+            json!({"reason": "no use"}),
+            "task_1 is cancelled\n",
+        ),
+        (&["redact", "4", "9"], "POST /admin/redact", json!({"seqs": [4, 9]}), "redacted 4 9\n"),
+        (
+            &["token", "create", "--agent", "b", "--expires", "30d"],
+            "POST /admin/tokens",
+            json!({"agent": "b", "role": "agent", "expires_in_seconds": 2_592_000}),
+            "rk_secret\n",
+        ),
+        (&["token", "revoke", "tok_1"], "DELETE /admin/tokens/tok_1", Value::Null, "tok_1 is revoked\n"),
+    ] {
+        let (code, printed, stderr) = project.run(arguments);
+        assert_eq!((code, printed.as_str()), (0, stdout), "{arguments:?}: {stderr}");
+        let sent = project.bodies(route).pop().unwrap();
+        let sent = if sent.is_empty() { Value::Null } else { serde_json::from_str(&sent).unwrap() };
+        assert_eq!(sent, body, "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_file_that_nobody_holds_cannot_be_released() {
+    let free = json!({"path": "a.rs", "state": "free", "owner": null});
+    let project = Project::with_daemon(&[("GET /resources/a.rs", 200, free)]);
+    let (code, _, stderr) = project.run(&["release", "a.rs"]);
+    assert_eq!(code, 1);
+    assert!(stderr.starts_with("error: nobody holds a.rs\nhint: "), "{stderr}");
+}
+
+#[test]
+fn the_log_is_shown_oldest_first() {
+    let newest_first = json!([event(2, "task.completed"), event(1, "task.created")]);
+    let project = Project::with_daemon(&[("GET /events?agent_id=a&action=task.x&limit=2", 200, newest_first)]);
+    let (code, stdout, stderr) = project.run(&["log", "-n", "2", "--agent", "a", "--type", "task.x"]);
+    assert_eq!(code, 0, "{stderr}");
+    let actions: Vec<&str> = stdout.lines().map(|line| line.split_whitespace().nth(3).unwrap()).collect();
+    assert_eq!(actions, ["task.created", "task.completed"], "{stdout}");
+}
+
+#[test]
+fn following_goes_on_after_a_lost_connection_where_it_stopped() {
+    let stream = |number: i64| json!(format!(": hello\n\nid: log_1:{number}\ndata: {}\n\n", event(number, "task.x")));
+    // The stand-in closes every stream after its events, and at last refuses, which ends the command.
+    let project = Project::with_daemon(&[
+        ("GET /events?limit=1", 200, json!([event(1, "task.created")])),
+        ("GET /events/stream after log_1:7", 200, stream(8)),
+        ("GET /events/stream after log_1:8", 200, stream(9)),
+        ("GET /events/stream after log_1:9", 403, json!({"error": "enough"})),
+    ]);
+    let (code, stdout, stderr) = project.run(&["log", "-f", "-n", "1", "--json"]);
+    let seqs: Vec<Value> =
+        stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["seq"].clone()).collect();
+    assert_eq!(seqs, [1, 8, 9], "{stderr}");
+    assert_eq!(code, 1);
+}
+
+#[test]
+fn generated_things_need_no_daemon() {
+    let project = Project::without_daemon();
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(project.run(&["completions", shell]).1.contains("rookery"));
+    }
+    assert!(project.run(&["man"]).1.contains(".TH rookery"));
+    assert_eq!(project.run(&["man", "pages"]).0, 0);
+    assert!(project.folder.path().join("pages/rookery-up.1").exists());
+    let schema: Value = serde_json::from_str(&project.run(&["schema", "config"]).1).unwrap();
+    assert_eq!(schema["properties"]["port"]["default"], 4700);
+    assert!(project.run(&["reference"]).1.starts_with("# The `rookery` command\n"));
+}
+
+#[test]
+fn settings_say_where_they_came_from() {
+    let project = Project::without_daemon();
+    std::fs::write(project.folder.path().join("rookery.toml"), "port = 5\n").unwrap();
+    let output =
+        project.command(&["config", "--json", "--set", "watch=no"]).env("ROOKERY_HOST", "::1").output().unwrap();
+    let config: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(config["host"], json!({"value": "::1", "origin": "ROOKERY_HOST"}));
+    assert_eq!(config["watch"], json!({"value": false, "origin": "flag"}));
+    assert_eq!(config["log_level"], json!({"value": "info", "origin": "default"}));
+    let origin = config["port"]["origin"].as_str().unwrap();
+    assert!(Path::new(origin.trim_end_matches(":1")).ends_with("rookery.toml"), "{origin}");
+}
+
+#[test]
+fn the_other_name_is_the_same_program() {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("agent-worker"));
+    let output = command.arg("--help").output().unwrap();
+    let help = String::from_utf8(output.stdout).unwrap();
+    assert!(help.contains("Usage: agent-worker"), "{help}");
+}
