@@ -1,0 +1,212 @@
+//! The content hash of one file: SHA-256 of its bytes, in hex, `""` where no file exists.
+//!
+//! Reads in pieces and reads again when the file changed meanwhile. A symbolic link's content is the path it names, as
+//! git has it, so that nothing outside the root is ever read. Blocking: callers are on a thread made for it.
+
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, ErrorKind, Read};
+use std::path::{Component, Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+use tokio_util::sync::CancellationToken;
+
+/// How often a file that keeps changing is read; then the last reading counts, and its next event corrects it.
+const MAX_READINGS: usize = 4;
+
+const PIECE_BYTES: usize = 128 * 1024;
+
+/// The hash of the file at `path` (relative to `root`, separated by `/`); `""` when there is no file.
+///
+/// Claims take it when they are granted, so that a change is found even if it happened while nobody watched.
+pub async fn hash_file(root: &Path, path: &str) -> io::Result<String> {
+    let (root, path) = (root.to_owned(), path.to_owned());
+    let hashing = move || hash_now(&root, &path, &CancellationToken::new());
+    tokio::task::spawn_blocking(hashing).await.map_err(io::Error::other)?
+}
+
+/// The same, on this thread; gives up with `Interrupted` when cancelled.
+pub(super) fn hash_now(root: &Path, path: &str, cancelled: &CancellationToken) -> io::Result<String> {
+    let full = place(root, path)?;
+    let mut last = String::new();
+    for _ in 0..MAX_READINGS {
+        match read(&full, cancelled)? {
+            Reading::Steady(hash) => return Ok(hash),
+            Reading::Moved(hash) => last = hash,
+        }
+    }
+    Ok(last)
+}
+
+/// The size of what `hash_now` would read.
+pub(super) fn size(root: &Path, path: &str) -> u64 {
+    fs::symlink_metadata(root.join(path)).map_or(0, |metadata| metadata.len())
+}
+
+enum Reading {
+    Steady(String),
+    /// The file changed while it was read.
+    Moved(String),
+}
+
+/// Where the file is, having made sure that no folder on the way leads out of the root.
+fn place(root: &Path, path: &str) -> io::Result<PathBuf> {
+    let relative = Path::new(path);
+    if relative.components().any(|part| !matches!(part, Component::Normal(_) | Component::CurDir)) {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "the path leaves the project"));
+    }
+    let full = root.join(relative);
+    let Some(folder) = full.parent() else { return Ok(full) };
+    match fs::canonicalize(folder) {
+        Ok(real) if real.starts_with(fs::canonicalize(root)?) => Ok(full),
+        Ok(_) => Err(io::Error::new(ErrorKind::InvalidInput, "a link on the way leads out of the project")),
+        Err(error) if is_absent(&error) => Ok(full),
+        Err(error) => Err(error),
+    }
+}
+
+fn read(full: &Path, cancelled: &CancellationToken) -> io::Result<Reading> {
+    let absent = || Ok(Reading::Steady(String::new()));
+    let metadata = match fs::symlink_metadata(full) {
+        Ok(metadata) => metadata,
+        Err(error) if is_absent(&error) => return absent(),
+        Err(error) => return Err(error),
+    };
+    if metadata.is_symlink() {
+        let target = fs::read_link(full)?;
+        return Ok(Reading::Steady(hex(Sha256::digest(target.as_os_str().as_encoded_bytes()).as_slice())));
+    }
+    if !metadata.is_file() {
+        return absent();
+    }
+    let mut file = match open(full) {
+        Ok(file) => file,
+        Err(error) if is_absent(&error) => return absent(),
+        Err(error) => return Err(error),
+    };
+    let before = Fingerprint::of(&file.metadata()?);
+    let hash = digest(&mut file, cancelled)?;
+    let same = fs::symlink_metadata(full).is_ok_and(|now| Fingerprint::of(&now) == before);
+    Ok(if same { Reading::Steady(hash) } else { Reading::Moved(hash) })
+}
+
+fn digest(file: &mut File, cancelled: &CancellationToken) -> io::Result<String> {
+    let mut hasher = Sha256::new();
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        if cancelled.is_cancelled() {
+            return Err(ErrorKind::Interrupted.into());
+        }
+        match file.read(&mut piece) {
+            Ok(0) => return Ok(hex(hasher.finalize().as_slice())),
+            Ok(length) => hasher.update(&piece[..length]),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Opens a plain file; a pipe or a link that took its place since we looked neither blocks us nor leads us away.
+fn open(full: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    #[cfg(unix)]
+    {
+        use rustix::fs::OFlags;
+        use std::os::unix::fs::OpenOptionsExt;
+        options.custom_flags((OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed());
+    }
+    options.open(full)
+}
+
+/// What tells two states of a file apart without reading it; only good enough to notice a change while we read.
+#[derive(PartialEq, Eq)]
+struct Fingerprint {
+    length: u64,
+    modified: Option<std::time::SystemTime>,
+    #[cfg(unix)]
+    inode: (u64, u64),
+}
+
+impl Fingerprint {
+    fn of(metadata: &Metadata) -> Self {
+        #[cfg(unix)]
+        use std::os::unix::fs::MetadataExt;
+        Self {
+            length: metadata.len(),
+            modified: metadata.modified().ok(),
+            #[cfg(unix)]
+            inode: (metadata.dev(), metadata.ino()),
+        }
+    }
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+
+    #[tokio::test]
+    async fn hashes_content_and_calls_absence_by_its_name() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("sub")).unwrap();
+        fs::write(dir.path().join("sub/a"), "abc").unwrap();
+        for (path, expected) in
+            [("sub/a", ABC), ("./sub/a", ABC), ("sub", ""), ("none", ""), ("sub/a/b", ""), ("x/y", "")]
+        {
+            assert_eq!(hash_file(dir.path(), path).await.unwrap(), expected, "{path}");
+        }
+    }
+
+    #[tokio::test]
+    async fn reads_files_larger_than_a_piece() {
+        let dir = tempfile::tempdir().unwrap();
+        let content = vec![b'a'; 1_000_000];
+        fs::write(dir.path().join("a"), &content).unwrap();
+        let known = "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0";
+        assert_eq!(hash_file(dir.path(), "a").await.unwrap(), known);
+    }
+
+    #[tokio::test]
+    async fn never_leaves_the_root() {
+        let dir = tempfile::tempdir().unwrap();
+        for path in ["../a", "/etc/hostname", "a/../../b"] {
+            assert_eq!(hash_file(dir.path(), path).await.unwrap_err().kind(), ErrorKind::InvalidInput, "{path}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn a_link_is_its_target_path_and_a_linked_folder_is_refused() {
+        let outside = tempfile::tempdir().unwrap();
+        fs::write(outside.path().join("secret"), "abc").unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("abc", dir.path().join("link")).unwrap();
+        std::os::unix::fs::symlink(outside.path(), dir.path().join("away")).unwrap();
+        assert_eq!(hash_file(dir.path(), "link").await.unwrap(), ABC);
+        assert_eq!(hash_file(dir.path(), "away/secret").await.unwrap_err().kind(), ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn gives_up_when_cancelled() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("a"), "abc").unwrap();
+        let cancelled = CancellationToken::new();
+        cancelled.cancel();
+        assert_eq!(hash_now(dir.path(), "a", &cancelled).unwrap_err().kind(), ErrorKind::Interrupted);
+    }
+}

@@ -1,0 +1,450 @@
+//! The folders of the project: which are watched, which are ignored, and what a batch of touched paths means.
+//!
+//! On Linux a watch covers one folder, and every watch costs kernel memory, so that we go through the tree ourselves and
+//! leave out what git ignores. A folder is watched *before* it is read: what appears in it while we look is either
+//! read or reported, never missed. Blocking: callers are on a thread made for it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::ops::Bound;
+use std::path::{MAIN_SEPARATOR_STR, Path, PathBuf};
+use std::sync::Arc;
+
+use ignore::{IncrementalIgnore, WalkBuilder};
+use notify::{ErrorKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+use tokio_util::sync::CancellationToken;
+
+use super::claims::is_visible;
+use super::inbox::{Batch, Inbox, MAX_PATHS, Touch};
+use super::{Trouble, WatchError, Watched};
+
+/// FSEvents (macOS) and ReadDirectoryChangesW (Windows) watch a whole tree with one handle, and restart on every
+/// further path: there the root is watched once, and the rest of this file only sorts what they report.
+const ONE_WATCH_FOR_ALL: bool = cfg!(any(target_os = "macos", windows));
+
+/// What a batch of events, and perhaps new claims, came to. Paths are relative to the root.
+#[derive(Debug, Default)]
+pub(super) struct Digest {
+    pub(super) touched: Vec<String>,
+    /// Folders in which every claimed file must be looked at; `""` is the root.
+    pub(super) touched_below: Vec<String>,
+    pub(super) others: Vec<String>,
+    pub(super) beyond: u64,
+    /// Files of newly claimed subtrees.
+    pub(super) learn: Vec<String>,
+    /// Troubles that were not there before.
+    pub(super) troubles: Vec<Trouble>,
+    pub(super) root_is_gone: bool,
+}
+
+pub(super) struct Tree {
+    root: PathBuf,
+    max_watches: usize,
+    notify: RecommendedWatcher,
+    rules: IncrementalIgnore,
+    watched: BTreeSet<PathBuf>,
+    /// Those of the watched folders that git ignores, watched because a claim is in them.
+    for_claims: BTreeSet<PathBuf>,
+    ignored: usize,
+    /// The troubles we are in, by message.
+    troubles: BTreeMap<String, Trouble>,
+    fresh_troubles: Vec<Trouble>,
+    stop: CancellationToken,
+}
+
+/// What a file is to us.
+enum Standing {
+    Claimed,
+    Other,
+    Ignored,
+}
+
+/// What a walk looks for besides folders to watch.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Seek {
+    Folders,
+    Files,
+}
+
+#[derive(Default)]
+struct Found {
+    files: Vec<String>,
+    beyond: u64,
+}
+
+impl Found {
+    fn file(&mut self, path: String) {
+        if self.files.len() < MAX_PATHS {
+            self.files.push(path);
+        } else {
+            self.beyond += 1;
+        }
+    }
+}
+
+/// Whether a walk may go on.
+enum Watching {
+    Yes,
+    /// The folder is not there any more, or may not be watched.
+    Not,
+    /// No further folder can be watched.
+    Full,
+}
+
+impl Tree {
+    /// `root` must be canonical: events name their paths by it.
+    pub(super) fn open(
+        root: PathBuf,
+        max_watches: usize,
+        inbox: Arc<Inbox>,
+        stop: CancellationToken,
+    ) -> Result<Self, WatchError> {
+        let handler = move |event| inbox.receive(event);
+        let config = notify::Config::default().with_follow_symlinks(false);
+        let mut notify = RecommendedWatcher::new(handler, config).map_err(WatchError::Start)?;
+        if ONE_WATCH_FOR_ALL {
+            notify.watch(&root, RecursiveMode::Recursive).map_err(WatchError::Start)?;
+        }
+        let rules = read_rules(&root).ok_or_else(|| WatchError::Root { root: root.clone() })?;
+        Ok(Self {
+            root,
+            max_watches,
+            notify,
+            rules,
+            watched: BTreeSet::new(),
+            for_claims: BTreeSet::new(),
+            ignored: 0,
+            troubles: BTreeMap::new(),
+            fresh_troubles: Vec::new(),
+            stop,
+        })
+    }
+
+    /// Sorts the batch by the claims that held when it was gathered, then takes over the new ones.
+    pub(super) fn digest(&mut self, batch: Batch, old: &Watched, new: Option<&Watched>) -> Digest {
+        let mut digest = Digest { beyond: batch.beyond, ..Digest::default() };
+        if !self.root.is_dir() {
+            return self.mourn(digest);
+        }
+        if let Some(complaint) = &batch.complaint {
+            tracing::warn!(%complaint, "the watch interface reported an error; looking at everything again");
+        }
+        // Claims come first: if there is no watch left for every folder, theirs have one.
+        self.watch(&self.root.clone(), old);
+        self.lead_to(new.unwrap_or(old));
+        self.sort(batch, old, new.unwrap_or(old), &mut digest);
+        if let Some(new) = new {
+            self.adopt(old, new, &mut digest);
+        }
+        digest.troubles = std::mem::take(&mut self.fresh_troubles);
+        digest
+    }
+
+    pub(super) fn watched_count(&self) -> usize {
+        self.watched.len()
+    }
+
+    pub(super) fn ignored_count(&self) -> usize {
+        self.ignored
+    }
+
+    pub(super) fn troubles(&self) -> Vec<Trouble> {
+        self.troubles.values().cloned().collect()
+    }
+
+    fn mourn(&mut self, mut digest: Digest) -> Digest {
+        self.watched.clear();
+        self.for_claims.clear();
+        self.trouble(
+            format!("the project folder is gone: {}", self.root.display()),
+            "put it back where it was; it is looked for every few seconds".to_owned(),
+        );
+        digest.root_is_gone = true;
+        digest.touched_below.push(String::new());
+        digest.troubles = std::mem::take(&mut self.fresh_troubles);
+        digest
+    }
+
+    /// `held` were the claims when the events came, `reach` are those by which folders are watched from now on.
+    fn sort(&mut self, batch: Batch, held: &Watched, reach: &Watched, digest: &mut Digest) {
+        let (mut rescan, mut reread) = (batch.rescan, false);
+        let (mut files, mut appeared) = (Vec::new(), Vec::new());
+        for (path, touch) in batch.paths {
+            let Some(relative) = self.relative(&path).filter(|relative| is_visible(relative)) else { continue };
+            rescan |= relative.is_empty();
+            reread |= path.file_name().is_some_and(|name| name == ".gitignore");
+            let metadata = if touch == Touch::Unclear { fs::symlink_metadata(&path).ok() } else { None };
+            if metadata.as_ref().is_some_and(fs::Metadata::is_dir) {
+                appeared.push(path);
+            } else if touch == Touch::Unclear && self.forget(&path) {
+                digest.touched_below.push(relative);
+                files.extend(metadata.and_then(|_| self.relative(&path)));
+            } else {
+                files.push(relative);
+            }
+        }
+        if rescan || reread || !appeared.is_empty() {
+            self.reread_rules();
+        }
+        if rescan {
+            digest.touched_below.push(String::new());
+        }
+        if rescan || reread {
+            self.walk_everything(reach);
+        }
+        if rescan {
+            for tree in held.trees.iter().filter(|tree| is_visible(tree)) {
+                files.extend(self.walk(&self.folder_of(tree), reach, Seek::Files).files);
+            }
+        }
+        files.extend(self.enter(appeared, reach, digest));
+        for path in files {
+            match self.standing(&path, held) {
+                Standing::Claimed => digest.touched.push(path),
+                Standing::Other => digest.others.push(path),
+                Standing::Ignored => {}
+            }
+        }
+    }
+
+    /// Watches folders that appeared, with all below them; returns the files found there.
+    fn enter(&mut self, mut appeared: Vec<PathBuf>, claims: &Watched, digest: &mut Digest) -> Vec<String> {
+        appeared.sort_unstable();
+        appeared.dedup_by(|below, above| below.starts_with(above));
+        let mut files = Vec::new();
+        for folder in appeared {
+            // Whatever we watched under this name may have been another folder; watching the same one again is harmless.
+            self.forget(&folder);
+            let Some(relative) = self.relative(&folder) else { continue };
+            if self.wants(&relative, claims) {
+                let found = self.walk(&folder, claims, Seek::Files);
+                files.extend(found.files);
+                digest.beyond += found.beyond;
+            }
+            digest.touched_below.push(relative);
+        }
+        files
+    }
+
+    fn adopt(&mut self, old: &Watched, new: &Watched, digest: &mut Digest) {
+        let unneeded: Vec<_> = self.for_claims.iter().cloned().collect();
+        for folder in unneeded {
+            if self.relative(&folder).is_none_or(|relative| !self.wants(&relative, new)) {
+                self.unwatch(&folder);
+            }
+        }
+        for tree in new.trees.difference(&old.trees).filter(|tree| is_visible(tree)) {
+            let found = self.walk(&self.folder_of(tree), new, Seek::Files);
+            for path in found.files {
+                if matches!(self.standing(&path, new), Standing::Claimed) {
+                    digest.learn.push(path);
+                }
+            }
+        }
+    }
+
+    /// Watches the folders on the way to every claim, as far as they exist.
+    fn lead_to(&mut self, claims: &Watched) {
+        for folder in claims.folders() {
+            let path = self.root.join(folder);
+            let reachable = path.parent().is_some_and(|above| self.watched.contains(above));
+            if reachable && !self.watched.contains(&path) && is_folder(&path) {
+                self.watch(&path, claims);
+            }
+        }
+    }
+
+    /// Goes through the whole tree by the rules of now: watches again what it finds, and nothing else any more.
+    fn walk_everything(&mut self, claims: &Watched) {
+        let known = std::mem::take(&mut self.watched);
+        let solved = std::mem::take(&mut self.troubles);
+        self.for_claims.clear();
+        self.ignored = 0;
+        self.watch(&self.root.clone(), claims);
+        self.lead_to(claims);
+        let root = self.root.clone();
+        self.walk(&root, claims, Seek::Folders);
+        if self.troubles.is_empty() && !self.stop.is_cancelled() {
+            for stale in known.difference(&self.watched) {
+                // It may be gone by itself.
+                let _ = self.notify.unwatch(stale);
+            }
+        } else {
+            self.watched.extend(known);
+        }
+        self.fresh_troubles.retain(|trouble| !solved.contains_key(&trouble.message));
+    }
+
+    /// Watches the folder and all wanted ones below it. Returns the files seen, if sought, whatever their standing.
+    fn walk(&mut self, folder: &Path, claims: &Watched, seek: Seek) -> Found {
+        let mut found = Found::default();
+        let mut ahead = vec![folder.to_owned()];
+        while let Some(folder) = ahead.pop() {
+            if self.stop.is_cancelled() {
+                break;
+            }
+            if !is_folder(&folder) {
+                continue;
+            }
+            match self.watch(&folder, claims) {
+                Watching::Yes => {}
+                Watching::Not => continue,
+                // Reading on is still worth it where files are sought.
+                Watching::Full if seek == Seek::Files => {}
+                Watching::Full => break,
+            }
+            for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+                let Ok(kind) = entry.file_type() else { continue };
+                if !kind.is_dir() && seek == Seek::Folders {
+                    continue;
+                }
+                let path = entry.path();
+                let Some(relative) = self.relative(&path).filter(|relative| is_visible(relative)) else { continue };
+                if !kind.is_dir() {
+                    found.file(relative);
+                } else if self.wants(&relative, claims) {
+                    ahead.push(path);
+                } else if seek == Seek::Folders {
+                    self.ignored += 1;
+                }
+            }
+        }
+        found
+    }
+
+    fn watch(&mut self, folder: &Path, claims: &Watched) -> Watching {
+        if self.watched.contains(folder) {
+            return Watching::Yes;
+        }
+        let Some(relative) = self.relative(folder) else { return Watching::Not };
+        if self.watched.len() >= self.max_watches && !claims.leads_to(&relative) {
+            self.trouble(
+                format!("only {} folders are watched; changes in the others go unseen", self.max_watches),
+                "name large generated folders in .gitignore, or raise the limit on watched folders".to_owned(),
+            );
+            return Watching::Full;
+        }
+        if !ONE_WATCH_FOR_ALL && let Err(error) = self.notify.watch(folder, RecursiveMode::NonRecursive) {
+            return self.refused(&relative, &error);
+        }
+        self.watched.insert(folder.to_owned());
+        if self.is_ignored(&relative, FileKind::Folder) {
+            self.for_claims.insert(folder.to_owned());
+        }
+        Watching::Yes
+    }
+
+    fn refused(&mut self, folder: &str, error: &notify::Error) -> Watching {
+        match &error.kind {
+            ErrorKind::PathNotFound => Watching::Not,
+            ErrorKind::MaxFilesWatch => {
+                self.trouble(
+                    "the system's limit on watched folders is reached; changes in some folders go unseen".to_owned(),
+                    "raise fs.inotify.max_user_watches (sudo sysctl fs.inotify.max_user_watches=1048576), or name large \
+                     generated folders in .gitignore"
+                        .to_owned(),
+                );
+                Watching::Full
+            }
+            ErrorKind::Io(source) if source.kind() == std::io::ErrorKind::NotADirectory => Watching::Not,
+            ErrorKind::Io(_) | ErrorKind::Generic(_) | ErrorKind::WatchNotFound | ErrorKind::InvalidConfig(_) => {
+                tracing::warn!(folder, %error, "cannot watch a folder");
+                self.trouble(
+                    format!("cannot watch the folder {folder:?}; changes in it go unseen"),
+                    "make it readable for the daemon, or name it in .gitignore".to_owned(),
+                );
+                Watching::Not
+            }
+        }
+    }
+
+    fn unwatch(&mut self, folder: &Path) {
+        self.watched.remove(folder);
+        self.for_claims.remove(folder);
+        if !ONE_WATCH_FOR_ALL {
+            // It may be gone by itself.
+            let _ = self.notify.unwatch(folder);
+        }
+    }
+
+    /// Forgets a folder and all below it, whose watches went with it. False if it was none of ours.
+    fn forget(&mut self, folder: &Path) -> bool {
+        let from = (Bound::Included(folder), Bound::Unbounded);
+        let below = self.watched.range::<Path, _>(from).take_while(|path| path.starts_with(folder));
+        let below: Vec<_> = below.cloned().collect();
+        for path in &below {
+            self.watched.remove(path);
+            self.for_claims.remove(path);
+        }
+        !below.is_empty()
+    }
+
+    fn standing(&mut self, path: &str, claims: &Watched) -> Standing {
+        if claims.files.contains_key(path) {
+            return Standing::Claimed;
+        }
+        match claims.tree_over(path) {
+            Some(tree) if self.is_ignored(tree.trim_end_matches('/'), FileKind::Folder) => Standing::Claimed,
+            _ if self.is_ignored(path, FileKind::Other) => Standing::Ignored,
+            Some(_) => Standing::Claimed,
+            None => Standing::Other,
+        }
+    }
+
+    /// Whether a folder is worth a watch. Claims win over `.gitignore`: of an ignored folder those parts are wanted that
+    /// lead to a claim, and everything in a claimed subtree that is itself ignored.
+    fn wants(&mut self, folder: &str, claims: &Watched) -> bool {
+        is_visible(folder)
+            && (!self.is_ignored(folder, FileKind::Folder)
+                || claims.leads_to(folder)
+                || claims
+                    .tree_over(folder)
+                    .is_some_and(|tree| self.is_ignored(tree.trim_end_matches('/'), FileKind::Folder)))
+    }
+
+    fn is_ignored(&mut self, path: &str, kind: FileKind) -> bool {
+        self.rules.matched(path, kind == FileKind::Folder).is_ignore()
+    }
+
+    /// Rules are cached by folder and never read again, so that a changed `.gitignore` needs new ones.
+    fn reread_rules(&mut self) {
+        if let Some(rules) = read_rules(&self.root) {
+            self.rules = rules;
+        }
+    }
+
+    fn trouble(&mut self, message: String, hint: String) {
+        let trouble = Trouble { message: message.clone(), hint };
+        if self.troubles.insert(message, trouble.clone()).is_none() {
+            self.fresh_troubles.push(trouble);
+        }
+    }
+
+    fn folder_of(&self, tree: &str) -> PathBuf {
+        self.root.join(tree.trim_start_matches("./").trim_end_matches('/'))
+    }
+
+    fn relative(&self, path: &Path) -> Option<String> {
+        let relative = path.strip_prefix(&self.root).ok()?.to_string_lossy();
+        Some(if MAIN_SEPARATOR_STR == "/" { relative.into_owned() } else { relative.replace(MAIN_SEPARATOR_STR, "/") })
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FileKind {
+    Folder,
+    Other,
+}
+
+/// The rules of `.gitignore` files in and above the root, of `.git/info/exclude` and of git's global excludes, also
+/// where the root is no git repository.
+fn read_rules(root: &Path) -> Option<IncrementalIgnore> {
+    let mut builder = WalkBuilder::new(root);
+    builder.hidden(false).ignore(false).require_git(false).current_dir(root);
+    builder.build_matchers().pop()
+}
+
+/// A real folder: a link to one is a file to us, as it is to git.
+fn is_folder(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir())
+}
