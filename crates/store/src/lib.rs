@@ -4,6 +4,7 @@
 //! write-set, and knows no rule. Read [`store`] for the interface, [`batch`] for how a command runs, [`queue`] for how
 //! commands wait their turn.
 
+pub mod artifact;
 pub mod batch;
 pub mod clock;
 pub mod memory;

@@ -307,6 +307,13 @@ impl Store for MemoryStore {
         Box::pin(std::future::ready(Ok(found)))
     }
 
+    fn lists(&self, queries: Vec<ListQuery>) -> Read<'_, Vec<Vec<Row>>> {
+        let state = self.database.lock();
+        let found = (queries.iter().map(|query| state.list(query)).collect(), state.head());
+        drop(state);
+        Box::pin(std::future::ready(Ok(found)))
+    }
+
     fn log(&self, query: LogQuery) -> Read<'_, Vec<LogRow>> {
         let state = self.database.lock();
         let found = (state.log(&query), state.head());

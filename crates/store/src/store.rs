@@ -167,6 +167,9 @@ pub trait Store: Send + Sync + 'static {
 
     fn list(&self, query: ListQuery) -> Read<'_, Vec<Row>>;
 
+    /// Several lists at one position.
+    fn lists(&self, queries: Vec<ListQuery>) -> Read<'_, Vec<Vec<Row>>>;
+
     fn log(&self, query: LogQuery) -> Read<'_, Vec<LogRow>>;
 
     /// Counts of rows by tally name.

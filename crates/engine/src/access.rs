@@ -1,0 +1,165 @@
+//! Who a caller is: credentials first, then what it says of itself.
+
+use std::collections::HashMap;
+use std::sync::{PoisonError, RwLock};
+
+use rookery_core::{Actor, AgentId, Auth, Caller, Code, Power, Refusal, Seq, Timestamp};
+use rookery_store::{ReadError, Store, Token};
+use sha2::{Digest, Sha256};
+
+use crate::engine::hex;
+
+/// What came with a request.
+#[derive(Clone, Debug, Default)]
+pub struct Credentials<'a> {
+    pub bearer: Option<&'a str>,
+    /// The `X-Agent-Id` header, or a command line's `--agent`.
+    pub stated: Option<&'a str>,
+    /// An agent named in the request itself.
+    pub argument: Option<&'a str>,
+    pub fence: Option<Seq>,
+}
+
+/// Whether callers without a token are trusted to say who they are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Trust {
+    Local,
+    TokensOnly,
+}
+
+#[derive(Debug)]
+pub struct Access {
+    trust: Trust,
+    /// SHA-256 of the project's key file: whoever can read it is the project's owner.
+    person_key: Option<String>,
+    /// By the hash of the secret.
+    tokens: RwLock<HashMap<String, Token>>,
+}
+
+impl Access {
+    pub fn new(trust: Trust, person_key: Option<&str>) -> Access {
+        Access { trust, person_key: person_key.map(hash), tokens: RwLock::default() }
+    }
+
+    pub fn trust(&self) -> Trust {
+        self.trust
+    }
+
+    /// Reads the tokens anew: at start, and after one was created or revoked.
+    pub async fn reload(&self, store: &dyn Store) -> Result<(), ReadError> {
+        let tokens = store.tokens().await?;
+        let by_hash = tokens.into_iter().map(|token| (token.hash.clone(), token)).collect();
+        *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = by_hash;
+        Ok(())
+    }
+
+    pub fn identify(&self, credentials: &Credentials<'_>, now: Timestamp) -> Result<Caller, Refusal> {
+        let caller = match credentials.bearer {
+            Some(secret) => self.by_secret(secret, credentials, now)?,
+            None if self.trust == Trust::TokensOnly => {
+                return Err(Refusal::new(Code::Unauthenticated, "a token is required")
+                    .hint("send 'Authorization: Bearer <token>'; 'rookery token create' makes one"));
+            }
+            None => by_word(credentials)?,
+        };
+        Ok(Caller { fence: credentials.fence, ..caller })
+    }
+
+    fn by_secret(&self, secret: &str, credentials: &Credentials<'_>, now: Timestamp) -> Result<Caller, Refusal> {
+        let hash = hash(secret);
+        if self.person_key.as_ref() == Some(&hash) {
+            let actor = credentials.stated.map_or_else(|| Actor::Person("local".to_owned()), Actor::parse);
+            return Ok(Caller { actor, auth: Auth::Token, power: Power::Person, fence: None });
+        }
+        let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner);
+        let token = tokens.get(&hash).filter(|token| token.expires_at.is_none_or(|end| end > now));
+        let Some(token) = token else {
+            return Err(Refusal::new(Code::Unauthenticated, "the token is not known or has expired")
+                .hint("'rookery token list' shows the tokens that are valid"));
+        };
+        let own = match token.power {
+            Power::Person => Actor::Person(token.subject.clone()),
+            Power::Observer | Power::Agent | Power::Lead => Actor::Agent(AgentId::from(token.subject.as_str())),
+        };
+        let actor = match credentials.stated.map(Actor::parse) {
+            Some(stated) if stated != own && token.power < Power::Lead => {
+                return Err(Refusal::new(Code::Forbidden, format!("this token is for '{own}', not for '{stated}'")));
+            }
+            Some(stated) if token.power >= Power::Lead => stated,
+            _ => own,
+        };
+        Ok(Caller { actor, auth: Auth::Token, power: token.power, fence: None })
+    }
+}
+
+/// A caller on this machine that says who it is. Nobody is a person by word alone.
+fn by_word(credentials: &Credentials<'_>) -> Result<Caller, Refusal> {
+    match credentials.stated.map(Actor::parse) {
+        Some(Actor::Agent(agent)) => Ok(Caller::asserted(agent)),
+        Some(other) => Err(Refusal::new(Code::Forbidden, format!("'{other}' cannot be claimed by name"))
+            .hint("a person needs a token or the project's key file, which the command line uses")),
+        None => Ok(match credentials.argument.filter(|name| !name.is_empty()).map(Actor::parse) {
+            Some(Actor::Agent(agent)) => Caller::asserted(agent),
+            _ => Caller::nobody(),
+        }),
+    }
+}
+
+pub fn hash(secret: &str) -> String {
+    hex(&Sha256::digest(secret.trim().as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn access(trust: Trust) -> Access {
+        let access = Access::new(trust, Some("the-key\n"));
+        for (secret, subject, power, expires_at) in [
+            ("agent", "a", Power::Agent, None),
+            ("old", "a", Power::Agent, Some(Timestamp(5))),
+            ("person", "anna", Power::Person, None),
+        ] {
+            let token = Token {
+                id: secret.to_owned(),
+                hash: hash(secret),
+                subject: subject.to_owned(),
+                power,
+                created_at: Timestamp(0),
+                expires_at,
+                label: None,
+            };
+            access.tokens.write().unwrap().insert(token.hash.clone(), token);
+        }
+        access
+    }
+
+    fn who(trust: Trust, bearer: Option<&str>, stated: Option<&str>, argument: Option<&str>) -> Result<String, Code> {
+        let credentials = Credentials { bearer, stated, argument, fence: None };
+        let caller = access(trust).identify(&credentials, Timestamp(10)).map_err(|refusal| refusal.code)?;
+        Ok(format!("{} {} {:?}", caller.actor, caller.auth.as_str(), caller.power))
+    }
+
+    #[test]
+    fn credentials_come_before_words() {
+        use Trust::*;
+        assert_eq!(who(Local, None, None, None).as_deref(), Ok("nobody none Agent"));
+        assert_eq!(who(Local, None, None, Some("a")).as_deref(), Ok("a asserted Agent"));
+        assert_eq!(who(Local, None, Some("b"), Some("a")).as_deref(), Ok("b asserted Agent"));
+        assert_eq!(who(Local, Some("agent"), None, Some("b")).as_deref(), Ok("a token Agent"));
+        assert_eq!(who(Local, Some("the-key"), None, None).as_deref(), Ok("person:local token Person"));
+        assert_eq!(who(Local, Some("the-key"), Some("a"), None).as_deref(), Ok("a token Person"));
+        assert_eq!(who(Local, Some("person"), None, None).as_deref(), Ok("person:anna token Person"));
+    }
+
+    #[test]
+    fn words_are_not_enough_for_what_needs_a_credential() {
+        use Trust::*;
+        assert_eq!(who(Local, None, Some("person:anna"), None), Err(Code::Forbidden));
+        assert_eq!(who(Local, Some("wrong"), None, None), Err(Code::Unauthenticated));
+        assert_eq!(who(Local, Some("old"), None, None), Err(Code::Unauthenticated));
+        assert_eq!(who(Local, Some("agent"), Some("b"), None), Err(Code::Forbidden));
+        assert_eq!(who(TokensOnly, None, Some("a"), None), Err(Code::Unauthenticated));
+        assert_eq!(who(TokensOnly, Some("agent"), Some("a"), None).as_deref(), Ok("a token Agent"));
+    }
+}

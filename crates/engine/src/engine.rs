@@ -1,0 +1,310 @@
+//! Submitting commands and waiting for their effects.
+
+use std::fmt::Debug;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rookery_core::log::{Body, BodyBytes};
+use rookery_core::view::{LifeSource, Presence};
+use rookery_core::{Actor, AgentId, Caller, Command, Fact, HandoffId, IntentId, Key, Refusal, TaskId};
+use rookery_store::artifact::ArtifactDir;
+use rookery_store::{Clock, Committed, Idempotency, PresenceBoard, ReadError, Store, Submission, SubmitError};
+use sha2::{Digest, Sha256};
+
+use crate::access::Access;
+use crate::ambient::Ids;
+use crate::life::Roster;
+use crate::paths::Paths;
+
+/// Bodies above this are kept as files, not in the log's rows.
+const BODY_IN_ROW_BYTES: usize = 64 * 1024;
+
+/// What the engine is made of; the process that wires it chooses.
+#[expect(missing_debug_implementations, reason = "a store shows nothing of itself")]
+pub struct Parts {
+    pub store: Arc<dyn Store>,
+    pub clock: Arc<dyn Clock>,
+    pub ids: Arc<dyn Ids>,
+    pub board: Arc<PresenceBoard>,
+    pub artifacts: ArtifactDir,
+    pub access: Access,
+    pub settings: Settings,
+}
+
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub project: String,
+    pub root: PathBuf,
+    pub heartbeat_interval: Duration,
+    /// How long an agent that sends heartbeats may be silent.
+    pub offline_after: Duration,
+    /// How long an agent that is seen only by its calls may be silent.
+    pub silent_after: Duration,
+    pub process_after: Duration,
+    pub connection_after: Duration,
+    pub escalate_conflicts_after: Duration,
+    /// How long the answers to requests with an idempotency key are kept.
+    pub remember_replies: Duration,
+}
+
+impl Settings {
+    pub fn new(project: impl Into<String>, root: impl Into<PathBuf>) -> Settings {
+        Settings {
+            project: project.into(),
+            root: root.into(),
+            heartbeat_interval: Duration::from_secs(30),
+            offline_after: Duration::from_secs(60),
+            silent_after: Duration::from_secs(30 * 60),
+            process_after: Duration::from_secs(90),
+            connection_after: Duration::from_secs(60),
+            escalate_conflicts_after: Duration::from_secs(10 * 60),
+            remember_replies: Duration::from_secs(7 * 24 * 3600),
+        }
+    }
+}
+
+/// A command as a surface hands it over.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub caller: Caller,
+    pub command: Command,
+    pub idempotency: Option<IdempotencyKey>,
+    /// The request's body as received.
+    pub body: Option<Vec<u8>>,
+}
+
+/// A key the caller chose, and what tells one request from another: its method, path and body.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct IdempotencyKey {
+    pub key: String,
+    pub fingerprint: String,
+}
+
+impl Request {
+    pub fn new(caller: Caller, command: impl Into<Command>) -> Request {
+        Request { caller, command: command.into(), idempotency: None, body: None }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    #[error(transparent)]
+    Submit(#[from] SubmitError),
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error("the artifact folder cannot be used: {reason}")]
+    Artifact { reason: String },
+}
+
+impl From<Refusal> for EngineError {
+    fn from(refusal: Refusal) -> EngineError {
+        EngineError::Submit(SubmitError::Refused(refusal))
+    }
+}
+
+/// What became of a command with effects.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Waited {
+    Done(Committed),
+    /// The command is committed; these effects were still open at the deadline.
+    Pending(Committed, Vec<IntentId>),
+}
+
+#[derive(Clone)]
+pub struct Engine {
+    inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) parts: Parts,
+    pub(crate) paths: Paths,
+    pub(crate) roster: Roster,
+}
+
+impl Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("project", &self.inner.parts.settings.project).finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    pub fn new(parts: Parts) -> Engine {
+        let paths = Paths::new(&parts.settings.root);
+        Engine { inner: Arc::new(Inner { parts, paths, roster: Roster::default() }) }
+    }
+
+    /// Decides a command. The answer comes after its commit is durable.
+    pub async fn submit(&self, request: Request) -> Result<Committed, EngineError> {
+        let caller = request.caller.actor.agent().cloned();
+        if let Some(agent) = &caller {
+            self.returns_if_offline(agent, &request.command).await?;
+        }
+        let registered = match &request.command {
+            Command::Register(register) => Some(register.id.clone()),
+            _ => None,
+        };
+        let committed = self.store().submit(self.admit(request).await?).await?;
+        if let Some(agent) = registered {
+            self.inner.roster.joined(&agent);
+            self.saw(&agent, LifeSource::Call);
+        }
+        if let Some(agent) = &caller {
+            self.saw(agent, LifeSource::Call);
+        }
+        Ok(committed)
+    }
+
+    /// Submits and waits until the named effects are done or the deadline is over.
+    pub async fn submit_and_wait(
+        &self,
+        request: Request,
+        intents: Vec<IntentId>,
+        deadline: Duration,
+    ) -> Result<Waited, EngineError> {
+        let mut published = self.store().published();
+        let committed = self.submit(request).await?;
+        let mut open = intents;
+        let waiting = async {
+            while !open.is_empty() {
+                match published.recv().await {
+                    Ok(batch) => open.retain(|intent| !batch.rows().iter().any(|row| closes(&row.fact, intent))),
+                    Err(_) => open = self.still_open(&open).await?,
+                }
+            }
+            Ok::<(), EngineError>(())
+        };
+        match tokio::time::timeout(deadline, waiting).await {
+            Ok(result) => result.map(|()| Waited::Done(committed)),
+            Err(_) => Ok(Waited::Pending(committed, open)),
+        }
+    }
+
+    async fn still_open(&self, intents: &[IntentId]) -> Result<Vec<IntentId>, EngineError> {
+        let keys = intents.iter().map(|intent| Key::Intent(intent.clone())).collect();
+        let (rows, _) = self.store().rows(keys).await?;
+        Ok(intents.iter().zip(rows).filter(|(_, row)| row.is_some()).map(|(intent, _)| intent.clone()).collect())
+    }
+
+    /// Completes a request with what it needs to be decided the same way however often it is run.
+    async fn admit(&self, request: Request) -> Result<Submission, EngineError> {
+        let mut submission = Submission::new(request.caller, request.command);
+        let sender = submission.caller.actor.to_string();
+        let keep = u64::try_from(self.settings().remember_replies.as_millis()).unwrap_or(u64::MAX);
+        submission.idempotency = request.idempotency.map(|idempotency| Idempotency {
+            scope: format!("run_default {sender}"),
+            key: idempotency.key,
+            hash: hex(&Sha256::digest(idempotency.fingerprint)),
+            keep_until: self.clock().now().plus_millis(keep).0,
+        });
+        submission.body = match request.body {
+            Some(bytes) if !bytes.is_empty() => Some(self.keep(bytes).await?),
+            _ => None,
+        };
+        Ok(submission)
+    }
+
+    /// A body as the log refers to it; a large one is on disk before the command that names it.
+    async fn keep(&self, bytes: Vec<u8>) -> Result<Body, EngineError> {
+        if bytes.len() <= BODY_IN_ROW_BYTES {
+            return Ok(Body { sha256: hex(&Sha256::digest(&bytes)), bytes: BodyBytes::Here(bytes) });
+        }
+        let artifacts = self.inner.parts.artifacts.clone();
+        let put = tokio::task::spawn_blocking(move || artifacts.put(&bytes)).await;
+        let failed = |reason: String| EngineError::Artifact { reason };
+        let sha256 = put.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))?;
+        Ok(Body { sha256, bytes: BodyBytes::Artifact })
+    }
+
+    /// A sign of life of an agent the team knows. Strangers leave no trace.
+    pub fn saw(&self, agent: &AgentId, source: LifeSource) {
+        if self.inner.roster.knows(agent) {
+            self.inner.parts.board.saw(agent, Presence { last_seen: self.clock().now(), source });
+        }
+    }
+
+    /// A declared heartbeat. It never waits in the queue unless it brings the agent back.
+    pub async fn heartbeat(&self, caller: &Caller, agent: &AgentId) -> Result<(), EngineError> {
+        let Some(known) = self.agent(agent).await?.value else {
+            let unknown = Refusal::new(rookery_core::Code::AgentNotFound, "Agent not found");
+            return Err(unknown.hint("announce the agent first").into());
+        };
+        self.inner.roster.joined(agent);
+        self.saw(agent, LifeSource::Heartbeat);
+        if !known.is_live() || known.sealed {
+            // Sealed ids are checked where every command is; one that is here costs no fact.
+            let command = rookery_core::agent::ComeBack { agent: agent.clone() };
+            self.store().submit(self.admit(Request::new(caller.clone(), command)).await?).await?;
+        }
+        Ok(())
+    }
+
+    /// Any call is a sign of life: one by an agent that was declared offline brings it back first.
+    async fn returns_if_offline(&self, agent: &AgentId, command: &Command) -> Result<(), EngineError> {
+        let own =
+            matches!(command, Command::Register(_) | Command::Leave(_) | Command::SetStatus(_) | Command::ComeBack(_));
+        if own || !self.inner.roster.is_offline(agent) {
+            return Ok(());
+        }
+        let caller = Caller { actor: Actor::Agent(agent.clone()), ..Caller::system() };
+        let command = rookery_core::agent::ComeBack { agent: agent.clone() };
+        self.store().submit(Submission::new(caller, command)).await?;
+        Ok(())
+    }
+
+    pub fn mint_task(&self) -> TaskId {
+        TaskId::new(self.inner.parts.ids.mint("task_"))
+    }
+
+    pub fn mint_handoff(&self) -> HandoffId {
+        HandoffId::new(self.inner.parts.ids.mint("hoff_"))
+    }
+
+    pub fn mint_intent(&self) -> IntentId {
+        IntentId::new(self.inner.parts.ids.mint("int_"))
+    }
+
+    pub fn mint(&self, prefix: &str) -> String {
+        self.inner.parts.ids.mint(prefix)
+    }
+
+    pub fn paths(&self) -> &Paths {
+        &self.inner.paths
+    }
+
+    pub fn access(&self) -> &Access {
+        &self.inner.parts.access
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.inner.parts.settings
+    }
+
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.inner.parts.clock
+    }
+
+    pub fn board(&self) -> &Arc<PresenceBoard> {
+        &self.inner.parts.board
+    }
+
+    pub fn artifacts(&self) -> &ArtifactDir {
+        &self.inner.parts.artifacts
+    }
+
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.inner.parts.store
+    }
+
+    pub(crate) fn roster(&self) -> &Roster {
+        &self.inner.roster
+    }
+}
+
+fn closes(fact: &Fact, intent: &IntentId) -> bool {
+    matches!(fact, Fact::IntentClosed(closed) if closed.intent == *intent)
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

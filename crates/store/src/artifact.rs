@@ -1,0 +1,107 @@
+//! Bytes kept as files named by their SHA-256: written whole or not at all, verified when read.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sha2::{Digest, Sha256};
+
+#[derive(Clone, Debug)]
+pub struct ArtifactDir {
+    folder: PathBuf,
+}
+
+/// Tells temporary files of one process apart.
+static TEMPORARY: AtomicU64 = AtomicU64::new(0);
+
+impl ArtifactDir {
+    pub fn new(folder: impl Into<PathBuf>) -> ArtifactDir {
+        ArtifactDir { folder: folder.into() }
+    }
+
+    /// Stores the bytes durably; their name is their hash. Storing the same bytes again changes nothing.
+    pub fn put(&self, bytes: &[u8]) -> io::Result<String> {
+        let sha256 = digest(bytes);
+        let path = self.path(&sha256);
+        if path.exists() {
+            return Ok(sha256);
+        }
+        fs::create_dir_all(&self.folder)?;
+        let number = TEMPORARY.fetch_add(1, Ordering::Relaxed);
+        let temporary = self.folder.join(format!(".{sha256}.{}.{number}", std::process::id()));
+        let written = write_durably(&temporary, bytes).and_then(|()| fs::rename(&temporary, &path));
+        if let Err(error) = written {
+            // What is left of it is in nobody's way; the next start may find it and that is all.
+            drop(fs::remove_file(&temporary));
+            return Err(error);
+        }
+        File::open(&self.folder)?.sync_all()?;
+        Ok(sha256)
+    }
+
+    /// The bytes, if they are still what their name says.
+    pub fn get(&self, sha256: &str) -> io::Result<Vec<u8>> {
+        check_name(sha256)?;
+        let bytes = fs::read(self.path(sha256))?;
+        if digest(&bytes) != sha256 {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("artifact {sha256} is damaged")));
+        }
+        Ok(bytes)
+    }
+
+    /// Removes the file; one that is not there counts as removed.
+    pub fn erase(&self, sha256: &str) -> io::Result<()> {
+        check_name(sha256)?;
+        match fs::remove_file(self.path(sha256)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    pub fn contains(&self, sha256: &str) -> bool {
+        check_name(sha256).is_ok() && self.path(sha256).exists()
+    }
+
+    fn path(&self, sha256: &str) -> PathBuf {
+        self.folder.join(sha256)
+    }
+}
+
+fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+fn digest(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A name is a hash and nothing else: never a way out of the folder.
+fn check_name(sha256: &str) -> io::Result<()> {
+    if sha256.len() == 64 && sha256.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
+        return Ok(());
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidInput, "an artifact is named by its SHA-256 in hex"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_put_is_got_back_until_it_is_erased_or_damaged() {
+        let folder = tempfile::tempdir().unwrap();
+        let artifacts = ArtifactDir::new(folder.path().join("artifacts"));
+        let name = artifacts.put(b"hello").unwrap();
+        assert_eq!(artifacts.put(b"hello").unwrap(), name);
+        assert_eq!(artifacts.get(&name).unwrap(), b"hello");
+        fs::write(folder.path().join("artifacts").join(&name), b"jello").unwrap();
+        assert_eq!(artifacts.get(&name).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        artifacts.erase(&name).unwrap();
+        artifacts.erase(&name).unwrap();
+        assert!(!artifacts.contains(&name));
+        assert!(artifacts.get("../../etc/passwd").is_err());
+    }
+}
