@@ -191,7 +191,9 @@ fn sql(query: &LogQuery) -> (String, Vec<Value>) {
 /// Several kinds are merged from one ordered stretch of the index each: an `IN` would sort all there ever were. Where
 /// another index is narrower, it is used and the kinds are looked at row by row.
 fn of_kinds(only: &mut Where, query: &LogQuery, kinds: &[String], page: &str) -> String {
-    let narrowed = [&query.actor, &query.concerns, &query.run, &query.thread, &query.task, &query.path].into_iter().any(Option::is_some);
+    let narrowed = [&query.actor, &query.concerns, &query.run, &query.thread, &query.task, &query.path]
+        .into_iter()
+        .any(Option::is_some);
     let others = only.sql();
     let places: Vec<String> = kinds
         .iter()
