@@ -107,9 +107,10 @@ fn answer(mut stream: TcpStream, table: &Answers, seen: &Mutex<Vec<(String, Stri
     write!(stream, "{head}content-length: {}\r\n\r\n{body}", body.len()).unwrap();
 }
 
-fn event(number: i64, action: &str) -> Value {
+fn event(number: u32, action: &str) -> Value {
+    let id = rookery_core::log::event_id::of(rookery_core::Seq(number.into()));
     json!({
-        "id": format!("evt_{number}"), "timestamp": 1_700_000_000_000_i64 + number, "agent_id": "a", "action": action,
+        "id": id, "timestamp": 1_700_000_000_000_i64 + i64::from(number), "agent_id": "a", "action": action,
         "resource": null, "task_id": null, "before_hash": null, "after_hash": null, "metadata": {}, "seq": number,
     })
 }
