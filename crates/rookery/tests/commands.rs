@@ -269,7 +269,7 @@ fn the_log_is_shown_oldest_first() {
 
 #[test]
 fn following_goes_on_after_a_lost_connection_where_it_stopped() {
-    let stream = |number: i64| json!(format!(": hello\n\nid: log_1:{number}\ndata: {}\n\n", event(number, "task.x")));
+    let stream = |number: u32| json!(format!(": hello\n\nid: log_1:{number}\ndata: {}\n\n", event(number, "task.x")));
     // The stand-in closes every stream after its events, and at last refuses, which ends the command.
     let project = Project::with_daemon(&[
         ("GET /events?limit=1", 200, json!([event(1, "task.created")])),
