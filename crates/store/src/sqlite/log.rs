@@ -60,18 +60,13 @@ pub(super) fn append_raw(connection: &Connection, raw: &Raw<'_>) -> Result<(), P
     Ok(())
 }
 
-/// Takes the texts out of rows. What stood there is overwritten on the pages, too, not only forgotten.
+/// Takes the texts out of rows.
 pub(super) fn blank(connection: &Connection, blanked: &[(Seq, Vec<u8>)]) -> Result<(), Problem> {
-    if blanked.is_empty() {
-        return Ok(());
-    }
-    connection.execute_batch("PRAGMA secure_delete = ON")?;
     let mut statement =
         connection.prepare_cached("UPDATE log SET fact = ?2, body = NULL, body_in = NULL WHERE seq = ?1")?;
     for (seq, fact) in blanked {
         statement.execute(params![stored_seq(*seq), fact])?;
     }
-    connection.execute_batch("PRAGMA secure_delete = OFF")?;
     Ok(())
 }
 

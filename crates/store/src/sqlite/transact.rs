@@ -61,6 +61,17 @@ fn reply(connection: &Connection, (scope, key): &(String, String)) -> Result<Opt
 
 /// Writes everything a batch changes. The caller commits.
 pub(super) fn write(connection: &Connection, write: &WriteSet, faults: Option<&dyn Faults>) -> Result<(), Problem> {
+    if write.blanked.is_empty() {
+        return write_all(connection, write, faults);
+    }
+    // What is taken out shall be overwritten on the pages, too, not only forgotten.
+    connection.execute_batch("PRAGMA secure_delete = ON")?;
+    let written = write_all(connection, write, faults);
+    connection.execute_batch("PRAGMA secure_delete = OFF")?;
+    written
+}
+
+fn write_all(connection: &Connection, write: &WriteSet, faults: Option<&dyn Faults>) -> Result<(), Problem> {
     let before = |step| faults.map_or(Ok(()), |faults| faults.before(step, connection));
     before(Step::Log)?;
     log::append(connection, &write.log)?;
