@@ -1,5 +1,7 @@
 //! The kinds of connections to a database file, and the head row that every transaction reads first.
 
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -50,6 +52,14 @@ pub(super) fn reader(path: &Path) -> rusqlite::Result<Connection> {
 pub(super) fn single_file(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     open(path, flags, "PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY;")
+}
+
+/// Makes an empty file for its owner only: a store holds what agents say, and hashes of tokens. One that is there stays.
+pub(super) fn create_private(path: &Path) -> std::io::Result<()> {
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
 }
 
 fn open(path: &Path, flags: OpenFlags, pragmas: &str) -> rusqlite::Result<Connection> {

@@ -129,7 +129,6 @@ impl Writer {
 
     /// Decides, writes and commits. Returns the committed rows of the log.
     fn transact(&mut self, work: &mut Work) -> Result<Vec<LogRow>, Trouble> {
-        self.step(Step::Begin)?;
         let connection = self.begin()?;
         let before = stored(connection)?;
         if before.format != FORMAT {
@@ -269,6 +268,7 @@ impl Writer {
         if let Some(reason) = &self.closed {
             return Err(Trouble::Closed(reason.clone()));
         }
+        self.step(Step::Begin)?;
         let connection = self.connection()?;
         begin(connection)?;
         Ok(connection)

@@ -344,7 +344,8 @@ async fn publications_come_in_the_order_of_the_log(world: &World) {
 
 async fn a_redacted_row_keeps_its_place_and_hash(world: &World) {
     let store = &*world.store;
-    done(store, with_body(create("task_1", "the secret"), b"the secret")).await;
+    let secret = || with_key(with_body(create("task_1", "the secret"), b"the secret"), "k", "h");
+    done(store, secret()).await;
     let row = whole_log(store).await.remove(0);
     let hash = row.body.as_ref().unwrap().sha256.clone();
     let target = Target { seq: row.seq, fact: row.fact.clone(), artifact: None };
@@ -355,6 +356,9 @@ async fn a_redacted_row_keeps_its_place_and_hash(world: &World) {
     assert!(!String::from_utf8(log[0].fact.encode()).unwrap().contains("secret"));
     let (rows, _) = store.rows(vec![Key::Task("task_1".into())]).await.unwrap();
     assert!(matches!(&rows[0], Some(Row::Task(task)) if task.title == "[redacted]"));
+    // Nor is it told to whoever asks again.
+    let again = done(store, secret()).await;
+    assert!(again.duplicate && !format!("{:?}", again.answer).contains("secret"), "{again:?}");
 }
 
 async fn operational_state_is_kept_and_not_logged(world: &World) {
