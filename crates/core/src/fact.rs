@@ -269,3 +269,83 @@ macro_rules! row {
     };
 }
 use row;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::testing::{blank_texts, samples};
+
+    fn golden(kind: &str, version: u32) -> PathBuf {
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format!("{kind}.v{version}.json"))
+    }
+
+    #[test]
+    fn there_is_a_sample_of_every_kind() {
+        let known: BTreeSet<_> = Fact::KINDS.iter().copied().collect();
+        let sampled: BTreeSet<_> = samples().iter().map(|fact| (fact.kind(), fact.version())).collect();
+        assert_eq!(known, sampled);
+    }
+
+    /// What was shipped can be read for good. `UPDATE_GOLDEN=1` writes the files that are missing and no others.
+    #[test]
+    fn facts_are_written_and_read_as_their_golden_files_say() {
+        for sample in samples() {
+            let file = golden(sample.kind(), sample.version());
+            let written = serde_json::to_string_pretty(&sample).unwrap() + "\n";
+            if !file.exists() && std::env::var_os("UPDATE_GOLDEN").is_some() {
+                std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+                std::fs::write(&file, &written).unwrap();
+            }
+            let kept = std::fs::read_to_string(&file)
+                .unwrap_or_else(|error| panic!("{}: {error}; write it with UPDATE_GOLDEN=1", file.display()));
+            assert_eq!(written, kept, "{} is written differently now: that is a new version", sample.kind());
+            assert_eq!(Fact::decode(sample.kind(), sample.version(), kept.as_bytes()).unwrap(), sample);
+        }
+    }
+
+    #[test]
+    fn a_golden_file_of_any_version_can_be_read() {
+        for entry in std::fs::read_dir(golden("x", 1).parent().unwrap()).unwrap() {
+            let file = entry.unwrap().path();
+            let name = file.file_stem().unwrap().to_str().unwrap().to_owned();
+            let (kind, version) = name.rsplit_once(".v").unwrap();
+            let fact = Fact::decode(kind, version.parse().unwrap(), &std::fs::read(&file).unwrap());
+            assert_eq!(fact.map(|fact| fact.kind()).unwrap(), kind);
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_or_not_readable_is_said_so() {
+        assert!(matches!(Fact::decode("task.danced", 1, b"{}"), Err(FactError::Unknown { .. })));
+        assert!(matches!(Fact::decode("task.claimed", 99, b"{}"), Err(FactError::Unknown { .. })));
+        assert!(matches!(Fact::decode("task.claimed", 1, b"{}"), Err(FactError::Unreadable { .. })));
+    }
+
+    #[test]
+    fn a_blanked_fact_can_still_be_read_and_tells_no_text() {
+        for sample in samples() {
+            let bytes = sample.blanked();
+            let text = String::from_utf8(bytes.clone()).unwrap();
+            for secret in blank_texts() {
+                assert!(!text.contains(secret), "{text}");
+            }
+            let blanked =
+                Fact::decode(sample.kind(), sample.version(), &bytes).unwrap_or_else(|e| panic!("{e}: {text}"));
+            assert_eq!(touches(&blanked), touches(&sample), "the rows it changes stay the same");
+            assert_eq!(blanked.blanked(), bytes, "blanking twice is blanking once");
+        }
+    }
+
+    #[test]
+    fn a_fact_about_nothing_that_is_there_changes_what_it_must_and_never_fails() {
+        for sample in samples() {
+            for key in touches(&sample) {
+                let row = apply(None, &key, &sample, Seq(9), Timestamp(9));
+                assert!(row.is_none_or(|row| row.table() == key.table()), "{} {key:?}", sample.kind());
+            }
+        }
+    }
+}

@@ -79,6 +79,9 @@ impl Redact {
         if caller.power != Power::Person {
             return Err(Refusal::new(Code::Forbidden, "only a person may redact").into());
         }
+        if self.rows.is_empty() {
+            return Ok(Decision::nothing(Reply::Done));
+        }
         let mut decision = Decision::nothing(Reply::Recorded);
         for target in &self.rows {
             let texts = texts(&serde_json::to_value(&target.fact).unwrap_or_default());

@@ -2,12 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::file::FilePath;
 use crate::id::{AgentId, TaskId};
+use crate::key::{Ask, Key};
 use crate::limit;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
+use crate::view::View;
 
 /// An event as its reporter tells it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -30,16 +33,28 @@ impl Report {
     /// How many paths a summary of changes names.
     pub const SAMPLE: usize = 10;
 
-    pub(crate) fn decide(&self) -> Result<Decision, Halt> {
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        vec![Key::Agent(self.agent.clone()).into(), Key::Lead.into()]
+    }
+
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         limit::name("agent_id", self.agent.as_str(), limit::AGENT_ID_BYTES)?;
         limit::name("action", &self.action, limit::NAME_BYTES)?;
-        for (field, hash) in [("before_hash", &self.before_hash), ("after_hash", &self.after_hash)] {
-            limit::text(field, hash.as_deref().unwrap_or(""), limit::NAME_BYTES)?;
-        }
-        let metadata = serde_json::to_string(&self.metadata).unwrap_or_default();
-        if metadata.len() > limit::TEXT_BYTES {
-            return Err(Refusal::new(Code::TooLarge, "metadata is too large").into());
-        }
+        check_evidence(&self.before_hash, &self.after_hash, &self.metadata)?;
+        view.may_sign_as(caller, &self.agent)?;
         Ok(Decision::new(vec![Fact::ReportAdded(self.clone())], Reply::Recorded))
     }
+}
+
+/// What a report may carry along, whether it has an effect or not.
+pub(crate) fn check_evidence(
+    before: &Option<String>,
+    after: &Option<String>,
+    metadata: &serde_json::Map<String, serde_json::Value>,
+) -> Result<(), Refusal> {
+    for (field, hash) in [("before_hash", before), ("after_hash", after)] {
+        limit::text(field, hash.as_deref().unwrap_or(""), limit::NAME_BYTES)?;
+    }
+    let metadata = serde_json::to_string(metadata).unwrap_or_default();
+    limit::text("metadata", &metadata, limit::TEXT_BYTES)
 }

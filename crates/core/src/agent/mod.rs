@@ -13,7 +13,7 @@ use serde_json::Value;
 pub use come_back::ComeBack;
 pub use lead::{Lead, LeadChosen, LeadReason, successor, take_if_vacant};
 pub use leave::{AgentLeft, Leave};
-pub use offline::{AgentReturned, AgentWentOffline, DeclareOffline, Evidence, Lost};
+pub use offline::{AgentReturned, AgentWentOffline, DeclareOffline, Evidence, Lost, LostFile};
 pub use register::{AgentRegistered, AgentUpdated, Profile, Register};
 pub use status::{AgentStatusSet, SetStatus};
 
@@ -104,7 +104,7 @@ impl Agent {
     }
 
     fn took(&mut self, task: &TaskId) {
-        self.holding += 1;
+        self.holding = self.holding.saturating_add(1);
         self.works_on(task);
     }
 

@@ -5,13 +5,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{FilePath, overlapping};
+use super::{FilePath, overlap_asks, overlapping};
+use crate::actor::Caller;
 use crate::command::{Decision, Halt, Now, Reply};
 use crate::fact::Fact;
 use crate::id::{AgentId, Seq, TaskId, TimerId, Timestamp};
-use crate::key::{Ask, Key, Lookup};
+use crate::key::{Ask, Key};
 use crate::refusal::{Code, Refusal};
-use crate::report::Report;
+use crate::report::{self, Report};
 use crate::timer::conflict_timer;
 use crate::view::View;
 
@@ -89,12 +90,17 @@ pub struct ConflictEscalated {
 
 impl NoteChange {
     pub(crate) fn asks(&self) -> Vec<Ask> {
-        let mut asks: Vec<Ask> = vec![Key::file(&self.path).into(), Lookup::HeldUnder(self.path.below()).into()];
-        asks.extend(self.path.covers().into_iter().map(|key| Key::File(key).into()));
+        let mut asks = overlap_asks(&self.path);
+        asks.push(Key::Lead.into());
+        asks.extend(self.by.iter().map(|by| Key::Agent(by.clone()).into()));
         asks
     }
 
-    pub(crate) fn decide(&self, view: &View, now: &Now) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Halt> {
+        report::check_evidence(&self.before, &self.after, &self.metadata)?;
+        if let Some(by) = &self.by {
+            view.may_sign_as(caller, by)?;
+        }
         let known = view.file(self.path.key())?;
         let known_hash = known.map_or("", |file| file.content_hash.as_str());
         let before = self.before.clone().unwrap_or_else(|| known_hash.to_owned());

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ConflictResolved, File, FilePath};
+use super::{ConflictResolved, File, FilePath, conflicts_about};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
@@ -31,7 +31,7 @@ pub enum ReleaseReason {
 pub struct FileReleased {
     pub path: FilePath,
     pub holder: AgentId,
-    pub reason: ReleaseReason,
+    pub because: ReleaseReason,
 }
 
 impl ReleaseFile {
@@ -50,27 +50,17 @@ impl ReleaseFile {
             return not(format!("{} is claimed by {}", self.path, claim.holder));
         }
         view.may_speak_for(caller, &self.agent)?;
-        Ok(Decision::new(FileReleased::facts(file, ReleaseReason::Released), Reply::Released))
+        Ok(Decision::new(freed(view, &[file], ReleaseReason::Released)?, Reply::Released))
     }
 }
 
-impl FileReleased {
-    /// Frees the path; a conflict about it is settled by that.
-    pub(crate) fn facts(file: &File, reason: ReleaseReason) -> Vec<Fact> {
-        let Some(holder) = file.holder().cloned() else { return vec![] };
-        let mut facts: Vec<Fact> = FileReleased::settles(file).into_iter().collect();
-        facts.push(Fact::FileReleased(FileReleased { path: file.path.clone(), holder, reason }));
-        facts
-    }
-
-    /// With the claim goes the conflict about it.
-    pub(crate) fn settles(file: &File) -> Option<Fact> {
-        let conflict = file.conflict.as_ref()?;
-        Some(Fact::ConflictResolved(ConflictResolved {
-            path: file.path.clone(),
-            winner: None,
-            holder: conflict.holder.clone(),
-            intruder: conflict.intruder.clone(),
-        }))
-    }
+/// Frees these paths; the conflicts about them are settled by that.
+pub(crate) fn freed(view: &View, files: &[&File], because: ReleaseReason) -> Result<Vec<Fact>, Halt> {
+    let mut facts: Vec<Fact> =
+        conflicts_about(view, files)?.into_iter().filter_map(ConflictResolved::without_winner).collect();
+    facts.extend(files.iter().filter_map(|file| {
+        let holder = file.holder()?.clone();
+        Some(Fact::FileReleased(FileReleased { path: file.path.clone(), holder, because }))
+    }));
+    Ok(facts)
 }

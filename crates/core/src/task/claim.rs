@@ -48,13 +48,13 @@ impl Claim {
 
 /// The facts that make `agent` the holder of `task`: none if it is already.
 pub(super) fn grant(view: &View, caller: &Caller, task: &Task, agent: &AgentId) -> Result<Vec<Fact>, Halt> {
-    view.agent_here(agent)?;
-    view.may_speak_for(caller, agent)?;
     if !task.state.is_open() {
         return Err(refuse_transition(task, State::InProgress).into());
     }
+    view.agent_live(agent)?;
+    view.may_speak_for(caller, agent)?;
+    super::check_fence(caller, task.claim.as_ref().map(|claim| claim.fence))?;
     if task.holder() == Some(agent) {
-        super::check_fence(caller, task.claim.as_ref().map(|claim| claim.fence))?;
         return Ok(vec![]);
     }
     if let Some(holder) = task.holder() {

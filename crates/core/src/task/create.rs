@@ -94,6 +94,9 @@ impl Create {
         limit::text("description", &self.description, limit::TEXT_BYTES)?;
         limit::text("assigned_by", &self.assigned_by, limit::NAME_BYTES)?;
         limit::list("resources", &self.resources)?;
+        for resource in &self.resources {
+            limit::text("resources", resource, limit::PATH_BYTES)?;
+        }
         limit::list("depends_on", &self.depends_on)?;
         for (at, dep) in self.depends_on.iter().enumerate() {
             if *dep == self.id {

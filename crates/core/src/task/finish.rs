@@ -7,7 +7,7 @@ use super::{State, Task, check_transition, may_change};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
-use crate::file::{FileReleased, ReleaseReason};
+use crate::file::{self, ReleaseReason};
 use crate::id::{AgentId, TaskId};
 use crate::key::{Ask, Key, Lookup};
 use crate::limit;
@@ -123,6 +123,5 @@ pub(super) fn dependents(view: &View, task: &Task) -> Result<Vec<TaskId>, Halt> 
 }
 
 pub(super) fn freed_files(view: &View, task: &Task, reason: ReleaseReason) -> Result<Vec<Fact>, Halt> {
-    let files = view.files_of_task(&task.id)?;
-    Ok(files.into_iter().flat_map(|file| FileReleased::facts(file, reason)).collect())
+    file::freed(view, &view.files_of_task(&task.id)?, reason)
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{State, Task, check_transition, may_change};
+use super::{State, Task, check_transition, may_change, refuse_finished};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
@@ -33,9 +33,14 @@ impl Start {
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         let task = view.task_known(&self.task)?;
         let reply = Reply::Row(Key::Task(self.task.clone()));
+        refuse_finished(task, State::InProgress)?;
         let agent = self.worker(view, caller, task)?;
-        if task.state == State::InProgress && task.holder() == Some(&agent) {
-            may_change(view, caller, task, self.agent.as_ref())?;
+        if task.state == State::InProgress {
+            if task.holder() == Some(&agent) {
+                may_change(view, caller, task, self.agent.as_ref())?;
+            } else {
+                super::claim::grant(view, caller, task, &agent)?;
+            }
             return Ok(Decision::nothing(reply));
         }
         check_transition(task, State::InProgress)?;

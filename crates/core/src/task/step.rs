@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{State, check_transition, may_change};
+use super::{State, check_transition, may_change, refuse_finished};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
@@ -40,6 +40,7 @@ impl MoveTo {
         if !matches!(self.to, State::Planning | State::Review | State::Paused) {
             return Err(Refusal::new(Code::Invalid, format!("{} is not a step", self.to.as_str())).into());
         }
+        refuse_finished(task, self.to)?;
         limit::text("reason", self.reason.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
         if let Some(agent) = &self.agent {
             view.may_speak_for(caller, agent)?;
