@@ -58,3 +58,56 @@ pub(crate) fn check_evidence(
     let metadata = serde_json::to_string(metadata).unwrap_or_default();
     limit::text("metadata", &metadata, limit::TEXT_BYTES)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::refusal::Code;
+    use crate::task::State;
+    use crate::testing::{World, anna, by};
+
+    fn report(agent: &str, action: &str) -> Report {
+        Report {
+            agent: agent.into(),
+            action: action.to_owned(),
+            resource: None,
+            task: Some("t".into()),
+            before_hash: None,
+            after_hash: None,
+            metadata: serde_json::Map::new(),
+        }
+    }
+
+    #[test]
+    fn a_report_is_recorded_and_changes_nothing() {
+        let mut w = World::of(&["lead", "a"]);
+        w.creates("t", &[]);
+        w.starts("a", "t");
+        let rows = w.rows().clone();
+        let (facts, reply) = w.run(&by("a"), report("a", "task.completed")).unwrap();
+        assert_eq!((facts.len(), reply), (1, Reply::Recorded));
+        assert_eq!((w.rows(), w.task("t").state), (&rows, State::InProgress));
+    }
+
+    #[test]
+    fn nobody_signs_with_the_name_of_another() {
+        let mut w = World::of(&["lead", "a", "b"]);
+        assert_eq!(w.refuses(&by("a"), report("b", "x.y")), Code::Forbidden);
+        for name in ["system", "person:anna", "router"] {
+            assert_eq!(w.refuses(&Caller::nobody(), report(name, "x.y")), Code::Forbidden);
+        }
+        for (caller, name) in [(by("lead"), "b"), (anna(), "person:anna"), (Caller::nobody(), "stranger")] {
+            assert_eq!(w.does(&caller, report(name, "x.y")), ["report.added"], "{name}");
+        }
+    }
+
+    #[test]
+    fn it_is_limited() {
+        let mut w = World::of(&["a"]);
+        assert_eq!(w.refuses(&by("a"), report("a", "")), Code::Invalid);
+        assert_eq!(w.refuses(&by("a"), report("", "x.y")), Code::Invalid);
+        assert_eq!(w.refuses(&by("a"), report("a", &"x".repeat(limit::NAME_BYTES + 1))), Code::TooLarge);
+        let long = Some("x".repeat(limit::NAME_BYTES + 1));
+        assert_eq!(w.refuses(&by("a"), Report { before_hash: long, ..report("a", "x.y") }), Code::TooLarge);
+    }
+}

@@ -173,3 +173,97 @@ pub fn overlapping<'v>(view: &'v View, path: &FilePath, agent: &AgentId) -> Resu
     let files = standing(view, path)?;
     Ok(files.into_iter().filter(|file| file.holder().is_some_and(|holder| holder != agent)).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::{Lock, Unlock};
+    use crate::testing::{World, anna, by, claim_file, path};
+
+    fn force(agent: &str, at: &str) -> ClaimFile {
+        ClaimFile { insist: Insist::Force, ..claim_file(agent, at) }
+    }
+
+    fn owner(name: &str) -> Result<Vec<Fact>, Option<String>> {
+        Err(Some(name.to_owned()))
+    }
+
+    #[test]
+    fn a_path_has_one_holder_and_a_claim_again_is_no_new_grant() {
+        let mut w = World::of(&["lead", "a", "b"]);
+        assert_eq!(w.claims_file("a", "src/x").unwrap().len(), 1);
+        assert_eq!(w.claims_file("a", "./src//x").unwrap(), []);
+        assert_eq!(w.claims_file("b", "src/x"), owner("a"));
+        let claim = w.file("src/x").claim.as_ref().unwrap();
+        assert_eq!(claim.fence.0 as usize, w.log.len());
+        assert_eq!(w.file("src/x").content_hash, "h0");
+    }
+
+    #[test]
+    fn claims_above_and_below_stand_in_the_way_whichever_came_first() {
+        for (first, second) in
+            [("src/", "src/a/b"), ("src/a/", "src/"), ("src", "src/a"), ("src", "src/"), ("a/b/c", "a")]
+        {
+            for (one, other) in [(first, second), (second, first)] {
+                let mut w = World::of(&["a", "b"]);
+                w.claims_file("a", one).unwrap();
+                assert_eq!(w.claims_file("b", other), owner("a"), "{other} after {one}");
+                assert!(w.claims_file("a", other).is_ok(), "one's own claims may overlap");
+            }
+        }
+        for (one, other) in [("src/a", "src/b"), ("src/", "src2/x"), ("src/a", "src/ab"), ("a/b/", "a/bc/d")] {
+            let mut w = World::of(&["a", "b"]);
+            w.claims_file("a", one).unwrap();
+            assert!(w.claims_file("b", other).is_ok(), "{other} beside {one}");
+        }
+    }
+
+    #[test]
+    fn strangers_and_unknown_tasks_are_told_no() {
+        let mut w = World::of(&["lead", "a", "b"]);
+        assert_eq!(w.asks_file(&by("x"), claim_file("x", "f")), Err(None));
+        assert_eq!(w.refuses(&by("b"), claim_file("a", "f")), Code::Forbidden);
+        let task = ClaimFile { task: Some("t".into()), ..claim_file("a", "f") };
+        assert_eq!(w.refuses(&by("a"), task), Code::UnknownReference);
+    }
+
+    #[test]
+    fn only_the_lead_and_people_force_and_every_loser_is_told() {
+        let mut w = World::of(&["lead", "a", "b", "c"]);
+        w.claims_file("a", "src/x").unwrap();
+        w.claims_file("b", "src/y").unwrap();
+        assert_eq!(w.refuses(&by("c"), force("c", "src/")), Code::Forbidden);
+        assert_eq!(w.refuses(&Caller::nobody(), force("c", "src/")), Code::Forbidden);
+        let facts = w.asks_file(&by("lead"), force("c", "src/")).unwrap();
+        let losers: Vec<_> = facts
+            .iter()
+            .filter_map(|fact| if let Fact::ClaimForced(forced) = fact { Some(forced.loser.as_str()) } else { None })
+            .collect();
+        assert_eq!(losers, ["a", "b"]);
+        assert_eq!((w.file_holder("src/x"), w.file_holder("src/y"), w.file_holder("src/")), (None, None, Some("c")));
+        assert!(w.asks_file(&anna(), force("a", "src/x")).is_ok());
+        assert_eq!((w.file_holder("src/x"), w.file_holder("src/")), (Some("a"), None));
+        assert!(w.asks_file(&by("b"), force("b", "doc")).is_ok(), "nothing to force, nothing to ask for");
+    }
+
+    #[test]
+    fn nobody_claims_what_is_locked() {
+        let mut w = World::of(&["lead", "a"]);
+        assert_eq!(w.refuses(&by("a"), Lock { path: path("src/") }), Code::Forbidden);
+        assert_eq!(w.refuses(&anna(), Unlock { path: path("src/") }), Code::ResourceNotFound);
+        assert_eq!(w.does(&by("lead"), Lock { path: path("src/") }), ["resource.locked"]);
+        assert_eq!(w.does(&anna(), Lock { path: path("src/") }), [""; 0]);
+        for at in ["src/", "src", "src/x", "src/x/y"] {
+            assert_eq!(w.claims_file("a", at), Err(None), "{at}");
+            assert_eq!(w.asks_file(&anna(), force("a", at)), Err(None), "unlock first");
+        }
+        assert_eq!(w.refuses(&by("a"), Unlock { path: path("src/") }), Code::Forbidden);
+        assert_eq!(w.does(&by("lead"), Unlock { path: path("src/") }), ["resource.unlocked"]);
+        assert_eq!(w.does(&by("lead"), Unlock { path: path("src/") }), [""; 0]);
+        assert!(w.claims_file("a", "src/x").is_ok());
+        w.does(&anna(), Lock { path: path("src/x") });
+        assert_eq!(w.claims_file("a", "src/x"), Ok(vec![]), "the holder keeps what it has");
+        assert_eq!(w.file("src/x").state(), crate::file::FileState::Locked);
+        assert_eq!(w.claims_file("lead", "src/"), Err(Some("a".to_owned())));
+    }
+}

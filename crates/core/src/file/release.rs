@@ -64,3 +64,44 @@ pub(crate) fn freed(view: &View, files: &[&File], because: ReleaseReason) -> Res
     }));
     Ok(facts)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::FileState;
+    use crate::id::Seq;
+    use crate::refusal::Code;
+    use crate::testing::{World, anna, by, path};
+
+    fn release(agent: &str, at: &str) -> ReleaseFile {
+        ReleaseFile { path: path(at), agent: agent.into() }
+    }
+
+    #[test]
+    fn the_holder_the_lead_and_people_give_a_path_back() {
+        for (caller, agent) in [(by("a"), "a"), (by("lead"), "lead"), (anna(), "a"), (Caller::nobody(), "a")] {
+            let mut w = World::of(&["lead", "a"]);
+            w.claims_file("a", "x").unwrap();
+            let (facts, reply) = w.run(&caller, release(agent, "x")).unwrap();
+            assert_eq!((facts.len(), reply), (1, Reply::Released));
+            assert_eq!(w.file("x").state(), FileState::Free, "it stays tracked");
+        }
+    }
+
+    #[test]
+    fn what_is_not_ones_own_is_not_released_and_no_error() {
+        let mut w = World::of(&["lead", "a", "b"]);
+        w.claims_file("a", "x").unwrap();
+        w.claims_file("a", "y").unwrap();
+        w.does(&by("a"), release("a", "y"));
+        for (agent, at) in [("b", "x"), ("a", "unknown"), ("a", "y")] {
+            let (facts, reply) = w.run(&by(agent), release(agent, at)).unwrap();
+            assert!(facts.is_empty() && matches!(reply, Reply::NotReleased { .. }), "{agent} {at}: {reply:?}");
+        }
+        assert_eq!(w.refuses(&by("b"), release("a", "x")), Code::Forbidden);
+        let stale = Caller { fence: Some(Seq(1)), ..by("a") };
+        assert_eq!(w.refuses(&stale, release("a", "x")), Code::StaleFence);
+        let fence = w.file("x").claim.as_ref().map(|claim| claim.fence);
+        assert_eq!(w.does(&Caller { fence, ..by("a") }, release("a", "x")), ["resource.released"]);
+    }
+}

@@ -8,6 +8,8 @@ mod finish;
 mod release;
 mod start;
 mod step;
+#[cfg(test)]
+mod transitions;
 
 use std::collections::BTreeSet;
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{State, Task, check_transition, may_change, refuse_finished};
+use super::{State, Task, check_transition, may_change};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
@@ -33,7 +33,12 @@ impl Start {
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         let task = view.task_known(&self.task)?;
         let reply = Reply::Row(Key::Task(self.task.clone()));
-        refuse_finished(task, State::InProgress)?;
+        if task.state != State::InProgress {
+            check_transition(task, State::InProgress)?;
+        }
+        if let Some(agent) = &self.agent {
+            view.may_speak_for(caller, agent)?;
+        }
         let agent = self.worker(view, caller, task)?;
         if task.state == State::InProgress {
             if task.holder() == Some(&agent) {
@@ -43,7 +48,6 @@ impl Start {
             }
             return Ok(Decision::nothing(reply));
         }
-        check_transition(task, State::InProgress)?;
         if task.is_waiting() {
             let names: Vec<&str> = task.waiting_on.iter().map(TaskId::as_str).collect();
             return Err(Refusal::new(

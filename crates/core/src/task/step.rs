@@ -63,3 +63,26 @@ impl MoveTo {
         Ok(Decision::new(vec![fact], reply))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{World, by, moves};
+
+    #[test]
+    fn a_pause_tells_why_and_only_steps_are_steps() {
+        let mut w = World::of(&["a"]);
+        w.creates("t", &[]);
+        w.starts("a", "t");
+        let paused = |why: &str| MoveTo { reason: Some(why.to_owned()), ..moves("t", State::Paused) };
+        assert_eq!(w.does(&by("a"), paused("lunch")), ["task.moved"]);
+        assert_eq!(w.does(&by("a"), paused("lunch")), [""; 0]);
+        assert_eq!(w.does(&by("a"), paused("rain")), ["task.moved"]);
+        assert_eq!(w.task("t").reason.as_deref(), Some("rain"));
+        w.starts("a", "t");
+        assert_eq!(w.task("t").reason, None);
+        for state in [State::Pending, State::InProgress, State::Completed, State::Failed, State::Cancelled] {
+            assert_eq!(w.refuses(&by("a"), moves("t", state)), Code::Invalid);
+        }
+    }
+}
