@@ -226,7 +226,8 @@ pub fn touches(fact: &Fact) -> Vec<Key> {
     }
 }
 
-/// What becomes of a row that a fact touches. Total: no lookup, no clock, no configuration.
+/// What becomes of a row that a fact touches. Total: no lookup, no clock, no configuration. A row that it does not touch
+/// stays as it is.
 pub fn apply(old: Option<Row>, key: &Key, fact: &Fact, seq: Seq, at: Timestamp) -> Option<Row> {
     if let Fact::LogRedacted(redacted) = fact
         && !matches!(key, Key::Intent(_))
@@ -236,15 +237,20 @@ pub fn apply(old: Option<Row>, key: &Key, fact: &Fact, seq: Seq, at: Timestamp) 
     match key {
         Key::Agent(id) => agent::apply(row!(old, Agent), id, fact, seq, at).map(Row::Agent),
         Key::Task(id) => task::apply(row!(old, Task), id, fact, seq, at).map(Row::Task),
-        Key::Edge { task, dep } => Some(Row::Edge(Edge { task: task.clone(), dep: dep.clone() })),
-        Key::File(_) => file::apply(row!(old, File), fact, seq, at).map(Row::File),
-        Key::Handoff(_) => handoff::apply(row!(old, Handoff), fact, seq, at).map(Row::Handoff),
+        Key::Edge { task, dep } => match fact {
+            Fact::TaskCreated(fact) if fact.task == *task && fact.depends_on.contains(dep) => {
+                Some(Row::Edge(Edge { task: task.clone(), dep: dep.clone() }))
+            }
+            _ => old,
+        },
+        Key::File(key) => file::apply(row!(old, File), key, fact, seq, at).map(Row::File),
+        Key::Handoff(id) => handoff::apply(row!(old, Handoff), id, fact, seq, at).map(Row::Handoff),
         Key::Lead => match fact {
             Fact::LeadChosen(fact) => Some(Row::Lead(Lead { holder: fact.holder.clone(), asked: fact.asked })),
             _ => old,
         },
-        Key::Checkpoint(_) => match fact {
-            Fact::CheckpointAdded(fact) => Some(Row::Checkpoint(Checkpoint {
+        Key::Checkpoint(id) => match fact {
+            Fact::CheckpointAdded(fact) if fact.id == *id => Some(Row::Checkpoint(Checkpoint {
                 id: fact.id.clone(),
                 task: fact.task.clone(),
                 kind: fact.kind,
@@ -254,7 +260,7 @@ pub fn apply(old: Option<Row>, key: &Key, fact: &Fact, seq: Seq, at: Timestamp) 
             })),
             _ => old,
         },
-        Key::Timer(_) => timer::apply(row!(old, Timer), fact, seq).map(Row::Timer),
+        Key::Timer(id) => timer::apply(row!(old, Timer), id, fact, seq).map(Row::Timer),
         Key::Intent(id) => intent::apply(row!(old, Intent), id, fact, seq).map(Row::Intent),
     }
 }

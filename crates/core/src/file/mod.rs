@@ -127,7 +127,11 @@ pub mod tally {
     pub const FILES_CONFLICTED: &str = "files.conflicted";
 }
 
-pub(crate) fn apply(old: Option<File>, fact: &Fact, seq: Seq, at: Timestamp) -> Option<File> {
+/// What becomes of a path's row. A fact about another path leaves it as it is.
+pub(crate) fn apply(old: Option<File>, key: &str, fact: &Fact, seq: Seq, at: Timestamp) -> Option<File> {
+    if fact.path().map(FilePath::key) != Some(key) {
+        return old;
+    }
     let of = |path: &FilePath| old.clone().unwrap_or_else(|| File::tracked(path));
     Some(match fact {
         Fact::FileClaimed(fact) => {

@@ -224,12 +224,23 @@ pub struct Checkpoint {
     pub created_at: Timestamp,
 }
 
+/// What becomes of a task's row. A fact that does not concern this task leaves it as it is.
 pub(crate) fn apply(old: Option<Task>, id: &TaskId, fact: &Fact, seq: Seq, at: Timestamp) -> Option<Task> {
-    if let Fact::TaskCreated(fact) = fact {
+    if let Fact::TaskCreated(fact) = fact
+        && fact.task == *id
+    {
         return Some(fact.task(seq, at));
     }
     let mut task = old?;
     match fact {
+        // The end of a dependency touches those that wait for it.
+        Fact::TaskCompleted(fact) if fact.task != *id => {
+            task.waiting_on.remove(&fact.task);
+        }
+        Fact::TaskDropped(fact) if fact.task != *id => {
+            task.waiting_on.remove(&fact.task);
+        }
+        _ if fact.task() != Some(id) => {}
         Fact::TaskReserved(fact) => task.reserved_for = Some(fact.agent.clone()),
         Fact::TaskReassigned(fact) => task.reserved_for = Some(fact.to.clone()),
         Fact::TaskClaimed(fact) => {
@@ -257,13 +268,6 @@ pub(crate) fn apply(old: Option<Task>, id: &TaskId, fact: &Fact, seq: Seq, at: T
             task.reason = None;
             task.completed_at = None;
             task.attempt = fact.attempt;
-        }
-        // A fact about a dependency touches those that wait for it.
-        Fact::TaskCompleted(fact) if fact.task != *id => {
-            task.waiting_on.remove(&fact.task);
-        }
-        Fact::TaskDropped(fact) if fact.task != *id => {
-            task.waiting_on.remove(&fact.task);
         }
         Fact::TaskCompleted(fact) => {
             task.outcome = fact.outcome.text.clone();
