@@ -180,7 +180,7 @@ async fn damage_is_told_and_spares_who_does_not_meet_it() {
     let gate = trap.gate.lock().unwrap();
     let loading = store.submit(create("task_1", "t"));
     // Nothing to look up: nothing damaged is met.
-    let sparing = store.submit(rookery_store::Submission::new(rookery_core::Caller::system(), bare_report()));
+    let sparing = store.submit(rookery_store::Submission::new(rookery_core::Caller::system(), bare_note()));
     drop(gate);
     assert!(matches!(loading.await, Err(SubmitError::Unavailable { .. })));
     sparing.await.unwrap();
@@ -188,11 +188,8 @@ async fn damage_is_told_and_spares_who_does_not_meet_it() {
     replay_matches(&store).await;
 }
 
-fn bare_report() -> rookery_core::report::Report {
-    match report("a", "x").command {
-        rookery_core::Command::AddReport(report) => report,
-        other => panic!("{other:?}"),
-    }
+fn bare_note() -> rookery_core::file::NoteOthers {
+    rookery_core::file::NoteOthers { changed: 1, sample: vec![] }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
