@@ -170,10 +170,10 @@ pub(crate) fn apply(old: Option<Agent>, id: &AgentId, fact: &Fact, seq: Seq, at:
         Fact::TaskClaimed(fact) if fact.agent == *id => agent.took(&fact.task),
         Fact::TaskClaimed(fact) if fact.from.as_ref() == Some(id) => agent.gave_up(&fact.task),
         Fact::TaskStarted(fact) if fact.holder == *id => agent.works_on(&fact.task),
-        Fact::TaskMoved(fact) if fact.holder.as_ref() == Some(id) => {
-            if fact.to == task::State::Review && agent.is_live() {
-                agent.status = Status::WaitingReview;
-            }
+        Fact::TaskMoved(fact)
+            if fact.holder.as_ref() == Some(id) && fact.to == task::State::Review && agent.is_live() =>
+        {
+            agent.status = Status::WaitingReview;
         }
         Fact::TaskReleased(fact) if fact.holder.as_ref() == Some(id) => agent.gave_up(&fact.task),
         Fact::TaskCompleted(fact) if fact.holder.as_ref() == Some(id) => agent.gave_up(&fact.task),

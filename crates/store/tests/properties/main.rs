@@ -13,12 +13,14 @@ use rookery_store::replay::Fold;
 use steps::{Step, steps};
 use team::Team;
 
+/// Few enough cases for every day; `PROPTEST_CASES` asks for more.
 fn config(cases: u32) -> ProptestConfig {
-    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
+    let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
+    if std::env::var_os("PROPTEST_CASES").is_some() { config } else { ProptestConfig { cases, ..config } }
 }
 
 proptest! {
-    #![proptest_config(config(96))]
+    #![proptest_config(config(64))]
 
     /// Whatever is asked by whomever, one command or many at a time, every invariant holds after every batch.
     #[test]
