@@ -223,6 +223,7 @@ mod tests {
     fn no_question_to_the_log_scans_or_sorts_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rookery.db");
+        connection::create_private(&path).unwrap();
         let connection = connection::writer(&path).unwrap();
         prepare(&connection, &path, Birth { log_id: &LogId::from("log_a"), project: "p" }, MIGRATIONS).unwrap();
         let some = |text: &str| Some(text.to_owned());

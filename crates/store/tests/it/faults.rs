@@ -230,3 +230,26 @@ async fn operational_state_is_not_lost_silently() {
     store.operate(revoke()).await.unwrap();
     assert_eq!(store.health(), Health::Writable);
 }
+
+#[tokio::test]
+async fn a_file_that_was_removed_takes_nothing_more() {
+    let Trapped { trap: _trap, store, folder } = trapped(|_| {});
+    done(&store, create("task_1", "t")).await;
+    let (path, kept) = (database(&folder), folder.path().join("kept"));
+    std::fs::hard_link(&path, &kept).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    for _ in 0..2 {
+        let failed = store.submit(create("task_2", "t")).await;
+        assert!(
+            matches!(&failed, Err(SubmitError::Unavailable { reason }) if reason.contains("removed")),
+            "{failed:?}"
+        );
+    }
+    assert!(matches!(store.health(), Health::ReadOnly { .. }) && !path.exists());
+    // Another file in its place is not ours either.
+    std::fs::write(&path, b"").unwrap();
+    assert!(matches!(store.submit(create("task_2", "t")).await, Err(SubmitError::Unavailable { .. })));
+    std::fs::rename(&kept, &path).unwrap();
+    done(&store, create("task_2", "t")).await;
+    replay_matches(&store).await;
+}
