@@ -48,12 +48,14 @@ const ALPHABET: [char; 36] = [
 ];
 
 impl Ids for RandomIds {
+    #[expect(clippy::disallowed_methods, reason = "this is the module that mints ids")]
     fn mint(&self, prefix: &str) -> String {
         format!("{prefix}{}", nanoid::format(nanoid::rngs::default, &ALPHABET, 16))
     }
 }
 
 /// A secret for tokens and key files: 256 bits.
+#[expect(clippy::disallowed_methods, reason = "this is the module that asks for randomness")]
 pub fn secret() -> String {
     nanoid::format(nanoid::rngs::default, &ALPHABET, 50)
 }

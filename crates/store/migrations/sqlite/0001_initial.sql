@@ -26,6 +26,8 @@ CREATE TABLE log (
     -- A claim's path key.
     path      TEXT,
     actor     TEXT    NOT NULL,
+    -- The agent a fact is about, or its author.
+    concerns  TEXT    NOT NULL,
     auth      TEXT    NOT NULL,
     cause     INTEGER,
     fact      BLOB    NOT NULL,
@@ -40,6 +42,7 @@ CREATE INDEX log_thread ON log (thread, seq) WHERE thread IS NOT NULL;
 CREATE INDEX log_task ON log (task, seq) WHERE task IS NOT NULL;
 CREATE INDEX log_path ON log (path, seq) WHERE path IS NOT NULL;
 CREATE INDEX log_actor ON log (actor, seq);
+CREATE INDEX log_concerns ON log (concerns, seq);
 CREATE INDEX log_kind ON log (kind, seq);
 CREATE INDEX log_artifact ON log (body_hash) WHERE body_in = 'artifact';
 

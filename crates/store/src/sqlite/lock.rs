@@ -73,7 +73,9 @@ fn read(file: &mut File) -> Option<Holder> {
 }
 
 fn lock_path(path: &Path) -> PathBuf {
-    path.with_file_name("lock")
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".lock");
+    path.with_file_name(name)
 }
 
 /// Refuses file systems where the readers and the writer would not share memory.

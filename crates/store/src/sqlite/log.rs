@@ -13,8 +13,8 @@ use crate::query::{Bodies, LogQuery, Order};
 const COLUMNS: &str = "seq, at, kind, version, run, thread, actor, auth, cause, fact, body_hash, body_in";
 
 const APPEND: &str = "INSERT INTO log
-    (seq, at, kind, version, run, thread, task, path, actor, auth, cause, fact, body_hash, body_in, body)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
+    (seq, at, kind, version, run, thread, task, path, actor, concerns, auth, cause, fact, body_hash, body_in, body)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
 
 /// A row as it is stored: the fact in the very bytes that were written, whatever its version.
 #[derive(Debug)]
@@ -50,6 +50,7 @@ pub(super) fn append_raw(connection: &Connection, raw: &Raw<'_>) -> Result<(), P
         row.task().map(|task| task.as_str()),
         row.fact.path().map(|path| path.key()),
         row.actor.to_string(),
+        row.concerns(),
         row.auth.as_str(),
         row.cause.map(stored_seq),
         raw.fact,
@@ -161,6 +162,7 @@ fn sql(query: &LogQuery) -> (String, Vec<Value>) {
     only.or_default("run", query.run.as_ref(), RunId::project_default().as_str());
     only.or_default("thread", query.thread.as_ref(), ThreadId::project_default().as_str());
     only.text("actor", query.actor.as_ref());
+    only.text("concerns", query.concerns.as_ref());
     only.text("task", query.task.as_ref());
     only.text("path", query.path.as_ref());
     only.values.push(Value::Integer(query.limit.into()));
@@ -184,7 +186,9 @@ fn sql(query: &LogQuery) -> (String, Vec<Value>) {
 /// Several kinds are merged from one ordered stretch of the index each: an `IN` would sort all there ever were. Where
 /// another index is narrower, it is used and the kinds are looked at row by row.
 fn of_kinds(only: &mut Where, query: &LogQuery, kinds: &[String], page: &str) -> String {
-    let narrowed = [&query.actor, &query.run, &query.thread, &query.task, &query.path].into_iter().any(Option::is_some);
+    let narrowed = [&query.actor, &query.concerns, &query.run, &query.thread, &query.task, &query.path]
+        .into_iter()
+        .any(Option::is_some);
     let others = only.sql();
     let places: Vec<String> = kinds
         .iter()

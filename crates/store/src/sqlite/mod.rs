@@ -66,7 +66,7 @@ const PUBLISHED_BATCHES: usize = 1024;
 /// How to open a store.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The database file. Its lock is the file `lock` beside it.
+    /// The database file. Its lock is the file with `.lock` added to its name.
     pub path: PathBuf,
     pub clock: Arc<dyn Clock>,
     pub board: Arc<PresenceBoard>,
