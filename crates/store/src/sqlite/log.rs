@@ -240,6 +240,7 @@ mod tests {
                 (LogQuery { task: some("task_x"), ..all() }, "log_task"),
                 (LogQuery { path: some("src/"), ..all() }, "log_path"),
                 (LogQuery { actor: some("a"), ..all() }, "log_actor"),
+                (LogQuery { concerns: some("a"), ..all() }, "log_concerns"),
                 (LogQuery { kinds: kinds(&["a"]), ..all() }, "log_kind"),
                 (LogQuery { kinds: kinds(&["a", "b"]), ..all() }, "log_kind"),
                 (LogQuery { kinds: kinds(&["a", "b"]), task: some("task_x"), ..all() }, "log_task"),

@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rookery_core::{Key, Seq};
+use rookery_core::file::NoteOthers;
+use rookery_core::{Caller, Key, Seq};
 use rookery_store::sqlite::{Faults, Options, SqliteStore, Step};
 use rookery_store::store::Health;
-use rookery_store::{ListQuery, Operation, Store, SubmitError};
+use rookery_store::{ListQuery, Operation, Store, Submission, SubmitError};
 use rusqlite::Connection;
 
 use crate::support::{
@@ -180,19 +181,12 @@ async fn damage_is_told_and_spares_who_does_not_meet_it() {
     let gate = trap.gate.lock().unwrap();
     let loading = store.submit(create("task_1", "t"));
     // Nothing to look up: nothing damaged is met.
-    let sparing = store.submit(rookery_store::Submission::new(rookery_core::Caller::system(), bare_report()));
+    let sparing = store.submit(Submission::new(Caller::watcher(), NoteOthers { changed: 1, sample: vec![] }));
     drop(gate);
     assert!(matches!(loading.await, Err(SubmitError::Unavailable { .. })));
     sparing.await.unwrap();
     trap.arm([]);
     replay_matches(&store).await;
-}
-
-fn bare_report() -> rookery_core::report::Report {
-    match report("a", "x").command {
-        rookery_core::Command::AddReport(report) => report,
-        other => panic!("{other:?}"),
-    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
