@@ -227,6 +227,7 @@ mod tests {
     fn no_question_to_the_log_scans_or_sorts_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rookery.db");
+        connection::create_private(&path).unwrap();
         let connection = connection::writer(&path).unwrap();
         prepare(&connection, &path, Birth { log_id: &LogId::from("log_a"), project: "p" }, MIGRATIONS).unwrap();
         let some = |text: &str| Some(text.to_owned());
@@ -239,6 +240,7 @@ mod tests {
                 (LogQuery { task: some("task_x"), ..all() }, "log_task"),
                 (LogQuery { path: some("src/"), ..all() }, "log_path"),
                 (LogQuery { actor: some("a"), ..all() }, "log_actor"),
+                (LogQuery { concerns: some("a"), ..all() }, "log_concerns"),
                 (LogQuery { kinds: kinds(&["a"]), ..all() }, "log_kind"),
                 (LogQuery { kinds: kinds(&["a", "b"]), ..all() }, "log_kind"),
                 (LogQuery { kinds: kinds(&["a", "b"]), task: some("task_x"), ..all() }, "log_task"),

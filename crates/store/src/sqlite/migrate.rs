@@ -89,7 +89,7 @@ fn create(connection: &Connection, path: &Path, birth: Birth<'_>, migrations: &[
             "INSERT INTO log_head (one, log_id, floor, head, format, project) VALUES (1, ?1, 1, 0, ?2, ?3)",
             params![birth.log_id.as_str(), FORMAT, birth.project],
         )?;
-        set_clean(connection, true)
+        mark_clean(connection)
     })
     .map_err(|source| OpenError::Migrate { path: path.to_owned(), version: 1, source })
 }
@@ -182,9 +182,14 @@ pub(super) fn is_clean(connection: &Connection) -> rusqlite::Result<bool> {
     Ok(found.as_deref() == Some("1"))
 }
 
-pub(super) fn set_clean(connection: &Connection, clean: bool) -> rusqlite::Result<()> {
-    let value = if clean { "1" } else { "0" };
-    connection.execute("INSERT OR REPLACE INTO meta (name, value) VALUES ('clean', ?1)", [value]).map(drop)
+/// Says that the store was closed as it should be.
+pub(super) fn mark_clean(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute("INSERT OR REPLACE INTO meta (name, value) VALUES ('clean', '1')", []).map(drop)
+}
+
+/// Says that somebody writes the store and has not closed it yet.
+pub(super) fn mark_in_use(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute("INSERT OR REPLACE INTO meta (name, value) VALUES ('clean', '0')", []).map(drop)
 }
 
 /// What SQLite finds wrong with the file by a quick look; `None` if nothing.
@@ -205,6 +210,7 @@ mod tests {
     const BIRTH_LOG: &str = "log_a";
 
     fn new_store(path: &Path, migrations: &[Migration]) -> (Connection, Fitness) {
+        connection::create_private(path).unwrap();
         let connection = connection::writer(path).unwrap();
         let birth = Birth { log_id: &LogId::from(BIRTH_LOG), project: "p" };
         let fitness = prepare(&connection, path, birth, migrations).unwrap();

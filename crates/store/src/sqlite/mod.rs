@@ -186,6 +186,7 @@ impl SqliteStore {
         });
         let lock = Arc::new(Mutex::new(Some(lock)));
         let writer = Writer {
+            identity: connection::identity(&path),
             path: path.clone(),
             shared: shared.clone(),
             clock: options.clock,

@@ -94,7 +94,7 @@ fn settle(partial: &Path, artifacts: &ArtifactDir, log_id: &LogId) -> Result<(He
     let copy = connection::single_file(partial)?;
     let count = take_artifacts(&copy, artifacts)?;
     copy.execute("UPDATE log_head SET log_id = ?1", [log_id.as_str()])?;
-    migrate::set_clean(&copy, true)?;
+    migrate::mark_clean(&copy)?;
     if count > 0 {
         copy.execute_batch("VACUUM")?;
     }

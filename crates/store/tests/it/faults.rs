@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rookery_core::{Key, Seq};
+use rookery_core::file::NoteOthers;
+use rookery_core::{Caller, Key, Seq};
 use rookery_store::sqlite::{Faults, Options, SqliteStore, Step};
 use rookery_store::store::Health;
-use rookery_store::{ListQuery, Operation, Store, SubmitError};
+use rookery_store::{ListQuery, Operation, Store, Submission, SubmitError};
 use rusqlite::Connection;
 
 use crate::support::{
@@ -180,16 +181,12 @@ async fn damage_is_told_and_spares_who_does_not_meet_it() {
     let gate = trap.gate.lock().unwrap();
     let loading = store.submit(create("task_1", "t"));
     // Nothing to look up: nothing damaged is met.
-    let sparing = store.submit(rookery_store::Submission::new(rookery_core::Caller::system(), bare_note()));
+    let sparing = store.submit(Submission::new(Caller::watcher(), NoteOthers { changed: 1, sample: vec![] }));
     drop(gate);
     assert!(matches!(loading.await, Err(SubmitError::Unavailable { .. })));
     sparing.await.unwrap();
     trap.arm([]);
     replay_matches(&store).await;
-}
-
-fn bare_note() -> rookery_core::file::NoteOthers {
-    rookery_core::file::NoteOthers { changed: 1, sample: vec![] }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -226,4 +223,27 @@ async fn operational_state_is_not_lost_silently() {
     trap.arm([]);
     store.operate(revoke()).await.unwrap();
     assert_eq!(store.health(), Health::Writable);
+}
+
+#[tokio::test]
+async fn a_file_that_was_removed_takes_nothing_more() {
+    let Trapped { trap: _trap, store, folder } = trapped(|_| {});
+    done(&store, create("task_1", "t")).await;
+    let (path, kept) = (database(&folder), folder.path().join("kept"));
+    std::fs::hard_link(&path, &kept).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    for _ in 0..2 {
+        let failed = store.submit(create("task_2", "t")).await;
+        assert!(
+            matches!(&failed, Err(SubmitError::Unavailable { reason }) if reason.contains("removed")),
+            "{failed:?}"
+        );
+    }
+    assert!(matches!(store.health(), Health::ReadOnly { .. }) && !path.exists());
+    // Another file in its place is not ours either.
+    std::fs::write(&path, b"").unwrap();
+    assert!(matches!(store.submit(create("task_2", "t")).await, Err(SubmitError::Unavailable { .. })));
+    std::fs::rename(&kept, &path).unwrap();
+    done(&store, create("task_2", "t")).await;
+    replay_matches(&store).await;
 }

@@ -45,7 +45,8 @@ async fn filled(place: &Place) -> Vec<LogRow> {
     for (at, body) in [&b"text \0"[..], b"\xff\xfe", br#"{"a":1,"a":2}"#, b""].into_iter().enumerate() {
         done(&store, with_key(with_body(create(&format!("task_{at}"), "t"), body), &at.to_string(), "h")).await;
     }
-    done(&store, with_key(with_body(create("task_secret", "the secret"), b"the secret"), "secret", "h")).await;
+    let secret = b"the secret ".repeat(5_000);
+    done(&store, with_key(with_body(create("task_secret", "the secret"), &secret), "secret", "h")).await;
     let row = whole_log(&store).await.pop().unwrap();
     let target = Target { seq: row.seq, fact: row.fact, artifact: None };
     done(&store, Submission::new(Caller::person("anna"), Redact { rows: vec![target] })).await;
