@@ -241,7 +241,7 @@ impl View {
     pub(crate) fn agent_live(&self, id: &AgentId) -> Result<&Agent, Halt> {
         let agent = self.agent_here(id)?;
         if !agent.is_live() {
-            return Err(Refusal::new(Code::Stale, format!("agent '{id}' is offline"))
+            return Err(Refusal::new(Code::AgentOffline, format!("agent '{id}' is offline"))
                 .hint("it can take this when it shows signs of life again, by a heartbeat or any call")
                 .into());
         }

@@ -104,8 +104,8 @@ mod tests {
         w.creates("t", &[]);
         w.claims_file("lead", "x").unwrap();
         w.goes_offline("a");
-        assert_eq!(w.refuses(&anna(), claim("a", "t")), Code::Stale);
-        assert_eq!(w.refuses(&anna(), start(Some("a"), "t")), Code::Stale);
+        assert_eq!(w.refuses(&anna(), claim("a", "t")), Code::AgentOffline);
+        assert_eq!(w.refuses(&anna(), start(Some("a"), "t")), Code::AgentOffline);
         assert_eq!(w.asks_file(&anna(), claim_file("a", "y")), Err(None));
         let note = crate::file::NoteChange {
             path: path("x"),
@@ -118,10 +118,10 @@ mod tests {
             escalate_after_millis: 1,
         };
         w.does(&Caller::watcher(), note);
-        assert_eq!(w.refuses(&anna(), Resolve { path: path("x"), winner: "a".into() }), Code::Stale);
+        assert_eq!(w.refuses(&anna(), Resolve { path: path("x"), winner: "a".into() }), Code::AgentOffline);
         w.does(&anna(), hand_over("h", "lead", Some("a"), "t"));
         let accept = crate::handoff::Accept { handoff: "h".into(), agent: "a".into() };
-        assert_eq!(w.refuses(&anna(), accept), Code::Stale);
+        assert_eq!(w.refuses(&anna(), accept), Code::AgentOffline);
         assert_eq!(w.does(&anna(), assign("t", "a")), ["task.reserved"]);
     }
 }
