@@ -53,7 +53,7 @@ use crate::ops;
         ops::readyz,
         ops::show_metrics,
     ),
-    components(schemas(ErrorBody))
+    components(schemas(ErrorBody, wire::ResourceFilter, wire::TaskStatus, wire::HandoffStatus))
 )]
 struct Api;
 
