@@ -1,6 +1,6 @@
 //! Which agents the team has, as the log told so far. A cache for the sweeper and for signs of life; rules do not read it.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rookery_core::agent::{Agent, Membership};
@@ -8,7 +8,7 @@ use rookery_core::{AgentId, Fact};
 
 #[derive(Debug, Default)]
 pub struct Roster {
-    agents: Mutex<HashMap<AgentId, Place>>,
+    agents: Mutex<BTreeMap<AgentId, Place>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,7 +55,7 @@ impl Roster {
         self.lock().iter().filter(|(_, place)| **place == Place::Here).map(|(agent, _)| agent.clone()).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<AgentId, Place>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<AgentId, Place>> {
         self.agents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
