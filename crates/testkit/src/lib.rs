@@ -1,1 +1,3 @@
-//! Placeholder.
+//! What tests of the whole system are made of. Only ever a dev-dependency.
+
+pub mod sim;
