@@ -149,6 +149,34 @@ impl Fact {
         }
     }
 
+    /// The agent a fact is about: who joined, works, holds or answers. Decisions of authority are about nobody.
+    pub fn agent(&self) -> Option<&AgentId> {
+        match self {
+            Fact::AgentRegistered(fact) => Some(&fact.id),
+            Fact::AgentUpdated(fact) => Some(&fact.id),
+            Fact::AgentReturned(fact) => Some(&fact.agent),
+            Fact::AgentStatusSet(fact) => Some(&fact.agent),
+            Fact::AgentLeft(fact) => Some(&fact.agent),
+            Fact::AgentWentOffline(fact) => Some(&fact.agent),
+            Fact::TaskReserved(fact) => Some(&fact.agent),
+            Fact::TaskClaimed(fact) => Some(&fact.agent),
+            Fact::TaskStarted(fact) => Some(&fact.holder),
+            Fact::TaskMoved(fact) => fact.holder.as_ref(),
+            Fact::TaskReleased(fact) => fact.holder.as_ref().or(fact.reserved_for.as_ref()),
+            Fact::TaskCompleted(fact) => fact.holder.as_ref(),
+            Fact::TaskFailed(fact) => fact.holder.as_ref(),
+            Fact::FileClaimed(fact) => Some(&fact.agent),
+            Fact::FileReleased(fact) => Some(&fact.holder),
+            Fact::FileModified(fact) => fact.by.as_ref(),
+            Fact::ConflictDetected(fact) => Some(&fact.intruder),
+            Fact::HandoffInitiated(fact) => Some(&fact.from),
+            Fact::HandoffAccepted(fact) => Some(&fact.by),
+            Fact::HandoffRejected(fact) => Some(&fact.by),
+            Fact::ReportAdded(fact) => Some(&fact.agent),
+            _ => None,
+        }
+    }
+
     /// The path a fact is about, as claims know it.
     pub fn path(&self) -> Option<&file::FilePath> {
         match self {

@@ -39,6 +39,11 @@ impl LogRow {
     pub fn task(&self) -> Option<&TaskId> {
         self.fact.task()
     }
+
+    /// The agent that the fact is about, or its author where it is about none: what a reader filters by.
+    pub fn concerns(&self) -> String {
+        self.fact.agent().map_or_else(|| self.actor.to_string(), ToString::to_string)
+    }
 }
 
 /// Event ids are made from the place in the log, so that they need neither a column nor an index: a fixed scramble of

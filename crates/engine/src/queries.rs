@@ -21,6 +21,12 @@ pub struct At<T> {
     pub head: Head,
 }
 
+impl<T> At<T> {
+    pub fn map<U>(self, of: impl FnOnce(T) -> U) -> At<U> {
+        At { value: of(self.value), head: self.head }
+    }
+}
+
 /// Which tasks; every given condition holds.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TaskFilter {

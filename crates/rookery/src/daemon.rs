@@ -4,13 +4,30 @@
 //! surfaces are put together.
 
 use std::io;
+use std::sync::Arc;
 
 use anyhow::Context;
+use rookery_core::LogId;
+use rookery_engine::access::Trust;
+use rookery_engine::watching::Watching;
+use rookery_engine::{Access, Engine, Ids, Parts, RandomIds, Services, SystemClock};
+use rookery_store::artifact::ArtifactDir;
+use rookery_store::sqlite::{Options, SqliteStore};
+use rookery_store::{Clock, PresenceBoard};
+use rookery_surfaces::app::About;
+use rookery_surfaces::serve::listen_unix;
+use rookery_surfaces::{App, Limits, Listening, Server};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::{Origin, Settings};
 use crate::project::{DaemonFile, Project, ProjectLock};
+use crate::stores;
+
+/// The version of this program.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// An address that is bound and not served yet.
 #[derive(Debug)]
@@ -44,8 +61,118 @@ pub async fn serve(
     bound: Bound,
     ready: impl FnOnce(&DaemonFile, &Bound) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let _ = (settings, bound, ready);
-    anyhow::bail!("this build cannot serve {}: it has no store", project.root().display())
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+    let engine = engine(settings, project, clock.clone())?;
+    let watching = if *settings.watch { Watching::On } else { Watching::Off };
+    let services = Services::start(&engine, watching).await.context("cannot read the store")?;
+    let app = app(settings, project, &engine, &bound, watching)?;
+    let socket = project.prepare_socket()?;
+    let unix = listen_unix(&socket).with_context(|| format!("cannot open the socket {}", socket.display()))?;
+    let tls = tls_config(settings, project)?;
+    let file = DaemonFile {
+        pid: std::process::id(),
+        url: bound.url.clone(),
+        socket: Some(socket.clone()),
+        version: VERSION.to_owned(),
+        project: app.about().project_id.clone(),
+        started_at: clock.now().0,
+    };
+    let published = file.publish(project)?;
+    ready(published.file(), &bound)?;
+    let server = Server::new(app.clone());
+    let serving = tokio::spawn(server.run(Listening { tcp: bound.listener, tls, unix: Some(unix) }));
+    stop_requested().await.context("cannot wait for signals")?;
+    tracing::info!("stopping");
+    app.stopping().cancel();
+    serving.await.context("serving ended badly")?;
+    services.stop(&engine).await;
+    engine.store().close().await;
+    drop(std::fs::remove_file(&socket));
+    Ok(())
+}
+
+/// The store and what stands on it.
+fn engine(settings: &Settings, project: &Project, clock: Arc<dyn Clock>) -> anyhow::Result<Engine> {
+    let ids: Arc<dyn Ids> = Arc::new(RandomIds);
+    let board = Arc::new(PresenceBoard::default());
+    let mut options = Options::new(
+        stores::sqlite_path(settings, project)?,
+        LogId::new(ids.mint("log_")),
+        clock.clone(),
+        board.clone(),
+    );
+    options.project = settings.project.to_string();
+    options.limits.commands = *settings.queue_commands as usize;
+    options.limits.bytes = usize::try_from(settings.queue_bytes.get()).unwrap_or(usize::MAX);
+    let store = SqliteStore::open(options).map_err(stores::explain)?;
+    let trust = if *settings.require_token { Trust::TokensOnly } else { Trust::Local };
+    let person_key = project.person_key()?;
+    Ok(Engine::new(Parts {
+        store: Arc::new(store),
+        clock,
+        ids,
+        board,
+        artifacts: ArtifactDir::new(project.artifacts()),
+        access: Access::new(trust, person_key.as_deref()),
+        settings: rookery_engine::Settings {
+            heartbeat_interval: *settings.heartbeat_interval,
+            offline_after: *settings.offline_after,
+            silent_after: *settings.silent_after,
+            process_after: *settings.process_after,
+            connection_after: *settings.connection_after,
+            escalate_conflicts_after: *settings.escalate_conflicts_after,
+            ..rookery_engine::Settings::new(settings.project.as_str(), project.root())
+        },
+    }))
+}
+
+fn app(
+    settings: &Settings,
+    project: &Project,
+    engine: &Engine,
+    bound: &Bound,
+    watching: Watching,
+) -> anyhow::Result<App> {
+    let about = About {
+        project_id: project.id(),
+        version: VERSION,
+        port: bound.listener.local_addr().context("cannot tell the bound port")?.port(),
+        store: settings.store.to_string(),
+        allowed_hosts: settings.allowed_hosts.to_vec(),
+        watching: watching == Watching::On,
+        started_at: engine.clock().now().0,
+    };
+    let limits = Limits {
+        body_bytes: usize::try_from(settings.max_body_bytes.get()).unwrap_or(usize::MAX),
+        in_flight_per_agent: *settings.max_in_flight_per_agent as usize,
+        connections: *settings.max_connections as usize,
+        subscriptions: *settings.max_subscriptions as usize,
+        request_time: *settings.request_timeout,
+        ..Limits::default()
+    };
+    // Counting begins with the first request, not with the first look at the counts.
+    rookery_surfaces::ops::recorder();
+    Ok(App::new(engine.clone(), about, limits))
+}
+
+/// The certificate and key of the settings, if there are any.
+fn tls_config(settings: &Settings, project: &Project) -> anyhow::Result<Option<Arc<rustls::ServerConfig>>> {
+    let (cert, key) = match (settings.tls_cert.value.as_ref(), settings.tls_key.value.as_ref()) {
+        (Some(cert), Some(key)) => (project.root().join(cert), project.root().join(key)),
+        (None, None) => return Ok(None),
+        _ => anyhow::bail!("tls_cert and tls_key must be given together"),
+    };
+    let certificates = CertificateDer::pem_file_iter(&cert)
+        .and_then(Iterator::collect)
+        .with_context(|| format!("cannot read the certificate {}", cert.display()))?;
+    let key = PrivateKeyDer::from_pem_file(&key).with_context(|| format!("cannot read the key {}", key.display()))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(certificates, key)
+        .context("the certificate and the key do not fit")?;
+    Ok(Some(Arc::new(config)))
 }
 
 /// Binds the address of the settings. A free port stands in for the default one if that is taken; a port that was

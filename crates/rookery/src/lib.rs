@@ -2,7 +2,7 @@
 //!
 //! What a person types is parsed and answered in [`cli`], one file per command. [`config`] says what the settings are
 //! and where each value came from, [`project`] which project is meant and what lies in its `.rookery/` folder.
-//! [`daemon`] and [`offline`] are the only modules that reach into the store and the engine; every other command is a
+//! [`daemon`], [`offline`] and [`stores`] are the only modules that reach into the store and the engine; every other command is a
 //! client of the daemon's HTTP face, so that the command line can never disagree with what agents see.
 
 pub mod cli;
@@ -11,3 +11,4 @@ pub mod daemon;
 pub mod offline;
 pub mod process;
 pub mod project;
+pub mod stores;

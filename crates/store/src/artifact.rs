@@ -20,11 +20,16 @@ impl ArtifactDir {
         ArtifactDir { folder: folder.into() }
     }
 
-    /// Stores the bytes durably; their name is their hash. Storing the same bytes again changes nothing.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Stores the bytes durably; their name is their hash. Storing the same bytes again changes nothing, unless the file
+    /// was damaged: then it is whole again.
     pub fn put(&self, bytes: &[u8]) -> io::Result<String> {
-        let sha256 = digest(bytes);
+        let sha256 = sha256_hex(bytes);
         let path = self.path(&sha256);
-        if path.exists() {
+        if self.get(&sha256).is_ok() {
             return Ok(sha256);
         }
         fs::create_dir_all(&self.folder)?;
@@ -36,7 +41,7 @@ impl ArtifactDir {
             drop(fs::remove_file(&temporary));
             return Err(error);
         }
-        File::open(&self.folder)?.sync_all()?;
+        sync_folder(&self.folder)?;
         Ok(sha256)
     }
 
@@ -44,7 +49,7 @@ impl ArtifactDir {
     pub fn get(&self, sha256: &str) -> io::Result<Vec<u8>> {
         check_name(sha256)?;
         let bytes = fs::read(self.path(sha256))?;
-        if digest(&bytes) != sha256 {
+        if sha256_hex(&bytes) != sha256 {
             return Err(io::Error::new(io::ErrorKind::InvalidData, format!("artifact {sha256} is damaged")));
         }
         Ok(bytes)
@@ -63,6 +68,26 @@ impl ArtifactDir {
         check_name(sha256).is_ok() && self.path(sha256).exists()
     }
 
+    /// The file as it is, to be verified by whoever reads it.
+    pub(crate) fn open(&self, sha256: &str) -> io::Result<File> {
+        check_name(sha256)?;
+        File::open(self.path(sha256))
+    }
+
+    /// The names of all artifacts, in order.
+    pub fn list(&self) -> io::Result<Vec<String>> {
+        let entries = match fs::read_dir(&self.folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(vec![]),
+            entries => entries?,
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            names.extend(entry?.file_name().into_string().ok().filter(|name| check_name(name).is_ok()));
+        }
+        names.sort();
+        Ok(names)
+    }
+
     fn path(&self, sha256: &str) -> PathBuf {
         self.folder.join(sha256)
     }
@@ -74,8 +99,18 @@ fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-fn digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+/// The name that bytes are stored under.
+pub fn sha256_hex(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Makes the names in a folder durable.
+pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
 }
 
 /// A name is a hash and nothing else: never a way out of the folder.
@@ -99,8 +134,12 @@ mod tests {
         assert_eq!(artifacts.get(&name).unwrap(), b"hello");
         fs::write(folder.path().join("artifacts").join(&name), b"jello").unwrap();
         assert_eq!(artifacts.get(&name).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        assert_eq!(artifacts.put(b"hello").unwrap(), name);
+        assert_eq!(artifacts.get(&name).unwrap(), b"hello");
+        assert_eq!(artifacts.list().unwrap(), [name.clone()]);
         artifacts.erase(&name).unwrap();
         artifacts.erase(&name).unwrap();
+        assert_eq!(artifacts.list().unwrap(), Vec::<String>::new());
         assert!(!artifacts.contains(&name));
         assert!(artifacts.get("../../etc/passwd").is_err());
     }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use rookery_core::command::{Halt, Now, Reply};
 use rookery_core::log::LogRow;
 use rookery_core::view::{Presence, View};
-use rookery_core::{AgentId, Ask, Code, Decision, Fact, Key, Lookup, Refusal, Row, Seq, Timestamp};
+use rookery_core::{AgentId, Ask, Code, Decision, Fact, Key, Lookup, Refusal, Row, RunId, Seq, ThreadId, Timestamp};
 
 use crate::store::{Answer, Committed, Idempotency, StoredRow, Submission, SubmitError};
 
@@ -170,6 +170,11 @@ impl Batch {
         self.outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(missing)).collect()
     }
 
+    /// The commands as they came in, to be tried again.
+    pub fn into_submissions(self) -> Vec<Submission> {
+        self.submissions
+    }
+
     fn first_needs(&self) -> Needs {
         let mut needs = Needs::default();
         for submission in &self.submissions {
@@ -235,8 +240,8 @@ impl Batch {
             self.write.log.push(LogRow {
                 seq,
                 at: self.now.at,
-                run: submission.run.clone().or_else(|| fact.run().cloned()),
-                thread: submission.thread.clone(),
+                run: run_of(submission, &fact),
+                thread: submission.thread.clone().filter(|thread| *thread != ThreadId::project_default()),
                 actor: submission.caller.actor.clone(),
                 auth: submission.caller.auth,
                 // What one command decides follows from its first fact.
@@ -294,6 +299,11 @@ impl Batch {
         write.tallies.retain(|_, change| *change != 0);
         write
     }
+}
+
+/// The run of a fact. The project's default one is written as none, so that there is one way to say it.
+fn run_of(submission: &Submission, fact: &Fact) -> Option<RunId> {
+    submission.run.as_ref().or_else(|| fact.run()).filter(|run| **run != RunId::project_default()).cloned()
 }
 
 /// Counts a row in, or out of, its tallies.

@@ -13,6 +13,7 @@ pub mod publish;
 pub mod query;
 pub mod queue;
 pub mod replay;
+pub mod sqlite;
 pub mod store;
 
 pub use batch::{Batch, Loaded, Needs, Want, WriteSet};

@@ -256,6 +256,7 @@ impl State {
                 && query.upto.is_none_or(|upto| row.seq <= upto)
                 && query.since.is_none_or(|since| row.at.0 > since)
                 && query.actor.as_ref().is_none_or(|actor| row.actor.to_string() == *actor)
+                && query.concerns.as_ref().is_none_or(|agent| row.concerns() == *agent)
                 && query.kinds.as_ref().is_none_or(|kinds| kinds.iter().any(|kind| kind == row.fact.kind()))
                 && query.run.as_ref().is_none_or(|run| row.run.as_ref().map_or("run_default", |r| r.as_str()) == run)
                 && query

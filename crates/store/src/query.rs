@@ -96,6 +96,8 @@ pub struct LogQuery {
     /// Rows later than this time, in epoch milliseconds.
     pub since: Option<i64>,
     pub actor: Option<String>,
+    /// The agent a fact is about, or its author: see `LogRow::concerns`.
+    pub concerns: Option<String>,
     pub kinds: Option<Vec<String>>,
     pub run: Option<String>,
     pub thread: Option<String>,
@@ -125,6 +127,7 @@ impl LogQuery {
             upto: None,
             since: None,
             actor: None,
+            concerns: None,
             kinds: None,
             run: None,
             thread: None,

@@ -1,1 +1,21 @@
-//! Placeholder.
+//! The faces of Rookery. Each translates its protocol into requests to the engine and renders the answers; it keeps
+//! nothing of its own.
+//!
+//! `rest` is the plain HTTP face; `web` is what a browser sees; `ops` is what operators and probes ask for; `guard`
+//! stands before all of them; `serve` holds the sockets.
+
+pub mod app;
+pub mod guard;
+pub mod ops;
+pub mod rest;
+pub mod serve;
+pub mod web;
+
+pub use app::{App, Limits};
+pub use serve::{Listening, Server};
+
+/// Every route of every face, with the guard before them.
+pub fn router(app: App) -> axum::Router {
+    let routes = rest::routes().merge(ops::routes()).merge(web::routes());
+    guard::around(routes, &app).with_state(app)
+}

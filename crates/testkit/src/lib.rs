@@ -1,3 +1,4 @@
-//! What tests of the whole system are made of. Only ever a dev-dependency.
+//! What tests share: a real daemon for each test, the simulation, and misbehaving parts. Never part of the product.
 
+pub mod daemon;
 pub mod sim;

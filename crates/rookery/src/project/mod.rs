@@ -15,6 +15,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use sha2::{Digest, Sha256};
+
 pub use daemon_file::{DaemonFile, Published};
 pub use lock::{Holder, ProjectLock};
 
@@ -147,6 +149,27 @@ impl Project {
         let mut hasher = DefaultHasher::new();
         self.root.hash(&mut hasher);
         run_time_folder().join(format!("{:016x}.sock", hasher.finish()))
+    }
+
+    /// The socket's path, in a folder that only this user may enter.
+    pub fn prepare_socket(&self) -> Result<PathBuf, ProjectError> {
+        let socket = self.socket();
+        if let Some(folder) = socket.parent() {
+            create_private_folder(folder)?;
+        }
+        Ok(socket)
+    }
+
+    /// Tells this project from others, also from those of the same name: requests carry it as `X-Rookery-Project`.
+    pub fn id(&self) -> String {
+        let name: String = self
+            .folder_name()
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' })
+            .collect();
+        let digest = Sha256::digest(self.root.as_os_str().as_bytes());
+        let tail: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+        format!("{name}-{tail}")
     }
 
     /// True if a daemon was ever set up here.

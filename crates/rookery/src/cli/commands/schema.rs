@@ -22,9 +22,6 @@ enum What {
 pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     match args.what {
         What::Config => context.out.json(&config::json_schema()),
-        What::Openapi => {
-            let document = context.client().await?.get(&["openapi.json"], &[]).await?;
-            context.out.json(&document)
-        }
+        What::Openapi => context.out.json(&rookery_surfaces::rest::openapi::document()),
     }
 }

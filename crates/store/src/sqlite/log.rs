@@ -1,0 +1,213 @@
+//! Rows of the log, written and read.
+
+use rookery_core::actor::{Actor, Auth};
+use rookery_core::log::{Body, BodyBytes, LogRow};
+use rookery_core::{Fact, RunId, Seq, ThreadId, Timestamp};
+use rusqlite::types::Value;
+use rusqlite::{Connection, params, params_from_iter};
+
+use super::connection::{seq, stored_seq};
+use super::error::Problem;
+use crate::query::{Bodies, LogQuery, Order};
+
+const COLUMNS: &str = "seq, at, kind, version, run, thread, actor, auth, cause, fact, body_hash, body_in";
+
+const APPEND: &str = "INSERT INTO log
+    (seq, at, kind, version, run, thread, task, path, actor, concerns, auth, cause, fact, body_hash, body_in, body)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
+
+/// A row as it is stored: the fact in the very bytes that were written, whatever its version.
+#[derive(Debug)]
+pub(super) struct Raw<'a> {
+    pub(super) row: &'a LogRow,
+    pub(super) kind: &'a str,
+    pub(super) version: u32,
+    pub(super) fact: &'a [u8],
+}
+
+pub(super) fn append(connection: &Connection, rows: &[LogRow]) -> Result<(), Problem> {
+    for row in rows {
+        let fact = row.fact.encode();
+        append_raw(connection, &Raw { row, kind: row.fact.kind(), version: row.fact.version(), fact: &fact })?;
+    }
+    Ok(())
+}
+
+pub(super) fn append_raw(connection: &Connection, raw: &Raw<'_>) -> Result<(), Problem> {
+    let row = raw.row;
+    let (body_in, bytes) = match row.body.as_ref().map(|body| &body.bytes) {
+        Some(BodyBytes::Here(bytes)) => (Some("row"), Some(bytes)),
+        Some(BodyBytes::Artifact) => (Some("artifact"), None),
+        Some(BodyBytes::Gone) | None => (None, None),
+    };
+    connection.prepare_cached(APPEND)?.execute(params![
+        stored_seq(row.seq),
+        row.at.0,
+        raw.kind,
+        raw.version,
+        row.run.as_ref().map(RunId::as_str),
+        row.thread.as_ref().map(ThreadId::as_str),
+        row.task().map(|task| task.as_str()),
+        row.fact.path().map(|path| path.key()),
+        row.actor.to_string(),
+        row.concerns(),
+        row.auth.as_str(),
+        row.cause.map(stored_seq),
+        raw.fact,
+        row.body.as_ref().map(|body| &body.sha256),
+        body_in,
+        bytes,
+    ])?;
+    Ok(())
+}
+
+/// Takes the texts out of rows. What stood there is overwritten on the pages, too, not only forgotten.
+pub(super) fn blank(connection: &Connection, blanked: &[(Seq, Vec<u8>)]) -> Result<(), Problem> {
+    if blanked.is_empty() {
+        return Ok(());
+    }
+    connection.execute_batch("PRAGMA secure_delete = ON")?;
+    let mut statement =
+        connection.prepare_cached("UPDATE log SET fact = ?2, body = NULL, body_in = NULL WHERE seq = ?1")?;
+    for (seq, fact) in blanked {
+        statement.execute(params![stored_seq(*seq), fact])?;
+    }
+    connection.execute_batch("PRAGMA secure_delete = OFF")?;
+    Ok(())
+}
+
+pub(super) fn read(connection: &Connection, query: &LogQuery) -> Result<Vec<LogRow>, Problem> {
+    let (sql, values) = sql(query);
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query(params_from_iter(values))?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(decode(row, query.bodies)?);
+    }
+    Ok(found)
+}
+
+/// A row selected by [`COLUMNS`], with its body's bytes as one more column if they are read.
+fn decode(row: &rusqlite::Row<'_>, bodies: Bodies) -> Result<LogRow, Problem> {
+    let place: i64 = row.get(0)?;
+    let unreadable = |what: &str| Problem::Unreadable(format!("{what} of log row {place}"));
+    let (kind, version): (String, u32) = (row.get(2)?, row.get(3)?);
+    let bytes = row.get_ref(9)?.as_blob().map_err(rusqlite::Error::from)?;
+    let fact = Fact::decode(&kind, version, bytes)
+        .map_err(|error| Problem::Unreadable(format!("log row {place}: {error}")))?;
+    let body = match bodies {
+        Bodies::Left => None,
+        Bodies::Read => body(row)?,
+    };
+    Ok(LogRow {
+        seq: seq(place)?,
+        at: Timestamp(row.get(1)?),
+        run: row.get::<_, Option<String>>(4)?.map(RunId::new),
+        thread: row.get::<_, Option<String>>(5)?.map(ThreadId::new),
+        actor: Actor::parse(&row.get::<_, String>(6)?),
+        auth: Auth::parse(&row.get::<_, String>(7)?).ok_or_else(|| unreadable("the auth"))?,
+        cause: row.get::<_, Option<i64>>(8)?.map(seq).transpose()?,
+        fact,
+        body,
+    })
+}
+
+fn body(row: &rusqlite::Row<'_>) -> Result<Option<Body>, Problem> {
+    let Some(sha256) = row.get::<_, Option<String>>(10)? else { return Ok(None) };
+    let bytes = match row.get::<_, Option<String>>(11)?.as_deref() {
+        Some("row") => BodyBytes::Here(row.get::<_, Option<Vec<u8>>>(12)?.unwrap_or_default()),
+        Some(_) => BodyBytes::Artifact,
+        None => BodyBytes::Gone,
+    };
+    Ok(Some(Body { sha256, bytes }))
+}
+
+#[derive(Default)]
+struct Where {
+    terms: Vec<String>,
+    values: Vec<Value>,
+}
+
+impl Where {
+    fn bind(&mut self, term: &str, value: Value) {
+        self.values.push(value);
+        self.terms.push(format!("{term} ?{}", self.values.len()));
+    }
+
+    fn text(&mut self, column: &str, value: Option<&String>) {
+        if let Some(value) = value {
+            self.bind(&format!("{column} ="), Value::Text(value.clone()));
+        }
+    }
+
+    /// What names no run or thread is in the project's default one.
+    fn or_default(&mut self, column: &str, value: Option<&String>, default: &str) {
+        match value {
+            Some(value) if value == default => self.terms.push(format!("{column} IS NULL")),
+            value => self.text(column, value),
+        }
+    }
+
+    fn sql(&self) -> String {
+        if self.terms.is_empty() { "1".to_owned() } else { self.terms.join(" AND ") }
+    }
+}
+
+fn sql(query: &LogQuery) -> (String, Vec<Value>) {
+    let mut only = Where::default();
+    if let Some(after) = query.after {
+        only.bind("seq >", Value::Integer(stored_seq(after)));
+    }
+    if let Some(upto) = query.upto {
+        only.bind("seq <=", Value::Integer(stored_seq(upto)));
+    }
+    if let Some(since) = query.since {
+        only.bind("at >", Value::Integer(since));
+    }
+    only.or_default("run", query.run.as_ref(), RunId::project_default().as_str());
+    only.or_default("thread", query.thread.as_ref(), ThreadId::project_default().as_str());
+    only.text("actor", query.actor.as_ref());
+    only.text("concerns", query.concerns.as_ref());
+    only.text("task", query.task.as_ref());
+    only.text("path", query.path.as_ref());
+    only.values.push(Value::Integer(query.limit.into()));
+    let limit = only.values.len();
+    let direction = match query.order {
+        Order::Ascending => "ASC",
+        Order::Descending => "DESC",
+    };
+    let body = match query.bodies {
+        Bodies::Left => "",
+        Bodies::Read => ", body",
+    };
+    let condition = match &query.kinds {
+        None => only.sql(),
+        Some(kinds) => of_kinds(&mut only, query, kinds, &format!("ORDER BY seq {direction} LIMIT ?{limit}")),
+    };
+    let sql = format!("SELECT {COLUMNS}{body} FROM log WHERE {condition} ORDER BY seq {direction} LIMIT ?{limit}");
+    (sql, only.values)
+}
+
+/// Several kinds are merged from one ordered stretch of the index each: an `IN` would sort all there ever were. Where
+/// another index is narrower, it is used and the kinds are looked at row by row.
+fn of_kinds(only: &mut Where, query: &LogQuery, kinds: &[String], page: &str) -> String {
+    let narrowed = [&query.actor, &query.concerns, &query.run, &query.thread, &query.task, &query.path]
+        .into_iter()
+        .any(Option::is_some);
+    let others = only.sql();
+    let places: Vec<String> = kinds
+        .iter()
+        .map(|kind| {
+            only.values.push(Value::Text(kind.clone()));
+            format!("?{}", only.values.len())
+        })
+        .collect();
+    if narrowed || places.is_empty() {
+        return format!("{others} AND +kind IN ({})", places.join(", "));
+    }
+    let parts: Vec<String> = places
+        .iter()
+        .map(|place| format!("SELECT seq FROM (SELECT seq FROM log WHERE kind = {place} AND {others} {page})"))
+        .collect();
+    format!("seq IN ({})", parts.join(" UNION ALL "))
+}

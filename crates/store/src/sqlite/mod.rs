@@ -1,0 +1,358 @@
+//! The SQLite engine, the default: one file, one writer thread, a few readers.
+//!
+//! | file | what it owns |
+//! |---|---|
+//! | `writer` | the thread with the only write connection: batches, publication, answers, recovery |
+//! | `transact` | what a transaction loads and writes |
+//! | `reader` | the pool of read-only connections |
+//! | `checkpoint` | moving the write-ahead log into the database |
+//! | `schema`, `log` | generated statements for derived rows; rows of the log |
+//! | `migrate` | schema versions, the fold's format, rebuilding |
+//! | `lock` | one daemon for each store |
+//! | `offline` | verify, back up, restore, export and import files |
+//!
+//! It must not know a rule: what a command means is decided in [`crate::batch`].
+
+mod backup;
+mod checkpoint;
+mod connection;
+mod error;
+mod fault;
+mod lock;
+mod log;
+mod migrate;
+mod reader;
+mod schema;
+mod transact;
+mod writer;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+pub use checkpoint::Upkeep;
+pub use error::{OfflineError, OpenError, Problem};
+pub use fault::{Faults, Step};
+pub use lock::{Holder, holder};
+pub use reader::Reader;
+use rookery_core::log::LogRow;
+use rookery_core::view::Presence;
+use rookery_core::{AgentId, Key, LogId, Row};
+use rusqlite::Connection;
+use tokio::sync::broadcast;
+
+use self::checkpoint::Checkpointer;
+use self::lock::Lock;
+use self::migrate::{Birth, Fitness, MIGRATIONS};
+use self::writer::Writer;
+use crate::clock::Clock;
+use crate::operational::{Operation, PresenceBoard, Token};
+use crate::publish::Published;
+use crate::query::{ListQuery, LogQuery};
+use crate::queue::{Limits, Queue};
+use crate::store::{Committed, Health, Pending, Read, ReadError, Store, Submission, SubmitError};
+
+/// The version of the fold. A change to what facts make of rows counts it up, and derived rows are rebuilt.
+pub const FORMAT: u32 = 1;
+
+const PUBLISHED_BATCHES: usize = 1024;
+
+/// How to open a store.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The database file. Its lock is the file with `.lock` added to its name.
+    pub path: PathBuf,
+    pub clock: Arc<dyn Clock>,
+    pub board: Arc<PresenceBoard>,
+    pub limits: Limits,
+    /// What the log is called if the store does not exist yet.
+    pub log_id: LogId,
+    pub project: String,
+    /// How many reads run at the same time.
+    pub readers: usize,
+    pub upkeep: Upkeep,
+    /// Failures that a test wants to see.
+    pub faults: Option<Arc<dyn Faults>>,
+}
+
+impl Options {
+    pub fn new(path: impl Into<PathBuf>, log_id: LogId, clock: Arc<dyn Clock>, board: Arc<PresenceBoard>) -> Options {
+        Options {
+            path: path.into(),
+            clock,
+            board,
+            limits: Limits::default(),
+            log_id,
+            project: String::new(),
+            readers: 4,
+            upkeep: Upkeep::default(),
+            faults: None,
+        }
+    }
+}
+
+/// What the writer thread shares with those who ask.
+#[derive(Debug)]
+struct Shared {
+    queue: Queue,
+    health: RwLock<Health>,
+    published: broadcast::Sender<Arc<Published>>,
+}
+
+impl Shared {
+    fn health(&self) -> Health {
+        self.health.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_health(&self, health: Health) {
+        let mut known = self.health.write().unwrap_or_else(PoisonError::into_inner);
+        if *known == health {
+            return;
+        }
+        if let Health::ReadOnly { reason } = &health {
+            tracing::error!(reason, "the store cannot be written");
+        }
+        *known = health;
+    }
+}
+
+#[derive(Debug)]
+pub struct SqliteStore {
+    shared: Arc<Shared>,
+    reader: Reader,
+    /// Given up by the writer when it has closed the store.
+    lock: Arc<Mutex<Option<Lock>>>,
+    threads: Arc<Mutex<Threads>>,
+}
+
+#[derive(Debug)]
+struct Threads {
+    writer: Option<JoinHandle<()>>,
+    checkpointer: Option<Checkpointer>,
+}
+
+impl Threads {
+    /// Waits until the queue is worked off and the writer has closed the store.
+    fn join(&mut self) {
+        if let Some(mut checkpointer) = self.checkpointer.take() {
+            checkpointer.stop();
+        }
+        if let Some(writer) = self.writer.take()
+            && writer.join().is_err()
+        {
+            tracing::error!("the writer thread panicked");
+        }
+    }
+}
+
+impl SqliteStore {
+    /// Opens or creates the store. Fails at once if another daemon holds it.
+    pub fn open(options: Options) -> Result<SqliteStore, OpenError> {
+        let path = options.path.clone();
+        prepare_folder(&path)?;
+        let lock = Lock::take(&path)?;
+        let connection = open_database(&path)?;
+        let birth = Birth { log_id: &options.log_id, project: &options.project };
+        let fitness = migrate::prepare(&connection, &path, birth, MIGRATIONS)?;
+        let found = match fitness {
+            Fitness::Writable => examine(&connection, &path)?,
+            Fitness::OnlyToRead(reason) => Found { clean: true, closed: Some(reason) },
+        };
+        if found.closed.is_none() {
+            // Begin with an empty write-ahead log. If a reader is in the way, it is emptied later.
+            drop(checkpoint::reset(&connection, Duration::ZERO));
+        }
+        SqliteStore::start(options, connection, lock, found)
+    }
+
+    fn start(options: Options, connection: Connection, lock: Lock, found: Found) -> Result<SqliteStore, OpenError> {
+        let path = options.path;
+        let reader = Reader::open(&path, options.readers)?;
+        let head = connection::stored(&connection)
+            .map_err(|source| OpenError::Rebuild { path: path.clone(), source })?
+            .head
+            .head;
+        let health = found.closed.clone().map_or(Health::Writable, |reason| Health::ReadOnly { reason });
+        let shared = Arc::new(Shared {
+            queue: Queue::new(options.limits),
+            health: RwLock::new(health),
+            published: broadcast::channel(PUBLISHED_BATCHES).0,
+        });
+        let lock = Arc::new(Mutex::new(Some(lock)));
+        let writer = Writer {
+            path: path.clone(),
+            shared: shared.clone(),
+            clock: options.clock,
+            board: options.board,
+            faults: options.faults,
+            upkeep: options.upkeep,
+            connection: Some(connection),
+            closed: found.closed,
+            published: head,
+            marked: !found.clean,
+            reset_above: options.upkeep.bound_bytes,
+            lock: lock.clone(),
+        };
+        let checkpointer = Checkpointer::start(path, options.upkeep).map_err(|source| OpenError::Thread { source })?;
+        let writer = std::thread::Builder::new()
+            .name("store-writer".to_owned())
+            .spawn(move || writer.run())
+            .map_err(|source| OpenError::Thread { source })?;
+        let threads = Threads { writer: Some(writer), checkpointer: Some(checkpointer) };
+        Ok(SqliteStore { shared, reader, lock, threads: Arc::new(Mutex::new(threads)) })
+    }
+
+    /// Writes into the lock file where the daemon can be reached, for whoever finds the store taken.
+    pub fn announce(&self, url: &str) -> std::io::Result<()> {
+        match self.lock.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            Some(lock) => lock.announce(Some(url)),
+            None => Err(std::io::Error::new(std::io::ErrorKind::NotConnected, "the store is closed")),
+        }
+    }
+
+    /// Commands that wait, for the gauges.
+    pub fn waiting(&self) -> usize {
+        self.shared.queue.depth()
+    }
+
+    pub fn reader(&self) -> &Reader {
+        &self.reader
+    }
+}
+
+fn prepare_folder(path: &Path) -> Result<(), OpenError> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let failed = |source| OpenError::Folder { path: path.to_owned(), source };
+    std::fs::create_dir_all(folder).map_err(failed)?;
+    lock::refuse_network(folder)
+}
+
+/// Opens the write connection. The file is for its owner only: it holds what agents say, and hashes of tokens.
+fn open_database(path: &Path) -> Result<Connection, OpenError> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let created = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    match created {
+        Err(source) if source.kind() != std::io::ErrorKind::AlreadyExists => {
+            return Err(OpenError::Folder { path: path.to_owned(), source });
+        }
+        _ => {}
+    }
+    let failed = |source| OpenError::Sql { path: path.to_owned(), source };
+    let connection = connection::writer(path).map_err(failed)?;
+    let mode: String = connection.query_row("PRAGMA journal_mode", [], |row| row.get(0)).map_err(failed)?;
+    if mode != "wal" {
+        return Err(OpenError::NoWriteAheadLog { path: path.to_owned() });
+    }
+    Ok(connection)
+}
+
+/// What a look at an existing file told.
+#[derive(Debug)]
+struct Found {
+    clean: bool,
+    /// Why it must not be written, if so.
+    closed: Option<String>,
+}
+
+/// Looks at the file after a stop that was not clean. A damaged store can still be read, and says why it takes nothing.
+fn examine(connection: &Connection, path: &Path) -> Result<Found, OpenError> {
+    let failed = |source| OpenError::Sql { path: path.to_owned(), source };
+    let clean = migrate::is_clean(connection).map_err(failed)?;
+    if clean {
+        return Ok(Found { clean, closed: None });
+    }
+    tracing::info!("the store was not closed; checking it");
+    let problem = match migrate::quick_check(connection) {
+        Ok(problem) => problem,
+        Err(error) if error::is_damage(&error) => Some(error.to_string()),
+        Err(error) => return Err(failed(error)),
+    };
+    let closed = problem.map(|problem| format!("the file is damaged ({problem}); restore a backup"));
+    Ok(Found { clean, closed })
+}
+
+impl Store for SqliteStore {
+    fn submit(&self, submission: Submission) -> Pending<'_, Result<Committed, SubmitError>> {
+        match self.shared.queue.push(submission) {
+            Ok(outcome) => Box::pin(async { outcome.await.unwrap_or_else(|_| Err(lost())) }),
+            Err(error) => Box::pin(std::future::ready(Err(error))),
+        }
+    }
+
+    fn operate(&self, operation: Operation) -> Pending<'_, Result<(), SubmitError>> {
+        match self.shared.queue.push_chore(operation) {
+            Ok(outcome) => Box::pin(async { outcome.await.unwrap_or_else(|_| Err(lost())) }),
+            Err(error) => Box::pin(std::future::ready(Err(error))),
+        }
+    }
+
+    fn rows(&self, keys: Vec<Key>) -> Read<'_, Vec<Option<Row>>> {
+        self.reader.rows(keys)
+    }
+
+    fn list(&self, query: ListQuery) -> Read<'_, Vec<Row>> {
+        self.reader.list(query)
+    }
+
+    fn lists(&self, queries: Vec<ListQuery>) -> Read<'_, Vec<Vec<Row>>> {
+        self.reader.lists(queries)
+    }
+
+    fn log(&self, query: LogQuery) -> Read<'_, Vec<LogRow>> {
+        self.reader.log(query)
+    }
+
+    fn tallies(&self) -> Read<'_, BTreeMap<String, u64>> {
+        self.reader.tallies()
+    }
+
+    fn presence(&self) -> Pending<'_, Result<Vec<(AgentId, Presence)>, ReadError>> {
+        self.reader.presence()
+    }
+
+    fn tokens(&self) -> Pending<'_, Result<Vec<Token>, ReadError>> {
+        self.reader.tokens()
+    }
+
+    fn published(&self) -> broadcast::Receiver<Arc<Published>> {
+        self.shared.published.subscribe()
+    }
+
+    fn health(&self) -> Health {
+        self.shared.health()
+    }
+
+    fn close(&self) -> Pending<'_, ()> {
+        self.shared.queue.close();
+        let threads = self.threads.clone();
+        Box::pin(async move {
+            let joined = tokio::task::spawn_blocking(move || lock_threads(&threads).join()).await;
+            if joined.is_err() {
+                tracing::error!("closing the store ended early");
+            }
+            self.reader.close();
+        })
+    }
+}
+
+impl Drop for SqliteStore {
+    fn drop(&mut self) {
+        self.shared.queue.close();
+        lock_threads(&self.threads).join();
+        self.reader.close();
+    }
+}
+
+fn lock_threads(threads: &Mutex<Threads>) -> MutexGuard<'_, Threads> {
+    threads.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The writer ended with this command in its hands.
+fn lost() -> SubmitError {
+    SubmitError::OutcomeUnknown { reason: "the writer stopped before it answered".to_owned() }
+}

@@ -1,0 +1,147 @@
+//! Reads: a few read-only connections, each read one short transaction that also reads the head.
+//!
+//! No transaction outlives its call, and none is held across an await: a long one would keep the write-ahead log from
+//! being reset. Whoever finds every connection busy waits.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rookery_core::log::LogRow;
+use rookery_core::view::Presence;
+use rookery_core::{AgentId, Key, Row};
+use rusqlite::Connection;
+use tokio::sync::Semaphore;
+
+use super::connection::{self, begin_reading, commit, roll_back, stored};
+use super::error::{OpenError, Problem};
+use super::{log, schema, transact};
+use crate::operational::Token;
+use crate::query::{Head, ListQuery, LogQuery};
+use crate::store::{Pending, Read, ReadError};
+
+/// Reads a store, whoever writes it.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    pool: Arc<Pool>,
+}
+
+#[derive(Debug)]
+struct Pool {
+    path: PathBuf,
+    idle: Mutex<Vec<Connection>>,
+    permits: Arc<Semaphore>,
+}
+
+impl Pool {
+    fn idle(&self) -> MutexGuard<'_, Vec<Connection>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Reader {
+    /// Opens a store that exists for reading with at most `readers` connections. Needs no lock.
+    pub fn open(path: &Path, readers: usize) -> Result<Reader, OpenError> {
+        if !path.is_file() {
+            return Err(OpenError::Absent { path: path.to_owned() });
+        }
+        let first = connection::reader(path).map_err(|source| OpenError::Sql { path: path.to_owned(), source })?;
+        let pool = Pool {
+            path: path.to_owned(),
+            idle: Mutex::new(vec![first]),
+            permits: Arc::new(Semaphore::new(readers.clamp(1, 64))),
+        };
+        Ok(Reader { pool: Arc::new(pool) })
+    }
+
+    pub fn rows(&self, keys: Vec<Key>) -> Read<'_, Vec<Option<Row>>> {
+        self.run(move |connection| keys.iter().map(|key| schema::get(connection, key)).collect())
+    }
+
+    pub fn list(&self, query: ListQuery) -> Read<'_, Vec<Row>> {
+        self.run(move |connection| schema::list(connection, &query))
+    }
+
+    pub fn lists(&self, queries: Vec<ListQuery>) -> Read<'_, Vec<Vec<Row>>> {
+        self.run(move |connection| queries.iter().map(|query| schema::list(connection, query)).collect())
+    }
+
+    pub fn log(&self, query: LogQuery) -> Read<'_, Vec<LogRow>> {
+        self.run(move |connection| log::read(connection, &query))
+    }
+
+    pub fn tallies(&self) -> Read<'_, BTreeMap<String, u64>> {
+        self.run(transact::all_tallies)
+    }
+
+    pub fn presence(&self) -> Pending<'_, Result<Vec<(AgentId, Presence)>, ReadError>> {
+        let read = self.run(transact::all_presence);
+        Box::pin(async { read.await.map(|(found, _)| found) })
+    }
+
+    pub fn tokens(&self) -> Pending<'_, Result<Vec<Token>, ReadError>> {
+        let read = self.run(transact::all_tokens);
+        Box::pin(async { read.await.map(|(found, _)| found) })
+    }
+
+    /// Ends reading: what runs finishes, what comes is refused.
+    pub(super) fn close(&self) {
+        self.pool.permits.close();
+        self.pool.idle().clear();
+    }
+
+    fn run<T, F>(&self, read: F) -> Read<'_, T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, Problem> + Send + 'static,
+    {
+        let pool = self.pool.clone();
+        Box::pin(async move {
+            let permit = pool.permits.clone().acquire_owned().await;
+            let Ok(permit) = permit else {
+                return Err(ReadError::Unavailable { reason: "the store is closed".to_owned() });
+            };
+            let reading = tokio::task::spawn_blocking(move || {
+                let found = read_once(&pool, read);
+                drop(permit);
+                found
+            });
+            match reading.await {
+                Ok(found) => found.map_err(ReadError::from),
+                Err(error) => Err(ReadError::Unavailable { reason: format!("the read ended early: {error}") }),
+            }
+        })
+    }
+}
+
+/// A connection that failed is closed; the next read opens another.
+fn read_once<T>(pool: &Pool, read: impl FnOnce(&Connection) -> Result<T, Problem>) -> Result<(T, Head), Problem> {
+    let waiting = pool.idle().pop();
+    let connection = match waiting {
+        Some(connection) => connection,
+        None => connection::reader(&pool.path)?,
+    };
+    let found = in_transaction(&connection, read)?;
+    if !pool.permits.is_closed() {
+        pool.idle().push(connection);
+    }
+    Ok(found)
+}
+
+fn in_transaction<T>(
+    connection: &Connection,
+    read: impl FnOnce(&Connection) -> Result<T, Problem>,
+) -> Result<(T, Head), Problem> {
+    begin_reading(connection)?;
+    let found = stored(connection).and_then(|stored| Ok((read(connection)?, stored.head)));
+    match found {
+        Ok(found) => {
+            commit(connection)?;
+            Ok(found)
+        }
+        Err(problem) => {
+            roll_back(connection)?;
+            Err(problem)
+        }
+    }
+}

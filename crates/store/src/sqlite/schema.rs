@@ -1,0 +1,260 @@
+//! Statements for derived tables, generated from their description: nothing here knows what a table is about.
+
+use std::sync::LazyLock;
+
+use rookery_core::key::{ColumnKind, ColumnValue, Match};
+use rookery_core::{Key, Lookup, Row, Table};
+use rusqlite::types::{ToSql, ToSqlOutput, Value};
+use rusqlite::{Connection, params, params_from_iter};
+
+use super::error::Problem;
+use crate::query::{Condition, ListQuery, Order, Test};
+
+struct Statements {
+    get: String,
+    put: String,
+    delete: String,
+    all: String,
+    clear: String,
+}
+
+static STATEMENTS: LazyLock<Vec<Statements>> = LazyLock::new(|| Table::ALL.into_iter().map(Statements::of).collect());
+
+impl Statements {
+    fn of(table: Table) -> Statements {
+        let name = table.name();
+        let columns: Vec<&str> = table.columns().iter().map(|column| column.name).chain(["doc"]).collect();
+        let places: Vec<String> = (1..=columns.len() + 1).map(|place| format!("?{place}")).collect();
+        let sets: Vec<String> = columns.iter().map(|column| format!("{column} = excluded.{column}")).collect();
+        let (columns, places, sets) = (columns.join(", "), places.join(", "), sets.join(", "));
+        Statements {
+            get: format!("SELECT doc FROM {name} WHERE key = ?1"),
+            put: format!(
+                "INSERT INTO {name} (key, {columns}) VALUES ({places}) ON CONFLICT (key) DO UPDATE SET {sets}"
+            ),
+            delete: format!("DELETE FROM {name} WHERE key = ?1"),
+            all: format!("SELECT key, {columns} FROM {name}"),
+            clear: format!("DELETE FROM {name}"),
+        }
+    }
+}
+
+fn statements(table: Table) -> &'static Statements {
+    &STATEMENTS[table as usize]
+}
+
+struct Bound<'a>(&'a ColumnValue);
+
+impl ToSql for Bound<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        match self.0 {
+            ColumnValue::Null => Ok(ToSqlOutput::Owned(Value::Null)),
+            ColumnValue::Text(text) => text.to_sql(),
+            ColumnValue::Integer(integer) => integer.to_sql(),
+        }
+    }
+}
+
+fn value(value: &ColumnValue) -> Value {
+    match value {
+        ColumnValue::Null => Value::Null,
+        ColumnValue::Text(text) => Value::Text(text.clone()),
+        ColumnValue::Integer(integer) => Value::Integer(*integer),
+    }
+}
+
+fn decode(table: Table, key: &str, doc: &[u8]) -> Result<Row, Problem> {
+    Row::decode(table, doc).map_err(|error| Problem::Unreadable(format!("row {key} of {}: {error}", table.name())))
+}
+
+fn parse(table: Table, key: &str) -> Result<Key, Problem> {
+    Key::parse(table, key).ok_or_else(|| Problem::Unreadable(format!("{key} is no key of {}", table.name())))
+}
+
+/// One row by its key. In one process a loop of these costs no more than one statement for many keys.
+pub(super) fn get(connection: &Connection, key: &Key) -> Result<Option<Row>, Problem> {
+    let id = key.id();
+    let mut statement = connection.prepare_cached(&statements(key.table()).get)?;
+    let mut rows = statement.query(params![id])?;
+    match rows.next()? {
+        Some(row) => decode(key.table(), &id, row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?).map(Some),
+        None => Ok(None),
+    }
+}
+
+pub(super) fn put(connection: &Connection, key: &Key, row: &Row) -> Result<(), Problem> {
+    let mut statement = connection.prepare_cached(&statements(key.table()).put)?;
+    let (id, columns, doc) = (key.id(), row.columns(), row.encode());
+    let bound: Vec<Bound<'_>> = columns.iter().map(Bound).collect();
+    let mut values: Vec<&dyn ToSql> = vec![&id];
+    values.extend(bound.iter().map(|column| column as &dyn ToSql));
+    values.push(&doc);
+    statement.execute(&*values)?;
+    Ok(())
+}
+
+pub(super) fn delete(connection: &Connection, key: &Key) -> Result<(), Problem> {
+    connection.prepare_cached(&statements(key.table()).delete)?.execute(params![key.id()])?;
+    Ok(())
+}
+
+pub(super) fn clear(connection: &Connection, table: Table) -> Result<(), Problem> {
+    connection.execute(&statements(table).clear, [])?;
+    Ok(())
+}
+
+/// Hands every row of a table over, with its columns as they are stored.
+pub(super) fn each(
+    connection: &Connection,
+    table: Table,
+    mut take: impl FnMut(Key, Row, Vec<ColumnValue>),
+) -> Result<(), Problem> {
+    let mut statement = connection.prepare_cached(&statements(table).all)?;
+    let mut rows = statement.query([])?;
+    let width = table.columns().len();
+    while let Some(row) = rows.next()? {
+        let id: String = row.get(0)?;
+        let mut columns = Vec::with_capacity(width);
+        for at in 1..=width {
+            columns.push(match row.get::<_, Value>(at)? {
+                Value::Text(text) => ColumnValue::Text(text),
+                Value::Integer(integer) => ColumnValue::Integer(integer),
+                _ => ColumnValue::Null,
+            });
+        }
+        let doc: Vec<u8> = row.get(width + 1)?;
+        take(parse(table, &id)?, decode(table, &id, &doc)?, columns);
+    }
+    Ok(())
+}
+
+/// All rows whose column has a value, or begins with one.
+pub(super) fn look_up(connection: &Connection, lookup: &Lookup) -> Result<Vec<(Key, Row)>, Problem> {
+    let table = lookup.table();
+    let Some(column) = table.columns().get(lookup.column()) else {
+        return Err(Problem::Unreadable(format!("{lookup:?} has no column")));
+    };
+    let (name, column) = (table.name(), column.name);
+    let (condition, values) = match lookup.wanted() {
+        Match::Equals(wanted) => (format!("{column} = ?1"), vec![value(&wanted)]),
+        Match::Begins(prefix) => match successor(&prefix) {
+            Some(end) => (format!("{column} >= ?1 AND {column} < ?2"), vec![Value::Text(prefix), Value::Text(end)]),
+            None => (format!("{column} >= ?1"), vec![Value::Text(prefix)]),
+        },
+    };
+    let mut statement = connection.prepare_cached(&format!("SELECT key, doc FROM {name} WHERE {condition}"))?;
+    let mut rows = statement.query(params_from_iter(values))?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let id: String = row.get(0)?;
+        let doc: Vec<u8> = row.get(1)?;
+        found.push((parse(table, &id)?, decode(table, &id, &doc)?));
+    }
+    Ok(found)
+}
+
+/// The least text, byte by byte, that is greater than every text with this prefix.
+fn successor(prefix: &str) -> Option<String> {
+    let mut text = prefix.to_owned();
+    while let Some(last) = text.pop() {
+        // The order of UTF-8's bytes is the order of characters; surrogates are not among them.
+        let next = (u32::from(last) + 1..=u32::from(char::MAX)).find_map(char::from_u32);
+        if let Some(next) = next {
+            text.push(next);
+            return Some(text);
+        }
+    }
+    None
+}
+
+pub(super) fn list(connection: &Connection, query: &ListQuery) -> Result<Vec<Row>, Problem> {
+    let table = query.table;
+    let mut sql = format!("SELECT key, doc FROM {} WHERE 1", table.name());
+    let mut values = Vec::new();
+    for condition in &query.conditions {
+        sql.push_str(" AND ");
+        sql.push_str(&test(table, condition, &mut values));
+    }
+    let direction = match query.order {
+        Order::Ascending => "ASC",
+        Order::Descending => "DESC",
+    };
+    let ordered_by = query.order_by.filter(|name| kind(table, name).is_some());
+    match ordered_by {
+        Some(column) => sql.push_str(&format!(" ORDER BY {column} {direction}, key {direction}")),
+        None => sql.push_str(&format!(" ORDER BY key {direction}")),
+    }
+    if let Some(limit) = query.limit {
+        sql.push_str(" LIMIT ?");
+        values.push(Value::Integer(limit.into()));
+    }
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query(params_from_iter(values))?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let id: String = row.get(0)?;
+        found.push(decode(table, &id, row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?)?);
+    }
+    Ok(found)
+}
+
+fn kind(table: Table, name: &str) -> Option<ColumnKind> {
+    table.columns().iter().find(|column| column.name == name).map(|column| column.kind)
+}
+
+/// A condition as SQL. A value of another kind than its column equals nothing there: SQLite would convert it instead.
+fn test(table: Table, condition: &Condition, values: &mut Vec<Value>) -> String {
+    const NEVER: &str = "0";
+    let column = condition.column;
+    let Some(kind) = kind(table, column) else { return NEVER.to_owned() };
+    let fits = |value: &ColumnValue| {
+        matches!(
+            (value, kind),
+            (ColumnValue::Text(_), ColumnKind::Text) | (ColumnValue::Integer(_), ColumnKind::Integer)
+        )
+    };
+    let mut bind = |bound: Value, how: &str| {
+        values.push(bound);
+        format!("{column} {how} ?")
+    };
+    match &condition.test {
+        Test::Is(ColumnValue::Null) => format!("{column} IS NULL"),
+        Test::Is(wanted) if fits(wanted) => bind(value(wanted), "="),
+        Test::Is(_) => NEVER.to_owned(),
+        Test::IsNot(ColumnValue::Null) | Test::Present => format!("{column} IS NOT NULL"),
+        Test::IsNot(unwanted) if fits(unwanted) => bind(value(unwanted), "IS NOT"),
+        Test::IsNot(_) => "1".to_owned(),
+        Test::Above(bound) if kind == ColumnKind::Integer => bind(Value::Integer(*bound), ">"),
+        Test::AtMost(bound) if kind == ColumnKind::Integer => bind(Value::Integer(*bound), "<="),
+        Test::Above(_) | Test::AtMost(_) => NEVER.to_owned(),
+        Test::In(wanted) => {
+            let fitting: Vec<Value> = wanted.iter().filter(|wanted| fits(wanted)).map(value).collect();
+            let places = vec!["?"; fitting.len()].join(", ");
+            values.extend(fitting);
+            let or_null =
+                if wanted.contains(&ColumnValue::Null) { format!(" OR {column} IS NULL") } else { String::new() };
+            format!("({column} IN ({places}){or_null})")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_ends_where_the_next_text_begins() {
+        assert_eq!(successor("src/").as_deref(), Some("src0"));
+        assert_eq!(successor("a\u{d7ff}").as_deref(), Some("a\u{e000}"));
+        assert_eq!(successor("a\u{10ffff}").as_deref(), Some("b"));
+        assert_eq!(successor("\u{10ffff}"), None);
+        assert_eq!(successor(""), None);
+    }
+
+    #[test]
+    fn statements_are_found_by_their_table() {
+        for table in Table::ALL {
+            assert!(statements(table).get.contains(&format!("FROM {} ", table.name())));
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! What a transaction loads and writes: a batch's needs, its write-set, and changes to operational state.
+
+use std::collections::BTreeMap;
+
+use rookery_core::view::{LifeSource, Presence};
+use rookery_core::{AgentId, Timestamp};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::connection::stored_seq;
+use super::error::Problem;
+use super::fault::{Faults, Step};
+use super::{log, schema};
+use crate::batch::{Loaded, Needs, Remembered, WriteSet};
+use crate::operational::{Operation, PresenceBoard, Token};
+
+/// How many remembered replies are forgotten in one go, so that nobody waits long behind it.
+const FORGET_AT_ONCE: i64 = 10_000;
+
+pub(super) fn load(connection: &Connection, needs: &Needs, board: &PresenceBoard) -> Result<Loaded, Problem> {
+    let mut loaded = Loaded::default();
+    for key in &needs.rows {
+        if let Some(row) = schema::get(connection, key)? {
+            loaded.rows.push((key.clone(), row));
+        }
+    }
+    for lookup in &needs.lookups {
+        loaded.lookups.push((lookup.clone(), schema::look_up(connection, lookup)?));
+    }
+    for agent in &needs.presence {
+        if let Some(presence) = board.newest(agent, presence_of(connection, agent)?) {
+            loaded.presence.push((agent.clone(), presence));
+        }
+    }
+    for key in &needs.replies {
+        if let Some(remembered) = reply(connection, key)? {
+            loaded.replies.push((key.clone(), remembered));
+        }
+    }
+    Ok(loaded)
+}
+
+fn presence_of(connection: &Connection, agent: &AgentId) -> Result<Option<Presence>, Problem> {
+    let mut statement = connection.prepare_cached("SELECT last_seen, source FROM presence WHERE agent = ?1")?;
+    let found = statement.query_row([agent.as_str()], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+    found.map(|(last_seen, source): (i64, String)| presence(last_seen, &source)).transpose()
+}
+
+fn presence(last_seen: i64, source: &str) -> Result<Presence, Problem> {
+    let source = LifeSource::parse(source).ok_or_else(|| Problem::Unreadable(format!("source of life {source}")))?;
+    Ok(Presence { last_seen: Timestamp(last_seen), source })
+}
+
+fn reply(connection: &Connection, (scope, key): &(String, String)) -> Result<Option<Remembered>, Problem> {
+    let mut statement = connection.prepare_cached("SELECT hash, answer FROM replies WHERE scope = ?1 AND key = ?2")?;
+    let found = statement.query_row([scope, key], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+    let Some((hash, answer)): Option<(String, Vec<u8>)> = found else { return Ok(None) };
+    let answer = serde_json::from_slice(&answer)
+        .map_err(|error| Problem::Unreadable(format!("remembered reply to {key}: {error}")))?;
+    Ok(Some(Remembered { hash, answer }))
+}
+
+/// Writes everything a batch changes. The caller commits.
+pub(super) fn write(connection: &Connection, write: &WriteSet, faults: Option<&dyn Faults>) -> Result<(), Problem> {
+    let before = |step| faults.map_or(Ok(()), |faults| faults.before(step, connection));
+    before(Step::Log)?;
+    log::append(connection, &write.log)?;
+    log::blank(connection, &write.blanked)?;
+    before(Step::Rows)?;
+    for (key, row) in &write.rows {
+        match row {
+            Some(row) => schema::put(connection, key, row)?,
+            None => schema::delete(connection, key)?,
+        }
+    }
+    before(Step::Tallies)?;
+    count(connection, &write.tallies)?;
+    before(Step::Replies)?;
+    remember(connection, write)?;
+    connection.prepare_cached("UPDATE log_head SET head = ?1")?.execute([stored_seq(write.head)])?;
+    Ok(())
+}
+
+pub(super) fn count(connection: &Connection, changes: &BTreeMap<&'static str, i64>) -> Result<(), Problem> {
+    let mut statement = connection.prepare_cached(
+        "INSERT INTO tallies (name, n) VALUES (?1, max(?2, 0)) ON CONFLICT (name) DO UPDATE SET n = max(n + ?2, 0)",
+    )?;
+    for (name, change) in changes {
+        statement.execute(params![name, change])?;
+    }
+    Ok(())
+}
+
+fn remember(connection: &Connection, write: &WriteSet) -> Result<(), Problem> {
+    let mut statement = connection.prepare_cached(
+        "INSERT OR REPLACE INTO replies (scope, key, hash, answer, keep_until) VALUES (?1, ?2, ?3, ?4, ?5)",
+    )?;
+    for (idempotency, answer) in &write.replies {
+        let answer = serde_json::to_vec(answer)
+            .map_err(|error| Problem::Unreadable(format!("reply to {}: {error}", idempotency.key)))?;
+        let (scope, key, hash) = (&idempotency.scope, &idempotency.key, &idempotency.hash);
+        statement.execute(params![scope, key, hash, answer, idempotency.keep_until])?;
+    }
+    Ok(())
+}
+
+pub(super) fn operate(connection: &Connection, operation: &Operation) -> Result<(), Problem> {
+    match operation {
+        Operation::WritePresence(entries) => write_presence(connection, entries)?,
+        Operation::PutToken(token) => {
+            let doc = serde_json::to_vec(token)
+                .map_err(|error| Problem::Unreadable(format!("token {}: {error}", token.id)))?;
+            connection
+                .prepare_cached("INSERT OR REPLACE INTO tokens (id, doc) VALUES (?1, ?2)")?
+                .execute(params![token.id, doc])?;
+        }
+        Operation::RevokeToken { id } => {
+            connection.prepare_cached("DELETE FROM tokens WHERE id = ?1")?.execute([id])?;
+        }
+        Operation::ForgetReplies { before } => {
+            connection
+                .prepare_cached(
+                    "DELETE FROM replies WHERE (scope, key) IN
+                        (SELECT scope, key FROM replies WHERE keep_until < ?1 ORDER BY keep_until LIMIT ?2)",
+                )?
+                .execute(params![before.0, FORGET_AT_ONCE])?;
+        }
+    }
+    Ok(())
+}
+
+fn write_presence(connection: &Connection, entries: &[(AgentId, Presence)]) -> Result<(), Problem> {
+    let mut statement =
+        connection.prepare_cached("INSERT OR REPLACE INTO presence (agent, last_seen, source) VALUES (?1, ?2, ?3)")?;
+    for (agent, presence) in entries {
+        statement.execute(params![agent.as_str(), presence.last_seen.0, presence.source.as_str()])?;
+    }
+    Ok(())
+}
+
+pub(super) fn all_presence(connection: &Connection) -> Result<Vec<(AgentId, Presence)>, Problem> {
+    let mut statement = connection.prepare_cached("SELECT agent, last_seen, source FROM presence ORDER BY agent")?;
+    let mut rows = statement.query([])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (agent, last_seen, source): (String, i64, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        found.push((AgentId::new(agent), presence(last_seen, &source)?));
+    }
+    Ok(found)
+}
+
+pub(super) fn all_tokens(connection: &Connection) -> Result<Vec<Token>, Problem> {
+    let mut statement = connection.prepare_cached("SELECT id, doc FROM tokens ORDER BY rowid")?;
+    let mut rows = statement.query([])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (id, doc): (String, Vec<u8>) = (row.get(0)?, row.get(1)?);
+        let token =
+            serde_json::from_slice(&doc).map_err(|error| Problem::Unreadable(format!("token {id}: {error}")))?;
+        found.push(token);
+    }
+    Ok(found)
+}
+
+pub(super) fn all_tallies(connection: &Connection) -> Result<BTreeMap<String, u64>, Problem> {
+    let mut statement = connection.prepare_cached("SELECT name, n FROM tallies")?;
+    let mut rows = statement.query([])?;
+    let mut found = BTreeMap::new();
+    while let Some(row) = rows.next()? {
+        let (name, n): (String, i64) = (row.get(0)?, row.get(1)?);
+        found.insert(name, u64::try_from(n).unwrap_or(0));
+    }
+    Ok(found)
+}

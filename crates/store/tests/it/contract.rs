@@ -1,0 +1,404 @@
+//! What every engine must do. Each scenario runs on all of them and ends with: the rows are the fold of the log.
+
+use rookery_core::actor::Power;
+use rookery_core::key::ColumnValue;
+use rookery_core::log::BodyBytes;
+use rookery_core::redact::{Redact, Target};
+use rookery_core::view::{LifeSource, Presence};
+use rookery_core::{AgentId, Caller, Code, Key, Row, RunId, Seq, Table, ThreadId, Timestamp};
+use rookery_store::query::{Bodies, Order, Test};
+use rookery_store::{Answer, ListQuery, LogQuery, Operation, Store, Submission, SubmitError, Token};
+
+use crate::support::{
+    World, claim_file, claim_task, create, done, refused, register, report, whole_log, with_body, with_key,
+};
+
+macro_rules! contract {
+    ($($scenario:ident),+ $(,)?) => {
+        mod memory {
+            $(#[tokio::test]
+            async fn $scenario() {
+                let world = crate::support::World::memory();
+                super::$scenario(&world).await;
+                world.end().await;
+            })+
+        }
+        mod sqlite {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $scenario() {
+                let world = crate::support::World::sqlite();
+                super::$scenario(&world).await;
+                world.end().await;
+            })+
+        }
+    };
+}
+
+contract![
+    a_command_is_answered_with_the_row_it_left,
+    a_refusal_leaves_no_trace,
+    a_repeated_command_gets_the_first_answer,
+    a_forgotten_reply_is_forgotten,
+    rows_are_read_by_key_and_listed,
+    conditions_mean_the_same_everywhere,
+    the_log_is_read_by_every_condition,
+    prefixes_are_compared_byte_by_byte,
+    unpleasant_texts_and_bodies_come_back_as_they_were,
+    a_large_body_comes_back_as_it_was,
+    a_failure_in_the_middle_of_many_hurts_only_itself,
+    concurrent_submitters_leave_no_gap,
+    publications_come_in_the_order_of_the_log,
+    a_redacted_row_keeps_its_place_and_hash,
+    operational_state_is_kept_and_not_logged,
+    presence_is_seen_by_decisions,
+];
+
+async fn a_command_is_answered_with_the_row_it_left(world: &World) {
+    let store = &*world.store;
+    done(store, register("a")).await;
+    let created = done(store, create("task_1", "one")).await;
+    let Answer::Row(key, row) = created.answer else { panic!("{:?}", created.answer) };
+    assert_eq!(key, Key::Task("task_1".into()));
+    let (stored, head) = store.rows(vec![key]).await.unwrap();
+    assert_eq!(stored, [Some(row.0)]);
+    assert_eq!((head.head, head.floor, head.log.as_str()), (created.at, Seq(1), "log_test"));
+    let claimed = done(store, claim_task("task_1", "a")).await;
+    assert!(claimed.at > created.at && !claimed.duplicate);
+}
+
+async fn a_refusal_leaves_no_trace(world: &World) {
+    let store = &*world.store;
+    done(store, create("task_1", "one")).await;
+    let before = (whole_log(store).await, store.tallies().await.unwrap());
+    assert_eq!(refused(store, create("task_1", "again")).await, Code::Exists);
+    assert_eq!(refused(store, with_key(create("task_2", ""), "k", "h")).await, Code::Invalid);
+    assert_eq!((whole_log(store).await, store.tallies().await.unwrap()), before);
+    // A refusal is not remembered: the same key may be used for what is put right.
+    let created = done(store, with_key(create("task_2", "two"), "k", "h2")).await;
+    assert!(!created.duplicate);
+}
+
+async fn a_repeated_command_gets_the_first_answer(world: &World) {
+    let store = &*world.store;
+    let first = done(store, with_key(create("task_1", "one"), "k", "h")).await;
+    done(store, create("task_2", "two")).await;
+    // Another id, as a surface mints it anew for a repeated request.
+    let second = done(store, with_key(create("task_3", "one"), "k", "h")).await;
+    assert_eq!((second.answer, second.duplicate), (first.answer, true));
+    assert_eq!(refused(store, with_key(create("task_4", "other"), "k", "other")).await, Code::IdempotencyMismatch);
+    assert_eq!(whole_log(store).await.len(), 2);
+}
+
+async fn a_forgotten_reply_is_forgotten(world: &World) {
+    let store = &*world.store;
+    done(store, with_key(create("task_1", "one"), "k", "h")).await;
+    store.operate(Operation::ForgetReplies { before: Timestamp(1_000) }).await.unwrap();
+    assert!(done(store, with_key(create("task_2", "one"), "k", "h")).await.duplicate);
+    store.operate(Operation::ForgetReplies { before: Timestamp(1_001) }).await.unwrap();
+    assert!(!done(store, with_key(create("task_2", "one"), "k", "h")).await.duplicate);
+}
+
+async fn rows_are_read_by_key_and_listed(world: &World) {
+    let store = &*world.store;
+    done(store, register("a")).await;
+    for id in ["task_b", "task_a", "task_c"] {
+        done(store, create(id, id)).await;
+    }
+    done(store, claim_task("task_a", "a")).await;
+    let keys = vec![Key::Task("task_a".into()), Key::Task("nothing".into()), Key::Agent("a".into()), Key::Lead];
+    let (rows, _) = store.rows(keys).await.unwrap();
+    assert_eq!(rows.iter().map(Option::is_some).collect::<Vec<_>>(), [true, false, true, true]);
+    assert_eq!(ids(store, ListQuery::all(Table::Tasks)).await, ["task_a", "task_b", "task_c"]);
+    let by_creation = ListQuery::all(Table::Tasks).ordered_by("created");
+    assert_eq!(ids(store, by_creation.clone()).await, ["task_b", "task_a", "task_c"]);
+    let newest = ListQuery { order: Order::Descending, ..by_creation.clone().at_most(Some(2)) };
+    assert_eq!(ids(store, newest).await, ["task_c", "task_a"]);
+    let (lists, head) = store.lists(vec![by_creation, ListQuery::all(Table::Agents)]).await.unwrap();
+    assert_eq!((lists[0].len(), lists[1].len()), (3, 1));
+    let (tallies, same) = store.tallies().await.unwrap();
+    assert_eq!((tallies["tasks"], same), (3, head));
+}
+
+async fn conditions_mean_the_same_everywhere(world: &World) {
+    let store = &*world.store;
+    done(store, register("a")).await;
+    for id in ["task_1", "task_2", "task_3"] {
+        done(store, create(id, id)).await;
+    }
+    done(store, claim_task("task_2", "a")).await;
+    let text = |text: &str| ColumnValue::Text(text.to_owned());
+    let cases: Vec<(&'static str, Test, &[&str])> = vec![
+        ("held_by", Test::Is(text("a")), &["task_2"]),
+        ("held_by", Test::Is(ColumnValue::Null), &["task_1", "task_3"]),
+        ("held_by", Test::IsNot(text("a")), &["task_1", "task_3"]),
+        ("held_by", Test::IsNot(ColumnValue::Null), &["task_2"]),
+        ("held_by", Test::Present, &["task_2"]),
+        ("held_by", Test::In(vec![]), &[]),
+        ("held_by", Test::In(vec![text("b"), ColumnValue::Null]), &["task_1", "task_3"]),
+        ("held_by", Test::In(vec![text("b"), text("a")]), &["task_2"]),
+        ("held_by", Test::Is(ColumnValue::Integer(1)), &[]),
+        ("held_by", Test::IsNot(ColumnValue::Integer(1)), &["task_1", "task_2", "task_3"]),
+        ("held_by", Test::Above(0), &[]),
+        ("created", Test::Above(3), &["task_2", "task_3"]),
+        ("created", Test::AtMost(3), &["task_1"]),
+        ("created", Test::Is(text("3")), &[]),
+        ("no_such_column", Test::Present, &[]),
+    ];
+    for (column, test, wanted) in cases {
+        let found = ids(store, ListQuery::all(Table::Tasks).with(column, test.clone())).await;
+        assert_eq!(found, wanted, "{column} {test:?}");
+    }
+    let both =
+        ListQuery::all(Table::Tasks).with("created", Test::Above(3)).with("held_by", Test::Is(ColumnValue::Null));
+    assert_eq!(ids(store, both).await, ["task_3"]);
+}
+
+async fn ids(store: &dyn Store, query: ListQuery) -> Vec<String> {
+    let (rows, _) = store.list(query).await.unwrap();
+    let id = |row: Row| match row {
+        Row::Task(task) => task.id.to_string(),
+        Row::File(file) => file.path.to_string(),
+        other => panic!("{other:?}"),
+    };
+    rows.into_iter().map(id).collect()
+}
+
+async fn the_log_is_read_by_every_condition(world: &World) {
+    let store = &*world.store;
+    done(store, register("a")).await; // 1 registered, 2 lead chosen
+    done(store, create("task_1", "one")).await; // 3
+    let mut elsewhere = report("b", "built");
+    elsewhere.run = Some(RunId::from("run_x"));
+    elsewhere.thread = Some(ThreadId::from("thr_x"));
+    elsewhere.cause = Some(Seq(3));
+    done(store, elsewhere).await; // 4
+    done(store, claim_task("task_1", "a")).await; // 5
+    done(store, claim_file("src/a.rs", "a")).await; // 6
+    let mut by_default = report("b", "tested");
+    by_default.run = Some(RunId::project_default());
+    by_default.thread = Some(ThreadId::project_default());
+    done(store, by_default).await; // 7
+    let all = || LogQuery::newest(100);
+    let some = |text: &str| Some(text.to_owned());
+    let kinds = |kinds: &[&str]| Some(kinds.iter().map(|kind| (*kind).to_owned()).collect());
+    let at = whole_log(store).await[4].at.0;
+    let cases: Vec<(&str, LogQuery, &[u64])> = vec![
+        ("everything", all(), &[7, 6, 5, 4, 3, 2, 1]),
+        ("the newest", LogQuery::newest(2), &[7, 6]),
+        ("a page", LogQuery::after(Seq(2), 3), &[3, 4, 5]),
+        ("one", LogQuery::one(Seq(4)), &[4]),
+        ("none", LogQuery::newest(0), &[]),
+        ("since", LogQuery { since: Some(at), ..all() }, &[7, 6]),
+        ("run", LogQuery { run: some("run_x"), ..all() }, &[4]),
+        ("default run", LogQuery { run: some("run_default"), ..all() }, &[7, 6, 5, 3, 2, 1]),
+        ("thread", LogQuery { thread: some("thr_x"), ..all() }, &[4]),
+        ("default thread", LogQuery { thread: some("thr_default"), ..LogQuery::newest(2) }, &[7, 6]),
+        ("actor", LogQuery { actor: some("a"), ..all() }, &[6, 5, 2, 1]),
+        ("nobody", LogQuery { actor: some("nobody"), ..all() }, &[3]),
+        ("task", LogQuery { task: some("task_1"), ..all() }, &[5, 3]),
+        ("path", LogQuery { path: some("src/a.rs"), ..all() }, &[6]),
+        ("kind", LogQuery { kinds: kinds(&["report.added"]), ..all() }, &[7, 4]),
+        ("kinds", LogQuery { kinds: kinds(&["report.added", "task.claimed"]), ..all() }, &[7, 5, 4]),
+        ("some of kinds", LogQuery { kinds: kinds(&["report.added", "task.claimed"]), ..LogQuery::newest(2) }, &[7, 5]),
+        (
+            "kinds upwards",
+            LogQuery { kinds: kinds(&["task.claimed", "task.created", "report.added"]), ..LogQuery::after(Seq(3), 2) },
+            &[4, 5],
+        ),
+        ("kinds of an actor", LogQuery { kinds: kinds(&["task.claimed", "x"]), actor: some("a"), ..all() }, &[5]),
+        ("no kinds", LogQuery { kinds: kinds(&[]), ..all() }, &[]),
+        ("up to", LogQuery { upto: Some(Seq(2)), ..all() }, &[2, 1]),
+    ];
+    for (what, query, wanted) in cases {
+        let (rows, head) = store.log(query).await.unwrap();
+        assert_eq!(rows.iter().map(|row| row.seq.0).collect::<Vec<_>>(), wanted, "{what}");
+        assert_eq!(head.head, Seq(7));
+    }
+    let log = whole_log(store).await;
+    assert_eq!((log[3].cause, log[1].cause, log[6].run.clone()), (Some(Seq(3)), Some(Seq(1)), None));
+}
+
+async fn prefixes_are_compared_byte_by_byte(world: &World) {
+    let store = &*world.store;
+    for agent in ["a", "b"] {
+        done(store, register(agent)).await;
+    }
+    let paths =
+        ["src/B.rs", "src/a.rs", "src/é.rs", "src.rs", "src-old/x", "SRC/a.rs", "src/\u{10ffff}/x", "src%/x", "src_/x"];
+    for path in paths {
+        let granted = done(store, claim_file(path, "a")).await.answer;
+        assert_eq!(granted, Answer::Claim(rookery_core::file::ClaimReply::Granted), "{path}");
+    }
+    let mut sorted: Vec<&str> = paths.to_vec();
+    sorted.sort_unstable();
+    assert_eq!(ids(store, ListQuery::all(Table::Files)).await, sorted);
+    // The subtree meets what is below it and nothing else: not what only looks like it.
+    for (subtree, free) in [("src/", false), ("src-old/", false), ("src%/", false), ("srca/", true), ("lib/", true)] {
+        let answer = done(store, claim_file(subtree, "b")).await.answer;
+        let granted = answer == Answer::Claim(rookery_core::file::ClaimReply::Granted);
+        assert_eq!(granted, free, "{subtree}");
+    }
+}
+
+async fn unpleasant_texts_and_bodies_come_back_as_they_were(world: &World) {
+    let store = &*world.store;
+    let title = "nul \0, quote ' \" and \u{10ffff}";
+    let bodies: [&[u8]; 6] = [
+        br#"{"a":1,"a":2}"#,
+        br#"{"text":"\ud800 \u0000"}"#,
+        b"\xff\xfe not UTF-8",
+        b"nul \0 in the middle",
+        b"",
+        "{ \"spaces\" :  1.0 }\r\n".as_bytes(),
+    ];
+    for (at, body) in bodies.iter().enumerate() {
+        done(store, with_body(create(&format!("task_{at}"), title), body)).await;
+    }
+    let log = whole_log(store).await;
+    for (row, body) in log.iter().zip(bodies) {
+        let stored = row.body.as_ref().unwrap();
+        assert_eq!(stored.bytes, BodyBytes::Here(body.to_vec()));
+    }
+    let (rows, _) = store.rows(vec![Key::Task("task_0".into())]).await.unwrap();
+    assert!(matches!(&rows[0], Some(Row::Task(task)) if task.title == title));
+    let (without, _) = store.log(LogQuery::after(Seq::ZERO, 10)).await.unwrap();
+    assert!(without.iter().all(|row| row.body.is_none()));
+    // An id with NUL in it is one id, not the part before it.
+    done(store, create("task_nul\0a", "a")).await;
+    done(store, create("task_nul\0b", "b")).await;
+    let about = LogQuery { task: Some("task_nul\0a".to_owned()), ..LogQuery::newest(10) };
+    assert_eq!(store.log(about).await.unwrap().0.len(), 1);
+}
+
+async fn a_large_body_comes_back_as_it_was(world: &World) {
+    let store = &*world.store;
+    let body: Vec<u8> = (0..1024 * 1024_u32).map(|at| (at % 251) as u8).collect();
+    for at in 0..3 {
+        done(store, with_body(create(&format!("task_{at}"), "large"), &body)).await;
+    }
+    let query = LogQuery { bodies: Bodies::Read, ..LogQuery::newest(1) };
+    let (rows, _) = store.log(query).await.unwrap();
+    assert_eq!(rows[0].body.as_ref().unwrap().bytes, BodyBytes::Here(body));
+}
+
+async fn a_failure_in_the_middle_of_many_hurts_only_itself(world: &World) {
+    let store = &*world.store;
+    let submissions = (0..512).map(|at| create(&format!("task_{}", if at == 256 { 255 } else { at }), "t"));
+    let pending: Vec<_> = submissions.map(|submission| store.submit(submission)).collect();
+    let mut refused = Vec::new();
+    for (at, pending) in pending.into_iter().enumerate() {
+        match pending.await {
+            Ok(_) => {}
+            Err(SubmitError::Refused(refusal)) => refused.push((at, refusal.code)),
+            Err(other) => panic!("{other}"),
+        }
+    }
+    assert_eq!(refused, [(256, Code::Exists)]);
+    assert_eq!(store.tallies().await.unwrap().0["tasks"], 511);
+}
+
+async fn concurrent_submitters_leave_no_gap(world: &World) {
+    let mut submitters = Vec::new();
+    for submitter in 0..8 {
+        let store = world.store.clone();
+        submitters.push(tokio::spawn(async move {
+            let mut last = Seq::ZERO;
+            for at in 0..25 {
+                let made = done(&*store, create(&format!("task_{submitter}_{at}"), "t")).await;
+                assert!(made.at > last);
+                last = made.at;
+                // Whoever has an answer finds what it did.
+                let (rows, head) = store.log(LogQuery::one(made.at)).await.unwrap();
+                assert!(head.head >= made.at && rows.len() == 1);
+            }
+        }));
+    }
+    for submitter in submitters {
+        submitter.await.unwrap();
+    }
+    assert_eq!(whole_log(&*world.store).await.len(), 200);
+}
+
+async fn publications_come_in_the_order_of_the_log(world: &World) {
+    let mut published = world.store.published();
+    let store = world.store.clone();
+    let submitting = tokio::spawn(async move {
+        let pending: Vec<_> = (0..300).map(|at| store.submit(create(&format!("task_{at}"), "t"))).collect();
+        for pending in pending {
+            pending.await.unwrap();
+        }
+    });
+    let mut next = 1;
+    while next <= 300 {
+        let batch = published.recv().await.unwrap();
+        for row in batch.rows() {
+            assert_eq!(row.seq, Seq(next));
+            next += 1;
+        }
+    }
+    submitting.await.unwrap();
+    // What was answered is published: nothing is left to wait for.
+    done(&*world.store, create("task_last", "t")).await;
+    assert_eq!(published.try_recv().unwrap().last(), Some(Seq(301)));
+}
+
+async fn a_redacted_row_keeps_its_place_and_hash(world: &World) {
+    let store = &*world.store;
+    done(store, with_body(create("task_1", "the secret"), b"the secret")).await;
+    let row = whole_log(store).await.remove(0);
+    let hash = row.body.as_ref().unwrap().sha256.clone();
+    let target = Target { seq: row.seq, fact: row.fact.clone(), artifact: None };
+    done(store, Submission::new(Caller::person("anna"), Redact { rows: vec![target] })).await;
+    let log = whole_log(store).await;
+    let body = log[0].body.clone().unwrap();
+    assert_eq!((body.sha256, body.bytes), (hash, BodyBytes::Gone));
+    assert!(!String::from_utf8(log[0].fact.encode()).unwrap().contains("secret"));
+    let (rows, _) = store.rows(vec![Key::Task("task_1".into())]).await.unwrap();
+    assert!(matches!(&rows[0], Some(Row::Task(task)) if task.title == "[redacted]"));
+}
+
+async fn operational_state_is_kept_and_not_logged(world: &World) {
+    let store = &*world.store;
+    let seen = |millis| Presence { last_seen: Timestamp(millis), source: LifeSource::Call };
+    let entries: Vec<(AgentId, Presence)> = vec![("a".into(), seen(1)), ("b".into(), seen(2))];
+    store.operate(Operation::WritePresence(entries)).await.unwrap();
+    store.operate(Operation::WritePresence(vec![("a".into(), seen(3))])).await.unwrap();
+    assert_eq!(store.presence().await.unwrap(), [("a".into(), seen(3)), ("b".into(), seen(2))]);
+    let token = |id: &str, label: &str| Token {
+        id: id.to_owned(),
+        hash: "h".to_owned(),
+        subject: "a".to_owned(),
+        power: Power::Agent,
+        created_at: Timestamp(1),
+        expires_at: None,
+        label: Some(label.to_owned()),
+    };
+    for operation in [
+        Operation::PutToken(token("one", "first")),
+        Operation::PutToken(token("two", "second")),
+        Operation::PutToken(token("one", "changed")),
+        Operation::RevokeToken { id: "two".to_owned() },
+        Operation::RevokeToken { id: "none".to_owned() },
+    ] {
+        store.operate(operation).await.unwrap();
+    }
+    assert_eq!(store.tokens().await.unwrap(), [token("one", "changed")]);
+    assert!(whole_log(store).await.is_empty());
+}
+
+async fn presence_is_seen_by_decisions(world: &World) {
+    use rookery_core::agent::{DeclareOffline, Evidence};
+    let store = &*world.store;
+    done(store, register("a")).await;
+    let offline = |last_seen| {
+        let evidence =
+            Evidence { last_seen: Timestamp(last_seen), source: Some(LifeSource::Call), limit_millis: 1_000 };
+        Submission::new(Caller::system(), DeclareOffline { agent: "a".into(), evidence })
+    };
+    let seen = |millis| Presence { last_seen: Timestamp(millis), source: LifeSource::Call };
+    store.operate(Operation::WritePresence(vec![("a".into(), seen(50))])).await.unwrap();
+    assert_eq!(refused(store, offline(40)).await, Code::Stale);
+    world.board.saw(&"a".into(), seen(60));
+    assert_eq!(refused(store, offline(50)).await, Code::Stale);
+    done(store, offline(60)).await;
+}

@@ -1,0 +1,6 @@
+//! One suite for every engine, and what only a file can do.
+
+#![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
+
+mod contract;
+mod support;

@@ -1,0 +1,199 @@
+//! A store to try things on, and short names for what tests say often.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use rookery_core::agent::{Profile, Register, Role};
+use rookery_core::file::{Case, ClaimFile, FilePath, Insist};
+use rookery_core::log::{Body, BodyBytes, LogRow};
+use rookery_core::report::Report;
+use rookery_core::task::{Claim, Create};
+use rookery_core::{Caller, LogId, RunId, Seq, Table, TaskId, Timestamp};
+use rookery_store::artifact::sha256_hex;
+use rookery_store::memory::{Database, MemoryStore};
+use rookery_store::query::Bodies;
+use rookery_store::replay::Fold;
+use rookery_store::sqlite::{Options, SqliteStore, Upkeep};
+use rookery_store::store::Health;
+use rookery_store::{
+    Clock, Committed, Idempotency, ListQuery, LogQuery, PresenceBoard, Store, Submission, SubmitError,
+};
+
+/// Goes forward by a millisecond whenever somebody looks.
+#[derive(Debug, Default)]
+pub(crate) struct FakeClock {
+    millis: AtomicI64,
+}
+
+impl Clock for FakeClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(1_700_000_000_000 + self.millis.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn monotonic(&self) -> u64 {
+        self.millis.fetch_add(1, Ordering::Relaxed).unsigned_abs()
+    }
+}
+
+pub(crate) struct World {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) board: Arc<PresenceBoard>,
+    folder: Option<tempfile::TempDir>,
+}
+
+impl World {
+    pub(crate) fn memory() -> World {
+        let board = Arc::new(PresenceBoard::default());
+        let database = Database::new(LogId::from("log_test"));
+        let store = MemoryStore::new(database, Arc::new(FakeClock::default()), board.clone());
+        World { store: Arc::new(store), board, folder: None }
+    }
+
+    pub(crate) fn sqlite() -> World {
+        let folder = tempfile::tempdir().unwrap();
+        let options = options(&folder.path().join("rookery.db"));
+        let board = options.board.clone();
+        World { store: Arc::new(SqliteStore::open(options).unwrap()), board, folder: Some(folder) }
+    }
+
+    pub(crate) async fn end(self) {
+        replay_matches(&*self.store).await;
+        assert_eq!(self.store.health(), Health::Writable);
+        self.store.close().await;
+        drop(self.folder);
+    }
+}
+
+/// Options for a store that leaves its write-ahead log alone and probes quickly.
+pub(crate) fn options(path: &Path) -> Options {
+    let clock = Arc::new(FakeClock::default());
+    let mut options = Options::new(path, LogId::from("log_test"), clock, Arc::new(PresenceBoard::default()));
+    options.project = "test".to_owned();
+    let never = Duration::from_secs(3_600);
+    options.upkeep = Upkeep {
+        every: never,
+        above_bytes: u64::MAX,
+        bound_bytes: u64::MAX,
+        idle: never,
+        probe: Duration::from_millis(5),
+    };
+    options
+}
+
+pub(crate) fn open(path: &Path) -> SqliteStore {
+    SqliteStore::open(options(path)).unwrap()
+}
+
+pub(crate) fn database(folder: &tempfile::TempDir) -> PathBuf {
+    folder.path().join("rookery.db")
+}
+
+/// The rows and tallies of a store are the fold of its log, and the log has no gap.
+pub(crate) async fn replay_matches(store: &dyn Store) {
+    let log = whole_log(store).await;
+    let mut fold = Fold::default();
+    for (row, seq) in log.iter().zip(1..) {
+        assert_eq!(row.seq, Seq(seq));
+        fold.add(row);
+    }
+    let keys: Vec<_> = fold.rows().keys().cloned().collect();
+    let (stored, head) = store.rows(keys.clone()).await.unwrap();
+    assert_eq!(head.head, Seq(log.len() as u64));
+    let stored = keys.into_iter().zip(stored).filter_map(|(key, row)| Some((key, row?))).collect();
+    let (tallies, _) = store.tallies().await.unwrap();
+    assert_eq!(fold.differences(&stored, &tallies), Vec::<String>::new());
+    for table in Table::ALL {
+        let (rows, _) = store.list(ListQuery::all(table)).await.unwrap();
+        assert_eq!(rows.len(), fold.rows().keys().filter(|key| key.table() == table).count(), "{table:?}");
+    }
+}
+
+pub(crate) async fn whole_log(store: &dyn Store) -> Vec<LogRow> {
+    let mut log: Vec<LogRow> = Vec::new();
+    loop {
+        let after = log.last().map_or(Seq::ZERO, |row| row.seq);
+        let query = LogQuery { bodies: Bodies::Read, ..LogQuery::after(after, 500) };
+        let (rows, _) = store.log(query).await.unwrap();
+        if rows.is_empty() {
+            return log;
+        }
+        log.extend(rows);
+    }
+}
+
+pub(crate) fn register(id: &str) -> Submission {
+    let profile = Profile {
+        tool: "test".to_owned(),
+        role: Role::Worker,
+        capabilities: vec![],
+        name: None,
+        workspace_path: None,
+        metadata: Default::default(),
+    };
+    Submission::new(Caller::asserted(id), Register { id: id.into(), profile })
+}
+
+pub(crate) fn create(id: &str, title: &str) -> Submission {
+    Submission::new(Caller::nobody(), new_task(id, title))
+}
+
+pub(crate) fn new_task(id: &str, title: &str) -> Create {
+    Create {
+        id: TaskId::from(id),
+        run: RunId::project_default(),
+        title: title.to_owned(),
+        description: String::new(),
+        assigned_by: "anna".to_owned(),
+        assigned_to: None,
+        resources: vec![],
+        depends_on: vec![],
+    }
+}
+
+pub(crate) fn claim_task(id: &str, agent: &str) -> Submission {
+    Submission::new(Caller::asserted(agent), Claim { task: id.into(), agent: agent.into() })
+}
+
+pub(crate) fn claim_file(path: &str, agent: &str) -> Submission {
+    let path = FilePath::parse(path, Case::Kept).unwrap();
+    let claim = ClaimFile { path, agent: agent.into(), task: None, hash: "h".to_owned(), insist: Insist::Ask };
+    Submission::new(Caller::asserted(agent), claim)
+}
+
+pub(crate) fn report(agent: &str, action: &str) -> Submission {
+    let report = Report {
+        agent: agent.into(),
+        action: action.to_owned(),
+        resource: None,
+        task: None,
+        before_hash: None,
+        after_hash: None,
+        metadata: Default::default(),
+    };
+    Submission::new(Caller::asserted(agent), report)
+}
+
+pub(crate) fn with_body(mut submission: Submission, bytes: &[u8]) -> Submission {
+    submission.body = Some(Body { sha256: sha256_hex(bytes), bytes: BodyBytes::Here(bytes.to_vec()) });
+    submission
+}
+
+pub(crate) fn with_key(mut submission: Submission, key: &str, hash: &str) -> Submission {
+    let (scope, key, hash) = ("run_default/x".to_owned(), key.to_owned(), hash.to_owned());
+    submission.idempotency = Some(Idempotency { scope, key, hash, keep_until: 1_000 });
+    submission
+}
+
+/// Submits and expects it to be done.
+pub(crate) async fn done(store: &dyn Store, submission: Submission) -> Committed {
+    store.submit(submission).await.unwrap()
+}
+
+pub(crate) async fn refused(store: &dyn Store, submission: Submission) -> rookery_core::Code {
+    match store.submit(submission).await {
+        Err(SubmitError::Refused(refusal)) => refusal.code,
+        other => panic!("should have been refused: {other:?}"),
+    }
+}

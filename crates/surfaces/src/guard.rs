@@ -1,0 +1,132 @@
+//! What every request passes before a face sees it: is it for us, from where, and is there room for it.
+//!
+//! A web page in the user's browser can reach loopback. So `Host` must name this daemon and `Origin`, when there is one,
+//! must be its own; nothing is ever written by a GET, and there is no CORS.
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+
+use crate::app::App;
+use crate::rest::RestError;
+
+/// How a request came in, set by the listener.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Via {
+    Tcp,
+    /// The Unix socket: its permissions and the peer's user are the check.
+    Socket,
+}
+
+pub fn around(routes: Router<App>, app: &App) -> Router<App> {
+    routes
+        .fallback(|| async { RestError::new(StatusCode::NOT_FOUND, "NOT_FOUND", "there is nothing at this path") })
+        .layer(middleware::from_fn_with_state(app.clone(), bounded))
+        .layer(middleware::from_fn_with_state(app.clone(), checked))
+}
+
+/// Refuses what is not for us and marks every answer as ours.
+async fn checked(State(app): State<App>, request: Request, next: Next) -> Response {
+    let mut response = match check(&app, &request) {
+        Ok(()) => next.run(request).await,
+        Err(error) => error.into_response(),
+    };
+    if response.status() == StatusCode::METHOD_NOT_ALLOWED {
+        response = method_not_allowed(response);
+    }
+    if let Ok(project) = HeaderValue::from_str(&app.about().project_id) {
+        response.headers_mut().insert("x-rookery-project", project);
+    }
+    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+fn check(app: &App, request: &Request) -> Result<(), RestError> {
+    if request.uri().path_and_query().map_or(0, |uri| uri.as_str().len()) > app.limits().uri_bytes {
+        return Err(RestError::new(StatusCode::URI_TOO_LONG, "TOO_LARGE", "the address is too long"));
+    }
+    if request.extensions().get::<Via>() != Some(&Via::Socket) {
+        check_host(app, request)?;
+    }
+    let wanted = request.headers().get("x-rookery-project").map(HeaderValue::as_bytes);
+    if wanted.is_some_and(|project| project != app.about().project_id.as_bytes()) {
+        return Err(RestError::new(
+            StatusCode::MISDIRECTED_REQUEST,
+            "OTHER_PROJECT",
+            format!("this daemon serves project '{}'", app.about().project_id),
+        )
+        .hint("look up the address in the project's .rookery/daemon.json"));
+    }
+    Ok(())
+}
+
+fn check_host(app: &App, request: &Request) -> Result<(), RestError> {
+    let text = |name: header::HeaderName| request.headers().get(name).and_then(|value| value.to_str().ok());
+    let host = text(header::HOST).or_else(|| request.uri().authority().map(|authority| authority.as_str()));
+    if !host.is_some_and(|host| is_ours(app, host)) {
+        return Err(RestError::new(StatusCode::FORBIDDEN, "FOREIGN_HOST", "the Host header does not name this daemon")
+            .hint("call it by its loopback address, or add the name to allowed_hosts"));
+    }
+    let Some(origin) = request.headers().get(header::ORIGIN) else { return Ok(()) };
+    let own = origin
+        .to_str()
+        .ok()
+        .and_then(|origin| origin.split_once("://"))
+        .is_some_and(|(scheme, authority)| matches!(scheme, "http" | "https") && Some(authority) == host);
+    if own {
+        return Ok(());
+    }
+    Err(RestError::new(StatusCode::FORBIDDEN, "FOREIGN_ORIGIN", "requests from other origins are refused")
+        .hint("open the daemon's own page, or call it from a program"))
+}
+
+/// Loopback by any of its names, or a name the configuration allows.
+fn is_ours(app: &App, host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    };
+    let loopback = name.eq_ignore_ascii_case("localhost")
+        || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
+    loopback || app.about().allowed_hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(name))
+}
+
+/// Room for each agent, and an end to everything but streams.
+async fn bounded(State(app): State<App>, request: Request, next: Next) -> Response {
+    let agent = request.headers().get("x-agent-id").or(request.headers().get(header::AUTHORIZATION));
+    let agent = agent.and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let _place = match agent.as_deref().map(|agent| app.enter(agent)) {
+        Some(None) => {
+            return RestError::new(StatusCode::TOO_MANY_REQUESTS, "TOO_MANY_REQUESTS", "too many requests under way")
+                .hint("wait for the answers to earlier requests")
+                .retry_after(1)
+                .into_response();
+        }
+        Some(place) => place,
+        None => None,
+    };
+    let streams = request.method() == Method::GET && request.uri().path().ends_with("/stream");
+    if streams {
+        return next.run(request).await;
+    }
+    match tokio::time::timeout(app.limits().request_time, next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => RestError::new(StatusCode::REQUEST_TIMEOUT, "TIMEOUT", "the request took too long")
+            .hint("look whether it was done before you repeat it, or repeat it with the same Idempotency-Key")
+            .into_response(),
+    }
+}
+
+fn method_not_allowed(response: Response<Body>) -> Response {
+    let allow = response.headers().get(header::ALLOW).cloned();
+    let mut error =
+        RestError::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", "this path does not take that method")
+            .into_response();
+    if let Some(allow) = allow {
+        error.headers_mut().insert(header::ALLOW, allow);
+    }
+    error
+}

@@ -1,0 +1,71 @@
+//! What probes and operators ask: is it up, can it write, what does it measure.
+
+use std::sync::OnceLock;
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use rookery_store::store::Health;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::app::App;
+use crate::rest::RestError;
+
+pub fn routes() -> Router<App> {
+    Router::new().route("/healthz", get(healthz)).route("/readyz", get(readyz)).route("/metrics", get(show_metrics))
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Probe {
+    pub ok: bool,
+}
+
+/// The process is up.
+#[utoipa::path(get, path = "/healthz", tag = "operations", responses((status = 200, body = Probe)))]
+pub async fn healthz() -> Json<Probe> {
+    Json(Probe { ok: true })
+}
+
+/// The store takes writes.
+#[utoipa::path(get, path = "/readyz", tag = "operations",
+    responses((status = 200, body = Probe), (status = 503, body = crate::rest::wire::ErrorBody)))]
+pub async fn readyz(State(app): State<App>) -> Response {
+    match app.engine().store().health() {
+        Health::Writable => Json(Probe { ok: true }).into_response(),
+        Health::ReadOnly { reason } => RestError::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "STORE_UNAVAILABLE",
+            format!("the store cannot write: {reason}"),
+        )
+        .hint("reading goes on; writing resumes by itself when the cause is gone")
+        .retry_after(1)
+        .into_response(),
+    }
+}
+
+/// Prometheus text.
+#[utoipa::path(get, path = "/metrics", tag = "operations",
+    responses((status = 200, body = String, content_type = "text/plain"), (status = 503, body = crate::rest::wire::ErrorBody)))]
+pub async fn show_metrics(State(app): State<App>) -> Result<Response, RestError> {
+    let tallies = app.engine().tallies().await?;
+    for (name, count) in &tallies.value {
+        metrics::gauge!("rookery_rows", "tally" => name.clone()).set(*count as f64);
+    }
+    metrics::gauge!("rookery_log_head").set(tallies.head.head.0 as f64);
+    let writable = app.engine().store().health() == Health::Writable;
+    metrics::gauge!("rookery_store_writable").set(f64::from(u8::from(writable)));
+    let used = app.limits().subscriptions - app.subscriptions().available_permits();
+    metrics::gauge!("rookery_subscriptions").set(used as f64);
+    let text = recorder().map_or_else(String::new, |recorder| recorder.render());
+    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
+}
+
+/// The one recorder of this process; `None` if somebody else installed one.
+pub fn recorder() -> Option<&'static PrometheusHandle> {
+    static RECORDER: OnceLock<Option<PrometheusHandle>> = OnceLock::new();
+    RECORDER.get_or_init(|| PrometheusBuilder::new().install_recorder().ok()).as_ref()
+}

@@ -1,0 +1,221 @@
+//! For people: what this daemon is, tokens, and taking secrets out of the log.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use regex::bytes::Regex;
+use rookery_core::log::{BodyBytes, LogRow};
+use rookery_core::redact::{Erase, Redact, Target};
+use rookery_core::{Actor, Code, Fact, IntentId, Power, Refusal, Seq};
+use rookery_engine::{At, Waited, access, ambient};
+use rookery_store::query::Bodies;
+use rookery_store::store::Health;
+use rookery_store::{LogQuery, Operation, Token};
+
+use super::RestError;
+use super::call::{Call, JsonBody};
+use super::wire::{self, TokenRole};
+use crate::app::App;
+
+/// How many events one call redacts at most.
+const REDACT_AT_MOST: usize = 1_000;
+const REDACT_WAITS: Duration = Duration::from_secs(5);
+
+/// What this daemon is and how it is.
+#[utoipa::path(get, path = "/admin/info", tag = "admin", responses((status = 200, body = wire::Info)))]
+pub async fn info(State(app): State<App>, call: Call) -> Result<Response, RestError> {
+    call.reader()?;
+    let (engine, about) = (app.engine(), app.about());
+    let head = engine.tallies().await?.head;
+    let mut warnings = Vec::new();
+    let writable = match engine.store().health() {
+        Health::Writable => true,
+        Health::ReadOnly { reason } => {
+            warnings.push(format!("the store cannot write: {reason}"));
+            false
+        }
+    };
+    if !about.watching {
+        warnings.push("files are not watched: conflicts are only seen when agents report changes".to_owned());
+    }
+    let info = wire::Info {
+        version: about.version.to_owned(),
+        project: engine.settings().project.clone(),
+        project_id: about.project_id.clone(),
+        store: about.store.clone(),
+        log: head.log.to_string(),
+        floor: head.floor.0,
+        head: head.head.0,
+        writable,
+        watching: about.watching,
+        tokens_required: engine.access().trust() == access::Trust::TokensOnly,
+        subscriptions: app.limits().subscriptions - app.subscriptions().available_permits(),
+        uptime_ms: engine.clock().now().0 - about.started_at,
+        warnings,
+    };
+    Ok(super::call::at(At { value: info, head }))
+}
+
+/// The tokens that exist, without their secrets.
+#[utoipa::path(get, path = "/admin/tokens", tag = "admin", responses((status = 200, body = Vec<wire::TokenInfo>)))]
+pub async fn list_tokens(State(app): State<App>, call: Call) -> Result<Json<Vec<wire::TokenInfo>>, RestError> {
+    call.person()?;
+    let tokens = app.engine().store().tokens().await?;
+    let shown = tokens.into_iter().map(|token| wire::TokenInfo {
+        id: token.id,
+        agent: token.subject,
+        role: match token.power {
+            Power::Observer => TokenRole::Observer,
+            Power::Agent => TokenRole::Agent,
+            Power::Lead => TokenRole::Lead,
+            Power::Person => TokenRole::Person,
+        },
+        created_at: token.created_at.0,
+        expires_at: token.expires_at.map(|at| at.0),
+        label: token.label,
+    });
+    Ok(Json(shown.collect()))
+}
+
+/// Create a token. Its secret is shown once and only its hash is kept.
+#[utoipa::path(post, path = "/admin/tokens", tag = "admin", request_body = wire::NewToken,
+    responses((status = 201, body = wire::CreatedToken)))]
+pub async fn create_token(call: Call, body: JsonBody<wire::NewToken>) -> Result<Response, RestError> {
+    call.person()?;
+    let [subject] = super::call::need("agent is required", [&body.value.agent])?;
+    rookery_core::limit::name("agent", &subject, rookery_core::limit::AGENT_ID_BYTES)?;
+    let role = body.value.role.unwrap_or(TokenRole::Agent);
+    if role != TokenRole::Person && Actor::is_reserved(&subject) {
+        return Err(RestError::invalid(format!("'{subject}' cannot be an agent")));
+    }
+    let engine = call.app().engine();
+    let secret = format!("rkt_{}", ambient::secret());
+    let now = engine.clock().now();
+    let token = Token {
+        id: engine.mint("tok_"),
+        hash: access::hash(&secret),
+        subject: subject.trim_start_matches("person:").to_owned(),
+        power: match role {
+            TokenRole::Observer => Power::Observer,
+            TokenRole::Agent => Power::Agent,
+            TokenRole::Lead => Power::Lead,
+            TokenRole::Person => Power::Person,
+        },
+        created_at: now,
+        expires_at: body.value.expires_in_seconds.map(|seconds| now.plus_millis(seconds.saturating_mul(1000))),
+        label: body.value.label,
+    };
+    let id = token.id.clone();
+    engine.store().operate(Operation::PutToken(token)).await?;
+    engine.access().reload(engine.store().as_ref()).await?;
+    Ok((StatusCode::CREATED, Json(wire::CreatedToken { id, token: secret })).into_response())
+}
+
+/// Revoke a token at once.
+#[utoipa::path(delete, path = "/admin/tokens/{id}", tag = "admin", params(("id" = String, Path)),
+    responses((status = 200, body = wire::Done)))]
+pub async fn revoke_token(
+    State(app): State<App>,
+    call: Call,
+    Path(id): Path<String>,
+) -> Result<Json<wire::Done>, RestError> {
+    call.person()?;
+    let engine = app.engine();
+    if !engine.store().tokens().await?.iter().any(|token| token.id == id) {
+        return Err(Refusal::new(Code::TokenNotFound, "Token not found").into());
+    }
+    engine.store().operate(Operation::RevokeToken { id }).await?;
+    engine.access().reload(engine.store().as_ref()).await?;
+    Ok(Json(wire::Done { ok: true }))
+}
+
+/// Take texts and bodies out of the log. The rows and their hashes stay, and a fact says what was done.
+#[utoipa::path(post, path = "/admin/redact", tag = "admin", request_body = wire::RedactRequest,
+    responses((status = 200, body = wire::RedactResult)))]
+pub async fn redact(call: Call, body: JsonBody<wire::RedactRequest>) -> Result<Json<wire::RedactResult>, RestError> {
+    let caller = call.person()?;
+    let app = call.app();
+    let rows = match (&body.value.seqs, &body.value.pattern) {
+        (Some(seqs), None) => by_seq(app, seqs).await?,
+        (None, Some(pattern)) => by_match(app, pattern).await?,
+        _ => return Err(RestError::invalid("either seqs or match is required")),
+    };
+    let redacted: Vec<u64> = rows.iter().map(|row| row.seq.0).collect();
+    if rows.is_empty() {
+        return Ok(Json(wire::RedactResult { redacted, pending: vec![] }));
+    }
+    let rows: Vec<Target> = rows.into_iter().map(|row| target(app, row)).collect();
+    let intents: Vec<IntentId> =
+        rows.iter().filter_map(|row| row.artifact.as_ref()).map(|erase| erase.intent.clone()).collect();
+    // The request itself would name what is to be forgotten: its body is not kept.
+    let request = rookery_engine::Request::new(caller, rookery_core::Command::Redact(Redact { rows }));
+    let waited = app.engine().submit_and_wait(request, intents, REDACT_WAITS).await?;
+    let pending = match waited {
+        Waited::Done(_) => vec![],
+        Waited::Pending(_, open) => open.iter().map(ToString::to_string).collect(),
+    };
+    Ok(Json(wire::RedactResult { redacted, pending }))
+}
+
+fn target(app: &App, row: LogRow) -> Target {
+    let artifact = row.body.filter(|body| body.bytes == BodyBytes::Artifact);
+    Target {
+        seq: row.seq,
+        fact: row.fact,
+        artifact: artifact.map(|body| Erase { intent: app.engine().mint_intent(), sha256: body.sha256 }),
+    }
+}
+
+async fn by_seq(app: &App, seqs: &[u64]) -> Result<Vec<LogRow>, RestError> {
+    if seqs.len() > REDACT_AT_MOST {
+        return Err(RestError::invalid(format!("at most {REDACT_AT_MOST} events in one call")));
+    }
+    let mut rows = Vec::new();
+    for seq in seqs {
+        let unknown = || RestError::from(Refusal::new(Code::EventNotFound, format!("there is no event {seq}")));
+        if i64::try_from(*seq).is_err() || *seq == 0 {
+            return Err(unknown());
+        }
+        let query = LogQuery { bodies: Bodies::Read, ..LogQuery::one(Seq(*seq)) };
+        rows.push(app.engine().log(query).await?.value.pop().ok_or_else(unknown)?);
+    }
+    Ok(rows)
+}
+
+/// Every event whose fact or body matches and that is not blanked already.
+async fn by_match(app: &App, pattern: &str) -> Result<Vec<LogRow>, RestError> {
+    let regex = Regex::new(pattern).map_err(|error| RestError::invalid(format!("match: {error}")))?;
+    let (mut rows, mut after) = (Vec::new(), Seq::ZERO);
+    loop {
+        let query = LogQuery { bodies: Bodies::Read, ..LogQuery::after(after, 500) };
+        let page = app.engine().log(query).await?.value;
+        let Some(last) = page.last() else { return Ok(rows) };
+        after = last.seq;
+        for row in page {
+            if rows.len() < REDACT_AT_MOST && holds(app, &row, &regex).await {
+                rows.push(row);
+            }
+        }
+    }
+}
+
+async fn holds(app: &App, row: &LogRow, regex: &Regex) -> bool {
+    if matches!(row.fact, Fact::LogRedacted(_)) {
+        return false;
+    }
+    if regex.is_match(&row.fact.encode()) {
+        return true;
+    }
+    match row.body.as_ref().map(|body| (&body.bytes, &body.sha256)) {
+        Some((BodyBytes::Here(bytes), _)) => regex.is_match(bytes),
+        Some((BodyBytes::Artifact, sha256)) => {
+            let (artifacts, sha256) = (app.engine().artifacts().clone(), sha256.clone());
+            let read = tokio::task::spawn_blocking(move || artifacts.get(&sha256)).await;
+            matches!(read, Ok(Ok(bytes)) if regex.is_match(&bytes))
+        }
+        Some((BodyBytes::Gone, _)) | None => false,
+    }
+}

@@ -1,0 +1,112 @@
+//! Agents: announcing, heartbeats, status, leaving.
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use rookery_core::agent::{Leave, Profile, Register, SetStatus};
+use rookery_core::{AgentId, Code, Row};
+
+use super::call::{self, Call, JsonBody, MaybeBody};
+use super::wire::{self, Done};
+use super::{RestError, translate};
+use crate::app::App;
+
+/// Register an agent, or update one and bring it back.
+#[utoipa::path(post, path = "/agents/announce", tag = "agents", request_body = wire::Announce,
+    responses((status = 201, body = wire::Agent)))]
+pub async fn announce(call: Call, body: JsonBody<wire::Announce>) -> Result<Response, RestError> {
+    let [id, tool] = call::need("id and tool are required", [&body.value.id, &body.value.tool])?;
+    let caller = call.caller(Some(&id))?;
+    let request = body.value;
+    let command = Register {
+        id: AgentId::from(id.as_str()),
+        profile: Profile {
+            tool,
+            role: translate::role(request.role.unwrap_or(wire::AgentRole::Worker)),
+            capabilities: request.capabilities.unwrap_or_else(|| vec!["code".to_owned()]),
+            name: request.name,
+            workspace_path: request.workspace_path,
+            metadata: request.metadata.unwrap_or_default(),
+        },
+    };
+    let committed = call.submit(caller, command, &body.bytes).await?;
+    match call::row_of(&committed) {
+        Some(Row::Agent(agent)) => {
+            let presence = call.app().engine().board().get(&agent.id);
+            Ok(call::written(StatusCode::CREATED, &committed, translate::agent(agent, presence)))
+        }
+        _ => Err(call::unexpected(&committed)),
+    }
+}
+
+/// Show a sign of life.
+#[utoipa::path(post, path = "/agents/{id}/heartbeat", tag = "agents", params(("id" = String, Path)),
+    responses((status = 200, body = Done)))]
+pub async fn heartbeat(call: Call, Path(id): Path<String>) -> Result<axum::Json<Done>, RestError> {
+    let caller = call.caller(Some(&id))?;
+    let agent = AgentId::from(id.as_str());
+    call.app().engine().heartbeat(&caller, &agent).await?;
+    Ok(axum::Json(Done { ok: true }))
+}
+
+/// Say what the agent is doing.
+#[utoipa::path(patch, path = "/agents/{id}/status", tag = "agents", params(("id" = String, Path)),
+    request_body = wire::StatusChange, responses((status = 200, body = Done)))]
+pub async fn set_status(
+    call: Call,
+    Path(id): Path<String>,
+    body: JsonBody<wire::StatusChange>,
+) -> Result<Response, RestError> {
+    let status = body.value.status.ok_or_else(|| RestError::invalid("status is required"))?;
+    let command = SetStatus {
+        agent: AgentId::from(id.as_str()),
+        status: translate::agent_status(status),
+        current_task: body.value.current_task.as_deref().map(Into::into),
+    };
+    let committed = call.submit(call.caller(Some(&id))?, command, &body.bytes).await?;
+    Ok(call::written(StatusCode::OK, &committed, Done { ok: true }))
+}
+
+/// Take the agent out of the team; everything it holds is freed.
+#[utoipa::path(delete, path = "/agents/{id}", tag = "agents", params(("id" = String, Path)),
+    responses((status = 200, body = Done)))]
+pub async fn leave(
+    call: Call,
+    Path(id): Path<String>,
+    body: MaybeBody<Option<serde_json::Value>>,
+) -> Result<Response, RestError> {
+    let command = Leave { agent: AgentId::from(id.as_str()) };
+    let committed = call.submit(call.caller(Some(&id))?, command, &body.bytes).await?;
+    Ok(call::written(StatusCode::OK, &committed, Done { ok: true }))
+}
+
+/// All agents that have not left.
+#[utoipa::path(get, path = "/agents", tag = "agents", responses((status = 200, body = Vec<wire::Agent>)))]
+pub async fn list(State(app): State<App>, call: Call) -> Result<Response, RestError> {
+    call.reader()?;
+    let found = app.engine().agents().await?;
+    Ok(call::at(found.map(|agents| agents.into_iter().map(|agent| shown(&app, agent)).collect::<Vec<_>>())))
+}
+
+/// One agent; also one that has left.
+#[utoipa::path(get, path = "/agents/{id}", tag = "agents", params(("id" = String, Path)),
+    responses((status = 200, body = wire::Agent)))]
+pub async fn get(State(app): State<App>, call: Call, Path(id): Path<String>) -> Result<Response, RestError> {
+    call.reader()?;
+    let found = app.engine().agent(&AgentId::from(id.as_str())).await?;
+    call::at_or(found.map(|agent| agent.map(|agent| shown(&app, agent))), Code::AgentNotFound, "Agent not found")
+}
+
+/// An agent may be called `announce`.
+pub async fn named_announce(app: State<App>, call: Call) -> Result<Response, RestError> {
+    get(app, call, Path("announce".to_owned())).await
+}
+
+pub async fn leave_announce(call: Call, body: MaybeBody<Option<serde_json::Value>>) -> Result<Response, RestError> {
+    leave(call, Path("announce".to_owned()), body).await
+}
+
+pub fn shown(app: &App, agent: rookery_core::agent::Agent) -> wire::Agent {
+    let presence = app.engine().board().get(&agent.id);
+    translate::agent(agent, presence)
+}

@@ -1,0 +1,286 @@
+//! A request as every handler needs it: who calls, the body as received, and one way to submit.
+
+use axum::body::{Body, Bytes};
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::{Json, http};
+use rookery_core::{Caller, Code, Command, Refusal, Row, Seq};
+use rookery_engine::engine::IdempotencyKey;
+use rookery_engine::{At, Credentials, Request as EngineRequest};
+use rookery_store::{Answer, Committed};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::RestError;
+use crate::app::App;
+
+/// The longest idempotency key.
+const KEY_BYTES: usize = 256;
+
+/// What a request says about its sender.
+#[derive(Debug)]
+pub struct Call {
+    app: App,
+    bearer: Option<String>,
+    stated: Option<String>,
+    fence: Option<Seq>,
+    key: Option<String>,
+    /// Method and path: with the body, what tells one request from another.
+    target: String,
+}
+
+impl FromRequestParts<App> for Call {
+    type Rejection = RestError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Call, RestError> {
+        let headers = &parts.headers;
+        let bearer = match text(headers, header::AUTHORIZATION.as_str())? {
+            None => None,
+            Some(value) => match value.split_once(' ') {
+                Some((scheme, secret)) if scheme.eq_ignore_ascii_case("bearer") => Some(secret.trim().to_owned()),
+                _ => return Err(unauthenticated("Authorization must be 'Bearer <token>'")),
+            },
+        };
+        let fence = match text(headers, "x-fence")? {
+            None => None,
+            Some(value) => match value.parse() {
+                Ok(seq) => Some(Seq(seq)),
+                Err(_) => return Err(RestError::invalid("X-Fence must be a number")),
+            },
+        };
+        let key = text(headers, "idempotency-key")?;
+        if key.as_ref().is_some_and(|key| key.is_empty() || key.len() > KEY_BYTES) {
+            return Err(RestError::invalid(format!("Idempotency-Key must have 1 to {KEY_BYTES} characters")));
+        }
+        let stated = text(headers, "x-agent-id")?.filter(|id| !id.is_empty());
+        let target = format!("{} {}", parts.method, parts.uri.path());
+        Ok(Call { app: app.clone(), bearer, stated, fence, key, target })
+    }
+}
+
+fn text(headers: &HeaderMap, name: &str) -> Result<Option<String>, RestError> {
+    headers
+        .get(name)
+        .map(|value| {
+            std::str::from_utf8(value.as_bytes())
+                .map(str::to_owned)
+                .map_err(|_| RestError::invalid(format!("header {name} is not text")))
+        })
+        .transpose()
+}
+
+fn unauthenticated(message: &str) -> RestError {
+    RestError::new(StatusCode::UNAUTHORIZED, "UNAUTHENTICATED", message)
+}
+
+impl Call {
+    pub fn app(&self) -> &App {
+        &self.app
+    }
+
+    /// The caller of a request that names `argument` as the agent it is about.
+    pub fn caller(&self, argument: Option<&str>) -> Result<Caller, RestError> {
+        let credentials =
+            Credentials { bearer: self.bearer.as_deref(), stated: self.stated.as_deref(), argument, fence: self.fence };
+        Ok(self.app.engine().access().identify(&credentials, self.app.engine().clock().now())?)
+    }
+
+    /// Whoever reads must be allowed to, and shows a sign of life by it.
+    pub fn reader(&self) -> Result<Caller, RestError> {
+        let caller = self.caller(None)?;
+        if let Some(agent) = caller.actor.agent() {
+            self.app.engine().saw(agent, rookery_core::view::LifeSource::Call);
+        }
+        Ok(caller)
+    }
+
+    /// A person with a credential.
+    pub fn person(&self) -> Result<Caller, RestError> {
+        let caller = self.caller(None)?;
+        if caller.power != rookery_core::Power::Person {
+            return Err(RestError::new(StatusCode::FORBIDDEN, "FORBIDDEN", "only a person may do this")
+                .hint("use the command line, or send a person's token"));
+        }
+        Ok(caller)
+    }
+
+    pub async fn submit(
+        &self,
+        caller: Caller,
+        command: impl Into<Command>,
+        body: &Bytes,
+    ) -> Result<Committed, RestError> {
+        let idempotency = self.key.as_ref().map(|key| IdempotencyKey {
+            key: key.clone(),
+            fingerprint: format!("{}\n{}", self.target, String::from_utf8_lossy(body)),
+        });
+        let request = EngineRequest { caller, command: command.into(), idempotency, body: Some(body.to_vec()) };
+        Ok(self.app.engine().submit(request).await?)
+    }
+}
+
+/// A JSON body: parsed, and as it was received.
+#[derive(Debug)]
+pub struct JsonBody<T> {
+    pub value: T,
+    pub bytes: Bytes,
+}
+
+impl<T: DeserializeOwned> FromRequest<App> for JsonBody<T> {
+    type Rejection = RestError;
+
+    async fn from_request(request: Request, app: &App) -> Result<JsonBody<T>, RestError> {
+        let json = is_json(request.headers());
+        let bytes = read(request.into_body(), app.limits().body_bytes).await?;
+        if !json {
+            return Err(RestError::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "UNSUPPORTED_MEDIA_TYPE",
+                "the body must be sent as Content-Type: application/json",
+            ));
+        }
+        Ok(JsonBody { value: parse(&bytes)?, bytes })
+    }
+}
+
+/// A JSON body that may be left out.
+#[derive(Debug)]
+pub struct MaybeBody<T> {
+    pub value: T,
+    pub bytes: Bytes,
+}
+
+impl<T: DeserializeOwned + Default> FromRequest<App> for MaybeBody<T> {
+    type Rejection = RestError;
+
+    async fn from_request(request: Request, app: &App) -> Result<MaybeBody<T>, RestError> {
+        let json = is_json(request.headers());
+        let bytes = read(request.into_body(), app.limits().body_bytes).await?;
+        if bytes.is_empty() {
+            return Ok(MaybeBody { value: T::default(), bytes });
+        }
+        if !json {
+            return Err(RestError::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "UNSUPPORTED_MEDIA_TYPE",
+                "a body must be sent as Content-Type: application/json",
+            ));
+        }
+        Ok(MaybeBody { value: parse(&bytes)?, bytes })
+    }
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = value.split(';').next().unwrap_or_default().trim();
+    essence.eq_ignore_ascii_case("application/json")
+}
+
+async fn read(body: Body, limit: usize) -> Result<Bytes, RestError> {
+    match axum::body::to_bytes(body, limit).await {
+        Ok(bytes) => Ok(bytes),
+        Err(error) if is_too_long(&error) => Err(RestError::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "TOO_LARGE",
+            format!("the body is larger than {limit} bytes"),
+        )),
+        Err(error) => Err(RestError::invalid(format!("the body could not be read: {error}"))),
+    }
+}
+
+fn is_too_long(error: &axum::Error) -> bool {
+    let mut source: Option<&dyn std::error::Error> = Some(error);
+    while let Some(error) = source {
+        if error.is::<http_body_util::LengthLimitError>() {
+            return true;
+        }
+        source = error.source();
+    }
+    false
+}
+
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, RestError> {
+    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    let value: T = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let path = error.path().to_string();
+        match path.as_str() {
+            "." => RestError::invalid(format!("the body is not what is expected: {}", error.inner())),
+            path => RestError::invalid(format!("field '{path}': {}", error.inner())),
+        }
+    })?;
+    reader.end().map_err(|error| RestError::invalid(format!("the body is not one JSON value: {error}")))?;
+    Ok(value)
+}
+
+/// Query parameters, with an error that names the one that is wrong.
+#[derive(Debug)]
+pub struct Query<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequestParts<App> for Query<T> {
+    type Rejection = RestError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Query<T>, RestError> {
+        match axum::extract::Query::<T>::from_request_parts(parts, app).await {
+            Ok(query) => Ok(Query(query.0)),
+            Err(error) => Err(RestError::invalid(format!("the query is not what is expected: {}", error.body_text()))),
+        }
+    }
+}
+
+/// An answer, with the position it is true at.
+pub fn at<T: Serialize>(found: At<T>) -> Response {
+    let mut response = Json(found.value).into_response();
+    response.headers_mut().insert("x-rookery-seq", HeaderValue::from(found.head.head.0));
+    if let Ok(log) = HeaderValue::from_str(found.head.log.as_str()) {
+        response.headers_mut().insert("x-rookery-log", log);
+    }
+    response
+}
+
+/// The one thing that was asked for, or that there is none.
+pub fn at_or<T: Serialize>(found: At<Option<T>>, code: Code, message: &str) -> Result<Response, RestError> {
+    match found.value {
+        Some(value) => Ok(at(At { value, head: found.head })),
+        None => Err(Refusal::new(code, message).into()),
+    }
+}
+
+/// The answer to a write, with the position it is true at.
+pub fn written<T: Serialize>(status: StatusCode, committed: &Committed, body: T) -> Response {
+    let mut response = (status, Json(body)).into_response();
+    response.headers_mut().insert("x-rookery-seq", HeaderValue::from(committed.at.0));
+    if committed.duplicate {
+        response.headers_mut().insert("idempotency-replayed", HeaderValue::from_static("true"));
+    }
+    if let Answer::Row(_, row) = &committed.answer
+        && let Row::Task(task) = &row.0
+        && let Some(claim) = &task.claim
+    {
+        response.headers_mut().insert("x-fence", HeaderValue::from(claim.fence.0));
+    }
+    response
+}
+
+/// The row that a command answered with.
+pub fn row_of(committed: &Committed) -> Option<Row> {
+    match &committed.answer {
+        Answer::Row(_, row) => Some(row.0.clone()),
+        _ => None,
+    }
+}
+
+pub fn unexpected(committed: &Committed) -> RestError {
+    tracing::error!(answer = ?committed.answer, "a command gave another answer than its handler expects");
+    RestError::new(http::StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL", "the answer was not the expected one")
+}
+
+/// The values of required fields, or the contract's message that they are required.
+pub fn need<const N: usize>(message: &str, fields: [&Option<String>; N]) -> Result<[String; N], RestError> {
+    let given = fields.map(|field| field.clone().unwrap_or_default());
+    if given.iter().any(String::is_empty) {
+        return Err(RestError::invalid(message));
+    }
+    Ok(given)
+}

@@ -1,0 +1,158 @@
+//! The map from what can go wrong to HTTP: a status, a stable code, a sentence and a hint.
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use rookery_core::{Code, Refusal};
+use rookery_engine::{EngineError, SubscribeError};
+use rookery_store::{ReadError, SubmitError};
+
+use super::wire::ErrorBody;
+
+#[derive(Clone, Debug)]
+pub struct RestError {
+    status: StatusCode,
+    body: Box<ErrorBody>,
+    retry_after: Option<u32>,
+}
+
+impl RestError {
+    pub fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> RestError {
+        let body = ErrorBody { error: message.into(), code: code.to_owned(), hint: None, snapshot: None };
+        RestError { status, body: Box::new(body), retry_after: None }
+    }
+
+    pub fn invalid(message: impl Into<String>) -> RestError {
+        RestError::from(Refusal::new(Code::Invalid, message))
+    }
+
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> RestError {
+        self.body.hint = Some(hint.into());
+        self
+    }
+
+    #[must_use]
+    pub fn retry_after(mut self, seconds: u32) -> RestError {
+        self.retry_after = Some(seconds);
+        self
+    }
+}
+
+/// The one table from the core's codes to statuses.
+fn status(code: Code) -> StatusCode {
+    match code {
+        Code::Invalid | Code::TooLarge | Code::UnknownReference | Code::DependencyCycle => StatusCode::BAD_REQUEST,
+        Code::Unauthenticated => StatusCode::UNAUTHORIZED,
+        Code::NotHolder | Code::Sealed | Code::Forbidden => StatusCode::FORBIDDEN,
+        Code::AgentNotFound
+        | Code::TaskNotFound
+        | Code::HandoffNotFound
+        | Code::ResourceNotFound
+        | Code::EventNotFound
+        | Code::TokenNotFound => StatusCode::NOT_FOUND,
+        Code::Exists
+        | Code::InvalidTransition
+        | Code::DependenciesUnfinished
+        | Code::AlreadyClaimed
+        | Code::Reserved
+        | Code::StaleFence
+        | Code::Locked
+        | Code::NotConflicted
+        | Code::AlreadyAnswered
+        | Code::Stale => StatusCode::CONFLICT,
+        Code::IdempotencyMismatch => StatusCode::UNPROCESSABLE_ENTITY,
+    }
+}
+
+impl From<Refusal> for RestError {
+    fn from(refusal: Refusal) -> RestError {
+        let error = RestError::new(status(refusal.code), refusal.code.as_str(), refusal.message);
+        RestError { body: Box::new(ErrorBody { hint: refusal.hint, ..*error.body }), ..error }
+    }
+}
+
+impl From<SubmitError> for RestError {
+    fn from(error: SubmitError) -> RestError {
+        let message = error.to_string();
+        match error {
+            SubmitError::Refused(refusal) => refusal.into(),
+            SubmitError::Busy => RestError::new(StatusCode::SERVICE_UNAVAILABLE, "BUSY", message)
+                .hint("nothing was done; try again in a moment")
+                .retry_after(1),
+            SubmitError::Unavailable { .. } => {
+                RestError::new(StatusCode::SERVICE_UNAVAILABLE, "STORE_UNAVAILABLE", message)
+                    .hint("nothing was done; reading goes on, and writing resumes when the cause is gone")
+                    .retry_after(1)
+            }
+            SubmitError::OutcomeUnknown { .. } => {
+                RestError::new(StatusCode::SERVICE_UNAVAILABLE, "OUTCOME_UNKNOWN", message)
+                    .hint("look whether it was done before you repeat it, or repeat it with the same Idempotency-Key")
+            }
+            SubmitError::Broken { .. } => {
+                tracing::error!(error = %message, "a command broke its batch");
+                RestError::new(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL", message)
+            }
+            SubmitError::Stopped => RestError::new(StatusCode::SERVICE_UNAVAILABLE, "STOPPING", message).retry_after(2),
+        }
+    }
+}
+
+impl From<ReadError> for RestError {
+    fn from(error: ReadError) -> RestError {
+        let message = error.to_string();
+        match error {
+            ReadError::Unavailable { .. } => {
+                RestError::new(StatusCode::SERVICE_UNAVAILABLE, "STORE_UNAVAILABLE", message).retry_after(1)
+            }
+            ReadError::Corrupt { .. } => {
+                tracing::error!(error = %message, "the store holds something unreadable");
+                RestError::new(StatusCode::INTERNAL_SERVER_ERROR, "STORE_CORRUPT", message).hint("run 'rookery doctor'")
+            }
+        }
+    }
+}
+
+impl From<EngineError> for RestError {
+    fn from(error: EngineError) -> RestError {
+        match error {
+            EngineError::Submit(error) => error.into(),
+            EngineError::Read(error) => error.into(),
+            EngineError::Artifact { reason } => RestError::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "STORE_UNAVAILABLE",
+                format!("the request could not be kept: {reason}"),
+            )
+            .retry_after(1),
+        }
+    }
+}
+
+impl From<SubscribeError> for RestError {
+    fn from(error: SubscribeError) -> RestError {
+        let message = error.to_string();
+        match error {
+            SubscribeError::Gone { .. } => {
+                let mut gone = RestError::new(StatusCode::GONE, "POSITION_GONE", message)
+                    .hint("take a snapshot from /state and go on from its X-Rookery-Seq");
+                gone.body.snapshot = Some("/state".to_owned());
+                gone
+            }
+            SubscribeError::Read(error) => error.into(),
+            SubscribeError::Stopped => SubmitError::Stopped.into(),
+        }
+    }
+}
+
+impl IntoResponse for RestError {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, Json(*self.body)).into_response();
+        if let Some(seconds) = self.retry_after {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}

@@ -1,0 +1,146 @@
+//! Events: the log as this face shows it, and reports by agents.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use rookery_core::file::{ChangeSource, NoteChange};
+use rookery_core::log::{LogRow, event_id};
+use rookery_core::report::Report;
+use rookery_core::{AgentId, Code, Command, Position, Refusal, Seq};
+use rookery_engine::{At, subscribe, watching};
+use rookery_store::query::Order;
+use rookery_store::{Answer, LogQuery};
+
+use super::call::{self, Call, JsonBody, Query};
+use super::wire;
+use super::{RestError, translate};
+use crate::app::App;
+
+const DEFAULT_PAGE: u32 = 100;
+const LARGEST_PAGE: u32 = 1_000;
+
+/// Query what happened: newest first, or oldest first after a position.
+#[utoipa::path(get, path = "/events", tag = "events", params(wire::EventQuery),
+    responses((status = 200, body = Vec<wire::ProtocolEvent>), (status = 410, body = wire::ErrorBody)))]
+pub async fn list(State(app): State<App>, call: Call, query: Query<wire::EventQuery>) -> Result<Response, RestError> {
+    call.reader()?;
+    let query = query.0;
+    let limit = match query.limit {
+        Some(0) => return Err(RestError::invalid("limit must be at least 1")),
+        limit => limit.unwrap_or(DEFAULT_PAGE).min(LARGEST_PAGE),
+    };
+    let mut wanted = LogQuery::newest(limit);
+    wanted.concerns = query.agent_id;
+    wanted.kinds = query.action.as_deref().map(translate::kinds);
+    wanted.path = match &query.resource {
+        Some(raw) => Some(app.engine().paths().parse(raw)?.key().to_owned()),
+        None => None,
+    };
+    wanted.run = query.run;
+    wanted.task = query.task_id;
+    wanted.since = query.since;
+    if let Some(text) = &query.after {
+        wanted.after = Some(position(&app, text).await?);
+        wanted.order = Order::Ascending;
+    }
+    let found = pages(&app, wanted, query.action.as_deref()).await?;
+    Ok(call::at(found.map(|rows| rows.iter().map(translate::event).collect::<Vec<_>>())))
+}
+
+/// A position in this log, or the answer that it is gone.
+async fn position(app: &App, text: &str) -> Result<Seq, RestError> {
+    let position = Position::parse(text).ok_or_else(|| RestError::invalid("after must be a position"))?;
+    let head = app.engine().tallies().await?.head;
+    Ok(subscribe::check(&position, &head)?)
+}
+
+/// Reads on until the page is full: an action may stand for some of the facts of a kind only.
+async fn pages(app: &App, mut wanted: LogQuery, action: Option<&str>) -> Result<At<Vec<LogRow>>, RestError> {
+    let limit = wanted.limit as usize;
+    let mut rows: Vec<LogRow> = Vec::new();
+    loop {
+        let page = app.engine().log(wanted.clone()).await?;
+        let (count, last) = (page.value.len(), page.value.last().map(|row| row.seq));
+        rows.extend(
+            page.value.into_iter().filter(|row| action.is_none_or(|action| translate::action(&row.fact) == action)),
+        );
+        let ended = count < wanted.limit as usize;
+        if rows.len() >= limit || ended {
+            rows.truncate(limit);
+            return Ok(At { value: rows, head: page.head });
+        }
+        wanted.limit = LARGEST_PAGE;
+        match (wanted.order, last) {
+            (Order::Ascending, last) => wanted.after = last,
+            (Order::Descending, Some(last)) => wanted.upto = Some(Seq(last.0.saturating_sub(1))),
+            (Order::Descending, None) => return Ok(At { value: rows, head: page.head }),
+        }
+    }
+}
+
+/// One event, by the id it is listed with.
+#[utoipa::path(get, path = "/events/{id}", tag = "events", params(("id" = String, Path)),
+    responses((status = 200, body = wire::ProtocolEvent)))]
+pub async fn get(State(app): State<App>, call: Call, Path(id): Path<String>) -> Result<Response, RestError> {
+    call.reader()?;
+    let unknown = || RestError::from(Refusal::new(Code::EventNotFound, "Event not found"));
+    let seq = event_id::parse(&id).ok_or_else(unknown)?;
+    let found = one(&app, seq).await?.ok_or_else(unknown)?;
+    Ok(Json(translate::event(&found)).into_response())
+}
+
+async fn one(app: &App, seq: Seq) -> Result<Option<LogRow>, RestError> {
+    // A seq beyond what a store can count is in no log.
+    if i64::try_from(seq.0).is_err() || seq == Seq::ZERO {
+        return Ok(None);
+    }
+    Ok(app.engine().log(LogQuery::one(seq)).await?.value.pop().filter(|row| row.seq == seq))
+}
+
+/// Tell the team something. Only a report of `resource.modified` has an effect: it is evidence of a change.
+#[utoipa::path(post, path = "/events", tag = "events", request_body = wire::NewEvent,
+    responses((status = 201, body = wire::ProtocolEvent)))]
+pub async fn report(call: Call, body: JsonBody<wire::NewEvent>) -> Result<Response, RestError> {
+    let request = body.value;
+    let [agent, action] = call::need("agent_id and action are required", [&request.agent_id, &request.action])?;
+    let own = action.strip_prefix("x.").is_some_and(|name| !name.is_empty());
+    if !own && !translate::ACTIONS.contains(&action.as_str()) {
+        return Err(RestError::invalid(format!("action '{action}' is not known"))
+            .hint("use one of the contract's actions, or one of your own that begins with 'x.'"));
+    }
+    let engine = call.app().engine();
+    let resource = match request.resource.as_deref().filter(|path| !path.is_empty()) {
+        Some(raw) => Some(engine.paths().resolve(raw).await?),
+        None => None,
+    };
+    let caller = call.caller(Some(&agent))?;
+    let command: Command = match (action.as_str(), resource) {
+        ("resource.modified", None) => return Err(RestError::invalid("resource is required for resource.modified")),
+        ("resource.modified", Some(path)) => NoteChange {
+            path,
+            by: Some(AgentId::from(agent.as_str())),
+            before: request.before_hash,
+            after: request.after_hash,
+            source: ChangeSource::Report,
+            task: request.task_id.as_deref().map(Into::into),
+            metadata: request.metadata.unwrap_or_default(),
+            escalate_after_millis: watching::escalate_after(engine),
+        }
+        .into(),
+        (_, resource) => Report {
+            agent: AgentId::from(agent.as_str()),
+            action,
+            resource,
+            task: request.task_id.as_deref().map(Into::into),
+            before_hash: request.before_hash,
+            after_hash: request.after_hash,
+            metadata: request.metadata.unwrap_or_default(),
+        }
+        .into(),
+    };
+    let committed = call.submit(caller, command, &body.bytes).await?;
+    let Answer::Recorded(seq) = committed.answer else { return Err(call::unexpected(&committed)) };
+    let row = one(call.app(), seq).await?.ok_or_else(|| call::unexpected(&committed))?;
+    Ok(call::written(StatusCode::CREATED, &committed, translate::event(&row)))
+}

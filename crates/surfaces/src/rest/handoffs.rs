@@ -1,0 +1,97 @@
+//! Handoffs: offering a task with what the next agent needs to know, and answering once.
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use rookery_core::handoff::{Accept, Initiate, Note, Reject};
+use rookery_core::{AgentId, Code, HandoffId, Row, TaskId};
+
+use super::call::{self, Call, JsonBody, Query};
+use super::wire;
+use super::{RestError, translate};
+use crate::app::App;
+
+/// Offer a task to another agent, or to whoever takes it.
+#[utoipa::path(post, path = "/handoffs", tag = "handoffs", request_body = wire::NewHandoff,
+    responses((status = 201, body = wire::Handoff)))]
+pub async fn create(call: Call, body: JsonBody<wire::NewHandoff>) -> Result<Response, RestError> {
+    let request = body.value;
+    let [from, task, summary] = call::need(
+        "from_agent, task_id and summary are required",
+        [&request.from_agent, &request.task_id, &request.summary],
+    )?;
+    let command = Initiate {
+        id: call.app().engine().mint_handoff(),
+        from: AgentId::from(from.as_str()),
+        to: request.to_agent.as_deref().filter(|agent| !agent.is_empty()).map(AgentId::from),
+        task: TaskId::from(task.as_str()),
+        note: Note {
+            summary,
+            files_modified: request.files_modified.unwrap_or_default(),
+            files_created: request.files_created.unwrap_or_default(),
+            context: request.context.unwrap_or_default(),
+            blockers: request.blockers.unwrap_or_default(),
+        },
+    };
+    let committed = call.submit(call.caller(Some(&from))?, command, &body.bytes).await?;
+    match call::row_of(&committed) {
+        Some(Row::Handoff(handoff)) => Ok(call::written(StatusCode::CREATED, &committed, translate::handoff(handoff))),
+        _ => Err(call::unexpected(&committed)),
+    }
+}
+
+/// Accept: the task, its claim and its file claims become the agent's in one step.
+#[utoipa::path(patch, path = "/handoffs/{id}/accept", tag = "handoffs", params(("id" = String, Path)),
+    request_body = wire::HandoffAnswer, responses((status = 200, body = wire::Accepted)))]
+pub async fn accept(
+    call: Call,
+    Path(id): Path<String>,
+    body: JsonBody<wire::HandoffAnswer>,
+) -> Result<Response, RestError> {
+    let [agent] = call::need("agent_id is required", [&body.value.agent_id])?;
+    let command = Accept { handoff: HandoffId::from(id.as_str()), agent: AgentId::from(agent.as_str()) };
+    let committed = call.submit(call.caller(Some(&agent))?, command, &body.bytes).await?;
+    Ok(call::written(StatusCode::OK, &committed, wire::Accepted { accepted: true }))
+}
+
+/// Reject, with a reason if there is one.
+#[utoipa::path(patch, path = "/handoffs/{id}/reject", tag = "handoffs", params(("id" = String, Path)),
+    request_body = wire::HandoffAnswer, responses((status = 200, body = wire::Rejected)))]
+pub async fn reject(
+    call: Call,
+    Path(id): Path<String>,
+    body: JsonBody<wire::HandoffAnswer>,
+) -> Result<Response, RestError> {
+    let [agent] = call::need("agent_id is required", [&body.value.agent_id])?;
+    let command = Reject {
+        handoff: HandoffId::from(id.as_str()),
+        agent: AgentId::from(agent.as_str()),
+        reason: body.value.reason.unwrap_or_default(),
+    };
+    let committed = call.submit(call.caller(Some(&agent))?, command, &body.bytes).await?;
+    Ok(call::written(StatusCode::OK, &committed, wire::Rejected { rejected: true }))
+}
+
+/// Handoffs in the order they were offered.
+#[utoipa::path(get, path = "/handoffs", tag = "handoffs", params(wire::HandoffQuery),
+    responses((status = 200, body = Vec<wire::Handoff>)))]
+pub async fn list(State(app): State<App>, call: Call, query: Query<wire::HandoffQuery>) -> Result<Response, RestError> {
+    call.reader()?;
+    let status = query.0.status.map(|status| match status {
+        wire::HandoffStatus::Pending => "pending",
+        wire::HandoffStatus::Accepted => "accepted",
+        wire::HandoffStatus::Rejected => "rejected",
+    });
+    let to = query.0.to_agent.as_deref().map(AgentId::from);
+    let found = app.engine().handoffs(status, to.as_ref()).await?;
+    Ok(call::at(found.map(|handoffs| handoffs.into_iter().map(translate::handoff).collect::<Vec<_>>())))
+}
+
+/// One handoff.
+#[utoipa::path(get, path = "/handoffs/{id}", tag = "handoffs", params(("id" = String, Path)),
+    responses((status = 200, body = wire::Handoff)))]
+pub async fn get(State(app): State<App>, call: Call, Path(id): Path<String>) -> Result<Response, RestError> {
+    call.reader()?;
+    let found = app.engine().handoff(&HandoffId::from(id.as_str())).await?;
+    call::at_or(found.map(|handoff| handoff.map(translate::handoff)), Code::HandoffNotFound, "Handoff not found")
+}

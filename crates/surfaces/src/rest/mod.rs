@@ -1,0 +1,62 @@
+//! REST v0.1: agents, resources, tasks, handoffs, events and the event stream, as plain JSON over HTTP.
+//!
+//! Paths, fields and statuses are the contract's. Beyond it: fields that other faces know (`state`, `metadata`, …),
+//! listing filters, locks, conflict resolution, a person's actions on tasks, and `/admin` for people.
+//! A handler parses, submits and renders; what a fact is called here is decided in `translate`.
+
+mod admin;
+mod agents;
+mod call;
+mod error;
+mod events;
+mod handoffs;
+pub mod openapi;
+mod resources;
+mod status;
+mod stream;
+mod tasks;
+pub mod translate;
+pub mod wire;
+
+use axum::Router;
+use axum::routing::{delete, get, patch, post};
+
+pub use error::RestError;
+
+use crate::app::App;
+
+pub fn routes() -> Router<App> {
+    Router::new()
+        .route("/status", get(status::status))
+        .route("/state", get(status::state))
+        .route("/agents", get(agents::list))
+        .route("/agents/announce", post(agents::announce).get(agents::named_announce).delete(agents::leave_announce))
+        .route("/agents/{id}", get(agents::get).delete(agents::leave))
+        .route("/agents/{id}/heartbeat", post(agents::heartbeat))
+        .route("/agents/{id}/status", patch(agents::set_status))
+        .route("/resources", get(resources::list))
+        // Files may be called like our verbs: reading them by name still works.
+        .route("/resources/claim", post(resources::claim).get(resources::named_claim))
+        .route("/resources/release", post(resources::release).get(resources::named_release))
+        .route("/resources/resolve", post(resources::resolve).get(resources::named_resolve))
+        .route("/resources/lock", post(resources::lock).get(resources::named_lock))
+        .route("/resources/unlock", post(resources::unlock).get(resources::named_unlock))
+        .route("/resources/{*path}", get(resources::get))
+        .route("/tasks", get(tasks::list).post(tasks::create))
+        .route("/tasks/{id}", get(tasks::get).patch(tasks::update))
+        .route("/tasks/{id}/assign", post(tasks::assign))
+        .route("/tasks/{id}/retry", post(tasks::retry))
+        .route("/tasks/{id}/cancel", post(tasks::cancel))
+        .route("/handoffs", get(handoffs::list).post(handoffs::create))
+        .route("/handoffs/{id}", get(handoffs::get))
+        .route("/handoffs/{id}/accept", patch(handoffs::accept))
+        .route("/handoffs/{id}/reject", patch(handoffs::reject))
+        .route("/events", get(events::list).post(events::report))
+        .route("/events/stream", get(stream::stream))
+        .route("/events/{id}", get(events::get))
+        .route("/admin/info", get(admin::info))
+        .route("/admin/tokens", get(admin::list_tokens).post(admin::create_token))
+        .route("/admin/tokens/{id}", delete(admin::revoke_token))
+        .route("/admin/redact", post(admin::redact))
+        .route("/openapi.json", get(openapi::serve))
+}

@@ -1,0 +1,147 @@
+//! Resources: claims on paths, locks, conflicts.
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use rookery_core::file::{ClaimFile, ClaimReply, Insist, Lock, ReleaseFile, Resolve, Unlock};
+use rookery_core::{AgentId, Code, Row};
+use rookery_engine::queries::FileFilter;
+use rookery_engine::watcher::hash_file;
+use rookery_store::{Answer, Committed};
+
+use super::call::{self, Call, JsonBody, Query};
+use super::wire::{self, ClaimResult, ReleaseResult, ResourceFilter};
+use super::{RestError, translate};
+use crate::app::App;
+
+/// Claim a path before changing it.
+#[utoipa::path(post, path = "/resources/claim", tag = "resources", request_body = wire::ClaimRequest,
+    responses((status = 200, body = ClaimResult), (status = 409, body = ClaimResult)))]
+pub async fn claim(call: Call, body: JsonBody<wire::ClaimRequest>) -> Result<Response, RestError> {
+    let [path, agent] = call::need("path and agent_id are required", [&body.value.path, &body.value.agent_id])?;
+    let engine = call.app().engine();
+    let path = engine.paths().resolve(&path).await?;
+    let hash = if path.is_subtree() {
+        String::new()
+    } else {
+        // A file that cannot be read has no known content; the claim is about the path.
+        hash_file(engine.paths().root(), &path.to_string()).await.unwrap_or_default()
+    };
+    let command = ClaimFile {
+        path,
+        agent: AgentId::from(agent.as_str()),
+        task: body.value.task_id.as_deref().filter(|task| !task.is_empty()).map(Into::into),
+        hash,
+        insist: if body.value.force == Some(true) { Insist::Force } else { Insist::Ask },
+    };
+    let committed = call.submit(call.caller(Some(&agent))?, command, &body.bytes).await?;
+    match &committed.answer {
+        Answer::Claim(ClaimReply::Granted) => {
+            Ok(call::written(StatusCode::OK, &committed, ClaimResult { granted: true, owner: None, reason: None }))
+        }
+        Answer::Claim(ClaimReply::Refused { owner, reason }) => {
+            let owner = owner.as_ref().map(ToString::to_string);
+            let result = ClaimResult { granted: false, owner, reason: Some(reason.clone()) };
+            Ok(call::written(StatusCode::CONFLICT, &committed, result))
+        }
+        _ => Err(call::unexpected(&committed)),
+    }
+}
+
+/// Give a path back.
+#[utoipa::path(post, path = "/resources/release", tag = "resources", request_body = wire::ReleaseRequest,
+    responses((status = 200, body = ReleaseResult)))]
+pub async fn release(call: Call, body: JsonBody<wire::ReleaseRequest>) -> Result<Response, RestError> {
+    let [path, agent] = call::need("path and agent_id are required", [&body.value.path, &body.value.agent_id])?;
+    let path = call.app().engine().paths().resolve(&path).await?;
+    let command = ReleaseFile { path, agent: AgentId::from(agent.as_str()) };
+    let committed = call.submit(call.caller(Some(&agent))?, command, &body.bytes).await?;
+    let result = match &committed.answer {
+        Answer::Released => ReleaseResult { released: true, reason: None },
+        Answer::NotReleased { reason } => ReleaseResult { released: false, reason: Some(reason.clone()) },
+        _ => return Err(call::unexpected(&committed)),
+    };
+    Ok(call::written(StatusCode::OK, &committed, result))
+}
+
+/// End a conflict: the winner holds the path from now on. For the lead and people.
+#[utoipa::path(post, path = "/resources/resolve", tag = "resources", request_body = wire::ResolveRequest,
+    responses((status = 200, body = wire::Resource)))]
+pub async fn resolve(call: Call, body: JsonBody<wire::ResolveRequest>) -> Result<Response, RestError> {
+    let [path, winner] = call::need("path and winner are required", [&body.value.path, &body.value.winner])?;
+    let path = call.app().engine().paths().resolve(&path).await?;
+    let command = Resolve { path, winner: AgentId::from(winner.as_str()) };
+    let committed = call.submit(call.caller(body.value.agent_id.as_deref())?, command, &body.bytes).await?;
+    rendered(&committed)
+}
+
+/// Keep everybody from claiming a path. For the lead and people.
+#[utoipa::path(post, path = "/resources/lock", tag = "resources", request_body = wire::LockRequest,
+    responses((status = 200, body = wire::Resource)))]
+pub async fn lock(call: Call, body: JsonBody<wire::LockRequest>) -> Result<Response, RestError> {
+    let [path] = call::need("path is required", [&body.value.path])?;
+    let command = Lock { path: call.app().engine().paths().resolve(&path).await? };
+    rendered(&call.submit(call.caller(body.value.agent_id.as_deref())?, command, &body.bytes).await?)
+}
+
+/// Let a locked path be claimed again. For the lead and people.
+#[utoipa::path(post, path = "/resources/unlock", tag = "resources", request_body = wire::LockRequest,
+    responses((status = 200, body = wire::Resource)))]
+pub async fn unlock(call: Call, body: JsonBody<wire::LockRequest>) -> Result<Response, RestError> {
+    let [path] = call::need("path is required", [&body.value.path])?;
+    let command = Unlock { path: call.app().engine().paths().resolve(&path).await? };
+    rendered(&call.submit(call.caller(body.value.agent_id.as_deref())?, command, &body.bytes).await?)
+}
+
+fn rendered(committed: &Committed) -> Result<Response, RestError> {
+    match call::row_of(committed) {
+        Some(Row::File(file)) => Ok(call::written(StatusCode::OK, committed, translate::resource(file))),
+        _ => Err(call::unexpected(committed)),
+    }
+}
+
+/// Every path that was claimed, locked or changed at some time.
+#[utoipa::path(get, path = "/resources", tag = "resources", params(wire::ResourceQuery),
+    responses((status = 200, body = Vec<wire::Resource>)))]
+pub async fn list(
+    State(app): State<App>,
+    call: Call,
+    query: Query<wire::ResourceQuery>,
+) -> Result<Response, RestError> {
+    call.reader()?;
+    let filter = match query.0.filter {
+        None => FileFilter::All,
+        Some(ResourceFilter::Claimed) => FileFilter::Claimed,
+        Some(ResourceFilter::Conflicted) => FileFilter::Conflicted,
+    };
+    let found = app.engine().files(filter).await?;
+    Ok(call::at(found.map(|files| files.into_iter().map(translate::resource).collect::<Vec<_>>())))
+}
+
+/// One path.
+#[utoipa::path(get, path = "/resources/{path}", tag = "resources",
+    params(("path" = String, Path, description = "May contain slashes.")),
+    responses((status = 200, body = wire::Resource)))]
+pub async fn get(State(app): State<App>, call: Call, Path(path): Path<String>) -> Result<Response, RestError> {
+    call.reader()?;
+    let path = app.engine().paths().resolve(&path).await?;
+    let found = app.engine().file(path.key()).await?;
+    call::at_or(found.map(|file| file.map(translate::resource)), Code::ResourceNotFound, "Resource not tracked")
+}
+
+/// Reads a file that has the name of one of our verbs.
+macro_rules! named {
+    ($($handler:ident = $name:literal),+ $(,)?) => {$(
+        pub async fn $handler(app: State<App>, call: Call) -> Result<Response, RestError> {
+            get(app, call, Path($name.to_owned())).await
+        }
+    )+};
+}
+
+named! {
+    named_claim = "claim",
+    named_release = "release",
+    named_resolve = "resolve",
+    named_lock = "lock",
+    named_unlock = "unlock",
+}

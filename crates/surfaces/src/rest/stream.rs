@@ -1,0 +1,178 @@
+//! The event stream (SSE): every event once, in order, resumable, and never a burden on anybody else.
+//!
+//! A stream is pulled by its connection: a client that does not read holds up nothing but itself. When it comes back after
+//! too long it is told so and resumes by its last id; one that never reads is cut off by the socket's write limit.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::Response;
+use rookery_core::log::LogRow;
+use rookery_core::view::LifeSource;
+use rookery_core::{AgentId, LogId, Position};
+use rookery_engine::{Chunk, Subscription};
+use rookery_store::publish::Slot;
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::call::{Call, Query};
+use super::wire;
+use super::{RestError, translate};
+use crate::app::App;
+
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// Follow what happens. `Last-Event-ID` or `after` resumes without a gap or a repeat.
+#[utoipa::path(get, path = "/events/stream", tag = "events", params(wire::StreamQuery),
+    responses((status = 200, body = String, content_type = "text/event-stream"),
+        (status = 410, body = wire::ErrorBody)))]
+pub async fn stream(
+    State(app): State<App>,
+    call: Call,
+    headers: HeaderMap,
+    query: Query<wire::StreamQuery>,
+) -> Result<Response, RestError> {
+    let caller = call.reader()?;
+    let last = headers.get("last-event-id").and_then(|value| value.to_str().ok()).filter(|id| !id.is_empty());
+    let position = match last.or(query.0.after.as_deref()) {
+        None => None,
+        Some(text) => {
+            Some(Position::parse(text).ok_or_else(|| RestError::invalid("Last-Event-ID must be a position"))?)
+        }
+    };
+    let Ok(permit) = app.subscriptions().clone().try_acquire_owned() else {
+        return Err(RestError::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "TOO_MANY_SUBSCRIBERS",
+            "no more streams can be opened here",
+        )
+        .retry_after(5));
+    };
+    let subscription = app.engine().subscribe(position).await?;
+    let log = subscription.position().log.unwrap_or_else(|| LogId::from(""));
+    let stream = Stream {
+        filter: Filter::new(&app, &query.0)?,
+        app,
+        subscription,
+        log,
+        agent: caller.actor.agent().cloned(),
+        handed_out: None,
+        ended: false,
+        _permit: permit,
+    };
+    let mut response = Response::new(Body::from_stream(futures_util::stream::unfold(stream, Stream::next)));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(header::CONNECTION, HeaderValue::from_static("keep-alive"));
+    Ok(response)
+}
+
+struct Stream {
+    app: App,
+    subscription: Subscription,
+    log: LogId,
+    filter: Filter,
+    /// Whose open connection this is.
+    agent: Option<AgentId>,
+    /// When the last frame was handed to the connection, on the monotonic clock.
+    handed_out: Option<u64>,
+    ended: bool,
+    _permit: OwnedSemaphorePermit,
+}
+
+type Frame = Result<Bytes, std::convert::Infallible>;
+
+impl Stream {
+    async fn next(mut self) -> Option<(Frame, Stream)> {
+        if self.ended {
+            return None;
+        }
+        let frame = match self.handed_out {
+            None => Bytes::from_static(b": connected\n\n"),
+            Some(since) if self.waited_since(since) => {
+                self.ended = true;
+                Bytes::from_static(b": you read too slowly; resume from the last id\n\n")
+            }
+            Some(_) => self.frame().await?,
+        };
+        self.handed_out = Some(self.app.engine().clock().monotonic());
+        Some((Ok(frame), self))
+    }
+
+    /// The connection took longer to accept a frame than a client may take to read.
+    fn waited_since(&self, handed_out: u64) -> bool {
+        let limit = u64::try_from(self.app.limits().write_time.as_millis()).unwrap_or(u64::MAX);
+        self.app.engine().clock().monotonic().saturating_sub(handed_out) > limit
+    }
+
+    async fn frame(&mut self) -> Option<Bytes> {
+        let stopping = self.app.stopping().clone();
+        loop {
+            if let Some(agent) = &self.agent {
+                self.app.engine().saw(agent, LifeSource::Connection);
+            }
+            let chunk = tokio::select! {
+                () = stopping.cancelled() => return None,
+                () = tokio::time::sleep(KEEP_ALIVE) => return Some(Bytes::from_static(b": keep-alive\n\n")),
+                chunk = self.subscription.next() => chunk.ok()?,
+            };
+            let bytes = self.render(&chunk);
+            if !bytes.is_empty() {
+                return Some(bytes);
+            }
+        }
+    }
+
+    /// A whole live batch is rendered once for everybody; filters and catching up render their own.
+    fn render(&self, chunk: &Chunk) -> Bytes {
+        match chunk {
+            Chunk::Live(batch) if self.filter.is_open() => {
+                let shared: Arc<[u8]> = batch.rendered(Slot::Rest, |rows| frames(&self.log, rows.iter()));
+                Bytes::from_owner(shared)
+            }
+            chunk => frames(&self.log, chunk.rows().iter().filter(|row| self.filter.passes(row))).into(),
+        }
+    }
+}
+
+fn frames<'a>(log: &LogId, rows: impl Iterator<Item = &'a LogRow>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for row in rows {
+        bytes.extend_from_slice(format!("id: {log}:{}\ndata: ", row.seq).as_bytes());
+        // An event is plain data: writing it to memory cannot fail.
+        drop(serde_json::to_writer(&mut bytes, &translate::event(row)));
+        bytes.extend_from_slice(b"\n\n");
+    }
+    bytes
+}
+
+struct Filter {
+    agent: Option<String>,
+    action: Option<String>,
+    path: Option<String>,
+    run: Option<String>,
+}
+
+impl Filter {
+    fn new(app: &App, query: &wire::StreamQuery) -> Result<Filter, RestError> {
+        let path = match &query.resource {
+            Some(raw) => Some(app.engine().paths().parse(raw)?.key().to_owned()),
+            None => None,
+        };
+        Ok(Filter { agent: query.agent_id.clone(), action: query.action.clone(), path, run: query.run.clone() })
+    }
+
+    fn is_open(&self) -> bool {
+        self.agent.is_none() && self.action.is_none() && self.path.is_none() && self.run.is_none()
+    }
+
+    fn passes(&self, row: &LogRow) -> bool {
+        self.agent.as_ref().is_none_or(|agent| row.concerns() == *agent)
+            && self.action.as_ref().is_none_or(|action| translate::action(&row.fact) == *action)
+            && self.path.as_ref().is_none_or(|path| row.fact.path().is_some_and(|known| known.key() == path))
+            && self.run.as_ref().is_none_or(|run| row.run.as_ref().map_or("run_default", |run| run.as_str()) == run)
+    }
+}

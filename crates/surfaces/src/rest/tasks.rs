@@ -1,0 +1,149 @@
+//! Tasks: creating, moving along, listing, and a person's hand on them.
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use rookery_core::task::{self, Assign, Cancel, Claim, Complete, Create, MoveTo, Outcome, Release, Retry, Start};
+use rookery_core::{AgentId, Code, Command, Row, RunId, TaskId};
+use rookery_engine::queries::TaskFilter;
+use rookery_store::Committed;
+
+use super::call::{self, Call, JsonBody, MaybeBody, Query};
+use super::wire::{self, Done, TaskStatus};
+use super::{RestError, translate};
+use crate::app::App;
+
+/// Create a task; one with `assigned_to` is kept for that agent.
+#[utoipa::path(post, path = "/tasks", tag = "tasks", request_body = wire::NewTask,
+    responses((status = 201, body = wire::Task)))]
+pub async fn create(call: Call, body: JsonBody<wire::NewTask>) -> Result<Response, RestError> {
+    let request = body.value;
+    let [title, assigned_by] =
+        call::need("title and assigned_by are required", [&request.title, &request.assigned_by])?;
+    let caller = call.caller(Some(&assigned_by))?;
+    let command = Create {
+        id: call.app().engine().mint_task(),
+        run: RunId::project_default(),
+        title,
+        description: request.description.unwrap_or_default(),
+        assigned_by,
+        assigned_to: request.assigned_to.as_deref().filter(|agent| !agent.is_empty()).map(AgentId::from),
+        resources: normalised(call.app(), request.resources.unwrap_or_default())?,
+        depends_on: request.depends_on.unwrap_or_default().iter().map(|id| TaskId::from(id.as_str())).collect(),
+    };
+    rendered(StatusCode::CREATED, &call.submit(caller, command, &body.bytes).await?)
+}
+
+/// The paths a task is about, in the form that claims have.
+fn normalised(app: &App, resources: Vec<String>) -> Result<Vec<String>, RestError> {
+    let paths = app.engine().paths();
+    resources.iter().map(|raw| Ok(paths.parse(raw)?.to_string())).collect()
+}
+
+/// Move a task: `queued` gives it back, `assigned` claims it, `in_progress` starts it, `blocked` pauses it.
+#[utoipa::path(patch, path = "/tasks/{id}", tag = "tasks", params(("id" = String, Path)),
+    request_body = wire::TaskChange, responses((status = 200, body = Done)))]
+pub async fn update(
+    call: Call,
+    Path(id): Path<String>,
+    body: JsonBody<wire::TaskChange>,
+) -> Result<Response, RestError> {
+    let request = body.value;
+    let (Some(status), Some(agent_id)) = (request.status, request.agent_id.filter(|agent| !agent.is_empty())) else {
+        return Err(RestError::invalid("status and agent_id are required"));
+    };
+    let (task, agent) = (TaskId::from(id.as_str()), AgentId::from(agent_id.as_str()));
+    let named = Some(agent.clone());
+    let command: Command = match status {
+        TaskStatus::Queued => Release { task, agent: named }.into(),
+        TaskStatus::Assigned => Claim { task, agent }.into(),
+        TaskStatus::InProgress => Start { task, agent: named }.into(),
+        TaskStatus::Review => MoveTo { task, agent: named, to: task::State::Review, reason: None }.into(),
+        TaskStatus::Blocked => MoveTo { task, agent: named, to: task::State::Paused, reason: request.reason }.into(),
+        TaskStatus::Done => {
+            let outcome = Outcome { text: request.outcome, detail: request.outcome_detail };
+            Complete { task, agent: named, outcome }.into()
+        }
+    };
+    let committed = call.submit(call.caller(Some(&agent_id))?, command, &body.bytes).await?;
+    Ok(call::written(StatusCode::OK, &committed, Done { ok: true }))
+}
+
+/// Decide who shall do a task, whoever has it now. For the lead and people.
+#[utoipa::path(post, path = "/tasks/{id}/assign", tag = "tasks", params(("id" = String, Path)),
+    request_body = wire::AssignRequest, responses((status = 200, body = wire::Task)))]
+pub async fn assign(
+    call: Call,
+    Path(id): Path<String>,
+    body: JsonBody<wire::AssignRequest>,
+) -> Result<Response, RestError> {
+    let [agent] = call::need("agent_id is required", [&body.value.agent_id])?;
+    let command = Assign { task: TaskId::from(id.as_str()), to: AgentId::from(agent.as_str()) };
+    rendered(StatusCode::OK, &call.submit(call.caller(None)?, command, &body.bytes).await?)
+}
+
+/// Try a failed task again.
+#[utoipa::path(post, path = "/tasks/{id}/retry", tag = "tasks", params(("id" = String, Path)),
+    responses((status = 200, body = wire::Task)))]
+pub async fn retry(
+    call: Call,
+    Path(id): Path<String>,
+    body: MaybeBody<Option<serde_json::Value>>,
+) -> Result<Response, RestError> {
+    let command = Retry { task: TaskId::from(id.as_str()), agent: None };
+    rendered(StatusCode::OK, &call.submit(call.caller(None)?, command, &body.bytes).await?)
+}
+
+/// Cancel a task that is not finished.
+#[utoipa::path(post, path = "/tasks/{id}/cancel", tag = "tasks", params(("id" = String, Path)),
+    request_body = Option<wire::CancelRequest>, responses((status = 200, body = wire::Task)))]
+pub async fn cancel(
+    call: Call,
+    Path(id): Path<String>,
+    body: MaybeBody<wire::CancelRequest>,
+) -> Result<Response, RestError> {
+    let command = Cancel { task: TaskId::from(id.as_str()), agent: None, reason: body.value.reason };
+    rendered(StatusCode::OK, &call.submit(call.caller(None)?, command, &body.bytes).await?)
+}
+
+fn rendered(status: StatusCode, committed: &Committed) -> Result<Response, RestError> {
+    match call::row_of(committed) {
+        Some(Row::Task(task)) => Ok(call::written(status, committed, translate::task(task))),
+        _ => Err(call::unexpected(committed)),
+    }
+}
+
+/// Tasks in the order they were created.
+#[utoipa::path(get, path = "/tasks", tag = "tasks", params(wire::TaskQuery),
+    responses((status = 200, body = Vec<wire::Task>)))]
+pub async fn list(State(app): State<App>, call: Call, query: Query<wire::TaskQuery>) -> Result<Response, RestError> {
+    call.reader()?;
+    let query = query.0;
+    if query.limit == Some(0) {
+        return Err(RestError::invalid("limit must be at least 1"));
+    }
+    let after = match &query.after {
+        None => None,
+        Some(id) => match app.engine().task(&TaskId::from(id.as_str())).await?.value {
+            Some(task) => Some(task.created),
+            None => return Err(RestError::invalid(format!("after: {id} is not a task known here"))),
+        },
+    };
+    let filter = TaskFilter {
+        any_of: query.status.map(translate::shapes).unwrap_or_default(),
+        assignee: query.assigned_to.as_deref().map(AgentId::from),
+        after,
+        limit: query.limit,
+    };
+    let found = app.engine().tasks(&filter).await?;
+    Ok(call::at(found.map(|tasks| tasks.into_iter().map(translate::task).collect::<Vec<_>>())))
+}
+
+/// One task.
+#[utoipa::path(get, path = "/tasks/{id}", tag = "tasks", params(("id" = String, Path)),
+    responses((status = 200, body = wire::Task)))]
+pub async fn get(State(app): State<App>, call: Call, Path(id): Path<String>) -> Result<Response, RestError> {
+    call.reader()?;
+    let found = app.engine().task(&TaskId::from(id.as_str())).await?;
+    call::at_or(found.map(|task| task.map(translate::task)), Code::TaskNotFound, "Task not found")
+}

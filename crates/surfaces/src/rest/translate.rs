@@ -1,0 +1,304 @@
+//! Between the core's words and this face's, both ways, without IO.
+
+use rookery_core::log::{LogRow, event_id};
+use rookery_core::view::Presence;
+use rookery_core::{Fact, agent, file, handoff, task};
+use rookery_engine::queries::TaskShape;
+use serde_json::{Map, Value};
+
+use super::wire;
+
+/// The contract's actions.
+pub const ACTIONS: [&str; 19] = [
+    "agent.joined",
+    "agent.left",
+    "agent.heartbeat",
+    "agent.status_changed",
+    "resource.claimed",
+    "resource.released",
+    "resource.modified",
+    "resource.conflict_detected",
+    "resource.conflict_resolved",
+    "task.created",
+    "task.assigned",
+    "task.started",
+    "task.completed",
+    "task.blocked",
+    "handoff.initiated",
+    "handoff.accepted",
+    "handoff.rejected",
+    "authority.decision",
+    "authority.escalation",
+];
+
+/// What a fact is called here. Facts without an action of the contract are `x.` and their kind.
+pub fn action(fact: &Fact) -> String {
+    let action = match fact {
+        Fact::AgentRegistered(_) => "agent.joined",
+        Fact::AgentLeft(_) => "agent.left",
+        Fact::AgentReturned(_) => "agent.heartbeat",
+        Fact::AgentStatusSet(_) | Fact::AgentWentOffline(_) => "agent.status_changed",
+        Fact::FileClaimed(_) => "resource.claimed",
+        Fact::FileReleased(_) => "resource.released",
+        Fact::FileModified(_) => "resource.modified",
+        Fact::ConflictDetected(_) => "resource.conflict_detected",
+        Fact::ConflictResolved(_) => "resource.conflict_resolved",
+        Fact::TaskCreated(_) => "task.created",
+        Fact::TaskReserved(_) | Fact::TaskClaimed(_) => "task.assigned",
+        Fact::TaskStarted(_) => "task.started",
+        Fact::TaskCompleted(_) => "task.completed",
+        Fact::TaskFailed(_) => "task.blocked",
+        Fact::TaskMoved(fact) if fact.to == task::State::Paused => "task.blocked",
+        Fact::HandoffInitiated(_) => "handoff.initiated",
+        Fact::HandoffAccepted(_) => "handoff.accepted",
+        Fact::HandoffRejected(_) => "handoff.rejected",
+        Fact::LeadChosen(_) | Fact::ClaimForced(_) | Fact::TaskReassigned(_) => "authority.decision",
+        Fact::ConflictEscalated(_) => "authority.escalation",
+        Fact::ReportAdded(report) => return report.action.clone(),
+        Fact::AgentUpdated(_)
+        | Fact::TaskMoved(_)
+        | Fact::TaskReleased(_)
+        | Fact::TaskRetried(_)
+        | Fact::TaskDropped(_)
+        | Fact::CheckpointAdded(_)
+        | Fact::FileLocked(_)
+        | Fact::FileUnlocked(_)
+        | Fact::FilesChanged(_)
+        | Fact::LogRedacted(_)
+        | Fact::IntentClosed(_) => return format!("x.{}", fact.kind()),
+    };
+    action.to_owned()
+}
+
+/// The kinds of facts that an action can stand for. Reports carry any action.
+pub fn kinds(action: &str) -> Vec<String> {
+    let kinds: &[&str] = match action {
+        "agent.joined" => &["agent.registered"],
+        "agent.left" => &["agent.left"],
+        "agent.heartbeat" => &["agent.returned"],
+        "agent.status_changed" => &["agent.status_set", "agent.went_offline"],
+        "task.created" => &["task.created"],
+        "task.assigned" => &["task.reserved", "task.claimed"],
+        "task.started" => &["task.started"],
+        "task.completed" => &["task.completed"],
+        "task.blocked" => &["task.failed", "task.moved"],
+        "authority.decision" => &["lead.chosen", "resource.forced", "task.reassigned"],
+        "authority.escalation" => &["resource.conflict_escalated"],
+        other => &[other.strip_prefix("x.").unwrap_or(other)],
+    };
+    kinds.iter().map(|kind| (*kind).to_owned()).chain(std::iter::once("report.added".to_owned())).collect()
+}
+
+/// Fields of a fact that the event shows in places of their own.
+const SHOWN: [&str; 12] = [
+    "path",
+    "agent",
+    "task",
+    "before",
+    "after",
+    "hash",
+    "action",
+    "resource",
+    "before_hash",
+    "after_hash",
+    "metadata",
+    "by",
+];
+
+pub fn event(row: &LogRow) -> wire::ProtocolEvent {
+    let (before_hash, after_hash) = hashes(&row.fact);
+    wire::ProtocolEvent {
+        id: event_id::of(row.seq),
+        timestamp: row.at.0,
+        agent_id: row.concerns(),
+        action: action(&row.fact),
+        resource: row.fact.path().map(ToString::to_string),
+        task_id: row.task().map(ToString::to_string),
+        before_hash,
+        after_hash,
+        metadata: metadata(&row.fact),
+    }
+}
+
+fn hashes(fact: &Fact) -> (Option<String>, Option<String>) {
+    match fact {
+        Fact::FileModified(fact) => (Some(fact.before.clone()), Some(fact.after.clone())),
+        Fact::ConflictDetected(fact) => (Some(fact.before.clone()), Some(fact.after.clone())),
+        Fact::ReportAdded(report) => (report.before_hash.clone(), report.after_hash.clone()),
+        _ => (None, None),
+    }
+}
+
+/// What else the fact says; a reporter's own metadata as it gave it.
+fn metadata(fact: &Fact) -> Map<String, Value> {
+    let Ok(Value::Object(mut fields)) = serde_json::to_value(fact) else { return Map::new() };
+    let own = match fields.remove("metadata") {
+        Some(Value::Object(own)) => own,
+        _ => Map::new(),
+    };
+    if matches!(fact, Fact::ReportAdded(_)) {
+        return own;
+    }
+    fields.retain(|name, value| !SHOWN.contains(&name.as_str()) && !value.is_null());
+    fields.extend(own);
+    fields
+}
+
+pub fn agent(agent: agent::Agent, presence: Option<Presence>) -> wire::Agent {
+    let seen = presence.map_or(agent.seen_at, |presence| presence.last_seen.max(agent.seen_at));
+    wire::Agent {
+        id: agent.id.to_string(),
+        tool: agent.profile.tool,
+        role: match agent.profile.role {
+            agent::Role::Lead => wire::AgentRole::Lead,
+            agent::Role::Specialist => wire::AgentRole::Specialist,
+            agent::Role::Worker => wire::AgentRole::Worker,
+        },
+        status: match agent.status {
+            agent::Status::Idle => wire::AgentStatus::Idle,
+            agent::Status::Working => wire::AgentStatus::Working,
+            agent::Status::Blocked => wire::AgentStatus::Blocked,
+            agent::Status::WaitingReview => wire::AgentStatus::WaitingReview,
+            agent::Status::Offline => wire::AgentStatus::Offline,
+        },
+        current_task: agent.current_task.map(|task| task.to_string()),
+        capabilities: agent.profile.capabilities,
+        joined_at: agent.joined_at.0,
+        last_heartbeat: seen.0,
+        name: agent.profile.name,
+        workspace_path: agent.profile.workspace_path,
+        metadata: agent.profile.metadata,
+    }
+}
+
+pub fn role(role: wire::AgentRole) -> agent::Role {
+    match role {
+        wire::AgentRole::Lead => agent::Role::Lead,
+        wire::AgentRole::Specialist => agent::Role::Specialist,
+        wire::AgentRole::Worker => agent::Role::Worker,
+    }
+}
+
+pub fn agent_status(status: wire::AgentStatus) -> agent::Status {
+    match status {
+        wire::AgentStatus::Idle => agent::Status::Idle,
+        wire::AgentStatus::Working => agent::Status::Working,
+        wire::AgentStatus::Blocked => agent::Status::Blocked,
+        wire::AgentStatus::WaitingReview => agent::Status::WaitingReview,
+        wire::AgentStatus::Offline => agent::Status::Offline,
+    }
+}
+
+pub fn resource(file: file::File) -> wire::Resource {
+    let state = match file.state() {
+        file::FileState::Free => wire::ResourceState::Free,
+        file::FileState::Claimed => wire::ResourceState::Claimed,
+        file::FileState::Locked => wire::ResourceState::Locked,
+        file::FileState::Conflicted => wire::ResourceState::Conflicted,
+    };
+    let claim = file.claim;
+    wire::Resource {
+        path: file.path.to_string(),
+        state,
+        owner: claim.as_ref().map(|claim| claim.holder.to_string()),
+        claimed_at: claim.as_ref().map(|claim| claim.since.0),
+        last_modified_by: file.last_modified_by.map(|agent| agent.to_string()),
+        content_hash: file.content_hash,
+        task_id: claim.as_ref().and_then(|claim| claim.task.as_ref()).map(ToString::to_string),
+        fence: claim.as_ref().map(|claim| claim.fence.0),
+        conflict: file.conflict.map(|conflict| wire::ConflictInfo {
+            holder: conflict.holder.to_string(),
+            intruder: conflict.intruder.to_string(),
+            since: conflict.since.0,
+        }),
+    }
+}
+
+/// The status this face shows a task with.
+pub fn task_status(task: &task::Task) -> wire::TaskStatus {
+    match task.state {
+        task::State::Pending if task.is_waiting() => wire::TaskStatus::Blocked,
+        task::State::Pending if task.held_by().is_some() => wire::TaskStatus::Assigned,
+        task::State::Pending => wire::TaskStatus::Queued,
+        task::State::Planning => wire::TaskStatus::Assigned,
+        task::State::InProgress => wire::TaskStatus::InProgress,
+        task::State::Review => wire::TaskStatus::Review,
+        task::State::Completed | task::State::Skipped | task::State::Cancelled => wire::TaskStatus::Done,
+        task::State::Failed | task::State::Paused => wire::TaskStatus::Blocked,
+    }
+}
+
+/// The tasks that are shown with a status: the inverse of [`task_status`].
+pub fn shapes(status: wire::TaskStatus) -> Vec<TaskShape> {
+    use task::State;
+    let pending = |held, waiting| TaskShape { state: State::Pending, held, waiting: Some(waiting) };
+    match status {
+        wire::TaskStatus::Queued => vec![pending(Some(false), false)],
+        wire::TaskStatus::Assigned => vec![pending(Some(true), false), TaskShape::of(State::Planning)],
+        wire::TaskStatus::InProgress => vec![TaskShape::of(State::InProgress)],
+        wire::TaskStatus::Review => vec![TaskShape::of(State::Review)],
+        wire::TaskStatus::Done => [State::Completed, State::Skipped, State::Cancelled].map(TaskShape::of).to_vec(),
+        wire::TaskStatus::Blocked => {
+            vec![pending(None, true), TaskShape::of(State::Failed), TaskShape::of(State::Paused)]
+        }
+    }
+}
+
+pub fn task(task: task::Task) -> wire::Task {
+    wire::Task {
+        status: task_status(&task),
+        assigned_to: task.assignee().map(ToString::to_string),
+        id: task.id.to_string(),
+        title: task.title,
+        description: task.description,
+        assigned_by: task.assigned_by,
+        resources: task.resources,
+        depends_on: task.depends_on.iter().map(ToString::to_string).collect(),
+        created_at: task.created_at.0,
+        started_at: task.started_at.map(|at| at.0),
+        completed_at: task.completed_at.map(|at| at.0),
+        state: task.state.as_str().to_owned(),
+        reason: task.reason,
+        waiting_on: task.waiting_on.iter().map(ToString::to_string).collect(),
+        outcome: task.outcome,
+        outcome_detail: task.outcome_detail,
+        fence: task.claim.map(|claim| claim.fence.0),
+        attempt: task.attempt,
+    }
+}
+
+pub fn handoff(handoff: handoff::Handoff) -> wire::Handoff {
+    wire::Handoff {
+        id: handoff.id.to_string(),
+        from_agent: handoff.from.to_string(),
+        to_agent: handoff.to.map(|agent| agent.to_string()),
+        task_id: handoff.task.to_string(),
+        status: match handoff.status {
+            handoff::HandoffStatus::Pending => wire::HandoffStatus::Pending,
+            handoff::HandoffStatus::Accepted => wire::HandoffStatus::Accepted,
+            handoff::HandoffStatus::Rejected => wire::HandoffStatus::Rejected,
+        },
+        summary: handoff.note.summary,
+        files_modified: handoff.note.files_modified,
+        files_created: handoff.note.files_created,
+        context: handoff.note.context,
+        blockers: handoff.note.blockers,
+        created_at: handoff.created_at.0,
+        answered_by: handoff.answered_by.map(|agent| agent.to_string()),
+        reason: handoff.reason,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_is_found_by_the_action_it_is_shown_with() {
+        for (kind, _) in Fact::KINDS.iter().filter(|(kind, _)| *kind != "report.added") {
+            let found = ACTIONS.iter().map(|action| (*action).to_owned()).chain([format!("x.{kind}")]);
+            let found: Vec<String> = found.filter(|action| kinds(action).iter().any(|known| known == kind)).collect();
+            assert!(!found.is_empty(), "{kind}");
+        }
+    }
+}

@@ -1,0 +1,511 @@
+//! The types of the wire, as the contract writes them. Optional in a request means: checked by the handler, so that the
+//! error can name what is missing.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use utoipa::{IntoParams, ToSchema};
+
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct ErrorBody {
+    pub error: String,
+    /// Stable; programs can rely on it.
+    pub code: String,
+    /// What to do next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// Where to begin again, if the position asked for is gone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AgentRole {
+    Lead,
+    Specialist,
+    Worker,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AgentStatus {
+    Idle,
+    Working,
+    Blocked,
+    WaitingReview,
+    Offline,
+}
+
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct Agent {
+    pub id: String,
+    pub tool: String,
+    pub role: AgentRole,
+    pub status: AgentStatus,
+    pub current_task: Option<String>,
+    pub capabilities: Vec<String>,
+    /// Unix epoch milliseconds.
+    pub joined_at: i64,
+    /// Unix epoch milliseconds of the newest sign of life.
+    pub last_heartbeat: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workspace_path: Option<String>,
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub metadata: Map<String, Value>,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+pub struct Announce {
+    #[schema(required = true, example = "claude-code-1")]
+    pub id: Option<String>,
+    #[schema(required = true, example = "claude-code")]
+    pub tool: Option<String>,
+    /// `worker` if left out.
+    pub role: Option<AgentRole>,
+    /// `["code"]` if left out.
+    pub capabilities: Option<Vec<String>>,
+    pub name: Option<String>,
+    pub workspace_path: Option<String>,
+    pub metadata: Option<Map<String, Value>>,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+pub struct StatusChange {
+    #[schema(required = true)]
+    pub status: Option<AgentStatus>,
+    pub current_task: Option<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Done {
+    pub ok: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ResourceState {
+    Free,
+    Claimed,
+    Locked,
+    Conflicted,
+}
+
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct Resource {
+    pub path: String,
+    pub state: ResourceState,
+    pub owner: Option<String>,
+    pub claimed_at: Option<i64>,
+    pub last_modified_by: Option<String>,
+    /// SHA-256 in hex; empty for a missing file or a folder.
+    pub content_hash: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task_id: Option<String>,
+    /// The grant; a holder may send it as `X-Fence`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fence: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conflict: Option<ConflictInfo>,
+}
+
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct ConflictInfo {
+    pub holder: String,
+    pub intruder: String,
+    pub since: i64,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+pub struct ClaimRequest {
+    /// Relative to the project's root; one that ends in `/` claims the subtree.
+    #[schema(required = true, example = "src/index.ts")]
+    pub path: Option<String>,
+    #[schema(required = true)]
+    pub agent_id: Option<String>,
+    pub task_id: Option<String>,
+    /// Takes the claims of others over; only for the lead and people.
+    pub force: Option<bool>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ClaimResult {
+    pub granted: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+pub struct ReleaseRequest {
+    #[schema(required = true)]
+    pub path: Option<String>,
+    #[schema(required = true)]
+    pub agent_id: Option<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ReleaseResult {
+    pub released: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+pub struct ResolveRequest {
+    #[schema(required = true)]
+    pub path: Option<String>,
+    /// The agent that holds the path from now on.
+    #[schema(required = true)]
+    pub winner: Option<String>,
+    pub agent_id: Option<String>,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+pub struct LockRequest {
+    #[schema(required = true)]
+    pub path: Option<String>,
+    pub agent_id: Option<String>,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct ResourceQuery {
+    /// `claimed` or `conflicted`.
+    pub filter: Option<ResourceFilter>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ResourceFilter {
+    Claimed,
+    Conflicted,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskStatus {
+    Queued,
+    Assigned,
+    InProgress,
+    Review,
+    Done,
+    Blocked,
+}
+
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct Task {
+    pub id: String,
+    pub title: String,
+    pub description: String,
+    pub assigned_to: Option<String>,
+    pub assigned_by: String,
+    pub status: TaskStatus,
+    pub resources: Vec<String>,
+    pub depends_on: Vec<String>,
+    pub created_at: i64,
+    pub started_at: Option<i64>,
+    pub completed_at: Option<i64>,
+    /// The state as every face knows it: pending, planning, in_progress, review, paused, completed, failed, skipped, cancelled.
+    pub state: String,
+    /// Why it is blocked, failed or cancelled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The dependencies that are not finished.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub waiting_on: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outcome_detail: Option<Value>,
+    /// The grant; the holder may send it as `X-Fence`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fence: Option<u64>,
+    pub attempt: u32,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+pub struct NewTask {
+    #[schema(required = true, example = "Implement auth module")]
+    pub title: Option<String>,
+    #[schema(required = true, example = "claude-code-1")]
+    pub assigned_by: Option<String>,
+    pub description: Option<String>,
+    pub assigned_to: Option<String>,
+    pub resources: Option<Vec<String>>,
+    pub depends_on: Option<Vec<String>>,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+pub struct TaskChange {
+    #[schema(required = true)]
+    pub status: Option<TaskStatus>,
+    #[schema(required = true)]
+    pub agent_id: Option<String>,
+    /// With `blocked`: why.
+    pub reason: Option<String>,
+    /// With `done`: what came of it.
+    pub outcome: Option<String>,
+    pub outcome_detail: Option<Value>,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct TaskQuery {
+    pub status: Option<TaskStatus>,
+    pub assigned_to: Option<String>,
+    /// At most this many.
+    #[param(minimum = 1)]
+    pub limit: Option<u32>,
+    /// Tasks created after the one with this id.
+    pub after: Option<String>,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+pub struct AssignRequest {
+    #[schema(required = true)]
+    pub agent_id: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize, ToSchema)]
+pub struct CancelRequest {
+    pub reason: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HandoffStatus {
+    Pending,
+    Accepted,
+    Rejected,
+}
+
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct Handoff {
+    pub id: String,
+    pub from_agent: String,
+    pub to_agent: Option<String>,
+    pub task_id: String,
+    pub status: HandoffStatus,
+    pub summary: String,
+    pub files_modified: Vec<String>,
+    pub files_created: Vec<String>,
+    pub context: String,
+    pub blockers: Vec<String>,
+    pub created_at: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answered_by: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+pub struct NewHandoff {
+    #[schema(required = true)]
+    pub from_agent: Option<String>,
+    pub to_agent: Option<String>,
+    #[schema(required = true)]
+    pub task_id: Option<String>,
+    #[schema(required = true)]
+    pub summary: Option<String>,
+    pub files_modified: Option<Vec<String>>,
+    pub files_created: Option<Vec<String>>,
+    pub context: Option<String>,
+    pub blockers: Option<Vec<String>>,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+pub struct HandoffAnswer {
+    #[schema(required = true)]
+    pub agent_id: Option<String>,
+    /// With a rejection: why.
+    pub reason: Option<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Accepted {
+    pub accepted: bool,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Rejected {
+    pub rejected: bool,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct HandoffQuery {
+    pub status: Option<HandoffStatus>,
+    pub to_agent: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct ProtocolEvent {
+    pub id: String,
+    pub timestamp: i64,
+    pub agent_id: String,
+    /// One of the contract's actions, or `x.` and the kind of what happened.
+    pub action: String,
+    pub resource: Option<String>,
+    pub task_id: Option<String>,
+    pub before_hash: Option<String>,
+    pub after_hash: Option<String>,
+    pub metadata: Map<String, Value>,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+pub struct NewEvent {
+    #[schema(required = true)]
+    pub agent_id: Option<String>,
+    /// One of the contract's actions, or one of your own that begins with `x.`.
+    #[schema(required = true, example = "x.note")]
+    pub action: Option<String>,
+    pub resource: Option<String>,
+    pub task_id: Option<String>,
+    pub before_hash: Option<String>,
+    pub after_hash: Option<String>,
+    pub metadata: Option<Map<String, Value>>,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct EventQuery {
+    pub agent_id: Option<String>,
+    pub action: Option<String>,
+    pub resource: Option<String>,
+    pub run: Option<String>,
+    pub task_id: Option<String>,
+    /// Unix epoch milliseconds; events after this time.
+    pub since: Option<i64>,
+    /// 100 if left out, at most 1000.
+    #[param(minimum = 1)]
+    pub limit: Option<u32>,
+    /// A position: events after it, oldest first.
+    pub after: Option<String>,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct StreamQuery {
+    pub agent_id: Option<String>,
+    pub action: Option<String>,
+    pub resource: Option<String>,
+    pub run: Option<String>,
+    /// A position to resume after; `Last-Event-ID` does the same.
+    pub after: Option<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct StatusReport {
+    pub version: String,
+    pub project: String,
+    pub port: u16,
+    pub agents: AgentTotals,
+    pub resources: ResourceTotals,
+    pub tasks: TaskTotals,
+    pub event_count: u64,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct AgentTotals {
+    pub total: u64,
+    pub active: u64,
+    pub lead: Option<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ResourceTotals {
+    pub total: u64,
+    pub claimed: u64,
+    pub conflicted: u64,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct TaskTotals {
+    pub total: u64,
+    pub in_progress: u64,
+    pub done: u64,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct StateSnapshot {
+    pub agents: Vec<Agent>,
+    pub resources: Vec<Resource>,
+    pub tasks: Vec<Task>,
+    pub handoffs: Vec<Handoff>,
+    pub lead: Option<String>,
+    pub event_count: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TokenRole {
+    Observer,
+    Agent,
+    Lead,
+    Person,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+pub struct NewToken {
+    /// The agent that the token is for; for the role `person`, the person's name.
+    #[schema(required = true)]
+    pub agent: Option<String>,
+    /// `agent` if left out.
+    pub role: Option<TokenRole>,
+    pub expires_in_seconds: Option<u64>,
+    pub label: Option<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct CreatedToken {
+    pub id: String,
+    /// Shown this once.
+    pub token: String,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct TokenInfo {
+    pub id: String,
+    pub agent: String,
+    pub role: TokenRole,
+    pub created_at: i64,
+    pub expires_at: Option<i64>,
+    pub label: Option<String>,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+pub struct RedactRequest {
+    /// The places in the log.
+    pub seqs: Option<Vec<u64>>,
+    /// A regular expression: every event whose text or body matches.
+    #[serde(rename = "match")]
+    pub pattern: Option<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct RedactResult {
+    pub redacted: Vec<u64>,
+    /// Effects that were still under way when the answer was given.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pending: Vec<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Info {
+    pub version: String,
+    pub project: String,
+    pub project_id: String,
+    pub store: String,
+    pub log: String,
+    pub floor: u64,
+    pub head: u64,
+    pub writable: bool,
+    pub watching: bool,
+    pub tokens_required: bool,
+    pub subscriptions: usize,
+    pub uptime_ms: i64,
+    pub warnings: Vec<String>,
+}

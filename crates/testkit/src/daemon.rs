@@ -1,0 +1,192 @@
+//! A real daemon for one test: the real program, on a free port, in a folder of its own.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Once;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use reqwest::{Method, RequestBuilder, StatusCode};
+use serde_json::Value;
+
+/// How to start a daemon.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    program: PathBuf,
+    args: Vec<String>,
+    env: Vec<(String, String)>,
+}
+
+impl Setup {
+    /// `program` is the `rookery` binary under test: `env!("CARGO_BIN_EXE_rookery")`.
+    pub fn new(program: impl Into<PathBuf>) -> Setup {
+        Setup { program: program.into(), args: vec![], env: vec![] }
+    }
+
+    #[must_use]
+    pub fn arg(mut self, arg: impl Into<String>) -> Setup {
+        self.args.push(arg.into());
+        self
+    }
+
+    #[must_use]
+    pub fn env(mut self, name: &str, value: impl Into<String>) -> Setup {
+        self.env.push((name.to_owned(), value.into()));
+        self
+    }
+
+    /// Starts it in a new temporary project folder.
+    pub fn start(self) -> anyhow::Result<Daemon> {
+        let folder = tempfile::tempdir()?;
+        let root = folder.path().canonicalize()?;
+        self.start_in(root, Some(folder))
+    }
+
+    /// Starts it in an existing folder.
+    pub fn start_at(self, root: &Path) -> anyhow::Result<Daemon> {
+        self.start_in(root.canonicalize()?, None)
+    }
+
+    fn start_in(self, root: PathBuf, folder: Option<tempfile::TempDir>) -> anyhow::Result<Daemon> {
+        let (child, url) = self.launch(&root)?;
+        Ok(Daemon { setup: self, root, _folder: folder, child: Some(child), url, http: client()? })
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the module that starts the program under test")]
+    fn launch(&self, root: &Path) -> anyhow::Result<(Child, String)> {
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(root.join("daemon.stderr"))?;
+        let mut child = Command::new(&self.program)
+            .args(["up", "--port", "0", "--dir"])
+            .arg(root)
+            .args(&self.args)
+            .env_remove("ROOKERY_DIR")
+            .envs(self.env.iter().cloned())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .context("the daemon cannot be started")?;
+        let mut first = String::new();
+        if let Some(stdout) = child.stdout.take() {
+            BufReader::new(stdout).read_line(&mut first)?;
+        }
+        match first.trim().strip_prefix("listening on ") {
+            Some(url) => Ok((child, url.to_owned())),
+            None => {
+                let status = child.wait()?;
+                let stderr = std::fs::read_to_string(root.join("daemon.stderr")).unwrap_or_default();
+                bail!("the daemon did not start ({status}); it printed {first:?} and:\n{stderr}")
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Daemon {
+    setup: Setup,
+    root: PathBuf,
+    _folder: Option<tempfile::TempDir>,
+    child: Option<Child>,
+    url: String,
+    http: reqwest::Client,
+}
+
+/// A status, the headers and the body as JSON (`Null` if it is none).
+#[derive(Clone, Debug)]
+pub struct Reply {
+    pub status: StatusCode,
+    pub headers: reqwest::header::HeaderMap,
+    pub body: Value,
+}
+
+impl Daemon {
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The project's folder.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub fn pid(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
+    pub fn http(&self) -> &reqwest::Client {
+        &self.http
+    }
+
+    /// The secret that makes a caller the project's owner.
+    pub fn person_key(&self) -> anyhow::Result<String> {
+        Ok(std::fs::read_to_string(self.root.join(".rookery/person.key"))?.trim().to_owned())
+    }
+
+    pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.http.request(method, format!("{}{path}", self.url))
+    }
+
+    pub async fn get(&self, path: &str) -> anyhow::Result<Reply> {
+        read(self.request(Method::GET, path)).await
+    }
+
+    pub async fn post(&self, path: &str, body: Value) -> anyhow::Result<Reply> {
+        read(self.request(Method::POST, path).json(&body)).await
+    }
+
+    pub async fn patch(&self, path: &str, body: Value) -> anyhow::Result<Reply> {
+        read(self.request(Method::PATCH, path).json(&body)).await
+    }
+
+    pub async fn delete(&self, path: &str) -> anyhow::Result<Reply> {
+        read(self.request(Method::DELETE, path)).await
+    }
+
+    /// Ends the process at once, as a power cut would.
+    pub fn kill(&mut self) -> anyhow::Result<()> {
+        if let Some(mut child) = self.child.take() {
+            child.kill()?;
+            child.wait()?;
+        }
+        Ok(())
+    }
+
+    /// Asks it to stop and waits; its exit code.
+    #[expect(clippy::disallowed_methods, reason = "this is the module that starts the program under test")]
+    pub fn stop(&mut self) -> anyhow::Result<Option<i32>> {
+        let Some(mut child) = self.child.take() else { return Ok(None) };
+        Command::new("kill").args(["-TERM", &child.id().to_string()]).status()?;
+        Ok(child.wait()?.code())
+    }
+
+    /// Starts it again in the same folder, on another port.
+    pub fn restart(&mut self) -> anyhow::Result<()> {
+        self.kill()?;
+        let (child, url) = self.setup.launch(&self.root)?;
+        self.child = Some(child);
+        self.url = url;
+        Ok(())
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // A test that failed must not leave a process behind.
+        drop(self.kill());
+    }
+}
+
+pub async fn read(request: RequestBuilder) -> anyhow::Result<Reply> {
+    let response = request.send().await?;
+    let (status, headers) = (response.status(), response.headers().clone());
+    let bytes = response.bytes().await?;
+    Ok(Reply { status, headers, body: serde_json::from_slice(&bytes).unwrap_or(Value::Null) })
+}
+
+/// A client with a limit on everything, so that a test fails instead of hanging.
+pub fn client() -> anyhow::Result<reqwest::Client> {
+    static PROVIDER: Once = Once::new();
+    PROVIDER.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
+    Ok(reqwest::Client::builder().connect_timeout(Duration::from_secs(5)).no_proxy().build()?)
+}
