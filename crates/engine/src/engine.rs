@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rookery_core::log::{Body, BodyBytes};
 use rookery_core::view::{LifeSource, Presence};
-use rookery_core::{Actor, AgentId, Caller, Command, Fact, HandoffId, IntentId, Key, Refusal, TaskId};
+use rookery_core::{Actor, AgentId, Auth, Caller, Code, Command, Fact, HandoffId, IntentId, Key, Refusal, TaskId};
 use rookery_store::artifact::ArtifactDir;
 use rookery_store::{Clock, Committed, Idempotency, PresenceBoard, ReadError, Store, Submission, SubmitError};
 use sha2::{Digest, Sha256};
@@ -136,9 +136,12 @@ impl Engine {
 
     /// Decides a command. The answer comes after its commit is durable.
     pub async fn submit(&self, request: Request) -> Result<Committed, EngineError> {
-        let caller = request.caller.actor.agent().cloned();
-        if let Some(agent) = &caller {
-            self.returns_if_offline(agent, &request.command).await?;
+        if let Some(agent) = request.caller.actor.agent().cloned() {
+            // It lives now, however long its command will wait and whatever it will come to.
+            if request.caller.auth != Auth::Asserted || !self.inner.roster.is_sealed(&agent) {
+                self.saw(&agent, LifeSource::Call);
+            }
+            self.returns_if_offline(&agent, &request.command).await?;
         }
         let registered = match &request.command {
             Command::Register(register) => Some(register.id.clone()),
@@ -148,9 +151,6 @@ impl Engine {
         if let Some(agent) = registered {
             self.inner.roster.joined(&agent);
             self.saw(&agent, LifeSource::Call);
-        }
-        if let Some(agent) = &caller {
-            self.saw(agent, LifeSource::Call);
         }
         Ok(committed)
     }
@@ -226,16 +226,17 @@ impl Engine {
     /// A declared heartbeat. It never waits in the queue unless it brings the agent back.
     pub async fn heartbeat(&self, caller: &Caller, agent: &AgentId) -> Result<(), EngineError> {
         let Some(known) = self.agent(agent).await?.value else {
-            let unknown = Refusal::new(rookery_core::Code::AgentNotFound, "Agent not found");
+            let unknown = Refusal::new(Code::AgentNotFound, "Agent not found");
             return Err(unknown.hint("announce the agent first").into());
         };
-        self.inner.roster.joined(agent);
-        self.saw(agent, LifeSource::Heartbeat);
         if !known.is_live() || known.sealed {
             // Sealed ids are checked where every command is; one that is here costs no fact.
             let command = rookery_core::agent::ComeBack { agent: agent.clone() };
             self.store().submit(self.admit(Request::new(caller.clone(), command)).await?).await?;
         }
+        // Only now: a return that was not written, or a forged one, is none.
+        self.inner.roster.joined(agent);
+        self.saw(agent, LifeSource::Heartbeat);
         Ok(())
     }
 

@@ -93,8 +93,9 @@ pub fn allowed(engine: &Engine) -> Allowed {
     }
 }
 
-/// Writes down what was seen since the last time.
-pub async fn write_presence(engine: &Engine) -> Result<(), EngineError> {
+/// Learns what other processes saw, and writes down what was seen here since the last time.
+pub async fn exchange_presence(engine: &Engine) -> Result<(), EngineError> {
+    engine.board().learn(engine.store().presence().await?);
     let entries = engine.board().unwritten();
     if !entries.is_empty() {
         engine.store().operate(Operation::WritePresence(entries.clone())).await?;

@@ -13,7 +13,7 @@ use crate::rounds::{self, Following, Sweeping};
 use crate::watching::{self, Watching};
 use crate::{intents, timers};
 
-/// How often presence is written down; also how much of it a crash may cost.
+/// How often presence is written down and learned; also how much of it a crash may cost.
 pub const PRESENCE_EVERY: Duration = Duration::from_secs(5);
 pub const TIMERS_EVERY: Duration = Duration::from_millis(500);
 pub const REPLIES_EVERY: Duration = Duration::from_secs(3600);
@@ -36,7 +36,7 @@ impl Services {
         tasks.spawn(until(stop.clone(), sweep(engine.clone())));
         tasks.spawn(until(stop.clone(), fire_timers(engine.clone())));
         tasks.spawn(until(stop.clone(), carry_out_intents(engine.clone())));
-        tasks.spawn(until(stop.clone(), write_presence(engine.clone())));
+        tasks.spawn(until(stop.clone(), exchange_presence(engine.clone())));
         tasks.spawn(until(stop.clone(), forget_replies(engine.clone())));
         if watching == Watching::On {
             tasks.spawn(until(stop.clone(), watching::run(engine.clone())));
@@ -47,7 +47,7 @@ impl Services {
     pub async fn stop(mut self, engine: &Engine) {
         self.stop.cancel();
         while self.tasks.join_next().await.is_some() {}
-        if let Err(error) = rounds::write_presence(engine).await {
+        if let Err(error) = rounds::exchange_presence(engine).await {
             tracing::warn!(%error, "presence was not written down at the end");
         }
     }
@@ -114,11 +114,11 @@ fn opens_intent(fact: &rookery_core::Fact) -> bool {
     matches!(fact, rookery_core::Fact::LogRedacted(fact) if !fact.erases.is_empty())
 }
 
-async fn write_presence(engine: Engine) {
+async fn exchange_presence(engine: Engine) {
     loop {
         tokio::time::sleep(PRESENCE_EVERY).await;
-        if let Err(error) = rounds::write_presence(&engine).await {
-            tracing::debug!(%error, "presence was not written down");
+        if let Err(error) = rounds::exchange_presence(&engine).await {
+            tracing::debug!(%error, "presence was not exchanged");
         }
     }
 }

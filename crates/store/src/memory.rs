@@ -136,7 +136,7 @@ impl Database {
     }
 
     pub fn write_presence(&self, entries: &[(AgentId, Presence)]) {
-        self.lock().presence.extend(entries.iter().cloned());
+        self.lock().write_presence(entries);
     }
 
     pub fn read_presence(&self) -> Vec<(AgentId, Presence)> {
@@ -215,9 +215,18 @@ impl State {
         }
     }
 
+    fn write_presence(&mut self, entries: &[(AgentId, Presence)]) {
+        for (agent, presence) in entries {
+            let known = self.presence.entry(agent.clone()).or_insert(*presence);
+            if presence.last_seen > known.last_seen {
+                *known = *presence;
+            }
+        }
+    }
+
     fn operate(&mut self, operation: Operation) {
         match operation {
-            Operation::WritePresence(entries) => self.presence.extend(entries),
+            Operation::WritePresence(entries) => self.write_presence(&entries),
             Operation::PutToken(token) => {
                 self.tokens.retain(|known| known.id != token.id);
                 self.tokens.push(token);
