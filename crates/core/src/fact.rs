@@ -112,6 +112,10 @@ impl Fact {
 
     /// The same fact without its free texts.
     pub fn blanked(&self) -> Vec<u8> {
+        // Their reasons are codes: without them the fact could not be read any more.
+        if let Fact::FileReleased(_) | Fact::LeadChosen(_) = self {
+            return self.encode();
+        }
         let value = serde_json::to_value(self).unwrap_or_default();
         serde_json::to_vec(&redact::blanked(value)).unwrap_or_default()
     }

@@ -30,7 +30,24 @@ impl ComeBack {
     }
 }
 
+/// The agent is here again, and leads if nobody does.
 pub(super) fn comes_back(view: &View, agent: &Agent) -> Result<Vec<Fact>, Halt> {
+    let mut facts = returns(view, agent)?;
+    facts.extend(take_if_vacant(view, agent)?);
+    Ok(facts)
+}
+
+/// Whoever is given something must be here to be missed, or nothing would ever free it: what comes before the grant.
+pub(crate) fn wakes(view: &View, id: &AgentId) -> Result<Vec<Fact>, Halt> {
+    let agent = view.agent_known(id)?;
+    match agent.membership {
+        Membership::Offline(_) => comes_back(view, agent),
+        Membership::Here | Membership::Left(_) => Ok(vec![]),
+    }
+}
+
+/// The agent is here again, with what nobody took meanwhile.
+pub(super) fn returns(view: &View, agent: &Agent) -> Result<Vec<Fact>, Halt> {
     let mut facts = vec![Fact::AgentReturned(AgentReturned { agent: agent.id.clone() })];
     for id in &agent.lost.tasks {
         if let Some(task) = view.task(id)?
@@ -53,6 +70,5 @@ pub(super) fn comes_back(view: &View, agent: &Agent) -> Result<Vec<Fact>, Halt> 
             }));
         }
     }
-    facts.extend(take_if_vacant(view, agent)?);
     Ok(facts)
 }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use come_back::ComeBack;
+pub(crate) use come_back::wakes;
 pub use lead::{Lead, LeadChosen, LeadReason, successor, take_if_vacant};
 pub use leave::{AgentLeft, Leave};
 pub use offline::{AgentReturned, AgentWentOffline, DeclareOffline, Evidence, Lost};

@@ -71,7 +71,8 @@ impl Register {
                     }));
                 }
                 if !agent.is_live() {
-                    facts.extend(super::come_back::comes_back(view, agent)?);
+                    // Who leads is decided below, by what it says of itself now.
+                    facts.extend(super::come_back::returns(view, agent)?);
                 }
             }
             _ => facts.push(Fact::AgentRegistered(AgentRegistered {

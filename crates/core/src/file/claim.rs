@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{File, FilePath};
 use crate::actor::Caller;
+use crate::agent::wakes;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::file::FileReleased;
@@ -94,7 +95,7 @@ impl ClaimFile {
             return refused(file.holder(), format!("Resource locked by {by}"));
         }
         let others = overlapping(view, &self.path, &self.agent)?;
-        let mut facts = Vec::new();
+        let mut forced = Vec::new();
         if let Some(other) = others.first() {
             let owner = other.holder();
             if self.insist == Insist::Ask {
@@ -103,23 +104,30 @@ impl ClaimFile {
                 return refused(owner, format!("Resource claimed by {name}{how}"));
             }
             view.needs_authority(caller, "force a claim")?;
-            for file in &others {
-                facts.extend(self.force(file));
-            }
+            forced = others;
         }
-        facts.push(Fact::FileClaimed(FileClaimed {
-            path: self.path.clone(),
-            agent: self.agent.clone(),
-            task: self.task.clone(),
-            hash: self.hash.clone(),
-            from: None,
-        }));
+        let mut facts = wakes(view, &self.agent)?;
+        facts.extend(forced.into_iter().flat_map(|file| ClaimForced::facts(file, &self.agent)));
+        // It may be among what the agent gets back.
+        let returned = |fact: &Fact| matches!(fact, Fact::FileClaimed(claimed) if claimed.path == self.path);
+        if !facts.iter().any(returned) {
+            facts.push(Fact::FileClaimed(FileClaimed {
+                path: self.path.clone(),
+                agent: self.agent.clone(),
+                task: self.task.clone(),
+                hash: self.hash.clone(),
+                from: None,
+            }));
+        }
         Ok(Decision::new(facts, Reply::Claim(ClaimReply::Granted)))
     }
+}
 
-    fn force(&self, file: &File) -> Vec<Fact> {
+impl ClaimForced {
+    /// Takes a claim from its holder, and with it the conflict about it.
+    pub(crate) fn facts(file: &File, winner: &AgentId) -> Vec<Fact> {
         let Some(loser) = file.holder() else { return vec![] };
-        let forced = ClaimForced { path: file.path.clone(), loser: loser.clone(), winner: self.agent.clone() };
+        let forced = ClaimForced { path: file.path.clone(), loser: loser.clone(), winner: winner.clone() };
         let mut facts: Vec<Fact> = FileReleased::settles(file).into_iter().collect();
         facts.push(Fact::ClaimForced(forced));
         facts

@@ -157,6 +157,7 @@ pub(crate) fn apply(old: Option<File>, fact: &Fact, seq: Seq, at: Timestamp) -> 
             let mut file = File { conflict: None, ..of(&fact.path) };
             if let Some(winner) = &fact.winner
                 && let Some(claim) = &mut file.claim
+                && claim.holder == fact.holder
                 && claim.holder != *winner
             {
                 file.claim = Some(FileClaim { holder: winner.clone(), fence: seq, since: at, task: None });

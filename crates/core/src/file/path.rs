@@ -105,6 +105,12 @@ impl FilePath {
         keys.push(if self.is_subtree() { bare.to_owned() } else { format!("{bare}/") });
         keys
     }
+
+    /// Whether one of the two is the other, above it or below it.
+    pub fn overlaps(&self, other: &FilePath) -> bool {
+        let covered = |one: &FilePath, by: &FilePath| one.covers().iter().any(|key| key == by.key());
+        self.key == other.key || covered(self, other) || covered(other, self)
+    }
 }
 
 impl fmt::Display for FilePath {

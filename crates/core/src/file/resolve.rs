@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::FilePath;
+use super::{ClaimForced, FilePath, overlapping};
 use crate::actor::Caller;
+use crate::agent::wakes;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::AgentId;
@@ -20,7 +21,8 @@ pub struct Resolve {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ConflictResolved {
     pub path: FilePath,
-    /// Who holds the path from now on; `None` if the conflict ended because the claim did.
+    /// Whose work stands, and who holds the path from now on if `holder` still did; `None` if the conflict ended
+    /// because the claim did.
     pub winner: Option<AgentId>,
     pub holder: AgentId,
     pub intruder: AgentId,
@@ -38,12 +40,27 @@ impl Resolve {
         let Some(conflict) = &file.conflict else {
             return Err(Refusal::new(Code::NotConflicted, format!("{} has no conflict", self.path)).into());
         };
-        let fact = Fact::ConflictResolved(ConflictResolved {
+        let mut facts = Vec::new();
+        if file.holder() == Some(&conflict.holder) && self.winner != conflict.holder {
+            facts = self.clears(view)?;
+        }
+        facts.push(Fact::ConflictResolved(ConflictResolved {
             path: file.path.clone(),
             winner: Some(self.winner.clone()),
             holder: conflict.holder.clone(),
             intruder: conflict.intruder.clone(),
-        });
-        Ok(Decision::new(vec![fact], Reply::Row(Key::file(&self.path))))
+        }));
+        Ok(Decision::new(facts, Reply::Row(Key::file(&self.path))))
+    }
+
+    /// The path is about to change hands: its new holder must be here, and share it with nobody.
+    fn clears(&self, view: &View) -> Result<Vec<Fact>, Halt> {
+        let mut facts = wakes(view, &self.winner)?;
+        for other in overlapping(view, &self.path, &self.winner)? {
+            if other.path.key() != self.path.key() {
+                facts.extend(ClaimForced::facts(other, &self.winner));
+            }
+        }
+        Ok(facts)
     }
 }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Handoff, HandoffStatus};
 use crate::actor::Caller;
+use crate::agent::wakes;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::file::{File, FileClaimed};
@@ -51,15 +52,20 @@ impl Accept {
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         let handoff = answerable(view, caller, &self.handoff, &self.agent)?;
-        let mut facts = vec![Fact::HandoffAccepted(HandoffAccepted {
+        let mut facts = wakes(view, &self.agent)?;
+        let returned = facts.len();
+        facts.push(Fact::HandoffAccepted(HandoffAccepted {
             handoff: handoff.id.clone(),
             task: handoff.task.clone(),
             from: handoff.from.clone(),
             by: self.agent.clone(),
-        })];
+        }));
         let task = view.task_known(&handoff.task)?;
         if task.state.is_open() {
-            facts.extend(self.takes(view, handoff, task)?);
+            // It may be among what the agent gets back.
+            let takes = self.takes(view, handoff, task)?.into_iter();
+            let again = TaskClaimed::is_among(&facts[..returned], &task.id);
+            facts.extend(takes.filter(|fact| !(again && matches!(fact, Fact::TaskClaimed(_)))));
         }
         Ok(Decision::new(facts, Reply::Done))
     }
@@ -76,18 +82,30 @@ impl Accept {
             }
             _ => facts.push(Fact::TaskClaimed(TaskClaimed::new(task, &self.agent))),
         }
-        for file in view.files_held_by(&handoff.from)? {
-            if belongs(file, task) {
-                facts.push(Fact::FileClaimed(FileClaimed {
-                    path: file.path.clone(),
-                    agent: self.agent.clone(),
-                    task: Some(task.id.clone()),
-                    hash: file.content_hash.clone(),
-                    from: Some(handoff.from.clone()),
-                }));
-            }
+        for file in moving(view.files_held_by(&handoff.from)?, task) {
+            facts.push(Fact::FileClaimed(FileClaimed {
+                path: file.path.clone(),
+                agent: self.agent.clone(),
+                task: Some(task.id.clone()),
+                hash: file.content_hash.clone(),
+                from: Some(handoff.from.clone()),
+            }));
         }
         Ok(facts)
+    }
+}
+
+/// The claims that belong to the task, and those that overlap with them: two agents never hold overlapping paths.
+fn moving<'v>(held: Vec<&'v File>, task: &Task) -> Vec<&'v File> {
+    let (mut moving, mut staying): (Vec<&File>, Vec<&File>) = held.into_iter().partition(|file| belongs(file, task));
+    loop {
+        let overlaps = |file: &&File| moving.iter().any(|moved| moved.path.overlaps(&file.path));
+        let (more, rest): (Vec<&File>, Vec<&File>) = staying.into_iter().partition(overlaps);
+        if more.is_empty() {
+            return moving;
+        }
+        moving.extend(more);
+        staying = rest;
     }
 }
 

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{State, Task, refuse_transition};
 use crate::actor::Caller;
+use crate::agent::wakes;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::{AgentId, TaskId};
@@ -31,6 +32,10 @@ impl TaskClaimed {
     pub(crate) fn new(task: &Task, agent: &AgentId) -> TaskClaimed {
         let from = task.holder().filter(|holder| *holder != agent).cloned();
         TaskClaimed { task: task.id.clone(), agent: agent.clone(), from }
+    }
+
+    pub(crate) fn is_among(facts: &[Fact], task: &TaskId) -> bool {
+        facts.iter().any(|fact| matches!(fact, Fact::TaskClaimed(claimed) if claimed.task == *task))
     }
 }
 
@@ -67,5 +72,10 @@ pub(super) fn grant(view: &View, caller: &Caller, task: &Task, agent: &AgentId) 
             .hint("take another task, or have the lead or a person assign it to you")
             .into());
     }
-    Ok(vec![Fact::TaskClaimed(TaskClaimed::new(task, agent))])
+    let mut facts = wakes(view, agent)?;
+    // It may be among what the agent gets back.
+    if !TaskClaimed::is_among(&facts, &task.id) {
+        facts.push(Fact::TaskClaimed(TaskClaimed::new(task, agent)));
+    }
+    Ok(facts)
 }
