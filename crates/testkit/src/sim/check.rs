@@ -10,7 +10,7 @@ use rookery_store::memory::Database;
 use rookery_store::replay::Fold;
 use rookery_store::{Answer, Committed, Head};
 
-use super::model::{Model, Redone};
+use super::model::{Model, Redone, request_of};
 
 /// A check that failed, and what it saw.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -100,20 +100,18 @@ pub(super) fn file_claims_end_by_facts(model: &Model, row: &LogRow) -> Checked {
     Ok(())
 }
 
-/// No two agents hold the same path, or one above or below the other's. Told after the row is taken in.
-pub(super) fn one_holder_per_path(model: &Model, row: &LogRow) -> Checked {
-    if !matches!(row.fact, Fact::FileClaimed(_) | Fact::ConflictResolved(_)) {
-        return Ok(());
-    }
+/// No two agents hold the same path, or one above or below the other's. Told after each command's last fact: those
+/// of one command are committed, and shown, together.
+pub(super) fn one_holder_per_path(model: &Model) -> Checked {
     let held: Vec<_> = model
         .rows()
         .filter_map(|(_, row)| if let Row::File(file) = row { Some((file, file.holder()?)) } else { None })
         .collect();
     for (one, holder) in &held {
         for (other, rival) in &held {
-            let covers = one.path.covers().iter().any(|key| key == other.path.key());
-            if covers && holder != rival {
-                let what = format!("at {}: {holder} holds {}, {rival} holds {}", row.seq, one.path, other.path);
+            if holder != rival && one.path.overlaps(&other.path) {
+                let head = model.head();
+                let what = format!("at {head}: {holder} holds {}, {rival} holds {}", one.path, other.path);
                 return violated("one_holder_per_path", what);
             }
         }
@@ -125,7 +123,9 @@ pub(super) fn one_holder_per_path(model: &Model, row: &LogRow) -> Checked {
 pub(super) fn lead_changes_by_facts(model: &Model, row: &LogRow) -> Checked {
     let Fact::LeadChosen(fact) = &row.fact else { return Ok(()) };
     let holder = lead(model);
-    if fact.previous.as_ref() == holder && fact.holder.as_ref() != holder {
+    let asked = matches!(model.row(&Key::Lead), Some(Row::Lead(lead)) if lead.asked);
+    let changes = fact.holder.as_ref() != holder || fact.asked != asked;
+    if fact.previous.as_ref() == holder && changes {
         return Ok(());
     }
     let what = format!("at {}: from {:?} to {:?}, held by {holder:?}", row.seq, fact.previous, fact.holder);
@@ -294,12 +294,14 @@ pub(super) fn failure_left_no_trace(model: &Model, sent: &Sent) -> Checked {
     violated("failure_left_no_trace", format!("{} was carried out at {:?}", sent.id, model.carried_out(&sent.id)))
 }
 
-/// A request with a key is carried out once, however often it comes. Told after the row is taken in.
-pub(super) fn key_is_applied_once(model: &Model, sent: &Sent) -> Checked {
-    if !sent.keyed || model.carried_out(&sent.id).len() <= 1 {
-        return Ok(());
+/// A request is carried out once: those with a key however often they come, the others because they are sent once.
+/// Told before the row is taken in.
+pub(super) fn request_is_applied_once(model: &Model, row: &LogRow) -> Checked {
+    let Some(request) = request_of(row) else { return Ok(()) };
+    match model.carried_out(&request) {
+        [] => Ok(()),
+        before => violated("request_is_applied_once", format!("{request} at {before:?} and at {}", row.seq)),
     }
-    violated("key_is_applied_once", format!("{} was carried out at {:?}", sent.id, model.carried_out(&sent.id)))
 }
 
 /// Whoever sends a key again is told what was told before.

@@ -58,7 +58,7 @@ impl Model {
     }
 
     pub(super) fn rows(&self) -> impl Iterator<Item = (&Key, &Row)> {
-        self.rows_at(self.head())
+        self.history.iter().filter_map(|(key, versions)| Some((key, versions.last()?.1.as_ref()?)))
     }
 
     fn rows_at(&self, seq: Seq) -> impl Iterator<Item = (&Key, &Row)> {
@@ -142,7 +142,7 @@ pub(super) enum Redone {
 }
 
 /// Every request of the simulation carries its id as its body.
-fn request_of(row: &LogRow) -> Option<String> {
+pub(super) fn request_of(row: &LogRow) -> Option<String> {
     match &row.body.as_ref()?.bytes {
         BodyBytes::Here(bytes) => String::from_utf8(bytes.clone()).ok(),
         BodyBytes::Artifact | BodyBytes::Gone => None,

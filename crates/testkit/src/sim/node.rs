@@ -76,11 +76,13 @@ enum CallKind {
     Heartbeat(Future<Result<(), EngineError>>),
 }
 
-/// What a call came to.
+/// What a command came to.
 #[derive(Debug)]
-pub(super) enum Returned {
-    Command(Sent, Seq, Result<Committed, EngineError>),
-    Heartbeat(AgentId, Result<(), EngineError>),
+pub(super) struct Returned {
+    pub(super) sent: Sent,
+    /// The head of the log when it arrived.
+    pub(super) asked: Seq,
+    pub(super) result: Result<Committed, EngineError>,
 }
 
 /// How the sweeper of a process works: as it should, or by the time of day as a sabotage.
@@ -195,13 +197,12 @@ impl Process {
     }
 
     /// A sign of life that needs no call: a connection is open, a process runs.
-    pub(super) fn sees(&mut self, agent: &AgentId, source: LifeSource, now: u64) {
+    pub(super) fn sees(&mut self, agent: &AgentId, source: LifeSource) {
         self.engine.saw(agent, source);
-        self.taken.insert(agent.clone(), now);
     }
 
     /// Lets everything go on as far as it can without a turn of the writer.
-    pub(super) fn goes_on(&mut self, now: u64) -> Vec<Returned> {
+    pub(super) fn goes_on(&mut self) -> Vec<Returned> {
         let monotonic = self.clock.monotonic();
         for round in &mut self.rounds {
             if round.running.is_none() && round.due <= monotonic {
@@ -216,37 +217,20 @@ impl Process {
         }
         let mut returned = Vec::new();
         for mut call in std::mem::take(&mut self.calls) {
-            let done = match &mut call.kind {
-                CallKind::Command(future) => {
-                    poll(future).map(|result| Returned::Command(call.sent.clone(), call.asked, result))
-                }
+            match &mut call.kind {
+                CallKind::Command(future) => match poll(future) {
+                    Some(result) => returned.push(Returned { sent: call.sent, asked: call.asked, result }),
+                    None => self.calls.push(call),
+                },
+                // A sender of heartbeats goes on whatever it is told.
                 CallKind::Heartbeat(future) => {
-                    let agent = call.sent.caller.actor.agent().cloned();
-                    poll(future).and_then(|result| Some(Returned::Heartbeat(agent?, result)))
+                    if poll(future).is_none() {
+                        self.calls.push(call);
+                    }
                 }
-            };
-            match done {
-                Some(done) => returned.push(done),
-                None => self.calls.push(call),
             }
         }
-        for done in &returned {
-            self.note_sign_of_life(done, now);
-        }
         returned
-    }
-
-    /// Any call by an agent is a sign of life, whatever it came to, once we know that it was the agent's.
-    fn note_sign_of_life(&mut self, returned: &Returned, now: u64) {
-        let agent = match returned {
-            Returned::Heartbeat(agent, Ok(())) => agent,
-            Returned::Command(sent, _, Ok(_) | Err(EngineError::Submit(_))) => match sent.caller.actor.agent() {
-                Some(agent) => agent,
-                None => return,
-            },
-            _ => return,
-        };
-        self.taken.insert(agent.clone(), now);
     }
 
     /// The subscriber takes what there is, and is checked on the way.
@@ -294,7 +278,7 @@ fn all_rounds(engine: &Engine, queue: &Arc<Queue>, expiry: Expiry) -> Vec<Round>
         // A failed round is tried again when its time comes: that is what the daemon's loops do.
         every(TIMERS_EVERY, again(engine, |engine| async move { drop(timers::fire_due(&engine).await) })),
         every(RETRY_AFTER, again(engine, |engine| async move { drop(intents::carry_out(&engine, &NoHands).await) })),
-        every(PRESENCE_EVERY, again(engine, |engine| async move { drop(rounds::write_presence(&engine).await) })),
+        every(PRESENCE_EVERY, again(engine, |engine| async move { drop(rounds::exchange_presence(&engine).await) })),
         every(REPLIES_EVERY, again(engine, |engine| async move { drop(rounds::forget_replies(&engine).await) })),
     ]
 }

@@ -12,7 +12,7 @@ use rookery_core::view::LifeSource;
 use rookery_core::{AgentId, Caller, Fact, Key, LogId, Position, Row, Seq, Timestamp};
 use rookery_engine::EngineError;
 use rookery_store::memory::{Database, Fault};
-use rookery_store::{Clock, Committed, Head, Operation, SubmitError};
+use rookery_store::{Clock, Head, Operation, SubmitError};
 
 use super::check::{self, Checked, Sent, Sight, Violation};
 use super::clock::NodeClock;
@@ -28,6 +28,8 @@ const HOUR: i64 = 3_600_000;
 const NOTICED_MILLIS: u64 = 5_000;
 /// How long everything may take to come to its end after the faults have stopped.
 const REST_STEPS: u32 = 420;
+/// How many batches a writer gets done in one step.
+const TURNS: u32 = 4;
 /// How often a request with a key is sent until its answer is known.
 const ATTEMPTS: u32 = 8;
 
@@ -41,13 +43,12 @@ pub(super) struct World {
     log_id: LogId,
     histories: u32,
     disk_full: Arc<AtomicBool>,
+    disk_full_since: u64,
     disk_full_until: u64,
     model: Model,
     nodes: Vec<Node>,
     agents: Vec<Agent>,
     posts: Vec<Post>,
-    /// Every request with a key that is not forgotten yet.
-    keyed: BTreeMap<String, Sent>,
     backup: Option<(Database, Model)>,
     /// Where readers of earlier histories stood when a backup took their place.
     abandoned: Vec<Position>,
@@ -143,12 +144,12 @@ impl World {
             log_id,
             histories: 0,
             disk_full: Arc::new(AtomicBool::new(false)),
+            disk_full_since: 0,
             disk_full_until: 0,
             model: Model::default(),
             nodes,
             agents,
             posts: vec![],
-            keyed: BTreeMap::new(),
             backup: None,
             abandoned: vec![],
             written: BTreeMap::new(),
@@ -210,6 +211,7 @@ impl World {
     }
 
     fn ends(&mut self) -> Result<Summary, Violation> {
+        (0..self.nodes.len()).try_for_each(|node| self.follows(node))?;
         self.check_database()?;
         let head = self.model.head();
         for node in &self.nodes {
@@ -255,8 +257,12 @@ impl World {
             }
         }
         let full = self.now < self.disk_full_until;
-        if self.disk_full.swap(full, Ordering::Relaxed) && !full {
-            self.nodes.iter_mut().for_each(Node::sees_clearly_from_now);
+        match (self.disk_full.swap(full, Ordering::Relaxed), full) {
+            (false, true) => self.disk_full_since = self.now,
+            (true, false) if self.now - self.disk_full_since > NOTICED_MILLIS => {
+                self.nodes.iter_mut().for_each(Node::sees_clearly_from_now);
+            }
+            _ => {}
         }
     }
 
@@ -379,7 +385,6 @@ impl World {
         self.older = backup.copy(self.log_id.clone());
         self.model = model;
         self.posts.clear();
-        self.keyed.clear();
         self.written.clear();
         self.summary.restores += 1;
         self.abandoned.push(abandoned);
@@ -427,9 +432,6 @@ impl World {
         let keyed = self.rng.random_bool(0.4);
         let id = format!("{}-{}", if keyed { "key" } else { "request" }, self.fresh);
         let sent = Sent { id, caller: wish.caller, command: wish.command, keyed, since: self.model.head() };
-        if keyed {
-            self.keyed.insert(sent.id.clone(), sent.clone());
-        }
         let copies = if keyed && self.rng.random_bool(0.15) { 2 } else { 1 };
         for _ in 0..copies {
             self.posts(sent.clone(), 0);
@@ -459,10 +461,24 @@ impl World {
             match (&node.state, &mut node.process) {
                 (State::Up | State::Stopped { .. } | State::Asleep { .. }, Some(process)) => {
                     process.take(&post.sent, self.model.head());
+                    if let Some(agent) = post.sent.caller.actor.agent().cloned() {
+                        self.notices(post.node, &agent);
+                    }
                 }
                 _ if post.attempt < ATTEMPTS || self.resting => self.posts(post.sent, post.attempt + 1),
                 _ => {}
             }
+        }
+    }
+
+    /// Whatever a call will come to, the node has seen the agent, if it is awake and has read of it in the log.
+    fn notices(&mut self, node: usize, agent: &AgentId) {
+        let node = &mut self.nodes[node];
+        let (State::Up, Some(process)) = (node.state, &mut node.process) else { return };
+        if let Some(Row::Agent(row)) = self.model.row_at(&Key::Agent(agent.clone()), process.cursor)
+            && row.is_live()
+        {
+            process.taken.insert(agent.clone(), self.now);
         }
     }
 
@@ -476,7 +492,8 @@ impl World {
             let (id, source) = (agent.id.clone(), agent.source);
             let Some(node) = self.reachable() else { continue };
             self.agents[number].beats_at = self.now + self.rng.random_range(5_000..20_000);
-            let (now, head) = (self.now, self.model.head());
+            let head = self.model.head();
+            self.notices(node, &id);
             let Some(process) = &mut self.nodes[node].process else { continue };
             match source {
                 LifeSource::Heartbeat => {
@@ -485,7 +502,7 @@ impl World {
                     let sent = Sent { id: String::new(), caller, command, keyed: false, since: head };
                     process.take_heartbeat(&id, sent, head);
                 }
-                source => process.sees(&id, source, now),
+                source => process.sees(&id, source),
             }
         }
     }
@@ -506,8 +523,14 @@ impl World {
     fn moves(&mut self, node: usize) -> Checked {
         self.hand_out_late(node);
         self.goes_on(node)?;
-        self.writes(node)?;
-        self.goes_on(node)?;
+        for _ in 0..self.rng.random_range(1..=TURNS) {
+            self.writes(node)?;
+            self.goes_on(node)?;
+        }
+        self.follows(node)
+    }
+
+    fn follows(&mut self, node: usize) -> Checked {
         let Some(process) = &mut self.nodes[node].process else { return Ok(()) };
         let model = &self.model;
         process.follows(|row| {
@@ -531,19 +554,13 @@ impl World {
     }
 
     fn goes_on(&mut self, node: usize) -> Checked {
-        let now = self.now;
-        let returned = self.nodes[node].process.as_mut().map(|process| process.goes_on(now)).unwrap_or_default();
-        for returned in returned {
-            match returned {
-                Returned::Command(sent, asked, result) => self.told(sent, asked, result)?,
-                Returned::Heartbeat(..) => {}
-            }
-        }
-        Ok(())
+        let returned = self.nodes[node].process.as_mut().map(Process::goes_on).unwrap_or_default();
+        returned.into_iter().try_for_each(|returned| self.told(returned))
     }
 
     /// Somebody is told what became of a request.
-    fn told(&mut self, sent: Sent, asked: Seq, result: Result<Committed, EngineError>) -> Checked {
+    fn told(&mut self, returned: Returned) -> Checked {
+        let Returned { sent, asked, result } = returned;
         match result {
             Ok(committed) => {
                 self.summary.acknowledged += 1;
@@ -613,6 +630,7 @@ impl World {
         let rows = self.database.log_after(self.model.head());
         for (at, row) in rows.iter().enumerate() {
             check::seq_is_gap_free(&self.model, row)?;
+            check::request_is_applied_once(&self.model, row)?;
             check::task_claims_end_by_facts(&self.model, row)?;
             check::file_claims_end_by_facts(&self.model, row)?;
             check::lead_changes_by_facts(&self.model, row)?;
@@ -623,13 +641,13 @@ impl World {
             self.summary.fired += u64::from(matches!(row.fact, Fact::ConflictEscalated(_)));
             self.summary.effects += u64::from(matches!(row.fact, Fact::IntentClosed(_)));
             self.model.add(row.clone());
-            check::one_holder_per_path(&self.model, row)?;
             if check::ends_a_command(rows.get(at + 1)) {
+                check::one_holder_per_path(&self.model)?;
                 check::lead_is_one_of_the_live(&self.model)?;
                 check::holders_are_here(&self.model)?;
             }
         }
-        self.keyed.values().try_for_each(|sent| check::key_is_applied_once(&self.model, sent))
+        Ok(())
     }
 
     fn sight(&self, node: usize, agent: &AgentId) -> Sight {
