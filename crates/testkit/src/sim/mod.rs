@@ -20,6 +20,7 @@ mod store;
 mod world;
 mod writer;
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 pub use check::Violation;
@@ -92,7 +93,7 @@ impl Plan {
 }
 
 /// What a run went through, to see that it went through something.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Summary {
     pub facts: u64,
     pub acknowledged: u64,
@@ -101,9 +102,10 @@ pub struct Summary {
     pub duplicates: u64,
     pub kills: u64,
     pub restores: u64,
+    /// Agents that the sweeper declared offline.
     pub declared_offline: u64,
-    pub fired: u64,
-    pub effects: u64,
+    /// The kinds of facts that happened.
+    pub kinds: BTreeSet<&'static str>,
     /// Of the whole log: the same seed has the same one.
     pub digest: u64,
 }

@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rookery_core::view::LifeSource;
-use rookery_core::{AgentId, Caller, Fact, Key, LogId, Position, Row, Seq, Timestamp};
+use rookery_core::{AgentId, Caller, Key, LogId, Position, Row, Seq, Timestamp};
 use rookery_engine::EngineError;
 use rookery_store::memory::{Database, Fault};
 use rookery_store::{Clock, Head, Operation, SubmitError};
@@ -226,7 +226,7 @@ impl World {
         }
         self.summary.facts = self.model.head().0;
         self.summary.digest = hasher.finish();
-        Ok(self.summary)
+        Ok(std::mem::take(&mut self.summary))
     }
 
     /// Crash points and the end: what is stored is what was committed, and nothing else.
@@ -638,8 +638,7 @@ impl World {
                 check::expired_after_clear_sight(agent, evidence, &self.sight(node, agent))?;
                 self.summary.declared_offline += 1;
             }
-            self.summary.fired += u64::from(matches!(row.fact, Fact::ConflictEscalated(_)));
-            self.summary.effects += u64::from(matches!(row.fact, Fact::IntentClosed(_)));
+            self.summary.kinds.insert(row.fact.kind());
             self.model.add(row.clone());
             if check::ends_a_command(rows.get(at + 1)) {
                 check::one_holder_per_path(&self.model)?;
