@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rookery_core::log::{Body, BodyBytes};
 use rookery_core::view::{LifeSource, Presence};
-use rookery_core::{Actor, AgentId, Auth, Caller, Code, Command, Fact, HandoffId, IntentId, Key, Refusal, TaskId};
+use rookery_core::{AgentId, Auth, Caller, Code, Command, Fact, HandoffId, IntentId, Key, Refusal, TaskId};
 use rookery_store::artifact::ArtifactDir;
 use rookery_store::{Clock, Committed, Idempotency, PresenceBoard, ReadError, Store, Submission, SubmitError};
 use sha2::{Digest, Sha256};
@@ -141,7 +141,7 @@ impl Engine {
             if request.caller.auth != Auth::Asserted || !self.inner.roster.is_sealed(&agent) {
                 self.saw(&agent, LifeSource::Call);
             }
-            self.returns_if_offline(&agent, &request.command).await?;
+            self.returns_if_offline(&agent, &request).await?;
         }
         let registered = match &request.command {
             Command::Register(register) => Some(register.id.clone()),
@@ -241,13 +241,16 @@ impl Engine {
     }
 
     /// Any call is a sign of life: one by an agent that was declared offline brings it back first.
-    async fn returns_if_offline(&self, agent: &AgentId, command: &Command) -> Result<(), EngineError> {
-        let own =
-            matches!(command, Command::Register(_) | Command::Leave(_) | Command::SetStatus(_) | Command::ComeBack(_));
+    /// It returns on the credentials of the call, so that nobody brings an agent back in its name.
+    async fn returns_if_offline(&self, agent: &AgentId, request: &Request) -> Result<(), EngineError> {
+        let own = matches!(
+            request.command,
+            Command::Register(_) | Command::Leave(_) | Command::SetStatus(_) | Command::ComeBack(_)
+        );
         if own || !self.inner.roster.is_offline(agent) {
             return Ok(());
         }
-        let caller = Caller { actor: Actor::Agent(agent.clone()), ..Caller::system() };
+        let caller = Caller { fence: None, ..request.caller.clone() };
         let command = rookery_core::agent::ComeBack { agent: agent.clone() };
         self.store().submit(Submission::new(caller, command)).await?;
         Ok(())

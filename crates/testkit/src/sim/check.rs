@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rookery_core::agent::Evidence;
 use rookery_core::log::LogRow;
-use rookery_core::{Actor, AgentId, Caller, Command, Fact, Key, Position, Refusal, Row, Seq, Timestamp};
+use rookery_core::{Actor, AgentId, Auth, Caller, Command, Fact, Key, Position, Refusal, Row, Seq, Timestamp};
 use rookery_engine::subscribe;
 use rookery_store::memory::Database;
 use rookery_store::replay::Fold;
@@ -42,6 +42,18 @@ pub(super) fn seq_is_gap_free(model: &Model, row: &LogRow) -> Checked {
         return Ok(());
     }
     violated("seq_is_gap_free", format!("{} follows {}", row.seq, model.head()))
+}
+
+/// What stands as an agent's doing was done by whoever is known as that agent: an id that is bound to a credential is
+/// not merely asserted. Told before the row is taken in.
+pub(super) fn sealed_ids_are_proven(model: &Model, row: &LogRow) -> Checked {
+    let Actor::Agent(id) = &row.actor else { return Ok(()) };
+    match model.row(&Key::Agent(id.clone())) {
+        Some(Row::Agent(agent)) if agent.sealed && !matches!(row.auth, Auth::Token | Auth::Session) => {
+            violated("sealed_ids_are_proven", format!("{} of {id} is known by {:?}", row.fact.kind(), row.auth))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A task changes hands only by a fact that says so, and says from whom. Told before the row is taken in.

@@ -59,7 +59,7 @@ pub(super) fn register(rng: &mut StdRng, agent: &AgentId) -> Command {
 
 impl Script<'_> {
     /// What an agent asks for.
-    pub(super) fn agent_wish(&mut self, agent: &AgentId) -> Wish {
+    pub(super) fn agent_wish(&mut self, mut caller: Caller, agent: &AgentId) -> Wish {
         let command = match self.rng.random_range(0..100) {
             0..3 => register(self.rng, agent),
             3..7 => self.set_status(agent),
@@ -80,7 +80,6 @@ impl Script<'_> {
             95..98 => self.answer(agent),
             _ => self.report(agent),
         };
-        let mut caller = Caller::asserted(agent.clone());
         if self.rng.random_bool(0.1) {
             caller.fence = self.fence(&command);
         }

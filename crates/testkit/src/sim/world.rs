@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rookery_core::view::LifeSource;
-use rookery_core::{AgentId, Caller, Key, LogId, Position, Row, Seq, Timestamp};
+use rookery_core::{AgentId, Auth, Caller, Key, LogId, Position, Row, Seq, Timestamp};
 use rookery_engine::EngineError;
 use rookery_store::memory::{Database, Fault};
 use rookery_store::{Clock, Head, Operation, SubmitError};
@@ -90,6 +90,8 @@ enum State {
 struct Agent {
     id: AgentId,
     source: LifeSource,
+    /// Whether it proves its id by a token.
+    token: bool,
     /// Whether it shows signs of life to the end.
     steady: bool,
     dies_at: u64,
@@ -128,6 +130,7 @@ impl World {
                         (false, true) => LifeSource::Call,
                         (false, false) => sources[rng.random_range(0..sources.len())],
                     },
+                    token: rng.random_bool(0.3),
                     steady,
                     dies_at: if steady { u64::MAX } else { rng.random_range(20_000..400_000) },
                     beats_at: 0,
@@ -411,11 +414,14 @@ impl World {
                 continue;
             }
             self.fresh += 1;
+            let caller = self.agents[number].caller();
             let wish = if self.is_known(&id) {
                 let fresh = self.fresh;
-                Script { rng: &mut self.rng, model: &self.model, agents: &ids, fresh }.agent_wish(&id)
+                // Now and then somebody uses an id that is not its own.
+                let caller = if self.rng.random_bool(0.03) { Caller::asserted(id.clone()) } else { caller };
+                Script { rng: &mut self.rng, model: &self.model, agents: &ids, fresh }.agent_wish(caller, &id)
             } else {
-                script::Wish { caller: Caller::asserted(id.clone()), command: script::register(&mut self.rng, &id) }
+                script::Wish { caller, command: script::register(&mut self.rng, &id) }
             };
             self.sends(wish);
         }
@@ -461,9 +467,7 @@ impl World {
             match (&node.state, &mut node.process) {
                 (State::Up | State::Stopped { .. } | State::Asleep { .. }, Some(process)) => {
                     process.take(&post.sent, self.model.head());
-                    if let Some(agent) = post.sent.caller.actor.agent().cloned() {
-                        self.notices(post.node, &agent);
-                    }
+                    self.notices(post.node, &post.sent.caller);
                 }
                 _ if post.attempt < ATTEMPTS || self.resting => self.posts(post.sent, post.attempt + 1),
                 _ => {}
@@ -472,11 +476,13 @@ impl World {
     }
 
     /// Whatever a call will come to, the node has seen the agent, if it is awake and has read of it in the log.
-    fn notices(&mut self, node: usize, agent: &AgentId) {
+    fn notices(&mut self, node: usize, caller: &Caller) {
+        let Some(agent) = caller.actor.agent() else { return };
         let node = &mut self.nodes[node];
         let (State::Up, Some(process)) = (node.state, &mut node.process) else { return };
         if let Some(Row::Agent(row)) = self.model.row_at(&Key::Agent(agent.clone()), process.cursor)
             && row.is_live()
+            && !(row.sealed && caller.auth == Auth::Asserted)
         {
             process.taken.insert(agent.clone(), self.now);
         }
@@ -493,11 +499,11 @@ impl World {
             let Some(node) = self.reachable() else { continue };
             self.agents[number].beats_at = self.now + self.rng.random_range(5_000..20_000);
             let head = self.model.head();
-            self.notices(node, &id);
+            let caller = self.agents[number].caller();
+            self.notices(node, &caller);
             let Some(process) = &mut self.nodes[node].process else { continue };
             match source {
                 LifeSource::Heartbeat => {
-                    let caller = Caller::asserted(id.clone());
                     let command = rookery_core::agent::ComeBack { agent: id.clone() }.into();
                     let sent = Sent { id: String::new(), caller, command, keyed: false, since: head };
                     process.take_heartbeat(&id, sent, head);
@@ -631,6 +637,7 @@ impl World {
         for (at, row) in rows.iter().enumerate() {
             check::seq_is_gap_free(&self.model, row)?;
             check::request_is_applied_once(&self.model, row)?;
+            check::sealed_ids_are_proven(&self.model, row)?;
             check::task_claims_end_by_facts(&self.model, row)?;
             check::file_claims_end_by_facts(&self.model, row)?;
             check::lead_changes_by_facts(&self.model, row)?;
@@ -660,6 +667,13 @@ impl World {
             },
             None => Sight { clear_millis: 0, taken_millis_ago: None, written_millis_ago },
         }
+    }
+}
+
+impl Agent {
+    fn caller(&self) -> Caller {
+        let auth = if self.token { Auth::Token } else { Auth::Asserted };
+        Caller { auth, ..Caller::asserted(self.id.clone()) }
     }
 }
 
