@@ -107,13 +107,11 @@ impl PresenceBoard {
         let mut seen = self.lock();
         for (agent, presence) in entries {
             let entry = seen.entry(agent).or_insert(Entry { presence, written: true });
-            if presence.last_seen <= entry.presence.last_seen {
-                continue;
-            }
-            if entry.written {
+            if entry.written && presence.last_seen > entry.presence.last_seen {
                 *entry = Entry { presence, written: true };
-            } else {
-                // What was seen here since is news on top of it.
+            }
+            if !entry.written && presence.last_seen >= entry.presence.last_seen {
+                // What was seen here since is news on top of it, also if two clocks came to the same number.
                 entry.presence.last_seen = presence.last_seen.plus_millis(1);
             }
         }

@@ -228,6 +228,17 @@ fn a_sign_of_life_is_news_on_a_clock_that_went_back() {
 }
 
 #[test]
+fn what_was_seen_here_stays_news_beside_what_others_saw() {
+    let at = |millis| Presence { last_seen: Timestamp(millis), source: LifeSource::Heartbeat };
+    for theirs in [5_000, 9_000] {
+        let board = PresenceBoard::default();
+        board.saw(&"one".into(), at(5_000));
+        board.learn(vec![("one".into(), at(theirs))]);
+        assert_eq!(board.unwritten(), [("one".into(), at(theirs + 1))]);
+    }
+}
+
+#[test]
 fn an_older_sign_of_life_does_not_replace_a_newer_one() {
     let team = Team::of(&[]);
     let at = |millis| Presence { last_seen: Timestamp(millis), source: LifeSource::Heartbeat };
