@@ -136,18 +136,22 @@ impl Engine {
 
     /// Decides a command. The answer comes after its commit is durable.
     pub async fn submit(&self, request: Request) -> Result<Committed, EngineError> {
-        if let Some(agent) = request.caller.actor.agent().cloned() {
-            // It lives now, however long its command will wait and whatever it will come to.
-            if request.caller.auth != Auth::Asserted || !self.inner.roster.is_sealed(&agent) {
-                self.saw(&agent, LifeSource::Call);
-            }
-            self.returns_if_offline(&agent, &request).await?;
-        }
+        let caller = request.caller.clone();
+        self.heard(&caller);
+        self.returns_if_offline(&caller, &request.command).await?;
         let registered = match &request.command {
             Command::Register(register) => Some(register.id.clone()),
             _ => None,
         };
-        let committed = self.store().submit(self.admit(request).await?).await?;
+        let submission = self.admit(request).await?;
+        let committed = match (self.store().submit(submission.clone()).await, caller.actor.agent()) {
+            // Declared offline a moment ago: the roster did not know yet.
+            (Err(SubmitError::Refused(refusal)), Some(agent)) if refusal.code == Code::AgentOffline => {
+                self.comes_back(agent, &caller).await?;
+                self.store().submit(submission).await?
+            }
+            (outcome, _) => outcome?,
+        };
         if let Some(agent) = registered {
             self.inner.roster.joined(&agent);
             self.saw(&agent, LifeSource::Call);
@@ -216,6 +220,16 @@ impl Engine {
         Ok(Body { sha256, bytes: BodyBytes::Artifact })
     }
 
+    /// Whoever calls lives now, however long its command will wait and whatever it will come to; unless it merely says
+    /// that it is somebody whose id is bound to a credential.
+    fn heard(&self, caller: &Caller) {
+        if let Some(agent) = caller.actor.agent()
+            && (caller.auth != Auth::Asserted || !self.inner.roster.is_sealed(agent))
+        {
+            self.saw(agent, LifeSource::Call);
+        }
+    }
+
     /// A sign of life of an agent the team knows. Strangers leave no trace.
     pub fn saw(&self, agent: &AgentId, source: LifeSource) {
         if self.inner.roster.knows(agent) {
@@ -241,16 +255,18 @@ impl Engine {
     }
 
     /// Any call is a sign of life: one by an agent that was declared offline brings it back first.
-    /// It returns on the credentials of the call, so that nobody brings an agent back in its name.
-    async fn returns_if_offline(&self, agent: &AgentId, request: &Request) -> Result<(), EngineError> {
-        let own = matches!(
-            request.command,
-            Command::Register(_) | Command::Leave(_) | Command::SetStatus(_) | Command::ComeBack(_)
-        );
-        if own || !self.inner.roster.is_offline(agent) {
-            return Ok(());
+    async fn returns_if_offline(&self, caller: &Caller, command: &Command) -> Result<(), EngineError> {
+        let own =
+            matches!(command, Command::Register(_) | Command::Leave(_) | Command::SetStatus(_) | Command::ComeBack(_));
+        match caller.actor.agent() {
+            Some(agent) if !own && self.inner.roster.is_offline(agent) => self.comes_back(agent, caller).await,
+            _ => Ok(()),
         }
-        let caller = Caller { fence: None, ..request.caller.clone() };
+    }
+
+    /// Brings an agent back on the credentials of its call, so that nobody does it in its name.
+    async fn comes_back(&self, agent: &AgentId, caller: &Caller) -> Result<(), EngineError> {
+        let caller = Caller { fence: None, ..caller.clone() };
         let command = rookery_core::agent::ComeBack { agent: agent.clone() };
         self.store().submit(Submission::new(caller, command)).await?;
         Ok(())

@@ -2,13 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a story that cannot be told has failed")]
 
-use rookery_core::agent::{DeclareOffline, Evidence, LeadChosen, LeadReason, Profile, Register, Role};
-use rookery_core::file::{
-    Case, ChangeSource, ClaimFile, FilePath, FileReleased, Insist, NoteChange, ReleaseFile, ReleaseReason, Resolve,
-};
+use rookery_core::agent::{Profile, Register, Role};
+use rookery_core::file::{Case, ChangeSource, ClaimFile, FilePath, Insist, NoteChange, Resolve};
 use rookery_core::handoff::{Accept, Initiate, Note};
 use rookery_core::view::{LifeSource, Presence};
-use rookery_core::{Caller, Command, Fact, Key, LogId, Row, RunId, Timestamp, task};
+use rookery_core::{Caller, Command, Fact, LogId, RunId, Timestamp, task};
 use rookery_store::memory::Database;
 use rookery_store::{PresenceBoard, Submission};
 
@@ -46,11 +44,6 @@ impl Team {
         self.person(Register { id: agent.into(), profile });
     }
 
-    fn goes_offline(&self, agent: &str) {
-        let evidence = Evidence { last_seen: Timestamp(0), source: Some(LifeSource::Heartbeat), limit_millis: 60_000 };
-        self.person(DeclareOffline { agent: agent.into(), evidence });
-    }
-
     fn create(&self, id: &str) {
         self.person(task::Create {
             id: id.into(),
@@ -82,29 +75,6 @@ impl Team {
             escalate_after_millis: 60_000,
         });
     }
-
-    fn row(&self, key: &Key) -> Option<Row> {
-        self.database.stored().0.get(key).cloned()
-    }
-
-    fn holder_of(&self, file: &str) -> Option<String> {
-        match self.row(&Key::file(&path(file))) {
-            Some(Row::File(file)) => file.holder().map(ToString::to_string),
-            _ => None,
-        }
-    }
-
-    fn is_here(&self, agent: &str) -> bool {
-        matches!(self.row(&Key::Agent(agent.into())), Some(Row::Agent(agent)) if agent.is_live())
-    }
-
-    fn leads(&self) -> Vec<LeadChosen> {
-        let chosen = |row: rookery_core::log::LogRow| match row.fact {
-            Fact::LeadChosen(fact) => Some(fact),
-            _ => None,
-        };
-        self.database.log().into_iter().filter_map(chosen).collect()
-    }
 }
 
 fn path(text: &str) -> FilePath {
@@ -112,109 +82,25 @@ fn path(text: &str) -> FilePath {
 }
 
 #[test]
-fn a_redacted_fact_can_still_be_read_where_its_reason_is_a_code() {
-    let facts = [
-        Fact::FileReleased(FileReleased {
-            path: path("a"),
-            holder: "one".into(),
-            reason: ReleaseReason::HolderOffline,
-        }),
-        Fact::LeadChosen(LeadChosen { holder: None, asked: false, previous: None, reason: LeadReason::Vacated }),
-    ];
-    for fact in facts {
-        let left = Fact::decode(fact.kind(), fact.version(), &fact.blanked());
-        assert_eq!(left.unwrap(), fact);
-    }
-}
-
-#[test]
-fn whoever_is_given_something_while_offline_is_here_again() {
-    let team = Team::of(&["one", "two"]);
-    team.create("t");
-    team.goes_offline("one");
-    team.person(task::Claim { task: "t".into(), agent: "one".into() });
-    assert!(team.is_here("one"));
-
-    let team = Team::of(&["one", "two"]);
-    team.goes_offline("one");
-    team.claims("one", "a", None);
-    assert!(team.is_here("one"));
-
-    let team = Team::of(&["one", "two"]);
-    team.create("t");
-    team.person(task::Claim { task: "t".into(), agent: "two".into() });
-    let to = Some("one".into());
-    team.person(Initiate {
-        id: "h".into(),
-        from: "two".into(),
-        to,
-        task: "t".into(),
-        note: Note { summary: "go on".into(), ..Note::default() },
-    });
-    team.goes_offline("one");
-    team.person(Accept { handoff: "h".into(), agent: "one".into() });
-    assert!(team.is_here("one"));
-}
-
-#[test]
-fn what_an_agent_lost_and_asks_for_again_is_given_once() {
-    let team = Team::of(&["one", "two"]);
-    team.create("t");
-    team.person(task::Claim { task: "t".into(), agent: "one".into() });
-    team.claims("one", "a", None);
-    team.goes_offline("one");
-    team.person(task::Claim { task: "t".into(), agent: "one".into() });
-    team.claims("one", "a", None);
-    let grants = team.database.log().iter().filter(|row| matches!(row.fact, Fact::TaskClaimed(_))).count();
-    assert_eq!(grants, 2);
-    assert_eq!(team.holder_of("a").as_deref(), Some("one"));
-}
-
-#[test]
-fn registering_again_chooses_a_vacant_lead_once() {
-    let team = Team::of(&["one"]);
-    team.goes_offline("one");
-    team.register("one", Role::Lead);
-    let reasons: Vec<LeadReason> = team.leads().into_iter().map(|chosen| chosen.reason).collect();
-    assert_eq!(reasons, [LeadReason::First, LeadReason::Vacated, LeadReason::Asked]);
-}
-
-#[test]
-fn the_winner_of_a_conflict_shares_its_path_with_nobody() {
-    let team = Team::of(&["one", "two"]);
-    team.claims("one", "src/", None);
-    team.claims("one", "src/a", None);
-    team.changed_by("two", "src/a");
-    team.person(Resolve { path: path("src/a"), winner: "two".into() });
-    assert_eq!(team.holder_of("src/a").as_deref(), Some("two"));
-    assert_eq!(team.holder_of("src/"), None);
-}
-
-#[test]
-fn a_conflict_that_outlived_its_claim_takes_nothing_from_the_next_holder() {
+fn a_resolved_conflict_names_the_one_who_loses_the_path() {
     let team = Team::of(&["one", "two", "three"]);
-    team.claims("one", "src/", None);
-    team.changed_by("two", "src/a");
-    team.person(ReleaseFile { path: path("src/"), agent: "one".into() });
-    team.claims("three", "src/a", None);
-    team.person(Resolve { path: path("src/a"), winner: "two".into() });
-    assert_eq!(team.holder_of("src/a").as_deref(), Some("three"));
-}
-
-#[test]
-fn a_handoff_moves_the_claims_that_overlap_with_those_of_the_task() {
-    let team = Team::of(&["one", "two"]);
     team.create("t");
     team.person(task::Claim { task: "t".into(), agent: "one".into() });
-    team.claims("one", "src/", Some("t"));
-    team.claims("one", "src/a", None);
-    team.claims("one", "docs/", None);
+    team.claims("one", "a", Some("t"));
+    team.changed_by("two", "a");
     let note = Note { summary: "go on".into(), ..Note::default() };
     team.person(Initiate { id: "h".into(), from: "one".into(), to: None, task: "t".into(), note });
-    team.person(Accept { handoff: "h".into(), agent: "two".into() });
-    assert_eq!(team.holder_of("src/").as_deref(), Some("two"));
-    assert_eq!(team.holder_of("src/a").as_deref(), Some("two"));
-    assert_eq!(team.holder_of("docs/").as_deref(), Some("one"));
+    team.person(Accept { handoff: "h".into(), agent: "three".into() });
+    team.person(Resolve { path: path("a"), winner: "two".into() });
+    let losers: Vec<String> = team.database.log().into_iter().filter_map(|row| loser(&row.fact)).collect();
+    assert_eq!(losers, ["three"]);
+}
+
+fn loser(fact: &Fact) -> Option<String> {
+    match fact {
+        Fact::ConflictResolved(fact) => Some(fact.holder.to_string()),
+        _ => None,
+    }
 }
 
 #[test]

@@ -242,6 +242,9 @@ pub(super) fn reply_agrees_with_the_log(model: &Model, sent: &Sent, committed: &
     if committed.at > model.head() {
         return violated(check, format!("{} was told {}, the log ends at {}", sent.id, committed.at, model.head()));
     }
+    if committed.duplicate && was_redacted(model, &committed.answer, committed.at) {
+        return Ok(());
+    }
     match model.carried_out(&sent.id).first() {
         Some(first) => {
             let facts = model.decided_from(*first);
@@ -260,6 +263,21 @@ pub(super) fn reply_agrees_with_the_log(model: &Model, sent: &Sent, committed: &
         }
         None => was_decided(model, sent, committed.at, &[], &committed.answer),
     }
+}
+
+/// A remembered answer whose row was touched by a redacted fact shows the row as it was after the redaction.
+fn was_redacted(model: &Model, answer: &Answer, at: Seq) -> bool {
+    let Answer::Row(key, shown) = answer else { return false };
+    let touched = |seq: Seq| {
+        let row = model.log().get((seq.0 - 1) as usize);
+        row.is_some_and(|row| rookery_core::touches(&row.fact).contains(key))
+    };
+    let redactions = model.log().iter().filter_map(|row| match &row.fact {
+        Fact::LogRedacted(fact) if touched(fact.seq) => Some(row.seq),
+        _ => None,
+    });
+    let mut after = redactions.flat_map(|seq| (seq.0..=at.0).map(Seq));
+    after.any(|seq| model.row_at(key, seq) == Some(&shown.0))
 }
 
 fn was_decided(model: &Model, sent: &Sent, before: Seq, rows: &[LogRow], answer: &Answer) -> Checked {
@@ -316,9 +334,10 @@ pub(super) fn request_is_applied_once(model: &Model, row: &LogRow) -> Checked {
     }
 }
 
-/// Whoever sends a key again is told what was told before.
-pub(super) fn key_has_one_answer(model: &mut Model, sent: &Sent, answer: &Answer) -> Checked {
-    if !sent.keyed {
+/// Whoever sends a key again is told what was told before, but for what was redacted meanwhile.
+pub(super) fn key_has_one_answer(model: &mut Model, sent: &Sent, committed: &Committed) -> Checked {
+    let answer = &committed.answer;
+    if !sent.keyed || was_redacted(model, answer, committed.at) {
         return Ok(());
     }
     let first = model.answers.entry(sent.id.clone()).or_insert_with(|| answer.clone());

@@ -572,7 +572,7 @@ impl World {
                 self.summary.acknowledged += 1;
                 self.summary.duplicates += u64::from(committed.duplicate);
                 check::reply_agrees_with_the_log(&self.model, &sent, &committed)?;
-                check::key_has_one_answer(&mut self.model, &sent, &committed.answer)
+                check::key_has_one_answer(&mut self.model, &sent, &committed)
             }
             Err(EngineError::Submit(SubmitError::Refused(refusal))) => {
                 self.summary.refused += 1;
