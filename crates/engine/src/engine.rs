@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rookery_core::log::{Body, BodyBytes};
 use rookery_core::view::{LifeSource, Presence};
-use rookery_core::{Actor, AgentId, Caller, Code, Command, Fact, HandoffId, IntentId, Key, Refusal, TaskId};
+use rookery_core::{AgentId, Auth, Caller, Code, Command, Fact, HandoffId, IntentId, Key, Refusal, TaskId};
 use rookery_store::artifact::ArtifactDir;
 use rookery_store::{Clock, Committed, Idempotency, PresenceBoard, ReadError, Store, Submission, SubmitError};
 use sha2::{Digest, Sha256};
@@ -136,19 +136,18 @@ impl Engine {
 
     /// Decides a command. The answer comes after its commit is durable.
     pub async fn submit(&self, request: Request) -> Result<Committed, EngineError> {
-        let caller = request.caller.actor.agent().cloned();
-        if let Some(agent) = &caller {
-            self.returns_if_offline(agent, &request.command).await?;
-        }
+        let caller = request.caller.clone();
+        self.heard(&caller);
+        self.returns_if_offline(&caller, &request.command).await?;
         let registered = match &request.command {
             Command::Register(register) => Some(register.id.clone()),
             _ => None,
         };
         let submission = self.admit(request).await?;
-        let committed = match (self.store().submit(submission.clone()).await, &caller) {
+        let committed = match (self.store().submit(submission.clone()).await, caller.actor.agent()) {
             // Declared offline a moment ago: the roster did not know yet.
             (Err(SubmitError::Refused(refusal)), Some(agent)) if refusal.code == Code::AgentOffline => {
-                self.come_back(agent).await?;
+                self.comes_back(agent, &caller).await?;
                 self.store().submit(submission).await?
             }
             (outcome, _) => outcome?,
@@ -156,9 +155,6 @@ impl Engine {
         if let Some(agent) = registered {
             self.inner.roster.joined(&agent);
             self.saw(&agent, LifeSource::Call);
-        }
-        if let Some(agent) = &caller {
-            self.saw(agent, LifeSource::Call);
         }
         Ok(committed)
     }
@@ -224,6 +220,16 @@ impl Engine {
         Ok(Body { sha256, bytes: BodyBytes::Artifact })
     }
 
+    /// Whoever calls lives now, however long its command will wait and whatever it will come to; unless it merely says
+    /// that it is somebody whose id is bound to a credential.
+    fn heard(&self, caller: &Caller) {
+        if let Some(agent) = caller.actor.agent()
+            && (caller.auth != Auth::Asserted || !self.inner.roster.is_sealed(agent))
+        {
+            self.saw(agent, LifeSource::Call);
+        }
+    }
+
     /// A sign of life of an agent the team knows. Strangers leave no trace.
     pub fn saw(&self, agent: &AgentId, source: LifeSource) {
         if self.inner.roster.knows(agent) {
@@ -237,28 +243,30 @@ impl Engine {
             let unknown = Refusal::new(Code::AgentNotFound, "Agent not found");
             return Err(unknown.hint("announce the agent first").into());
         };
-        self.inner.roster.joined(agent);
-        self.saw(agent, LifeSource::Heartbeat);
         if !known.is_live() || known.sealed {
             // Sealed ids are checked where every command is; one that is here costs no fact.
             let command = rookery_core::agent::ComeBack { agent: agent.clone() };
             self.store().submit(self.admit(Request::new(caller.clone(), command)).await?).await?;
         }
+        // Only now: a return that was not written, or a forged one, is none.
+        self.inner.roster.joined(agent);
+        self.saw(agent, LifeSource::Heartbeat);
         Ok(())
     }
 
     /// Any call is a sign of life: one by an agent that was declared offline brings it back first.
-    async fn returns_if_offline(&self, agent: &AgentId, command: &Command) -> Result<(), EngineError> {
+    async fn returns_if_offline(&self, caller: &Caller, command: &Command) -> Result<(), EngineError> {
         let own =
             matches!(command, Command::Register(_) | Command::Leave(_) | Command::SetStatus(_) | Command::ComeBack(_));
-        if own || !self.inner.roster.is_offline(agent) {
-            return Ok(());
+        match caller.actor.agent() {
+            Some(agent) if !own && self.inner.roster.is_offline(agent) => self.comes_back(agent, caller).await,
+            _ => Ok(()),
         }
-        self.come_back(agent).await
     }
 
-    async fn come_back(&self, agent: &AgentId) -> Result<(), EngineError> {
-        let caller = Caller { actor: Actor::Agent(agent.clone()), ..Caller::system() };
+    /// Brings an agent back on the credentials of its call, so that nobody does it in its name.
+    async fn comes_back(&self, agent: &AgentId, caller: &Caller) -> Result<(), EngineError> {
+        let caller = Caller { fence: None, ..caller.clone() };
         let command = rookery_core::agent::ComeBack { agent: agent.clone() };
         self.store().submit(Submission::new(caller, command)).await?;
         Ok(())

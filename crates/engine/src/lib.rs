@@ -10,6 +10,7 @@ pub mod intents;
 pub mod life;
 pub mod paths;
 pub mod queries;
+pub mod rounds;
 pub mod services;
 pub mod subscribe;
 pub mod sweeper;

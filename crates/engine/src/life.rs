@@ -1,6 +1,6 @@
 //! Which agents the team has, as the log told so far. A cache for the sweeper and for signs of life; rules do not read it.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rookery_core::agent::{Agent, Membership};
@@ -8,7 +8,13 @@ use rookery_core::{AgentId, Fact};
 
 #[derive(Debug, Default)]
 pub struct Roster {
-    agents: Mutex<HashMap<AgentId, Place>>,
+    agents: Mutex<BTreeMap<AgentId, Known>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Known {
+    place: Place,
+    sealed: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,26 +27,39 @@ impl Roster {
     pub fn learn(&self, agents: &[Agent]) {
         let mut known = self.lock();
         for agent in agents {
-            match agent.membership {
-                Membership::Here => drop(known.insert(agent.id.clone(), Place::Here)),
-                Membership::Offline(_) => drop(known.insert(agent.id.clone(), Place::Offline)),
-                Membership::Left(_) => {}
-            }
+            let place = match agent.membership {
+                Membership::Here => Place::Here,
+                Membership::Offline(_) => Place::Offline,
+                Membership::Left(_) => continue,
+            };
+            known.insert(agent.id.clone(), Known { place, sealed: agent.sealed });
         }
     }
 
     pub fn follow(&self, fact: &Fact) {
         match fact {
-            Fact::AgentRegistered(fact) => self.joined(&fact.id),
+            Fact::AgentRegistered(fact) => {
+                self.lock().insert(fact.id.clone(), Known { place: Place::Here, sealed: fact.sealed });
+            }
+            Fact::AgentUpdated(fact) => {
+                if let Some(known) = self.lock().get_mut(&fact.id) {
+                    known.sealed = fact.sealed;
+                }
+            }
             Fact::AgentReturned(fact) => self.joined(&fact.agent),
-            Fact::AgentWentOffline(fact) => drop(self.lock().insert(fact.agent.clone(), Place::Offline)),
+            Fact::AgentWentOffline(fact) => {
+                if let Some(known) = self.lock().get_mut(&fact.agent) {
+                    known.place = Place::Offline;
+                }
+            }
             Fact::AgentLeft(fact) => drop(self.lock().remove(&fact.agent)),
             _ => {}
         }
     }
 
     pub fn joined(&self, agent: &AgentId) {
-        self.lock().insert(agent.clone(), Place::Here);
+        let mut known = self.lock();
+        known.entry(agent.clone()).or_insert(Known { place: Place::Here, sealed: false }).place = Place::Here;
     }
 
     pub fn knows(&self, agent: &AgentId) -> bool {
@@ -48,14 +67,20 @@ impl Roster {
     }
 
     pub fn is_offline(&self, agent: &AgentId) -> bool {
-        self.lock().get(agent) == Some(&Place::Offline)
+        self.lock().get(agent).is_some_and(|known| known.place == Place::Offline)
+    }
+
+    /// Bound to a credential: its id alone proves nothing.
+    pub fn is_sealed(&self, agent: &AgentId) -> bool {
+        self.lock().get(agent).is_some_and(|known| known.sealed)
     }
 
     pub fn live(&self) -> Vec<AgentId> {
-        self.lock().iter().filter(|(_, place)| **place == Place::Here).map(|(agent, _)| agent.clone()).collect()
+        let known = self.lock();
+        known.iter().filter(|(_, known)| known.place == Place::Here).map(|(agent, _)| agent.clone()).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<AgentId, Place>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<AgentId, Known>> {
         self.agents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -78,7 +78,11 @@ impl Sweeper {
         if self.was_away(glance) {
             self.watched.clear();
         }
-        self.last = Some((glance.monotonic, glance.wall));
+        // After a blind stretch the period begins with the first clear glance, not with the last blind one.
+        self.last = match glance.sight {
+            Sight::Clear => Some((glance.monotonic, glance.wall)),
+            Sight::Blind => None,
+        };
         let mut declared = Vec::new();
         let mut still = HashMap::with_capacity(glance.agents.len());
         for (agent, presence) in glance.agents {
@@ -206,6 +210,6 @@ mod tests {
         let mut scene = Scene::new(LifeSource::Heartbeat);
         scene.run(5_500);
         assert_eq!(scene.tick(500, Sight::Blind), 0);
-        assert_eq!(scene.run(5_500), None);
+        assert_eq!(scene.run(6_500), None);
     }
 }

@@ -75,7 +75,7 @@ impl Database {
         board: &PresenceBoard,
         fault: Option<Fault>,
     ) -> Vec<Outcome> {
-        let mut state = self.lock();
+        let state = self.lock();
         let count = submissions.len();
         let mut batch = Batch::new(submissions, state.head, at);
         let write = loop {
@@ -96,20 +96,34 @@ impl Database {
             Some(Fault::CommitLost) => return (0..count).map(|_| Err(unknown())).collect(),
             Some(Fault::AnswerLost) | None => {}
         }
-        let rows = state.write(write);
-        drop(state);
-        if !rows.is_empty() {
-            // Nobody listening is no failure.
-            drop(self.published.send(Arc::new(Published::new(rows))));
-        }
+        self.commit_to(state, write);
         match fault {
             Some(_) => (0..count).map(|_| Err(unknown())).collect(),
             None => batch.outcomes(),
         }
     }
 
+    /// Writes what was decided, and tells the listeners. Nothing here checks over which rows it was decided.
+    pub fn commit(&self, write: WriteSet) {
+        self.commit_to(self.lock(), write);
+    }
+
+    fn commit_to(&self, mut state: MutexGuard<'_, State>, write: WriteSet) {
+        let rows = state.write(write);
+        drop(state);
+        if !rows.is_empty() {
+            // Nobody listening is no failure.
+            drop(self.published.send(Arc::new(Published::new(rows))));
+        }
+    }
+
     pub fn head(&self) -> Seq {
         self.lock().head
+    }
+
+    /// The log after a place, with the bodies.
+    pub fn log_after(&self, after: Seq) -> Vec<LogRow> {
+        self.lock().log.iter().skip(usize::try_from(after.0).unwrap_or(usize::MAX)).cloned().collect()
     }
 
     pub fn log(&self) -> Vec<LogRow> {
@@ -122,7 +136,7 @@ impl Database {
     }
 
     pub fn write_presence(&self, entries: &[(AgentId, Presence)]) {
-        self.lock().presence.extend(entries.iter().cloned());
+        self.lock().write_presence(entries);
     }
 
     pub fn read_presence(&self) -> Vec<(AgentId, Presence)> {
@@ -207,9 +221,18 @@ impl State {
         }
     }
 
+    fn write_presence(&mut self, entries: &[(AgentId, Presence)]) {
+        for (agent, presence) in entries {
+            let known = self.presence.entry(agent.clone()).or_insert(*presence);
+            if presence.last_seen > known.last_seen {
+                *known = *presence;
+            }
+        }
+    }
+
     fn operate(&mut self, operation: Operation) {
         match operation {
-            Operation::WritePresence(entries) => self.presence.extend(entries),
+            Operation::WritePresence(entries) => self.write_presence(&entries),
             Operation::PutToken(token) => {
                 self.tokens.retain(|known| known.id != token.id);
                 self.tokens.push(token);

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 /// A change to operational state.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Operation {
+    /// An older sign of life never replaces a newer one that another process wrote.
     WritePresence(Vec<(AgentId, Presence)>),
     PutToken(Token),
     RevokeToken {
@@ -58,12 +59,15 @@ struct Entry {
 }
 
 impl PresenceBoard {
-    /// Notes a sign of life. A stronger source, once shown, stays the agent's source.
+    /// Notes a sign of life. A stronger source, once shown, stays the agent's source. Each sign is newer than those
+    /// before it, also on a clock that went back or is behind another node's: it is news that counts, not the hour.
     pub fn saw(&self, agent: &AgentId, presence: Presence) {
         let mut seen = self.lock();
         match seen.get_mut(agent) {
             Some(entry) => {
-                entry.presence.last_seen = entry.presence.last_seen.max(presence.last_seen);
+                let newest = entry.presence.last_seen;
+                let behind = presence.last_seen < newest;
+                entry.presence.last_seen = if behind { newest.plus_millis(1) } else { presence.last_seen };
                 entry.presence.source = entry.presence.source.min(presence.source);
                 entry.written = false;
             }
@@ -103,8 +107,12 @@ impl PresenceBoard {
         let mut seen = self.lock();
         for (agent, presence) in entries {
             let entry = seen.entry(agent).or_insert(Entry { presence, written: true });
-            if presence.last_seen > entry.presence.last_seen {
+            if entry.written && presence.last_seen > entry.presence.last_seen {
                 *entry = Entry { presence, written: true };
+            }
+            if !entry.written && presence.last_seen >= entry.presence.last_seen {
+                // What was seen here since is news on top of it, also if two clocks came to the same number.
+                entry.presence.last_seen = presence.last_seen.plus_millis(1);
             }
         }
     }

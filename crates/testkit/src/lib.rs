@@ -1,3 +1,4 @@
-//! What tests share: a real daemon for each test, and misbehaving parts around it. Never part of the product.
+//! What tests share: a real daemon for each test, the simulation, and misbehaving parts. Never part of the product.
 
 pub mod daemon;
+pub mod sim;

@@ -51,7 +51,8 @@ impl Resolve {
         facts.push(Fact::ConflictResolved(ConflictResolved {
             path: file.path.clone(),
             winner: Some(self.winner.clone()),
-            holder: conflict.holder.clone(),
+            // The claim may have been handed over since: the fact names the one it is taken from.
+            holder: file.holder().unwrap_or(&conflict.holder).clone(),
             intruder: conflict.intruder.clone(),
         }));
         Ok(Decision::new(facts, Reply::Row(Key::file(&self.path))))

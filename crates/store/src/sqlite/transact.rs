@@ -172,8 +172,10 @@ pub(super) fn operate(connection: &Connection, operation: &Operation) -> Result<
 }
 
 fn write_presence(connection: &Connection, entries: &[(AgentId, Presence)]) -> Result<(), Problem> {
-    let mut statement =
-        connection.prepare_cached("INSERT OR REPLACE INTO presence (agent, last_seen, source) VALUES (?1, ?2, ?3)")?;
+    let mut statement = connection.prepare_cached(
+        "INSERT INTO presence (agent, last_seen, source) VALUES (?1, ?2, ?3) ON CONFLICT (agent) DO UPDATE
+            SET last_seen = excluded.last_seen, source = excluded.source WHERE excluded.last_seen > presence.last_seen",
+    )?;
     for (agent, presence) in entries {
         statement.execute(params![agent.as_str(), presence.last_seen.0, presence.source.as_str()])?;
     }

@@ -1,0 +1,444 @@
+//! What must hold, whatever happens. Each check is one function that names what it found.
+
+use std::collections::BTreeMap;
+
+use rookery_core::agent::Evidence;
+use rookery_core::log::LogRow;
+use rookery_core::{Actor, AgentId, Auth, Caller, Command, Fact, Key, Position, Refusal, Row, Seq, Timestamp};
+use rookery_engine::subscribe;
+use rookery_store::memory::Database;
+use rookery_store::replay::Fold;
+use rookery_store::{Answer, Committed, Head};
+
+use super::model::{Model, Redone, request_of};
+
+/// A check that failed, and what it saw.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Violation {
+    pub check: &'static str,
+    pub what: String,
+}
+
+pub(super) type Checked = Result<(), Violation>;
+
+fn violated(check: &'static str, what: impl Into<String>) -> Checked {
+    Err(Violation { check, what: what.into() })
+}
+
+/// A request as its sender knows it.
+#[derive(Clone, Debug)]
+pub(super) struct Sent {
+    pub(super) id: String,
+    pub(super) caller: Caller,
+    pub(super) command: Command,
+    pub(super) keyed: bool,
+    /// The head of the log when it was first sent.
+    pub(super) since: Seq,
+}
+
+/// The log has every seq once, in order. Told with each new row, before it is taken in.
+pub(super) fn seq_is_gap_free(model: &Model, row: &LogRow) -> Checked {
+    if row.seq == model.head().next() {
+        return Ok(());
+    }
+    violated("seq_is_gap_free", format!("{} follows {}", row.seq, model.head()))
+}
+
+/// What stands as an agent's doing was done by whoever is known as that agent: an id that is bound to a credential is
+/// not merely asserted. Told before the row is taken in.
+pub(super) fn sealed_ids_are_proven(model: &Model, row: &LogRow) -> Checked {
+    let Actor::Agent(id) = &row.actor else { return Ok(()) };
+    match model.row(&Key::Agent(id.clone())) {
+        Some(Row::Agent(agent)) if agent.sealed && !matches!(row.auth, Auth::Token | Auth::Session) => {
+            violated("sealed_ids_are_proven", format!("{} of {id} is known by {:?}", row.fact.kind(), row.auth))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A task changes hands only by a fact that says so, and says from whom. Told before the row is taken in.
+pub(super) fn task_claims_end_by_facts(model: &Model, row: &LogRow) -> Checked {
+    for key in rookery_core::touches(&row.fact) {
+        let Some(Row::Task(old)) = model.row(&key) else { continue };
+        let new = rookery_core::apply(model.row(&key).cloned(), &key, &row.fact, row.seq, row.at);
+        let Some(Row::Task(new)) = new else {
+            return violated("task_claims_end_by_facts", format!("{key:?} vanished by {}", row.fact.kind()));
+        };
+        if old.claim == new.claim {
+            continue;
+        }
+        let said = match &row.fact {
+            Fact::TaskClaimed(fact) => fact.from.as_ref(),
+            Fact::TaskReleased(fact) => fact.holder.as_ref(),
+            Fact::TaskCompleted(fact) => fact.holder.as_ref(),
+            Fact::TaskFailed(fact) => fact.holder.as_ref(),
+            Fact::TaskDropped(fact) => fact.holder.as_ref(),
+            other => {
+                return violated("task_claims_end_by_facts", format!("{key:?} changed hands by {}", other.kind()));
+            }
+        };
+        if said != old.holder() {
+            let what = format!("{}: {} took it from {said:?}, held by {:?}", new.id, row.fact.kind(), old.holder());
+            return violated("task_claims_end_by_facts", what);
+        }
+    }
+    Ok(())
+}
+
+/// A path changes hands only by a fact that says so. Told before the row is taken in.
+pub(super) fn file_claims_end_by_facts(model: &Model, row: &LogRow) -> Checked {
+    for key in rookery_core::touches(&row.fact) {
+        let Some(Row::File(old)) = model.row(&key) else { continue };
+        let Some(holder) = old.holder() else { continue };
+        let new = rookery_core::apply(model.row(&key).cloned(), &key, &row.fact, row.seq, row.at);
+        let Some(Row::File(new)) = new else {
+            return violated("file_claims_end_by_facts", format!("{key:?} vanished by {}", row.fact.kind()));
+        };
+        if new.holder() == Some(holder) {
+            continue;
+        }
+        let said = match &row.fact {
+            Fact::FileClaimed(fact) => fact.from.as_ref(),
+            Fact::FileReleased(fact) => Some(&fact.holder),
+            Fact::ClaimForced(fact) => Some(&fact.loser),
+            Fact::ConflictResolved(fact) => Some(&fact.holder),
+            _ => None,
+        };
+        if said != Some(holder) {
+            let what = format!("{}: {} took it from {said:?}, held by {holder}", new.path, row.fact.kind());
+            return violated("file_claims_end_by_facts", what);
+        }
+    }
+    Ok(())
+}
+
+/// No two agents hold the same path, or one above or below the other's. Told after each command's last fact: those
+/// of one command are committed, and shown, together.
+pub(super) fn one_holder_per_path(model: &Model) -> Checked {
+    let held: Vec<_> = model
+        .rows()
+        .filter_map(|(_, row)| if let Row::File(file) = row { Some((file, file.holder()?)) } else { None })
+        .collect();
+    for (one, holder) in &held {
+        for (other, rival) in &held {
+            if holder != rival && one.path.overlaps(&other.path) {
+                let head = model.head();
+                let what = format!("at {head}: {holder} holds {}, {rival} holds {}", one.path, other.path);
+                return violated("one_holder_per_path", what);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A change of lead starts from the one who holds the position. Told before the row is taken in.
+pub(super) fn lead_changes_by_facts(model: &Model, row: &LogRow) -> Checked {
+    let Fact::LeadChosen(fact) = &row.fact else { return Ok(()) };
+    let holder = lead(model);
+    let asked = matches!(model.row(&Key::Lead), Some(Row::Lead(lead)) if lead.asked);
+    let changes = fact.holder.as_ref() != holder || fact.asked != asked;
+    if fact.previous.as_ref() == holder && changes {
+        return Ok(());
+    }
+    let what = format!("at {}: from {:?} to {:?}, held by {holder:?}", row.seq, fact.previous, fact.holder);
+    violated("lead_changes_by_facts", what)
+}
+
+fn lead(model: &Model) -> Option<&AgentId> {
+    match model.row(&Key::Lead) {
+        Some(Row::Lead(lead)) => lead.holder.as_ref(),
+        _ => None,
+    }
+}
+
+/// Somebody leads exactly if somebody is here, and it is one of those. Told after each command's last fact.
+pub(super) fn lead_is_one_of_the_live(model: &Model) -> Checked {
+    let live: Vec<&AgentId> = model
+        .rows()
+        .filter_map(|(_, row)| if let Row::Agent(agent) = row { agent.is_live().then_some(&agent.id) } else { None })
+        .collect();
+    match lead(model) {
+        None if live.is_empty() => Ok(()),
+        Some(lead) if live.contains(&lead) => Ok(()),
+        lead => violated("lead_is_one_of_the_live", format!("at {}: {lead:?} of {live:?}", model.head())),
+    }
+}
+
+/// Who holds something is here to be missed: else nothing would ever free it. Told after each command's last fact.
+pub(super) fn holders_are_here(model: &Model) -> Checked {
+    for (key, row) in model.rows() {
+        let holder = match row {
+            Row::Task(task) => task.holder(),
+            Row::File(file) => file.holder(),
+            _ => None,
+        };
+        let Some(holder) = holder else { continue };
+        match model.row(&Key::Agent(holder.clone())) {
+            Some(Row::Agent(agent)) if agent.is_live() => {}
+            _ => {
+                let what = format!("at {}: {key:?} is held by {holder}, who is not here", model.head());
+                return violated("holders_are_here", what);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Each agent's count of tasks is the number of tasks that it holds.
+pub(super) fn holdings_are_counted(model: &Model) -> Checked {
+    let mut held: BTreeMap<&AgentId, u32> = BTreeMap::new();
+    for (_, row) in model.rows() {
+        if let Row::Task(task) = row
+            && let Some(holder) = task.holder()
+        {
+            *held.entry(holder).or_default() += 1;
+        }
+    }
+    for (_, row) in model.rows() {
+        if let Row::Agent(agent) = row
+            && agent.holding != held.get(&agent.id).copied().unwrap_or(0)
+        {
+            let what = format!("{} counts {}, holds {:?}", agent.id, agent.holding, held.get(&agent.id));
+            return violated("holdings_are_counted", what);
+        }
+    }
+    Ok(())
+}
+
+/// What the world knows about the node that declared an agent offline.
+#[derive(Debug)]
+pub(super) struct Sight {
+    /// How long the node has been able to watch without a break, on its monotonic clock.
+    pub(super) clear_millis: u64,
+    /// How long ago the node itself took a sign of life of the agent.
+    pub(super) taken_millis_ago: Option<u64>,
+    /// How long ago any node wrote one down.
+    pub(super) written_millis_ago: Option<u64>,
+}
+
+/// How long a sign of life may be on its way from one node to another.
+const ON_ITS_WAY_MILLIS: u64 = 15_000;
+
+/// Nobody is declared offline but after a full period of clear sight without a sign of life.
+pub(super) fn expired_after_clear_sight(agent: &AgentId, evidence: &Evidence, sight: &Sight) -> Checked {
+    if evidence.source.is_none() {
+        return Ok(());
+    }
+    let limit = evidence.limit_millis;
+    let within = |ago: Option<u64>, limit: u64| ago.is_some_and(|ago| ago < limit);
+    if sight.clear_millis < limit
+        || within(sight.taken_millis_ago, limit)
+        || within(sight.written_millis_ago, limit.saturating_sub(ON_ITS_WAY_MILLIS))
+    {
+        return violated("expired_after_clear_sight", format!("{agent} by {evidence:?} with {sight:?}"));
+    }
+    Ok(())
+}
+
+/// What was acknowledged is what the log says at that place: the command, decided again there, has the same facts and
+/// the same answer.
+pub(super) fn reply_agrees_with_the_log(model: &Model, sent: &Sent, committed: &Committed) -> Checked {
+    let check = "reply_agrees_with_the_log";
+    if committed.at > model.head() {
+        return violated(check, format!("{} was told {}, the log ends at {}", sent.id, committed.at, model.head()));
+    }
+    if committed.duplicate && was_redacted(model, &committed.answer, committed.at) {
+        return Ok(());
+    }
+    match model.carried_out(&sent.id).first() {
+        Some(first) => {
+            let facts = model.decided_from(*first);
+            let end = facts.last().map_or(*first, |row| row.seq);
+            if !committed.duplicate && end != committed.at {
+                return violated(check, format!("{} was told {}, it ended at {end}", sent.id, committed.at));
+            }
+            was_decided(model, sent, Seq(first.0 - 1), facts, &committed.answer)
+        }
+        None if committed.duplicate => {
+            let mut places = (sent.since.0..=committed.at.0).rev().map(Seq);
+            if places.any(|at| was_decided(model, sent, at, &[], &committed.answer).is_ok()) {
+                return Ok(());
+            }
+            violated(check, format!("{} never had the answer {:?}", sent.id, committed.answer))
+        }
+        None => was_decided(model, sent, committed.at, &[], &committed.answer),
+    }
+}
+
+/// A remembered answer whose row was touched by a redacted fact shows the row as it was after the redaction.
+fn was_redacted(model: &Model, answer: &Answer, at: Seq) -> bool {
+    let Answer::Row(key, shown) = answer else { return false };
+    let touched = |seq: Seq| {
+        let row = model.log().get((seq.0 - 1) as usize);
+        row.is_some_and(|row| rookery_core::touches(&row.fact).contains(key))
+    };
+    let redactions = model.log().iter().filter_map(|row| match &row.fact {
+        Fact::LogRedacted(fact) if touched(fact.seq) => Some(row.seq),
+        _ => None,
+    });
+    let mut after = redactions.flat_map(|seq| (seq.0..=at.0).map(Seq));
+    after.any(|seq| model.row_at(key, seq) == Some(&shown.0))
+}
+
+fn was_decided(model: &Model, sent: &Sent, before: Seq, rows: &[LogRow], answer: &Answer) -> Checked {
+    let check = "reply_agrees_with_the_log";
+    let at = rows.first().map_or(Timestamp(0), |row| row.at);
+    let decision = match model.decide_at(before, &sent.caller, &sent.command, at) {
+        Redone::Decided(decision) => decision,
+        other => {
+            return violated(check, format!("{} ({}) after {before}: {other:?}", sent.id, sent.command.name()));
+        }
+    };
+    if !decision.facts.iter().eq(rows.iter().map(|row| &row.fact)) {
+        let what = format!("{} ({:?}) after {before} decides other facts than {rows:?}", sent.id, sent.command);
+        return violated(check, what);
+    }
+    if let Some(row) = rows.iter().find(|row| row.actor != sent.caller.actor) {
+        return violated(check, format!("{} of {} stands as by {}", sent.id, sent.caller.actor, row.actor));
+    }
+    let end = rows.last().map_or(before, |row| row.seq);
+    let expected = model.answer(decision.reply, before.next(), end);
+    if expected != *answer {
+        return violated(check, format!("{} was told {answer:?}, the log says {expected:?}", sent.id));
+    }
+    Ok(())
+}
+
+/// A refusal was right at some place of the log between asking and being told.
+pub(super) fn refusal_is_justified(model: &Model, sent: &Sent, asked: Seq, refusal: &Refusal) -> Checked {
+    let refused = |at: Seq| {
+        let redone = model.decide_at(at, &sent.caller, &sent.command, Timestamp(0));
+        matches!(redone, Redone::Refused(again) if again.code == refusal.code)
+    };
+    if (asked.0..=model.head().0).rev().map(Seq).any(refused) {
+        return Ok(());
+    }
+    violated("refusal_is_justified", format!("{} ({:?}) was told {refusal:?}", sent.id, sent.command))
+}
+
+/// Who is told that nothing was done finds nothing done.
+pub(super) fn failure_left_no_trace(model: &Model, sent: &Sent) -> Checked {
+    if sent.keyed || model.carried_out(&sent.id).is_empty() {
+        return Ok(());
+    }
+    violated("failure_left_no_trace", format!("{} was carried out at {:?}", sent.id, model.carried_out(&sent.id)))
+}
+
+/// A request is carried out once: those with a key however often they come, the others because they are sent once.
+/// Told before the row is taken in.
+pub(super) fn request_is_applied_once(model: &Model, row: &LogRow) -> Checked {
+    let Some(request) = request_of(row) else { return Ok(()) };
+    match model.carried_out(&request) {
+        [] => Ok(()),
+        before => violated("request_is_applied_once", format!("{request} at {before:?} and at {}", row.seq)),
+    }
+}
+
+/// Whoever sends a key again is told what was told before, but for what was redacted meanwhile.
+pub(super) fn key_has_one_answer(model: &mut Model, sent: &Sent, committed: &Committed) -> Checked {
+    let answer = &committed.answer;
+    if !sent.keyed || was_redacted(model, answer, committed.at) {
+        return Ok(());
+    }
+    let first = model.answers.entry(sent.id.clone()).or_insert_with(|| answer.clone());
+    if first == answer {
+        return Ok(());
+    }
+    violated("key_has_one_answer", format!("{} was told {first:?}, then {answer:?}", sent.id))
+}
+
+/// Rows and tallies as stored are the fold of the log as stored.
+pub(super) fn rows_are_the_fold_of_the_log(database: &Database) -> Checked {
+    let mut fold = Fold::default();
+    database.log().iter().for_each(|row| fold.add(row));
+    let (rows, tallies) = database.stored();
+    let differences = fold.differences(&rows, &tallies);
+    if differences.is_empty() {
+        return Ok(());
+    }
+    violated("rows_are_the_fold_of_the_log", differences.join("; "))
+}
+
+/// Every fact that ever stood in the log still does; a redaction takes its texts and nothing else.
+pub(super) fn facts_never_change(model: &Model, database: &Database) -> Checked {
+    let stored = database.log();
+    if stored.len() != model.log().len() {
+        return violated("facts_never_change", format!("{} rows of {}", stored.len(), model.log().len()));
+    }
+    let redacted: Vec<Seq> = model
+        .log()
+        .iter()
+        .filter_map(|row| if let Fact::LogRedacted(fact) = &row.fact { Some(fact.seq) } else { None })
+        .collect();
+    for (stored, written) in stored.iter().zip(model.log()) {
+        let same = if redacted.contains(&stored.seq) {
+            same_document(&stored.fact.encode(), &written.fact.blanked())
+        } else {
+            stored.fact == written.fact && stored.body == written.body
+        };
+        let placed = stored.seq == written.seq && stored.at == written.at && stored.actor == written.actor;
+        if !same || !placed {
+            let what = format!("{} was {:?} and is {:?}", written.seq, written.fact, stored.fact);
+            return violated("facts_never_change", what);
+        }
+    }
+    Ok(())
+}
+
+fn same_document(one: &[u8], other: &[u8]) -> bool {
+    let read = |bytes: &[u8]| serde_json::from_slice::<serde_json::Value>(bytes).ok();
+    read(one).is_some() && read(one) == read(other)
+}
+
+/// A subscriber is handed every row once and in order.
+pub(super) fn stream_is_in_order(cursor: Seq, row: &LogRow) -> Checked {
+    if row.seq == cursor.next() {
+        return Ok(());
+    }
+    violated("stream_is_in_order", format!("{} came after {cursor}", row.seq))
+}
+
+/// A reader of a history that a restored backup replaced cannot go on as if nothing had happened.
+pub(super) fn abandoned_position_is_refused(position: &Position, head: &Head) -> Checked {
+    if subscribe::check(position, head).is_err() {
+        return Ok(());
+    }
+    violated("abandoned_position_is_refused", format!("{position} is taken for a place in {head:?}"))
+}
+
+/// At rest nothing is left to be done: no intents, no timers that are due everywhere.
+pub(super) fn nothing_is_left_open(model: &Model, earliest: Timestamp) -> Checked {
+    let open = model.rows().find(|(_, row)| match row {
+        Row::Intent(_) => true,
+        Row::Timer(timer) => timer.due <= earliest,
+        _ => false,
+    });
+    match open {
+        None => Ok(()),
+        Some((key, _)) => violated("nothing_is_left_open", format!("{key:?}")),
+    }
+}
+
+/// At rest exactly those agents are here that still show signs of life.
+pub(super) fn the_silent_are_offline(model: &Model, speaking: &[AgentId]) -> Checked {
+    for (_, row) in model.rows() {
+        let Row::Agent(agent) = row else { continue };
+        if agent.is_live() != speaking.contains(&agent.id) {
+            return violated("the_silent_are_offline", format!("{} is {:?}", agent.id, agent.membership));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a row is the last of what one command decided, given what follows it.
+pub(super) fn ends_a_command(next: Option<&LogRow>) -> bool {
+    next.is_none_or(|next| next.cause.is_none())
+}
+
+/// A declaration by us, with its evidence.
+pub(super) fn declaration(row: &LogRow) -> Option<(&AgentId, &Evidence)> {
+    match &row.fact {
+        Fact::AgentWentOffline(fact) if row.actor == Actor::System => Some((&fact.agent, &fact.evidence)),
+        _ => None,
+    }
+}

@@ -1,0 +1,150 @@
+//! What the log says, kept apart from the database: every row at every seq, and what each request led to.
+//!
+//! The model is fed with the log as it grows and folds it with `touches` and `apply` alone. Commands are decided again
+//! over it, one at a time, without the driver, its batches and its overlay.
+
+use std::collections::BTreeMap;
+
+use rookery_core::command::{Halt, Now, Reply};
+use rookery_core::log::{BodyBytes, LogRow};
+use rookery_core::view::View;
+use rookery_core::{Ask, Caller, Command, Decision, Key, Lookup, Refusal, Row, Seq, Timestamp};
+use rookery_store::batch::{Loaded, Needs};
+use rookery_store::store::StoredRow;
+use rookery_store::{Answer, PresenceBoard};
+
+/// How often a rule may ask for more; the driver allows as many rounds and loads several things in one.
+const MAX_ROUNDS: usize = 64;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Model {
+    log: Vec<LogRow>,
+    history: BTreeMap<Key, Vec<(Seq, Option<Row>)>>,
+    /// The first fact that a request led to, by the request's id. A request that was carried out twice has two.
+    requests: BTreeMap<String, Vec<Seq>>,
+    /// What was answered to requests with an idempotency key.
+    pub(super) answers: BTreeMap<String, Answer>,
+}
+
+impl Model {
+    pub(super) fn add(&mut self, row: LogRow) {
+        for key in rookery_core::touches(&row.fact) {
+            let old = self.row(&key).cloned();
+            let new = rookery_core::apply(old, &key, &row.fact, row.seq, row.at);
+            self.history.entry(key).or_default().push((row.seq, new));
+        }
+        if let Some(request) = request_of(&row) {
+            self.requests.entry(request).or_default().push(row.seq);
+        }
+        self.log.push(row);
+    }
+
+    pub(super) fn head(&self) -> Seq {
+        Seq(self.log.len() as u64)
+    }
+
+    pub(super) fn log(&self) -> &[LogRow] {
+        &self.log
+    }
+
+    pub(super) fn row(&self, key: &Key) -> Option<&Row> {
+        self.history.get(key)?.last()?.1.as_ref()
+    }
+
+    pub(super) fn row_at(&self, key: &Key, seq: Seq) -> Option<&Row> {
+        let versions = self.history.get(key)?;
+        let after = versions.partition_point(|(at, _)| *at <= seq);
+        versions.get(after.checked_sub(1)?)?.1.as_ref()
+    }
+
+    pub(super) fn rows(&self) -> impl Iterator<Item = (&Key, &Row)> {
+        self.history.iter().filter_map(|(key, versions)| Some((key, versions.last()?.1.as_ref()?)))
+    }
+
+    fn rows_at(&self, seq: Seq) -> impl Iterator<Item = (&Key, &Row)> {
+        self.history.keys().filter_map(move |key| Some((key, self.row_at(key, seq)?)))
+    }
+
+    /// Where the facts of a request begin, for each time it was carried out.
+    pub(super) fn carried_out(&self, request: &str) -> &[Seq] {
+        self.requests.get(request).map_or(&[], Vec::as_slice)
+    }
+
+    /// The facts that one command decided, from its first one on.
+    pub(super) fn decided_from(&self, first: Seq) -> &[LogRow] {
+        let Some(rest) = self.log.get((first.0 - 1) as usize..) else { return &[] };
+        let more = rest.iter().skip(1).take_while(|row| row.cause == Some(first)).count();
+        &rest[..=more]
+    }
+
+    /// Decides a command over the rows as they were right after `seq`.
+    pub(super) fn decide_at(&self, seq: Seq, caller: &Caller, command: &Command, at: Timestamp) -> Redone {
+        let mut view = View::default();
+        for _ in 0..MAX_ROUNDS {
+            match rookery_core::decide(&view, caller, command, &Now { at }) {
+                Ok(decision) => return Redone::Decided(decision),
+                Err(Halt::Refused(refusal)) => return Redone::Refused(refusal),
+                Err(Halt::Missing(asks)) => asks.into_iter().for_each(|ask| self.show(&mut view, seq, ask)),
+            }
+        }
+        Redone::Endless
+    }
+
+    fn show(&self, view: &mut View, seq: Seq, ask: Ask) {
+        match ask {
+            Ask::Row(key) => {
+                let row = self.row_at(&key, seq).cloned();
+                view.load(key, row);
+            }
+            Ask::Rows(lookup) => {
+                let rows = self.found_at(seq, &lookup);
+                view.load_all(lookup, rows);
+            }
+            Ask::Presence(agent) => view.load_presence(agent, None),
+        }
+    }
+
+    fn found_at(&self, seq: Seq, lookup: &Lookup) -> Vec<(Key, Row)> {
+        let found = self.rows_at(seq).filter(|(key, row)| key.table() == lookup.table() && lookup.matches(row));
+        found.map(|(key, row)| (key.clone(), row.clone())).collect()
+    }
+
+    /// What a writer would load that reads the rows as they were at `seq`. Only sabotage does.
+    pub(super) fn load_at(&self, seq: Seq, needs: &Needs, board: &PresenceBoard) -> Loaded {
+        let rows = needs.rows.iter().filter_map(|key| Some((key.clone(), self.row_at(key, seq)?.clone())));
+        let lookups = needs.lookups.iter().map(|lookup| (lookup.clone(), self.found_at(seq, lookup)));
+        let presence = needs.presence.iter().filter_map(|agent| Some((agent.clone(), board.get(agent)?)));
+        Loaded { rows: rows.collect(), lookups: lookups.collect(), presence: presence.collect(), replies: vec![] }
+    }
+
+    /// What the caller must have been told, if its command was decided so and the log then reached `end`.
+    pub(super) fn answer(&self, reply: Reply, first: Seq, end: Seq) -> Answer {
+        match reply {
+            Reply::Done => Answer::Done,
+            Reply::Row(key) => match self.row_at(&key, end).cloned() {
+                Some(row) => Answer::Row(key, Box::new(StoredRow(row))),
+                None => Answer::Done,
+            },
+            Reply::Claim(reply) => Answer::Claim(reply),
+            Reply::Released => Answer::Released,
+            Reply::NotReleased { reason } => Answer::NotReleased { reason },
+            Reply::Recorded => Answer::Recorded(first),
+        }
+    }
+}
+
+/// What became of a command that was decided again.
+#[derive(Debug)]
+pub(super) enum Redone {
+    Decided(Decision),
+    Refused(Refusal),
+    Endless,
+}
+
+/// Every request of the simulation carries its id as its body.
+pub(super) fn request_of(row: &LogRow) -> Option<String> {
+    match &row.body.as_ref()?.bytes {
+        BodyBytes::Here(bytes) => String::from_utf8(bytes.clone()).ok(),
+        BodyBytes::Artifact | BodyBytes::Gone => None,
+    }
+}

@@ -1,0 +1,319 @@
+//! A node: a real engine with its subscribers over a shared database, moved along by the world instead of a runtime.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use rookery_core::agent::{DeclareOffline, Evidence};
+use rookery_core::intent::Effect;
+use rookery_core::log::LogRow;
+use rookery_core::view::LifeSource;
+use rookery_core::{AgentId, Caller, Row, Seq};
+use rookery_engine::access::Trust;
+use rookery_engine::engine::IdempotencyKey;
+use rookery_engine::intents::{self, Hands};
+use rookery_engine::rounds::{self, Following, Sweeping};
+use rookery_engine::services::{PRESENCE_EVERY, REPLIES_EVERY, RETRY_AFTER, TIMERS_EVERY};
+use rookery_engine::{Access, Engine, EngineError, Ids, Parts, Request, Settings, timers};
+use rookery_store::artifact::ArtifactDir;
+use rookery_store::memory::{Database, MemoryStore};
+use rookery_store::queue::{Limits, Queue};
+use rookery_store::{Clock, Committed, ListQuery, Pending, PresenceBoard, Submission};
+
+use super::check::{Checked, Sent, stream_is_in_order};
+use super::clock::NodeClock;
+use super::store::NodeStore;
+
+type Future<T> = Pin<Box<dyn std::future::Future<Output = T>>>;
+
+/// Asks a future once whether it is done.
+fn poll<T>(future: &mut Future<T>) -> Option<T> {
+    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => Some(value),
+        Poll::Pending => None,
+    }
+}
+
+/// A process: everything that is lost when it is killed.
+pub(super) struct Process {
+    pub(super) engine: Engine,
+    pub(super) queue: Arc<Queue>,
+    pub(super) board: Arc<PresenceBoard>,
+    pub(super) clock: Arc<NodeClock>,
+    rounds: Vec<Round>,
+    following: Option<Following>,
+    /// How far the subscriber of this process has come.
+    pub(super) cursor: Seq,
+    calls: Vec<Call>,
+    /// Monotonic time since which nothing kept it from watching.
+    pub(super) clear_since: u64,
+    /// When it took the newest sign of life of each agent, in the world's time.
+    pub(super) taken: BTreeMap<AgentId, u64>,
+}
+
+/// Something the process does again and again, one at a time.
+struct Round {
+    every: u64,
+    due: u64,
+    begin: Box<dyn Fn() -> Future<()>>,
+    running: Option<Future<()>>,
+}
+
+/// A request on its way through the process.
+struct Call {
+    sent: Sent,
+    /// The head of the log when it arrived.
+    asked: Seq,
+    kind: CallKind,
+}
+
+enum CallKind {
+    Command(Future<Result<Committed, EngineError>>),
+    Heartbeat(Future<Result<(), EngineError>>),
+}
+
+/// What a command came to.
+#[derive(Debug)]
+pub(super) struct Returned {
+    pub(super) sent: Sent,
+    /// The head of the log when it arrived.
+    pub(super) asked: Seq,
+    pub(super) result: Result<Committed, EngineError>,
+}
+
+/// How the sweeper of a process works: as it should, or by the time of day as a sabotage.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Expiry {
+    ByClearSight,
+    ByTimeOfDay,
+}
+
+/// What a process is started with.
+pub(super) struct Start<'a> {
+    pub(super) name: String,
+    pub(super) database: &'a Database,
+    pub(super) clock: Arc<NodeClock>,
+    pub(super) disk_full: Arc<AtomicBool>,
+    pub(super) batch_commands: usize,
+    pub(super) expiry: Expiry,
+}
+
+#[derive(Debug)]
+struct CountedIds {
+    name: String,
+    count: AtomicU64,
+}
+
+impl Ids for CountedIds {
+    fn mint(&self, prefix: &str) -> String {
+        format!("{prefix}{}{}", self.name, self.count.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// Effects on a machine that is not there always succeed.
+struct NoHands;
+
+impl Hands for NoHands {
+    fn perform(&self, _effect: Effect) -> Pending<'_, Option<String>> {
+        Box::pin(std::future::ready(None))
+    }
+}
+
+/// Shorter than a daemon's where the default would only make the simulation longer.
+fn settings() -> Settings {
+    Settings {
+        silent_after: Duration::from_secs(120),
+        escalate_conflicts_after: Duration::from_secs(60),
+        ..Settings::new("simulation", PathBuf::from("simulation"))
+    }
+}
+
+impl Process {
+    pub(super) fn start(start: Start<'_>) -> Process {
+        let board = Arc::new(PresenceBoard::default());
+        let limits = Limits { batch_commands: start.batch_commands, ..Limits::default() };
+        let queue = Arc::new(Queue::new(limits));
+        let clock = start.clock;
+        let store = NodeStore {
+            memory: MemoryStore::new(start.database.clone(), clock.clone(), board.clone()),
+            queue: queue.clone(),
+            disk_full: start.disk_full,
+        };
+        let engine = Engine::new(Parts {
+            store: Arc::new(store),
+            clock: clock.clone(),
+            ids: Arc::new(CountedIds { name: start.name, count: AtomicU64::new(0) }),
+            board: board.clone(),
+            artifacts: ArtifactDir::new("simulation/artifacts"),
+            access: Access::new(Trust::Local, None),
+            settings: settings(),
+        });
+        let monotonic = clock.monotonic();
+        let mut process = Process {
+            rounds: all_rounds(&engine, &queue, start.expiry),
+            engine: engine.clone(),
+            queue,
+            board,
+            clock,
+            following: None,
+            cursor: start.database.head(),
+            calls: vec![],
+            clear_since: monotonic,
+            taken: BTreeMap::new(),
+        };
+        process.rounds.iter_mut().for_each(|round| round.due = monotonic + round.every);
+        // Reads of the memory engine are never late.
+        let mut begin: Future<Result<Following, EngineError>> = Box::pin(async move {
+            rounds::take_stock(&engine).await?;
+            Following::begin(&engine).await
+        });
+        process.following = poll(&mut begin).and_then(Result::ok);
+        process
+    }
+
+    /// A command arrives.
+    pub(super) fn take(&mut self, sent: &Sent, head: Seq) {
+        let engine = self.engine.clone();
+        let request = Request {
+            idempotency: sent
+                .keyed
+                .then(|| IdempotencyKey { key: sent.id.clone(), fingerprint: format!("{:?}", sent.command) }),
+            body: Some(sent.id.clone().into_bytes()),
+            ..Request::new(sent.caller.clone(), sent.command.clone())
+        };
+        let future: Future<_> = Box::pin(async move { engine.submit(request).await });
+        self.calls.push(Call { sent: sent.clone(), asked: head, kind: CallKind::Command(future) });
+    }
+
+    /// A heartbeat arrives.
+    pub(super) fn take_heartbeat(&mut self, agent: &AgentId, sent: Sent, head: Seq) {
+        let (engine, agent, caller) = (self.engine.clone(), agent.clone(), sent.caller.clone());
+        let future: Future<_> = Box::pin(async move { engine.heartbeat(&caller, &agent).await });
+        self.calls.push(Call { sent, asked: head, kind: CallKind::Heartbeat(future) });
+    }
+
+    /// A sign of life that needs no call: a connection is open, a process runs.
+    pub(super) fn sees(&mut self, agent: &AgentId, source: LifeSource) {
+        self.engine.saw(agent, source);
+    }
+
+    /// Lets everything go on as far as it can without a turn of the writer.
+    pub(super) fn goes_on(&mut self) -> Vec<Returned> {
+        let monotonic = self.clock.monotonic();
+        for round in &mut self.rounds {
+            if round.running.is_none() && round.due <= monotonic {
+                round.running = Some((round.begin)());
+            }
+            if let Some(future) = &mut round.running
+                && poll(future).is_some()
+            {
+                round.running = None;
+                round.due = monotonic + round.every;
+            }
+        }
+        let mut returned = Vec::new();
+        for mut call in std::mem::take(&mut self.calls) {
+            match &mut call.kind {
+                CallKind::Command(future) => match poll(future) {
+                    Some(result) => returned.push(Returned { sent: call.sent, asked: call.asked, result }),
+                    None => self.calls.push(call),
+                },
+                // A sender of heartbeats goes on whatever it is told.
+                CallKind::Heartbeat(future) => {
+                    if poll(future).is_none() {
+                        self.calls.push(call);
+                    }
+                }
+            }
+        }
+        returned
+    }
+
+    /// The subscriber takes what there is, and is checked on the way.
+    pub(super) fn follows(&mut self, mut each: impl FnMut(&LogRow) -> Checked) -> Checked {
+        let Some(mut following) = self.following.take() else { return Ok(()) };
+        loop {
+            let engine = self.engine.clone();
+            let mut next: Pin<Box<dyn std::future::Future<Output = _> + '_>> = Box::pin(following.next(&engine));
+            let chunk = match next.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(Ok(chunk)) => chunk,
+                Poll::Ready(Err(_)) | Poll::Pending => break,
+            };
+            for row in chunk.rows() {
+                stream_is_in_order(self.cursor, row)?;
+                each(row)?;
+                self.cursor = row.seq;
+            }
+        }
+        self.following = Some(following);
+        Ok(())
+    }
+
+    /// What was on its way when the process was killed: nobody knows what became of it.
+    pub(super) fn dies(self) -> Vec<Sent> {
+        let commands = self.calls.into_iter().filter(|call| matches!(call.kind, CallKind::Command(_)));
+        commands.map(|call| call.sent).collect()
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        self.queue.depth() > 0 || !self.calls.is_empty()
+    }
+}
+
+fn all_rounds(engine: &Engine, queue: &Arc<Queue>, expiry: Expiry) -> Vec<Round> {
+    let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    let every = |duration: Duration, begin: Box<dyn Fn() -> Future<()>>| Round {
+        every: millis(duration),
+        due: 0,
+        begin,
+        running: None,
+    };
+    let tick = Duration::from_millis(rounds::allowed(engine).tick_millis());
+    vec![
+        every(tick, sweep(engine.clone(), queue.clone(), expiry)),
+        // A failed round is tried again when its time comes: that is what the daemon's loops do.
+        every(TIMERS_EVERY, again(engine, |engine| async move { drop(timers::fire_due(&engine).await) })),
+        every(RETRY_AFTER, again(engine, |engine| async move { drop(intents::carry_out(&engine, &NoHands).await) })),
+        every(PRESENCE_EVERY, again(engine, |engine| async move { drop(rounds::exchange_presence(&engine).await) })),
+        every(REPLIES_EVERY, again(engine, |engine| async move { drop(rounds::forget_replies(&engine).await) })),
+    ]
+}
+
+fn again<F>(engine: &Engine, round: impl Fn(Engine) -> F + 'static) -> Box<dyn Fn() -> Future<()>>
+where
+    F: std::future::Future<Output = ()> + 'static,
+{
+    let engine = engine.clone();
+    Box::new(move || Box::pin(round(engine.clone())))
+}
+
+fn sweep(engine: Engine, queue: Arc<Queue>, expiry: Expiry) -> Box<dyn Fn() -> Future<()>> {
+    let sweeping = Arc::new(tokio::sync::Mutex::new(Sweeping::new(&engine)));
+    Box::new(move || {
+        let (engine, queue, sweeping) = (engine.clone(), queue.clone(), sweeping.clone());
+        Box::pin(async move {
+            match expiry {
+                Expiry::ByClearSight => sweeping.lock().await.glance(&engine).await,
+                Expiry::ByTimeOfDay => expire_by_time_of_day(&engine, &queue).await,
+            }
+        })
+    })
+}
+
+/// Sabotage: quiet time counted from the last time of day that anybody wrote down.
+async fn expire_by_time_of_day(engine: &Engine, queue: &Queue) {
+    let Ok((agents, _)) = engine.store().list(ListQuery::all(rookery_core::Table::Agents)).await else { return };
+    for row in agents {
+        let Row::Agent(agent) = row else { continue };
+        let Some(presence) = engine.board().get(&agent.id).filter(|_| agent.is_live()) else { continue };
+        let limit_millis = rounds::allowed(engine).silence(presence.source);
+        if presence.last_seen.plus_millis(limit_millis) < engine.clock().now() {
+            let evidence = Evidence { last_seen: presence.last_seen, source: Some(presence.source), limit_millis };
+            drop(queue.push(Submission::new(Caller::system(), DeclareOffline { agent: agent.id, evidence })));
+        }
+    }
+}

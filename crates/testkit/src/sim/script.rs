@@ -1,0 +1,304 @@
+//! What agents and people ask for: every command, with arguments that mostly make sense and sometimes are out of date.
+
+use rand::Rng;
+use rand::rngs::StdRng;
+use rand::seq::{IndexedRandom, IteratorRandom};
+use rookery_core::agent::{ComeBack, Leave, Profile, Register, Role, SetStatus, Status};
+use rookery_core::file::{
+    Case, ChangeSource, ClaimFile, FilePath, Insist, Lock, NoteChange, NoteOthers, ReleaseFile, Resolve, Unlock,
+};
+use rookery_core::handoff::{Accept, Handoff, Initiate, Note, Reject};
+use rookery_core::redact::{Erase, Redact, Target};
+use rookery_core::report::Report;
+use rookery_core::task::{
+    Assign, Cancel, Claim, Complete, Create, Fail, MoveTo, Outcome, Release, Retry, Skip, Start, State, Task,
+};
+use rookery_core::{AgentId, Caller, Command, HandoffId, IntentId, Row, RunId, TaskId};
+
+use super::model::Model;
+
+const PATHS: [&str; 9] = [
+    "src/",
+    "src/main.rs",
+    "src/lib.rs",
+    "src/deep/",
+    "src/deep/down.rs",
+    "docs/",
+    "docs/guide.md",
+    "README.md",
+    "Cargo.toml",
+];
+
+/// Something to ask for, and as whom.
+pub(super) struct Wish {
+    pub(super) caller: Caller,
+    pub(super) command: Command,
+}
+
+/// Chooses what to ask, knowing the rows as they are.
+pub(super) struct Script<'a> {
+    pub(super) rng: &'a mut StdRng,
+    pub(super) model: &'a Model,
+    pub(super) agents: &'a [AgentId],
+    /// A number that was never used before.
+    pub(super) fresh: u64,
+}
+
+pub(super) fn register(rng: &mut StdRng, agent: &AgentId) -> Command {
+    let role = *[Role::Worker, Role::Worker, Role::Specialist, Role::Lead].choose(rng).unwrap_or(&Role::Worker);
+    let profile = Profile {
+        tool: "script".to_owned(),
+        role,
+        capabilities: vec!["rust".to_owned()],
+        name: rng.random_bool(0.3).then(|| format!("name {}", rng.random_range(0..3))),
+        workspace_path: None,
+        metadata: serde_json::Map::from_iter([("note".to_owned(), rng.random_range(0..3).into())]),
+    };
+    Register { id: agent.clone(), profile }.into()
+}
+
+impl Script<'_> {
+    /// What an agent asks for.
+    pub(super) fn agent_wish(&mut self, mut caller: Caller, agent: &AgentId) -> Wish {
+        let command = match self.rng.random_range(0..100) {
+            0..3 => register(self.rng, agent),
+            3..7 => self.set_status(agent),
+            7..8 => Leave { agent: agent.clone() }.into(),
+            8..10 => ComeBack { agent: agent.clone() }.into(),
+            10..22 => self.create(agent.as_str()),
+            22..36 => Claim { task: self.task(), agent: agent.clone() }.into(),
+            36..46 => Start { task: self.own_task(agent), agent: self.maybe(agent) }.into(),
+            46..50 => self.step(agent),
+            50..53 => Release { task: self.own_task(agent), agent: self.maybe(agent) }.into(),
+            53..60 => self.complete(agent),
+            60..64 => self.fail(agent),
+            64..67 => Retry { task: self.task(), agent: self.maybe(agent) }.into(),
+            67..83 => self.claim_file(agent),
+            83..87 => ReleaseFile { path: self.path(), agent: agent.clone() }.into(),
+            87..91 => self.change(Some(agent.clone()), ChangeSource::Report),
+            91..95 => self.offer(agent),
+            95..98 => self.answer(agent),
+            _ => self.report(agent),
+        };
+        if self.rng.random_bool(0.1) {
+            caller.fence = self.fence(&command);
+        }
+        Wish { caller, command }
+    }
+
+    /// What people, callers without a name and the watcher ask for.
+    pub(super) fn other_wish(&mut self) -> Wish {
+        let agent = self.agent();
+        let person = Caller::person("anna");
+        let (caller, command) = match self.rng.random_range(0..100) {
+            0..14 => (person, self.create("person:anna")),
+            14..24 => (person, Assign { task: self.task(), to: agent }.into()),
+            24..29 => (person, Cancel { task: self.task(), agent: None, reason: self.reason() }.into()),
+            29..33 => (person, Skip { task: self.task(), agent: None, reason: self.reason() }.into()),
+            33..37 => (person, Retry { task: self.task(), agent: None }.into()),
+            37..41 => (person, Lock { path: self.path() }.into()),
+            41..46 => (person, Unlock { path: self.path() }.into()),
+            46..52 => (person, Resolve { path: self.conflicted(), winner: agent }.into()),
+            52..56 => (person, Claim { task: self.task(), agent }.into()),
+            56..60 => (person, self.claim_file(&agent)),
+            60..68 => (person, self.redact()),
+            68..70 => (person, Leave { agent }.into()),
+            70..86 => (Caller::watcher(), self.seen_change()),
+            86..90 => (Caller::watcher(), self.others()),
+            90..95 => (Caller::nobody(), Start { task: self.task(), agent: Some(agent) }.into()),
+            _ => (
+                Caller::nobody(),
+                Complete { task: self.task(), agent: None, outcome: Outcome { text: self.reason(), detail: None } }
+                    .into(),
+            ),
+        };
+        Wish { caller, command }
+    }
+
+    fn agent(&mut self) -> AgentId {
+        self.agents.choose(self.rng).cloned().unwrap_or_else(|| "nobody-there".into())
+    }
+
+    fn maybe(&mut self, agent: &AgentId) -> Option<AgentId> {
+        self.rng.random_bool(0.7).then(|| agent.clone())
+    }
+
+    fn reason(&mut self) -> Option<String> {
+        self.rng.random_bool(0.7).then(|| format!("reason {}", self.rng.random_range(0..5)))
+    }
+
+    fn tasks(&self) -> impl Iterator<Item = &Task> {
+        self.model.rows().filter_map(|(_, row)| if let Row::Task(task) = row { Some(task) } else { None })
+    }
+
+    fn task(&mut self) -> TaskId {
+        let open = self.model.rows().filter_map(|(_, row)| match row {
+            Row::Task(task) if !task.state.is_finished() => Some(task.id.clone()),
+            _ => None,
+        });
+        let any = self.model.rows().filter_map(|(_, row)| match row {
+            Row::Task(task) => Some(task.id.clone()),
+            _ => None,
+        });
+        let chosen = if self.rng.random_bool(0.9) { open.choose(self.rng) } else { any.choose(self.rng) };
+        chosen.unwrap_or_else(|| "task_none".into())
+    }
+
+    fn own_task(&mut self, agent: &AgentId) -> TaskId {
+        let own: Vec<TaskId> =
+            self.tasks().filter(|task| task.held_by() == Some(agent)).map(|task| task.id.clone()).collect();
+        match own.choose(self.rng) {
+            Some(task) if self.rng.random_bool(0.85) => task.clone(),
+            _ => self.task(),
+        }
+    }
+
+    fn path(&mut self) -> FilePath {
+        let text = PATHS.choose(self.rng).copied().unwrap_or("README.md");
+        path(text)
+    }
+
+    fn conflicted(&mut self) -> FilePath {
+        let conflicted = self.model.rows().filter_map(|(_, row)| match row {
+            Row::File(file) if file.conflict.is_some() => Some(file.path.clone()),
+            _ => None,
+        });
+        conflicted.choose(self.rng).unwrap_or_else(|| path("README.md"))
+    }
+
+    /// A fence as somebody remembers it: of the task's grant, or an old one.
+    fn fence(&mut self, command: &Command) -> Option<rookery_core::Seq> {
+        let id = match command {
+            Command::CompleteTask(command) => &command.task,
+            Command::StartTask(command) => &command.task,
+            Command::FailTask(command) => &command.task,
+            _ => return None,
+        };
+        let old = self.rng.random_bool(0.3);
+        let task = self.tasks().find(|task| task.id == *id)?;
+        if old { Some(task.created) } else { task.claim.as_ref().map(|claim| claim.fence) }
+    }
+
+    fn create(&mut self, by: &str) -> Command {
+        let count = self.rng.random_range(0..3);
+        let known: Vec<TaskId> = self.tasks().map(|task| task.id.clone()).collect();
+        let depends_on =
+            if self.rng.random_bool(0.3) { known.choose_multiple(self.rng, count).cloned().collect() } else { vec![] };
+        let assigned_to = self.rng.random_bool(0.2).then(|| self.agent());
+        Create {
+            id: TaskId::new(format!("task_{}", self.fresh)),
+            run: RunId::project_default(),
+            title: format!("title {}", self.rng.random_range(0..20)),
+            description: format!("description {}", self.rng.random_range(0..20)),
+            assigned_by: by.to_owned(),
+            assigned_to,
+            resources: if self.rng.random_bool(0.2) { vec!["src/main.rs".to_owned()] } else { vec![] },
+            depends_on,
+        }
+        .into()
+    }
+
+    fn set_status(&mut self, agent: &AgentId) -> Command {
+        let all = [Status::Idle, Status::Working, Status::Blocked, Status::WaitingReview, Status::Offline];
+        let status = *all.choose(self.rng).unwrap_or(&Status::Idle);
+        SetStatus { agent: agent.clone(), status, current_task: None }.into()
+    }
+
+    fn step(&mut self, agent: &AgentId) -> Command {
+        let to = *[State::Planning, State::Review, State::Paused].choose(self.rng).unwrap_or(&State::Review);
+        MoveTo { task: self.own_task(agent), agent: self.maybe(agent), to, reason: self.reason() }.into()
+    }
+
+    fn complete(&mut self, agent: &AgentId) -> Command {
+        let detail = self.rng.random_bool(0.3).then(|| serde_json::json!({ "text": "detail", "lines": 3 }));
+        let outcome = Outcome { text: self.reason(), detail };
+        Complete { task: self.own_task(agent), agent: self.maybe(agent), outcome }.into()
+    }
+
+    fn fail(&mut self, agent: &AgentId) -> Command {
+        Fail { task: self.own_task(agent), agent: self.maybe(agent), error: self.reason() }.into()
+    }
+
+    fn claim_file(&mut self, agent: &AgentId) -> Command {
+        let task = self.rng.random_bool(0.5).then(|| self.own_task(agent));
+        let insist = if self.rng.random_bool(0.2) { Insist::Force } else { Insist::Ask };
+        ClaimFile { path: self.path(), agent: agent.clone(), task, hash: self.hash(), insist }.into()
+    }
+
+    fn hash(&mut self) -> String {
+        format!("hash{}", self.rng.random_range(0..4))
+    }
+
+    fn change(&mut self, by: Option<AgentId>, source: ChangeSource) -> Command {
+        NoteChange {
+            path: self.path(),
+            by,
+            before: None,
+            after: Some(self.hash()),
+            source,
+            task: None,
+            metadata: serde_json::Map::new(),
+            escalate_after_millis: 60_000,
+        }
+        .into()
+    }
+
+    fn seen_change(&mut self) -> Command {
+        let by = self.rng.random_bool(0.6).then(|| self.agent());
+        self.change(by, ChangeSource::Watcher)
+    }
+
+    fn others(&mut self) -> Command {
+        NoteOthers { changed: self.rng.random_range(0..5), sample: vec!["build.log".to_owned()] }.into()
+    }
+
+    fn offer(&mut self, agent: &AgentId) -> Command {
+        let note = Note {
+            summary: format!("summary {}", self.rng.random_range(0..20)),
+            context: "context".to_owned(),
+            blockers: vec!["a blocker".to_owned()],
+            ..Note::default()
+        };
+        let to = self.rng.random_bool(0.6).then(|| self.agent());
+        let id = HandoffId::new(format!("hoff_{}", self.fresh));
+        Initiate { id, from: agent.clone(), to, task: self.own_task(agent), note }.into()
+    }
+
+    fn answer(&mut self, agent: &AgentId) -> Command {
+        let fits = |handoff: &Handoff| handoff.to.as_ref().is_none_or(|to| to == agent);
+        let offered = self.model.rows().filter_map(|(_, row)| match row {
+            Row::Handoff(handoff) if fits(handoff) => Some(handoff.id.clone()),
+            _ => None,
+        });
+        let handoff = offered.choose(self.rng).unwrap_or_else(|| "hoff_none".into());
+        if self.rng.random_bool(0.75) {
+            return Accept { handoff, agent: agent.clone() }.into();
+        }
+        Reject { handoff, agent: agent.clone(), reason: "not now".to_owned() }.into()
+    }
+
+    fn report(&mut self, agent: &AgentId) -> Command {
+        Report {
+            agent: agent.clone(),
+            action: "note.taken".to_owned(),
+            resource: self.rng.random_bool(0.5).then(|| self.path()),
+            task: None,
+            before_hash: None,
+            after_hash: None,
+            metadata: serde_json::Map::from_iter([("secret".to_owned(), self.rng.random_range(0..100).into())]),
+        }
+        .into()
+    }
+
+    fn redact(&mut self) -> Command {
+        let Some(row) = self.model.log().choose(self.rng) else { return self.others() };
+        let erase = Erase { intent: IntentId::new(format!("int_{}", self.fresh)), sha256: "ab".repeat(32) };
+        let artifact = self.rng.random_bool(0.4).then_some(erase);
+        Redact { rows: vec![Target { seq: row.seq, fact: row.fact.clone(), artifact }] }.into()
+    }
+}
+
+fn path(text: &str) -> FilePath {
+    // The texts are our own and sound; a wrong one would show as a claim of another path.
+    FilePath::parse(text, Case::Kept).or_else(|_| FilePath::parse("unsound", Case::Kept)).unwrap_or_else(|_| path("x"))
+}

@@ -1,0 +1,90 @@
+//! A node's store: commands wait in a real queue until the simulation gives the writer a turn; reads see the shared
+//! database as it is.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rookery_core::log::LogRow;
+use rookery_core::view::Presence;
+use rookery_core::{AgentId, Key, Row};
+use rookery_store::memory::MemoryStore;
+use rookery_store::queue::Queue;
+use rookery_store::store::Health;
+use rookery_store::{
+    Committed, ListQuery, LogQuery, Operation, Pending, Published, Read, ReadError, Store, Submission, SubmitError,
+    Token,
+};
+use tokio::sync::{broadcast, oneshot};
+
+#[derive(Debug)]
+pub(super) struct NodeStore {
+    pub(super) memory: MemoryStore,
+    pub(super) queue: Arc<Queue>,
+    /// Shared by all nodes, as the disk is.
+    pub(super) disk_full: Arc<AtomicBool>,
+}
+
+/// Waits for the writer. One that is gone has told nobody what became of the command.
+fn answer<T: Send + 'static>(
+    pushed: Result<oneshot::Receiver<Result<T, SubmitError>>, SubmitError>,
+) -> Pending<'static, Result<T, SubmitError>> {
+    Box::pin(async move {
+        let unknown = |_| Err(SubmitError::OutcomeUnknown { reason: "the writer is gone".to_owned() });
+        pushed?.await.unwrap_or_else(unknown)
+    })
+}
+
+impl Store for NodeStore {
+    fn submit(&self, submission: Submission) -> Pending<'_, Result<Committed, SubmitError>> {
+        answer(self.queue.push(submission))
+    }
+
+    fn operate(&self, operation: Operation) -> Pending<'_, Result<(), SubmitError>> {
+        answer(self.queue.push_chore(operation))
+    }
+
+    fn rows(&self, keys: Vec<Key>) -> Read<'_, Vec<Option<Row>>> {
+        self.memory.rows(keys)
+    }
+
+    fn list(&self, query: ListQuery) -> Read<'_, Vec<Row>> {
+        self.memory.list(query)
+    }
+
+    fn lists(&self, queries: Vec<ListQuery>) -> Read<'_, Vec<Vec<Row>>> {
+        self.memory.lists(queries)
+    }
+
+    fn log(&self, query: LogQuery) -> Read<'_, Vec<LogRow>> {
+        self.memory.log(query)
+    }
+
+    fn tallies(&self) -> Read<'_, BTreeMap<String, u64>> {
+        self.memory.tallies()
+    }
+
+    fn presence(&self) -> Pending<'_, Result<Vec<(AgentId, Presence)>, ReadError>> {
+        self.memory.presence()
+    }
+
+    fn tokens(&self) -> Pending<'_, Result<Vec<Token>, ReadError>> {
+        self.memory.tokens()
+    }
+
+    fn published(&self) -> broadcast::Receiver<Arc<Published>> {
+        self.memory.published()
+    }
+
+    fn health(&self) -> Health {
+        if self.disk_full.load(Ordering::Relaxed) {
+            return Health::ReadOnly { reason: "database or disk is full".to_owned() };
+        }
+        Health::Writable
+    }
+
+    fn close(&self) -> Pending<'_, ()> {
+        self.queue.close();
+        Box::pin(std::future::ready(()))
+    }
+}

@@ -1,0 +1,125 @@
+//! A turn of a node's writer: it takes a batch from the queue and commits it, or fails as disks and networks fail.
+//!
+//! This is the simulation's own pump around the real queue and driver, and so the place where most sabotage happens.
+
+use rookery_store::batch::{Batch, Outcome, Want};
+use rookery_store::memory::{Database, Fault, MemoryStore};
+use rookery_store::queue::Load;
+use rookery_store::{Operation, Store, Submission, SubmitError};
+use tokio::sync::oneshot;
+
+use rookery_core::{LogId, Seq, Timestamp};
+use rookery_store::Clock;
+
+use super::Sabotage;
+use super::model::Model;
+use super::node::Process;
+
+/// Outcomes whose way to the callers takes a while.
+pub(super) type Answers = Vec<(oneshot::Sender<Outcome>, Outcome)>;
+
+/// What one turn does, beside what it is given to write.
+#[derive(Debug)]
+pub(super) struct Turn<'a> {
+    pub(super) database: &'a Database,
+    pub(super) model: &'a Model,
+    pub(super) fault: Option<Fault>,
+    pub(super) sabotage: Option<Sabotage>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Written {
+    pub(super) answers: Answers,
+    /// Operational state that was written down.
+    pub(super) operations: Vec<Operation>,
+}
+
+impl Turn<'_> {
+    pub(super) fn take(&self, process: &Process) -> Written {
+        let Some(load) = process.queue.take_now() else { return Written::default() };
+        let operations = self.chores(&load, process);
+        let (submissions, replies): (Vec<Submission>, Vec<_>) =
+            load.commands.into_iter().map(|waiting| (waiting.submission, waiting.reply)).unzip();
+        for chore in load.chores {
+            let done = match self.fault {
+                None => Ok(()),
+                Some(_) => Err(SubmitError::Unavailable { reason: "database or disk is full".to_owned() }),
+            };
+            drop(chore.reply.send(done));
+        }
+        if submissions.is_empty() {
+            return Written { answers: vec![], operations };
+        }
+        let outcomes = self.commands(submissions, process);
+        Written { answers: replies.into_iter().zip(outcomes).collect(), operations }
+    }
+
+    /// Operational state is written in the batch's transaction; a lost answer is a failure to its writer, who repeats it.
+    fn chores(&self, load: &Load, process: &Process) -> Vec<Operation> {
+        if matches!(self.fault, Some(Fault::NotWritten | Fault::CommitLost)) {
+            return vec![];
+        }
+        let operations: Vec<Operation> = load.chores.iter().map(|chore| chore.operation.clone()).collect();
+        self.operate(process, &operations);
+        operations
+    }
+
+    fn operate(&self, process: &Process, operations: &[Operation]) {
+        let store = MemoryStore::new(self.database.clone(), process.clock.clone(), process.board.clone());
+        for operation in operations {
+            // The memory engine does it while it is asked.
+            drop(store.operate(operation.clone()));
+        }
+    }
+
+    fn commands(&self, submissions: Vec<Submission>, process: &Process) -> Vec<Outcome> {
+        let at = process.clock.now();
+        let run = |submissions| self.database.run(submissions, at, &process.board, self.fault);
+        match (self.sabotage, self.fault) {
+            (Some(Sabotage::SkipLock), None) => self.without_the_lock(submissions, process, at),
+            (Some(Sabotage::AckBeforeCommit), Some(Fault::NotWritten | Fault::CommitLost)) => {
+                let elsewhere = self.database.copy(LogId::from("elsewhere"));
+                elsewhere.run(submissions, at, &process.board, None)
+            }
+            (Some(Sabotage::ApplyTwice), Some(Fault::AnswerLost)) => {
+                run(submissions.clone());
+                let forgetful = |submission: Submission| Submission { idempotency: None, ..submission };
+                run(submissions.into_iter().map(forgetful).collect())
+            }
+            (Some(Sabotage::ForgetReplies), _) => {
+                let outcomes = run(submissions);
+                self.operate(process, &[Operation::ForgetReplies { before: Timestamp(i64::MAX) }]);
+                outcomes
+            }
+            (Some(Sabotage::SkipFold), _) => {
+                let (before, _) = self.database.stored();
+                let head = self.database.head();
+                let outcomes = run(submissions);
+                let touched = self.database.log_after(head).into_iter().next_back();
+                if let Some(key) = touched.and_then(|row| rookery_core::touches(&row.fact).into_iter().next()) {
+                    self.database.tamper(&key, before.get(&key).cloned());
+                }
+                outcomes
+            }
+            _ => run(submissions),
+        }
+    }
+
+    /// Decides over the rows as they were a few facts ago, as if another node had not been waited for.
+    fn without_the_lock(&self, submissions: Vec<Submission>, process: &Process, at: Timestamp) -> Vec<Outcome> {
+        let stale = Seq(self.database.head().0.saturating_sub(6));
+        let mut batch = Batch::new(submissions, self.database.head(), at);
+        loop {
+            match batch.want() {
+                Want::Load(needs) => {
+                    let loaded = self.model.load_at(stale, &needs, &process.board);
+                    batch.supply(&needs, loaded);
+                }
+                Want::Write(write) => {
+                    self.database.commit(write);
+                    return batch.outcomes();
+                }
+            }
+        }
+    }
+}

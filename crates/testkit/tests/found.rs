@@ -1,0 +1,134 @@
+//! What the simulation found, each as the shortest story that shows it.
+
+#![expect(clippy::unwrap_used, reason = "a story that cannot be told has failed")]
+
+use rookery_core::agent::{Profile, Register, Role};
+use rookery_core::file::{Case, ChangeSource, ClaimFile, FilePath, Insist, NoteChange, Resolve};
+use rookery_core::handoff::{Accept, Initiate, Note};
+use rookery_core::view::{LifeSource, Presence};
+use rookery_core::{Caller, Command, Fact, LogId, RunId, Timestamp, task};
+use rookery_store::memory::Database;
+use rookery_store::{PresenceBoard, Submission};
+
+struct Team {
+    database: Database,
+    board: PresenceBoard,
+}
+
+impl Team {
+    fn of(agents: &[&str]) -> Team {
+        let team = Team { database: Database::new(LogId::from("log")), board: PresenceBoard::default() };
+        agents.iter().for_each(|agent| team.register(agent, Role::Worker));
+        team
+    }
+
+    fn by(&self, caller: Caller, command: impl Into<Command>) {
+        let submission = Submission::new(caller, command);
+        let outcome = self.database.run(vec![submission], Timestamp(1_000), &self.board, None).remove(0);
+        outcome.unwrap();
+    }
+
+    fn person(&self, command: impl Into<Command>) {
+        self.by(Caller::person("anna"), command);
+    }
+
+    fn register(&self, agent: &str, role: Role) {
+        let profile = Profile {
+            tool: "test".into(),
+            role,
+            capabilities: vec![],
+            name: None,
+            workspace_path: None,
+            metadata: serde_json::Map::new(),
+        };
+        self.person(Register { id: agent.into(), profile });
+    }
+
+    fn create(&self, id: &str) {
+        self.person(task::Create {
+            id: id.into(),
+            run: RunId::project_default(),
+            title: "a task".into(),
+            description: String::new(),
+            assigned_by: "anna".into(),
+            assigned_to: None,
+            resources: vec![],
+            depends_on: vec![],
+        });
+    }
+
+    fn claims(&self, agent: &str, file: &str, task: Option<&str>) {
+        let task = task.map(Into::into);
+        let insist = Insist::Ask;
+        self.person(ClaimFile { path: path(file), agent: agent.into(), task, hash: String::new(), insist });
+    }
+
+    fn changed_by(&self, agent: &str, file: &str) {
+        self.person(NoteChange {
+            path: path(file),
+            by: Some(agent.into()),
+            before: None,
+            after: Some("new".into()),
+            source: ChangeSource::Report,
+            task: None,
+            metadata: serde_json::Map::new(),
+            escalate_after_millis: 60_000,
+        });
+    }
+}
+
+fn path(text: &str) -> FilePath {
+    FilePath::parse(text, Case::Kept).unwrap()
+}
+
+#[test]
+fn a_resolved_conflict_names_the_one_who_loses_the_path() {
+    let team = Team::of(&["one", "two", "three"]);
+    team.create("t");
+    team.person(task::Claim { task: "t".into(), agent: "one".into() });
+    team.claims("one", "a", Some("t"));
+    team.changed_by("two", "a");
+    let note = Note { summary: "go on".into(), ..Note::default() };
+    team.person(Initiate { id: "h".into(), from: "one".into(), to: None, task: "t".into(), note });
+    team.person(Accept { handoff: "h".into(), agent: "three".into() });
+    team.person(Resolve { path: path("a"), winner: "two".into() });
+    let losers: Vec<String> = team.database.log().into_iter().filter_map(|row| loser(&row.fact)).collect();
+    assert_eq!(losers, ["three"]);
+}
+
+fn loser(fact: &Fact) -> Option<String> {
+    match fact {
+        Fact::ConflictResolved(fact) => Some(fact.holder.to_string()),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_sign_of_life_is_news_on_a_clock_that_went_back() {
+    let board = PresenceBoard::default();
+    let at = |millis| Presence { last_seen: Timestamp(millis), source: LifeSource::Heartbeat };
+    board.saw(&"one".into(), at(5_000));
+    let before = board.get(&"one".into()).unwrap();
+    board.saw(&"one".into(), at(1_000));
+    assert!(board.get(&"one".into()).unwrap().last_seen > before.last_seen);
+}
+
+#[test]
+fn what_was_seen_here_stays_news_beside_what_others_saw() {
+    let at = |millis| Presence { last_seen: Timestamp(millis), source: LifeSource::Heartbeat };
+    for theirs in [5_000, 9_000] {
+        let board = PresenceBoard::default();
+        board.saw(&"one".into(), at(5_000));
+        board.learn(vec![("one".into(), at(theirs))]);
+        assert_eq!(board.unwritten(), [("one".into(), at(theirs + 1))]);
+    }
+}
+
+#[test]
+fn an_older_sign_of_life_does_not_replace_a_newer_one() {
+    let team = Team::of(&[]);
+    let at = |millis| Presence { last_seen: Timestamp(millis), source: LifeSource::Heartbeat };
+    team.database.write_presence(&[("one".into(), at(5_000))]);
+    team.database.write_presence(&[("one".into(), at(1_000))]);
+    assert_eq!(team.database.read_presence(), [("one".into(), at(5_000))]);
+}

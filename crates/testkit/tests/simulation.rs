@@ -1,0 +1,110 @@
+//! The simulation over a fixed range of seeds, and the proof that its checks notice what is broken on purpose.
+//!
+//! The ranges are apart so that they run side by side. A seed that fails prints itself and how to run it again; more
+//! seeds are run by `cargo run -p rookery-testkit --bin sim -- --seeds A..B`.
+
+use std::ops::Range;
+
+use rookery_core::Fact;
+use rookery_testkit::sim::{self, Plan, Sabotage, Summary};
+
+fn all_pass(seeds: Range<u64>) {
+    let failures: Vec<String> =
+        seeds.filter_map(|seed| sim::run(Plan::new(seed)).err()).map(|failure| failure.to_string()).collect();
+    assert!(failures.is_empty(), "\n{}", failures.join("\n"));
+}
+
+macro_rules! seeds {
+    ($($name:ident: $range:expr;)+) => {$(
+        #[test]
+        fn $name() {
+            all_pass($range);
+        }
+    )+};
+}
+
+seeds! {
+    seeds_from_0: 0..25;
+    seeds_from_25: 25..50;
+    seeds_from_50: 50..75;
+    seeds_from_75: 75..100;
+    seeds_from_100: 100..125;
+    seeds_from_125: 125..150;
+    seeds_from_150: 150..175;
+    seeds_from_175: 175..200;
+}
+
+/// Some seed among the first few must fail, at one of the checks that are there for it.
+fn is_caught(sabotage: Sabotage, checks: &[&str]) {
+    let plan = |seed| Plan { sabotage: Some(sabotage), ..Plan::new(seed) };
+    let mut failures = (0..40).filter_map(|seed| sim::run(plan(seed)).err());
+    let caught = failures.any(|failure| checks.contains(&failure.violation.check));
+    assert!(caught, "{} was not caught by {checks:?}", sabotage.name());
+}
+
+#[test]
+fn deciding_over_stale_rows_is_caught() {
+    is_caught(Sabotage::SkipLock, &["lead_changes_by_facts", "task_claims_end_by_facts", "request_is_applied_once"]);
+}
+
+#[test]
+fn expiring_by_the_time_of_day_is_caught() {
+    is_caught(Sabotage::ExpireAtStart, &["expired_after_clear_sight"]);
+}
+
+#[test]
+fn acknowledging_before_the_commit_is_caught() {
+    is_caught(Sabotage::AckBeforeCommit, &["reply_agrees_with_the_log"]);
+}
+
+#[test]
+fn forgetting_replies_is_caught() {
+    is_caught(Sabotage::ForgetReplies, &["request_is_applied_once"]);
+}
+
+#[test]
+fn applying_a_batch_twice_is_caught() {
+    is_caught(Sabotage::ApplyTwice, &["request_is_applied_once"]);
+}
+
+#[test]
+fn a_row_that_is_not_written_is_caught() {
+    is_caught(Sabotage::SkipFold, &["rows_are_the_fold_of_the_log"]);
+}
+
+#[test]
+fn losing_commits_in_a_power_cut_is_caught() {
+    is_caught(Sabotage::LoseCommits, &["facts_never_change"]);
+}
+
+#[test]
+fn a_restored_history_under_its_old_name_is_caught() {
+    is_caught(Sabotage::KeepLogId, &["abandoned_position_is_refused"]);
+}
+
+#[test]
+fn a_seed_always_runs_the_same_way() {
+    for seed in [3, 17] {
+        assert_eq!(sim::run(Plan::new(seed)), sim::run(Plan::new(seed)));
+    }
+}
+
+#[test]
+fn everything_that_can_happen_does_happen() {
+    let all: Vec<Summary> = (0..25).filter_map(|seed| sim::run(Plan::new(seed)).ok()).collect();
+    let total = |of: fn(&Summary) -> u64| all.iter().map(of).sum::<u64>();
+    assert!(total(|summary| summary.acknowledged) > 1_000);
+    assert!(total(|summary| summary.refused) > 100);
+    for rare in [
+        total(|summary| summary.unknown),
+        total(|summary| summary.duplicates),
+        total(|summary| summary.kills),
+        total(|summary| summary.restores),
+        total(|summary| summary.declared_offline),
+    ] {
+        assert!(rare > 0, "{all:?}");
+    }
+    let happened = |kind: &str| all.iter().any(|summary| summary.kinds.contains(kind));
+    let never: Vec<&str> = Fact::KINDS.iter().map(|(kind, _)| *kind).filter(|kind| !happened(kind)).collect();
+    assert!(never.is_empty(), "no seed led to {never:?}");
+}
