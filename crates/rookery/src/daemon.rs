@@ -148,6 +148,9 @@ fn app(
         connections: *settings.max_connections as usize,
         subscriptions: *settings.max_subscriptions as usize,
         request_time: *settings.request_timeout,
+        header_time: *settings.header_timeout,
+        write_time: *settings.write_timeout,
+        keep_alive: *settings.stream_keep_alive,
         ..Limits::default()
     };
     // Counting begins with the first request, not with the first look at the counts.
