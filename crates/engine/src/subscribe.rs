@@ -6,18 +6,19 @@ use std::sync::Arc;
 
 use rookery_core::log::LogRow;
 use rookery_core::{LogId, Position, Seq};
-use rookery_store::{Head, LogQuery, Published, ReadError};
+use rookery_store::{Feed, Head, LogQuery, Published, ReadError};
 use tokio::sync::broadcast;
 
 use crate::engine::{Engine, EngineError};
 
-/// How many rows a subscriber catches up with in one read.
+/// How much a subscriber catches up with in one read. One that does not take it keeps so much in memory.
 const PAGE: u32 = 500;
+const PAGE_BYTES: usize = 256 * 1024;
 
 #[derive(Debug)]
 pub struct Subscription {
     engine: Engine,
-    live: broadcast::Receiver<Arc<Published>>,
+    live: Feed,
     log: LogId,
     /// The last seq that was handed out.
     cursor: Seq,
@@ -86,12 +87,15 @@ impl Subscription {
     pub async fn next(&mut self) -> Result<Chunk, SubscribeError> {
         loop {
             if self.behind {
-                let (rows, _) = self.engine.store().log(LogQuery::after(self.cursor, PAGE)).await?;
-                self.behind = rows.len() == PAGE as usize;
-                if let Some(last) = rows.last() {
-                    self.cursor = last.seq;
-                    return Ok(Chunk::Read(rows));
-                }
+                let page = LogQuery { bytes: PAGE_BYTES, ..LogQuery::after(self.cursor, PAGE) };
+                let (rows, head) = self.engine.store().log(page).await?;
+                let Some(last) = rows.last().map(|row| row.seq) else {
+                    self.behind = false;
+                    continue;
+                };
+                self.cursor = last;
+                self.behind = last < head.head;
+                return Ok(Chunk::Read(rows));
             }
             match self.live.recv().await {
                 Ok(batch) => {

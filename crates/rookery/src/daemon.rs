@@ -17,10 +17,11 @@ use rookery_store::{Clock, PresenceBoard};
 use rookery_surfaces::app::About;
 use rookery_surfaces::serve::listen_unix;
 use rookery_surfaces::{App, Limits, Listening, Server};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::config::{Origin, Settings};
 use crate::project::{DaemonFile, Project, ProjectLock};
@@ -45,20 +46,24 @@ pub async fn run(
     project: &Project,
     ready: impl FnOnce(&DaemonFile, &Bound) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
+    // Before anybody can know of us: a signal that comes at the first moment must end us as properly as a later one.
+    let stop = StopSignals::listen().context("cannot listen to signals")?;
     project.prepare()?;
     let _lock = ProjectLock::acquire(project)?;
     start_tracing(settings)?;
+    allow_many_files();
     let bound = bind(settings).await?;
-    serve(settings, project, bound, ready).await
+    serve(settings, project, bound, stop, ready).await
 }
 
 /// Opens the store, starts the engine and its subscribers, and serves every surface on `bound.listener`.
 ///
-/// Once requests are answered it publishes a [`DaemonFile`], calls `ready`, and goes on until [`stop_requested`].
+/// Once requests are answered it publishes a [`DaemonFile`], calls `ready`, and goes on until it is told to stop.
 pub async fn serve(
     settings: &Settings,
     project: &Project,
     bound: Bound,
+    mut stop: StopSignals,
     ready: impl FnOnce(&DaemonFile, &Bound) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
@@ -81,7 +86,7 @@ pub async fn serve(
     ready(published.file(), &bound)?;
     let server = Server::new(app.clone());
     let serving = tokio::spawn(server.run(Listening { tcp: bound.listener, tls, unix: Some(unix) }));
-    stop_requested().await.context("cannot wait for signals")?;
+    stop.received().await;
     tracing::info!("stopping");
     app.stopping().cancel();
     serving.await.context("serving ended badly")?;
@@ -148,6 +153,9 @@ fn app(
         connections: *settings.max_connections as usize,
         subscriptions: *settings.max_subscriptions as usize,
         request_time: *settings.request_timeout,
+        header_time: *settings.header_timeout,
+        write_time: *settings.write_timeout,
+        keep_alive: *settings.stream_keep_alive,
         ..Limits::default()
     };
     // Counting begins with the first request, not with the first look at the counts.
@@ -195,15 +203,35 @@ pub async fn bind(settings: &Settings) -> anyhow::Result<Bound> {
     Ok(Bound { listener, url, instead_of })
 }
 
-/// Resolves when the daemon is told to stop: SIGTERM, or SIGINT from a terminal.
-pub async fn stop_requested() -> io::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+/// What tells the daemon to stop: SIGTERM, or SIGINT from a terminal.
+#[derive(Debug)]
+pub struct StopSignals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl StopSignals {
+    /// From here on these signals no longer end the process by themselves.
+    pub fn listen() -> io::Result<StopSignals> {
+        // A file that reaches the system's limit is a write that fails, as on a full disk, and not the end of the daemon.
+        drop(signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?);
+        Ok(StopSignals { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
-    Ok(())
+
+    pub async fn received(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// Takes as many open files as the system lets us have: every connection is one, and the usual limit is below our own.
+fn allow_many_files() {
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
+        tracing::warn!(%error, "the limit on open files stays as it is");
+    }
 }
 
 /// The address at which clients on this machine reach the daemon, whatever it listens on.
@@ -221,7 +249,12 @@ fn local_url(settings: &Settings, port: u16) -> String {
 fn start_tracing(settings: &Settings) -> anyhow::Result<()> {
     let filter = tracing_subscriber::EnvFilter::try_new(settings.log_level.as_str())
         .with_context(|| format!("log_level `{}` is no filter", *settings.log_level))?;
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(io::stderr);
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(false)
+        .with_writer(io::stderr)
+        // The subscriber would print them to the stream that just failed, and panic: a full disk would end the writer.
+        .log_internal_errors(false);
     subscriber.try_init().map_err(|error| anyhow::anyhow!("cannot start the log: {error}"))
 }
 

@@ -19,6 +19,6 @@ pub mod store;
 pub use batch::{Batch, Loaded, Needs, Want, WriteSet};
 pub use clock::Clock;
 pub use operational::{Operation, PresenceBoard, Token};
-pub use publish::Published;
+pub use publish::{Feed, Published};
 pub use query::{Head, ListQuery, LogQuery};
 pub use store::{Answer, Committed, Idempotency, Lane, Pending, Read, ReadError, Store, Submission, SubmitError};

@@ -7,12 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rookery_core::log::LogRow;
 use rookery_core::view::Presence;
 use rookery_core::{AgentId, Key, LogId, Row, Seq, Timestamp};
-use tokio::sync::broadcast;
 
 use crate::batch::{Batch, Loaded, Needs, Outcome, Remembered, Want, WriteSet};
 use crate::clock::Clock;
 use crate::operational::{Operation, PresenceBoard, Token};
-use crate::publish::Published;
+use crate::publish::{Feed, Publisher};
 use crate::query::{Bodies, Head, ListQuery, LogQuery, Order};
 use crate::store::{Answer, Committed, Health, Pending, Read, ReadError, Store, Submission, SubmitError};
 
@@ -20,7 +19,7 @@ use crate::store::{Answer, Committed, Health, Pending, Read, ReadError, Store, S
 #[derive(Clone, Debug)]
 pub struct Database {
     state: Arc<Mutex<State>>,
-    published: broadcast::Sender<Arc<Published>>,
+    published: Arc<Publisher>,
 }
 
 #[derive(Clone, Debug)]
@@ -58,13 +57,13 @@ impl Database {
             presence: BTreeMap::new(),
             tokens: vec![],
         };
-        Database { state: Arc::new(Mutex::new(state)), published: broadcast::channel(1024).0 }
+        Database { state: Arc::new(Mutex::new(state)), published: Arc::default() }
     }
 
     /// A copy of everything, as a backup is. Restored, it is another history.
     pub fn copy(&self, log_id: LogId) -> Database {
         let state = State { log_id, ..self.lock().clone() };
-        Database { state: Arc::new(Mutex::new(state)), published: broadcast::channel(1024).0 }
+        Database { state: Arc::new(Mutex::new(state)), published: Arc::default() }
     }
 
     /// Runs a batch as one transaction; a fault strikes where the commit would be.
@@ -112,8 +111,7 @@ impl Database {
         let rows = state.write(write);
         drop(state);
         if !rows.is_empty() {
-            // Nobody listening is no failure.
-            drop(self.published.send(Arc::new(Published::new(rows))));
+            self.published.publish(rows);
         }
     }
 
@@ -290,10 +288,21 @@ impl State {
             row
         };
         match query.order {
-            Order::Ascending => self.log.iter().filter(fits).take(limit).map(strip).collect(),
-            Order::Descending => self.log.iter().rev().filter(fits).take(limit).map(strip).collect(),
+            Order::Ascending => within(query.bytes, self.log.iter().filter(fits).take(limit).map(strip)),
+            Order::Descending => within(query.bytes, self.log.iter().rev().filter(fits).take(limit).map(strip)),
         }
     }
+}
+
+/// Rows up to the one that reaches the bound.
+fn within(bytes: usize, rows: impl Iterator<Item = LogRow>) -> Vec<LogRow> {
+    let mut taken = 0;
+    rows.take_while(|row| {
+        let room = taken < bytes;
+        taken += row.fact.encode().len();
+        room
+    })
+    .collect()
 }
 
 /// One node's store over a shared database.
@@ -367,7 +376,7 @@ impl Store for MemoryStore {
         Box::pin(std::future::ready(Ok(tokens)))
     }
 
-    fn published(&self) -> broadcast::Receiver<Arc<Published>> {
+    fn published(&self) -> Feed {
         self.database.published.subscribe()
     }
 

@@ -106,6 +106,8 @@ pub struct LogQuery {
     pub path: Option<String>,
     pub order: Order,
     pub limit: u32,
+    /// Ends with the row whose fact reaches so many bytes in all.
+    pub bytes: usize,
     pub bodies: Bodies,
 }
 
@@ -135,6 +137,7 @@ impl LogQuery {
             path: None,
             order: Order::Descending,
             limit,
+            bytes: usize::MAX,
             bodies: Bodies::Left,
         }
     }

@@ -9,10 +9,9 @@ use rookery_core::log::{Body, LogRow};
 use rookery_core::view::Presence;
 use rookery_core::{AgentId, Command, Key, Refusal, Row, RunId, Seq, ThreadId};
 use serde::{Deserialize, Serialize};
-use tokio::sync::broadcast;
 
 use crate::operational::{Operation, Token};
-use crate::publish::Published;
+use crate::publish::Feed;
 use crate::query::{Head, ListQuery, LogQuery};
 
 /// A read, with the head of the log that it is true at.
@@ -194,7 +193,7 @@ pub trait Store: Send + Sync + 'static {
     fn tokens(&self) -> Pending<'_, Result<Vec<Token>, ReadError>>;
 
     /// Committed batches from now on, in order. A receiver that lags reads the log instead.
-    fn published(&self) -> broadcast::Receiver<std::sync::Arc<Published>>;
+    fn published(&self) -> Feed;
 
     fn health(&self) -> Health;
 

@@ -17,8 +17,12 @@ pub struct Limits {
     pub connections: usize,
     pub subscriptions: usize,
     pub request_time: Duration,
+    /// How long a client may take to send the head of a request.
+    pub header_time: Duration,
     /// How long a client may leave what we send it unread.
     pub write_time: Duration,
+    /// How long a stream is silent at most.
+    pub keep_alive: Duration,
 }
 
 impl Default for Limits {
@@ -30,7 +34,9 @@ impl Default for Limits {
             connections: 2_048,
             subscriptions: 1_024,
             request_time: Duration::from_secs(30),
+            header_time: Duration::from_secs(10),
             write_time: Duration::from_secs(30),
+            keep_alive: Duration::from_secs(15),
         }
     }
 }

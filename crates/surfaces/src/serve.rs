@@ -1,5 +1,7 @@
-//! The sockets: TCP with or without TLS, and the Unix socket. Bounded, with a limit on how long a client may not read.
+//! The sockets: TCP with or without TLS, and the Unix socket. Bounded, with a limit on how long a client may not speak
+//! and on how long it may not read.
 
+use std::convert::Infallible;
 use std::io;
 use std::path::Path;
 use std::pin::Pin;
@@ -8,22 +10,33 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Extension;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Sleep;
 use tokio_rustls::TlsAcceptor;
 
 use crate::app::App;
 use crate::guard::Via;
+use crate::rest::RestError;
 
 /// How long connections may finish what they are doing when the daemon stops.
 const GRACE: Duration = Duration::from_secs(5);
-const HEADER_TIME: Duration = Duration::from_secs(10);
+/// How often an HTTP/2 client is asked whether it is still there.
+const PING_EVERY: Duration = Duration::from_secs(20);
+/// How many clients can be told at the same time that there are too many connections, and how long each has to hear it.
+const REFUSALS: usize = 64;
+const REFUSAL_TIME: Duration = Duration::from_secs(2);
+/// What opens HTTP/2 has this length. Until so much has come, nobody but us can tell that a client is silent.
+const OPENING_BYTES: usize = 24;
 
 /// What to listen on.
 #[derive(Debug)]
@@ -38,12 +51,13 @@ pub struct Listening {
 pub struct Server {
     app: App,
     connections: Arc<Semaphore>,
+    refusals: Arc<Semaphore>,
 }
 
 impl Server {
     pub fn new(app: App) -> Server {
         let connections = Arc::new(Semaphore::new(app.limits().connections));
-        Server { app, connections }
+        Server { app, connections, refusals: Arc::new(Semaphore::new(REFUSALS)) }
     }
 
     pub async fn run(self, listening: Listening) {
@@ -75,46 +89,77 @@ impl Server {
         let Some(stream) = settled(accepted.map(|(stream, _)| stream)).await else { return };
         // Small answers must not wait for more to come.
         drop(stream.set_nodelay(true));
-        match tls.cloned() {
-            None => self.spawn(stream, Via::Tcp, graceful),
-            Some(acceptor) => match tokio::time::timeout(HEADER_TIME, acceptor.accept(stream)).await {
-                Ok(Ok(stream)) => self.spawn(stream, Via::Tcp, graceful),
-                Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
-                Err(_) => tracing::debug!("a TLS handshake took too long"),
-            },
+        let (app, watcher) = (self.app.clone(), graceful.watcher());
+        match (self.connections.clone().try_acquire_owned(), tls.cloned()) {
+            (Ok(place), None) => drop(tokio::spawn(serve(app, stream, Via::Tcp, watcher, place))),
+            (Ok(place), Some(acceptor)) => {
+                // In a task of its own: whoever is slow to greet us keeps nobody else waiting.
+                tokio::spawn(async move {
+                    match tokio::time::timeout(app.limits().header_time, acceptor.accept(stream)).await {
+                        Ok(Ok(stream)) => serve(app, stream, Via::Tcp, watcher, place).await,
+                        Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
+                        Err(_) => tracing::debug!("a TLS handshake took too long"),
+                    }
+                });
+            }
+            (Err(_), None) => self.refuse(stream),
+            (Err(_), Some(_)) => tracing::warn!("a connection was refused: there are too many"),
         }
     }
 
     async fn unix(&self, accepted: io::Result<tokio::net::UnixStream>, graceful: &GracefulShutdown) {
         let Some(stream) = settled(accepted).await else { return };
         let own = rustix::process::getuid().as_raw();
-        match stream.peer_cred() {
-            Ok(peer) if peer.uid() == own || peer.uid() == 0 => self.spawn(stream, Via::Socket, graceful),
-            _ => tracing::warn!("a connection to the socket by another user was refused"),
+        if !stream.peer_cred().is_ok_and(|peer| peer.uid() == own || peer.uid() == 0) {
+            tracing::warn!("a connection to the socket by another user was refused");
+            return;
+        }
+        match self.connections.clone().try_acquire_owned() {
+            Ok(place) => {
+                drop(tokio::spawn(serve(self.app.clone(), stream, Via::Socket, graceful.watcher(), place)));
+            }
+            Err(_) => self.refuse(stream),
         }
     }
 
-    fn spawn<S>(&self, stream: S, via: Via, graceful: &GracefulShutdown)
+    /// Says that there are too many connections, as long as there are not too many of those who must be told.
+    fn refuse<S>(&self, stream: S)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let Ok(permit) = self.connections.clone().try_acquire_owned() else {
-            tracing::warn!("a connection was refused: there are too many");
-            return;
-        };
-        let stream = TokioIo::new(Impatient::new(stream, self.app.limits().write_time));
-        let service = TowerToHyperService::new(crate::router(self.app.clone()).layer(Extension(via)));
-        let mut builder = Builder::new(TokioExecutor::new());
-        builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIME).max_buf_size(64 * 1024);
-        builder.http2().timer(TokioTimer::new()).max_concurrent_streams(256);
-        let connection = graceful.watch(builder.serve_connection(stream, service).into_owned());
+        tracing::warn!("a connection was refused: there are too many");
+        let Ok(place) = self.refusals.clone().try_acquire_owned() else { return };
         tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection ended early");
-            }
-            drop(permit);
+            let answer = service_fn(|_| async { Ok::<_, Infallible>(too_many_connections()) });
+            let connection = http1::Builder::new().keep_alive(false).serve_connection(TokioIo::new(stream), answer);
+            drop(tokio::time::timeout(REFUSAL_TIME, connection).await);
+            drop(place);
         });
     }
+}
+
+fn too_many_connections() -> Response {
+    RestError::new(StatusCode::SERVICE_UNAVAILABLE, "TOO_MANY_CONNECTIONS", "no more connections can be opened here")
+        .hint("close those that are not needed, or raise max_connections")
+        .retry_after(1)
+        .into_response()
+}
+
+/// Serves one connection until it ends. Its place is free afterwards.
+async fn serve<S>(app: App, stream: S, via: Via, watcher: Watcher, place: OwnedSemaphorePermit)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let limits = app.limits();
+    let stream = TokioIo::new(Impatient::new(stream, limits.header_time, limits.write_time));
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.header_time).max_buf_size(64 * 1024);
+    builder.http2().timer(TokioTimer::new()).keep_alive_interval(PING_EVERY).max_concurrent_streams(256);
+    let service = TowerToHyperService::new(crate::router(app).layer(Extension(via)));
+    if let Err(error) = watcher.watch(builder.serve_connection(stream, service).into_owned()).await {
+        tracing::debug!(%error, "a connection ended early");
+    }
+    drop(place);
 }
 
 /// Accepting may fail for a moment, as when files run out: that must not turn into a busy loop.
@@ -147,20 +192,30 @@ pub fn listen_unix(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// A stream whose writes fail when the other side leaves them unread for too long.
+/// A stream that fails when the other side does not begin to speak, or leaves what we write unread for too long.
 struct Impatient<S> {
     inner: S,
+    /// Runs until the client has said enough to tell which protocol it speaks.
+    opening: Option<Opening>,
     limit: Duration,
     blocked: Option<Pin<Box<Sleep>>>,
 }
 
+struct Opening {
+    deadline: Pin<Box<Sleep>>,
+    missing: usize,
+}
+
 impl<S> Impatient<S> {
-    fn new(inner: S, limit: Duration) -> Impatient<S> {
-        Impatient { inner, limit, blocked: None }
+    fn new(inner: S, opening: Duration, limit: Duration) -> Impatient<S> {
+        let opening = Opening { deadline: Box::pin(tokio::time::sleep(opening)), missing: OPENING_BYTES };
+        Impatient { inner, opening: Some(opening), limit, blocked: None }
     }
 
     /// Starts, goes on with, or ends the wait for the other side.
     fn judge<T>(&mut self, context: &mut Context<'_>, poll: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        // We answer, so the client has spoken.
+        self.opening = None;
         if poll.is_ready() {
             self.blocked = None;
             return poll;
@@ -168,10 +223,14 @@ impl<S> Impatient<S> {
         let limit = self.limit;
         let blocked = self.blocked.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
         match blocked.as_mut().poll(context) {
-            Poll::Ready(()) => Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read"))),
+            Poll::Ready(()) => Poll::Ready(Err(timed_out("the client does not read"))),
             Poll::Pending => Poll::Pending,
         }
     }
+}
+
+fn timed_out(message: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, message)
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Impatient<S> {
@@ -180,7 +239,17 @@ impl<S: AsyncRead + Unpin> AsyncRead for Impatient<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_read(context, buffer)
+        let before = buffer.filled().len();
+        let poll = Pin::new(&mut self.inner).poll_read(context, buffer);
+        let Some(opening) = &mut self.opening else { return poll };
+        if poll.is_ready() {
+            opening.missing = opening.missing.saturating_sub(buffer.filled().len() - before);
+            if opening.missing == 0 {
+                self.opening = None;
+            }
+            return poll;
+        }
+        opening.deadline.as_mut().poll(context).map(|()| Err(timed_out("the client says nothing")))
     }
 }
 

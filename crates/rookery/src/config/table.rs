@@ -88,6 +88,12 @@ settings! {
     queue_bytes: Bytes = "64MiB", "ROOKERY_QUEUE_BYTES";
     /// Time after which a request is answered with an error.
     request_timeout: Duration = "30s", "ROOKERY_REQUEST_TIMEOUT";
+    /// Time after which a client that does not send its request's head is disconnected.
+    header_timeout: Duration = "10s", "ROOKERY_HEADER_TIMEOUT";
+    /// Time after which a client that does not read what it is sent is disconnected.
+    write_timeout: Duration = "30s", "ROOKERY_WRITE_TIMEOUT";
+    /// How often an event stream on which nothing happens says that it is alive.
+    stream_keep_alive: Duration = "15s", "ROOKERY_STREAM_KEEP_ALIVE";
     /// How much the daemon writes to its log: error, warn, info, debug, trace, or a filter such as `info,rookery=debug`.
     log_level: String = "info", "ROOKERY_LOG";
 }

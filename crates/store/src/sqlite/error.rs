@@ -137,6 +137,7 @@ impl From<rusqlite::Error> for Trouble {
         let reason = error.to_string();
         match error.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => Trouble::Full(reason),
+            Some(ErrorCode::SystemIoFailure) if is_refused_write(&error) => Trouble::Full(reason),
             Some(
                 ErrorCode::ReadOnly
                 | ErrorCode::SystemIoFailure
@@ -161,6 +162,12 @@ impl From<Problem> for Trouble {
             Problem::Unreadable(reason) => Trouble::Poison(reason),
         }
     }
+}
+
+/// The system took a page of the batch not at all, as beyond a quota or the largest size of a file. The page that
+/// commits is the last one, so that there is no doubt about the outcome; a failed sync would leave one.
+fn is_refused_write(error: &rusqlite::Error) -> bool {
+    error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_IOERR_WRITE)
 }
 
 pub(super) fn is_damage(error: &rusqlite::Error) -> bool {

@@ -75,8 +75,11 @@ pub(super) fn read(connection: &Connection, query: &LogQuery) -> Result<Vec<LogR
     let (sql, values) = sql(query);
     let mut statement = connection.prepare_cached(&sql)?;
     let mut rows = statement.query(params_from_iter(values))?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
+    let (mut found, mut bytes) = (Vec::new(), 0);
+    while bytes < query.bytes
+        && let Some(row) = rows.next()?
+    {
+        bytes += row.get_ref(9)?.as_blob().map_or(0, <[u8]>::len);
         found.push(decode(row, query.bodies)?);
     }
     Ok(found)

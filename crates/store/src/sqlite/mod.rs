@@ -45,7 +45,6 @@ use rookery_core::log::LogRow;
 use rookery_core::view::Presence;
 use rookery_core::{AgentId, Key, LogId, Row};
 use rusqlite::Connection;
-use tokio::sync::broadcast;
 
 use self::checkpoint::Checkpointer;
 use self::lock::Lock;
@@ -53,15 +52,13 @@ use self::migrate::{Birth, Fitness, MIGRATIONS};
 use self::writer::Writer;
 use crate::clock::Clock;
 use crate::operational::{Operation, PresenceBoard, Token};
-use crate::publish::Published;
+use crate::publish::{Feed, Publisher};
 use crate::query::{ListQuery, LogQuery};
 use crate::queue::{Limits, Queue};
 use crate::store::{Committed, Health, Pending, Read, ReadError, Store, Submission, SubmitError};
 
 /// The version of the fold. A change to what facts make of rows counts it up, and derived rows are rebuilt.
 pub const FORMAT: u32 = 1;
-
-const PUBLISHED_BATCHES: usize = 1024;
 
 /// How to open a store.
 #[derive(Clone, Debug)]
@@ -102,7 +99,7 @@ impl Options {
 struct Shared {
     queue: Queue,
     health: RwLock<Health>,
-    published: broadcast::Sender<Arc<Published>>,
+    published: Publisher,
 }
 
 impl Shared {
@@ -182,7 +179,7 @@ impl SqliteStore {
         let shared = Arc::new(Shared {
             queue: Queue::new(options.limits),
             health: RwLock::new(health),
-            published: broadcast::channel(PUBLISHED_BATCHES).0,
+            published: Publisher::default(),
         });
         let lock = Arc::new(Mutex::new(Some(lock)));
         let writer = Writer {
@@ -316,7 +313,7 @@ impl Store for SqliteStore {
         self.reader.tokens()
     }
 
-    fn published(&self) -> broadcast::Receiver<Arc<Published>> {
+    fn published(&self) -> Feed {
         self.shared.published.subscribe()
     }
 

@@ -22,7 +22,6 @@ use super::{FORMAT, Shared, log, migrate, transact};
 use crate::batch::{Batch, Outcome, Want, WriteSet};
 use crate::clock::Clock;
 use crate::operational::{Operation, PresenceBoard};
-use crate::publish::Published;
 use crate::query::{Bodies, LogQuery};
 use crate::queue::{Chore, Waiting};
 use crate::store::{Health, Submission, SubmitError};
@@ -236,8 +235,7 @@ impl Writer {
         let Some(last) = rows.last() else { return };
         metrics::counter!("rookery_store_events_total").increment(rows.len() as u64);
         self.published = last.seq;
-        // Nobody listening is no failure.
-        drop(self.shared.published.send(Arc::new(Published::new(rows))));
+        self.shared.published.publish(rows);
     }
 
     /// Publishes what stands in the log and was not published: a commit whose outcome was unknown did happen after all.

@@ -4,7 +4,6 @@
 //! too long it is told so and resumes by its last id; one that never reads is cut off by the socket's write limit.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::State;
@@ -21,8 +20,6 @@ use super::call::{Call, Query};
 use super::wire;
 use super::{RestError, translate};
 use crate::app::App;
-
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Follow what happens. `Last-Event-ID` or `after` resumes without a gap or a repeat.
 #[utoipa::path(get, path = "/events/stream", tag = "events", params(wire::StreamQuery),
@@ -110,13 +107,16 @@ impl Stream {
 
     async fn frame(&mut self) -> Option<Bytes> {
         let stopping = self.app.stopping().clone();
+        // One deadline for the whole wait: what the filter keeps back is no sign of life.
+        let silence = tokio::time::sleep(self.app.limits().keep_alive);
+        tokio::pin!(silence);
         loop {
             if let Some(agent) = &self.agent {
                 self.app.engine().saw(agent, LifeSource::Connection);
             }
             let chunk = tokio::select! {
                 () = stopping.cancelled() => return None,
-                () = tokio::time::sleep(KEEP_ALIVE) => return Some(Bytes::from_static(b": keep-alive\n\n")),
+                () = &mut silence => return Some(Bytes::from_static(b": keep-alive\n\n")),
                 chunk = self.subscription.next() => chunk.ok()?,
             };
             let bytes = self.render(&chunk);

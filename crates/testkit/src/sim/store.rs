@@ -12,10 +12,9 @@ use rookery_store::memory::MemoryStore;
 use rookery_store::queue::Queue;
 use rookery_store::store::Health;
 use rookery_store::{
-    Committed, ListQuery, LogQuery, Operation, Pending, Published, Read, ReadError, Store, Submission, SubmitError,
-    Token,
+    Committed, Feed, ListQuery, LogQuery, Operation, Pending, Read, ReadError, Store, Submission, SubmitError, Token,
 };
-use tokio::sync::{broadcast, oneshot};
+use tokio::sync::oneshot;
 
 #[derive(Debug)]
 pub(super) struct NodeStore {
@@ -72,7 +71,7 @@ impl Store for NodeStore {
         self.memory.tokens()
     }
 
-    fn published(&self) -> broadcast::Receiver<Arc<Published>> {
+    fn published(&self) -> Feed {
         self.memory.published()
     }
 

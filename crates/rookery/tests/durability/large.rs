@@ -1,0 +1,161 @@
+//! A log of some size is opened and answered from like a small one.
+
+use std::sync::Arc;
+
+use anyhow::{Context, ensure};
+use rookery_core::agent::{Profile, Register, Role};
+use rookery_core::file::{Case, ClaimFile, FilePath, Insist};
+use rookery_core::report::Report;
+use rookery_core::task::{Claim, Create};
+use rookery_core::{Caller, LogId, RunId, TaskId};
+use rookery_engine::SystemClock;
+use rookery_store::sqlite::{Options, SqliteStore};
+use rookery_store::{PresenceBoard, Store, Submission};
+use serde_json::Value;
+
+use crate::ledger::{seq_of, verify};
+use crate::wire::{Follower, create_task, position, within};
+
+const AGENTS: usize = 20;
+const TASKS: usize = 4_000;
+const CLAIMED: usize = 2_000;
+const FILES: usize = 1_000;
+const REPORTS: usize = 13_000;
+/// One more: the first agent to join becomes the lead.
+const EVENTS: usize = AGENTS + 1 + TASKS + CLAIMED + FILES + REPORTS;
+const AT_ONCE: usize = 500;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn twenty_thousand_events_are_no_burden() -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    fill(folder.path()).await?;
+    verify(folder.path()).await?;
+    let daemon = crate::daemon().start_at(folder.path())?;
+
+    let status = daemon.get("/status").await?;
+    ensure!(position(&status)? == EVENTS as u64 && status.body["event_count"] == EVENTS, "{status:?}");
+    ensure!(status.body["agents"]["total"] == AGENTS && status.body["tasks"]["total"] == TASKS, "{status:?}");
+    ensure!(status.body["resources"]["claimed"] == FILES, "{status:?}");
+
+    let events = async |query: &str| -> anyhow::Result<Vec<Value>> {
+        let reply = daemon.get(&format!("/events?{query}")).await?;
+        ensure!(reply.status.is_success(), "{query}: {reply:?}");
+        Ok(reply.body.as_array().context("no list")?.clone())
+    };
+    let newest = events("limit=100").await?;
+    let places = newest.iter().map(seq_of).collect::<anyhow::Result<Vec<_>>>()?;
+    ensure!(places == (1..=EVENTS as u64).rev().take(100).collect::<Vec<_>>(), "{places:?}");
+    let onward = events(&format!("after={}&limit=1000", EVENTS / 2)).await?;
+    ensure!(onward.len() == 1_000 && seq_of(&onward[0])? == EVENTS as u64 / 2 + 1);
+
+    for (query, wanted) in [
+        ("action=agent.joined&limit=1000", AGENTS),
+        ("action=task.assigned&agent_id=agent-3&limit=1000", CLAIMED / AGENTS),
+        ("action=x.rare&limit=1000", REPORTS / 1_000),
+        ("resource=src/77.rs&limit=1000", 1),
+        ("task_id=task_77&limit=1000", 2),
+        ("agent_id=nobody-like-this", 0),
+    ] {
+        let found = events(query).await?;
+        ensure!(found.len() == wanted, "{query} finds {} events, not {wanted}", found.len());
+    }
+    let assigned = daemon.get("/tasks?assigned_to=agent-3").await?.body;
+    ensure!(assigned.as_array().map(Vec::len) == Some(CLAIMED / AGENTS));
+    let page = daemon.get("/tasks?status=queued&limit=10").await?.body;
+    ensure!(page.as_array().map(Vec::len) == Some(10), "{page}");
+
+    // It goes on growing, and a reader who was away catches up from anywhere.
+    ensure!(create_task(&daemon, "one more").await?.status.as_u16() == 201);
+    let mut follower = Follower::open(daemon.url(), "", Some("15000")).await?;
+    for seq in 15_001..=EVENTS as u64 + 1 {
+        let sent = within("the next event", follower.next()).await??.context("the stream ended")?;
+        ensure!(sent.seq == seq, "{} came where {seq} belongs", sent.seq);
+    }
+    Ok(())
+}
+
+/// Writes the log as fast as the store takes it, without a daemon.
+async fn fill(root: &std::path::Path) -> anyhow::Result<()> {
+    let board = Arc::new(PresenceBoard::default());
+    let clock = Arc::new(SystemClock::default());
+    let store =
+        SqliteStore::open(Options::new(root.join(".rookery/rookery.db"), LogId::from("log_large"), clock, board))?;
+    submit(&store, (0..AGENTS).map(join)).await?;
+    submit(&store, (0..TASKS).map(create)).await?;
+    submit(&store, (0..CLAIMED).map(claim)).await?;
+    let files = (0..FILES).map(claim_file).collect::<anyhow::Result<Vec<_>>>()?;
+    submit(&store, files.into_iter()).await?;
+    submit(&store, (0..REPORTS).map(report)).await?;
+    store.close().await;
+    Ok(())
+}
+
+async fn submit(store: &SqliteStore, mut submissions: impl Iterator<Item = Submission>) -> anyhow::Result<()> {
+    loop {
+        let waiting: Vec<_> = submissions.by_ref().take(AT_ONCE).map(|submission| store.submit(submission)).collect();
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        for outcome in waiting {
+            outcome.await?;
+        }
+    }
+}
+
+fn agent(number: usize) -> String {
+    format!("agent-{}", number % AGENTS)
+}
+
+fn join(number: usize) -> Submission {
+    let profile = Profile {
+        tool: "test".to_owned(),
+        role: Role::Worker,
+        capabilities: vec![],
+        name: None,
+        workspace_path: None,
+        metadata: Default::default(),
+    };
+    let id = agent(number);
+    Submission::new(Caller::asserted(id.as_str()), Register { id: id.as_str().into(), profile })
+}
+
+fn create(number: usize) -> Submission {
+    let command = Create {
+        id: TaskId::from(format!("task_{number}").as_str()),
+        run: RunId::project_default(),
+        title: format!("task {number}"),
+        description: String::new(),
+        assigned_by: "anna".to_owned(),
+        assigned_to: None,
+        resources: vec![],
+        depends_on: vec![],
+    };
+    Submission::new(Caller::nobody(), command)
+}
+
+fn claim(number: usize) -> Submission {
+    let (task, id) = (format!("task_{number}"), agent(number));
+    Submission::new(Caller::asserted(id.as_str()), Claim { task: task.as_str().into(), agent: id.as_str().into() })
+}
+
+fn claim_file(number: usize) -> anyhow::Result<Submission> {
+    let id = agent(number);
+    let path = FilePath::parse(&format!("src/{number}.rs"), Case::Kept).ok().context("no path")?;
+    let command = ClaimFile { path, agent: id.as_str().into(), task: None, hash: String::new(), insist: Insist::Ask };
+    Ok(Submission::new(Caller::asserted(id.as_str()), command))
+}
+
+fn report(number: usize) -> Submission {
+    let id = agent(number);
+    let action = if number.is_multiple_of(1_000) { "x.rare" } else { "x.tick" };
+    let command = Report {
+        agent: id.as_str().into(),
+        action: action.to_owned(),
+        resource: None,
+        task: None,
+        before_hash: None,
+        after_hash: None,
+        metadata: Default::default(),
+    };
+    Submission::new(Caller::asserted(id.as_str()), command)
+}
