@@ -25,7 +25,8 @@ const PATHS: u32 = 6;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_again_and_again_it_loses_and_repeats_nothing() -> anyhow::Result<()> {
     let seed = seed();
-    within("fifteen crashes", scenario(seed)).await?.with_context(|| format!("DURABILITY_SEED={seed}"))
+    let ended = within("fifteen crashes", scenario(seed)).await.and_then(|ended| ended);
+    ended.with_context(|| format!("DURABILITY_SEED={seed}"))
 }
 
 /// A seed of its own for every run; a failure names it, and the variable brings it back.

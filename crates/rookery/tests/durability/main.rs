@@ -1,7 +1,7 @@
 //! The real daemon under load, killed, starved of disk, and with clients that misbehave: what was acknowledged is there
 //! exactly once, streams have neither gap nor repeat, and nobody who does not read holds up anybody else.
 //!
-//! One folder for each promise; [`wire`] speaks to the daemon as a client would, [`ledger`] knows what a log must be.
+//! One file for each promise; [`wire`] speaks to the daemon as a client would, [`ledger`] knows what a log must be.
 
 mod crash;
 #[cfg(target_os = "linux")]
