@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::Extension;
+use axum::{Extension, Router};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
@@ -17,6 +17,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
 use tokio::time::Sleep;
 use tokio_rustls::TlsAcceptor;
+use tower::Layer;
 
 use crate::app::App;
 use crate::guard::Via;
@@ -37,13 +38,15 @@ pub struct Listening {
 #[derive(Debug)]
 pub struct Server {
     app: App,
+    /// Made once; a connection takes a cheap copy.
+    routes: Router,
     connections: Arc<Semaphore>,
 }
 
 impl Server {
     pub fn new(app: App) -> Server {
         let connections = Arc::new(Semaphore::new(app.limits().connections));
-        Server { app, connections }
+        Server { routes: crate::router(app.clone()), app, connections }
     }
 
     pub async fn run(self, listening: Listening) {
@@ -101,7 +104,7 @@ impl Server {
             return;
         };
         let stream = TokioIo::new(Impatient::new(stream, self.app.limits().write_time));
-        let service = TowerToHyperService::new(crate::router(self.app.clone()).layer(Extension(via)));
+        let service = TowerToHyperService::new(Extension(via).layer(self.routes.clone()));
         let mut builder = Builder::new(TokioExecutor::new());
         builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIME).max_buf_size(64 * 1024);
         builder.http2().timer(TokioTimer::new()).max_concurrent_streams(256);
