@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::Extension;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -23,6 +23,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Sleep;
 use tokio_rustls::TlsAcceptor;
+use tower::Layer;
 
 use crate::app::App;
 use crate::guard::Via;
@@ -49,20 +50,28 @@ pub struct Listening {
 /// Serves every face until the app is told to stop.
 #[derive(Debug)]
 pub struct Server {
-    app: App,
+    faces: Faces,
     connections: Arc<Semaphore>,
     refusals: Arc<Semaphore>,
+}
+
+/// What every connection needs. The routes are made once; a connection takes a cheap copy.
+#[derive(Clone, Debug)]
+struct Faces {
+    app: App,
+    routes: Router,
 }
 
 impl Server {
     pub fn new(app: App) -> Server {
         let connections = Arc::new(Semaphore::new(app.limits().connections));
-        Server { app, connections, refusals: Arc::new(Semaphore::new(REFUSALS)) }
+        let refusals = Arc::new(Semaphore::new(REFUSALS));
+        Server { faces: Faces { routes: crate::router(app.clone()), app }, connections, refusals }
     }
 
     pub async fn run(self, listening: Listening) {
         let graceful = GracefulShutdown::new();
-        let stopping = self.app.stopping().clone();
+        let stopping = self.faces.app.stopping().clone();
         let tls = listening.tls.map(TlsAcceptor::from);
         let upkeep = tokio::spawn(crate::ops::keep_up());
         loop {
@@ -89,14 +98,14 @@ impl Server {
         let Some(stream) = settled(accepted.map(|(stream, _)| stream)).await else { return };
         // Small answers must not wait for more to come.
         drop(stream.set_nodelay(true));
-        let (app, watcher) = (self.app.clone(), graceful.watcher());
+        let (faces, watcher) = (self.faces.clone(), graceful.watcher());
         match (self.connections.clone().try_acquire_owned(), tls.cloned()) {
-            (Ok(place), None) => drop(tokio::spawn(serve(app, stream, Via::Tcp, watcher, place))),
+            (Ok(place), None) => drop(tokio::spawn(serve(faces, stream, Via::Tcp, watcher, place))),
             (Ok(place), Some(acceptor)) => {
                 // In a task of its own: whoever is slow to greet us keeps nobody else waiting.
                 tokio::spawn(async move {
-                    match tokio::time::timeout(app.limits().header_time, acceptor.accept(stream)).await {
-                        Ok(Ok(stream)) => serve(app, stream, Via::Tcp, watcher, place).await,
+                    match tokio::time::timeout(faces.app.limits().header_time, acceptor.accept(stream)).await {
+                        Ok(Ok(stream)) => serve(faces, stream, Via::Tcp, watcher, place).await,
                         Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
                         Err(_) => tracing::debug!("a TLS handshake took too long"),
                     }
@@ -116,7 +125,7 @@ impl Server {
         }
         match self.connections.clone().try_acquire_owned() {
             Ok(place) => {
-                drop(tokio::spawn(serve(self.app.clone(), stream, Via::Socket, graceful.watcher(), place)));
+                drop(tokio::spawn(serve(self.faces.clone(), stream, Via::Socket, graceful.watcher(), place)));
             }
             Err(_) => self.refuse(stream),
         }
@@ -146,16 +155,16 @@ fn too_many_connections() -> Response {
 }
 
 /// Serves one connection until it ends. Its place is free afterwards.
-async fn serve<S>(app: App, stream: S, via: Via, watcher: Watcher, place: OwnedSemaphorePermit)
+async fn serve<S>(faces: Faces, stream: S, via: Via, watcher: Watcher, place: OwnedSemaphorePermit)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let limits = app.limits();
+    let limits = faces.app.limits();
     let stream = TokioIo::new(Impatient::new(stream, limits.header_time, limits.write_time));
     let mut builder = Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.header_time).max_buf_size(64 * 1024);
     builder.http2().timer(TokioTimer::new()).keep_alive_interval(PING_EVERY).max_concurrent_streams(256);
-    let service = TowerToHyperService::new(crate::router(app).layer(Extension(via)));
+    let service = TowerToHyperService::new(Extension(via).layer(faces.routes));
     if let Err(error) = watcher.watch(builder.serve_connection(stream, service).into_owned()).await {
         tracing::debug!(%error, "a connection ended early");
     }

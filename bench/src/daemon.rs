@@ -1,0 +1,128 @@
+//! A server under test in a process of its own, which goes away with its handle.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+
+use crate::http::{self, Connection};
+use crate::stopwatch::Stopwatch;
+use crate::{machine, work};
+
+#[derive(Debug)]
+pub(crate) struct Daemon {
+    child: Child,
+    pub(crate) address: SocketAddr,
+    /// From starting the process until it said that it was ready.
+    pub(crate) ready_in: Duration,
+}
+
+impl Daemon {
+    /// The real daemon, with its defaults, for the project in `root`.
+    pub(crate) async fn start(root: &Path) -> anyhow::Result<Daemon> {
+        let program = sibling("rookery")?;
+        let log = std::fs::File::create(root.join("daemon.stderr"))?;
+        let mut command = command(&program);
+        command.args(["up", "--port", "0", "--dir"]).arg(root).env_remove("ROOKERY_DIR").stderr(log);
+        let mut daemon = Daemon::launch(command)?;
+        daemon.wait_until_ready().await?;
+        Ok(daemon)
+    }
+
+    /// The bare HTTP server that is compared with.
+    pub(crate) fn echo() -> anyhow::Result<Daemon> {
+        let mut command = command(&std::env::current_exe()?);
+        command.arg("echo");
+        Daemon::launch(command)
+    }
+
+    fn launch(mut command: Command) -> anyhow::Result<Daemon> {
+        let begun = Stopwatch::start();
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("cannot start a server")?;
+        let mut first = String::new();
+        if let Some(stdout) = child.stdout.take() {
+            BufReader::new(stdout).read_line(&mut first)?;
+        }
+        let Some(address) = first.trim().strip_prefix("listening on http://") else {
+            bail!("the server did not start; it printed {first:?} and ended with {}", child.wait()?);
+        };
+        Ok(Daemon { child, address: address.parse()?, ready_in: begun.elapsed() })
+    }
+
+    async fn wait_until_ready(&mut self) -> anyhow::Result<()> {
+        let begun = Stopwatch::start();
+        let mut connection = Connection::open(self.address).await?;
+        let request = http::request("GET", "/readyz", None);
+        while connection.ask(&request).await?.status != 200 {
+            if begun.elapsed() > Duration::from_secs(30) {
+                bail!("the daemon does not get ready");
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        self.ready_in += begun.elapsed();
+        Ok(())
+    }
+
+    /// A team of as many agents as there are clients.
+    pub(crate) async fn announce(&self, agents: usize) -> anyhow::Result<()> {
+        let mut connection = Connection::open(self.address).await?;
+        for at in 0..agents {
+            let body = format!(r#"{{"id":"{}","tool":"bench","role":"worker","capabilities":[]}}"#, work::agent(at));
+            let reply = connection.ask(&http::request("POST", "/agents/announce", Some(&body))).await?;
+            if reply.status >= 300 {
+                bail!("announcing was answered with {}: {}", reply.status, String::from_utf8_lossy(&reply.body));
+            }
+        }
+        Ok(())
+    }
+
+    /// Resident memory in MiB: all of it, and the part that belongs to the process alone.
+    pub(crate) fn memory_mib(&self) -> anyhow::Result<(f64, f64)> {
+        let file = format!("/proc/{}/status", self.child.id());
+        let read = |name: &str| {
+            let text = machine::field(&file, name)?;
+            text.split(' ').next()?.parse::<f64>().ok().map(|kib| kib / 1024.0)
+        };
+        Ok((read("VmRSS").context("no VmRSS")?, read("RssAnon").context("no RssAnon")?))
+    }
+
+    /// Asks it to stop and waits.
+    pub(crate) fn stop(mut self) -> anyhow::Result<()> {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// Ends it at once, as a crash would.
+    pub(crate) fn kill(mut self) -> anyhow::Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // Both fail if it has ended already, which is what is wanted.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is the module that starts servers")]
+fn command(program: &Path) -> Command {
+    Command::new(program)
+}
+
+/// A program that was built with this one.
+fn sibling(name: &str) -> anyhow::Result<PathBuf> {
+    let program = std::env::current_exe()?.with_file_name(name);
+    if !program.is_file() {
+        bail!("there is no {name} beside this program; run `cargo xtask bench`, which builds both");
+    }
+    Ok(program)
+}

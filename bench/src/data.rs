@@ -1,0 +1,137 @@
+//! The long log: made once by the real store and kept, because it takes a while.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::Context;
+use futures_util::future::join_all;
+use rookery_core::task::{Claim, Complete, Create, Outcome, Start};
+use rookery_core::{AgentId, Caller, Command, RunId, TaskId, ThreadId};
+use rookery_store::sqlite::SqliteStore;
+use rookery_store::{Store, Submission};
+
+use crate::{Plan, say, work};
+
+/// Counts up when the log is made in another way.
+const MADE: &str = "3";
+const AGENTS: u64 = 200;
+const RUNS: u64 = 1_000;
+const THREADS: u64 = 5_000;
+const AT_ONCE: u64 = 512;
+/// Created, claimed, started, completed.
+const EVENTS_OF_A_TASK: u64 = 4;
+
+/// A project with a long log in it.
+#[derive(Debug)]
+pub(crate) struct LongLog {
+    pub(crate) root: PathBuf,
+    tasks: u64,
+}
+
+impl LongLog {
+    pub(crate) async fn get(plan: &Plan) -> anyhow::Result<LongLog> {
+        let root = plan.folder.join(format!("log-{}", plan.events));
+        let log = LongLog { root, tasks: plan.events / EVENTS_OF_A_TASK };
+        let made = log.root.join("made");
+        if std::fs::read_to_string(&made).is_ok_and(|text| text == MADE) {
+            return Ok(log);
+        }
+        say::note(format_args!("making a log of {} events; it is kept for the next run", plan.events));
+        if log.root.exists() {
+            std::fs::remove_dir_all(&log.root)?;
+        }
+        std::fs::create_dir_all(log.root.join(".rookery"))?;
+        let store = work::open(&log.database())?;
+        work::announce(&store, AGENTS as usize).await?;
+        log.fill(&store).await?;
+        store.close().await;
+        std::fs::write(made, MADE)?;
+        Ok(log)
+    }
+
+    pub(crate) fn database(&self) -> PathBuf {
+        self.root.join(".rookery/rookery.db")
+    }
+
+    async fn fill(&self, store: &SqliteStore) -> anyhow::Result<()> {
+        let next = AtomicU64::new(0);
+        let workers = (0..AT_ONCE).map(|_| async {
+            loop {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                if at >= self.tasks {
+                    return anyhow::Ok(());
+                }
+                if at.is_multiple_of(self.tasks / 10) {
+                    say::note(format_args!("{} %", 100 * at / self.tasks));
+                }
+                live_through(store, at).await?;
+            }
+        });
+        join_all(workers).await.into_iter().collect::<anyhow::Result<()>>()
+    }
+
+    /// Some run, thread, agent and task of the log, another for each number.
+    pub(crate) fn pick(&self, at: u64) -> Pick {
+        let at = at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
+        Pick {
+            run: run(at).to_string(),
+            thread: thread(at).to_string(),
+            agent: agent(at).to_string(),
+            task: task(at % self.tasks),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Pick {
+    pub(crate) run: String,
+    pub(crate) thread: String,
+    pub(crate) agent: String,
+    pub(crate) task: TaskId,
+}
+
+fn run(at: u64) -> RunId {
+    RunId::new(format!("run_{}", at % RUNS))
+}
+
+fn thread(at: u64) -> ThreadId {
+    ThreadId::new(format!("thr_{}", at % THREADS))
+}
+
+fn agent(at: u64) -> AgentId {
+    AgentId::new(work::agent((at % AGENTS) as usize))
+}
+
+/// As long as real ids, in their order, and found again by its number.
+fn task(at: u64) -> TaskId {
+    TaskId::new(format!("task_{at:09}{:012x}", at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16))
+}
+
+/// One task from its creation to its end.
+async fn live_through(store: &SqliteStore, at: u64) -> anyhow::Result<()> {
+    let (id, agent) = (task(at), agent(at));
+    let caller = Caller::asserted(agent.clone());
+    let create = Create {
+        id: id.clone(),
+        run: run(at),
+        title: format!("Task {at}"),
+        description: "Something that somebody wants to have done, in about as many words as people use.".repeat(3),
+        assigned_by: agent.to_string(),
+        assigned_to: None,
+        resources: vec!["src/lib.rs".to_owned()],
+        depends_on: vec![],
+    };
+    let outcome = Outcome { text: Some("done".to_owned()), detail: None };
+    let steps: [Command; 4] = [
+        create.into(),
+        Claim { task: id.clone(), agent: agent.clone() }.into(),
+        Start { task: id.clone(), agent: Some(agent.clone()) }.into(),
+        Complete { task: id, agent: Some(agent), outcome }.into(),
+    ];
+    for command in steps {
+        let submission =
+            Submission { run: Some(run(at)), thread: Some(thread(at)), ..Submission::new(caller.clone(), command) };
+        store.submit(submission).await.context("the log could not be made")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,173 @@
+//! A thousand subscribers in one process: does each get everything, how soon, and what do the writers pay for them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use rookery_core::report::Report as Told;
+use rookery_core::{Caller, Fact, LogId};
+use rookery_engine::access::Trust;
+use rookery_engine::{Access, Engine, Parts, RandomIds, Settings, Subscription, SystemClock};
+use rookery_store::artifact::ArtifactDir;
+use rookery_store::memory::{Database, MemoryStore};
+use rookery_store::{Clock, PresenceBoard, Store, Submission};
+use tokio::task::JoinSet;
+
+use crate::report::{Figure, Report};
+use crate::sample::{Client, Spread, closed_loop, percentile};
+use crate::stopwatch::Stopwatch;
+use crate::work::{self, Order};
+use crate::{Plan, say};
+
+const SUBSCRIBERS: usize = 1_000;
+const PER_SECOND: u64 = 10_000;
+/// How often the paced writer commits: what a group commit takes on a usual disk.
+const TICK: Duration = Duration::from_millis(5);
+/// How long stragglers may take after the last event.
+const PATIENCE: Duration = Duration::from_secs(10);
+const WRITERS: usize = 64;
+
+pub(crate) fn run(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    paced(plan, &runtime, report)?;
+    say::note("paced delivery measured");
+    slowed(plan, &runtime, report)
+}
+
+/// An engine on some store, with nothing running beside it.
+pub(crate) fn engine(plan: &Plan, store: Arc<dyn Store>, board: Arc<PresenceBoard>) -> Engine {
+    Engine::new(Parts {
+        store,
+        clock: Arc::new(SystemClock::default()),
+        ids: Arc::new(RandomIds),
+        board,
+        artifacts: ArtifactDir::new(plan.folder.join("artifacts")),
+        access: Access::new(Trust::Local, None),
+        settings: Settings::new("bench", &plan.folder),
+    })
+}
+
+/// Events at a steady pace, committed in memory so that only the delivery is measured.
+fn paced(plan: &Plan, runtime: &tokio::runtime::Runtime, report: &mut Report) -> anyhow::Result<()> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+    let board = Arc::new(PresenceBoard::default());
+    let database = Database::new(LogId::from("log_bench"));
+    let store = MemoryStore::new(database.clone(), clock.clone(), board.clone());
+    let engine = engine(plan, Arc::new(store), board.clone());
+    let begun = Stopwatch::start();
+    let ticks = plan.steady.as_millis() / TICK.as_millis();
+    let batch = PER_SECOND * TICK.as_millis() as u64 / 1_000;
+    let total = ticks as u64 * batch;
+
+    let mut subscribers = JoinSet::new();
+    for _ in 0..SUBSCRIBERS {
+        let subscription = runtime.block_on(engine.subscribe(None))?;
+        subscribers.spawn_on(follow(subscription, total, begun), runtime.handle());
+    }
+    let first = begun.elapsed() + Duration::from_millis(100);
+    for tick in 0..ticks as u32 {
+        let due = first + TICK * tick;
+        std::thread::sleep(due.saturating_sub(begun.elapsed()));
+        let sent = u64::try_from(due.as_nanos()).unwrap_or(u64::MAX);
+        let submissions = (0..batch).map(|_| Submission::new(Caller::asserted("bench"), told(sent))).collect();
+        let outcomes = database.run(submissions, clock.now(), &board, None);
+        anyhow::ensure!(outcomes.iter().all(Result::is_ok), "a report was refused");
+    }
+    let (mut delivered, mut ages) = (0, Vec::new());
+    while let Some(seen) = runtime.block_on(subscribers.join_next()) {
+        let seen = seen?;
+        delivered += seen.count;
+        ages.extend(seen.ages);
+    }
+    ages.sort_unstable();
+    let share = 100.0 * delivered as f64 / (total * SUBSCRIBERS as u64) as f64;
+    let name = format!("{SUBSCRIBERS} subscribers × {PER_SECOND} events/s");
+    report.add(Figure::new(format!("{name}: delivered"), share, "%").at_least(100.0));
+    report.add(Figure::new(format!("{name}: p50"), percentile(&ages, 0.5) / 1e6, "ms"));
+    report.add(Figure::new(format!("{name}: p99"), percentile(&ages, 0.99) / 1e6, "ms").at_most(100.0));
+    Ok(())
+}
+
+fn told(sent: u64) -> Told {
+    let metadata = [("sent".to_owned(), sent.into())].into_iter().collect();
+    Told {
+        agent: "bench".into(),
+        action: "x.bench".to_owned(),
+        resource: None,
+        task: None,
+        before_hash: None,
+        after_hash: None,
+        metadata,
+    }
+}
+
+/// What one subscriber saw.
+#[derive(Default)]
+struct Seen {
+    count: u64,
+    /// For each stretch of the log, how old its oldest event was, in nanoseconds.
+    ages: Vec<u64>,
+}
+
+/// Reads until everything is there, or nothing comes for too long.
+async fn follow(mut subscription: Subscription, total: u64, begun: Stopwatch) -> Seen {
+    let mut seen = Seen::default();
+    let mut last = None;
+    while seen.count < total {
+        let Ok(Ok(chunk)) = tokio::time::timeout(PATIENCE, subscription.next()).await else { break };
+        let rows = chunk.rows();
+        let in_order =
+            last.is_none_or(|last: rookery_core::Seq| rows.first().is_some_and(|row| row.seq == last.next()));
+        if !in_order {
+            break;
+        }
+        last = rows.last().map(|row| row.seq);
+        seen.count += rows.len() as u64;
+        if let Some(Fact::ReportAdded(told)) = rows.first().map(|row| &row.fact)
+            && let Some(sent) = told.metadata.get("sent").and_then(serde_json::Value::as_u64)
+        {
+            seen.ages.push(begun.nanos().saturating_sub(sent));
+        }
+    }
+    seen
+}
+
+struct Writing {
+    engine: Engine,
+    order: Order,
+}
+
+impl Client for Writing {
+    async fn act(&mut self) -> anyhow::Result<()> {
+        self.engine.store().submit(self.order.create(work::mint())).await?;
+        Ok(())
+    }
+}
+
+/// The same closed loop of writers on the real store, in turns with and without subscribers.
+fn slowed(plan: &Plan, runtime: &tokio::runtime::Runtime, report: &mut Report) -> anyhow::Result<()> {
+    let scratch = plan.scratch()?;
+    let load = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let store = Arc::new(work::open(&scratch.path().join("fanout.db"))?);
+    load.block_on(work::announce(store.as_ref(), WRITERS))?;
+    let engine = engine(plan, store.clone(), Arc::new(PresenceBoard::default()));
+    let mut crowd: Vec<Writing> =
+        (0..WRITERS).map(|at| Writing { engine: engine.clone(), order: Order::by(at) }).collect();
+    let mut ratios = Vec::new();
+    for _ in 0..plan.rounds {
+        let alone = load.block_on(closed_loop(&mut crowd, plan.slice))?;
+        let mut subscribers = JoinSet::new();
+        for _ in 0..SUBSCRIBERS {
+            let mut subscription = runtime.block_on(engine.subscribe(None)).context("cannot subscribe")?;
+            let reading = async move { while subscription.next().await.is_ok() {} };
+            subscribers.spawn_on(reading, runtime.handle());
+        }
+        let followed = load.block_on(closed_loop(&mut crowd, plan.slice))?;
+        runtime.block_on(subscribers.shutdown());
+        ratios.push(100.0 * followed.per_second / alone.per_second);
+    }
+    load.block_on(store.close());
+    let name = format!("{WRITERS} writers with {SUBSCRIBERS} subscribers / without");
+    report.add(Figure::spread(name, Spread::of(ratios), "%").at_least(90.0));
+    Ok(())
+}

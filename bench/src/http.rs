@@ -1,0 +1,84 @@
+//! A lean HTTP/1.1 client over one kept connection: a load generator must not cost more than what it loads.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context, bail};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// A request, ready to be sent any number of times.
+pub(crate) fn request(method: &str, path: &str, body: Option<&str>) -> Vec<u8> {
+    let mut text = format!("{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n");
+    if let Some(body) = body {
+        text.push_str(&format!("content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len()));
+    } else {
+        text.push_str("\r\n");
+    }
+    text.into_bytes()
+}
+
+#[derive(Debug)]
+pub(crate) struct Connection {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Connection {
+    pub(crate) async fn open(address: SocketAddr) -> anyhow::Result<Connection> {
+        let stream = TcpStream::connect(address).await.context("cannot connect")?;
+        stream.set_nodelay(true)?;
+        Ok(Connection { stream, buffer: Vec::with_capacity(16 * 1024) })
+    }
+
+    pub(crate) async fn ask(&mut self, request: &[u8]) -> anyhow::Result<Reply> {
+        self.stream.write_all(request).await?;
+        let (status, head, length) = self.head().await?;
+        let Some(length) = length else { bail!("the answer does not say how long it is") };
+        while self.buffer.len() < head + length {
+            self.more().await?;
+        }
+        let body = self.buffer[head..head + length].to_vec();
+        self.buffer.drain(..head + length);
+        Ok(Reply { status, body })
+    }
+
+    /// Sends a request whose answer does not end, and hands over what follows the head.
+    pub(crate) async fn follow(mut self, request: &[u8]) -> anyhow::Result<(TcpStream, Vec<u8>)> {
+        self.stream.write_all(request).await?;
+        let (status, head, _) = self.head().await?;
+        if status != 200 {
+            bail!("the stream was answered with {status}");
+        }
+        Ok((self.stream, self.buffer.split_off(head)))
+    }
+
+    /// Reads until the head is there: status, its length, and that of the body.
+    async fn head(&mut self) -> anyhow::Result<(u16, usize, Option<usize>)> {
+        let head = loop {
+            if let Some(at) = self.buffer.windows(4).position(|four| four == b"\r\n\r\n") {
+                break at + 4;
+            }
+            self.more().await?;
+        };
+        let text = std::str::from_utf8(&self.buffer[..head]).context("the head of the answer is not text")?;
+        let status = text.get(9..12).and_then(|code| code.parse().ok()).context("the answer has no status")?;
+        let length = text.lines().find_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok())?
+        });
+        Ok((status, head, length))
+    }
+
+    async fn more(&mut self) -> anyhow::Result<()> {
+        if self.stream.read_buf(&mut self.buffer).await? == 0 {
+            bail!("the connection was closed");
+        }
+        Ok(())
+    }
+}

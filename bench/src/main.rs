@@ -1,0 +1,145 @@
+//! Benchmarks: what the machine can do, what we make of it, and whether the promised ratios hold.
+//!
+//! | part | question |
+//! |---|---|
+//! | `create` | what durable task creation costs beside a bare SQLite writer and a bare HTTP server |
+//! | `fanout` | whether a thousand subscribers get everything in time, and what they cost the writers |
+//! | `stream` | the same over sockets, with 200 event streams |
+//! | `reads` | whether a long log is as quick to read as a short one |
+//! | `daemon` | how long it takes to start, and how much memory it needs |
+//!
+//! Absolute figures are this machine's. What is compared runs interleaved in short slices, and ratios are taken within a
+//! round: see `docs/performance.md`.
+
+mod create;
+mod daemon;
+mod data;
+mod fanout;
+mod http;
+mod machine;
+mod memory;
+mod reads;
+mod report;
+mod sample;
+mod say;
+mod stopwatch;
+mod stream;
+mod work;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::{Parser, Subcommand, ValueEnum};
+
+use crate::report::Report;
+
+#[derive(Debug, Parser)]
+#[command(about = "Measures Rookery beside what this machine can do at best")]
+struct Args {
+    /// A short run, to see that everything works; its figures mean little
+    #[arg(long)]
+    quick: bool,
+
+    /// How many interleaved rounds to measure
+    #[arg(long, value_name = "N")]
+    rounds: Option<usize>,
+
+    /// Run only this part
+    #[arg(long, value_name = "NAME")]
+    only: Option<Part>,
+
+    /// Leave the results folder as it is
+    #[arg(long)]
+    no_save: bool,
+
+    #[command(subcommand)]
+    helper: Option<Helper>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    Create,
+    Fanout,
+    Stream,
+    Reads,
+    Daemon,
+}
+
+/// What a run starts as a process of its own.
+#[derive(Debug, Subcommand)]
+enum Helper {
+    /// Serve the bare HTTP server that is compared with
+    #[command(hide = true)]
+    Echo,
+}
+
+/// How much is measured.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) rounds: usize,
+    /// How long one slice of a round takes.
+    pub(crate) slice: Duration,
+    /// How long a steady load goes on.
+    pub(crate) steady: Duration,
+    /// Events in the long log.
+    pub(crate) events: u64,
+    /// Where files are written: on the disk that is measured.
+    pub(crate) folder: PathBuf,
+}
+
+impl Plan {
+    fn of(args: &Args) -> Plan {
+        let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("data");
+        let millis = Duration::from_millis;
+        if args.quick {
+            let rounds = args.rounds.unwrap_or(3);
+            return Plan { rounds, slice: millis(150), steady: millis(1_000), events: 100_000, folder };
+        }
+        let rounds = args.rounds.unwrap_or(9);
+        Plan { rounds, slice: millis(400), steady: millis(3_000), events: 1_000_000, folder }
+    }
+
+    /// A folder on the measured disk that goes away at the end.
+    pub(crate) fn scratch(&self) -> anyhow::Result<tempfile::TempDir> {
+        std::fs::create_dir_all(&self.folder)?;
+        tempfile::Builder::new().prefix("run-").tempdir_in(&self.folder).context("cannot make a scratch folder")
+    }
+}
+
+fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    if let Some(Helper::Echo) = args.helper {
+        return create::echo::serve();
+    }
+    let plan = Plan::of(&args);
+    let mut report = Report::default();
+    let wanted = |part| args.only.is_none_or(|only| only == part);
+    if wanted(Part::Create) {
+        say::heading("durable task creation");
+        create::run(&plan, &mut report)?;
+    }
+    if wanted(Part::Fanout) {
+        say::heading("fan-out in the process");
+        fanout::run(&plan, &mut report)?;
+    }
+    if wanted(Part::Stream) {
+        say::heading("event streams");
+        stream::run(&plan, &mut report)?;
+    }
+    if wanted(Part::Reads) {
+        say::heading("reads in a long log");
+        reads::run(&plan, &mut report)?;
+    }
+    if wanted(Part::Daemon) {
+        say::heading("start and memory");
+        memory::run(&plan, &mut report)?;
+    }
+    say::data(report.table());
+    if !args.no_save {
+        let results = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("results");
+        let saved = report.save(&results, &machine::facts(&plan.folder)?)?;
+        say::note(format_args!("saved as results/{saved}"));
+    }
+    Ok(())
+}
