@@ -3,7 +3,7 @@
 //!
 //! Reading is safe while a daemon runs. What writes ([`import`], [`restore`]) is called with the project locked.
 
-use std::io::{BufRead, Write};
+use std::io::{self, BufRead, Write};
 use std::path::Path;
 
 use anyhow::Context;
@@ -11,8 +11,8 @@ use rookery_core::{LogId, Seq, envelope};
 use rookery_engine::{Ids, RandomIds};
 use rookery_store::LogQuery;
 use rookery_store::artifact::ArtifactDir;
-use rookery_store::sqlite::Reader;
 use rookery_store::sqlite::offline::{self, Progress};
+use rookery_store::sqlite::{OfflineError, Reader};
 use serde::Serialize;
 
 use crate::config::Settings;
@@ -91,16 +91,23 @@ pub async fn replay(
     Ok(Replayed { events: report.facts, rows: report.rows, head: report.head.head.0, differences: report.differences })
 }
 
-/// Writes the log as JSON lines, oldest first.
-pub async fn export(settings: &Settings, project: &Project, to: &mut (dyn Write + Send)) -> anyhow::Result<Moved> {
-    let report = offline::export(&sqlite_path(settings, project)?, &artifacts(project), to).map_err(explain_offline)?;
-    Ok(Moved {
+/// Writes the log as JSON lines, oldest first; `None` if the other end of a pipe stopped reading.
+pub async fn export(
+    settings: &Settings,
+    project: &Project,
+    to: &mut (dyn Write + Send),
+) -> anyhow::Result<Option<Moved>> {
+    let report = match offline::export(&sqlite_path(settings, project)?, &artifacts(project), to) {
+        Err(OfflineError::Stream { source }) if source.kind() == io::ErrorKind::BrokenPipe => return Ok(None),
+        report => report.map_err(explain_offline)?,
+    };
+    Ok(Some(Moved {
         events: report.rows,
         artifacts: 0,
         log_id: report.head.log.to_string(),
         missing: report.missing,
         set_aside: None,
-    })
+    }))
 }
 
 /// Reads JSON lines that [`export`] wrote into an empty log.

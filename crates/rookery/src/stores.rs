@@ -38,6 +38,8 @@ pub fn explain_offline(error: OfflineError) -> anyhow::Error {
         OfflineError::Exists { .. } => {
             "`rookery restore --force` keeps what is there aside; an import needs an empty project"
         }
+        OfflineError::NotABackup { .. } => "a file that `rookery export` wrote is read by `rookery import`",
+        OfflineError::Line { .. } => "a file that `rookery backup` wrote is read by `rookery restore`",
         OfflineError::Open(OpenError::Locked { .. }) => "stop the daemon first with `rookery down`",
         _ => "`rookery doctor` checks the set-up and says how to mend it",
     };

@@ -2,7 +2,6 @@
 //!
 //! Turns every way in which a call can fail into one [`ClientError`] with a hint and an exit code. Prints nothing.
 
-use std::path::Path;
 use std::time::Duration;
 
 use reqwest::{Method, Response, StatusCode, Url};
@@ -24,8 +23,6 @@ const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
 pub enum ClientError {
     #[error("cannot set up the HTTP client")]
     Setup(#[source] reqwest::Error),
-    #[error("cannot read the certificate {path}")]
-    Certificate { path: String, source: std::io::Error },
     #[error("the daemon's address `{url}` is not one")]
     Address { url: String },
     #[error("no daemon answers at {url}")]
@@ -45,7 +42,6 @@ impl ClientError {
     pub fn hint(&self) -> String {
         match self {
             Self::Setup(_) | Self::Address { .. } => "`rookery doctor` checks the set-up".into(),
-            Self::Certificate { .. } => "set tls_cert to the certificate that the daemon uses".into(),
             Self::Unreachable { .. } => "start it with `rookery up`".into(),
             Self::Unknown(_) => "look with `rookery log` before you try again".into(),
             Self::OtherProject { .. } => "start this project's own daemon with `rookery up`".into(),
@@ -109,18 +105,21 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client for the daemon that `file` describes. With TLS, only `certificate` is trusted.
-    pub fn new(file: &DaemonFile, key: Option<String>, certificate: Option<&Path>) -> Result<Self, ClientError> {
+    /// A client for the daemon that `file` describes.
+    pub fn new(file: &DaemonFile, key: Option<String>) -> Result<Self, ClientError> {
         // Fails only if another part of this process was first, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let base = Url::parse(&file.url).ok().filter(|url| !url.cannot_be_a_base());
         let base = base.ok_or_else(|| ClientError::Address { url: file.url.clone() })?;
-        let trusted = certificate.map(read_certificates).transpose()?.unwrap_or_default();
         // The daemon is this machine's own: no proxy may stand between, and no public authority vouches for it.
-        let http = reqwest::Client::builder()
-            .no_proxy()
-            .tls_certs_only(trusted)
-            .connect_timeout(CONNECT_TIMEOUT)
+        let mut http = reqwest::Client::builder().no_proxy().tls_certs_only([]).connect_timeout(CONNECT_TIMEOUT);
+        let mut base = base;
+        if let ("https", Some(socket)) = (base.scheme(), &file.socket) {
+            // The socket is this user's own, so that nobody has to vouch for a certificate.
+            http = http.unix_socket(socket.clone());
+            base = Url::parse("http://localhost").map_err(|_| ClientError::Address { url: file.url.clone() })?;
+        }
+        let http = http
             .redirect(reqwest::redirect::Policy::none())
             .user_agent(concat!("rookery-cli/", env!("CARGO_PKG_VERSION")))
             .build()
@@ -236,12 +235,6 @@ impl Client {
         let error = error.unwrap_or_else(|| format!("the daemon answered {status}"));
         Err(ClientError::Refused { status: status.as_u16(), error, code: text("code"), hint: text("hint") })
     }
-}
-
-fn read_certificates(path: &Path) -> Result<Vec<reqwest::Certificate>, ClientError> {
-    let pem =
-        std::fs::read(path).map_err(|source| ClientError::Certificate { path: path.display().to_string(), source })?;
-    reqwest::Certificate::from_pem_bundle(&pem).map_err(ClientError::Setup)
 }
 
 #[cfg(test)]

@@ -75,11 +75,7 @@ pub async fn find(project: &Project) -> anyhow::Result<Running> {
         let message = format!("no daemon runs for {}", project.root().display());
         return Err(Failure::unreachable(message).hint("start one with `rookery up`").into());
     };
-    let certificate = match file.url.starts_with("https:") {
-        true => Settings::load(project, &Flags::default())?.tls_cert.value.map(|path| project.root().join(path)),
-        false => None,
-    };
-    let client = Client::new(&file, project.person_key()?, certificate.as_deref())?;
+    let client = Client::new(&file, project.person_key()?)?;
     client.check_health().await?;
     Ok(Running { file, client })
 }

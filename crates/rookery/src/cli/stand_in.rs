@@ -43,7 +43,7 @@ impl StandIn {
     }
 
     pub(crate) fn client(&self) -> Client {
-        Client::new(&self.file(), Some("secret".into()), None).unwrap()
+        Client::new(&self.file(), Some("secret".into())).unwrap()
     }
 
     pub(crate) fn requests(&self) -> Vec<String> {

@@ -124,6 +124,10 @@ impl Flags {
         self.0.push((name.into(), text.into()));
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The same values as environment variables, for a process that takes them over. Unlike arguments, they are not
     /// for every user of the machine to see; a store's address may hold a password.
     pub fn environment(&self) -> Vec<(&'static str, &str)> {

@@ -148,6 +148,11 @@ impl Writer {
         self.commit(&write, before)?;
         self.marked = true;
         self.shared.set_health(Health::Writable);
+        if !write.blanked.is_empty() {
+            // The texts still stand in the pages that this commit replaced; if a reader is in the way, they go at the
+            // next idle moment.
+            self.reset_log(RESET_PATIENCE);
+        }
         Ok(write.log)
     }
 

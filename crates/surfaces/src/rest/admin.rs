@@ -138,14 +138,14 @@ pub async fn revoke_token(
 pub async fn redact(call: Call, body: JsonBody<wire::RedactRequest>) -> Result<Json<wire::RedactResult>, RestError> {
     let caller = call.person()?;
     let app = call.app();
-    let rows = match (&body.value.seqs, &body.value.pattern) {
-        (Some(seqs), None) => by_seq(app, seqs).await?,
+    let (rows, remaining) = match (&body.value.seqs, &body.value.pattern) {
+        (Some(seqs), None) => (by_seq(app, seqs).await?, vec![]),
         (None, Some(pattern)) => by_match(app, pattern).await?,
         _ => return Err(RestError::invalid("either seqs or match is required")),
     };
     let redacted: Vec<u64> = rows.iter().map(|row| row.seq.0).collect();
     if rows.is_empty() {
-        return Ok(Json(wire::RedactResult { redacted, pending: vec![] }));
+        return Ok(Json(wire::RedactResult { redacted, remaining, pending: vec![] }));
     }
     let rows: Vec<Target> = rows.into_iter().map(|row| target(app, row)).collect();
     let intents: Vec<IntentId> =
@@ -157,7 +157,7 @@ pub async fn redact(call: Call, body: JsonBody<wire::RedactRequest>) -> Result<J
         Waited::Done(_) => vec![],
         Waited::Pending(_, open) => open.iter().map(ToString::to_string).collect(),
     };
-    Ok(Json(wire::RedactResult { redacted, pending }))
+    Ok(Json(wire::RedactResult { redacted, remaining, pending }))
 }
 
 fn target(app: &App, row: LogRow) -> Target {
@@ -185,30 +185,32 @@ async fn by_seq(app: &App, seqs: &[u64]) -> Result<Vec<LogRow>, RestError> {
     Ok(rows)
 }
 
-/// Every event whose fact or body matches and that is not blanked already.
-async fn by_match(app: &App, pattern: &str) -> Result<Vec<LogRow>, RestError> {
+/// The events to clear because a text or the body matches, and those that will show it all the same.
+async fn by_match(app: &App, pattern: &str) -> Result<(Vec<LogRow>, Vec<u64>), RestError> {
     let regex = Regex::new(pattern).map_err(|error| RestError::invalid(format!("match: {error}")))?;
-    let (mut rows, mut after) = (Vec::new(), Seq::ZERO);
+    let (mut rows, mut remaining, mut after) = (Vec::new(), Vec::new(), Seq::ZERO);
     loop {
         let query = LogQuery { bodies: Bodies::Read, ..LogQuery::after(after, 500) };
         let page = app.engine().log(query).await?.value;
-        let Some(last) = page.last() else { return Ok(rows) };
+        let Some(last) = page.last() else { return Ok((rows, remaining)) };
         after = last.seq;
         for row in page {
-            if rows.len() < REDACT_AT_MOST && holds(app, &row, &regex).await {
+            if rows.len() >= REDACT_AT_MOST || matches!(row.fact, Fact::LogRedacted(_)) {
+                continue;
+            }
+            let blanked = row.fact.blanked();
+            if regex.is_match(&blanked) {
+                remaining.push(row.seq.0);
+            }
+            let in_text = blanked != row.fact.encode() && regex.is_match(&row.fact.encode());
+            if in_text || body_holds(app, &row, &regex).await {
                 rows.push(row);
             }
         }
     }
 }
 
-async fn holds(app: &App, row: &LogRow, regex: &Regex) -> bool {
-    if matches!(row.fact, Fact::LogRedacted(_)) {
-        return false;
-    }
-    if regex.is_match(&row.fact.encode()) {
-        return true;
-    }
+async fn body_holds(app: &App, row: &LogRow, regex: &Regex) -> bool {
     match row.body.as_ref().map(|body| (&body.bytes, &body.sha256)) {
         Some((BodyBytes::Here(bytes), _)) => regex.is_match(bytes),
         Some((BodyBytes::Artifact, sha256)) => {

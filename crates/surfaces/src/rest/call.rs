@@ -206,7 +206,7 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, RestError> {
     let value: T = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = error.path().to_string();
         match path.as_str() {
-            "." => RestError::invalid(format!("the body is not what is expected: {}", error.inner())),
+            "." | "?" => RestError::invalid(format!("the body is not what is expected: {}", error.inner())),
             path => RestError::invalid(format!("field '{path}': {}", error.inner())),
         }
     })?;

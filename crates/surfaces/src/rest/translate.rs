@@ -90,8 +90,11 @@ pub fn kinds(action: &str) -> Vec<String> {
 }
 
 /// Fields of a fact that the event shows in places of their own.
-const SHOWN: [&str; 13] = [
+const SHOWN: [&str; 16] = [
     "id",
+    "timer",
+    "timer_version",
+    "escalate_at",
     "path",
     "agent",
     "task",

@@ -488,6 +488,9 @@ pub struct RedactRequest {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct RedactResult {
     pub redacted: Vec<u64>,
+    /// Events that still show what was looked for: in a name, an id or a path, which cannot be cleared.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub remaining: Vec<u64>,
     /// Effects that were still under way when the answer was given.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pending: Vec<String>,

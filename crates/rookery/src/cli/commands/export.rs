@@ -18,16 +18,18 @@ pub struct Args {
 pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     let (project, settings) = context.settled()?;
     let Some(path) = args.file else {
-        let moved = offline::export(&settings, &project, &mut io::stdout()).await?;
-        context.out.missing(&moved.missing);
-        context.out.note(&format!("exported {} events", moved.events));
+        // Nothing to say if whoever reads has seen enough.
+        if let Some(moved) = offline::export(&settings, &project, &mut io::stdout()).await? {
+            context.out.missing(&moved.missing);
+            context.out.note(&format!("exported {} events", moved.events));
+        }
         return Ok(());
     };
     // Written beside its place and moved there when it is whole: a failed export leaves an older one alone.
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut file =
         tempfile::NamedTempFile::new_in(folder).with_context(|| format!("cannot write in {}", folder.display()))?;
-    let moved = offline::export(&settings, &project, file.as_file_mut()).await?;
+    let Some(moved) = offline::export(&settings, &project, file.as_file_mut()).await? else { return Ok(()) };
     file.as_file().sync_all()?;
     file.persist(&path).with_context(|| format!("cannot write {}", path.display()))?;
     context.out.missing(&moved.missing);

@@ -1,6 +1,5 @@
 //! `rookery redact`
 
-use anyhow::Context as _;
 use serde_json::json;
 
 use crate::cli::Failure;
@@ -29,12 +28,28 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
         }
         None => json!({ "seqs": args.seqs }),
     };
-    let answer = context.client().await?.post(&["admin", "redact"], &body).await?;
-    let redacted: Vec<u64> =
-        serde_json::from_value(answer["redacted"].clone()).context("the daemon did not say what it redacted")?;
-    let numbers = redacted.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-    let text = if redacted.is_empty() { "nothing to redact".into() } else { format!("redacted {numbers}") };
-    context.out.done(&answer, &text)
+    let client = context.client().await?;
+    let mut redacted: Vec<u64> = Vec::new();
+    let remaining = loop {
+        let answer = client.post(&["admin", "redact"], &body).await?;
+        let numbers = |field: &str| serde_json::from_value::<Vec<u64>>(answer[field].clone()).unwrap_or_default();
+        let more = numbers("redacted");
+        redacted.extend(&more);
+        // The daemon clears a bounded number at a time; what is cleared does not match again.
+        if args.pattern.is_none() || more.is_empty() {
+            break numbers("remaining");
+        }
+    };
+    if !remaining.is_empty() {
+        let text = format!("{} still show it, in a name, an id or a path that cannot be cleared", list(&remaining));
+        context.out.note(&text);
+    }
+    let text = if redacted.is_empty() { "nothing to redact".into() } else { format!("redacted {}", list(&redacted)) };
+    context.out.done(&json!({ "redacted": redacted, "remaining": remaining }), &text)
+}
+
+fn list(numbers: &[u64]) -> String {
+    numbers.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }
 
 /// Refuses a pattern that is none, or that would clear the whole log.

@@ -83,9 +83,15 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     let settings = Settings::load(&project, &flags)?;
     if args.background {
         let running = match context::find(&project).await {
-            Ok(running) => {
+            Ok(running) if flags.is_empty() => {
                 context.out.note("a daemon already runs for this project");
                 running
+            }
+            Ok(running) => {
+                let message = format!("a daemon already runs for this project, at {}", running.file.url);
+                return Err(Failure::new(message)
+                    .hint("it keeps the settings it was started with: `rookery down`, then start it with these")
+                    .into());
             }
             Err(_) => context::start(&project, &flags).await?,
         };
