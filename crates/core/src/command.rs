@@ -168,7 +168,7 @@ pub fn decide(view: &View, caller: &Caller, command: &Command, now: &Now) -> Res
         Command::SetStatus(c) => c.decide(view, caller),
         Command::Leave(c) => c.decide(view, caller),
         Command::DeclareOffline(c) => c.decide(view),
-        Command::ComeBack(c) => c.decide(view),
+        Command::ComeBack(c) => c.decide(view, caller),
         Command::CreateTask(c) => c.decide(view, caller),
         Command::ClaimTask(c) => c.decide(view, caller),
         Command::StartTask(c) => c.decide(view, caller),
@@ -185,12 +185,12 @@ pub fn decide(view: &View, caller: &Caller, command: &Command, now: &Now) -> Res
         Command::LockFile(c) => c.decide(view, caller),
         Command::UnlockFile(c) => c.decide(view, caller),
         Command::ResolveConflict(c) => c.decide(view, caller),
-        Command::NoteChange(c) => c.decide(view, now),
+        Command::NoteChange(c) => c.decide(view, caller, now),
         Command::NoteOthers(c) => c.decide(),
         Command::InitiateHandoff(c) => c.decide(view, caller),
         Command::AcceptHandoff(c) => c.decide(view, caller),
         Command::RejectHandoff(c) => c.decide(view, caller),
-        Command::AddReport(c) => c.decide(),
+        Command::AddReport(c) => c.decide(view, caller),
         Command::FireTimer(c) => c.decide(view, now),
         Command::CloseIntent(c) => c.decide(view),
         Command::Redact(c) => c.decide(view, caller),
@@ -208,9 +208,7 @@ impl View {
             && let Actor::Agent(id) = &caller.actor
             && self.agent(id)?.is_some_and(|agent| agent.sealed)
         {
-            return Err(Refusal::new(Code::Sealed, format!("agent '{id}' is bound to a token"))
-                .hint("send its token; an id that was registered with one cannot be claimed by name alone")
-                .into());
+            return Err(Refusal::sealed(id).into());
         }
         Ok(())
     }

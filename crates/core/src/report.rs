@@ -2,12 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::file::FilePath;
 use crate::id::{AgentId, TaskId};
 use crate::limit;
 use crate::refusal::{Code, Refusal};
+use crate::view::View;
 
 /// An event as its reporter tells it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -30,7 +32,8 @@ impl Report {
     /// How many paths a summary of changes names.
     pub const SAMPLE: usize = 10;
 
-    pub(crate) fn decide(&self) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+        view.may_speak_for(caller, &self.agent)?;
         limit::name("agent_id", self.agent.as_str(), limit::AGENT_ID_BYTES)?;
         limit::name("action", &self.action, limit::NAME_BYTES)?;
         for (field, hash) in [("before_hash", &self.before_hash), ("after_hash", &self.after_hash)] {

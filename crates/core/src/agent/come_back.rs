@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Agent, AgentReturned, Membership, take_if_vacant};
+use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::file::{self, FileClaimed};
@@ -21,8 +22,9 @@ impl ComeBack {
         vec![Key::Agent(self.agent.clone()).into(), Key::Lead.into()]
     }
 
-    pub(crate) fn decide(&self, view: &View) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         let agent = view.agent_known(&self.agent)?;
+        view.may_speak_for(caller, &self.agent)?;
         match agent.membership {
             Membership::Here => Ok(Decision::nothing(Reply::Done)),
             Membership::Offline(_) | Membership::Left(_) => Ok(Decision::new(comes_back(view, agent)?, Reply::Done)),
@@ -31,6 +33,13 @@ impl ComeBack {
 }
 
 pub(super) fn comes_back(view: &View, agent: &Agent) -> Result<Vec<Fact>, Halt> {
+    let mut facts = returns(view, agent)?;
+    facts.extend(take_if_vacant(view, agent)?);
+    Ok(facts)
+}
+
+/// The agent is here again with what it held; who leads is decided apart.
+pub(super) fn returns(view: &View, agent: &Agent) -> Result<Vec<Fact>, Halt> {
     let mut facts = vec![Fact::AgentReturned(AgentReturned { agent: agent.id.clone() })];
     for id in &agent.lost.tasks {
         if let Some(task) = view.task(id)?
@@ -53,6 +62,5 @@ pub(super) fn comes_back(view: &View, agent: &Agent) -> Result<Vec<Fact>, Halt> 
             }));
         }
     }
-    facts.extend(take_if_vacant(view, agent)?);
     Ok(facts)
 }

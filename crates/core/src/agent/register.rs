@@ -58,6 +58,7 @@ impl Register {
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         self.check()?;
+        view.may_speak_for(caller, &self.id)?;
         let sealed = matches!(caller.auth, Auth::Token | Auth::Session) && caller.actor.agent() == Some(&self.id);
         let known = view.agent(&self.id)?;
         let mut facts = Vec::new();
@@ -71,7 +72,7 @@ impl Register {
                     }));
                 }
                 if !agent.is_live() {
-                    facts.extend(super::come_back::comes_back(view, agent)?);
+                    facts.extend(super::come_back::returns(view, agent)?);
                 }
             }
             _ => facts.push(Fact::AgentRegistered(AgentRegistered {

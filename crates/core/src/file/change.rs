@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{FilePath, overlapping};
+use crate::actor::Caller;
 use crate::command::{Decision, Halt, Now, Reply};
 use crate::fact::Fact;
 use crate::id::{AgentId, Seq, TaskId, TimerId, Timestamp};
@@ -94,7 +95,10 @@ impl NoteChange {
         asks
     }
 
-    pub(crate) fn decide(&self, view: &View, now: &Now) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Halt> {
+        if let Some(by) = &self.by {
+            view.may_speak_for(caller, by)?;
+        }
         let known = view.file(self.path.key())?;
         let known_hash = known.map_or("", |file| file.content_hash.as_str());
         let before = self.before.clone().unwrap_or_else(|| known_hash.to_owned());

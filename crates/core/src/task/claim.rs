@@ -57,10 +57,8 @@ pub(super) fn grant(view: &View, caller: &Caller, task: &Task, agent: &AgentId) 
         super::check_fence(caller, task.claim.as_ref().map(|claim| claim.fence))?;
         return Ok(vec![]);
     }
-    if let Some(holder) = task.holder() {
-        return Err(Refusal::new(Code::AlreadyClaimed, format!("task {} is claimed by {holder}", task.id))
-            .hint("take another task, or ask the holder for a handoff")
-            .into());
+    if task.holder().is_some() {
+        return Err(taken(task).into());
     }
     if let Some(other) = task.reserved_for.as_ref().filter(|reserved| *reserved != agent) {
         return Err(Refusal::new(Code::Reserved, format!("task {} is reserved for {other}", task.id))
@@ -68,4 +66,11 @@ pub(super) fn grant(view: &View, caller: &Caller, task: &Task, agent: &AgentId) 
             .into());
     }
     Ok(vec![Fact::TaskClaimed(TaskClaimed::new(task, agent))])
+}
+
+/// Another agent holds the task.
+pub(super) fn taken(task: &Task) -> Refusal {
+    let holder = task.holder().map_or("another agent", AgentId::as_str);
+    Refusal::new(Code::AlreadyClaimed, format!("task {} is claimed by {holder}", task.id))
+        .hint("take another task, or ask the holder for a handoff")
 }

@@ -52,8 +52,9 @@ impl Create {
         asks
     }
 
-    pub(crate) fn decide(&self, view: &View, _caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         self.check()?;
+        view.may_speak_for(caller, &AgentId::from(self.assigned_by.as_str()))?;
         if view.task(&self.id)?.is_some() {
             return Err(Refusal::new(Code::Exists, format!("task {} exists", self.id)).into());
         }

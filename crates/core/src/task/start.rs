@@ -38,6 +38,10 @@ impl Start {
             may_change(view, caller, task, self.agent.as_ref())?;
             return Ok(Decision::nothing(reply));
         }
+        // Who has it matters more to another agent than how far it is.
+        if task.holder() != Some(&agent) && task.holder().is_some() {
+            return Err(super::claim::taken(task).into());
+        }
         check_transition(task, State::InProgress)?;
         if task.is_waiting() {
             let names: Vec<&str> = task.waiting_on.iter().map(TaskId::as_str).collect();
@@ -58,11 +62,12 @@ impl Start {
         Ok(Decision::new(facts, reply))
     }
 
-    /// The agent who will be working: the one named, unless the lead or a person resumes a held task for its holder.
+    /// The agent who will be working: the one named, unless the lead or a person resumes a task that stands still for
+    /// its holder. What is under way is nobody else's to begin: a lead that asks for it is told who has it.
     fn worker(&self, view: &View, caller: &Caller, task: &Task) -> Result<AgentId, Halt> {
         let named = self.agent.as_ref().or(caller.actor.agent());
         if let Some(holder) = task.holder()
-            && (named.is_none() || (named != Some(holder) && view.has_authority(caller)?))
+            && (named.is_none() || (named != Some(holder) && stands_still(task) && view.has_authority(caller)?))
         {
             return Ok(holder.clone());
         }
@@ -70,4 +75,8 @@ impl Start {
             .cloned()
             .ok_or_else(|| Refusal::new(Code::Invalid, "agent_id is needed: nobody holds the task yet").into())
     }
+}
+
+fn stands_still(task: &Task) -> bool {
+    matches!(task.state, State::Review | State::Paused)
 }
