@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use rookery_core::log::{Body, BodyBytes};
 use rookery_core::view::{LifeSource, Presence};
-use rookery_core::{Actor, AgentId, Caller, Command, Fact, HandoffId, IntentId, Key, Refusal, TaskId};
+use rookery_core::{AgentId, Auth, Caller, Command, Fact, HandoffId, IntentId, Key, Power, Refusal, Row, TaskId};
 use rookery_store::artifact::ArtifactDir;
-use rookery_store::{Clock, Committed, Idempotency, PresenceBoard, ReadError, Store, Submission, SubmitError};
+use rookery_store::{Answer, Clock, Committed, Idempotency, PresenceBoard, ReadError, Store, Submission, SubmitError};
 use sha2::{Digest, Sha256};
 
 use crate::access::Access;
@@ -138,16 +138,18 @@ impl Engine {
     pub async fn submit(&self, request: Request) -> Result<Committed, EngineError> {
         let caller = request.caller.actor.agent().cloned();
         if let Some(agent) = &caller {
-            self.returns_if_offline(agent, &request.command).await?;
+            self.returns_if_offline(&request.caller, agent, &request.command).await?;
         }
-        let registered = match &request.command {
-            Command::Register(register) => Some(register.id.clone()),
-            _ => None,
-        };
+        let registers = matches!(request.command, Command::Register(_));
         let committed = self.store().submit(self.admit(request).await?).await?;
-        if let Some(agent) = registered {
-            self.inner.roster.joined(&agent);
-            self.saw(&agent, LifeSource::Call);
+        // A remembered answer is no news: the agent may have left since.
+        if registers
+            && !committed.duplicate
+            && let Answer::Row(_, row) = &committed.answer
+            && let Row::Agent(agent) = &row.0
+        {
+            self.inner.roster.learn(std::slice::from_ref(agent));
+            self.saw(&agent.id, LifeSource::Call);
         }
         if let Some(agent) = &caller {
             self.saw(agent, LifeSource::Call);
@@ -223,30 +225,39 @@ impl Engine {
         }
     }
 
+    /// Whether the id is bound to a credential, so that saying it is not enough.
+    pub fn is_sealed(&self, agent: &AgentId) -> bool {
+        self.inner.roster.is_sealed(agent)
+    }
+
     /// A declared heartbeat. It never waits in the queue unless it brings the agent back.
     pub async fn heartbeat(&self, caller: &Caller, agent: &AgentId) -> Result<(), EngineError> {
         let Some(known) = self.agent(agent).await?.value else {
             let unknown = Refusal::new(rookery_core::Code::AgentNotFound, "Agent not found");
             return Err(unknown.hint("announce the agent first").into());
         };
-        self.inner.roster.joined(agent);
-        self.saw(agent, LifeSource::Heartbeat);
-        if !known.is_live() || known.sealed {
-            // Sealed ids are checked where every command is; one that is here costs no fact.
+        // An ordinary heartbeat waits for nothing. One that brings its agent back, or comes from somebody else, is
+        // decided where every command is; it counts as a sign of life only if it is let through.
+        let own = caller.actor.agent() == Some(agent) && caller.power != Power::Observer;
+        let proven = !known.sealed || caller.auth != Auth::Asserted;
+        if !(own && proven && known.is_live()) {
             let command = rookery_core::agent::ComeBack { agent: agent.clone() };
             self.store().submit(self.admit(Request::new(caller.clone(), command)).await?).await?;
         }
+        self.inner.roster.joined(agent);
+        self.saw(agent, LifeSource::Heartbeat);
         Ok(())
     }
 
     /// Any call is a sign of life: one by an agent that was declared offline brings it back first.
-    async fn returns_if_offline(&self, agent: &AgentId, command: &Command) -> Result<(), EngineError> {
+    async fn returns_if_offline(&self, caller: &Caller, agent: &AgentId, command: &Command) -> Result<(), EngineError> {
         let own =
             matches!(command, Command::Register(_) | Command::Leave(_) | Command::SetStatus(_) | Command::ComeBack(_));
         if own || !self.inner.roster.is_offline(agent) {
             return Ok(());
         }
-        let caller = Caller { actor: Actor::Agent(agent.clone()), ..Caller::system() };
+        // With the caller's own credentials: who may not act as the agent does not bring it back either.
+        let caller = Caller { fence: None, ..caller.clone() };
         let command = rookery_core::agent::ComeBack { agent: agent.clone() };
         self.store().submit(Submission::new(caller, command)).await?;
         Ok(())
