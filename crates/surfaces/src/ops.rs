@@ -13,7 +13,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::app::App;
-use crate::rest::RestError;
+use crate::rest::{Call, RestError};
 
 pub fn routes() -> Router<App> {
     Router::new().route("/healthz", get(healthz)).route("/readyz", get(readyz)).route("/metrics", get(show_metrics))
@@ -50,7 +50,8 @@ pub async fn readyz(State(app): State<App>) -> Response {
 /// Prometheus text.
 #[utoipa::path(get, path = "/metrics", tag = "operations",
     responses((status = 200, body = String, content_type = "text/plain"), (status = 503, body = crate::rest::wire::ErrorBody)))]
-pub async fn show_metrics(State(app): State<App>) -> Result<Response, RestError> {
+pub async fn show_metrics(State(app): State<App>, call: Call) -> Result<Response, RestError> {
+    call.reader()?;
     let tallies = app.engine().tallies().await?;
     for (name, count) in &tallies.value {
         metrics::gauge!("rookery_rows", "tally" => name.clone()).set(*count as f64);
