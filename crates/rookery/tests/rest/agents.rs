@@ -50,7 +50,13 @@ async fn what_an_agent_says_of_itself_is_returned_everywhere() {
 #[tokio::test]
 async fn id_and_tool_are_required() {
     let team = team(&[]).await;
-    for body in [json!({}), json!({"id": "a"}), json!({"tool": "t"}), json!({"id": "", "tool": "t"}), json!({"id": null, "tool": "t"})] {
+    for body in [
+        json!({}),
+        json!({"id": "a"}),
+        json!({"tool": "t"}),
+        json!({"id": "", "tool": "t"}),
+        json!({"id": null, "tool": "t"}),
+    ] {
         let reply = team.post("/agents/announce", body).await.unwrap();
         assert_error(&reply, 400, "INVALID", "id and tool are required");
     }
@@ -244,7 +250,9 @@ async fn leaving_frees_everything_and_keeps_the_agent_readable() {
 #[tokio::test]
 async fn ids_may_be_like_our_words_and_contain_slashes() {
     let team = team(&[]).await;
-    for (id, path) in [("announce", "announce"), ("team/a", "team%2Fa"), ("ä", "%C3%A4"), ("name@instance", "name@instance")] {
+    for (id, path) in
+        [("announce", "announce"), ("team/a", "team%2Fa"), ("ä", "%C3%A4"), ("name@instance", "name@instance")]
+    {
         team.announce(id, "worker").await;
         assert_eq!(team.ok(&format!("/agents/{path}")).await["id"], id);
         assert_eq!(beat(&team, path).await.status, 200, "{id}");
@@ -279,7 +287,12 @@ async fn an_identified_caller_speaks_for_itself_unless_it_leads() {
     let status = Some(json!({"status": "blocked"}));
     let refused = team.send(Method::PATCH, "/agents/a/status", &as_b, status.clone()).await;
     assert_refused(&refused, 403, "FORBIDDEN", "'b' may not act as 'a'");
-    assert_refused(&team.send(Method::DELETE, "/agents/a", &as_b, None).await, 403, "FORBIDDEN", "'b' may not act as 'a'");
+    assert_refused(
+        &team.send(Method::DELETE, "/agents/a", &as_b, None).await,
+        403,
+        "FORBIDDEN",
+        "'b' may not act as 'a'",
+    );
     let beat = team.send(Method::POST, "/agents/a/heartbeat", &as_b, None).await;
     assert_refused(&beat, 403, "FORBIDDEN", "'b' may not act as 'a'");
     let announced = Some(json!({"id": "a", "tool": "stolen"}));

@@ -5,9 +5,8 @@ use serde_json::{Value, json};
 
 use crate::support::{Team, assert_json, assert_refused, assert_time, eventually, fields, team, text};
 
-const CONTRACT: [&str; 9] = [
-    "action", "after_hash", "agent_id", "before_hash", "id", "metadata", "resource", "task_id", "timestamp",
-];
+const CONTRACT: [&str; 9] =
+    ["action", "after_hash", "agent_id", "before_hash", "id", "metadata", "resource", "task_id", "timestamp"];
 
 async fn report(team: &Team, body: Value) -> Value {
     let reply = team.post("/events", body).await.unwrap();
@@ -73,10 +72,24 @@ async fn a_report_changes_nothing() {
     };
     let before = state().await;
     for action in [
-        "agent.joined", "agent.left", "agent.heartbeat", "agent.status_changed", "resource.claimed",
-        "resource.released", "resource.conflict_detected", "resource.conflict_resolved", "task.created",
-        "task.assigned", "task.started", "task.completed", "task.blocked", "handoff.initiated", "handoff.accepted",
-        "handoff.rejected", "authority.decision", "authority.escalation",
+        "agent.joined",
+        "agent.left",
+        "agent.heartbeat",
+        "agent.status_changed",
+        "resource.claimed",
+        "resource.released",
+        "resource.conflict_detected",
+        "resource.conflict_resolved",
+        "task.created",
+        "task.assigned",
+        "task.started",
+        "task.completed",
+        "task.blocked",
+        "handoff.initiated",
+        "handoff.accepted",
+        "handoff.rejected",
+        "authority.decision",
+        "authority.escalation",
     ] {
         report(&team, json!({"agent_id": "a", "action": action, "task_id": task, "resource": "x"})).await;
     }
@@ -241,9 +254,23 @@ async fn every_answer_to_a_query_says_where_it_is_true() {
     let event = text(&report(&team, json!({"agent_id": "a", "action": "x.note"})).await["id"]);
     let head = team.head().await.to_string();
     for path in [
-        "/status", "/state", "/agents", "/agents/a", "/agents/ghost", "/resources", "/resources/x", "/resources/ghost",
-        "/tasks", &format!("/tasks/{task}"), "/tasks/ghost", "/handoffs", &format!("/handoffs/{handoff}"),
-        "/handoffs/ghost", "/events", &format!("/events/{event}"), "/events/evt_ghost",
+        "/status",
+        "/state",
+        "/agents",
+        "/agents/a",
+        "/agents/ghost",
+        "/resources",
+        "/resources/x",
+        "/resources/ghost",
+        "/tasks",
+        &format!("/tasks/{task}"),
+        "/tasks/ghost",
+        "/handoffs",
+        &format!("/handoffs/{handoff}"),
+        "/handoffs/ghost",
+        "/events",
+        &format!("/events/{event}"),
+        "/events/evt_ghost",
     ] {
         let reply = team.get(path).await.unwrap();
         let seq = reply.headers.get("x-rookery-seq").map(|seq| seq.to_str().unwrap());

@@ -37,8 +37,17 @@ async fn an_offer_is_kept_as_given() {
     assert_eq!(
         fields(handoff),
         [
-            "blockers", "context", "created_at", "files_created", "files_modified", "from_agent", "id", "status",
-            "summary", "task_id", "to_agent"
+            "blockers",
+            "context",
+            "created_at",
+            "files_created",
+            "files_modified",
+            "from_agent",
+            "id",
+            "status",
+            "summary",
+            "task_id",
+            "to_agent"
         ]
     );
     assert!(text(&handoff["id"]).starts_with("hoff_"));
@@ -76,9 +85,24 @@ async fn what_may_be_left_out_has_defaults_and_the_rest_is_required() {
         body[field] = json!(value);
         body
     };
-    assert_refused(&team.post("/handoffs", with("task_id", "task_ghost")).await.unwrap(), 404, "TASK_NOT_FOUND", "Task not found");
-    assert_refused(&team.post("/handoffs", with("from_agent", "ghost")).await.unwrap(), 404, "AGENT_NOT_FOUND", "Agent not found");
-    assert_refused(&team.post("/handoffs", with("to_agent", "ghost")).await.unwrap(), 400, "UNKNOWN_REFERENCE", "to_agent");
+    assert_refused(
+        &team.post("/handoffs", with("task_id", "task_ghost")).await.unwrap(),
+        404,
+        "TASK_NOT_FOUND",
+        "Task not found",
+    );
+    assert_refused(
+        &team.post("/handoffs", with("from_agent", "ghost")).await.unwrap(),
+        404,
+        "AGENT_NOT_FOUND",
+        "Agent not found",
+    );
+    assert_refused(
+        &team.post("/handoffs", with("to_agent", "ghost")).await.unwrap(),
+        400,
+        "UNKNOWN_REFERENCE",
+        "to_agent",
+    );
 }
 
 #[tokio::test]
@@ -107,7 +131,12 @@ async fn accepting_moves_the_task_and_its_claims_in_one_step() {
     assert_eq!(team.ok(&format!("/handoffs/{handoff}")).await["status"], "accepted");
     // The one before is a zombie now.
     let late = team
-        .send(Method::PATCH, &format!("/tasks/{task}"), &[("x-fence", &fence)], Some(json!({"status": "done", "agent_id": "a"})))
+        .send(
+            Method::PATCH,
+            &format!("/tasks/{task}"),
+            &[("x-fence", &fence)],
+            Some(json!({"status": "done", "agent_id": "a"})),
+        )
         .await;
     assert_refused(&late, 409, "STALE_FENCE", &fence);
     assert_refused(&team.move_task(&task, "done", "a").await, 403, "NOT_HOLDER", "belongs to b");

@@ -18,8 +18,11 @@ async fn a_claim_is_granted_once_and_shown() {
     assert_eq!(fields(&resource).into_iter().filter(|name| !contract.contains(name)).collect::<Vec<_>>(), ["fence"]);
     assert_time(&resource["claimed_at"]);
     for (field, value) in [
-        ("path", json!("src/index.ts")), ("state", json!("claimed")), ("owner", json!("claude-code-1")),
-        ("last_modified_by", Value::Null), ("content_hash", json!("")),
+        ("path", json!("src/index.ts")),
+        ("state", json!("claimed")),
+        ("owner", json!("claude-code-1")),
+        ("last_modified_by", Value::Null),
+        ("content_hash", json!("")),
     ] {
         assert_eq!(resource[field], value, "{field}");
     }
@@ -257,7 +260,12 @@ async fn resolving_needs_authority_and_a_conflict() {
     assert_eq!(team.resource("x").await["state"], "conflicted");
     let by_a = team.post("/resources/resolve", resolve("a", "a")).await.unwrap();
     assert_refused(&by_a, 403, "FORBIDDEN", "resolve");
-    assert_refused(&team.post("/resources/resolve", json!({"path": "x"})).await.unwrap(), 400, "INVALID", "path and winner are required");
+    assert_refused(
+        &team.post("/resources/resolve", json!({"path": "x"})).await.unwrap(),
+        400,
+        "INVALID",
+        "path and winner are required",
+    );
     let ghost = team.post("/resources/resolve", resolve("lead", "ghost")).await.unwrap();
     assert_refused(&ghost, 404, "AGENT_NOT_FOUND", "Agent not found");
     let resolved = team.post("/resources/resolve", resolve("lead", "b")).await.unwrap();

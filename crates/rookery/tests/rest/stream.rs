@@ -28,7 +28,8 @@ async fn events_come_in_the_contracts_form() {
     let listed = team.ok("/events?limit=1").await[0].clone();
     assert_eq!(frame.event, listed);
     // The contract's fields come first, in the contract's order.
-    let names = ["id", "timestamp", "agent_id", "action", "resource", "task_id", "before_hash", "after_hash", "metadata"];
+    let names =
+        ["id", "timestamp", "agent_id", "action", "resource", "task_id", "before_hash", "after_hash", "metadata"];
     let places: Vec<usize> = names.iter().map(|name| lines[1].find(&format!("\"{name}\":")).unwrap()).collect();
     assert!(places.is_sorted(), "{}", lines[1]);
     assert_eq!((&frame.event["resource"], &frame.event["task_id"]), (&json!("src/index.ts"), &json!(null)));
@@ -72,7 +73,10 @@ async fn resuming_leaves_no_gap_and_repeats_nothing() {
     assert_eq!([numbers(&seen), numbers(&rest)].concat(), (0..80).collect::<Vec<_>>());
     // A bare place is read as one of this log.
     let bare = seen[14].id.rsplit(':').next().unwrap();
-    assert_eq!(Sse::open(&team, &format!("/events/stream?after={bare}"), None).await.next().await.event["metadata"]["n"], 15);
+    assert_eq!(
+        Sse::open(&team, &format!("/events/stream?after={bare}"), None).await.next().await.event["metadata"]["n"],
+        15
+    );
 }
 
 #[tokio::test]

@@ -232,6 +232,11 @@ impl Sse {
 
     /// The next event; comments are passed over.
     pub async fn next(&mut self) -> Frame {
+        // Keep-alives must not keep a test alive.
+        tokio::time::timeout(DEADLINE, self.event()).await.expect("the event never came")
+    }
+
+    async fn event(&mut self) -> Frame {
         loop {
             let raw = self.block().await.expect("the stream ended");
             if raw.starts_with(':') {

@@ -16,17 +16,33 @@ async fn a_new_task_has_the_contracts_fields_and_defaults() {
     assert_json(&reply);
     let task = &reply.body;
     let contract = [
-        "assigned_by", "assigned_to", "completed_at", "created_at", "depends_on", "description", "id", "resources",
-        "started_at", "status", "title",
+        "assigned_by",
+        "assigned_to",
+        "completed_at",
+        "created_at",
+        "depends_on",
+        "description",
+        "id",
+        "resources",
+        "started_at",
+        "status",
+        "title",
     ];
     let beyond: Vec<&str> = fields(task).into_iter().filter(|name| !contract.contains(name)).collect();
     assert_eq!(beyond, ["attempt", "state"]);
     assert!(text(&task["id"]).starts_with("task_"));
     assert_time(&task["created_at"]);
     for (field, value) in [
-        ("title", json!("Implement auth")), ("description", json!("")), ("assigned_to", Value::Null),
-        ("assigned_by", json!("claude-code-1")), ("status", json!("queued")), ("state", json!("pending")),
-        ("resources", json!([])), ("depends_on", json!([])), ("started_at", Value::Null), ("completed_at", Value::Null),
+        ("title", json!("Implement auth")),
+        ("description", json!("")),
+        ("assigned_to", Value::Null),
+        ("assigned_by", json!("claude-code-1")),
+        ("status", json!("queued")),
+        ("state", json!("pending")),
+        ("resources", json!([])),
+        ("depends_on", json!([])),
+        ("started_at", Value::Null),
+        ("completed_at", Value::Null),
     ] {
         assert_eq!(task[field], value, "{field}");
     }
@@ -40,8 +56,10 @@ async fn everything_given_is_kept() {
     let team = team(&["a", "b"]).await;
     let dep = team.task().await;
     let task = team
-        .task_with(json!({"description": "Build JWT auth", "assigned_to": "b", "resources": ["./src//auth.ts", "docs/"],
-            "depends_on": [dep]}))
+        .task_with(
+            json!({"description": "Build JWT auth", "assigned_to": "b", "resources": ["./src//auth.ts", "docs/"],
+            "depends_on": [dep]}),
+        )
         .await;
     assert_eq!(task["description"], "Build JWT auth");
     assert_eq!(task["assigned_to"], "b");
@@ -56,7 +74,9 @@ async fn everything_given_is_kept() {
 #[tokio::test]
 async fn what_is_missing_or_unknown_is_named() {
     let team = team(&["a"]).await;
-    for body in [json!({}), json!({"title": "x"}), json!({"assigned_by": "a"}), json!({"title": "", "assigned_by": "a"})] {
+    for body in
+        [json!({}), json!({"title": "x"}), json!({"assigned_by": "a"}), json!({"title": "", "assigned_by": "a"})]
+    {
         let reply = team.post("/tasks", body).await.unwrap();
         assert_error(&reply, 400, "INVALID", "title and assigned_by are required");
     }
@@ -78,7 +98,9 @@ async fn what_is_missing_or_unknown_is_named() {
 async fn patch_needs_status_and_agent_and_a_known_task() {
     let team = team(&["a"]).await;
     let task = team.task().await;
-    for body in [json!({}), json!({"status": "done"}), json!({"agent_id": "a"}), json!({"status": "done", "agent_id": ""})] {
+    for body in
+        [json!({}), json!({"status": "done"}), json!({"agent_id": "a"}), json!({"status": "done", "agent_id": ""})]
+    {
         let reply = team.patch(&format!("/tasks/{task}"), body).await.unwrap();
         assert_error(&reply, 400, "INVALID", "status and agent_id are required");
     }
@@ -123,8 +145,16 @@ async fn the_words_of_patch_move_the_state_machine() {
     assert_eq!(
         told,
         [
-            "task.created", "task.assigned", "task.assigned", "task.started", "task.started", "task.blocked",
-            "task.started", "task.assigned", "task.started", "task.completed"
+            "task.created",
+            "task.assigned",
+            "task.assigned",
+            "task.started",
+            "task.started",
+            "task.blocked",
+            "task.started",
+            "task.assigned",
+            "task.started",
+            "task.completed"
         ]
     );
     assert_eq!(team.ok("/status").await["tasks"], json!({"total": 1, "in_progress": 0, "done": 1}));
@@ -214,7 +244,12 @@ async fn only_the_holder_the_lead_and_people_change_a_held_task() {
         assert_refused(&team.move_task(&task, word, "b").await, 409, "ALREADY_CLAIMED", "claimed by a");
     }
     let spoofed = team
-        .send(Method::PATCH, &format!("/tasks/{task}"), &[("x-agent-id", "b")], Some(json!({"status": "done", "agent_id": "a"})))
+        .send(
+            Method::PATCH,
+            &format!("/tasks/{task}"),
+            &[("x-agent-id", "b")],
+            Some(json!({"status": "done", "agent_id": "a"})),
+        )
         .await;
     assert_refused(&spoofed, 403, "FORBIDDEN", "'b' may not act as 'a'");
     team.moved(&task, "review", "lead").await;
@@ -340,12 +375,16 @@ async fn the_lead_and_people_assign_and_cancel() {
     assert_eq!((&again.body["assigned_to"], &again.body["status"]), (&json!("b"), &json!("assigned")));
     let decisions = team.events("authority.decision").await;
     assert_eq!(decisions.last().unwrap()["task_id"], json!(task));
-    assert_refused(&post("lead", "assign", json!({"agent_id": "ghost"})).await, 404, "AGENT_NOT_FOUND", "Agent not found");
+    assert_refused(
+        &post("lead", "assign", json!({"agent_id": "ghost"})).await,
+        404,
+        "AGENT_NOT_FOUND",
+        "Agent not found",
+    );
     assert_refused(&post("lead", "assign", json!({})).await, 400, "INVALID", "agent_id is required");
     assert_refused(&post("lead", "retry", json!({})).await, 409, "INVALID_TRANSITION", &task);
-    let cancelled = team
-        .as_person(Method::POST, &format!("/tasks/{task}/cancel"), Some(json!({"reason": "not needed"})))
-        .await;
+    let cancelled =
+        team.as_person(Method::POST, &format!("/tasks/{task}/cancel"), Some(json!({"reason": "not needed"}))).await;
     assert_eq!((&cancelled.body["status"], &cancelled.body["state"]), (&json!("done"), &json!("cancelled")));
     assert_eq!(cancelled.body["reason"], "not needed");
     assert_refused(&post("lead", "cancel", json!({})).await, 409, "INVALID_TRANSITION", "cancelled");
@@ -391,16 +430,24 @@ async fn every_write_honours_the_key_also_after_a_restart() {
         let body = (!body.is_null()).then(|| body.clone());
         let reply = team.send(method.clone(), path, &[("idempotency-key", &format!("w{n}"))], body).await;
         assert_eq!(reply.status.as_u16(), *status, "{path}: {}", reply.body);
-        answers.push(reply.body);
+        answers.push(steady(reply.body));
     }
     let head = team.head().await;
     team.restart().unwrap();
     for (n, (method, path, body, status)) in writes.iter().enumerate() {
         let body = (!body.is_null()).then(|| body.clone());
         let reply = team.send(method.clone(), path, &[("idempotency-key", &format!("w{n}"))], body).await;
-        assert_eq!((reply.status.as_u16(), &reply.body), (*status, &answers[n]), "{path}");
+        assert_eq!((reply.status.as_u16(), &steady(reply.body)), (*status, &answers[n]), "{path}");
     }
     assert_eq!(team.head().await, head, "nothing was done twice");
+}
+
+/// Without the newest sign of life: asking again is one.
+fn steady(mut body: Value) -> Value {
+    if let Some(body) = body.as_object_mut() {
+        body.remove("last_heartbeat");
+    }
+    body
 }
 
 #[tokio::test]
