@@ -91,6 +91,21 @@ async fn one_seen_only_by_calls_has_a_limit_of_its_own() {
 }
 
 #[tokio::test]
+async fn an_open_stream_keeps_its_agent_and_a_closed_one_does_not() {
+    let limits = setup().arg("--no-watch").env("ROOKERY_CONNECTION_AFTER", "1s");
+    let team = team_of(limits, &["lead", "stays", "goes"]).await;
+    let mut log = Sse::open(&team, "/events/stream", None).await;
+    let _open = Sse::open_with(&team, "/events/stream?action=x.never", &[("x-agent-id", "stays")]).await;
+    for _ in 0..2 {
+        drop(Sse::open_with(&team, "/events/stream", &[("x-agent-id", "goes")]).await);
+        let event = offline(&mut log, "goes").await;
+        assert_eq!(event["metadata"]["evidence"]["source"], "connection");
+        assert_eq!(team.ok("/agents/stays").await["status"], "idle");
+        beat(&team, "goes").await;
+    }
+}
+
+#[tokio::test]
 async fn one_that_comes_back_gets_what_nobody_took() {
     let team = team_of(strict(), &["other", "a"]).await;
     let mut stream = Sse::open(&team, "/events/stream", None).await;

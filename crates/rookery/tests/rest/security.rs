@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
 use crate::support::{
-    DEADLINE, Team, assert_error, assert_refused, assert_reply, eventually, setup, team, team_of, text,
+    DEADLINE, Sse, Team, assert_error, assert_refused, assert_reply, eventually, setup, team, team_of, text,
 };
 
 #[tokio::test]
@@ -343,6 +343,23 @@ async fn tokens_are_shown_once_and_end() {
         let reply = guarded.0.as_person(Method::POST, "/admin/tokens", Some(body)).await;
         assert_refused(&reply, 400, "INVALID", "");
     }
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_its_token() {
+    let guarded = Guarded::start().await;
+    let (secret, id) = guarded.token(json!({"agent": "eye", "role": "observer"})).await;
+    let bearer = format!("Bearer {secret}");
+    let mut stream = Sse::open_with(&guarded.0, "/events/stream", &[("authorization", &bearer)]).await;
+    guarded.agent("a").await;
+    assert_eq!(stream.next().await.event["action"], "agent.joined");
+    guarded.0.as_person(Method::DELETE, &format!("/admin/tokens/{id}"), None).await;
+    guarded.agent("b").await;
+    let mut rest = Vec::new();
+    while let Some(block) = stream.block().await {
+        rest.push(block);
+    }
+    assert!(rest.iter().all(|block| !block.contains("\"b\"")), "{rest:?}");
 }
 
 #[tokio::test]

@@ -217,9 +217,14 @@ pub struct Frame {
 
 impl Sse {
     pub async fn open(daemon: &Daemon, path: &str, last: Option<&str>) -> Sse {
+        let last = last.map(|last| ("last-event-id", last));
+        Sse::open_with(daemon, path, last.as_slice()).await
+    }
+
+    pub async fn open_with(daemon: &Daemon, path: &str, headers: &[(&str, &str)]) -> Sse {
         let mut request = daemon.request(Method::GET, path);
-        if let Some(last) = last {
-            request = request.header("last-event-id", last);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
         }
         let response = request.send().await.unwrap();
         assert_eq!(response.status(), 200);

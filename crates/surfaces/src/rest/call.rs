@@ -99,6 +99,11 @@ impl Call {
         Ok(caller)
     }
 
+    /// Whether the token that a long answer began with is still valid.
+    pub fn is_still_allowed(&self) -> bool {
+        self.bearer.is_none() || self.caller(None).is_ok()
+    }
+
     /// A person with a credential.
     pub fn person(&self) -> Result<Caller, RestError> {
         let caller = self.caller(None)?;

@@ -54,7 +54,9 @@ pub async fn stream(
     let log = subscription.position().log.unwrap_or_else(|| LogId::from(""));
     let stream = Stream {
         filter: Filter::new(&app, &query.0)?,
+        sign_every: sign_every(&app),
         app,
+        call,
         subscription,
         log,
         agent: caller.actor.agent().cloned(),
@@ -70,8 +72,15 @@ pub async fn stream(
     Ok(response)
 }
 
+/// How often an open connection counts as a sign of life: well within the silence that is allowed.
+fn sign_every(app: &App) -> Duration {
+    KEEP_ALIVE.min(app.engine().settings().connection_after / 3)
+}
+
 struct Stream {
     app: App,
+    call: Call,
+    sign_every: Duration,
     subscription: Subscription,
     log: LogId,
     filter: Filter,
@@ -110,15 +119,22 @@ impl Stream {
 
     async fn frame(&mut self) -> Option<Bytes> {
         let stopping = self.app.stopping().clone();
+        // Due even if everything that happens meanwhile is filtered out.
+        let keep_alive = tokio::time::sleep(KEEP_ALIVE);
+        tokio::pin!(keep_alive);
         loop {
             if let Some(agent) = &self.agent {
                 self.app.engine().saw(agent, LifeSource::Connection);
             }
             let chunk = tokio::select! {
                 () = stopping.cancelled() => return None,
-                () = tokio::time::sleep(KEEP_ALIVE) => return Some(Bytes::from_static(b": keep-alive\n\n")),
+                () = &mut keep_alive => return self.call.is_still_allowed().then(|| Bytes::from_static(b": keep-alive\n\n")),
+                () = tokio::time::sleep(self.sign_every) => continue,
                 chunk = self.subscription.next() => chunk.ok()?,
             };
+            if !self.call.is_still_allowed() {
+                return None;
+            }
             let bytes = self.render(&chunk);
             if !bytes.is_empty() {
                 return Some(bytes);
