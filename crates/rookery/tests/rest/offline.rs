@@ -63,12 +63,10 @@ async fn signs_of_life_of_any_kind_keep_an_agent() {
     beat(&team, "watch").await;
     let mut stream = Sse::open(&team, "/events/stream", None).await;
     // Calls of any kind by `a` until somebody else has been declared.
-    let calling = async {
-        loop {
-            team.send(Method::GET, "/status", &[("x-agent-id", "a")], None).await;
-            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-        }
-    };
+    let calling = eventually("the silent one is declared", async || {
+        team.send(Method::GET, "/status", &[("x-agent-id", "a")], None).await;
+        None::<()>
+    });
     tokio::select! {
         _ = offline(&mut stream, "watch") => {}
         () = calling => {}

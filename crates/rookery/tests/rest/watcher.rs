@@ -1,7 +1,5 @@
 //! Conflicts on disk: what the watcher sees, whom it blames and whom it does not.
 
-use std::time::Duration;
-
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -24,7 +22,6 @@ async fn watching(setup: rookery_testkit::daemon::Setup, agents: &[&str]) -> Tea
     // Whatever comes after the first event about the mark is seen.
     eventually("the watcher sees changes", || async {
         write(&team, "mark", &format!("{:?}", std::time::UNIX_EPOCH.elapsed()));
-        tokio::time::sleep(Duration::from_millis(50)).await;
         (!team.events("x.resource.others_changed").await.is_empty()).then_some(())
     })
     .await;
@@ -195,12 +192,10 @@ async fn what_git_ignores_and_our_own_folder_are_not_looked_at() {
     for path in ["ignored/x", "a.log", ".git/HEAD", ".rookery/x", ".workflow/x"] {
         write(&team, path, "x");
     }
-    let touching = async {
-        loop {
-            write(&team, "seen.txt", &format!("{:?}", std::time::UNIX_EPOCH.elapsed()));
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
+    let touching = eventually("a summary", async || {
+        write(&team, "seen.txt", &format!("{:?}", std::time::UNIX_EPOCH.elapsed()));
+        None::<()>
+    });
     tokio::select! {
         _ = stream.next() => {}
         () = touching => {}
