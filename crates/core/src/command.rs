@@ -209,7 +209,7 @@ impl View {
             && let Actor::Agent(id) = &caller.actor
             && self.agent(id)?.is_some_and(|agent| agent.sealed)
         {
-            return Err(sealed(id).into());
+            return Err(Refusal::sealed(id).into());
         }
         Ok(())
     }
@@ -358,7 +358,7 @@ impl View {
                     .into())
             }
             Actor::Nobody if !self.has_authority(caller)? && self.agent(agent)?.is_some_and(|agent| agent.sealed) => {
-                Err(sealed(agent).into())
+                Err(Refusal::sealed(agent).into())
             }
             _ => Ok(()),
         }
@@ -371,9 +371,4 @@ impl View {
         }
         self.may_speak_for(caller, author)
     }
-}
-
-fn sealed(id: &AgentId) -> Refusal {
-    Refusal::new(Code::Sealed, format!("agent '{id}' is bound to a token"))
-        .hint("send its token; an id that was registered with one cannot be claimed by name alone")
 }

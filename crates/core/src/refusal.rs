@@ -6,6 +6,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::id::AgentId;
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Code {
@@ -90,6 +92,12 @@ pub struct Refusal {
 impl Refusal {
     pub fn new(code: Code, message: impl Into<String>) -> Refusal {
         Refusal { code, message: message.into(), hint: None }
+    }
+
+    /// The caller merely says that it is this agent.
+    pub fn sealed(agent: &AgentId) -> Refusal {
+        Refusal::new(Code::Sealed, format!("agent '{agent}' is bound to a token"))
+            .hint("send its token; an id that was registered with one cannot be claimed by name alone")
     }
 
     #[must_use]

@@ -68,7 +68,8 @@ impl Access {
     fn by_secret(&self, secret: &str, credentials: &Credentials<'_>, now: Timestamp) -> Result<Caller, Refusal> {
         let hash = hash(secret);
         if self.person_key.as_ref() == Some(&hash) {
-            let actor = credentials.stated.map_or_else(|| Actor::Person("local".to_owned()), Actor::parse);
+            let own = Actor::Person("local".to_owned());
+            let actor = spoken_for(own, credentials.stated, Power::Person)?;
             return Ok(Caller { actor, auth: Auth::Token, power: Power::Person, fence: None });
         }
         let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner);
@@ -81,14 +82,18 @@ impl Access {
             Power::Person => Actor::Person(token.subject.clone()),
             Power::Observer | Power::Agent | Power::Lead => Actor::Agent(AgentId::from(token.subject.as_str())),
         };
-        let actor = match credentials.stated.map(Actor::parse) {
-            Some(stated) if stated != own && token.power < Power::Lead => {
-                return Err(Refusal::new(Code::Forbidden, format!("this token is for '{own}', not for '{stated}'")));
-            }
-            Some(stated) if token.power >= Power::Lead => stated,
-            _ => own,
-        };
+        let actor = spoken_for(own, credentials.stated, token.power)?;
         Ok(Caller { actor, auth: Auth::Token, power: token.power, fence: None })
+    }
+}
+
+/// Whom the owner of a credential speaks as: itself, or with a lead's or a person's power any agent, and nobody else.
+fn spoken_for(own: Actor, stated: Option<&str>, power: Power) -> Result<Actor, Refusal> {
+    match stated.map(Actor::parse) {
+        None => Ok(own),
+        Some(stated) if stated == own => Ok(own),
+        Some(stated @ Actor::Agent(_)) if power >= Power::Lead => Ok(stated),
+        Some(stated) => Err(Refusal::new(Code::Forbidden, format!("this token is for '{own}', not for '{stated}'"))),
     }
 }
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use rookery_core::log::{Body, BodyBytes};
 use rookery_core::view::{LifeSource, Presence};
-use rookery_core::{AgentId, Auth, Caller, Code, Command, Fact, HandoffId, IntentId, Key, Refusal, TaskId};
+use rookery_core::{AgentId, Auth, Caller, Code, Command, Fact, HandoffId, IntentId, Key, Power, Refusal, Row, TaskId};
 use rookery_store::artifact::ArtifactDir;
-use rookery_store::{Clock, Committed, Idempotency, PresenceBoard, ReadError, Store, Submission, SubmitError};
+use rookery_store::{Answer, Clock, Committed, Idempotency, PresenceBoard, ReadError, Store, Submission, SubmitError};
 use sha2::{Digest, Sha256};
 
 use crate::access::Access;
@@ -139,10 +139,7 @@ impl Engine {
         let caller = request.caller.clone();
         self.heard(&caller);
         self.returns_if_offline(&caller, &request.command).await?;
-        let registered = match &request.command {
-            Command::Register(register) => Some(register.id.clone()),
-            _ => None,
-        };
+        let registers = matches!(request.command, Command::Register(_));
         let submission = self.admit(request).await?;
         let committed = match (self.store().submit(submission.clone()).await, caller.actor.agent()) {
             // Declared offline a moment ago: the roster did not know yet.
@@ -152,9 +149,14 @@ impl Engine {
             }
             (outcome, _) => outcome?,
         };
-        if let Some(agent) = registered {
-            self.inner.roster.joined(&agent);
-            self.saw(&agent, LifeSource::Call);
+        // A remembered answer is no news: the agent may have left since.
+        if registers
+            && !committed.duplicate
+            && let Answer::Row(_, row) = &committed.answer
+            && let Row::Agent(agent) = &row.0
+        {
+            self.inner.roster.learn(std::slice::from_ref(agent));
+            self.saw(&agent.id, LifeSource::Call);
         }
         Ok(committed)
     }
@@ -237,18 +239,25 @@ impl Engine {
         }
     }
 
+    /// Whether the id is bound to a credential, so that saying it is not enough.
+    pub fn is_sealed(&self, agent: &AgentId) -> bool {
+        self.inner.roster.is_sealed(agent)
+    }
+
     /// A declared heartbeat. It never waits in the queue unless it brings the agent back.
     pub async fn heartbeat(&self, caller: &Caller, agent: &AgentId) -> Result<(), EngineError> {
         let Some(known) = self.agent(agent).await?.value else {
             let unknown = Refusal::new(Code::AgentNotFound, "Agent not found");
             return Err(unknown.hint("announce the agent first").into());
         };
-        if !known.is_live() || known.sealed {
-            // Sealed ids are checked where every command is; one that is here costs no fact.
+        // An ordinary heartbeat waits for nothing. One that brings its agent back, or comes from somebody else, is
+        // decided where every command is; it counts as a sign of life only if it is let through.
+        let own = caller.actor.agent() == Some(agent) && caller.power != Power::Observer;
+        let proven = !known.sealed || caller.auth != Auth::Asserted;
+        if !(own && proven && known.is_live()) {
             let command = rookery_core::agent::ComeBack { agent: agent.clone() };
             self.store().submit(self.admit(Request::new(caller.clone(), command)).await?).await?;
         }
-        // Only now: a return that was not written, or a forged one, is none.
         self.inner.roster.joined(agent);
         self.saw(agent, LifeSource::Heartbeat);
         Ok(())

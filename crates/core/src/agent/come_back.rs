@@ -84,7 +84,7 @@ mod tests {
     use crate::agent::{Leave, Role, Status};
     use crate::file::{ClaimFile, Lock};
     use crate::refusal::Code;
-    use crate::testing::{World, anna, by, claim_file, complete, create, path};
+    use crate::testing::{World, anna, by, claim_file, complete, path};
 
     fn back(agent: &str) -> ComeBack {
         ComeBack { agent: agent.into() }
@@ -136,7 +136,7 @@ mod tests {
     fn however_much_it_lost() {
         let mut w = World::of(&["a", "b"]);
         for n in 0..40 {
-            w.does(&by("b"), create(&format!("t{n}"), &[]));
+            w.creates(&format!("t{n}"), &[]);
             w.claims("b", &format!("t{n}"));
             w.claims_file("b", &format!("dir{n}/f")).unwrap();
         }

@@ -236,7 +236,7 @@ mod tests {
     fn task_and_files_move_in_one_step() {
         let mut w = World::of(&["lead", "a", "b"]);
         let resources = vec!["./src//listed".to_owned(), "lib/".to_owned()];
-        w.does(&by("a"), Create { resources, ..create("t", &[]) });
+        w.does(&anna(), Create { resources, ..create("t", &[]) });
         w.starts("a", "t");
         w.does(&by("a"), ClaimFile { task: Some("t".into()), ..claim_file("a", "for_task") });
         for at in ["src/listed", "lib/x", "other"] {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{State, Task, check_transition, may_change};
+use super::{State, Task, check_fence, check_transition, may_change};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
@@ -110,6 +110,10 @@ pub(super) fn may_end(
     agent: Option<&AgentId>,
     next: State,
 ) -> Result<(), Halt> {
+    // That its grant has ended is what a zombie must hear first; a finished task answers the same to everybody.
+    if task.state.is_open() {
+        check_fence(caller, task.claim.as_ref().map(|claim| claim.fence))?;
+    }
     check_transition(task, next)?;
     if let Some(agent) = agent {
         view.may_speak_for(caller, agent)?;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use regex::bytes::Regex;
@@ -16,7 +16,7 @@ use rookery_store::store::Health;
 use rookery_store::{LogQuery, Operation, Token};
 
 use super::RestError;
-use super::call::{Call, JsonBody};
+use super::call::{Call, JsonBody, Segment};
 use super::wire::{self, TokenRole};
 use crate::app::App;
 
@@ -120,7 +120,7 @@ pub async fn create_token(call: Call, body: JsonBody<wire::NewToken>) -> Result<
 pub async fn revoke_token(
     State(app): State<App>,
     call: Call,
-    Path(id): Path<String>,
+    Segment(id): Segment,
 ) -> Result<Json<wire::Done>, RestError> {
     call.person()?;
     let engine = app.engine();

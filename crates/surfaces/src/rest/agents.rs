@@ -1,12 +1,12 @@
 //! Agents: announcing, heartbeats, status, leaving.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use rookery_core::agent::{Leave, Profile, Register, SetStatus};
 use rookery_core::{AgentId, Code, Row};
 
-use super::call::{self, Call, JsonBody, MaybeBody};
+use super::call::{self, Call, JsonBody, MaybeBody, Segment};
 use super::wire::{self, Done};
 use super::{RestError, translate};
 use crate::app::App;
@@ -42,7 +42,11 @@ pub async fn announce(call: Call, body: JsonBody<wire::Announce>) -> Result<Resp
 /// Show a sign of life.
 #[utoipa::path(post, path = "/agents/{id}/heartbeat", tag = "agents", params(("id" = String, Path)),
     responses((status = 200, body = Done)))]
-pub async fn heartbeat(call: Call, Path(id): Path<String>) -> Result<axum::Json<Done>, RestError> {
+pub async fn heartbeat(
+    call: Call,
+    Segment(id): Segment,
+    _body: MaybeBody<Option<serde_json::Value>>,
+) -> Result<axum::Json<Done>, RestError> {
     let caller = call.caller(Some(&id))?;
     let agent = AgentId::from(id.as_str());
     call.app().engine().heartbeat(&caller, &agent).await?;
@@ -54,7 +58,7 @@ pub async fn heartbeat(call: Call, Path(id): Path<String>) -> Result<axum::Json<
     request_body = wire::StatusChange, responses((status = 200, body = Done)))]
 pub async fn set_status(
     call: Call,
-    Path(id): Path<String>,
+    Segment(id): Segment,
     body: JsonBody<wire::StatusChange>,
 ) -> Result<Response, RestError> {
     let status = body.value.status.ok_or_else(|| RestError::invalid("status is required"))?;
@@ -72,7 +76,7 @@ pub async fn set_status(
     responses((status = 200, body = Done)))]
 pub async fn leave(
     call: Call,
-    Path(id): Path<String>,
+    Segment(id): Segment,
     body: MaybeBody<Option<serde_json::Value>>,
 ) -> Result<Response, RestError> {
     let command = Leave { agent: AgentId::from(id.as_str()) };
@@ -91,19 +95,19 @@ pub async fn list(State(app): State<App>, call: Call) -> Result<Response, RestEr
 /// One agent; also one that has left.
 #[utoipa::path(get, path = "/agents/{id}", tag = "agents", params(("id" = String, Path)),
     responses((status = 200, body = wire::Agent)))]
-pub async fn get(State(app): State<App>, call: Call, Path(id): Path<String>) -> Result<Response, RestError> {
+pub async fn get(State(app): State<App>, call: Call, Segment(id): Segment) -> Result<Response, RestError> {
     call.reader()?;
     let found = app.engine().agent(&AgentId::from(id.as_str())).await?;
-    call::at_or(found.map(|agent| agent.map(|agent| shown(&app, agent))), Code::AgentNotFound, "Agent not found")
+    Ok(call::at_or(found.map(|agent| agent.map(|agent| shown(&app, agent))), Code::AgentNotFound, "Agent not found"))
 }
 
 /// An agent may be called `announce`.
 pub async fn named_announce(app: State<App>, call: Call) -> Result<Response, RestError> {
-    get(app, call, Path("announce".to_owned())).await
+    get(app, call, Segment("announce".to_owned())).await
 }
 
 pub async fn leave_announce(call: Call, body: MaybeBody<Option<serde_json::Value>>) -> Result<Response, RestError> {
-    leave(call, Path("announce".to_owned()), body).await
+    leave(call, Segment("announce".to_owned()), body).await
 }
 
 pub fn shown(app: &App, agent: rookery_core::agent::Agent) -> wire::Agent {

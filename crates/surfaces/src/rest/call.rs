@@ -6,10 +6,10 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, http};
-use rookery_core::{Caller, Code, Command, Refusal, Row, Seq};
+use rookery_core::{Auth, Caller, Code, Command, Refusal, Row, Seq};
 use rookery_engine::engine::IdempotencyKey;
 use rookery_engine::{At, Credentials, Request as EngineRequest};
-use rookery_store::{Answer, Committed};
+use rookery_store::{Answer, Committed, Head};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -91,9 +91,17 @@ impl Call {
     pub fn reader(&self) -> Result<Caller, RestError> {
         let caller = self.caller(None)?;
         if let Some(agent) = caller.actor.agent() {
+            if caller.auth == Auth::Asserted && self.app.engine().is_sealed(agent) {
+                return Err(Refusal::sealed(agent).into());
+            }
             self.app.engine().saw(agent, rookery_core::view::LifeSource::Call);
         }
         Ok(caller)
+    }
+
+    /// Whether the token that a long answer began with is still valid.
+    pub fn is_still_allowed(&self) -> bool {
+        self.bearer.is_none() || self.caller(None).is_ok()
     }
 
     /// A person with a credential.
@@ -229,21 +237,39 @@ impl<T: DeserializeOwned> FromRequestParts<App> for Query<T> {
     }
 }
 
+/// A part of the path; what cannot be read is answered as every other wrong input is.
+#[derive(Debug)]
+pub struct Segment(pub String);
+
+impl FromRequestParts<App> for Segment {
+    type Rejection = RestError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Segment, RestError> {
+        match axum::extract::Path::<String>::from_request_parts(parts, app).await {
+            Ok(path) => Ok(Segment(path.0)),
+            Err(error) => Err(RestError::invalid(format!("the address cannot be read: {}", error.body_text()))),
+        }
+    }
+}
+
 /// An answer, with the position it is true at.
 pub fn at<T: Serialize>(found: At<T>) -> Response {
-    let mut response = Json(found.value).into_response();
-    response.headers_mut().insert("x-rookery-seq", HeaderValue::from(found.head.head.0));
-    if let Ok(log) = HeaderValue::from_str(found.head.log.as_str()) {
+    placed(Json(found.value).into_response(), &found.head)
+}
+
+fn placed(mut response: Response, head: &Head) -> Response {
+    response.headers_mut().insert("x-rookery-seq", HeaderValue::from(head.head.0));
+    if let Ok(log) = HeaderValue::from_str(head.log.as_str()) {
         response.headers_mut().insert("x-rookery-log", log);
     }
     response
 }
 
 /// The one thing that was asked for, or that there is none.
-pub fn at_or<T: Serialize>(found: At<Option<T>>, code: Code, message: &str) -> Result<Response, RestError> {
+pub fn at_or<T: Serialize>(found: At<Option<T>>, code: Code, message: &str) -> Response {
     match found.value {
-        Some(value) => Ok(at(At { value, head: found.head })),
-        None => Err(Refusal::new(code, message).into()),
+        Some(value) => at(At { value, head: found.head }),
+        None => placed(RestError::from(Refusal::new(code, message)).into_response(), &found.head),
     }
 }
 

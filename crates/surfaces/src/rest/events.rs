@@ -1,18 +1,17 @@
 //! Events: the log as this face shows it, and reports by agents.
 
-use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use rookery_core::file::{ChangeSource, NoteChange};
 use rookery_core::log::{LogRow, event_id};
 use rookery_core::report::Report;
-use rookery_core::{AgentId, Code, Command, Position, Refusal, Seq};
+use rookery_core::{AgentId, Code, Command, Position, Seq};
 use rookery_engine::{At, subscribe, watching};
 use rookery_store::query::Order;
 use rookery_store::{Answer, LogQuery};
 
-use super::call::{self, Call, JsonBody, Query};
+use super::call::{self, Call, JsonBody, Query, Segment};
 use super::wire;
 use super::{RestError, translate};
 use crate::app::App;
@@ -82,12 +81,15 @@ async fn pages(app: &App, mut wanted: LogQuery, action: Option<&str>) -> Result<
 /// One event, by the id it is listed with.
 #[utoipa::path(get, path = "/events/{id}", tag = "events", params(("id" = String, Path)),
     responses((status = 200, body = wire::ProtocolEvent)))]
-pub async fn get(State(app): State<App>, call: Call, Path(id): Path<String>) -> Result<Response, RestError> {
+pub async fn get(State(app): State<App>, call: Call, Segment(id): Segment) -> Result<Response, RestError> {
     call.reader()?;
-    let unknown = || RestError::from(Refusal::new(Code::EventNotFound, "Event not found"));
-    let seq = event_id::parse(&id).ok_or_else(unknown)?;
-    let found = one(&app, seq).await?.ok_or_else(unknown)?;
-    Ok(Json(translate::event(&found)).into_response())
+    let found = match event_id::parse(&id) {
+        Some(seq) => one(&app, seq).await?,
+        None => None,
+    };
+    let head = app.engine().tallies().await?.head;
+    let shown = At { value: found.as_ref().map(translate::event), head };
+    Ok(call::at_or(shown, Code::EventNotFound, "Event not found"))
 }
 
 async fn one(app: &App, seq: Seq) -> Result<Option<LogRow>, RestError> {

@@ -1,12 +1,12 @@
 //! Handoffs: offering a task with what the next agent needs to know, and answering once.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use rookery_core::handoff::{Accept, Initiate, Note, Reject};
 use rookery_core::{AgentId, Code, HandoffId, Row, TaskId};
 
-use super::call::{self, Call, JsonBody, Query};
+use super::call::{self, Call, JsonBody, Query, Segment};
 use super::wire;
 use super::{RestError, translate};
 use crate::app::App;
@@ -45,7 +45,7 @@ pub async fn create(call: Call, body: JsonBody<wire::NewHandoff>) -> Result<Resp
     request_body = wire::HandoffAnswer, responses((status = 200, body = wire::Accepted)))]
 pub async fn accept(
     call: Call,
-    Path(id): Path<String>,
+    Segment(id): Segment,
     body: JsonBody<wire::HandoffAnswer>,
 ) -> Result<Response, RestError> {
     let [agent] = call::need("agent_id is required", [&body.value.agent_id])?;
@@ -59,7 +59,7 @@ pub async fn accept(
     request_body = wire::HandoffAnswer, responses((status = 200, body = wire::Rejected)))]
 pub async fn reject(
     call: Call,
-    Path(id): Path<String>,
+    Segment(id): Segment,
     body: JsonBody<wire::HandoffAnswer>,
 ) -> Result<Response, RestError> {
     let [agent] = call::need("agent_id is required", [&body.value.agent_id])?;
@@ -90,8 +90,8 @@ pub async fn list(State(app): State<App>, call: Call, query: Query<wire::Handoff
 /// One handoff.
 #[utoipa::path(get, path = "/handoffs/{id}", tag = "handoffs", params(("id" = String, Path)),
     responses((status = 200, body = wire::Handoff)))]
-pub async fn get(State(app): State<App>, call: Call, Path(id): Path<String>) -> Result<Response, RestError> {
+pub async fn get(State(app): State<App>, call: Call, Segment(id): Segment) -> Result<Response, RestError> {
     call.reader()?;
     let found = app.engine().handoff(&HandoffId::from(id.as_str())).await?;
-    call::at_or(found.map(|handoff| handoff.map(translate::handoff)), Code::HandoffNotFound, "Handoff not found")
+    Ok(call::at_or(found.map(|handoff| handoff.map(translate::handoff)), Code::HandoffNotFound, "Handoff not found"))
 }

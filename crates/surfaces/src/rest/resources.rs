@@ -1,6 +1,6 @@
 //! Resources: claims on paths, locks, conflicts.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use rookery_core::file::{ClaimFile, ClaimReply, Insist, Lock, ReleaseFile, Resolve, Unlock};
@@ -9,7 +9,7 @@ use rookery_engine::queries::FileFilter;
 use rookery_engine::watcher::hash_file;
 use rookery_store::{Answer, Committed};
 
-use super::call::{self, Call, JsonBody, Query};
+use super::call::{self, Call, JsonBody, Query, Segment};
 use super::wire::{self, ClaimResult, ReleaseResult, ResourceFilter};
 use super::{RestError, translate};
 use crate::app::App;
@@ -122,18 +122,18 @@ pub async fn list(
 #[utoipa::path(get, path = "/resources/{path}", tag = "resources",
     params(("path" = String, Path, description = "May contain slashes.")),
     responses((status = 200, body = wire::Resource)))]
-pub async fn get(State(app): State<App>, call: Call, Path(path): Path<String>) -> Result<Response, RestError> {
+pub async fn get(State(app): State<App>, call: Call, Segment(path): Segment) -> Result<Response, RestError> {
     call.reader()?;
     let path = app.engine().paths().resolve(&path).await?;
     let found = app.engine().file(path.key()).await?;
-    call::at_or(found.map(|file| file.map(translate::resource)), Code::ResourceNotFound, "Resource not tracked")
+    Ok(call::at_or(found.map(|file| file.map(translate::resource)), Code::ResourceNotFound, "Resource not tracked"))
 }
 
 /// Reads a file that has the name of one of our verbs.
 macro_rules! named {
     ($($handler:ident = $name:literal),+ $(,)?) => {$(
         pub async fn $handler(app: State<App>, call: Call) -> Result<Response, RestError> {
-            get(app, call, Path($name.to_owned())).await
+            get(app, call, Segment($name.to_owned())).await
         }
     )+};
 }

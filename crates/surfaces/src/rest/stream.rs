@@ -4,6 +4,7 @@
 //! too long it is told so and resumes by its last id; one that never reads is cut off by the socket's write limit.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::State;
@@ -51,7 +52,9 @@ pub async fn stream(
     let log = subscription.position().log.unwrap_or_else(|| LogId::from(""));
     let stream = Stream {
         filter: Filter::new(&app, &query.0)?,
+        sign_every: sign_every(&app),
         app,
+        call,
         subscription,
         log,
         agent: caller.actor.agent().cloned(),
@@ -67,8 +70,15 @@ pub async fn stream(
     Ok(response)
 }
 
+/// How often an open connection counts as a sign of life: well within the silence that is allowed.
+fn sign_every(app: &App) -> Duration {
+    app.limits().keep_alive.min(app.engine().settings().connection_after / 3)
+}
+
 struct Stream {
     app: App,
+    call: Call,
+    sign_every: Duration,
     subscription: Subscription,
     log: LogId,
     filter: Filter,
@@ -116,9 +126,15 @@ impl Stream {
             }
             let chunk = tokio::select! {
                 () = stopping.cancelled() => return None,
-                () = &mut silence => return Some(Bytes::from_static(b": keep-alive\n\n")),
+                () = &mut silence => {
+                    return self.call.is_still_allowed().then(|| Bytes::from_static(b": keep-alive\n\n"));
+                }
+                () = tokio::time::sleep(self.sign_every) => continue,
                 chunk = self.subscription.next() => chunk.ok()?,
             };
+            if !self.call.is_still_allowed() {
+                return None;
+            }
             let bytes = self.render(&chunk);
             if !bytes.is_empty() {
                 return Some(bytes);

@@ -1,6 +1,6 @@
 //! Tasks: creating, moving along, listing, and a person's hand on them.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use rookery_core::task::{self, Assign, Cancel, Claim, Complete, Create, MoveTo, Outcome, Release, Retry, Start};
@@ -8,7 +8,7 @@ use rookery_core::{AgentId, Code, Command, Row, RunId, TaskId};
 use rookery_engine::queries::TaskFilter;
 use rookery_store::Committed;
 
-use super::call::{self, Call, JsonBody, MaybeBody, Query};
+use super::call::{self, Call, JsonBody, MaybeBody, Query, Segment};
 use super::wire::{self, Done, TaskStatus};
 use super::{RestError, translate};
 use crate::app::App;
@@ -43,11 +43,7 @@ fn normalised(app: &App, resources: Vec<String>) -> Result<Vec<String>, RestErro
 /// Move a task: `queued` gives it back, `assigned` claims it, `in_progress` starts it, `blocked` pauses it.
 #[utoipa::path(patch, path = "/tasks/{id}", tag = "tasks", params(("id" = String, Path)),
     request_body = wire::TaskChange, responses((status = 200, body = Done)))]
-pub async fn update(
-    call: Call,
-    Path(id): Path<String>,
-    body: JsonBody<wire::TaskChange>,
-) -> Result<Response, RestError> {
+pub async fn update(call: Call, Segment(id): Segment, body: JsonBody<wire::TaskChange>) -> Result<Response, RestError> {
     let request = body.value;
     let (Some(status), Some(agent_id)) = (request.status, request.agent_id.filter(|agent| !agent.is_empty())) else {
         return Err(RestError::invalid("status and agent_id are required"));
@@ -74,7 +70,7 @@ pub async fn update(
     request_body = wire::AssignRequest, responses((status = 200, body = wire::Task)))]
 pub async fn assign(
     call: Call,
-    Path(id): Path<String>,
+    Segment(id): Segment,
     body: JsonBody<wire::AssignRequest>,
 ) -> Result<Response, RestError> {
     let [agent] = call::need("agent_id is required", [&body.value.agent_id])?;
@@ -87,7 +83,7 @@ pub async fn assign(
     responses((status = 200, body = wire::Task)))]
 pub async fn retry(
     call: Call,
-    Path(id): Path<String>,
+    Segment(id): Segment,
     body: MaybeBody<Option<serde_json::Value>>,
 ) -> Result<Response, RestError> {
     let command = Retry { task: TaskId::from(id.as_str()), agent: None };
@@ -99,7 +95,7 @@ pub async fn retry(
     request_body = Option<wire::CancelRequest>, responses((status = 200, body = wire::Task)))]
 pub async fn cancel(
     call: Call,
-    Path(id): Path<String>,
+    Segment(id): Segment,
     body: MaybeBody<wire::CancelRequest>,
 ) -> Result<Response, RestError> {
     let command = Cancel { task: TaskId::from(id.as_str()), agent: None, reason: body.value.reason };
@@ -142,8 +138,8 @@ pub async fn list(State(app): State<App>, call: Call, query: Query<wire::TaskQue
 /// One task.
 #[utoipa::path(get, path = "/tasks/{id}", tag = "tasks", params(("id" = String, Path)),
     responses((status = 200, body = wire::Task)))]
-pub async fn get(State(app): State<App>, call: Call, Path(id): Path<String>) -> Result<Response, RestError> {
+pub async fn get(State(app): State<App>, call: Call, Segment(id): Segment) -> Result<Response, RestError> {
     call.reader()?;
     let found = app.engine().task(&TaskId::from(id.as_str())).await?;
-    call::at_or(found.map(|task| task.map(translate::task)), Code::TaskNotFound, "Task not found")
+    Ok(call::at_or(found.map(|task| task.map(translate::task)), Code::TaskNotFound, "Task not found"))
 }

@@ -121,6 +121,7 @@ pub fn event(row: &LogRow) -> wire::ProtocolEvent {
         before_hash,
         after_hash,
         metadata: metadata(&row.fact),
+        seq: row.seq.0,
     }
 }
 

@@ -353,6 +353,8 @@ pub struct ProtocolEvent {
     pub before_hash: Option<String>,
     pub after_hash: Option<String>,
     pub metadata: Map<String, Value>,
+    /// The place in the log: what `after` takes to read on from here.
+    pub seq: u64,
 }
 
 #[derive(Debug, Deserialize, ToSchema)]

@@ -1,0 +1,314 @@
+//! Agents: announcing, who leads, heartbeats, statuses, leaving.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::support::{
+    Team, assert_error, assert_json, assert_refused, assert_reply, assert_time, eventually, fields, team, text,
+};
+
+const FIELDS: [&str; 8] =
+    ["capabilities", "current_task", "id", "joined_at", "last_heartbeat", "role", "status", "tool"];
+
+#[tokio::test]
+async fn announcing_answers_with_the_agent_and_its_defaults() {
+    let team = team(&[]).await;
+    let reply = team.post("/agents/announce", json!({"id": "claude-code-1", "tool": "claude-code"})).await.unwrap();
+    assert_eq!(reply.status, 201);
+    assert_json(&reply);
+    let agent = &reply.body;
+    assert_eq!(fields(agent), FIELDS);
+    assert_time(&agent["joined_at"]);
+    assert_time(&agent["last_heartbeat"]);
+    let mut plain = agent.clone();
+    plain.as_object_mut().unwrap().retain(|name, _| !["joined_at", "last_heartbeat"].contains(&name.as_str()));
+    assert_eq!(
+        plain,
+        json!({"id": "claude-code-1", "tool": "claude-code", "role": "worker", "status": "idle",
+            "current_task": null, "capabilities": ["code"]})
+    );
+    assert_eq!(team.ok("/agents/claude-code-1").await["joined_at"], agent["joined_at"]);
+    assert_eq!(team.ok("/agents").await.as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn what_an_agent_says_of_itself_is_returned_everywhere() {
+    let team = team(&[]).await;
+    let said = json!({"id": "cursor-1", "tool": "cursor", "role": "specialist", "capabilities": ["code", "review"],
+        "name": "Cursor", "workspace_path": "/tmp/elsewhere", "metadata": {"model": "x", "n": 1}, "unknown": [1]});
+    let announced = team.post("/agents/announce", said.clone()).await.unwrap().body;
+    let listed = team.ok("/agents").await[0].clone();
+    let in_state = team.ok("/state").await["agents"][0].clone();
+    for agent in [announced, listed, team.ok("/agents/cursor-1").await, in_state] {
+        for field in ["id", "tool", "role", "capabilities", "name", "workspace_path", "metadata"] {
+            assert_eq!(agent[field], said[field], "{field}");
+        }
+        assert_eq!(agent.get("unknown"), None);
+    }
+}
+
+#[tokio::test]
+async fn id_and_tool_are_required() {
+    let team = team(&[]).await;
+    for body in [
+        json!({}),
+        json!({"id": "a"}),
+        json!({"tool": "t"}),
+        json!({"id": "", "tool": "t"}),
+        json!({"id": null, "tool": "t"}),
+    ] {
+        let reply = team.post("/agents/announce", body).await.unwrap();
+        assert_error(&reply, 400, "INVALID", "id and tool are required");
+    }
+    assert_eq!(team.head().await, 0);
+}
+
+#[tokio::test]
+async fn names_of_other_authors_cannot_be_taken() {
+    let team = team(&[]).await;
+    for id in ["system", "watcher", "person:anna", "group:workers", "a b", "a\nb"] {
+        let reply = team.post("/agents/announce", json!({"id": id, "tool": "t"})).await.unwrap();
+        assert_refused(&reply, 400, "INVALID", "id");
+    }
+    assert_eq!(team.head().await, 0);
+}
+
+#[tokio::test]
+async fn announcing_again_updates_and_keeps_claims() {
+    let team = team(&["a"]).await;
+    let before = team.ok("/agents/a").await;
+    team.claimed("src/a.rs", "a").await;
+    let task = team.task().await;
+    team.moved(&task, "in_progress", "a").await;
+    let again = team.post("/agents/announce", json!({"id": "a", "tool": "other", "capabilities": []})).await.unwrap();
+    assert_eq!(again.status, 201);
+    assert_eq!((&again.body["tool"], &again.body["capabilities"]), (&json!("other"), &json!([])));
+    assert_eq!(again.body["joined_at"], before["joined_at"]);
+    assert_eq!((&again.body["status"], &again.body["current_task"]), (&json!("working"), &json!(task)));
+    assert_eq!(team.resource("src/a.rs").await["owner"], "a");
+    assert_eq!(team.ok(&format!("/tasks/{task}")).await["assigned_to"], "a");
+    assert_eq!(team.ok("/status").await["agents"]["total"], 1);
+    let head = team.head().await;
+    team.post("/agents/announce", json!({"id": "a", "tool": "other", "capabilities": []})).await.unwrap();
+    assert_eq!(team.head().await, head, "nothing new was said");
+}
+
+#[tokio::test]
+async fn announcing_brings_an_offline_agent_back() {
+    let team = team(&["a", "b"]).await;
+    set_status(&team, "b", "offline").await;
+    assert_eq!(team.ok("/status").await["agents"], json!({"total": 2, "active": 1, "lead": "a"}));
+    assert_eq!(team.announce("b", "worker").await["status"], "idle");
+    assert_eq!(team.ok("/status").await["agents"]["active"], 2);
+}
+
+#[tokio::test]
+async fn the_first_agent_leads_until_one_asks() {
+    let team = team(&[]).await;
+    assert_eq!(team.lead().await, Value::Null);
+    team.announce("first", "worker").await;
+    assert_eq!(team.lead().await, "first");
+    team.announce("asks", "lead").await;
+    assert_eq!(team.lead().await, "asks");
+    // One that asked keeps the position; the other keeps the role it asked for.
+    assert_eq!(team.announce("late", "lead").await["role"], "lead");
+    assert_eq!(team.lead().await, "asks");
+    assert_eq!(team.ok("/state").await["lead"], "asks");
+    let decisions = team.events("authority.decision").await;
+    let chosen: Vec<&Value> = decisions.iter().map(|event| &event["metadata"]["holder"]).collect();
+    assert_eq!(chosen, ["first", "asks"]);
+    assert_eq!(decisions[1]["metadata"]["previous"], "first");
+}
+
+#[tokio::test]
+async fn the_oldest_that_asked_then_specialists_then_workers_succeed() {
+    let team = team(&[]).await;
+    for (id, role) in
+        [("w1", "worker"), ("s1", "specialist"), ("l1", "lead"), ("s2", "specialist"), ("l2", "lead"), ("l3", "lead")]
+    {
+        team.announce(id, role).await;
+    }
+    let mut leads = vec![team.lead().await];
+    for gone in ["l1", "l2", "l3", "s1", "s2", "w1"] {
+        assert_reply(&team.delete(&format!("/agents/{gone}")).await.unwrap(), 200, json!({"ok": true}));
+        leads.push(team.lead().await);
+    }
+    assert_eq!(leads, [json!("l1"), json!("l2"), json!("l3"), json!("s1"), json!("s2"), json!("w1"), Value::Null]);
+    let decisions = team.events("authority.decision").await;
+    assert_eq!(decisions.last().unwrap()["metadata"]["reason"], "vacated");
+    // A promoted lead that never asked yields to one that does.
+    team.announce("w2", "worker").await;
+    team.announce("l4", "lead").await;
+    assert_eq!(team.lead().await, "l4");
+}
+
+#[tokio::test]
+async fn a_lead_that_comes_back_to_an_empty_seat_is_chosen_once() {
+    let team = team(&[]).await;
+    team.announce("a", "lead").await;
+    set_status(&team, "a", "offline").await;
+    assert_eq!(team.lead().await, Value::Null);
+    let before = team.events("authority.decision").await.len();
+    team.announce("a", "lead").await;
+    assert_eq!(team.lead().await, "a");
+    assert_eq!(team.events("authority.decision").await.len(), before + 1);
+}
+
+#[tokio::test]
+async fn a_heartbeat_is_a_sign_of_life_and_no_event() {
+    let team = team(&["a"]).await;
+    let (head, before) = (team.head().await, team.ok("/agents/a").await["last_heartbeat"].as_i64().unwrap());
+    eventually("a later heartbeat", || async {
+        assert_reply(&beat(&team, "a").await, 200, json!({"ok": true}));
+        (team.ok("/agents/a").await["last_heartbeat"].as_i64().unwrap() > before).then_some(())
+    })
+    .await;
+    assert_eq!(team.head().await, head);
+    assert_error(&beat(&team, "nobody-knows").await, 404, "AGENT_NOT_FOUND", "Agent not found");
+}
+
+#[tokio::test]
+async fn a_heartbeat_brings_an_offline_agent_back() {
+    let team = team(&["a", "b"]).await;
+    set_status(&team, "b", "offline").await;
+    assert_eq!(team.ok("/agents/b").await["status"], "offline");
+    assert_reply(&beat(&team, "b").await, 200, json!({"ok": true}));
+    assert_eq!(team.ok("/agents/b").await["status"], "idle");
+    let events = team.events("agent.heartbeat").await;
+    assert_eq!(events.iter().map(|event| &event["agent_id"]).collect::<Vec<_>>(), ["b"]);
+    // Also one that left: 404 is for ids that nobody knows.
+    team.delete("/agents/b").await.unwrap();
+    assert_eq!(beat(&team, "b").await.status, 200);
+    assert_eq!(team.ok("/agents").await.as_array().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn every_status_can_be_set_and_read() {
+    let team = team(&["a", "b"]).await;
+    for status in ["working", "blocked", "waiting_review", "idle", "offline", "idle"] {
+        set_status(&team, "b", status).await;
+        assert_eq!(team.ok("/agents/b").await["status"], status);
+        let newest = team.ok("/events?limit=1&agent_id=b").await[0].clone();
+        assert_eq!((&newest["action"], &newest["agent_id"]), (&json!("agent.status_changed"), &json!("b")), "{status}");
+    }
+    let head = team.head().await;
+    set_status(&team, "b", "idle").await;
+    assert_eq!(team.head().await, head, "the same status again is no news");
+}
+
+#[tokio::test]
+async fn a_status_needs_a_known_word_and_a_known_agent() {
+    let team = team(&["a"]).await;
+    let path = |id: &str| format!("/agents/{id}/status");
+    assert_error(&team.patch(&path("a"), json!({})).await.unwrap(), 400, "INVALID", "status is required");
+    assert_error(&team.patch(&path("a"), json!({"status": null})).await.unwrap(), 400, "INVALID", "status is required");
+    let unknown = team.patch(&path("a"), json!({"status": "dreaming"})).await.unwrap();
+    assert_refused(&unknown, 400, "INVALID", "field 'status'");
+    let stranger = team.patch(&path("x"), json!({"status": "idle"})).await.unwrap();
+    assert_error(&stranger, 404, "AGENT_NOT_FOUND", "Agent not found");
+}
+
+#[tokio::test]
+async fn going_offline_frees_what_the_agent_holds() {
+    let team = team(&["a", "b"]).await;
+    team.claimed("x", "a").await;
+    let task = team.task().await;
+    team.moved(&task, "in_progress", "a").await;
+    set_status(&team, "a", "offline").await;
+    assert_eq!(team.resource("x").await["state"], "free");
+    let task = team.ok(&format!("/tasks/{task}")).await;
+    assert_eq!((&task["status"], &task["assigned_to"]), (&json!("queued"), &Value::Null));
+    assert_eq!(team.lead().await, "b");
+}
+
+#[tokio::test]
+async fn leaving_frees_everything_and_keeps_the_agent_readable() {
+    let team = team(&["a", "b"]).await;
+    team.claimed("x", "b").await;
+    team.claimed("dir/", "b").await;
+    let task = team.task().await;
+    team.moved(&task, "in_progress", "b").await;
+    let reserved = team.task_with(json!({"assigned_to": "b"})).await;
+    assert_reply(&team.delete("/agents/b").await.unwrap(), 200, json!({"ok": true}));
+    for path in ["x", "dir/"] {
+        let resource = team.resource(path).await;
+        assert_eq!((&resource["state"], &resource["owner"]), (&json!("free"), &Value::Null), "{path}");
+    }
+    for task in [&task, &text(&reserved["id"])] {
+        assert_eq!(team.ok(&format!("/tasks/{task}")).await["status"], "queued");
+    }
+    let listed = team.ok("/agents").await;
+    assert_eq!(listed.as_array().unwrap().iter().map(|agent| &agent["id"]).collect::<Vec<_>>(), ["a"]);
+    assert_eq!(team.ok("/status").await["agents"], json!({"total": 1, "active": 1, "lead": "a"}));
+    assert_eq!(team.ok("/agents/b").await["status"], "offline");
+    assert_eq!(team.events("agent.left").await.len(), 1);
+    assert_eq!(team.events("resource.released").await.len(), 2);
+    assert_error(&team.delete("/agents/x").await.unwrap(), 404, "AGENT_NOT_FOUND", "Agent not found");
+    assert_error(&team.get("/agents/x").await.unwrap(), 404, "AGENT_NOT_FOUND", "Agent not found");
+}
+
+#[tokio::test]
+async fn ids_may_be_like_our_words_and_contain_slashes() {
+    let team = team(&[]).await;
+    for (id, path) in
+        [("announce", "announce"), ("team/a", "team%2Fa"), ("ä", "%C3%A4"), ("name@instance", "name@instance")]
+    {
+        team.announce(id, "worker").await;
+        assert_eq!(team.ok(&format!("/agents/{path}")).await["id"], id);
+        assert_eq!(beat(&team, path).await.status, 200, "{id}");
+        assert_eq!(team.delete(&format!("/agents/{path}")).await.unwrap().status, 200, "{id}");
+    }
+}
+
+#[tokio::test]
+async fn the_status_of_an_agent_follows_its_work() {
+    let team = team(&["lead", "a"]).await;
+    let task = team.task().await;
+    let seen = async || {
+        let agent = team.ok("/agents/a").await;
+        (text(&agent["status"]), agent["current_task"].as_str().map(str::to_owned))
+    };
+    team.moved(&task, "assigned", "a").await;
+    assert_eq!(seen().await, ("working".to_owned(), Some(task.clone())));
+    set_status(&team, "a", "blocked").await;
+    assert_eq!(seen().await.0, "blocked", "an explicit status lasts");
+    team.moved(&task, "in_progress", "a").await;
+    assert_eq!(seen().await, ("working".to_owned(), Some(task.clone())));
+    team.moved(&task, "review", "a").await;
+    assert_eq!(seen().await.0, "waiting_review");
+    team.moved(&task, "done", "a").await;
+    assert_eq!(seen().await, ("idle".to_owned(), None));
+}
+
+#[tokio::test]
+async fn an_identified_caller_speaks_for_itself_unless_it_leads() {
+    let team = team(&["lead", "a", "b"]).await;
+    let as_b = [("x-agent-id", "b")];
+    let status = Some(json!({"status": "blocked"}));
+    let refused = team.send(Method::PATCH, "/agents/a/status", &as_b, status.clone()).await;
+    assert_refused(&refused, 403, "FORBIDDEN", "'b' may not act as 'a'");
+    assert_refused(
+        &team.send(Method::DELETE, "/agents/a", &as_b, None).await,
+        403,
+        "FORBIDDEN",
+        "'b' may not act as 'a'",
+    );
+    let beat = team.send(Method::POST, "/agents/a/heartbeat", &as_b, None).await;
+    assert_refused(&beat, 403, "FORBIDDEN", "'b' may not act as 'a'");
+    let announced = Some(json!({"id": "a", "tool": "stolen"}));
+    let stolen = team.send(Method::POST, "/agents/announce", &as_b, announced).await;
+    assert_refused(&stolen, 403, "FORBIDDEN", "'b' may not act as 'a'");
+    assert_eq!(team.ok("/agents/a").await["status"], "idle");
+    let by_lead = team.send(Method::PATCH, "/agents/a/status", &[("x-agent-id", "lead")], status).await;
+    assert_reply(&by_lead, 200, json!({"ok": true}));
+    assert_eq!(team.as_person(Method::DELETE, "/agents/a", None).await.status, 200);
+}
+
+async fn beat(team: &Team, id: &str) -> rookery_testkit::daemon::Reply {
+    team.send(Method::POST, &format!("/agents/{id}/heartbeat"), &[], None).await
+}
+
+async fn set_status(team: &Team, id: &str, status: &str) {
+    let reply = team.patch(&format!("/agents/{id}/status"), json!({"status": status})).await.unwrap();
+    assert_reply(&reply, 200, json!({"ok": true}));
+}

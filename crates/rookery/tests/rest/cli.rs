@@ -1,0 +1,194 @@
+//! The command line over a real daemon: what people see and do, exit codes, JSON.
+
+use std::path::Path;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::support::{Team, setup, team, team_of, text};
+
+/// Exit code, stdout and stderr of `rookery`, run in the project's folder.
+fn rookery(root: &Path, args: &[&str]) -> (i32, String, String) {
+    let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_rookery"));
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ROOKERY_")) {
+        command.env_remove(name);
+    }
+    let output = command.current_dir(root).args(args).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+fn run(team: &Team, args: &[&str]) -> String {
+    let (code, stdout, stderr) = rookery(team.root(), args);
+    assert_eq!(code, 0, "{args:?}: {stderr}");
+    stdout
+}
+
+fn run_json(team: &Team, args: &[&str]) -> Value {
+    let stdout = run(team, &[args, &["--json"]].concat());
+    serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{args:?}: {error}: {stdout}"))
+}
+
+#[track_caller]
+fn fails(team: &Team, args: &[&str], code: i32, word: &str) {
+    let (found, stdout, stderr) = rookery(team.root(), args);
+    assert_eq!(found, code, "{args:?}: {stdout}{stderr}");
+    assert!(stderr.contains(word) && stderr.contains("hint"), "{args:?}: {stderr}");
+    assert_eq!(stdout, "", "{args:?}");
+}
+
+#[tokio::test]
+async fn tables_and_json_show_the_same() {
+    let team = team(&["lead", "a"]).await;
+    let task = team.task().await;
+    team.moved(&task, "in_progress", "a").await;
+    team.claimed("src/x.rs", "a").await;
+    let offered = json!({"from_agent": "a", "task_id": task, "summary": "half done"});
+    let handoff = text(&team.post("/handoffs", offered).await.unwrap().body["id"]);
+    for (args, path) in [
+        (&["agents"][..], "/agents"),
+        (&["tasks"], "/tasks"),
+        (&["resources"], "/resources"),
+        (&["handoffs"], "/handoffs"),
+    ] {
+        assert_eq!(run_json(&team, args), team.ok(path).await, "{args:?}");
+    }
+    assert_eq!(run_json(&team, &["status"])["status"]["agents"], team.ok("/status").await["agents"]);
+    for (args, words) in [
+        (&["agents"][..], vec!["AGENT", "lead", "working"]),
+        (&["tasks"], vec![task.as_str(), "in_progress"]),
+        (&["resources", "--claimed"], vec!["src/x.rs", "claimed"]),
+        (&["handoffs"], vec![handoff.as_str(), "pending", "anyone"]),
+        (&["status"], vec![team.url(), "1 in progress", "lead lead"]),
+    ] {
+        let shown = run(&team, args);
+        for word in words {
+            assert!(shown.contains(word), "{args:?} shows no {word}:\n{shown}");
+        }
+    }
+    assert_eq!(run_json(&team, &["tasks", "--status", "done"]), json!([]));
+    assert_eq!(run_json(&team, &["tasks", "--agent", "a"]).as_array().unwrap().len(), 1);
+    assert_eq!(run_json(&team, &["resources", "--conflicted"]), json!([]));
+    fails(&team, &["tasks", "--status", "open"], 1, "status");
+}
+
+#[tokio::test]
+async fn the_log_is_shown_oldest_first_with_the_numbers_that_redact_takes() {
+    let team = team(&["a", "b"]).await;
+    let note = json!({"agent_id": "b", "action": "x.note", "metadata": {"text": "secret-123"}});
+    let event = team.post("/events", note).await.unwrap().body;
+    let shown = run_json(&team, &["log"]);
+    let mut listed = team.ok("/events").await;
+    listed.as_array_mut().unwrap().reverse();
+    assert_eq!(shown, listed);
+    assert_eq!(run_json(&team, &["log", "-n", "1", "--type", "agent.joined", "--agent", "a"])[0]["agent_id"], "a");
+    let text = run(&team, &["log", "-n", "1"]);
+    let seq = event["seq"].to_string();
+    assert!(text.trim_start().starts_with(&seq) && text.contains("x.note"), "{text}");
+    assert_eq!(run_json(&team, &["redact", &seq])["redacted"], json!([event["seq"]]));
+    assert!(!run(&team, &["log", "--json"]).contains("secret-123"));
+    fails(&team, &["redact", "9999"], 1, "9999");
+    assert!(run(&team, &["redact", "--match", "never-there"]).contains("nothing to redact"));
+}
+
+#[tokio::test]
+async fn a_persons_hand_reaches_everything() {
+    let team = team(&["lead", "a", "b"]).await;
+    let task = team.task().await;
+    assert_eq!(run_json(&team, &["assign", &task, "a"])["assigned_to"], "a");
+    team.moved(&task, "in_progress", "a").await;
+    assert!(run(&team, &["assign", &task, "b"]).contains("assigned to b"));
+    assert_eq!(team.ok(&format!("/tasks/{task}")).await["assigned_to"], "b");
+    let decision = team.events("authority.decision").await.pop().unwrap();
+    assert_eq!((&decision["agent_id"], &decision["task_id"]), (&json!("person:local"), &json!(task)));
+    fails(&team, &["assign", &task, "ghost"], 1, "Agent not found");
+    fails(&team, &["assign", "task_ghost", "a"], 1, "Task not found");
+    fails(&team, &["retry", &task], 1, "INVALID_TRANSITION");
+    assert_eq!(run_json(&team, &["cancel", &task, "--reason", "no need"])["state"], "cancelled");
+    fails(&team, &["cancel", &task], 1, "cancelled");
+
+    team.claimed("src/x.rs", "a").await;
+    assert!(run(&team, &["release", "src/x.rs"]).contains("a held it"));
+    assert_eq!(team.resource("src/x.rs").await["state"], "free");
+    fails(&team, &["release", "src/x.rs"], 1, "nobody holds");
+    fails(&team, &["release", "ghost"], 1, "not tracked");
+    team.claimed("src/x.rs", "a").await;
+    let changed = json!({"agent_id": "b", "action": "resource.modified", "resource": "src/x.rs"});
+    team.post("/events", changed).await.unwrap();
+    assert!(run(&team, &["resources", "--conflicted"]).contains("conflicted"));
+    assert_eq!(run_json(&team, &["resolve", "src/x.rs", "--pick", "b"])["owner"], "b");
+    fails(&team, &["resolve", "src/x.rs", "--pick", "b"], 1, "NOT_CONFLICTED");
+}
+
+#[tokio::test]
+async fn a_folder_claim_is_released_by_its_name() {
+    let team = team(&["a"]).await;
+    team.claimed("src/deep/", "a").await;
+    run(&team, &["release", "src/deep/"]);
+    assert_eq!(team.resource("src/deep/").await["state"], "free");
+}
+
+#[tokio::test]
+async fn tokens_are_made_listed_and_revoked() {
+    let team = team_of(setup().arg("--no-watch").arg("--require-token"), &[]).await;
+    let (code, stdout, stderr) =
+        rookery(team.root(), &["token", "create", "--agent", "a", "--expires", "30d", "--label", "ci"]);
+    assert_eq!(code, 0, "{stderr}");
+    let secret = stdout.trim();
+    assert!(secret.starts_with("rkt_") && !stderr.contains(secret));
+    let bearer = format!("Bearer {secret}");
+    let with = [("authorization", bearer.as_str())];
+    assert_eq!(team.send(Method::GET, "/status", &with, None).await.status, 200);
+    let listed = run_json(&team, &["token", "list"]);
+    assert_eq!(
+        (&listed[0]["agent"], &listed[0]["role"], &listed[0]["label"]),
+        (&json!("a"), &json!("agent"), &json!("ci"))
+    );
+    assert!(listed[0]["expires_at"].is_i64());
+    let id = text(&listed[0]["id"]);
+    run(&team, &["token", "revoke", &id]);
+    assert_eq!(team.send(Method::GET, "/status", &with, None).await.status, 401);
+    fails(&team, &["token", "revoke", &id], 1, "Token not found");
+    assert_eq!(rookery(team.root(), &["token", "create", "--agent", "a", "--role", "god"]).0, 2);
+    // The command line still works: it has the person's key.
+    assert_eq!(run_json(&team, &["agents"]), json!([]));
+}
+
+#[tokio::test]
+async fn without_a_daemon_the_code_is_three() {
+    let mut team = team(&["a"]).await;
+    team.kill().unwrap();
+    for args in
+        [&["status"][..], &["agents", "--no-start"], &["log", "--no-start"], &["cancel", "task_x", "--no-start"]]
+    {
+        let (code, _, stderr) = rookery(team.root(), args);
+        assert_eq!(code, 3, "{args:?}: {stderr}");
+        assert!(stderr.contains("rookery up"), "{stderr}");
+    }
+    let (code, stdout, stderr) = rookery(team.root(), &["status", "--json"]);
+    let error: Value = serde_json::from_str(&stderr).unwrap();
+    assert_eq!((code, stdout.as_str()), (3, ""));
+    assert!(error["hint"].as_str().unwrap().contains("rookery up"));
+}
+
+#[tokio::test]
+async fn any_folder_of_the_project_will_do() {
+    let team = team(&["a"]).await;
+    let deep = team.root().join("src/deep");
+    std::fs::create_dir_all(&deep).unwrap();
+    let (code, stdout, stderr) = rookery(&deep, &["agents", "--json", "--no-start"]);
+    assert_eq!(code, 0, "{stderr}");
+    assert_eq!(serde_json::from_str::<Value>(&stdout).unwrap()[0]["id"], "a");
+}
+
+#[tokio::test]
+async fn down_stops_the_daemon_cleanly() {
+    let mut team = team(&["a"]).await;
+    run(&team, &["down"]);
+    assert!(team.get("/healthz").await.is_err());
+    let (code, ..) = rookery(team.root(), &["status"]);
+    assert_eq!(code, 3);
+    assert!(!team.root().join(".rookery/daemon.json").exists());
+    team.restart().unwrap();
+    assert_eq!(team.ok("/agents/a").await["id"], "a");
+}

@@ -1,0 +1,16 @@
+//! The REST face end to end: the real program, a real store, real sockets. Each test has a daemon of its own.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails its test")]
+
+mod agents;
+mod bad_input;
+mod cli;
+mod events;
+mod handoffs;
+mod offline;
+mod resources;
+mod security;
+mod stream;
+mod support;
+mod tasks;
+mod watcher;

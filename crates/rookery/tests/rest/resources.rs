@@ -1,0 +1,288 @@
+//! Resources: claims on paths and subtrees, releases, force, locks, how paths are read.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::support::{Team, assert_error, assert_json, assert_refused, assert_reply, assert_time, fields, team, text};
+
+#[tokio::test]
+async fn a_claim_is_granted_once_and_shown() {
+    let team = team(&["claude-code-1", "cursor-1"]).await;
+    team.claimed("src/index.ts", "claude-code-1").await;
+    let refused = team.claim("src/index.ts", "cursor-1").await;
+    assert_json(&refused);
+    let told = json!({"granted": false, "owner": "claude-code-1", "reason": "Resource claimed by claude-code-1"});
+    assert_reply(&refused, 409, told);
+    let resource = team.resource("src/index.ts").await;
+    let contract = ["claimed_at", "content_hash", "last_modified_by", "owner", "path", "state"];
+    assert_eq!(fields(&resource).into_iter().filter(|name| !contract.contains(name)).collect::<Vec<_>>(), ["fence"]);
+    assert_time(&resource["claimed_at"]);
+    for (field, value) in [
+        ("path", json!("src/index.ts")),
+        ("state", json!("claimed")),
+        ("owner", json!("claude-code-1")),
+        ("last_modified_by", Value::Null),
+        ("content_hash", json!("")),
+    ] {
+        assert_eq!(resource[field], value, "{field}");
+    }
+    assert_eq!(team.ok("/resources").await, json!([resource]));
+    assert_eq!(team.ok("/state").await["resources"], json!([resource]));
+    let events = team.events("resource.claimed").await;
+    assert_eq!((events.len(), &events[0]["resource"]), (1, &json!("src/index.ts")));
+}
+
+#[tokio::test]
+async fn a_claimed_file_is_known_by_its_content() {
+    let team = team(&["a"]).await;
+    std::fs::write(team.root().join("hello"), "hello\n").unwrap();
+    team.claimed("hello", "a").await;
+    let sha256 = "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03";
+    assert_eq!(team.resource("hello").await["content_hash"], sha256);
+}
+
+#[tokio::test]
+async fn path_and_agent_are_required() {
+    let team = team(&["a"]).await;
+    for verb in ["claim", "release"] {
+        for body in [json!({}), json!({"path": "x"}), json!({"agent_id": "a"}), json!({"path": "", "agent_id": "a"})] {
+            let reply = team.post(&format!("/resources/{verb}"), body).await.unwrap();
+            assert_error(&reply, 400, "INVALID", "path and agent_id are required");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_owner_claiming_again_makes_no_event() {
+    let team = team(&["a"]).await;
+    team.claimed("x", "a").await;
+    let head = team.head().await;
+    team.claimed("./x", "a").await;
+    assert_eq!(team.head().await, head);
+}
+
+#[tokio::test]
+async fn strangers_and_those_who_left_are_refused_without_an_owner() {
+    let team = team(&["a", "b"]).await;
+    team.delete("/agents/b").await.unwrap();
+    for agent in ["ghost", "b"] {
+        let reply = team.claim("x", agent).await;
+        assert_eq!(reply.status, 409);
+        assert_eq!(fields(&reply.body), ["granted", "reason"], "{}", reply.body);
+        assert_eq!(reply.body["granted"], false);
+    }
+    let unknown_task = json!({"path": "x", "agent_id": "a", "task_id": "task_ghost"});
+    assert_refused(&team.post("/resources/claim", unknown_task).await.unwrap(), 400, "UNKNOWN_REFERENCE", "task_id");
+}
+
+#[tokio::test]
+async fn every_spelling_is_one_path() {
+    let team = team(&["a", "b"]).await;
+    std::fs::create_dir(team.root().join("src")).unwrap();
+    std::os::unix::fs::symlink("src", team.root().join("link")).unwrap();
+    team.claimed("./src//x/../a.rs", "a").await;
+    let absolute = team.root().join("src/a.rs").display().to_string();
+    for path in ["src/a.rs", "./src/a.rs", "src/./a.rs", "link/a.rs", &absolute] {
+        assert_eq!(team.claim(path, "b").await.body["owner"], "a", "{path}");
+    }
+    // Case is kept.
+    team.claimed("src/A.rs", "b").await;
+    // The same letters, composed and decomposed.
+    team.claimed("caf\u{e9}", "a").await;
+    assert_eq!(team.claim("cafe\u{301}", "b").await.body["owner"], "a");
+}
+
+#[tokio::test]
+async fn paths_that_lead_out_are_refused() {
+    let team = team(&["a"]).await;
+    std::os::unix::fs::symlink("/etc", team.root().join("out")).unwrap();
+    for path in ["/etc/passwd", "../x", "a/../../x", "a\0b", ".", "out/passwd", "/"] {
+        for verb in ["claim", "release", "resolve", "lock", "unlock"] {
+            let body = json!({"path": path, "agent_id": "a", "winner": "a"});
+            let reply = team.post(&format!("/resources/{verb}"), body).await.unwrap();
+            assert_refused(&reply, 400, "INVALID", "path");
+        }
+        let reported = json!({"agent_id": "a", "action": "resource.modified", "resource": path});
+        assert_refused(&team.post("/events", reported).await.unwrap(), 400, "INVALID", "path");
+    }
+    assert_refused(&team.get("/resources/..%2Fx").await.unwrap(), 400, "INVALID", "path");
+    assert_refused(&team.get("/resources/a%00b").await.unwrap(), 400, "INVALID", "path");
+    assert_refused(&team.get("/resources/%ff").await.unwrap(), 400, "INVALID", "");
+    assert_eq!(team.ok("/resources").await, json!([]));
+}
+
+#[tokio::test]
+async fn a_subtree_holds_what_is_below_and_meets_what_is_above() {
+    let team = team(&["a", "b"]).await;
+    team.claimed("src/core/", "a").await;
+    for path in ["src/core/x.rs", "src/core/deep/er/", "src/core/", "src/core", "src/"] {
+        let reply = team.claim(path, "b").await;
+        assert_eq!((reply.status.as_u16(), &reply.body["owner"]), (409, &json!("a")), "{path}");
+        assert!(text(&reply.body["reason"]).starts_with("Resource claimed by a"), "{}", reply.body);
+    }
+    for path in ["src/corex", "src/other.rs", "src/cor/"] {
+        team.claimed(path, "b").await;
+    }
+    team.claimed("src/core/x.rs", "a").await;
+    assert_eq!(team.resource("src/core/").await["owner"], "a");
+    assert_reply(&team.release("src/core/", "a").await, 200, json!({"released": true}));
+    assert_eq!(team.claim("src/core/x.rs", "b").await.body["owner"], "a", "a claim of its own stands");
+    team.claimed("src/core/y.rs", "b").await;
+}
+
+#[tokio::test]
+async fn a_release_says_whether_it_was_one() {
+    let team = team(&["lead", "a", "b"]).await;
+    team.claimed("x", "a").await;
+    let by_other = team.release("x", "b").await;
+    assert_reply(&by_other, 200, json!({"released": false, "reason": "x is claimed by a"}));
+    let unknown = team.release("never", "a").await;
+    assert_reply(&unknown, 200, json!({"released": false, "reason": "never is not tracked"}));
+    assert_reply(&team.release("./x", "a").await, 200, json!({"released": true}));
+    let again = team.release("x", "a").await;
+    assert_reply(&again, 200, json!({"released": false, "reason": "x is not claimed"}));
+    // Released paths stay tracked.
+    let resource = team.resource("x").await;
+    assert_eq!((&resource["state"], &resource["owner"]), (&json!("free"), &Value::Null));
+    assert_eq!(resource["claimed_at"], Value::Null);
+    assert_eq!(team.ok("/status").await["resources"], json!({"total": 1, "claimed": 0, "conflicted": 0}));
+    team.claimed("x", "b").await;
+    assert_reply(&team.release("x", "lead").await, 200, json!({"released": true}));
+}
+
+#[tokio::test]
+async fn a_fence_guards_a_release() {
+    let team = team(&["a"]).await;
+    team.claimed("x", "a").await;
+    let fence = team.resource("x").await["fence"].to_string();
+    let body = Some(json!({"path": "x", "agent_id": "a"}));
+    let stale = team.send(Method::POST, "/resources/release", &[("x-fence", "1")], body.clone()).await;
+    assert_refused(&stale, 409, "STALE_FENCE", "fence 1");
+    let right = team.send(Method::POST, "/resources/release", &[("x-fence", &fence)], body).await;
+    assert_reply(&right, 200, json!({"released": true}));
+}
+
+#[tokio::test]
+async fn lists_are_filtered() {
+    let team = team(&["a"]).await;
+    team.claimed("b", "a").await;
+    team.claimed("a", "a").await;
+    team.claimed("free", "a").await;
+    team.release("free", "a").await;
+    let list = async |query: &str| -> Vec<String> {
+        let found = team.ok(&format!("/resources{query}")).await;
+        found.as_array().unwrap().iter().map(|resource| text(&resource["path"])).collect()
+    };
+    assert_eq!(list("").await, ["a", "b", "free"]);
+    assert_eq!(list("?filter=claimed").await, ["a", "b"]);
+    assert_eq!(list("?filter=conflicted").await, Vec::<String>::new());
+    assert_refused(&team.get("/resources?filter=locked").await.unwrap(), 400, "INVALID", "filter");
+    assert_error(&team.get("/resources/ghost").await.unwrap(), 404, "RESOURCE_NOT_FOUND", "Resource not tracked");
+}
+
+#[tokio::test]
+async fn paths_in_addresses_may_be_anything_a_file_can_be_called() {
+    let team = team(&["a"]).await;
+    for (path, address) in [
+        ("src/deep/er.rs", "src/deep/er.rs"),
+        ("with/slash", "with%2Fslash"),
+        ("with space", "with%20space"),
+        ("100%", "100%25"),
+        ("ä/ö", "%C3%A4/%C3%B6"),
+        ("a+b", "a+b"),
+        ("q?x#y", "q%3Fx%23y"),
+        ("claim", "claim"),
+        ("release", "release"),
+        ("resolve", "resolve"),
+        ("lock", "lock"),
+        ("unlock", "unlock"),
+        ("claim/deeper", "claim/deeper"),
+        ("folder/", "folder/"),
+    ] {
+        team.claimed(path, "a").await;
+        assert_eq!(team.resource(address).await["path"], path);
+    }
+}
+
+#[tokio::test]
+async fn only_the_lead_and_people_force_a_claim_and_the_loser_is_told() {
+    let team = team(&["lead", "a", "b"]).await;
+    team.claimed("x", "a").await;
+    let force = |agent: &str| json!({"path": "x", "agent_id": agent, "force": true});
+    let by_b = team.post("/resources/claim", force("b")).await.unwrap();
+    assert_refused(&by_b, 403, "FORBIDDEN", "only the lead or a person may force a claim");
+    assert_eq!(team.resource("x").await["owner"], "a");
+    assert_reply(&team.post("/resources/claim", force("lead")).await.unwrap(), 200, json!({"granted": true}));
+    assert_eq!(team.resource("x").await["owner"], "lead");
+    let decision = team.events("authority.decision").await.pop().unwrap();
+    assert_eq!(decision["resource"], "x");
+    assert_eq!((&decision["metadata"]["loser"], &decision["metadata"]["winner"]), (&json!("a"), &json!("lead")));
+    let for_b = team.as_person(Method::POST, "/resources/claim", Some(force("b"))).await;
+    assert_reply(&for_b, 200, json!({"granted": true}));
+    assert_eq!(team.resource("x").await["owner"], "b");
+    assert_eq!(team.ok("/status").await["resources"]["claimed"], 1);
+    // Nobody in the way: forcing is claiming.
+    let free = json!({"path": "free", "agent_id": "b", "force": true});
+    assert_reply(&team.post("/resources/claim", free).await.unwrap(), 200, json!({"granted": true}));
+}
+
+#[tokio::test]
+async fn a_locked_path_cannot_be_claimed() {
+    let team = team(&["lead", "a"]).await;
+    let post = async |team: &Team, verb: &str, agent: &str, path: &str| {
+        team.post(&format!("/resources/{verb}"), json!({"path": path, "agent_id": agent})).await.unwrap()
+    };
+    assert_refused(&post(&team, "lock", "a", "x").await, 403, "FORBIDDEN", "only the lead or a person may lock");
+    let locked = post(&team, "lock", "lead", "x").await;
+    assert_eq!((locked.status.as_u16(), &locked.body["state"]), (200, &json!("locked")));
+    let refused = team.claim("x", "a").await;
+    assert_reply(&refused, 409, json!({"granted": false, "reason": "Resource locked by lead"}));
+    assert_eq!(team.claim("x", "lead").await.status, 409, "nobody means nobody");
+    assert_refused(&post(&team, "unlock", "a", "x").await, 403, "FORBIDDEN", "unlock");
+    assert_eq!(post(&team, "unlock", "lead", "x").await.body["state"], "free");
+    team.claimed("x", "a").await;
+    post(&team, "lock", "lead", "dir/").await;
+    assert_eq!(team.claim("dir/file", "a").await.status, 409);
+    assert_refused(&post(&team, "unlock", "lead", "never").await, 404, "RESOURCE_NOT_FOUND", "not tracked");
+    let by_person = team.as_person(Method::POST, "/resources/lock", Some(json!({"path": "y"}))).await;
+    assert_eq!(by_person.body["state"], "locked");
+}
+
+#[tokio::test]
+async fn resolving_needs_authority_and_a_conflict() {
+    let team = team(&["lead", "a", "b"]).await;
+    team.claimed("x", "a").await;
+    let resolve = |agent: &str, winner: &str| json!({"path": "x", "winner": winner, "agent_id": agent});
+    let none = team.post("/resources/resolve", resolve("lead", "a")).await.unwrap();
+    assert_refused(&none, 409, "NOT_CONFLICTED", "x has no conflict");
+    let changed = json!({"agent_id": "b", "action": "resource.modified", "resource": "x", "after_hash": "1f"});
+    team.post("/events", changed).await.unwrap();
+    assert_eq!(team.resource("x").await["state"], "conflicted");
+    let by_a = team.post("/resources/resolve", resolve("a", "a")).await.unwrap();
+    assert_refused(&by_a, 403, "FORBIDDEN", "resolve");
+    assert_refused(
+        &team.post("/resources/resolve", json!({"path": "x"})).await.unwrap(),
+        400,
+        "INVALID",
+        "path and winner are required",
+    );
+    let ghost = team.post("/resources/resolve", resolve("lead", "ghost")).await.unwrap();
+    assert_refused(&ghost, 404, "AGENT_NOT_FOUND", "Agent not found");
+    let resolved = team.post("/resources/resolve", resolve("lead", "b")).await.unwrap();
+    assert_eq!(resolved.status, 200);
+    assert_eq!((&resolved.body["state"], &resolved.body["owner"]), (&json!("claimed"), &json!("b")));
+    let event = team.events("resource.conflict_resolved").await.pop().unwrap();
+    assert_eq!((&event["resource"], &event["metadata"]["winner"]), (&json!("x"), &json!("b")));
+}
+
+#[tokio::test]
+async fn a_path_in_a_worktree_is_the_path_of_the_repository() {
+    let team = team(&["a", "b"]).await;
+    let elsewhere = tempfile::tempdir().unwrap();
+    let worktree = elsewhere.path().canonicalize().unwrap();
+    let entry = team.root().join(".git/worktrees/wt");
+    std::fs::create_dir_all(&entry).unwrap();
+    std::fs::write(entry.join("gitdir"), format!("{}/.git\n", worktree.display())).unwrap();
+    team.claimed(&worktree.join("src/a.rs").display().to_string(), "a").await;
+    assert_eq!(team.claim("src/a.rs", "b").await.body["owner"], "a");
+}
