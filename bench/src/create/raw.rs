@@ -1,7 +1,8 @@
 //! What SQLite can do at best with the same rows: a thread that does nothing but write them, many in one commit.
 //!
-//! The database is made by our own store, and the rows are copies of what it wrote for one task: the same columns, indexes
-//! and bytes, whatever the schema becomes. The settings and the care for the write-ahead log are the store's, too.
+//! The database is made by our own store, and the rows are copies of what it wrote for a task of each agent: the same
+//! columns, indexes and bytes, whatever the schema becomes. The settings and the care for the write-ahead log are the
+//! store's, too.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -29,7 +30,7 @@ const PRAGMAS: &str = "
     PRAGMA temp_store = MEMORY;
 ";
 
-/// The rows of one task, with the place where its id goes.
+/// The rows of one agent's task, and the id in them that another takes the place of.
 #[derive(Clone, Debug)]
 struct Template {
     id: String,
@@ -51,7 +52,7 @@ type Job = (Vec<Value>, Vec<Value>, oneshot::Sender<()>);
 #[derive(Debug)]
 pub(super) struct Raw {
     jobs: Sender<Job>,
-    template: Template,
+    templates: Vec<Template>,
 }
 
 #[derive(Debug)]
@@ -63,35 +64,49 @@ pub(super) struct RawClient {
 impl Raw {
     pub(super) fn open(folder: &Path, load: &Runtime) -> anyhow::Result<Raw> {
         let path = folder.join("raw.db");
-        let id = "task_0000000000000000".to_owned();
-        load.block_on(seed(&path, &id))?;
+        let tasks = load.block_on(seed(&path))?;
         let connection = Connection::open(&path)?;
         connection.execute_batch(PRAGMAS)?;
-        let template = Template {
-            log: Row::read(&connection, "log", "task", &id, &["seq"])?,
-            task: Row::read(&connection, "tasks", "key", &id, &["created"])?,
-            id,
-        };
+        let templates =
+            tasks.into_iter().map(|id| Template::read(&connection, id)).collect::<anyhow::Result<Vec<_>>>()?;
+        let template = templates.first().cloned().context("there is no task to copy")?;
         let (jobs, waiting) = channel();
-        let writer = Writer { connection, path: path.clone(), template: template.clone(), waiting };
+        let writer = Writer { connection, path: path.clone(), template, waiting };
         std::thread::Builder::new().name("raw-writer".to_owned()).spawn(move || writer.run())?;
         let upkeep = std::thread::Builder::new().name("raw-checkpoint".to_owned());
         upkeep.spawn(move || checkpoint(&path))?;
-        Ok(Raw { jobs, template })
+        Ok(Raw { jobs, templates })
     }
 
     pub(super) fn clients(&self, count: usize) -> Vec<RawClient> {
-        (0..count).map(|_| RawClient { jobs: self.jobs.clone(), template: self.template.clone() }).collect()
+        let templates = self.templates.iter().take(count).cloned();
+        templates.map(|template| RawClient { jobs: self.jobs.clone(), template }).collect()
     }
 }
 
-/// Lets the store make the database and write one task into it.
-async fn seed(path: &Path, id: &str) -> anyhow::Result<()> {
+/// Lets the store make the database and write a task of each agent into it.
+async fn seed(path: &Path) -> anyhow::Result<Vec<TaskId>> {
     let store = work::open(path)?;
     work::announce(&store, MOST).await?;
-    store.submit(Order::by(0).create(TaskId::from(id))).await?;
+    let mut tasks = Vec::new();
+    for at in 0..MOST {
+        let id = work::mint();
+        store.submit(Order::by(at).create(id.clone())).await?;
+        tasks.push(id);
+    }
     store.close().await;
-    Ok(())
+    Ok(tasks)
+}
+
+impl Template {
+    fn read(connection: &Connection, id: TaskId) -> anyhow::Result<Template> {
+        let id = id.to_string();
+        Ok(Template {
+            log: Row::read(connection, "log", "task", &id, &["seq"])?,
+            task: Row::read(connection, "tasks", "key", &id, &["created"])?,
+            id,
+        })
+    }
 }
 
 impl Row {
