@@ -45,6 +45,12 @@ impl Daemon {
         &self.url
     }
 
+    /// The secret with which a caller may do what the project's owner may.
+    pub(crate) fn person_key(&self) -> Result<String> {
+        let path = self.project.path().join(".rookery/person.key");
+        Ok(fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?.trim().to_owned())
+    }
+
     /// The end of its log, for a message about something that went wrong.
     pub(crate) fn log_tail(&self) -> String {
         tail(&fs::read_to_string(&self.log).unwrap_or_default())

@@ -148,7 +148,8 @@ pub fn asks(caller: &Caller, command: &Command) -> Vec<Ask> {
         Command::UnlockFile(c) => c.asks(),
         Command::ResolveConflict(c) => c.asks(),
         Command::NoteChange(c) => c.asks(),
-        Command::NoteOthers(_) | Command::AddReport(_) => vec![],
+        Command::NoteOthers(_) => vec![],
+        Command::AddReport(c) => c.asks(),
         Command::InitiateHandoff(c) => c.asks(),
         Command::AcceptHandoff(c) => c.asks(),
         Command::RejectHandoff(c) => c.asks(),
@@ -167,8 +168,8 @@ pub fn decide(view: &View, caller: &Caller, command: &Command, now: &Now) -> Res
         Command::Register(c) => c.decide(view, caller),
         Command::SetStatus(c) => c.decide(view, caller),
         Command::Leave(c) => c.decide(view, caller),
-        Command::DeclareOffline(c) => c.decide(view),
-        Command::ComeBack(c) => c.decide(view),
+        Command::DeclareOffline(c) => c.decide(view, caller),
+        Command::ComeBack(c) => c.decide(view, caller),
         Command::CreateTask(c) => c.decide(view, caller),
         Command::ClaimTask(c) => c.decide(view, caller),
         Command::StartTask(c) => c.decide(view, caller),
@@ -185,12 +186,12 @@ pub fn decide(view: &View, caller: &Caller, command: &Command, now: &Now) -> Res
         Command::LockFile(c) => c.decide(view, caller),
         Command::UnlockFile(c) => c.decide(view, caller),
         Command::ResolveConflict(c) => c.decide(view, caller),
-        Command::NoteChange(c) => c.decide(view, now),
+        Command::NoteChange(c) => c.decide(view, caller, now),
         Command::NoteOthers(c) => c.decide(),
         Command::InitiateHandoff(c) => c.decide(view, caller),
         Command::AcceptHandoff(c) => c.decide(view, caller),
         Command::RejectHandoff(c) => c.decide(view, caller),
-        Command::AddReport(c) => c.decide(),
+        Command::AddReport(c) => c.decide(view, caller),
         Command::FireTimer(c) => c.decide(view, now),
         Command::CloseIntent(c) => c.decide(view),
         Command::Redact(c) => c.decide(view, caller),
@@ -208,9 +209,7 @@ impl View {
             && let Actor::Agent(id) = &caller.actor
             && self.agent(id)?.is_some_and(|agent| agent.sealed)
         {
-            return Err(Refusal::new(Code::Sealed, format!("agent '{id}' is bound to a token"))
-                .hint("send its token; an id that was registered with one cannot be claimed by name alone")
-                .into());
+            return Err(sealed(id).into());
         }
         Ok(())
     }
@@ -227,12 +226,23 @@ impl View {
             .ok_or_else(|| Refusal::new(Code::AgentNotFound, "Agent not found").hint("announce the agent first").into())
     }
 
-    /// Known and not gone. One that is offline may still be given work: it asks, so it lives.
+    /// Known and not gone; it may be offline.
     pub(crate) fn agent_here(&self, id: &AgentId) -> Result<&Agent, Halt> {
         let agent = self.agent_known(id)?;
         if agent.has_left() {
             return Err(Refusal::new(Code::AgentNotFound, "Agent not found")
                 .hint(format!("'{id}' has left; announce it again first"))
+                .into());
+        }
+        Ok(agent)
+    }
+
+    /// Here right now. Claims go to nobody else: only a fact about a live agent could end them again.
+    pub(crate) fn agent_live(&self, id: &AgentId) -> Result<&Agent, Halt> {
+        let agent = self.agent_here(id)?;
+        if !agent.is_live() {
+            return Err(Refusal::new(Code::AgentOffline, format!("agent '{id}' is offline"))
+                .hint("it can take this when it shows signs of life again, by a heartbeat or any call")
                 .into());
         }
         Ok(agent)
@@ -338,7 +348,8 @@ impl View {
             .into())
     }
 
-    /// An identified caller speaks for itself; the lead and people may speak for others.
+    /// An identified caller speaks for itself; the lead and people may speak for others. A caller without a name may
+    /// speak for whom it likes, but not for an id that is bound to a credential.
     pub(crate) fn may_speak_for(&self, caller: &Caller, agent: &AgentId) -> Result<(), Halt> {
         match &caller.actor {
             Actor::Agent(id) if id != agent && !self.has_authority(caller)? => {
@@ -346,7 +357,23 @@ impl View {
                     .hint("leave out agent_id, or name the agent that the call comes from")
                     .into())
             }
+            Actor::Nobody if !self.has_authority(caller)? && self.agent(agent)?.is_some_and(|agent| agent.sealed) => {
+                Err(sealed(agent).into())
+            }
             _ => Ok(()),
         }
     }
+
+    /// As [`View::may_speak_for`], for authors that need not be registered: no name of another kind may be borrowed.
+    pub(crate) fn may_sign_as(&self, caller: &Caller, author: &AgentId) -> Result<(), Halt> {
+        if Actor::is_reserved(author.as_str()) && caller.actor.to_string() != author.as_str() {
+            return Err(Refusal::new(Code::Forbidden, format!("'{author}' is not the name of an agent")).into());
+        }
+        self.may_speak_for(caller, author)
+    }
+}
+
+fn sealed(id: &AgentId) -> Refusal {
+    Refusal::new(Code::Sealed, format!("agent '{id}' is bound to a token"))
+        .hint("send its token; an id that was registered with one cannot be claimed by name alone")
 }

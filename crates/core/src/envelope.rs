@@ -105,6 +105,66 @@ fn civil(days: i64) -> (i64, i64, i64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::actor::Auth;
+    use crate::id::Seq;
+    use crate::testing::samples;
+
+    #[test]
+    fn every_fact_is_a_whole_envelope() {
+        for (actor, from) in [
+            (Actor::Agent("ada".into()), "agent:ada"),
+            (Actor::Person("anna".to_owned()), "person:anna"),
+            (Actor::System, "system"),
+        ] {
+            for fact in samples() {
+                let (kind, task) = (fact.kind(), fact.task().cloned());
+                let row = LogRow {
+                    seq: Seq(7),
+                    at: Timestamp(0),
+                    run: None,
+                    thread: None,
+                    actor: actor.clone(),
+                    auth: Auth::Asserted,
+                    cause: Some(Seq(6)),
+                    fact,
+                    body: None,
+                };
+                let envelope = of(&row);
+                for field in ["v", "id", "ts", "thread_id", "run_id", "task_id", "from", "to", "type", "payload"] {
+                    assert!(envelope.get(field).is_some(), "{kind} lacks {field}");
+                }
+                assert_eq!(envelope["v"], "clutch/0.1");
+                assert_eq!(envelope["ts"], "1970-01-01T00:00:00.000Z");
+                assert!(envelope["id"].as_str().is_some_and(|id| id.starts_with("msg_")));
+                assert_eq!(
+                    (&envelope["run_id"], &envelope["thread_id"]),
+                    (&json!("run_default"), &json!("thr_default"))
+                );
+                assert_eq!(envelope["task_id"], json!(task));
+                assert_eq!(envelope["from"]["agent_id"], from);
+                assert!(envelope["to"].is_array() && envelope["payload"].is_object(), "{kind}");
+                assert_eq!(envelope["meta"]["kind"], kind);
+                let shown = envelope["type"].as_str().unwrap();
+                assert!(shown.split_once('.').is_some_and(|(noun, past)| !noun.is_empty() && !past.is_empty()));
+            }
+        }
+    }
+
+    #[test]
+    fn the_protocols_own_types_are_used_where_one_fits() {
+        let shown: Vec<_> = samples().iter().map(message_type).collect();
+        for own in [
+            "agent.register",
+            "agent.update",
+            "task.request",
+            "task.accept",
+            "task.result",
+            "task.error",
+            "task.cancel",
+        ] {
+            assert!(shown.contains(&own), "{own}");
+        }
+    }
 
     #[test]
     fn times_are_written_in_iso_8601() {

@@ -64,7 +64,7 @@ pub(crate) fn apply(old: Option<Intent>, id: &IntentId, fact: &Fact, seq: Seq) -
                 effect: Effect::EraseArtifact { sha256: erase.sha256.clone() },
             })
             .or(old),
-        Fact::IntentClosed(_) => None,
+        Fact::IntentClosed(fact) if fact.intent == *id => None,
         _ => old,
     }
 }

@@ -219,7 +219,7 @@ pub enum Lookup {
     Dependents(TaskId),
     FilesHeldBy(AgentId),
     FilesOfTask(TaskId),
-    /// Claimed or locked paths that begin with this text.
+    /// Claimed, locked or conflicted paths that begin with this text.
     HeldUnder(String),
 }
 

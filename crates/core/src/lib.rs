@@ -22,6 +22,8 @@ pub mod refusal;
 pub mod report;
 pub mod row;
 pub mod task;
+#[cfg(test)]
+mod testing;
 pub mod timer;
 pub mod view;
 

@@ -79,6 +79,9 @@ impl Redact {
         if caller.power != Power::Person {
             return Err(Refusal::new(Code::Forbidden, "only a person may redact").into());
         }
+        if self.rows.is_empty() {
+            return Ok(Decision::nothing(Reply::Done));
+        }
         let mut decision = Decision::nothing(Reply::Recorded);
         for target in &self.rows {
             let texts = texts(&serde_json::to_value(&target.fact).unwrap_or_default());
@@ -171,4 +174,98 @@ pub(crate) fn apply(row: Row, key: &Key, fact: &LogRedacted) -> Row {
     blank(&mut document, &|name| cleared.fields.iter().any(|field| field == name));
     let bytes = serde_json::to_vec(&document).unwrap_or_default();
     Row::decode(row.table(), &bytes).unwrap_or(row)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::intent::CloseIntent;
+    use crate::task::{Cancel, Complete, Create, Fail, MoveTo, Outcome, State};
+    use crate::testing::{World, anna, by, cancel, complete, create, fail, hand_over, moves, retry};
+
+    fn redact(w: &World, seqs: impl IntoIterator<Item = u64>) -> Redact {
+        let target = |seq: u64| {
+            let row = &w.log[usize::try_from(seq - 1).unwrap()];
+            Target { seq: row.seq, fact: row.fact.clone(), artifact: None }
+        };
+        Redact { rows: seqs.into_iter().map(target).collect() }
+    }
+
+    /// Takes texts out of every place they get to, in any order of facts.
+    fn told_everywhere() -> World {
+        let mut w = World::of(&["a", "b"]);
+        let text = || "secret".to_owned();
+        w.does(&by("a"), Create { title: text(), description: text(), ..create("t", &[]) });
+        w.starts("a", "t");
+        w.does(&by("a"), MoveTo { reason: Some(text()), ..moves("t", State::Paused) });
+        let mut offer = hand_over("h", "a", Some("b"), "t");
+        offer.note.context = text();
+        offer.note.blockers = vec![text()];
+        w.does(&by("a"), offer);
+        let reject = crate::handoff::Reject { handoff: "h".into(), agent: "b".into(), reason: text() };
+        w.does(&by("b"), reject);
+        w.does(&by("a"), Fail { error: Some(text()), ..fail("t") });
+        w.does(&by("a"), retry("t"));
+        w.starts("a", "t");
+        let detail = Some(serde_json::json!({ "secret": ["secret", 7] }));
+        w.does(&by("a"), Complete { outcome: Outcome { text: Some(text()), detail }, ..complete("t") });
+        w.does(&by("a"), Create { title: text(), ..create("u", &[]) });
+        w.does(&by("a"), Cancel { reason: Some(text()), ..cancel("u") });
+        let mut profile = crate::testing::profile(crate::agent::Role::Worker);
+        profile.metadata = serde_json::Map::from_iter([("secret".to_owned(), "secret".into())]);
+        w.does(&by("b"), crate::agent::Register { id: "b".into(), profile });
+        w
+    }
+
+    fn mentions(w: &World) -> (usize, usize) {
+        let count = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap().matches("secret").count();
+        (w.log.iter().map(|row| count(row.fact.encode())).sum(), w.rows().values().map(|row| count(row.encode())).sum())
+    }
+
+    #[test]
+    fn a_text_goes_from_log_and_rows_and_a_rebuild_agrees() {
+        let mut w = told_everywhere();
+        let (head, (in_log, in_rows)) = (w.log.len() as u64, mentions(&w));
+        assert!(in_log > 10 && in_rows > 8);
+        w.does(&anna(), redact(&w, 1..=head));
+        assert_eq!(mentions(&w), (0, 0));
+        assert_eq!(w.rebuilt(), *w.rows());
+        assert_eq!(w.task("t").title, REDACTED);
+        assert_eq!(w.log.len() as u64, 2 * head, "every row is still there, and a fact for each redaction");
+    }
+
+    #[test]
+    fn each_fact_alone_rebuilds_to_the_same_rows() {
+        let head = told_everywhere().log.len() as u64;
+        for seq in 1..=head {
+            let mut w = told_everywhere();
+            w.does(&anna(), redact(&w, [seq]));
+            assert_eq!(w.rebuilt(), *w.rows(), "seq {seq}");
+            w.does(&anna(), redact(&w, [seq]));
+            assert_eq!(w.rebuilt(), *w.rows(), "seq {seq} twice");
+        }
+    }
+
+    #[test]
+    fn only_a_person_redacts_and_nothing_is_no_answer_to_point_at() {
+        let mut w = told_everywhere();
+        for caller in [by("a"), Caller::nobody(), Caller { power: Power::Lead, ..by("b") }] {
+            assert_eq!(w.refuses(&caller, redact(&w, [1])), Code::Forbidden);
+        }
+        assert_eq!(w.run(&anna(), Redact { rows: vec![] }), Ok((vec![], Reply::Done)));
+    }
+
+    #[test]
+    fn a_body_on_disk_is_erased_by_an_intent_that_closes_once() {
+        let mut w = told_everywhere();
+        let mut command = redact(&w, [3]);
+        command.rows[0].artifact = Some(Erase { intent: "int_1".into(), sha256: "ab".to_owned() });
+        w.does(&anna(), command);
+        let key = Key::Intent("int_1".into());
+        assert!(w.rows().contains_key(&key));
+        let close = CloseIntent { intent: "int_1".into(), failed: None };
+        assert_eq!(w.does(&Caller::system(), close.clone()), ["intent.closed"]);
+        assert!(!w.rows().contains_key(&key));
+        assert_eq!(w.refuses(&Caller::system(), close), Code::Stale);
+    }
 }

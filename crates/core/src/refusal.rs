@@ -14,6 +14,8 @@ pub enum Code {
     /// A named limit was exceeded.
     TooLarge,
     AgentNotFound,
+    /// It holds nothing while it is offline; any call of its own brings it back.
+    AgentOffline,
     TaskNotFound,
     HandoffNotFound,
     ResourceNotFound,
@@ -51,6 +53,7 @@ impl Code {
             Code::Invalid => "INVALID",
             Code::TooLarge => "TOO_LARGE",
             Code::AgentNotFound => "AGENT_NOT_FOUND",
+            Code::AgentOffline => "AGENT_OFFLINE",
             Code::TaskNotFound => "TASK_NOT_FOUND",
             Code::HandoffNotFound => "HANDOFF_NOT_FOUND",
             Code::ResourceNotFound => "RESOURCE_NOT_FOUND",

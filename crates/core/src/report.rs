@@ -2,12 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::file::FilePath;
 use crate::id::{AgentId, TaskId};
+use crate::key::{Ask, Key};
 use crate::limit;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
+use crate::view::View;
 
 /// An event as its reporter tells it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -30,16 +33,81 @@ impl Report {
     /// How many paths a summary of changes names.
     pub const SAMPLE: usize = 10;
 
-    pub(crate) fn decide(&self) -> Result<Decision, Halt> {
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        vec![Key::Agent(self.agent.clone()).into(), Key::Lead.into()]
+    }
+
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         limit::name("agent_id", self.agent.as_str(), limit::AGENT_ID_BYTES)?;
         limit::name("action", &self.action, limit::NAME_BYTES)?;
-        for (field, hash) in [("before_hash", &self.before_hash), ("after_hash", &self.after_hash)] {
-            limit::text(field, hash.as_deref().unwrap_or(""), limit::NAME_BYTES)?;
-        }
-        let metadata = serde_json::to_string(&self.metadata).unwrap_or_default();
-        if metadata.len() > limit::TEXT_BYTES {
-            return Err(Refusal::new(Code::TooLarge, "metadata is too large").into());
-        }
+        check_evidence(&self.before_hash, &self.after_hash, &self.metadata)?;
+        view.may_sign_as(caller, &self.agent)?;
         Ok(Decision::new(vec![Fact::ReportAdded(self.clone())], Reply::Recorded))
+    }
+}
+
+/// What a report may carry along, whether it has an effect or not.
+pub(crate) fn check_evidence(
+    before: &Option<String>,
+    after: &Option<String>,
+    metadata: &serde_json::Map<String, serde_json::Value>,
+) -> Result<(), Refusal> {
+    for (field, hash) in [("before_hash", before), ("after_hash", after)] {
+        limit::text(field, hash.as_deref().unwrap_or(""), limit::NAME_BYTES)?;
+    }
+    let metadata = serde_json::to_string(metadata).unwrap_or_default();
+    limit::text("metadata", &metadata, limit::TEXT_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::refusal::Code;
+    use crate::task::State;
+    use crate::testing::{World, anna, by};
+
+    fn report(agent: &str, action: &str) -> Report {
+        Report {
+            agent: agent.into(),
+            action: action.to_owned(),
+            resource: None,
+            task: Some("t".into()),
+            before_hash: None,
+            after_hash: None,
+            metadata: serde_json::Map::new(),
+        }
+    }
+
+    #[test]
+    fn a_report_is_recorded_and_changes_nothing() {
+        let mut w = World::of(&["lead", "a"]);
+        w.creates("t", &[]);
+        w.starts("a", "t");
+        let rows = w.rows().clone();
+        let (facts, reply) = w.run(&by("a"), report("a", "task.completed")).unwrap();
+        assert_eq!((facts.len(), reply), (1, Reply::Recorded));
+        assert_eq!((w.rows(), w.task("t").state), (&rows, State::InProgress));
+    }
+
+    #[test]
+    fn nobody_signs_with_the_name_of_another() {
+        let mut w = World::of(&["lead", "a", "b"]);
+        assert_eq!(w.refuses(&by("a"), report("b", "x.y")), Code::Forbidden);
+        for name in ["system", "person:anna", "router"] {
+            assert_eq!(w.refuses(&Caller::nobody(), report(name, "x.y")), Code::Forbidden);
+        }
+        for (caller, name) in [(by("lead"), "b"), (anna(), "person:anna"), (Caller::nobody(), "stranger")] {
+            assert_eq!(w.does(&caller, report(name, "x.y")), ["report.added"], "{name}");
+        }
+    }
+
+    #[test]
+    fn it_is_limited() {
+        let mut w = World::of(&["a"]);
+        assert_eq!(w.refuses(&by("a"), report("a", "")), Code::Invalid);
+        assert_eq!(w.refuses(&by("a"), report("", "x.y")), Code::Invalid);
+        assert_eq!(w.refuses(&by("a"), report("a", &"x".repeat(limit::NAME_BYTES + 1))), Code::TooLarge);
+        let long = Some("x".repeat(limit::NAME_BYTES + 1));
+        assert_eq!(w.refuses(&by("a"), Report { before_hash: long, ..report("a", "x.y") }), Code::TooLarge);
     }
 }

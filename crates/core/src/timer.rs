@@ -64,15 +64,16 @@ impl FireTimer {
     }
 }
 
-pub(crate) fn apply(old: Option<Timer>, fact: &Fact, seq: Seq) -> Option<Timer> {
+pub(crate) fn apply(old: Option<Timer>, id: &TimerId, fact: &Fact, seq: Seq) -> Option<Timer> {
     match fact {
-        Fact::ConflictDetected(fact) => Some(Timer {
+        Fact::ConflictDetected(fact) if fact.timer == *id => Some(Timer {
             id: fact.timer.clone(),
             due: fact.escalate_at,
             version: seq,
             purpose: Purpose::EscalateConflict { path: fact.path.clone() },
         }),
-        Fact::ConflictResolved(_) | Fact::ConflictEscalated(_) => None,
+        Fact::ConflictResolved(fact) if conflict_timer(&fact.path) == *id => None,
+        Fact::ConflictEscalated(fact) if fact.timer == *id => None,
         _ => old,
     }
 }

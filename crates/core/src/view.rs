@@ -113,6 +113,12 @@ impl View {
             .collect()
     }
 
+    /// Halts unless all of these are in view, so that what is missing is loaded in one go.
+    pub fn needs(&self, asks: Vec<Ask>) -> Result<(), Halt> {
+        let missing: Vec<Ask> = asks.into_iter().filter(|ask| !self.knows(ask)).collect();
+        if missing.is_empty() { Ok(()) } else { Err(Halt::Missing(missing)) }
+    }
+
     pub fn get(&self, key: &Key) -> Result<Option<&Row>, Halt> {
         match self.rows.get(key) {
             Some(row) => Ok(row.as_ref()),

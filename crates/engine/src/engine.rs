@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rookery_core::log::{Body, BodyBytes};
 use rookery_core::view::{LifeSource, Presence};
-use rookery_core::{Actor, AgentId, Caller, Command, Fact, HandoffId, IntentId, Key, Refusal, TaskId};
+use rookery_core::{Actor, AgentId, Caller, Code, Command, Fact, HandoffId, IntentId, Key, Refusal, TaskId};
 use rookery_store::artifact::ArtifactDir;
 use rookery_store::{Clock, Committed, Idempotency, PresenceBoard, ReadError, Store, Submission, SubmitError};
 use sha2::{Digest, Sha256};
@@ -144,7 +144,15 @@ impl Engine {
             Command::Register(register) => Some(register.id.clone()),
             _ => None,
         };
-        let committed = self.store().submit(self.admit(request).await?).await?;
+        let submission = self.admit(request).await?;
+        let committed = match (self.store().submit(submission.clone()).await, &caller) {
+            // Declared offline a moment ago: the roster did not know yet.
+            (Err(SubmitError::Refused(refusal)), Some(agent)) if refusal.code == Code::AgentOffline => {
+                self.come_back(agent).await?;
+                self.store().submit(submission).await?
+            }
+            (outcome, _) => outcome?,
+        };
         if let Some(agent) = registered {
             self.inner.roster.joined(&agent);
             self.saw(&agent, LifeSource::Call);
@@ -226,7 +234,7 @@ impl Engine {
     /// A declared heartbeat. It never waits in the queue unless it brings the agent back.
     pub async fn heartbeat(&self, caller: &Caller, agent: &AgentId) -> Result<(), EngineError> {
         let Some(known) = self.agent(agent).await?.value else {
-            let unknown = Refusal::new(rookery_core::Code::AgentNotFound, "Agent not found");
+            let unknown = Refusal::new(Code::AgentNotFound, "Agent not found");
             return Err(unknown.hint("announce the agent first").into());
         };
         self.inner.roster.joined(agent);
@@ -246,6 +254,10 @@ impl Engine {
         if own || !self.inner.roster.is_offline(agent) {
             return Ok(());
         }
+        self.come_back(agent).await
+    }
+
+    async fn come_back(&self, agent: &AgentId) -> Result<(), EngineError> {
         let caller = Caller { actor: Actor::Agent(agent.clone()), ..Caller::system() };
         let command = rookery_core::agent::ComeBack { agent: agent.clone() };
         self.store().submit(Submission::new(caller, command)).await?;

@@ -107,9 +107,10 @@ fn answer(mut stream: TcpStream, table: &Answers, seen: &Mutex<Vec<(String, Stri
     write!(stream, "{head}content-length: {}\r\n\r\n{body}", body.len()).unwrap();
 }
 
-fn event(number: i64, action: &str) -> Value {
+fn event(number: u32, action: &str) -> Value {
+    let id = rookery_core::log::event_id::of(rookery_core::Seq(number.into()));
     json!({
-        "id": format!("evt_{number}"), "timestamp": 1_700_000_000_000_i64 + number, "agent_id": "a", "action": action,
+        "id": id, "timestamp": 1_700_000_000_000_i64 + i64::from(number), "agent_id": "a", "action": action,
         "resource": null, "task_id": null, "before_hash": null, "after_hash": null, "metadata": {}, "seq": number,
     })
 }
@@ -268,7 +269,7 @@ fn the_log_is_shown_oldest_first() {
 
 #[test]
 fn following_goes_on_after_a_lost_connection_where_it_stopped() {
-    let stream = |number: i64| json!(format!(": hello\n\nid: log_1:{number}\ndata: {}\n\n", event(number, "task.x")));
+    let stream = |number: u32| json!(format!(": hello\n\nid: log_1:{number}\ndata: {}\n\n", event(number, "task.x")));
     // The stand-in closes every stream after its events, and at last refuses, which ends the command.
     let project = Project::with_daemon(&[
         ("GET /events?limit=1", 200, json!([event(1, "task.created")])),

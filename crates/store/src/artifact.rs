@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(artifacts.get(&name).unwrap_err().kind(), io::ErrorKind::InvalidData);
         assert_eq!(artifacts.put(b"hello").unwrap(), name);
         assert_eq!(artifacts.get(&name).unwrap(), b"hello");
-        assert_eq!(artifacts.list().unwrap(), [name.clone()]);
+        assert_eq!(artifacts.list().unwrap(), std::slice::from_ref(&name));
         artifacts.erase(&name).unwrap();
         artifacts.erase(&name).unwrap();
         assert_eq!(artifacts.list().unwrap(), Vec::<String>::new());

@@ -14,7 +14,7 @@ use crate::clock::Clock;
 use crate::operational::{Operation, PresenceBoard, Token};
 use crate::publish::Published;
 use crate::query::{Bodies, Head, ListQuery, LogQuery, Order};
-use crate::store::{Committed, Health, Pending, Read, ReadError, Store, Submission, SubmitError};
+use crate::store::{Answer, Committed, Health, Pending, Read, ReadError, Store, Submission, SubmitError};
 
 /// A database in memory, shared by the nodes that write to it.
 #[derive(Clone, Debug)]
@@ -198,6 +198,12 @@ impl State {
         }
         if let Some(body) = &mut row.body {
             body.bytes = rookery_core::log::BodyBytes::Gone;
+        }
+        for key in rookery_core::touches(&row.fact) {
+            let current = self.rows.get(&key);
+            for (remembered, _) in self.replies.values_mut().filter(|(reply, _)| reply.answer.shows(&key)) {
+                remembered.answer = Answer::showing(key.clone(), current.cloned());
+            }
         }
     }
 

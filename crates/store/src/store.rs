@@ -102,6 +102,19 @@ pub enum Answer {
     Recorded(Seq),
 }
 
+impl Answer {
+    /// Whether it shows the row of this key.
+    pub fn shows(&self, key: &Key) -> bool {
+        matches!(self, Answer::Row(shown, _) if shown == key)
+    }
+
+    /// The same answer with the row as it is now: what was redacted shall not be told again.
+    #[must_use]
+    pub fn showing(key: Key, row: Option<Row>) -> Answer {
+        row.map_or(Answer::Done, |row| Answer::Row(key, Box::new(StoredRow(row))))
+    }
+}
+
 /// A row inside of an answer, kept by its table so that it reads back as what it was.
 #[derive(Clone, PartialEq, Debug)]
 pub struct StoredRow(pub Row);

@@ -5,7 +5,7 @@
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -26,6 +26,21 @@ pub fn around(routes: Router<App>, app: &App) -> Router<App> {
         .fallback(|| async { RestError::new(StatusCode::NOT_FOUND, "NOT_FOUND", "there is nothing at this path") })
         .layer(middleware::from_fn_with_state(app.clone(), bounded))
         .layer(middleware::from_fn_with_state(app.clone(), checked))
+        .layer(middleware::from_fn_with_state(app.clone(), counted))
+}
+
+/// Counts requests and how long they took, by route and never by what a caller wrote.
+async fn counted(State(app): State<App>, request: Request, next: Next) -> Response {
+    let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
+    let method = request.method().as_str().to_owned();
+    let began = app.engine().clock().monotonic();
+    let response = next.run(request).await;
+    let took = app.engine().clock().monotonic().saturating_sub(began);
+    let status = response.status().as_u16().to_string();
+    metrics::histogram!("rookery_http_request_seconds", "route" => route.clone()).record(took as f64 / 1000.0);
+    metrics::counter!("rookery_http_requests_total", "route" => route, "method" => method, "status" => status)
+        .increment(1);
+    response
 }
 
 /// Refuses what is not for us and marks every answer as ours.

@@ -1,6 +1,7 @@
 //! What probes and operators ask: is it up, can it write, what does it measure.
 
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -13,7 +14,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::app::App;
-use crate::rest::RestError;
+use crate::rest::{Call, RestError};
 
 pub fn routes() -> Router<App> {
     Router::new().route("/healthz", get(healthz)).route("/readyz", get(readyz)).route("/metrics", get(show_metrics))
@@ -50,7 +51,8 @@ pub async fn readyz(State(app): State<App>) -> Response {
 /// Prometheus text.
 #[utoipa::path(get, path = "/metrics", tag = "operations",
     responses((status = 200, body = String, content_type = "text/plain"), (status = 503, body = crate::rest::wire::ErrorBody)))]
-pub async fn show_metrics(State(app): State<App>) -> Result<Response, RestError> {
+pub async fn show_metrics(State(app): State<App>, call: Call) -> Result<Response, RestError> {
+    call.reader()?;
     let tallies = app.engine().tallies().await?;
     for (name, count) in &tallies.value {
         metrics::gauge!("rookery_rows", "tally" => name.clone()).set(*count as f64);
@@ -64,8 +66,23 @@ pub async fn show_metrics(State(app): State<App>) -> Result<Response, RestError>
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
 }
 
+/// Bounds of the time that requests take, in seconds.
+const BUCKETS: [f64; 10] = [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0];
+const UPKEEP_EVERY: Duration = Duration::from_secs(5);
+
 /// The one recorder of this process; `None` if somebody else installed one.
 pub fn recorder() -> Option<&'static PrometheusHandle> {
     static RECORDER: OnceLock<Option<PrometheusHandle>> = OnceLock::new();
-    RECORDER.get_or_init(|| PrometheusBuilder::new().install_recorder().ok()).as_ref()
+    let install = || PrometheusBuilder::new().set_buckets(&BUCKETS).ok()?.install_recorder().ok();
+    RECORDER.get_or_init(install).as_ref()
+}
+
+/// Folds what was measured into its buckets from time to time, so that it does not pile up when nobody looks.
+pub async fn keep_up() {
+    loop {
+        tokio::time::sleep(UPKEEP_EVERY).await;
+        if let Some(recorder) = recorder() {
+            recorder.run_upkeep();
+        }
+    }
 }

@@ -53,6 +53,7 @@ impl Server {
         let graceful = GracefulShutdown::new();
         let stopping = self.app.stopping().clone();
         let tls = listening.tls.map(TlsAcceptor::from);
+        let upkeep = tokio::spawn(crate::ops::keep_up());
         loop {
             tokio::select! {
                 () = stopping.cancelled() => break,
@@ -60,6 +61,7 @@ impl Server {
                 accepted = accept_unix(listening.unix.as_ref()) => self.unix(accepted, &graceful).await,
             }
         }
+        upkeep.abort();
         drop(listening.tcp);
         drop(listening.unix);
         if tokio::time::timeout(GRACE, graceful.shutdown()).await.is_err() {

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Agent, AgentReturned, Membership, take_if_vacant};
+use super::{Agent, AgentReturned, LostFile, Membership, take_if_vacant};
+use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::file::{self, FileClaimed};
@@ -21,16 +22,27 @@ impl ComeBack {
         vec![Key::Agent(self.agent.clone()).into(), Key::Lead.into()]
     }
 
-    pub(crate) fn decide(&self, view: &View) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         let agent = view.agent_known(&self.agent)?;
+        view.may_speak_for(caller, &self.agent)?;
         match agent.membership {
             Membership::Here => Ok(Decision::nothing(Reply::Done)),
-            Membership::Offline(_) | Membership::Left(_) => Ok(Decision::new(comes_back(view, agent)?, Reply::Done)),
+            Membership::Offline(_) | Membership::Left(_) => {
+                let mut facts = comes_back(view, agent)?;
+                facts.extend(take_if_vacant(view, agent)?);
+                Ok(Decision::new(facts, Reply::Done))
+            }
         }
     }
 }
 
+/// Its return and what it gets again. Who leads is for the caller to settle.
 pub(super) fn comes_back(view: &View, agent: &Agent) -> Result<Vec<Fact>, Halt> {
+    // Everything is asked for at once: an agent may have lost more than a rule may ask for one by one.
+    let tasks = agent.lost.tasks.iter().chain(agent.lost.files.iter().filter_map(|lost| lost.task.as_ref()));
+    let mut asks: Vec<Ask> = tasks.map(|task| Key::Task(task.clone()).into()).collect();
+    asks.extend(agent.lost.files.iter().flat_map(|lost| file::overlap_asks(&lost.path)));
+    view.needs(asks)?;
     let mut facts = vec![Fact::AgentReturned(AgentReturned { agent: agent.id.clone() })];
     for id in &agent.lost.tasks {
         if let Some(task) = view.task(id)?
@@ -42,7 +54,7 @@ pub(super) fn comes_back(view: &View, agent: &Agent) -> Result<Vec<Fact>, Halt> 
         }
     }
     for lost in &agent.lost.files {
-        if file::overlapping(view, &lost.path, &agent.id)?.is_empty() {
+        if may_have_again(view, agent, lost)? {
             let known = view.file(lost.path.key())?;
             facts.push(Fact::FileClaimed(FileClaimed {
                 path: lost.path.clone(),
@@ -53,6 +65,118 @@ pub(super) fn comes_back(view: &View, agent: &Agent) -> Result<Vec<Fact>, Halt> 
             }));
         }
     }
-    facts.extend(take_if_vacant(view, agent)?);
     Ok(facts)
+}
+
+/// Nobody took or locked the path, and the task it was claimed for, if any, has not ended meanwhile.
+fn may_have_again(view: &View, agent: &Agent, lost: &LostFile) -> Result<bool, Halt> {
+    if let Some(task) = &lost.task
+        && view.task(task)?.is_none_or(|task| !task.state.is_open())
+    {
+        return Ok(false);
+    }
+    Ok(file::lock_on(view, &lost.path)?.is_none() && file::overlapping(view, &lost.path, &agent.id)?.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::{Leave, Role, Status};
+    use crate::file::{ClaimFile, Lock};
+    use crate::refusal::Code;
+    use crate::testing::{World, anna, by, claim_file, complete, create, path};
+
+    fn back(agent: &str) -> ComeBack {
+        ComeBack { agent: agent.into() }
+    }
+
+    #[test]
+    fn one_that_is_here_is_no_news_and_one_unknown_is_refused() {
+        let mut w = World::of(&["a", "b", "c"]);
+        assert_eq!(w.does(&by("b"), back("b")), [""; 0]);
+        assert_eq!(w.refuses(&by("b"), back("x")), Code::AgentNotFound);
+        assert_eq!(w.refuses(&by("b"), back("c")), Code::Forbidden);
+    }
+
+    #[test]
+    fn it_gets_again_what_nobody_took() {
+        let mut w = World::of(&["a", "b"]);
+        for task in ["kept", "taken", "reserved", "skipped"] {
+            w.creates(task, &[]);
+            w.starts("b", task);
+        }
+        for file in ["free", "held/x", "locked", "of_ended"] {
+            w.claims_file("b", file).unwrap();
+        }
+        w.does(&by("b"), ClaimFile { task: Some("skipped".into()), ..claim_file("b", "for_skipped") });
+        w.does(&by("b"), ClaimFile { task: Some("kept".into()), ..claim_file("b", "for_kept") });
+        w.goes_offline("b");
+        w.claims("a", "taken");
+        w.does(&anna(), crate::testing::assign("reserved", "a"));
+        w.does(&anna(), crate::testing::skip("skipped"));
+        w.claims_file("a", "held/").unwrap();
+        w.does(&anna(), Lock { path: path("locked") });
+        let facts = w.does(&by("b"), back("b"));
+        assert_eq!(facts.iter().filter(|kind| **kind == "task.claimed").count(), 1);
+        let held = |w: &World, task| w.holder(task).map(str::to_owned);
+        assert_eq!(held(&w, "kept").as_deref(), Some("b"));
+        assert_eq!(held(&w, "taken").as_deref(), Some("a"));
+        assert_eq!(w.task("reserved").held_by().unwrap().as_str(), "a");
+        for (file, holder) in
+            [("free", Some("b")), ("held/x", None), ("locked", None), ("for_skipped", None), ("for_kept", Some("b"))]
+        {
+            assert_eq!(w.file_holder(file), holder, "{file}");
+        }
+        let agent = w.agent("b");
+        assert_eq!((agent.status, agent.holding), (Status::Working, 1));
+        assert_eq!((agent.lost.tasks.len(), agent.lost.files.len()), (0, 0), "it is given back once");
+    }
+
+    #[test]
+    fn however_much_it_lost() {
+        let mut w = World::of(&["a", "b"]);
+        for n in 0..40 {
+            w.does(&by("b"), create(&format!("t{n}"), &[]));
+            w.claims("b", &format!("t{n}"));
+            w.claims_file("b", &format!("dir{n}/f")).unwrap();
+        }
+        w.goes_offline("b");
+        w.does(&by("b"), back("b"));
+        assert_eq!(w.agent("b").holding, 40);
+        assert_eq!(w.file_holder("dir39/f"), Some("b"));
+    }
+
+    #[test]
+    fn it_is_idle_with_nothing_and_takes_the_lead_only_if_nobody_has_it() {
+        let mut w = World::of(&["a", "b"]);
+        w.goes_offline("a");
+        assert_eq!(w.does(&by("a"), back("a")), ["agent.returned"]);
+        assert_eq!((w.lead(), w.agent("a").status), (Some("b"), Status::Idle));
+        w.goes_offline("a");
+        w.goes_offline("b");
+        assert_eq!(w.does(&by("a"), back("a")), ["agent.returned", "lead.chosen"]);
+        assert_eq!(w.lead(), Some("a"));
+    }
+
+    #[test]
+    fn one_that_left_has_nothing_to_get_again() {
+        let mut w = World::of(&["a", "b"]);
+        w.creates("t", &[]);
+        w.starts("b", "t");
+        w.does(&by("b"), Leave { agent: "b".into() });
+        assert_eq!(w.does(&by("b"), back("b")), ["agent.returned"]);
+        assert_eq!(w.holder("t"), None);
+    }
+
+    #[test]
+    fn a_task_that_ended_meanwhile_stays_ended() {
+        let mut w = World::of(&["a", "b"]);
+        w.creates("t", &[]);
+        w.starts("b", "t");
+        w.goes_offline("b");
+        w.starts("a", "t");
+        w.does(&by("a"), complete("t"));
+        assert_eq!(w.joins("b", Role::Worker), ["agent.returned"]);
+        assert_eq!(w.task("t").state, task::State::Completed);
+    }
 }

@@ -33,13 +33,13 @@ pub struct LeadChosen {
     pub holder: Option<AgentId>,
     pub asked: bool,
     pub previous: Option<AgentId>,
-    pub reason: LeadReason,
+    pub because: LeadReason,
 }
 
 impl LeadChosen {
-    pub(crate) fn fact(holder: Option<AgentId>, reason: LeadReason, seat: Option<&Lead>) -> Fact {
+    pub(crate) fn fact(holder: Option<AgentId>, because: LeadReason, seat: Option<&Lead>) -> Fact {
         let previous = seat.and_then(|seat| seat.holder.clone());
-        Fact::LeadChosen(LeadChosen { holder, asked: reason == LeadReason::Asked, previous, reason })
+        Fact::LeadChosen(LeadChosen { holder, asked: because == LeadReason::Asked, previous, because })
     }
 }
 
@@ -56,7 +56,7 @@ pub fn successor(view: &View, gone: &AgentId) -> Result<Option<Fact>, Halt> {
             let asked = agent.profile.role == Role::Lead;
             let previous = seat.and_then(|seat| seat.holder.clone());
             let holder = Some(agent.id.clone());
-            Fact::LeadChosen(LeadChosen { holder, asked, previous, reason: LeadReason::Succession })
+            Fact::LeadChosen(LeadChosen { holder, asked, previous, because: LeadReason::Succession })
         }
     }))
 }

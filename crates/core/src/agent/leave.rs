@@ -39,3 +39,89 @@ impl Leave {
         Ok(Decision::new(facts, Reply::Done))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::Status;
+    use crate::file::Resolve;
+    use crate::refusal::Code;
+    use crate::task::State;
+    use crate::testing::{World, anna, assign, by, claim, claim_file, create, hand_over, path, start};
+
+    fn leave(agent: &str) -> Leave {
+        Leave { agent: agent.into() }
+    }
+
+    #[test]
+    fn it_frees_what_it_holds_and_stays_readable() {
+        let mut w = World::of(&["a", "b"]);
+        w.creates("t", &[]);
+        w.starts("a", "t");
+        w.claims_file("a", "x").unwrap();
+        let facts = w.does(&by("a"), leave("a"));
+        assert_eq!(
+            facts,
+            ["agent.left", "checkpoint.added", "task.released", "resource.released", "lead.chosen"],
+            "one command ends it all"
+        );
+        assert_eq!((w.holder("t"), w.task("t").state, w.file_holder("x")), (None, State::Pending, None));
+        let a = w.agent("a");
+        assert!(a.has_left() && a.status == Status::Offline && a.holding == 0 && a.current_task.is_none());
+        assert!(a.lost.tasks.is_empty(), "it went for good");
+        assert_eq!(w.lead(), Some("b"));
+        assert_eq!(w.does(&by("a"), leave("a")), [""; 0]);
+    }
+
+    #[test]
+    fn the_lead_and_people_may_send_an_agent_away_and_others_may_not() {
+        let mut w = World::of(&["lead", "a", "b", "c", "d"]);
+        assert_eq!(w.refuses(&by("a"), leave("b")), Code::Forbidden);
+        assert_eq!(w.refuses(&anna(), leave("x")), Code::AgentNotFound);
+        for (caller, agent) in [(by("lead"), "a"), (anna(), "b"), (Caller::nobody(), "c"), (by("d"), "d")] {
+            assert_eq!(w.does(&caller, leave(agent)), ["agent.left"]);
+        }
+    }
+
+    #[test]
+    fn one_that_left_is_given_nothing() {
+        let mut w = World::of(&["lead", "a"]);
+        w.creates("t", &[]);
+        w.does(&by("a"), leave("a"));
+        assert_eq!(w.refuses(&by("a"), claim("a", "t")), Code::AgentNotFound);
+        assert_eq!(w.refuses(&by("a"), start(Some("a"), "t")), Code::AgentNotFound);
+        assert_eq!(w.refuses(&anna(), assign("t", "a")), Code::AgentNotFound);
+        assert_eq!(w.refuses(&by("a"), hand_over("h", "a", None, "t")), Code::AgentNotFound);
+        assert_eq!(w.refuses(&by("lead"), hand_over("h", "lead", Some("a"), "t")), Code::UnknownReference);
+        let reserved = crate::task::Create { assigned_to: Some("a".into()), ..create("u", &[]) };
+        assert_eq!(w.refuses(&anna(), reserved), Code::UnknownReference);
+        assert_eq!(w.claims_file("a", "x"), Err(None));
+    }
+
+    #[test]
+    fn one_that_is_offline_is_given_no_claim_but_may_be_reserved_for() {
+        let mut w = World::of(&["lead", "a"]);
+        w.creates("t", &[]);
+        w.claims_file("lead", "x").unwrap();
+        w.goes_offline("a");
+        assert_eq!(w.refuses(&anna(), claim("a", "t")), Code::AgentOffline);
+        assert_eq!(w.refuses(&anna(), start(Some("a"), "t")), Code::AgentOffline);
+        assert_eq!(w.asks_file(&anna(), claim_file("a", "y")), Err(None));
+        let note = crate::file::NoteChange {
+            path: path("x"),
+            by: Some("b".into()),
+            before: None,
+            after: None,
+            source: crate::file::ChangeSource::Report,
+            task: None,
+            metadata: serde_json::Map::new(),
+            escalate_after_millis: 1,
+        };
+        w.does(&Caller::watcher(), note);
+        assert_eq!(w.refuses(&anna(), Resolve { path: path("x"), winner: "a".into() }), Code::AgentOffline);
+        w.does(&anna(), hand_over("h", "lead", Some("a"), "t"));
+        let accept = crate::handoff::Accept { handoff: "h".into(), agent: "a".into() };
+        assert_eq!(w.refuses(&anna(), accept), Code::AgentOffline);
+        assert_eq!(w.does(&anna(), assign("t", "a")), ["task.reserved"]);
+    }
+}

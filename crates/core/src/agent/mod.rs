@@ -13,7 +13,7 @@ use serde_json::Value;
 pub use come_back::ComeBack;
 pub use lead::{Lead, LeadChosen, LeadReason, successor, take_if_vacant};
 pub use leave::{AgentLeft, Leave};
-pub use offline::{AgentReturned, AgentWentOffline, DeclareOffline, Evidence, Lost};
+pub use offline::{AgentReturned, AgentWentOffline, DeclareOffline, Evidence, Lost, LostFile};
 pub use register::{AgentRegistered, AgentUpdated, Profile, Register};
 pub use status::{AgentStatusSet, SetStatus};
 
@@ -104,7 +104,7 @@ impl Agent {
     }
 
     fn took(&mut self, task: &TaskId) {
-        self.holding += 1;
+        self.holding = self.holding.saturating_add(1);
         self.works_on(task);
     }
 
@@ -132,33 +132,35 @@ pub mod tally {
     pub const AGENTS_ACTIVE: &str = "agents.active";
 }
 
-/// What becomes of an agent's row.
+/// What becomes of an agent's row. A fact that does not concern this agent leaves it as it is.
 pub(crate) fn apply(old: Option<Agent>, id: &AgentId, fact: &Fact, seq: Seq, at: Timestamp) -> Option<Agent> {
-    if let Fact::AgentRegistered(fact) = fact {
+    if let Fact::AgentRegistered(fact) = fact
+        && fact.id == *id
+    {
         return Some(fact.joined(old, seq, at));
     }
     let mut agent = old?;
     match fact {
-        Fact::AgentUpdated(fact) => fact.update(&mut agent, at),
-        Fact::AgentReturned(_) => {
+        Fact::AgentUpdated(fact) if fact.id == *id => fact.update(&mut agent, at),
+        Fact::AgentReturned(fact) if fact.agent == *id => {
             agent.membership = Membership::Here;
             agent.status = Status::Idle;
             agent.seen_at = at;
             agent.lost = Lost::default();
         }
-        Fact::AgentStatusSet(fact) => {
+        Fact::AgentStatusSet(fact) if fact.agent == *id => {
             agent.status = fact.status;
             if let Some(task) = &fact.current_task {
                 agent.current_task = Some(task.clone());
             }
         }
-        Fact::AgentLeft(_) => {
+        Fact::AgentLeft(fact) if fact.agent == *id => {
             agent.membership = Membership::Left(at);
             agent.status = Status::Offline;
             agent.current_task = None;
             agent.lost = Lost::default();
         }
-        Fact::AgentWentOffline(fact) => {
+        Fact::AgentWentOffline(fact) if fact.agent == *id => {
             agent.membership = Membership::Offline(at);
             agent.status = Status::Offline;
             agent.current_task = None;
@@ -166,15 +168,17 @@ pub(crate) fn apply(old: Option<Agent>, id: &AgentId, fact: &Fact, seq: Seq, at:
             agent.lost = fact.lost.clone();
         }
         Fact::TaskClaimed(fact) if fact.agent == *id => agent.took(&fact.task),
-        Fact::TaskClaimed(fact) => agent.gave_up(&fact.task),
-        Fact::TaskStarted(fact) => agent.works_on(&fact.task),
-        Fact::TaskMoved(fact) if fact.to == task::State::Review && agent.is_live() => {
+        Fact::TaskClaimed(fact) if fact.from.as_ref() == Some(id) => agent.gave_up(&fact.task),
+        Fact::TaskStarted(fact) if fact.holder == *id => agent.works_on(&fact.task),
+        Fact::TaskMoved(fact)
+            if fact.holder.as_ref() == Some(id) && fact.to == task::State::Review && agent.is_live() =>
+        {
             agent.status = Status::WaitingReview;
         }
-        Fact::TaskReleased(fact) => agent.gave_up(&fact.task),
-        Fact::TaskCompleted(fact) => agent.gave_up(&fact.task),
-        Fact::TaskFailed(fact) => agent.gave_up(&fact.task),
-        Fact::TaskDropped(fact) => agent.gave_up(&fact.task),
+        Fact::TaskReleased(fact) if fact.holder.as_ref() == Some(id) => agent.gave_up(&fact.task),
+        Fact::TaskCompleted(fact) if fact.holder.as_ref() == Some(id) => agent.gave_up(&fact.task),
+        Fact::TaskFailed(fact) if fact.holder.as_ref() == Some(id) => agent.gave_up(&fact.task),
+        Fact::TaskDropped(fact) if fact.holder.as_ref() == Some(id) => agent.gave_up(&fact.task),
         _ => {}
     }
     Some(agent)

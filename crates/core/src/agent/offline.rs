@@ -3,9 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Agent, successor};
+use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
-use crate::file::{FilePath, FileReleased, ReleaseReason};
+use crate::file::{self, FilePath, ReleaseReason};
 use crate::id::{AgentId, TaskId, Timestamp};
 use crate::key::{Ask, Key, Lookup};
 use crate::refusal::{Code, Refusal};
@@ -64,8 +65,9 @@ impl DeclareOffline {
         asks
     }
 
-    pub(crate) fn decide(&self, view: &View) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         let agent = view.agent_known(&self.agent)?;
+        view.needs_authority(caller, "declare an agent offline")?;
         let seen = view.presence(&self.agent)?.map(|presence| presence.last_seen);
         if !agent.is_live() || seen.is_some_and(|seen| seen > self.evidence.last_seen) {
             return Err(Refusal::new(Code::Stale, format!("agent '{}' is not silent any more", self.agent)).into());
@@ -104,10 +106,117 @@ pub(super) fn frees(view: &View, agent: &AgentId, reason: ReleaseReason) -> Resu
         }
         facts.push(task::released(held, task::Because::Holder(reason)));
     }
-    for file in view.files_held_by(agent)? {
+    let files = view.files_held_by(agent)?;
+    for file in &files {
         let task = file.claim.as_ref().and_then(|claim| claim.task.clone());
         lost.files.push(LostFile { path: file.path.clone(), task });
-        facts.extend(FileReleased::facts(file, reason));
     }
+    facts.extend(file::freed(view, &files, reason)?);
     Ok((facts, lost))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::actor::Caller;
+    use crate::agent::{Membership, Role, Status};
+    use crate::file::ClaimFile;
+    use crate::key::Key;
+    use crate::row::Row;
+    use crate::task::{CheckpointKind, State};
+    use crate::testing::{World, by, claim_file, moves, offline};
+
+    #[test]
+    fn what_it_held_is_free_again_and_tells_why() {
+        let mut w = World::of(&["a", "b"]);
+        for task in ["claimed", "reviewed"] {
+            w.creates(task, &[]);
+        }
+        w.reserves("reserved", "b");
+        w.claims("b", "claimed");
+        w.starts("b", "reviewed");
+        w.does(&by("b"), moves("reviewed", State::Review));
+        w.claims_file("b", "src/").unwrap();
+        w.does(&by("b"), ClaimFile { task: Some("claimed".into()), ..claim_file("b", "doc") });
+        w.goes_offline("b");
+        for task in ["claimed", "reviewed", "reserved"] {
+            assert_eq!((w.task(task).state, w.task(task).held_by()), (State::Pending, None), "{task}");
+        }
+        assert_eq!((w.file_holder("src/"), w.file_holder("doc")), (None, None));
+        let b = w.agent("b");
+        assert!(matches!(b.membership, Membership::Offline(_)));
+        assert_eq!((b.status, b.holding, &b.current_task), (Status::Offline, 0, &None));
+        assert_eq!(b.lost.tasks, ["claimed".into(), "reviewed".into()]);
+        assert_eq!(b.lost.files.len(), 2);
+        for (task, checkpoints) in [("claimed", 1), ("reviewed", 1), ("reserved", 0)] {
+            assert_eq!(w.task(task).checkpoints, checkpoints, "{task}");
+        }
+        match w.rows().get(&Key::Checkpoint("cp_reviewed_1".to_owned())) {
+            Some(Row::Checkpoint(checkpoint)) => {
+                assert_eq!(checkpoint.kind, CheckpointKind::Recovery);
+                assert!(checkpoint.summary.contains("b went offline while the task was review"));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn stale_evidence_is_refused() {
+        let mut w = World::of(&["a", "b"]);
+        let system = Caller::system();
+        w.saw("b", 500);
+        assert_eq!(w.refuses(&system, offline("b", 499)), Code::Stale);
+        assert_eq!(w.refuses(&system, offline("x", 500)), Code::AgentNotFound);
+        w.does(&system, offline("b", 500));
+        assert_eq!(w.agent("b").seen_at, Timestamp(500));
+        assert_eq!(w.refuses(&system, offline("b", 500)), Code::Stale, "it is offline already");
+    }
+
+    #[test]
+    fn no_agent_declares_another_offline() {
+        let mut w = World::of(&["lead", "a", "b"]);
+        assert_eq!(w.refuses(&by("a"), offline("b", 1_000)), Code::Forbidden);
+        assert_eq!(w.refuses(&Caller::nobody(), offline("b", 1_000)), Code::Forbidden);
+    }
+
+    /// Registers these in order, sends the first away, and tells who leads then.
+    fn heir(agents: &[(&str, Role)]) -> Option<String> {
+        let mut w = World::default();
+        for (agent, role) in agents {
+            w.joins(agent, *role);
+        }
+        let first = agents[0].0;
+        assert_eq!(w.lead(), Some(first));
+        w.goes_offline(first);
+        w.lead().map(str::to_owned)
+    }
+
+    #[test]
+    fn the_lead_passes_to_one_that_asked_then_to_specialists_then_to_workers_the_oldest_first() {
+        use Role::*;
+        for (others, next) in [
+            (vec![("w", Worker), ("s", Specialist), ("l", Lead)], Some("l")),
+            (vec![("l1", Lead), ("l2", Lead)], Some("l1")),
+            (vec![("w", Worker), ("s1", Specialist), ("s2", Specialist)], Some("s1")),
+            (vec![("w1", Worker), ("w2", Worker)], Some("w1")),
+            (vec![], None),
+        ] {
+            let agents: Vec<_> = std::iter::once(("first", Lead)).chain(others).collect();
+            assert_eq!(heir(&agents).as_deref(), next, "{agents:?}");
+        }
+    }
+
+    #[test]
+    fn an_heir_that_never_asked_yields_to_one_that_does() {
+        let mut w = World::default();
+        w.joins("l", Role::Lead);
+        w.joins("w", Role::Worker);
+        w.goes_offline("l");
+        assert_eq!((w.lead(), w.seat().unwrap().asked), (Some("w"), false));
+        w.joins("l", Role::Lead);
+        assert_eq!((w.lead(), w.seat().unwrap().asked), (Some("l"), true));
+        w.joins("l2", Role::Lead);
+        w.goes_offline("w");
+        assert_eq!(w.lead(), Some("l"), "only the lead's own going matters");
+    }
 }

@@ -58,6 +58,7 @@ impl Register {
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         self.check()?;
+        view.may_speak_for(caller, &self.id)?;
         let sealed = matches!(caller.auth, Auth::Token | Auth::Session) && caller.actor.agent() == Some(&self.id);
         let known = view.agent(&self.id)?;
         let mut facts = Vec::new();
@@ -139,5 +140,128 @@ impl AgentUpdated {
         agent.profile = self.profile.clone();
         agent.sealed = self.sealed;
         agent.seen_at = at;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::{Leave, SetStatus};
+    use crate::testing::{World, anna, by, claim, claim_file, profile, register, with_token};
+
+    #[test]
+    fn the_first_agent_leads_until_one_asks_and_that_one_keeps_it() {
+        let mut w = World::default();
+        assert_eq!(w.joins("a", Role::Worker), ["agent.registered", "lead.chosen"]);
+        assert_eq!((w.lead(), w.seat().unwrap().asked), (Some("a"), false));
+        assert_eq!(w.joins("b", Role::Specialist), ["agent.registered"]);
+        assert_eq!(w.joins("c", Role::Lead), ["agent.registered", "lead.chosen"]);
+        assert_eq!((w.lead(), w.seat().unwrap().asked), (Some("c"), true));
+        assert_eq!(w.joins("d", Role::Lead), ["agent.registered"]);
+        assert_eq!(w.lead(), Some("c"));
+        assert_eq!(w.agent("d").profile.role, Role::Lead, "it stays with the role that it asked for");
+    }
+
+    #[test]
+    fn a_lead_that_nobody_asked_can_ask_itself() {
+        let mut w = World::of(&["a", "b"]);
+        assert_eq!(w.joins("a", Role::Lead), ["agent.updated", "lead.chosen"]);
+        assert!(w.seat().unwrap().asked);
+        assert_eq!(w.joins("b", Role::Lead), ["agent.updated"]);
+        assert_eq!(w.lead(), Some("a"));
+    }
+
+    #[test]
+    fn announcing_again_keeps_what_the_agent_holds() {
+        let mut w = World::of(&["a"]);
+        w.creates("t", &[]);
+        w.starts("a", "t");
+        w.claims_file("a", "src/x").unwrap();
+        assert_eq!(w.joins("a", Role::Worker), [""; 0], "nothing new was said");
+        assert_eq!(w.joins("a", Role::Specialist), ["agent.updated"]);
+        assert_eq!((w.holder("t"), w.file_holder("src/x")), (Some("a"), Some("a")));
+        let agent = w.agent("a");
+        assert_eq!((agent.holding, agent.status, agent.joined), (1, Status::Working, Seq(1)));
+    }
+
+    #[test]
+    fn announcing_brings_an_offline_agent_back_with_one_decision_about_the_lead() {
+        let mut w = World::of(&["a"]);
+        w.creates("t", &[]);
+        w.starts("a", "t");
+        w.goes_offline("a");
+        assert_eq!(w.lead(), None);
+        assert_eq!(w.joins("a", Role::Lead), ["agent.updated", "agent.returned", "task.claimed", "lead.chosen"]);
+        assert_eq!((w.holder("t"), w.lead()), (Some("a"), Some("a")));
+        assert!(w.seat().unwrap().asked);
+    }
+
+    #[test]
+    fn one_that_left_joins_anew() {
+        let mut w = World::of(&["a", "b"]);
+        w.does(&by("a"), Leave { agent: "a".into() });
+        assert_eq!(w.joins("a", Role::Worker), ["agent.registered"]);
+        assert!(w.agent("a").is_live() && w.agent("a").joined > w.agent("b").joined);
+    }
+
+    #[test]
+    fn ids_and_profiles_are_checked() {
+        let mut w = World::default();
+        let nobody = Caller::nobody();
+        for id in ["", "a b", "a\n", "system", "watcher", "router", "person:anna", "agent:a", "group:x"] {
+            assert_eq!(w.refuses(&nobody, register(id, Role::Worker)), Code::Invalid, "{id:?}");
+        }
+        assert_eq!(w.refuses(&nobody, register(&"a".repeat(129), Role::Worker)), Code::TooLarge);
+        let with = |change: &dyn Fn(&mut Profile)| {
+            let mut profile = profile(Role::Worker);
+            change(&mut profile);
+            Register { id: "a".into(), profile }
+        };
+        assert_eq!(w.refuses(&nobody, with(&|p| p.tool.clear())), Code::Invalid);
+        assert_eq!(w.refuses(&nobody, with(&|p| p.tool = "x".repeat(257))), Code::TooLarge);
+        assert_eq!(w.refuses(&nobody, with(&|p| p.capabilities = vec!["x".to_owned(); 1_001])), Code::TooLarge);
+        assert_eq!(w.refuses(&nobody, with(&|p| p.workspace_path = Some("x".repeat(4_097)))), Code::TooLarge);
+    }
+
+    #[test]
+    fn only_an_agent_itself_the_lead_and_people_announce_it() {
+        let mut w = World::of(&["lead", "a", "b"]);
+        assert_eq!(w.refuses(&by("b"), register("a", Role::Specialist)), Code::Forbidden);
+        for caller in [Caller::nobody(), by("lead"), anna(), by("a")] {
+            let role = if w.agent("a").profile.role == Role::Worker { Role::Specialist } else { Role::Worker };
+            assert_eq!(w.does(&caller, register("a", role)), ["agent.updated"], "{:?}", caller.actor);
+        }
+    }
+
+    #[test]
+    fn a_sealed_id_cannot_be_used_without_its_credential() {
+        let mut w = World::of(&["lead"]);
+        w.does(&with_token("a"), register("a", Role::Worker));
+        assert!(w.agent("a").sealed);
+        w.creates("t", &[]);
+        w.does(&with_token("a"), claim("a", "t"));
+        let idle = SetStatus { agent: "a".into(), status: Status::Blocked, current_task: None };
+        for caller in [by("a"), Caller::nobody()] {
+            assert_eq!(w.refuses(&caller, register("a", Role::Specialist)), Code::Sealed, "{:?}", caller.actor);
+            assert_eq!(w.refuses(&caller, claim("a", "t")), Code::Sealed);
+            assert_eq!(w.refuses(&caller, claim_file("a", "x")), Code::Sealed);
+            assert_eq!(w.refuses(&caller, idle.clone()), Code::Sealed);
+            assert_eq!(w.refuses(&caller, crate::testing::release("t")), Code::Sealed, "not as the holder either");
+            assert_eq!(w.refuses(&caller, crate::agent::ComeBack { agent: "a".into() }), Code::Sealed);
+        }
+        assert_eq!(w.does(&by("lead"), idle), ["agent.status_set"], "the lead may speak for others");
+        let session = Caller { auth: Auth::Session, ..by("a") };
+        assert_eq!(w.does(&session, register("a", Role::Specialist)), ["agent.updated"]);
+        w.does(&anna(), Leave { agent: "a".into() });
+        assert_eq!(w.refuses(&by("a"), register("a", Role::Worker)), Code::Sealed, "leaving breaks no seal");
+        w.does(&anna(), register("a", Role::Worker));
+        assert!(w.agent("a").sealed);
+    }
+
+    #[test]
+    fn an_observer_changes_nothing() {
+        let mut w = World::of(&["a"]);
+        let observer = Caller { power: crate::actor::Power::Observer, ..by("a") };
+        assert_eq!(w.refuses(&observer, register("a", Role::Lead)), Code::Forbidden);
     }
 }

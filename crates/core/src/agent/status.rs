@@ -48,6 +48,7 @@ impl SetStatus {
         let mut facts = Vec::new();
         if agent.membership != Membership::Here {
             facts.extend(super::come_back::comes_back(view, agent)?);
+            facts.extend(super::take_if_vacant(view, agent)?);
         }
         let new_task = self.current_task.is_some() && self.current_task != agent.current_task;
         if agent.status != self.status || new_task || !facts.is_empty() {
@@ -59,5 +60,91 @@ impl SetStatus {
             }));
         }
         Ok(Decision::new(facts, Reply::Done))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::actor::Caller;
+    use crate::refusal::Code;
+    use crate::task::State;
+    use crate::testing::{World, anna, by, complete, moves};
+
+    fn set(agent: &str, status: Status) -> SetStatus {
+        SetStatus { agent: agent.into(), status, current_task: None }
+    }
+
+    #[test]
+    fn work_sets_the_status() {
+        let mut w = World::of(&["lead", "a"]);
+        w.creates("t", &[]);
+        w.creates("u", &[]);
+        let now = |w: &World| (w.agent("a").status, w.agent("a").current_task.as_ref().map(|task| task.to_string()));
+        assert_eq!(now(&w), (Status::Idle, None));
+        w.claims("a", "t");
+        assert_eq!(now(&w), (Status::Working, Some("t".to_owned())));
+        w.starts("a", "u");
+        assert_eq!(now(&w), (Status::Working, Some("u".to_owned())));
+        w.starts("a", "t");
+        assert_eq!(now(&w), (Status::Working, Some("t".to_owned())));
+        w.does(&by("a"), moves("t", State::Review));
+        assert_eq!(now(&w), (Status::WaitingReview, Some("t".to_owned())));
+        w.does(&by("a"), complete("t"));
+        assert_eq!(now(&w), (Status::WaitingReview, None), "it holds another still");
+        w.does(&by("a"), complete("u"));
+        assert_eq!(now(&w), (Status::Idle, None));
+    }
+
+    #[test]
+    fn what_an_agent_says_lasts_until_the_next_change() {
+        let mut w = World::of(&["lead", "a"]);
+        w.creates("t", &[]);
+        w.claims("a", "t");
+        assert_eq!(w.says("a", Status::Blocked), ["agent.status_set"]);
+        assert_eq!(w.says("a", Status::Blocked), [""; 0]);
+        assert_eq!(w.agent("a").status, Status::Blocked);
+        w.starts("a", "t");
+        assert_eq!(w.agent("a").status, Status::Working);
+    }
+
+    #[test]
+    fn a_heartbeat_may_name_the_current_task() {
+        let mut w = World::of(&["lead", "a"]);
+        w.creates("t", &[]);
+        w.claims("a", "t");
+        let on = |task: Option<&str>| SetStatus { current_task: task.map(TaskId::from), ..set("a", Status::Working) };
+        assert_eq!(w.does(&by("a"), on(Some("t"))), [""; 0]);
+        w.does(&by("a"), on(Some("u")));
+        assert_eq!(w.agent("a").current_task.as_ref().unwrap().as_str(), "u");
+        assert_eq!(w.does(&by("a"), on(None)), [""; 0], "an absent one says nothing");
+    }
+
+    #[test]
+    fn saying_offline_frees_and_saying_anything_else_comes_back() {
+        let mut w = World::of(&["a", "b"]);
+        w.creates("t", &[]);
+        w.starts("a", "t");
+        let facts = w.says("a", Status::Offline);
+        assert_eq!(facts, ["agent.went_offline", "checkpoint.added", "task.released", "lead.chosen"]);
+        assert_eq!((w.holder("t"), w.lead()), (None, Some("b")));
+        assert_eq!(w.says("a", Status::Offline), [""; 0]);
+        assert_eq!(w.says("a", Status::Blocked), ["agent.returned", "task.claimed", "agent.status_set"]);
+        assert_eq!((w.holder("t"), w.agent("a").status), (Some("a"), Status::Blocked));
+    }
+
+    #[test]
+    fn only_for_oneself_unless_lead_or_person() {
+        let mut w = World::of(&["lead", "a", "b"]);
+        assert_eq!(w.refuses(&by("b"), set("a", Status::Blocked)), Code::Forbidden);
+        assert_eq!(w.refuses(&anna(), set("x", Status::Idle)), Code::AgentNotFound);
+        for (caller, status) in [
+            (by("lead"), Status::Blocked),
+            (anna(), Status::Working),
+            (Caller::nobody(), Status::WaitingReview),
+            (by("a"), Status::Idle),
+        ] {
+            assert_eq!(w.does(&caller, set("a", status)), ["agent.status_set"]);
+        }
     }
 }

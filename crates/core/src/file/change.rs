@@ -5,13 +5,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{FilePath, overlapping};
+use super::{FilePath, overlap_asks, overlapping};
+use crate::actor::Caller;
 use crate::command::{Decision, Halt, Now, Reply};
 use crate::fact::Fact;
 use crate::id::{AgentId, Seq, TaskId, TimerId, Timestamp};
-use crate::key::{Ask, Key, Lookup};
+use crate::key::{Ask, Key};
 use crate::refusal::{Code, Refusal};
-use crate::report::Report;
+use crate::report::{self, Report};
 use crate::timer::conflict_timer;
 use crate::view::View;
 
@@ -89,12 +90,17 @@ pub struct ConflictEscalated {
 
 impl NoteChange {
     pub(crate) fn asks(&self) -> Vec<Ask> {
-        let mut asks: Vec<Ask> = vec![Key::file(&self.path).into(), Lookup::HeldUnder(self.path.below()).into()];
-        asks.extend(self.path.covers().into_iter().map(|key| Key::File(key).into()));
+        let mut asks = overlap_asks(&self.path);
+        asks.push(Key::Lead.into());
+        asks.extend(self.by.iter().map(|by| Key::Agent(by.clone()).into()));
         asks
     }
 
-    pub(crate) fn decide(&self, view: &View, now: &Now) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Halt> {
+        report::check_evidence(&self.before, &self.after, &self.metadata)?;
+        if let Some(by) = &self.by {
+            view.may_sign_as(caller, by)?;
+        }
         let known = view.file(self.path.key())?;
         let known_hash = known.map_or("", |file| file.content_hash.as_str());
         let before = self.before.clone().unwrap_or_else(|| known_hash.to_owned());
@@ -149,5 +155,194 @@ impl NoteOthers {
         let sample = self.sample.iter().take(Report::SAMPLE).cloned().collect();
         let fact = Fact::FilesChanged(FilesChanged { changed: self.changed, sample });
         Ok(Decision::new(vec![fact], Reply::Recorded))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::{Conflict, FileState, ReleaseFile, Resolve};
+    use crate::key::Key;
+    use crate::limit;
+    use crate::row::Row;
+    use crate::testing::{World, anna, by, claim_file, hand_over, path};
+    use crate::timer::FireTimer;
+
+    fn change(at: &str, by: Option<&str>, after: &str, source: ChangeSource) -> NoteChange {
+        NoteChange {
+            path: path(at),
+            by: by.map(AgentId::from),
+            before: None,
+            after: Some(after.to_owned()),
+            source,
+            task: None,
+            metadata: serde_json::Map::new(),
+            escalate_after_millis: 600_000,
+        }
+    }
+
+    fn seen(at: &str, after: &str) -> NoteChange {
+        change(at, None, after, ChangeSource::Watcher)
+    }
+
+    fn told(at: &str, who: &str, after: &str) -> NoteChange {
+        change(at, Some(who), after, ChangeSource::Report)
+    }
+
+    fn timers(w: &World) -> Vec<&crate::timer::Timer> {
+        w.rows().values().filter_map(|row| if let Row::Timer(timer) = row { Some(timer) } else { None }).collect()
+    }
+
+    #[test]
+    fn a_change_by_another_than_the_holder_is_a_conflict() {
+        let mut w = World::of(&["lead", "a", "b"]);
+        w.claims_file("a", "x").unwrap();
+        assert_eq!(w.does(&by("b"), told("x", "b", "h1")), ["resource.modified", "resource.conflict_detected"]);
+        let file = w.file("x");
+        assert_eq!((file.state(), file.content_hash.as_str()), (FileState::Conflicted, "h1"));
+        assert_eq!(file.last_modified_by.as_ref().unwrap().as_str(), "b");
+        let conflict = Conflict { holder: "a".into(), intruder: "b".into(), since: Timestamp(w.now) };
+        assert_eq!(file.conflict, Some(conflict));
+        match &w.log.last().unwrap().fact {
+            Fact::ConflictDetected(found) => {
+                assert_eq!((found.before.as_str(), found.after.as_str()), ("h0", "h1"));
+                assert_eq!(found.escalate_at, Timestamp(w.now + 600_000));
+            }
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(timers(&w).len(), 1);
+        assert_eq!(w.does(&by("b"), told("x", "b", "h2")), ["resource.modified"], "one conflict at a time");
+    }
+
+    #[test]
+    fn nobody_is_blamed_without_evidence() {
+        let mut w = World::of(&["lead", "a", "b"]);
+        w.claims_file("a", "x").unwrap();
+        assert_eq!(w.does(&by("a"), told("x", "a", "h1")), ["resource.modified"], "the holder's own work");
+        assert_eq!(w.does(&Caller::watcher(), seen("x", "h1")), [""; 0], "known already");
+        assert_eq!(w.does(&Caller::watcher(), seen("x", "h2")), ["resource.modified"]);
+        assert!(matches!(&w.log.last().unwrap().fact, Fact::FileModified(f) if f.warning.is_some() && f.by.is_none()));
+        assert_eq!(w.file("x").last_modified_by.as_ref().unwrap().as_str(), "a");
+        assert_eq!(w.does(&by("b"), told("free", "b", "h1")), ["resource.modified"]);
+        assert_eq!(w.file("free").state(), FileState::Free);
+    }
+
+    #[test]
+    fn a_change_below_a_claimed_folder_is_a_conflict_that_ends_with_the_claim() {
+        for end in ["release", "leave", "force"] {
+            let mut w = World::of(&["lead", "a", "b"]);
+            w.claims_file("a", "src/").unwrap();
+            assert_eq!(w.does(&by("b"), told("src/x", "b", "h1")).len(), 2);
+            assert_eq!((w.file("src/x").state(), w.file("src/").state()), (FileState::Conflicted, FileState::Claimed));
+            match end {
+                "release" => w.does(&by("a"), ReleaseFile { path: path("src/"), agent: "a".into() }),
+                "leave" => w.does(&by("a"), crate::agent::Leave { agent: "a".into() }),
+                _ => {
+                    let force =
+                        crate::file::ClaimFile { insist: crate::file::Insist::Force, ..claim_file("b", "src/x") };
+                    w.does(&anna(), force)
+                }
+            };
+            assert_eq!(w.file("src/x").conflict, None, "{end}");
+            assert_eq!(timers(&w), Vec::<&crate::timer::Timer>::new(), "{end}");
+        }
+    }
+
+    #[test]
+    fn the_lead_or_a_person_says_whose_work_stands() {
+        for winner in ["a", "b", "lead"] {
+            let mut w = World::of(&["lead", "a", "b"]);
+            w.claims_file("a", "x").unwrap();
+            let resolve = |winner: &str| Resolve { path: path("x"), winner: winner.into() };
+            assert_eq!(w.refuses(&anna(), resolve("a")), Code::NotConflicted);
+            w.does(&by("b"), told("x", "b", "h1"));
+            assert_eq!(w.refuses(&by("a"), resolve("a")), Code::Forbidden);
+            assert_eq!(w.refuses(&anna(), resolve("nobody-here")), Code::AgentNotFound);
+            let fence = w.file("x").claim.as_ref().unwrap().fence;
+            assert_eq!(w.does(&by("lead"), resolve(winner)), ["resource.conflict_resolved"]);
+            assert_eq!((w.file_holder("x"), w.file("x").state()), (Some(winner), FileState::Claimed));
+            assert_eq!(w.file("x").claim.as_ref().unwrap().fence == fence, winner == "a");
+            assert!(timers(&w).is_empty());
+        }
+        assert_eq!(
+            World::of(&["a"]).refuses(&anna(), Resolve { path: path("x"), winner: "a".into() }),
+            Code::ResourceNotFound
+        );
+    }
+
+    #[test]
+    fn a_winner_never_shares_a_path_with_the_loser() {
+        let mut w = World::of(&["lead", "a", "b"]);
+        w.claims_file("a", "src/").unwrap();
+        w.claims_file("a", "src/x").unwrap();
+        w.does(&by("b"), told("src/x", "b", "h1"));
+        let facts = w.does(&anna(), Resolve { path: path("src/x"), winner: "b".into() });
+        assert_eq!(facts, ["resource.forced", "resource.conflict_resolved"]);
+        assert_eq!((w.file_holder("src/"), w.file_holder("src/x")), (None, Some("b")));
+    }
+
+    #[test]
+    fn a_conflict_that_nobody_resolves_is_escalated_once() {
+        let mut w = World::of(&["lead", "a", "b"]);
+        w.claims_file("a", "x").unwrap();
+        w.does(&by("b"), told("x", "b", "h1"));
+        let (timer, version) = (timers(&w)[0].id.clone(), timers(&w)[0].version);
+        let fire = FireTimer { timer, version };
+        let system = Caller::system();
+        assert_eq!(w.refuses(&system, fire.clone()), Code::Stale, "not due yet");
+        w.now += 600_000;
+        assert_eq!(w.refuses(&system, FireTimer { version: Seq(1), ..fire.clone() }), Code::Stale);
+        assert_eq!(w.does(&system, fire.clone()), ["resource.conflict_escalated"]);
+        assert_eq!(w.file("x").state(), FileState::Conflicted, "it still stands");
+        assert_eq!(w.refuses(&system, fire), Code::Stale);
+    }
+
+    #[test]
+    fn a_timer_of_an_older_conflict_is_stale() {
+        let mut w = World::of(&["lead", "a", "b"]);
+        w.claims_file("a", "x").unwrap();
+        w.does(&by("b"), told("x", "b", "h1"));
+        let old = FireTimer { timer: timers(&w)[0].id.clone(), version: timers(&w)[0].version };
+        w.does(&by("a"), ReleaseFile { path: path("x"), agent: "a".into() });
+        assert_eq!(w.rows().get(&Key::Timer(old.timer.clone())), None);
+        w.claims_file("a", "x").unwrap();
+        w.does(&by("b"), told("x", "b", "h2"));
+        w.now += 600_001;
+        assert_eq!(w.refuses(&Caller::system(), old), Code::Stale);
+    }
+
+    #[test]
+    fn an_intruder_that_is_handed_the_path_intrudes_no_more() {
+        let mut w = World::of(&["lead", "a", "b", "c"]);
+        w.creates("t", &[]);
+        w.starts("a", "t");
+        for at in ["x", "y"] {
+            w.does(&by("a"), crate::file::ClaimFile { task: Some("t".into()), ..claim_file("a", at) });
+        }
+        w.does(&by("b"), told("x", "b", "h1"));
+        w.does(&by("c"), told("y", "c", "h1"));
+        w.does(&by("a"), hand_over("h", "a", Some("b"), "t"));
+        w.does(&by("b"), crate::handoff::Accept { handoff: "h".into(), agent: "b".into() });
+        assert_eq!((w.file("x").state(), w.file("y").state()), (FileState::Claimed, FileState::Conflicted));
+    }
+
+    #[test]
+    fn one_reports_for_oneself_and_within_limits() {
+        let mut w = World::of(&["lead", "a", "b"]);
+        assert_eq!(w.refuses(&by("b"), told("x", "a", "h1")), Code::Forbidden);
+        assert_eq!(w.refuses(&Caller::nobody(), told("x", "system", "h1")), Code::Forbidden);
+        let long = "x".repeat(limit::NAME_BYTES + 1);
+        assert_eq!(w.refuses(&by("b"), told("x", "b", &long)), Code::TooLarge);
+        let metadata = serde_json::Map::from_iter([("x".to_owned(), "x".repeat(limit::TEXT_BYTES).into())]);
+        assert_eq!(w.refuses(&by("b"), NoteChange { metadata, ..told("x", "b", "h1") }), Code::TooLarge);
+    }
+
+    #[test]
+    fn changes_of_unclaimed_files_are_one_summary() {
+        let mut w = World::default();
+        let sample = vec!["f".to_owned(); 50];
+        w.does(&Caller::watcher(), NoteOthers { changed: 50, sample });
+        assert!(matches!(&w.log[0].fact, Fact::FilesChanged(f) if f.changed == 50 && f.sample.len() == Report::SAMPLE));
+        assert_eq!(w.refuses(&Caller::watcher(), NoteOthers { changed: 0, sample: vec![] }), Code::Invalid);
     }
 }

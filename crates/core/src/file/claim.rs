@@ -1,12 +1,13 @@
 //! Claiming a path before changing it. A trailing slash claims the whole subtree.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
-use super::{File, FilePath};
+use super::{ConflictResolved, File, FilePath};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
-use crate::file::FileReleased;
 use crate::id::{AgentId, TaskId};
 use crate::key::{Ask, Key, Lookup};
 use crate::refusal::{Code, Refusal};
@@ -74,7 +75,8 @@ impl ClaimFile {
             Ok(Decision::nothing(Reply::Claim(ClaimReply::Refused { owner: owner.cloned(), reason })))
         };
         match view.agent(&self.agent)? {
-            Some(agent) if !agent.has_left() => {}
+            Some(agent) if agent.is_live() => {}
+            Some(agent) if !agent.has_left() => return refused(None, format!("Agent {} is offline", self.agent)),
             _ => return refused(None, format!("Agent {} is not registered", self.agent)),
         }
         view.may_speak_for(caller, &self.agent)?;
@@ -89,8 +91,7 @@ impl ClaimFile {
         if own.and_then(File::holder) == Some(&self.agent) {
             return Ok(Decision::nothing(Reply::Claim(ClaimReply::Granted)));
         }
-        if let Some(file) = standing(view, &self.path)?.into_iter().find(|file| file.locked_by.is_some()) {
-            let by = file.locked_by.as_deref().unwrap_or_default();
+        if let Some((file, by)) = lock_on(view, &self.path)? {
             return refused(file.holder(), format!("Resource locked by {by}"));
         }
         let others = overlapping(view, &self.path, &self.agent)?;
@@ -103,9 +104,7 @@ impl ClaimFile {
                 return refused(owner, format!("Resource claimed by {name}{how}"));
             }
             view.needs_authority(caller, "force a claim")?;
-            for file in &others {
-                facts.extend(self.force(file));
-            }
+            facts = taken(view, &others, &self.agent)?;
         }
         facts.push(Fact::FileClaimed(FileClaimed {
             path: self.path.clone(),
@@ -116,28 +115,47 @@ impl ClaimFile {
         }));
         Ok(Decision::new(facts, Reply::Claim(ClaimReply::Granted)))
     }
-
-    fn force(&self, file: &File) -> Vec<Fact> {
-        let Some(loser) = file.holder() else { return vec![] };
-        let forced = ClaimForced { path: file.path.clone(), loser: loser.clone(), winner: self.agent.clone() };
-        let mut facts: Vec<Fact> = FileReleased::settles(file).into_iter().collect();
-        facts.push(Fact::ClaimForced(forced));
-        facts
-    }
 }
 
-fn overlap_asks(path: &FilePath) -> Vec<Ask> {
+/// Takes these claims from their holders by authority; the conflicts about them are settled by that.
+pub(crate) fn taken(view: &View, files: &[&File], winner: &AgentId) -> Result<Vec<Fact>, Halt> {
+    let mut facts: Vec<Fact> =
+        conflicts_about(view, files)?.into_iter().filter_map(ConflictResolved::without_winner).collect();
+    facts.extend(files.iter().filter_map(|file| {
+        let loser = file.holder()?.clone();
+        Some(Fact::ClaimForced(ClaimForced { path: file.path.clone(), loser, winner: winner.clone() }))
+    }));
+    Ok(facts)
+}
+
+/// The conflicts that go with these claims: about the paths themselves, and about unclaimed ones above or below.
+pub(crate) fn conflicts_about<'v>(view: &'v View, files: &[&File]) -> Result<Vec<&'v File>, Halt> {
+    view.needs(files.iter().flat_map(|file| overlap_asks(&file.path)).collect())?;
+    let mut found: BTreeMap<&str, &File> = BTreeMap::new();
+    for ending in files {
+        for file in standing(view, &ending.path)? {
+            if file.conflict.is_some() && (file.claim.is_none() || file.path.key() == ending.path.key()) {
+                found.insert(file.path.key(), file);
+            }
+        }
+    }
+    Ok(found.into_values().collect())
+}
+
+pub(crate) fn overlap_asks(path: &FilePath) -> Vec<Ask> {
     let mut asks: Vec<Ask> = vec![Key::file(path).into(), Lookup::HeldUnder(path.below()).into()];
     asks.extend(path.covers().into_iter().map(|key| Key::File(key).into()));
     asks
 }
 
-/// Every claimed or locked path that is this one, above it or below it.
+/// What stands in the way of any claim: a lock on this path, above it or below it, and by whom.
+pub(crate) fn lock_on<'v>(view: &'v View, path: &FilePath) -> Result<Option<(&'v File, &'v str)>, Halt> {
+    Ok(standing(view, path)?.into_iter().find_map(|file| Some((file, file.locked_by.as_deref()?))))
+}
+
+/// Every tracked path that is this one or above it, and every claimed, locked or conflicted one below it.
 fn standing<'v>(view: &'v View, path: &FilePath) -> Result<Vec<&'v File>, Halt> {
-    let missing: Vec<Ask> = overlap_asks(path).into_iter().filter(|ask| !view.knows(ask)).collect();
-    if !missing.is_empty() {
-        return Err(Halt::Missing(missing));
-    }
+    view.needs(overlap_asks(path))?;
     let mut files: Vec<&File> = view.file(path.key())?.into_iter().collect();
     for key in path.covers() {
         files.extend(view.file(&key)?);
@@ -154,4 +172,98 @@ fn standing<'v>(view: &'v View, path: &FilePath) -> Result<Vec<&'v File>, Halt> 
 pub fn overlapping<'v>(view: &'v View, path: &FilePath, agent: &AgentId) -> Result<Vec<&'v File>, Halt> {
     let files = standing(view, path)?;
     Ok(files.into_iter().filter(|file| file.holder().is_some_and(|holder| holder != agent)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::{Lock, Unlock};
+    use crate::testing::{World, anna, by, claim_file, path};
+
+    fn force(agent: &str, at: &str) -> ClaimFile {
+        ClaimFile { insist: Insist::Force, ..claim_file(agent, at) }
+    }
+
+    fn owner(name: &str) -> Result<Vec<Fact>, Option<String>> {
+        Err(Some(name.to_owned()))
+    }
+
+    #[test]
+    fn a_path_has_one_holder_and_a_claim_again_is_no_new_grant() {
+        let mut w = World::of(&["lead", "a", "b"]);
+        assert_eq!(w.claims_file("a", "src/x").unwrap().len(), 1);
+        assert_eq!(w.claims_file("a", "./src//x").unwrap(), []);
+        assert_eq!(w.claims_file("b", "src/x"), owner("a"));
+        let claim = w.file("src/x").claim.as_ref().unwrap();
+        assert_eq!(claim.fence.0 as usize, w.log.len());
+        assert_eq!(w.file("src/x").content_hash, "h0");
+    }
+
+    #[test]
+    fn claims_above_and_below_stand_in_the_way_whichever_came_first() {
+        for (first, second) in
+            [("src/", "src/a/b"), ("src/a/", "src/"), ("src", "src/a"), ("src", "src/"), ("a/b/c", "a")]
+        {
+            for (one, other) in [(first, second), (second, first)] {
+                let mut w = World::of(&["a", "b"]);
+                w.claims_file("a", one).unwrap();
+                assert_eq!(w.claims_file("b", other), owner("a"), "{other} after {one}");
+                assert!(w.claims_file("a", other).is_ok(), "one's own claims may overlap");
+            }
+        }
+        for (one, other) in [("src/a", "src/b"), ("src/", "src2/x"), ("src/a", "src/ab"), ("a/b/", "a/bc/d")] {
+            let mut w = World::of(&["a", "b"]);
+            w.claims_file("a", one).unwrap();
+            assert!(w.claims_file("b", other).is_ok(), "{other} beside {one}");
+        }
+    }
+
+    #[test]
+    fn strangers_and_unknown_tasks_are_told_no() {
+        let mut w = World::of(&["lead", "a", "b"]);
+        assert_eq!(w.asks_file(&by("x"), claim_file("x", "f")), Err(None));
+        assert_eq!(w.refuses(&by("b"), claim_file("a", "f")), Code::Forbidden);
+        let task = ClaimFile { task: Some("t".into()), ..claim_file("a", "f") };
+        assert_eq!(w.refuses(&by("a"), task), Code::UnknownReference);
+    }
+
+    #[test]
+    fn only_the_lead_and_people_force_and_every_loser_is_told() {
+        let mut w = World::of(&["lead", "a", "b", "c"]);
+        w.claims_file("a", "src/x").unwrap();
+        w.claims_file("b", "src/y").unwrap();
+        assert_eq!(w.refuses(&by("c"), force("c", "src/")), Code::Forbidden);
+        assert_eq!(w.refuses(&Caller::nobody(), force("c", "src/")), Code::Forbidden);
+        let facts = w.asks_file(&by("lead"), force("c", "src/")).unwrap();
+        let losers: Vec<_> = facts
+            .iter()
+            .filter_map(|fact| if let Fact::ClaimForced(forced) = fact { Some(forced.loser.as_str()) } else { None })
+            .collect();
+        assert_eq!(losers, ["a", "b"]);
+        assert_eq!((w.file_holder("src/x"), w.file_holder("src/y"), w.file_holder("src/")), (None, None, Some("c")));
+        assert!(w.asks_file(&anna(), force("a", "src/x")).is_ok());
+        assert_eq!((w.file_holder("src/x"), w.file_holder("src/")), (Some("a"), None));
+        assert!(w.asks_file(&by("b"), force("b", "doc")).is_ok(), "nothing to force, nothing to ask for");
+    }
+
+    #[test]
+    fn nobody_claims_what_is_locked() {
+        let mut w = World::of(&["lead", "a"]);
+        assert_eq!(w.refuses(&by("a"), Lock { path: path("src/") }), Code::Forbidden);
+        assert_eq!(w.refuses(&anna(), Unlock { path: path("src/") }), Code::ResourceNotFound);
+        assert_eq!(w.does(&by("lead"), Lock { path: path("src/") }), ["resource.locked"]);
+        assert_eq!(w.does(&anna(), Lock { path: path("src/") }), [""; 0]);
+        for at in ["src/", "src", "src/x", "src/x/y"] {
+            assert_eq!(w.claims_file("a", at), Err(None), "{at}");
+            assert_eq!(w.asks_file(&anna(), force("a", at)), Err(None), "unlock first");
+        }
+        assert_eq!(w.refuses(&by("a"), Unlock { path: path("src/") }), Code::Forbidden);
+        assert_eq!(w.does(&by("lead"), Unlock { path: path("src/") }), ["resource.unlocked"]);
+        assert_eq!(w.does(&by("lead"), Unlock { path: path("src/") }), [""; 0]);
+        assert!(w.claims_file("a", "src/x").is_ok());
+        w.does(&anna(), Lock { path: path("src/x") });
+        assert_eq!(w.claims_file("a", "src/x"), Ok(vec![]), "the holder keeps what it has");
+        assert_eq!(w.file("src/x").state(), crate::file::FileState::Locked);
+        assert_eq!(w.claims_file("lead", "src/"), Err(Some("a".to_owned())));
+    }
 }

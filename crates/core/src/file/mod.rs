@@ -13,8 +13,10 @@ pub use change::{
     ChangeSource, ConflictDetected, ConflictEscalated, FileModified, FilesChanged, NoteChange, NoteOthers,
 };
 pub use claim::{ClaimFile, ClaimForced, ClaimReply, FileClaimed, Insist, overlapping};
+pub(crate) use claim::{conflicts_about, lock_on, overlap_asks, taken};
 pub use lock::{FileLocked, FileUnlocked, Lock, Unlock};
 pub use path::{Case, FilePath, PathProblem};
+pub(crate) use release::freed;
 pub use release::{FileReleased, ReleaseFile, ReleaseReason};
 pub use resolve::{ConflictResolved, Resolve};
 
@@ -98,7 +100,7 @@ impl File {
     }
 
     pub(crate) fn columns(&self) -> Vec<ColumnValue> {
-        let held = self.claim.is_some() || self.locked_by.is_some();
+        let held = self.claim.is_some() || self.locked_by.is_some() || self.conflict.is_some();
         vec![
             self.holder().map(ToString::to_string).into(),
             held.then(|| self.path.key().to_owned()).into(),
@@ -125,7 +127,11 @@ pub mod tally {
     pub const FILES_CONFLICTED: &str = "files.conflicted";
 }
 
-pub(crate) fn apply(old: Option<File>, fact: &Fact, seq: Seq, at: Timestamp) -> Option<File> {
+/// What becomes of a path's row. A fact about another path leaves it as it is.
+pub(crate) fn apply(old: Option<File>, key: &str, fact: &Fact, seq: Seq, at: Timestamp) -> Option<File> {
+    if fact.path().map(FilePath::key) != Some(key) {
+        return old;
+    }
     let of = |path: &FilePath| old.clone().unwrap_or_else(|| File::tracked(path));
     Some(match fact {
         Fact::FileClaimed(fact) => {

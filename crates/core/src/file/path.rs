@@ -98,12 +98,20 @@ impl FilePath {
         format!("{}/", self.key.trim_end_matches('/'))
     }
 
-    /// Every other key whose claim would cover this path: the same name in its other form, and each folder above.
+    /// Every other key whose claim would cover this path: the same name in its other form, and each folder above, be
+    /// it claimed with its slash or without.
     pub fn covers(&self) -> Vec<String> {
         let bare = self.key.trim_end_matches('/');
-        let mut keys: Vec<String> = bare.match_indices('/').map(|(at, _)| bare[..=at].to_owned()).collect();
+        let above = bare.match_indices('/');
+        let mut keys: Vec<String> = above.flat_map(|(at, _)| [bare[..at].to_owned(), bare[..=at].to_owned()]).collect();
         keys.push(if self.is_subtree() { bare.to_owned() } else { format!("{bare}/") });
         keys
+    }
+
+    /// One is the other, or is above or below it.
+    pub fn overlaps(&self, other: &FilePath) -> bool {
+        let (one, other) = (self.below(), other.below());
+        one.starts_with(&other) || other.starts_with(&one)
     }
 }
 
@@ -190,8 +198,8 @@ mod tests {
     #[test]
     fn a_path_is_covered_by_the_folders_above_it() {
         let covers = |raw| FilePath::parse(raw, Case::Kept).unwrap().covers();
-        assert_eq!(covers("a/b/c"), ["a/", "a/b/", "a/b/c/"]);
-        assert_eq!(covers("a/b/"), ["a/", "a/b"]);
+        assert_eq!(covers("a/b/c"), ["a", "a/", "a/b", "a/b/", "a/b/c/"]);
+        assert_eq!(covers("a/b/"), ["a", "a/", "a/b"]);
         assert_eq!(covers("a"), ["a/"]);
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ConflictResolved, File, FilePath};
+use super::{ConflictResolved, File, FilePath, conflicts_about};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
@@ -31,7 +31,7 @@ pub enum ReleaseReason {
 pub struct FileReleased {
     pub path: FilePath,
     pub holder: AgentId,
-    pub reason: ReleaseReason,
+    pub because: ReleaseReason,
 }
 
 impl ReleaseFile {
@@ -50,27 +50,58 @@ impl ReleaseFile {
             return not(format!("{} is claimed by {}", self.path, claim.holder));
         }
         view.may_speak_for(caller, &self.agent)?;
-        Ok(Decision::new(FileReleased::facts(file, ReleaseReason::Released), Reply::Released))
+        Ok(Decision::new(freed(view, &[file], ReleaseReason::Released)?, Reply::Released))
     }
 }
 
-impl FileReleased {
-    /// Frees the path; a conflict about it is settled by that.
-    pub(crate) fn facts(file: &File, reason: ReleaseReason) -> Vec<Fact> {
-        let Some(holder) = file.holder().cloned() else { return vec![] };
-        let mut facts: Vec<Fact> = FileReleased::settles(file).into_iter().collect();
-        facts.push(Fact::FileReleased(FileReleased { path: file.path.clone(), holder, reason }));
-        facts
+/// Frees these paths; the conflicts about them are settled by that.
+pub(crate) fn freed(view: &View, files: &[&File], because: ReleaseReason) -> Result<Vec<Fact>, Halt> {
+    let mut facts: Vec<Fact> =
+        conflicts_about(view, files)?.into_iter().filter_map(ConflictResolved::without_winner).collect();
+    facts.extend(files.iter().filter_map(|file| {
+        let holder = file.holder()?.clone();
+        Some(Fact::FileReleased(FileReleased { path: file.path.clone(), holder, because }))
+    }));
+    Ok(facts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::FileState;
+    use crate::id::Seq;
+    use crate::refusal::Code;
+    use crate::testing::{World, anna, by, path};
+
+    fn release(agent: &str, at: &str) -> ReleaseFile {
+        ReleaseFile { path: path(at), agent: agent.into() }
     }
 
-    /// With the claim goes the conflict about it.
-    pub(crate) fn settles(file: &File) -> Option<Fact> {
-        let conflict = file.conflict.as_ref()?;
-        Some(Fact::ConflictResolved(ConflictResolved {
-            path: file.path.clone(),
-            winner: None,
-            holder: conflict.holder.clone(),
-            intruder: conflict.intruder.clone(),
-        }))
+    #[test]
+    fn the_holder_the_lead_and_people_give_a_path_back() {
+        for (caller, agent) in [(by("a"), "a"), (by("lead"), "lead"), (anna(), "a"), (Caller::nobody(), "a")] {
+            let mut w = World::of(&["lead", "a"]);
+            w.claims_file("a", "x").unwrap();
+            let (facts, reply) = w.run(&caller, release(agent, "x")).unwrap();
+            assert_eq!((facts.len(), reply), (1, Reply::Released));
+            assert_eq!(w.file("x").state(), FileState::Free, "it stays tracked");
+        }
+    }
+
+    #[test]
+    fn what_is_not_ones_own_is_not_released_and_no_error() {
+        let mut w = World::of(&["lead", "a", "b"]);
+        w.claims_file("a", "x").unwrap();
+        w.claims_file("a", "y").unwrap();
+        w.does(&by("a"), release("a", "y"));
+        for (agent, at) in [("b", "x"), ("a", "unknown"), ("a", "y")] {
+            let (facts, reply) = w.run(&by(agent), release(agent, at)).unwrap();
+            assert!(facts.is_empty() && matches!(reply, Reply::NotReleased { .. }), "{agent} {at}: {reply:?}");
+        }
+        assert_eq!(w.refuses(&by("b"), release("a", "x")), Code::Forbidden);
+        let stale = Caller { fence: Some(Seq(1)), ..by("a") };
+        assert_eq!(w.refuses(&stale, release("a", "x")), Code::StaleFence);
+        let fence = w.file("x").claim.as_ref().map(|claim| claim.fence);
+        assert_eq!(w.does(&Caller { fence, ..by("a") }, release("a", "x")), ["resource.released"]);
     }
 }

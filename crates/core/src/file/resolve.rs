@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::FilePath;
+use super::{File, FilePath, overlap_asks, overlapping, taken};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
@@ -20,7 +20,8 @@ pub struct Resolve {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ConflictResolved {
     pub path: FilePath,
-    /// Who holds the path from now on; `None` if the conflict ended because the claim did.
+    /// Whose work stands, and who holds the path from now on if it was claimed; `None` if the conflict ended because
+    /// the claim did.
     pub winner: Option<AgentId>,
     pub holder: AgentId,
     pub intruder: AgentId,
@@ -28,22 +29,44 @@ pub struct ConflictResolved {
 
 impl Resolve {
     pub(crate) fn asks(&self) -> Vec<Ask> {
-        vec![Key::file(&self.path).into(), Key::Lead.into(), Key::Agent(self.winner.clone()).into()]
+        let mut asks = overlap_asks(&self.path);
+        asks.extend([Key::Lead.into(), Key::Agent(self.winner.clone()).into()]);
+        asks
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         view.needs_authority(caller, "resolve a conflict")?;
         let file = view.file_known(&self.path)?;
-        view.agent_here(&self.winner)?;
+        view.agent_live(&self.winner)?;
         let Some(conflict) = &file.conflict else {
             return Err(Refusal::new(Code::NotConflicted, format!("{} has no conflict", self.path)).into());
         };
-        let fact = Fact::ConflictResolved(ConflictResolved {
+        let mut facts = Vec::new();
+        if file.claim.is_some() {
+            // The path passes to the winner: what others hold above or below it would overlap.
+            let mut others = overlapping(view, &self.path, &self.winner)?;
+            others.retain(|other| other.path.key() != self.path.key());
+            facts = taken(view, &others, &self.winner)?;
+        }
+        facts.push(Fact::ConflictResolved(ConflictResolved {
             path: file.path.clone(),
             winner: Some(self.winner.clone()),
             holder: conflict.holder.clone(),
             intruder: conflict.intruder.clone(),
-        });
-        Ok(Decision::new(vec![fact], Reply::Row(Key::file(&self.path))))
+        }));
+        Ok(Decision::new(facts, Reply::Row(Key::file(&self.path))))
+    }
+}
+
+impl ConflictResolved {
+    /// The conflict about a path goes with the claim.
+    pub(crate) fn without_winner(file: &File) -> Option<Fact> {
+        let conflict = file.conflict.as_ref()?;
+        Some(Fact::ConflictResolved(ConflictResolved {
+            path: file.path.clone(),
+            winner: None,
+            holder: conflict.holder.clone(),
+            intruder: conflict.intruder.clone(),
+        }))
     }
 }

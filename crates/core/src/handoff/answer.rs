@@ -6,7 +6,7 @@ use super::{Handoff, HandoffStatus};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
-use crate::file::{File, FileClaimed};
+use crate::file::{self, Case, ConflictResolved, File, FileClaimed, FilePath};
 use crate::id::{AgentId, HandoffId, TaskId};
 use crate::key::{Ask, Key, Lookup};
 use crate::limit;
@@ -57,6 +57,7 @@ impl Accept {
             from: handoff.from.clone(),
             by: self.agent.clone(),
         })];
+        view.agent_live(&self.agent)?;
         let task = view.task_known(&handoff.task)?;
         if task.state.is_open() {
             facts.extend(self.takes(view, handoff, task)?);
@@ -68,32 +69,60 @@ impl Accept {
     fn takes(&self, view: &View, handoff: &Handoff, task: &Task) -> Result<Vec<Fact>, Halt> {
         let mut facts = Vec::new();
         match task.held_by() {
-            Some(holder) if *holder == self.agent => {}
-            Some(holder) if *holder != handoff.from => {
+            Some(holder) if *holder == self.agent && task.claim.is_some() => {}
+            Some(holder) if *holder != handoff.from && *holder != self.agent => {
                 return Err(Refusal::new(Code::AlreadyClaimed, format!("task {} is held by {holder} now", task.id))
                     .hint("the one who offered it no longer holds it; reject the handoff")
                     .into());
             }
             _ => facts.push(Fact::TaskClaimed(TaskClaimed::new(task, &self.agent))),
         }
-        for file in view.files_held_by(&handoff.from)? {
-            if belongs(file, task) {
-                facts.push(Fact::FileClaimed(FileClaimed {
-                    path: file.path.clone(),
-                    agent: self.agent.clone(),
-                    task: Some(task.id.clone()),
-                    hash: file.content_hash.clone(),
-                    from: Some(handoff.from.clone()),
-                }));
-            }
+        if handoff.from != self.agent {
+            facts.extend(self.takes_files(view, handoff, task)?);
         }
+        Ok(facts)
+    }
+
+    /// With the claims of the task goes what overlaps with them: two agents never hold overlapping paths.
+    fn takes_files(&self, view: &View, handoff: &Handoff, task: &Task) -> Result<Vec<Fact>, Halt> {
+        let held = view.files_held_by(&handoff.from)?;
+        let (mut moving, mut staying): (Vec<&File>, Vec<&File>) =
+            held.into_iter().partition(|file| belongs(file, task));
+        let of_task = moving.len();
+        let mut at = 0;
+        while let Some(moved) = moving.get(at).copied() {
+            let (with_it, rest) = staying.into_iter().partition(|file| file.path.overlaps(&moved.path));
+            staying = rest;
+            moving.extend::<Vec<&File>>(with_it);
+            at += 1;
+        }
+        // An intruder that is given the path intrudes no more.
+        let ours = |file: &&File| file.conflict.as_ref().is_some_and(|conflict| conflict.intruder == self.agent);
+        let conflicts = file::conflicts_about(view, &moving)?.into_iter().filter(ours);
+        let mut facts: Vec<Fact> = conflicts.filter_map(ConflictResolved::without_winner).collect();
+        facts.extend(moving.into_iter().enumerate().map(|(at, file)| {
+            let own = file.claim.as_ref().and_then(|claim| claim.task.clone());
+            Fact::FileClaimed(FileClaimed {
+                path: file.path.clone(),
+                agent: self.agent.clone(),
+                task: if at < of_task { Some(task.id.clone()) } else { own },
+                hash: file.content_hash.clone(),
+                from: Some(handoff.from.clone()),
+            })
+        }));
         Ok(facts)
     }
 }
 
+/// Claimed for the task, or on one of its resources, however those are spelt.
 fn belongs(file: &File, task: &Task) -> bool {
-    file.claim.as_ref().and_then(|claim| claim.task.as_ref()) == Some(&task.id)
-        || task.resources.iter().any(|resource| *resource == file.path.to_string())
+    let names = |resource: &String| {
+        FilePath::parse(resource, Case::Kept).is_ok_and(|resource| {
+            let (named, claimed) = (resource.to_string(), file.path.to_string());
+            named == claimed || (resource.is_subtree() && claimed.starts_with(&named))
+        })
+    };
+    file.claim.as_ref().and_then(|claim| claim.task.as_ref()) == Some(&task.id) || task.resources.iter().any(names)
 }
 
 impl Reject {
@@ -134,14 +163,138 @@ fn answerable<'v>(view: &'v View, caller: &Caller, id: &HandoffId, agent: &Agent
         Some(to) if to != agent => Err(Refusal::new(Code::Forbidden, format!("handoff {id} is for {to}"))
             .hint(format!("only {to} can accept or reject it"))
             .into()),
-        None if handoff.from == *agent => {
-            Err(Refusal::new(Code::Forbidden, format!("handoff {id} is your own offer")).into())
-        }
         _ => {
             // Known before the answer, so that accepting needs one round of loading.
             let wanted = [Ask::Row(Key::Task(handoff.task.clone())), Lookup::FilesHeldBy(handoff.from.clone()).into()];
-            let missing: Vec<Ask> = wanted.into_iter().filter(|ask| !view.knows(ask)).collect();
-            if missing.is_empty() { Ok(handoff) } else { Err(Halt::Missing(missing)) }
+            view.needs(wanted.into())?;
+            Ok(handoff)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::Status;
+    use crate::file::ClaimFile;
+    use crate::task::{Create, State};
+    use crate::testing::{World, anna, by, claim_file, complete, create, hand_over};
+
+    fn accept(agent: &str) -> Accept {
+        Accept { handoff: "h".into(), agent: agent.into() }
+    }
+
+    fn reject(agent: &str) -> Reject {
+        Reject { handoff: "h".into(), agent: agent.into(), reason: "no tests".to_owned() }
+    }
+
+    /// `a` works on `t` and offers it.
+    fn offered(to: Option<&str>) -> World {
+        let mut w = World::of(&["lead", "a", "b", "c"]);
+        w.creates("t", &[]);
+        w.starts("a", "t");
+        assert_eq!(w.does(&by("a"), hand_over("h", "a", to, "t")), ["handoff.initiated"]);
+        w
+    }
+
+    #[test]
+    fn only_the_one_it_is_for_answers_and_only_once() {
+        let mut w = offered(Some("b"));
+        for caller in [by("c"), by("a"), by("lead")] {
+            let agent = caller.actor.to_string();
+            assert_eq!(w.refuses(&caller, accept(&agent)), Code::Forbidden, "{agent}");
+            assert_eq!(w.refuses(&caller, reject(&agent)), Code::Forbidden, "{agent}");
+        }
+        assert_eq!(w.refuses(&by("c"), accept("b")), Code::Forbidden);
+        assert_eq!(w.refuses(&by("x"), accept("x")), Code::AgentNotFound);
+        assert_eq!(w.does(&by("b"), accept("b")), ["handoff.accepted", "task.claimed"]);
+        assert_eq!(w.refuses(&by("b"), accept("b")), Code::AlreadyAnswered);
+        assert_eq!(w.refuses(&by("b"), reject("b")), Code::AlreadyAnswered);
+        assert_eq!(w.refuses(&by("b"), Accept { handoff: "x".into(), ..accept("b") }), Code::HandoffNotFound);
+        assert_eq!(offered(Some("b")).does(&anna(), accept("b")).len(), 2, "a person may speak for it");
+    }
+
+    #[test]
+    fn an_open_offer_is_for_anybody() {
+        for agent in ["a", "b", "c", "lead"] {
+            let mut w = offered(None);
+            w.does(&by(agent), accept(agent));
+            assert_eq!(w.holder("t"), Some(agent));
+            assert_eq!(offered(None).does(&by(agent), reject(agent)), ["handoff.rejected"]);
+        }
+    }
+
+    #[test]
+    fn a_rejection_changes_nothing_but_the_handoff() {
+        let mut w = offered(Some("b"));
+        w.does(&by("b"), reject("b"));
+        assert_eq!((w.holder("t"), w.handoff("h").reason.as_deref()), (Some("a"), Some("no tests")));
+        assert_eq!(w.handoff("h").answered_by.as_ref().unwrap().as_str(), "b");
+    }
+
+    #[test]
+    fn task_and_files_move_in_one_step() {
+        let mut w = World::of(&["lead", "a", "b"]);
+        let resources = vec!["./src//listed".to_owned(), "lib/".to_owned()];
+        w.does(&by("a"), Create { resources, ..create("t", &[]) });
+        w.starts("a", "t");
+        w.does(&by("a"), ClaimFile { task: Some("t".into()), ..claim_file("a", "for_task") });
+        for at in ["src/listed", "lib/x", "other"] {
+            w.claims_file("a", at).unwrap();
+        }
+        let before = w.task("t").claim.as_ref().unwrap().fence;
+        w.does(&by("a"), hand_over("h", "a", Some("b"), "t"));
+        w.does(&by("b"), accept("b"));
+        for (at, holder) in [("for_task", "b"), ("src/listed", "b"), ("lib/x", "b"), ("other", "a")] {
+            assert_eq!(w.file_holder(at), Some(holder), "{at}");
+        }
+        assert_eq!(w.file("src/listed").claim.as_ref().unwrap().task, Some("t".into()));
+        assert_eq!((w.holder("t"), w.task("t").state), (Some("b"), State::InProgress));
+        assert!(w.task("t").claim.as_ref().unwrap().fence > before, "a new grant");
+        assert_eq!((w.agent("a").holding, w.agent("a").status), (0, Status::Idle));
+        assert_eq!((w.agent("b").holding, w.agent("b").status), (1, Status::Working));
+    }
+
+    #[test]
+    fn what_overlaps_with_a_moving_claim_moves_along() {
+        let mut w = World::of(&["lead", "a", "b"]);
+        w.creates("t", &[]);
+        w.starts("a", "t");
+        w.does(&by("a"), ClaimFile { task: Some("t".into()), ..claim_file("a", "src/x") });
+        for at in ["src/", "src/y", "doc/"] {
+            w.claims_file("a", at).unwrap();
+        }
+        w.does(&by("a"), hand_over("h", "a", Some("b"), "t"));
+        w.does(&by("b"), accept("b"));
+        for (at, holder) in [("src/x", "b"), ("src/", "b"), ("src/y", "b"), ("doc/", "a")] {
+            assert_eq!(w.file_holder(at), Some(holder), "{at}");
+        }
+        assert_eq!(w.file("src/").claim.as_ref().unwrap().task, None);
+    }
+
+    #[test]
+    fn a_reservation_becomes_a_claim() {
+        for reserved in ["a", "b"] {
+            let mut w = World::of(&["lead", "a", "b"]);
+            w.reserves("t", reserved);
+            w.does(&anna(), hand_over("h", "a", Some("b"), "t"));
+            assert_eq!(w.does(&by("b"), accept("b")), ["handoff.accepted", "task.claimed"]);
+            assert_eq!((w.holder("t"), w.task("t").reserved_for.as_ref()), (Some("b"), None));
+        }
+    }
+
+    #[test]
+    fn what_the_giver_no_longer_has_is_not_taken_from_others() {
+        let mut w = offered(Some("b"));
+        w.goes_offline("a");
+        w.claims("c", "t");
+        assert_eq!(w.refuses(&by("b"), accept("b")), Code::AlreadyClaimed);
+        let mut w = offered(Some("b"));
+        w.goes_offline("a");
+        w.does(&by("b"), accept("b"));
+        assert_eq!(w.holder("t"), Some("b"), "nobody else took it");
+        let mut w = offered(Some("b"));
+        w.does(&by("a"), complete("t"));
+        assert_eq!(w.does(&by("b"), accept("b")), ["handoff.accepted"], "a finished task stays as it is");
     }
 }

@@ -100,3 +100,53 @@ impl Initiate {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{World, anna, by, hand_over};
+
+    #[test]
+    fn only_the_holder_the_lead_and_people_offer_a_held_task() {
+        for (caller, from, code) in [
+            (by("a"), "a", None),
+            (by("lead"), "lead", None),
+            (anna(), "b", None),
+            (Caller::nobody(), "a", None),
+            (by("b"), "b", Some(Code::NotHolder)),
+            (by("b"), "a", Some(Code::Forbidden)),
+            (Caller::nobody(), "b", Some(Code::NotHolder)),
+        ] {
+            let mut w = World::of(&["lead", "a", "b"]);
+            w.creates("t", &[]);
+            w.starts("a", "t");
+            match code {
+                None => assert_eq!(w.does(&caller, hand_over("h", from, Some("b"), "t")), ["handoff.initiated"]),
+                Some(code) => assert_eq!(w.refuses(&caller, hand_over("h", from, Some("b"), "t")), code),
+            }
+        }
+    }
+
+    #[test]
+    fn what_it_names_must_be_there_and_fit() {
+        let mut w = World::of(&["a", "b"]);
+        w.creates("t", &[]);
+        let note = |change: &dyn Fn(&mut Note)| {
+            let mut offer = hand_over("h", "a", Some("b"), "t");
+            change(&mut offer.note);
+            offer
+        };
+        for (offer, code) in [
+            (hand_over("h", "x", None, "t"), Code::AgentNotFound),
+            (hand_over("h", "a", Some("x"), "t"), Code::UnknownReference),
+            (hand_over("h", "a", None, "x"), Code::TaskNotFound),
+            (note(&|note| note.summary = " ".to_owned()), Code::Invalid),
+            (note(&|note| note.summary = "x".repeat(limit::TEXT_BYTES + 1)), Code::TooLarge),
+            (note(&|note| note.blockers = vec![String::new(); limit::LIST_ENTRIES + 1]), Code::TooLarge),
+        ] {
+            assert_eq!(w.refuses(&anna(), offer), code);
+        }
+        w.does(&by("a"), hand_over("h", "a", None, "t"));
+        assert_eq!(w.refuses(&by("a"), hand_over("h", "a", None, "t")), Code::Exists);
+    }
+}

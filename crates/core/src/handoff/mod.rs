@@ -63,9 +63,9 @@ impl Handoff {
     }
 }
 
-pub(crate) fn apply(old: Option<Handoff>, fact: &Fact, seq: Seq, at: Timestamp) -> Option<Handoff> {
+pub(crate) fn apply(old: Option<Handoff>, id: &HandoffId, fact: &Fact, seq: Seq, at: Timestamp) -> Option<Handoff> {
     match fact {
-        Fact::HandoffInitiated(fact) => Some(Handoff {
+        Fact::HandoffInitiated(fact) if fact.handoff == *id => Some(Handoff {
             id: fact.handoff.clone(),
             from: fact.from.clone(),
             to: fact.to.clone(),
@@ -77,10 +77,10 @@ pub(crate) fn apply(old: Option<Handoff>, fact: &Fact, seq: Seq, at: Timestamp) 
             created_at: at,
             created: seq,
         }),
-        Fact::HandoffAccepted(fact) => {
+        Fact::HandoffAccepted(fact) if fact.handoff == *id => {
             old.map(|old| Handoff { status: HandoffStatus::Accepted, answered_by: Some(fact.by.clone()), ..old })
         }
-        Fact::HandoffRejected(fact) => old.map(|old| Handoff {
+        Fact::HandoffRejected(fact) if fact.handoff == *id => old.map(|old| Handoff {
             status: HandoffStatus::Rejected,
             answered_by: Some(fact.by.clone()),
             reason: Some(fact.reason.clone()),

@@ -35,12 +35,12 @@ impl Assign {
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         let task = view.task_known(&self.task)?;
-        view.needs_authority(caller, "assign a task")?;
-        view.agent_here(&self.to)?;
-        let reply = Reply::Row(Key::Task(self.task.clone()));
         if !task.state.is_open() {
             return Err(super::refuse_transition(task, State::Pending).into());
         }
+        view.needs_authority(caller, "assign a task")?;
+        view.agent_here(&self.to)?;
+        let reply = Reply::Row(Key::Task(self.task.clone()));
         if task.held_by() == Some(&self.to) {
             return Ok(Decision::nothing(reply));
         }

@@ -48,13 +48,13 @@ impl Claim {
 
 /// The facts that make `agent` the holder of `task`: none if it is already.
 pub(super) fn grant(view: &View, caller: &Caller, task: &Task, agent: &AgentId) -> Result<Vec<Fact>, Halt> {
-    view.agent_here(agent)?;
-    view.may_speak_for(caller, agent)?;
     if !task.state.is_open() {
         return Err(refuse_transition(task, State::InProgress).into());
     }
+    view.agent_live(agent)?;
+    view.may_speak_for(caller, agent)?;
+    super::check_fence(caller, task.claim.as_ref().map(|claim| claim.fence))?;
     if task.holder() == Some(agent) {
-        super::check_fence(caller, task.claim.as_ref().map(|claim| claim.fence))?;
         return Ok(vec![]);
     }
     if let Some(holder) = task.holder() {
@@ -68,4 +68,85 @@ pub(super) fn grant(view: &View, caller: &Caller, task: &Task, agent: &AgentId) 
             .into());
     }
     Ok(vec![Fact::TaskClaimed(TaskClaimed::new(task, agent))])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{World, anna, assign, by, claim, release, start};
+
+    #[test]
+    fn one_agent_holds_a_task_and_asking_again_is_no_new_grant() {
+        let mut w = World::of(&["lead", "a", "b"]);
+        w.creates("t", &[]);
+        assert_eq!(w.claims("a", "t"), ["task.claimed"]);
+        let fence = w.task("t").claim.as_ref().unwrap().fence;
+        assert_eq!(fence.0 as usize, w.log.len(), "the fence is the grant's place in the log");
+        assert_eq!(w.claims("a", "t"), [""; 0]);
+        for caller in [by("b"), by("lead"), anna(), Caller::nobody()] {
+            let agent = caller.actor.agent().map_or("b", AgentId::as_str).to_owned();
+            assert_eq!(w.refuses(&caller, claim(&agent, "t")), Code::AlreadyClaimed, "{:?}", caller.actor);
+        }
+        assert_eq!(w.refuses(&by("b"), claim("x", "t")), Code::AgentNotFound, "the agent is checked first");
+        assert_eq!(w.refuses(&by("b"), claim("a", "t")), Code::Forbidden);
+    }
+
+    #[test]
+    fn a_reservation_keeps_others_out_and_is_no_claim_yet() {
+        let mut w = World::of(&["lead", "a", "b"]);
+        w.reserves("t", "a");
+        for agent in ["b", "lead"] {
+            assert_eq!(w.refuses(&by(agent), claim(agent, "t")), Code::Reserved);
+            assert_eq!(w.refuses(&by(agent), start(Some(agent), "t")), Code::Reserved);
+        }
+        assert_eq!(w.refuses(&by("b"), release("t")), Code::NotHolder);
+        assert_eq!(w.claims("a", "t"), ["task.claimed"]);
+        assert_eq!((w.holder("t"), w.task("t").reserved_for.as_ref()), (Some("a"), None));
+    }
+
+    #[test]
+    fn one_may_decline_what_is_reserved() {
+        let mut w = World::of(&["lead", "a", "b"]);
+        w.reserves("t", "a");
+        assert_eq!(w.does(&by("a"), release("t")), ["task.released"]);
+        assert_eq!(w.claims("b", "t"), ["task.claimed"]);
+    }
+
+    #[test]
+    fn starting_claims_and_the_lead_resumes_for_the_holder() {
+        let mut w = World::of(&["lead", "a", "b"]);
+        w.creates("t", &[]);
+        assert_eq!(w.refuses(&anna(), start(None, "t")), Code::Invalid, "for whom?");
+        assert_eq!(w.does(&by("a"), start(None, "t")), ["task.claimed", "task.started"]);
+        assert_eq!(w.does(&by("a"), start(None, "t")), [""; 0]);
+        assert_eq!(w.refuses(&by("b"), start(Some("b"), "t")), Code::AlreadyClaimed);
+        assert_eq!(w.refuses(&by("b"), start(Some("a"), "t")), Code::Forbidden);
+        let started = w.task("t").started_at;
+        for caller in [by("lead"), anna(), Caller::nobody()] {
+            w.does(&by("a"), crate::testing::moves("t", State::Paused));
+            assert_eq!(w.does(&caller, start(None, "t")), ["task.started"]);
+            assert_eq!((w.holder("t"), w.task("t").started_at), (Some("a"), started));
+        }
+    }
+
+    #[test]
+    fn the_lead_or_a_person_assigns_to_whom_they_like() {
+        let mut w = World::of(&["lead", "a", "b"]);
+        w.creates("t", &[]);
+        assert_eq!(w.refuses(&by("a"), assign("t", "a")), Code::Forbidden);
+        assert_eq!(w.refuses(&Caller::nobody(), assign("t", "a")), Code::Forbidden);
+        assert_eq!(w.refuses(&anna(), assign("t", "x")), Code::AgentNotFound);
+        assert_eq!(w.does(&by("lead"), assign("t", "a")), ["task.reserved"]);
+        assert_eq!(w.does(&anna(), assign("t", "a")), [""; 0]);
+        assert_eq!(w.does(&anna(), assign("t", "b")), ["task.released", "task.reassigned"], "a reservation moves");
+        w.starts("b", "t");
+        let file = crate::file::ClaimFile { task: Some("t".into()), ..crate::testing::claim_file("b", "x") };
+        w.does(&by("b"), file);
+        assert_eq!(w.does(&by("lead"), assign("t", "b")), [""; 0]);
+        assert_eq!(w.does(&by("lead"), assign("t", "a")), ["task.released", "task.reassigned", "resource.released"]);
+        let task = w.task("t");
+        assert_eq!((task.state, task.holder(), task.held_by().unwrap().as_str()), (State::Pending, None, "a"));
+        assert_eq!((w.agent("b").holding, w.file_holder("x")), (0, None));
+        assert_eq!(w.refuses(&by("b"), claim("b", "t")), Code::Reserved);
+    }
 }

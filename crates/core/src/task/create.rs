@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{State, Task};
-use crate::actor::Caller;
+use crate::actor::{Auth, Caller};
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
@@ -52,8 +52,11 @@ impl Create {
         asks
     }
 
-    pub(crate) fn decide(&self, view: &View, _caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         self.check()?;
+        if matches!(caller.auth, Auth::Token | Auth::Session) {
+            view.may_speak_for(caller, &AgentId::from(self.assigned_by.as_str()))?;
+        }
         if view.task(&self.id)?.is_some() {
             return Err(Refusal::new(Code::Exists, format!("task {} exists", self.id)).into());
         }
@@ -94,6 +97,9 @@ impl Create {
         limit::text("description", &self.description, limit::TEXT_BYTES)?;
         limit::text("assigned_by", &self.assigned_by, limit::NAME_BYTES)?;
         limit::list("resources", &self.resources)?;
+        for resource in &self.resources {
+            limit::text("resources", resource, limit::PATH_BYTES)?;
+        }
         limit::list("depends_on", &self.depends_on)?;
         for (at, dep) in self.depends_on.iter().enumerate() {
             if *dep == self.id {
@@ -137,5 +143,109 @@ impl TaskCreated {
             attempt: 1,
             checkpoints: 0,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{World, by, cancel, claim, complete, create, fail, retry, skip, start};
+
+    #[test]
+    fn a_task_is_queued_or_reserved() {
+        let mut w = World::of(&["a", "b"]);
+        assert_eq!(w.creates("t", &[]), ["task.created"]);
+        let task = w.task("t");
+        assert_eq!((task.state, task.held_by(), task.attempt), (State::Pending, None, 1));
+        w.reserves("u", "b");
+        let task = w.task("u");
+        assert_eq!((task.state, task.holder(), task.held_by().unwrap().as_str()), (State::Pending, None, "b"));
+        assert_eq!(w.agent("b").holding, 0, "reserved is not claimed");
+    }
+
+    #[test]
+    fn what_it_names_must_exist() {
+        let mut w = World::of(&["a"]);
+        let nobody = Caller::nobody();
+        w.creates("t", &[]);
+        assert_eq!(w.refuses(&nobody, create("t", &[])), Code::Exists);
+        assert_eq!(w.refuses(&nobody, create("u", &["x"])), Code::UnknownReference);
+        assert_eq!(w.refuses(&nobody, create("u", &["u"])), Code::DependencyCycle);
+        assert_eq!(w.refuses(&nobody, create("u", &["t", "t"])), Code::Invalid);
+        let to = Create { assigned_to: Some("x".into()), ..create("u", &[]) };
+        assert_eq!(w.refuses(&nobody, to), Code::UnknownReference);
+    }
+
+    #[test]
+    fn sizes_are_limited() {
+        let mut w = World::default();
+        let nobody = Caller::nobody();
+        let long = |bytes: usize| "x".repeat(bytes + 1);
+        assert_eq!(w.refuses(&nobody, Create { title: " ".to_owned(), ..create("t", &[]) }), Code::Invalid);
+        for big in [
+            Create { title: long(limit::TITLE_BYTES), ..create("t", &[]) },
+            Create { description: long(limit::TEXT_BYTES), ..create("t", &[]) },
+            Create { assigned_by: long(limit::NAME_BYTES), ..create("t", &[]) },
+            Create { resources: vec![String::new(); limit::LIST_ENTRIES + 1], ..create("t", &[]) },
+            Create { resources: vec![long(limit::PATH_BYTES)], ..create("t", &[]) },
+            Create { depends_on: vec!["x".into(); limit::LIST_ENTRIES + 1], ..create("t", &[]) },
+        ] {
+            assert_eq!(w.refuses(&nobody, big), Code::TooLarge);
+        }
+    }
+
+    #[test]
+    fn it_waits_for_what_is_not_finished() {
+        let mut w = World::of(&["a"]);
+        for dep in ["done", "skipped", "cancelled", "open", "failed"] {
+            w.creates(dep, &[]);
+        }
+        w.starts("a", "done");
+        w.does(&by("a"), complete("done"));
+        w.does(&by("a"), skip("skipped"));
+        w.does(&by("a"), cancel("cancelled"));
+        w.starts("a", "failed");
+        w.does(&by("a"), fail("failed"));
+        w.creates("t", &["done", "skipped", "cancelled", "open", "failed"]);
+        let waits: Vec<_> = w.task("t").waiting_on.iter().map(|dep| dep.to_string()).collect();
+        assert_eq!(waits, ["failed", "open"]);
+        assert!(w.task("t").is_waiting());
+    }
+
+    #[test]
+    fn a_finished_dependency_unblocks_and_a_failed_one_does_not() {
+        for (end, unblocks) in [("completed", true), ("skipped", true), ("cancelled", true), ("failed", false)] {
+            let mut w = World::of(&["a", "b"]);
+            w.creates("dep", &[]);
+            w.creates("t", &["dep"]);
+            assert_eq!(w.refuses(&by("b"), start(Some("b"), "t")), Code::DependenciesUnfinished);
+            match end {
+                "completed" | "failed" => {
+                    w.starts("a", "dep");
+                    if unblocks { w.does(&by("a"), complete("dep")) } else { w.does(&by("a"), fail("dep")) }
+                }
+                "skipped" => w.does(&by("a"), skip("dep")),
+                _ => w.does(&by("a"), cancel("dep")),
+            };
+            assert_eq!(w.task("t").waiting_on.is_empty(), unblocks, "{end}");
+            if !unblocks {
+                assert_eq!(w.refuses(&by("b"), start(Some("b"), "t")), Code::DependenciesUnfinished);
+                w.does(&by("a"), retry("dep"));
+                w.starts("a", "dep");
+                w.does(&by("a"), complete("dep"));
+            }
+            assert_eq!(w.starts("b", "t"), ["task.claimed", "task.started"], "{end}");
+        }
+    }
+
+    #[test]
+    fn a_waiting_task_can_be_claimed_and_planned_but_not_begun() {
+        let mut w = World::of(&["a"]);
+        w.creates("dep", &[]);
+        w.creates("t", &["dep"]);
+        w.does(&by("a"), claim("a", "t"));
+        w.does(&by("a"), crate::testing::moves("t", State::Planning));
+        assert!(w.task("t").is_waiting());
+        assert_eq!(w.refuses(&by("a"), start(None, "t")), Code::DependenciesUnfinished);
     }
 }

@@ -7,7 +7,7 @@ use super::{State, Task, check_transition, may_change};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
-use crate::file::{FileReleased, ReleaseReason};
+use crate::file::{self, ReleaseReason};
 use crate::id::{AgentId, TaskId};
 use crate::key::{Ask, Key, Lookup};
 use crate::limit;
@@ -123,6 +123,84 @@ pub(super) fn dependents(view: &View, task: &Task) -> Result<Vec<TaskId>, Halt> 
 }
 
 pub(super) fn freed_files(view: &View, task: &Task, reason: ReleaseReason) -> Result<Vec<Fact>, Halt> {
-    let files = view.files_of_task(&task.id)?;
-    Ok(files.into_iter().flat_map(|file| FileReleased::facts(file, reason)).collect())
+    file::freed(view, &view.files_of_task(&task.id)?, reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::ClaimFile;
+    use crate::refusal::Code;
+    use crate::testing::{World, by, cancel, claim_file, complete, fail, release, retry, skip};
+
+    #[test]
+    fn whatever_ends_a_task_frees_its_files_and_no_others() {
+        for end in ["complete", "fail", "cancel", "release"] {
+            let mut w = World::of(&["lead", "a"]);
+            w.creates("t", &[]);
+            w.creates("u", &[]);
+            w.starts("a", "t");
+            w.does(&by("a"), ClaimFile { task: Some("t".into()), ..claim_file("a", "mine") });
+            w.does(&by("a"), ClaimFile { task: Some("u".into()), ..claim_file("a", "others") });
+            w.does(&by("a"), claim_file("a", "bare"));
+            match end {
+                "complete" => w.does(&by("a"), complete("t")),
+                "fail" => w.does(&by("a"), fail("t")),
+                "cancel" => w.does(&by("a"), cancel("t")),
+                _ => w.does(&by("a"), release("t")),
+            };
+            let freed = if end == "release" { Some("a") } else { None };
+            assert_eq!(w.file_holder("mine"), freed, "{end}: giving back ends nothing");
+            assert_eq!((w.file_holder("others"), w.file_holder("bare")), (Some("a"), Some("a")), "{end}");
+        }
+    }
+
+    #[test]
+    fn the_outcome_is_kept_with_who_worked() {
+        let mut w = World::of(&["lead", "a"]);
+        w.creates("t", &[]);
+        w.starts("a", "t");
+        let outcome = Outcome { text: Some("ok".to_owned()), detail: Some(serde_json::json!({ "n": 1 })) };
+        w.does(&by("a"), Complete { outcome, ..complete("t") });
+        let task = w.task("t");
+        assert_eq!((task.outcome.as_deref(), task.assignee().unwrap().as_str()), (Some("ok"), "a"));
+        assert_eq!(task.outcome_detail, Some(serde_json::json!({ "n": 1 })));
+        assert!(task.completed_at.is_some() && task.claim.is_none());
+        assert_eq!(w.agent("a").holding, 0);
+    }
+
+    #[test]
+    fn a_failed_task_can_be_tried_again_or_skipped() {
+        let mut w = World::of(&["lead", "a"]);
+        w.creates("t", &[]);
+        assert_eq!(w.refuses(&by("a"), retry("t")), Code::InvalidTransition);
+        w.starts("a", "t");
+        w.does(&by("a"), fail("t"));
+        let task = w.task("t");
+        assert_eq!((task.state, task.reason.as_deref(), task.completed_at), (State::Failed, Some("it broke"), None));
+        assert_eq!(w.refuses(&by("a"), crate::testing::claim("a", "t")), Code::InvalidTransition);
+        assert_eq!(w.does(&by("a"), retry("t")), ["task.retried"]);
+        let task = w.task("t");
+        assert_eq!((task.state, task.attempt, &task.reason, task.held_by()), (State::Pending, 2, &None, None));
+        w.starts("a", "t");
+        w.does(&by("a"), fail("t"));
+        assert_eq!(w.does(&by("a"), release("t")), ["task.retried"], "queued means again");
+        assert_eq!(w.task("t").attempt, 3);
+        w.starts("a", "t");
+        w.does(&by("a"), fail("t"));
+        w.does(&by("a"), skip("t"));
+        assert_eq!(w.task("t").state, State::Skipped);
+    }
+
+    #[test]
+    fn long_texts_are_refused() {
+        let mut w = World::of(&["a"]);
+        w.creates("t", &[]);
+        w.starts("a", "t");
+        let long = Some("x".repeat(limit::TEXT_BYTES + 1));
+        let outcome = Outcome { text: long.clone(), detail: None };
+        assert_eq!(w.refuses(&by("a"), Complete { outcome, ..complete("t") }), Code::TooLarge);
+        assert_eq!(w.refuses(&by("a"), Fail { error: long.clone(), ..fail("t") }), Code::TooLarge);
+        assert_eq!(w.refuses(&by("a"), super::super::Cancel { reason: long, ..cancel("t") }), Code::TooLarge);
+    }
 }

@@ -8,6 +8,8 @@ mod finish;
 mod release;
 mod start;
 mod step;
+#[cfg(test)]
+mod transitions;
 
 use std::collections::BTreeSet;
 
@@ -151,7 +153,7 @@ impl Task {
     }
 
     pub fn is_waiting(&self) -> bool {
-        self.state == State::Pending && !self.waiting_on.is_empty()
+        self.state.is_open() && !self.waiting_on.is_empty()
     }
 
     pub(crate) fn columns(&self) -> Vec<ColumnValue> {
@@ -222,12 +224,23 @@ pub struct Checkpoint {
     pub created_at: Timestamp,
 }
 
+/// What becomes of a task's row. A fact that does not concern this task leaves it as it is.
 pub(crate) fn apply(old: Option<Task>, id: &TaskId, fact: &Fact, seq: Seq, at: Timestamp) -> Option<Task> {
-    if let Fact::TaskCreated(fact) = fact {
+    if let Fact::TaskCreated(fact) = fact
+        && fact.task == *id
+    {
         return Some(fact.task(seq, at));
     }
     let mut task = old?;
     match fact {
+        // The end of a dependency touches those that wait for it.
+        Fact::TaskCompleted(fact) if fact.task != *id => {
+            task.waiting_on.remove(&fact.task);
+        }
+        Fact::TaskDropped(fact) if fact.task != *id => {
+            task.waiting_on.remove(&fact.task);
+        }
+        _ if fact.task() != Some(id) => {}
         Fact::TaskReserved(fact) => task.reserved_for = Some(fact.agent.clone()),
         Fact::TaskReassigned(fact) => task.reserved_for = Some(fact.to.clone()),
         Fact::TaskClaimed(fact) => {
@@ -250,18 +263,11 @@ pub(crate) fn apply(old: Option<Task>, id: &TaskId, fact: &Fact, seq: Seq, at: T
             task.reserved_for = None;
             task.reason = None;
         }
-        Fact::TaskRetried(_) => {
+        Fact::TaskRetried(fact) => {
             task.state = State::Pending;
             task.reason = None;
             task.completed_at = None;
-            task.attempt += 1;
-        }
-        // A fact about a dependency touches those that wait for it.
-        Fact::TaskCompleted(fact) if fact.task != *id => {
-            task.waiting_on.remove(&fact.task);
-        }
-        Fact::TaskDropped(fact) if fact.task != *id => {
-            task.waiting_on.remove(&fact.task);
+            task.attempt = fact.attempt;
         }
         Fact::TaskCompleted(fact) => {
             task.outcome = fact.outcome.text.clone();
@@ -277,7 +283,7 @@ pub(crate) fn apply(old: Option<Task>, id: &TaskId, fact: &Fact, seq: Seq, at: T
             task.reason = fact.reason.clone();
             task.ends(fact.to, at);
         }
-        Fact::CheckpointAdded(_) => task.checkpoints += 1,
+        Fact::CheckpointAdded(_) => task.checkpoints = task.checkpoints.saturating_add(1),
         _ => {}
     }
     Some(task)
@@ -291,12 +297,11 @@ pub(crate) fn asks(task: &TaskId, agent: Option<&AgentId>) -> Vec<Ask> {
 }
 
 /// The holder may, the lead and people may, and a caller without a name acts as the holder; anybody else may not.
-/// Returns whether the caller acts with the holder's own right.
 pub(crate) fn may_change(view: &View, caller: &Caller, task: &Task, agent: Option<&AgentId>) -> Result<(), Halt> {
     check_fence(caller, task.claim.as_ref().map(|claim| claim.fence))?;
     let Some(holder) = task.held_by() else { return Ok(()) };
     if matches!(caller.actor, Actor::Nobody) && agent.is_none() {
-        return Ok(());
+        return view.may_speak_for(caller, holder);
     }
     let acting = agent.or(caller.actor.agent());
     if acting == Some(holder) || view.has_authority(caller)? {
@@ -331,6 +336,11 @@ pub(crate) fn refuse_transition(task: &Task, next: State) -> Refusal {
         format!("task {} is {} and cannot become {}", task.id, task.state.as_str(), next.as_str()),
     )
     .hint(hint)
+}
+
+/// A finished task answers the same, whoever asks.
+pub(crate) fn refuse_finished(task: &Task, next: State) -> Result<(), Refusal> {
+    if task.state.is_finished() { Err(refuse_transition(task, next)) } else { Ok(()) }
 }
 
 pub(crate) fn check_transition(task: &Task, next: State) -> Result<(), Refusal> {

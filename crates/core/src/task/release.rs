@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{CheckpointKind, State, Task, check_transition, may_change};
+use super::{CheckpointKind, State, Task, check_transition, may_change, refuse_finished};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
@@ -64,6 +64,7 @@ impl Release {
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         let task = view.task_known(&self.task)?;
         let reply = Reply::Row(Key::Task(self.task.clone()));
+        refuse_finished(task, State::Pending)?;
         if let Some(agent) = &self.agent {
             view.may_speak_for(caller, agent)?;
         }
@@ -87,6 +88,7 @@ impl Retry {
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         let task = view.task_known(&self.task)?;
+        refuse_finished(task, State::Pending)?;
         if let Some(agent) = &self.agent {
             view.may_speak_for(caller, agent)?;
         }
@@ -101,7 +103,7 @@ impl Retry {
 }
 
 fn retried(task: &Task) -> Fact {
-    Fact::TaskRetried(TaskRetried { task: task.id.clone(), attempt: task.attempt + 1 })
+    Fact::TaskRetried(TaskRetried { task: task.id.clone(), attempt: task.attempt.saturating_add(1) })
 }
 
 pub fn released(task: &Task, because: Because) -> Fact {
@@ -122,7 +124,7 @@ pub fn recovery(task: &Task, reason: ReleaseReason) -> Fact {
         _ => "went offline",
     };
     Fact::CheckpointAdded(CheckpointAdded {
-        id: format!("cp_{}_{}", task.id, task.checkpoints + 1),
+        id: format!("cp_{}_{}", task.id, task.checkpoints.saturating_add(1)),
         task: task.id.clone(),
         kind: CheckpointKind::Recovery,
         summary: format!(

@@ -33,12 +33,21 @@ impl Start {
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         let task = view.task_known(&self.task)?;
         let reply = Reply::Row(Key::Task(self.task.clone()));
+        if task.state != State::InProgress {
+            check_transition(task, State::InProgress)?;
+        }
+        if let Some(agent) = &self.agent {
+            view.may_speak_for(caller, agent)?;
+        }
         let agent = self.worker(view, caller, task)?;
-        if task.state == State::InProgress && task.holder() == Some(&agent) {
-            may_change(view, caller, task, self.agent.as_ref())?;
+        if task.state == State::InProgress {
+            if task.holder() == Some(&agent) {
+                may_change(view, caller, task, self.agent.as_ref())?;
+            } else {
+                super::claim::grant(view, caller, task, &agent)?;
+            }
             return Ok(Decision::nothing(reply));
         }
-        check_transition(task, State::InProgress)?;
         if task.is_waiting() {
             let names: Vec<&str> = task.waiting_on.iter().map(TaskId::as_str).collect();
             return Err(Refusal::new(

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{State, check_transition, may_change};
+use super::{State, check_transition, may_change, refuse_finished};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
@@ -40,6 +40,7 @@ impl MoveTo {
         if !matches!(self.to, State::Planning | State::Review | State::Paused) {
             return Err(Refusal::new(Code::Invalid, format!("{} is not a step", self.to.as_str())).into());
         }
+        refuse_finished(task, self.to)?;
         limit::text("reason", self.reason.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
         if let Some(agent) = &self.agent {
             view.may_speak_for(caller, agent)?;
@@ -60,5 +61,28 @@ impl MoveTo {
             reason: self.reason.clone(),
         });
         Ok(Decision::new(vec![fact], reply))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{World, by, moves};
+
+    #[test]
+    fn a_pause_tells_why_and_only_steps_are_steps() {
+        let mut w = World::of(&["a"]);
+        w.creates("t", &[]);
+        w.starts("a", "t");
+        let paused = |why: &str| MoveTo { reason: Some(why.to_owned()), ..moves("t", State::Paused) };
+        assert_eq!(w.does(&by("a"), paused("lunch")), ["task.moved"]);
+        assert_eq!(w.does(&by("a"), paused("lunch")), [""; 0]);
+        assert_eq!(w.does(&by("a"), paused("rain")), ["task.moved"]);
+        assert_eq!(w.task("t").reason.as_deref(), Some("rain"));
+        w.starts("a", "t");
+        assert_eq!(w.task("t").reason, None);
+        for state in [State::Pending, State::InProgress, State::Completed, State::Failed, State::Cancelled] {
+            assert_eq!(w.refuses(&by("a"), moves("t", state)), Code::Invalid);
+        }
     }
 }

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 
 use comfy_table::{Attribute, Color, ContentArrangement, presets};
+use rookery_store::sqlite::offline::Progress;
 use serde::Serialize;
 
 use super::clock::Clock;
@@ -164,6 +165,27 @@ impl Output {
     pub fn note(&self, text: &str) {
         if self.talk == Talk::Normal {
             self.tell(&paint(&printable(text), Tone::Dim, self.stderr));
+        }
+    }
+
+    /// Shows how far long work is, on one line of a terminal; elsewhere it says nothing.
+    pub fn progress(&self, what: &'static str) -> impl FnMut(Progress) + Send + 'static {
+        let shown = self.talk == Talk::Normal && io::stderr().is_terminal();
+        let mut last = None;
+        move |progress: Progress| {
+            let percent = progress.done.saturating_mul(100) / progress.total.max(1);
+            if shown && last != Some(percent) {
+                last = Some(percent);
+                let end = if progress.done >= progress.total { "\r\x1b[K" } else { "" };
+                drop(write!(io::stderr(), "\r{what}: {percent} %{end}"));
+            }
+        }
+    }
+
+    /// Warns about artifacts that the log names and that are not there.
+    pub fn missing(&self, artifacts: &[String]) {
+        if !artifacts.is_empty() {
+            self.note(&format!("{} artifacts are missing or damaged: {}", artifacts.len(), artifacts.join(", ")));
         }
     }
 

@@ -65,6 +65,8 @@ pub struct Handoff {
 #[derive(Debug, Deserialize)]
 pub struct Event {
     #[serde(default)]
+    pub id: String,
+    #[serde(default)]
     pub timestamp: i64,
     #[serde(default)]
     pub agent_id: String,
@@ -74,7 +76,13 @@ pub struct Event {
     pub task_id: Option<String>,
     #[serde(default)]
     pub metadata: Map<String, Value>,
-    pub seq: Option<u64>,
+}
+
+impl Event {
+    /// Its place in the log, which the id leads back to.
+    pub fn seq(&self) -> Option<u64> {
+        rookery_core::log::event_id::parse(&self.id).map(|seq| seq.0)
+    }
 }
 
 #[derive(Debug, Deserialize)]

@@ -1,30 +1,81 @@
-//! Copies of a database.
+//! Backups: the database as it is at one moment and every artifact that its log names, in a single file.
+//!
+//! The database is copied first and the artifacts after it, so that none is missed; one that was erased meanwhile is
+//! named in the report. A backup has its name only when it is complete and on disk.
 
+use std::fs;
+use std::io::Read;
 use std::path::Path;
 
 use rusqlite::backup::{Backup, StepResult};
+use rusqlite::{Connection, params};
+use sha2::{Digest, Sha256};
 
 use super::connection::{self, begin_reading, beside, stored};
 use super::error::OfflineError;
-
-/// How far a copy has come, in pages.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Progress {
-    pub done: u64,
-    pub total: u64,
-}
+use super::offline::Progress;
+use super::verify::open_existing;
+use crate::artifact::{ArtifactDir, hex, sync_folder};
+use crate::query::Head;
 
 const PAGES_AT_ONCE: i32 = 1_024;
+const PART_BYTES: usize = 1024 * 1024;
 
-/// Copies the database as it is at one moment into a single file, while others may write.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BackupReport {
+    pub head: Head,
+    pub artifacts: u64,
+    /// Artifacts that the log names and that are not there, or not what they were.
+    pub missing: Vec<String>,
+    pub bytes: u64,
+}
+
+/// Backs the store up into one file, while a daemon may write.
+pub fn backup(
+    path: &Path,
+    artifacts: &ArtifactDir,
+    to: &Path,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<BackupReport, OfflineError> {
+    if fs::canonicalize(path).is_ok_and(|from| fs::canonicalize(to).is_ok_and(|to| from == to)) {
+        return Err(OfflineError::Exists { path: to.to_owned() });
+    }
+    let partial = beside(to, ".partial");
+    let report = fill(path, artifacts, &partial, progress);
+    finish(report, &partial, to)
+}
+
+fn fill(
+    path: &Path,
+    artifacts: &ArtifactDir,
+    partial: &Path,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<BackupReport, OfflineError> {
+    copy_into(path, partial, progress)?;
+    let copy = connection::single_file(partial)?;
+    let head = stored(&copy)?.head;
+    let (stored, missing) = add_artifacts(&copy, artifacts)?;
+    copy.close().map_err(|(_, error)| error)?;
+    let bytes = fs::metadata(partial).map_err(failed(partial))?.len();
+    Ok(BackupReport { head, artifacts: stored, missing, bytes })
+}
+
+/// Copies a database into a single file.
 pub(super) fn copy_database(from: &Path, to: &Path, progress: &mut dyn FnMut(Progress)) -> Result<(), OfflineError> {
-    let source = connection::reader(from)?;
+    let partial = beside(to, ".partial");
+    let copied = copy_into(from, &partial, progress);
+    finish(copied, &partial, to)
+}
+
+/// Copies the database as it is at one moment, while others may write.
+pub(super) fn copy_into(from: &Path, to: &Path, progress: &mut dyn FnMut(Progress)) -> Result<(), OfflineError> {
+    let source = open_existing(from)?;
     // One transaction keeps the copy at one moment: without it, every write would make it begin again.
     begin_reading(&source)?;
     stored(&source)?;
-    let partial = beside(to, ".partial");
-    remove(&partial)?;
-    let mut target = connection::single_file(&partial)?;
+    remove(to)?;
+    connection::create_private(to).map_err(failed(to))?;
+    let mut target = connection::single_file(to)?;
     {
         let copy = Backup::new(&source, &mut target)?;
         while copy.step(PAGES_AT_ONCE)? != StepResult::Done {
@@ -34,25 +85,85 @@ pub(super) fn copy_database(from: &Path, to: &Path, progress: &mut dyn FnMut(Pro
             progress(Progress { done: total.saturating_sub(left), total });
         }
     }
+    // The copy says that it has a write-ahead log, like its source; it shall be one file.
     target.execute_batch("PRAGMA journal_mode = DELETE")?;
-    target.close().map_err(|(_, error)| error)?;
-    put_in_place(&partial, to)
+    target.close().map_err(|(_, error)| error.into())
 }
 
-fn remove(path: &Path) -> Result<(), OfflineError> {
-    match std::fs::remove_file(path) {
-        Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
-            Err(OfflineError::File { path: path.to_owned(), source })
+fn add_artifacts(copy: &Connection, artifacts: &ArtifactDir) -> Result<(u64, Vec<String>), OfflineError> {
+    copy.execute_batch(
+        "BEGIN;
+         CREATE TABLE backup_artifacts (
+            sha256 TEXT NOT NULL, part INTEGER NOT NULL, bytes BLOB NOT NULL, PRIMARY KEY (sha256, part)
+         ) STRICT;",
+    )?;
+    let mut named = copy.prepare("SELECT DISTINCT body_hash FROM log WHERE body_in = 'artifact' ORDER BY 1")?;
+    let named: Vec<String> = named.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+    let (mut stored, mut missing) = (0, vec![]);
+    for sha256 in named {
+        if add_artifact(copy, artifacts, &sha256)? {
+            stored += 1;
+        } else {
+            copy.execute("DELETE FROM backup_artifacts WHERE sha256 = ?1", [&sha256])?;
+            missing.push(sha256);
         }
+    }
+    copy.execute_batch("COMMIT")?;
+    Ok((stored, missing))
+}
+
+/// Copies one artifact part by part. False if it is not there or not what it was.
+fn add_artifact(copy: &Connection, artifacts: &ArtifactDir, sha256: &str) -> Result<bool, OfflineError> {
+    let mut file = match artifacts.open(sha256) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+        Err(source) => return Err(OfflineError::File { path: artifacts.folder().join(sha256), source }),
+    };
+    let mut insert = copy.prepare_cached("INSERT INTO backup_artifacts (sha256, part, bytes) VALUES (?1, ?2, ?3)")?;
+    let mut digest = Sha256::new();
+    let mut part = Vec::with_capacity(PART_BYTES);
+    for number in 0_i64.. {
+        part.clear();
+        let limit = PART_BYTES as u64;
+        (&mut file).take(limit).read_to_end(&mut part).map_err(failed(&artifacts.folder().join(sha256)))?;
+        if part.is_empty() && number > 0 {
+            break;
+        }
+        digest.update(&part);
+        insert.execute(params![sha256, number, part])?;
+    }
+    Ok(hex(&digest.finalize()) == sha256)
+}
+
+/// Gives a complete file its name, or removes what there is of it.
+fn finish<T>(made: Result<T, OfflineError>, partial: &Path, to: &Path) -> Result<T, OfflineError> {
+    let placed = made.and_then(|made| put_in_place(partial, to).map(|()| made));
+    if placed.is_err() {
+        // The first failure is the one to tell.
+        drop(fs::remove_file(partial));
+    }
+    placed
+}
+
+pub(super) fn remove(path: &Path) -> Result<(), OfflineError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(failed(path)(error)),
         _ => Ok(()),
     }
 }
 
 /// Makes a finished file durable and gives it its name.
-fn put_in_place(partial: &Path, to: &Path) -> Result<(), OfflineError> {
-    let failed = |source| OfflineError::File { path: to.to_owned(), source };
-    std::fs::File::open(partial).and_then(|file| file.sync_all()).map_err(failed)?;
-    std::fs::rename(partial, to).map_err(failed)?;
-    let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    crate::artifact::sync_folder(folder).map_err(failed)
+pub(super) fn put_in_place(partial: &Path, to: &Path) -> Result<(), OfflineError> {
+    fs::File::open(partial).and_then(|file| file.sync_all()).map_err(failed(partial))?;
+    fs::rename(partial, to).map_err(failed(to))?;
+    sync_folder(folder_of(to)).map_err(failed(to))
+}
+
+pub(super) fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+pub(super) fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> OfflineError {
+    let path = path.to_owned();
+    move |source| OfflineError::File { path, source }
 }

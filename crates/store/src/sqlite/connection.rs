@@ -1,5 +1,7 @@
 //! The kinds of connections to a database file, and the head row that every transaction reads first.
 
+use std::fs::OpenOptions;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -36,10 +38,12 @@ const READER: &str = "
     PRAGMA trusted_schema = OFF;
 ";
 
+/// Never creates the file: one that is gone must not come back empty.
+const WRITING: OpenFlags = OpenFlags::SQLITE_OPEN_READ_WRITE.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
+
 /// The one connection that writes. It never checkpoints by itself: that would be paid by whoever commits next.
 pub(super) fn writer(path: &Path) -> rusqlite::Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    open(path, flags, WRITER)
+    open(path, WRITING, WRITER)
 }
 
 pub(super) fn reader(path: &Path) -> rusqlite::Result<Connection> {
@@ -48,8 +52,15 @@ pub(super) fn reader(path: &Path) -> rusqlite::Result<Connection> {
 
 /// A connection to a file of its own: no write-ahead log, nothing left beside it.
 pub(super) fn single_file(path: &Path) -> rusqlite::Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    open(path, flags, "PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY;")
+    open(path, WRITING, "PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY;")
+}
+
+/// Makes an empty file for its owner only: a store holds what agents say, and hashes of tokens. One that is there stays.
+pub(super) fn create_private(path: &Path) -> std::io::Result<()> {
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
 }
 
 fn open(path: &Path, flags: OpenFlags, pragmas: &str) -> rusqlite::Result<Connection> {
@@ -58,6 +69,12 @@ fn open(path: &Path, flags: OpenFlags, pragmas: &str) -> rusqlite::Result<Connec
     connection.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
     connection.execute_batch(pragmas)?;
     Ok(connection)
+}
+
+/// Which file a path leads to; `None` if to none.
+pub(super) fn identity(path: &Path) -> Option<(u64, u64)> {
+    let found = std::fs::metadata(path).ok()?;
+    Some((found.dev(), found.ino()))
 }
 
 /// Runs something with another patience for locks, and goes back to the usual one.

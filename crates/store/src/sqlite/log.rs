@@ -61,18 +61,13 @@ pub(super) fn append_raw(connection: &Connection, raw: &Raw<'_>) -> Result<(), P
     Ok(())
 }
 
-/// Takes the texts out of rows. What stood there is overwritten on the pages, too, not only forgotten.
+/// Takes the texts out of rows.
 pub(super) fn blank(connection: &Connection, blanked: &[(Seq, Vec<u8>)]) -> Result<(), Problem> {
-    if blanked.is_empty() {
-        return Ok(());
-    }
-    connection.execute_batch("PRAGMA secure_delete = ON")?;
     let mut statement =
         connection.prepare_cached("UPDATE log SET fact = ?2, body = NULL, body_in = NULL WHERE seq = ?1")?;
     for (seq, fact) in blanked {
         statement.execute(params![stored_seq(*seq), fact])?;
     }
-    connection.execute_batch("PRAGMA secure_delete = OFF")?;
     Ok(())
 }
 
@@ -210,4 +205,52 @@ fn of_kinds(only: &mut Where, query: &LogQuery, kinds: &[String], page: &str) ->
         .map(|place| format!("SELECT seq FROM (SELECT seq FROM log WHERE kind = {place} AND {others} {page})"))
         .collect();
     format!("seq IN ({})", parts.join(" UNION ALL "))
+}
+
+#[cfg(test)]
+mod tests {
+    use rookery_core::LogId;
+
+    use super::*;
+    use crate::sqlite::connection;
+    use crate::sqlite::migrate::{Birth, MIGRATIONS, prepare};
+
+    /// How SQLite would answer, in its own words.
+    fn plan(connection: &Connection, query: &LogQuery) -> String {
+        let (sql, values) = sql(query);
+        let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+        let lines = statement.query_map(params_from_iter(values), |row| row.get(3)).unwrap();
+        lines.map(Result::<String, _>::unwrap).collect::<Vec<_>>().join("; ")
+    }
+
+    #[test]
+    fn no_question_to_the_log_scans_or_sorts_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rookery.db");
+        connection::create_private(&path).unwrap();
+        let connection = connection::writer(&path).unwrap();
+        prepare(&connection, &path, Birth { log_id: &LogId::from("log_a"), project: "p" }, MIGRATIONS).unwrap();
+        let some = |text: &str| Some(text.to_owned());
+        let kinds = |kinds: &[&str]| Some(kinds.iter().map(|kind| (*kind).to_owned()).collect());
+        for base in [LogQuery::newest(100), LogQuery::after(Seq(5), 100)] {
+            let all = || base.clone();
+            let cases = [
+                (LogQuery { run: some("run_x"), ..all() }, "log_run"),
+                (LogQuery { thread: some("thr_x"), ..all() }, "log_thread"),
+                (LogQuery { task: some("task_x"), ..all() }, "log_task"),
+                (LogQuery { path: some("src/"), ..all() }, "log_path"),
+                (LogQuery { actor: some("a"), ..all() }, "log_actor"),
+                (LogQuery { concerns: some("a"), ..all() }, "log_concerns"),
+                (LogQuery { kinds: kinds(&["a"]), ..all() }, "log_kind"),
+                (LogQuery { kinds: kinds(&["a", "b"]), ..all() }, "log_kind"),
+                (LogQuery { kinds: kinds(&["a", "b"]), task: some("task_x"), ..all() }, "log_task"),
+            ];
+            for (query, index) in cases {
+                let plan = plan(&connection, &query);
+                assert!(plan.contains(index) && !plan.contains("TEMP B-TREE FOR ORDER BY"), "{query:?}: {plan}");
+            }
+            let plain = plan(&connection, &base);
+            assert!(!plain.contains("TEMP B-TREE"), "{plain}");
+        }
+    }
 }

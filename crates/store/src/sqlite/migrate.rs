@@ -89,7 +89,7 @@ fn create(connection: &Connection, path: &Path, birth: Birth<'_>, migrations: &[
             "INSERT INTO log_head (one, log_id, floor, head, format, project) VALUES (1, ?1, 1, 0, ?2, ?3)",
             params![birth.log_id.as_str(), FORMAT, birth.project],
         )?;
-        set_clean(connection, true)
+        mark_clean(connection)
     })
     .map_err(|source| OpenError::Migrate { path: path.to_owned(), version: 1, source })
 }
@@ -182,13 +182,116 @@ pub(super) fn is_clean(connection: &Connection) -> rusqlite::Result<bool> {
     Ok(found.as_deref() == Some("1"))
 }
 
-pub(super) fn set_clean(connection: &Connection, clean: bool) -> rusqlite::Result<()> {
-    let value = if clean { "1" } else { "0" };
-    connection.execute("INSERT OR REPLACE INTO meta (name, value) VALUES ('clean', ?1)", [value]).map(drop)
+/// Says that the store was closed as it should be.
+pub(super) fn mark_clean(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute("INSERT OR REPLACE INTO meta (name, value) VALUES ('clean', '1')", []).map(drop)
+}
+
+/// Says that somebody writes the store and has not closed it yet.
+pub(super) fn mark_in_use(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute("INSERT OR REPLACE INTO meta (name, value) VALUES ('clean', '0')", []).map(drop)
 }
 
 /// What SQLite finds wrong with the file by a quick look; `None` if nothing.
 pub(super) fn quick_check(connection: &Connection) -> rusqlite::Result<Option<String>> {
     let found: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     Ok((found != "ok").then_some(found))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use rookery_core::key::ColumnKind;
+
+    use super::*;
+    use crate::sqlite::connection;
+
+    const BIRTH_LOG: &str = "log_a";
+
+    fn new_store(path: &Path, migrations: &[Migration]) -> (Connection, Fitness) {
+        connection::create_private(path).unwrap();
+        let connection = connection::writer(path).unwrap();
+        let birth = Birth { log_id: &LogId::from(BIRTH_LOG), project: "p" };
+        let fitness = prepare(&connection, path, birth, migrations).unwrap();
+        (connection, fitness)
+    }
+
+    #[test]
+    fn derived_tables_are_as_they_are_described() {
+        let folder = tempfile::tempdir().unwrap();
+        let (connection, _) = new_store(&folder.path().join("rookery.db"), MIGRATIONS);
+        for table in Table::ALL {
+            let mut statement = connection.prepare(&format!("PRAGMA table_info({})", table.name())).unwrap();
+            let found = statement.query_map([], |row| Ok((row.get(1)?, row.get(2)?))).unwrap();
+            let found: Vec<(String, String)> = found.map(Result::unwrap).collect();
+            let kind = |kind| if kind == ColumnKind::Text { "TEXT" } else { "INTEGER" };
+            let described = table.columns().iter().map(|column| (column.name, kind(column.kind)));
+            let wanted: Vec<(String, String)> = std::iter::once(("key", "TEXT"))
+                .chain(described)
+                .chain([("doc", "BLOB")])
+                .map(|(name, kind)| (name.to_owned(), kind.to_owned()))
+                .collect();
+            assert_eq!(found, wanted, "{}", table.name());
+            let indexes = "SELECT name FROM sqlite_schema WHERE type = 'index' AND tbl_name = ?1 AND sql IS NOT NULL";
+            let mut statement = connection.prepare(indexes).unwrap();
+            let found = statement.query_map([table.name()], |row| row.get(0)).unwrap();
+            let found: BTreeSet<String> = found.map(Result::unwrap).collect();
+            let indexed = table.columns().iter().filter(|column| column.indexed);
+            let wanted = indexed.map(|column| format!("{}_{}", table.name(), column.name)).collect();
+            assert_eq!(found, wanted, "{}", table.name());
+        }
+    }
+
+    #[test]
+    fn every_lookup_and_condition_uses_an_index() {
+        let folder = tempfile::tempdir().unwrap();
+        let (connection, _) = new_store(&folder.path().join("rookery.db"), MIGRATIONS);
+        let indexed = Table::ALL
+            .into_iter()
+            .flat_map(|table| table.columns().iter().map(move |column| (table, column)))
+            .filter(|(_, column)| column.indexed);
+        for (table, column) in indexed {
+            let sql = format!("EXPLAIN QUERY PLAN SELECT doc FROM {} WHERE {} = ?1", table.name(), column.name);
+            let plan: String = connection.query_row(&sql, ["x"], |row| row.get(3)).unwrap();
+            assert!(plan.contains(&format!("USING INDEX {}_{}", table.name(), column.name)), "{plan}");
+        }
+    }
+
+    #[test]
+    fn an_older_schema_is_copied_and_then_brought_up() {
+        const NEXT: Migration = Migration { version: 2, name: "next", sql: "CREATE TABLE next (a INTEGER) STRICT" };
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rookery.db");
+        drop(new_store(&path, MIGRATIONS));
+        let upgraded: Vec<Migration> = vec![Migration { version: 1, name: "initial", sql: MIGRATIONS[0].sql }, NEXT];
+        let (connection, fitness) = new_store(&path, &upgraded);
+        assert_eq!((version(&connection).unwrap(), fitness), (Some(2), Fitness::Writable));
+        let copy = connection::reader(&beside(&path, ".schema-1")).unwrap();
+        assert_eq!(version(&copy).unwrap(), Some(1));
+        assert_eq!(stored(&copy).unwrap().head.log.as_str(), BIRTH_LOG);
+        drop(connection);
+        // An older program may read what the newer one left.
+        let (_, fitness) = new_store(&path, MIGRATIONS);
+        assert!(matches!(fitness, Fitness::OnlyToRead(_)));
+    }
+
+    #[test]
+    fn a_migration_that_fails_leaves_the_schema_as_it_was() {
+        const BAD: Migration = Migration {
+            version: 2,
+            name: "bad",
+            sql: "CREATE TABLE half (a INTEGER) STRICT; SELECT nothing FROM nowhere",
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rookery.db");
+        let (connection, _) = new_store(&path, MIGRATIONS);
+        let upgraded = vec![Migration { version: 1, name: "initial", sql: MIGRATIONS[0].sql }, BAD];
+        let birth = Birth { log_id: &LogId::from(BIRTH_LOG), project: "p" };
+        let failed = prepare(&connection, &path, birth, &upgraded);
+        assert!(matches!(failed, Err(OpenError::Migrate { version: 2, .. })));
+        assert_eq!(version(&connection).unwrap(), Some(1));
+        let half = "SELECT count(*) FROM sqlite_schema WHERE name = 'half'";
+        assert_eq!(connection.query_row(half, [], |row| row.get::<_, i64>(0)).unwrap(), 0);
+    }
 }

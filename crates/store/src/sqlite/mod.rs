@@ -21,9 +21,13 @@ mod fault;
 mod lock;
 mod log;
 mod migrate;
+pub mod offline;
 mod reader;
+mod restore;
 mod schema;
 mod transact;
+mod transfer;
+mod verify;
 mod writer;
 
 use std::collections::BTreeMap;
@@ -182,6 +186,7 @@ impl SqliteStore {
         });
         let lock = Arc::new(Mutex::new(Some(lock)));
         let writer = Writer {
+            identity: connection::identity(&path),
             path: path.clone(),
             shared: shared.clone(),
             clock: options.clock,
@@ -232,16 +237,8 @@ fn prepare_folder(path: &Path) -> Result<(), OpenError> {
     lock::refuse_network(folder)
 }
 
-/// Opens the write connection. The file is for its owner only: it holds what agents say, and hashes of tokens.
 fn open_database(path: &Path) -> Result<Connection, OpenError> {
-    use std::os::unix::fs::OpenOptionsExt;
-    let created = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    match created {
-        Err(source) if source.kind() != std::io::ErrorKind::AlreadyExists => {
-            return Err(OpenError::Folder { path: path.to_owned(), source });
-        }
-        _ => {}
-    }
+    connection::create_private(path).map_err(|source| OpenError::Folder { path: path.to_owned(), source })?;
     let failed = |source| OpenError::Sql { path: path.to_owned(), source };
     let connection = connection::writer(path).map_err(failed)?;
     let mode: String = connection.query_row("PRAGMA journal_mode", [], |row| row.get(0)).map_err(failed)?;

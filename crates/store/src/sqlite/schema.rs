@@ -12,7 +12,8 @@ use crate::query::{Condition, ListQuery, Order, Test};
 
 struct Statements {
     get: String,
-    put: String,
+    columns: String,
+    insert: String,
     delete: String,
     all: String,
     clear: String,
@@ -25,13 +26,13 @@ impl Statements {
         let name = table.name();
         let columns: Vec<&str> = table.columns().iter().map(|column| column.name).chain(["doc"]).collect();
         let places: Vec<String> = (1..=columns.len() + 1).map(|place| format!("?{place}")).collect();
-        let sets: Vec<String> = columns.iter().map(|column| format!("{column} = excluded.{column}")).collect();
-        let (columns, places, sets) = (columns.join(", "), places.join(", "), sets.join(", "));
+        // Without columns of its own, a table is asked for its key.
+        let found: Vec<&str> = table.columns().iter().map(|column| column.name).chain(["key"]).collect();
+        let (columns, places, found) = (columns.join(", "), places.join(", "), found.join(", "));
         Statements {
             get: format!("SELECT doc FROM {name} WHERE key = ?1"),
-            put: format!(
-                "INSERT INTO {name} (key, {columns}) VALUES ({places}) ON CONFLICT (key) DO UPDATE SET {sets}"
-            ),
+            columns: format!("SELECT {found} FROM {name} WHERE key = ?1"),
+            insert: format!("INSERT INTO {name} (key, {columns}) VALUES ({places})"),
             delete: format!("DELETE FROM {name} WHERE key = ?1"),
             all: format!("SELECT key, {columns} FROM {name}"),
             clear: format!("DELETE FROM {name}"),
@@ -82,15 +83,50 @@ pub(super) fn get(connection: &Connection, key: &Key) -> Result<Option<Row>, Pro
     }
 }
 
+/// Inserts the row, or updates what is different of it: an index entry that is written again, even as it was, costs a
+/// page of the write-ahead log.
 pub(super) fn put(connection: &Connection, key: &Key, row: &Row) -> Result<(), Problem> {
-    let mut statement = connection.prepare_cached(&statements(key.table()).put)?;
+    let table = key.table();
     let (id, columns, doc) = (key.id(), row.columns(), row.encode());
-    let bound: Vec<Bound<'_>> = columns.iter().map(Bound).collect();
+    let old = stored_columns(connection, table, &id)?;
     let mut values: Vec<&dyn ToSql> = vec![&id];
-    values.extend(bound.iter().map(|column| column as &dyn ToSql));
+    let bound: Vec<Bound<'_>> = columns.iter().map(Bound).collect();
+    let Some(old) = old else {
+        values.extend(bound.iter().map(|column| column as &dyn ToSql));
+        values.push(&doc);
+        connection.prepare_cached(&statements(table).insert)?.execute(&*values)?;
+        return Ok(());
+    };
+    let mut sql = format!("UPDATE {} SET ", table.name());
+    for (at, column) in table.columns().iter().enumerate().filter(|(at, _)| old.get(*at) != columns.get(*at)) {
+        values.extend(bound.get(at).map(|column| column as &dyn ToSql));
+        sql.push_str(&format!("{} = ?{}, ", column.name, values.len()));
+    }
     values.push(&doc);
-    statement.execute(&*values)?;
+    sql.push_str(&format!("doc = ?{} WHERE key = ?1", values.len()));
+    connection.prepare_cached(&sql)?.execute(&*values)?;
     Ok(())
+}
+
+fn stored_columns(connection: &Connection, table: Table, id: &str) -> Result<Option<Vec<ColumnValue>>, Problem> {
+    let mut statement = connection.prepare_cached(&statements(table).columns)?;
+    let mut rows = statement.query([id])?;
+    match rows.next()? {
+        Some(row) => read_columns(row, 0, table.columns().len()).map(Some),
+        None => Ok(None),
+    }
+}
+
+fn read_columns(row: &rusqlite::Row<'_>, from: usize, count: usize) -> Result<Vec<ColumnValue>, Problem> {
+    let mut columns = Vec::with_capacity(count);
+    for at in from..from + count {
+        columns.push(match row.get::<_, Value>(at)? {
+            Value::Text(text) => ColumnValue::Text(text),
+            Value::Integer(integer) => ColumnValue::Integer(integer),
+            _ => ColumnValue::Null,
+        });
+    }
+    Ok(columns)
 }
 
 pub(super) fn delete(connection: &Connection, key: &Key) -> Result<(), Problem> {
@@ -114,14 +150,7 @@ pub(super) fn each(
     let width = table.columns().len();
     while let Some(row) = rows.next()? {
         let id: String = row.get(0)?;
-        let mut columns = Vec::with_capacity(width);
-        for at in 1..=width {
-            columns.push(match row.get::<_, Value>(at)? {
-                Value::Text(text) => ColumnValue::Text(text),
-                Value::Integer(integer) => ColumnValue::Integer(integer),
-                _ => ColumnValue::Null,
-            });
-        }
+        let columns = read_columns(row, 1, width)?;
         let doc: Vec<u8> = row.get(width + 1)?;
         take(parse(table, &id)?, decode(table, &id, &doc)?, columns);
     }

@@ -1,6 +1,6 @@
 //! What a transaction loads and writes: a batch's needs, its write-set, and changes to operational state.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rookery_core::view::{LifeSource, Presence};
 use rookery_core::{AgentId, Timestamp};
@@ -12,6 +12,8 @@ use super::fault::{Faults, Step};
 use super::{log, schema};
 use crate::batch::{Loaded, Needs, Remembered, WriteSet};
 use crate::operational::{Operation, PresenceBoard, Token};
+use crate::query::LogQuery;
+use crate::store::Answer;
 
 /// How many remembered replies are forgotten in one go, so that nobody waits long behind it.
 const FORGET_AT_ONCE: i64 = 10_000;
@@ -61,6 +63,17 @@ fn reply(connection: &Connection, (scope, key): &(String, String)) -> Result<Opt
 
 /// Writes everything a batch changes. The caller commits.
 pub(super) fn write(connection: &Connection, write: &WriteSet, faults: Option<&dyn Faults>) -> Result<(), Problem> {
+    if write.blanked.is_empty() {
+        return write_all(connection, write, faults);
+    }
+    // What is taken out shall be overwritten on the pages, too, not only forgotten.
+    connection.execute_batch("PRAGMA secure_delete = ON")?;
+    let written = write_all(connection, write, faults);
+    connection.execute_batch("PRAGMA secure_delete = OFF")?;
+    written
+}
+
+fn write_all(connection: &Connection, write: &WriteSet, faults: Option<&dyn Faults>) -> Result<(), Problem> {
     let before = |step| faults.map_or(Ok(()), |faults| faults.before(step, connection));
     before(Step::Log)?;
     log::append(connection, &write.log)?;
@@ -76,6 +89,7 @@ pub(super) fn write(connection: &Connection, write: &WriteSet, faults: Option<&d
     count(connection, &write.tallies)?;
     before(Step::Replies)?;
     remember(connection, write)?;
+    blank_replies(connection, write)?;
     connection.prepare_cached("UPDATE log_head SET head = ?1")?.execute([stored_seq(write.head)])?;
     Ok(())
 }
@@ -95,12 +109,41 @@ fn remember(connection: &Connection, write: &WriteSet) -> Result<(), Problem> {
         "INSERT OR REPLACE INTO replies (scope, key, hash, answer, keep_until) VALUES (?1, ?2, ?3, ?4, ?5)",
     )?;
     for (idempotency, answer) in &write.replies {
-        let answer = serde_json::to_vec(answer)
-            .map_err(|error| Problem::Unreadable(format!("reply to {}: {error}", idempotency.key)))?;
+        let answer = encode(answer, &idempotency.key)?;
         let (scope, key, hash) = (&idempotency.scope, &idempotency.key, &idempotency.hash);
         statement.execute(params![scope, key, hash, answer, idempotency.keep_until])?;
     }
     Ok(())
+}
+
+/// What is taken out of the log is taken out of remembered replies, too: they show the rows as they are now.
+fn blank_replies(connection: &Connection, write: &WriteSet) -> Result<(), Problem> {
+    let mut keys = BTreeSet::new();
+    for (seq, _) in &write.blanked {
+        let rows = log::read(connection, &LogQuery::one(*seq))?;
+        keys.extend(rows.iter().flat_map(|row| rookery_core::touches(&row.fact)));
+    }
+    for key in keys {
+        let id = serde_json::to_string(&key.id()).unwrap_or_default();
+        let mut statement = connection
+            .prepare_cached("SELECT scope, key, answer FROM replies WHERE instr(answer, CAST(?1 AS BLOB))")?;
+        let found = statement.query_map([id.trim_matches('"')], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        let found: Vec<(String, String, Vec<u8>)> = found.collect::<rusqlite::Result<_>>()?;
+        for (scope, name, answer) in found {
+            let shows = serde_json::from_slice::<Answer>(&answer).is_ok_and(|answer| answer.shows(&key));
+            if shows {
+                let answer = encode(&Answer::showing(key.clone(), schema::get(connection, &key)?), &name)?;
+                connection
+                    .prepare_cached("UPDATE replies SET answer = ?3 WHERE scope = ?1 AND key = ?2")?
+                    .execute(params![scope, name, answer])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn encode(answer: &Answer, key: &str) -> Result<Vec<u8>, Problem> {
+    serde_json::to_vec(answer).map_err(|error| Problem::Unreadable(format!("reply to {key}: {error}")))
 }
 
 pub(super) fn operate(connection: &Connection, operation: &Operation) -> Result<(), Problem> {

@@ -18,7 +18,7 @@ use super::connection::{self, begin, commit, roll_back, stored, wal_bytes};
 use super::error::{Problem, Trouble};
 use super::fault::{Faults, Step};
 use super::lock::Lock;
-use super::{FORMAT, Shared, log, transact};
+use super::{FORMAT, Shared, log, migrate, transact};
 use crate::batch::{Batch, Outcome, Want, WriteSet};
 use crate::clock::Clock;
 use crate::operational::{Operation, PresenceBoard};
@@ -35,6 +35,8 @@ const RESET_PATIENCE: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(super) struct Writer {
     pub(super) path: PathBuf,
+    /// The file that was opened. Writing into one that is gone would be writing into nothing.
+    pub(super) identity: Option<(u64, u64)>,
     pub(super) shared: Arc<Shared>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) board: Arc<PresenceBoard>,
@@ -129,15 +131,10 @@ impl Writer {
 
     /// Decides, writes and commits. Returns the committed rows of the log.
     fn transact(&mut self, work: &mut Work) -> Result<Vec<LogRow>, Trouble> {
-        self.step(Step::Begin)?;
-        let connection = self.begin()?;
-        let before = stored(connection)?;
-        if before.format != FORMAT {
-            return Err(Trouble::Closed(super::migrate::other_format(before.format)));
-        }
-        self.catch_up(before.head.head)?;
+        let before = self.begin()?;
+        self.catch_up(before)?;
         let submissions = std::mem::take(&mut work.submissions);
-        let batch = work.batch.insert(Batch::new(submissions, before.head.head, self.clock.now()));
+        let batch = work.batch.insert(Batch::new(submissions, before, self.clock.now()));
         let write = self.decide(batch)?;
         let faults = self.faults.clone();
         let connection = self.connection()?;
@@ -149,7 +146,7 @@ impl Writer {
         }
         transact::write(connection, &write, faults.as_deref())?;
         self.mark()?;
-        self.commit(&write, before.head.head)?;
+        self.commit(&write, before)?;
         self.marked = true;
         self.shared.set_health(Health::Writable);
         Ok(write.log)
@@ -223,9 +220,9 @@ impl Writer {
     }
 
     fn write_operations(&mut self, operations: &[Operation]) -> Result<(), Trouble> {
-        let connection = self.begin()?;
+        self.begin()?;
         for operation in operations {
-            transact::operate(connection, operation)?;
+            transact::operate(self.connection()?, operation)?;
         }
         self.mark()?;
         commit(self.connection()?)?;
@@ -262,16 +259,25 @@ impl Writer {
         if self.marked {
             return Ok(());
         }
-        Ok(super::migrate::set_clean(self.connection()?, false)?)
+        Ok(migrate::mark_in_use(self.connection()?)?)
     }
 
-    fn begin(&mut self) -> Result<&Connection, Trouble> {
+    /// Begins a transaction that writes. Returns the head it begins at.
+    fn begin(&mut self) -> Result<Seq, Trouble> {
         if let Some(reason) = &self.closed {
             return Err(Trouble::Closed(reason.clone()));
         }
+        if connection::identity(&self.path) != self.identity {
+            return Err(Trouble::Disk("the database file was moved or removed while in use".to_owned()));
+        }
+        self.step(Step::Begin)?;
         let connection = self.connection()?;
         begin(connection)?;
-        Ok(connection)
+        let found = stored(connection)?;
+        if found.format != FORMAT {
+            return Err(Trouble::Closed(migrate::other_format(found.format)));
+        }
+        Ok(found.head.head)
     }
 
     fn connection(&mut self) -> Result<&Connection, Trouble> {
@@ -310,19 +316,21 @@ impl Writer {
         if self.shared.health() == Health::Writable || self.closed.is_some() {
             return;
         }
-        if self.probe().is_ok() {
+        let recovered = self.probe().and_then(|head| self.catch_up(head));
+        if recovered.is_ok() {
             tracing::info!("the store can be written again");
             self.shared.set_health(Health::Writable);
         }
     }
 
-    /// Writes something that needs new pages, and takes it away again.
-    fn probe(&mut self) -> Result<(), Trouble> {
-        let probed = self.begin().and_then(|connection| {
+    /// Writes something that needs new pages, and takes it away again. Returns the head.
+    fn probe(&mut self) -> Result<Seq, Trouble> {
+        let probed = self.begin().and_then(|head| {
+            let connection = self.connection()?;
             connection.execute("INSERT OR REPLACE INTO probe (one, pad) VALUES (1, zeroblob(65536))", [])?;
             commit(connection)?;
             connection.execute("DELETE FROM probe", [])?;
-            Ok(())
+            Ok(head)
         });
         if let Err(trouble) = &probed {
             self.after(trouble);
@@ -368,7 +376,7 @@ impl Writer {
         let connection = self.connection()?;
         connection.execute_batch("PRAGMA optimize")?;
         if marked {
-            super::migrate::set_clean(connection, true)?;
+            migrate::mark_clean(connection)?;
         }
         self.reset_log(Duration::ZERO);
         Ok(())

@@ -4,6 +4,7 @@ use rookery_core::actor::Power;
 use rookery_core::key::ColumnValue;
 use rookery_core::log::BodyBytes;
 use rookery_core::redact::{Redact, Target};
+use rookery_core::task::{Complete, Start};
 use rookery_core::view::{LifeSource, Presence};
 use rookery_core::{AgentId, Caller, Code, Key, Row, RunId, Seq, Table, ThreadId, Timestamp};
 use rookery_store::query::{Bodies, Order, Test};
@@ -40,6 +41,7 @@ contract![
     a_repeated_command_gets_the_first_answer,
     a_forgotten_reply_is_forgotten,
     rows_are_read_by_key_and_listed,
+    rows_are_found_by_what_they_became,
     conditions_mean_the_same_everywhere,
     the_log_is_read_by_every_condition,
     prefixes_are_compared_byte_by_byte,
@@ -119,6 +121,28 @@ async fn rows_are_read_by_key_and_listed(world: &World) {
     assert_eq!((tallies["tasks"], same), (3, head));
 }
 
+async fn rows_are_found_by_what_they_became(world: &World) {
+    let store = &*world.store;
+    done(store, register("a")).await;
+    let by = |command: rookery_core::Command| Submission::new(Caller::asserted("a"), command);
+    let (task, agent) = (|| "task_1".into(), None);
+    let steps: [(Submission, &str, Option<&str>); 4] = [
+        (create("task_1", "one"), "pending", None),
+        (claim_task("task_1", "a"), "pending", Some("a")),
+        (by(Start { task: task(), agent: agent.clone() }.into()), "in_progress", Some("a")),
+        (by(Complete { task: task(), agent, outcome: Default::default() }.into()), "completed", None),
+    ];
+    for (submission, state, holder) in steps {
+        done(store, submission).await;
+        for other in ["pending", "in_progress", "completed"] {
+            let found = ids(store, ListQuery::all(Table::Tasks).with("state", Test::Is(other.into()))).await;
+            assert_eq!(found.len(), usize::from(other == state), "{other} while it is {state}");
+        }
+        let held = ids(store, ListQuery::all(Table::Tasks).with("held_by", Test::Is("a".into()))).await;
+        assert_eq!(held.len(), usize::from(holder.is_some()), "held while it is {state}");
+    }
+}
+
 async fn conditions_mean_the_same_everywhere(world: &World) {
     let store = &*world.store;
     done(store, register("a")).await;
@@ -195,6 +219,9 @@ async fn the_log_is_read_by_every_condition(world: &World) {
         ("default thread", LogQuery { thread: some("thr_default"), ..LogQuery::newest(2) }, &[7, 6]),
         ("actor", LogQuery { actor: some("a"), ..all() }, &[6, 5, 2, 1]),
         ("nobody", LogQuery { actor: some("nobody"), ..all() }, &[3]),
+        ("concerned", LogQuery { concerns: some("b"), ..all() }, &[7, 4]),
+        ("nobody concerned", LogQuery { concerns: some("nobody"), ..all() }, &[3]),
+        ("kinds of one concerned", LogQuery { kinds: kinds(&["report.added"]), concerns: some("a"), ..all() }, &[]),
         ("task", LogQuery { task: some("task_1"), ..all() }, &[5, 3]),
         ("path", LogQuery { path: some("src/a.rs"), ..all() }, &[6]),
         ("kind", LogQuery { kinds: kinds(&["report.added"]), ..all() }, &[7, 4]),
@@ -344,7 +371,8 @@ async fn publications_come_in_the_order_of_the_log(world: &World) {
 
 async fn a_redacted_row_keeps_its_place_and_hash(world: &World) {
     let store = &*world.store;
-    done(store, with_body(create("task_1", "the secret"), b"the secret")).await;
+    let secret = || with_key(with_body(create("task_1", "the secret"), b"the secret"), "k", "h");
+    done(store, secret()).await;
     let row = whole_log(store).await.remove(0);
     let hash = row.body.as_ref().unwrap().sha256.clone();
     let target = Target { seq: row.seq, fact: row.fact.clone(), artifact: None };
@@ -355,6 +383,9 @@ async fn a_redacted_row_keeps_its_place_and_hash(world: &World) {
     assert!(!String::from_utf8(log[0].fact.encode()).unwrap().contains("secret"));
     let (rows, _) = store.rows(vec![Key::Task("task_1".into())]).await.unwrap();
     assert!(matches!(&rows[0], Some(Row::Task(task)) if task.title == "[redacted]"));
+    // Nor is it told to whoever asks again.
+    let again = done(store, secret()).await;
+    assert!(again.duplicate && !format!("{:?}", again.answer).contains("secret"), "{again:?}");
 }
 
 async fn operational_state_is_kept_and_not_logged(world: &World) {

@@ -3,4 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
 
 mod contract;
+mod crash;
+mod faults;
+mod files;
+mod lifecycle;
 mod support;

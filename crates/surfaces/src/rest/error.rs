@@ -52,6 +52,7 @@ fn status(code: Code) -> StatusCode {
         | Code::EventNotFound
         | Code::TokenNotFound => StatusCode::NOT_FOUND,
         Code::Exists
+        | Code::AgentOffline
         | Code::InvalidTransition
         | Code::DependenciesUnfinished
         | Code::AlreadyClaimed

@@ -21,6 +21,7 @@ pub mod wire;
 use axum::Router;
 use axum::routing::{delete, get, patch, post};
 
+pub use call::Call;
 pub use error::RestError;
 
 use crate::app::App;

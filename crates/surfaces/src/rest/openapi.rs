@@ -5,7 +5,7 @@ use utoipa::OpenApi;
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::{Content, OpenApi as Document, PathItem, Ref, RefOr, Response, ResponseBuilder};
 
-use super::wire::ErrorBody;
+use super::wire::{self, ErrorBody};
 use super::{admin, agents, events, handoffs, resources, status, stream, tasks};
 use crate::ops;
 
@@ -53,7 +53,7 @@ use crate::ops;
         ops::readyz,
         ops::show_metrics,
     ),
-    components(schemas(ErrorBody))
+    components(schemas(ErrorBody, wire::ResourceFilter, wire::TaskStatus, wire::HandoffStatus))
 )]
 struct Api;
 

@@ -90,7 +90,8 @@ pub fn kinds(action: &str) -> Vec<String> {
 }
 
 /// Fields of a fact that the event shows in places of their own.
-const SHOWN: [&str; 12] = [
+const SHOWN: [&str; 13] = [
+    "id",
     "path",
     "agent",
     "task",
@@ -139,9 +140,19 @@ fn metadata(fact: &Fact) -> Map<String, Value> {
     if matches!(fact, Fact::ReportAdded(_)) {
         return own;
     }
-    fields.retain(|name, value| !SHOWN.contains(&name.as_str()) && !value.is_null());
+    fields.retain(|name, value| !SHOWN.contains(&name.as_str()) && !is_nothing(value));
     fields.extend(own);
     fields
+}
+
+fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(entries) => entries.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::Bool(true) | Value::Number(_) => false,
+    }
 }
 
 pub fn agent(agent: agent::Agent, presence: Option<Presence>) -> wire::Agent {

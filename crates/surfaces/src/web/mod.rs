@@ -7,7 +7,7 @@ use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 
 use crate::app::App;
-use crate::rest::{RestError, openapi};
+use crate::rest::{Call, RestError, openapi};
 
 /// No script at all, styles only our own.
 const POLICY: &str =
@@ -17,7 +17,8 @@ pub fn routes() -> Router<App> {
     Router::new().route("/", get(index)).route("/docs", get(docs)).route("/style.css", get(style))
 }
 
-async fn index(State(app): State<App>) -> Result<Response, RestError> {
+async fn index(State(app): State<App>, call: Call) -> Result<Response, RestError> {
+    call.reader()?;
     let engine = app.engine();
     let snapshot = engine.snapshot().await?;
     let agents: String = snapshot.value.agents.iter().fold(String::new(), |mut rows, agent| {

@@ -19,8 +19,9 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
         let failure = Failure::new(format!("{} exists already", args.file.display()));
         return Err(failure.hint("name a new file: a backup never overwrites an older one").into());
     }
-    let moved = offline::backup(&settings, &project, &args.file).await?;
+    let moved = offline::backup(&settings, &project, &args.file, context.out.progress("copying pages")).await?;
     let text =
         format!("backed up {} events and {} artifacts to {}", moved.events, moved.artifacts, args.file.display());
+    context.out.missing(&moved.missing);
     context.out.done(&moved, &text)
 }

@@ -19,6 +19,7 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     let (project, settings) = context.settled()?;
     let Some(path) = args.file else {
         let moved = offline::export(&settings, &project, &mut io::stdout()).await?;
+        context.out.missing(&moved.missing);
         context.out.note(&format!("exported {} events", moved.events));
         return Ok(());
     };
@@ -29,5 +30,6 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     let moved = offline::export(&settings, &project, file.as_file_mut()).await?;
     file.as_file().sync_all()?;
     file.persist(&path).with_context(|| format!("cannot write {}", path.display()))?;
+    context.out.missing(&moved.missing);
     context.out.done(&moved, &format!("exported {} events to {}", moved.events, path.display()))
 }

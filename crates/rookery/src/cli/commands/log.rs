@@ -162,7 +162,7 @@ fn show(context: &Context, event: &Value, position: Option<&str>) -> anyhow::Res
 
 /// An event on one line: number, time, type, agent, what it is about, details.
 fn line(event: &Event, position: Option<&str>, clock: &Clock) -> String {
-    let seq = event.seq.map(|seq| seq.to_string());
+    let seq = event.seq().map(|seq| seq.to_string());
     let seq = seq.or_else(|| position.map(|position| position.rsplit(':').next().unwrap_or(position).to_owned()));
     let about: Vec<&str> = event.resource.iter().chain(&event.task_id).map(String::as_str).collect();
     let line = format!(

@@ -30,5 +30,8 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     let _lock = ProjectLock::acquire(&project)?;
     let existing = if args.force { Existing::Replace } else { Existing::Keep };
     let moved = offline::restore(&settings, &project, &args.file, existing).await?;
+    if let Some(path) = &moved.set_aside {
+        context.out.note(&format!("the log that was there is kept as {path}"));
+    }
     context.out.done(&moved, &format!("restored {} events as log {}", moved.events, moved.log_id))
 }

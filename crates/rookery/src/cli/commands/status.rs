@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::cli::clock::{Clock, span};
+use crate::cli::clock::Clock;
 use crate::cli::context::{self, Context, Running};
 use crate::cli::output::{Cell, Table, Tone};
 
@@ -74,17 +74,18 @@ fn table(running: &Running, status: &Value, info: &Value, clock: &Clock) -> Tabl
     Table { headings: &[], rows, empty: "" }
 }
 
-/// Whatever details the daemon gives, in its order, with the warnings last and marked.
+/// What the daemon says of itself that is worth a line, with the warnings last and marked.
 fn info_rows(info: &Value) -> Vec<Vec<Cell>> {
-    let Some(details) = info.as_object() else { return Vec::new() };
     let mut rows = Vec::new();
-    for (name, value) in details.iter().filter(|(name, _)| *name != "warnings") {
-        let text = match (name.as_str(), value.as_i64()) {
-            ("uptime" | "uptime_seconds", Some(seconds)) => span(seconds),
-            ("uptime_ms", Some(millis)) => span(millis / 1_000),
-            _ => brief(value),
-        };
-        rows.push(vec![Cell::new(name.replace('_', " "), Tone::Dim), Cell::from(text)]);
+    if let Some(store) = info["store"].as_str() {
+        let writable = if info["writable"] == Value::Bool(false) { ", cannot be written" } else { "" };
+        rows.push(vec![Cell::new("store", Tone::Dim), Cell::from(format!("{store}{writable}"))]);
+    }
+    if let (Some(log), Some(head)) = (info["log"].as_str(), info["head"].as_u64()) {
+        rows.push(vec![Cell::new("position", Tone::Dim), Cell::from(format!("{log}:{head}"))]);
+    }
+    if let Some(streams) = info["subscriptions"].as_u64() {
+        rows.push(vec![Cell::new("streams", Tone::Dim), Cell::from(format!("{streams} open"))]);
     }
     for warning in info["warnings"].as_array().into_iter().flatten() {
         rows.push(vec![Cell::new("warning", Tone::Warning), Cell::new(brief(warning), Tone::Warning)]);
@@ -112,15 +113,12 @@ mod tests {
     #[test]
     fn details_are_shown_in_few_words_and_warnings_last() {
         let info = json!({
-            "store": {"kind": "sqlite", "readonly": false},
-            "uptime_seconds": 7_300,
+            "store": "sqlite:x.db", "writable": false, "log": "log_a", "head": 7, "subscriptions": 2,
             "warnings": ["disk nearly full"],
-            "watcher": null,
         });
         let texts: Vec<String> = info_rows(&info).iter().map(|row| format!("{row:?}")).collect();
-        assert_eq!(texts.len(), 4);
-        assert!(texts[0].contains("kind sqlite, readonly false"), "{texts:?}");
-        assert!(texts[1].contains("2h"), "{texts:?}");
+        assert!(texts[0].contains("sqlite:x.db, cannot be written"), "{texts:?}");
+        assert!(texts[1].contains("log_a:7"), "{texts:?}");
         assert!(texts[3].contains("disk nearly full") && texts[3].contains("Warning"), "{texts:?}");
     }
 }

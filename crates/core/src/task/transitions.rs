@@ -1,0 +1,222 @@
+//! Every command on a task, in every state, by every kind of caller: one table.
+
+use super::State;
+use crate::actor::Caller;
+use crate::command::Command;
+use crate::refusal::Code;
+use crate::testing::{World, anna, assign, by, cancel, claim, complete, fail, moves, release, retry, skip, start};
+
+/// How a caller stands to the task.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Who {
+    Holder,
+    Other,
+    Lead,
+    Person,
+    Nobody,
+}
+
+const EVERYBODY: [Who; 5] = [Who::Holder, Who::Other, Who::Lead, Who::Person, Who::Nobody];
+
+impl Who {
+    fn caller(self) -> Caller {
+        match self {
+            Who::Holder => by("holder"),
+            Who::Other => by("other"),
+            Who::Lead => by("lead"),
+            Who::Person => anna(),
+            Who::Nobody => Caller::nobody(),
+        }
+    }
+}
+
+/// A team, and task `t` in this state, held by `holder` as far as the state allows.
+fn world(state: State) -> World {
+    let mut w = World::of(&["lead", "holder", "other"]);
+    w.creates("t", &[]);
+    let holder = by("holder");
+    if state != State::Skipped {
+        w.claims("holder", "t");
+    }
+    let steps: Vec<Command> = match state {
+        State::Pending => vec![],
+        State::Planning => vec![moves("t", State::Planning).into()],
+        State::InProgress => vec![start(None, "t").into()],
+        State::Review => vec![start(None, "t").into(), moves("t", State::Review).into()],
+        State::Paused => vec![start(None, "t").into(), moves("t", State::Paused).into()],
+        State::Completed => vec![start(None, "t").into(), complete("t").into()],
+        State::Failed => vec![start(None, "t").into(), fail("t").into()],
+        State::Skipped => vec![skip("t").into()],
+        State::Cancelled => vec![cancel("t").into()],
+    };
+    for step in steps {
+        w.does(&holder, step);
+    }
+    assert_eq!(w.task("t").state, state);
+    w
+}
+
+fn command(to: State) -> Command {
+    match to {
+        State::Pending => release("t").into(),
+        State::Planning | State::Review | State::Paused => moves("t", to).into(),
+        State::InProgress => start(None, "t").into(),
+        State::Completed => complete("t").into(),
+        State::Failed => fail("t").into(),
+        State::Skipped => skip("t").into(),
+        State::Cancelled => cancel("t").into(),
+    }
+}
+
+/// The transitions as the reference lists them, written down a second time.
+fn allowed(from: State) -> &'static [State] {
+    use State::*;
+    match from {
+        Pending => &[Planning, InProgress, Skipped, Cancelled],
+        Planning => &[InProgress, Completed, Failed, Pending, Cancelled],
+        InProgress => &[Review, Paused, Completed, Failed, Pending, Cancelled],
+        Review => &[InProgress, Completed, Failed, Cancelled],
+        Paused => &[InProgress, Failed, Cancelled],
+        Failed => &[Pending, Skipped],
+        Completed | Skipped | Cancelled => &[],
+    }
+}
+
+/// Asking for the state a task is in already changes nothing and is no error.
+fn repeats(from: State, to: State) -> bool {
+    from == to && matches!(from, State::Planning | State::InProgress | State::Review | State::Paused)
+}
+
+#[test]
+fn every_transition_by_everybody() {
+    for from in State::ALL {
+        for to in State::ALL {
+            for who in EVERYBODY {
+                let mut w = world(from);
+                let held = w.task("t").holder().is_some();
+                let case = format!("{from:?} to {to:?} by {who:?}");
+                let gives_back = from == State::Pending && to == State::Pending;
+                let possible = allowed(from).contains(&to) || repeats(from, to) || gives_back;
+                let may = !held || who != Who::Other;
+                if possible && may {
+                    w.does(&who.caller(), command(to));
+                    assert_eq!(w.task("t").state, to, "{case}");
+                    let keeps = to.is_open() && to != State::Pending;
+                    assert_eq!(w.holder("t").is_some(), held && keeps, "{case}");
+                } else {
+                    let code = w.refuses(&who.caller(), command(to));
+                    let expected: &[Code] = if from.is_finished() {
+                        &[Code::InvalidTransition]
+                    } else if possible {
+                        &[Code::NotHolder, Code::AlreadyClaimed]
+                    } else if may {
+                        &[Code::InvalidTransition]
+                    } else {
+                        &[Code::InvalidTransition, Code::NotHolder]
+                    };
+                    assert!(expected.contains(&code), "{case}: {code:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_finished_task_answers_the_same_whoever_asks() {
+    for state in [State::Completed, State::Skipped, State::Cancelled] {
+        for caller in [by("holder"), by("other"), by("stranger"), by("lead"), anna(), Caller::nobody()] {
+            let mut commands: Vec<Command> = State::ALL.into_iter().map(command).collect();
+            commands.extend([claim("other", "t").into(), claim("stranger", "t").into(), retry("t").into()]);
+            commands.push(assign("t", "other").into());
+            for command in commands {
+                let stale = Caller { fence: Some(crate::id::Seq(1)), ..caller.clone() };
+                for caller in [&caller, &stale] {
+                    let code = world(state).refuses(caller, command.clone());
+                    assert_eq!(code, Code::InvalidTransition, "{state:?} {command:?} {:?}", caller.actor);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_fence_that_is_given_must_match() {
+    for from in [State::Pending, State::Planning, State::InProgress, State::Review, State::Paused] {
+        for to in State::ALL {
+            if !allowed(from).contains(&to) && !repeats(from, to) {
+                continue;
+            }
+            let mut w = world(from);
+            let fence = w.task("t").claim.as_ref().unwrap().fence;
+            for who in EVERYBODY {
+                let stale = Caller { fence: Some(crate::id::Seq(fence.0 - 1)), ..who.caller() };
+                let code = w.refuses(&stale, command(to));
+                assert!(
+                    matches!(code, Code::StaleFence) || who == Who::Other,
+                    "{from:?} to {to:?} by {who:?}: {code:?}"
+                );
+            }
+            w.does(&Caller { fence: Some(fence), ..by("holder") }, command(to));
+        }
+    }
+}
+
+#[test]
+fn a_zombie_with_an_old_fence_gets_nothing() {
+    let mut w = world(State::InProgress);
+    let fence = w.task("t").claim.as_ref().map(|claim| claim.fence);
+    let zombie = Caller { fence, ..by("holder") };
+    w.does(&anna(), release("t"));
+    assert_eq!(w.refuses(&zombie, start(Some("holder"), "t")), Code::StaleFence);
+    assert_eq!(w.refuses(&zombie, claim("holder", "t")), Code::StaleFence);
+    w.starts("holder", "t");
+    assert_eq!(w.refuses(&zombie, complete("t")), Code::StaleFence, "the same holder by another grant");
+    assert_eq!(w.refuses(&zombie, claim("holder", "t")), Code::StaleFence);
+}
+
+#[test]
+fn a_named_agent_must_be_the_caller_unless_it_has_authority() {
+    let named = |agent: &str, to: State| -> Command {
+        let agent = Some(agent.into());
+        match command(to) {
+            Command::ReleaseTask(c) => super::Release { agent, ..c }.into(),
+            Command::MoveTask(c) => super::MoveTo { agent, ..c }.into(),
+            Command::StartTask(c) => super::Start { agent, ..c }.into(),
+            Command::CompleteTask(c) => super::Complete { agent, ..c }.into(),
+            Command::FailTask(c) => super::Fail { agent, ..c }.into(),
+            Command::SkipTask(c) => super::Skip { agent, ..c }.into(),
+            Command::CancelTask(c) => super::Cancel { agent, ..c }.into(),
+            other => other,
+        }
+    };
+    for to in [State::Review, State::Paused, State::Pending, State::Completed, State::Failed, State::Cancelled] {
+        let refused = |caller: Caller, agent: &str| world(State::InProgress).refuses(&caller, named(agent, to));
+        assert_eq!(refused(by("other"), "holder"), Code::Forbidden, "{to:?}");
+        assert_eq!(refused(by("holder"), "other"), Code::Forbidden, "{to:?}");
+        assert_eq!(refused(by("other"), "other"), Code::NotHolder, "{to:?}");
+        assert_eq!(refused(Caller::nobody(), "other"), Code::NotHolder, "{to:?}");
+        for (caller, agent) in [
+            (by("holder"), "holder"),
+            (by("lead"), "holder"),
+            (by("lead"), "lead"),
+            (anna(), "other"),
+            (Caller::nobody(), "holder"),
+        ] {
+            let mut w = world(State::InProgress);
+            w.does(&caller, named(agent, to));
+            assert_eq!(w.task("t").state, to, "{:?} as {agent}", caller.actor);
+        }
+    }
+    assert_eq!(world(State::Failed).refuses(&by("other"), named("holder", State::Pending)), Code::Forbidden);
+}
+
+#[test]
+fn unknown_tasks_are_not_found() {
+    let mut w = World::of(&["a"]);
+    for to in State::ALL {
+        assert_eq!(w.refuses(&by("a"), command(to)), Code::TaskNotFound);
+    }
+    assert_eq!(w.refuses(&by("a"), claim("a", "t")), Code::TaskNotFound);
+    assert_eq!(w.refuses(&by("a"), retry("t")), Code::TaskNotFound);
+    assert_eq!(w.refuses(&anna(), assign("t", "a")), Code::TaskNotFound);
+}

@@ -1,0 +1,345 @@
+//! A world small enough for rule tests: rows in a map, commands decided one at a time, facts applied as they come.
+//!
+//! It loads what a rule asks for just as a store would, and fails the test if a rule asks more often than one may.
+
+mod samples;
+
+use std::collections::BTreeMap;
+
+pub(crate) use samples::{blank_texts, samples};
+
+use crate::actor::{Auth, Caller};
+use crate::agent::{Agent, DeclareOffline, Evidence, Lead, Profile, Register, Role, SetStatus, Status};
+use crate::command::{Command, Halt, Now, Reply, asks, decide};
+use crate::fact::{Fact, apply, touches};
+use crate::file::{Case, ClaimFile, ClaimReply, File, FilePath, Insist};
+use crate::handoff::{Handoff, Initiate, Note};
+use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
+use crate::key::{Ask, Key};
+use crate::log::LogRow;
+use crate::refusal::{Code, Refusal};
+use crate::row::Row;
+use crate::task::{self, Task};
+use crate::view::{LifeSource, Presence, View};
+
+/// How often a rule may ask for more: what a store allows.
+const MAX_ROUNDS: usize = 16;
+
+#[derive(Debug, Default)]
+pub(crate) struct World {
+    rows: BTreeMap<Key, Row>,
+    presence: BTreeMap<AgentId, Presence>,
+    pub(crate) log: Vec<LogRow>,
+    pub(crate) now: i64,
+}
+
+impl World {
+    /// A team of workers, the first of whom leads because nobody asked.
+    pub(crate) fn of(agents: &[&str]) -> World {
+        let mut world = World::default();
+        for agent in agents {
+            world.joins(agent, Role::Worker);
+        }
+        world
+    }
+
+    pub(crate) fn run(&mut self, caller: &Caller, command: impl Into<Command>) -> Result<(Vec<Fact>, Reply), Refusal> {
+        let command = command.into();
+        self.now += 1;
+        let now = Now { at: Timestamp(self.now) };
+        let mut view = View::default();
+        self.load(&mut view, asks(caller, &command));
+        for _ in 0..MAX_ROUNDS {
+            match decide(&view, caller, &command, &now) {
+                Err(Halt::Missing(asks)) => self.load(&mut view, asks),
+                Err(Halt::Refused(refusal)) => return Err(refusal),
+                Ok(decision) => {
+                    for fact in &decision.facts {
+                        self.append(caller, fact.clone());
+                    }
+                    for (seq, bytes) in decision.blanked {
+                        let row = self.log.iter_mut().find(|row| row.seq == seq).unwrap();
+                        row.fact = Fact::decode(row.fact.kind(), row.fact.version(), &bytes).unwrap();
+                    }
+                    return Ok((decision.facts, decision.reply));
+                }
+            }
+        }
+        panic!("{} asked for more than {MAX_ROUNDS} times", command.name());
+    }
+
+    fn load(&self, view: &mut View, asks: Vec<Ask>) {
+        assert!(asks.iter().any(|ask| !view.knows(ask)) || asks.is_empty(), "asked for what it has: {asks:?}");
+        for ask in asks {
+            match ask {
+                Ask::Row(key) => view.load(key.clone(), self.rows.get(&key).cloned()),
+                Ask::Rows(lookup) => {
+                    let found =
+                        self.rows.iter().filter(|(key, row)| key.table() == lookup.table() && lookup.matches(row));
+                    let found = found.map(|(key, row)| (key.clone(), row.clone())).collect();
+                    view.load_all(lookup, found);
+                }
+                Ask::Presence(agent) => {
+                    let presence = self.presence.get(&agent).copied();
+                    view.load_presence(agent, presence);
+                }
+            }
+        }
+    }
+
+    fn append(&mut self, caller: &Caller, fact: Fact) {
+        let (seq, at) = (Seq(self.log.len() as u64 + 1), Timestamp(self.now));
+        fold(&mut self.rows, &fact, seq, at);
+        self.log.push(LogRow {
+            seq,
+            at,
+            run: None,
+            thread: None,
+            actor: caller.actor.clone(),
+            auth: caller.auth,
+            cause: None,
+            fact,
+            body: None,
+        });
+    }
+
+    /// The rows as the log alone would make them.
+    pub(crate) fn rebuilt(&self) -> BTreeMap<Key, Row> {
+        let mut rows = BTreeMap::new();
+        for row in &self.log {
+            fold(&mut rows, &row.fact, row.seq, row.at);
+        }
+        rows
+    }
+
+    pub(crate) fn rows(&self) -> &BTreeMap<Key, Row> {
+        &self.rows
+    }
+
+    /// Runs a command that must be done, and tells the kinds of its facts.
+    pub(crate) fn does(&mut self, caller: &Caller, command: impl Into<Command>) -> Vec<&'static str> {
+        let command = command.into();
+        match self.run(caller, command.clone()) {
+            Ok((facts, _)) => facts.iter().map(Fact::kind).collect(),
+            Err(refusal) => panic!("{command:?} by {} was refused: {refusal:?}", caller.actor),
+        }
+    }
+
+    /// Runs a command that must be refused and leave no trace.
+    pub(crate) fn refuses(&mut self, caller: &Caller, command: impl Into<Command>) -> Code {
+        let command = command.into();
+        let (rows, head) = (self.rows.clone(), self.log.len());
+        match self.run(caller, command.clone()) {
+            Ok((facts, _)) => panic!("{command:?} by {} was done: {facts:?}", caller.actor),
+            Err(refusal) => {
+                assert_eq!((&rows, head), (&self.rows, self.log.len()));
+                assert!(!refusal.message.is_empty());
+                refusal.code
+            }
+        }
+    }
+
+    pub(crate) fn joins(&mut self, agent: &str, role: Role) -> Vec<&'static str> {
+        self.does(&by(agent), register(agent, role))
+    }
+
+    pub(crate) fn creates(&mut self, task: &str, depends_on: &[&str]) -> Vec<&'static str> {
+        self.does(&Caller::nobody(), create(task, depends_on))
+    }
+
+    pub(crate) fn reserves(&mut self, task: &str, agent: &str) {
+        self.does(&Caller::nobody(), task::Create { assigned_to: Some(agent.into()), ..create(task, &[]) });
+    }
+
+    pub(crate) fn claims(&mut self, agent: &str, task: &str) -> Vec<&'static str> {
+        self.does(&by(agent), claim(agent, task))
+    }
+
+    pub(crate) fn starts(&mut self, agent: &str, task: &str) -> Vec<&'static str> {
+        self.does(&by(agent), start(Some(agent), task))
+    }
+
+    /// Claims a path and tells whether it was granted, or to whom it belongs.
+    pub(crate) fn claims_file(&mut self, agent: &str, path: &str) -> Result<Vec<Fact>, Option<String>> {
+        self.asks_file(&by(agent), claim_file(agent, path))
+    }
+
+    pub(crate) fn asks_file(&mut self, caller: &Caller, command: ClaimFile) -> Result<Vec<Fact>, Option<String>> {
+        match self.run(caller, command).unwrap() {
+            (facts, Reply::Claim(ClaimReply::Granted)) => Ok(facts),
+            (facts, Reply::Claim(ClaimReply::Refused { owner, .. })) => {
+                assert_eq!(facts, []);
+                Err(owner.map(|owner| owner.to_string()))
+            }
+            other => panic!("not an answer to a claim: {other:?}"),
+        }
+    }
+
+    pub(crate) fn saw(&mut self, agent: &str, at: i64) {
+        self.presence.insert(agent.into(), Presence { last_seen: Timestamp(at), source: LifeSource::Call });
+    }
+
+    pub(crate) fn goes_offline(&mut self, agent: &str) -> Vec<&'static str> {
+        self.does(&Caller::system(), offline(agent, self.now))
+    }
+
+    pub(crate) fn says(&mut self, agent: &str, status: Status) -> Vec<&'static str> {
+        self.does(&by(agent), SetStatus { agent: agent.into(), status, current_task: None })
+    }
+
+    pub(crate) fn agent(&self, id: &str) -> &Agent {
+        match self.rows.get(&Key::Agent(id.into())) {
+            Some(Row::Agent(agent)) => agent,
+            other => panic!("agent {id}: {other:?}"),
+        }
+    }
+
+    pub(crate) fn task(&self, id: &str) -> &Task {
+        match self.rows.get(&Key::Task(id.into())) {
+            Some(Row::Task(task)) => task,
+            other => panic!("task {id}: {other:?}"),
+        }
+    }
+
+    pub(crate) fn file(&self, at: &str) -> &File {
+        match self.rows.get(&Key::file(&path(at))) {
+            Some(Row::File(file)) => file,
+            other => panic!("file {at}: {other:?}"),
+        }
+    }
+
+    pub(crate) fn handoff(&self, id: &str) -> &Handoff {
+        match self.rows.get(&Key::Handoff(id.into())) {
+            Some(Row::Handoff(handoff)) => handoff,
+            other => panic!("handoff {id}: {other:?}"),
+        }
+    }
+
+    pub(crate) fn holder(&self, task: &str) -> Option<&str> {
+        self.task(task).holder().map(AgentId::as_str)
+    }
+
+    pub(crate) fn file_holder(&self, at: &str) -> Option<&str> {
+        self.file(at).holder().map(AgentId::as_str)
+    }
+
+    pub(crate) fn lead(&self) -> Option<&str> {
+        self.seat().and_then(|lead| lead.holder.as_ref()).map(AgentId::as_str)
+    }
+
+    pub(crate) fn seat(&self) -> Option<&Lead> {
+        match self.rows.get(&Key::Lead) {
+            Some(Row::Lead(lead)) => Some(lead),
+            _ => None,
+        }
+    }
+}
+
+fn fold(rows: &mut BTreeMap<Key, Row>, fact: &Fact, seq: Seq, at: Timestamp) {
+    for key in touches(fact) {
+        let old = rows.remove(&key);
+        if let Some(new) = apply(old, &key, fact, seq, at) {
+            assert_eq!(new.table(), key.table());
+            rows.insert(key, new);
+        }
+    }
+}
+
+pub(crate) fn by(agent: &str) -> Caller {
+    Caller::asserted(agent)
+}
+
+pub(crate) fn with_token(agent: &str) -> Caller {
+    Caller { auth: Auth::Token, ..by(agent) }
+}
+
+pub(crate) fn anna() -> Caller {
+    Caller::person("anna")
+}
+
+pub(crate) fn profile(role: Role) -> Profile {
+    Profile {
+        tool: "claude-code".to_owned(),
+        role,
+        capabilities: vec!["code".to_owned()],
+        name: None,
+        workspace_path: None,
+        metadata: serde_json::Map::new(),
+    }
+}
+
+pub(crate) fn register(agent: &str, role: Role) -> Register {
+    Register { id: agent.into(), profile: profile(role) }
+}
+
+pub(crate) fn offline(agent: &str, last_seen: i64) -> DeclareOffline {
+    let evidence =
+        Evidence { last_seen: Timestamp(last_seen), source: Some(LifeSource::Heartbeat), limit_millis: 60_000 };
+    DeclareOffline { agent: agent.into(), evidence }
+}
+
+pub(crate) fn create(id: &str, depends_on: &[&str]) -> task::Create {
+    task::Create {
+        id: id.into(),
+        run: RunId::project_default(),
+        title: format!("do {id}"),
+        description: String::new(),
+        assigned_by: "system".to_owned(),
+        assigned_to: None,
+        resources: vec![],
+        depends_on: depends_on.iter().map(|dep| TaskId::from(*dep)).collect(),
+    }
+}
+
+pub(crate) fn claim(agent: &str, task: &str) -> task::Claim {
+    task::Claim { task: task.into(), agent: agent.into() }
+}
+
+pub(crate) fn start(agent: Option<&str>, task: &str) -> task::Start {
+    task::Start { task: task.into(), agent: agent.map(AgentId::from) }
+}
+
+pub(crate) fn moves(task: &str, to: task::State) -> task::MoveTo {
+    task::MoveTo { task: task.into(), agent: None, to, reason: None }
+}
+
+pub(crate) fn release(task: &str) -> task::Release {
+    task::Release { task: task.into(), agent: None }
+}
+
+pub(crate) fn retry(task: &str) -> task::Retry {
+    task::Retry { task: task.into(), agent: None }
+}
+
+pub(crate) fn complete(task: &str) -> task::Complete {
+    task::Complete { task: task.into(), agent: None, outcome: task::Outcome::default() }
+}
+
+pub(crate) fn fail(task: &str) -> task::Fail {
+    task::Fail { task: task.into(), agent: None, error: Some("it broke".to_owned()) }
+}
+
+pub(crate) fn cancel(task: &str) -> task::Cancel {
+    task::Cancel { task: task.into(), agent: None, reason: None }
+}
+
+pub(crate) fn skip(task: &str) -> task::Skip {
+    task::Skip { task: task.into(), agent: None, reason: None }
+}
+
+pub(crate) fn assign(task: &str, to: &str) -> task::Assign {
+    task::Assign { task: task.into(), to: to.into() }
+}
+
+pub(crate) fn path(raw: &str) -> FilePath {
+    FilePath::parse(raw, Case::Kept).unwrap()
+}
+
+pub(crate) fn claim_file(agent: &str, at: &str) -> ClaimFile {
+    ClaimFile { path: path(at), agent: agent.into(), task: None, hash: "h0".to_owned(), insist: Insist::Ask }
+}
+
+pub(crate) fn hand_over(id: &str, from: &str, to: Option<&str>, task: &str) -> Initiate {
+    let note = Note { summary: "the half of it".to_owned(), ..Note::default() };
+    Initiate { id: id.into(), from: from.into(), to: to.map(AgentId::from), task: task.into(), note }
+}

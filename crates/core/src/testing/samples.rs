@@ -1,0 +1,243 @@
+//! One fact of every kind, with every field filled.
+
+use serde_json::{Map, Value, json};
+
+use super::{path, profile};
+use crate::agent::{
+    AgentLeft, AgentRegistered, AgentReturned, AgentStatusSet, AgentUpdated, AgentWentOffline, Evidence, LeadChosen,
+    LeadReason, Lost, LostFile, Profile, Role, Status,
+};
+use crate::fact::Fact;
+use crate::file::{
+    ChangeSource, ClaimForced, ConflictDetected, ConflictEscalated, ConflictResolved, FileClaimed, FileLocked,
+    FileModified, FileReleased, FileUnlocked, FilesChanged, ReleaseReason,
+};
+use crate::handoff::{HandoffAccepted, HandoffInitiated, HandoffRejected, Note};
+use crate::id::{Seq, Timestamp};
+use crate::intent::IntentClosed;
+use crate::key::Key;
+use crate::redact::{Cleared, Erase, LogRedacted};
+use crate::report::Report;
+use crate::task::{
+    Because, CheckpointAdded, CheckpointKind, Outcome, State, TaskClaimed, TaskCompleted, TaskCreated, TaskDropped,
+    TaskFailed, TaskMoved, TaskReassigned, TaskReleased, TaskReserved, TaskRetried, TaskStarted,
+};
+use crate::timer::conflict_timer;
+use crate::view::LifeSource;
+
+pub(crate) fn samples() -> Vec<Fact> {
+    let mut all = agents();
+    all.extend(tasks());
+    all.extend(files());
+    all.extend(others());
+    all
+}
+
+/// Every text of the samples that a redaction must take out.
+pub(crate) fn blank_texts() -> [&'static str; 3] {
+    ["secret", "s3cret", "hush"]
+}
+
+fn metadata() -> Map<String, Value> {
+    Map::from_iter([("note".to_owned(), json!({ "deep": "secret" }))])
+}
+
+fn full() -> Profile {
+    Profile {
+        name: Some("Ada".to_owned()),
+        workspace_path: Some("worktrees/ada".to_owned()),
+        metadata: metadata(),
+        ..profile(Role::Specialist)
+    }
+}
+
+fn agents() -> Vec<Fact> {
+    vec![
+        Fact::AgentRegistered(AgentRegistered { id: "ada".into(), profile: full(), sealed: true }),
+        Fact::AgentUpdated(AgentUpdated { id: "ada".into(), profile: full(), sealed: false }),
+        Fact::AgentReturned(AgentReturned { agent: "ada".into() }),
+        Fact::AgentStatusSet(AgentStatusSet {
+            agent: "ada".into(),
+            from: Status::Idle,
+            status: Status::WaitingReview,
+            current_task: Some("task_1".into()),
+        }),
+        Fact::AgentLeft(AgentLeft { agent: "ada".into() }),
+        Fact::AgentWentOffline(AgentWentOffline {
+            agent: "ada".into(),
+            evidence: Evidence {
+                last_seen: Timestamp(1_700_000_000_000),
+                source: Some(LifeSource::Heartbeat),
+                limit_millis: 60_000,
+            },
+            lost: Lost {
+                tasks: vec!["task_1".into()],
+                files: vec![LostFile { path: path("src/main.rs"), task: Some("task_1".into()) }],
+            },
+        }),
+        Fact::LeadChosen(LeadChosen {
+            holder: Some("ada".into()),
+            asked: true,
+            previous: Some("bob".into()),
+            because: LeadReason::Succession,
+        }),
+    ]
+}
+
+fn tasks() -> Vec<Fact> {
+    vec![
+        Fact::TaskCreated(TaskCreated {
+            task: "task_1".into(),
+            run: "run_default".into(),
+            title: "secret".to_owned(),
+            description: "s3cret".to_owned(),
+            assigned_by: "ada".to_owned(),
+            resources: vec!["src/main.rs".to_owned()],
+            depends_on: vec!["task_2".into(), "task_3".into()],
+            waiting_on: vec!["task_3".into()],
+        }),
+        Fact::TaskReserved(TaskReserved { task: "task_1".into(), agent: "ada".into() }),
+        Fact::TaskReassigned(TaskReassigned { task: "task_1".into(), from: "ada".into(), to: "bob".into() }),
+        Fact::TaskClaimed(TaskClaimed { task: "task_1".into(), agent: "ada".into(), from: Some("bob".into()) }),
+        Fact::TaskStarted(TaskStarted { task: "task_1".into(), holder: "ada".into(), from: State::Pending }),
+        Fact::TaskMoved(TaskMoved {
+            task: "task_1".into(),
+            holder: Some("ada".into()),
+            from: State::InProgress,
+            to: State::Paused,
+            reason: Some("secret".to_owned()),
+        }),
+        Fact::TaskReleased(TaskReleased {
+            task: "task_1".into(),
+            holder: Some("ada".into()),
+            reserved_for: Some("bob".into()),
+            from: State::InProgress,
+            because: Because::Holder(ReleaseReason::HolderOffline),
+        }),
+        Fact::TaskRetried(TaskRetried { task: "task_1".into(), attempt: 2 }),
+        Fact::TaskCompleted(TaskCompleted {
+            task: "task_1".into(),
+            holder: Some("ada".into()),
+            from: State::Review,
+            outcome: Outcome { text: Some("secret".to_owned()), detail: Some(json!({ "s3cret": ["hush", 1] })) },
+            unblocks: vec!["task_4".into()],
+        }),
+        Fact::TaskFailed(TaskFailed {
+            task: "task_1".into(),
+            holder: Some("ada".into()),
+            from: State::InProgress,
+            error: Some("secret".to_owned()),
+        }),
+        Fact::TaskDropped(TaskDropped {
+            task: "task_1".into(),
+            holder: Some("ada".into()),
+            from: State::Planning,
+            to: State::Cancelled,
+            reason: Some("secret".to_owned()),
+            unblocks: vec!["task_4".into()],
+        }),
+        Fact::CheckpointAdded(CheckpointAdded {
+            id: "cp_task_1_1".to_owned(),
+            task: "task_1".into(),
+            kind: CheckpointKind::Recovery,
+            summary: "secret".to_owned(),
+        }),
+    ]
+}
+
+fn files() -> Vec<Fact> {
+    let at = || path("src/main.rs");
+    vec![
+        Fact::FileClaimed(FileClaimed {
+            path: at(),
+            agent: "ada".into(),
+            task: Some("task_1".into()),
+            hash: "aa".to_owned(),
+            from: Some("bob".into()),
+        }),
+        Fact::FileReleased(FileReleased { path: at(), holder: "ada".into(), because: ReleaseReason::TaskEnded }),
+        Fact::ClaimForced(ClaimForced { path: at(), loser: "ada".into(), winner: "bob".into() }),
+        Fact::FileLocked(FileLocked { path: at(), by: "person:anna".to_owned() }),
+        Fact::FileUnlocked(FileUnlocked { path: at(), by: "person:anna".to_owned() }),
+        Fact::FileModified(FileModified {
+            path: at(),
+            by: Some("bob".into()),
+            before: "aa".to_owned(),
+            after: "bb".to_owned(),
+            source: ChangeSource::Report,
+            task: Some("task_1".into()),
+            warning: Some("secret".to_owned()),
+            metadata: metadata(),
+        }),
+        Fact::FilesChanged(FilesChanged { changed: 12, sample: vec!["docs/a.md".to_owned()] }),
+        Fact::ConflictDetected(ConflictDetected {
+            path: at(),
+            holder: "ada".into(),
+            intruder: "bob".into(),
+            before: "aa".to_owned(),
+            after: "bb".to_owned(),
+            timer: conflict_timer(&at()),
+            escalate_at: Timestamp(1_700_000_600_000),
+        }),
+        Fact::ConflictResolved(ConflictResolved {
+            path: at(),
+            winner: Some("bob".into()),
+            holder: "ada".into(),
+            intruder: "bob".into(),
+        }),
+        Fact::ConflictEscalated(ConflictEscalated {
+            path: at(),
+            holder: "ada".into(),
+            intruder: "bob".into(),
+            timer: conflict_timer(&at()),
+            timer_version: Seq(7),
+        }),
+    ]
+}
+
+fn others() -> Vec<Fact> {
+    vec![
+        Fact::HandoffInitiated(HandoffInitiated {
+            handoff: "hoff_1".into(),
+            from: "ada".into(),
+            to: Some("bob".into()),
+            task: "task_1".into(),
+            note: Note {
+                summary: "secret".to_owned(),
+                files_modified: vec!["src/main.rs".to_owned()],
+                files_created: vec!["src/new.rs".to_owned()],
+                context: "s3cret".to_owned(),
+                blockers: vec!["hush".to_owned()],
+            },
+        }),
+        Fact::HandoffAccepted(HandoffAccepted {
+            handoff: "hoff_1".into(),
+            task: "task_1".into(),
+            from: "ada".into(),
+            by: "bob".into(),
+        }),
+        Fact::HandoffRejected(HandoffRejected {
+            handoff: "hoff_1".into(),
+            task: "task_1".into(),
+            from: "ada".into(),
+            by: "bob".into(),
+            reason: "secret".to_owned(),
+        }),
+        Fact::ReportAdded(Report {
+            agent: "ada".into(),
+            action: "x.deploy.done".to_owned(),
+            resource: Some(path("src/main.rs")),
+            task: Some("task_1".into()),
+            before_hash: Some("aa".to_owned()),
+            after_hash: Some("bb".to_owned()),
+            metadata: metadata(),
+        }),
+        Fact::LogRedacted(LogRedacted {
+            seq: Seq(3),
+            kind: "task.created".to_owned(),
+            cleared: vec![Cleared { key: Key::Task("task_1".into()), fields: vec!["title".to_owned()] }],
+            erases: vec![Erase { intent: "int_1".into(), sha256: "ab".repeat(32) }],
+        }),
+        Fact::IntentClosed(IntentClosed { intent: "int_1".into(), failed: Some("disk is full".to_owned()) }),
+    ]
+}

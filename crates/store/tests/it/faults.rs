@@ -1,0 +1,249 @@
+//! A disk that misbehaves: nothing is answered that is not so, reads go on, and no restart is needed.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rookery_core::file::NoteOthers;
+use rookery_core::{Caller, Key, Seq};
+use rookery_store::sqlite::{Faults, Options, SqliteStore, Step};
+use rookery_store::store::Health;
+use rookery_store::{ListQuery, Operation, Store, Submission, SubmitError};
+use rusqlite::Connection;
+
+use crate::support::{
+    create, database, done, options, refused, register, replay_matches, report, whole_log, with_body, with_key,
+};
+
+const FULL: i32 = 13;
+const IO: i32 = 10;
+const READ_ONLY: i32 = 8;
+const CORRUPT: i32 = 11;
+
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    Code(i32),
+    Panic,
+}
+
+/// What is armed strikes each time its step comes; the gate holds the writer at its next transaction.
+#[derive(Debug, Default)]
+struct Trap {
+    armed: Mutex<HashMap<Step, Fault>>,
+    gate: Mutex<()>,
+    full: Mutex<bool>,
+}
+
+impl Trap {
+    fn arm(&self, faults: impl IntoIterator<Item = (Step, Fault)>) {
+        *self.armed.lock().unwrap() = faults.into_iter().collect();
+    }
+}
+
+impl Faults for Trap {
+    fn before(&self, step: Step, connection: &Connection) -> rusqlite::Result<()> {
+        if step == Step::Begin {
+            drop(self.gate.lock().unwrap());
+            let most = if *self.full.lock().unwrap() { 1 } else { 4_294_967_294_i64 };
+            // SQLite takes the present size for the least: there is no room for a further page.
+            connection.query_row(&format!("PRAGMA max_page_count = {most}"), [], |_| Ok(()))?;
+        }
+        let armed = self.armed.lock().unwrap().get(&step).copied();
+        match armed {
+            Some(Fault::Code(code)) => Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None)),
+            Some(Fault::Panic) => panic!("a trap at {step:?}"),
+            None => Ok(()),
+        }
+    }
+}
+
+struct Trapped {
+    trap: Arc<Trap>,
+    store: SqliteStore,
+    folder: tempfile::TempDir,
+}
+
+fn trapped(change: impl FnOnce(&mut Options)) -> Trapped {
+    let folder = tempfile::tempdir().unwrap();
+    let trap = Arc::new(Trap::default());
+    let mut options = options(&database(&folder));
+    options.faults = Some(trap.clone());
+    options.upkeep.probe = Duration::from_secs(3_600);
+    change(&mut options);
+    Trapped { trap, store: SqliteStore::open(options).unwrap(), folder }
+}
+
+const WRITING: [Step; 7] = [Step::Begin, Step::Load, Step::Log, Step::Rows, Step::Tallies, Step::Replies, Step::Commit];
+
+#[tokio::test]
+async fn a_fault_at_any_step_is_no_answer_and_needs_no_restart() {
+    let Trapped { trap, store, folder: _folder } = trapped(|_| {});
+    done(&store, create("task_0", "before")).await;
+    for (at, (step, code)) in
+        WRITING.into_iter().flat_map(|step| [FULL, IO, READ_ONLY].map(|code| (step, code))).enumerate()
+    {
+        let before = whole_log(&store).await;
+        trap.arm([(step, Fault::Code(code))]);
+        let submission =
+            || with_key(with_body(create(&format!("task_{}", at + 1), "t"), b"body"), &at.to_string(), "h");
+        let failed = store.submit(submission()).await;
+        assert!(matches!(failed, Err(SubmitError::Unavailable { .. })), "{step:?} {code}: {failed:?}");
+        assert!(matches!(store.health(), Health::ReadOnly { .. }), "{step:?} {code}");
+        assert_eq!(whole_log(&store).await, before, "{step:?} {code}");
+        trap.arm([]);
+        let written = done(&store, submission()).await;
+        assert!(!written.duplicate, "{step:?} {code}");
+        assert_eq!(store.health(), Health::Writable);
+    }
+    replay_matches(&store).await;
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_commit_whose_answer_is_lost_is_found_to_be_done() {
+    let Trapped { trap, store, folder: _folder } = trapped(|_| {});
+    let mut published = store.published();
+    trap.arm([(Step::Committed, Fault::Code(IO))]);
+    assert_eq!(done(&store, create("task_1", "t")).await.at, Seq(1));
+    assert_eq!(published.try_recv().unwrap().last(), Some(Seq(1)));
+    trap.arm([]);
+    replay_matches(&store).await;
+}
+
+#[tokio::test]
+async fn an_outcome_that_nobody_can_tell_is_called_unknown() {
+    let Trapped { trap, store, folder: _folder } = trapped(|_| {});
+    let mut published = store.published();
+    for step in [Step::Commit, Step::Committed] {
+        trap.arm([(step, Fault::Code(IO)), (Step::Compare, Fault::Code(IO))]);
+        let unknown = store.submit(create(&format!("task_{step:?}"), "t")).await;
+        assert!(matches!(unknown, Err(SubmitError::OutcomeUnknown { .. })), "{unknown:?}");
+    }
+    trap.arm([]);
+    // The second one did happen: whoever follows the log gets it before what comes next.
+    assert_eq!(done(&store, create("task_next", "t")).await.at, Seq(2));
+    let told = [published.try_recv().unwrap(), published.try_recv().unwrap()];
+    assert_eq!(told.map(|batch| batch.last().unwrap()), [Seq(1), Seq(2)]);
+    let (rows, _) =
+        store.rows(vec![Key::Task("task_Commit".into()), Key::Task("task_Committed".into())]).await.unwrap();
+    assert_eq!(rows.iter().map(Option::is_some).collect::<Vec<_>>(), [false, true]);
+    replay_matches(&store).await;
+}
+
+#[tokio::test]
+async fn a_poisonous_command_hurts_only_itself() {
+    let Trapped { trap, store, folder } = trapped(|_| {});
+    let beside = Connection::open(database(&folder)).unwrap();
+    beside
+        .execute_batch(
+            "CREATE TRIGGER poison BEFORE INSERT ON log WHEN new.actor = 'poison'
+             BEGIN SELECT RAISE(ABORT, 'poison'); END",
+        )
+        .unwrap();
+    let gate = trap.gate.lock().unwrap();
+    let pending: Vec<_> = (0..21)
+        .map(|at| store.submit(if at == 10 { report("poison", "x") } else { create(&format!("task_{at}"), "t") }))
+        .collect();
+    drop(gate);
+    let mut broken = Vec::new();
+    for (at, pending) in pending.into_iter().enumerate() {
+        match pending.await {
+            Ok(_) => {}
+            Err(SubmitError::Broken { reason }) => broken.push((at, reason)),
+            Err(other) => panic!("{at}: {other}"),
+        }
+    }
+    assert_eq!(broken.len(), 1, "{broken:?}");
+    assert!(broken[0].0 == 10 && broken[0].1.contains("poison"), "{broken:?}");
+    assert_eq!(store.health(), Health::Writable);
+    assert_eq!(whole_log(&store).await.len(), 20);
+    replay_matches(&store).await;
+}
+
+#[tokio::test]
+async fn a_panic_breaks_the_command_and_not_the_writer() {
+    let Trapped { trap, store, folder: _folder } = trapped(|_| {});
+    for step in WRITING {
+        trap.arm([(step, Fault::Panic)]);
+        let broken = store.submit(create("task_1", "t")).await;
+        assert!(matches!(&broken, Err(SubmitError::Broken { reason }) if reason.contains("trap")), "{broken:?}");
+        assert!(whole_log(&store).await.is_empty(), "{step:?}");
+    }
+    trap.arm([]);
+    done(&store, create("task_1", "t")).await;
+    replay_matches(&store).await;
+}
+
+#[tokio::test]
+async fn damage_is_told_and_spares_who_does_not_meet_it() {
+    let Trapped { trap, store, folder: _folder } = trapped(|_| {});
+    trap.arm([(Step::Load, Fault::Code(CORRUPT))]);
+    let gate = trap.gate.lock().unwrap();
+    let loading = store.submit(create("task_1", "t"));
+    // Nothing to look up: nothing damaged is met.
+    let sparing = store.submit(Submission::new(Caller::watcher(), NoteOthers { changed: 1, sample: vec![] }));
+    drop(gate);
+    assert!(matches!(loading.await, Err(SubmitError::Unavailable { .. })));
+    sparing.await.unwrap();
+    trap.arm([]);
+    replay_matches(&store).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_is_said_and_noticed_when_it_has_room_again() {
+    let Trapped { trap, store, folder: _folder } = trapped(|options| options.upkeep.probe = Duration::from_millis(5));
+    done(&store, register("a")).await;
+    *trap.full.lock().unwrap() = true;
+    let large = || with_body(create("task_large", "t"), &vec![7; 300_000]);
+    let failed = store.submit(large()).await;
+    assert!(matches!(&failed, Err(SubmitError::Unavailable { reason }) if reason.contains("full")), "{failed:?}");
+    assert!(matches!(store.health(), Health::ReadOnly { .. }));
+    // Reads go on, and so do refusals: neither needs room.
+    assert_eq!(store.list(ListQuery::all(rookery_core::Table::Agents)).await.unwrap().0.len(), 1);
+    assert_eq!(refused(&store, create("task_2", "")).await, rookery_core::Code::Invalid);
+    assert!(matches!(store.health(), Health::ReadOnly { .. }));
+    *trap.full.lock().unwrap() = false;
+    while store.health() != Health::Writable {
+        tokio::task::yield_now().await;
+    }
+    done(&store, large()).await;
+    replay_matches(&store).await;
+    store.close().await;
+}
+
+#[tokio::test]
+async fn operational_state_is_not_lost_silently() {
+    let Trapped { trap, store, folder: _folder } = trapped(|_| {});
+    trap.arm([(Step::Begin, Fault::Code(FULL))]);
+    let revoke = || Operation::RevokeToken { id: "x".to_owned() };
+    let failed = store.operate(revoke()).await;
+    assert!(matches!(failed, Err(SubmitError::Unavailable { .. })), "{failed:?}");
+    trap.arm([(Step::Begin, Fault::Panic)]);
+    assert!(matches!(store.operate(revoke()).await, Err(SubmitError::Broken { .. })));
+    trap.arm([]);
+    store.operate(revoke()).await.unwrap();
+    assert_eq!(store.health(), Health::Writable);
+}
+
+#[tokio::test]
+async fn a_file_that_was_removed_takes_nothing_more() {
+    let Trapped { trap: _trap, store, folder } = trapped(|_| {});
+    done(&store, create("task_1", "t")).await;
+    let (path, kept) = (database(&folder), folder.path().join("kept"));
+    std::fs::hard_link(&path, &kept).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    for _ in 0..2 {
+        let failed = store.submit(create("task_2", "t")).await;
+        assert!(
+            matches!(&failed, Err(SubmitError::Unavailable { reason }) if reason.contains("removed")),
+            "{failed:?}"
+        );
+    }
+    assert!(matches!(store.health(), Health::ReadOnly { .. }) && !path.exists());
+    // Another file in its place is not ours either.
+    std::fs::write(&path, b"").unwrap();
+    assert!(matches!(store.submit(create("task_2", "t")).await, Err(SubmitError::Unavailable { .. })));
+    std::fs::rename(&kept, &path).unwrap();
+    done(&store, create("task_2", "t")).await;
+    replay_matches(&store).await;
+}

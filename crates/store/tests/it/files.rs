@@ -1,0 +1,258 @@
+//! What can be done with the files of a store: verify, back up, restore, export, import.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rookery_core::log::{Body, BodyBytes, LogRow};
+use rookery_core::redact::{Redact, Target};
+use rookery_core::{Caller, Seq};
+use rookery_store::artifact::ArtifactDir;
+use rookery_store::sqlite::offline::{Existing, backup, export, import, integrity, restore, verify};
+use rookery_store::sqlite::{OfflineError, OpenError};
+use rookery_store::{Store, Submission};
+use rusqlite::Connection;
+
+use crate::support::{
+    claim_file, create, database, done, open, register, replay_matches, whole_log, with_body, with_key,
+};
+
+struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Place {
+        Place { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn database(&self) -> PathBuf {
+        database(&self.folder)
+    }
+
+    fn artifacts(&self) -> ArtifactDir {
+        ArtifactDir::new(self.folder.path().join("artifacts"))
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+}
+
+/// A store with bodies of every kind, closed.
+async fn filled(place: &Place) -> Vec<LogRow> {
+    let store = open(&place.database());
+    done(&store, register("a")).await;
+    for (at, body) in [&b"text \0"[..], b"\xff\xfe", br#"{"a":1,"a":2}"#, b""].into_iter().enumerate() {
+        done(&store, with_key(with_body(create(&format!("task_{at}"), "t"), body), &at.to_string(), "h")).await;
+    }
+    let secret = b"the secret ".repeat(5_000);
+    done(&store, with_key(with_body(create("task_secret", "the secret"), &secret), "secret", "h")).await;
+    let row = whole_log(&store).await.pop().unwrap();
+    let target = Target { seq: row.seq, fact: row.fact, artifact: None };
+    done(&store, Submission::new(Caller::person("anna"), Redact { rows: vec![target] })).await;
+    for bytes in [vec![3; 2_500_000], vec![b'x'; 100]] {
+        let sha256 = place.artifacts().put(&bytes).unwrap();
+        let mut submission = create(&format!("task_{}", bytes.len()), "t");
+        submission.body = Some(Body { sha256, bytes: BodyBytes::Artifact });
+        done(&store, submission).await;
+    }
+    done(&store, claim_file("src/é.rs", "a")).await;
+    let log = whole_log(&store).await;
+    store.close().await;
+    log
+}
+
+async fn log_of(path: &Path) -> (Vec<LogRow>, String) {
+    let store = open(path);
+    replay_matches(&store).await;
+    let log = whole_log(&store).await;
+    let (_, head) = store.rows(vec![]).await.unwrap();
+    store.close().await;
+    (log, head.log.to_string())
+}
+
+#[tokio::test]
+async fn verifying_finds_every_kind_of_tampering() {
+    let place = Place::new();
+    let log = filled(&place).await;
+    let path = place.database();
+    let mut told = Vec::new();
+    let report = verify(&path, &mut |progress| told.push(progress)).unwrap();
+    assert_eq!((report.facts, report.differences.len()), (log.len() as u64, 0), "{:?}", report.differences);
+    assert_eq!(told.last().map(|progress| progress.done), Some(log.len() as u64));
+    assert_eq!(integrity(&path).unwrap(), Vec::<String>::new());
+    let sound = std::fs::read(&path).unwrap();
+    for (tamper, noticed) in [
+        ("DELETE FROM tasks WHERE key = 'task_1'", "missing"),
+        ("UPDATE tasks SET state = 'completed' WHERE key = 'task_1'", "columns"),
+        ("UPDATE tasks SET doc = (SELECT doc FROM tasks WHERE key = 'task_2') WHERE key = 'task_1'", "differs"),
+        ("INSERT INTO task_edges VALUES ('a>b', 'b', '{\"task\":\"a\",\"dep\":\"b\"}')", "should not be there"),
+        ("UPDATE tallies SET n = n + 1 WHERE name = 'tasks'", "tally tasks"),
+        ("UPDATE log SET body = x'00' WHERE seq = 3", "body of 3"),
+        ("UPDATE log_head SET head = head + 1", "ends before"),
+        ("DELETE FROM log WHERE seq = 4", "from 3 to 5"),
+    ] {
+        std::fs::write(&path, &sound).unwrap();
+        let tampered = Connection::open(&path).unwrap();
+        tampered.execute_batch(&tamper.replace("'{", "CAST('{").replace("}')", "}' AS BLOB))")).unwrap();
+        drop(tampered);
+        let found = verify(&path, &mut |_| {}).unwrap().differences.join("; ");
+        assert!(found.contains(noticed), "{tamper}: {found}");
+    }
+}
+
+#[tokio::test]
+async fn what_was_redacted_is_not_in_the_file() {
+    let place = Place::new();
+    filled(&place).await;
+    let bytes = std::fs::read(place.database()).unwrap();
+    assert!(!bytes.windows(10).any(|window| window == b"the secret"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_under_load_restores_to_a_prefix_with_another_log_id() {
+    let place = Place::new();
+    let before = filled(&place).await;
+    let store = Arc::new(open(&place.database()));
+    let submitters: Vec<_> = (0..2)
+        .map(|submitter| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                for at in 0..60 {
+                    done(&*store, with_body(create(&format!("task_{submitter}_{at}"), "t"), &[1; 2_000])).await;
+                }
+            })
+        })
+        .collect();
+    let (path, artifacts, to) = (place.database(), place.artifacts(), place.file("a.backup"));
+    let report =
+        tokio::task::spawn_blocking(move || backup(&path, &artifacts, &to, &mut |_| {})).await.unwrap().unwrap();
+    for submitter in submitters {
+        submitter.await.unwrap();
+    }
+    let log = whole_log(&*store).await;
+    store.close().await;
+    assert_eq!((report.artifacts, report.missing), (2, vec![]));
+    let elsewhere = Place::new();
+    let restored = restore(
+        &place.file("a.backup"),
+        &elsewhere.database(),
+        &elsewhere.artifacts(),
+        &"log_b".into(),
+        Existing::Kept,
+    )
+    .unwrap();
+    assert_eq!((restored.head.head, restored.head.log.as_str()), (report.head.head, "log_b"));
+    let (found, log_id) = log_of(&elsewhere.database()).await;
+    assert!(found.len() >= before.len() && log_id == "log_b");
+    assert_eq!(found, log[..found.len()]);
+    assert_eq!(elsewhere.artifacts().list().unwrap(), place.artifacts().list().unwrap());
+    assert_eq!(verify(&elsewhere.database(), &mut |_| {}).unwrap().differences, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn restoring_over_a_store_keeps_it_aside_or_does_not_begin() {
+    let (place, other) = (Place::new(), Place::new());
+    let log = filled(&place).await;
+    let saved = place.file("a.backup");
+    backup(&place.database(), &place.artifacts(), &saved, &mut |_| {}).unwrap();
+    let store = open(&other.database());
+    done(&store, create("task_other", "t")).await;
+    let again = |existing| restore(&saved, &other.database(), &other.artifacts(), &"log_b".into(), existing);
+    assert!(matches!(again(Existing::SetAside), Err(OfflineError::Open(OpenError::Locked { .. }))));
+    drop(store);
+    assert!(matches!(again(Existing::Kept), Err(OfflineError::Exists { .. })));
+    assert_eq!(log_of(&other.database()).await.0.len(), 1);
+    for number in 1..3 {
+        let report = again(Existing::SetAside).unwrap();
+        assert_eq!(report.set_aside, Some(other.file(&format!("rookery.db.replaced-{number}"))));
+        assert_eq!(log_of(&other.database()).await, (log.clone(), "log_b".to_owned()));
+    }
+    assert_eq!(log_of(&other.file("rookery.db.replaced-1")).await.0.len(), 1);
+}
+
+#[tokio::test]
+async fn a_bad_backup_is_refused_before_anything_is_touched() {
+    let (place, other) = (Place::new(), Place::new());
+    filled(&place).await;
+    let saved = place.file("a.backup");
+    backup(&place.database(), &place.artifacts(), &saved, &mut |_| {}).unwrap();
+    let sound = std::fs::read(&saved).unwrap();
+    open(&other.database()).close().await;
+    let mut damaged = sound.clone();
+    let middle = damaged.len() / 2 / 4096 * 4096;
+    damaged[middle..middle + 8 * 4096].fill(0xff);
+    for bad in [damaged, sound[..sound.len() / 2].to_vec(), b"something else".repeat(1_000), vec![]] {
+        std::fs::write(&saved, &bad).unwrap();
+        let failed =
+            restore(&saved, &other.database(), &other.artifacts(), &"log_b".into(), Existing::SetAside).unwrap_err();
+        let told =
+            matches!(failed, OfflineError::Damaged { .. } | OfflineError::NotABackup { .. } | OfflineError::Sql(_));
+        assert!(told, "{failed:?}");
+    }
+    assert_eq!(log_of(&other.database()).await, (vec![], "log_test".to_owned()));
+    assert!(!other.file("rookery.db.restoring").exists());
+}
+
+#[tokio::test]
+async fn a_backup_names_the_artifacts_it_could_not_take() {
+    let place = Place::new();
+    filled(&place).await;
+    let names = place.artifacts().list().unwrap();
+    place.artifacts().erase(&names[0]).unwrap();
+    std::fs::write(place.artifacts().folder().join(&names[1]), b"other").unwrap();
+    let report = backup(&place.database(), &place.artifacts(), &place.file("a.backup"), &mut |_| {}).unwrap();
+    assert_eq!((report.artifacts, report.missing), (0, names));
+    let itself = backup(&place.database(), &place.artifacts(), &place.database(), &mut |_| {});
+    assert!(matches!(itself, Err(OfflineError::Exists { .. })));
+}
+
+#[tokio::test]
+async fn an_export_imports_to_the_same_log() {
+    let (place, other) = (Place::new(), Place::new());
+    let log = filled(&place).await;
+    let mut lines = Vec::new();
+    let report = export(&place.database(), &place.artifacts(), &mut lines).unwrap();
+    assert_eq!((report.rows, report.missing), (log.len() as u64, vec![]));
+    let report = import(&mut lines.as_slice(), &other.database(), &other.artifacts(), &"log_b".into()).unwrap();
+    assert_eq!((report.rows, report.head.head), (log.len() as u64, Seq(log.len() as u64)));
+    assert_eq!(log_of(&other.database()).await, (log, "log_b".to_owned()));
+    assert_eq!(other.artifacts().list().unwrap(), place.artifacts().list().unwrap());
+    assert_eq!(verify(&other.database(), &mut |_| {}).unwrap().differences, Vec::<String>::new());
+    let twice = import(&mut lines.as_slice(), &other.database(), &other.artifacts(), &"log_c".into());
+    assert!(matches!(twice, Err(OfflineError::Exists { .. })));
+    // What was imported exports to the same rows.
+    let mut again = Vec::new();
+    export(&other.database(), &other.artifacts(), &mut again).unwrap();
+    let rows = |lines: &[u8]| lines.split(|byte| *byte == b'\n').skip(1).map(<[u8]>::to_vec).collect::<Vec<_>>();
+    let (one, two) = (rows(&lines), rows(&again));
+    assert_eq!(one[..one.len() - 2], two[..two.len() - 2]);
+}
+
+#[tokio::test]
+async fn an_export_that_is_not_whole_is_not_taken() {
+    let (place, other) = (Place::new(), Place::new());
+    filled(&place).await;
+    let mut sound = Vec::new();
+    export(&place.database(), &place.artifacts(), &mut sound).unwrap();
+    let lines: Vec<&[u8]> = sound.split_inclusive(|byte| *byte == b'\n').collect();
+    let mut bad: Vec<(String, Vec<u8>)> =
+        (0..lines.len()).map(|count| (format!("the first {count} lines"), lines[..count].concat())).collect();
+    bad.push(("cut within a line".to_owned(), sound[..sound.len() - 20].to_vec()));
+    bad.push(("a line missing".to_owned(), [&lines[..3], &lines[4..]].concat().concat()));
+    bad.push(("a line more".to_owned(), [sound.as_slice(), b"{}\n"].concat()));
+    let text = String::from_utf8(sound.clone()).unwrap();
+    bad.push(("another title".to_owned(), text.replace(r#""title":"t""#, r#""title":"u""#).into_bytes()));
+    bad.push(("another body".to_owned(), text.replace(r#""data":"text"#, r#""data":"test"#).into_bytes()));
+    bad.push(("an unknown kind".to_owned(), text.replace("task.created", "task.imagined").into_bytes()));
+    bad.push((
+        "another version".to_owned(),
+        text.replace(r#""rookery_export":1"#, r#""rookery_export":2"#).into_bytes(),
+    ));
+    for (what, lines) in bad {
+        let failed = import(&mut lines.as_slice(), &other.database(), &other.artifacts(), &"log_b".into());
+        assert!(matches!(failed, Err(OfflineError::Line { .. })), "{what}: {failed:?}");
+        assert!(!other.database().exists() && other.artifacts().list().unwrap().is_empty(), "{what}");
+        assert!(!other.file("rookery.db.importing").exists(), "{what}");
+    }
+}

@@ -1,0 +1,192 @@
+//! Opening and closing: one daemon for each store, older and newer stores, damage, and the write-ahead log's upkeep.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rookery_core::{Key, Seq, Table};
+use rookery_store::sqlite::offline::verify;
+use rookery_store::sqlite::{FORMAT, OpenError, Reader, SqliteStore, Upkeep, holder};
+use rookery_store::store::Health;
+use rookery_store::{ListQuery, LogQuery, Store, SubmitError};
+use rusqlite::Connection;
+
+use crate::support::{create, database, done, open, options, register, replay_matches, whole_log, with_body, with_key};
+
+fn change(path: &Path, sql: &str) {
+    Connection::open(path).unwrap().execute_batch(sql).unwrap();
+}
+
+#[tokio::test]
+async fn a_second_daemon_fails_at_once_and_names_the_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = database(&folder);
+    let store = open(&path);
+    let second = SqliteStore::open(options(&path)).unwrap_err();
+    assert!(matches!(second, OpenError::Locked { pid: Some(pid), url: None } if pid == std::process::id()));
+    store.announce("http://127.0.0.1:4700").unwrap();
+    let second = SqliteStore::open(options(&path)).unwrap_err().to_string();
+    assert!(second.contains(&std::process::id().to_string()) && second.contains("http://127.0.0.1:4700"), "{second}");
+    assert_eq!(holder(&path).unwrap().url.as_deref(), Some("http://127.0.0.1:4700"));
+    // A reader needs no lock.
+    done(&store, create("task_1", "t")).await;
+    let reader = Reader::open(&path, 2).unwrap();
+    assert_eq!(reader.log(LogQuery::newest(10)).await.unwrap().0.len(), 1);
+    store.close().await;
+    assert_eq!(holder(&path), None);
+    open(&path).close().await;
+}
+
+#[tokio::test]
+async fn a_store_reads_back_after_it_was_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = database(&folder);
+    let store = open(&path);
+    done(&store, register("a")).await;
+    let first = done(&store, with_key(create("task_1", "t"), "k", "h")).await;
+    let log = whole_log(&store).await;
+    store.close().await;
+    assert_eq!(store.submit(create("task_2", "t")).await.unwrap_err(), SubmitError::Stopped);
+    assert!(store.log(LogQuery::newest(1)).await.is_err());
+    let mut again = options(&path);
+    again.log_id = "log_other".into();
+    let store = SqliteStore::open(again).unwrap();
+    assert_eq!(whole_log(&store).await, log);
+    let repeated = done(&store, with_key(create("task_9", "t"), "k", "h")).await;
+    assert_eq!((repeated.answer, repeated.duplicate), (first.answer, true));
+    let (_, head) = store.rows(vec![]).await.unwrap();
+    assert_eq!((head.log.as_str(), head.head), ("log_test", Seq(3)));
+    replay_matches(&store).await;
+}
+
+#[tokio::test]
+async fn closing_finishes_what_waits() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&database(&folder));
+    let pending: Vec<_> = (0..100).map(|at| store.submit(create(&format!("task_{at}"), "t"))).collect();
+    store.close().await;
+    for pending in pending {
+        pending.await.unwrap();
+    }
+    assert_eq!(verify(&database(&folder), &mut |_| {}).unwrap().facts, 100);
+}
+
+#[tokio::test]
+async fn rows_of_an_older_format_are_folded_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = database(&folder);
+    let store = open(&path);
+    done(&store, register("a")).await;
+    for at in 0..5 {
+        done(&store, create(&format!("task_{at}"), "t")).await;
+    }
+    store.close().await;
+    change(
+        &path,
+        "UPDATE log_head SET format = 0; DELETE FROM tasks WHERE key = 'task_1'; UPDATE tallies SET n = 77;
+         UPDATE tasks SET doc = x'00' WHERE key = 'task_2'; INSERT INTO seats VALUES ('old', x'7b7d')",
+    );
+    let store = open(&path);
+    replay_matches(&store).await;
+    store.close().await;
+    assert_eq!(verify(&path, &mut |_| {}).unwrap().differences, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn what_a_newer_program_made_is_read_and_not_written() {
+    for newer in [
+        format!("UPDATE log_head SET format = {}", FORMAT + 1),
+        "INSERT INTO schema_version (version, name) VALUES (99, 'future')".to_owned(),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = database(&folder);
+        let store = open(&path);
+        done(&store, create("task_1", "t")).await;
+        store.close().await;
+        change(&path, &newer);
+        let store = open(&path);
+        assert!(matches!(store.health(), Health::ReadOnly { .. }), "{newer}");
+        let refused = store.submit(create("task_2", "t")).await.unwrap_err();
+        assert!(matches!(&refused, SubmitError::Unavailable { reason } if reason.contains("program")), "{refused}");
+        assert_eq!(store.rows(vec![Key::Task("task_1".into())]).await.unwrap().0.iter().flatten().count(), 1);
+        store.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_becomes_newer_meanwhile_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&database(&folder));
+    done(&store, create("task_1", "t")).await;
+    change(&database(&folder), &format!("UPDATE log_head SET format = {}", FORMAT + 1));
+    assert!(matches!(store.submit(create("task_2", "t")).await, Err(SubmitError::Unavailable { .. })));
+    change(&database(&folder), &format!("UPDATE log_head SET format = {FORMAT}"));
+    done(&store, create("task_2", "t")).await;
+    assert_eq!(store.health(), Health::Writable);
+}
+
+#[tokio::test]
+async fn a_database_of_another_program_is_not_touched() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = database(&folder);
+    change(&path, "CREATE TABLE theirs (a INTEGER)");
+    assert!(matches!(SqliteStore::open(options(&path)), Err(OpenError::Foreign { .. })));
+    std::fs::write(&path, b"not a database at all, but long enough to be looked at".repeat(100)).unwrap();
+    assert!(matches!(SqliteStore::open(options(&path)), Err(OpenError::Sql { .. })));
+    assert!(matches!(Reader::open(&folder.path().join("none.db"), 1), Err(OpenError::Absent { .. })));
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_found_after_an_unclean_stop() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = database(&folder);
+    let store = open(&path);
+    for at in 0..50 {
+        done(&store, with_body(create(&format!("task_{at}"), "t"), &[1; 3_000])).await;
+    }
+    store.close().await;
+    let mut bytes = std::fs::read(&path).unwrap();
+    let middle = bytes.len() / 2 / 4096 * 4096;
+    bytes[middle..middle + 4 * 4096].fill(0xff);
+    std::fs::write(&path, bytes).unwrap();
+    change(&path, "UPDATE meta SET value = '0' WHERE name = 'clean'");
+    let store = open(&path);
+    let Health::ReadOnly { reason } = store.health() else { panic!("the damage was not found") };
+    assert!(reason.contains("damaged"), "{reason}");
+    assert!(matches!(store.submit(create("task_x", "t")).await, Err(SubmitError::Unavailable { .. })));
+    assert!(store.log(LogQuery::after(Seq::ZERO, 1)).await.is_ok());
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn upkeep_never_gets_in_the_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = database(&folder);
+    let mut eager = options(&path);
+    let millis = Duration::from_millis;
+    eager.upkeep = Upkeep { every: millis(1), above_bytes: 0, bound_bytes: 200_000, idle: millis(1), probe: millis(1) };
+    let store = Arc::new(SqliteStore::open(eager).unwrap());
+    let submitters: Vec<_> = (0..4)
+        .map(|submitter| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                for at in 0..50 {
+                    let id = format!("task_{submitter}_{at}");
+                    done(&*store, with_body(create(&id, "t"), &[1; 2_000])).await;
+                    let (rows, _) = store.list(ListQuery::all(Table::Tasks)).await.unwrap();
+                    assert!(rows.len() > at);
+                }
+            })
+        })
+        .collect();
+    for submitter in submitters {
+        submitter.await.unwrap();
+    }
+    replay_matches(&*store).await;
+    // In the first quiet moment the log is reset.
+    while std::fs::metadata(path.with_file_name("rookery.db-wal")).unwrap().len() > 0 {
+        tokio::task::yield_now().await;
+    }
+    store.close().await;
+    assert_eq!(verify(&path, &mut |_| {}).unwrap().facts, 200);
+}

@@ -1,0 +1,190 @@
+//! What holds at the end of every batch, written down apart from the rules that make it so.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rookery_core::agent::Agent;
+use rookery_core::file::File;
+use rookery_core::log::LogRow;
+use rookery_core::task::Task;
+use rookery_core::timer::conflict_timer;
+use rookery_core::{AgentId, Fact, Key, Row, Seq, TaskId, TimerId, apply, touches};
+use rookery_store::replay::Fold;
+
+use crate::team::Team;
+
+pub(crate) fn check(team: &Team) {
+    let (log, rows) = (team.log(), team.rows());
+    log_is_complete(team, &log);
+    rows_are_the_fold(team, &log);
+    let agents: BTreeMap<&AgentId, &Agent> = rows
+        .values()
+        .filter_map(|row| if let Row::Agent(agent) = row { Some((&agent.id, agent)) } else { None })
+        .collect();
+    let tasks: BTreeMap<&TaskId, &Task> =
+        rows.values().filter_map(|row| if let Row::Task(task) = row { Some((&task.id, task)) } else { None }).collect();
+    let files: Vec<&File> =
+        rows.values().filter_map(|row| if let Row::File(file) = row { Some(file) } else { None }).collect();
+    one_holder_each(&files);
+    holders_are_here(&agents, &tasks, &files);
+    agents_know_what_they_hold(&agents, &tasks);
+    tasks_wait_for_what_is_unfinished(&tasks);
+    timers_are_those_of_open_conflicts(&log, &rows, &files);
+    one_lead_if_anybody_is_here(&agents, &rows);
+    only_facts_change_holders(&log);
+}
+
+fn log_is_complete(team: &Team, log: &[LogRow]) {
+    for (at, row) in log.iter().enumerate() {
+        assert_eq!(row.seq, Seq(at as u64 + 1));
+        assert!(row.cause.is_none_or(|cause| cause < row.seq));
+    }
+    assert_eq!(team.head(), Seq(log.len() as u64));
+}
+
+fn rows_are_the_fold(team: &Team, log: &[LogRow]) {
+    let mut fold = Fold::default();
+    log.iter().for_each(|row| fold.add(row));
+    let (rows, tallies) = team.database.stored();
+    assert_eq!(fold.differences(&rows, &tallies), Vec::<String>::new());
+}
+
+/// A path's folders and name. A path covers those that begin with its parts, with or without its slash.
+fn parts(file: &File) -> Vec<&str> {
+    file.path.key().split('/').filter(|part| !part.is_empty()).collect()
+}
+
+fn one_holder_each(files: &[&File]) {
+    for (at, one) in files.iter().enumerate() {
+        for other in &files[at + 1..] {
+            let (short, long) = (parts(one), parts(other));
+            let overlap = short.starts_with(&long) || long.starts_with(&short);
+            if overlap && one.holder().is_some() && other.holder().is_some() {
+                assert_eq!(one.holder(), other.holder(), "{} and {}", one.path, other.path);
+            }
+        }
+    }
+}
+
+fn holders_are_here(agents: &BTreeMap<&AgentId, &Agent>, tasks: &BTreeMap<&TaskId, &Task>, files: &[&File]) {
+    let live = |id: &AgentId| agents.get(id).is_some_and(|agent| agent.is_live());
+    for task in tasks.values() {
+        assert!(task.holder().is_none_or(live), "{task:?}");
+        assert!(task.holder().is_none() || task.reserved_for.is_none(), "{task:?}");
+        assert!(task.held_by().is_none() || task.state.is_open(), "{task:?}");
+    }
+    for file in files {
+        assert!(file.holder().is_none_or(live), "{file:?}");
+    }
+}
+
+fn agents_know_what_they_hold(agents: &BTreeMap<&AgentId, &Agent>, tasks: &BTreeMap<&TaskId, &Task>) {
+    for agent in agents.values() {
+        let held = tasks.values().filter(|task| task.holder() == Some(&agent.id)).count();
+        assert_eq!(agent.holding as usize, held, "{agent:?}");
+        if let Some(current) = &agent.current_task {
+            assert_eq!(tasks.get(current).and_then(|task| task.holder()), Some(&agent.id), "{agent:?}");
+        }
+        assert_eq!(agent.is_live(), agent.status.as_str() != "offline", "{agent:?}");
+    }
+}
+
+fn tasks_wait_for_what_is_unfinished(tasks: &BTreeMap<&TaskId, &Task>) {
+    for task in tasks.values() {
+        let unfinished = |dep: &&TaskId| tasks.get(dep).is_some_and(|dep| !dep.state.is_finished());
+        let waits: BTreeSet<TaskId> = task.depends_on.iter().filter(unfinished).cloned().collect();
+        assert_eq!(task.waiting_on, waits, "{}", task.id);
+        let begun = task.state.is_open() && !matches!(task.state.as_str(), "pending" | "planning");
+        assert!(!begun || waits.is_empty(), "{task:?}");
+    }
+}
+
+fn timers_are_those_of_open_conflicts(log: &[LogRow], rows: &BTreeMap<Key, Row>, files: &[&File]) {
+    let (mut open, mut unescalated) = (BTreeSet::new(), BTreeSet::new());
+    for row in log {
+        match &row.fact {
+            Fact::ConflictDetected(fact) => {
+                open.insert(fact.path.clone());
+                unescalated.insert(conflict_timer(&fact.path));
+            }
+            Fact::ConflictResolved(fact) => {
+                open.remove(&fact.path);
+                unescalated.remove(&conflict_timer(&fact.path));
+            }
+            Fact::ConflictEscalated(fact) => {
+                unescalated.remove(&conflict_timer(&fact.path));
+            }
+            _ => {}
+        }
+    }
+    let conflicted: BTreeSet<_> =
+        files.iter().filter(|file| file.conflict.is_some()).map(|file| file.path.clone()).collect();
+    assert_eq!(conflicted, open);
+    let timers: BTreeSet<TimerId> = rows
+        .values()
+        .filter_map(|row| if let Row::Timer(timer) = row { Some(timer.id.clone()) } else { None })
+        .collect();
+    assert_eq!(timers, unescalated);
+    // A conflict is about a claim: without one on the path, above or below it, there is none.
+    for file in files.iter().filter(|file| file.conflict.is_some()) {
+        let held = files.iter().any(|other| {
+            other.holder().is_some() && {
+                let (one, other) = (parts(file), parts(other));
+                one.starts_with(&other) || other.starts_with(&one)
+            }
+        });
+        assert!(held, "{file:?}");
+    }
+}
+
+fn one_lead_if_anybody_is_here(agents: &BTreeMap<&AgentId, &Agent>, rows: &BTreeMap<Key, Row>) {
+    let holder = match rows.get(&Key::Lead) {
+        Some(Row::Lead(lead)) => lead.holder.as_ref(),
+        _ => None,
+    };
+    match holder {
+        Some(lead) => assert!(agents.get(lead).is_some_and(|agent| agent.is_live()), "{lead} leads and is not here"),
+        None => assert!(!agents.values().any(|agent| agent.is_live()), "nobody leads"),
+    }
+}
+
+/// At every seq, a change of holder is what the fact there says, and nobody loses a claim to a fact about another.
+fn only_facts_change_holders(log: &[LogRow]) {
+    let mut rows: BTreeMap<Key, Row> = BTreeMap::new();
+    let holder = |row: Option<&Row>| match row {
+        Some(Row::Task(task)) => task.holder().cloned(),
+        Some(Row::File(file)) => file.holder().cloned(),
+        _ => None,
+    };
+    for entry in log {
+        for key in touches(&entry.fact) {
+            let old = rows.remove(&key);
+            let before = holder(old.as_ref());
+            let new = apply(old, &key, &entry.fact, entry.seq, entry.at);
+            let after = holder(new.as_ref());
+            if before != after {
+                let (loser, winner) = changes(&entry.fact);
+                assert_eq!(before.as_ref(), loser, "{:?} by {:?}", key, entry.fact);
+                assert_eq!(after.as_ref(), winner, "{:?} by {:?}", key, entry.fact);
+            }
+            if let Some(new) = new {
+                rows.insert(key, new);
+            }
+        }
+    }
+}
+
+/// Who loses and who gets a claim by a fact.
+fn changes(fact: &Fact) -> (Option<&AgentId>, Option<&AgentId>) {
+    match fact {
+        Fact::TaskClaimed(fact) => (fact.from.as_ref(), Some(&fact.agent)),
+        Fact::TaskReleased(fact) => (fact.holder.as_ref(), None),
+        Fact::TaskCompleted(fact) => (fact.holder.as_ref(), None),
+        Fact::TaskFailed(fact) => (fact.holder.as_ref(), None),
+        Fact::TaskDropped(fact) => (fact.holder.as_ref(), None),
+        Fact::FileClaimed(fact) => (fact.from.as_ref(), Some(&fact.agent)),
+        Fact::FileReleased(fact) => (Some(&fact.holder), None),
+        Fact::ClaimForced(fact) => (Some(&fact.loser), None),
+        Fact::ConflictResolved(fact) => (Some(&fact.holder), fact.winner.as_ref()),
+        other => panic!("{} changes no holder", other.kind()),
+    }
+}

@@ -1,0 +1,152 @@
+//! What no sequence of commands may break, over the memory engine: random teams do random things in batches of any size.
+
+mod invariants;
+mod steps;
+mod team;
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use proptest::sample::Index;
+use rookery_core::{Key, Row, Seq, Timestamp, apply, touches};
+use rookery_store::replay::Fold;
+use steps::{Step, steps};
+use team::Team;
+
+/// Few enough cases for every day; `PROPTEST_CASES` asks for more.
+fn config(cases: u32) -> ProptestConfig {
+    let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
+    if std::env::var_os("PROPTEST_CASES").is_some() { config } else { ProptestConfig { cases, ..config } }
+}
+
+proptest! {
+    #![proptest_config(config(64))]
+
+    /// Whatever is asked by whomever, one command or many at a time, every invariant holds after every batch.
+    #[test]
+    fn no_sequence_of_commands_breaks_an_invariant(
+        steps in steps(160),
+        sizes in prop::collection::vec(1_usize..12, 160),
+    ) {
+        let mut team = Team::new();
+        let mut rest = steps.as_slice();
+        for size in sizes {
+            let (batch, later) = rest.split_at(size.min(rest.len()));
+            team.run(batch);
+            rest = later;
+            invariants::check(&team);
+            if rest.is_empty() {
+                break;
+            }
+        }
+    }
+
+    /// How commands are cut into batches is nobody's business: log, rows and answers are the same.
+    #[test]
+    fn batching_does_not_matter(steps in steps(100), size in 2_usize..60) {
+        let mut one_by_one = Team::new();
+        let mut submissions = Vec::new();
+        let mut outcomes = Vec::new();
+        for step in &steps {
+            let submission = one_by_one.submission(step);
+            outcomes.extend(one_by_one.submit(vec![submission.clone()]));
+            submissions.push(submission);
+        }
+        let batched = Team::new();
+        let together: Vec<_> = submissions.chunks(size).flat_map(|batch| batched.submit(batch.to_vec())).collect();
+        prop_assert_eq!(one_by_one.log(), batched.log());
+        prop_assert_eq!(one_by_one.rows(), batched.rows());
+        prop_assert_eq!(outcomes, together);
+    }
+
+    /// A command that is refused leaves no trace, and one that is done commits what its answer says.
+    #[test]
+    fn a_refused_command_leaves_no_trace(steps in steps(100)) {
+        let mut team = Team::new();
+        for step in &steps {
+            let (head, rows) = (team.log().len() as u64, team.rows());
+            let submission = team.submission(step);
+            for outcome in team.submit(vec![submission]) {
+                match outcome {
+                    Ok(committed) => prop_assert_eq!(committed.at, Seq(team.log().len() as u64)),
+                    Err(_) => {
+                        prop_assert_eq!(team.log().len() as u64, head);
+                        prop_assert_eq!(team.rows(), rows.clone());
+                    }
+                }
+            }
+        }
+    }
+
+    /// A fact names every row that it changes: any other row stays as it is.
+    #[test]
+    fn touches_is_complete(steps in steps(100)) {
+        let mut team = Team::new();
+        team.play(&steps);
+        let mut rows: BTreeMap<Key, Row> = BTreeMap::new();
+        for entry in team.log() {
+            let named = touches(&entry.fact);
+            for (key, row) in rows.iter().filter(|(key, _)| !named.contains(key)) {
+                let after = apply(Some(row.clone()), key, &entry.fact, entry.seq, entry.at);
+                prop_assert_eq!(after.as_ref(), Some(row), "{} changes {:?}", entry.fact.kind(), key);
+            }
+            for key in named {
+                let old = rows.remove(&key);
+                if let Some(new) = apply(old, &key, &entry.fact, entry.seq, entry.at) {
+                    rows.insert(key, new);
+                }
+            }
+        }
+    }
+
+    /// Facts in any order, some of them missing or told twice, about rows that are not there: strange, but no failure.
+    #[test]
+    fn apply_is_total(steps in steps(100), picks in prop::collection::vec(any::<Index>(), 0..200)) {
+        let mut team = Team::new();
+        team.play(&steps);
+        let log = team.log();
+        let mut rows: BTreeMap<Key, Row> = BTreeMap::new();
+        for (at, pick) in picks.iter().enumerate() {
+            let fact = &pick.get(&log).fact;
+            for key in touches(fact) {
+                let alone = apply(None, &key, fact, Seq(at as u64), Timestamp(0));
+                prop_assert!(alone.is_none_or(|row| row.table() == key.table()));
+                let old = rows.remove(&key);
+                if let Some(new) = apply(old, &key, fact, Seq(at as u64), Timestamp(0)) {
+                    let read = Row::decode(key.table(), &new.encode()).ok();
+                    prop_assert_eq!(read.as_ref(), Some(&new), "{:?} reads back as written", key);
+                    rows.insert(key, new);
+                }
+            }
+        }
+    }
+}
+
+/// The checks above would notice: a row changed behind the log's back is found.
+#[test]
+fn a_tampered_row_is_noticed() {
+    let team = Team::new();
+    let lead = Key::Lead;
+    team.database.tamper(&lead, None);
+    let mut fold = Fold::default();
+    team.log().iter().for_each(|row| fold.add(row));
+    let (rows, tallies) = team.database.stored();
+    assert_eq!(fold.differences(&rows, &tallies).len(), 1);
+}
+
+/// Random steps are worth nothing if they are all refused: every kind of fact comes up.
+#[test]
+fn random_steps_get_somewhere() {
+    use proptest::strategy::ValueTree;
+    use proptest::test_runner::TestRunner;
+    let mut runner = TestRunner::deterministic();
+    let mut seen: BTreeMap<&'static str, usize> = BTreeMap::new();
+    for _ in 0..60 {
+        let steps: Vec<Step> = steps(160).new_tree(&mut runner).map(|tree| tree.current()).unwrap_or_default();
+        let mut team = Team::new();
+        team.play(&steps);
+        team.log().iter().for_each(|row| *seen.entry(row.fact.kind()).or_default() += 1);
+    }
+    let unseen: Vec<_> = rookery_core::Fact::KINDS.iter().filter(|(kind, _)| !seen.contains_key(kind)).collect();
+    assert!(unseen.is_empty(), "never came up: {unseen:?}\n{seen:?}");
+}

@@ -1,0 +1,143 @@
+//! A team over the memory engine: turns steps into submissions and runs them.
+
+use std::collections::BTreeMap;
+
+use rookery_core::actor::Caller;
+use rookery_core::agent::{Profile, Register, Role};
+use rookery_core::intent::CloseIntent;
+use rookery_core::log::LogRow;
+use rookery_core::redact::{Erase, Redact, Target};
+use rookery_core::task::Create;
+use rookery_core::timer::{FireTimer, conflict_timer};
+use rookery_core::view::{LifeSource, Presence};
+use rookery_core::{IntentId, Key, LogId, Row, RunId, Seq, TaskId, Timestamp};
+use rookery_store::batch::Outcome;
+use rookery_store::memory::Database;
+use rookery_store::{Idempotency, PresenceBoard, Submission};
+
+use crate::steps::{AGENTS, STALE, Step, TASKS};
+
+/// One time for everything, so that how commands are batched cannot show in it.
+const NOW: Timestamp = Timestamp(1_000);
+
+#[derive(Debug)]
+pub(crate) struct Team {
+    pub(crate) database: Database,
+    board: PresenceBoard,
+    intents: u32,
+}
+
+impl Team {
+    /// Three workers and four tasks are here already, of which the second waits for the first. What the board has seen of
+    /// the agents makes some evidence stale.
+    pub(crate) fn new() -> Team {
+        let board = PresenceBoard::default();
+        for (agent, last_seen) in AGENTS.into_iter().zip([0, 2]) {
+            board.saw(&agent.into(), Presence { last_seen: Timestamp(last_seen), source: LifeSource::Call });
+        }
+        let team = Team { database: Database::new(LogId::from("log_p")), board, intents: 0 };
+        for agent in &AGENTS[..3] {
+            let profile = Profile {
+                tool: "tool".to_owned(),
+                role: Role::Worker,
+                capabilities: vec![],
+                name: None,
+                workspace_path: None,
+                metadata: serde_json::Map::new(),
+            };
+            team.begins_with(Submission::new(Caller::asserted(*agent), Register { id: (*agent).into(), profile }));
+        }
+        for (at, task) in TASKS[..4].iter().enumerate() {
+            let depends_on: Vec<TaskId> = if at == 1 { vec![TASKS[0].into()] } else { vec![] };
+            let create = Create {
+                id: (*task).into(),
+                run: RunId::project_default(),
+                title: format!("do {task}"),
+                description: String::new(),
+                assigned_by: "system".to_owned(),
+                assigned_to: None,
+                resources: vec!["src/lib/".to_owned()],
+                depends_on,
+            };
+            team.begins_with(Submission::new(Caller::nobody(), create));
+        }
+        team
+    }
+
+    fn begins_with(&self, submission: Submission) {
+        let outcomes = self.submit(vec![submission]);
+        assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+    }
+
+    /// Runs the steps, a few at a time.
+    pub(crate) fn play(&mut self, steps: &[Step]) {
+        steps.chunks(3).for_each(|steps| self.run(steps));
+    }
+
+    /// Runs the steps as one batch.
+    pub(crate) fn run(&mut self, steps: &[Step]) {
+        let submissions = steps.iter().map(|step| self.submission(step)).collect();
+        self.submit(submissions);
+    }
+
+    pub(crate) fn submit(&self, submissions: Vec<Submission>) -> Vec<Outcome> {
+        self.database.run(submissions, NOW, &self.board, None)
+    }
+
+    /// What a step asks for as things stand.
+    pub(crate) fn submission(&mut self, step: &Step) -> Submission {
+        match step {
+            Step::Ask { caller, command, key } => {
+                let mut submission = Submission::new(caller.clone(), command.clone());
+                submission.idempotency = key.map(|key| Idempotency {
+                    scope: caller.actor.to_string(),
+                    key: format!("key {key}"),
+                    hash: format!("{command:?}"),
+                    keep_until: 2_000,
+                });
+                submission
+            }
+            Step::Fire { path, late } => {
+                let timer = conflict_timer(path);
+                let version = match self.rows().get(&Key::Timer(timer.clone())) {
+                    Some(Row::Timer(timer)) if !late => timer.version,
+                    _ => STALE,
+                };
+                Submission::new(Caller::system(), FireTimer { timer, version })
+            }
+            Step::Redact { pick, on_disk } => {
+                let log = self.log();
+                let row = pick.get(&log);
+                self.intents += 1;
+                let intent = IntentId::new(format!("int_{}", self.intents));
+                let artifact = on_disk.then(|| Erase { intent, sha256: "ab".to_owned() });
+                let target = Target { seq: row.seq, fact: row.fact.clone(), artifact };
+                Submission::new(Caller::person("anna"), Redact { rows: vec![target] })
+            }
+            Step::Close { pick } => {
+                let number = pick.index(usize::try_from(self.intents).unwrap_or(0) + 1);
+                let intent = IntentId::new(format!("int_{number}"));
+                Submission::new(Caller::system(), CloseIntent { intent, failed: None })
+            }
+            Step::Fenced { caller, command, task, stale } => {
+                let fence = match self.rows().get(&Key::Task(task.clone())) {
+                    Some(Row::Task(task)) if !stale => task.claim.as_ref().map(|claim| claim.fence),
+                    _ => Some(STALE),
+                };
+                Submission::new(Caller { fence, ..caller.clone() }, command.clone())
+            }
+        }
+    }
+
+    pub(crate) fn log(&self) -> Vec<LogRow> {
+        self.database.log()
+    }
+
+    pub(crate) fn rows(&self) -> BTreeMap<Key, Row> {
+        self.database.stored().0.into_iter().collect()
+    }
+
+    pub(crate) fn head(&self) -> Seq {
+        self.database.head()
+    }
+}
