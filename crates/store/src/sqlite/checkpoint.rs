@@ -21,8 +21,11 @@ pub struct Upkeep {
     pub above_bytes: u64,
     /// From which size on the writer stops to reset the log.
     pub bound_bytes: u64,
-    /// How long the writer has nothing to do before it resets the log.
+    /// How long the writer has nothing to do before it empties the log. Until then the log is written over from its
+    /// beginning when it is checkpointed: that syncs faster than a file that grows again.
     pub idle: Duration,
+    /// The same when the log still holds what was redacted.
+    pub idle_after_redaction: Duration,
     /// How often a store that cannot be written tries whether it can again.
     pub probe: Duration,
 }
@@ -33,7 +36,8 @@ impl Default for Upkeep {
             every: Duration::from_millis(200),
             above_bytes: 4 * 1024 * 1024,
             bound_bytes: 256 * 1024 * 1024,
-            idle: Duration::from_secs(1),
+            idle: Duration::from_secs(60),
+            idle_after_redaction: Duration::from_secs(1),
             probe: Duration::from_secs(1),
         }
     }

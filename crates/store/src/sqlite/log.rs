@@ -165,7 +165,6 @@ fn sql(query: &LogQuery) -> (String, Vec<Value>) {
     only.or_default("run", query.run.as_ref(), RunId::project_default().as_str());
     only.or_default("thread", query.thread.as_ref(), ThreadId::project_default().as_str());
     only.text("actor", query.actor.as_ref());
-    only.text("concerns", query.concerns.as_ref());
     only.text("task", query.task.as_ref());
     only.text("path", query.path.as_ref());
     only.values.push(Value::Integer(query.limit.into()));
@@ -178,11 +177,16 @@ fn sql(query: &LogQuery) -> (String, Vec<Value>) {
         Bodies::Left => "",
         Bodies::Read => ", body",
     };
+    let page = format!("ORDER BY seq {direction} LIMIT ?{limit}");
     let condition = match &query.kinds {
         None => only.sql(),
-        Some(kinds) => of_kinds(&mut only, query, kinds, &format!("ORDER BY seq {direction} LIMIT ?{limit}")),
+        Some(kinds) => of_kinds(&mut only, query, kinds, &page),
     };
-    let sql = format!("SELECT {COLUMNS}{body} FROM log WHERE {condition} ORDER BY seq {direction} LIMIT ?{limit}");
+    let condition = match &query.concerns {
+        None => condition,
+        Some(agent) => concerning(&mut only.values, agent, &condition, &page),
+    };
+    let sql = format!("SELECT {COLUMNS}{body} FROM log WHERE {condition} {page}");
     (sql, only.values)
 }
 
@@ -208,6 +212,17 @@ fn of_kinds(only: &mut Where, query: &LogQuery, kinds: &[String], page: &str) ->
         .map(|place| format!("SELECT seq FROM (SELECT seq FROM log WHERE kind = {place} AND {others} {page})"))
         .collect();
     format!("seq IN ({})", parts.join(" UNION ALL "))
+}
+
+/// What an agent did that is about itself, and what others did that is about it: one stretch of an index each.
+fn concerning(values: &mut Vec<Value>, agent: &str, others: &str, page: &str) -> String {
+    values.push(Value::Text(agent.to_owned()));
+    let place = values.len();
+    let part =
+        |which: &str| format!("SELECT seq FROM (SELECT seq FROM log WHERE {which} ?{place} AND {others} {page})");
+    let own = part(&format!("actor = ?{place} AND concerns ="));
+    let of_others = part("concerns <> actor AND concerns =");
+    format!("seq IN ({own} UNION ALL {of_others})")
 }
 
 #[cfg(test)]
@@ -244,6 +259,7 @@ mod tests {
                 (LogQuery { path: some("src/"), ..all() }, "log_path"),
                 (LogQuery { actor: some("a"), ..all() }, "log_actor"),
                 (LogQuery { concerns: some("a"), ..all() }, "log_concerns"),
+                (LogQuery { concerns: some("a"), kinds: kinds(&["a", "b"]), ..all() }, "log_actor"),
                 (LogQuery { kinds: kinds(&["a"]), ..all() }, "log_kind"),
                 (LogQuery { kinds: kinds(&["a", "b"]), ..all() }, "log_kind"),
                 (LogQuery { kinds: kinds(&["a", "b"]), task: some("task_x"), ..all() }, "log_task"),

@@ -195,6 +195,7 @@ impl SqliteStore {
             published: head,
             marked: !found.clean,
             reset_above: options.upkeep.bound_bytes,
+            redacted: false,
             lock: lock.clone(),
         };
         let checkpointer = Checkpointer::start(path, options.upkeep).map_err(|source| OpenError::Thread { source })?;

@@ -51,6 +51,8 @@ pub(super) struct Writer {
     pub(super) marked: bool,
     /// From which size of the write-ahead log on the writer resets it.
     pub(super) reset_above: u64,
+    /// Whether the write-ahead log may still hold what was redacted.
+    pub(super) redacted: bool,
     /// Held until the last write is done.
     pub(super) lock: Arc<Mutex<Option<Lock>>>,
 }
@@ -77,6 +79,7 @@ impl Writer {
     /// How long to wait for work before looking after ourselves.
     fn patience(&self) -> Duration {
         match self.shared.health() {
+            Health::Writable if self.redacted => self.upkeep.idle_after_redaction,
             Health::Writable => self.upkeep.idle,
             Health::ReadOnly { .. } => self.upkeep.probe,
         }
@@ -147,6 +150,7 @@ impl Writer {
         self.mark()?;
         self.commit(&write, before)?;
         self.marked = true;
+        self.redacted |= !write.blanked.is_empty();
         self.shared.set_health(Health::Writable);
         if !write.blanked.is_empty() {
             // The texts still stand in the pages that this commit replaced; if a reader is in the way, they go at the
@@ -353,7 +357,10 @@ impl Writer {
     fn reset_log(&mut self, patience: Duration) -> bool {
         let Some(connection) = &self.connection else { return false };
         match checkpoint::reset(connection, patience) {
-            Ok(done) => done,
+            Ok(done) => {
+                self.redacted &= !done;
+                done
+            }
             Err(error) => {
                 tracing::debug!(%error, "the write-ahead log could not be reset");
                 false

@@ -164,7 +164,14 @@ async fn upkeep_never_gets_in_the_way() {
     let path = database(&folder);
     let mut eager = options(&path);
     let millis = Duration::from_millis;
-    eager.upkeep = Upkeep { every: millis(1), above_bytes: 0, bound_bytes: 200_000, idle: millis(1), probe: millis(1) };
+    eager.upkeep = Upkeep {
+        every: millis(1),
+        above_bytes: 0,
+        bound_bytes: 200_000,
+        idle: millis(1),
+        idle_after_redaction: millis(1),
+        probe: millis(1),
+    };
     let store = Arc::new(SqliteStore::open(eager).unwrap());
     let submitters: Vec<_> = (0..4)
         .map(|submitter| {

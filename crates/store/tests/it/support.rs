@@ -77,6 +77,7 @@ pub(crate) fn options(path: &Path) -> Options {
         above_bytes: u64::MAX,
         bound_bytes: u64::MAX,
         idle: never,
+        idle_after_redaction: never,
         probe: Duration::from_millis(5),
     };
     options
