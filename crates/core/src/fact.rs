@@ -116,6 +116,14 @@ impl Fact {
         serde_json::to_vec(&redact::blanked(value)).unwrap_or_default()
     }
 
+    /// The free texts that [`Fact::blanked`] takes out, each as JSON.
+    pub fn texts(&self) -> Vec<String> {
+        redact::texts(&serde_json::to_value(self).unwrap_or_default())
+            .into_iter()
+            .map(|(_, text)| text.to_string())
+            .collect()
+    }
+
     /// The run a fact belongs to, if it says so.
     pub fn run(&self) -> Option<&RunId> {
         match self {

@@ -106,7 +106,7 @@ impl Redact {
 }
 
 /// The text fields of a document, wherever they stand in it.
-fn texts(document: &Value) -> Vec<(String, Value)> {
+pub(crate) fn texts(document: &Value) -> Vec<(String, Value)> {
     let mut found = Vec::new();
     if let Value::Object(fields) = document {
         for (name, value) in fields {

@@ -198,11 +198,10 @@ async fn by_match(app: &App, pattern: &str) -> Result<(Vec<LogRow>, Vec<u64>), R
             if rows.len() >= REDACT_AT_MOST || matches!(row.fact, Fact::LogRedacted(_)) {
                 continue;
             }
-            let blanked = row.fact.blanked();
-            if regex.is_match(&blanked) {
+            if regex.is_match(&row.fact.blanked()) {
                 remaining.push(row.seq.0);
             }
-            let in_text = blanked != row.fact.encode() && regex.is_match(&row.fact.encode());
+            let in_text = row.fact.texts().iter().any(|text| regex.is_match(text.as_bytes()));
             if in_text || body_holds(app, &row, &regex).await {
                 rows.push(row);
             }

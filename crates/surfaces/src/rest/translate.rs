@@ -144,7 +144,9 @@ fn metadata(fact: &Fact) -> Map<String, Value> {
     if matches!(fact, Fact::ReportAdded(_)) {
         return own;
     }
-    fields.retain(|name, value| !SHOWN.contains(&name.as_str()) && !is_nothing(value));
+    // The contract's `reason` is there even if it is empty.
+    let told = |name: &str, value: &Value| name == "reason" && value.is_string();
+    fields.retain(|name, value| !SHOWN.contains(&name.as_str()) && (told(name, value) || !is_nothing(value)));
     fields.extend(own);
     fields
 }

@@ -34,9 +34,10 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
         let answer = client.post(&["admin", "redact"], &body).await?;
         let numbers = |field: &str| serde_json::from_value::<Vec<u64>>(answer[field].clone()).unwrap_or_default();
         let more = numbers("redacted");
-        redacted.extend(&more);
         // The daemon clears a bounded number at a time; what is cleared does not match again.
-        if args.pattern.is_none() || more.is_empty() {
+        let new = more.iter().any(|seq| !redacted.contains(seq));
+        redacted.extend(&more);
+        if args.pattern.is_none() || !new {
             break numbers("remaining");
         }
     };
