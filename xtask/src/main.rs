@@ -4,6 +4,7 @@
 //! `say.rs` the only one that prints. Nothing here is part of the product: no crate may depend on this one.
 
 mod advisories;
+mod architecture;
 mod bench;
 mod cargo;
 mod check;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::support::{Team, setup, team, team_of, text};
 
 /// Exit code, stdout and stderr of `rookery`, run in the project's folder.
-fn rookery(root: &Path, args: &[&str]) -> (i32, String, String) {
+pub fn rookery(root: &Path, args: &[&str]) -> (i32, String, String) {
     let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_rookery"));
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ROOKERY_")) {
         command.env_remove(name);

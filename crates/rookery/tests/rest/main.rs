@@ -8,6 +8,7 @@ mod cli;
 mod events;
 mod handoffs;
 mod offline;
+mod parity;
 mod resources;
 mod security;
 mod stream;
