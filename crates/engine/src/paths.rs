@@ -31,73 +31,75 @@ impl Paths {
         }
     }
 
-    /// The form that needs no look at the file system: for reading back what is tracked.
+    /// The form that needs no look at the file system: for finding what is tracked. Links are not followed.
     pub fn parse(&self, raw: &str) -> Result<FilePath, Refusal> {
-        let relative = self.relative(raw)?;
-        FilePath::parse(&relative, self.case).map_err(refusal)
+        if !raw.starts_with('/') {
+            return FilePath::parse(raw, self.case).map_err(refusal);
+        }
+        self.below(lexical(Path::new(raw)), std::iter::once(self.root.clone()), raw.ends_with('/'))
     }
 
     fn resolve_now(&self, raw: &str) -> Result<FilePath, Refusal> {
-        let relative = self.relative(raw)?;
-        // Checks the text before the file system is asked anything.
-        let plain = FilePath::parse(&relative, self.case).map_err(refusal)?;
-        let resolved = self.follow_links(&plain)?;
-        FilePath::parse(&resolved, self.case).map_err(refusal)
-    }
-
-    /// Relative to the root of the project, or of one of its worktrees.
-    fn relative(&self, raw: &str) -> Result<String, Refusal> {
-        if !raw.starts_with('/') {
-            return Ok(raw.to_owned());
-        }
-        let path = lexical(Path::new(raw));
-        let slash = if raw.ends_with('/') { "/" } else { "" };
+        let named = if raw.starts_with('/') {
+            lexical(Path::new(raw))
+        } else {
+            // Checks the text before the file system is asked anything.
+            let plain = FilePath::parse(raw, self.case).map_err(refusal)?;
+            self.root.join(plain.to_string().trim_end_matches('/'))
+        };
+        let subtree = raw.ends_with('/') || raw.ends_with("/.");
         let roots = std::iter::once(self.root.clone()).chain(worktrees(&self.root));
-        // The innermost root wins: worktrees often lie below the project.
-        let inside = roots
-            .filter_map(|root| path.strip_prefix(&root).ok().map(|rest| (root.components().count(), rest.to_owned())));
-        match inside.max_by_key(|(depth, _)| *depth) {
-            Some((_, rest)) if rest.as_os_str().is_empty() => Err(refusal(PathProblem::Root)),
-            Some((_, rest)) => match rest.to_str() {
-                Some(text) => Ok(format!("{text}{slash}")),
-                None => Err(Refusal::new(Code::Invalid, "path is not valid UTF-8")),
-            },
-            None => Err(refusal(PathProblem::Absolute)),
-        }
+        self.below(follow_links(&named), roots, subtree)
     }
 
-    /// Resolves links in the part of the path that exists.
-    fn follow_links(&self, path: &FilePath) -> Result<String, Refusal> {
-        let text = path.to_string();
-        let bare = text.trim_end_matches('/');
-        let mut existing = self.root.join(bare);
-        let mut missing: Vec<String> = Vec::new();
-        let canonical = loop {
-            match existing.canonicalize() {
-                Ok(canonical) => break canonical,
-                Err(_) => {
-                    match (existing.file_name().map(|name| name.to_string_lossy().into_owned()), existing.parent()) {
-                        (Some(name), Some(parent)) => {
-                            missing.push(name);
-                            existing = parent.to_owned();
-                        }
-                        _ => return Ok(text),
-                    }
-                }
-            }
+    /// The path below the innermost of the roots: worktrees often lie below the project.
+    fn below(&self, path: PathBuf, roots: impl Iterator<Item = PathBuf>, subtree: bool) -> Result<FilePath, Refusal> {
+        let inside = roots.filter_map(|root| {
+            let rest = path.strip_prefix(&root).ok()?.to_owned();
+            Some((root.components().count(), rest))
+        });
+        let Some((_, rest)) = inside.max_by_key(|(depth, _)| *depth) else {
+            return Err(refusal(PathProblem::Outside));
         };
-        let Ok(inside) = canonical.strip_prefix(&self.root) else {
-            return Err(
-                refusal(PathProblem::Outside).hint("the path goes through a link that leads out of the project")
-            );
-        };
-        let mut parts: Vec<String> =
-            inside.components().map(|part| part.as_os_str().to_string_lossy().into_owned()).collect();
-        parts.extend(missing.into_iter().rev());
-        let slash = if path.is_subtree() { "/" } else { "" };
-        Ok(format!("{}{slash}", parts.join("/")))
+        let Some(text) = rest.to_str() else { return Err(Refusal::new(Code::Invalid, "path is not valid UTF-8")) };
+        if text.is_empty() {
+            return Err(refusal(PathProblem::Root));
+        }
+        FilePath::parse(&format!("{text}{}", if subtree { "/" } else { "" }), self.case).map_err(refusal)
     }
 }
+
+/// Resolves links in the part of the path that exists; what does not exist yet is taken as it is named.
+fn follow_links(path: &Path) -> PathBuf {
+    let mut existing = path.to_owned();
+    let mut missing = Vec::new();
+    loop {
+        if let Ok(mut canonical) = existing.canonicalize() {
+            canonical.extend(missing.iter().rev());
+            return canonical;
+        }
+        // A link that leads nowhere yet is still the place it names.
+        if let Ok(target) = std::fs::read_link(&existing) {
+            let target = existing.parent().map_or_else(|| target.clone(), |parent| parent.join(&target));
+            if missing.len() > PATH_PARTS {
+                return path.to_owned();
+            }
+            let followed = lexical(&target);
+            if followed != existing && !followed.is_symlink() {
+                existing = followed;
+                continue;
+            }
+        }
+        let (Some(name), Some(parent)) = (existing.file_name().map(ToOwned::to_owned), existing.parent()) else {
+            return path.to_owned();
+        };
+        missing.push(name);
+        existing = parent.to_owned();
+    }
+}
+
+/// No path has more parts than this.
+const PATH_PARTS: usize = rookery_core::limit::PATH_DEPTH;
 
 pub fn refusal(problem: PathProblem) -> Refusal {
     let hint = match problem {
@@ -123,15 +125,39 @@ fn lexical(path: &Path) -> PathBuf {
     clean
 }
 
-/// The folders of the repository's other worktrees, as git keeps them.
+/// The project's place in each of the repository's other worktrees, as git keeps them.
 fn worktrees(root: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(root.join(".git/worktrees")) else { return vec![] };
+    let Some((top, common)) = repository(root) else { return vec![] };
+    // A project may be a folder of its repository; it is the same folder in every worktree.
+    let within = root.strip_prefix(&top).unwrap_or(Path::new("")).to_owned();
+    let Ok(entries) = std::fs::read_dir(common.join("worktrees")) else { return vec![] };
     entries
         .flatten()
         .filter_map(|entry| std::fs::read_to_string(entry.path().join("gitdir")).ok())
         .filter_map(|gitdir| Path::new(gitdir.trim()).parent().map(Path::to_owned))
-        .map(|worktree| worktree.canonicalize().unwrap_or(worktree))
+        .map(|worktree| worktree.canonicalize().unwrap_or(worktree).join(&within))
         .collect()
+}
+
+/// The top of the working tree that the folder is in, and the git folder that all worktrees share.
+fn repository(root: &Path) -> Option<(PathBuf, PathBuf)> {
+    for folder in root.ancestors() {
+        let git = folder.join(".git");
+        if git.is_dir() {
+            return Some((folder.to_owned(), git));
+        }
+        if let Ok(text) = std::fs::read_to_string(&git) {
+            let own = folder.join(text.trim().strip_prefix("gitdir: ")?);
+            let common =
+                std::fs::read_to_string(own.join("commondir")).map_or(own.clone(), |common| own.join(common.trim()));
+            return Some((folder.to_owned(), common));
+        }
+        // A bare repository is its own git folder.
+        if folder == root && folder.join("HEAD").is_file() && folder.join("objects").is_dir() {
+            return Some((folder.to_owned(), folder.to_owned()));
+        }
+    }
+    None
 }
 
 /// Whether a name in another case finds the same folder.
@@ -161,12 +187,14 @@ mod tests {
         std::fs::write(root.join("src/a.rs"), "").unwrap();
         std::os::unix::fs::symlink("src", root.join("link")).unwrap();
         std::os::unix::fs::symlink("/etc", root.join("out")).unwrap();
+        std::os::unix::fs::symlink("src/later.rs", root.join("dangling")).unwrap();
         let paths = Paths::new(&root);
         let absolute = root.join("src/a.rs").to_str().unwrap().to_owned();
         for raw in ["src/a.rs", "./src//a.rs", "link/a.rs", &absolute] {
             assert_eq!(check(&paths, raw).as_deref(), Ok("src/a.rs"), "{raw}");
         }
         assert_eq!(check(&paths, "link/").as_deref(), Ok("src/"));
+        assert_eq!(check(&paths, "dangling").as_deref(), Ok("src/later.rs"));
         assert_eq!(check(&paths, "src/deep/new/file").as_deref(), Ok("src/deep/new/file"));
         for raw in ["/etc/passwd", "../x", "out/passwd", "", "a\0b", "."] {
             assert!(check(&paths, raw).is_err(), "{raw:?}");
@@ -183,5 +211,16 @@ mod tests {
         std::fs::write(main.join(".git/worktrees/wt/gitdir"), format!("{}/.git\n", other.display())).unwrap();
         let paths = Paths::new(&main);
         assert_eq!(check(&paths, other.join("src/a.rs").to_str().unwrap()).as_deref(), Ok("src/a.rs"));
+        // One that lies below the project is its own place, however it is named.
+        let below = main.join("trees/two");
+        std::fs::create_dir_all(main.join(".git/worktrees/two")).unwrap();
+        std::fs::create_dir_all(&below).unwrap();
+        std::fs::write(main.join(".git/worktrees/two/gitdir"), format!("{}/.git\n", below.display())).unwrap();
+        assert_eq!(check(&paths, "trees/two/src/a.rs").as_deref(), Ok("src/a.rs"));
+        // A project that is a folder of its repository is that folder in every worktree.
+        std::fs::create_dir_all(main.join("app")).unwrap();
+        let app = Paths::new(&main.join("app"));
+        assert_eq!(check(&app, other.join("app/x").to_str().unwrap()).as_deref(), Ok("x"));
+        assert!(check(&app, other.join("src/x").to_str().unwrap()).is_err());
     }
 }

@@ -39,7 +39,11 @@ impl Start {
         if let Some(agent) = &self.agent {
             view.may_speak_for(caller, agent)?;
         }
-        let agent = self.worker(view, caller, task)?;
+        let agent = match &self.agent {
+            // Under way: nobody else gets it by being named, the lead neither. To be told yes would be to believe it.
+            Some(named) if task.state == State::InProgress => named.clone(),
+            _ => self.worker(view, caller, task)?,
+        };
         if task.state == State::InProgress {
             if task.holder() == Some(&agent) {
                 may_change(view, caller, task, self.agent.as_ref())?;

@@ -3,6 +3,7 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
+use rookery_core::limit;
 use rookery_core::task::{self, Assign, Cancel, Claim, Complete, Create, MoveTo, Outcome, Release, Retry, Start};
 use rookery_core::{AgentId, Code, Command, Row, RunId, TaskId};
 use rookery_engine::queries::TaskFilter;
@@ -28,16 +29,19 @@ pub async fn create(call: Call, body: JsonBody<wire::NewTask>) -> Result<Respons
         description: request.description.unwrap_or_default(),
         assigned_by,
         assigned_to: request.assigned_to.as_deref().filter(|agent| !agent.is_empty()).map(AgentId::from),
-        resources: normalised(call.app(), request.resources.unwrap_or_default())?,
+        resources: normalised(call.app(), request.resources.unwrap_or_default()).await?,
         depends_on: request.depends_on.unwrap_or_default().iter().map(|id| TaskId::from(id.as_str())).collect(),
     };
     rendered(StatusCode::CREATED, &call.submit(caller, command, &body.bytes).await?)
 }
 
 /// The paths a task is about, in the form that claims have.
-fn normalised(app: &App, resources: Vec<String>) -> Result<Vec<String>, RestError> {
-    let paths = app.engine().paths();
-    resources.iter().map(|raw| Ok(paths.parse(raw)?.to_string())).collect()
+async fn normalised(app: &App, resources: Vec<String>) -> Result<Vec<String>, RestError> {
+    let mut paths = Vec::with_capacity(resources.len());
+    for raw in resources.iter().take(limit::LIST_ENTRIES + 1) {
+        paths.push(app.engine().paths().resolve(raw).await?.to_string());
+    }
+    Ok(paths)
 }
 
 /// Move a task: `queued` gives it back, `assigned` claims it, `in_progress` starts it, `blocked` pauses it.

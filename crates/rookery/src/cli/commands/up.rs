@@ -95,7 +95,7 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
             }
             Err(_) => context::start(&project, &flags).await?,
         };
-        return context.out.done(&running.file, &running.file.url);
+        return context.out.done(&running.file, &format!("listening on {}", running.file.url));
     }
     if args.detached {
         process::detach()?;
