@@ -22,6 +22,10 @@ impl Clock {
         Self { now: Timestamp::from_millisecond(now_millis).unwrap(), zone: TimeZone::UTC }
     }
 
+    pub fn is_past(&self, millis: i64) -> bool {
+        millis <= self.now.as_millisecond()
+    }
+
     /// How long ago a moment was, in its largest unit.
     pub fn age(&self, millis: i64) -> String {
         let seconds = (self.now.as_millisecond() - millis).max(0) / 1_000;

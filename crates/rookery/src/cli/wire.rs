@@ -95,8 +95,6 @@ pub struct Token {
     pub label: Option<String>,
     pub created_at: Option<i64>,
     pub expires_at: Option<i64>,
-    #[serde(default)]
-    pub revoked: bool,
 }
 
 /// Reads an answer as `T`.

@@ -8,8 +8,8 @@ use crate::cli::wire::{self, Handoff};
 /// List the handoffs between agents
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Only handoffs with this status: pending, accepted, rejected
-    #[arg(long)]
+    /// Only handoffs with this status
+    #[arg(long, value_parser = ["pending", "accepted", "rejected"])]
     status: Option<String>,
 
     /// Only handoffs to this agent

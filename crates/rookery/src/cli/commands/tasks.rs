@@ -8,8 +8,8 @@ use crate::cli::wire::{self, Task};
 /// List the tasks
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Only tasks with this status: queued, assigned, in_progress, review, done, blocked
-    #[arg(long)]
+    /// Only tasks with this status
+    #[arg(long, value_parser = ["queued", "assigned", "in_progress", "review", "done", "blocked"])]
     status: Option<String>,
 
     /// Only tasks of this agent

@@ -114,7 +114,10 @@ async fn make(context: &Context, client: &Client, create: Create) -> anyhow::Res
 
 fn table(tokens: Vec<Token>, clock: &Clock) -> Table {
     let row = |token: Token| {
-        let state = if token.revoked { Cell::new("revoked", Tone::Dim) } else { Cell::new("valid", Tone::Good) };
+        let state = match token.expires_at {
+            Some(end) if clock.is_past(end) => Cell::new("expired", Tone::Dim),
+            _ => Cell::new("valid", Tone::Good),
+        };
         vec![
             token.id.into(),
             token.agent.into(),
