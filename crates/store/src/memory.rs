@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rookery_core::log::LogRow;
+use rookery_core::log::{BodyBytes, LogRow};
 use rookery_core::view::Presence;
 use rookery_core::{AgentId, Key, LogId, Row, Seq, Timestamp};
 
@@ -209,7 +209,7 @@ impl State {
             row.fact = fact;
         }
         if let Some(body) = &mut row.body {
-            body.bytes = rookery_core::log::BodyBytes::Gone;
+            body.bytes = BodyBytes::Gone;
         }
         for key in rookery_core::touches(&row.fact) {
             let current = self.rows.get(&key);
@@ -364,6 +364,14 @@ impl Store for MemoryStore {
         let state = self.database.lock();
         let found = (state.tallies.clone(), state.head());
         drop(state);
+        Box::pin(std::future::ready(Ok(found)))
+    }
+
+    fn artifact_in_use(&self, sha256: String) -> Pending<'_, Result<bool, ReadError>> {
+        let names = |row: &LogRow| {
+            row.body.as_ref().is_some_and(|body| body.bytes == BodyBytes::Artifact && body.sha256 == sha256)
+        };
+        let found = self.database.lock().log.iter().any(names);
         Box::pin(std::future::ready(Ok(found)))
     }
 

@@ -187,6 +187,9 @@ pub trait Store: Send + Sync + 'static {
     /// Counts of rows by tally name.
     fn tallies(&self) -> Read<'_, BTreeMap<String, u64>>;
 
+    /// Whether a row of the log still names this artifact for its body.
+    fn artifact_in_use(&self, sha256: String) -> Pending<'_, Result<bool, ReadError>>;
+
     /// Signs of life as last written down, for agents of all nodes.
     fn presence(&self) -> Pending<'_, Result<Vec<(AgentId, Presence)>, ReadError>>;
 

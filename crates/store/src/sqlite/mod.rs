@@ -306,6 +306,10 @@ impl Store for SqliteStore {
         self.reader.tallies()
     }
 
+    fn artifact_in_use(&self, sha256: String) -> Pending<'_, Result<bool, ReadError>> {
+        self.reader.artifact_in_use(sha256)
+    }
+
     fn presence(&self) -> Pending<'_, Result<Vec<(AgentId, Presence)>, ReadError>> {
         self.reader.presence()
     }

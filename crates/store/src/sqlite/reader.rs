@@ -74,6 +74,11 @@ impl Reader {
         self.run(transact::all_tallies)
     }
 
+    pub fn artifact_in_use(&self, sha256: String) -> Pending<'_, Result<bool, ReadError>> {
+        let read = self.run(move |connection| log::names_artifact(connection, &sha256));
+        Box::pin(async { read.await.map(|(found, _)| found) })
+    }
+
     pub fn presence(&self) -> Pending<'_, Result<Vec<(AgentId, Presence)>, ReadError>> {
         let read = self.run(transact::all_presence);
         Box::pin(async { read.await.map(|(found, _)| found) })

@@ -63,6 +63,10 @@ impl Store for NodeStore {
         self.memory.tallies()
     }
 
+    fn artifact_in_use(&self, sha256: String) -> Pending<'_, Result<bool, ReadError>> {
+        self.memory.artifact_in_use(sha256)
+    }
+
     fn presence(&self) -> Pending<'_, Result<Vec<(AgentId, Presence)>, ReadError>> {
         self.memory.presence()
     }
