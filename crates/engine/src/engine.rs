@@ -257,6 +257,7 @@ impl Engine {
             hash: hex(&Sha256::digest(idempotency.fingerprint)),
             keep_until: self.clock().now().plus_millis(keep).0,
         });
+        submission.received_bytes = request.body.as_ref().map_or(0, Vec::len);
         submission.body = match request.body {
             Some(bytes) if !bytes.is_empty() => Some(self.keep(bytes).await?),
             _ => None,

@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use rookery_core::actor::Caller;
 use rookery_core::file::ClaimReply;
-use rookery_core::log::{Body, LogRow};
+use rookery_core::log::{Body, BodyBytes, LogRow};
 use rookery_core::view::Presence;
 use rookery_core::{AgentId, Command, Key, Refusal, Row, RunId, Seq, ThreadId};
 use serde::{Deserialize, Serialize};
@@ -28,6 +28,8 @@ pub struct Submission {
     pub idempotency: Option<Idempotency>,
     /// The request as received.
     pub body: Option<Body>,
+    /// How long the request was, wherever its body is kept.
+    pub received_bytes: usize,
     pub cause: Option<Seq>,
     pub run: Option<RunId>,
     pub thread: Option<ThreadId>,
@@ -45,19 +47,24 @@ impl Submission {
             lane,
             idempotency: None,
             body: None,
+            received_bytes: 0,
             cause: None,
             run: None,
             thread: None,
         }
     }
 
-    /// What the command weighs in the queue.
+    /// What the command weighs in the queue: the body, and the same once more in the command.
     pub fn bytes(&self) -> usize {
         let body = match self.body.as_ref().map(|body| &body.bytes) {
-            Some(rookery_core::log::BodyBytes::Here(bytes)) => bytes.len(),
+            Some(BodyBytes::Here(bytes)) => bytes.len(),
             _ => 0,
         };
-        256 + 2 * body
+        let targets = match &self.command {
+            Command::Redact(redact) => redact.rows.iter().map(|target| 256 + 2 * target.fact.encode().len()).sum(),
+            _ => 0,
+        };
+        256 + body + self.received_bytes.max(body) + targets
     }
 }
 

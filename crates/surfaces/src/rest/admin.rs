@@ -22,6 +22,8 @@ use crate::app::App;
 
 /// How many events one call redacts at most.
 const REDACT_AT_MOST: usize = 1_000;
+/// How much text one call takes out at most; the event that reaches it is the last one.
+const REDACT_BYTES: usize = 8 * 1024 * 1024;
 const REDACT_WAITS: Duration = Duration::from_secs(5);
 
 /// What this daemon is and how it is.
@@ -189,21 +191,24 @@ async fn by_seq(app: &App, seqs: &[u64]) -> Result<Vec<LogRow>, RestError> {
 async fn by_match(app: &App, pattern: &str) -> Result<(Vec<LogRow>, Vec<u64>), RestError> {
     let regex = Regex::new(pattern).map_err(|error| RestError::invalid(format!("match: {error}")))?;
     let (mut rows, mut remaining, mut after) = (Vec::new(), Vec::new(), Seq::ZERO);
+    let mut bytes = 0;
     loop {
         let query = LogQuery { bodies: Bodies::Read, ..LogQuery::after(after, 500) };
         let page = app.engine().log(query).await?.value;
         let Some(last) = page.last() else { return Ok((rows, remaining)) };
         after = last.seq;
         for row in page {
-            if rows.len() >= REDACT_AT_MOST || matches!(row.fact, Fact::LogRedacted(_)) {
+            if rows.len() >= REDACT_AT_MOST || bytes >= REDACT_BYTES || matches!(row.fact, Fact::LogRedacted(_)) {
                 continue;
             }
             let blanked = row.fact.blanked();
             if regex.is_match(&blanked) {
                 remaining.push(row.seq.0);
             }
-            let in_text = blanked != row.fact.encode() && regex.is_match(&row.fact.encode());
+            let fact = row.fact.encode();
+            let in_text = blanked != fact && regex.is_match(&fact);
             if in_text || body_holds(app, &row, &regex).await {
+                bytes += fact.len();
                 rows.push(row);
             }
         }
