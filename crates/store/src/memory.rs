@@ -228,15 +228,27 @@ impl State {
         }
     }
 
-    fn operate(&mut self, operation: Operation) {
+    fn operate(&mut self, operation: Operation) -> usize {
         match operation {
-            Operation::WritePresence(entries) => self.write_presence(&entries),
+            Operation::WritePresence(entries) => {
+                self.write_presence(&entries);
+                entries.len()
+            }
             Operation::PutToken(token) => {
                 self.tokens.retain(|known| known.id != token.id);
                 self.tokens.push(token);
+                1
             }
-            Operation::RevokeToken { id } => self.tokens.retain(|token| token.id != id),
-            Operation::ForgetReplies { before } => self.replies.retain(|_, (_, until)| *until >= before.0),
+            Operation::RevokeToken { id } => {
+                let before = self.tokens.len();
+                self.tokens.retain(|token| token.id != id);
+                before - self.tokens.len()
+            }
+            Operation::ForgetReplies { before } => {
+                let known = self.replies.len();
+                self.replies.retain(|_, (_, until)| *until >= before.0);
+                known - self.replies.len()
+            }
         }
     }
 
@@ -326,9 +338,9 @@ impl Store for MemoryStore {
         Box::pin(std::future::ready(outcomes.pop().unwrap_or_else(nothing)))
     }
 
-    fn operate(&self, operation: Operation) -> Pending<'_, Result<(), SubmitError>> {
-        self.database.lock().operate(operation);
-        Box::pin(std::future::ready(Ok(())))
+    fn operate(&self, operation: Operation) -> Pending<'_, Result<usize, SubmitError>> {
+        let changed = self.database.lock().operate(operation);
+        Box::pin(std::future::ready(Ok(changed)))
     }
 
     fn rows(&self, keys: Vec<Key>) -> Read<'_, Vec<Option<Row>>> {

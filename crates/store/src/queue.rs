@@ -45,7 +45,7 @@ pub struct Waiting {
 #[derive(Debug)]
 pub struct Chore {
     pub operation: Operation,
-    pub reply: oneshot::Sender<Result<(), SubmitError>>,
+    pub reply: oneshot::Sender<Result<usize, SubmitError>>,
 }
 
 /// What a writer takes in one go.
@@ -109,7 +109,10 @@ impl Queue {
         Ok(outcome)
     }
 
-    pub fn push_chore(&self, operation: Operation) -> Result<oneshot::Receiver<Result<(), SubmitError>>, SubmitError> {
+    pub fn push_chore(
+        &self,
+        operation: Operation,
+    ) -> Result<oneshot::Receiver<Result<usize, SubmitError>>, SubmitError> {
         let (reply, outcome) = oneshot::channel();
         let mut state = self.lock();
         if state.closed {

@@ -179,8 +179,8 @@ pub trait Store: Send + Sync + 'static {
     /// Decides a command and answers when its outcome is durable.
     fn submit(&self, submission: Submission) -> Pending<'_, Result<Committed, SubmitError>>;
 
-    /// Writes operational state: not logged, not replayed.
-    fn operate(&self, operation: Operation) -> Pending<'_, Result<(), SubmitError>>;
+    /// Writes operational state: not logged, not replayed. How many rows of it changed.
+    fn operate(&self, operation: Operation) -> Pending<'_, Result<usize, SubmitError>>;
 
     fn rows(&self, keys: Vec<Key>) -> Read<'_, Vec<Option<Row>>>;
 

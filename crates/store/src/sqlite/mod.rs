@@ -279,7 +279,7 @@ impl Store for SqliteStore {
         }
     }
 
-    fn operate(&self, operation: Operation) -> Pending<'_, Result<(), SubmitError>> {
+    fn operate(&self, operation: Operation) -> Pending<'_, Result<usize, SubmitError>> {
         match self.shared.queue.push_chore(operation) {
             Ok(outcome) => Box::pin(async { outcome.await.unwrap_or_else(|_| Err(lost())) }),
             Err(error) => Box::pin(std::future::ready(Err(error))),

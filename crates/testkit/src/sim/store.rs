@@ -39,7 +39,7 @@ impl Store for NodeStore {
         answer(self.queue.push(submission))
     }
 
-    fn operate(&self, operation: Operation) -> Pending<'_, Result<(), SubmitError>> {
+    fn operate(&self, operation: Operation) -> Pending<'_, Result<usize, SubmitError>> {
         answer(self.queue.push_chore(operation))
     }
 
