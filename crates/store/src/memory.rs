@@ -13,7 +13,7 @@ use crate::clock::Clock;
 use crate::operational::{Operation, PresenceBoard, Token};
 use crate::publish::{Feed, Publisher};
 use crate::query::{Bodies, Head, ListQuery, LogQuery, Order};
-use crate::store::{Answer, Committed, Health, Pending, Read, ReadError, Store, Submission, SubmitError};
+use crate::store::{Answer, Committed, Health, Pending, Read, ReadError, Store, Submission, SubmitError, Tallies};
 
 /// A database in memory, shared by the nodes that write to it.
 #[derive(Clone, Debug)]
@@ -372,9 +372,17 @@ impl Store for MemoryStore {
         Box::pin(std::future::ready(Ok(found)))
     }
 
-    fn tallies(&self) -> Read<'_, BTreeMap<String, u64>> {
+    fn tallies(&self) -> Read<'_, Tallies> {
         let state = self.database.lock();
         let found = (state.tallies.clone(), state.head());
+        drop(state);
+        Box::pin(std::future::ready(Ok(found)))
+    }
+
+    fn tallies_and_rows(&self, keys: Vec<Key>) -> Read<'_, (Tallies, Vec<Option<Row>>)> {
+        let state = self.database.lock();
+        let rows = keys.iter().map(|key| state.rows.get(key).cloned()).collect();
+        let found = ((state.tallies.clone(), rows), state.head());
         drop(state);
         Box::pin(std::future::ready(Ok(found)))
     }

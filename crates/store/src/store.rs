@@ -19,6 +19,9 @@ pub type Read<'a, T> = Pending<'a, Result<(T, Head), ReadError>>;
 
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
+/// Counts of rows by tally name.
+pub type Tallies = BTreeMap<String, u64>;
+
 /// A command on its way to be decided, with everything minted that it needs.
 #[derive(Clone, Debug)]
 pub struct Submission {
@@ -191,8 +194,10 @@ pub trait Store: Send + Sync + 'static {
 
     fn log(&self, query: LogQuery) -> Read<'_, Vec<LogRow>>;
 
-    /// Counts of rows by tally name.
-    fn tallies(&self) -> Read<'_, BTreeMap<String, u64>>;
+    fn tallies(&self) -> Read<'_, Tallies>;
+
+    /// Counts and some rows at one position.
+    fn tallies_and_rows(&self, keys: Vec<Key>) -> Read<'_, (Tallies, Vec<Option<Row>>)>;
 
     /// Whether a row of the log still names this artifact for its body.
     fn artifact_in_use(&self, sha256: String) -> Pending<'_, Result<bool, ReadError>>;
