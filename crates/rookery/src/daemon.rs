@@ -49,7 +49,8 @@ pub async fn run(
     // Before anybody can know of us: a signal that comes at the first moment must end us as properly as a later one.
     let stop = StopSignals::listen().context("cannot listen to signals")?;
     project.prepare()?;
-    let _lock = ProjectLock::acquire(project)?;
+    let lock = ProjectLock::acquire(project)?;
+    project.fill_empty_key(&lock)?;
     start_tracing(settings)?;
     allow_many_files();
     let bound = bind(settings).await?;
