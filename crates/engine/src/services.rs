@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use rookery_store::Feed;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::{Engine, EngineError};
 use crate::rounds::{self, Following, Sweeping};
-use crate::watching::{self, Watching};
+use crate::watching::{self, Sight, Watching};
 use crate::{intents, timers};
 
 /// How often presence is written down and learned; also how much of it a crash may cost.
@@ -27,6 +28,7 @@ const RETRY_AT_LEAST_EVERY: Duration = Duration::from_secs(60);
 pub struct Services {
     stop: CancellationToken,
     tasks: JoinSet<()>,
+    sight: watch::Receiver<Sight>,
 }
 
 impl Services {
@@ -41,10 +43,17 @@ impl Services {
         tasks.spawn(until(stop.clone(), carry_out_intents(engine.clone())));
         tasks.spawn(until(stop.clone(), exchange_presence(engine.clone())));
         tasks.spawn(until(stop.clone(), forget_replies(engine.clone())));
+        let (say, sight) = watch::channel(Sight::Off);
         if watching == Watching::On {
-            tasks.spawn(until(stop.clone(), watching::run(engine.clone())));
+            say.send_replace(Sight::Blind { reason: "watching has not begun".to_owned() });
+            tasks.spawn(until(stop.clone(), watching::run(engine.clone(), say)));
         }
-        Ok(Services { stop, tasks })
+        Ok(Services { stop, tasks, sight })
+    }
+
+    /// How much of the project's files is seen, as it changes.
+    pub fn sight(&self) -> watch::Receiver<Sight> {
+        self.sight.clone()
     }
 
     pub async fn stop(mut self, engine: &Engine) {

@@ -40,9 +40,8 @@ pub async fn info(State(app): State<App>, call: Call) -> Result<Response, RestEr
             false
         }
     };
-    if !about.watching {
-        warnings.push("files are not watched: conflicts are only seen when agents report changes".to_owned());
-    }
+    let sight = about.sight.borrow().clone();
+    warnings.extend(sight.warnings());
     let info = wire::Info {
         version: about.version.to_owned(),
         project: engine.settings().project.clone(),
@@ -52,7 +51,7 @@ pub async fn info(State(app): State<App>, call: Call) -> Result<Response, RestEr
         floor: head.floor.0,
         head: head.head.0,
         writable,
-        watching: about.watching,
+        watching: sight.is_watching(),
         tokens_required: engine.access().trust() == access::Trust::TokensOnly,
         subscriptions: app.limits().subscriptions - app.subscriptions().available_permits(),
         uptime_ms: engine.clock().now().0 - about.started_at,
