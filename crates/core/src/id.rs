@@ -80,7 +80,7 @@ impl Seq {
 
     #[must_use]
     pub fn next(self) -> Seq {
-        Seq(self.0 + 1)
+        Seq(self.0.saturating_add(1))
     }
 }
 

@@ -120,6 +120,8 @@ pub(crate) struct Inner {
     pub(crate) parts: Parts,
     pub(crate) paths: Paths,
     pub(crate) roster: Roster,
+    /// Read by commands on their way to name an artifact, written by whoever removes one.
+    artifacts_named: tokio::sync::RwLock<()>,
 }
 
 impl Debug for Engine {
@@ -131,11 +133,63 @@ impl Debug for Engine {
 impl Engine {
     pub fn new(parts: Parts) -> Engine {
         let paths = Paths::new(&parts.settings.root);
-        Engine { inner: Arc::new(Inner { parts, paths, roster: Roster::default() }) }
+        Engine {
+            inner: Arc::new(Inner {
+                parts,
+                paths,
+                roster: Roster::default(),
+                artifacts_named: tokio::sync::RwLock::default(),
+            }),
+        }
     }
 
     /// Decides a command. The answer comes after its commit is durable.
     pub async fn submit(&self, request: Request) -> Result<Committed, EngineError> {
+        match &request.body {
+            Some(bytes) if bytes.len() > BODY_IN_ROW_BYTES => {
+                // Goes on to its end even if nobody waits any more, so that its file is looked after.
+                let engine = self.clone();
+                let submitted = tokio::spawn(async move { engine.submit_large(request).await }).await;
+                let lost = |error| SubmitError::OutcomeUnknown { reason: format!("the request ended early: {error}") };
+                submitted.map_err(lost)?
+            }
+            _ => self.decided(request).await,
+        }
+    }
+
+    /// A command whose body is kept as a file: nobody erases the file while the command that names it is on its way, and
+    /// a command that came to nothing leaves no file behind.
+    async fn submit_large(&self, request: Request) -> Result<Committed, EngineError> {
+        let sha256 = hex(&Sha256::digest(request.body.as_deref().unwrap_or_default()));
+        let naming = self.inner.artifacts_named.read().await;
+        let outcome = self.decided(request).await;
+        drop(naming);
+        // A commit of unknown outcome may still turn out to name the file.
+        let unknown = matches!(outcome, Err(EngineError::Submit(SubmitError::OutcomeUnknown { .. })));
+        if !unknown && let Err(error) = self.erase_unused(&sha256).await {
+            tracing::warn!(%error, sha256, "the body of a request that came to nothing was not removed");
+        }
+        outcome
+    }
+
+    /// Removes an artifact unless a row of the log names it. Commands on their way to name one are waited for, so that the
+    /// answer stays true until the file is gone. Other daemons on the same folder are not: one that stores the same bytes
+    /// between our look and our removal loses the file.
+    pub(crate) async fn erase_unused(&self, sha256: &str) -> Result<(), EngineError> {
+        if self.store().artifact_in_use(sha256.to_owned()).await? {
+            return Ok(());
+        }
+        let _alone = self.inner.artifacts_named.write().await;
+        if self.store().artifact_in_use(sha256.to_owned()).await? {
+            return Ok(());
+        }
+        let (artifacts, sha256) = (self.inner.parts.artifacts.clone(), sha256.to_owned());
+        let erased = tokio::task::spawn_blocking(move || artifacts.erase(&sha256)).await;
+        let failed = |reason: String| EngineError::Artifact { reason };
+        erased.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))
+    }
+
+    async fn decided(&self, request: Request) -> Result<Committed, EngineError> {
         let caller = request.caller.clone();
         self.heard(&caller);
         self.returns_if_offline(&caller, &request.command).await?;
@@ -203,6 +257,7 @@ impl Engine {
             hash: hex(&Sha256::digest(idempotency.fingerprint)),
             keep_until: self.clock().now().plus_millis(keep).0,
         });
+        submission.received_bytes = request.body.as_ref().map_or(0, Vec::len);
         submission.body = match request.body {
             Some(bytes) if !bytes.is_empty() => Some(self.keep(bytes).await?),
             _ => None,

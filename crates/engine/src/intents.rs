@@ -1,9 +1,10 @@
-//! Carrying out effects after their commit. Each first checks whether it already happened, and ends by an outcome.
+//! Carrying out effects after their commit. Each first checks whether it already happened, and ends by an outcome; one
+//! that failed stays open and is tried again.
 
 use rookery_core::intent::{CloseIntent, Effect};
 use rookery_core::key::Table;
-use rookery_core::{Caller, Row};
-use rookery_store::artifact::ArtifactDir;
+use rookery_core::{Caller, Row, Seq};
+use rookery_store::query::Test;
 use rookery_store::{ListQuery, Pending, Submission, SubmitError};
 
 use crate::engine::{Engine, EngineError};
@@ -11,12 +12,12 @@ use crate::engine::{Engine, EngineError};
 /// How many open intents are taken up in one go.
 const PAGE: u32 = 100;
 
-/// Whether a round may have left something open.
+/// What a round left open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Open {
-    Done,
-    /// A full page was taken up; there may be more.
-    More,
+    Nothing,
+    /// Effects that failed, to be tried again.
+    Failed,
 }
 
 /// What carries effects out: the machine, or something that stands in for it.
@@ -27,36 +28,40 @@ pub trait Hands: Send + Sync {
 
 /// Carries out what is open now.
 pub async fn carry_out(engine: &Engine, hands: &dyn Hands) -> Result<Open, EngineError> {
-    let open = ListQuery::all(Table::Intents).ordered_by("opened").at_most(Some(PAGE));
-    let (rows, _) = engine.store().list(open).await?;
-    let taken = rows.len();
-    for row in rows {
-        let Row::Intent(intent) = row else { continue };
-        let failed = hands.perform(intent.effect).await;
-        let command = CloseIntent { intent: intent.id, failed };
-        match engine.store().submit(Submission::new(Caller::system(), command)).await {
-            // Refused: another process was quicker.
-            Ok(_) | Err(SubmitError::Refused(_)) => {}
-            Err(error) => return Err(error.into()),
+    let (mut open, mut after) = (Open::Nothing, Seq::ZERO);
+    loop {
+        let above = Test::Above(i64::try_from(after.0).unwrap_or(i64::MAX));
+        let page = ListQuery::all(Table::Intents).with("opened", above).ordered_by("opened").at_most(Some(PAGE));
+        let (rows, _) = engine.store().list(page).await?;
+        let taken = rows.len();
+        for row in rows {
+            let Row::Intent(intent) = row else { continue };
+            after = intent.opened;
+            if let Some(reason) = hands.perform(intent.effect).await {
+                tracing::warn!(intent = %intent.id, reason, "an effect failed and stays open");
+                open = Open::Failed;
+                continue;
+            }
+            let command = CloseIntent { intent: intent.id, failed: None };
+            match engine.store().submit(Submission::new(Caller::system(), command)).await {
+                // Refused: another process was quicker.
+                Ok(_) | Err(SubmitError::Refused(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if taken < PAGE as usize {
+            return Ok(open);
         }
     }
-    Ok(if taken < PAGE as usize { Open::Done } else { Open::More })
 }
 
 /// Effects on this machine.
-impl Hands for ArtifactDir {
+impl Hands for Engine {
     fn perform(&self, effect: Effect) -> Pending<'_, Option<String>> {
         match effect {
+            // A file that another row names stays: the intent of that row's redaction will find it.
             Effect::EraseArtifact { sha256 } => {
-                let artifacts = self.clone();
-                let erasing = tokio::task::spawn_blocking(move || artifacts.erase(&sha256));
-                Box::pin(async move {
-                    match erasing.await {
-                        Ok(Ok(())) => None,
-                        Ok(Err(error)) => Some(error.to_string()),
-                        Err(error) => Some(error.to_string()),
-                    }
-                })
+                Box::pin(async move { self.erase_unused(&sha256).await.err().map(|error| error.to_string()) })
             }
         }
     }

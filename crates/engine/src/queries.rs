@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use rookery_core::agent::{Agent, Lead};
+use rookery_core::agent::Agent;
 use rookery_core::file::File;
 use rookery_core::handoff::Handoff;
-use rookery_core::key::{ColumnValue, Table};
+use rookery_core::key::Table;
 use rookery_core::log::LogRow;
 use rookery_core::task::{State, Task};
 use rookery_core::{AgentId, HandoffId, Key, Row, Seq, TaskId};
@@ -80,11 +80,6 @@ impl Engine {
             .await
     }
 
-    pub async fn lead(&self) -> Result<At<Option<AgentId>>, EngineError> {
-        let seat = self.one(Key::Lead, |row| if let Row::Lead(lead) = row { Some(lead) } else { None }).await?;
-        Ok(At { value: seat.value.and_then(|lead: Lead| lead.holder), head: seat.head })
-    }
-
     async fn one<T>(&self, key: Key, of: impl FnOnce(Row) -> Option<T>) -> Result<At<Option<T>>, EngineError> {
         let (mut rows, head) = self.store().rows(vec![key]).await?;
         Ok(At { value: rows.pop().flatten().and_then(of), head })
@@ -97,11 +92,11 @@ impl Engine {
     }
 
     pub async fn tasks(&self, filter: &TaskFilter) -> Result<At<Vec<Task>>, EngineError> {
-        let (rows, head) = self.store().list(filter.query()).await?;
-        let mut tasks = tasks_of(rows);
-        if !filter.any_of.is_empty() {
-            tasks.retain(|task| filter.any_of.iter().any(|shape| shape.fits(task)));
-        }
+        let (lists, head) = self.store().lists(filter.queries()).await?;
+        let mut tasks = tasks_of(lists.into_iter().flatten().collect());
+        // Each list is in order; together they need not be, and shapes may overlap.
+        tasks.sort_by_key(|task| task.created);
+        tasks.dedup_by(|one, other| one.id == other.id);
         tasks.truncate(filter.limit.map_or(usize::MAX, |limit| limit as usize));
         Ok(At { value: tasks, head })
     }
@@ -127,7 +122,7 @@ impl Engine {
         let queries = vec![
             agents_query(),
             FileFilter::All.query(),
-            TaskFilter::default().query(),
+            ListQuery::all(Table::Tasks).ordered_by("created"),
             ListQuery::all(Table::Handoffs).ordered_by("created"),
             ListQuery::all(Table::Seats),
         ];
@@ -149,6 +144,13 @@ impl Engine {
         Ok(At { value, head })
     }
 
+    /// The counts, and who leads.
+    pub async fn totals(&self) -> Result<At<(BTreeMap<String, u64>, Option<AgentId>)>, EngineError> {
+        let ((tallies, mut rows), head) = self.store().tallies_and_rows(vec![Key::Lead]).await?;
+        let lead = rows.pop().flatten().and_then(|row| if let Row::Lead(lead) = row { lead.holder } else { None });
+        Ok(At { value: (tallies, lead), head })
+    }
+
     pub async fn log(&self, query: LogQuery) -> Result<At<Vec<LogRow>>, EngineError> {
         let (value, head) = self.store().log(query).await?;
         Ok(At { value, head })
@@ -156,21 +158,19 @@ impl Engine {
 }
 
 impl TaskFilter {
-    fn query(&self) -> ListQuery {
-        let mut query = ListQuery::all(Table::Tasks).ordered_by("created");
+    /// One list for each shape, so that none is longer than what is asked for.
+    fn queries(&self) -> Vec<ListQuery> {
+        let mut all = ListQuery::all(Table::Tasks).ordered_by("created").at_most(self.limit);
         if let Some(assignee) = &self.assignee {
-            query = query.with("assignee", Test::Is(assignee.as_str().into()));
+            all = all.with("assignee", Test::Is(assignee.as_str().into()));
         }
         if let Some(after) = self.after {
-            query = query.with("created", Test::Above(i64::try_from(after.0).unwrap_or(i64::MAX)));
+            all = all.with("created", Test::Above(i64::try_from(after.0).unwrap_or(i64::MAX)));
         }
-        if !self.any_of.is_empty() {
-            let states = self.any_of.iter().map(|shape| ColumnValue::from(shape.state.as_str())).collect();
-            query = query.with("state", Test::In(states));
-        } else {
-            query = query.at_most(self.limit);
+        if self.any_of.is_empty() {
+            return vec![all];
         }
-        query
+        self.any_of.iter().map(|shape| shape.narrow(all.clone())).collect()
     }
 }
 
@@ -179,10 +179,15 @@ impl TaskShape {
         TaskShape { state, held: None, waiting: None }
     }
 
-    fn fits(&self, task: &Task) -> bool {
-        task.state == self.state
-            && self.held.is_none_or(|held| task.held_by().is_some() == held)
-            && self.waiting.is_none_or(|waiting| task.is_waiting() == waiting)
+    fn narrow(&self, query: ListQuery) -> ListQuery {
+        let mut query = query.with("state", Test::Is(self.state.as_str().into()));
+        if let Some(held) = self.held {
+            query = query.with("reserved", Test::Is(held.into()));
+        }
+        if let Some(waiting) = self.waiting {
+            query = query.with("waiting", Test::Is(waiting.into()));
+        }
+        query
     }
 }
 

@@ -107,5 +107,6 @@ pub async fn exchange_presence(engine: &Engine) -> Result<(), EngineError> {
 /// Forgets the remembered replies whose time is over.
 pub async fn forget_replies(engine: &Engine) -> Result<(), EngineError> {
     let before = engine.clock().now();
-    Ok(engine.store().operate(Operation::ForgetReplies { before }).await?)
+    while engine.store().operate(Operation::ForgetReplies { before }).await? > 0 {}
+    Ok(())
 }

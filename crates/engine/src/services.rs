@@ -4,13 +4,15 @@
 
 use std::time::Duration;
 
+use rookery_store::Feed;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::{Engine, EngineError};
 use crate::rounds::{self, Following, Sweeping};
-use crate::watching::{self, Watching};
+use crate::watching::{self, Sight, Watching};
 use crate::{intents, timers};
 
 /// How often presence is written down and learned; also how much of it a crash may cost.
@@ -18,12 +20,15 @@ pub const PRESENCE_EVERY: Duration = Duration::from_secs(5);
 pub const TIMERS_EVERY: Duration = Duration::from_millis(500);
 pub const REPLIES_EVERY: Duration = Duration::from_secs(3600);
 pub const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// How far the pauses between tries of a failing effect grow.
+const RETRY_AT_LEAST_EVERY: Duration = Duration::from_secs(60);
 
 /// The running subscribers. Stop them before the store is closed.
 #[derive(Debug)]
 pub struct Services {
     stop: CancellationToken,
     tasks: JoinSet<()>,
+    sight: watch::Receiver<Sight>,
 }
 
 impl Services {
@@ -38,10 +43,17 @@ impl Services {
         tasks.spawn(until(stop.clone(), carry_out_intents(engine.clone())));
         tasks.spawn(until(stop.clone(), exchange_presence(engine.clone())));
         tasks.spawn(until(stop.clone(), forget_replies(engine.clone())));
+        let (say, sight) = watch::channel(Sight::Off);
         if watching == Watching::On {
-            tasks.spawn(until(stop.clone(), watching::run(engine.clone())));
+            say.send_replace(Sight::Blind { reason: "watching has not begun".to_owned() });
+            tasks.spawn(until(stop.clone(), watching::run(engine.clone(), say)));
         }
-        Ok(Services { stop, tasks })
+        Ok(Services { stop, tasks, sight })
+    }
+
+    /// How much of the project's files is seen, as it changes.
+    pub fn sight(&self) -> watch::Receiver<Sight> {
+        self.sight.clone()
     }
 
     pub async fn stop(mut self, engine: &Engine) {
@@ -87,25 +99,46 @@ async fn fire_timers(engine: Engine) {
     }
 }
 
-/// Takes up what is open at the start, then whatever the log opens.
+/// Takes up what is open at the start, then whatever the log opens; what failed again and again, ever less often.
 async fn carry_out_intents(engine: Engine) {
     let mut published = engine.store().published();
+    let mut patience = RETRY_AFTER;
     loop {
-        match intents::carry_out(&engine, engine.artifacts()).await {
-            Ok(intents::Open::More) => continue,
-            Ok(intents::Open::Done) => {}
+        let again = match intents::carry_out(&engine, &engine).await {
+            Ok(intents::Open::Nothing) => {
+                patience = RETRY_AFTER;
+                None
+            }
+            Ok(intents::Open::Failed) => Some(patience),
             Err(error) => {
                 tracing::warn!(%error, "effects could not be carried out");
-                tokio::time::sleep(RETRY_AFTER).await;
-                continue;
+                Some(patience)
             }
+        };
+        let opened = match again {
+            None => Ok(intent_opened(&mut published).await),
+            Some(wait) => tokio::time::timeout(wait, intent_opened(&mut published)).await,
+        };
+        match opened {
+            Ok(Published::Intent) => {}
+            Ok(Published::NoMore) => return,
+            Err(_) => patience = (patience * 2).min(RETRY_AT_LEAST_EVERY),
         }
-        loop {
-            match published.recv().await {
-                Ok(batch) if batch.rows().iter().all(|row| !opens_intent(&row.fact)) => {}
-                Ok(_) | Err(RecvError::Lagged(_)) => break,
-                Err(RecvError::Closed) => return,
-            }
+    }
+}
+
+enum Published {
+    Intent,
+    NoMore,
+}
+
+/// Waits until there may be a new intent.
+async fn intent_opened(published: &mut Feed) -> Published {
+    loop {
+        match published.recv().await {
+            Ok(batch) if batch.rows().iter().all(|row| !opens_intent(&row.fact)) => {}
+            Ok(_) | Err(RecvError::Lagged(_)) => return Published::Intent,
+            Err(RecvError::Closed) => return Published::NoMore,
         }
     }
 }

@@ -89,6 +89,9 @@ impl Subscription {
             if self.behind {
                 let page = LogQuery { bytes: PAGE_BYTES, ..LogQuery::after(self.cursor, PAGE) };
                 let (rows, head) = self.engine.store().log(page).await?;
+                if head.log != self.log {
+                    return Err(SubscribeError::Gone { asked: self.position(), head });
+                }
                 let Some(last) = rows.last().map(|row| row.seq) else {
                     self.behind = false;
                     continue;

@@ -1,15 +1,16 @@
 //! Between the watcher and the log: what is claimed goes to the watcher, what it sees comes back as commands.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rookery_core::file::{ChangeSource, File, NoteChange, NoteOthers};
 use rookery_core::{Caller, Command, Fact};
 use rookery_store::{Submission, SubmitError};
 use tokio::sync::{mpsc, watch};
 
-use crate::engine::Engine;
+use crate::engine::{Engine, EngineError};
 use crate::queries::FileFilter;
-use crate::watcher::{Config, Known, Observation, Watched, Watcher};
+use crate::watcher::{Config, Known, Observation, Status, Trouble, Watched, Watcher};
 
 /// Whether the project's files are watched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,45 +20,100 @@ pub enum Watching {
 }
 
 const OBSERVATIONS: usize = 256;
+/// How long to wait before something that failed is tried again.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// The same for what the system refused us altogether.
+const START_AGAIN_AFTER: Duration = Duration::from_secs(30);
 
-/// Runs until it is dropped.
-pub async fn run(engine: Engine) {
+/// How much of the project's files is seen.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Sight {
+    /// Nobody wants to see.
+    Off,
+    /// Nothing is seen right now.
+    Blind { reason: String },
+    /// Everything is seen but for these.
+    Watching { troubles: Vec<Trouble> },
+}
+
+impl Sight {
+    pub fn is_watching(&self) -> bool {
+        matches!(self, Sight::Watching { .. })
+    }
+
+    /// What a person should know about it.
+    pub fn warnings(&self) -> Vec<String> {
+        match self {
+            Sight::Off => {
+                vec!["files are not watched: conflicts are only seen when agents report changes".to_owned()]
+            }
+            Sight::Blind { reason } => vec![format!("files are not watched: {reason}")],
+            Sight::Watching { troubles } => {
+                troubles.iter().map(|trouble| format!("{} ({})", trouble.message, trouble.hint)).collect()
+            }
+        }
+    }
+}
+
+/// Runs until it is dropped, and says how much it sees.
+pub async fn run(engine: Engine, sight: watch::Sender<Sight>) {
+    loop {
+        let reason = watch_once(&engine, &sight).await;
+        tracing::warn!(reason, "files are not watched: conflicts are only seen when agents report changes");
+        sight.send_replace(Sight::Blind { reason });
+        tokio::time::sleep(START_AGAIN_AFTER).await;
+    }
+}
+
+/// Watches until the watcher ends; why it did.
+async fn watch_once(engine: &Engine, sight: &watch::Sender<Sight>) -> String {
     let (claims, receiver) = watch::channel(Arc::new(Watched::default()));
     let (sender, mut observations) = mpsc::channel(OBSERVATIONS);
     let config = Config::new(engine.paths().root().to_owned());
     let handle = match Watcher::start(config, receiver, sender) {
         Ok(handle) => handle,
-        Err(error) => {
-            tracing::warn!(%error, "files are not watched: conflicts are only seen when agents report changes");
-            return;
+        Err(error) => return error.to_string(),
+    };
+    let noting = async {
+        while let Some(observation) = observations.recv().await {
+            note(engine, observation).await;
         }
     };
     tokio::select! {
-        () = follow_claims(&engine, &claims) => {}
-        () = async {
-            while let Some(observation) = observations.recv().await {
-                note(&engine, observation).await;
-            }
-        } => {}
+        () = follow_claims(engine, &claims) => {}
+        () = noting => {}
+        () = show(handle.follow(), sight) => {}
     }
-    drop(handle);
+    "the watcher ended".to_owned()
 }
 
-/// Tells the watcher what is claimed, at first and after every change of claims or known content.
+/// Passes on how the watcher is doing, until it ends.
+async fn show(mut status: watch::Receiver<Status>, sight: &watch::Sender<Sight>) {
+    loop {
+        let troubles = status.borrow_and_update().troubles.clone();
+        sight.send_replace(Sight::Watching { troubles });
+        if status.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Tells the watcher what is claimed, at first and after every change of claims or known content. Never ends.
 async fn follow_claims(engine: &Engine, claims: &watch::Sender<Arc<Watched>>) {
     loop {
-        let Ok(mut subscription) = engine.subscribe(None).await else { return };
-        if let Ok(files) = engine.files(FileFilter::Claimed).await {
-            claims.send_replace(Arc::new(watched(&files.value)));
+        if let Err(error) = follow_once(engine, claims).await {
+            tracing::debug!(%error, "claims are followed anew");
         }
-        while let Ok(chunk) = subscription.next().await {
-            if chunk.rows().iter().any(|row| changes_claims(&row.fact))
-                && let Ok(files) = engine.files(FileFilter::Claimed).await
-            {
-                claims.send_replace(Arc::new(watched(&files.value)));
-            }
-        }
-        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        tokio::time::sleep(RETRY_AFTER).await;
+    }
+}
+
+async fn follow_once(engine: &Engine, claims: &watch::Sender<Arc<Watched>>) -> Result<(), EngineError> {
+    let mut subscription = engine.subscribe(None).await?;
+    loop {
+        let files = engine.files(FileFilter::Claimed).await?;
+        claims.send_replace(Arc::new(watched(&files.value)));
+        while !subscription.next().await?.rows().iter().any(|row| changes_claims(&row.fact)) {}
     }
 }
 
@@ -104,9 +160,24 @@ async fn note(engine: &Engine, observation: Observation) {
         Observation::Others { changed, sample } => NoteOthers { changed, sample }.into(),
         Observation::Trouble { message, hint } => return tracing::warn!(hint, "{message}"),
     };
-    match engine.store().submit(Submission::new(Caller::watcher(), command)).await {
-        Ok(_) | Err(SubmitError::Refused(_)) => {}
-        Err(error) => tracing::warn!(%error, "a change of files was not recorded"),
+    record(engine, command).await;
+}
+
+/// Submits until it is decided: what was seen is not seen again. Meanwhile the watcher merges what it cannot hand over.
+async fn record(engine: &Engine, command: Command) {
+    loop {
+        match engine.store().submit(Submission::new(Caller::watcher(), command.clone())).await {
+            Ok(_) | Err(SubmitError::Refused(_) | SubmitError::Stopped) => return,
+            Err(error @ SubmitError::Broken { .. }) => {
+                return tracing::warn!(%error, "a change of files was not recorded");
+            }
+            // A change that is told twice is told once, but what is only counted would count double.
+            Err(error @ SubmitError::OutcomeUnknown { .. }) if matches!(command, Command::NoteOthers(_)) => {
+                return tracing::warn!(%error, "a change of files may not be recorded");
+            }
+            Err(error) => tracing::debug!(%error, "a change of files is recorded later"),
+        }
+        tokio::time::sleep(RETRY_AFTER).await;
     }
 }
 

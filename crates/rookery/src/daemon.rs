@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use rookery_core::LogId;
 use rookery_engine::access::Trust;
-use rookery_engine::watching::Watching;
+use rookery_engine::watching::{Sight, Watching};
 use rookery_engine::{Access, Engine, Ids, Parts, RandomIds, Services, SystemClock};
 use rookery_store::artifact::ArtifactDir;
 use rookery_store::sqlite::{Options, SqliteStore};
@@ -22,6 +22,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
 
 use crate::config::{Origin, Settings};
 use crate::project::{DaemonFile, Project, ProjectLock};
@@ -49,7 +50,8 @@ pub async fn run(
     // Before anybody can know of us: a signal that comes at the first moment must end us as properly as a later one.
     let stop = StopSignals::listen().context("cannot listen to signals")?;
     project.prepare()?;
-    let _lock = ProjectLock::acquire(project)?;
+    let lock = ProjectLock::acquire(project)?;
+    project.fill_empty_key(&lock)?;
     start_tracing(settings)?;
     allow_many_files();
     let bound = bind(settings).await?;
@@ -70,7 +72,7 @@ pub async fn serve(
     let engine = engine(settings, project, clock.clone())?;
     let watching = if *settings.watch { Watching::On } else { Watching::Off };
     let services = Services::start(&engine, watching).await.context("cannot read the store")?;
-    let app = app(settings, project, &engine, &bound, watching)?;
+    let app = app(settings, project, &engine, &bound, services.sight())?;
     let socket = project.prepare_socket()?;
     let unix = listen_unix(&socket).with_context(|| format!("cannot open the socket {}", socket.display()))?;
     let tls = tls_config(settings, project)?;
@@ -136,7 +138,7 @@ fn app(
     project: &Project,
     engine: &Engine,
     bound: &Bound,
-    watching: Watching,
+    sight: watch::Receiver<Sight>,
 ) -> anyhow::Result<App> {
     let about = About {
         project_id: project.id(),
@@ -144,7 +146,7 @@ fn app(
         port: bound.listener.local_addr().context("cannot tell the bound port")?.port(),
         store: settings.store.to_string(),
         allowed_hosts: settings.allowed_hosts.to_vec(),
-        watching: watching == Watching::On,
+        sight,
         started_at: engine.clock().now().0,
     };
     let limits = Limits {

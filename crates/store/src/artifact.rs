@@ -30,6 +30,8 @@ impl ArtifactDir {
         let sha256 = sha256_hex(bytes);
         let path = self.path(&sha256);
         if self.get(&sha256).is_ok() {
+            // Whoever wrote it may have stopped before its name was durable.
+            sync_folder(&self.folder)?;
             return Ok(sha256);
         }
         fs::create_dir_all(&self.folder)?;
@@ -55,11 +57,18 @@ impl ArtifactDir {
         Ok(bytes)
     }
 
-    /// Removes the file; one that is not there counts as removed.
+    /// Removes the file durably; one that is not there counts as removed. Whoever calls this made sure that no row of
+    /// the log names the file, and that none is about to.
     pub fn erase(&self, sha256: &str) -> io::Result<()> {
         check_name(sha256)?;
+        let absent = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
         match fs::remove_file(self.path(sha256)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            Err(error) if !absent(&error) => return Err(error),
+            _ => {}
+        }
+        // Also where it was gone already: whoever removed it may have stopped before that was durable.
+        match sync_folder(&self.folder) {
+            Err(error) if !absent(&error) => Err(error),
             _ => Ok(()),
         }
     }

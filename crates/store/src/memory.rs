@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rookery_core::log::LogRow;
+use rookery_core::log::{BodyBytes, LogRow};
 use rookery_core::view::Presence;
 use rookery_core::{AgentId, Key, LogId, Row, Seq, Timestamp};
 
@@ -13,7 +13,7 @@ use crate::clock::Clock;
 use crate::operational::{Operation, PresenceBoard, Token};
 use crate::publish::{Feed, Publisher};
 use crate::query::{Bodies, Head, ListQuery, LogQuery, Order};
-use crate::store::{Answer, Committed, Health, Pending, Read, ReadError, Store, Submission, SubmitError};
+use crate::store::{Answer, Committed, Health, Pending, Read, ReadError, Store, Submission, SubmitError, Tallies};
 
 /// A database in memory, shared by the nodes that write to it.
 #[derive(Clone, Debug)]
@@ -209,7 +209,7 @@ impl State {
             row.fact = fact;
         }
         if let Some(body) = &mut row.body {
-            body.bytes = rookery_core::log::BodyBytes::Gone;
+            body.bytes = BodyBytes::Gone;
         }
         for key in rookery_core::touches(&row.fact) {
             let current = self.rows.get(&key);
@@ -228,15 +228,27 @@ impl State {
         }
     }
 
-    fn operate(&mut self, operation: Operation) {
+    fn operate(&mut self, operation: Operation) -> usize {
         match operation {
-            Operation::WritePresence(entries) => self.write_presence(&entries),
+            Operation::WritePresence(entries) => {
+                self.write_presence(&entries);
+                entries.len()
+            }
             Operation::PutToken(token) => {
                 self.tokens.retain(|known| known.id != token.id);
                 self.tokens.push(token);
+                1
             }
-            Operation::RevokeToken { id } => self.tokens.retain(|token| token.id != id),
-            Operation::ForgetReplies { before } => self.replies.retain(|_, (_, until)| *until >= before.0),
+            Operation::RevokeToken { id } => {
+                let before = self.tokens.len();
+                self.tokens.retain(|token| token.id != id);
+                before - self.tokens.len()
+            }
+            Operation::ForgetReplies { before } => {
+                let known = self.replies.len();
+                self.replies.retain(|_, (_, until)| *until >= before.0);
+                known - self.replies.len()
+            }
         }
     }
 
@@ -326,9 +338,9 @@ impl Store for MemoryStore {
         Box::pin(std::future::ready(outcomes.pop().unwrap_or_else(nothing)))
     }
 
-    fn operate(&self, operation: Operation) -> Pending<'_, Result<(), SubmitError>> {
-        self.database.lock().operate(operation);
-        Box::pin(std::future::ready(Ok(())))
+    fn operate(&self, operation: Operation) -> Pending<'_, Result<usize, SubmitError>> {
+        let changed = self.database.lock().operate(operation);
+        Box::pin(std::future::ready(Ok(changed)))
     }
 
     fn rows(&self, keys: Vec<Key>) -> Read<'_, Vec<Option<Row>>> {
@@ -360,10 +372,26 @@ impl Store for MemoryStore {
         Box::pin(std::future::ready(Ok(found)))
     }
 
-    fn tallies(&self) -> Read<'_, BTreeMap<String, u64>> {
+    fn tallies(&self) -> Read<'_, Tallies> {
         let state = self.database.lock();
         let found = (state.tallies.clone(), state.head());
         drop(state);
+        Box::pin(std::future::ready(Ok(found)))
+    }
+
+    fn tallies_and_rows(&self, keys: Vec<Key>) -> Read<'_, (Tallies, Vec<Option<Row>>)> {
+        let state = self.database.lock();
+        let rows = keys.iter().map(|key| state.rows.get(key).cloned()).collect();
+        let found = ((state.tallies.clone(), rows), state.head());
+        drop(state);
+        Box::pin(std::future::ready(Ok(found)))
+    }
+
+    fn artifact_in_use(&self, sha256: String) -> Pending<'_, Result<bool, ReadError>> {
+        let names = |row: &LogRow| {
+            row.body.as_ref().is_some_and(|body| body.bytes == BodyBytes::Artifact && body.sha256 == sha256)
+        };
+        let found = self.database.lock().log.iter().any(names);
         Box::pin(std::future::ready(Ok(found)))
     }
 

@@ -25,7 +25,7 @@ pub enum Operation {
     RevokeToken {
         id: String,
     },
-    /// Forgets replies whose time is over.
+    /// Forgets replies whose time is over, as many as fit one go: repeated until there are none.
     ForgetReplies {
         before: Timestamp,
     },

@@ -27,25 +27,18 @@ pub enum Slot {
 #[derive(Debug)]
 pub struct Published {
     rows: Vec<LogRow>,
+    bytes: usize,
     rendered: [OnceLock<Arc<[u8]>>; 2],
 }
 
 impl Published {
     pub fn new(rows: Vec<LogRow>) -> Published {
-        Published { rows, rendered: Default::default() }
+        let bytes = weigh(&rows);
+        Published { rows, bytes, rendered: Default::default() }
     }
 
     pub fn rows(&self) -> &[LogRow] {
         &self.rows
-    }
-
-    /// About what it takes to keep this: the body of a row comes again in its fact and in its rendering.
-    fn bytes(&self) -> usize {
-        let body = |row: &LogRow| match row.body.as_ref().map(|body| &body.bytes) {
-            Some(BodyBytes::Here(bytes)) => bytes.len(),
-            _ => 0,
-        };
-        self.rows.iter().map(|row| ROW_BYTES + 3 * body(row)).sum()
     }
 
     pub fn last(&self) -> Option<Seq> {
@@ -56,6 +49,17 @@ impl Published {
     pub fn rendered(&self, slot: Slot, render: impl FnOnce(&[LogRow]) -> Vec<u8>) -> Arc<[u8]> {
         self.rendered[slot as usize].get_or_init(|| render(&self.rows).into()).clone()
     }
+}
+
+/// About what it takes to keep these: the body of a row comes again in its fact and in its rendering.
+fn weigh(rows: &[LogRow]) -> usize {
+    let body = |row: &LogRow| match row.body.as_ref().map(|body| &body.bytes) {
+        Some(BodyBytes::Here(bytes)) => bytes.len(),
+        // The bytes are on disk; what the fact took from them is not.
+        Some(BodyBytes::Artifact) => row.fact.encode().len(),
+        Some(BodyBytes::Gone) | None => 0,
+    };
+    rows.iter().map(|row| ROW_BYTES + 3 * body(row)).sum()
 }
 
 /// Where a store publishes.
@@ -93,11 +97,11 @@ impl Publisher {
 
 impl Kept {
     fn add(&mut self, batch: Arc<Published>) {
-        self.bytes += batch.bytes();
+        self.bytes += batch.bytes;
         self.batches.push_back(batch);
         while self.batches.len() > 1 && (self.batches.len() > KEPT_BATCHES || self.bytes > KEPT_BYTES) {
             let gone = self.batches.pop_front();
-            self.bytes -= gone.map_or(0, |gone| gone.bytes());
+            self.bytes -= gone.map_or(0, |gone| gone.bytes);
         }
     }
 }

@@ -36,6 +36,8 @@ impl Default for Limits {
 #[derive(Debug)]
 pub struct Waiting {
     pub submission: Submission,
+    /// What it weighs, told once.
+    bytes: usize,
     pub reply: oneshot::Sender<Outcome>,
 }
 
@@ -43,7 +45,7 @@ pub struct Waiting {
 #[derive(Debug)]
 pub struct Chore {
     pub operation: Operation,
-    pub reply: oneshot::Sender<Result<(), SubmitError>>,
+    pub reply: oneshot::Sender<Result<usize, SubmitError>>,
 }
 
 /// What a writer takes in one go.
@@ -82,14 +84,14 @@ impl Queue {
 
     pub fn push(&self, submission: Submission) -> Result<oneshot::Receiver<Outcome>, SubmitError> {
         let (reply, outcome) = oneshot::channel();
+        let bytes = submission.bytes();
         let mut state = self.lock();
         if state.closed {
             return Err(SubmitError::Stopped);
         }
-        let bytes = submission.bytes();
         match submission.lane.clone() {
             Lane::Internal if state.internal.len() >= self.limits.reserved => return Err(SubmitError::Busy),
-            Lane::Internal => state.internal.push_back(Waiting { submission, reply }),
+            Lane::Internal => state.internal.push_back(Waiting { submission, bytes, reply }),
             Lane::Caller(_) if state.commands >= self.limits.commands || state.bytes + bytes > self.limits.bytes => {
                 return Err(SubmitError::Busy);
             }
@@ -97,7 +99,7 @@ impl Queue {
                 state.commands += 1;
                 state.bytes += bytes;
                 let lane = state.lanes.entry(name.clone()).or_default();
-                lane.push_back(Waiting { submission, reply });
+                lane.push_back(Waiting { submission, bytes, reply });
                 if lane.len() == 1 {
                     state.turns.push_back(name);
                 }
@@ -107,7 +109,10 @@ impl Queue {
         Ok(outcome)
     }
 
-    pub fn push_chore(&self, operation: Operation) -> Result<oneshot::Receiver<Result<(), SubmitError>>, SubmitError> {
+    pub fn push_chore(
+        &self,
+        operation: Operation,
+    ) -> Result<oneshot::Receiver<Result<usize, SubmitError>>, SubmitError> {
         let (reply, outcome) = oneshot::channel();
         let mut state = self.lock();
         if state.closed {
@@ -161,7 +166,7 @@ impl Queue {
         let mut bytes = 0;
         while load.commands.len() < self.limits.batch_commands && bytes < self.limits.batch_bytes {
             let Some(waiting) = state.pop() else { break };
-            bytes += waiting.submission.bytes();
+            bytes += waiting.bytes;
             load.commands.push(waiting);
         }
         Some(load)
@@ -197,15 +202,16 @@ impl State {
             self.turns.push_back(name);
         }
         self.commands -= 1;
-        self.bytes -= waiting.submission.bytes();
+        self.bytes -= waiting.bytes;
         Some(waiting)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use rookery_core::Caller;
-    use rookery_core::agent::ComeBack;
+    use rookery_core::agent::{AgentReturned, ComeBack};
+    use rookery_core::redact::{Redact, Target};
+    use rookery_core::{Caller, Fact, Seq};
 
     use super::*;
 
@@ -246,6 +252,17 @@ mod tests {
         assert_eq!(queue.push(from("b")).unwrap_err(), SubmitError::Stopped);
         assert_eq!(queue.take_now().unwrap().commands.len(), 1);
         assert!(queue.take_now().is_none());
+    }
+
+    #[test]
+    fn a_body_kept_elsewhere_and_what_is_redacted_weigh_as_much() {
+        let queue = Queue::new(Limits { bytes: 64 * 1024, ..Limits::default() });
+        let large = Submission { received_bytes: 64 * 1024, ..from("a") };
+        assert_eq!(queue.push(large).unwrap_err(), SubmitError::Busy);
+        let fact = Fact::AgentReturned(AgentReturned { agent: "a".into() });
+        let rows = (1..=1_000).map(|seq| Target { seq: Seq(seq), fact: fact.clone(), artifact: None }).collect();
+        let redact = Submission::new(Caller::person("anna"), Redact { rows });
+        assert_eq!(queue.push(redact).unwrap_err(), SubmitError::Busy);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use rookery_core::actor::Caller;
 use rookery_core::file::ClaimReply;
-use rookery_core::log::{Body, LogRow};
+use rookery_core::log::{Body, BodyBytes, LogRow};
 use rookery_core::view::Presence;
 use rookery_core::{AgentId, Command, Key, Refusal, Row, RunId, Seq, ThreadId};
 use serde::{Deserialize, Serialize};
@@ -19,6 +19,9 @@ pub type Read<'a, T> = Pending<'a, Result<(T, Head), ReadError>>;
 
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
+/// Counts of rows by tally name.
+pub type Tallies = BTreeMap<String, u64>;
+
 /// A command on its way to be decided, with everything minted that it needs.
 #[derive(Clone, Debug)]
 pub struct Submission {
@@ -28,6 +31,8 @@ pub struct Submission {
     pub idempotency: Option<Idempotency>,
     /// The request as received.
     pub body: Option<Body>,
+    /// How long the request was, wherever its body is kept.
+    pub received_bytes: usize,
     pub cause: Option<Seq>,
     pub run: Option<RunId>,
     pub thread: Option<ThreadId>,
@@ -45,19 +50,24 @@ impl Submission {
             lane,
             idempotency: None,
             body: None,
+            received_bytes: 0,
             cause: None,
             run: None,
             thread: None,
         }
     }
 
-    /// What the command weighs in the queue.
+    /// What the command weighs in the queue: the body, and the same once more in the command.
     pub fn bytes(&self) -> usize {
         let body = match self.body.as_ref().map(|body| &body.bytes) {
-            Some(rookery_core::log::BodyBytes::Here(bytes)) => bytes.len(),
+            Some(BodyBytes::Here(bytes)) => bytes.len(),
             _ => 0,
         };
-        256 + 2 * body
+        let targets = match &self.command {
+            Command::Redact(redact) => redact.rows.iter().map(|target| 256 + 2 * target.fact.encode().len()).sum(),
+            _ => 0,
+        };
+        256 + body + self.received_bytes.max(body) + targets
     }
 }
 
@@ -172,8 +182,8 @@ pub trait Store: Send + Sync + 'static {
     /// Decides a command and answers when its outcome is durable.
     fn submit(&self, submission: Submission) -> Pending<'_, Result<Committed, SubmitError>>;
 
-    /// Writes operational state: not logged, not replayed.
-    fn operate(&self, operation: Operation) -> Pending<'_, Result<(), SubmitError>>;
+    /// Writes operational state: not logged, not replayed. How many rows of it changed.
+    fn operate(&self, operation: Operation) -> Pending<'_, Result<usize, SubmitError>>;
 
     fn rows(&self, keys: Vec<Key>) -> Read<'_, Vec<Option<Row>>>;
 
@@ -184,8 +194,13 @@ pub trait Store: Send + Sync + 'static {
 
     fn log(&self, query: LogQuery) -> Read<'_, Vec<LogRow>>;
 
-    /// Counts of rows by tally name.
-    fn tallies(&self) -> Read<'_, BTreeMap<String, u64>>;
+    fn tallies(&self) -> Read<'_, Tallies>;
+
+    /// Counts and some rows at one position.
+    fn tallies_and_rows(&self, keys: Vec<Key>) -> Read<'_, (Tallies, Vec<Option<Row>>)>;
+
+    /// Whether a row of the log still names this artifact for its body.
+    fn artifact_in_use(&self, sha256: String) -> Pending<'_, Result<bool, ReadError>>;
 
     /// Signs of life as last written down, for agents of all nodes.
     fn presence(&self) -> Pending<'_, Result<Vec<(AgentId, Presence)>, ReadError>>;

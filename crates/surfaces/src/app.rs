@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rookery_engine::Engine;
-use tokio::sync::Semaphore;
+use rookery_engine::watching::Sight;
+use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 /// Every figure that bounds what a caller can ask of this process.
@@ -52,7 +53,8 @@ pub struct About {
     pub store: String,
     /// Names besides loopback that this daemon answers to.
     pub allowed_hosts: Vec<String>,
-    pub watching: bool,
+    /// How much of the project's files is seen right now.
+    pub sight: watch::Receiver<Sight>,
     pub started_at: i64,
 }
 

@@ -165,6 +165,11 @@ impl Handle {
         self.status.borrow().clone()
     }
 
+    /// The status as it changes; ends with the watcher.
+    pub fn follow(&self) -> watch::Receiver<Status> {
+        self.status.clone()
+    }
+
     /// Waits until the whole tree has been walked once, or the watcher has ended.
     pub async fn ready(&self) {
         let mut status = self.status.clone();

@@ -189,6 +189,20 @@ impl Project {
         Ok(())
     }
 
+    /// Gives the person a key where the file is there and empty. Only whoever has the project may do this: two that do it
+    /// at once would each believe in another key.
+    pub fn fill_empty_key(&self, _held: &ProjectLock) -> Result<(), ProjectError> {
+        if self.person_key()?.is_some() {
+            return Ok(());
+        }
+        let path = self.person_key_file();
+        let key = new_person_key()?;
+        let filled = write_beside(&path, key.as_bytes(), 0o600)
+            .and_then(|temporary| fs::rename(temporary, &path))
+            .and_then(|()| sync_folder_of(&path));
+        filled.map_err(|source| ProjectError::Write { path, source })
+    }
+
     /// The key that proves the caller is the person who owns this project; `None` before the first start.
     pub fn person_key(&self) -> Result<Option<String>, ProjectError> {
         let path = self.person_key_file();
@@ -221,15 +235,36 @@ fn create_private_folder(path: &Path) -> Result<(), ProjectError> {
 
 /// Creates a file whole or not at all; one that exists stays as it is, whoever was first.
 fn create_file(path: &Path, contents: &[u8], mode: u32) -> Result<(), ProjectError> {
-    let created = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
-    match created {
-        Ok(mut file) => file
-            .write_all(contents)
-            .and_then(|()| file.sync_all())
-            .map_err(|source| ProjectError::Write { path: path.to_path_buf(), source }),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(source) => Err(ProjectError::Write { path: path.to_path_buf(), source }),
+    let written = |source| ProjectError::Write { path: path.to_path_buf(), source };
+    if path.exists() {
+        return Ok(());
     }
+    let temporary = write_beside(path, contents, mode).map_err(written)?;
+    let linked = fs::hard_link(&temporary, path);
+    drop(fs::remove_file(&temporary));
+    match linked {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(written(error)),
+        _ => sync_folder_of(path).map_err(written),
+    }
+}
+
+/// Writes a durable file next to the one that it is to become.
+fn write_beside(path: &Path, contents: &[u8], mode: u32) -> io::Result<PathBuf> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{}", std::process::id()));
+    let temporary = PathBuf::from(name);
+    // What stands there was left by a process of the same id that ended halfway.
+    drop(fs::remove_file(&temporary));
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&temporary)?;
+    if let Err(error) = file.write_all(contents).and_then(|()| file.sync_all()) {
+        drop(fs::remove_file(&temporary));
+        return Err(error);
+    }
+    Ok(temporary)
+}
+
+fn sync_folder_of(path: &Path) -> io::Result<()> {
+    path.parent().map_or(Ok(()), |folder| fs::File::open(folder)?.sync_all())
 }
 
 /// A fresh secret in hexadecimal, from the random source that the TLS library already checks and uses.
@@ -262,6 +297,24 @@ mod tests {
         assert_eq!(mode(&project.folder()), 0o700);
         assert_eq!(mode(&project.person_key_file()), 0o600);
         assert_eq!(fs::read_to_string(project.folder().join(".gitignore")).unwrap(), "*\n");
+    }
+
+    #[test]
+    fn an_empty_key_is_none_and_is_filled_by_whoever_has_the_project() {
+        let temp = tempfile::tempdir().unwrap();
+        let project = Project::at(temp.path()).unwrap();
+        project.prepare().unwrap();
+        fs::write(project.person_key_file(), "").unwrap();
+        project.prepare().unwrap();
+        assert_eq!(project.person_key().unwrap(), None);
+        let held = ProjectLock::acquire(&project).unwrap();
+        project.fill_empty_key(&held).unwrap();
+        let key = project.person_key().unwrap().unwrap();
+        project.fill_empty_key(&held).unwrap();
+        assert_eq!(project.person_key().unwrap(), Some(key));
+        assert_eq!(mode(&project.person_key_file()), 0o600);
+        let left = fs::read_dir(project.folder()).unwrap().map(|entry| entry.unwrap().file_name());
+        assert_eq!(left.filter(|name| name.to_string_lossy().starts_with("person.key")).count(), 1);
     }
 
     #[test]

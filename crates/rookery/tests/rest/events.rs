@@ -232,7 +232,10 @@ async fn a_position_that_is_not_in_this_log_is_gone() {
     for place in [head.to_string(), format!("{log}:{head}"), "0".to_owned()] {
         assert_eq!(team.get(&format!("/events?after={place}")).await.unwrap().status, 200, "{place}");
     }
-    for place in [(head + 1).to_string(), format!("{log}:{}", head + 1), format!("log_other:{head}")] {
+    let last = team.ok("/events?limit=1").await[0].clone();
+    assert_eq!(team.ok(&format!("/events?after={}", text(&last["id"]))).await, json!([]));
+    let largest = u64::MAX.to_string();
+    for place in [(head + 1).to_string(), format!("{log}:{}", head + 1), format!("log_other:{head}"), largest] {
         for path in ["/events", "/events/stream"] {
             let reply = team.get(&format!("{path}?after={place}")).await.unwrap();
             assert_refused(&reply, 410, "POSITION_GONE", &place);

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use reqwest::Method;
-use rookery_testkit::daemon::Reply;
+use rookery_testkit::daemon::{Reply, read};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -482,6 +482,53 @@ async fn secrets_can_be_taken_out_of_the_log() {
     }
     let unknown = team.as_person(Method::POST, "/admin/redact", Some(json!({"seqs": [99999]}))).await;
     assert_refused(&unknown, 404, "EVENT_NOT_FOUND", "99999");
+}
+
+/// A request too long to stand in the log.
+async fn long(team: &Team, method: Method, path: &str, body: Value) -> Reply {
+    let body = body.to_string() + &" ".repeat(70_000);
+    read(team.request(method, path).header("content-type", "application/json").body(body)).await.unwrap()
+}
+
+/// A long note; the same bytes each time.
+async fn long_note(team: &Team) -> Value {
+    long(team, Method::POST, "/events", json!({"agent_id": "a", "action": "x.note"})).await.body["seq"].clone()
+}
+
+fn files_in(folder: &Path) -> usize {
+    std::fs::read_dir(folder).map_or(0, |entries| entries.count())
+}
+
+#[tokio::test]
+async fn a_long_body_goes_with_the_last_event_that_names_it() {
+    let team = team(&["a"]).await;
+    let artifacts = team.root().join(".rookery/artifacts");
+    let start = json!({"status": "in_progress", "agent_id": "a"});
+    assert_eq!(long(&team, Method::PATCH, "/tasks/task_none", start).await.status, 404);
+    assert_eq!(files_in(&artifacts), 0, "a refused request leaves nothing behind");
+    let (first, second) = (long_note(&team).await, long_note(&team).await);
+    assert_eq!(files_in(&artifacts), 1);
+    for (seq, left) in [(first, 1), (second, 0)] {
+        let redacted = team.as_person(Method::POST, "/admin/redact", Some(json!({"seqs": [seq]}))).await;
+        assert_eq!((redacted.status.as_u16(), redacted.body.get("pending")), (200, None), "{}", redacted.body);
+        assert_eq!(files_in(&artifacts), left);
+    }
+}
+
+#[tokio::test]
+async fn an_erasure_that_fails_is_not_called_done_and_is_tried_again() {
+    let team = team(&["a"]).await;
+    let seq = long_note(&team).await;
+    let artifacts = team.root().join(".rookery/artifacts");
+    let file = std::fs::read_dir(&artifacts).unwrap().next().unwrap().unwrap().path();
+    // A folder cannot be removed as a file is.
+    std::fs::remove_file(&file).unwrap();
+    std::fs::create_dir(&file).unwrap();
+    let redacted = team.as_person(Method::POST, "/admin/redact", Some(json!({"seqs": [seq]}))).await;
+    assert_eq!(redacted.body["pending"].as_array().unwrap().len(), 1, "{}", redacted.body);
+    std::fs::remove_dir(&file).unwrap();
+    let closed = |events: &Value| (!events.as_array().unwrap().is_empty()).then_some(());
+    team.until("another try", "/events?action=x.intent.closed", closed).await;
 }
 
 #[tokio::test]

@@ -336,6 +336,7 @@ async fn lists_are_filtered_and_paged_in_the_order_of_creation() {
     assert_eq!(list("?status=blocked").await, std::slice::from_ref(&dependent));
     assert_eq!(list("?assigned_to=a").await, pick(&[1, 3]));
     assert_eq!(list("?assigned_to=b&status=assigned").await, pick(&[2]));
+    assert_eq!(list("?status=assigned&limit=1").await, pick(&[1]));
     assert_eq!(list("?limit=2").await, pick(&[0, 1]));
     assert_eq!(list(&format!("?limit=2&after={}", ids[1])).await, pick(&[2, 3]));
     assert_eq!(list(&format!("?after={dependent}")).await, Vec::<String>::new());

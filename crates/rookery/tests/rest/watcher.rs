@@ -38,6 +38,7 @@ async fn report(team: &Team, agent: &str, path: &str) -> Value {
 #[tokio::test]
 async fn a_change_that_nobody_can_be_credited_with_is_told_and_blamed_on_nobody() {
     let team = watching(setup(), &["a"]).await;
+    assert_eq!(team.ok("/admin/info").await["watching"], true);
     write(&team, "src/x.rs", "one");
     team.claimed("src/x.rs", "a").await;
     assert_eq!(team.resource("src/x.rs").await["content_hash"], sha256("one"));

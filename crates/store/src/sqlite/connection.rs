@@ -25,6 +25,7 @@ const WRITER: &str = "
     PRAGMA cache_size = -32768;
     PRAGMA temp_store = MEMORY;
     PRAGMA foreign_keys = ON;
+    PRAGMA secure_delete = ON;
     PRAGMA trusted_schema = OFF;
     PRAGMA fullfsync = ON;
     PRAGMA checkpoint_fullfsync = ON;
@@ -41,7 +42,8 @@ const READER: &str = "
 /// Never creates the file: one that is gone must not come back empty.
 const WRITING: OpenFlags = OpenFlags::SQLITE_OPEN_READ_WRITE.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
 
-/// The one connection that writes. It never checkpoints by itself: that would be paid by whoever commits next.
+/// The one connection that writes. What it deletes or rewrites it overwrites on the pages, too: a row that changes leaves
+/// copies of its texts in free space, and a redaction that comes later would not find them there. It never checkpoints by itself: that would be paid by whoever commits next.
 pub(super) fn writer(path: &Path) -> rusqlite::Result<Connection> {
     open(path, WRITING, WRITER)
 }

@@ -71,6 +71,13 @@ pub(super) fn blank(connection: &Connection, blanked: &[(Seq, Vec<u8>)]) -> Resu
     Ok(())
 }
 
+/// Whether a row keeps its body in this artifact.
+pub(super) fn names_artifact(connection: &Connection, sha256: &str) -> Result<bool, Problem> {
+    let mut statement =
+        connection.prepare_cached("SELECT 1 FROM log WHERE body_hash = ?1 AND body_in = 'artifact' LIMIT 1")?;
+    Ok(statement.exists([sha256])?)
+}
+
 pub(super) fn read(connection: &Connection, query: &LogQuery) -> Result<Vec<LogRow>, Problem> {
     let (sql, values) = sql(query);
     let mut statement = connection.prepare_cached(&sql)?;

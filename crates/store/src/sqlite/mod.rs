@@ -30,7 +30,6 @@ mod transfer;
 mod verify;
 mod writer;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::JoinHandle;
@@ -55,7 +54,7 @@ use crate::operational::{Operation, PresenceBoard, Token};
 use crate::publish::{Feed, Publisher};
 use crate::query::{ListQuery, LogQuery};
 use crate::queue::{Limits, Queue};
-use crate::store::{Committed, Health, Pending, Read, ReadError, Store, Submission, SubmitError};
+use crate::store::{Committed, Health, Pending, Read, ReadError, Store, Submission, SubmitError, Tallies};
 
 /// The version of the fold. A change to what facts make of rows counts it up, and derived rows are rebuilt.
 pub const FORMAT: u32 = 1;
@@ -279,7 +278,7 @@ impl Store for SqliteStore {
         }
     }
 
-    fn operate(&self, operation: Operation) -> Pending<'_, Result<(), SubmitError>> {
+    fn operate(&self, operation: Operation) -> Pending<'_, Result<usize, SubmitError>> {
         match self.shared.queue.push_chore(operation) {
             Ok(outcome) => Box::pin(async { outcome.await.unwrap_or_else(|_| Err(lost())) }),
             Err(error) => Box::pin(std::future::ready(Err(error))),
@@ -302,8 +301,16 @@ impl Store for SqliteStore {
         self.reader.log(query)
     }
 
-    fn tallies(&self) -> Read<'_, BTreeMap<String, u64>> {
+    fn tallies(&self) -> Read<'_, Tallies> {
         self.reader.tallies()
+    }
+
+    fn tallies_and_rows(&self, keys: Vec<Key>) -> Read<'_, (Tallies, Vec<Option<Row>>)> {
+        self.reader.tallies_and_rows(keys)
+    }
+
+    fn artifact_in_use(&self, sha256: String) -> Pending<'_, Result<bool, ReadError>> {
+        self.reader.artifact_in_use(sha256)
     }
 
     fn presence(&self) -> Pending<'_, Result<Vec<(AgentId, Presence)>, ReadError>> {

@@ -3,7 +3,6 @@
 //! No transaction outlives its call, and none is held across an await: a long one would keep the write-ahead log from
 //! being reset. Whoever finds every connection busy waits.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -18,7 +17,7 @@ use super::error::{OpenError, Problem};
 use super::{log, schema, transact};
 use crate::operational::Token;
 use crate::query::{Head, ListQuery, LogQuery};
-use crate::store::{Pending, Read, ReadError};
+use crate::store::{Pending, Read, ReadError, Tallies};
 
 /// Reads a store, whoever writes it.
 #[derive(Clone, Debug)]
@@ -70,8 +69,20 @@ impl Reader {
         self.run(move |connection| log::read(connection, &query))
     }
 
-    pub fn tallies(&self) -> Read<'_, BTreeMap<String, u64>> {
+    pub fn tallies(&self) -> Read<'_, Tallies> {
         self.run(transact::all_tallies)
+    }
+
+    pub fn tallies_and_rows(&self, keys: Vec<Key>) -> Read<'_, (Tallies, Vec<Option<Row>>)> {
+        self.run(move |connection| {
+            let rows = keys.iter().map(|key| schema::get(connection, key)).collect::<Result<_, _>>()?;
+            Ok((transact::all_tallies(connection)?, rows))
+        })
+    }
+
+    pub fn artifact_in_use(&self, sha256: String) -> Pending<'_, Result<bool, ReadError>> {
+        let read = self.run(move |connection| log::names_artifact(connection, &sha256));
+        Box::pin(async { read.await.map(|(found, _)| found) })
     }
 
     pub fn presence(&self) -> Pending<'_, Result<Vec<(AgentId, Presence)>, ReadError>> {

@@ -63,17 +63,6 @@ fn reply(connection: &Connection, (scope, key): &(String, String)) -> Result<Opt
 
 /// Writes everything a batch changes. The caller commits.
 pub(super) fn write(connection: &Connection, write: &WriteSet, faults: Option<&dyn Faults>) -> Result<(), Problem> {
-    if write.blanked.is_empty() {
-        return write_all(connection, write, faults);
-    }
-    // What is taken out shall be overwritten on the pages, too, not only forgotten.
-    connection.execute_batch("PRAGMA secure_delete = ON")?;
-    let written = write_all(connection, write, faults);
-    connection.execute_batch("PRAGMA secure_delete = OFF")?;
-    written
-}
-
-fn write_all(connection: &Connection, write: &WriteSet, faults: Option<&dyn Faults>) -> Result<(), Problem> {
     let before = |step| faults.map_or(Ok(()), |faults| faults.before(step, connection));
     before(Step::Log)?;
     log::append(connection, &write.log)?;
@@ -146,40 +135,40 @@ fn encode(answer: &Answer, key: &str) -> Result<Vec<u8>, Problem> {
     serde_json::to_vec(answer).map_err(|error| Problem::Unreadable(format!("reply to {key}: {error}")))
 }
 
-pub(super) fn operate(connection: &Connection, operation: &Operation) -> Result<(), Problem> {
-    match operation {
+/// Writes operational state. How many rows of it changed.
+pub(super) fn operate(connection: &Connection, operation: &Operation) -> Result<usize, Problem> {
+    let changed = match operation {
         Operation::WritePresence(entries) => write_presence(connection, entries)?,
         Operation::PutToken(token) => {
             let doc = serde_json::to_vec(token)
                 .map_err(|error| Problem::Unreadable(format!("token {}: {error}", token.id)))?;
             connection
                 .prepare_cached("INSERT OR REPLACE INTO tokens (id, doc) VALUES (?1, ?2)")?
-                .execute(params![token.id, doc])?;
+                .execute(params![token.id, doc])?
         }
         Operation::RevokeToken { id } => {
-            connection.prepare_cached("DELETE FROM tokens WHERE id = ?1")?.execute([id])?;
+            connection.prepare_cached("DELETE FROM tokens WHERE id = ?1")?.execute([id])?
         }
-        Operation::ForgetReplies { before } => {
-            connection
-                .prepare_cached(
-                    "DELETE FROM replies WHERE (scope, key) IN
-                        (SELECT scope, key FROM replies WHERE keep_until < ?1 ORDER BY keep_until LIMIT ?2)",
-                )?
-                .execute(params![before.0, FORGET_AT_ONCE])?;
-        }
-    }
-    Ok(())
+        Operation::ForgetReplies { before } => connection
+            .prepare_cached(
+                "DELETE FROM replies WHERE (scope, key) IN
+                    (SELECT scope, key FROM replies WHERE keep_until < ?1 ORDER BY keep_until LIMIT ?2)",
+            )?
+            .execute(params![before.0, FORGET_AT_ONCE])?,
+    };
+    Ok(changed)
 }
 
-fn write_presence(connection: &Connection, entries: &[(AgentId, Presence)]) -> Result<(), Problem> {
+fn write_presence(connection: &Connection, entries: &[(AgentId, Presence)]) -> Result<usize, Problem> {
     let mut statement = connection.prepare_cached(
         "INSERT INTO presence (agent, last_seen, source) VALUES (?1, ?2, ?3) ON CONFLICT (agent) DO UPDATE
             SET last_seen = excluded.last_seen, source = excluded.source WHERE excluded.last_seen > presence.last_seen",
     )?;
+    let mut changed = 0;
     for (agent, presence) in entries {
-        statement.execute(params![agent.as_str(), presence.last_seen.0, presence.source.as_str()])?;
+        changed += statement.execute(params![agent.as_str(), presence.last_seen.0, presence.source.as_str()])?;
     }
-    Ok(())
+    Ok(changed)
 }
 
 pub(super) fn all_presence(connection: &Connection) -> Result<Vec<(AgentId, Presence)>, Problem> {

@@ -191,8 +191,9 @@ impl Writer {
         self.connection = None;
         let head = self.step(Step::Compare).and_then(|()| Ok(stored(self.connection()?)?.head.head));
         match head {
-            Ok(head) if head == ours && ours != before => Ok(()),
-            // A commit whose sync failed could come back after a crash; a later write makes sure that it cannot.
+            // A commit whose sync failed may be seen now and gone after a crash, or the other way round; a later write
+            // that is synced settles either.
+            Ok(head) if head == ours && ours != before && self.probe().is_ok() => Ok(()),
             Ok(head) if head == before && self.probe().is_ok() => Err(Trouble::Disk(reason)),
             Ok(head) if head == before && matches!(trouble, Trouble::Full(_)) => Err(Trouble::Full(reason)),
             Ok(_) | Err(_) => Err(Trouble::Unknown(reason)),
@@ -203,12 +204,13 @@ impl Writer {
     fn operate(&mut self, chores: Vec<Chore>) {
         let (operations, replies): (Vec<Operation>, Vec<_>) =
             chores.into_iter().map(|chore| (chore.operation, chore.reply)).unzip();
-        let results: Vec<Result<(), SubmitError>> = match self.attempt_operations(&operations) {
-            Ok(()) => operations.iter().map(|_| Ok(())).collect(),
+        let results: Vec<Result<usize, SubmitError>> = match self.attempt_operations(&operations) {
+            Ok(changed) => changed.into_iter().map(Ok).collect(),
             Err(trouble) if trouble.may_spare_others() && operations.len() > 1 => operations
                 .iter()
                 .map(|operation| {
-                    self.attempt_operations(std::slice::from_ref(operation)).map_err(|trouble| trouble.error())
+                    let changed = self.attempt_operations(std::slice::from_ref(operation));
+                    changed.map(|changed| changed.into_iter().sum()).map_err(|trouble| trouble.error())
                 })
                 .collect(),
             Err(trouble) => operations.iter().map(|_| Err(trouble.error())).collect(),
@@ -218,7 +220,7 @@ impl Writer {
         }
     }
 
-    fn attempt_operations(&mut self, operations: &[Operation]) -> Result<(), Trouble> {
+    fn attempt_operations(&mut self, operations: &[Operation]) -> Result<Vec<usize>, Trouble> {
         let result = catch_unwind(AssertUnwindSafe(|| self.write_operations(operations)))
             .unwrap_or_else(|panic| Err(Trouble::Poison(format!("it panicked: {}", said(panic.as_ref())))));
         if let Err(trouble) = &result {
@@ -227,16 +229,19 @@ impl Writer {
         result
     }
 
-    fn write_operations(&mut self, operations: &[Operation]) -> Result<(), Trouble> {
+    fn write_operations(&mut self, operations: &[Operation]) -> Result<Vec<usize>, Trouble> {
         self.begin()?;
+        let mut changed = Vec::with_capacity(operations.len());
         for operation in operations {
-            transact::operate(self.connection()?, operation)?;
+            changed.push(transact::operate(self.connection()?, operation)?);
         }
         self.mark()?;
-        commit(self.connection()?)?;
+        let committed = self.step(Step::Commit).and_then(|()| Ok(commit(self.connection()?)?));
+        // Nothing counts these up, so that nothing tells afterwards whether they were written.
+        committed.map_err(|trouble| Trouble::Unknown(trouble.reason().to_owned()))?;
         self.marked = true;
         self.shared.set_health(Health::Writable);
-        Ok(())
+        Ok(changed)
     }
 
     /// Tells subscribers, in the order of the log.

@@ -94,9 +94,9 @@ async fn a_repeated_command_gets_the_first_answer(world: &World) {
 async fn a_forgotten_reply_is_forgotten(world: &World) {
     let store = &*world.store;
     done(store, with_key(create("task_1", "one"), "k", "h")).await;
-    store.operate(Operation::ForgetReplies { before: Timestamp(1_000) }).await.unwrap();
+    assert_eq!(store.operate(Operation::ForgetReplies { before: Timestamp(1_000) }).await, Ok(0));
     assert!(done(store, with_key(create("task_2", "one"), "k", "h")).await.duplicate);
-    store.operate(Operation::ForgetReplies { before: Timestamp(1_001) }).await.unwrap();
+    assert_eq!(store.operate(Operation::ForgetReplies { before: Timestamp(1_001) }).await, Ok(1));
     assert!(!done(store, with_key(create("task_2", "one"), "k", "h")).await.duplicate);
 }
 

@@ -30,6 +30,8 @@ enum Fault {
 #[derive(Debug, Default)]
 struct Trap {
     armed: Mutex<HashMap<Step, Fault>>,
+    /// Armed by the first fault that strikes.
+    next: Mutex<Option<(Step, Fault)>>,
     gate: Mutex<()>,
     full: Mutex<bool>,
 }
@@ -49,6 +51,9 @@ impl Faults for Trap {
             connection.query_row(&format!("PRAGMA max_page_count = {most}"), [], |_| Ok(()))?;
         }
         let armed = self.armed.lock().unwrap().get(&step).copied();
+        if armed.is_some() {
+            self.armed.lock().unwrap().extend(self.next.lock().unwrap().take());
+        }
         match armed {
             Some(Fault::Code(code)) => Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None)),
             Some(Fault::Panic) => panic!("a trap at {step:?}"),
@@ -107,6 +112,21 @@ async fn a_commit_whose_answer_is_lost_is_found_to_be_done() {
     assert_eq!(done(&store, create("task_1", "t")).await.at, Seq(1));
     assert_eq!(published.try_recv().unwrap().last(), Some(Seq(1)));
     trap.arm([]);
+    replay_matches(&store).await;
+}
+
+#[tokio::test]
+async fn a_commit_that_was_seen_but_never_synced_is_not_acknowledged() {
+    let Trapped { trap, store, folder: _folder } = trapped(|_| {});
+    let mut published = store.published();
+    trap.arm([(Step::Committed, Fault::Code(IO))]);
+    *trap.next.lock().unwrap() = Some((Step::Begin, Fault::Code(IO)));
+    let unknown = store.submit(create("task_1", "t")).await;
+    assert!(matches!(unknown, Err(SubmitError::OutcomeUnknown { .. })), "{unknown:?}");
+    assert!(published.try_recv().is_err());
+    trap.arm([]);
+    assert_eq!(done(&store, create("task_2", "t")).await.at, Seq(2));
+    assert_eq!(published.try_recv().unwrap().last(), Some(Seq(1)));
     replay_matches(&store).await;
 }
 
@@ -220,6 +240,8 @@ async fn operational_state_is_not_lost_silently() {
     assert!(matches!(failed, Err(SubmitError::Unavailable { .. })), "{failed:?}");
     trap.arm([(Step::Begin, Fault::Panic)]);
     assert!(matches!(store.operate(revoke()).await, Err(SubmitError::Broken { .. })));
+    trap.arm([(Step::Commit, Fault::Code(IO))]);
+    assert!(matches!(store.operate(revoke()).await, Err(SubmitError::OutcomeUnknown { .. })));
     trap.arm([]);
     store.operate(revoke()).await.unwrap();
     assert_eq!(store.health(), Health::Writable);

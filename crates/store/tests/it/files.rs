@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use rookery_core::log::{Body, BodyBytes, LogRow};
 use rookery_core::redact::{Redact, Target};
-use rookery_core::{Caller, Seq};
+use rookery_core::{Caller, Seq, Timestamp};
 use rookery_store::artifact::ArtifactDir;
 use rookery_store::sqlite::offline::{Existing, backup, export, import, integrity, restore, verify};
 use rookery_store::sqlite::{OfflineError, OpenError};
-use rookery_store::{Store, Submission};
+use rookery_store::{Operation, Store, Submission};
 use rusqlite::Connection;
 
 use crate::support::{
@@ -60,6 +60,24 @@ async fn filled(place: &Place) -> Vec<LogRow> {
     let log = whole_log(&store).await;
     store.close().await;
     log
+}
+
+#[tokio::test]
+async fn a_text_that_was_overwritten_before_its_redaction_is_nowhere_in_the_file() {
+    let place = Place::new();
+    let store = open(&place.database());
+    let secret = "the secret ".repeat(200);
+    for at in 0..20 {
+        done(&store, with_key(create(&format!("task_{at}"), &secret), &at.to_string(), "h")).await;
+    }
+    // The remembered replies show the secret, too, and are gone before anybody asks for it.
+    store.operate(Operation::ForgetReplies { before: Timestamp(i64::MAX) }).await.unwrap();
+    let target = |row: LogRow| Target { seq: row.seq, fact: row.fact, artifact: None };
+    let rows = whole_log(&store).await.into_iter().map(target).collect();
+    done(&store, Submission::new(Caller::person("anna"), Redact { rows })).await;
+    store.close().await;
+    let bytes = std::fs::read(place.database()).unwrap();
+    assert!(!bytes.windows(10).any(|window| window == b"the secret"));
 }
 
 async fn log_of(path: &Path) -> (Vec<LogRow>, String) {

@@ -22,6 +22,8 @@ use crate::app::App;
 
 /// How many events one call redacts at most.
 const REDACT_AT_MOST: usize = 1_000;
+/// How much text one call takes out at most; the event that reaches it is the last one.
+const REDACT_BYTES: usize = 8 * 1024 * 1024;
 const REDACT_WAITS: Duration = Duration::from_secs(5);
 
 /// What this daemon is and how it is.
@@ -38,9 +40,8 @@ pub async fn info(State(app): State<App>, call: Call) -> Result<Response, RestEr
             false
         }
     };
-    if !about.watching {
-        warnings.push("files are not watched: conflicts are only seen when agents report changes".to_owned());
-    }
+    let sight = about.sight.borrow().clone();
+    warnings.extend(sight.warnings());
     let info = wire::Info {
         version: about.version.to_owned(),
         project: engine.settings().project.clone(),
@@ -50,7 +51,7 @@ pub async fn info(State(app): State<App>, call: Call) -> Result<Response, RestEr
         floor: head.floor.0,
         head: head.head.0,
         writable,
-        watching: about.watching,
+        watching: sight.is_watching(),
         tokens_required: engine.access().trust() == access::Trust::TokensOnly,
         subscriptions: app.limits().subscriptions - app.subscriptions().available_permits(),
         uptime_ms: engine.clock().now().0 - about.started_at,
@@ -189,13 +190,14 @@ async fn by_seq(app: &App, seqs: &[u64]) -> Result<Vec<LogRow>, RestError> {
 async fn by_match(app: &App, pattern: &str) -> Result<(Vec<LogRow>, Vec<u64>), RestError> {
     let regex = Regex::new(pattern).map_err(|error| RestError::invalid(format!("match: {error}")))?;
     let (mut rows, mut remaining, mut after) = (Vec::new(), Vec::new(), Seq::ZERO);
+    let mut bytes = 0;
     loop {
         let query = LogQuery { bodies: Bodies::Read, ..LogQuery::after(after, 500) };
         let page = app.engine().log(query).await?.value;
         let Some(last) = page.last() else { return Ok((rows, remaining)) };
         after = last.seq;
         for row in page {
-            if rows.len() >= REDACT_AT_MOST || matches!(row.fact, Fact::LogRedacted(_)) {
+            if rows.len() >= REDACT_AT_MOST || bytes >= REDACT_BYTES || matches!(row.fact, Fact::LogRedacted(_)) {
                 continue;
             }
             if regex.is_match(&row.fact.blanked()) {
@@ -203,6 +205,7 @@ async fn by_match(app: &App, pattern: &str) -> Result<(Vec<LogRow>, Vec<u64>), R
             }
             let in_text = row.fact.texts().iter().any(|text| regex.is_match(text.as_bytes()));
             if in_text || body_holds(app, &row, &regex).await {
+                bytes += row.fact.encode().len();
                 rows.push(row);
             }
         }

@@ -49,17 +49,25 @@ pub async fn list(State(app): State<App>, call: Call, query: Query<wire::EventQu
 
 /// A position in this log, or the answer that it is gone.
 async fn position(app: &App, text: &str) -> Result<Seq, RestError> {
-    let position = Position::parse(text).ok_or_else(|| RestError::invalid("after must be a position"))?;
+    let position = place(text).ok_or_else(|| RestError::invalid("after must be a position or an event's id"))?;
     let head = app.engine().tallies().await?.head;
     Ok(subscribe::check(&position, &head)?)
 }
 
-/// Reads on until the page is full: an action may stand for some of the facts of a kind only.
+/// Where an event stands, told by its position or its id.
+pub(super) fn place(text: &str) -> Option<Position> {
+    event_id::parse(text).map(|seq| Position { log: None, seq }).or_else(|| Position::parse(text))
+}
+
+/// Reads on until the page is full: an action may stand for some of the facts of a kind only. What is committed meanwhile
+/// is left out, so that all of it is true at the head of the first read and following from there misses nothing.
 async fn pages(app: &App, mut wanted: LogQuery, action: Option<&str>) -> Result<At<Vec<LogRow>>, RestError> {
     let limit = wanted.limit as usize;
+    let mut page = app.engine().log(wanted.clone()).await?;
+    let head = page.head.clone();
+    wanted.upto = Some(head.head);
     let mut rows: Vec<LogRow> = Vec::new();
     loop {
-        let page = app.engine().log(wanted.clone()).await?;
         let (count, last) = (page.value.len(), page.value.last().map(|row| row.seq));
         rows.extend(
             page.value.into_iter().filter(|row| action.is_none_or(|action| translate::action(&row.fact) == action)),
@@ -67,14 +75,15 @@ async fn pages(app: &App, mut wanted: LogQuery, action: Option<&str>) -> Result<
         let ended = count < wanted.limit as usize;
         if rows.len() >= limit || ended {
             rows.truncate(limit);
-            return Ok(At { value: rows, head: page.head });
+            return Ok(At { value: rows, head });
         }
         wanted.limit = LARGEST_PAGE;
         match (wanted.order, last) {
             (Order::Ascending, last) => wanted.after = last,
             (Order::Descending, Some(last)) => wanted.upto = Some(Seq(last.0.saturating_sub(1))),
-            (Order::Descending, None) => return Ok(At { value: rows, head: page.head }),
+            (Order::Descending, None) => return Ok(At { value: rows, head }),
         }
+        page = app.engine().log(wanted.clone()).await?;
     }
 }
 

@@ -16,9 +16,8 @@ const CONTRACT: &str = "0.1";
 #[utoipa::path(get, path = "/status", tag = "state", responses((status = 200, body = wire::StatusReport)))]
 pub async fn status(State(app): State<App>, call: Call) -> Result<Response, RestError> {
     call.reader()?;
-    let lead = app.engine().lead().await?.value;
-    let tallies = app.engine().tallies().await?;
-    let count = |name: &str| tallies.value.get(name).copied().unwrap_or(0);
+    let At { value: (tallies, lead), head } = app.engine().totals().await?;
+    let count = |name: &str| tallies.get(name).copied().unwrap_or(0);
     let report = wire::StatusReport {
         version: CONTRACT.to_owned(),
         project: app.engine().settings().project.clone(),
@@ -38,9 +37,9 @@ pub async fn status(State(app): State<App>, call: Call) -> Result<Response, Rest
             in_progress: count(task::tally::TASKS_IN_PROGRESS),
             done: count(task::tally::TASKS_DONE),
         },
-        event_count: event_count(&tallies.head),
+        event_count: event_count(&head),
     };
-    Ok(call::at(At { value: report, head: tallies.head }))
+    Ok(call::at(At { value: report, head }))
 }
 
 /// Everything at one position.

@@ -12,14 +12,13 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use rookery_core::log::LogRow;
 use rookery_core::view::LifeSource;
-use rookery_core::{AgentId, LogId, Position};
+use rookery_core::{AgentId, LogId};
 use rookery_engine::{Chunk, Subscription};
 use rookery_store::publish::Slot;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::call::{Call, Query};
-use super::wire;
-use super::{RestError, translate};
+use super::{RestError, events, translate, wire};
 use crate::app::App;
 
 /// Follow what happens. `Last-Event-ID` or `after` resumes without a gap or a repeat.
@@ -36,9 +35,7 @@ pub async fn stream(
     let last = headers.get("last-event-id").and_then(|value| value.to_str().ok()).filter(|id| !id.is_empty());
     let position = match last.or(query.0.after.as_deref()) {
         None => None,
-        Some(text) => {
-            Some(Position::parse(text).ok_or_else(|| RestError::invalid("Last-Event-ID must be a position"))?)
-        }
+        Some(text) => Some(events::place(text).ok_or_else(|| RestError::invalid("Last-Event-ID must be a position"))?),
     };
     let Ok(permit) = app.subscriptions().clone().try_acquire_owned() else {
         return Err(RestError::new(

@@ -384,7 +384,7 @@ pub struct EventQuery {
     /// 100 if left out, at most 1000.
     #[param(minimum = 1)]
     pub limit: Option<u32>,
-    /// A position: events after it, oldest first.
+    /// A position, or an event's id: events after it, oldest first.
     pub after: Option<String>,
 }
 
@@ -395,7 +395,7 @@ pub struct StreamQuery {
     pub action: Option<String>,
     pub resource: Option<String>,
     pub run: Option<String>,
-    /// A position to resume after; `Last-Event-ID` does the same.
+    /// A position, or an event's id, to resume after; `Last-Event-ID` does the same.
     pub after: Option<String>,
 }
 

@@ -1,7 +1,6 @@
 //! A node's store: commands wait in a real queue until the simulation gives the writer a turn; reads see the shared
 //! database as it is.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,7 +9,7 @@ use rookery_core::view::Presence;
 use rookery_core::{AgentId, Key, Row};
 use rookery_store::memory::MemoryStore;
 use rookery_store::queue::Queue;
-use rookery_store::store::Health;
+use rookery_store::store::{Health, Tallies};
 use rookery_store::{
     Committed, Feed, ListQuery, LogQuery, Operation, Pending, Read, ReadError, Store, Submission, SubmitError, Token,
 };
@@ -39,7 +38,7 @@ impl Store for NodeStore {
         answer(self.queue.push(submission))
     }
 
-    fn operate(&self, operation: Operation) -> Pending<'_, Result<(), SubmitError>> {
+    fn operate(&self, operation: Operation) -> Pending<'_, Result<usize, SubmitError>> {
         answer(self.queue.push_chore(operation))
     }
 
@@ -59,8 +58,16 @@ impl Store for NodeStore {
         self.memory.log(query)
     }
 
-    fn tallies(&self) -> Read<'_, BTreeMap<String, u64>> {
+    fn tallies(&self) -> Read<'_, Tallies> {
         self.memory.tallies()
+    }
+
+    fn tallies_and_rows(&self, keys: Vec<Key>) -> Read<'_, (Tallies, Vec<Option<Row>>)> {
+        self.memory.tallies_and_rows(keys)
+    }
+
+    fn artifact_in_use(&self, sha256: String) -> Pending<'_, Result<bool, ReadError>> {
+        self.memory.artifact_in_use(sha256)
     }
 
     fn presence(&self) -> Pending<'_, Result<Vec<(AgentId, Presence)>, ReadError>> {
