@@ -63,8 +63,7 @@ async fn read(engine: &Engine, which: usize, pick: Pick) -> anyhow::Result<()> {
             return Ok(());
         }
         _ => {
-            engine.lead().await?;
-            engine.tallies().await?;
+            engine.totals().await?;
             return Ok(());
         }
     };
