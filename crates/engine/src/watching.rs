@@ -104,7 +104,7 @@ async fn note(engine: &Engine, observation: Observation) {
         Observation::Others { changed, sample } => NoteOthers { changed, sample }.into(),
         Observation::Trouble { message, hint } => return tracing::warn!(hint, "{message}"),
     };
-    match engine.store().submit(Submission::new(Caller::watcher(), command)).await {
+    match engine.store().submit(Submission::internal(Caller::watcher(), command)).await {
         Ok(_) | Err(SubmitError::Refused(_)) => {}
         Err(error) => tracing::warn!(%error, "a change of files was not recorded"),
     }

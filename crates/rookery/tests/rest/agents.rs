@@ -135,7 +135,7 @@ async fn the_oldest_that_asked_then_specialists_then_workers_succeed() {
     }
     assert_eq!(leads, [json!("l1"), json!("l2"), json!("l3"), json!("s1"), json!("s2"), json!("w1"), Value::Null]);
     let decisions = team.events("authority.decision").await;
-    assert_eq!(decisions.last().unwrap()["metadata"]["reason"], "vacated");
+    assert_eq!(decisions.last().unwrap()["metadata"]["because"], "vacated");
     // A promoted lead that never asked yields to one that does.
     team.announce("w2", "worker").await;
     team.announce("l4", "lead").await;

@@ -15,7 +15,7 @@ const CONTRACT: &str = "0.1";
 /// Totals.
 #[utoipa::path(get, path = "/status", tag = "state", responses((status = 200, body = wire::StatusReport)))]
 pub async fn status(State(app): State<App>, call: Call) -> Result<Response, RestError> {
-    call.reader()?;
+    call.reader().await?;
     let lead = app.engine().lead().await?.value;
     let tallies = app.engine().tallies().await?;
     let count = |name: &str| tallies.value.get(name).copied().unwrap_or(0);
@@ -46,7 +46,7 @@ pub async fn status(State(app): State<App>, call: Call) -> Result<Response, Rest
 /// Everything at one position.
 #[utoipa::path(get, path = "/state", tag = "state", responses((status = 200, body = wire::StateSnapshot)))]
 pub async fn state(State(app): State<App>, call: Call) -> Result<Response, RestError> {
-    call.reader()?;
+    call.reader().await?;
     let found = app.engine().snapshot().await?;
     let snapshot = found.value;
     let body = wire::StateSnapshot {
