@@ -349,7 +349,8 @@ pub(super) fn key_has_one_answer(model: &mut Model, sent: &Sent, committed: &Com
     if !sent.keyed || was_redacted(model, answer, committed.at) {
         return Ok(());
     }
-    if matches!(answer, Answer::Claim(ClaimReply::Refused { .. })) && !model.answers.contains_key(&sent.id) {
+    let done_before = model.carried_out(&sent.id).first().is_some_and(|first| *first <= committed.at);
+    if matches!(answer, Answer::Claim(ClaimReply::Refused { .. })) && !committed.duplicate && !done_before {
         return Ok(());
     }
     let first = model.answers.entry(sent.id.clone()).or_insert_with(|| answer.clone());
