@@ -101,11 +101,13 @@ pub struct Caller {
     pub power: Power,
     /// The grant that the caller believes to hold; must match if given.
     pub fence: Option<Seq>,
+    /// Who speaks in the actor's name, where the credential is somebody else's: a person, or an agent with a lead's token.
+    pub by: Option<String>,
 }
 
 impl Caller {
     pub fn system() -> Caller {
-        Caller { actor: Actor::System, auth: Auth::None, power: Power::Person, fence: None }
+        Caller { actor: Actor::System, auth: Auth::None, power: Power::Person, fence: None, by: None }
     }
 
     pub fn watcher() -> Caller {
@@ -114,15 +116,26 @@ impl Caller {
 
     /// A caller on loopback that says who it is.
     pub fn asserted(agent: impl Into<AgentId>) -> Caller {
-        Caller { actor: Actor::Agent(agent.into()), auth: Auth::Asserted, power: Power::Agent, fence: None }
+        Caller { actor: Actor::Agent(agent.into()), auth: Auth::Asserted, power: Power::Agent, fence: None, by: None }
     }
 
     pub fn person(name: &str) -> Caller {
-        Caller { actor: Actor::Person(name.to_owned()), auth: Auth::Token, power: Power::Person, fence: None }
+        Caller { actor: Actor::Person(name.to_owned()), auth: Auth::Token, power: Power::Person, fence: None, by: None }
     }
 
     pub fn nobody() -> Caller {
-        Caller { actor: Actor::Nobody, auth: Auth::None, power: Power::Agent, fence: None }
+        Caller { actor: Actor::Nobody, auth: Auth::None, power: Power::Agent, fence: None, by: None }
+    }
+
+    /// The agent whose own call this is. What an observer reads, and what somebody does in an agent's name, tells
+    /// nothing about whether that agent lives.
+    pub fn itself(&self) -> Option<&AgentId> {
+        self.actor.agent().filter(|_| self.by.is_none() && self.power != Power::Observer)
+    }
+
+    /// Whether it showed a credential, so that it is more than its word.
+    pub fn is_proven(&self) -> bool {
+        matches!(self.auth, Auth::Token | Auth::Session)
     }
 }
 

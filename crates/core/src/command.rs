@@ -161,9 +161,24 @@ pub fn asks(caller: &Caller, command: &Command) -> Vec<Ask> {
     asks
 }
 
+/// Whether the caller may change anything at all: observers may not, and an id that is bound to a credential cannot
+/// merely be asserted.
+pub fn admits(view: &View, caller: &Caller) -> Result<(), Halt> {
+    if caller.power == Power::Observer {
+        return Err(Refusal::new(Code::Forbidden, "an observer may only read").into());
+    }
+    if caller.auth == Auth::Asserted
+        && let Actor::Agent(id) = &caller.actor
+        && view.agent(id)?.is_some_and(|agent| agent.sealed)
+    {
+        return Err(Refusal::sealed(id).into());
+    }
+    Ok(())
+}
+
 /// Decides a command over what is in view. Nothing happens but what the returned facts say.
 pub fn decide(view: &View, caller: &Caller, command: &Command, now: &Now) -> Result<Decision, Halt> {
-    view.admits(caller)?;
+    admits(view, caller)?;
     match command {
         Command::Register(c) => c.decide(view, caller),
         Command::SetStatus(c) => c.decide(view, caller),
@@ -200,20 +215,6 @@ pub fn decide(view: &View, caller: &Caller, command: &Command, now: &Now) -> Res
 
 /// The typed doors to the view that the rules go through.
 impl View {
-    /// Observers change nothing, and an id that is bound to a credential cannot merely be asserted.
-    fn admits(&self, caller: &Caller) -> Result<(), Halt> {
-        if caller.power == Power::Observer {
-            return Err(Refusal::new(Code::Forbidden, "an observer may only read").into());
-        }
-        if caller.auth == Auth::Asserted
-            && let Actor::Agent(id) = &caller.actor
-            && self.agent(id)?.is_some_and(|agent| agent.sealed)
-        {
-            return Err(Refusal::sealed(id).into());
-        }
-        Ok(())
-    }
-
     pub fn agent(&self, id: &AgentId) -> Result<Option<&Agent>, Halt> {
         Ok(match self.get(&Key::Agent(id.clone()))? {
             Some(Row::Agent(agent)) => Some(agent),
@@ -267,7 +268,7 @@ impl View {
     }
 
     pub(crate) fn file_known(&self, path: &FilePath) -> Result<&File, Halt> {
-        self.file(path.key())?.ok_or_else(|| Refusal::new(Code::ResourceNotFound, "Resource not tracked").into())
+        self.file(path.key())?.ok_or_else(|| Refusal::not_tracked().into())
     }
 
     pub(crate) fn handoff(&self, id: &HandoffId) -> Result<Option<&Handoff>, Halt> {
@@ -349,7 +350,8 @@ impl View {
     }
 
     /// An identified caller speaks for itself; the lead and people may speak for others. A caller without a name may
-    /// speak for whom it likes, but not for an id that is bound to a credential.
+    /// speak for whom it likes. But an id that is bound to a credential is spoken for by nobody on their word alone,
+    /// not even by the lead.
     pub(crate) fn may_speak_for(&self, caller: &Caller, agent: &AgentId) -> Result<(), Halt> {
         match &caller.actor {
             Actor::Agent(id) if id != agent && !self.has_authority(caller)? => {
@@ -357,7 +359,9 @@ impl View {
                     .hint("leave out agent_id, or name the agent that the call comes from")
                     .into())
             }
-            Actor::Nobody if !self.has_authority(caller)? && self.agent(agent)?.is_some_and(|agent| agent.sealed) => {
+            Actor::Agent(_) | Actor::Nobody
+                if !caller.is_proven() && self.agent(agent)?.is_some_and(|agent| agent.sealed) =>
+            {
                 Err(Refusal::sealed(agent).into())
             }
             _ => Ok(()),

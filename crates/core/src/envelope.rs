@@ -47,7 +47,7 @@ pub fn of(row: &LogRow) -> Value {
         "type": message_type(&row.fact),
         "payload": row.fact,
         "meta": { "seq": row.seq, "kind": row.fact.kind(), "version": row.fact.version(), "auth": row.auth.as_str(),
-                  "cause": row.cause },
+                  "via": row.via, "cause": row.cause },
     })
 }
 
@@ -125,6 +125,7 @@ mod tests {
                     thread: None,
                     actor: actor.clone(),
                     auth: Auth::Asserted,
+                    via: None,
                     cause: Some(Seq(6)),
                     fact,
                     body: None,

@@ -173,6 +173,7 @@ impl Fact {
             Fact::TaskReleased(fact) => fact.holder.as_ref().or(fact.reserved_for.as_ref()),
             Fact::TaskCompleted(fact) => fact.holder.as_ref(),
             Fact::TaskFailed(fact) => fact.holder.as_ref(),
+            Fact::TaskDropped(fact) => fact.holder.as_ref(),
             Fact::FileClaimed(fact) => Some(&fact.agent),
             Fact::FileReleased(fact) => Some(&fact.holder),
             Fact::FileModified(fact) => fact.by.as_ref(),
@@ -181,6 +182,20 @@ impl Fact {
             Fact::HandoffAccepted(fact) => Some(&fact.by),
             Fact::HandoffRejected(fact) => Some(&fact.by),
             Fact::ReportAdded(fact) => Some(&fact.agent),
+            _ => None,
+        }
+    }
+
+    /// The holder of what the fact changes, before it does.
+    pub fn holder(&self) -> Option<&AgentId> {
+        match self {
+            Fact::TaskStarted(fact) => Some(&fact.holder),
+            Fact::TaskMoved(fact) => fact.holder.as_ref(),
+            Fact::TaskReleased(fact) => fact.holder.as_ref().or(fact.reserved_for.as_ref()),
+            Fact::TaskCompleted(fact) => fact.holder.as_ref(),
+            Fact::TaskFailed(fact) => fact.holder.as_ref(),
+            Fact::TaskDropped(fact) => fact.holder.as_ref(),
+            Fact::FileReleased(fact) => Some(&fact.holder),
             _ => None,
         }
     }

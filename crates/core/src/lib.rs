@@ -28,7 +28,7 @@ pub mod timer;
 pub mod view;
 
 pub use actor::{Actor, Auth, Caller, Power};
-pub use command::{Command, Decision, Halt, Now, Reply, asks, decide};
+pub use command::{Command, Decision, Halt, Now, Reply, admits, asks, decide};
 pub use fact::{Fact, apply, touches};
 pub use id::{AgentId, HandoffId, IntentId, LogId, Position, RunId, Seq, TaskId, ThreadId, TimerId, Timestamp};
 pub use key::{Ask, Key, Lookup, Table};

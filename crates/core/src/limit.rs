@@ -4,6 +4,10 @@ use crate::refusal::{Code, Refusal};
 
 pub const AGENT_ID_BYTES: usize = 128;
 pub const NAME_BYTES: usize = 256;
+/// Ids of tasks, in a request that only mentions them.
+pub const TASK_ID_BYTES: usize = 256;
+/// What an agent tells of itself beside the fields that have a name.
+pub const METADATA_BYTES: usize = 64 * 1024;
 pub const TITLE_BYTES: usize = 4 * 1024;
 pub const TEXT_BYTES: usize = 256 * 1024;
 pub const LIST_ENTRIES: usize = 1_000;
@@ -17,6 +21,11 @@ pub fn text(field: &'static str, value: &str, most: usize) -> Result<(), Refusal
     }
     Err(Refusal::new(Code::TooLarge, format!("{field} is {} bytes; at most {most} are taken", value.len()))
         .hint("shorten it, or put the long part into a file and name that file"))
+}
+
+/// Data of any shape, measured as it is written.
+pub fn json(field: &'static str, value: &impl serde::Serialize, most: usize) -> Result<(), Refusal> {
+    text(field, &serde_json::to_string(value).unwrap_or_default(), most)
 }
 
 pub fn list<T>(field: &'static str, values: &[T]) -> Result<(), Refusal> {

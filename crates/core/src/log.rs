@@ -29,6 +29,8 @@ pub struct LogRow {
     pub thread: Option<ThreadId>,
     pub actor: Actor,
     pub auth: Auth,
+    /// Who spoke in the actor's name, if somebody did: a person, or an agent with a lead's token.
+    pub via: Option<String>,
     /// The fact that led to this one.
     pub cause: Option<Seq>,
     pub fact: Fact,

@@ -100,6 +100,11 @@ impl Refusal {
             .hint("send its token; an id that was registered with one cannot be claimed by name alone")
     }
 
+    pub fn not_tracked() -> Refusal {
+        Refusal::new(Code::ResourceNotFound, "Resource not tracked")
+            .hint("paths are relative to the project's root; a folder's claim ends in '/'")
+    }
+
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Refusal {
         self.hint = Some(hint.into());

@@ -40,7 +40,7 @@ impl Report {
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         limit::name("agent_id", self.agent.as_str(), limit::AGENT_ID_BYTES)?;
         limit::name("action", &self.action, limit::NAME_BYTES)?;
-        check_evidence(&self.before_hash, &self.after_hash, &self.metadata)?;
+        check_evidence(self.task.as_ref(), &self.before_hash, &self.after_hash, &self.metadata)?;
         view.may_sign_as(caller, &self.agent)?;
         Ok(Decision::new(vec![Fact::ReportAdded(self.clone())], Reply::Recorded))
     }
@@ -48,15 +48,16 @@ impl Report {
 
 /// What a report may carry along, whether it has an effect or not.
 pub(crate) fn check_evidence(
+    task: Option<&TaskId>,
     before: &Option<String>,
     after: &Option<String>,
     metadata: &serde_json::Map<String, serde_json::Value>,
 ) -> Result<(), Refusal> {
+    limit::text("task_id", task.map_or("", TaskId::as_str), limit::TASK_ID_BYTES)?;
     for (field, hash) in [("before_hash", before), ("after_hash", after)] {
         limit::text(field, hash.as_deref().unwrap_or(""), limit::NAME_BYTES)?;
     }
-    let metadata = serde_json::to_string(metadata).unwrap_or_default();
-    limit::text("metadata", &metadata, limit::TEXT_BYTES)
+    limit::json("metadata", metadata, limit::TEXT_BYTES)
 }
 
 #[cfg(test)]
@@ -107,6 +108,8 @@ mod tests {
         assert_eq!(w.refuses(&by("a"), report("a", "")), Code::Invalid);
         assert_eq!(w.refuses(&by("a"), report("", "x.y")), Code::Invalid);
         assert_eq!(w.refuses(&by("a"), report("a", &"x".repeat(limit::NAME_BYTES + 1))), Code::TooLarge);
+        let task = Some("x".repeat(limit::TASK_ID_BYTES + 1).as_str().into());
+        assert_eq!(w.refuses(&by("a"), Report { task, ..report("a", "x.y") }), Code::TooLarge);
         let long = Some("x".repeat(limit::NAME_BYTES + 1));
         assert_eq!(w.refuses(&by("a"), Report { before_hash: long, ..report("a", "x.y") }), Code::TooLarge);
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
 
-use rookery_core::{Actor, AgentId, Auth, Caller, Code, Power, Refusal, Seq, Timestamp};
+use rookery_core::{Actor, AgentId, Auth, Caller, Code, Power, Refusal, Seq, Timestamp, limit};
 use rookery_store::{ReadError, Store, Token};
 use sha2::{Digest, Sha256};
 
@@ -68,9 +68,7 @@ impl Access {
     fn by_secret(&self, secret: &str, credentials: &Credentials<'_>, now: Timestamp) -> Result<Caller, Refusal> {
         let hash = hash(secret);
         if self.person_key.as_ref() == Some(&hash) {
-            let own = Actor::Person("local".to_owned());
-            let actor = spoken_for(own, credentials.stated, Power::Person)?;
-            return Ok(Caller { actor, auth: Auth::Token, power: Power::Person, fence: None });
+            return spoken_for(Actor::Person("local".to_owned()), credentials.stated, Power::Person);
         }
         let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner);
         let token = tokens.get(&hash).filter(|token| token.expires_at.is_none_or(|end| end > now));
@@ -82,32 +80,45 @@ impl Access {
             Power::Person => Actor::Person(token.subject.clone()),
             Power::Observer | Power::Agent | Power::Lead => Actor::Agent(AgentId::from(token.subject.as_str())),
         };
-        let actor = spoken_for(own, credentials.stated, token.power)?;
-        Ok(Caller { actor, auth: Auth::Token, power: token.power, fence: None })
+        spoken_for(own, credentials.stated, token.power)
     }
 }
 
 /// Whom the owner of a credential speaks as: itself, or with a lead's or a person's power any agent, and nobody else.
-fn spoken_for(own: Actor, stated: Option<&str>, power: Power) -> Result<Actor, Refusal> {
-    match stated.map(Actor::parse) {
-        None => Ok(own),
-        Some(stated) if stated == own => Ok(own),
-        Some(stated @ Actor::Agent(_)) if power >= Power::Lead => Ok(stated),
+fn spoken_for(own: Actor, stated: Option<&str>, power: Power) -> Result<Caller, Refusal> {
+    let caller = |actor, by| Caller { actor, auth: Auth::Token, power, fence: None, by };
+    match stated {
+        None => Ok(caller(own, None)),
+        Some(stated) if own.to_string() == stated => Ok(caller(own, None)),
+        Some(stated) if power >= Power::Lead => {
+            let by = own.to_string();
+            Ok(caller(Actor::Agent(agent_named("X-Agent-Id", stated)?), Some(by)))
+        }
         Some(stated) => Err(Refusal::new(Code::Forbidden, format!("this token is for '{own}', not for '{stated}'"))),
     }
 }
 
 /// A caller on this machine that says who it is. Nobody is a person by word alone.
 fn by_word(credentials: &Credentials<'_>) -> Result<Caller, Refusal> {
-    match credentials.stated.map(Actor::parse) {
-        Some(Actor::Agent(agent)) => Ok(Caller::asserted(agent)),
-        Some(other) => Err(Refusal::new(Code::Forbidden, format!("'{other}' cannot be claimed by name"))
-            .hint("a person needs a token or the project's key file, which the command line uses")),
-        None => Ok(match credentials.argument.filter(|name| !name.is_empty()).map(Actor::parse) {
-            Some(Actor::Agent(agent)) => Caller::asserted(agent),
-            _ => Caller::nobody(),
-        }),
+    if let Some(stated) = credentials.stated {
+        return Ok(Caller::asserted(agent_named("X-Agent-Id", stated)?));
     }
+    match credentials.argument.filter(|name| !name.is_empty()) {
+        // What an argument may be is for the rule that takes it; a name of another kind makes nobody its owner.
+        Some(name) if Actor::is_reserved(name) => Ok(Caller::nobody()),
+        Some(name) => Ok(Caller::asserted(agent_named("the agent's id", name)?)),
+        None => Ok(Caller::nobody()),
+    }
+}
+
+/// The agent that a caller says it is: a name an agent could have.
+fn agent_named(field: &'static str, name: &str) -> Result<AgentId, Refusal> {
+    limit::name(field, name, limit::AGENT_ID_BYTES)?;
+    if Actor::is_reserved(name) {
+        return Err(Refusal::new(Code::Forbidden, format!("'{name}' cannot be claimed by name"))
+            .hint("a person needs a token or the project's key file, which the command line uses"));
+    }
+    Ok(AgentId::from(name))
 }
 
 pub fn hash(secret: &str) -> String {
@@ -124,6 +135,7 @@ mod tests {
             ("agent", "a", Power::Agent, None),
             ("old", "a", Power::Agent, Some(Timestamp(5))),
             ("person", "anna", Power::Person, None),
+            ("lead", "l", Power::Lead, None),
         ] {
             let token = Token {
                 id: secret.to_owned(),
@@ -142,7 +154,8 @@ mod tests {
     fn who(trust: Trust, bearer: Option<&str>, stated: Option<&str>, argument: Option<&str>) -> Result<String, Code> {
         let credentials = Credentials { bearer, stated, argument, fence: None };
         let caller = access(trust).identify(&credentials, Timestamp(10)).map_err(|refusal| refusal.code)?;
-        Ok(format!("{} {} {:?}", caller.actor, caller.auth.as_str(), caller.power))
+        let by = caller.by.map(|by| format!(" by {by}")).unwrap_or_default();
+        Ok(format!("{} {} {:?}{by}", caller.actor, caller.auth.as_str(), caller.power))
     }
 
     #[test]
@@ -153,7 +166,9 @@ mod tests {
         assert_eq!(who(Local, None, Some("b"), Some("a")).as_deref(), Ok("b asserted Agent"));
         assert_eq!(who(Local, Some("agent"), None, Some("b")).as_deref(), Ok("a token Agent"));
         assert_eq!(who(Local, Some("the-key"), None, None).as_deref(), Ok("person:local token Person"));
-        assert_eq!(who(Local, Some("the-key"), Some("a"), None).as_deref(), Ok("a token Person"));
+        assert_eq!(who(Local, Some("the-key"), Some("a"), None).as_deref(), Ok("a token Person by person:local"));
+        assert_eq!(who(Local, Some("lead"), Some("a"), None).as_deref(), Ok("a token Lead by l"));
+        assert_eq!(who(Local, Some("lead"), Some("l"), None).as_deref(), Ok("l token Lead"));
         assert_eq!(who(Local, Some("person"), None, None).as_deref(), Ok("person:anna token Person"));
     }
 
@@ -166,5 +181,18 @@ mod tests {
         assert_eq!(who(Local, Some("agent"), Some("b"), None), Err(Code::Forbidden));
         assert_eq!(who(TokensOnly, None, Some("a"), None), Err(Code::Unauthenticated));
         assert_eq!(who(TokensOnly, Some("agent"), Some("a"), None).as_deref(), Ok("a token Agent"));
+    }
+
+    #[test]
+    fn nobody_speaks_as_an_author_of_another_kind() {
+        for bearer in [None, Some("lead"), Some("person"), Some("the-key")] {
+            for name in ["person:ben", "system", "watcher", "router", "nobody", "group:workers"] {
+                assert_eq!(who(Trust::Local, bearer, Some(name), None), Err(Code::Forbidden), "{bearer:?} as {name}");
+            }
+            assert_eq!(who(Trust::Local, bearer, Some("two words"), None), Err(Code::Invalid));
+            assert_eq!(who(Trust::Local, bearer, Some(&"x".repeat(200)), None), Err(Code::TooLarge));
+        }
+        assert_eq!(who(Trust::Local, None, None, Some("system")).as_deref(), Ok("nobody none Agent"));
+        assert_eq!(who(Trust::Local, None, None, Some(&"x".repeat(200))), Err(Code::TooLarge));
     }
 }

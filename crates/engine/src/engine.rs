@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rookery_core::agent::Status;
 use rookery_core::log::{Body, BodyBytes};
 use rookery_core::view::{LifeSource, Presence};
-use rookery_core::{AgentId, Auth, Caller, Code, Command, Fact, HandoffId, IntentId, Key, Power, Refusal, Row, TaskId};
+use rookery_core::{AgentId, Caller, Code, Command, Fact, HandoffId, IntentId, Key, Power, Refusal, Row, TaskId};
 use rookery_store::artifact::ArtifactDir;
 use rookery_store::{Answer, Clock, Committed, Idempotency, PresenceBoard, ReadError, Store, Submission, SubmitError};
 use sha2::{Digest, Sha256};
@@ -191,11 +192,16 @@ impl Engine {
 
     async fn decided(&self, request: Request) -> Result<Committed, EngineError> {
         let caller = request.caller.clone();
-        self.heard(&caller);
-        self.returns_if_offline(&caller, &request.command).await?;
-        let registers = matches!(request.command, Command::Register(_));
+        // Whoever calls lives now, however long its command will wait and whatever it will come to.
+        if let Some(agent) = caller.itself() {
+            self.sign_of_life(&caller, agent, LifeSource::Call)?;
+            if self.inner.roster.is_offline(agent) && !settles_membership(&request.command) {
+                self.comes_back(agent, &caller).await?;
+            }
+        }
+        let command = request.command.clone();
         let submission = self.admit(request).await?;
-        let committed = match (self.store().submit(submission.clone()).await, caller.actor.agent()) {
+        let committed = match (self.store().submit(submission.clone()).await, caller.itself()) {
             // Declared offline a moment ago: the roster did not know yet.
             (Err(SubmitError::Refused(refusal)), Some(agent)) if refusal.code == Code::AgentOffline => {
                 self.comes_back(agent, &caller).await?;
@@ -204,15 +210,27 @@ impl Engine {
             (outcome, _) => outcome?,
         };
         // A remembered answer is no news: the agent may have left since.
-        if registers
-            && !committed.duplicate
-            && let Answer::Row(_, row) = &committed.answer
-            && let Row::Agent(agent) = &row.0
-        {
-            self.inner.roster.learn(std::slice::from_ref(agent));
-            self.saw(&agent.id, LifeSource::Call);
+        if !committed.duplicate {
+            self.learn(&caller, &command, &committed);
         }
         Ok(committed)
+    }
+
+    /// Takes note of who is here at once, so that the next call finds it so; the log will tell the same.
+    fn learn(&self, caller: &Caller, command: &Command, committed: &Committed) {
+        match (command, &committed.answer) {
+            (Command::Register(_), Answer::Row(_, row)) => {
+                if let Row::Agent(agent) = &row.0 {
+                    self.inner.roster.learn(std::slice::from_ref(agent));
+                    // What is committed is answered: a seal that came in between is the next call's matter.
+                    self.sign_of_life(caller, &agent.id, LifeSource::Call).ok();
+                }
+            }
+            (Command::SetStatus(set), _) if set.status == Status::Offline => self.inner.roster.went(&set.agent),
+            (Command::SetStatus(set), _) => self.inner.roster.returned(&set.agent),
+            (Command::Leave(leave), _) => self.inner.roster.left(&leave.agent),
+            _ => {}
+        }
     }
 
     /// Submits and waits until the named effects are done or the deadline is over.
@@ -277,55 +295,63 @@ impl Engine {
         Ok(Body { sha256, bytes: BodyBytes::Artifact })
     }
 
-    /// Whoever calls lives now, however long its command will wait and whatever it will come to; unless it merely says
-    /// that it is somebody whose id is bound to a credential.
-    fn heard(&self, caller: &Caller) {
-        if let Some(agent) = caller.actor.agent()
-            && (caller.auth != Auth::Asserted || !self.inner.roster.is_sealed(agent))
-        {
-            self.saw(agent, LifeSource::Call);
+    /// A sign of life, and the only door to presence. An id that is bound to a credential needs that credential; nobody
+    /// shows life for somebody else, an observer for nobody, and strangers leave no trace.
+    pub fn sign_of_life(&self, caller: &Caller, agent: &AgentId, source: LifeSource) -> Result<(), Refusal> {
+        let roster = &self.inner.roster;
+        if !caller.is_proven() && caller.actor.agent() == Some(agent) && roster.is_sealed(agent) {
+            return Err(Refusal::sealed(agent));
         }
-    }
-
-    /// A sign of life of an agent the team knows. Strangers leave no trace.
-    pub fn saw(&self, agent: &AgentId, source: LifeSource) {
-        if self.inner.roster.knows(agent) {
+        if caller.itself() == Some(agent) && roster.knows(agent) {
             self.inner.parts.board.saw(agent, Presence { last_seen: self.clock().now(), source });
         }
+        Ok(())
     }
 
-    /// Whether the id is bound to a credential, so that saying it is not enough.
-    pub fn is_sealed(&self, agent: &AgentId) -> bool {
-        self.inner.roster.is_sealed(agent)
+    /// A call that only reads. It is a sign of life like any other, and one by an agent that was declared offline brings
+    /// it back.
+    pub async fn visit(&self, caller: &Caller) -> Result<(), EngineError> {
+        let Some(agent) = caller.actor.agent() else { return Ok(()) };
+        self.sign_of_life(caller, agent, LifeSource::Call)?;
+        if caller.itself().is_none() || !self.inner.roster.is_offline(agent) {
+            return Ok(());
+        }
+        match self.comes_back(agent, caller).await {
+            Err(EngineError::Submit(SubmitError::Refused(refusal))) => Err(refusal.into()),
+            Err(error) => {
+                // Whoever asks is answered also while nothing can be written; the next call brings it back.
+                tracing::debug!(%agent, %error, "an agent that reads could not be brought back");
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
     }
 
-    /// A declared heartbeat. It never waits in the queue unless it brings the agent back.
+    /// A declared heartbeat. That of a live agent waits for nothing, neither for the queue nor for the store.
     pub async fn heartbeat(&self, caller: &Caller, agent: &AgentId) -> Result<(), EngineError> {
+        if caller.power == Power::Observer {
+            return Err(Refusal::new(Code::Forbidden, "an observer may only read").into());
+        }
+        if !self.inner.roster.knows(agent) {
+            self.look_up(agent).await?;
+        }
+        let own = caller.itself() == Some(agent);
+        self.sign_of_life(caller, agent, LifeSource::Heartbeat)?;
+        // One that brings its agent back, or comes from somebody else, is decided where every command is.
+        if !own || !self.inner.roster.is_here(agent) {
+            self.comes_back(agent, caller).await?;
+            self.sign_of_life(caller, agent, LifeSource::Heartbeat)?;
+        }
+        Ok(())
+    }
+
+    async fn look_up(&self, agent: &AgentId) -> Result<(), EngineError> {
         let Some(known) = self.agent(agent).await?.value else {
             let unknown = Refusal::new(Code::AgentNotFound, "Agent not found");
             return Err(unknown.hint("announce the agent first").into());
         };
-        // An ordinary heartbeat waits for nothing. One that brings its agent back, or comes from somebody else, is
-        // decided where every command is; it counts as a sign of life only if it is let through.
-        let own = caller.actor.agent() == Some(agent) && caller.power != Power::Observer;
-        let proven = !known.sealed || caller.auth != Auth::Asserted;
-        if !(own && proven && known.is_live()) {
-            let command = rookery_core::agent::ComeBack { agent: agent.clone() };
-            self.store().submit(self.admit(Request::new(caller.clone(), command)).await?).await?;
-        }
-        self.inner.roster.joined(agent);
-        self.saw(agent, LifeSource::Heartbeat);
+        self.inner.roster.learn(std::slice::from_ref(&known));
         Ok(())
-    }
-
-    /// Any call is a sign of life: one by an agent that was declared offline brings it back first.
-    async fn returns_if_offline(&self, caller: &Caller, command: &Command) -> Result<(), EngineError> {
-        let own =
-            matches!(command, Command::Register(_) | Command::Leave(_) | Command::SetStatus(_) | Command::ComeBack(_));
-        match caller.actor.agent() {
-            Some(agent) if !own && self.inner.roster.is_offline(agent) => self.comes_back(agent, caller).await,
-            _ => Ok(()),
-        }
     }
 
     /// Brings an agent back on the credentials of its call, so that nobody does it in its name.
@@ -333,6 +359,7 @@ impl Engine {
         let caller = Caller { fence: None, ..caller.clone() };
         let command = rookery_core::agent::ComeBack { agent: agent.clone() };
         self.store().submit(Submission::new(caller, command)).await?;
+        self.inner.roster.joined(agent);
         Ok(())
     }
 
@@ -383,6 +410,11 @@ impl Engine {
     pub(crate) fn roster(&self) -> &Roster {
         &self.inner.roster
     }
+}
+
+/// Whether the command itself says if its agent is here.
+fn settles_membership(command: &Command) -> bool {
+    matches!(command, Command::Register(_) | Command::Leave(_) | Command::SetStatus(_) | Command::ComeBack(_))
 }
 
 fn closes(fact: &Fact, intent: &IntentId) -> bool {

@@ -43,7 +43,7 @@ pub async fn carry_out(engine: &Engine, hands: &dyn Hands) -> Result<Open, Engin
                 continue;
             }
             let command = CloseIntent { intent: intent.id, failed: None };
-            match engine.store().submit(Submission::new(Caller::system(), command)).await {
+            match engine.store().submit(Submission::internal(Caller::system(), command)).await {
                 // Refused: another process was quicker.
                 Ok(_) | Err(SubmitError::Refused(_)) => {}
                 Err(error) => return Err(error.into()),

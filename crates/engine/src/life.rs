@@ -47,13 +47,27 @@ impl Roster {
                 }
             }
             Fact::AgentReturned(fact) => self.joined(&fact.agent),
-            Fact::AgentWentOffline(fact) => {
-                if let Some(known) = self.lock().get_mut(&fact.agent) {
-                    known.place = Place::Offline;
-                }
-            }
-            Fact::AgentLeft(fact) => drop(self.lock().remove(&fact.agent)),
+            Fact::AgentWentOffline(fact) => self.went(&fact.agent),
+            Fact::AgentLeft(fact) => self.left(&fact.agent),
             _ => {}
+        }
+    }
+
+    pub fn went(&self, agent: &AgentId) {
+        self.place(agent, Place::Offline);
+    }
+
+    pub fn returned(&self, agent: &AgentId) {
+        self.place(agent, Place::Here);
+    }
+
+    pub fn left(&self, agent: &AgentId) {
+        self.lock().remove(agent);
+    }
+
+    fn place(&self, agent: &AgentId, place: Place) {
+        if let Some(known) = self.lock().get_mut(agent) {
+            known.place = place;
         }
     }
 
@@ -64,6 +78,10 @@ impl Roster {
 
     pub fn knows(&self, agent: &AgentId) -> bool {
         self.lock().contains_key(agent)
+    }
+
+    pub fn is_here(&self, agent: &AgentId) -> bool {
+        self.lock().get(agent).is_some_and(|known| known.place == Place::Here)
     }
 
     pub fn is_offline(&self, agent: &AgentId) -> bool {

@@ -70,7 +70,7 @@ impl Sweeping {
         self.overloaded = false;
         for declared in self.sweeper.tick(&glance) {
             let agent = declared.agent.clone();
-            match engine.store().submit(Submission::new(Caller::system(), declared)).await {
+            match engine.store().submit(Submission::internal(Caller::system(), declared)).await {
                 Ok(_) => tracing::info!(agent = %agent, "declared offline"),
                 Err(SubmitError::Refused(_)) => {}
                 Err(error) => {

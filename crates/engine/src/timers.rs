@@ -20,7 +20,7 @@ pub async fn fire_due(engine: &Engine) -> Result<usize, EngineError> {
     for row in rows {
         let Row::Timer(timer) = row else { continue };
         let command = FireTimer { timer: timer.id, version: timer.version };
-        match engine.store().submit(Submission::new(Caller::system(), command)).await {
+        match engine.store().submit(Submission::internal(Caller::system(), command)).await {
             Ok(_) => fired += 1,
             // Somebody else was quicker, or what it was for is over.
             Err(rookery_store::SubmitError::Refused(_)) => {}

@@ -166,7 +166,7 @@ async fn note(engine: &Engine, observation: Observation) {
 /// Submits until it is decided: what was seen is not seen again. Meanwhile the watcher merges what it cannot hand over.
 async fn record(engine: &Engine, command: Command) {
     loop {
-        match engine.store().submit(Submission::new(Caller::watcher(), command.clone())).await {
+        match engine.store().submit(Submission::internal(Caller::watcher(), command.clone())).await {
             Ok(_) | Err(SubmitError::Refused(_) | SubmitError::Stopped) => return,
             Err(error @ SubmitError::Broken { .. }) => {
                 return tracing::warn!(%error, "a change of files was not recorded");

@@ -7,9 +7,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use rookery_core::command::{Halt, Now, Reply};
+use rookery_core::file::ClaimReply;
 use rookery_core::log::LogRow;
 use rookery_core::view::{Presence, View};
-use rookery_core::{AgentId, Ask, Code, Decision, Fact, Key, Lookup, Refusal, Row, RunId, Seq, ThreadId, Timestamp};
+use rookery_core::{
+    Actor, AgentId, Ask, Caller, Code, Decision, Fact, Key, Lookup, Refusal, Row, RunId, Seq, ThreadId, Timestamp,
+};
 
 use crate::store::{Answer, Committed, Idempotency, StoredRow, Submission, SubmitError};
 
@@ -189,6 +192,10 @@ impl Batch {
     /// Runs one command: its outcome, or what must be loaded first.
     fn run(&mut self, at: usize) -> Result<Outcome, Needs> {
         let submission = &self.submissions[at];
+        // What was answered to somebody is told again only to one that may still ask.
+        if let Err(halt) = rookery_core::admits(&self.view, &submission.caller) {
+            return self.halted(halt);
+        }
         if let Some(idempotency) = &submission.idempotency
             && let Some(Some(earlier)) = self.remembered.get(&(idempotency.scope.clone(), idempotency.key.clone()))
         {
@@ -196,12 +203,7 @@ impl Batch {
         }
         let decision = match rookery_core::decide(&self.view, &submission.caller, &submission.command, &self.now) {
             Ok(decision) => decision,
-            Err(Halt::Refused(refusal)) => return Ok(Err(SubmitError::Refused(refusal))),
-            Err(Halt::Missing(asks)) => {
-                let mut needs = Needs::default();
-                asks.into_iter().filter(|ask| !self.view.knows(ask)).for_each(|ask| needs.add(ask));
-                return Err(needs);
-            }
+            Err(halt) => return self.halted(halt),
         };
         let mut needs = Needs::default();
         for key in decision.facts.iter().flat_map(rookery_core::touches) {
@@ -214,6 +216,17 @@ impl Batch {
             return Err(needs);
         }
         Ok(Ok(self.commit(at, decision)))
+    }
+
+    fn halted(&self, halt: Halt) -> Result<Outcome, Needs> {
+        match halt {
+            Halt::Refused(refusal) => Ok(Err(SubmitError::Refused(refusal))),
+            Halt::Missing(asks) => {
+                let mut needs = Needs::default();
+                asks.into_iter().filter(|ask| !self.view.knows(ask)).for_each(|ask| needs.add(ask));
+                Err(needs)
+            }
+        }
     }
 
     fn repeat(&self, idempotency: &Idempotency, earlier: &Remembered) -> Outcome {
@@ -232,6 +245,7 @@ impl Batch {
     /// Puts a decision's facts into the batch. Every row they touch is in view.
     fn commit(&mut self, at: usize, decision: Decision) -> Committed {
         let first = self.write.head.next();
+        let actor = author(&self.submissions[at].caller, &decision.facts);
         for fact in decision.facts {
             let seq = self.write.head.next();
             self.write.head = seq;
@@ -242,8 +256,9 @@ impl Batch {
                 at: self.now.at,
                 run: run_of(submission, &fact),
                 thread: submission.thread.clone().filter(|thread| *thread != ThreadId::project_default()),
-                actor: submission.caller.actor.clone(),
+                actor: actor.clone(),
                 auth: submission.caller.auth,
+                via: submission.caller.by.clone(),
                 // What one command decides follows from its first fact.
                 cause: if seq == first { submission.cause } else { Some(first) },
                 body: if seq == first { submission.body.clone() } else { None },
@@ -252,7 +267,9 @@ impl Batch {
         }
         self.write.blanked.extend(decision.blanked);
         let answer = self.answer(decision.reply, first);
-        if let Some(idempotency) = &self.submissions[at].idempotency {
+        // That a claim was refused is no effect: asked again with the same key, it may be granted.
+        let refused = matches!(answer, Answer::Claim(ClaimReply::Refused { .. }));
+        if let Some(idempotency) = self.submissions[at].idempotency.as_ref().filter(|_| !refused) {
             let remembered = Remembered { hash: idempotency.hash.clone(), answer: answer.clone() };
             self.remembered.insert((idempotency.scope.clone(), idempotency.key.clone()), Some(remembered));
             self.write.replies.push((idempotency.clone(), answer.clone()));
@@ -298,6 +315,14 @@ impl Batch {
         write.rows.sort_by(|one, other| one.0.cmp(&other.0));
         write.tallies.retain(|_, change| *change != 0);
         write
+    }
+}
+
+/// Whom the facts are recorded as by: a caller without a name acts as the holder of what it changes.
+fn author(caller: &Caller, facts: &[Fact]) -> Actor {
+    match (&caller.actor, facts.first().and_then(Fact::holder)) {
+        (Actor::Nobody, Some(holder)) => Actor::Agent(holder.clone()),
+        (actor, _) => actor.clone(),
     }
 }
 

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use rookery_core::actor::Power;
-use rookery_core::view::Presence;
+use rookery_core::view::{LifeSource, Presence};
 use rookery_core::{AgentId, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -55,12 +55,29 @@ pub struct PresenceBoard {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     presence: Presence,
+    /// The source that the agent is held to for good, once it has shown it.
+    kept: Option<LifeSource>,
     written: bool,
 }
 
+impl Entry {
+    fn new(presence: Presence, written: bool) -> Entry {
+        Entry { presence, kept: kept(presence.source), written }
+    }
+}
+
+/// A process that we watch and heartbeats go on or their agent is gone. A connection may be closed by one that goes on
+/// calling.
+fn kept(source: LifeSource) -> Option<LifeSource> {
+    match source {
+        LifeSource::Process | LifeSource::Heartbeat => Some(source),
+        LifeSource::Connection | LifeSource::Call => None,
+    }
+}
+
 impl PresenceBoard {
-    /// Notes a sign of life. A stronger source, once shown, stays the agent's source. Each sign is newer than those
-    /// before it, also on a clock that went back or is behind another node's: it is news that counts, not the hour.
+    /// Notes a sign of life. Its source is the agent's, unless it has shown a stronger one that is kept. Each sign is
+    /// newer than those before it, also on a clock that went back or is behind another node's: it is news that counts, not the hour.
     pub fn saw(&self, agent: &AgentId, presence: Presence) {
         let mut seen = self.lock();
         match seen.get_mut(agent) {
@@ -68,11 +85,12 @@ impl PresenceBoard {
                 let newest = entry.presence.last_seen;
                 let behind = presence.last_seen < newest;
                 entry.presence.last_seen = if behind { newest.plus_millis(1) } else { presence.last_seen };
-                entry.presence.source = entry.presence.source.min(presence.source);
+                entry.kept = entry.kept.into_iter().chain(kept(presence.source)).min();
+                entry.presence.source = entry.kept.map_or(presence.source, |kept| kept.min(presence.source));
                 entry.written = false;
             }
             None => {
-                seen.insert(agent.clone(), Entry { presence, written: false });
+                seen.insert(agent.clone(), Entry::new(presence, false));
             }
         }
     }
@@ -106,9 +124,9 @@ impl PresenceBoard {
     pub fn learn(&self, entries: Vec<(AgentId, Presence)>) {
         let mut seen = self.lock();
         for (agent, presence) in entries {
-            let entry = seen.entry(agent).or_insert(Entry { presence, written: true });
+            let entry = seen.entry(agent).or_insert(Entry::new(presence, true));
             if entry.written && presence.last_seen > entry.presence.last_seen {
-                *entry = Entry { presence, written: true };
+                *entry = Entry { kept: entry.kept, ..Entry::new(presence, true) };
             }
             if !entry.written && presence.last_seen >= entry.presence.last_seen {
                 // What was seen here since is news on top of it, also if two clocks came to the same number.
@@ -133,5 +151,29 @@ impl PresenceBoard {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<AgentId, Entry>> {
         self.seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_counts_while_it_lasts_and_heartbeats_for_good() {
+        use LifeSource::*;
+        for (shown, source) in [
+            (vec![Call, Connection], Connection),
+            (vec![Connection, Call], Call),
+            (vec![Heartbeat, Call], Heartbeat),
+            (vec![Heartbeat, Connection], Connection),
+            (vec![Heartbeat, Connection, Call], Heartbeat),
+            (vec![Process, Connection, Heartbeat, Call], Process),
+        ] {
+            let board = PresenceBoard::default();
+            for (at, source) in (1..).zip(&shown) {
+                board.saw(&"a".into(), Presence { last_seen: Timestamp(at), source: *source });
+            }
+            assert_eq!(board.get(&"a".into()).map(|presence| presence.source), Some(source), "{shown:?}");
+        }
     }
 }

@@ -140,6 +140,7 @@ mod tests {
             thread: None,
             actor: Actor::System,
             auth: Auth::None,
+            via: None,
             cause: None,
             fact: Fact::AgentReturned(AgentReturned { agent: "a".into() }),
             body: Some(Body { sha256: String::new(), bytes: BodyBytes::Here(vec![0; body]) }),

@@ -230,9 +230,15 @@ mod tests {
         for name in ["flood", "flood", "flood", "quiet"] {
             kept.push(queue.push(from(name)).unwrap());
         }
-        kept.push(queue.push(Submission::new(Caller::system(), ComeBack { agent: "x".into() })).unwrap());
+        kept.push(queue.push(Submission::internal(Caller::system(), ComeBack { agent: "x".into() })).unwrap());
         assert_eq!(names(&queue.take_now().unwrap()), ["system", "flood", "quiet", "flood", "flood"]);
         assert_eq!(queue.depth(), 0);
+    }
+
+    #[test]
+    fn the_lane_is_chosen_by_who_submits_and_not_by_a_name() {
+        let named = Submission::new(Caller::system(), ComeBack { agent: "x".into() });
+        assert_eq!(named.lane, Lane::Caller("system".to_owned()));
     }
 
     #[test]
@@ -241,7 +247,7 @@ mod tests {
         let _one = queue.push(from("a")).unwrap();
         let _two = queue.push(from("b")).unwrap();
         assert_eq!(queue.push(from("c")).unwrap_err(), SubmitError::Busy);
-        assert!(queue.push(Submission::new(Caller::system(), ComeBack { agent: "x".into() })).is_ok());
+        assert!(queue.push(Submission::internal(Caller::system(), ComeBack { agent: "x".into() })).is_ok());
     }
 
     #[test]

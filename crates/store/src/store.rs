@@ -39,11 +39,18 @@ pub struct Submission {
 }
 
 impl Submission {
+    /// A command that somebody asks for; it takes its turn among those of the same caller.
     pub fn new(caller: Caller, command: impl Into<Command>) -> Submission {
-        let lane = match &caller.actor {
-            rookery_core::Actor::System | rookery_core::Actor::Watcher => Lane::Internal,
-            actor => Lane::Caller(actor.to_string()),
-        };
+        let lane = Lane::Caller(caller.actor.to_string());
+        Submission::in_lane(lane, caller, command)
+    }
+
+    /// A command of our own. Surfaces have no use for it.
+    pub fn internal(caller: Caller, command: impl Into<Command>) -> Submission {
+        Submission::in_lane(Lane::Internal, caller, command)
+    }
+
+    fn in_lane(lane: Lane, caller: Caller, command: impl Into<Command>) -> Submission {
         Submission {
             caller,
             command: command.into(),

@@ -1,11 +1,12 @@
 //! What every request passes before a face sees it: is it for us, from where, and is there room for it.
 //!
 //! A web page in the user's browser can reach loopback. So `Host` must name this daemon and `Origin`, when there is one,
-//! must be its own; nothing is ever written by a GET, and there is no CORS.
+//! must be its own; a GET changes nothing but that the agent it names is back, and there is no CORS.
 
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
+use axum::http::uri::Authority;
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -32,7 +33,7 @@ pub fn around(routes: Router<App>, app: &App) -> Router<App> {
 /// Counts requests and how long they took, by route and never by what a caller wrote.
 async fn counted(State(app): State<App>, request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
-    let method = request.method().as_str().to_owned();
+    let method = label(request.method());
     let began = app.engine().clock().monotonic();
     let response = next.run(request).await;
     let took = app.engine().clock().monotonic().saturating_sub(began);
@@ -41,6 +42,12 @@ async fn counted(State(app): State<App>, request: Request, next: Next) -> Respon
     metrics::counter!("rookery_http_requests_total", "route" => route, "method" => method, "status" => status)
         .increment(1);
     response
+}
+
+/// A method as a label: those that somebody made up are one.
+fn label(method: &Method) -> &'static str {
+    const KNOWN: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+    KNOWN.into_iter().find(|known| method.as_str() == *known).unwrap_or("other")
 }
 
 /// Refuses what is not for us and marks every answer as ours.
@@ -79,8 +86,7 @@ fn check(app: &App, request: &Request) -> Result<(), RestError> {
 }
 
 fn check_host(app: &App, request: &Request) -> Result<(), RestError> {
-    let text = |name: header::HeaderName| request.headers().get(name).and_then(|value| value.to_str().ok());
-    let host = text(header::HOST).or_else(|| request.uri().authority().map(|authority| authority.as_str()));
+    let host = named_host(request);
     if !host.is_some_and(|host| is_ours(app, host)) {
         return Err(RestError::new(StatusCode::FORBIDDEN, "FOREIGN_HOST", "the Host header does not name this daemon")
             .hint("call it by its loopback address, or add the name to allowed_hosts"));
@@ -98,15 +104,34 @@ fn check_host(app: &App, request: &Request) -> Result<(), RestError> {
         .hint("open the daemon's own page, or call it from a program"))
 }
 
+/// The one name that the request calls us by. Two names, or two that differ, are none.
+fn named_host(request: &Request) -> Option<&str> {
+    let mut headers = request.headers().get_all(header::HOST).iter();
+    let asked = request.uri().authority().map(Authority::as_str);
+    match (headers.next(), headers.next()) {
+        (None, _) => asked,
+        (Some(host), None) => {
+            let host = host.to_str().ok()?;
+            asked.is_none_or(|asked| asked.eq_ignore_ascii_case(host)).then_some(host)
+        }
+        (Some(_), Some(_)) => None,
+    }
+}
+
 /// Loopback by any of its names, or a name the configuration allows.
 fn is_ours(app: &App, host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
-    };
+    let Some(name) = name_of(host) else { return false };
     let loopback = name.eq_ignore_ascii_case("localhost")
         || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
-    loopback || app.about().allowed_hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(name))
+    loopback || app.about().allowed_hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(&name))
+}
+
+/// The name in `name`, `name:port`, `[address]` or `[address]:port`, and in nothing else.
+fn name_of(host: &str) -> Option<String> {
+    let authority: Authority = host.parse().ok()?;
+    let rest = host.strip_prefix(authority.host())?;
+    let port = rest.is_empty() || rest.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok());
+    port.then(|| authority.host().trim_start_matches('[').trim_end_matches(']').to_owned())
 }
 
 /// Room for each agent, and an end to everything but streams.
@@ -144,4 +169,33 @@ fn method_not_allowed(response: Response<Body>) -> Response {
         error.headers_mut().insert(header::ALLOW, allow);
     }
     error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_a_name_with_or_without_a_port() {
+        for (host, name) in [
+            ("localhost", Some("localhost")),
+            ("127.0.0.1:4700", Some("127.0.0.1")),
+            ("[::1]", Some("::1")),
+            ("[::1]:4700", Some("::1")),
+            ("[::1]evil", None),
+            ("[::1].evil.example", None),
+            ("evil@127.0.0.1", None),
+            ("127.0.0.1:80:90", None),
+            ("127.0.0.1:", None),
+            ("127.0.0.1/x", None),
+            ("", None),
+        ] {
+            assert_eq!(name_of(host).as_deref(), name, "{host}");
+        }
+    }
+
+    #[test]
+    fn methods_that_somebody_made_up_are_one_label() {
+        assert_eq!((label(&Method::PATCH), label(&Method::from_bytes(b"DANCE").unwrap())), ("PATCH", "other"));
+    }
 }

@@ -52,7 +52,7 @@ pub async fn readyz(State(app): State<App>) -> Response {
 #[utoipa::path(get, path = "/metrics", tag = "operations",
     responses((status = 200, body = String, content_type = "text/plain"), (status = 503, body = crate::rest::wire::ErrorBody)))]
 pub async fn show_metrics(State(app): State<App>, call: Call) -> Result<Response, RestError> {
-    call.reader()?;
+    call.reader().await?;
     let tallies = app.engine().tallies().await?;
     for (name, count) in &tallies.value {
         metrics::gauge!("rookery_rows", "tally" => name.clone()).set(*count as f64);

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_offline_is_given_no_claim_but_may_be_reserved_for() {
+    fn one_that_is_offline_is_given_nothing_it_could_keep_for_ever() {
         let mut w = World::of(&["lead", "a"]);
         w.creates("t", &[]);
         w.claims_file("lead", "x").unwrap();
@@ -122,6 +122,6 @@ mod tests {
         w.does(&anna(), hand_over("h", "lead", Some("a"), "t"));
         let accept = crate::handoff::Accept { handoff: "h".into(), agent: "a".into() };
         assert_eq!(w.refuses(&anna(), accept), Code::AgentOffline);
-        assert_eq!(w.does(&anna(), assign("t", "a")), ["task.reserved"]);
+        assert_eq!(w.refuses(&anna(), assign("t", "a")), Code::AgentOffline);
     }
 }

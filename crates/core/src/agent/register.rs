@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Agent, LeadChosen, LeadReason, Lost, Membership, Metadata, Role, Status};
-use crate::actor::{Actor, Auth, Caller};
+use crate::actor::{Actor, Caller};
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::{AgentId, Seq, Timestamp};
@@ -59,7 +59,7 @@ impl Register {
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         self.check()?;
         view.may_speak_for(caller, &self.id)?;
-        let sealed = matches!(caller.auth, Auth::Token | Auth::Session) && caller.actor.agent() == Some(&self.id);
+        let sealed = caller.is_proven() && caller.itself() == Some(&self.id);
         let known = view.agent(&self.id)?;
         let mut facts = Vec::new();
         match known {
@@ -92,6 +92,8 @@ impl Register {
                 .hint("choose another id, for example the tool's name and a number"));
         }
         let profile = &self.profile;
+        limit::text("name", profile.name.as_deref().unwrap_or(""), limit::NAME_BYTES)?;
+        limit::json("metadata", &profile.metadata, limit::METADATA_BYTES)?;
         if profile.tool.is_empty() {
             return Err(Refusal::new(Code::Invalid, "tool must not be empty"));
         }
@@ -146,6 +148,7 @@ impl AgentUpdated {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::actor::Auth;
     use crate::agent::{Leave, SetStatus};
     use crate::testing::{World, anna, by, claim, claim_file, profile, register, with_token};
 
@@ -234,6 +237,29 @@ mod tests {
     }
 
     #[test]
+    fn the_lead_by_word_commands_a_sealed_agent_but_does_not_act_as_it() {
+        use crate::testing::{assign, claim_file, complete, release, with_token};
+        let mut w = World::of(&["lead"]);
+        w.does(&with_token("a"), register("a", Role::Worker));
+        for task in ["t", "u"] {
+            w.creates(task, &[]);
+            w.does(&with_token("a"), crate::testing::start(Some("a"), task));
+        }
+        w.does(&with_token("a"), claim_file("a", "x"));
+        let as_it = |agent: &str| Some(AgentId::from(agent));
+        assert_eq!(w.refuses(&by("lead"), crate::agent::Leave { agent: "a".into() }), Code::Sealed);
+        assert_eq!(w.refuses(&by("lead"), crate::task::Complete { agent: as_it("a"), ..complete("t") }), Code::Sealed);
+        assert_eq!(w.refuses(&by("lead"), crate::task::Release { agent: as_it("a"), ..release("t") }), Code::Sealed);
+        assert_eq!(w.refuses(&by("lead"), claim_file("a", "y")), Code::Sealed);
+        w.does(&by("lead"), assign("t", "lead"));
+        let forced = crate::file::ClaimFile { insist: crate::file::Insist::Force, ..claim_file("lead", "x") };
+        w.does(&by("lead"), forced);
+        assert_eq!(w.file_holder("x"), Some("lead"));
+        w.does(&with_token("lead"), register("lead", Role::Lead));
+        w.does(&with_token("lead"), crate::task::Release { agent: as_it("a"), ..release("u") });
+    }
+
+    #[test]
     fn a_sealed_id_cannot_be_used_without_its_credential() {
         let mut w = World::of(&["lead"]);
         w.does(&with_token("a"), register("a", Role::Worker));
@@ -249,7 +275,8 @@ mod tests {
             assert_eq!(w.refuses(&caller, crate::testing::release("t")), Code::Sealed, "not as the holder either");
             assert_eq!(w.refuses(&caller, crate::agent::ComeBack { agent: "a".into() }), Code::Sealed);
         }
-        assert_eq!(w.does(&by("lead"), idle), ["agent.status_set"], "the lead may speak for others");
+        assert_eq!(w.refuses(&by("lead"), idle.clone()), Code::Sealed, "nor as the lead, by word alone");
+        assert_eq!(w.does(&with_token("lead"), idle), ["agent.status_set"], "the lead may speak for others");
         let session = Caller { auth: Auth::Session, ..by("a") };
         assert_eq!(w.does(&session, register("a", Role::Specialist)), ["agent.updated"]);
         w.does(&anna(), Leave { agent: "a".into() });

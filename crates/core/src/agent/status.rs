@@ -9,6 +9,7 @@ use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::{AgentId, TaskId};
 use crate::key::{Ask, Key};
+use crate::limit;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -38,6 +39,8 @@ impl SetStatus {
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         let agent = view.agent_known(&self.agent)?;
         view.may_speak_for(caller, &self.agent)?;
+        let named = self.current_task.as_ref().map_or("", TaskId::as_str);
+        limit::text("current_task", named, limit::TASK_ID_BYTES)?;
         if self.status == Status::Offline {
             if !agent.is_live() {
                 return Ok(Decision::nothing(Reply::Done));

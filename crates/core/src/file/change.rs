@@ -97,7 +97,7 @@ impl NoteChange {
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Halt> {
-        report::check_evidence(&self.before, &self.after, &self.metadata)?;
+        report::check_evidence(self.task.as_ref(), &self.before, &self.after, &self.metadata)?;
         if let Some(by) = &self.by {
             view.may_sign_as(caller, by)?;
         }

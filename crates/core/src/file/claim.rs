@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ConflictResolved, File, FilePath};
+use super::{ConflictResolved, File, FileClaim, FilePath};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::{AgentId, TaskId};
 use crate::key::{Ask, Key, Lookup};
 use crate::refusal::{Code, Refusal};
+use crate::task::{Task, check_fence};
 use crate::view::View;
 
 /// What to do about claims of others that stand in the way.
@@ -80,15 +81,11 @@ impl ClaimFile {
             _ => return refused(None, format!("Agent {} is not registered", self.agent)),
         }
         view.may_speak_for(caller, &self.agent)?;
-        if let Some(task) = &self.task
-            && view.task(task)?.is_none()
-        {
-            return Err(
-                Refusal::new(Code::UnknownReference, format!("task_id: {task} is not a task known here")).into()
-            );
-        }
-        let own = view.file(self.path.key())?;
-        if own.and_then(File::holder) == Some(&self.agent) {
+        let task = self.task(view)?;
+        let own = view.file(self.path.key())?.and_then(|file| file.claim.as_ref());
+        let own = own.filter(|claim| claim.holder == self.agent);
+        self.check_fence(caller, own, task)?;
+        if own.is_some() {
             return Ok(Decision::nothing(Reply::Claim(ClaimReply::Granted)));
         }
         if let Some((file, by)) = lock_on(view, &self.path)? {
@@ -114,6 +111,33 @@ impl ClaimFile {
             from: None,
         }));
         Ok(Decision::new(facts, Reply::Claim(ClaimReply::Granted)))
+    }
+
+    /// The task that the path is claimed for. One that has ended would never free it.
+    fn task<'v>(&self, view: &'v View) -> Result<Option<&'v Task>, Halt> {
+        let Some(id) = &self.task else { return Ok(None) };
+        match view.task(id)? {
+            Some(task) if task.state.is_open() => Ok(Some(task)),
+            Some(_) => Err(Refusal::new(Code::UnknownReference, format!("task_id: {id} has ended"))
+                .hint("leave out task_id, or name a task that is open")
+                .into()),
+            None => Err(Refusal::new(Code::UnknownReference, format!("task_id: {id} is not a task known here"))
+                .hint("leave out task_id, or name one of those that GET /tasks lists")
+                .into()),
+        }
+    }
+
+    /// A fence that is given is that of the claim itself, or of the task it is made for, as far as there is one.
+    fn check_fence(&self, caller: &Caller, own: Option<&FileClaim>, task: Option<&Task>) -> Result<(), Refusal> {
+        let of_task = task.and_then(|task| task.claim.as_ref()).map(|claim| claim.fence);
+        let fences = [own.map(|claim| claim.fence), of_task];
+        if caller.fence.is_some() && fences.contains(&caller.fence) {
+            return Ok(());
+        }
+        match fences.into_iter().flatten().next() {
+            Some(fence) => check_fence(caller, Some(fence)),
+            None => Ok(()),
+        }
     }
 }
 
@@ -265,5 +289,25 @@ mod tests {
         assert_eq!(w.claims_file("a", "src/x"), Ok(vec![]), "the holder keeps what it has");
         assert_eq!(w.file("src/x").state(), crate::file::FileState::Locked);
         assert_eq!(w.claims_file("lead", "src/"), Err(Some("a".to_owned())));
+    }
+
+    #[test]
+    fn a_claim_for_a_task_needs_one_that_is_open_and_its_fence() {
+        let mut w = World::of(&["a"]);
+        w.creates("t", &[]);
+        w.starts("a", "t");
+        let claims = |path: &str| ClaimFile { task: Some("t".into()), ..claim_file("a", path) };
+        let fence = w.task("t").claim.as_ref().map(|claim| claim.fence);
+        let zombie = Caller { fence: Some(crate::id::Seq(1)), ..by("a") };
+        assert_eq!(w.refuses(&zombie, claims("x")), Code::StaleFence);
+        let holder = Caller { fence, ..by("a") };
+        assert_eq!(w.does(&holder, claims("x")), ["resource.claimed"]);
+        assert_eq!(w.does(&holder, claims("x")), [""; 0], "either fence will do");
+        let own = Caller { fence: w.file("x").claim.as_ref().map(|claim| claim.fence), ..by("a") };
+        assert_eq!(w.does(&own, claim_file("a", "x")), [""; 0]);
+        assert_eq!(w.refuses(&zombie, claim_file("a", "x")), Code::StaleFence);
+        assert_eq!(w.does(&zombie, claim_file("a", "y")), ["resource.claimed"], "nothing to compare it with");
+        w.does(&by("a"), crate::testing::complete("t"));
+        assert_eq!(w.refuses(&by("a"), claims("z")), Code::UnknownReference);
     }
 }

@@ -11,7 +11,7 @@ use crate::id::{AgentId, HandoffId, TaskId};
 use crate::key::{Ask, Key, Lookup};
 use crate::limit;
 use crate::refusal::{Code, Refusal};
-use crate::task::{Task, TaskClaimed};
+use crate::task::{Task, TaskClaimed, check_fence};
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -59,10 +59,14 @@ impl Accept {
         })];
         view.agent_live(&self.agent)?;
         let task = view.task_known(&handoff.task)?;
+        if let Some(claim) = &task.claim {
+            check_fence(caller, Some(claim.fence))?;
+        }
         if task.state.is_open() {
             facts.extend(self.takes(view, handoff, task)?);
         }
-        Ok(Decision::new(facts, Reply::Done))
+        // With the task goes its new fence.
+        Ok(Decision::new(facts, Reply::Row(Key::Task(handoff.task.clone()))))
     }
 
     /// The task and the claims that belong to it change hands, if the one who offers still holds them.
@@ -157,7 +161,9 @@ fn answerable<'v>(view: &'v View, caller: &Caller, id: &HandoffId, agent: &Agent
     view.may_speak_for(caller, agent)?;
     if handoff.status != HandoffStatus::Pending {
         let status = handoff.status.as_str();
-        return Err(Refusal::new(Code::AlreadyAnswered, format!("handoff {id} was {status} already")).into());
+        return Err(Refusal::new(Code::AlreadyAnswered, format!("handoff {id} was {status} already"))
+            .hint("a handoff is answered once; for another change of hands, the holder offers it again")
+            .into());
     }
     match &handoff.to {
         Some(to) if to != agent => Err(Refusal::new(Code::Forbidden, format!("handoff {id} is for {to}"))
@@ -244,6 +250,8 @@ mod tests {
         }
         let before = w.task("t").claim.as_ref().unwrap().fence;
         w.does(&by("a"), hand_over("h", "a", Some("b"), "t"));
+        let stale = Caller { fence: Some(crate::id::Seq(1)), ..by("b") };
+        assert_eq!(w.refuses(&stale, accept("b")), Code::StaleFence);
         w.does(&by("b"), accept("b"));
         for (at, holder) in [("for_task", "b"), ("src/listed", "b"), ("lib/x", "b"), ("other", "a")] {
             assert_eq!(w.file_holder(at), Some(holder), "{at}");

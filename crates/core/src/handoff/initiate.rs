@@ -64,9 +64,9 @@ impl Initiate {
         if let Some(to) = &self.to
             && view.agent(to)?.is_none_or(|agent| agent.has_left())
         {
-            return Err(
-                Refusal::new(Code::UnknownReference, format!("to_agent: {to} is not an agent known here")).into()
-            );
+            return Err(Refusal::new(Code::UnknownReference, format!("to_agent: {to} is not an agent known here"))
+                .hint("leave out to_agent to offer it to everybody, or name one of those that GET /agents lists")
+                .into());
         }
         view.may_speak_for(caller, &self.from)?;
         task::may_change(view, caller, task, Some(&self.from))?;

@@ -39,7 +39,7 @@ impl Assign {
             return Err(super::refuse_transition(task, State::Pending).into());
         }
         view.needs_authority(caller, "assign a task")?;
-        view.agent_here(&self.to)?;
+        view.agent_live(&self.to)?;
         let reply = Reply::Row(Key::Task(self.task.clone()));
         if task.held_by() == Some(&self.to) {
             return Ok(Decision::nothing(reply));

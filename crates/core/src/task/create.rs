@@ -54,7 +54,7 @@ impl Create {
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         self.check()?;
-        view.may_speak_for(caller, &AgentId::from(self.assigned_by.as_str()))?;
+        view.may_sign_as(caller, &AgentId::from(self.assigned_by.as_str()))?;
         if view.task(&self.id)?.is_some() {
             return Err(Refusal::new(Code::Exists, format!("task {} exists", self.id)).into());
         }
@@ -62,6 +62,10 @@ impl Create {
             && view.agent(agent)?.is_none_or(|agent| agent.has_left())
         {
             return Err(unknown("assigned_to", agent.as_str(), "an agent").into());
+        }
+        if let Some(agent) = &self.assigned_to {
+            // Nothing would end a reservation for one that is gone already.
+            view.agent_live(agent)?;
         }
         let mut waiting_on = Vec::new();
         for dep in &self.depends_on {
@@ -170,8 +174,24 @@ mod tests {
         assert_eq!(w.refuses(&nobody, create("u", &["x"])), Code::UnknownReference);
         assert_eq!(w.refuses(&nobody, create("u", &["u"])), Code::DependencyCycle);
         assert_eq!(w.refuses(&nobody, create("u", &["t", "t"])), Code::Invalid);
-        let to = Create { assigned_to: Some("x".into()), ..create("u", &[]) };
-        assert_eq!(w.refuses(&nobody, to), Code::UnknownReference);
+        let to = |agent: &str| Create { assigned_to: Some(agent.into()), ..create("u", &[]) };
+        assert_eq!(w.refuses(&nobody, to("x")), Code::UnknownReference);
+        w.goes_offline("a");
+        assert_eq!(w.refuses(&nobody, to("a")), Code::AgentOffline);
+        assert_eq!(w.refuses(&crate::testing::anna(), crate::testing::assign("t", "a")), Code::AgentOffline);
+    }
+
+    #[test]
+    fn nobody_signs_with_a_name_of_another_kind() {
+        let mut w = World::of(&["lead", "a"]);
+        let signed = |by: &str| Create { assigned_by: by.to_owned(), ..create("t", &[]) };
+        for name in ["system", "person:anna", "router"] {
+            for caller in [Caller::nobody(), by("a"), by("lead")] {
+                assert_eq!(w.refuses(&caller, signed(name)), Code::Forbidden, "{name}");
+            }
+        }
+        assert_eq!(w.refuses(&by("a"), signed("lead")), Code::Forbidden);
+        assert_eq!(w.does(&crate::testing::anna(), signed("person:anna")), ["task.created"]);
     }
 
     #[test]

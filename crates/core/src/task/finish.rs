@@ -63,6 +63,7 @@ impl Complete {
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         let task = view.task_known(&self.task)?;
         limit::text("outcome", self.outcome.text.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
+        limit::json("outcome_detail", &self.outcome.detail, limit::TEXT_BYTES)?;
         may_end(view, caller, task, self.agent.as_ref(), State::Completed)?;
         let mut facts = vec![Fact::TaskCompleted(TaskCompleted {
             task: task.id.clone(),
@@ -203,6 +204,9 @@ mod tests {
         w.starts("a", "t");
         let long = Some("x".repeat(limit::TEXT_BYTES + 1));
         let outcome = Outcome { text: long.clone(), detail: None };
+        assert_eq!(w.refuses(&by("a"), Complete { outcome, ..complete("t") }), Code::TooLarge);
+        let detail = Some(serde_json::json!({ "log": "x".repeat(limit::TEXT_BYTES) }));
+        let outcome = Outcome { text: None, detail };
         assert_eq!(w.refuses(&by("a"), Complete { outcome, ..complete("t") }), Code::TooLarge);
         assert_eq!(w.refuses(&by("a"), Fail { error: long.clone(), ..fail("t") }), Code::TooLarge);
         assert_eq!(w.refuses(&by("a"), super::super::Cancel { reason: long, ..cancel("t") }), Code::TooLarge);

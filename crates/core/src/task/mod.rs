@@ -328,6 +328,7 @@ pub(crate) fn refuse_transition(task: &Task, next: State) -> Refusal {
         (State::Pending, State::Completed | State::Review | State::Paused | State::Failed) => {
             "start it first (in_progress)"
         }
+        (State::Paused, State::Pending) => "resume it (in_progress) or cancel it; then it can be released",
         (State::Failed, _) => "retry it (queued) or skip it",
         _ => "see the states of a task in the reference",
     };

@@ -100,6 +100,8 @@ pub struct Answer {
 pub struct Client {
     http: reqwest::Client,
     base: Url,
+    /// The address as the daemon tells it, for messages.
+    shown: String,
     key: Option<String>,
     project: String,
 }
@@ -114,8 +116,9 @@ impl Client {
         // The daemon is this machine's own: no proxy may stand between, and no public authority vouches for it.
         let mut http = reqwest::Client::builder().no_proxy().tls_certs_only([]).connect_timeout(CONNECT_TIMEOUT);
         let mut base = base;
-        if let ("https", Some(socket)) = (base.scheme(), &file.socket) {
-            // The socket is this user's own, so that nobody has to vouch for a certificate.
+        if let Some(socket) = file.socket.as_ref().filter(|socket| socket.exists()) {
+            // The socket is this user's own: nobody has to vouch for a certificate, and whatever address the daemon is
+            // bound to, it takes calls here by any name.
             http = http.unix_socket(socket.clone());
             base = Url::parse("http://localhost").map_err(|_| ClientError::Address { url: file.url.clone() })?;
         }
@@ -124,11 +127,12 @@ impl Client {
             .user_agent(concat!("rookery-cli/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(ClientError::Setup)?;
-        Ok(Self { http, base, key, project: file.project.clone() })
+        let shown = file.url.trim_end_matches('/').to_owned();
+        Ok(Self { http, base, shown, key, project: file.project.clone() })
     }
 
     pub fn url(&self) -> &str {
-        self.base.as_str().trim_end_matches('/')
+        &self.shown
     }
 
     /// Whether this project's daemon answers at the address at all.

@@ -138,6 +138,20 @@ async fn any_call_brings_an_agent_back() {
 }
 
 #[tokio::test]
+async fn reading_brings_an_agent_back_and_speaking_for_it_does_not() {
+    let team = team_of(strict(), &["lead", "a"]).await;
+    let mut stream = Sse::open(&team, "/events/stream", None).await;
+    beat(&team, "a").await;
+    offline(&mut stream, "a").await;
+    let key = format!("Bearer {}", team.person_key().unwrap());
+    let spoken = [("authorization", key.as_str()), ("x-agent-id", "a")];
+    assert_eq!(team.send(Method::GET, "/tasks", &spoken, None).await.status, 200);
+    assert_eq!(team.ok("/agents/a").await["status"], "offline");
+    assert_eq!(team.send(Method::GET, "/tasks", &[("x-agent-id", "a")], None).await.status, 200);
+    assert_eq!(team.ok("/agents/a").await["status"], "idle");
+}
+
+#[tokio::test]
 async fn a_zombies_fence_is_refused_after_it_was_replaced() {
     let team = team_of(strict(), &["other", "a"]).await;
     let mut stream = Sse::open(&team, "/events/stream", None).await;

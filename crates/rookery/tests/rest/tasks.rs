@@ -265,7 +265,11 @@ async fn only_the_holder_the_lead_and_people_change_a_held_task() {
 #[tokio::test]
 async fn one_of_many_that_claim_at_once_gets_the_task() {
     let agents: Vec<String> = (0..8).map(|n| format!("agent-{n}")).collect();
-    let team = team(&agents.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    // The lead is not among them: it may start a task for its holder.
+    let team = team(&["lead"]).await;
+    for agent in &agents {
+        team.announce(agent, "worker").await;
+    }
     let task = team.task().await;
     let mut asked = tokio::task::JoinSet::new();
     for agent in agents {
@@ -420,7 +424,6 @@ async fn every_write_honours_the_key_also_after_a_restart() {
         (Method::PATCH, "/agents/b/status".to_owned(), json!({"status": "blocked"}), 200),
         (Method::PATCH, format!("/tasks/{task}"), json!({"status": "in_progress", "agent_id": "a"}), 200),
         (Method::POST, "/resources/claim".to_owned(), json!({"path": "p", "agent_id": "a"}), 200),
-        (Method::POST, "/resources/claim".to_owned(), json!({"path": "p", "agent_id": "b"}), 409),
         (Method::POST, "/resources/release".to_owned(), json!({"path": "p", "agent_id": "a"}), 200),
         (Method::POST, "/handoffs".to_owned(), json!({"from_agent": "a", "task_id": task, "summary": "s"}), 201),
         (Method::POST, "/events".to_owned(), json!({"agent_id": "a", "action": "x.note"}), 201),
@@ -441,6 +444,20 @@ async fn every_write_honours_the_key_also_after_a_restart() {
         assert_eq!((reply.status.as_u16(), &steady(reply.body)), (*status, &answers[n]), "{path}");
     }
     assert_eq!(team.head().await, head, "nothing was done twice");
+}
+
+#[tokio::test]
+async fn a_claim_that_was_refused_may_be_asked_for_again_with_the_same_key() {
+    let team = team(&["a", "b"]).await;
+    team.claimed("p", "a").await;
+    let ask = || team.send(Method::POST, "/resources/claim", &[("idempotency-key", "k")], claim("p", "b"));
+    assert_eq!(ask().await.status, 409);
+    team.post("/resources/release", json!({"path": "p", "agent_id": "a"})).await.unwrap();
+    assert_eq!(ask().await.body, json!({"granted": true}));
+}
+
+fn claim(path: &str, agent: &str) -> Option<Value> {
+    Some(json!({"path": path, "agent_id": agent}))
 }
 
 /// Without the newest sign of life: asking again is one.

@@ -29,6 +29,8 @@ CREATE TABLE log (
     -- The agent a fact is about, or its author.
     concerns  TEXT    NOT NULL,
     auth      TEXT    NOT NULL,
+    -- Who spoke in the actor's name, if somebody did.
+    via       TEXT,
     cause     INTEGER,
     fact      BLOB    NOT NULL,
     -- With a hash and without a place, the body was redacted.

@@ -10,11 +10,12 @@ use super::connection::{seq, stored_seq};
 use super::error::Problem;
 use crate::query::{Bodies, LogQuery, Order};
 
-const COLUMNS: &str = "seq, at, kind, version, run, thread, actor, auth, cause, fact, body_hash, body_in";
+const COLUMNS: &str = "seq, at, kind, version, run, thread, actor, auth, cause, fact, body_hash, body_in, via";
 
 const APPEND: &str = "INSERT INTO log
-    (seq, at, kind, version, run, thread, task, path, actor, concerns, auth, cause, fact, body_hash, body_in, body)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
+    (seq, at, kind, version, run, thread, task, path, actor, concerns, auth, via, cause, fact, body_hash, body_in,
+     body)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)";
 
 /// A row as it is stored: the fact in the very bytes that were written, whatever its version.
 #[derive(Debug)]
@@ -52,6 +53,7 @@ pub(super) fn append_raw(connection: &Connection, raw: &Raw<'_>) -> Result<(), P
         row.actor.to_string(),
         row.concerns(),
         row.auth.as_str(),
+        row.via.as_deref(),
         row.cause.map(stored_seq),
         raw.fact,
         row.body.as_ref().map(|body| &body.sha256),
@@ -111,6 +113,7 @@ fn decode(row: &rusqlite::Row<'_>, bodies: Bodies) -> Result<LogRow, Problem> {
         thread: row.get::<_, Option<String>>(5)?.map(ThreadId::new),
         actor: Actor::parse(&row.get::<_, String>(6)?),
         auth: Auth::parse(&row.get::<_, String>(7)?).ok_or_else(|| unreadable("the auth"))?,
+        via: row.get(12)?,
         cause: row.get::<_, Option<i64>>(8)?.map(seq).transpose()?,
         fact,
         body,
@@ -120,7 +123,7 @@ fn decode(row: &rusqlite::Row<'_>, bodies: Bodies) -> Result<LogRow, Problem> {
 fn body(row: &rusqlite::Row<'_>) -> Result<Option<Body>, Problem> {
     let Some(sha256) = row.get::<_, Option<String>>(10)? else { return Ok(None) };
     let bytes = match row.get::<_, Option<String>>(11)?.as_deref() {
-        Some("row") => BodyBytes::Here(row.get::<_, Option<Vec<u8>>>(12)?.unwrap_or_default()),
+        Some("row") => BodyBytes::Here(row.get::<_, Option<Vec<u8>>>(13)?.unwrap_or_default()),
         Some(_) => BodyBytes::Artifact,
         None => BodyBytes::Gone,
     };

@@ -74,6 +74,8 @@ struct Line {
     thread: Option<String>,
     actor: String,
     auth: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    via: Option<String>,
     cause: Option<u64>,
     fact: Box<RawValue>,
     body: Option<BodyLine>,
@@ -119,7 +121,7 @@ pub fn export(path: &Path, artifacts: &ArtifactDir, out: &mut dyn Write) -> Resu
     })?;
     let (mut rows, mut missing) = (0, vec![]);
     let mut statement = connection.prepare(
-        "SELECT seq, at, kind, version, run, thread, actor, auth, cause, fact, body_hash, body_in, body
+        "SELECT seq, at, kind, version, run, thread, actor, auth, cause, fact, body_hash, body_in, body, via
          FROM log ORDER BY seq",
     )?;
     let mut found = statement.query([])?;
@@ -166,6 +168,7 @@ fn line(row: &rusqlite::Row<'_>, artifacts: &ArtifactDir) -> Result<Line, Offlin
         thread: row.get(5)?,
         actor: row.get(6)?,
         auth: row.get(7)?,
+        via: row.get(13)?,
         cause: cause.map(connection::seq).transpose()?.map(|seq| seq.0),
         fact: RawValue::from_string(fact).map_err(unreadable)?,
         body: body_line(row, artifacts)?,
@@ -307,6 +310,7 @@ impl Import<'_> {
             thread: line.thread.map(ThreadId::new),
             actor: Actor::parse(&line.actor),
             auth,
+            via: line.via,
             cause: line.cause.map(Seq),
             fact: decoded,
             body,

@@ -150,7 +150,7 @@ fn about_tasks() -> BoxedStrategy<Asked> {
             run: RunId::project_default(),
             title: format!("do {text}"),
             description: text,
-            assigned_by: "system".to_owned(),
+            assigned_by: "somebody".to_owned(),
             assigned_to,
             resources: vec!["src/lib/".to_owned()],
             depends_on,

@@ -54,7 +54,7 @@ impl Team {
                 run: RunId::project_default(),
                 title: format!("do {task}"),
                 description: String::new(),
-                assigned_by: "system".to_owned(),
+                assigned_by: "somebody".to_owned(),
                 assigned_to: None,
                 resources: vec!["src/lib/".to_owned()],
                 depends_on,

@@ -29,7 +29,7 @@ const REDACT_WAITS: Duration = Duration::from_secs(5);
 /// What this daemon is and how it is.
 #[utoipa::path(get, path = "/admin/info", tag = "admin", responses((status = 200, body = wire::Info)))]
 pub async fn info(State(app): State<App>, call: Call) -> Result<Response, RestError> {
-    call.reader()?;
+    call.reader().await?;
     let (engine, about) = (app.engine(), app.about());
     let head = engine.tallies().await?.head;
     let mut warnings = Vec::new();
@@ -88,6 +88,8 @@ pub async fn create_token(call: Call, body: JsonBody<wire::NewToken>) -> Result<
     call.person()?;
     let [subject] = super::call::need("agent is required", [&body.value.agent])?;
     rookery_core::limit::name("agent", &subject, rookery_core::limit::AGENT_ID_BYTES)?;
+    let label = body.value.label.as_deref().unwrap_or("");
+    rookery_core::limit::text("label", label, rookery_core::limit::NAME_BYTES)?;
     let role = body.value.role.unwrap_or(TokenRole::Agent);
     if role != TokenRole::Person && Actor::is_reserved(&subject) {
         return Err(RestError::invalid(format!("'{subject}' cannot be an agent")));

@@ -87,7 +87,7 @@ pub async fn leave(
 /// All agents that have not left.
 #[utoipa::path(get, path = "/agents", tag = "agents", responses((status = 200, body = Vec<wire::Agent>)))]
 pub async fn list(State(app): State<App>, call: Call) -> Result<Response, RestError> {
-    call.reader()?;
+    call.reader().await?;
     let found = app.engine().agents().await?;
     Ok(call::at(found.map(|agents| agents.into_iter().map(|agent| shown(&app, agent)).collect::<Vec<_>>())))
 }
@@ -96,7 +96,7 @@ pub async fn list(State(app): State<App>, call: Call) -> Result<Response, RestEr
 #[utoipa::path(get, path = "/agents/{id}", tag = "agents", params(("id" = String, Path)),
     responses((status = 200, body = wire::Agent)))]
 pub async fn get(State(app): State<App>, call: Call, Segment(id): Segment) -> Result<Response, RestError> {
-    call.reader()?;
+    call.reader().await?;
     let found = app.engine().agent(&AgentId::from(id.as_str())).await?;
     Ok(call::at_or(found.map(|agent| agent.map(|agent| shown(&app, agent))), Code::AgentNotFound, "Agent not found"))
 }

@@ -6,7 +6,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, http};
-use rookery_core::{Auth, Caller, Code, Command, Refusal, Row, Seq};
+use rookery_core::{Caller, Code, Command, Refusal, Row, Seq};
 use rookery_engine::engine::IdempotencyKey;
 use rookery_engine::{At, Credentials, Request as EngineRequest};
 use rookery_store::{Answer, Committed, Head};
@@ -88,14 +88,9 @@ impl Call {
     }
 
     /// Whoever reads must be allowed to, and shows a sign of life by it.
-    pub fn reader(&self) -> Result<Caller, RestError> {
+    pub async fn reader(&self) -> Result<Caller, RestError> {
         let caller = self.caller(None)?;
-        if let Some(agent) = caller.actor.agent() {
-            if caller.auth == Auth::Asserted && self.app.engine().is_sealed(agent) {
-                return Err(Refusal::sealed(agent).into());
-            }
-            self.app.engine().saw(agent, rookery_core::view::LifeSource::Call);
-        }
+        self.app.engine().visit(&caller).await?;
         Ok(caller)
     }
 
@@ -267,9 +262,13 @@ fn placed(mut response: Response, head: &Head) -> Response {
 
 /// The one thing that was asked for, or that there is none.
 pub fn at_or<T: Serialize>(found: At<Option<T>>, code: Code, message: &str) -> Response {
+    at_or_else(found, Refusal::new(code, message))
+}
+
+pub fn at_or_else<T: Serialize>(found: At<Option<T>>, missing: Refusal) -> Response {
     match found.value {
         Some(value) => at(At { value, head: found.head }),
-        None => placed(RestError::from(Refusal::new(code, message)).into_response(), &found.head),
+        None => placed(RestError::from(missing).into_response(), &found.head),
     }
 }
 

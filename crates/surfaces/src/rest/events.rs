@@ -23,7 +23,7 @@ const LARGEST_PAGE: u32 = 1_000;
 #[utoipa::path(get, path = "/events", tag = "events", params(wire::EventQuery),
     responses((status = 200, body = Vec<wire::ProtocolEvent>), (status = 410, body = wire::ErrorBody)))]
 pub async fn list(State(app): State<App>, call: Call, query: Query<wire::EventQuery>) -> Result<Response, RestError> {
-    call.reader()?;
+    call.reader().await?;
     let query = query.0;
     let limit = match query.limit {
         Some(0) => return Err(RestError::invalid("limit must be at least 1")),
@@ -91,7 +91,7 @@ async fn pages(app: &App, mut wanted: LogQuery, action: Option<&str>) -> Result<
 #[utoipa::path(get, path = "/events/{id}", tag = "events", params(("id" = String, Path)),
     responses((status = 200, body = wire::ProtocolEvent)))]
 pub async fn get(State(app): State<App>, call: Call, Segment(id): Segment) -> Result<Response, RestError> {
-    call.reader()?;
+    call.reader().await?;
     let found = match event_id::parse(&id) {
         Some(seq) => one(&app, seq).await?,
         None => None,

@@ -76,7 +76,7 @@ pub async fn reject(
 #[utoipa::path(get, path = "/handoffs", tag = "handoffs", params(wire::HandoffQuery),
     responses((status = 200, body = Vec<wire::Handoff>)))]
 pub async fn list(State(app): State<App>, call: Call, query: Query<wire::HandoffQuery>) -> Result<Response, RestError> {
-    call.reader()?;
+    call.reader().await?;
     let status = query.0.status.map(|status| match status {
         wire::HandoffStatus::Pending => "pending",
         wire::HandoffStatus::Accepted => "accepted",
@@ -91,7 +91,7 @@ pub async fn list(State(app): State<App>, call: Call, query: Query<wire::Handoff
 #[utoipa::path(get, path = "/handoffs/{id}", tag = "handoffs", params(("id" = String, Path)),
     responses((status = 200, body = wire::Handoff)))]
 pub async fn get(State(app): State<App>, call: Call, Segment(id): Segment) -> Result<Response, RestError> {
-    call.reader()?;
+    call.reader().await?;
     let found = app.engine().handoff(&HandoffId::from(id.as_str())).await?;
     Ok(call::at_or(found.map(|handoff| handoff.map(translate::handoff)), Code::HandoffNotFound, "Handoff not found"))
 }

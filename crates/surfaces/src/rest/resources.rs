@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use rookery_core::file::{ClaimFile, ClaimReply, Insist, Lock, ReleaseFile, Resolve, Unlock};
-use rookery_core::{AgentId, Code, Row};
+use rookery_core::{AgentId, Refusal, Row};
 use rookery_engine::queries::FileFilter;
 use rookery_engine::watcher::hash_file;
 use rookery_store::{Answer, Committed};
@@ -108,7 +108,7 @@ pub async fn list(
     call: Call,
     query: Query<wire::ResourceQuery>,
 ) -> Result<Response, RestError> {
-    call.reader()?;
+    call.reader().await?;
     let filter = match query.0.filter {
         None => FileFilter::All,
         Some(ResourceFilter::Claimed) => FileFilter::Claimed,
@@ -123,10 +123,10 @@ pub async fn list(
     params(("path" = String, Path, description = "May contain slashes.")),
     responses((status = 200, body = wire::Resource)))]
 pub async fn get(State(app): State<App>, call: Call, Segment(path): Segment) -> Result<Response, RestError> {
-    call.reader()?;
+    call.reader().await?;
     let path = app.engine().paths().resolve(&path).await?;
     let found = app.engine().file(path.key()).await?;
-    Ok(call::at_or(found.map(|file| file.map(translate::resource)), Code::ResourceNotFound, "Resource not tracked"))
+    Ok(call::at_or_else(found.map(|file| file.map(translate::resource)), Refusal::not_tracked()))
 }
 
 /// Reads a file that has the name of one of our verbs.

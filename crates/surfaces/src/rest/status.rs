@@ -15,7 +15,7 @@ const CONTRACT: &str = "0.1";
 /// Totals.
 #[utoipa::path(get, path = "/status", tag = "state", responses((status = 200, body = wire::StatusReport)))]
 pub async fn status(State(app): State<App>, call: Call) -> Result<Response, RestError> {
-    call.reader()?;
+    call.reader().await?;
     let At { value: (tallies, lead), head } = app.engine().totals().await?;
     let count = |name: &str| tallies.get(name).copied().unwrap_or(0);
     let report = wire::StatusReport {
@@ -45,7 +45,7 @@ pub async fn status(State(app): State<App>, call: Call) -> Result<Response, Rest
 /// Everything at one position.
 #[utoipa::path(get, path = "/state", tag = "state", responses((status = 200, body = wire::StateSnapshot)))]
 pub async fn state(State(app): State<App>, call: Call) -> Result<Response, RestError> {
-    call.reader()?;
+    call.reader().await?;
     let found = app.engine().snapshot().await?;
     let snapshot = found.value;
     let body = wire::StateSnapshot {

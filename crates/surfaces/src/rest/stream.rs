@@ -12,7 +12,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use rookery_core::log::LogRow;
 use rookery_core::view::LifeSource;
-use rookery_core::{AgentId, LogId};
+use rookery_core::{Caller, LogId};
 use rookery_engine::{Chunk, Subscription};
 use rookery_store::publish::Slot;
 use tokio::sync::OwnedSemaphorePermit;
@@ -31,7 +31,7 @@ pub async fn stream(
     headers: HeaderMap,
     query: Query<wire::StreamQuery>,
 ) -> Result<Response, RestError> {
-    let caller = call.reader()?;
+    let caller = call.reader().await?;
     let last = headers.get("last-event-id").and_then(|value| value.to_str().ok()).filter(|id| !id.is_empty());
     let position = match last.or(query.0.after.as_deref()) {
         None => None,
@@ -54,7 +54,7 @@ pub async fn stream(
         call,
         subscription,
         log,
-        agent: caller.actor.agent().cloned(),
+        caller,
         handed_out: None,
         ended: false,
         _permit: permit,
@@ -80,7 +80,7 @@ struct Stream {
     log: LogId,
     filter: Filter,
     /// Whose open connection this is.
-    agent: Option<AgentId>,
+    caller: Caller,
     /// When the last frame was handed to the connection, on the monotonic clock.
     handed_out: Option<u64>,
     ended: bool,
@@ -118,8 +118,9 @@ impl Stream {
         let silence = tokio::time::sleep(self.app.limits().keep_alive);
         tokio::pin!(silence);
         loop {
-            if let Some(agent) = &self.agent {
-                self.app.engine().saw(agent, LifeSource::Connection);
+            if let Some(agent) = self.caller.actor.agent() {
+                // Bound to a credential meanwhile: a stream that was opened on a word ends.
+                self.app.engine().sign_of_life(&self.caller, agent, LifeSource::Connection).ok()?;
             }
             let chunk = tokio::select! {
                 () = stopping.cancelled() => return None,

@@ -117,7 +117,7 @@ fn rendered(status: StatusCode, committed: &Committed) -> Result<Response, RestE
 #[utoipa::path(get, path = "/tasks", tag = "tasks", params(wire::TaskQuery),
     responses((status = 200, body = Vec<wire::Task>)))]
 pub async fn list(State(app): State<App>, call: Call, query: Query<wire::TaskQuery>) -> Result<Response, RestError> {
-    call.reader()?;
+    call.reader().await?;
     let query = query.0;
     if query.limit == Some(0) {
         return Err(RestError::invalid("limit must be at least 1"));
@@ -143,7 +143,7 @@ pub async fn list(State(app): State<App>, call: Call, query: Query<wire::TaskQue
 #[utoipa::path(get, path = "/tasks/{id}", tag = "tasks", params(("id" = String, Path)),
     responses((status = 200, body = wire::Task)))]
 pub async fn get(State(app): State<App>, call: Call, Segment(id): Segment) -> Result<Response, RestError> {
-    call.reader()?;
+    call.reader().await?;
     let found = app.engine().task(&TaskId::from(id.as_str())).await?;
     Ok(call::at_or(found.map(|task| task.map(translate::task)), Code::TaskNotFound, "Task not found"))
 }

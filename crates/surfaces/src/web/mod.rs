@@ -18,7 +18,7 @@ pub fn routes() -> Router<App> {
 }
 
 async fn index(State(app): State<App>, call: Call) -> Result<Response, RestError> {
-    call.reader()?;
+    call.reader().await?;
     let engine = app.engine();
     let snapshot = engine.snapshot().await?;
     let agents: String = snapshot.value.agents.iter().fold(String::new(), |mut rows, agent| {

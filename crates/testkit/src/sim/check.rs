@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use rookery_core::agent::Evidence;
+use rookery_core::file::ClaimReply;
 use rookery_core::log::LogRow;
 use rookery_core::{Actor, AgentId, Auth, Caller, Command, Fact, Key, Position, Refusal, Row, Seq, Timestamp};
 use rookery_engine::subscribe;
@@ -245,7 +246,9 @@ pub(super) fn reply_agrees_with_the_log(model: &Model, sent: &Sent, committed: &
     if committed.duplicate && was_redacted(model, &committed.answer, committed.at) {
         return Ok(());
     }
-    match model.carried_out(&sent.id).first() {
+    // A refused claim did nothing; the same key may have been granted it after that.
+    let refused = matches!(committed.answer, Answer::Claim(ClaimReply::Refused { .. }));
+    match model.carried_out(&sent.id).first().filter(|first| !refused || **first <= committed.at) {
         Some(first) => {
             let facts = model.decided_from(*first);
             let end = facts.last().map_or(*first, |row| row.seq);
@@ -293,7 +296,12 @@ fn was_decided(model: &Model, sent: &Sent, before: Seq, rows: &[LogRow], answer:
         let what = format!("{} ({:?}) after {before} decides other facts than {rows:?}", sent.id, sent.command);
         return violated(check, what);
     }
-    if let Some(row) = rows.iter().find(|row| row.actor != sent.caller.actor) {
+    // A caller without a name acts as the holder of what it changes.
+    let author = match (&sent.caller.actor, rows.first().and_then(|row| row.fact.holder())) {
+        (Actor::Nobody, Some(holder)) => Actor::Agent(holder.clone()),
+        (actor, _) => actor.clone(),
+    };
+    if let Some(row) = rows.iter().find(|row| row.actor != author) {
         return violated(check, format!("{} of {} stands as by {}", sent.id, sent.caller.actor, row.actor));
     }
     let end = rows.last().map_or(before, |row| row.seq);
@@ -334,10 +342,15 @@ pub(super) fn request_is_applied_once(model: &Model, row: &LogRow) -> Checked {
     }
 }
 
-/// Whoever sends a key again is told what was told before, but for what was redacted meanwhile.
+/// Whoever sends a key again is told what was told before, but for what was redacted meanwhile. A claim that was refused
+/// did nothing, and may be granted later.
 pub(super) fn key_has_one_answer(model: &mut Model, sent: &Sent, committed: &Committed) -> Checked {
     let answer = &committed.answer;
     if !sent.keyed || was_redacted(model, answer, committed.at) {
+        return Ok(());
+    }
+    let done_before = model.carried_out(&sent.id).first().is_some_and(|first| *first <= committed.at);
+    if matches!(answer, Answer::Claim(ClaimReply::Refused { .. })) && !committed.duplicate && !done_before {
         return Ok(());
     }
     let first = model.answers.entry(sent.id.clone()).or_insert_with(|| answer.clone());

@@ -12,7 +12,7 @@ use rookery_core::agent::{DeclareOffline, Evidence};
 use rookery_core::intent::Effect;
 use rookery_core::log::LogRow;
 use rookery_core::view::LifeSource;
-use rookery_core::{AgentId, Caller, Row, Seq};
+use rookery_core::{AgentId, Auth, Caller, Row, Seq};
 use rookery_engine::access::Trust;
 use rookery_engine::engine::IdempotencyKey;
 use rookery_engine::intents::{self, Hands};
@@ -198,7 +198,9 @@ impl Process {
 
     /// A sign of life that needs no call: a connection is open, a process runs.
     pub(super) fn sees(&mut self, agent: &AgentId, source: LifeSource) {
-        self.engine.saw(agent, source);
+        let caller = Caller { auth: Auth::Token, ..Caller::asserted(agent.clone()) };
+        // It is proven: nothing refuses it.
+        drop(self.engine.sign_of_life(&caller, agent, source));
     }
 
     /// Lets everything go on as far as it can without a turn of the writer.
@@ -313,7 +315,7 @@ async fn expire_by_time_of_day(engine: &Engine, queue: &Queue) {
         let limit_millis = rounds::allowed(engine).silence(presence.source);
         if presence.last_seen.plus_millis(limit_millis) < engine.clock().now() {
             let evidence = Evidence { last_seen: presence.last_seen, source: Some(presence.source), limit_millis };
-            drop(queue.push(Submission::new(Caller::system(), DeclareOffline { agent: agent.id, evidence })));
+            drop(queue.push(Submission::internal(Caller::system(), DeclareOffline { agent: agent.id, evidence })));
         }
     }
 }
