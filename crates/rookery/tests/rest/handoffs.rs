@@ -157,7 +157,7 @@ async fn a_rejection_keeps_everything_and_says_why() {
     assert_eq!((&event["agent_id"], &event["metadata"]["reason"]), (&json!("b"), &json!("Missing test coverage")));
     let plain = offer(&team, &task, json!("b")).await;
     assert_reply(&answer(&team, &plain, "reject", "b").await, 200, json!({"rejected": true}));
-    assert_eq!(team.events("handoff.rejected").await.pop().unwrap()["metadata"]["reason"], Value::Null);
+    assert_eq!(team.events("handoff.rejected").await.pop().unwrap()["metadata"]["reason"], "");
 }
 
 #[tokio::test]
