@@ -103,7 +103,9 @@ impl NoteChange {
         }
         let known = view.file(self.path.key())?;
         let known_hash = known.map_or("", |file| file.content_hash.as_str());
-        let before = self.before.clone().unwrap_or_else(|| known_hash.to_owned());
+        // A report that follows what the watcher saw is about that change.
+        let unexplained = known.and_then(|file| file.unexplained_since.as_deref()).filter(|_| self.by.is_some());
+        let before = self.before.clone().unwrap_or_else(|| unexplained.unwrap_or(known_hash).to_owned());
         let after = self.after.clone().unwrap_or_else(|| known_hash.to_owned());
         if self.source == ChangeSource::Watcher && known.is_some() && after == known_hash {
             return Ok(Decision::nothing(Reply::Done));
@@ -187,6 +189,21 @@ mod tests {
 
     fn told(at: &str, who: &str, after: &str) -> NoteChange {
         change(at, Some(who), after, ChangeSource::Report)
+    }
+
+    #[test]
+    fn a_report_explains_what_the_watcher_saw_before() {
+        let mut w = World::of(&["lead", "a", "b"]);
+        w.claims_file("a", "x").unwrap();
+        let system = Caller::watcher();
+        w.does(&system, NoteChange { before: Some("one".to_owned()), ..seen("x", "two") });
+        w.does(&system, seen("x", "three"));
+        w.does(&by("b"), NoteChange { after: None, ..told("x", "b", "") });
+        let conflict = w.log.iter().rev().find_map(|row| match &row.fact {
+            Fact::ConflictDetected(fact) => Some((fact.before.as_str(), fact.after.as_str())),
+            _ => None,
+        });
+        assert_eq!(conflict, Some(("one", "three")));
     }
 
     fn timers(w: &World) -> Vec<&crate::timer::Timer> {

@@ -69,6 +69,9 @@ pub struct File {
     pub last_modified_by: Option<AgentId>,
     /// SHA-256 of the content as last known; empty for a missing file or a folder.
     pub content_hash: String,
+    /// What it was before changes that nobody was credited with: whoever reports them explains them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unexplained_since: Option<String>,
 }
 
 impl File {
@@ -80,6 +83,7 @@ impl File {
             conflict: None,
             last_modified_by: None,
             content_hash: String::new(),
+            unexplained_since: None,
         }
     }
 
@@ -139,6 +143,7 @@ pub(crate) fn apply(old: Option<File>, key: &str, fact: &Fact, seq: Seq, at: Tim
             file.path = fact.path.clone();
             if fact.from.is_none() {
                 file.content_hash = fact.hash.clone();
+                file.unexplained_since = None;
             }
             file.claim = Some(FileClaim { holder: fact.agent.clone(), fence: seq, since: at, task: fact.task.clone() });
             file
@@ -152,6 +157,9 @@ pub(crate) fn apply(old: Option<File>, key: &str, fact: &Fact, seq: Seq, at: Tim
             file.content_hash = fact.after.clone();
             if fact.by.is_some() {
                 file.last_modified_by = fact.by.clone();
+                file.unexplained_since = None;
+            } else {
+                file.unexplained_since.get_or_insert_with(|| fact.before.clone());
             }
             file
         }
