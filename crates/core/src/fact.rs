@@ -168,21 +168,14 @@ impl Fact {
             Fact::AgentWentOffline(fact) => Some(&fact.agent),
             Fact::TaskReserved(fact) => Some(&fact.agent),
             Fact::TaskClaimed(fact) => Some(&fact.agent),
-            Fact::TaskStarted(fact) => Some(&fact.holder),
-            Fact::TaskMoved(fact) => fact.holder.as_ref(),
-            Fact::TaskReleased(fact) => fact.holder.as_ref().or(fact.reserved_for.as_ref()),
-            Fact::TaskCompleted(fact) => fact.holder.as_ref(),
-            Fact::TaskFailed(fact) => fact.holder.as_ref(),
-            Fact::TaskDropped(fact) => fact.holder.as_ref(),
             Fact::FileClaimed(fact) => Some(&fact.agent),
-            Fact::FileReleased(fact) => Some(&fact.holder),
             Fact::FileModified(fact) => fact.by.as_ref(),
             Fact::ConflictDetected(fact) => Some(&fact.intruder),
             Fact::HandoffInitiated(fact) => Some(&fact.from),
             Fact::HandoffAccepted(fact) => Some(&fact.by),
             Fact::HandoffRejected(fact) => Some(&fact.by),
             Fact::ReportAdded(fact) => Some(&fact.agent),
-            _ => None,
+            other => other.holder(),
         }
     }
 

@@ -135,10 +135,6 @@ impl PresenceBoard {
         }
     }
 
-    pub fn forget(&self, agent: &AgentId) {
-        self.lock().remove(agent);
-    }
-
     /// The newer of what is known here and what was loaded.
     pub fn newest(&self, agent: &AgentId, loaded: Option<Presence>) -> Option<Presence> {
         let here = self.get(agent);
