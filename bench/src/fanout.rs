@@ -8,7 +8,6 @@ use rookery_core::report::Report as Told;
 use rookery_core::{Caller, Fact, LogId};
 use rookery_engine::access::Trust;
 use rookery_engine::{Access, Engine, Parts, RandomIds, Settings, Subscription, SystemClock};
-use rookery_store::artifact::ArtifactDir;
 use rookery_store::memory::{Database, MemoryStore};
 use rookery_store::{Clock, PresenceBoard, Store, Submission};
 use tokio::task::JoinSet;
@@ -41,7 +40,6 @@ pub(crate) fn engine(plan: &Plan, store: Arc<dyn Store>, board: Arc<PresenceBoar
         clock: Arc::new(SystemClock::default()),
         ids: Arc::new(RandomIds),
         board,
-        artifacts: ArtifactDir::new(plan.folder.join("artifacts")),
         access: Access::new(Trust::Local, None),
         settings: Settings::new("bench", &plan.folder),
     })

@@ -55,6 +55,10 @@ ids! {
     IntentId,
     /// One history: restore and import begin a new one.
     LogId,
+    /// A process that serves the store, new with every start.
+    NodeId,
+    /// A folder of the project on one machine.
+    SiteId,
 }
 
 impl RunId {

@@ -30,7 +30,9 @@ pub mod view;
 pub use actor::{Actor, Auth, Caller, Power};
 pub use command::{Command, Decision, Halt, Now, Reply, admits, asks, decide};
 pub use fact::{Fact, apply, touches};
-pub use id::{AgentId, HandoffId, IntentId, LogId, Position, RunId, Seq, TaskId, ThreadId, TimerId, Timestamp};
+pub use id::{
+    AgentId, HandoffId, IntentId, LogId, NodeId, Position, RunId, Seq, SiteId, TaskId, ThreadId, TimerId, Timestamp,
+};
 pub use key::{Ask, Key, Lookup, Table};
 pub use refusal::{Code, Refusal};
 pub use row::Row;

@@ -9,7 +9,7 @@ use rookery_core::agent::Status;
 use rookery_core::log::{Body, BodyBytes};
 use rookery_core::view::{LifeSource, Presence};
 use rookery_core::{AgentId, Caller, Code, Command, Fact, HandoffId, IntentId, Key, Power, Refusal, Row, TaskId};
-use rookery_store::artifact::ArtifactDir;
+use rookery_store::artifact::{ArtifactError, Erased, Held};
 use rookery_store::{Answer, Clock, Committed, Idempotency, PresenceBoard, ReadError, Store, Submission, SubmitError};
 use sha2::{Digest, Sha256};
 
@@ -28,7 +28,6 @@ pub struct Parts {
     pub clock: Arc<dyn Clock>,
     pub ids: Arc<dyn Ids>,
     pub board: Arc<PresenceBoard>,
-    pub artifacts: ArtifactDir,
     pub access: Access,
     pub settings: Settings,
 }
@@ -94,8 +93,8 @@ pub enum EngineError {
     Submit(#[from] SubmitError),
     #[error(transparent)]
     Read(#[from] ReadError),
-    #[error("the artifact folder cannot be used: {reason}")]
-    Artifact { reason: String },
+    #[error(transparent)]
+    Artifact(#[from] ArtifactError),
 }
 
 impl From<Refusal> for EngineError {
@@ -121,8 +120,6 @@ pub(crate) struct Inner {
     pub(crate) parts: Parts,
     pub(crate) paths: Paths,
     pub(crate) roster: Roster,
-    /// Read by commands on their way to name an artifact, written by whoever removes one.
-    artifacts_named: tokio::sync::RwLock<()>,
 }
 
 impl Debug for Engine {
@@ -134,18 +131,11 @@ impl Debug for Engine {
 impl Engine {
     pub fn new(parts: Parts) -> Engine {
         let paths = Paths::new(&parts.settings.root);
-        Engine {
-            inner: Arc::new(Inner {
-                parts,
-                paths,
-                roster: Roster::default(),
-                artifacts_named: tokio::sync::RwLock::default(),
-            }),
-        }
+        Engine { inner: Arc::new(Inner { parts, paths, roster: Roster::default() }) }
     }
 
     /// Decides a command. The answer comes after its commit is durable.
-    pub async fn submit(&self, request: Request) -> Result<Committed, EngineError> {
+    pub async fn submit(&self, mut request: Request) -> Result<Committed, EngineError> {
         match &request.body {
             Some(bytes) if bytes.len() > BODY_IN_ROW_BYTES => {
                 // Goes on to its end even if nobody waits any more, so that its file is looked after.
@@ -154,43 +144,48 @@ impl Engine {
                 let lost = |error| SubmitError::OutcomeUnknown { reason: format!("the request ended early: {error}") };
                 submitted.map_err(lost)?
             }
-            _ => self.decided(request).await,
+            Some(bytes) if !bytes.is_empty() => {
+                let received = bytes.len();
+                let body = request
+                    .body
+                    .take()
+                    .map(|bytes| Body { sha256: hex(&Sha256::digest(&bytes)), bytes: BodyBytes::Here(bytes) });
+                self.decided(request, body, received).await
+            }
+            _ => self.decided(request, None, 0).await,
         }
     }
 
-    /// A command whose body is kept as a file: nobody erases the file while the command that names it is on its way, and
-    /// a command that came to nothing leaves no file behind.
-    async fn submit_large(&self, request: Request) -> Result<Committed, EngineError> {
-        let sha256 = hex(&Sha256::digest(request.body.as_deref().unwrap_or_default()));
-        let naming = self.inner.artifacts_named.read().await;
-        let outcome = self.decided(request).await;
-        drop(naming);
-        // A commit of unknown outcome may still turn out to name the file.
-        let unknown = matches!(outcome, Err(EngineError::Submit(SubmitError::OutcomeUnknown { .. })));
-        if !unknown && let Err(error) = self.erase_unused(&sha256).await {
-            tracing::warn!(%error, sha256, "the body of a request that came to nothing was not removed");
+    /// A command whose body is kept as an artifact: nobody erases it while the command that names it is on its way, and a
+    /// command that came to nothing leaves none behind.
+    async fn submit_large(&self, mut request: Request) -> Result<Committed, EngineError> {
+        let bytes = request.body.take().unwrap_or_default();
+        let received = bytes.len();
+        let held = self.store().put_artifact(bytes).await?;
+        let body = Body { sha256: held.sha256.clone(), bytes: BodyBytes::Artifact };
+        let outcome = self.decided(request, Some(body), received).await;
+        // A commit of unknown outcome may still turn out to name it.
+        if !matches!(outcome, Err(EngineError::Submit(SubmitError::OutcomeUnknown { .. }))) {
+            self.let_go(held).await;
         }
         outcome
     }
 
-    /// Removes an artifact unless a row of the log names it. Commands on their way to name one are waited for, so that the
-    /// answer stays true until the file is gone. Other daemons on the same folder are not: one that stores the same bytes
-    /// between our look and our removal loses the file.
-    pub(crate) async fn erase_unused(&self, sha256: &str) -> Result<(), EngineError> {
-        if self.store().artifact_in_use(sha256.to_owned()).await? {
-            return Ok(());
+    /// Ends a hold, and the artifact with it if nothing names it.
+    async fn let_go(&self, held: Held) {
+        let sha256 = held.sha256.clone();
+        drop(held);
+        if let Err(error) = self.store().erase_artifact(sha256.clone()).await {
+            tracing::warn!(%error, sha256, "the body of a request that came to nothing was not removed");
         }
-        let _alone = self.inner.artifacts_named.write().await;
-        if self.store().artifact_in_use(sha256.to_owned()).await? {
-            return Ok(());
-        }
-        let (artifacts, sha256) = (self.inner.parts.artifacts.clone(), sha256.to_owned());
-        let erased = tokio::task::spawn_blocking(move || artifacts.erase(&sha256)).await;
-        let failed = |reason: String| EngineError::Artifact { reason };
-        erased.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))
     }
 
-    async fn decided(&self, request: Request) -> Result<Committed, EngineError> {
+    /// Removes an artifact that no row of the log names any more; why it is still there, if it is and should not be.
+    pub(crate) async fn erase_unused(&self, sha256: &str) -> Result<Erased, EngineError> {
+        Ok(self.store().erase_artifact(sha256.to_owned()).await?)
+    }
+
+    async fn decided(&self, request: Request, body: Option<Body>, received: usize) -> Result<Committed, EngineError> {
         let caller = request.caller.clone();
         // Whoever calls lives now, however long its command will wait and whatever it will come to.
         if let Some(agent) = caller.itself() {
@@ -200,7 +195,7 @@ impl Engine {
             }
         }
         let command = request.command.clone();
-        let submission = self.admit(request).await?;
+        let submission = Submission { body, received_bytes: received, ..self.admit(request) };
         let committed = match (self.store().submit(submission.clone()).await, caller.itself()) {
             // Declared offline a moment ago: the roster did not know yet.
             (Err(SubmitError::Refused(refusal)), Some(agent)) if refusal.code == Code::AgentOffline => {
@@ -265,7 +260,7 @@ impl Engine {
     }
 
     /// Completes a request with what it needs to be decided the same way however often it is run.
-    async fn admit(&self, request: Request) -> Result<Submission, EngineError> {
+    fn admit(&self, request: Request) -> Submission {
         let mut submission = Submission::new(request.caller, request.command);
         let sender = submission.caller.actor.to_string();
         let keep = u64::try_from(self.settings().remember_replies.as_millis()).unwrap_or(u64::MAX);
@@ -275,24 +270,7 @@ impl Engine {
             hash: hex(&Sha256::digest(idempotency.fingerprint)),
             keep_until: self.clock().now().plus_millis(keep).0,
         });
-        submission.received_bytes = request.body.as_ref().map_or(0, Vec::len);
-        submission.body = match request.body {
-            Some(bytes) if !bytes.is_empty() => Some(self.keep(bytes).await?),
-            _ => None,
-        };
-        Ok(submission)
-    }
-
-    /// A body as the log refers to it; a large one is on disk before the command that names it.
-    async fn keep(&self, bytes: Vec<u8>) -> Result<Body, EngineError> {
-        if bytes.len() <= BODY_IN_ROW_BYTES {
-            return Ok(Body { sha256: hex(&Sha256::digest(&bytes)), bytes: BodyBytes::Here(bytes) });
-        }
-        let artifacts = self.inner.parts.artifacts.clone();
-        let put = tokio::task::spawn_blocking(move || artifacts.put(&bytes)).await;
-        let failed = |reason: String| EngineError::Artifact { reason };
-        let sha256 = put.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))?;
-        Ok(Body { sha256, bytes: BodyBytes::Artifact })
+        submission
     }
 
     /// A sign of life, and the only door to presence. An id that is bound to a credential needs that credential; nobody
@@ -397,10 +375,6 @@ impl Engine {
 
     pub fn board(&self) -> &Arc<PresenceBoard> {
         &self.inner.parts.board
-    }
-
-    pub fn artifacts(&self) -> &ArtifactDir {
-        &self.inner.parts.artifacts
     }
 
     pub fn store(&self) -> &Arc<dyn Store> {

@@ -4,6 +4,7 @@
 use rookery_core::intent::{CloseIntent, Effect};
 use rookery_core::key::Table;
 use rookery_core::{Caller, Row, Seq};
+use rookery_store::artifact::Erased;
 use rookery_store::query::Test;
 use rookery_store::{ListQuery, Pending, Submission, SubmitError};
 
@@ -60,9 +61,13 @@ impl Hands for Engine {
     fn perform(&self, effect: Effect) -> Pending<'_, Option<String>> {
         match effect {
             // A file that another row names stays: the intent of that row's redaction will find it.
-            Effect::EraseArtifact { sha256 } => {
-                Box::pin(async move { self.erase_unused(&sha256).await.err().map(|error| error.to_string()) })
-            }
+            Effect::EraseArtifact { sha256 } => Box::pin(async move {
+                match self.erase_unused(&sha256).await {
+                    Ok(Erased::Gone | Erased::Named) => None,
+                    Ok(Erased::Held) => Some("it is being stored again right now".to_owned()),
+                    Err(error) => Some(error.to_string()),
+                }
+            }),
         }
     }
 }

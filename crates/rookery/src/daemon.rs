@@ -109,6 +109,7 @@ fn engine(settings: &Settings, project: &Project, clock: Arc<dyn Clock>) -> anyh
         board.clone(),
     );
     options.project = settings.project.to_string();
+    options.artifacts = ArtifactDir::new(project.artifacts());
     options.limits.commands = *settings.queue_commands as usize;
     options.limits.bytes = usize::try_from(settings.queue_bytes.get()).unwrap_or(usize::MAX);
     let store = SqliteStore::open(options).map_err(stores::explain)?;
@@ -119,7 +120,6 @@ fn engine(settings: &Settings, project: &Project, clock: Arc<dyn Clock>) -> anyh
         clock,
         ids,
         board,
-        artifacts: ArtifactDir::new(project.artifacts()),
         access: Access::new(trust, person_key.as_deref()),
         settings: rookery_engine::Settings {
             heartbeat_interval: *settings.heartbeat_interval,

@@ -1,11 +1,118 @@
-//! Bytes kept as files named by their SHA-256: written whole or not at all, verified when read.
+//! Artifacts: bytes named by their SHA-256, written whole or not at all, verified when read. Here is what every store says
+//! of them, and how a store of one process keeps them as files.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sha2::{Digest, Sha256};
+
+use crate::store::ReadError;
+
+/// Why an artifact could not be stored, read or removed.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ArtifactError {
+    #[error("there is no artifact {sha256}")]
+    Absent { sha256: String },
+    #[error("artifact {sha256} is damaged")]
+    Damaged { sha256: String },
+    #[error("artifacts cannot be used: {reason}")]
+    Unavailable { reason: String },
+}
+
+/// An artifact that nobody erases until this is dropped.
+#[derive(Debug)]
+pub struct Held {
+    pub sha256: String,
+    _hold: Box<dyn Hold>,
+}
+
+/// What keeps an artifact; its end is the end of the hold.
+pub(crate) trait Hold: std::fmt::Debug + Send + Sync {}
+
+impl<T: std::fmt::Debug + Send + Sync> Hold for T {}
+
+impl Held {
+    pub(crate) fn new(sha256: String, hold: impl Hold + 'static) -> Held {
+        Held { sha256, _hold: Box::new(hold) }
+    }
+}
+
+/// What became of an artifact that was to be removed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Erased {
+    /// It is gone, or was not there.
+    Gone,
+    /// A row of the log names it.
+    Named,
+    /// Somebody is about to name it; worth another try.
+    Held,
+}
+
+/// The artifacts of a store that one process has: files, and who is about to name one.
+#[derive(Clone, Debug)]
+pub(crate) struct Artifacts {
+    folder: ArtifactDir,
+    /// Read by those on their way to name an artifact, written by whoever removes one.
+    naming: Arc<tokio::sync::RwLock<()>>,
+}
+
+impl Artifacts {
+    pub(crate) fn new(folder: ArtifactDir) -> Artifacts {
+        Artifacts { folder, naming: Arc::default() }
+    }
+
+    pub(crate) async fn put(&self, bytes: Vec<u8>) -> Result<Held, ArtifactError> {
+        let hold = self.naming.clone().read_owned().await;
+        let sha256 = self.blocking(move |folder| folder.put(&bytes)).await?.map_err(unavailable)?;
+        Ok(Held::new(sha256, hold))
+    }
+
+    pub(crate) async fn get(&self, sha256: String) -> Result<Vec<u8>, ArtifactError> {
+        let name = sha256.clone();
+        let found = self.blocking(move |folder| folder.get(&name)).await?;
+        found.map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::InvalidInput => ArtifactError::Absent { sha256 },
+            io::ErrorKind::InvalidData => ArtifactError::Damaged { sha256 },
+            _ => unavailable(error),
+        })
+    }
+
+    /// Removes the file if `named` says that no row names it. Those on their way to name one are waited for, so that the
+    /// answer stays true until the file is gone.
+    pub(crate) async fn erase<F: Future<Output = Result<bool, ReadError>>>(
+        &self,
+        sha256: String,
+        named: impl Fn() -> F,
+    ) -> Result<Erased, ArtifactError> {
+        let unreadable = |error: ReadError| ArtifactError::Unavailable { reason: error.to_string() };
+        // Most often it is named; then nobody has to wait.
+        if named().await.map_err(unreadable)? {
+            return Ok(Erased::Named);
+        }
+        let _alone = self.naming.write().await;
+        if named().await.map_err(unreadable)? {
+            return Ok(Erased::Named);
+        }
+        self.blocking(move |folder| folder.erase(&sha256)).await?.map_err(unavailable)?;
+        Ok(Erased::Gone)
+    }
+
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(ArtifactDir) -> T + Send + 'static,
+    ) -> Result<T, ArtifactError> {
+        let folder = self.folder.clone();
+        let done = tokio::task::spawn_blocking(move || work(folder)).await;
+        done.map_err(|error| ArtifactError::Unavailable { reason: error.to_string() })
+    }
+}
+
+fn unavailable(error: io::Error) -> ArtifactError {
+    ArtifactError::Unavailable { reason: error.to_string() }
+}
 
 #[derive(Clone, Debug)]
 pub struct ArtifactDir {

@@ -14,6 +14,7 @@ use rookery_core::{
     Actor, AgentId, Ask, Caller, Code, Decision, Fact, Key, Lookup, Refusal, Row, RunId, Seq, ThreadId, Timestamp,
 };
 
+use crate::node::{Duty, Tenure};
 use crate::store::{Answer, Committed, Idempotency, StoredRow, Submission, SubmitError};
 
 /// How often one command may ask for more before it is given up.
@@ -27,6 +28,8 @@ pub struct Needs {
     pub presence: BTreeSet<AgentId>,
     /// Remembered replies, by scope and key.
     pub replies: BTreeSet<(String, String)>,
+    /// Duties whose epoch a command names.
+    pub duties: BTreeSet<Duty>,
 }
 
 impl Needs {
@@ -39,7 +42,11 @@ impl Needs {
     }
 
     fn is_empty(&self) -> bool {
-        self.rows.is_empty() && self.lookups.is_empty() && self.presence.is_empty() && self.replies.is_empty()
+        self.rows.is_empty()
+            && self.lookups.is_empty()
+            && self.presence.is_empty()
+            && self.replies.is_empty()
+            && self.duties.is_empty()
     }
 }
 
@@ -50,6 +57,7 @@ pub struct Loaded {
     pub lookups: Vec<(Lookup, Vec<(Key, Row)>)>,
     pub presence: Vec<(AgentId, Presence)>,
     pub replies: Vec<((String, String), Remembered)>,
+    pub duties: Vec<Tenure>,
 }
 
 /// The answer to an earlier command with an idempotency key.
@@ -96,14 +104,16 @@ pub struct Batch {
     /// Rows as they were before this batch, for those it changed.
     before: HashMap<Key, Option<Row>>,
     remembered: HashMap<(String, String), Option<Remembered>>,
+    /// The epochs as they are now.
+    duties: HashMap<Duty, u64>,
     write: WriteSet,
     now: Now,
-    begun: bool,
+    asked: bool,
 }
 
 impl Batch {
-    /// A batch on top of `head`, at one time for all of its facts.
-    pub fn new(submissions: Vec<Submission>, head: Seq, at: Timestamp) -> Batch {
+    /// A batch that has to be begun before it can run.
+    pub fn new(submissions: Vec<Submission>) -> Batch {
         Batch {
             outcomes: submissions.iter().map(|_| None).collect(),
             submissions,
@@ -111,15 +121,28 @@ impl Batch {
             view: View::default(),
             before: HashMap::new(),
             remembered: HashMap::new(),
-            write: WriteSet { head, ..WriteSet::default() },
-            now: Now { at },
-            begun: false,
+            duties: HashMap::new(),
+            write: WriteSet::default(),
+            now: Now { at: Timestamp(0) },
+            asked: false,
         }
     }
 
+    /// Puts the batch on top of `head`, at one time for all of its facts.
+    pub fn begin(&mut self, head: Seq, at: Timestamp) {
+        self.write.head = head;
+        self.now = Now { at };
+    }
+
+    /// What the batch will want first, whatever the head is: an engine whose rows are far away loads them while it asks
+    /// for the head.
+    pub fn first_needs(&mut self) -> Needs {
+        self.asked = true;
+        self.asks()
+    }
+
     pub fn want(&mut self) -> Want {
-        if !self.begun {
-            self.begun = true;
+        if !self.asked {
             let needs = self.first_needs();
             if !needs.is_empty() {
                 return Want::Load(needs);
@@ -165,6 +188,7 @@ impl Batch {
         for key in &needs.replies {
             self.remembered.entry(key.clone()).or_insert(None);
         }
+        self.duties.extend(loaded.duties.iter().map(|tenure| (tenure.duty, tenure.epoch)));
     }
 
     /// What each command came to, in the order they came in. Only true once the write-set is committed.
@@ -178,13 +202,14 @@ impl Batch {
         self.submissions
     }
 
-    fn first_needs(&self) -> Needs {
+    fn asks(&self) -> Needs {
         let mut needs = Needs::default();
         for submission in &self.submissions {
             rookery_core::asks(&submission.caller, &submission.command).into_iter().for_each(|ask| needs.add(ask));
             if let Some(idempotency) = &submission.idempotency {
                 needs.replies.insert((idempotency.scope.clone(), idempotency.key.clone()));
             }
+            needs.duties.extend(submission.tenure.map(|tenure| tenure.duty));
         }
         needs
     }
@@ -192,6 +217,10 @@ impl Batch {
     /// Runs one command: its outcome, or what must be loaded first.
     fn run(&mut self, at: usize) -> Result<Outcome, Needs> {
         let submission = &self.submissions[at];
+        if let Some(tenure) = submission.tenure.filter(|tenure| self.duties.get(&tenure.duty) != Some(&tenure.epoch)) {
+            let message = format!("another node has taken over the duty '{}'", tenure.duty.name());
+            return Ok(Err(SubmitError::Refused(Refusal::new(Code::Stale, message))));
+        }
         // What was answered to somebody is told again only to one that may still ask.
         if let Err(halt) = rookery_core::admits(&self.view, &submission.caller) {
             return self.halted(halt);

@@ -1,6 +1,6 @@
 //! The log and the rows folded from it, behind one interface.
 //!
-//! An engine (SQLite, memory) is a small pump around the sans-IO [`batch::Batch`]: it loads rows, writes a
+//! An engine (SQLite, PostgreSQL, memory) is a small pump around the sans-IO [`batch::Batch`]: it loads rows, writes a
 //! write-set, and knows no rule. Read [`store`] for the interface, [`batch`] for how a command runs, [`queue`] for how
 //! commands wait their turn.
 
@@ -8,6 +8,7 @@ pub mod artifact;
 pub mod batch;
 pub mod clock;
 pub mod memory;
+pub mod node;
 pub mod operational;
 pub mod publish;
 pub mod query;
@@ -18,7 +19,11 @@ pub mod store;
 
 pub use batch::{Batch, Loaded, Needs, Want, WriteSet};
 pub use clock::Clock;
-pub use operational::{Operation, PresenceBoard, Token};
+pub use node::{Attendance, Duty, Node, Site, Tenure};
+pub use operational::{Operation, PresenceBoard, Sign, Token};
 pub use publish::{Feed, Published};
 pub use query::{Head, ListQuery, LogQuery};
 pub use store::{Answer, Committed, Idempotency, Lane, Pending, Read, ReadError, Store, Submission, SubmitError};
+
+/// The version of the fold. A change to what facts make of rows counts it up, and derived rows are rebuilt.
+pub const FORMAT: u32 = 1;

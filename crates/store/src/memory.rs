@@ -6,11 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rookery_core::log::{BodyBytes, LogRow};
 use rookery_core::view::Presence;
-use rookery_core::{AgentId, Key, LogId, Row, Seq, Timestamp};
+use rookery_core::{AgentId, Key, LogId, NodeId, Row, Seq, Timestamp};
+use tokio::sync::watch;
 
+use crate::artifact::{ArtifactError, Erased, Held, sha256_hex};
 use crate::batch::{Batch, Loaded, Needs, Outcome, Remembered, Want, WriteSet};
 use crate::clock::Clock;
-use crate::operational::{Operation, PresenceBoard, Token};
+use crate::node::{Attendance, Duty, LEASE, Node, REMEMBER_AWAY, Seen, Tenure, Whereabouts};
+use crate::operational::{Operation, PresenceBoard, Sign, Token};
 use crate::publish::{Feed, Publisher};
 use crate::query::{Bodies, Head, ListQuery, LogQuery, Order};
 use crate::store::{Answer, Committed, Health, Pending, Read, ReadError, Store, Submission, SubmitError, Tallies};
@@ -20,6 +23,7 @@ use crate::store::{Answer, Committed, Health, Pending, Read, ReadError, Store, S
 pub struct Database {
     state: Arc<Mutex<State>>,
     published: Arc<Publisher>,
+    tokens: watch::Sender<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -30,8 +34,25 @@ struct State {
     rows: BTreeMap<Key, Row>,
     tallies: BTreeMap<String, u64>,
     replies: HashMap<(String, String), (Remembered, i64)>,
-    presence: BTreeMap<AgentId, Presence>,
+    presence: BTreeMap<AgentId, Sign>,
     tokens: Vec<Token>,
+    artifacts: HashMap<String, Artifact>,
+    nodes: BTreeMap<NodeId, (Node, Timestamp)>,
+    duties: BTreeMap<Duty, Post>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Artifact {
+    bytes: Vec<u8>,
+    holds: usize,
+}
+
+/// Who has a duty, since which change of hands and until when.
+#[derive(Clone, Debug)]
+struct Post {
+    node: NodeId,
+    epoch: u64,
+    until: Timestamp,
 }
 
 /// What goes wrong with a commit.
@@ -56,14 +77,17 @@ impl Database {
             replies: HashMap::new(),
             presence: BTreeMap::new(),
             tokens: vec![],
+            artifacts: HashMap::new(),
+            nodes: BTreeMap::new(),
+            duties: BTreeMap::new(),
         };
-        Database { state: Arc::new(Mutex::new(state)), published: Arc::default() }
+        Database { state: Arc::new(Mutex::new(state)), published: Arc::default(), tokens: watch::Sender::new(0) }
     }
 
     /// A copy of everything, as a backup is. Restored, it is another history.
     pub fn copy(&self, log_id: LogId) -> Database {
         let state = State { log_id, ..self.lock().clone() };
-        Database { state: Arc::new(Mutex::new(state)), published: Arc::default() }
+        Database { state: Arc::new(Mutex::new(state)), published: Arc::default(), tokens: watch::Sender::new(0) }
     }
 
     /// Runs a batch as one transaction; a fault strikes where the commit would be.
@@ -76,7 +100,8 @@ impl Database {
     ) -> Vec<Outcome> {
         let state = self.lock();
         let count = submissions.len();
-        let mut batch = Batch::new(submissions, state.head, at);
+        let mut batch = Batch::new(submissions);
+        batch.begin(state.head, at);
         let write = loop {
             match batch.want() {
                 Want::Load(needs) => {
@@ -134,11 +159,16 @@ impl Database {
     }
 
     pub fn write_presence(&self, entries: &[(AgentId, Presence)]) {
-        self.lock().write_presence(entries);
+        self.lock().write_presence(entries, None);
     }
 
     pub fn read_presence(&self) -> Vec<(AgentId, Presence)> {
-        self.lock().presence.clone().into_iter().collect()
+        self.lock().presence.values().map(|sign| (sign.agent.clone(), sign.presence)).collect()
+    }
+
+    /// What a node does to keep its place and its duties, by the database's clock.
+    pub fn attend(&self, node: Node, now: Timestamp) -> Attendance {
+        self.lock().attend(node, now)
     }
 
     /// Changes a stored row behind the log's back, to prove that a check notices.
@@ -173,11 +203,15 @@ impl State {
         let presence = needs
             .presence
             .iter()
-            .filter_map(|agent| Some((agent.clone(), board.newest(agent, self.presence.get(agent).copied())?)))
+            .filter_map(|agent| {
+                Some((agent.clone(), board.newest(agent, self.presence.get(agent).map(|sign| sign.presence))?))
+            })
             .collect();
         let replies =
             needs.replies.iter().filter_map(|key| Some((key.clone(), self.replies.get(key)?.0.clone()))).collect();
-        Loaded { rows, lookups, presence, replies }
+        let tenure = |duty: &Duty| Some(Tenure { duty: *duty, epoch: self.duties.get(duty)?.epoch });
+        let duties = needs.duties.iter().filter_map(tenure).collect();
+        Loaded { rows, lookups, presence, replies, duties }
     }
 
     fn write(&mut self, write: WriteSet) -> Vec<LogRow> {
@@ -219,19 +253,58 @@ impl State {
         }
     }
 
-    fn write_presence(&mut self, entries: &[(AgentId, Presence)]) {
+    fn write_presence(&mut self, entries: &[(AgentId, Presence)], by: Option<&NodeId>) {
         for (agent, presence) in entries {
-            let known = self.presence.entry(agent.clone()).or_insert(*presence);
-            if presence.last_seen > known.last_seen {
-                *known = *presence;
+            let sign = Sign { agent: agent.clone(), presence: *presence, by: by.cloned() };
+            match self.presence.get_mut(agent) {
+                Some(known) if presence.last_seen > known.presence.last_seen => *known = sign,
+                Some(_) => {}
+                None => drop(self.presence.insert(agent.clone(), sign)),
             }
         }
     }
 
-    fn operate(&mut self, operation: Operation) -> usize {
+    fn attend(&mut self, node: Node, now: Timestamp) -> Attendance {
+        let id = node.id.clone();
+        let lease = i64::try_from(LEASE.as_millis()).unwrap_or(i64::MAX);
+        let until = Timestamp(now.0 + lease);
+        let forgotten = now.0 - i64::try_from(REMEMBER_AWAY.as_millis()).unwrap_or(i64::MAX);
+        self.nodes.insert(id.clone(), (node, now));
+        self.nodes.retain(|_, (_, seen)| seen.0 > forgotten);
+        for duty in Duty::ALL {
+            match self.duties.get_mut(&duty) {
+                Some(post) if post.node == id => post.until = until,
+                Some(post) if post.until > now => {}
+                Some(post) => *post = Post { node: id.clone(), epoch: post.epoch + 1, until },
+                None => drop(self.duties.insert(duty, Post { node: id.clone(), epoch: 1, until })),
+            }
+        }
+        let held_by = |node: &NodeId| {
+            let posts = self.duties.iter().filter(move |(_, post)| post.node == *node && post.until > now);
+            posts.map(|(duty, post)| Tenure { duty: *duty, epoch: post.epoch }).collect::<Vec<_>>()
+        };
+        let seen = |(node, last_seen): &(Node, Timestamp)| Seen {
+            node: node.clone(),
+            last_seen: *last_seen,
+            whereabouts: if now.0 - last_seen.0 <= lease { Whereabouts::Here } else { Whereabouts::Away },
+            duties: held_by(&node.id).into_iter().map(|tenure| tenure.duty).collect(),
+        };
+        let mut nodes: Vec<Seen> = self.nodes.values().map(seen).collect();
+        nodes.sort_by_key(|seen| seen.node.started_at);
+        Attendance { tenures: held_by(&id), nodes, clock_ahead_millis: 0 }
+    }
+
+    fn depart(&mut self, node: &NodeId) {
+        self.nodes.remove(node);
+        for post in self.duties.values_mut().filter(|post| post.node == *node) {
+            post.until = Timestamp(i64::MIN);
+        }
+    }
+
+    fn operate(&mut self, operation: Operation, by: Option<&NodeId>) -> usize {
         match operation {
             Operation::WritePresence(entries) => {
-                self.write_presence(&entries);
+                self.write_presence(&entries, by);
                 entries.len()
             }
             Operation::PutToken(token) => {
@@ -250,6 +323,20 @@ impl State {
                 known - self.replies.len()
             }
         }
+    }
+
+    fn erase_artifact(&mut self, sha256: &str) -> Erased {
+        let names = |row: &LogRow| {
+            row.body.as_ref().is_some_and(|body| body.bytes == BodyBytes::Artifact && body.sha256 == sha256)
+        };
+        if self.log.iter().any(names) {
+            return Erased::Named;
+        }
+        if self.artifacts.get(sha256).is_some_and(|artifact| artifact.holds > 0) {
+            return Erased::Held;
+        }
+        self.artifacts.remove(sha256);
+        Erased::Gone
     }
 
     fn list(&self, query: &ListQuery) -> Vec<Row> {
@@ -323,11 +410,33 @@ pub struct MemoryStore {
     database: Database,
     clock: Arc<dyn Clock>,
     board: Arc<PresenceBoard>,
+    node: Option<NodeId>,
 }
 
 impl MemoryStore {
     pub fn new(database: Database, clock: Arc<dyn Clock>, board: Arc<PresenceBoard>) -> MemoryStore {
-        MemoryStore { database, clock, board }
+        MemoryStore { database, clock, board, node: None }
+    }
+
+    /// The same as one of several nodes.
+    #[must_use]
+    pub fn of(self, node: NodeId) -> MemoryStore {
+        MemoryStore { node: Some(node), ..self }
+    }
+}
+
+/// Ends a hold on an artifact.
+#[derive(Debug)]
+struct MemoryHold {
+    database: Database,
+    sha256: String,
+}
+
+impl Drop for MemoryHold {
+    fn drop(&mut self) {
+        if let Some(artifact) = self.database.lock().artifacts.get_mut(&self.sha256) {
+            artifact.holds = artifact.holds.saturating_sub(1);
+        }
     }
 }
 
@@ -339,7 +448,11 @@ impl Store for MemoryStore {
     }
 
     fn operate(&self, operation: Operation) -> Pending<'_, Result<usize, SubmitError>> {
-        let changed = self.database.lock().operate(operation);
+        let changes_tokens = operation.changes_tokens();
+        let changed = self.database.lock().operate(operation, self.node.as_ref());
+        if changes_tokens {
+            self.database.tokens.send_modify(|version| *version += 1);
+        }
         Box::pin(std::future::ready(Ok(changed)))
     }
 
@@ -387,21 +500,49 @@ impl Store for MemoryStore {
         Box::pin(std::future::ready(Ok(found)))
     }
 
-    fn artifact_in_use(&self, sha256: String) -> Pending<'_, Result<bool, ReadError>> {
-        let names = |row: &LogRow| {
-            row.body.as_ref().is_some_and(|body| body.bytes == BodyBytes::Artifact && body.sha256 == sha256)
-        };
-        let found = self.database.lock().log.iter().any(names);
-        Box::pin(std::future::ready(Ok(found)))
+    fn put_artifact(&self, bytes: Vec<u8>) -> Pending<'_, Result<Held, ArtifactError>> {
+        let sha256 = sha256_hex(&bytes);
+        let mut state = self.database.lock();
+        let artifact = state.artifacts.entry(sha256.clone()).or_default();
+        artifact.bytes = bytes;
+        artifact.holds += 1;
+        drop(state);
+        let hold = MemoryHold { database: self.database.clone(), sha256: sha256.clone() };
+        Box::pin(std::future::ready(Ok(Held::new(sha256, hold))))
     }
 
-    fn presence(&self) -> Pending<'_, Result<Vec<(AgentId, Presence)>, ReadError>> {
-        Box::pin(std::future::ready(Ok(self.database.read_presence())))
+    fn artifact(&self, sha256: String) -> Pending<'_, Result<Vec<u8>, ArtifactError>> {
+        let found = self.database.lock().artifacts.get(&sha256).map(|artifact| artifact.bytes.clone());
+        Box::pin(std::future::ready(found.ok_or(ArtifactError::Absent { sha256 })))
+    }
+
+    fn erase_artifact(&self, sha256: String) -> Pending<'_, Result<Erased, ArtifactError>> {
+        let erased = self.database.lock().erase_artifact(&sha256);
+        Box::pin(std::future::ready(Ok(erased)))
+    }
+
+    fn presence(&self) -> Pending<'_, Result<Vec<Sign>, ReadError>> {
+        let signs = self.database.lock().presence.values().cloned().collect();
+        Box::pin(std::future::ready(Ok(signs)))
     }
 
     fn tokens(&self) -> Pending<'_, Result<Vec<Token>, ReadError>> {
         let tokens = self.database.lock().tokens.clone();
         Box::pin(std::future::ready(Ok(tokens)))
+    }
+
+    fn tokens_changed(&self) -> watch::Receiver<u64> {
+        self.database.tokens.subscribe()
+    }
+
+    fn attend(&self, node: Node) -> Pending<'_, Result<Attendance, SubmitError>> {
+        let attendance = self.database.attend(node, self.clock.now());
+        Box::pin(std::future::ready(Ok(attendance)))
+    }
+
+    fn depart(&self, node: NodeId) -> Pending<'_, Result<(), SubmitError>> {
+        self.database.lock().depart(&node);
+        Box::pin(std::future::ready(Ok(())))
     }
 
     fn published(&self) -> Feed {

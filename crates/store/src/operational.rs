@@ -5,6 +5,8 @@
 //! | presence | agents seem last seen at their last logged transition, and get a full period of grace |
 //! | tokens | every token has to be created again |
 //! | remembered replies | a repeated request may be carried out twice |
+//! | nodes, duties | every node attends again within seconds; duties change hands |
+//! | batch ids, holds on artifacts | commits under way are of unknown outcome; an upload under way may lose its file |
 //!
 //! All of it is backed up; none of it is replayed.
 
@@ -13,7 +15,7 @@ use std::sync::Mutex;
 
 use rookery_core::actor::Power;
 use rookery_core::view::{LifeSource, Presence};
-use rookery_core::{AgentId, Timestamp};
+use rookery_core::{AgentId, NodeId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// A change to operational state.
@@ -29,6 +31,21 @@ pub enum Operation {
     ForgetReplies {
         before: Timestamp,
     },
+}
+
+impl Operation {
+    pub(crate) fn changes_tokens(&self) -> bool {
+        matches!(self, Operation::PutToken(_) | Operation::RevokeToken { .. })
+    }
+}
+
+/// When an agent was last seen, and by which node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Sign {
+    pub agent: AgentId,
+    pub presence: Presence,
+    /// `None` in a store that only one process can have.
+    pub by: Option<NodeId>,
 }
 
 /// A credential. Only the hash of its secret is kept.
@@ -52,17 +69,23 @@ pub struct PresenceBoard {
     seen: Mutex<HashMap<AgentId, Entry>>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Entry {
     presence: Presence,
     /// The source that the agent is held to for good, once it has shown it.
     kept: Option<LifeSource>,
     written: bool,
+    /// The node that saw it last; `None` if this process did.
+    by: Option<NodeId>,
 }
 
 impl Entry {
-    fn new(presence: Presence, written: bool) -> Entry {
-        Entry { presence, kept: kept(presence.source), written }
+    fn here(presence: Presence) -> Entry {
+        Entry { presence, kept: kept(presence.source), written: false, by: None }
+    }
+
+    fn learned(sign: Sign) -> Entry {
+        Entry { presence: sign.presence, kept: kept(sign.presence.source), written: true, by: sign.by }
     }
 }
 
@@ -88,15 +111,21 @@ impl PresenceBoard {
                 entry.kept = entry.kept.into_iter().chain(kept(presence.source)).min();
                 entry.presence.source = entry.kept.map_or(presence.source, |kept| kept.min(presence.source));
                 entry.written = false;
+                entry.by = None;
             }
             None => {
-                seen.insert(agent.clone(), Entry::new(presence, false));
+                seen.insert(agent.clone(), Entry::here(presence));
             }
         }
     }
 
     pub fn get(&self, agent: &AgentId) -> Option<Presence> {
         self.lock().get(agent).map(|entry| entry.presence)
+    }
+
+    /// The other node that saw the agent last; `None` if it was seen here, or nowhere.
+    pub fn witness(&self, agent: &AgentId) -> Option<NodeId> {
+        self.lock().get(agent).and_then(|entry| entry.by.clone())
     }
 
     pub fn all(&self) -> Vec<(AgentId, Presence)> {
@@ -121,12 +150,13 @@ impl PresenceBoard {
     }
 
     /// Takes what another process, or an earlier one, wrote down.
-    pub fn learn(&self, entries: Vec<(AgentId, Presence)>) {
+    pub fn learn(&self, signs: Vec<Sign>) {
         let mut seen = self.lock();
-        for (agent, presence) in entries {
-            let entry = seen.entry(agent).or_insert(Entry::new(presence, true));
+        for sign in signs {
+            let presence = sign.presence;
+            let entry = seen.entry(sign.agent.clone()).or_insert_with(|| Entry::learned(sign.clone()));
             if entry.written && presence.last_seen > entry.presence.last_seen {
-                *entry = Entry { kept: entry.kept, ..Entry::new(presence, true) };
+                *entry = Entry { kept: entry.kept, ..Entry::learned(sign) };
             }
             if !entry.written && presence.last_seen >= entry.presence.last_seen {
                 // What was seen here since is news on top of it, also if two clocks came to the same number.

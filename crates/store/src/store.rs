@@ -6,11 +6,13 @@ use std::pin::Pin;
 use rookery_core::actor::Caller;
 use rookery_core::file::ClaimReply;
 use rookery_core::log::{Body, BodyBytes, LogRow};
-use rookery_core::view::Presence;
-use rookery_core::{AgentId, Command, Key, Refusal, Row, RunId, Seq, ThreadId};
+use rookery_core::{Command, Key, NodeId, Refusal, Row, RunId, Seq, ThreadId};
 use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
 
-use crate::operational::{Operation, Token};
+use crate::artifact::{ArtifactError, Erased, Held};
+use crate::node::{Attendance, Node, Tenure};
+use crate::operational::{Operation, Sign, Token};
 use crate::publish::Feed;
 use crate::query::{Head, ListQuery, LogQuery};
 
@@ -36,6 +38,8 @@ pub struct Submission {
     pub cause: Option<Seq>,
     pub run: Option<RunId>,
     pub thread: Option<ThreadId>,
+    /// The duty that it is submitted out of, if so: refused once another node has taken that over.
+    pub tenure: Option<Tenure>,
 }
 
 impl Submission {
@@ -61,7 +65,15 @@ impl Submission {
             cause: None,
             run: None,
             thread: None,
+            tenure: None,
         }
+    }
+
+    /// The same out of a duty.
+    #[must_use]
+    pub fn out_of(mut self, tenure: Tenure) -> Submission {
+        self.tenure = Some(tenure);
+        self
     }
 
     /// What the command weighs in the queue: the body, and the same once more in the command.
@@ -206,13 +218,28 @@ pub trait Store: Send + Sync + 'static {
     /// Counts and some rows at one position.
     fn tallies_and_rows(&self, keys: Vec<Key>) -> Read<'_, (Tallies, Vec<Option<Row>>)>;
 
-    /// Whether a row of the log still names this artifact for its body.
-    fn artifact_in_use(&self, sha256: String) -> Pending<'_, Result<bool, ReadError>>;
+    /// Stores bytes durably under their hash. Nobody erases them while they are held, whatever the log names.
+    fn put_artifact(&self, bytes: Vec<u8>) -> Pending<'_, Result<Held, ArtifactError>>;
+
+    /// The bytes of this hash, verified.
+    fn artifact(&self, sha256: String) -> Pending<'_, Result<Vec<u8>, ArtifactError>>;
+
+    /// Removes an artifact unless a row of the log names it for its body, or somebody holds it.
+    fn erase_artifact(&self, sha256: String) -> Pending<'_, Result<Erased, ArtifactError>>;
 
     /// Signs of life as last written down, for agents of all nodes.
-    fn presence(&self) -> Pending<'_, Result<Vec<(AgentId, Presence)>, ReadError>>;
+    fn presence(&self) -> Pending<'_, Result<Vec<Sign>, ReadError>>;
 
     fn tokens(&self) -> Pending<'_, Result<Vec<Token>, ReadError>>;
+
+    /// Changes whenever tokens were put or revoked, by whichever node.
+    fn tokens_changed(&self) -> watch::Receiver<u64>;
+
+    /// Says that this node lives: keeps the duties it has, takes up those that nobody keeps, and tells who else is here.
+    fn attend(&self, node: Node) -> Pending<'_, Result<Attendance, SubmitError>>;
+
+    /// Gives up the node's duties and its place among the others.
+    fn depart(&self, node: NodeId) -> Pending<'_, Result<(), SubmitError>>;
 
     /// Committed batches from now on, in order. A receiver that lags reads the log instead.
     fn published(&self) -> Feed;

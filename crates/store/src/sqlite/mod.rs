@@ -41,23 +41,23 @@ pub use fault::{Faults, Step};
 pub use lock::{Holder, holder};
 pub use reader::Reader;
 use rookery_core::log::LogRow;
-use rookery_core::view::Presence;
-use rookery_core::{AgentId, Key, LogId, Row};
+use rookery_core::{Key, LogId, NodeId, Row};
 use rusqlite::Connection;
+use tokio::sync::watch;
 
 use self::checkpoint::Checkpointer;
 use self::lock::Lock;
 use self::migrate::{Birth, Fitness, MIGRATIONS};
 use self::writer::Writer;
+use crate::FORMAT;
+use crate::artifact::{ArtifactDir, ArtifactError, Artifacts, Erased, Held};
 use crate::clock::Clock;
-use crate::operational::{Operation, PresenceBoard, Token};
+use crate::node::{Attendance, Duty, Node, Seen, Tenure, Whereabouts};
+use crate::operational::{Operation, PresenceBoard, Sign, Token};
 use crate::publish::{Feed, Publisher};
 use crate::query::{ListQuery, LogQuery};
 use crate::queue::{Limits, Queue};
 use crate::store::{Committed, Health, Pending, Read, ReadError, Store, Submission, SubmitError, Tallies};
-
-/// The version of the fold. A change to what facts make of rows counts it up, and derived rows are rebuilt.
-pub const FORMAT: u32 = 1;
 
 /// How to open a store.
 #[derive(Clone, Debug)]
@@ -70,6 +70,7 @@ pub struct Options {
     /// What the log is called if the store does not exist yet.
     pub log_id: LogId,
     pub project: String,
+    pub artifacts: ArtifactDir,
     /// How many reads run at the same time.
     pub readers: usize,
     pub upkeep: Upkeep,
@@ -79,8 +80,10 @@ pub struct Options {
 
 impl Options {
     pub fn new(path: impl Into<PathBuf>, log_id: LogId, clock: Arc<dyn Clock>, board: Arc<PresenceBoard>) -> Options {
+        let path = path.into();
         Options {
-            path: path.into(),
+            artifacts: ArtifactDir::new(path.with_file_name("artifacts")),
+            path,
             clock,
             board,
             limits: Limits::default(),
@@ -99,6 +102,7 @@ struct Shared {
     queue: Queue,
     health: RwLock<Health>,
     published: Publisher,
+    tokens: watch::Sender<u64>,
 }
 
 impl Shared {
@@ -122,6 +126,8 @@ impl Shared {
 pub struct SqliteStore {
     shared: Arc<Shared>,
     reader: Reader,
+    artifacts: Artifacts,
+    clock: Arc<dyn Clock>,
     /// Given up by the writer when it has closed the store.
     lock: Arc<Mutex<Option<Lock>>>,
     threads: Arc<Mutex<Threads>>,
@@ -168,7 +174,8 @@ impl SqliteStore {
     }
 
     fn start(options: Options, connection: Connection, lock: Lock, found: Found) -> Result<SqliteStore, OpenError> {
-        let path = options.path;
+        let (path, clock) = (options.path, options.clock.clone());
+        let artifacts = Artifacts::new(options.artifacts);
         let reader = Reader::open(&path, options.readers)?;
         let head = connection::stored(&connection)
             .map_err(|source| OpenError::Rebuild { path: path.clone(), source })?
@@ -179,6 +186,7 @@ impl SqliteStore {
             queue: Queue::new(options.limits),
             health: RwLock::new(health),
             published: Publisher::default(),
+            tokens: watch::Sender::new(0),
         });
         let lock = Arc::new(Mutex::new(Some(lock)));
         let writer = Writer {
@@ -203,7 +211,7 @@ impl SqliteStore {
             .spawn(move || writer.run())
             .map_err(|source| OpenError::Thread { source })?;
         let threads = Threads { writer: Some(writer), checkpointer: Some(checkpointer) };
-        Ok(SqliteStore { shared, reader, lock, threads: Arc::new(Mutex::new(threads)) })
+        Ok(SqliteStore { shared, reader, artifacts, clock, lock, threads: Arc::new(Mutex::new(threads)) })
     }
 
     /// Writes into the lock file where the daemon can be reached, for whoever finds the store taken.
@@ -309,16 +317,44 @@ impl Store for SqliteStore {
         self.reader.tallies_and_rows(keys)
     }
 
-    fn artifact_in_use(&self, sha256: String) -> Pending<'_, Result<bool, ReadError>> {
-        self.reader.artifact_in_use(sha256)
+    fn put_artifact(&self, bytes: Vec<u8>) -> Pending<'_, Result<Held, ArtifactError>> {
+        Box::pin(self.artifacts.put(bytes))
     }
 
-    fn presence(&self) -> Pending<'_, Result<Vec<(AgentId, Presence)>, ReadError>> {
+    fn artifact(&self, sha256: String) -> Pending<'_, Result<Vec<u8>, ArtifactError>> {
+        Box::pin(self.artifacts.get(sha256))
+    }
+
+    fn erase_artifact(&self, sha256: String) -> Pending<'_, Result<Erased, ArtifactError>> {
+        Box::pin(async move {
+            let named = || self.reader.artifact_in_use(sha256.clone());
+            self.artifacts.erase(sha256.clone(), named).await
+        })
+    }
+
+    fn presence(&self) -> Pending<'_, Result<Vec<Sign>, ReadError>> {
         self.reader.presence()
     }
 
     fn tokens(&self) -> Pending<'_, Result<Vec<Token>, ReadError>> {
         self.reader.tokens()
+    }
+
+    fn tokens_changed(&self) -> watch::Receiver<u64> {
+        self.shared.tokens.subscribe()
+    }
+
+    /// The lock on the file makes this the only node: it has every duty from the start and for good.
+    fn attend(&self, node: Node) -> Pending<'_, Result<Attendance, SubmitError>> {
+        let seen =
+            Seen { node, last_seen: self.clock.now(), whereabouts: Whereabouts::Here, duties: Duty::ALL.to_vec() };
+        let tenures = Duty::ALL.into_iter().map(for_good).collect();
+        let attendance = Attendance { tenures, nodes: vec![seen], clock_ahead_millis: 0 };
+        Box::pin(std::future::ready(Ok(attendance)))
+    }
+
+    fn depart(&self, _node: NodeId) -> Pending<'_, Result<(), SubmitError>> {
+        Box::pin(std::future::ready(Ok(())))
     }
 
     fn published(&self) -> Feed {
@@ -348,6 +384,11 @@ impl Drop for SqliteStore {
         lock_threads(&self.threads).join();
         self.reader.close();
     }
+}
+
+/// A duty that never changes hands.
+fn for_good(duty: Duty) -> Tenure {
+    Tenure { duty, epoch: 1 }
 }
 
 fn lock_threads(threads: &Mutex<Threads>) -> MutexGuard<'_, Threads> {

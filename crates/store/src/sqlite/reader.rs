@@ -7,15 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rookery_core::log::LogRow;
-use rookery_core::view::Presence;
-use rookery_core::{AgentId, Key, Row};
+use rookery_core::{Key, Row};
 use rusqlite::Connection;
 use tokio::sync::Semaphore;
 
 use super::connection::{self, begin_reading, commit, roll_back, stored};
 use super::error::{OpenError, Problem};
 use super::{log, schema, transact};
-use crate::operational::Token;
+use crate::operational::{Sign, Token};
 use crate::query::{Head, ListQuery, LogQuery};
 use crate::store::{Pending, Read, ReadError, Tallies};
 
@@ -85,7 +84,7 @@ impl Reader {
         Box::pin(async { read.await.map(|(found, _)| found) })
     }
 
-    pub fn presence(&self) -> Pending<'_, Result<Vec<(AgentId, Presence)>, ReadError>> {
+    pub fn presence(&self) -> Pending<'_, Result<Vec<Sign>, ReadError>> {
         let read = self.run(transact::all_presence);
         Box::pin(async { read.await.map(|(found, _)| found) })
     }

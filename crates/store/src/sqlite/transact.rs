@@ -11,7 +11,7 @@ use super::error::Problem;
 use super::fault::{Faults, Step};
 use super::{log, schema};
 use crate::batch::{Loaded, Needs, Remembered, WriteSet};
-use crate::operational::{Operation, PresenceBoard, Token};
+use crate::operational::{Operation, PresenceBoard, Sign, Token};
 use crate::query::LogQuery;
 use crate::store::Answer;
 
@@ -38,6 +38,7 @@ pub(super) fn load(connection: &Connection, needs: &Needs, board: &PresenceBoard
             loaded.replies.push((key.clone(), remembered));
         }
     }
+    loaded.duties.extend(needs.duties.iter().copied().map(super::for_good));
     Ok(loaded)
 }
 
@@ -171,13 +172,13 @@ fn write_presence(connection: &Connection, entries: &[(AgentId, Presence)]) -> R
     Ok(changed)
 }
 
-pub(super) fn all_presence(connection: &Connection) -> Result<Vec<(AgentId, Presence)>, Problem> {
+pub(super) fn all_presence(connection: &Connection) -> Result<Vec<Sign>, Problem> {
     let mut statement = connection.prepare_cached("SELECT agent, last_seen, source FROM presence ORDER BY agent")?;
     let mut rows = statement.query([])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         let (agent, last_seen, source): (String, i64, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        found.push((AgentId::new(agent), presence(last_seen, &source)?));
+        found.push(Sign { agent: AgentId::new(agent), presence: presence(last_seen, &source)?, by: None });
     }
     Ok(found)
 }

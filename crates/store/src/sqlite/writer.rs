@@ -136,7 +136,8 @@ impl Writer {
         let before = self.begin()?;
         self.catch_up(before)?;
         let submissions = std::mem::take(&mut work.submissions);
-        let batch = work.batch.insert(Batch::new(submissions, before, self.clock.now()));
+        let batch = work.batch.insert(Batch::new(submissions));
+        batch.begin(before, self.clock.now());
         let write = self.decide(batch)?;
         let faults = self.faults.clone();
         let connection = self.connection()?;
@@ -241,6 +242,9 @@ impl Writer {
         committed.map_err(|trouble| Trouble::Unknown(trouble.reason().to_owned()))?;
         self.marked = true;
         self.shared.set_health(Health::Writable);
+        if operations.iter().any(Operation::changes_tokens) {
+            self.shared.tokens.send_modify(|version| *version += 1);
+        }
         Ok(changed)
     }
 

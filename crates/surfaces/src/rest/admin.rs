@@ -218,9 +218,8 @@ async fn body_holds(app: &App, row: &LogRow, regex: &Regex) -> bool {
     match row.body.as_ref().map(|body| (&body.bytes, &body.sha256)) {
         Some((BodyBytes::Here(bytes), _)) => regex.is_match(bytes),
         Some((BodyBytes::Artifact, sha256)) => {
-            let (artifacts, sha256) = (app.engine().artifacts().clone(), sha256.clone());
-            let read = tokio::task::spawn_blocking(move || artifacts.get(&sha256)).await;
-            matches!(read, Ok(Ok(bytes)) if regex.is_match(&bytes))
+            let read = app.engine().store().artifact(sha256.clone()).await;
+            matches!(read, Ok(bytes) if regex.is_match(&bytes))
         }
         Some((BodyBytes::Gone, _)) | None => false,
     }

@@ -119,10 +119,10 @@ impl From<EngineError> for RestError {
         match error {
             EngineError::Submit(error) => error.into(),
             EngineError::Read(error) => error.into(),
-            EngineError::Artifact { reason } => RestError::new(
+            EngineError::Artifact(error) => RestError::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "STORE_UNAVAILABLE",
-                format!("the request could not be kept: {reason}"),
+                format!("the request could not be kept: {error}"),
             )
             .retry_after(1),
         }

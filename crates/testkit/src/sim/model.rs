@@ -114,7 +114,13 @@ impl Model {
         let rows = needs.rows.iter().filter_map(|key| Some((key.clone(), self.row_at(key, seq)?.clone())));
         let lookups = needs.lookups.iter().map(|lookup| (lookup.clone(), self.found_at(seq, lookup)));
         let presence = needs.presence.iter().filter_map(|agent| Some((agent.clone(), board.get(agent)?)));
-        Loaded { rows: rows.collect(), lookups: lookups.collect(), presence: presence.collect(), replies: vec![] }
+        Loaded {
+            rows: rows.collect(),
+            lookups: lookups.collect(),
+            presence: presence.collect(),
+            replies: vec![],
+            duties: vec![],
+        }
     }
 
     /// What the caller must have been told, if its command was decided so and the log then reached `end`.

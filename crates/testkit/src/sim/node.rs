@@ -19,7 +19,6 @@ use rookery_engine::intents::{self, Hands};
 use rookery_engine::rounds::{self, Following, Sweeping};
 use rookery_engine::services::{PRESENCE_EVERY, REPLIES_EVERY, RETRY_AFTER, TIMERS_EVERY};
 use rookery_engine::{Access, Engine, EngineError, Ids, Parts, Request, Settings, timers};
-use rookery_store::artifact::ArtifactDir;
 use rookery_store::memory::{Database, MemoryStore};
 use rookery_store::queue::{Limits, Queue};
 use rookery_store::{Clock, Committed, ListQuery, Pending, PresenceBoard, Submission};
@@ -148,7 +147,6 @@ impl Process {
             clock: clock.clone(),
             ids: Arc::new(CountedIds { name: start.name, count: AtomicU64::new(0) }),
             board: board.clone(),
-            artifacts: ArtifactDir::new("simulation/artifacts"),
             access: Access::new(Trust::Local, None),
             settings: settings(),
         });

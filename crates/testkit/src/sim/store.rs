@@ -5,15 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rookery_core::log::LogRow;
-use rookery_core::view::Presence;
-use rookery_core::{AgentId, Key, Row};
+use rookery_core::{Key, NodeId, Row};
+use rookery_store::artifact::{ArtifactError, Erased, Held};
 use rookery_store::memory::MemoryStore;
 use rookery_store::queue::Queue;
 use rookery_store::store::{Health, Tallies};
 use rookery_store::{
-    Committed, Feed, ListQuery, LogQuery, Operation, Pending, Read, ReadError, Store, Submission, SubmitError, Token,
+    Attendance, Committed, Feed, ListQuery, LogQuery, Node, Operation, Pending, Read, ReadError, Sign, Store,
+    Submission, SubmitError, Token,
 };
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 #[derive(Debug)]
 pub(super) struct NodeStore {
@@ -66,16 +67,36 @@ impl Store for NodeStore {
         self.memory.tallies_and_rows(keys)
     }
 
-    fn artifact_in_use(&self, sha256: String) -> Pending<'_, Result<bool, ReadError>> {
-        self.memory.artifact_in_use(sha256)
+    fn put_artifact(&self, bytes: Vec<u8>) -> Pending<'_, Result<Held, ArtifactError>> {
+        self.memory.put_artifact(bytes)
     }
 
-    fn presence(&self) -> Pending<'_, Result<Vec<(AgentId, Presence)>, ReadError>> {
+    fn artifact(&self, sha256: String) -> Pending<'_, Result<Vec<u8>, ArtifactError>> {
+        self.memory.artifact(sha256)
+    }
+
+    fn erase_artifact(&self, sha256: String) -> Pending<'_, Result<Erased, ArtifactError>> {
+        self.memory.erase_artifact(sha256)
+    }
+
+    fn presence(&self) -> Pending<'_, Result<Vec<Sign>, ReadError>> {
         self.memory.presence()
     }
 
     fn tokens(&self) -> Pending<'_, Result<Vec<Token>, ReadError>> {
         self.memory.tokens()
+    }
+
+    fn tokens_changed(&self) -> watch::Receiver<u64> {
+        self.memory.tokens_changed()
+    }
+
+    fn attend(&self, node: Node) -> Pending<'_, Result<Attendance, SubmitError>> {
+        self.memory.attend(node)
+    }
+
+    fn depart(&self, node: NodeId) -> Pending<'_, Result<(), SubmitError>> {
+        self.memory.depart(node)
     }
 
     fn published(&self) -> Feed {

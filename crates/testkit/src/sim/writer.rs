@@ -109,7 +109,8 @@ impl Turn<'_> {
     /// Decides over the rows as they were a few facts ago, as if another node had not been waited for.
     fn without_the_lock(&self, submissions: Vec<Submission>, process: &Process, at: Timestamp) -> Vec<Outcome> {
         let stale = Seq(self.database.head().0.saturating_sub(6));
-        let mut batch = Batch::new(submissions, self.database.head(), at);
+        let mut batch = Batch::new(submissions);
+        batch.begin(self.database.head(), at);
         loop {
             match batch.want() {
                 Want::Load(needs) => {
