@@ -10,10 +10,12 @@ pub mod clock;
 pub mod memory;
 pub mod node;
 pub mod operational;
+pub mod postgres;
 pub mod publish;
 pub mod query;
 pub mod queue;
 pub mod replay;
+mod sql;
 pub mod sqlite;
 pub mod store;
 
