@@ -174,8 +174,7 @@ impl Engine {
     /// Ends a hold, and the artifact with it if nothing names it.
     async fn let_go(&self, held: Held) {
         let sha256 = held.sha256.clone();
-        drop(held);
-        if let Err(error) = self.store().erase_artifact(sha256.clone()).await {
+        if let Err(error) = self.store().let_go(held).await {
             tracing::warn!(%error, sha256, "the body of a request that came to nothing was not removed");
         }
     }

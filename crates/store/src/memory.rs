@@ -508,12 +508,18 @@ impl Store for MemoryStore {
         artifact.holds += 1;
         drop(state);
         let hold = MemoryHold { database: self.database.clone(), sha256: sha256.clone() };
-        Box::pin(std::future::ready(Ok(Held::new(sha256, hold))))
+        Box::pin(std::future::ready(Ok(Held::here(sha256, hold))))
     }
 
     fn artifact(&self, sha256: String) -> Pending<'_, Result<Vec<u8>, ArtifactError>> {
         let found = self.database.lock().artifacts.get(&sha256).map(|artifact| artifact.bytes.clone());
         Box::pin(std::future::ready(found.ok_or(ArtifactError::Absent { sha256 })))
+    }
+
+    fn let_go(&self, held: Held) -> Pending<'_, Result<Erased, ArtifactError>> {
+        let sha256 = held.sha256.clone();
+        drop(held);
+        self.erase_artifact(sha256)
     }
 
     fn erase_artifact(&self, sha256: String) -> Pending<'_, Result<Erased, ArtifactError>> {

@@ -75,6 +75,10 @@ impl Store for NodeStore {
         self.memory.artifact(sha256)
     }
 
+    fn let_go(&self, held: Held) -> Pending<'_, Result<Erased, ArtifactError>> {
+        self.memory.let_go(held)
+    }
+
     fn erase_artifact(&self, sha256: String) -> Pending<'_, Result<Erased, ArtifactError>> {
         self.memory.erase_artifact(sha256)
     }
