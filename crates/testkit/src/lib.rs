@@ -1,4 +1,5 @@
 //! What tests share: a real daemon for each test, the simulation, and misbehaving parts. Never part of the product.
 
 pub mod daemon;
+pub mod postgres;
 pub mod sim;
