@@ -2,4 +2,5 @@
 
 pub mod daemon;
 pub mod postgres;
+pub mod proxy;
 pub mod sim;
