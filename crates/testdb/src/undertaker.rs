@@ -12,15 +12,16 @@ use anyhow::{Context, Result};
 
 use crate::programs::quiet;
 
-/// `QUIT` is PostgreSQL's immediate end, which also gives back its shared memory. A stopped server needs `KILL`.
+/// `QUIT` is PostgreSQL's immediate end, which also gives back its shared memory; its last act is to remove its pid file.
+/// One that is stopped or stuck needs `KILL`.
 const SCRIPT: &str = r#"
 pid=0
 while read -r line; do pid=$line; done
 if [ "$pid" -gt 0 ]; then
     kill -QUIT "$pid"
     tries=0
-    while kill -0 "$pid" && [ "$tries" -lt 50 ]; do sleep 0.1; tries=$((tries + 1)); done
-    kill -KILL "$pid"
+    while [ -e "$1/data/postmaster.pid" ] && [ "$tries" -lt 50 ]; do sleep 0.1; tries=$((tries + 1)); done
+    [ -e "$1/data/postmaster.pid" ] && kill -KILL "$pid"
 fi
 # Its last children may still be writing.
 rm -rf "$1" || { sleep 1; rm -rf "$1"; }
