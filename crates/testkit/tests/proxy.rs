@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use futures_util::SinkExt;
-use rookery_testkit::postgres::Server;
+use rookery_testkit::postgres::{Server, psql};
 use rookery_testkit::proxy::{Proxy, When};
 use tokio_postgres::{Client, NoTls};
 
@@ -122,6 +122,16 @@ async fn unharmed_everything_passes() {
     assert_eq!((bench.proxy.strikes(), bench.proxy.connections()), (0, 1));
     drop(client);
     eventually(|| bench.proxy.connections() == 0).await;
+}
+
+/// `psql` asks for encryption first, which tokio-postgres without TLS does not.
+#[test]
+fn a_client_that_would_rather_encrypt_is_served_too() {
+    let bench = Bench::new();
+    assert_eq!(psql(&bench.proxy.url(), "SELECT 6 * 7").unwrap(), "42");
+    bench.proxy.cut_at_commit(When::After);
+    psql(&bench.proxy.url(), "BEGIN; INSERT INTO rows VALUES (1); COMMIT").unwrap_err();
+    assert_eq!((bench.proxy.strikes(), bench.rows().as_str()), (1, "1"));
 }
 
 #[tokio::test]
