@@ -48,11 +48,11 @@ struct Artifact {
 }
 
 /// Who has a duty, since which change of hands and until when.
-#[derive(Clone, Debug)]
-struct Post {
-    node: NodeId,
-    epoch: u64,
-    until: Timestamp,
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Post {
+    pub node: NodeId,
+    pub epoch: u64,
+    pub until: Timestamp,
 }
 
 /// What goes wrong with a commit.
@@ -169,6 +169,15 @@ impl Database {
     /// What a node does to keep its place and its duties, by the database's clock.
     pub fn attend(&self, node: Node, now: Timestamp) -> Attendance {
         self.lock().attend(node, now)
+    }
+
+    pub fn depart(&self, node: &NodeId) {
+        self.lock().depart(node);
+    }
+
+    /// Who has which duty. One whose time is over is still had until another node takes it up.
+    pub fn posts(&self) -> BTreeMap<Duty, Post> {
+        self.lock().duties.clone()
     }
 
     /// Changes a stored row behind the log's back, to prove that a check notices.
@@ -547,7 +556,7 @@ impl Store for MemoryStore {
     }
 
     fn depart(&self, node: NodeId) -> Pending<'_, Result<(), SubmitError>> {
-        self.database.lock().depart(&node);
+        self.database.depart(&node);
         Box::pin(std::future::ready(Ok(())))
     }
 
