@@ -8,11 +8,20 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
-use crate::say;
+use crate::process::Program;
 use crate::workspace::{Kind, Profile, Workspace};
+use crate::{postgres, say};
 
 /// Installed where there is no nextest. Any version will do where there is one.
 const NEXTEST: &str = "cargo-nextest@0.9.143";
+
+/// The variable that says which store the tests' daemons use.
+const STORE: &str = "ROOKERY_TEST_STORE";
+
+/// The daemon's end-to-end tests that run once more, with PostgreSQL under the daemon. Not those that read or write the
+/// SQLite file from outside (`crash`, `large`), or fill the disk that it lies on (`disk`).
+const ON_POSTGRES: &str = "package(rookery) and (binary(rest) or binary(durability)) \
+                           and not (binary(durability) and test(/^(crash|disk|large)::/))";
 
 pub(crate) fn format(workspace: &Workspace) -> Result<()> {
     workspace
@@ -26,14 +35,21 @@ pub(crate) fn clippy(workspace: &Workspace) -> Result<()> {
     workspace.cargo()?.args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]).run()
 }
 
-/// Builds all tests first, so that a build error is not mistaken for a failed test, then runs them.
+/// Builds all tests first, so that a build error is not mistaken for a failed test, then runs them: all with the store
+/// they name, which is mostly SQLite, then those of the daemon with PostgreSQL.
 pub(crate) fn tests(workspace: &Workspace) -> Result<()> {
     if workspace.cargo()?.args(["nextest", "--version"]).probe().is_none() {
         say::note("cargo-nextest is missing: installing it into the target folder");
         install(workspace, NEXTEST)?;
     }
     workspace.cargo()?.args(["nextest", "run", "--workspace", "--no-run"]).run().context("the tests do not build")?;
-    workspace.cargo()?.args(["nextest", "run", "--workspace"]).run().context("some tests fail")
+    let server = postgres::for_tests()?;
+    let run = || -> Result<Program> {
+        Ok(workspace.cargo()?.args(["nextest", "run", "--workspace"]).env(postgres::SHARED, server.url()))
+    };
+    run()?.env_remove(STORE).run().context("some tests fail")?;
+    say::note("\nthe daemon's tests with PostgreSQL");
+    run()?.env(STORE, "postgres").args(["-E", ON_POSTGRES]).run().context("some tests fail with PostgreSQL")
 }
 
 /// Builds the daemon as the tests build it and tells where it is.

@@ -12,6 +12,7 @@ mod codegen;
 mod daemon;
 mod deny;
 mod packages;
+mod postgres;
 mod process;
 mod say;
 mod schemathesis;
@@ -44,6 +45,7 @@ enum Task {
     Codegen(codegen::Codegen),
     Bench(bench::Bench),
     Sim(sim::Sim),
+    Postgres(postgres::Postgres),
     Advisories(advisories::Advisories),
 }
 
@@ -66,6 +68,7 @@ fn run(task: Task) -> Result<()> {
         Task::Codegen(codegen) => codegen.run(&workspace),
         Task::Bench(bench) => bench.run(&workspace),
         Task::Sim(sim) => sim.run(&workspace),
+        Task::Postgres(postgres) => postgres.run(),
         Task::Advisories(advisories) => advisories.run(&workspace),
     }
 }

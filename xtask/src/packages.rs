@@ -17,13 +17,17 @@ struct Need {
 enum Probe {
     Program(&'static str),
     PythonModule(&'static str),
+    PostgresServer,
 }
+
+const POSTGRESQL: &str = "postgresql";
 
 const NEEDS: &[Need] = &[
     Need { found_by: Probe::Program("git"), package: "git" },
     Need { found_by: Probe::Program("python3"), package: "python3" },
     // Debian splits this out of python3: without it `python3 -m venv` makes an environment that has no pip.
     Need { found_by: Probe::PythonModule("ensurepip"), package: "python3-venv" },
+    Need { found_by: Probe::PostgresServer, package: POSTGRESQL },
 ];
 
 impl Probe {
@@ -33,6 +37,7 @@ impl Probe {
             Self::PythonModule(name) => {
                 Program::new("python3").args(["-c", &format!("import {name}")]).probe().is_some()
             }
+            Self::PostgresServer => rookery_testdb::Programs::find().is_ok(),
         }
     }
 }
@@ -42,6 +47,7 @@ impl fmt::Display for Probe {
         match self {
             Self::Program(name) => write!(f, "the program {name}"),
             Self::PythonModule(name) => write!(f, "the Python module {name}"),
+            Self::PostgresServer => write!(f, "a PostgreSQL server"),
         }
     }
 }
@@ -73,17 +79,30 @@ fn install(packages: &[&str]) -> Result<()> {
     if process::find("apt-get").is_none() {
         bail!("there is no apt-get here to install them with");
     }
-    apt_get()?.arg("update").run()?;
-    apt_get()?.args(["install", "-y", "--no-install-recommends"]).args(packages).run()
+    as_root("apt-get")?.arg("update").run()?;
+    let install = || as_root("apt-get")?.args(["install", "-y", "--no-install-recommends"]).args(packages).run();
+    if packages.contains(&POSTGRESQL) { without_a_cluster(install) } else { install() }
 }
 
-fn apt_get() -> Result<Program> {
-    let program = if rustix::process::geteuid().is_root() {
-        Program::new("apt-get").env("DEBIAN_FRONTEND", "noninteractive")
+/// Debian's PostgreSQL creates and starts a server of its own when it is installed. The tests start theirs, and a
+/// developer's machine should not get a service that nobody asked for.
+fn without_a_cluster(install: impl FnOnce() -> Result<()>) -> Result<()> {
+    let folder = "/etc/postgresql-common/createcluster.d";
+    let file = format!("{folder}/rookery-tests.conf");
+    let write = format!("mkdir -p {folder} && echo 'create_main_cluster = false' >{file}");
+    as_root("sh")?.args(["-c", &write]).run()?;
+    let installed = install();
+    // Later installations are none of our business.
+    as_root("rm")?.args(["-f", &file]).run()?;
+    installed
+}
+
+fn as_root(program: &str) -> Result<Program> {
+    if rustix::process::geteuid().is_root() {
+        Ok(Program::new(program).env("DEBIAN_FRONTEND", "noninteractive"))
     } else if process::find("sudo").is_some() {
-        Program::new("sudo").args(["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"])
+        Ok(Program::new("sudo").args(["env", "DEBIAN_FRONTEND=noninteractive", program]))
     } else {
-        bail!("installing needs root, and there is no sudo");
-    };
-    Ok(program)
+        bail!("installing needs root, and there is no sudo")
+    }
 }

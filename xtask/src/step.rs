@@ -17,7 +17,7 @@ pub(crate) enum Step {
     Packages,
     /// Formatting
     Format,
-    /// All tests of the workspace
+    /// All tests of the workspace; those of the daemon once more with PostgreSQL
     Tests,
     /// Lints, warnings being errors
     Clippy,

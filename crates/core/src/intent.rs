@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
-use crate::id::{IntentId, Seq};
+use crate::id::{IntentId, Seq, SiteId};
 use crate::key::{Ask, Key};
 use crate::refusal::{Code, Refusal};
 use crate::view::View;
@@ -15,6 +15,9 @@ pub struct Intent {
     pub id: IntentId,
     pub opened: Seq,
     pub effect: Effect,
+    /// Where it has to happen; `None` if any node can do it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub site: Option<SiteId>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -62,6 +65,7 @@ pub(crate) fn apply(old: Option<Intent>, id: &IntentId, fact: &Fact, seq: Seq) -
                 id: id.clone(),
                 opened: seq,
                 effect: Effect::EraseArtifact { sha256: erase.sha256.clone() },
+                site: None,
             })
             .or(old),
         Fact::IntentClosed(fact) if fact.intent == *id => None,

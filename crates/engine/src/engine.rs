@@ -10,13 +10,17 @@ use rookery_core::log::{Body, BodyBytes};
 use rookery_core::view::{LifeSource, Presence};
 use rookery_core::{AgentId, Caller, Code, Command, Fact, HandoffId, IntentId, Key, Power, Refusal, Row, TaskId};
 use rookery_store::artifact::{ArtifactError, Erased, Held};
-use rookery_store::{Answer, Clock, Committed, Idempotency, PresenceBoard, ReadError, Store, Submission, SubmitError};
+use rookery_store::{
+    Answer, Clock, Committed, Idempotency, Node, PresenceBoard, ReadError, Store, Submission, SubmitError,
+};
 use sha2::{Digest, Sha256};
 
 use crate::access::Access;
 use crate::ambient::Ids;
+use crate::attendance::Attending;
 use crate::life::Roster;
 use crate::paths::Paths;
+use crate::watching::ReadHere;
 
 /// Bodies above this are kept as files, not in the log's rows.
 const BODY_IN_ROW_BYTES: usize = 64 * 1024;
@@ -29,6 +33,8 @@ pub struct Parts {
     pub ids: Arc<dyn Ids>,
     pub board: Arc<PresenceBoard>,
     pub access: Access,
+    /// What this process is among those that share the store.
+    pub node: Node,
     pub settings: Settings,
 }
 
@@ -46,6 +52,8 @@ pub struct Settings {
     pub escalate_conflicts_after: Duration,
     /// How long the answers to requests with an idempotency key are kept.
     pub remember_replies: Duration,
+    /// Whether other nodes can share the store, each with the project's files in a folder of its own.
+    pub shared: bool,
 }
 
 impl Settings {
@@ -60,6 +68,7 @@ impl Settings {
             connection_after: Duration::from_secs(60),
             escalate_conflicts_after: Duration::from_secs(10 * 60),
             remember_replies: Duration::from_secs(7 * 24 * 3600),
+            shared: false,
         }
     }
 }
@@ -120,6 +129,8 @@ pub(crate) struct Inner {
     pub(crate) parts: Parts,
     pub(crate) paths: Paths,
     pub(crate) roster: Roster,
+    pub(crate) attending: Attending,
+    pub(crate) read_here: ReadHere,
 }
 
 impl Debug for Engine {
@@ -131,7 +142,9 @@ impl Debug for Engine {
 impl Engine {
     pub fn new(parts: Parts) -> Engine {
         let paths = Paths::new(&parts.settings.root);
-        Engine { inner: Arc::new(Inner { parts, paths, roster: Roster::default() }) }
+        let attending = Attending::new(parts.node.clone());
+        let (roster, read_here) = (Roster::default(), ReadHere::default());
+        Engine { inner: Arc::new(Inner { parts, paths, roster, attending, read_here }) }
     }
 
     /// Decides a command. The answer comes after its commit is durable.
@@ -174,8 +187,7 @@ impl Engine {
     /// Ends a hold, and the artifact with it if nothing names it.
     async fn let_go(&self, held: Held) {
         let sha256 = held.sha256.clone();
-        drop(held);
-        if let Err(error) = self.store().erase_artifact(sha256.clone()).await {
+        if let Err(error) = self.store().let_go(held).await {
             tracing::warn!(%error, sha256, "the body of a request that came to nothing was not removed");
         }
     }
@@ -195,6 +207,10 @@ impl Engine {
             }
         }
         let command = request.command.clone();
+        if let Command::ClaimFile(claim) = &command {
+            // Before it is decided: the watcher may hear of the claim before we do.
+            self.inner.read_here.note(claim);
+        }
         let submission = Submission { body, received_bytes: received, ..self.admit(request) };
         let committed = match (self.store().submit(submission.clone()).await, caller.itself()) {
             // Declared offline a moment ago: the roster did not know yet.
@@ -216,7 +232,7 @@ impl Engine {
         match (command, &committed.answer) {
             (Command::Register(_), Answer::Row(_, row)) => {
                 if let Row::Agent(agent) = &row.0 {
-                    self.inner.roster.learn(std::slice::from_ref(agent));
+                    self.inner.roster.learn(agent);
                     // What is committed is answered: a seal that came in between is the next call's matter.
                     self.sign_of_life(caller, &agent.id, LifeSource::Call).ok();
                 }
@@ -328,7 +344,7 @@ impl Engine {
             let unknown = Refusal::new(Code::AgentNotFound, "Agent not found");
             return Err(unknown.hint("announce the agent first").into());
         };
-        self.inner.roster.learn(std::slice::from_ref(&known));
+        self.inner.roster.learn(&known);
         Ok(())
     }
 
@@ -379,6 +395,15 @@ impl Engine {
 
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.inner.parts.store
+    }
+
+    /// This node, its duties, and who else is here.
+    pub fn attending(&self) -> &Attending {
+        &self.inner.attending
+    }
+
+    pub(crate) fn read_here(&self) -> &ReadHere {
+        &self.inner.read_here
     }
 
     pub(crate) fn roster(&self) -> &Roster {

@@ -5,6 +5,7 @@
 
 pub mod access;
 pub mod ambient;
+pub mod attendance;
 pub mod engine;
 pub mod intents;
 pub mod life;

@@ -23,17 +23,29 @@ enum Place {
     Offline,
 }
 
+impl Known {
+    /// `None` if it has left.
+    fn of(agent: &Agent) -> Option<Known> {
+        let place = match agent.membership {
+            Membership::Here => Place::Here,
+            Membership::Offline(_) => Place::Offline,
+            Membership::Left(_) => return None,
+        };
+        Some(Known { place, sealed: agent.sealed })
+    }
+}
+
 impl Roster {
-    pub fn learn(&self, agents: &[Agent]) {
-        let mut known = self.lock();
-        for agent in agents {
-            let place = match agent.membership {
-                Membership::Here => Place::Here,
-                Membership::Offline(_) => Place::Offline,
-                Membership::Left(_) => continue,
-            };
-            known.insert(agent.id.clone(), Known { place, sealed: agent.sealed });
+    pub fn learn(&self, agent: &Agent) {
+        if let Some(known) = Known::of(agent) {
+            self.lock().insert(agent.id.clone(), known);
         }
+    }
+
+    /// Takes these for the whole team: whoever is not among them has left while nobody followed the log.
+    pub fn learn_all(&self, agents: &[Agent]) {
+        let team = agents.iter().filter_map(|agent| Some((agent.id.clone(), Known::of(agent)?)));
+        *self.lock() = team.collect();
     }
 
     pub fn follow(&self, fact: &Fact) {

@@ -1,22 +1,23 @@
 //! One round of each subscriber: what it does whenever its time has come.
 //!
 //! Nothing here sleeps or loops for ever. The daemon calls these from its loops in [`crate::services`]; the simulation
-//! calls them by its own clocks, so that both run the same code. The rounds of timers and effects are
-//! [`crate::timers::fire_due`] and [`crate::intents::carry_out`].
+//! calls them by its own clocks, so that both run the same code. The rounds of attendance, timers and effects are
+//! [`crate::attendance::attend`], [`crate::timers::fire_due`] and [`crate::intents::carry_out`].
 
 use std::time::Duration;
 
-use rookery_core::Caller;
+use rookery_core::{AgentId, Caller};
+use rookery_store::node::{ATTEND_EVERY, Duty, LEASE, Tenure};
 use rookery_store::store::Health;
 use rookery_store::{Operation, Submission, SubmitError};
 
 use crate::engine::{Engine, EngineError};
 use crate::subscribe::{Chunk, SubscribeError, Subscription};
-use crate::sweeper::{Allowed, Glance, Sight, Sweeper};
+use crate::sweeper::{Allowed, Glance, Sight, Sighted, Sweeper, Witness};
 
 /// Learns who is here, when each was last seen, and which tokens are good. The first round of all.
 pub async fn take_stock(engine: &Engine) -> Result<(), EngineError> {
-    engine.roster().learn(&engine.agents().await?.value);
+    engine.roster().learn_all(&engine.agents().await?.value);
     engine.board().learn(engine.store().presence().await?);
     engine.access().reload(engine.store().as_ref()).await?;
     Ok(())
@@ -31,8 +32,8 @@ pub struct Following {
 impl Following {
     pub async fn begin(engine: &Engine) -> Result<Following, EngineError> {
         let subscription = engine.subscribe(None).await?;
-        // Whoever joined between the first look and the subscription.
-        engine.roster().learn(&engine.agents().await?.value);
+        // Whoever joined or left before the subscription; what came after it is told by it.
+        engine.roster().learn_all(&engine.agents().await?.value);
         Ok(Following { subscription })
     }
 
@@ -45,32 +46,33 @@ impl Following {
 }
 
 /// The sweeper with what it needs to know from one glance to the next.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Sweeping {
-    sweeper: Sweeper,
+    /// The sweeper of this tenure: whoever takes the duty over begins anew, and gives everybody a full period.
+    under: Option<(Tenure, Sweeper)>,
     overloaded: bool,
 }
 
 impl Sweeping {
-    pub fn new(engine: &Engine) -> Sweeping {
-        Sweeping { sweeper: Sweeper::new(allowed(engine)), overloaded: false }
-    }
-
-    /// Looks once, and declares whom it finds gone.
+    /// Looks once, and declares whom it finds gone, if that is for this node to do.
     pub async fn glance(&mut self, engine: &Engine) {
+        let Some(tenure) = engine.tenure(Duty::Sweeper) else {
+            self.under = None;
+            return;
+        };
         let healthy = engine.store().health() == Health::Writable && !self.overloaded;
-        let agents: Vec<_> =
-            engine.roster().live().into_iter().map(|id| (id.clone(), engine.board().get(&id))).collect();
+        let agents = sighted(engine);
         let glance = Glance {
             monotonic: engine.clock().monotonic(),
             wall: engine.clock().now(),
             sight: if healthy { Sight::Clear } else { Sight::Blind },
+            on_its_way: on_its_way(engine),
             agents: &agents,
         };
         self.overloaded = false;
-        for declared in self.sweeper.tick(&glance) {
+        for declared in self.sweeper(engine, tenure).tick(&glance) {
             let agent = declared.agent.clone();
-            match engine.store().submit(Submission::internal(Caller::system(), declared)).await {
+            match engine.store().submit(Submission::internal(Caller::system(), declared).out_of(tenure)).await {
                 Ok(_) => tracing::info!(agent = %agent, "declared offline"),
                 Err(SubmitError::Refused(_)) => {}
                 Err(error) => {
@@ -80,6 +82,34 @@ impl Sweeping {
             }
         }
     }
+}
+
+impl Sweeping {
+    fn sweeper(&mut self, engine: &Engine, tenure: Tenure) -> &mut Sweeper {
+        let known = self.under.take().filter(|(under, _)| *under == tenure);
+        let (_, sweeper) = self.under.insert(known.unwrap_or_else(|| (tenure, Sweeper::new(allowed(engine)))));
+        sweeper
+    }
+}
+
+/// The live agents as far as this node knows, and whether the nodes that saw them last are here.
+fn sighted(engine: &Engine) -> Vec<Sighted> {
+    let present = engine.attending().present();
+    let witness = |agent: &AgentId| match engine.board().witness(agent) {
+        Some(node) if !present.contains(&node) => Witness::Gone,
+        Some(_) | None => Witness::Here,
+    };
+    let live = engine.roster().live().into_iter();
+    live.map(|agent| Sighted { presence: engine.board().get(&agent), witness: witness(&agent), agent }).collect()
+}
+
+/// How long it takes at most until we know what another node saw, or know that it is gone: agents may call any node.
+fn on_its_way(engine: &Engine) -> u64 {
+    if !engine.attending().has_company() {
+        return 0;
+    }
+    let noticed = u64::try_from((LEASE + ATTEND_EVERY).as_millis()).unwrap_or(u64::MAX);
+    allowed(engine).exchange_millis() + noticed
 }
 
 pub fn allowed(engine: &Engine) -> Allowed {
@@ -104,9 +134,12 @@ pub async fn exchange_presence(engine: &Engine) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Forgets the remembered replies whose time is over.
+/// Forgets the remembered replies whose time is over, if that is for this node to do.
 pub async fn forget_replies(engine: &Engine) -> Result<(), EngineError> {
-    let before = engine.clock().now();
+    if engine.tenure(Duty::Upkeep).is_none() {
+        return Ok(());
+    }
+    let before = engine.store_now();
     while engine.store().operate(Operation::ForgetReplies { before }).await? > 0 {}
     Ok(())
 }

@@ -1,10 +1,12 @@
-//! The subscribers that run beside the surfaces: roster, sweeper, timers, intents, presence, replies, watcher.
+//! The subscribers that run beside the surfaces: attendance, roster, tokens, sweeper, timers, intents, presence, replies,
+//! watcher.
 //!
 //! Here are only their loops and how often they come round; what one round does is in [`crate::rounds`].
 
 use std::time::Duration;
 
 use rookery_store::Feed;
+use rookery_store::node::{ATTEND_EVERY, Duty, Tenure};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -13,10 +15,8 @@ use tokio_util::sync::CancellationToken;
 use crate::engine::{Engine, EngineError};
 use crate::rounds::{self, Following, Sweeping};
 use crate::watching::{self, Sight, Watching};
-use crate::{intents, timers};
+use crate::{attendance, intents, timers};
 
-/// How often presence is written down and learned; also how much of it a crash may cost.
-pub const PRESENCE_EVERY: Duration = Duration::from_secs(5);
 pub const TIMERS_EVERY: Duration = Duration::from_millis(500);
 pub const REPLIES_EVERY: Duration = Duration::from_secs(3600);
 pub const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -35,9 +35,12 @@ impl Services {
     /// Learns who is here and starts everything. The watcher is optional.
     pub async fn start(engine: &Engine, watching: Watching) -> Result<Services, EngineError> {
         rounds::take_stock(engine).await?;
+        attend_once(engine).await;
         let stop = CancellationToken::new();
         let mut tasks = JoinSet::new();
+        tasks.spawn(until(stop.clone(), attend(engine.clone())));
         tasks.spawn(until(stop.clone(), follow_roster(engine.clone())));
+        tasks.spawn(until(stop.clone(), follow_tokens(engine.clone())));
         tasks.spawn(until(stop.clone(), sweep(engine.clone())));
         tasks.spawn(until(stop.clone(), fire_timers(engine.clone())));
         tasks.spawn(until(stop.clone(), carry_out_intents(engine.clone())));
@@ -62,6 +65,9 @@ impl Services {
         if let Err(error) = rounds::exchange_presence(engine).await {
             tracing::warn!(%error, "presence was not written down at the end");
         }
+        if let Err(error) = attendance::depart(engine).await {
+            tracing::warn!(%error, "the others learn that this node is gone only by missing it");
+        }
     }
 }
 
@@ -69,6 +75,32 @@ async fn until(stop: CancellationToken, work: impl Future<Output = ()>) {
     tokio::select! {
         () = stop.cancelled() => {}
         () = work => {}
+    }
+}
+
+async fn attend(engine: Engine) {
+    loop {
+        tokio::time::sleep(ATTEND_EVERY).await;
+        attend_once(&engine).await;
+    }
+}
+
+async fn attend_once(engine: &Engine) {
+    if let Err(error) = attendance::attend(engine).await {
+        tracing::warn!(%error, "this node could not attend: it gives up its duties until it can");
+    }
+}
+
+/// Reads the tokens again whenever any node has put or revoked one.
+async fn follow_tokens(engine: Engine) {
+    let mut changed = engine.store().tokens_changed();
+    // One may have come between the first look and now.
+    changed.mark_changed();
+    while changed.changed().await.is_ok() {
+        while let Err(error) = engine.access().reload(engine.store().as_ref()).await {
+            tracing::warn!(%error, "tokens could not be read: what was revoked may still be taken");
+            tokio::time::sleep(RETRY_AFTER).await;
+        }
     }
 }
 
@@ -83,7 +115,7 @@ async fn follow_roster(engine: Engine) {
 
 async fn sweep(engine: Engine) {
     let every = Duration::from_millis(rounds::allowed(&engine).tick_millis());
-    let mut sweeping = Sweeping::new(&engine);
+    let mut sweeping = Sweeping::default();
     loop {
         tokio::time::sleep(every).await;
         sweeping.glance(&engine).await;
@@ -99,9 +131,11 @@ async fn fire_timers(engine: Engine) {
     }
 }
 
-/// Takes up what is open at the start, then whatever the log opens; what failed again and again, ever less often.
+/// Takes up what is open at the start or when the duty comes to this node, then whatever the log opens; what failed again
+/// and again, ever less often.
 async fn carry_out_intents(engine: Engine) {
     let mut published = engine.store().published();
+    let mut duties = engine.attending().changes();
     let mut patience = RETRY_AFTER;
     loop {
         let again = match intents::carry_out(&engine, &engine).await {
@@ -116,8 +150,8 @@ async fn carry_out_intents(engine: Engine) {
             }
         };
         let opened = match again {
-            None => Ok(intent_opened(&mut published).await),
-            Some(wait) => tokio::time::timeout(wait, intent_opened(&mut published)).await,
+            None => Ok(intent_opened(&mut published, &mut duties).await),
+            Some(wait) => tokio::time::timeout(wait, intent_opened(&mut published, &mut duties)).await,
         };
         match opened {
             Ok(Published::Intent) => {}
@@ -132,10 +166,15 @@ enum Published {
     NoMore,
 }
 
-/// Waits until there may be a new intent.
-async fn intent_opened(published: &mut Feed) -> Published {
+/// Waits until there may be an intent to take up.
+async fn intent_opened(published: &mut Feed, duties: &mut watch::Receiver<Vec<Tenure>>) -> Published {
     loop {
-        match published.recv().await {
+        let batch = tokio::select! {
+            batch = published.recv() => batch,
+            // The sender lives as long as the engine.
+            _ = duties.changed() => return Published::Intent,
+        };
+        match batch {
             Ok(batch) if batch.rows().iter().all(|row| !opens_intent(&row.fact)) => {}
             Ok(_) | Err(RecvError::Lagged(_)) => return Published::Intent,
             Err(RecvError::Closed) => return Published::NoMore,
@@ -148,16 +187,27 @@ fn opens_intent(fact: &rookery_core::Fact) -> bool {
 }
 
 async fn exchange_presence(engine: Engine) {
+    let every = Duration::from_millis(rounds::allowed(&engine).exchange_millis());
+    let mut wait = every;
     loop {
-        tokio::time::sleep(PRESENCE_EVERY).await;
-        if let Err(error) = rounds::exchange_presence(&engine).await {
-            tracing::debug!(%error, "presence was not exchanged");
-        }
+        tokio::time::sleep(wait).await;
+        wait = match rounds::exchange_presence(&engine).await {
+            Ok(()) => every,
+            Err(error) => {
+                tracing::debug!(%error, "presence was not exchanged");
+                every.min(RETRY_AFTER)
+            }
+        };
     }
 }
 
 async fn forget_replies(engine: Engine) {
+    let mut duties = engine.attending().changes();
     loop {
+        let held = |tenures: &Vec<Tenure>| tenures.iter().any(|tenure| tenure.duty == Duty::Upkeep);
+        if duties.wait_for(held).await.is_err() {
+            return;
+        }
         if let Err(error) = rounds::forget_replies(&engine).await {
             tracing::debug!(%error, "old replies were not forgotten");
         }

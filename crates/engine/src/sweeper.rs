@@ -2,8 +2,11 @@
 //!
 //! [`Sweeper`] is a state machine without IO: it is told what is seen and when, and says whom to declare offline. Quiet
 //! time is counted on the monotonic clock from what this process itself saw. A full period of grace begins with the
-//! first sight of an agent and again whenever we were not able to watch: after a start, a sleep of the machine, a jump
-//! of the clock, a store that takes no writes, or a tick that came far too late.
+//! first sight of an agent and again whenever we were not able to watch: after a start, a take-over of the duty, a sleep
+//! of the machine, a jump of the clock, a store that takes no writes, or a tick that came far too late.
+//!
+//! Other nodes see agents too. What they saw is on its way to us for a while, and a node that is gone has taken what it
+//! saw last with it: neither is held against an agent.
 
 use std::collections::HashMap;
 
@@ -32,8 +35,16 @@ impl Allowed {
 
     /// How often to look: often enough to be in time, seldom enough to be cheap.
     pub fn tick_millis(&self) -> u64 {
-        let shortest = self.process.min(self.connection).min(self.heartbeat).min(self.call);
-        (shortest / 10).clamp(20, 1_000)
+        (self.shortest() / 10).clamp(20, 1_000)
+    }
+
+    /// How often nodes tell each other whom they saw; also how much of it a crash may cost.
+    pub fn exchange_millis(&self) -> u64 {
+        (self.shortest() / 4).clamp(20, 5_000)
+    }
+
+    fn shortest(&self) -> u64 {
+        self.process.min(self.connection).min(self.heartbeat).min(self.call)
     }
 }
 
@@ -51,8 +62,25 @@ pub struct Glance<'a> {
     pub monotonic: u64,
     pub wall: Timestamp,
     pub sight: Sight,
-    /// Live agents with their newest sign of life.
-    pub agents: &'a [(AgentId, Option<Presence>)],
+    /// How long a sign of life may be on its way from another node to this one; 0 if there is none.
+    pub on_its_way: u64,
+    pub agents: &'a [Sighted],
+}
+
+/// A live agent and its newest sign of life.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Sighted {
+    pub agent: AgentId,
+    pub presence: Option<Presence>,
+    pub witness: Witness,
+}
+
+/// What became of the node that saw an agent last.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Witness {
+    Here,
+    /// It may have seen more than it wrote down.
+    Gone,
 }
 
 #[derive(Debug)]
@@ -66,6 +94,7 @@ pub struct Sweeper {
 struct Watched {
     last_seen: Timestamp,
     source: LifeSource,
+    witness: Witness,
     quiet_since: u64,
 }
 
@@ -85,10 +114,11 @@ impl Sweeper {
         };
         let mut declared = Vec::new();
         let mut still = HashMap::with_capacity(glance.agents.len());
-        for (agent, presence) in glance.agents {
-            let watched = self.look(agent, *presence, glance.monotonic);
+        for sighted in glance.agents {
+            let agent = &sighted.agent;
+            let watched = self.look(sighted, glance.monotonic);
             let limit = self.allowed.silence(watched.source);
-            if glance.monotonic.saturating_sub(watched.quiet_since) > limit {
+            if glance.monotonic.saturating_sub(watched.quiet_since) > limit + glance.on_its_way {
                 let evidence =
                     Evidence { last_seen: watched.last_seen, source: Some(watched.source), limit_millis: limit };
                 declared.push(DeclareOffline { agent: agent.clone(), evidence });
@@ -99,13 +129,17 @@ impl Sweeper {
         declared
     }
 
-    /// The quiet time of an agent goes on only while nothing new is seen of it.
-    fn look(&self, agent: &AgentId, presence: Option<Presence>, now: u64) -> Watched {
-        let (last_seen, source) =
-            presence.map_or((Timestamp(0), LifeSource::Call), |presence| (presence.last_seen, presence.source));
-        match self.watched.get(agent) {
-            Some(known) if known.last_seen == last_seen => Watched { source, ..*known },
-            _ => Watched { last_seen, source, quiet_since: now },
+    /// The quiet time of an agent goes on only while nothing new is seen of it, and whoever saw it last is there to see
+    /// more.
+    fn look(&self, sighted: &Sighted, now: u64) -> Watched {
+        let seen = |presence: Presence| (presence.last_seen, presence.source);
+        let (last_seen, source) = sighted.presence.map_or((Timestamp(0), LifeSource::Call), seen);
+        let fresh = Watched { last_seen, source, witness: sighted.witness, quiet_since: now };
+        match self.watched.get(&sighted.agent) {
+            Some(known) if known.last_seen != last_seen => fresh,
+            Some(known) if known.witness == Witness::Here && sighted.witness == Witness::Gone => fresh,
+            Some(known) => Watched { quiet_since: known.quiet_since, ..fresh },
+            None => fresh,
         }
     }
 
@@ -134,12 +168,15 @@ mod tests {
         now: u64,
         wall: i64,
         presence: Presence,
+        witness: Witness,
+        on_its_way: u64,
     }
 
     impl Scene {
         fn new(source: LifeSource) -> Scene {
             let presence = Presence { last_seen: Timestamp(1_000_000), source };
-            Scene { sweeper: Sweeper::new(ALLOWED), now: 0, wall: 1_000_000, presence }
+            let sweeper = Sweeper::new(ALLOWED);
+            Scene { sweeper, now: 0, wall: 1_000_000, presence, witness: Witness::Here, on_its_way: 0 }
         }
 
         fn seen(&mut self) {
@@ -149,9 +186,9 @@ mod tests {
         fn tick(&mut self, millis: u64, sight: Sight) -> usize {
             self.now += millis;
             self.wall += i64::try_from(millis).unwrap();
-            let agents = [("a".into(), Some(self.presence))];
-            let glance = Glance { monotonic: self.now, wall: Timestamp(self.wall), sight, agents: &agents };
-            self.sweeper.tick(&glance).len()
+            let agents = [Sighted { agent: "a".into(), presence: Some(self.presence), witness: self.witness }];
+            let (wall, on_its_way) = (Timestamp(self.wall), self.on_its_way);
+            self.sweeper.tick(&Glance { monotonic: self.now, wall, sight, on_its_way, agents: &agents }).len()
         }
 
         /// Ticks for a while; the first moment somebody was declared, if any.
@@ -211,5 +248,28 @@ mod tests {
         scene.run(5_500);
         assert_eq!(scene.tick(500, Sight::Blind), 0);
         assert_eq!(scene.run(6_500), None);
+    }
+
+    #[test]
+    fn what_another_node_saw_may_still_be_on_its_way() {
+        let mut scene = Scene { on_its_way: 3_000, ..Scene::new(LifeSource::Heartbeat) };
+        let at = scene.run(100_000).unwrap();
+        assert!((9_000..10_500).contains(&at), "after {at}");
+    }
+
+    #[test]
+    fn a_witness_that_is_gone_took_with_it_what_it_saw_last() {
+        let mut scene = Scene::new(LifeSource::Heartbeat);
+        assert_eq!(scene.run(5_500), None);
+        scene.witness = Witness::Gone;
+        let at = scene.run(100_000).unwrap();
+        assert!((6_000..7_500).contains(&at), "a full period from when it was noticed, not {at}");
+
+        // That it comes back, or another node takes its place, gives nothing more.
+        let mut scene = Scene::new(LifeSource::Heartbeat);
+        scene.witness = Witness::Gone;
+        assert_eq!(scene.run(4_000), None);
+        scene.witness = Witness::Here;
+        assert!(scene.run(100_000).unwrap() < 3_500);
     }
 }

@@ -1,10 +1,15 @@
 //! Between the watcher and the log: what is claimed goes to the watcher, what it sees comes back as commands.
+//!
+//! Where nodes share a store, each has the project's files in a folder of its own, perhaps of another branch. A claim
+//! knows the content of the file where it was made; that another folder's copy differs is no change. So each watcher
+//! compares with what it found in its own folder, and with the claim only if that was made there.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rookery_core::file::{ChangeSource, File, NoteChange, NoteOthers};
-use rookery_core::{Caller, Command, Fact};
+use rookery_core::file::{ChangeSource, ClaimFile, File, NoteChange, NoteOthers};
+use rookery_core::{Caller, Command, Fact, SiteId};
 use rookery_store::{Submission, SubmitError};
 use tokio::sync::{mpsc, watch};
 
@@ -24,6 +29,31 @@ const OBSERVATIONS: usize = 256;
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// The same for what the system refused us altogether.
 const START_AGAIN_AFTER: Duration = Duration::from_secs(30);
+
+/// How many contents are remembered.
+const READ_HERE: usize = 10_000;
+
+/// The content of files in this node's folder when they were claimed by way of this node.
+#[derive(Debug, Default)]
+pub(crate) struct ReadHere {
+    hashes: Mutex<HashMap<String, String>>,
+}
+
+impl ReadHere {
+    pub(crate) fn note(&self, claim: &ClaimFile) {
+        let mut hashes = self.hashes.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whoever is forgotten is compared with what the watcher finds, not with the claim.
+        if hashes.len() >= READ_HERE {
+            hashes.clear();
+        }
+        hashes.insert(claim.path.key().to_owned(), claim.hash.clone());
+    }
+
+    fn has(&self, file: &File) -> bool {
+        let hashes = self.hashes.lock().unwrap_or_else(PoisonError::into_inner);
+        hashes.get(file.path.key()) == Some(&file.content_hash)
+    }
+}
 
 /// How much of the project's files is seen.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -112,7 +142,7 @@ async fn follow_once(engine: &Engine, claims: &watch::Sender<Arc<Watched>>) -> R
     let mut subscription = engine.subscribe(None).await?;
     loop {
         let files = engine.files(FileFilter::Claimed).await?;
-        claims.send_replace(Arc::new(watched(&files.value)));
+        claims.send_replace(Arc::new(watched(&files.value, |file| content_is_ours(engine, file))));
         while !subscription.next().await?.rows().iter().any(|row| changes_claims(&row.fact)) {}
     }
 }
@@ -128,14 +158,20 @@ fn changes_claims(fact: &Fact) -> bool {
     )
 }
 
-fn watched(files: &[File]) -> Watched {
+/// Whether the content that is known of a file is that of this node's folder.
+fn content_is_ours(engine: &Engine, file: &File) -> bool {
+    !engine.settings().shared || engine.read_here().has(file)
+}
+
+fn watched(files: &[File], is_ours: impl Fn(&File) -> bool) -> Watched {
     let mut watched = Watched::default();
     for file in files {
         let path = file.path.to_string();
         if file.path.is_subtree() {
             watched.trees.insert(path);
         } else {
-            watched.files.insert(path, Known::Hash(file.content_hash.clone()));
+            let known = if is_ours(file) { Known::Hash(file.content_hash.clone()) } else { Known::Unlearned };
+            watched.files.insert(path, known);
         }
     }
     watched
@@ -151,16 +187,21 @@ async fn note(engine: &Engine, observation: Observation) {
                 after: Some(after),
                 source: ChangeSource::Watcher,
                 task: None,
-                metadata: serde_json::Map::new(),
+                metadata: site(engine).map(|site| ("site".to_owned(), site.as_str().into())).into_iter().collect(),
                 escalate_after_millis: escalate_after(engine),
             }
             .into(),
             Err(error) => return tracing::debug!(%error, path, "a change was seen at a path that cannot be claimed"),
         },
-        Observation::Others { changed, sample } => NoteOthers { changed, sample }.into(),
+        Observation::Others { changed, sample } => NoteOthers { changed, sample, site: site(engine) }.into(),
         Observation::Trouble { message, hint } => return tracing::warn!(hint, "{message}"),
     };
     record(engine, command).await;
+}
+
+/// Where something was seen, if there can be more than one place.
+fn site(engine: &Engine) -> Option<SiteId> {
+    engine.settings().shared.then(|| engine.attending().node().site.id.clone())
 }
 
 /// Submits until it is decided: what was seen is not seen again. Meanwhile the watcher merges what it cannot hand over.

@@ -34,21 +34,40 @@ impl ArtifactError {
     }
 }
 
-/// An artifact that nobody erases until this is dropped.
+/// An artifact that somebody is about to name: nobody erases it meanwhile. Let go of it through the store; a hold that is
+/// dropped instead ends by itself.
 #[derive(Debug)]
 pub struct Held {
     pub sha256: String,
-    _hold: Box<dyn Hold>,
+    hold: Hold,
 }
 
-/// What keeps an artifact; its end is the end of the hold.
-pub(crate) trait Hold: std::fmt::Debug + Send + Sync {}
+#[derive(Debug)]
+enum Hold {
+    /// Ends with the guard.
+    Here { _guard: Box<dyn Guard> },
+    /// A row that all nodes see, by its id. It ends after a while.
+    Row(String),
+}
 
-impl<T: std::fmt::Debug + Send + Sync> Hold for T {}
+pub(crate) trait Guard: std::fmt::Debug + Send + Sync {}
+
+impl<T: std::fmt::Debug + Send + Sync> Guard for T {}
 
 impl Held {
-    pub(crate) fn new(sha256: String, hold: impl Hold + 'static) -> Held {
-        Held { sha256, _hold: Box::new(hold) }
+    pub(crate) fn here(sha256: String, guard: impl Guard + 'static) -> Held {
+        Held { sha256, hold: Hold::Here { _guard: Box::new(guard) } }
+    }
+
+    pub(crate) fn row(sha256: String, id: String) -> Held {
+        Held { sha256, hold: Hold::Row(id) }
+    }
+
+    pub(crate) fn hold_id(&self) -> Option<&str> {
+        match &self.hold {
+            Hold::Here { .. } => None,
+            Hold::Row(id) => Some(id),
+        }
     }
 }
 
@@ -79,7 +98,7 @@ impl Artifacts {
     pub(crate) async fn put(&self, bytes: Vec<u8>) -> Result<Held, ArtifactError> {
         let hold = self.naming.clone().read_owned().await;
         let sha256 = self.blocking(move |folder| folder.put(&bytes)).await?.map_err(unavailable)?;
-        Ok(Held::new(sha256, hold))
+        Ok(Held::here(sha256, hold))
     }
 
     pub(crate) async fn get(&self, sha256: String) -> Result<Vec<u8>, ArtifactError> {
@@ -237,9 +256,13 @@ pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
+pub(crate) fn is_sha256(name: &str) -> bool {
+    name.len() == 64 && name.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
 /// A name is a hash and nothing else: never a way out of the folder.
 fn check_name(sha256: &str) -> io::Result<()> {
-    if sha256.len() == 64 && sha256.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
+    if is_sha256(sha256) {
         return Ok(());
     }
     Err(io::Error::new(io::ErrorKind::InvalidInput, "an artifact is named by its SHA-256 in hex"))

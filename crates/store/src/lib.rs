@@ -11,10 +11,12 @@ pub mod memory;
 pub mod node;
 pub mod offline;
 pub mod operational;
+pub mod postgres;
 pub mod publish;
 pub mod query;
 pub mod queue;
 pub mod replay;
+mod sql;
 pub mod sqlite;
 pub mod store;
 

@@ -48,11 +48,11 @@ struct Artifact {
 }
 
 /// Who has a duty, since which change of hands and until when.
-#[derive(Clone, Debug)]
-struct Post {
-    node: NodeId,
-    epoch: u64,
-    until: Timestamp,
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Post {
+    pub node: NodeId,
+    pub epoch: u64,
+    pub until: Timestamp,
 }
 
 /// What goes wrong with a commit.
@@ -169,6 +169,15 @@ impl Database {
     /// What a node does to keep its place and its duties, by the database's clock.
     pub fn attend(&self, node: Node, now: Timestamp) -> Attendance {
         self.lock().attend(node, now)
+    }
+
+    pub fn depart(&self, node: &NodeId) {
+        self.lock().depart(node);
+    }
+
+    /// Who has which duty. One whose time is over is still had until another node takes it up.
+    pub fn posts(&self) -> BTreeMap<Duty, Post> {
+        self.lock().duties.clone()
     }
 
     /// Changes a stored row behind the log's back, to prove that a check notices.
@@ -508,12 +517,18 @@ impl Store for MemoryStore {
         artifact.holds += 1;
         drop(state);
         let hold = MemoryHold { database: self.database.clone(), sha256: sha256.clone() };
-        Box::pin(std::future::ready(Ok(Held::new(sha256, hold))))
+        Box::pin(std::future::ready(Ok(Held::here(sha256, hold))))
     }
 
     fn artifact(&self, sha256: String) -> Pending<'_, Result<Vec<u8>, ArtifactError>> {
         let found = self.database.lock().artifacts.get(&sha256).map(|artifact| artifact.bytes.clone());
         Box::pin(std::future::ready(found.ok_or(ArtifactError::Absent { sha256 })))
+    }
+
+    fn let_go(&self, held: Held) -> Pending<'_, Result<Erased, ArtifactError>> {
+        let sha256 = held.sha256.clone();
+        drop(held);
+        self.erase_artifact(sha256)
     }
 
     fn erase_artifact(&self, sha256: String) -> Pending<'_, Result<Erased, ArtifactError>> {
@@ -541,7 +556,7 @@ impl Store for MemoryStore {
     }
 
     fn depart(&self, node: NodeId) -> Pending<'_, Result<(), SubmitError>> {
-        self.database.lock().depart(&node);
+        self.database.depart(&node);
         Box::pin(std::future::ready(Ok(())))
     }
 

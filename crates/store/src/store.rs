@@ -224,6 +224,9 @@ pub trait Store: Send + Sync + 'static {
     /// The bytes of this hash, verified.
     fn artifact(&self, sha256: String) -> Pending<'_, Result<Vec<u8>, ArtifactError>>;
 
+    /// Ends a hold, and the artifact with it unless a row of the log names it or somebody else holds it.
+    fn let_go(&self, held: Held) -> Pending<'_, Result<Erased, ArtifactError>>;
+
     /// Removes an artifact unless a row of the log names it for its body, or somebody holds it.
     fn erase_artifact(&self, sha256: String) -> Pending<'_, Result<Erased, ArtifactError>>;
 

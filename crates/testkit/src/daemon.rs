@@ -8,7 +8,13 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use reqwest::{Method, RequestBuilder, StatusCode};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+
+use crate::postgres::Schema;
+
+/// The variable that says on which store the daemons of all tests run that do not name one: `postgres`, or SQLite.
+pub const STORE: &str = "ROOKERY_TEST_STORE";
 
 /// How to start a daemon.
 #[derive(Clone, Debug)]
@@ -36,6 +42,12 @@ impl Setup {
         self
     }
 
+    /// On the store with this URL, whatever [`STORE`] says.
+    #[must_use]
+    pub fn store(self, url: impl Into<String>) -> Setup {
+        self.arg("--store").arg(url)
+    }
+
     /// Starts it in a new temporary project folder.
     pub fn start(self) -> anyhow::Result<Daemon> {
         let folder = tempfile::tempdir()?;
@@ -49,8 +61,29 @@ impl Setup {
     }
 
     fn start_in(self, root: PathBuf, folder: Option<tempfile::TempDir>) -> anyhow::Result<Daemon> {
-        let (child, url) = self.launch(&root)?;
-        Ok(Daemon { setup: self, root, _folder: folder, child: Some(child), url, http: client()? })
+        let (setup, schema) = self.with_usual_store()?;
+        let (child, url) = setup.launch(&root)?;
+        Ok(Daemon { setup, root, _folder: folder, schema, child: Some(child), url, http: client()? })
+    }
+
+    /// A test that names no store gets the one that [`STORE`] asks for; in PostgreSQL that is a new schema.
+    fn with_usual_store(self) -> anyhow::Result<(Setup, Option<Schema>)> {
+        if self.names_a_store() {
+            return Ok((self, None));
+        }
+        match std::env::var(STORE).as_deref() {
+            Ok("postgres") => {
+                let schema = Schema::new()?;
+                Ok((self.store(schema.url()), Some(schema)))
+            }
+            Ok("sqlite" | "") | Err(_) => Ok((self, None)),
+            Ok(other) => bail!("{STORE} is {other}; it may be postgres or sqlite"),
+        }
+    }
+
+    fn names_a_store(&self) -> bool {
+        let by_argument = self.args.iter().any(|arg| arg == "--store" || arg.starts_with("--store="));
+        by_argument || self.env.iter().any(|(name, _)| name == "ROOKERY_STORE")
     }
 
     #[expect(clippy::disallowed_methods, reason = "this is the module that starts the program under test")]
@@ -87,6 +120,7 @@ pub struct Daemon {
     setup: Setup,
     root: PathBuf,
     _folder: Option<tempfile::TempDir>,
+    schema: Option<Schema>,
     child: Option<Child>,
     url: String,
     http: reqwest::Client,
@@ -112,6 +146,11 @@ impl Daemon {
 
     pub fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
+    }
+
+    /// The schema that it was given because [`STORE`] asks for PostgreSQL.
+    pub fn schema(&self) -> Option<&Schema> {
+        self.schema.as_ref()
     }
 
     pub fn http(&self) -> &reqwest::Client {
@@ -152,6 +191,21 @@ impl Daemon {
         Ok(())
     }
 
+    /// Stops the process where it is, as a machine does that sleeps. Only [`Daemon::resume`] and [`Daemon::kill`] help.
+    pub fn pause(&self) -> anyhow::Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Lets a paused process go on.
+    pub fn resume(&self) -> anyhow::Result<()> {
+        self.signal(Signal::CONT)
+    }
+
+    fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+        let child = self.child.as_ref().context("the daemon is not running")?;
+        kill_process(Pid::from_child(child), signal).context("the daemon cannot be signalled")
+    }
+
     /// Asks it to stop and waits; its exit code.
     #[expect(clippy::disallowed_methods, reason = "this is the module that starts the program under test")]
     pub fn stop(&mut self) -> anyhow::Result<Option<i32>> {
@@ -160,7 +214,7 @@ impl Daemon {
         Ok(child.wait()?.code())
     }
 
-    /// Starts it again in the same folder, on another port.
+    /// Starts it again in the same folder and on the same store, on another port.
     pub fn restart(&mut self) -> anyhow::Result<()> {
         self.kill()?;
         let (child, url) = self.setup.launch(&self.root)?;
@@ -189,4 +243,18 @@ pub fn client() -> anyhow::Result<reqwest::Client> {
     static PROVIDER: Once = Once::new();
     PROVIDER.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
     Ok(reqwest::Client::builder().connect_timeout(Duration::from_secs(5)).no_proxy().build()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_that_names_a_store_keeps_it() {
+        let setup = || Setup::new("rookery");
+        assert!(!setup().arg("--no-watch").names_a_store());
+        assert!(setup().store("memory:").names_a_store());
+        assert!(setup().arg("--store=memory:").names_a_store());
+        assert!(setup().env("ROOKERY_STORE", "memory:").names_a_store());
+    }
 }

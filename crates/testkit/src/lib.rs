@@ -1,4 +1,6 @@
 //! What tests share: a real daemon for each test, the simulation, and misbehaving parts. Never part of the product.
 
 pub mod daemon;
+pub mod postgres;
+pub mod proxy;
 pub mod sim;

@@ -83,6 +83,11 @@ fn a_restored_history_under_its_old_name_is_caught() {
 }
 
 #[test]
+fn acting_on_a_duty_that_is_over_is_caught() {
+    is_caught(Sabotage::IgnoreEpochs, &["duties_are_done_by_whoever_has_them"]);
+}
+
+#[test]
 fn a_seed_always_runs_the_same_way() {
     for seed in [3, 17] {
         assert_eq!(sim::run(Plan::new(seed)), sim::run(Plan::new(seed)));
@@ -101,6 +106,7 @@ fn everything_that_can_happen_does_happen() {
         total(|summary| summary.kills),
         total(|summary| summary.restores),
         total(|summary| summary.declared_offline),
+        total(|summary| summary.take_overs),
     ] {
         assert!(rare > 0, "{all:?}");
     }

@@ -9,7 +9,7 @@ use super::{FilePath, overlap_asks, overlapping};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt, Now, Reply};
 use crate::fact::Fact;
-use crate::id::{AgentId, Seq, TaskId, TimerId, Timestamp};
+use crate::id::{AgentId, Seq, SiteId, TaskId, TimerId, Timestamp};
 use crate::key::{Ask, Key};
 use crate::refusal::{Code, Refusal};
 use crate::report::{self, Report};
@@ -44,6 +44,9 @@ pub struct NoteChange {
 pub struct NoteOthers {
     pub changed: u64,
     pub sample: Vec<String>,
+    /// Where, if the project has more than one folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub site: Option<SiteId>,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -65,6 +68,8 @@ pub struct FileModified {
 pub struct FilesChanged {
     pub changed: u64,
     pub sample: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub site: Option<SiteId>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -155,7 +160,7 @@ impl NoteOthers {
             return Err(Refusal::new(Code::Invalid, "nothing changed").into());
         }
         let sample = self.sample.iter().take(Report::SAMPLE).cloned().collect();
-        let fact = Fact::FilesChanged(FilesChanged { changed: self.changed, sample });
+        let fact = Fact::FilesChanged(FilesChanged { changed: self.changed, sample, site: self.site.clone() });
         Ok(Decision::new(vec![fact], Reply::Recorded))
     }
 }
@@ -358,8 +363,8 @@ mod tests {
     fn changes_of_unclaimed_files_are_one_summary() {
         let mut w = World::default();
         let sample = vec!["f".to_owned(); 50];
-        w.does(&Caller::watcher(), NoteOthers { changed: 50, sample });
+        w.does(&Caller::watcher(), NoteOthers { changed: 50, sample, site: None });
         assert!(matches!(&w.log[0].fact, Fact::FilesChanged(f) if f.changed == 50 && f.sample.len() == Report::SAMPLE));
-        assert_eq!(w.refuses(&Caller::watcher(), NoteOthers { changed: 0, sample: vec![] }), Code::Invalid);
+        assert_eq!(w.refuses(&Caller::watcher(), NoteOthers { changed: 0, sample: vec![], site: None }), Code::Invalid);
     }
 }

@@ -169,7 +169,7 @@ fn files() -> Vec<Fact> {
             warning: Some("secret".to_owned()),
             metadata: metadata(),
         }),
-        Fact::FilesChanged(FilesChanged { changed: 12, sample: vec!["docs/a.md".to_owned()] }),
+        Fact::FilesChanged(FilesChanged { changed: 12, sample: vec!["docs/a.md".to_owned()], site: None }),
         Fact::ConflictDetected(ConflictDetected {
             path: at(),
             holder: "ada".into(),

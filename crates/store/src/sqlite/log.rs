@@ -3,15 +3,14 @@
 use rookery_core::actor::{Actor, Auth};
 use rookery_core::log::{Body, BodyBytes, LogRow};
 use rookery_core::{Fact, RunId, Seq, ThreadId, Timestamp};
-use rusqlite::types::Value;
 use rusqlite::{Connection, params, params_from_iter};
 
 use super::connection::{seq, stored_seq};
 use super::error::Problem;
+use super::schema::Bound;
 use crate::offline::{Entry, RawRow};
-use crate::query::{Bodies, LogQuery, Order};
-
-const COLUMNS: &str = "seq, at, kind, version, run, thread, actor, auth, cause, fact, body_hash, body_in, via";
+use crate::query::{Bodies, LogQuery};
+use crate::sql::{self, Dialect};
 
 const APPEND: &str = "INSERT INTO log
     (seq, at, kind, version, run, thread, task, path, actor, concerns, auth, via, cause, fact, body_hash, body_in,
@@ -92,9 +91,9 @@ pub(super) fn names_artifact(connection: &Connection, sha256: &str) -> Result<bo
 }
 
 pub(super) fn read(connection: &Connection, query: &LogQuery) -> Result<Vec<LogRow>, Problem> {
-    let (sql, values) = sql(query);
-    let mut statement = connection.prepare_cached(&sql)?;
-    let mut rows = statement.query(params_from_iter(values))?;
+    let sql = sql::log(Dialect::Sqlite, query);
+    let mut statement = connection.prepare_cached(&sql.text)?;
+    let mut rows = statement.query(params_from_iter(sql.values.iter().map(Bound)))?;
     let (mut found, mut bytes) = (Vec::new(), 0);
     while bytes < query.bytes
         && let Some(row) = rows.next()?
@@ -107,7 +106,7 @@ pub(super) fn read(connection: &Connection, query: &LogQuery) -> Result<Vec<LogR
 
 /// Rows as they are stored, in order.
 pub(super) fn read_raw(connection: &Connection, after: Seq, limit: u32) -> Result<Vec<RawRow>, Problem> {
-    let sql = format!("SELECT {COLUMNS}, body FROM log WHERE seq > ?1 ORDER BY seq LIMIT ?2");
+    let sql = format!("SELECT {}, body FROM log WHERE seq > ?1 ORDER BY seq LIMIT ?2", sql::LOG_COLUMNS);
     let mut statement = connection.prepare_cached(&sql)?;
     let mut rows = statement.query(params![stored_seq(after), limit])?;
     let mut found = Vec::new();
@@ -130,7 +129,7 @@ pub(super) fn read_raw(connection: &Connection, after: Seq, limit: u32) -> Resul
     Ok(found)
 }
 
-/// A row selected by [`COLUMNS`], with its body's bytes as one more column if they are read.
+/// A row selected by [`sql::LOG_COLUMNS`], with its body's bytes as one more column if they are read.
 fn decode(row: &rusqlite::Row<'_>, bodies: Bodies) -> Result<LogRow, Problem> {
     let place: i64 = row.get(0)?;
     let unreadable = |what: &str| Problem::Unreadable(format!("{what} of log row {place}"));
@@ -166,111 +165,6 @@ fn body(row: &rusqlite::Row<'_>) -> Result<Option<Body>, Problem> {
     Ok(Some(Body { sha256, bytes }))
 }
 
-#[derive(Default)]
-struct Where {
-    terms: Vec<String>,
-    values: Vec<Value>,
-}
-
-impl Where {
-    fn bind(&mut self, term: &str, value: Value) {
-        self.values.push(value);
-        self.terms.push(format!("{term} ?{}", self.values.len()));
-    }
-
-    fn text(&mut self, column: &str, value: Option<&String>) {
-        if let Some(value) = value {
-            self.bind(&format!("{column} ="), Value::Text(value.clone()));
-        }
-    }
-
-    /// What names no run or thread is in the project's default one.
-    fn or_default(&mut self, column: &str, value: Option<&String>, default: &str) {
-        match value {
-            Some(value) if value == default => self.terms.push(format!("{column} IS NULL")),
-            value => self.text(column, value),
-        }
-    }
-
-    fn sql(&self) -> String {
-        if self.terms.is_empty() { "1".to_owned() } else { self.terms.join(" AND ") }
-    }
-}
-
-fn sql(query: &LogQuery) -> (String, Vec<Value>) {
-    let mut only = Where::default();
-    if let Some(after) = query.after {
-        only.bind("seq >", Value::Integer(stored_seq(after)));
-    }
-    if let Some(upto) = query.upto {
-        only.bind("seq <=", Value::Integer(stored_seq(upto)));
-    }
-    if let Some(since) = query.since {
-        only.bind("at >", Value::Integer(since));
-    }
-    only.or_default("run", query.run.as_ref(), RunId::project_default().as_str());
-    only.or_default("thread", query.thread.as_ref(), ThreadId::project_default().as_str());
-    only.text("actor", query.actor.as_ref());
-    only.text("task", query.task.as_ref());
-    only.text("path", query.path.as_ref());
-    only.values.push(Value::Integer(query.limit.into()));
-    let limit = only.values.len();
-    let direction = match query.order {
-        Order::Ascending => "ASC",
-        Order::Descending => "DESC",
-    };
-    let body = match query.bodies {
-        Bodies::Left => "",
-        Bodies::Read => ", body",
-    };
-    let page = format!("ORDER BY seq {direction} LIMIT ?{limit}");
-    let condition = match &query.kinds {
-        None => only.sql(),
-        Some(kinds) => of_kinds(&mut only, query, kinds, &page),
-    };
-    let condition = match &query.concerns {
-        None => condition,
-        Some(agent) => concerning(&mut only.values, agent, &condition, &page),
-    };
-    let sql = format!("SELECT {COLUMNS}{body} FROM log WHERE {condition} {page}");
-    (sql, only.values)
-}
-
-/// Several kinds are merged from one ordered stretch of the index each: an `IN` would sort all there ever were. Where
-/// another index is narrower, it is used and the kinds are looked at row by row.
-fn of_kinds(only: &mut Where, query: &LogQuery, kinds: &[String], page: &str) -> String {
-    let narrowed = [&query.actor, &query.concerns, &query.run, &query.thread, &query.task, &query.path]
-        .into_iter()
-        .any(Option::is_some);
-    let others = only.sql();
-    let places: Vec<String> = kinds
-        .iter()
-        .map(|kind| {
-            only.values.push(Value::Text(kind.clone()));
-            format!("?{}", only.values.len())
-        })
-        .collect();
-    if narrowed || places.is_empty() {
-        return format!("{others} AND +kind IN ({})", places.join(", "));
-    }
-    let parts: Vec<String> = places
-        .iter()
-        .map(|place| format!("SELECT seq FROM (SELECT seq FROM log WHERE kind = {place} AND {others} {page})"))
-        .collect();
-    format!("seq IN ({})", parts.join(" UNION ALL "))
-}
-
-/// What an agent did that is about itself, and what others did that is about it: one stretch of an index each.
-fn concerning(values: &mut Vec<Value>, agent: &str, others: &str, page: &str) -> String {
-    values.push(Value::Text(agent.to_owned()));
-    let place = values.len();
-    let part =
-        |which: &str| format!("SELECT seq FROM (SELECT seq FROM log WHERE {which} ?{place} AND {others} {page})");
-    let own = part(&format!("actor = ?{place} AND concerns ="));
-    let of_others = part("concerns <> actor AND concerns =");
-    format!("seq IN ({own} UNION ALL {of_others})")
-}
-
 #[cfg(test)]
 mod tests {
     use rookery_core::LogId;
@@ -281,8 +175,9 @@ mod tests {
 
     /// How SQLite would answer, in its own words.
     fn plan(connection: &Connection, query: &LogQuery) -> String {
-        let (sql, values) = sql(query);
-        let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+        let sql = sql::log(Dialect::Sqlite, query);
+        let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {}", sql.text)).unwrap();
+        let values = sql.values.iter().map(Bound);
         let lines = statement.query_map(params_from_iter(values), |row| row.get(3)).unwrap();
         lines.map(Result::<String, _>::unwrap).collect::<Vec<_>>().join("; ")
     }

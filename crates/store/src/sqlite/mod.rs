@@ -327,6 +327,12 @@ impl Store for SqliteStore {
         Box::pin(self.artifacts.get(sha256))
     }
 
+    fn let_go(&self, held: Held) -> Pending<'_, Result<Erased, ArtifactError>> {
+        let sha256 = held.sha256.clone();
+        drop(held);
+        self.erase_artifact(sha256)
+    }
+
     fn erase_artifact(&self, sha256: String) -> Pending<'_, Result<Erased, ArtifactError>> {
         Box::pin(async move {
             let named = || self.reader.artifact_in_use(sha256.clone());

@@ -2,14 +2,15 @@
 
 use std::sync::LazyLock;
 
-use rookery_core::key::{ColumnKind, ColumnValue, Match};
+use rookery_core::key::ColumnValue;
 use rookery_core::{Key, Lookup, Row, Table};
 use rusqlite::types::{ToSql, ToSqlOutput, Value};
 use rusqlite::{Connection, params, params_from_iter};
 
 use super::error::Problem;
 use crate::offline::DerivedRow;
-use crate::query::{Condition, ListQuery, Order, Test};
+use crate::query::ListQuery;
+use crate::sql::{self, Dialect};
 
 struct Statements {
     get: String,
@@ -47,7 +48,7 @@ fn statements(table: Table) -> &'static Statements {
     &STATEMENTS[table as usize]
 }
 
-struct Bound<'a>(&'a ColumnValue);
+pub(super) struct Bound<'a>(pub(super) &'a ColumnValue);
 
 impl ToSql for Bound<'_> {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
@@ -56,14 +57,6 @@ impl ToSql for Bound<'_> {
             ColumnValue::Text(text) => text.to_sql(),
             ColumnValue::Integer(integer) => integer.to_sql(),
         }
-    }
-}
-
-fn value(value: &ColumnValue) -> Value {
-    match value {
-        ColumnValue::Null => Value::Null,
-        ColumnValue::Text(text) => Value::Text(text.clone()),
-        ColumnValue::Integer(integer) => Value::Integer(*integer),
     }
 }
 
@@ -165,19 +158,11 @@ pub(super) fn page(
 /// All rows whose column has a value, or begins with one.
 pub(super) fn look_up(connection: &Connection, lookup: &Lookup) -> Result<Vec<(Key, Row)>, Problem> {
     let table = lookup.table();
-    let Some(column) = table.columns().get(lookup.column()) else {
+    let Some(sql) = sql::look_up(Dialect::Sqlite, lookup) else {
         return Err(Problem::Unreadable(format!("{lookup:?} has no column")));
     };
-    let (name, column) = (table.name(), column.name);
-    let (condition, values) = match lookup.wanted() {
-        Match::Equals(wanted) => (format!("{column} = ?1"), vec![value(&wanted)]),
-        Match::Begins(prefix) => match successor(&prefix) {
-            Some(end) => (format!("{column} >= ?1 AND {column} < ?2"), vec![Value::Text(prefix), Value::Text(end)]),
-            None => (format!("{column} >= ?1"), vec![Value::Text(prefix)]),
-        },
-    };
-    let mut statement = connection.prepare_cached(&format!("SELECT key, doc FROM {name} WHERE {condition}"))?;
-    let mut rows = statement.query(params_from_iter(values))?;
+    let mut statement = connection.prepare_cached(&sql.text)?;
+    let mut rows = statement.query(params_from_iter(sql.values.iter().map(Bound)))?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         let id: String = row.get(0)?;
@@ -187,103 +172,21 @@ pub(super) fn look_up(connection: &Connection, lookup: &Lookup) -> Result<Vec<(K
     Ok(found)
 }
 
-/// The least text, byte by byte, that is greater than every text with this prefix.
-fn successor(prefix: &str) -> Option<String> {
-    let mut text = prefix.to_owned();
-    while let Some(last) = text.pop() {
-        // The order of UTF-8's bytes is the order of characters; surrogates are not among them.
-        let next = (u32::from(last) + 1..=u32::from(char::MAX)).find_map(char::from_u32);
-        if let Some(next) = next {
-            text.push(next);
-            return Some(text);
-        }
-    }
-    None
-}
-
 pub(super) fn list(connection: &Connection, query: &ListQuery) -> Result<Vec<Row>, Problem> {
-    let table = query.table;
-    let mut sql = format!("SELECT key, doc FROM {} WHERE 1", table.name());
-    let mut values = Vec::new();
-    for condition in &query.conditions {
-        sql.push_str(" AND ");
-        sql.push_str(&test(table, condition, &mut values));
-    }
-    let direction = match query.order {
-        Order::Ascending => "ASC",
-        Order::Descending => "DESC",
-    };
-    let ordered_by = query.order_by.filter(|name| kind(table, name).is_some());
-    match ordered_by {
-        Some(column) => sql.push_str(&format!(" ORDER BY {column} {direction}, key {direction}")),
-        None => sql.push_str(&format!(" ORDER BY key {direction}")),
-    }
-    if let Some(limit) = query.limit {
-        sql.push_str(" LIMIT ?");
-        values.push(Value::Integer(limit.into()));
-    }
-    let mut statement = connection.prepare_cached(&sql)?;
-    let mut rows = statement.query(params_from_iter(values))?;
+    let sql = sql::list(Dialect::Sqlite, query);
+    let mut statement = connection.prepare_cached(&sql.text)?;
+    let mut rows = statement.query(params_from_iter(sql.values.iter().map(Bound)))?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         let id: String = row.get(0)?;
-        found.push(decode(table, &id, row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?)?);
+        found.push(decode(query.table, &id, row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?)?);
     }
     Ok(found)
-}
-
-fn kind(table: Table, name: &str) -> Option<ColumnKind> {
-    table.columns().iter().find(|column| column.name == name).map(|column| column.kind)
-}
-
-/// A condition as SQL. A value of another kind than its column equals nothing there: SQLite would convert it instead.
-fn test(table: Table, condition: &Condition, values: &mut Vec<Value>) -> String {
-    const NEVER: &str = "0";
-    let column = condition.column;
-    let Some(kind) = kind(table, column) else { return NEVER.to_owned() };
-    let fits = |value: &ColumnValue| {
-        matches!(
-            (value, kind),
-            (ColumnValue::Text(_), ColumnKind::Text) | (ColumnValue::Integer(_), ColumnKind::Integer)
-        )
-    };
-    let mut bind = |bound: Value, how: &str| {
-        values.push(bound);
-        format!("{column} {how} ?")
-    };
-    match &condition.test {
-        Test::Is(ColumnValue::Null) => format!("{column} IS NULL"),
-        Test::Is(wanted) if fits(wanted) => bind(value(wanted), "="),
-        Test::Is(_) => NEVER.to_owned(),
-        Test::IsNot(ColumnValue::Null) | Test::Present => format!("{column} IS NOT NULL"),
-        Test::IsNot(unwanted) if fits(unwanted) => bind(value(unwanted), "IS NOT"),
-        Test::IsNot(_) => "1".to_owned(),
-        Test::Above(bound) if kind == ColumnKind::Integer => bind(Value::Integer(*bound), ">"),
-        Test::AtMost(bound) if kind == ColumnKind::Integer => bind(Value::Integer(*bound), "<="),
-        Test::Above(_) | Test::AtMost(_) => NEVER.to_owned(),
-        Test::In(wanted) => {
-            let fitting: Vec<Value> = wanted.iter().filter(|wanted| fits(wanted)).map(value).collect();
-            let places = vec!["?"; fitting.len()].join(", ");
-            values.extend(fitting);
-            let or_null =
-                if wanted.contains(&ColumnValue::Null) { format!(" OR {column} IS NULL") } else { String::new() };
-            format!("({column} IN ({places}){or_null})")
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_prefix_ends_where_the_next_text_begins() {
-        assert_eq!(successor("src/").as_deref(), Some("src0"));
-        assert_eq!(successor("a\u{d7ff}").as_deref(), Some("a\u{e000}"));
-        assert_eq!(successor("a\u{10ffff}").as_deref(), Some("b"));
-        assert_eq!(successor("\u{10ffff}"), None);
-        assert_eq!(successor(""), None);
-    }
 
     #[test]
     fn statements_are_found_by_their_table() {

@@ -24,6 +24,14 @@ macro_rules! contract {
                 world.end().await;
             })+
         }
+        mod postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $scenario() {
+                let world = crate::support::World::postgres().await;
+                super::$scenario(&world).await;
+                world.end().await;
+            })+
+        }
         mod sqlite {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $scenario() {

@@ -201,7 +201,8 @@ async fn damage_is_told_and_spares_who_does_not_meet_it() {
     let gate = trap.gate.lock().unwrap();
     let loading = store.submit(create("task_1", "t"));
     // Nothing to look up: nothing damaged is met.
-    let sparing = store.submit(Submission::new(Caller::watcher(), NoteOthers { changed: 1, sample: vec![] }));
+    let sparing =
+        store.submit(Submission::new(Caller::watcher(), NoteOthers { changed: 1, sample: vec![], site: None }));
     drop(gate);
     assert!(matches!(loading.await, Err(SubmitError::Unavailable { .. })));
     sparing.await.unwrap();

@@ -14,7 +14,9 @@ use rookery_core::{Caller, LogId, RunId, Seq, Table, TaskId, Timestamp};
 use rookery_store::artifact::{ArtifactDir, sha256_hex};
 use rookery_store::memory::{Database, MemoryStore};
 use rookery_store::offline::{self, OfflineError, Progress, VerifyReport};
+use rookery_store::postgres::{self, Birth, PostgresStore};
 use rookery_store::query::Bodies;
+use rookery_store::queue::Limits;
 use rookery_store::replay::Fold;
 use rookery_store::sqlite::offline::source;
 use rookery_store::sqlite::{Options, SqliteStore, Upkeep};
@@ -42,7 +44,15 @@ impl Clock for FakeClock {
 pub(crate) struct World {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) board: Arc<PresenceBoard>,
-    folder: Option<tempfile::TempDir>,
+    /// What lasts as long as the store.
+    place: Place,
+}
+
+#[expect(dead_code, reason = "what is kept here is kept for its end")]
+enum Place {
+    Memory,
+    Folder(tempfile::TempDir),
+    Schema(Schema),
 }
 
 impl World {
@@ -50,21 +60,77 @@ impl World {
         let board = Arc::new(PresenceBoard::default());
         let database = Database::new(LogId::from("log_test"));
         let store = MemoryStore::new(database, Arc::new(FakeClock::default()), board.clone());
-        World { store: Arc::new(store), board, folder: None }
+        World { store: Arc::new(store), board, place: Place::Memory }
     }
 
     pub(crate) fn sqlite() -> World {
         let folder = tempfile::tempdir().unwrap();
         let options = options(&folder.path().join("rookery.db"));
         let board = options.board.clone();
-        World { store: Arc::new(SqliteStore::open(options).unwrap()), board, folder: Some(folder) }
+        World { store: Arc::new(SqliteStore::open(options).unwrap()), board, place: Place::Folder(folder) }
+    }
+
+    pub(crate) async fn postgres() -> World {
+        let schema = Schema::new();
+        let options = schema.options("node_a");
+        let board = options.board.clone();
+        let store = PostgresStore::open(options).await.unwrap();
+        World { store: Arc::new(store), board, place: Place::Schema(schema) }
     }
 
     pub(crate) async fn end(self) {
         replay_matches(&*self.store).await;
         assert_eq!(self.store.health(), Health::Writable);
         self.store.close().await;
-        drop(self.folder);
+        if let Place::Schema(schema) = self.place {
+            schema.end().await;
+        }
+    }
+}
+
+/// A schema of a test's own in the server that `cargo xtask test` starts.
+pub(crate) struct Schema {
+    server: String,
+    name: String,
+}
+
+impl Schema {
+    pub(crate) fn new() -> Schema {
+        static COUNT: AtomicI64 = AtomicI64::new(0);
+        let server = std::env::var("ROOKERY_TEST_POSTGRES").expect(
+            "no PostgreSQL to test with: run `cargo xtask test`, or start one with `cargo xtask postgres` and set \
+             ROOKERY_TEST_POSTGRES to what it prints",
+        );
+        let name = format!("t_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        Schema { server, name }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("{}?schema={}", self.server, self.name)
+    }
+
+    pub(crate) fn options(&self, node: &str) -> postgres::Options {
+        postgres::Options {
+            address: self.url().parse().unwrap(),
+            clock: Arc::new(FakeClock::default()),
+            board: Arc::new(PresenceBoard::default()),
+            limits: Limits::default(),
+            birth: Birth { log_id: "log_test".into(), project_id: "test-1".into(), project: "test".into() },
+            node: node.into(),
+            connections: 4,
+        }
+    }
+
+    pub(crate) async fn connect(&self) -> tokio_postgres::Client {
+        let (client, connection) = tokio_postgres::connect(&self.server, tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(connection);
+        client.batch_execute(&format!("SET search_path TO {}", self.name)).await.unwrap();
+        client
+    }
+
+    pub(crate) async fn end(self) {
+        let client = self.connect().await;
+        client.batch_execute(&format!("DROP SCHEMA IF EXISTS {} CASCADE", self.name)).await.unwrap();
     }
 }
 

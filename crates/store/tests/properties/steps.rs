@@ -214,7 +214,7 @@ fn about_files() -> BoxedStrategy<Asked> {
             };
             (caller, note.into())
         }),
-        1 => Just((Caller::watcher(), NoteOthers { changed: 2, sample: vec!["x".to_owned()] }.into())),
+        1 => Just((Caller::watcher(), NoteOthers { changed: 2, sample: vec!["x".to_owned()], site: None }.into())),
         1 => report.prop_map(|((agent, caller), task)| {
             let report = Report {
                 agent,

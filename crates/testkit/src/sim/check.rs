@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use rookery_core::agent::Evidence;
 use rookery_core::file::ClaimReply;
 use rookery_core::log::LogRow;
-use rookery_core::{Actor, AgentId, Auth, Caller, Command, Fact, Key, Position, Refusal, Row, Seq, Timestamp};
+use rookery_core::{Actor, AgentId, Auth, Caller, Command, Fact, Key, NodeId, Position, Refusal, Row, Seq, Timestamp};
 use rookery_engine::subscribe;
 use rookery_store::memory::Database;
+use rookery_store::node::Duty;
 use rookery_store::replay::Fold;
 use rookery_store::{Answer, Committed, Head};
 
@@ -209,7 +210,8 @@ pub(super) fn holdings_are_counted(model: &Model) -> Checked {
 /// What the world knows about the node that declared an agent offline.
 #[derive(Debug)]
 pub(super) struct Sight {
-    /// How long the node has been able to watch without a break, on its monotonic clock.
+    /// How long the node had been watching without a break when it looked, on its monotonic clock: it was there, able to,
+    /// and had the duty.
     pub(super) clear_millis: u64,
     /// How long ago the node itself took a sign of life of the agent.
     pub(super) taken_millis_ago: Option<u64>,
@@ -232,6 +234,42 @@ pub(super) fn expired_after_clear_sight(agent: &AgentId, evidence: &Evidence, si
         || within(sight.written_millis_ago, limit.saturating_sub(ON_ITS_WAY_MILLIS))
     {
         return violated("expired_after_clear_sight", format!("{agent} by {evidence:?} with {sight:?}"));
+    }
+    Ok(())
+}
+
+/// What is done out of a duty is done by the node that has it when it is committed: at every seq one epoch is in force.
+/// Told with each new row, by the node that wrote it.
+pub(super) fn duties_are_done_by_whoever_has_them(row: &LogRow, writer: &NodeId, database: &Database) -> Checked {
+    let Some(duty) = out_of_duty(row) else { return Ok(()) };
+    match database.posts().get(&duty) {
+        Some(post) if post.node == *writer => Ok(()),
+        post => {
+            let what = format!("{} {} was written by {writer}, {post:?}", row.seq, row.fact.kind());
+            violated("duties_are_done_by_whoever_has_them", what)
+        }
+    }
+}
+
+/// The duty that leads to such a fact; only our own subscribers act as the system.
+fn out_of_duty(row: &LogRow) -> Option<Duty> {
+    match &row.fact {
+        _ if row.actor != Actor::System => None,
+        Fact::AgentWentOffline(_) => Some(Duty::Sweeper),
+        Fact::ConflictEscalated(_) => Some(Duty::Timers),
+        Fact::IntentClosed(_) => Some(Duty::Effects),
+        _ => None,
+    }
+}
+
+/// Some time after the faults have stopped, each duty is kept by a node that lives.
+pub(super) fn every_duty_is_kept(database: &Database, now: Timestamp, alive: &[&NodeId]) -> Checked {
+    let posts = database.posts();
+    for duty in Duty::ALL {
+        match posts.get(&duty) {
+            Some(post) if post.until > now && alive.contains(&&post.node) => {}
+            post => return violated("every_duty_is_kept", format!("{} at {now:?}: {post:?}", duty.name())),
+        }
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Simulation: whole teams over whole clusters, with everything that can go wrong, from one number.
 //!
-//! One to four nodes share a database in memory. Each runs the daemon's own engine, queue, driver, sweeper, timers,
-//! effects and subscriber; only the clocks, the disk, the network and the writer's thread are the simulation's. Scripted
+//! One to four nodes share a database in memory and take turns at its duties. Each runs the daemon's own engine, queue,
+//! driver, attendance, sweeper, timers, effects and subscriber; only the clocks, the disk, the network and the writer's thread are the simulation's. Scripted
 //! agents ask for everything that can be asked while nodes are killed, stopped and put to sleep, commits fail in each of
 //! their ways, requests come late, twice or never, clocks jump, disks fill up and old backups come back. Named checks
 //! ([`check`]) watch every row, reply and restart. Then the faults stop, and what was begun must come to its end.
@@ -46,10 +46,12 @@ pub enum Sabotage {
     LoseCommits,
     /// A restored backup goes on under the name of the history it came from.
     KeepLogId,
+    /// What a node submits out of a duty is taken also when another node has taken that over.
+    IgnoreEpochs,
 }
 
 impl Sabotage {
-    pub const ALL: [Sabotage; 8] = [
+    pub const ALL: [Sabotage; 9] = [
         Sabotage::SkipLock,
         Sabotage::ExpireAtStart,
         Sabotage::AckBeforeCommit,
@@ -58,6 +60,7 @@ impl Sabotage {
         Sabotage::SkipFold,
         Sabotage::LoseCommits,
         Sabotage::KeepLogId,
+        Sabotage::IgnoreEpochs,
     ];
 
     pub fn name(self) -> &'static str {
@@ -70,6 +73,7 @@ impl Sabotage {
             Sabotage::SkipFold => "skip-fold",
             Sabotage::LoseCommits => "lose-commits",
             Sabotage::KeepLogId => "keep-log-id",
+            Sabotage::IgnoreEpochs => "ignore-epochs",
         }
     }
 
@@ -104,6 +108,8 @@ pub struct Summary {
     pub restores: u64,
     /// Agents that the sweeper declared offline.
     pub declared_offline: u64,
+    /// How often a duty went from one node to another.
+    pub take_overs: u64,
     /// The kinds of facts that happened.
     pub kinds: BTreeSet<&'static str>,
     /// Of the whole log: the same seed has the same one.

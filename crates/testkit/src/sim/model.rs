@@ -109,18 +109,12 @@ impl Model {
         found.map(|(key, row)| (key.clone(), row.clone())).collect()
     }
 
-    /// What a writer would load that reads the rows as they were at `seq`. Only sabotage does.
+    /// What a writer would load of the log that reads the rows as they were at `seq`. Only sabotage does.
     pub(super) fn load_at(&self, seq: Seq, needs: &Needs, board: &PresenceBoard) -> Loaded {
         let rows = needs.rows.iter().filter_map(|key| Some((key.clone(), self.row_at(key, seq)?.clone())));
         let lookups = needs.lookups.iter().map(|lookup| (lookup.clone(), self.found_at(seq, lookup)));
         let presence = needs.presence.iter().filter_map(|agent| Some((agent.clone(), board.get(agent)?)));
-        Loaded {
-            rows: rows.collect(),
-            lookups: lookups.collect(),
-            presence: presence.collect(),
-            replies: vec![],
-            duties: vec![],
-        }
+        Loaded { rows: rows.collect(), lookups: lookups.collect(), presence: presence.collect(), ..Loaded::default() }
     }
 
     /// What the caller must have been told, if its command was decided so and the log then reached `end`.

@@ -12,14 +12,15 @@ use rookery_core::agent::{DeclareOffline, Evidence};
 use rookery_core::intent::Effect;
 use rookery_core::log::LogRow;
 use rookery_core::view::LifeSource;
-use rookery_core::{AgentId, Auth, Caller, Row, Seq};
+use rookery_core::{AgentId, Auth, Caller, NodeId, Row, Seq, SiteId};
 use rookery_engine::access::Trust;
 use rookery_engine::engine::IdempotencyKey;
 use rookery_engine::intents::{self, Hands};
 use rookery_engine::rounds::{self, Following, Sweeping};
-use rookery_engine::services::{PRESENCE_EVERY, REPLIES_EVERY, RETRY_AFTER, TIMERS_EVERY};
-use rookery_engine::{Access, Engine, EngineError, Ids, Parts, Request, Settings, timers};
+use rookery_engine::services::{REPLIES_EVERY, RETRY_AFTER, TIMERS_EVERY};
+use rookery_engine::{Access, Engine, EngineError, Ids, Parts, Request, Settings, attendance, timers};
 use rookery_store::memory::{Database, MemoryStore};
+use rookery_store::node::{ATTEND_EVERY, Duty, Node, Site, Tenure};
 use rookery_store::queue::{Limits, Queue};
 use rookery_store::{Clock, Committed, ListQuery, Pending, PresenceBoard, Submission};
 
@@ -50,16 +51,27 @@ pub(super) struct Process {
     calls: Vec<Call>,
     /// Monotonic time since which nothing kept it from watching.
     pub(super) clear_since: u64,
+    /// The sweeper's tenure, and the monotonic time since which the process has it.
+    sweeping: Option<(Tenure, u64)>,
+    /// For how long it had been watching, by the duty and without a break, when it looked last.
+    pub(super) watched_millis: u64,
     /// When it took the newest sign of life of each agent, in the world's time.
     pub(super) taken: BTreeMap<AgentId, u64>,
 }
 
 /// Something the process does again and again, one at a time.
 struct Round {
+    name: RoundName,
     every: u64,
     due: u64,
     begin: Box<dyn Fn() -> Future<()>>,
     running: Option<Future<()>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum RoundName {
+    Sweep,
+    Other,
 }
 
 /// A request on its way through the process.
@@ -94,7 +106,10 @@ pub(super) enum Expiry {
 /// What a process is started with.
 pub(super) struct Start<'a> {
     pub(super) name: String,
+    /// The machine that it runs on.
+    pub(super) machine: usize,
     pub(super) database: &'a Database,
+    pub(super) database_clock: Arc<NodeClock>,
     pub(super) clock: Arc<NodeClock>,
     pub(super) disk_full: Arc<AtomicBool>,
     pub(super) batch_commands: usize,
@@ -137,8 +152,19 @@ impl Process {
         let limits = Limits { batch_commands: start.batch_commands, ..Limits::default() };
         let queue = Arc::new(Queue::new(limits));
         let clock = start.clock;
+        let node = Node {
+            id: NodeId::new(format!("node_{}", start.name)),
+            host: format!("machine-{}", start.machine),
+            pid: 1,
+            url: None,
+            version: "simulated".to_owned(),
+            site: Site { id: SiteId::new(format!("site_{}", start.machine)), root: "simulation".to_owned() },
+            started_at: clock.now(),
+        };
         let store = NodeStore {
-            memory: MemoryStore::new(start.database.clone(), clock.clone(), board.clone()),
+            memory: MemoryStore::new(start.database.clone(), clock.clone(), board.clone()).of(node.id.clone()),
+            database: start.database.clone(),
+            database_clock: start.database_clock,
             queue: queue.clone(),
             disk_full: start.disk_full,
         };
@@ -148,6 +174,7 @@ impl Process {
             ids: Arc::new(CountedIds { name: start.name, count: AtomicU64::new(0) }),
             board: board.clone(),
             access: Access::new(Trust::Local, None),
+            node,
             settings: settings(),
         });
         let monotonic = clock.monotonic();
@@ -161,12 +188,16 @@ impl Process {
             cursor: start.database.head(),
             calls: vec![],
             clear_since: monotonic,
+            sweeping: None,
+            watched_millis: 0,
             taken: BTreeMap::new(),
         };
         process.rounds.iter_mut().for_each(|round| round.due = monotonic + round.every);
         // Reads of the memory engine are never late.
         let mut begin: Future<Result<Following, EngineError>> = Box::pin(async move {
             rounds::take_stock(&engine).await?;
+            // On a full disk it attends when its time comes again.
+            drop(attendance::attend(&engine).await);
             Following::begin(&engine).await
         });
         process.following = poll(&mut begin).and_then(Result::ok);
@@ -206,6 +237,15 @@ impl Process {
         let monotonic = self.clock.monotonic();
         for round in &mut self.rounds {
             if round.running.is_none() && round.due <= monotonic {
+                if round.name == RoundName::Sweep {
+                    let tenure = self.engine.tenure(Duty::Sweeper);
+                    self.sweeping = tenure.map(|tenure| match self.sweeping {
+                        Some((known, since)) if known == tenure => (tenure, since),
+                        _ => (tenure, monotonic),
+                    });
+                    let since = self.sweeping.map_or(monotonic, |(_, since)| since.max(self.clear_since));
+                    self.watched_millis = monotonic - since;
+                }
                 round.running = Some((round.begin)());
             }
             if let Some(future) = &mut round.running
@@ -259,6 +299,18 @@ impl Process {
         commands.map(|call| call.sent).collect()
     }
 
+    /// It stops as it should, and gives up its place.
+    pub(super) fn departs(&self) {
+        let engine = self.engine.clone();
+        let mut departing: Future<_> = Box::pin(async move { attendance::depart(&engine).await });
+        // The memory engine does it while it is asked.
+        drop(poll(&mut departing));
+    }
+
+    pub(super) fn node_id(&self) -> &NodeId {
+        &self.engine.attending().node().id
+    }
+
     pub(super) fn is_busy(&self) -> bool {
         self.queue.depth() > 0 || !self.calls.is_empty()
     }
@@ -268,17 +320,22 @@ fn all_rounds(engine: &Engine, queue: &Arc<Queue>, expiry: Expiry) -> Vec<Round>
     let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let every = |duration: Duration, begin: Box<dyn Fn() -> Future<()>>| Round {
         every: millis(duration),
+        name: RoundName::Other,
         due: 0,
         begin,
         running: None,
     };
-    let tick = Duration::from_millis(rounds::allowed(engine).tick_millis());
+    let allowed = rounds::allowed(engine);
+    let (tick, exchange) =
+        (Duration::from_millis(allowed.tick_millis()), Duration::from_millis(allowed.exchange_millis()));
+    let sweeping = every(tick, sweep(engine.clone(), queue.clone(), expiry));
     vec![
-        every(tick, sweep(engine.clone(), queue.clone(), expiry)),
+        Round { name: RoundName::Sweep, ..sweeping },
         // A failed round is tried again when its time comes: that is what the daemon's loops do.
         every(TIMERS_EVERY, again(engine, |engine| async move { drop(timers::fire_due(&engine).await) })),
         every(RETRY_AFTER, again(engine, |engine| async move { drop(intents::carry_out(&engine, &NoHands).await) })),
-        every(PRESENCE_EVERY, again(engine, |engine| async move { drop(rounds::exchange_presence(&engine).await) })),
+        every(exchange, again(engine, |engine| async move { drop(rounds::exchange_presence(&engine).await) })),
+        every(ATTEND_EVERY, again(engine, |engine| async move { drop(attendance::attend(&engine).await) })),
         every(REPLIES_EVERY, again(engine, |engine| async move { drop(rounds::forget_replies(&engine).await) })),
     ]
 }
@@ -292,7 +349,7 @@ where
 }
 
 fn sweep(engine: Engine, queue: Arc<Queue>, expiry: Expiry) -> Box<dyn Fn() -> Future<()>> {
-    let sweeping = Arc::new(tokio::sync::Mutex::new(Sweeping::new(&engine)));
+    let sweeping = Arc::new(tokio::sync::Mutex::new(Sweeping::default()));
     Box::new(move || {
         let (engine, queue, sweeping) = (engine.clone(), queue.clone(), sweeping.clone());
         Box::pin(async move {
@@ -306,6 +363,7 @@ fn sweep(engine: Engine, queue: Arc<Queue>, expiry: Expiry) -> Box<dyn Fn() -> F
 
 /// Sabotage: quiet time counted from the last time of day that anybody wrote down.
 async fn expire_by_time_of_day(engine: &Engine, queue: &Queue) {
+    let Some(tenure) = engine.tenure(Duty::Sweeper) else { return };
     let Ok((agents, _)) = engine.store().list(ListQuery::all(rookery_core::Table::Agents)).await else { return };
     for row in agents {
         let Row::Agent(agent) = row else { continue };
@@ -313,7 +371,8 @@ async fn expire_by_time_of_day(engine: &Engine, queue: &Queue) {
         let limit_millis = rounds::allowed(engine).silence(presence.source);
         if presence.last_seen.plus_millis(limit_millis) < engine.clock().now() {
             let evidence = Evidence { last_seen: presence.last_seen, source: Some(presence.source), limit_millis };
-            drop(queue.push(Submission::internal(Caller::system(), DeclareOffline { agent: agent.id, evidence })));
+            let command = DeclareOffline { agent: agent.id, evidence };
+            drop(queue.push(Submission::internal(Caller::system(), command).out_of(tenure)));
         }
     }
 }

@@ -249,7 +249,7 @@ impl Script<'_> {
     }
 
     fn others(&mut self) -> Command {
-        NoteOthers { changed: self.rng.random_range(0..5), sample: vec!["build.log".to_owned()] }.into()
+        NoteOthers { changed: self.rng.random_range(0..5), sample: vec!["build.log".to_owned()], site: None }.into()
     }
 
     fn offer(&mut self, agent: &AgentId) -> Command {

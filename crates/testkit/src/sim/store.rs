@@ -7,18 +7,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rookery_core::log::LogRow;
 use rookery_core::{Key, NodeId, Row};
 use rookery_store::artifact::{ArtifactError, Erased, Held};
-use rookery_store::memory::MemoryStore;
+use rookery_store::memory::{Database, MemoryStore};
 use rookery_store::queue::Queue;
 use rookery_store::store::{Health, Tallies};
 use rookery_store::{
-    Attendance, Committed, Feed, ListQuery, LogQuery, Node, Operation, Pending, Read, ReadError, Sign, Store,
+    Attendance, Clock, Committed, Feed, ListQuery, LogQuery, Node, Operation, Pending, Read, ReadError, Sign, Store,
     Submission, SubmitError, Token,
 };
 use tokio::sync::{oneshot, watch};
 
+use super::clock::NodeClock;
+
 #[derive(Debug)]
 pub(super) struct NodeStore {
     pub(super) memory: MemoryStore,
+    pub(super) database: Database,
+    /// Duties are had by one clock, whatever those of the nodes say.
+    pub(super) database_clock: Arc<NodeClock>,
     pub(super) queue: Arc<Queue>,
     /// Shared by all nodes, as the disk is.
     pub(super) disk_full: Arc<AtomicBool>,
@@ -75,6 +80,10 @@ impl Store for NodeStore {
         self.memory.artifact(sha256)
     }
 
+    fn let_go(&self, held: Held) -> Pending<'_, Result<Erased, ArtifactError>> {
+        self.memory.let_go(held)
+    }
+
     fn erase_artifact(&self, sha256: String) -> Pending<'_, Result<Erased, ArtifactError>> {
         self.memory.erase_artifact(sha256)
     }
@@ -92,7 +101,11 @@ impl Store for NodeStore {
     }
 
     fn attend(&self, node: Node) -> Pending<'_, Result<Attendance, SubmitError>> {
-        self.memory.attend(node)
+        let attended = match self.health() {
+            Health::Writable => Ok(self.database.attend(node, self.database_clock.now())),
+            Health::ReadOnly { reason } => Err(SubmitError::Unavailable { reason }),
+        };
+        Box::pin(std::future::ready(attended))
     }
 
     fn depart(&self, node: NodeId) -> Pending<'_, Result<(), SubmitError>> {

@@ -9,9 +9,10 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rookery_core::view::LifeSource;
-use rookery_core::{AgentId, Auth, Caller, Key, LogId, Position, Row, Seq, Timestamp};
+use rookery_core::{AgentId, Auth, Caller, Key, LogId, NodeId, Position, Row, Seq, Timestamp};
 use rookery_engine::EngineError;
 use rookery_store::memory::{Database, Fault};
+use rookery_store::node::Duty;
 use rookery_store::{Clock, Head, Operation, SubmitError};
 
 use super::check::{self, Checked, Sent, Sight, Violation};
@@ -28,6 +29,8 @@ const HOUR: i64 = 3_600_000;
 const NOTICED_MILLIS: u64 = 5_000;
 /// How long everything may take to come to its end after the faults have stopped.
 const REST_STEPS: u32 = 420;
+/// How long the duties of nodes that are gone may go without anybody, after the faults have stopped.
+const TAKEN_OVER_STEPS: u32 = 12;
 /// How many batches a writer gets done in one step.
 const TURNS: u32 = 4;
 /// How often a request with a key is sent until its answer is known.
@@ -40,6 +43,9 @@ pub(super) struct World {
     /// The time that passes for nobody in particular.
     now: u64,
     database: Database,
+    database_clock: Arc<NodeClock>,
+    /// Which node had each duty when somebody looked last.
+    holders: BTreeMap<Duty, NodeId>,
     log_id: LogId,
     histories: u32,
     disk_full: Arc<AtomicBool>,
@@ -144,6 +150,8 @@ impl World {
             step: 0,
             now: 0,
             database,
+            database_clock: Arc::new(NodeClock::new(EPOCH)),
+            holders: BTreeMap::new(),
             log_id,
             histories: 0,
             disk_full: Arc::new(AtomicBool::new(false)),
@@ -190,6 +198,9 @@ impl World {
         for step in 0..REST_STEPS {
             self.pass(1_000);
             self.everybody_moves()?;
+            if step == TAKEN_OVER_STEPS {
+                self.every_duty_is_kept()?;
+            }
             if step % 20 == 19 {
                 left = self.at_rest();
                 if left.is_ok() {
@@ -198,6 +209,12 @@ impl World {
             }
         }
         left
+    }
+
+    fn every_duty_is_kept(&self) -> Checked {
+        let alive: Vec<&NodeId> =
+            self.nodes.iter().filter_map(|node| node.process.as_ref()).map(Process::node_id).collect();
+        check::every_duty_is_kept(&self.database, self.database_clock.now(), &alive)
     }
 
     fn at_rest(&self) -> Checked {
@@ -216,6 +233,7 @@ impl World {
     fn ends(&mut self) -> Result<Summary, Violation> {
         (0..self.nodes.len()).try_for_each(|node| self.follows(node))?;
         self.check_database()?;
+        self.every_duty_is_kept()?;
         let head = self.model.head();
         for node in &self.nodes {
             if let Some(process) = node.process.as_ref().filter(|process| process.cursor != head) {
@@ -244,6 +262,7 @@ impl World {
     fn pass(&mut self, millis: u64) {
         self.step += 1;
         self.now += millis;
+        self.database_clock.passes(millis);
         for node in &self.nodes {
             match node.state {
                 State::Asleep { .. } => node.clock.jumps(i64::try_from(millis).unwrap_or(i64::MAX)),
@@ -292,7 +311,9 @@ impl World {
         node.starts += 1;
         node.process = Some(Process::start(Start {
             name: format!("n{number}s{}x", node.starts),
+            machine: number,
             database: &self.database,
+            database_clock: self.database_clock.clone(),
             clock: node.clock.clone(),
             disk_full: self.disk_full.clone(),
             batch_commands,
@@ -339,6 +360,9 @@ impl World {
         self.late.retain(|(_, of, _)| *of != node);
         let Some(process) = self.nodes[node].process.take() else { return Ok(()) };
         self.summary.kills += 1;
+        if self.rng.random_bool(0.3) {
+            process.departs();
+        }
         for sent in process.dies() {
             self.summary.unknown += 1;
             self.again(sent);
@@ -357,6 +381,7 @@ impl World {
     fn lid_closes(&mut self) {
         let night = 8 * HOUR;
         self.now += night.unsigned_abs();
+        self.database_clock.jumps(night);
         for agent in &mut self.agents {
             agent.beats_at = agent.beats_at.saturating_add_signed(night);
             agent.dies_at = agent.dies_at.saturating_add_signed(night);
@@ -619,6 +644,7 @@ impl World {
             }
         }
         self.takes_in(node)?;
+        self.notices_take_overs();
         if !self.resting && self.rng.random_bool(0.1) {
             let due = self.now + self.rng.random_range(0..3_000);
             self.late.push((due, node, written.answers));
@@ -633,6 +659,9 @@ impl World {
 
     /// The model learns what a node has just written, row by row.
     fn takes_in(&mut self, node: usize) -> Checked {
+        let Some(writer) = self.nodes[node].process.as_ref().map(|process| process.node_id().clone()) else {
+            return Ok(());
+        };
         let rows = self.database.log_after(self.model.head());
         for (at, row) in rows.iter().enumerate() {
             check::seq_is_gap_free(&self.model, row)?;
@@ -641,6 +670,7 @@ impl World {
             check::task_claims_end_by_facts(&self.model, row)?;
             check::file_claims_end_by_facts(&self.model, row)?;
             check::lead_changes_by_facts(&self.model, row)?;
+            check::duties_are_done_by_whoever_has_them(row, &writer, &self.database)?;
             if let Some((agent, evidence)) = check::declaration(row) {
                 check::expired_after_clear_sight(agent, evidence, &self.sight(node, agent))?;
                 self.summary.declared_offline += 1;
@@ -656,12 +686,19 @@ impl World {
         Ok(())
     }
 
+    fn notices_take_overs(&mut self) {
+        for (duty, post) in self.database.posts() {
+            let before = self.holders.insert(duty, post.node.clone());
+            self.summary.take_overs += u64::from(before.is_some_and(|before| before != post.node));
+        }
+    }
+
     fn sight(&self, node: usize, agent: &AgentId) -> Sight {
         let ago = |at: Option<&u64>| at.map(|at| self.now - at);
         let written_millis_ago = ago(self.written.get(agent));
         match &self.nodes[node].process {
             Some(process) => Sight {
-                clear_millis: process.clock.monotonic() - process.clear_since,
+                clear_millis: process.watched_millis,
                 taken_millis_ago: ago(process.taken.get(agent)),
                 written_millis_ago,
             },

@@ -2,10 +2,10 @@
 //!
 //! This is the simulation's own pump around the real queue and driver, and so the place where most sabotage happens.
 
-use rookery_store::batch::{Batch, Outcome, Want};
+use rookery_store::batch::{Batch, Loaded, Outcome, Want};
 use rookery_store::memory::{Database, Fault, MemoryStore};
 use rookery_store::queue::Load;
-use rookery_store::{Operation, Store, Submission, SubmitError};
+use rookery_store::{Duty, Operation, Store, Submission, SubmitError, Tenure};
 use tokio::sync::oneshot;
 
 use rookery_core::{LogId, Seq, Timestamp};
@@ -67,6 +67,7 @@ impl Turn<'_> {
 
     fn operate(&self, process: &Process, operations: &[Operation]) {
         let store = MemoryStore::new(self.database.clone(), process.clock.clone(), process.board.clone());
+        let store = store.of(process.node_id().clone());
         for operation in operations {
             // The memory engine does it while it is asked.
             drop(store.operate(operation.clone()));
@@ -92,6 +93,10 @@ impl Turn<'_> {
                 self.operate(process, &[Operation::ForgetReplies { before: Timestamp(i64::MAX) }]);
                 outcomes
             }
+            (Some(Sabotage::IgnoreEpochs), _) => {
+                let unbound = |submission: Submission| Submission { tenure: None, ..submission };
+                run(submissions.into_iter().map(unbound).collect())
+            }
             (Some(Sabotage::SkipFold), _) => {
                 let (before, _) = self.database.stored();
                 let head = self.database.head();
@@ -114,7 +119,10 @@ impl Turn<'_> {
         loop {
             match batch.want() {
                 Want::Load(needs) => {
-                    let loaded = self.model.load_at(stale, &needs, &process.board);
+                    let posts = self.database.posts();
+                    let tenure = |duty: &Duty| Some(Tenure { duty: *duty, epoch: posts.get(duty)?.epoch });
+                    let duties = needs.duties.iter().filter_map(tenure).collect();
+                    let loaded = Loaded { duties, ..self.model.load_at(stale, &needs, &process.board) };
                     batch.supply(&needs, loaded);
                 }
                 Want::Write(write) => {

@@ -1,0 +1,324 @@
+//! The PostgreSQL engine: any number of nodes over one database, a schema for each project.
+//!
+//! | file | what it owns |
+//! |---|---|
+//! | `address` | the URL: server, schema, what to check of its certificate |
+//! | `connection` | opening connections, TLS, sending many statements in one go, the head row |
+//! | `writer` | the task that runs batches under the lock on the head, and settles lost commits |
+//! | `follow` | reading what any node committed, for this node's subscribers |
+//! | `transact` | what a transaction loads and writes |
+//! | `reader` | the pool for reads and operational state |
+//! | `schema`, `log` | generated statements for derived rows; rows of the log |
+//! | `text` | texts with NUL in them |
+//! | `nodes` | who serves the log, and who has which duty |
+//! | `artifacts` | bodies and files in pieces |
+//! | `migrate` | schema versions, the fold's format, rebuilding |
+//!
+//! It must not know a rule: what a command means is decided in [`crate::batch`].
+
+mod address;
+mod artifacts;
+mod connection;
+mod error;
+mod follow;
+mod log;
+mod migrate;
+mod nodes;
+mod reader;
+mod schema;
+mod text;
+mod transact;
+mod writer;
+
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+pub use address::{Address, AddressError, DEFAULT_SCHEMA, is_postgres};
+pub use error::{OpenError, Problem};
+pub use migrate::Birth;
+use rookery_core::log::LogRow;
+use rookery_core::{Key, NodeId, Row, Seq};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+
+use self::artifacts::Artifacts;
+use self::connection::{Connector, Frame, HEAD, Question, ask, stored};
+use self::follow::Follower;
+use self::migrate::{Fitness, MIGRATIONS};
+use self::reader::Reader;
+use self::writer::Writer;
+use crate::artifact::{ArtifactError, Erased, Held};
+use crate::clock::Clock;
+use crate::node::{Attendance, Node};
+use crate::operational::{Operation, PresenceBoard, Sign, Token};
+use crate::publish::{Feed, Publisher};
+use crate::query::{ListQuery, LogQuery};
+use crate::queue::{Limits, Queue};
+use crate::store::{Committed, Health, Pending, Read, ReadError, Store, Submission, SubmitError, Tallies};
+
+/// How to open a store.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub address: Address,
+    pub clock: Arc<dyn Clock>,
+    pub board: Arc<PresenceBoard>,
+    pub limits: Limits,
+    /// What the log and the project are called if the store does not exist yet.
+    pub birth: Birth,
+    /// This process among those that share the store.
+    pub node: NodeId,
+    /// How many reads run at the same time.
+    pub connections: usize,
+}
+
+/// The project that a schema holds, whoever opens it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Adopted {
+    pub project_id: String,
+    pub project: String,
+}
+
+/// What the tasks of a store share with those who ask.
+#[derive(Debug)]
+struct Shared {
+    queue: Queue,
+    health: RwLock<Health>,
+    published: Publisher,
+    /// Up to where subscribers were told. Whoever holds it is the one that tells them.
+    tail: tokio::sync::Mutex<Seq>,
+    /// There is something to read that was not announced.
+    look: Notify,
+    tokens: watch::Sender<u64>,
+}
+
+impl Shared {
+    fn health(&self) -> Health {
+        self.health.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_health(&self, health: Health) {
+        let mut known = self.health.write().unwrap_or_else(PoisonError::into_inner);
+        if *known == health {
+            return;
+        }
+        if let (Health::Writable, Health::ReadOnly { reason }) = (&*known, &health) {
+            tracing::error!(reason, "the store cannot be written");
+        }
+        *known = health;
+    }
+}
+
+#[derive(Debug)]
+pub struct PostgresStore {
+    shared: Arc<Shared>,
+    reader: Reader,
+    artifacts: Artifacts,
+    clock: Arc<dyn Clock>,
+    channel: String,
+    node: NodeId,
+    adopted: Adopted,
+    writer: Mutex<Option<JoinHandle<()>>>,
+    follower: JoinHandle<()>,
+}
+
+impl PostgresStore {
+    /// Opens the store of a schema, or creates it.
+    pub async fn open(options: Options) -> Result<PostgresStore, OpenError> {
+        let connector = Connector::new(options.address.clone())?;
+        let unreachable = |problem: Problem| OpenError::Unreachable {
+            address: options.address.to_string(),
+            reason: problem.to_string(),
+        };
+        let client = connector.patient().await.map_err(|error| unreachable(error.into()))?;
+        let fitness = migrate::prepare(&client, &options.address, &options.birth, MIGRATIONS).await?;
+        let first = [
+            Question::new(HEAD, vec![]),
+            Question::new("SELECT project FROM log_head", vec![]),
+            Question::new("SELECT value FROM meta WHERE name = 'project_id'", vec![]),
+            // From here on, a batch of ours that is not named there was not committed.
+            writer::name_batch(&options.node, ""),
+        ];
+        let questions = if fitness == Fitness::Writable { &first[..] } else { &first[..3] };
+        let answers = ask(&client, Frame::Whole, questions).await.map_err(|error| unreachable(error.into()))?;
+        let found = stored(&answers[0]).map_err(unreachable)?;
+        let named = |at: usize| answers[at].first().and_then(|row| row.try_get::<_, String>(0).ok());
+        let adopted = Adopted {
+            project: named(1).unwrap_or_default(),
+            project_id: named(2).unwrap_or_else(|| options.birth.project_id.clone()),
+        };
+        let closed = match fitness {
+            Fitness::Writable => None,
+            Fitness::OnlyToRead(reason) => Some(reason),
+        };
+        let health = closed.clone().map_or(Health::Writable, |reason| Health::ReadOnly { reason });
+        let shared = Arc::new(Shared {
+            queue: Queue::new(options.limits),
+            health: RwLock::new(health),
+            published: Publisher::default(),
+            tail: tokio::sync::Mutex::new(found.head.head),
+            look: Notify::new(),
+            tokens: watch::Sender::new(found.tokens),
+        });
+        let pool = connector.pool(options.connections).map_err(unreachable)?;
+        let writer = Writer {
+            connector: connector.clone(),
+            shared: shared.clone(),
+            board: options.board,
+            node: options.node.clone(),
+            log: found.head.log.clone(),
+            client: None,
+            closed,
+            newest: found.head.head,
+            batches: 0,
+        };
+        let follower = Follower { connector: connector.clone(), shared: shared.clone(), log: found.head.log };
+        Ok(PostgresStore {
+            shared,
+            artifacts: Artifacts { pool: pool.clone(), node: options.node.clone(), holds: Arc::new(AtomicU64::new(0)) },
+            reader: Reader { pool },
+            clock: options.clock,
+            channel: options.address.channel(),
+            node: options.node,
+            adopted,
+            writer: Mutex::new(Some(tokio::spawn(writer.run()))),
+            follower: tokio::spawn(follower.run()),
+        })
+    }
+
+    /// The project that the schema holds.
+    pub fn adopted(&self) -> &Adopted {
+        &self.adopted
+    }
+
+    /// Commands that wait, for the gauges.
+    pub fn waiting(&self) -> usize {
+        self.shared.queue.depth()
+    }
+
+    async fn write(&self, operation: Operation) -> Result<usize, SubmitError> {
+        if let Health::ReadOnly { reason } = self.shared.health() {
+            return Err(SubmitError::Unavailable { reason });
+        }
+        let mut questions = vec![transact::operate(&operation, &self.node)?];
+        if operation.changes_tokens() {
+            questions.push(Question::new("UPDATE log_head SET tokens = tokens + 1", vec![]));
+            questions.push(writer::notify(&self.channel));
+        }
+        let answers = self.reader.ask(Frame::Whole, &questions).await?;
+        Ok(answers.first().map_or(0, Vec::len))
+    }
+}
+
+impl Store for PostgresStore {
+    fn submit(&self, submission: Submission) -> Pending<'_, Result<Committed, SubmitError>> {
+        match self.shared.queue.push(submission) {
+            Ok(outcome) => Box::pin(async { outcome.await.unwrap_or_else(|_| Err(lost())) }),
+            Err(error) => Box::pin(std::future::ready(Err(error))),
+        }
+    }
+
+    fn operate(&self, operation: Operation) -> Pending<'_, Result<usize, SubmitError>> {
+        Box::pin(self.write(operation))
+    }
+
+    fn rows(&self, keys: Vec<Key>) -> Read<'_, Vec<Option<Row>>> {
+        Box::pin(self.reader.rows(keys))
+    }
+
+    fn list(&self, query: ListQuery) -> Read<'_, Vec<Row>> {
+        Box::pin(async {
+            let (mut lists, head) = self.reader.lists(vec![query]).await?;
+            Ok((lists.pop().unwrap_or_default(), head))
+        })
+    }
+
+    fn lists(&self, queries: Vec<ListQuery>) -> Read<'_, Vec<Vec<Row>>> {
+        Box::pin(self.reader.lists(queries))
+    }
+
+    fn log(&self, query: LogQuery) -> Read<'_, Vec<LogRow>> {
+        Box::pin(self.reader.log(query))
+    }
+
+    fn tallies(&self) -> Read<'_, Tallies> {
+        Box::pin(async {
+            let ((tallies, _), head) = self.reader.tallies_and_rows(vec![]).await?;
+            Ok((tallies, head))
+        })
+    }
+
+    fn tallies_and_rows(&self, keys: Vec<Key>) -> Read<'_, (Tallies, Vec<Option<Row>>)> {
+        Box::pin(self.reader.tallies_and_rows(keys))
+    }
+
+    fn put_artifact(&self, bytes: Vec<u8>) -> Pending<'_, Result<Held, ArtifactError>> {
+        Box::pin(self.artifacts.put(bytes))
+    }
+
+    fn artifact(&self, sha256: String) -> Pending<'_, Result<Vec<u8>, ArtifactError>> {
+        Box::pin(self.artifacts.get(sha256))
+    }
+
+    fn let_go(&self, held: Held) -> Pending<'_, Result<Erased, ArtifactError>> {
+        Box::pin(async move { self.artifacts.erase(held.sha256.clone(), held.hold_id()).await })
+    }
+
+    fn erase_artifact(&self, sha256: String) -> Pending<'_, Result<Erased, ArtifactError>> {
+        Box::pin(self.artifacts.erase(sha256, None))
+    }
+
+    fn presence(&self) -> Pending<'_, Result<Vec<Sign>, ReadError>> {
+        Box::pin(self.reader.presence())
+    }
+
+    fn tokens(&self) -> Pending<'_, Result<Vec<Token>, ReadError>> {
+        Box::pin(self.reader.tokens())
+    }
+
+    fn tokens_changed(&self) -> watch::Receiver<u64> {
+        self.shared.tokens.subscribe()
+    }
+
+    fn attend(&self, node: Node) -> Pending<'_, Result<Attendance, SubmitError>> {
+        Box::pin(async move { Ok(nodes::attend(&self.reader, &node, self.clock.as_ref()).await?) })
+    }
+
+    fn depart(&self, node: NodeId) -> Pending<'_, Result<(), SubmitError>> {
+        Box::pin(async move { Ok(nodes::depart(&self.reader, &node).await?) })
+    }
+
+    fn published(&self) -> Feed {
+        self.shared.published.subscribe()
+    }
+
+    fn health(&self) -> Health {
+        self.shared.health()
+    }
+
+    fn close(&self) -> Pending<'_, ()> {
+        self.shared.queue.close();
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Box::pin(async move {
+            if let Some(writer) = writer
+                && writer.await.is_err()
+            {
+                tracing::error!("the writer ended early");
+            }
+            self.follower.abort();
+            self.reader.pool.close();
+        })
+    }
+}
+
+impl Drop for PostgresStore {
+    fn drop(&mut self) {
+        self.shared.queue.close();
+        self.follower.abort();
+        self.reader.pool.close();
+    }
+}
+
+/// The writer ended with this command in its hands.
+fn lost() -> SubmitError {
+    SubmitError::OutcomeUnknown { reason: "the writer stopped before it answered".to_owned() }
+}

@@ -1,0 +1,102 @@
+//! Reads: a pool of connections, each read one short transaction that also reads the head. Nothing is held across an
+//! await, and a read that loses its connection is asked again on another.
+
+use deadpool_postgres::Pool;
+use rookery_core::log::LogRow;
+use rookery_core::{Key, Row};
+
+use super::connection::{Frame, HEAD, Question, ask, stored};
+use super::error::Problem;
+use super::{log, schema, transact};
+use crate::operational::{Sign, Token};
+use crate::query::{Head, ListQuery, LogQuery};
+use crate::store::{ReadError, Tallies};
+
+/// How often a read is tried that loses its connection: every pooled one may be of a server that is gone.
+const TRIES: usize = 3;
+
+#[derive(Clone, Debug)]
+pub(super) struct Reader {
+    pub(super) pool: Pool,
+}
+
+type Answers = Vec<Vec<tokio_postgres::Row>>;
+
+impl Reader {
+    pub(super) async fn rows(&self, keys: Vec<Key>) -> Result<(Vec<Option<Row>>, Head), ReadError> {
+        let (tables, questions): (Vec<_>, Vec<_>) = schema::get(&keys).into_iter().unzip();
+        let (answers, head) = self.at_one_moment(questions).await?;
+        let mut found = Vec::new();
+        for (table, rows) in tables.into_iter().zip(answers) {
+            found.extend(schema::found(table, &rows)?);
+        }
+        Ok((transact::in_order(&keys, found), head))
+    }
+
+    pub(super) async fn lists(&self, queries: Vec<ListQuery>) -> Result<(Vec<Vec<Row>>, Head), ReadError> {
+        let (answers, head) = self.at_one_moment(queries.iter().map(schema::list).collect()).await?;
+        let mut lists = Vec::with_capacity(queries.len());
+        for (query, rows) in queries.iter().zip(answers) {
+            lists.push(schema::found(query.table, &rows)?.into_iter().map(|(_, row)| row).collect());
+        }
+        Ok((lists, head))
+    }
+
+    pub(super) async fn log(&self, query: LogQuery) -> Result<(Vec<LogRow>, Head), ReadError> {
+        let (mut answers, head) = self.at_one_moment(vec![log::read(&query)]).await?;
+        Ok((log::found(&query, &answers.pop().unwrap_or_default())?, head))
+    }
+
+    pub(super) async fn tallies_and_rows(
+        &self,
+        keys: Vec<Key>,
+    ) -> Result<((Tallies, Vec<Option<Row>>), Head), ReadError> {
+        let (tables, mut questions): (Vec<_>, Vec<_>) = schema::get(&keys).into_iter().unzip();
+        questions.push(Question::new(transact::ALL_TALLIES, vec![]));
+        let (mut answers, head) = self.at_one_moment(questions).await?;
+        let tallies = transact::tallies(&answers.pop().unwrap_or_default())?;
+        let mut found = Vec::new();
+        for (table, rows) in tables.into_iter().zip(answers) {
+            found.extend(schema::found(table, &rows)?);
+        }
+        Ok(((tallies, transact::in_order(&keys, found)), head))
+    }
+
+    pub(super) async fn presence(&self) -> Result<Vec<Sign>, ReadError> {
+        let (mut answers, _) = self.at_one_moment(vec![Question::new(transact::ALL_PRESENCE, vec![])]).await?;
+        Ok(transact::signs(&answers.pop().unwrap_or_default())?)
+    }
+
+    pub(super) async fn tokens(&self) -> Result<Vec<Token>, ReadError> {
+        let (mut answers, _) = self.at_one_moment(vec![Question::new(transact::ALL_TOKENS, vec![])]).await?;
+        Ok(transact::tokens(&answers.pop().unwrap_or_default())?)
+    }
+
+    /// Asks everything at one moment, with the head of that moment.
+    async fn at_one_moment(&self, mut questions: Vec<Question>) -> Result<(Answers, Head), ReadError> {
+        questions.push(Question::new(HEAD, vec![]));
+        let mut answers = self.ask(Frame::Snapshot, &questions).await?;
+        let head = stored(&answers.pop().unwrap_or_default())?.head;
+        Ok((answers, head))
+    }
+
+    /// Asks on any connection; on another one if that turns out to be gone.
+    pub(super) async fn ask(&self, frame: Frame, questions: &[Question]) -> Result<Answers, Problem> {
+        let mut tries = 1;
+        loop {
+            let problem = match self.pool.get().await {
+                Ok(client) => match ask(&client, frame, questions).await {
+                    Ok(answers) => return Ok(answers),
+                    Err(error) => Problem::from(error),
+                },
+                Err(error) => error.into(),
+            };
+            if tries == TRIES || !problem.is_of_connection() {
+                return Err(problem);
+            }
+            tries += 1;
+            // Those that wait in the pool are most likely as dead.
+            self.pool.retain(|client, _| !client.is_closed());
+        }
+    }
+}

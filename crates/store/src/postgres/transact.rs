@@ -1,0 +1,297 @@
+//! What a transaction loads and writes: a batch's needs, its write-set, and changes to operational state.
+
+use std::collections::BTreeMap;
+
+use deadpool_postgres::ClientWrapper;
+use rookery_core::view::{LifeSource, Presence};
+use rookery_core::{AgentId, Key, Lookup, NodeId, Row, Table, Timestamp};
+
+use super::connection::{Frame, Question, ask, stored_seq, text};
+use super::error::Problem;
+use super::text::stored;
+use super::{log, schema};
+use crate::batch::{Loaded, Needs, Remembered, WriteSet};
+use crate::node::{Duty, Tenure};
+use crate::operational::{Operation, PresenceBoard, Sign, Token};
+use crate::query::LogQuery;
+use crate::store::{Answer, Tallies};
+
+/// How many remembered replies are forgotten in one go, so that nobody waits long behind it.
+const FORGET_AT_ONCE: i64 = 10_000;
+
+/// What the answers to a batch's needs are about.
+#[derive(Default)]
+pub(super) struct Loading {
+    parts: Vec<Part>,
+}
+
+enum Part {
+    Rows(Table),
+    Lookup(Lookup),
+    Presence(Vec<AgentId>),
+    Replies,
+    Duties,
+}
+
+impl Loading {
+    /// The needs as statements, added to those that come before.
+    pub(super) fn of(needs: &Needs, questions: &mut Vec<Question>) -> Result<Loading, Problem> {
+        let mut loading = Loading::default();
+        let mut add = |part, question| {
+            loading.parts.push(part);
+            questions.push(question);
+        };
+        for (table, question) in schema::get(&needs.rows) {
+            add(Part::Rows(table), question);
+        }
+        for lookup in &needs.lookups {
+            add(Part::Lookup(lookup.clone()), schema::look_up(lookup)?);
+        }
+        if !needs.presence.is_empty() {
+            let agents: Vec<String> = needs.presence.iter().map(|agent| stored(agent.as_str())).collect();
+            let sql = "SELECT agent, last_seen, source FROM presence WHERE agent = ANY($1)";
+            add(Part::Presence(needs.presence.iter().cloned().collect()), Question::new(sql, vec![Box::new(agents)]));
+        }
+        if !needs.replies.is_empty() {
+            let (scopes, keys): (Vec<String>, Vec<String>) =
+                needs.replies.iter().map(|(scope, key)| (stored(scope), stored(key))).unzip();
+            let sql = "SELECT replies.scope, replies.key, hash, answer FROM replies
+                JOIN unnest($1::text[], $2::text[]) AS wanted (scope, key)
+                ON replies.scope = wanted.scope AND replies.key = wanted.key";
+            add(Part::Replies, Question::new(sql, vec![Box::new(scopes), Box::new(keys)]));
+        }
+        if !needs.duties.is_empty() {
+            let names: Vec<&'static str> = needs.duties.iter().map(|duty| duty.name()).collect();
+            let sql = "SELECT name, epoch FROM duties WHERE name = ANY($1)";
+            add(Part::Duties, Question::new(sql, vec![Box::new(names)]));
+        }
+        Ok(loading)
+    }
+
+    pub(super) fn loaded(
+        &self,
+        answers: &[Vec<tokio_postgres::Row>],
+        board: &PresenceBoard,
+    ) -> Result<Loaded, Problem> {
+        let mut loaded = Loaded::default();
+        for (part, rows) in self.parts.iter().zip(answers) {
+            match part {
+                Part::Rows(table) => loaded.rows.extend(schema::found(*table, rows)?),
+                Part::Lookup(lookup) => {
+                    loaded.lookups.push((lookup.clone(), schema::found(lookup.table(), rows)?));
+                }
+                Part::Presence(agents) => loaded.presence.extend(presence_of(agents, rows, board)?),
+                Part::Replies => {
+                    for row in rows {
+                        let (scope, key) = (text(row, 0)?, text(row, 1)?);
+                        let answer = answer(row.try_get(3)?, &key)?;
+                        loaded.replies.push(((scope, key), Remembered { hash: text(row, 2)?, answer }));
+                    }
+                }
+                Part::Duties => loaded.duties.extend(tenures(rows)?),
+            }
+        }
+        Ok(loaded)
+    }
+}
+
+fn presence_of(
+    agents: &[AgentId],
+    rows: &[tokio_postgres::Row],
+    board: &PresenceBoard,
+) -> Result<Vec<(AgentId, Presence)>, Problem> {
+    let mut stored = BTreeMap::new();
+    for row in rows {
+        stored.insert(AgentId::new(text(row, 0)?), presence(row.try_get(1)?, row.try_get(2)?)?);
+    }
+    let newest = |agent: &AgentId| Some((agent.clone(), board.newest(agent, stored.get(agent).copied())?));
+    Ok(agents.iter().filter_map(newest).collect())
+}
+
+fn presence(last_seen: i64, source: &str) -> Result<Presence, Problem> {
+    let source = LifeSource::parse(source).ok_or_else(|| Problem::Unreadable(format!("source of life {source}")))?;
+    Ok(Presence { last_seen: Timestamp(last_seen), source })
+}
+
+/// `name, epoch` of duties. One that this program does not know is a newer program's.
+pub(super) fn tenures(rows: &[tokio_postgres::Row]) -> Result<Vec<Tenure>, Problem> {
+    let mut found = Vec::new();
+    for row in rows {
+        let epoch = u64::try_from(row.try_get::<_, i64>(1)?).unwrap_or(0);
+        found.extend(Duty::parse(row.try_get(0)?).map(|duty| Tenure { duty, epoch }));
+    }
+    Ok(found)
+}
+
+fn answer(bytes: &[u8], key: &str) -> Result<Answer, Problem> {
+    serde_json::from_slice(bytes).map_err(|error| Problem::Unreadable(format!("remembered reply to {key}: {error}")))
+}
+
+fn encode(answer: &Answer, key: &str) -> Result<Vec<u8>, Problem> {
+    serde_json::to_vec(answer).map_err(|error| Problem::Unreadable(format!("reply to {key}: {error}")))
+}
+
+/// Everything a batch changes, as statements.
+pub(super) fn write(write: &WriteSet) -> Result<Vec<Question>, Problem> {
+    let mut questions = Vec::new();
+    if !write.log.is_empty() {
+        questions.push(log::append(write.log.iter().map(log::Raw::of).collect()));
+    }
+    questions.extend(schema::put(write.rows.iter().filter_map(|(key, row)| Some((key, row.as_ref()?)))));
+    questions.extend(schema::delete(write.rows.iter().filter(|(_, row)| row.is_none()).map(|(key, _)| key)));
+    questions.extend(count(&write.tallies));
+    if !write.replies.is_empty() {
+        questions.push(remember(write)?);
+    }
+    let head = "UPDATE log_head SET head = $1";
+    questions.push(Question::new(head, vec![Box::new(stored_seq(write.head))]));
+    Ok(questions)
+}
+
+pub(super) fn count(changes: &BTreeMap<&'static str, i64>) -> Option<Question> {
+    if changes.is_empty() {
+        return None;
+    }
+    let (names, changes): (Vec<&'static str>, Vec<i64>) = changes.iter().map(|(name, n)| (*name, *n)).unzip();
+    let sql = "INSERT INTO tallies (name, n) SELECT * FROM unnest($1::text[], $2::bigint[])
+        ON CONFLICT (name) DO UPDATE SET n = greatest(tallies.n + excluded.n, 0)";
+    Some(Question::new(sql, vec![Box::new(names), Box::new(changes)]))
+}
+
+fn remember(write: &WriteSet) -> Result<Question, Problem> {
+    // The same key twice in one batch is one reply: the last.
+    let mut newest = BTreeMap::new();
+    for (idempotency, answer) in &write.replies {
+        newest.insert((idempotency.scope.clone(), idempotency.key.clone()), (idempotency, answer));
+    }
+    let (mut scopes, mut keys, mut hashes) = (vec![], vec![], vec![]);
+    let (mut answers, mut until) = (vec![], vec![]);
+    for ((scope, key), (idempotency, answer)) in newest {
+        answers.push(encode(answer, &key)?);
+        scopes.push(stored(&scope));
+        keys.push(stored(&key));
+        hashes.push(idempotency.hash.clone());
+        until.push(idempotency.keep_until);
+    }
+    let sql = "INSERT INTO replies (scope, key, hash, answer, keep_until)
+        SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::bigint[])
+        ON CONFLICT (scope, key) DO UPDATE
+        SET hash = excluded.hash, answer = excluded.answer, keep_until = excluded.keep_until";
+    let params = vec![
+        Box::new(scopes) as super::connection::Param,
+        Box::new(keys),
+        Box::new(hashes),
+        Box::new(answers),
+        Box::new(until),
+    ];
+    Ok(Question::new(sql, params))
+}
+
+/// What is taken out of the log is taken out of remembered replies, too: they show the rows as they are now. Happens in
+/// the open transaction, after everything else of the batch is written.
+pub(super) async fn blank(client: &ClientWrapper, write: &WriteSet) -> Result<(), Problem> {
+    ask(client, Frame::Bare, &[log::blank(&write.blanked)]).await?;
+    let mut keys = std::collections::BTreeSet::new();
+    for (seq, _) in &write.blanked {
+        let query = LogQuery::one(*seq);
+        let rows = ask(client, Frame::Bare, &[log::read(&query)]).await?.pop().unwrap_or_default();
+        let rows = log::found(&query, &rows)?;
+        keys.extend(rows.iter().flat_map(|row| rookery_core::touches(&row.fact)));
+    }
+    for key in keys {
+        blank_replies(client, &key).await?;
+    }
+    Ok(())
+}
+
+async fn blank_replies(client: &ClientWrapper, key: &Key) -> Result<(), Problem> {
+    let id = serde_json::to_string(&key.id()).unwrap_or_default();
+    let needle = id.trim_matches('"').as_bytes().to_vec();
+    let sql = "SELECT scope, key, answer FROM replies WHERE position($1::bytea IN answer) > 0";
+    let mut questions: Vec<Question> = schema::get([key]).into_iter().map(|(_, question)| question).collect();
+    questions.push(Question::new(sql, vec![Box::new(needle)]));
+    let mut answers = ask(client, Frame::Bare, &questions).await?;
+    let replies = answers.pop().unwrap_or_default();
+    let row = schema::found(key.table(), &answers.pop().unwrap_or_default())?.pop().map(|(_, row)| row);
+    for reply in &replies {
+        let (scope, name) = (text(reply, 0)?, text(reply, 1)?);
+        let shows = serde_json::from_slice::<Answer>(reply.try_get(2)?).is_ok_and(|answer| answer.shows(key));
+        if shows {
+            let answer = encode(&Answer::showing(key.clone(), row.clone()), &name)?;
+            let sql = "UPDATE replies SET answer = $3 WHERE scope = $1 AND key = $2";
+            let params =
+                vec![Box::new(stored(&scope)) as super::connection::Param, Box::new(stored(&name)), Box::new(answer)];
+            ask(client, Frame::Bare, &[Question::new(sql, params)]).await?;
+        }
+    }
+    Ok(())
+}
+
+/// A change of operational state, as one statement that returns a row for each row it changed.
+pub(super) fn operate(operation: &Operation, node: &NodeId) -> Result<Question, Problem> {
+    Ok(match operation {
+        Operation::WritePresence(entries) => {
+            let agents: Vec<String> = entries.iter().map(|(agent, _)| stored(agent.as_str())).collect();
+            let seen: Vec<i64> = entries.iter().map(|(_, presence)| presence.last_seen.0).collect();
+            let sources: Vec<&'static str> = entries.iter().map(|(_, presence)| presence.source.as_str()).collect();
+            let sql = "INSERT INTO presence (agent, last_seen, source, node)
+                SELECT agent, last_seen, source, $4::text
+                    FROM unnest($1::text[], $2::bigint[], $3::text[]) AS sign (agent, last_seen, source) ORDER BY agent
+                ON CONFLICT (agent) DO UPDATE
+                SET last_seen = excluded.last_seen, source = excluded.source, node = excluded.node
+                WHERE excluded.last_seen > presence.last_seen RETURNING 1";
+            Question::new(sql, vec![Box::new(agents), Box::new(seen), Box::new(sources), Box::new(node.to_string())])
+        }
+        Operation::PutToken(token) => {
+            let doc = serde_json::to_vec(token)
+                .map_err(|error| Problem::Unreadable(format!("token {}: {error}", token.id)))?;
+            let sql = "INSERT INTO tokens (id, doc) VALUES ($1, $2)
+                ON CONFLICT (id) DO UPDATE SET doc = excluded.doc RETURNING 1";
+            Question::new(sql, vec![Box::new(stored(&token.id)), Box::new(doc)])
+        }
+        Operation::RevokeToken { id } => {
+            Question::new("DELETE FROM tokens WHERE id = $1 RETURNING 1", vec![Box::new(stored(id))])
+        }
+        Operation::ForgetReplies { before } => {
+            // What a batch is writing right now is left for the next time.
+            let sql = "DELETE FROM replies WHERE (scope, key) IN
+                (SELECT scope, key FROM replies WHERE keep_until < $1 ORDER BY keep_until LIMIT $2
+                 FOR UPDATE SKIP LOCKED) RETURNING 1";
+            Question::new(sql, vec![Box::new(before.0), Box::new(FORGET_AT_ONCE)])
+        }
+    })
+}
+
+pub(super) const ALL_PRESENCE: &str = "SELECT agent, last_seen, source, node FROM presence ORDER BY agent";
+pub(super) const ALL_TOKENS: &str = "SELECT id, doc FROM tokens ORDER BY n";
+pub(super) const ALL_TALLIES: &str = "SELECT name, n FROM tallies";
+
+pub(super) fn signs(rows: &[tokio_postgres::Row]) -> Result<Vec<Sign>, Problem> {
+    let sign = |row: &tokio_postgres::Row| {
+        Ok(Sign {
+            agent: AgentId::new(text(row, 0)?),
+            presence: presence(row.try_get(1)?, row.try_get(2)?)?,
+            by: row.try_get::<_, Option<&str>>(3)?.map(NodeId::from),
+        })
+    };
+    rows.iter().map(sign).collect()
+}
+
+pub(super) fn tokens(rows: &[tokio_postgres::Row]) -> Result<Vec<Token>, Problem> {
+    let token = |row: &tokio_postgres::Row| {
+        let id = text(row, 0)?;
+        serde_json::from_slice(row.try_get(1)?).map_err(|error| Problem::Unreadable(format!("token {id}: {error}")))
+    };
+    rows.iter().map(token).collect()
+}
+
+pub(super) fn tallies(rows: &[tokio_postgres::Row]) -> Result<Tallies, Problem> {
+    let tally = |row: &tokio_postgres::Row| Ok((text(row, 0)?, u64::try_from(row.try_get::<_, i64>(1)?).unwrap_or(0)));
+    rows.iter().map(tally).collect()
+}
+
+/// The rows of keys, in their order.
+pub(super) fn in_order(keys: &[Key], found: Vec<(Key, Row)>) -> Vec<Option<Row>> {
+    let found: std::collections::HashMap<Key, Row> = found.into_iter().collect();
+    keys.iter().map(|key| found.get(key).cloned()).collect()
+}

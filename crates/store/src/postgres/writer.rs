@@ -1,0 +1,402 @@
+//! The writer: one task with one connection. It takes what waits, runs it as one transaction that begins by locking the
+//! head row, publishes what was committed, and answers.
+//!
+//! A batch takes two round trips: the lock, the clock and what the batch needs; then everything it writes and the commit.
+//! Nothing is answered before it is durable. A commit whose answer was lost is settled by looking for the batch's id under
+//! the lock on the head: whoever holds that lock knows that the lost transaction is over.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use deadpool_postgres::ClientWrapper;
+use rookery_core::log::LogRow;
+use rookery_core::{LogId, NodeId, Seq};
+use tokio::time::timeout;
+
+use super::connection::{Connector, Frame, LOCKED_HEAD, NOW, Question, Stored, ask, stored, timestamp};
+use super::error::Trouble;
+use super::transact::{self, Loading};
+use super::{Shared, migrate};
+use crate::FORMAT;
+use crate::batch::{Batch, Outcome, Want, WriteSet};
+use crate::operational::PresenceBoard;
+use crate::queue::Waiting;
+use crate::store::{Health, Submission};
+
+/// How long a server may take over one exchange: longer than it lets us wait for the head.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// How long to try to find out what became of a commit.
+const SETTLE_FOR: Duration = Duration::from_secs(15);
+const SETTLE_EVERY: Duration = Duration::from_millis(200);
+/// How often to look whether the database is back.
+const PROBE_EVERY: Duration = Duration::from_millis(500);
+const IDLE: Duration = Duration::from_secs(30);
+
+#[derive(Debug)]
+pub(super) struct Writer {
+    pub(super) connector: Connector,
+    pub(super) shared: Arc<Shared>,
+    pub(super) board: Arc<PresenceBoard>,
+    pub(super) node: NodeId,
+    pub(super) log: LogId,
+    /// `None` after a failure of the connection; the next attempt opens another.
+    pub(super) client: Option<ClientWrapper>,
+    /// Why this store must not be written by this program, if so.
+    pub(super) closed: Option<String>,
+    /// The newest head that was seen: the log never gets shorter.
+    pub(super) newest: Seq,
+    pub(super) batches: u64,
+}
+
+impl Writer {
+    /// Works until the queue is closed and empty.
+    pub(super) async fn run(mut self) {
+        while let Some(load) = self.shared.queue.take_now() {
+            if load.commands.is_empty() {
+                self.wait().await;
+                continue;
+            }
+            self.carry_out(load.commands).await;
+        }
+    }
+
+    /// Waits for work; looks after the connection while there is none.
+    async fn wait(&mut self) {
+        let unhealthy = self.shared.health() != Health::Writable && self.closed.is_none();
+        let patience = if unhealthy { PROBE_EVERY } else { IDLE };
+        if timeout(patience, self.shared.queue.filled()).await.is_err() && unhealthy {
+            self.probe().await;
+        }
+    }
+
+    async fn carry_out(&mut self, waiting: Vec<Waiting>) {
+        let (submissions, replies): (Vec<Submission>, Vec<_>) =
+            waiting.into_iter().map(|waiting| (waiting.submission, waiting.reply)).unzip();
+        metrics::counter!("rookery_store_batches_total").increment(1);
+        metrics::counter!("rookery_store_commands_total").increment(submissions.len() as u64);
+        let outcomes = self.outcomes(submissions).await;
+        for (reply, outcome) in replies.into_iter().zip(outcomes) {
+            // Whoever no longer waits needs no answer.
+            drop(reply.send(outcome));
+        }
+    }
+
+    /// Runs a batch; if it fails and one command may be to blame, each of its commands alone.
+    async fn outcomes(&mut self, submissions: Vec<Submission>) -> Vec<Outcome> {
+        let count = submissions.len();
+        match self.attempt(submissions).await {
+            Ok(outcomes) => outcomes,
+            Err(failed) if failed.trouble.may_spare_others() && count > 1 => {
+                tracing::warn!(trouble = ?failed.trouble, count, "a batch failed; its commands are tried one by one");
+                let mut outcomes = Vec::with_capacity(count);
+                for submission in failed.submissions {
+                    match self.attempt(vec![submission]).await {
+                        Ok(outcome) => outcomes.extend(outcome),
+                        Err(failed) => outcomes.push(Err(failed.trouble.error())),
+                    }
+                }
+                outcomes
+            }
+            Err(failed) => (0..count).map(|_| Err(failed.trouble.error())).collect(),
+        }
+    }
+
+    /// One transaction. One whose connection was lost before anything was done is tried once more on another.
+    async fn attempt(&mut self, submissions: Vec<Submission>) -> Result<Vec<Outcome>, Failed> {
+        let had_connection = self.client.is_some();
+        match self.attempt_once(submissions).await {
+            Err(failed) if failed.trouble.is_worth_another_try() && had_connection => {
+                tracing::info!(reason = failed.trouble.reason(), "a batch is tried again on another connection");
+                self.attempt_once(failed.submissions).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn attempt_once(&mut self, submissions: Vec<Submission>) -> Result<Vec<Outcome>, Failed> {
+        let mut work = Work { submissions, batch: None };
+        match self.transact(&mut work).await {
+            Ok(committed) => {
+                self.publish(committed).await;
+                self.shared.set_health(Health::Writable);
+                Ok(work.batch.map(Batch::outcomes).unwrap_or_default())
+            }
+            Err(trouble) => {
+                self.after(&trouble).await;
+                Err(Failed { trouble, submissions: work.into_submissions() })
+            }
+        }
+    }
+
+    /// Decides, writes and commits.
+    async fn transact(&mut self, work: &mut Work) -> Result<Committed, Trouble> {
+        self.connect().await?;
+        let submissions = std::mem::take(&mut work.submissions);
+        let batch = work.batch.insert(Batch::new(submissions));
+        let before = self.begin(batch).await?;
+        let write = self.decide(batch).await?;
+        if write.is_empty() {
+            // Nothing changes, so there is nothing to make durable.
+            self.ask(Frame::Committed, &[]).await?;
+            return Ok(Committed { before, rows: vec![] });
+        }
+        self.commit(&write).await?;
+        self.newest = write.head;
+        Ok(Committed { before, rows: write.log })
+    }
+
+    /// Locks the head and loads what the batch needs first, in one exchange. Returns the head.
+    async fn begin(&mut self, batch: &mut Batch) -> Result<Seq, Trouble> {
+        let needs = guarded(|| batch.first_needs())?;
+        let mut questions = vec![
+            Question::new(LOCKED_HEAD, vec![]),
+            // In a statement of its own: in that of the lock, it would be read before the lock was waited for.
+            Question::new(format!("SELECT {NOW}"), vec![]),
+        ];
+        let first = questions.len();
+        let loading = Loading::of(&needs, &mut questions)?;
+        let answers = self.ask(Frame::Begun, &questions).await?;
+        let found = stored(&answers[0])?;
+        self.check(&found)?;
+        batch.begin(found.head.head, timestamp(&answers[1])?);
+        let loaded = loading.loaded(&answers[first..], &self.board)?;
+        guarded(|| batch.supply(&needs, loaded))?;
+        Ok(found.head.head)
+    }
+
+    async fn decide(&mut self, batch: &mut Batch) -> Result<WriteSet, Trouble> {
+        loop {
+            match guarded(|| batch.want())? {
+                Want::Load(needs) => {
+                    let mut questions = Vec::new();
+                    let loading = Loading::of(&needs, &mut questions)?;
+                    let answers = self.ask(Frame::Bare, &questions).await?;
+                    let loaded = loading.loaded(&answers, &self.board)?;
+                    guarded(|| batch.supply(&needs, loaded))?;
+                }
+                Want::Write(write) => return Ok(write),
+            }
+        }
+    }
+
+    /// Whether the log is still the one that this program may write.
+    fn check(&mut self, found: &Stored) -> Result<(), Trouble> {
+        let reason = if found.head.log != self.log {
+            format!("the schema now holds another log, {}: start the daemon again", found.head.log)
+        } else if found.schema > migrate::newest() {
+            migrate::newer_schema(found.schema)
+        } else if found.format != FORMAT {
+            migrate::other_format(found.format)
+        } else if found.head.head < self.newest {
+            format!(
+                "the log ends at {} and had reached {}: the database was set back, perhaps to a replica that lagged; \
+                 what was acknowledged since is gone. Start the daemon again to go on from there",
+                found.head.head, self.newest
+            )
+        } else {
+            self.newest = found.head.head;
+            return Ok(());
+        };
+        self.closed = Some(reason.clone());
+        Err(Trouble::Closed(reason))
+    }
+
+    async fn commit(&mut self, write: &WriteSet) -> Result<(), Trouble> {
+        self.batches += 1;
+        let batch = format!("{}.{}", self.node, self.batches);
+        let mut questions = transact::write(write)?;
+        if !write.blanked.is_empty() {
+            self.ask(Frame::Bare, &questions).await?;
+            questions.clear();
+            let client = self.client.as_ref().ok_or_else(gone)?;
+            transact::blank(client, write).await?;
+        }
+        questions.push(name_batch(&self.node, &batch));
+        questions.push(notify(&self.connector.address().channel()));
+        match self.ask(Frame::Committed, &questions).await {
+            // The server did it, or said that it did not.
+            Ok(_) => Ok(()),
+            Err(Trouble::Lost(reason)) => self.settle(&batch, reason).await,
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    /// Finds out what became of a commit whose answer was lost.
+    async fn settle(&mut self, batch: &str, reason: String) -> Result<(), Trouble> {
+        metrics::counter!("rookery_store_commits_settled_total").increment(1);
+        self.client = None;
+        let settling = async {
+            loop {
+                match self.look_for(batch).await {
+                    Ok(found) => return found,
+                    Err(trouble) => tracing::debug!(?trouble, "what became of a commit is not known yet"),
+                }
+                self.client = None;
+                tokio::time::sleep(SETTLE_EVERY).await;
+            }
+        };
+        match timeout(SETTLE_FOR, settling).await {
+            Ok(Fate::Committed) => {
+                tracing::info!(reason, "a commit whose answer was lost had happened");
+                Ok(())
+            }
+            Ok(Fate::NotCommitted) => Err(Trouble::Lost(reason)),
+            Ok(Fate::Unknown) | Err(_) => Err(Trouble::Unknown(reason)),
+        }
+    }
+
+    /// What became of a batch, seen while nobody can commit. The transaction that looks is left to be rolled back.
+    async fn look_for(&mut self, batch: &str) -> Result<Fate, Trouble> {
+        self.connect().await?;
+        let own = "SELECT batch FROM batches WHERE node = $1";
+        let questions = [Question::new(LOCKED_HEAD, vec![]), Question::new(own, vec![Box::new(self.node.to_string())])];
+        let answers = self.ask(Frame::Begun, &questions).await?;
+        let found = stored(&answers[0])?;
+        let named: Option<String> = answers[1].first().map(|row| row.try_get(0)).transpose()?;
+        self.roll_back().await;
+        Ok(match named {
+            _ if found.head.log != self.log => Fate::Unknown,
+            Some(named) if named == batch => Fate::Committed,
+            Some(_) => Fate::NotCommitted,
+            // Another node took us for dead and cleared up after us.
+            None => Fate::Unknown,
+        })
+    }
+
+    /// Hands what was committed to the subscribers if they know everything before it; otherwise whoever follows the log
+    /// reads it in its turn.
+    async fn publish(&mut self, committed: Committed) {
+        let Some(last) = committed.rows.last().map(|row| row.seq) else { return };
+        metrics::counter!("rookery_store_events_total").increment(committed.rows.len() as u64);
+        match self.shared.tail.try_lock() {
+            Ok(mut tail) if *tail == committed.before => {
+                *tail = last;
+                self.shared.published.publish(committed.rows);
+            }
+            _ => self.shared.look.notify_one(),
+        }
+    }
+
+    async fn connect(&mut self) -> Result<(), Trouble> {
+        if let Some(reason) = &self.closed {
+            return Err(Trouble::Closed(reason.clone()));
+        }
+        if self.client.as_ref().is_some_and(|client| !client.is_closed()) {
+            return Ok(());
+        }
+        match timeout(PATIENCE, self.connector.writer()).await {
+            Ok(Ok(client)) => {
+                self.client = Some(client);
+                Ok(())
+            }
+            Ok(Err(error)) => {
+                let trouble = Trouble::from(error);
+                Err(Trouble::Away(format!("the database cannot be reached: {}", trouble.reason())))
+            }
+            Err(_) => Err(Trouble::Away("the database does not answer".to_owned())),
+        }
+    }
+
+    async fn ask(&self, frame: Frame, questions: &[Question]) -> Result<Vec<Vec<tokio_postgres::Row>>, Trouble> {
+        let client = self.client.as_ref().ok_or_else(gone)?;
+        match timeout(PATIENCE, ask(client, frame, questions)).await {
+            Ok(answers) => Ok(answers?),
+            Err(_) => Err(Trouble::Lost("the database did not answer in time".to_owned())),
+        }
+    }
+
+    /// Ends what is open and notes the trouble.
+    async fn after(&mut self, trouble: &Trouble) {
+        match trouble {
+            Trouble::Lost(_) | Trouble::Away(_) | Trouble::Unknown(_) => self.client = None,
+            Trouble::Busy(_) | Trouble::Poison(_) | Trouble::Closed(_) => self.roll_back().await,
+        }
+        if trouble.makes_unhealthy() {
+            self.shared.set_health(Health::ReadOnly { reason: trouble.reason().to_owned() });
+        }
+    }
+
+    /// Ends a transaction that may be open or not; a connection that cannot do that is given up.
+    async fn roll_back(&mut self) {
+        let Some(client) = &self.client else { return };
+        if !matches!(timeout(PATIENCE, client.batch_execute("ROLLBACK")).await, Ok(Ok(()))) {
+            self.client = None;
+        }
+    }
+
+    /// Sees whether the database takes writes again.
+    async fn probe(&mut self) {
+        let probed = async {
+            self.connect().await?;
+            let answers = self.ask(Frame::Begun, &[Question::new(LOCKED_HEAD, vec![])]).await?;
+            self.check(&stored(&answers[0])?)?;
+            Ok::<(), Trouble>(())
+        };
+        match probed.await {
+            Ok(()) => {
+                self.roll_back().await;
+                tracing::info!("the store can be written again");
+                self.shared.set_health(Health::Writable);
+            }
+            Err(trouble) => self.after(&trouble).await,
+        }
+    }
+}
+
+/// Makes a batch's id the newest of its node.
+pub(super) fn name_batch(node: &NodeId, batch: &str) -> Question {
+    let sql = format!(
+        "INSERT INTO batches (node, batch, at) VALUES ($1, $2, {NOW})
+            ON CONFLICT (node) DO UPDATE SET batch = excluded.batch, at = excluded.at"
+    );
+    Question::new(sql, vec![Box::new(node.to_string()), Box::new(batch.to_owned())])
+}
+
+/// Tells every node, at the commit, that there is something new.
+pub(super) fn notify(channel: &str) -> Question {
+    Question::new("SELECT pg_notify($1, '')", vec![Box::new(channel.to_owned())])
+}
+
+fn gone() -> Trouble {
+    Trouble::Lost("the connection is gone".to_owned())
+}
+
+/// Runs a rule: one that panics is a command that cannot be carried out.
+fn guarded<T>(run: impl FnOnce() -> T) -> Result<T, Trouble> {
+    catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
+        let said = panic.downcast_ref::<&str>().copied();
+        let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no reason given");
+        Trouble::Poison(format!("it panicked: {said}"))
+    })
+}
+
+struct Committed {
+    /// The head before it.
+    before: Seq,
+    rows: Vec<LogRow>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fate {
+    Committed,
+    NotCommitted,
+    Unknown,
+}
+
+/// A batch under way, in a form that gives its commands back.
+struct Work {
+    submissions: Vec<Submission>,
+    batch: Option<Batch>,
+}
+
+impl Work {
+    fn into_submissions(self) -> Vec<Submission> {
+        self.batch.map_or(self.submissions, Batch::into_submissions)
+    }
+}
+
+struct Failed {
+    trouble: Trouble,
+    submissions: Vec<Submission>,
+}
