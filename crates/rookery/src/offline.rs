@@ -1,26 +1,27 @@
-//! What commands do with the store itself, without the daemon's HTTP face: replay, export, import, backup, restore,
-//! and the check of its integrity.
+//! What commands do with the store itself, without the daemon's HTTP face: replay, export, import, migrate, backup,
+//! restore, and the check of its integrity.
 //!
-//! Reading is safe while a daemon runs. What writes ([`import`], [`restore`]) is called with the project locked.
+//! Reading is safe while a daemon runs. What writes a project's own store ([`import`], [`restore`]) is called with the
+//! project locked.
 
 use std::io::{self, BufRead, Write};
 use std::path::Path;
 
 use anyhow::Context;
-use rookery_core::{LogId, Seq, envelope};
+use rookery_core::{LogId, RunId, Seq, envelope};
 use rookery_engine::{Ids, RandomIds};
-use rookery_store::LogQuery;
-use rookery_store::artifact::ArtifactDir;
-use rookery_store::sqlite::offline::{self, Progress};
-use rookery_store::sqlite::{OfflineError, Reader};
+use rookery_store::offline::{self, CHUNK, OfflineError, Progress, RawRow};
+use rookery_store::sqlite::offline as sqlite;
 use serde::Serialize;
 
 use crate::config::Settings;
 use crate::project::Project;
-use crate::stores::{explain_offline, sqlite_path};
+use crate::stores::{Location, explain_migration, explain_offline};
 
-/// How much of the log is read in one go.
-const PAGE: u32 = 1_000;
+/// What to do where there is no file to copy.
+const BACKUP_ELSEWHERE: &str = "`pg_dump --schema=NAME` backs up a store on PostgreSQL; `rookery export FILE` writes a copy that any store can read";
+const RESTORE_ELSEWHERE: &str =
+    "`pg_restore` brings back a dump on PostgreSQL; `rookery import FILE` reads what `rookery export` wrote";
 
 /// What may happen to a log that is already there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +56,35 @@ pub struct Moved {
     pub set_aside: Option<String>,
 }
 
+/// What becomes of a store that was carried into another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stays {
+    /// It has moved: its log goes on elsewhere.
+    Closed,
+    /// It was copied: the copy is a log of its own.
+    InUse,
+}
+
+/// What was carried from one store into another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Migrated {
+    pub from: String,
+    pub to: String,
+    /// What became of the store it came from.
+    pub source: Stays,
+    pub events: u64,
+    pub artifacts: u64,
+    pub tokens: u64,
+    /// Remembered replies.
+    pub replies: u64,
+    pub log_id: String,
+    /// The hash of the log as it is stored, the same in both.
+    pub log_sha256: String,
+    /// What arrived was folded again and compared: without that there is no report.
+    pub verified: bool,
+}
+
 /// What the check of a store found; each problem is a sentence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Integrity {
@@ -68,16 +98,25 @@ pub async fn envelopes(
     run: Option<&str>,
     mut each: impl FnMut(serde_json::Value) -> anyhow::Result<()>,
 ) -> anyhow::Result<u64> {
-    let reader = Reader::open(&sqlite_path(settings, project)?, 1)?;
+    let location = Location::of(settings, project)?;
     let (mut after, mut count) = (Seq::ZERO, 0);
     loop {
-        let query = LogQuery { run: run.map(str::to_owned), ..LogQuery::after(after, PAGE) };
-        let (rows, _) = reader.log(query).await?;
+        // Opened for each page: whoever reads slowly shall not keep the store at one moment.
+        let location = location.clone();
+        let rows = blocking(move || location.source()?.log(after, CHUNK).map_err(explain_offline)).await?;
         let Some(last) = rows.last() else { return Ok(count) };
         after = last.seq;
-        count += rows.len() as u64;
-        rows.iter().try_for_each(|row| each(envelope::of(row)))?;
+        for raw in rows.into_iter().filter(|raw| run.is_none_or(|run| is_of(raw, run))) {
+            let entry = raw.entry().map_err(explain_offline)?;
+            each(envelope::of(&entry.row))?;
+            count += 1;
+        }
     }
+}
+
+/// What names no run is in the project's default one.
+fn is_of(raw: &RawRow, run: &str) -> bool {
+    raw.run.as_deref().unwrap_or(RunId::project_default().as_str()) == run
 }
 
 /// Folds the log again and compares every derived row with the store's. `told` hears how far it is.
@@ -86,8 +125,9 @@ pub async fn replay(
     project: &Project,
     mut told: impl FnMut(Progress) + Send + 'static,
 ) -> anyhow::Result<Replayed> {
-    let path = sqlite_path(settings, project)?;
-    let report = blocking(move || offline::verify(&path, &mut told).map_err(explain_offline)).await?;
+    let location = Location::of(settings, project)?;
+    let report =
+        blocking(move || offline::verify(&mut *location.source()?, &mut told).map_err(explain_offline)).await?;
     Ok(Replayed { events: report.facts, rows: report.rows, head: report.head.head.0, differences: report.differences })
 }
 
@@ -95,13 +135,14 @@ pub async fn replay(
 pub async fn export(
     settings: &Settings,
     project: &Project,
-    to: &mut (dyn Write + Send),
+    mut to: impl Write + Send + 'static,
 ) -> anyhow::Result<Option<Moved>> {
-    let report = match offline::export(&sqlite_path(settings, project)?, &artifacts(project), to) {
-        Err(OfflineError::Stream { source }) if source.kind() == io::ErrorKind::BrokenPipe => return Ok(None),
-        report => report.map_err(explain_offline)?,
+    let location = Location::of(settings, project)?;
+    let exported = move || match offline::export(&mut *location.source()?, &mut to) {
+        Err(OfflineError::Stream { source }) if source.kind() == io::ErrorKind::BrokenPipe => Ok(None),
+        report => report.map(Some).map_err(explain_offline),
     };
-    Ok(Some(Moved {
+    Ok(blocking(exported).await?.map(|report| Moved {
         events: report.rows,
         artifacts: 0,
         log_id: report.head.log.to_string(),
@@ -111,15 +152,52 @@ pub async fn export(
 }
 
 /// Reads JSON lines that [`export`] wrote into an empty log.
-pub async fn import(settings: &Settings, project: &Project, from: &mut (dyn BufRead + Send)) -> anyhow::Result<Moved> {
-    let report = offline::import(from, &sqlite_path(settings, project)?, &artifacts(project), &new_log())
-        .map_err(explain_offline)?;
+pub async fn import(
+    settings: &Settings,
+    project: &Project,
+    mut from: impl BufRead + Send + 'static,
+) -> anyhow::Result<Moved> {
+    let location = Location::of(settings, project)?;
+    let imported = move || offline::import(&mut from, &mut *location.sink()?, &new_log()).map_err(explain_offline);
+    let report = blocking(imported).await?;
     Ok(Moved {
         events: report.rows,
         artifacts: 0,
         log_id: report.head.log.to_string(),
         missing: vec![],
         set_aside: None,
+    })
+}
+
+/// Carries one store into another, and proves what arrived. `told` hears how far it is.
+pub async fn migrate(
+    from: Location,
+    to: Location,
+    stays: Stays,
+    mut told: impl FnMut(Progress) + Send + 'static,
+) -> anyhow::Result<Migrated> {
+    let (shown_from, shown_to) = (from.shown(), to.shown());
+    let carried = move || {
+        let address = to.shown();
+        let mut sink = to.sink()?;
+        match stays {
+            Stays::Closed => offline::move_store(&mut *from.origin()?, &mut *sink, &address, &mut told),
+            Stays::InUse => offline::copy_store(&mut *from.source()?, &mut *sink, &new_log(), &mut told),
+        }
+        .map_err(explain_migration)
+    };
+    let report = blocking(carried).await?;
+    Ok(Migrated {
+        from: shown_from,
+        to: shown_to,
+        source: stays,
+        events: report.events,
+        artifacts: report.artifacts,
+        tokens: report.tokens,
+        replies: report.replies,
+        log_id: report.head.log.to_string(),
+        log_sha256: report.log_sha256,
+        verified: true,
     })
 }
 
@@ -130,8 +208,10 @@ pub async fn backup(
     to: &Path,
     mut told: impl FnMut(Progress) + Send + 'static,
 ) -> anyhow::Result<Moved> {
-    let (path, artifacts, to) = (sqlite_path(settings, project)?, artifacts(project), to.to_owned());
-    let report = blocking(move || offline::backup(&path, &artifacts, &to, &mut told).map_err(explain_offline)).await?;
+    let files = Location::of(settings, project)?.files(BACKUP_ELSEWHERE)?;
+    let to = to.to_owned();
+    let copied = move || sqlite::backup(&files.path, &files.artifacts(), &to, &mut told).map_err(explain_offline);
+    let report = blocking(copied).await?;
     Ok(Moved {
         events: (report.head.head.0 + 1).saturating_sub(report.head.floor.0),
         artifacts: report.artifacts,
@@ -143,14 +223,15 @@ pub async fn backup(
 
 /// Puts a file that [`backup`] wrote in the store's place.
 pub async fn restore(settings: &Settings, project: &Project, from: &Path, existing: Existing) -> anyhow::Result<Moved> {
-    let (path, artifacts, from) = (sqlite_path(settings, project)?, artifacts(project), from.to_owned());
+    let files = Location::of(settings, project)?.files(RESTORE_ELSEWHERE)?;
+    let from = from.to_owned();
     let existing = match existing {
-        Existing::Keep => offline::Existing::Kept,
-        Existing::Replace => offline::Existing::SetAside,
+        Existing::Keep => sqlite::Existing::Kept,
+        Existing::Replace => sqlite::Existing::SetAside,
     };
-    let report =
-        blocking(move || offline::restore(&from, &path, &artifacts, &new_log(), existing).map_err(explain_offline))
-            .await?;
+    let restored =
+        move || sqlite::restore(&from, &files.path, &files.artifacts(), &new_log(), existing).map_err(explain_offline);
+    let report = blocking(restored).await?;
     Ok(Moved {
         events: (report.head.head.0 + 1).saturating_sub(report.head.floor.0),
         artifacts: report.artifacts,
@@ -160,21 +241,17 @@ pub async fn restore(settings: &Settings, project: &Project, from: &Path, existi
     })
 }
 
-/// Checks the store's files without changing them.
+/// Checks the store without changing it.
 pub async fn check(settings: &Settings, project: &Project) -> anyhow::Result<Integrity> {
-    let path = sqlite_path(settings, project)?;
-    Ok(Integrity { problems: blocking(move || offline::integrity(&path).map_err(explain_offline)).await? })
-}
-
-fn artifacts(project: &Project) -> ArtifactDir {
-    ArtifactDir::new(project.artifacts())
+    let location = Location::of(settings, project)?;
+    Ok(Integrity { problems: blocking(move || location.problems()).await? })
 }
 
 fn new_log() -> LogId {
     LogId::new(RandomIds.mint("log_"))
 }
 
-/// These walk whole files: they run where blocking is allowed.
+/// These walk whole stores: they run where blocking is allowed.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> anyhow::Result<T> + Send + 'static) -> anyhow::Result<T> {
     tokio::task::spawn_blocking(work).await.context("the work was given up")?
 }

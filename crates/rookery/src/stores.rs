@@ -1,38 +1,203 @@
-//! From the settings to a store: which engine, which file, and what to say when it cannot be opened.
+//! From an address to a store: which engine, which file, and what to say when it cannot be opened.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use rookery_store::sqlite::{OfflineError, OpenError};
+use rookery_store::artifact::ArtifactDir;
+use rookery_store::offline::{OfflineError, Origin, Sink, Source};
+use rookery_store::sqlite::{OpenError, offline as sqlite};
 
 use crate::cli::Failure;
-use crate::config::{Origin, Settings};
-use crate::project::Project;
+use crate::config::{Origin as SetBy, Settings, StoreUrl, Value};
+use crate::project::{FOLDER, Project};
 
 /// The SQLite file of the settings.
 pub fn sqlite_path(settings: &Settings, project: &Project) -> anyhow::Result<PathBuf> {
-    if settings.store.origin == Origin::Default {
-        return Ok(project.database());
+    match Location::of(settings, project)? {
+        Location::Sqlite(files) => Ok(files.path),
+        Location::Postgres(url) => Err(cannot_open(&url)),
     }
-    let url = settings.store.secret();
-    match url.strip_prefix("sqlite:") {
-        Some(path) if !path.is_empty() => Ok(project.root().join(path.trim_start_matches("//"))),
-        _ => Err(Failure::new(format!("store {} is not one that this version can open", *settings.store))
-            .hint("use sqlite:PATH, or leave it out for the project's own database")
-            .into()),
+}
+
+/// Where a store is. What opens it blocks, and is called where that is allowed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Location {
+    Sqlite(Files),
+    Postgres(StoreUrl),
+}
+
+/// A store in files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Files {
+    pub path: PathBuf,
+    artifacts: PathBuf,
+}
+
+impl Files {
+    pub fn artifacts(&self) -> ArtifactDir {
+        ArtifactDir::new(&self.artifacts)
+    }
+}
+
+impl Location {
+    /// The store of the settings.
+    pub fn of(settings: &Settings, project: &Project) -> anyhow::Result<Self> {
+        if settings.store.origin == SetBy::Default {
+            return Ok(Self::Sqlite(Files { path: project.database(), artifacts: project.artifacts() }));
+        }
+        Self::read(&settings.store, project, |_| project.artifacts())
+    }
+
+    /// A store that is named in so many words: the project's own, or another one.
+    pub fn parse(text: &str, settings: &Settings, project: &Project) -> anyhow::Result<Self> {
+        let url = StoreUrl::parse(text).ok_or_else(|| Failure::usage("the address of a store is empty"))?;
+        if let Ok(own @ Self::Sqlite(_)) = Self::of(settings, project)
+            && Self::read(&url, project, |_| project.artifacts()).is_ok_and(|named| named == own)
+        {
+            return Ok(own);
+        }
+        Self::read(&url, project, |path| artifacts_beside(path).unwrap_or_else(|| project.artifacts()))
+    }
+
+    fn read(url: &StoreUrl, project: &Project, artifacts: impl Fn(&Path) -> PathBuf) -> anyhow::Result<Self> {
+        let text = url.secret();
+        if let Some(path) = text.strip_prefix("sqlite:").filter(|path| !path.is_empty()) {
+            let path = project.root().join(path.trim_start_matches("//"));
+            return Ok(Self::Sqlite(Files { artifacts: artifacts(&path), path }));
+        }
+        if ["postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme)) {
+            return Ok(Self::Postgres(url.clone()));
+        }
+        Err(cannot_open(url))
+    }
+
+    /// The store as it is at one moment, beside whoever writes it.
+    pub fn source(&self) -> anyhow::Result<Box<dyn Source>> {
+        match self {
+            Self::Sqlite(files) => {
+                let source = sqlite::source(&files.path, files.artifacts()).map_err(explain_offline)?;
+                Ok(Box::new(source))
+            }
+            Self::Postgres(url) => postgres::source(url),
+        }
+    }
+
+    /// The store on its way elsewhere, which nobody else writes.
+    pub fn origin(&self) -> anyhow::Result<Box<dyn Origin>> {
+        match self {
+            Self::Sqlite(files) => {
+                let origin = sqlite::origin(&files.path, files.artifacts()).map_err(explain_offline)?;
+                Ok(Box::new(origin))
+            }
+            Self::Postgres(url) => postgres::origin(url),
+        }
+    }
+
+    /// A store to be made, where there is none or an empty one.
+    pub fn sink(&self) -> anyhow::Result<Box<dyn Sink>> {
+        match self {
+            Self::Sqlite(files) => Ok(Box::new(sqlite::sink(&files.path, files.artifacts()))),
+            Self::Postgres(url) => postgres::sink(url),
+        }
+    }
+
+    /// What the database finds wrong with itself; each problem is a sentence.
+    pub fn problems(&self) -> anyhow::Result<Vec<String>> {
+        match self {
+            Self::Sqlite(files) => sqlite::integrity(&files.path).map_err(explain_offline),
+            Self::Postgres(url) => postgres::problems(url),
+        }
+    }
+
+    /// The files, where only those will do: `instead` says what is done with another store.
+    pub fn files(self, instead: &str) -> anyhow::Result<Files> {
+        match self {
+            Self::Sqlite(files) => Ok(files),
+            Self::Postgres(url) => {
+                Err(Failure::new(format!("store {url} is not a file of its own")).hint(instead).into())
+            }
+        }
+    }
+
+    /// True if both lead to the same store, as far as the addresses tell.
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Sqlite(one), Self::Sqlite(two)) => real(&one.path) == real(&two.path),
+            _ => self == other,
+        }
+    }
+
+    /// The address without secrets, to show and to keep.
+    pub fn shown(&self) -> String {
+        match self {
+            Self::Sqlite(files) => format!("sqlite:{}", real(&files.path).display()),
+            Self::Postgres(url) => url.to_string(),
+        }
+    }
+}
+
+/// The artifacts of a database that lies in some project's own folder.
+fn artifacts_beside(path: &Path) -> Option<PathBuf> {
+    let folder = path.parent().filter(|folder| folder.file_name().is_some_and(|name| name == FOLDER))?;
+    Some(folder.join("artifacts"))
+}
+
+/// The path without links, also of a file that is not there yet.
+fn real(path: &Path) -> PathBuf {
+    let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
+    let real = path.canonicalize().ok().or_else(|| Some(folder?.join(path.file_name()?)));
+    real.unwrap_or_else(|| path.to_owned())
+}
+
+fn cannot_open(url: &StoreUrl) -> anyhow::Error {
+    Failure::new(format!("store {url} is not one that this version can open"))
+        .hint("use sqlite:PATH, or leave it out for the project's own database")
+        .into()
+}
+
+/// Work on a whole store in PostgreSQL.
+mod postgres {
+    use rookery_store::postgres::{Address, offline};
+
+    use super::{Failure, Origin, Sink, Source, StoreUrl, explain_offline};
+
+    /// Where it is; an address that cannot be used is said without its secrets.
+    pub(super) fn address(url: &StoreUrl) -> anyhow::Result<Address> {
+        url.secret().parse().map_err(|error| {
+            Failure::new(format!("store {url} cannot be used: {:#}", anyhow::Error::new(error)))
+                .hint("write it as postgres://USER@HOST/DATABASE?schema=NAME")
+                .into()
+        })
+    }
+
+    pub(super) fn source(url: &StoreUrl) -> anyhow::Result<Box<dyn Source>> {
+        Ok(Box::new(offline::source(address(url)?).map_err(explain_offline)?))
+    }
+
+    pub(super) fn origin(url: &StoreUrl) -> anyhow::Result<Box<dyn Origin>> {
+        Ok(Box::new(offline::origin(address(url)?).map_err(explain_offline)?))
+    }
+
+    pub(super) fn sink(url: &StoreUrl) -> anyhow::Result<Box<dyn Sink>> {
+        Ok(Box::new(offline::sink(address(url)?).map_err(explain_offline)?))
+    }
+
+    pub(super) fn problems(url: &StoreUrl) -> anyhow::Result<Vec<String>> {
+        offline::problems(address(url)?).map_err(explain_offline)
     }
 }
 
 /// Why a store cannot be opened, with what to do about it.
 pub fn explain(error: OpenError) -> anyhow::Error {
     let hint = match &error {
-        OpenError::Locked { .. } => "use the daemon that has it, or stop that one first with `rookery down`",
-        _ => "`rookery doctor` says more; `rookery restore FILE` brings back a backup",
+        OpenError::Locked { .. } => "use the daemon that has it, or stop that one first with `rookery down`".to_owned(),
+        OpenError::Moved { to, .. } => where_it_went(to),
+        _ => "`rookery doctor` says more; `rookery restore FILE` brings back a backup".to_owned(),
     };
     // With the causes: they say what the system had against it.
     Failure::new(format!("{:#}", anyhow::Error::new(error))).hint(hint).into()
 }
 
-/// Why the files of a store cannot be worked on, with what to do about it.
+/// Why work on a whole store failed, with what to do about it.
 pub fn explain_offline(error: OfflineError) -> anyhow::Error {
     let hint = match &error {
         OfflineError::Exists { .. } => {
@@ -40,8 +205,75 @@ pub fn explain_offline(error: OfflineError) -> anyhow::Error {
         }
         OfflineError::NotABackup { .. } => "a file that `rookery export` wrote is read by `rookery import`",
         OfflineError::Line { .. } => "a file that `rookery backup` wrote is read by `rookery restore`",
-        OfflineError::Open(OpenError::Locked { .. }) => "stop the daemon first with `rookery down`",
+        OfflineError::Open(OpenError::Locked { .. }) | OfflineError::InUse { .. } => {
+            "stop the daemon first with `rookery down`"
+        }
+        OfflineError::Moved { to } | OfflineError::Open(OpenError::Moved { to, .. }) => &where_it_went(to),
         _ => "`rookery doctor` checks the set-up and says how to mend it",
     };
+    told(error, hint)
+}
+
+/// The same where a store was to be moved or copied.
+pub fn explain_migration(error: OfflineError) -> anyhow::Error {
+    match &error {
+        OfflineError::Exists { .. } => told(error, "name a place where there is no store yet, or an empty one"),
+        OfflineError::Artifact(_) => {
+            told(error, "`rookery export` and `rookery import` carry a log without what is lost of it")
+        }
+        OfflineError::Gap { .. } | OfflineError::Row { .. } | OfflineError::Unlike { .. } => {
+            told(error, "nothing was changed; `rookery replay --verify` says what is wrong with the store")
+        }
+        _ => explain_offline(error),
+    }
+}
+
+fn told(error: OfflineError, hint: &str) -> anyhow::Error {
     Failure::new(format!("{:#}", anyhow::Error::new(error))).hint(hint).into()
+}
+
+fn where_it_went(to: &str) -> String {
+    format!(
+        "start with `rookery up --store {to}`, or name it as `store` in rookery.toml; if it never arrived there, repeat \
+         `rookery migrate`"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Flags;
+
+    fn project() -> (tempfile::TempDir, Project, Settings) {
+        let temp = tempfile::tempdir().unwrap();
+        let project = Project::at(temp.path()).unwrap();
+        let settings = Settings::load(&project, &Flags::default()).unwrap();
+        (temp, project, settings)
+    }
+
+    #[test]
+    fn artifacts_belong_to_the_project_that_opens_the_store() {
+        let (_temp, project, settings) = project();
+        let folder = |text: &str| match Location::parse(text, &settings, &project).unwrap() {
+            Location::Sqlite(files) => files.artifacts,
+            Location::Postgres(url) => panic!("{url}"),
+        };
+        assert_eq!(folder("sqlite:.rookery/rookery.db"), project.artifacts());
+        assert_eq!(folder("sqlite:a.db"), project.artifacts());
+        assert_eq!(folder("sqlite:/b/.rookery/rookery.db"), Path::new("/b/.rookery/artifacts"));
+    }
+
+    #[test]
+    fn one_store_by_two_names_is_the_same() {
+        let (_temp, project, settings) = project();
+        let at = |text: &str| Location::parse(text, &settings, &project).unwrap();
+        let own = Location::of(&settings, &project).unwrap();
+        std::fs::create_dir(project.folder()).unwrap();
+        assert!(own.is_same(&at("sqlite:.rookery/../.rookery/rookery.db")));
+        assert!(!own.is_same(&at("sqlite:.rookery/other.db")));
+        assert!(at("postgres://me@db/x").is_same(&at("postgres://me@db/x")));
+        assert!(!at("postgres://me@db/x").is_same(&own));
+        assert_eq!(at("postgres://me:secret@db/x").shown(), "postgres://me:***@db/x");
+        assert!(Location::parse("mysql://db/x", &settings, &project).is_err());
+    }
 }

@@ -319,3 +319,86 @@ fn the_other_name_is_the_same_program() {
     let help = String::from_utf8(output.stdout).unwrap();
     assert!(help.contains("Usage: agent-worker"), "{help}");
 }
+
+/// A project with a log of its own. No daemon has to run for it: the log is imported.
+fn with_log() -> Project {
+    let project = Project::without_daemon();
+    let report = rookery_core::report::Report {
+        agent: "a".into(),
+        action: "x.note".to_owned(),
+        resource: None,
+        task: None,
+        before_hash: None,
+        after_hash: None,
+        metadata: Default::default(),
+    };
+    let fact = rookery_core::Fact::ReportAdded(report);
+    let row = json!({
+        "seq": 1, "at": 1, "kind": fact.kind(), "version": fact.version(), "run": null, "thread": null, "actor": "a",
+        "auth": "none", "cause": null, "fact": serde_json::from_slice::<Value>(&fact.encode()).unwrap(), "body": null,
+    });
+    let header = json!({"rookery_export": 1, "log": "log_a", "floor": 1, "head": 1, "format": 1, "project": "p"});
+    let lines = format!("{header}\n{row}\n");
+    let sha256 = rookery_store::artifact::sha256_hex(lines.as_bytes());
+    let footer = format!(r#"{{"rookery_export_end":1,"rows":1,"sha256":"{sha256}"}}"#);
+    std::fs::write(project.folder.path().join("log.jsonl"), format!("{lines}{footer}\n")).unwrap();
+    let (code, _, stderr) = project.run(&["import", "log.jsonl"]);
+    assert_eq!(code, 0, "{stderr}");
+    project
+}
+
+#[test]
+fn a_store_is_moved_once_and_the_old_one_says_where_it_went() {
+    let project = with_log();
+    let to = format!("sqlite:{}", project.folder.path().canonicalize().unwrap().join("moved.db").display());
+    let (code, stdout, stderr) = project.run(&["migrate", "--to", "sqlite:.rookery/rookery.db"]);
+    assert_eq!((code, stdout.as_str()), (2, ""), "{stderr}");
+    assert!(stderr.contains("is both the store to move and where it goes"), "{stderr}");
+
+    let (code, stdout, stderr) = project.run(&["migrate", "--to", "sqlite:copy.db", "--copy", "--json"]);
+    assert_eq!(code, 0, "{stderr}");
+    let copied: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(
+        (&copied["events"], &copied["source"], &copied["verified"]),
+        (&json!(1), &json!("in_use"), &json!(true))
+    );
+
+    let (code, _, stderr) = project.run(&["migrate", "--to", "sqlite:copy.db"]);
+    assert_eq!(code, 1);
+    assert!(stderr.contains("hint: name a place where there is no store yet, or an empty one"), "{stderr}");
+
+    let (code, stdout, stderr) =
+        project.run(&["migrate", "--from", "sqlite:.rookery/rookery.db", "--to", "sqlite:moved.db"]);
+    let summary = format!(
+        "moved 1 events, 0 artifacts, 0 tokens and 0 remembered replies to {to}; the new store agrees with its log\n"
+    );
+    assert_eq!((code, stdout), (0, summary), "{stderr}");
+    assert!(stderr.contains(&format!("start with `rookery up --store {to}`")), "{stderr}");
+
+    // The old one is read, and not opened by a daemon; the new one is the same log.
+    assert_eq!(project.run(&["replay", "--verify"]).0, 0);
+    let (code, _, stderr) = project.run(&["up", "--port", "0"]);
+    assert_eq!(code, 1, "{stderr}");
+    assert!(stderr.contains(&format!("has moved to {to} and is not written any more")), "{stderr}");
+    assert!(stderr.contains(&format!("hint: start with `rookery up --store {to}`")), "{stderr}");
+    let export = |store: &str| project.command(&["export"]).env("ROOKERY_STORE", store).output().unwrap().stdout;
+    assert_eq!(export("sqlite:.rookery/rookery.db"), export(&to));
+    let (code, _, stderr) = project.run(&["migrate", "--to", "sqlite:again.db"]);
+    assert_eq!(code, 1);
+    assert!(stderr.contains(&format!("the store has moved to {to}")), "{stderr}");
+}
+
+#[test]
+fn a_store_that_is_no_file_says_what_to_do_instead() {
+    let project = Project::without_daemon();
+    std::fs::write(project.folder.path().join("backup"), "").unwrap();
+    for (arguments, hint) in [
+        (&["backup", "new"][..], "`pg_dump --schema=NAME` backs up a store on PostgreSQL"),
+        (&["restore", "backup"], "`pg_restore` brings back a dump on PostgreSQL"),
+    ] {
+        let output = project.command(arguments).env("ROOKERY_STORE", "postgres://me:secret@db/x").output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        assert!(stderr.contains(&format!("hint: {hint}")) && !stderr.contains("secret"), "{stderr}");
+    }
+}

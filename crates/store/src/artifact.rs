@@ -22,6 +22,18 @@ pub enum ArtifactError {
     Unavailable { reason: String },
 }
 
+impl ArtifactError {
+    /// Why [`ArtifactDir::get`] failed.
+    pub(crate) fn reading(sha256: &str, error: io::Error) -> ArtifactError {
+        let sha256 = sha256.to_owned();
+        match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::InvalidInput => ArtifactError::Absent { sha256 },
+            io::ErrorKind::InvalidData => ArtifactError::Damaged { sha256 },
+            _ => unavailable(error),
+        }
+    }
+}
+
 /// An artifact that somebody is about to name: nobody erases it meanwhile. Let go of it through the store; a hold that is
 /// dropped instead ends by itself.
 #[derive(Debug)]
@@ -92,11 +104,7 @@ impl Artifacts {
     pub(crate) async fn get(&self, sha256: String) -> Result<Vec<u8>, ArtifactError> {
         let name = sha256.clone();
         let found = self.blocking(move |folder| folder.get(&name)).await?;
-        found.map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::InvalidInput => ArtifactError::Absent { sha256 },
-            io::ErrorKind::InvalidData => ArtifactError::Damaged { sha256 },
-            _ => unavailable(error),
-        })
+        found.map_err(|error| ArtifactError::reading(&sha256, error))
     }
 
     /// Removes the file if `named` says that no row names it. Those on their way to name one are waited for, so that the

@@ -2,13 +2,14 @@
 //!
 //! An engine (SQLite, PostgreSQL, memory) is a small pump around the sans-IO [`batch::Batch`]: it loads rows, writes a
 //! write-set, and knows no rule. Read [`store`] for the interface, [`batch`] for how a command runs, [`queue`] for how
-//! commands wait their turn.
+//! commands wait their turn, [`offline`] for work on a whole store.
 
 pub mod artifact;
 pub mod batch;
 pub mod clock;
 pub mod memory;
 pub mod node;
+pub mod offline;
 pub mod operational;
 pub mod postgres;
 pub mod publish;

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 
 use comfy_table::{Attribute, Color, ContentArrangement, presets};
-use rookery_store::sqlite::offline::Progress;
+use rookery_store::offline::Progress;
 use serde::Serialize;
 
 use super::clock::Clock;

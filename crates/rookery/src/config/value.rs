@@ -61,10 +61,22 @@ impl fmt::Display for StoreUrl {
             Some((scheme, name, place, &rest[user.len() + 1 + place.len()..]))
         });
         match credentials {
-            Some((scheme, name, place, rest)) => write!(f, "{scheme}://{name}:***@{place}{rest}"),
-            None => f.write_str(&self.0),
+            Some((scheme, name, place, rest)) => write!(f, "{scheme}://{name}:***@{place}{}", without_password(rest)),
+            None => f.write_str(&without_password(&self.0)),
         }
     }
+}
+
+/// The same with a password among the parameters of an address left out.
+fn without_password(url: &str) -> String {
+    let Some((place, parameters)) = url.split_once('?').filter(|_| !url.starts_with("sqlite:")) else {
+        return url.to_owned();
+    };
+    let shown = |parameter: &str| match parameter.split_once('=') {
+        Some((name @ ("password" | "sslpassword"), _)) => format!("{name}=***"),
+        _ => parameter.to_owned(),
+    };
+    format!("{place}?{}", parameters.split('&').map(shown).collect::<Vec<_>>().join("&"))
 }
 
 impl fmt::Debug for StoreUrl {
@@ -372,6 +384,8 @@ mod tests {
         for (url, shown) in [
             ("postgres://me:p@ss@db:5432/x?schema=a", "postgres://me:***@db:5432/x?schema=a"),
             ("postgres://me@db/x", "postgres://me@db/x"),
+            ("postgres://me@db/x?password=p@ss&schema=a", "postgres://me@db/x?password=***&schema=a"),
+            ("postgres://me:p@ss@db/x?schema=a&password=p@ss", "postgres://me:***@db/x?schema=a&password=***"),
             ("sqlite:/a@b:c/x.db", "sqlite:/a@b:c/x.db"),
         ] {
             let store = StoreUrl::parse(url).unwrap();

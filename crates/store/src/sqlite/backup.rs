@@ -12,10 +12,9 @@ use rusqlite::{Connection, params};
 use sha2::{Digest, Sha256};
 
 use super::connection::{self, begin_reading, beside, stored};
-use super::error::OfflineError;
-use super::offline::Progress;
-use super::verify::open_existing;
+use super::integrity::open_existing;
 use crate::artifact::{ArtifactDir, hex, sync_folder};
+use crate::offline::{OfflineError, Progress};
 use crate::query::Head;
 
 const PAGES_AT_ONCE: i32 = 1_024;
@@ -38,7 +37,7 @@ pub fn backup(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<BackupReport, OfflineError> {
     if fs::canonicalize(path).is_ok_and(|from| fs::canonicalize(to).is_ok_and(|to| from == to)) {
-        return Err(OfflineError::Exists { path: to.to_owned() });
+        return Err(exists(to));
     }
     let partial = beside(to, ".partial");
     let report = fill(path, artifacts, &partial, progress);
@@ -161,6 +160,10 @@ pub(super) fn put_in_place(partial: &Path, to: &Path) -> Result<(), OfflineError
 
 pub(super) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+pub(super) fn exists(path: &Path) -> OfflineError {
+    OfflineError::Exists { store: path.display().to_string() }
 }
 
 pub(super) fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> OfflineError {

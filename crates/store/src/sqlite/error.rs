@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use rusqlite::ErrorCode;
 
+use crate::offline::OfflineError;
 use crate::store::{ReadError, SubmitError};
 
 /// Why a store could not be opened.
@@ -31,6 +32,9 @@ pub enum OpenError {
     Migrate { path: PathBuf, version: u32, source: rusqlite::Error },
     #[error("cannot rebuild the derived rows of {path}", path = .path.display())]
     Rebuild { path: PathBuf, source: Problem },
+    /// `to` is an address without secrets.
+    #[error("the store at {path} has moved to {to} and is not written any more", path = .path.display())]
+    Moved { path: PathBuf, to: String },
     #[error("cannot start the store's threads")]
     Thread { source: std::io::Error },
 }
@@ -39,29 +43,6 @@ fn holder(pid: &Option<u32>, url: &Option<String>) -> String {
     let pid = pid.map(|pid| format!(": process {pid}")).unwrap_or_default();
     let url = url.as_ref().map(|url| format!(" at {url}")).unwrap_or_default();
     format!("{pid}{url}")
-}
-
-/// Why an operation on the files of a store failed.
-#[derive(Debug, thiserror::Error)]
-pub enum OfflineError {
-    #[error(transparent)]
-    Open(#[from] OpenError),
-    #[error("the database cannot be read or written")]
-    Sql(#[from] rusqlite::Error),
-    #[error("the store cannot be read")]
-    Store(#[from] Problem),
-    #[error("cannot access {path}", path = .path.display())]
-    File { path: PathBuf, source: std::io::Error },
-    #[error("cannot read or write the stream")]
-    Stream { source: std::io::Error },
-    #[error("{path} is not a backup of a store: {reason}", path = .path.display())]
-    NotABackup { path: PathBuf, reason: String },
-    #[error("{path} is damaged: {problem}", path = .path.display())]
-    Damaged { path: PathBuf, problem: String },
-    #[error("there is a store at {path} already", path = .path.display())]
-    Exists { path: PathBuf },
-    #[error("line {line} of the export {reason}")]
-    Line { line: u64, reason: String },
 }
 
 /// Something that a statement, or what it brought back, had against it.

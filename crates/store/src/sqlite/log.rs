@@ -8,6 +8,7 @@ use rusqlite::{Connection, params, params_from_iter};
 use super::connection::{seq, stored_seq};
 use super::error::Problem;
 use super::schema::Bound;
+use crate::offline::{Entry, RawRow};
 use crate::query::{Bodies, LogQuery};
 use crate::sql::{self, Dialect};
 
@@ -16,26 +17,36 @@ const APPEND: &str = "INSERT INTO log
      body)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)";
 
-/// A row as it is stored: the fact in the very bytes that were written, whatever its version.
+/// A row as it is to be stored: the fact in the very bytes that are written, whatever its version.
 #[derive(Debug)]
-pub(super) struct Raw<'a> {
-    pub(super) row: &'a LogRow,
-    pub(super) kind: &'a str,
-    pub(super) version: u32,
-    pub(super) fact: &'a [u8],
+struct Raw<'a> {
+    row: &'a LogRow,
+    kind: &'a str,
+    version: u32,
+    fact: &'a [u8],
+    body: Option<&'a Body>,
 }
 
 pub(super) fn append(connection: &Connection, rows: &[LogRow]) -> Result<(), Problem> {
     for row in rows {
-        let fact = row.fact.encode();
-        append_raw(connection, &Raw { row, kind: row.fact.kind(), version: row.fact.version(), fact: &fact })?;
+        let (kind, version, fact) = (row.fact.kind(), row.fact.version(), row.fact.encode());
+        append_raw(connection, &Raw { row, kind, version, fact: &fact, body: row.body.as_ref() })?;
     }
     Ok(())
 }
 
-pub(super) fn append_raw(connection: &Connection, raw: &Raw<'_>) -> Result<(), Problem> {
+/// Appends rows in the bytes that another store had them in.
+pub(super) fn append_entries(connection: &Connection, entries: &[Entry]) -> Result<(), Problem> {
+    for Entry { raw, row } in entries {
+        let (kind, version, fact) = (raw.kind.as_str(), raw.version, &raw.fact);
+        append_raw(connection, &Raw { row, kind, version, fact, body: raw.body.as_ref() })?;
+    }
+    Ok(())
+}
+
+fn append_raw(connection: &Connection, raw: &Raw<'_>) -> Result<(), Problem> {
     let row = raw.row;
-    let (body_in, bytes) = match row.body.as_ref().map(|body| &body.bytes) {
+    let (body_in, bytes) = match raw.body.map(|body| &body.bytes) {
         Some(BodyBytes::Here(bytes)) => (Some("row"), Some(bytes)),
         Some(BodyBytes::Artifact) => (Some("artifact"), None),
         Some(BodyBytes::Gone) | None => (None, None),
@@ -55,7 +66,7 @@ pub(super) fn append_raw(connection: &Connection, raw: &Raw<'_>) -> Result<(), P
         row.via.as_deref(),
         row.cause.map(stored_seq),
         raw.fact,
-        row.body.as_ref().map(|body| &body.sha256),
+        raw.body.map(|body| &body.sha256),
         body_in,
         bytes,
     ])?;
@@ -89,6 +100,31 @@ pub(super) fn read(connection: &Connection, query: &LogQuery) -> Result<Vec<LogR
     {
         bytes += row.get_ref(9)?.as_blob().map_or(0, <[u8]>::len);
         found.push(decode(row, query.bodies)?);
+    }
+    Ok(found)
+}
+
+/// Rows as they are stored, in order.
+pub(super) fn read_raw(connection: &Connection, after: Seq, limit: u32) -> Result<Vec<RawRow>, Problem> {
+    let sql = format!("SELECT {}, body FROM log WHERE seq > ?1 ORDER BY seq LIMIT ?2", sql::LOG_COLUMNS);
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query(params![stored_seq(after), limit])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(RawRow {
+            seq: seq(row.get(0)?)?,
+            at: Timestamp(row.get(1)?),
+            kind: row.get(2)?,
+            version: row.get(3)?,
+            run: row.get(4)?,
+            thread: row.get(5)?,
+            actor: row.get(6)?,
+            auth: row.get(7)?,
+            via: row.get(12)?,
+            cause: row.get::<_, Option<i64>>(8)?.map(seq).transpose()?,
+            fact: row.get(9)?,
+            body: body(row)?,
+        });
     }
     Ok(found)
 }

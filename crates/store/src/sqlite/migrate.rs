@@ -11,6 +11,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::connection::{APPLICATION_ID, begin, beside, commit, roll_back, stored};
 use super::error::{OpenError, Problem};
 use super::{FORMAT, backup, log, schema, transact};
+use crate::offline::other_format;
 use crate::query::LogQuery;
 use crate::replay::Fold;
 
@@ -49,7 +50,13 @@ pub(super) fn prepare(
 ) -> Result<Fitness, OpenError> {
     let sql = |source| OpenError::Sql { path: path.to_owned(), source };
     let newest = migrations.last().map_or(0, |migration| migration.version);
-    match version(connection).map_err(sql)? {
+    let version = version(connection).map_err(sql)?;
+    if version.is_some()
+        && let Some(to) = moved_to(connection).map_err(sql)?
+    {
+        return Err(OpenError::Moved { path: path.to_owned(), to });
+    }
+    match version {
         None if is_empty(connection).map_err(sql)? => create(connection, path, birth, migrations)?,
         None => return Err(OpenError::Foreign { path: path.to_owned() }),
         Some(version) if version > newest => {
@@ -131,10 +138,6 @@ fn fold_anew_if_older(connection: &Connection) -> Result<Fitness, Problem> {
     Ok(Fitness::Writable)
 }
 
-pub(super) fn other_format(format: u32) -> String {
-    format!("its rows have format {format} and this program writes format {FORMAT}; use the program that made them")
-}
-
 /// Replaces the derived rows by the fold of the log. The caller commits.
 pub(super) fn rebuild(connection: &Connection) -> Result<(), Problem> {
     let head = stored(connection)?.head;
@@ -177,19 +180,48 @@ fn in_transaction<E: From<rusqlite::Error>>(
 
 /// Whether the last one to write closed the store as it should.
 pub(super) fn is_clean(connection: &Connection) -> rusqlite::Result<bool> {
-    let found: Option<String> =
-        connection.query_row("SELECT value FROM meta WHERE name = 'clean'", [], |row| row.get(0)).optional()?;
-    Ok(found.as_deref() == Some("1"))
+    Ok(named(connection, "clean")?.as_deref() == Some("1"))
 }
 
 /// Says that the store was closed as it should be.
 pub(super) fn mark_clean(connection: &Connection) -> rusqlite::Result<()> {
-    connection.execute("INSERT OR REPLACE INTO meta (name, value) VALUES ('clean', '1')", []).map(drop)
+    name(connection, "clean", "1")
 }
 
 /// Says that somebody writes the store and has not closed it yet.
 pub(super) fn mark_in_use(connection: &Connection) -> rusqlite::Result<()> {
-    connection.execute("INSERT OR REPLACE INTO meta (name, value) VALUES ('clean', '0')", []).map(drop)
+    name(connection, "clean", "0")
+}
+
+/// Where the store went, if it was moved away.
+pub(super) fn moved_to(connection: &Connection) -> rusqlite::Result<Option<String>> {
+    named(connection, "moved_to")
+}
+
+pub(super) fn mark_moved(connection: &Connection, to: &str) -> rusqlite::Result<()> {
+    name(connection, "moved_to", to)
+}
+
+/// Says that this is where the store is.
+pub(super) fn mark_here(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute("DELETE FROM meta WHERE name = 'moved_to'", []).map(drop)
+}
+
+/// The project's id, if a store that it came from had one.
+pub(super) fn project_id(connection: &Connection) -> rusqlite::Result<Option<String>> {
+    named(connection, "project_id")
+}
+
+pub(super) fn mark_project(connection: &Connection, id: &str) -> rusqlite::Result<()> {
+    name(connection, "project_id", id)
+}
+
+fn named(connection: &Connection, name: &str) -> rusqlite::Result<Option<String>> {
+    connection.query_row("SELECT value FROM meta WHERE name = ?1", [name], |row| row.get(0)).optional()
+}
+
+fn name(connection: &Connection, name: &str, value: &str) -> rusqlite::Result<()> {
+    connection.execute("INSERT OR REPLACE INTO meta (name, value) VALUES (?1, ?2)", [name, value]).map(drop)
 }
 
 /// What SQLite finds wrong with the file by a quick look; `None` if nothing.

@@ -9,7 +9,8 @@
 //! | `schema`, `log` | generated statements for derived rows; rows of the log |
 //! | `migrate` | schema versions, the fold's format, rebuilding |
 //! | `lock` | one daemon for each store |
-//! | `offline` | verify, back up, restore, export and import files |
+//! | `source`, `sink` | a file as what [`crate::offline`] reads, and makes anew |
+//! | `offline` | these, and back up, restore and check files |
 //!
 //! It must not know a rule: what a command means is decided in [`crate::batch`].
 
@@ -18,6 +19,7 @@ mod checkpoint;
 mod connection;
 mod error;
 mod fault;
+mod integrity;
 mod lock;
 mod log;
 mod migrate;
@@ -25,9 +27,9 @@ pub mod offline;
 mod reader;
 mod restore;
 mod schema;
+mod sink;
+mod source;
 mod transact;
-mod transfer;
-mod verify;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -36,7 +38,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 pub use checkpoint::Upkeep;
-pub use error::{OfflineError, OpenError, Problem};
+pub use error::{OpenError, Problem};
 pub use fault::{Faults, Step};
 pub use lock::{Holder, holder};
 pub use reader::Reader;

@@ -1,16 +1,11 @@
 //! What can be done with the files of a store, whether a daemon runs or not. All of it blocks.
 //!
-//! [`verify`], [`integrity`], [`backup`] and [`export`] only read and may run beside a daemon. [`restore`] and [`import`]
-//! take the lock of the store that they make.
+//! [`source`] is what [`crate::offline`] reads, [`origin`] what it moves away, [`sink`] what it makes anew. [`integrity`] and
+//! [`backup`] only read and may run beside a daemon, like a source. [`restore`], an origin and a sink take the lock of
+//! their store.
 
 pub use super::backup::{BackupReport, backup};
+pub use super::integrity::integrity;
 pub use super::restore::{Existing, RestoreReport, restore};
-pub use super::transfer::{ExportReport, ImportReport, export, import};
-pub use super::verify::{VerifyReport, integrity, verify};
-
-/// How far something has come.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Progress {
-    pub done: u64,
-    pub total: u64,
-}
+pub use super::sink::{SqliteSink, sink};
+pub use super::source::{SqliteOrigin, SqliteSource, origin, source};

@@ -7,13 +7,14 @@ use std::time::Duration;
 use rookery_core::LogId;
 use rusqlite::{Connection, OptionalExtension};
 
-use super::backup::{copy_into, failed, put_in_place, remove};
+use super::backup::{copy_into, exists, failed, put_in_place, remove};
 use super::connection::{self, beside, stored, wal_of};
-use super::error::{OfflineError, OpenError};
+use super::error::OpenError;
+use super::integrity::{check, open_existing};
 use super::lock::Lock;
-use super::verify::{check, open_existing};
 use super::{FORMAT, checkpoint, migrate};
 use crate::artifact::{ArtifactDir, sha256_hex};
+use crate::offline::{OfflineError, other_format};
 use crate::query::Head;
 
 /// What becomes of a store that stands where the restored one shall.
@@ -45,7 +46,7 @@ pub fn restore(
     super::prepare_folder(path)?;
     let _lock = Lock::take(path)?;
     if path.exists() && existing == Existing::Kept {
-        return Err(OfflineError::Exists { path: path.to_owned() });
+        return Err(exists(path));
     }
     let partial = beside(path, ".restoring");
     let restored = copy_into(from, &partial, &mut |_| {}).and_then(|()| settle(&partial, artifacts, log_id)).and_then(
@@ -84,7 +85,7 @@ fn check_backup(from: &Path) -> Result<(), OfflineError> {
     }
     let format = stored(&connection)?.format;
     if format > FORMAT {
-        return Err(not_one(migrate::other_format(format)));
+        return Err(not_one(other_format(format)));
     }
     Ok(())
 }
@@ -95,6 +96,8 @@ fn settle(partial: &Path, artifacts: &ArtifactDir, log_id: &LogId) -> Result<(He
     let count = take_artifacts(&copy, artifacts)?;
     copy.execute("UPDATE log_head SET log_id = ?1", [log_id.as_str()])?;
     migrate::mark_clean(&copy)?;
+    // A history of its own goes on here, wherever the one it came from went.
+    migrate::mark_here(&copy)?;
     if count > 0 {
         copy.execute_batch("VACUUM")?;
     }
@@ -137,7 +140,7 @@ fn set_aside(path: &Path) -> Result<PathBuf, OfflineError> {
         drop(checkpoint::reset(&old, Duration::from_secs(5)));
     }
     let free = (1..).map(|number| beside(path, &format!(".replaced-{number}"))).find(|aside| !aside.exists());
-    let Some(aside) = free else { return Err(OfflineError::Exists { path: path.to_owned() }) };
+    let Some(aside) = free else { return Err(exists(path)) };
     link(path, &aside)?;
     let wal = wal_of(path);
     if fs::metadata(&wal).is_ok_and(|found| found.len() > 0) {

@@ -8,6 +8,7 @@ use rusqlite::types::{ToSql, ToSqlOutput, Value};
 use rusqlite::{Connection, params, params_from_iter};
 
 use super::error::Problem;
+use crate::offline::DerivedRow;
 use crate::query::ListQuery;
 use crate::sql::{self, Dialect};
 
@@ -16,7 +17,7 @@ struct Statements {
     columns: String,
     insert: String,
     delete: String,
-    all: String,
+    page: String,
     clear: String,
 }
 
@@ -35,7 +36,9 @@ impl Statements {
             columns: format!("SELECT {found} FROM {name} WHERE key = ?1"),
             insert: format!("INSERT INTO {name} (key, {columns}) VALUES ({places})"),
             delete: format!("DELETE FROM {name} WHERE key = ?1"),
-            all: format!("SELECT key, {columns} FROM {name}"),
+            page: format!(
+                "SELECT key, {columns} FROM {name} WHERE key >= coalesce(?1, '') AND key IS NOT ?1 ORDER BY key LIMIT ?2"
+            ),
             clear: format!("DELETE FROM {name}"),
         }
     }
@@ -132,22 +135,24 @@ pub(super) fn clear(connection: &Connection, table: Table) -> Result<(), Problem
     Ok(())
 }
 
-/// Hands every row of a table over, with its columns as they are stored.
-pub(super) fn each(
+/// Rows of a table after a key, in the order of their keys, with their columns as they are stored.
+pub(super) fn page(
     connection: &Connection,
     table: Table,
-    mut take: impl FnMut(Key, Row, Vec<ColumnValue>),
-) -> Result<(), Problem> {
-    let mut statement = connection.prepare_cached(&statements(table).all)?;
-    let mut rows = statement.query([])?;
+    after: Option<&Key>,
+    limit: u32,
+) -> Result<Vec<DerivedRow>, Problem> {
+    let mut statement = connection.prepare_cached(&statements(table).page)?;
+    let mut rows = statement.query(params![after.map(Key::id), limit])?;
     let width = table.columns().len();
+    let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         let id: String = row.get(0)?;
         let columns = read_columns(row, 1, width)?;
         let doc: Vec<u8> = row.get(width + 1)?;
-        take(parse(table, &id)?, decode(table, &id, &doc)?, columns);
+        found.push(DerivedRow { key: parse(table, &id)?, row: decode(table, &id, &doc)?, columns });
     }
-    Ok(())
+    Ok(found)
 }
 
 /// All rows whose column has a value, or begins with one.

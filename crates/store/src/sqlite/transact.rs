@@ -11,12 +11,16 @@ use super::error::Problem;
 use super::fault::{Faults, Step};
 use super::{log, schema};
 use crate::batch::{Loaded, Needs, Remembered, WriteSet};
+use crate::offline::Reply;
 use crate::operational::{Operation, PresenceBoard, Sign, Token};
 use crate::query::LogQuery;
 use crate::store::Answer;
 
 /// How many remembered replies are forgotten in one go, so that nobody waits long behind it.
 const FORGET_AT_ONCE: i64 = 10_000;
+
+const REMEMBER: &str =
+    "INSERT OR REPLACE INTO replies (scope, key, hash, answer, keep_until) VALUES (?1, ?2, ?3, ?4, ?5)";
 
 pub(super) fn load(connection: &Connection, needs: &Needs, board: &PresenceBoard) -> Result<Loaded, Problem> {
     let mut loaded = Loaded::default();
@@ -95,9 +99,7 @@ pub(super) fn count(connection: &Connection, changes: &BTreeMap<&'static str, i6
 }
 
 fn remember(connection: &Connection, write: &WriteSet) -> Result<(), Problem> {
-    let mut statement = connection.prepare_cached(
-        "INSERT OR REPLACE INTO replies (scope, key, hash, answer, keep_until) VALUES (?1, ?2, ?3, ?4, ?5)",
-    )?;
+    let mut statement = connection.prepare_cached(REMEMBER)?;
     for (idempotency, answer) in &write.replies {
         let answer = encode(answer, &idempotency.key)?;
         let (scope, key, hash) = (&idempotency.scope, &idempotency.key, &idempotency.hash);
@@ -194,6 +196,32 @@ pub(super) fn all_tokens(connection: &Connection) -> Result<Vec<Token>, Problem>
         found.push(token);
     }
     Ok(found)
+}
+
+/// Remembered replies after one, in the order of scope and key.
+pub(super) fn page_of_replies(
+    connection: &Connection,
+    after: Option<&Reply>,
+    limit: u32,
+) -> Result<Vec<Reply>, Problem> {
+    let mut statement = connection.prepare_cached(
+        "SELECT scope, key, hash, answer, keep_until FROM replies
+            WHERE (scope, key) > (?1, ?2) ORDER BY scope, key LIMIT ?3",
+    )?;
+    let (scope, key) = after.map_or(("", ""), |reply| (&reply.scope, &reply.key));
+    let rows = statement.query_map(params![scope, key, limit], |row| {
+        let (scope, key, hash) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        Ok(Reply { scope, key, hash, answer: row.get(3)?, keep_until: row.get(4)? })
+    })?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(super) fn put_replies(connection: &Connection, replies: &[Reply]) -> Result<(), Problem> {
+    let mut statement = connection.prepare_cached(REMEMBER)?;
+    for reply in replies {
+        statement.execute(params![reply.scope, reply.key, reply.hash, reply.answer, reply.keep_until])?;
+    }
+    Ok(())
 }
 
 pub(super) fn all_tallies(connection: &Connection) -> Result<BTreeMap<String, u64>, Problem> {

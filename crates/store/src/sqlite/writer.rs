@@ -21,6 +21,7 @@ use super::lock::Lock;
 use super::{FORMAT, Shared, log, migrate, transact};
 use crate::batch::{Batch, Outcome, Want, WriteSet};
 use crate::clock::Clock;
+use crate::offline::other_format;
 use crate::operational::{Operation, PresenceBoard};
 use crate::query::{Bodies, LogQuery};
 use crate::queue::{Chore, Waiting};
@@ -291,7 +292,7 @@ impl Writer {
         begin(connection)?;
         let found = stored(connection)?;
         if found.format != FORMAT {
-            return Err(Trouble::Closed(migrate::other_format(found.format)));
+            return Err(Trouble::Closed(other_format(found.format)));
         }
         Ok(found.head.head)
     }

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rookery_core::log::LogRow;
 use rookery_core::task::{Complete, Start};
 use rookery_core::{Caller, Seq};
-use rookery_store::sqlite::offline::verify;
 use rookery_store::store::Health;
 use rookery_store::{Store, Submission};
 
 use crate::support::{
-    claim_file, claim_task, create, database, done, open, register, replay_matches, whole_log, with_body, with_key,
+    claim_file, claim_task, create, database, done, open, register, replay_matches, verify, whole_log, with_body,
+    with_key,
 };
 
 const WAL_HEADER: usize = 32;

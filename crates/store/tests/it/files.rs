@@ -7,39 +7,49 @@ use rookery_core::log::{Body, BodyBytes, LogRow};
 use rookery_core::redact::{Redact, Target};
 use rookery_core::{Caller, Seq, Timestamp};
 use rookery_store::artifact::ArtifactDir;
-use rookery_store::sqlite::offline::{Existing, backup, export, import, integrity, restore, verify};
-use rookery_store::sqlite::{OfflineError, OpenError};
+use rookery_store::offline::{self, ExportReport, ImportReport, OfflineError};
+use rookery_store::sqlite::OpenError;
+use rookery_store::sqlite::offline::{Existing, backup, integrity, restore, sink, source};
 use rookery_store::{Operation, Store, Submission};
 use rusqlite::Connection;
 
 use crate::support::{
-    claim_file, create, database, done, open, register, replay_matches, whole_log, with_body, with_key,
+    artifacts_of, claim_file, create, database, done, open, register, replay_matches, verify, whole_log, with_body,
+    with_key,
 };
 
-struct Place {
+pub(crate) struct Place {
     folder: tempfile::TempDir,
 }
 
 impl Place {
-    fn new() -> Place {
+    pub(crate) fn new() -> Place {
         Place { folder: tempfile::tempdir().unwrap() }
     }
 
-    fn database(&self) -> PathBuf {
+    pub(crate) fn database(&self) -> PathBuf {
         database(&self.folder)
     }
 
-    fn artifacts(&self) -> ArtifactDir {
-        ArtifactDir::new(self.folder.path().join("artifacts"))
+    pub(crate) fn artifacts(&self) -> ArtifactDir {
+        artifacts_of(&self.database())
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    pub(crate) fn export(&self, out: &mut Vec<u8>) -> Result<ExportReport, OfflineError> {
+        offline::export(&mut source(&self.database(), self.artifacts())?, out)
+    }
+
+    fn import(&self, mut lines: &[u8], log: &str) -> Result<ImportReport, OfflineError> {
+        offline::import(&mut lines, &mut sink(&self.database(), self.artifacts()), &log.into())
+    }
+
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 }
 
 /// A store with bodies of every kind, closed.
-async fn filled(place: &Place) -> Vec<LogRow> {
+pub(crate) async fn filled(place: &Place) -> Vec<LogRow> {
     let store = open(&place.database());
     done(&store, register("a")).await;
     for (at, body) in [&b"text \0"[..], b"\xff\xfe", br#"{"a":1,"a":2}"#, b""].into_iter().enumerate() {
@@ -80,7 +90,7 @@ async fn a_text_that_was_overwritten_before_its_redaction_is_nowhere_in_the_file
     assert!(!bytes.windows(10).any(|window| window == b"the secret"));
 }
 
-async fn log_of(path: &Path) -> (Vec<LogRow>, String) {
+pub(crate) async fn log_of(path: &Path) -> (Vec<LogRow>, String) {
     let store = open(path);
     replay_matches(&store).await;
     let log = whole_log(&store).await;
@@ -230,18 +240,18 @@ async fn an_export_imports_to_the_same_log() {
     let (place, other) = (Place::new(), Place::new());
     let log = filled(&place).await;
     let mut lines = Vec::new();
-    let report = export(&place.database(), &place.artifacts(), &mut lines).unwrap();
+    let report = place.export(&mut lines).unwrap();
     assert_eq!((report.rows, report.missing), (log.len() as u64, vec![]));
-    let report = import(&mut lines.as_slice(), &other.database(), &other.artifacts(), &"log_b".into()).unwrap();
+    let report = other.import(&lines, "log_b").unwrap();
     assert_eq!((report.rows, report.head.head), (log.len() as u64, Seq(log.len() as u64)));
     assert_eq!(log_of(&other.database()).await, (log, "log_b".to_owned()));
     assert_eq!(other.artifacts().list().unwrap(), place.artifacts().list().unwrap());
     assert_eq!(verify(&other.database(), &mut |_| {}).unwrap().differences, Vec::<String>::new());
-    let twice = import(&mut lines.as_slice(), &other.database(), &other.artifacts(), &"log_c".into());
+    let twice = other.import(&lines, "log_c");
     assert!(matches!(twice, Err(OfflineError::Exists { .. })));
     // What was imported exports to the same rows.
     let mut again = Vec::new();
-    export(&other.database(), &other.artifacts(), &mut again).unwrap();
+    other.export(&mut again).unwrap();
     let rows = |lines: &[u8]| lines.split(|byte| *byte == b'\n').skip(1).map(<[u8]>::to_vec).collect::<Vec<_>>();
     let (one, two) = (rows(&lines), rows(&again));
     assert_eq!(one[..one.len() - 2], two[..two.len() - 2]);
@@ -252,7 +262,7 @@ async fn an_export_that_is_not_whole_is_not_taken() {
     let (place, other) = (Place::new(), Place::new());
     filled(&place).await;
     let mut sound = Vec::new();
-    export(&place.database(), &place.artifacts(), &mut sound).unwrap();
+    place.export(&mut sound).unwrap();
     let lines: Vec<&[u8]> = sound.split_inclusive(|byte| *byte == b'\n').collect();
     let mut bad: Vec<(String, Vec<u8>)> =
         (0..lines.len()).map(|count| (format!("the first {count} lines"), lines[..count].concat())).collect();
@@ -268,7 +278,7 @@ async fn an_export_that_is_not_whole_is_not_taken() {
         text.replace(r#""rookery_export":1"#, r#""rookery_export":2"#).into_bytes(),
     ));
     for (what, lines) in bad {
-        let failed = import(&mut lines.as_slice(), &other.database(), &other.artifacts(), &"log_b".into());
+        let failed = other.import(&lines, "log_b");
         assert!(matches!(failed, Err(OfflineError::Line { .. })), "{what}: {failed:?}");
         assert!(!other.database().exists() && other.artifacts().list().unwrap().is_empty(), "{what}");
         assert!(!other.file("rookery.db.importing").exists(), "{what}");

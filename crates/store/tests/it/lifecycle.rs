@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use rookery_core::{Key, Seq, Table};
 use rookery_store::FORMAT;
-use rookery_store::sqlite::offline::verify;
 use rookery_store::sqlite::{OpenError, Reader, SqliteStore, Upkeep, holder};
 use rookery_store::store::Health;
 use rookery_store::{ListQuery, LogQuery, Store, SubmitError};
 use rusqlite::Connection;
 
-use crate::support::{create, database, done, open, options, register, replay_matches, whole_log, with_body, with_key};
+use crate::support::{
+    create, database, done, open, options, register, replay_matches, verify, whole_log, with_body, with_key,
+};
 
 fn change(path: &Path, sql: &str) {
     Connection::open(path).unwrap().execute_batch(sql).unwrap();

@@ -7,5 +7,6 @@ mod crash;
 mod faults;
 mod files;
 mod lifecycle;
+mod relocate;
 mod shared;
 mod support;

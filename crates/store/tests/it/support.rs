@@ -11,12 +11,14 @@ use rookery_core::log::{Body, BodyBytes, LogRow};
 use rookery_core::report::Report;
 use rookery_core::task::{Claim, Create};
 use rookery_core::{Caller, LogId, RunId, Seq, Table, TaskId, Timestamp};
-use rookery_store::artifact::sha256_hex;
+use rookery_store::artifact::{ArtifactDir, sha256_hex};
 use rookery_store::memory::{Database, MemoryStore};
+use rookery_store::offline::{self, OfflineError, Progress, VerifyReport};
 use rookery_store::postgres::{self, Birth, PostgresStore};
 use rookery_store::query::Bodies;
 use rookery_store::queue::Limits;
 use rookery_store::replay::Fold;
+use rookery_store::sqlite::offline::source;
 use rookery_store::sqlite::{Options, SqliteStore, Upkeep};
 use rookery_store::store::Health;
 use rookery_store::{
@@ -120,6 +122,15 @@ pub(crate) fn open(path: &Path) -> SqliteStore {
 
 pub(crate) fn database(folder: &tempfile::TempDir) -> PathBuf {
     folder.path().join("rookery.db")
+}
+
+/// The artifacts that belong to a database.
+pub(crate) fn artifacts_of(path: &Path) -> ArtifactDir {
+    ArtifactDir::new(path.with_file_name("artifacts"))
+}
+
+pub(crate) fn verify(path: &Path, progress: &mut dyn FnMut(Progress)) -> Result<VerifyReport, OfflineError> {
+    offline::verify(&mut source(path, artifacts_of(path))?, progress)
 }
 
 /// The rows and tallies of a store are the fold of its log, and the log has no gap.

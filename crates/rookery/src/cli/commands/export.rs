@@ -19,7 +19,7 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     let (project, settings) = context.settled()?;
     let Some(path) = args.file else {
         // Nothing to say if whoever reads has seen enough.
-        if let Some(moved) = offline::export(&settings, &project, &mut io::stdout()).await? {
+        if let Some(moved) = offline::export(&settings, &project, io::stdout()).await? {
             context.out.missing(&moved.missing);
             context.out.note(&format!("exported {} events", moved.events));
         }
@@ -27,9 +27,10 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     };
     // Written beside its place and moved there when it is whole: a failed export leaves an older one alone.
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file =
+    let file =
         tempfile::NamedTempFile::new_in(folder).with_context(|| format!("cannot write in {}", folder.display()))?;
-    let Some(moved) = offline::export(&settings, &project, file.as_file_mut()).await? else { return Ok(()) };
+    let out = io::BufWriter::new(file.as_file().try_clone()?);
+    let Some(moved) = offline::export(&settings, &project, out).await? else { return Ok(()) };
     file.as_file().sync_all()?;
     file.persist(&path).with_context(|| format!("cannot write {}", path.display()))?;
     context.out.missing(&moved.missing);

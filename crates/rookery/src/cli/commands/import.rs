@@ -26,6 +26,6 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     })?;
     project.prepare()?;
     let _lock = ProjectLock::acquire(&project)?;
-    let moved = offline::import(&settings, &project, &mut BufReader::new(file)).await?;
+    let moved = offline::import(&settings, &project, BufReader::new(file)).await?;
     context.out.done(&moved, &format!("imported {} events as log {}", moved.events, moved.log_id))
 }

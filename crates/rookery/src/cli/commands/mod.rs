@@ -13,6 +13,7 @@ mod handoffs;
 mod import;
 mod log;
 mod man;
+mod migrate;
 mod redact;
 mod reference;
 mod release;
@@ -53,6 +54,7 @@ pub enum Command {
     Import(import::Args),
     Backup(backup::Args),
     Restore(restore::Args),
+    Migrate(migrate::Args),
     Token(token::Args),
     Config(config::Args),
     Schema(schema::Args),
@@ -84,6 +86,7 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Import(args) => import::run(context, args).await,
         Command::Backup(args) => backup::run(context, args).await,
         Command::Restore(args) => restore::run(context, args).await,
+        Command::Migrate(args) => migrate::run(context, args).await,
         Command::Token(args) => token::run(context, args).await,
         Command::Config(args) => config::run(context, args),
         Command::Schema(args) => schema::run(context, args).await,
