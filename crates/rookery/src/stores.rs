@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use rookery_store::artifact::ArtifactDir;
 use rookery_store::offline::{OfflineError, Origin, Sink, Source};
+use rookery_store::postgres::is_postgres;
 use rookery_store::sqlite::{OpenError, offline as sqlite};
 
 use crate::cli::Failure;
@@ -64,7 +65,7 @@ impl Location {
             let path = project.root().join(path.trim_start_matches("//"));
             return Ok(Self::Sqlite(Files { artifacts: artifacts(&path), path }));
         }
-        if ["postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme)) {
+        if is_postgres(text) {
             return Ok(Self::Postgres(url.clone()));
         }
         Err(cannot_open(url))

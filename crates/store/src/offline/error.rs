@@ -1,12 +1,12 @@
 //! Why work on a whole store failed.
 
-use std::error::Error;
 use std::path::PathBuf;
 
 use rookery_core::Seq;
 
 use super::RowError;
 use crate::artifact::ArtifactError;
+use crate::postgres;
 use crate::sqlite::{OpenError, Problem};
 
 #[derive(Debug, thiserror::Error)]
@@ -15,9 +15,10 @@ pub enum OfflineError {
     Open(#[from] OpenError),
     #[error("the database cannot be read or written")]
     Sql(#[from] rusqlite::Error),
-    /// The same of a database other than SQLite.
+    #[error(transparent)]
+    OpenPostgres(#[from] postgres::OpenError),
     #[error("the database cannot be read or written")]
-    Database(#[source] Box<dyn Error + Send + Sync>),
+    Postgres(#[from] postgres::Problem),
     #[error("the store cannot be read")]
     Store(#[from] Problem),
     #[error("the store cannot be read: {0}")]
