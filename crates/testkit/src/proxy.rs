@@ -93,9 +93,15 @@ impl Proxy {
         self.shared.controls.send_modify(|controls| controls.frozen = freeze);
     }
 
-    /// The next COMMIT of any client loses its connection. One only: to strike again, say so again.
+    /// The next COMMIT of any client loses its connection. One only: to strike again, say so again. The end of a
+    /// transaction that was begun `READ ONLY` does not count.
     pub fn cut_at_commit(&self, when: When) {
-        *lock(&self.shared.armed) = Some(when);
+        self.cut_at_commit_of("", when);
+    }
+
+    /// The same, only for clients whose `application_name` contains this.
+    pub fn cut_at_commit_of(&self, application: &str, when: When) {
+        *lock(&self.shared.armed) = Some(Order { application: application.to_owned(), when });
     }
 
     /// Takes back [`Proxy::cut_at_commit`], if no COMMIT has come since.
@@ -127,9 +133,16 @@ impl Drop for Proxy {
 #[derive(Debug, Default)]
 struct Shared {
     controls: watch::Sender<Controls>,
-    armed: Mutex<Option<When>>,
+    armed: Mutex<Option<Order>>,
     strikes: AtomicU64,
     open: Open,
+}
+
+/// Whose COMMIT is to be struck, and when.
+#[derive(Debug)]
+struct Order {
+    application: String,
+    when: When,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -280,7 +293,7 @@ async fn forward(
         client.push(&chunk[..length]);
         let mut bytes = vec![];
         while let Some((said, message)) = client.next() {
-            match strike(said, shared) {
+            match strike(said, client.application(), shared) {
                 Some(When::Before) => {
                     to.write_all(&bytes).await?;
                     return Ok(End::Struck { last_words: vec![], delay: Duration::ZERO });
@@ -299,8 +312,11 @@ async fn forward(
     }
 }
 
-fn strike(said: Said, shared: &Shared) -> Option<When> {
-    if said.is_commit() { lock(&shared.armed).take() } else { None }
+/// How this message is struck, if it is; the order is then done.
+fn strike(said: Said, application: &str, shared: &Shared) -> Option<When> {
+    let mut armed = lock(&shared.armed);
+    let order = armed.take_if(|order| said.is_commit() && application.contains(&order.application))?;
+    Some(order.when)
 }
 
 /// From the server to the client, until one of them has gone or the answer of a struck COMMIT was there.

@@ -202,6 +202,27 @@ async fn it_strikes_once() {
 }
 
 #[tokio::test]
+async fn it_spares_readers_and_those_of_other_names() {
+    let bench = Bench::new();
+    let named = connect(&format!("{}?application_name=the%20writer", bench.proxy.url())).await.unwrap();
+    let reader = bench.connect().await;
+    bench.proxy.cut_at_commit_of("writer", When::Before);
+    bench.open_batch(1).await.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(bench.proxy.strikes(), 0);
+    for sql in ["BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", "COMMIT"] {
+        named.batch_execute(sql).await.unwrap();
+    }
+    bench.proxy.cut_at_commit(When::Before);
+    for sql in ["BEGIN READ ONLY", "SELECT 1", "COMMIT"] {
+        reader.batch_execute(sql).await.unwrap();
+    }
+    bench.proxy.cut_at_commit_of("writer", When::Before);
+    named.batch_execute("BEGIN").await.unwrap();
+    named.batch_execute("COMMIT").await.unwrap_err();
+    assert_eq!(bench.proxy.strikes(), 1);
+}
+
+#[tokio::test]
 async fn a_cut_takes_all_that_are_open_and_none_that_come_later() {
     let bench = Bench::new();
     let clients = [bench.open_batch(1).await, bench.open_batch(2).await];

@@ -2,16 +2,17 @@
 
 use rookery_core::actor::Power;
 use rookery_core::key::ColumnValue;
-use rookery_core::log::BodyBytes;
+use rookery_core::log::{Body, BodyBytes};
 use rookery_core::redact::{Redact, Target};
 use rookery_core::task::{Complete, Start};
 use rookery_core::view::{LifeSource, Presence};
 use rookery_core::{AgentId, Caller, Code, Key, Row, RunId, Seq, Table, ThreadId, Timestamp};
+use rookery_store::artifact::{ArtifactError, Erased, sha256_hex};
 use rookery_store::query::{Bodies, Order, Test};
-use rookery_store::{Answer, ListQuery, LogQuery, Operation, Store, Submission, SubmitError, Token};
+use rookery_store::{Answer, Duty, ListQuery, LogQuery, Operation, Store, Submission, SubmitError, Tenure, Token};
 
 use crate::support::{
-    World, claim_file, claim_task, create, done, refused, register, report, whole_log, with_body, with_key,
+    World, claim_file, claim_task, create, done, node, refused, register, report, whole_log, with_body, with_key,
 };
 
 macro_rules! contract {
@@ -61,6 +62,8 @@ contract![
     a_redacted_row_keeps_its_place_and_hash,
     operational_state_is_kept_and_not_logged,
     presence_is_seen_by_decisions,
+    an_artifact_stays_while_it_is_held_or_named,
+    a_command_out_of_duty_needs_the_epoch_that_counts,
 ];
 
 async fn a_command_is_answered_with_the_row_it_left(world: &World) {
@@ -442,4 +445,38 @@ async fn presence_is_seen_by_decisions(world: &World) {
     world.board.saw(&"a".into(), seen(60));
     assert_eq!(refused(store, offline(50)).await, Code::Stale);
     done(store, offline(60)).await;
+}
+
+async fn an_artifact_stays_while_it_is_held_or_named(world: &World) {
+    let store = &*world.store;
+    for bytes in [b"".to_vec(), b"small".to_vec(), vec![7; 3 * 512 * 1024 + 1]] {
+        let held = store.put_artifact(bytes.clone()).await.unwrap();
+        let sha256 = held.sha256.clone();
+        assert_eq!(sha256, sha256_hex(&bytes));
+        assert_eq!(store.artifact(sha256.clone()).await.unwrap(), bytes);
+        assert_eq!(store.let_go(held).await.unwrap(), Erased::Gone);
+        assert_eq!(store.artifact(sha256.clone()).await.unwrap_err(), ArtifactError::Absent { sha256: sha256.clone() });
+        assert_eq!(store.erase_artifact(sha256).await.unwrap(), Erased::Gone);
+    }
+    let held = store.put_artifact(b"named".to_vec()).await.unwrap();
+    let sha256 = held.sha256.clone();
+    let mut naming = report("a", "built");
+    naming.body = Some(Body { sha256: sha256.clone(), bytes: BodyBytes::Artifact });
+    done(store, naming).await;
+    assert_eq!(store.let_go(held).await.unwrap(), Erased::Named);
+    assert_eq!(store.erase_artifact(sha256.clone()).await.unwrap(), Erased::Named);
+    assert_eq!(store.artifact(sha256).await.unwrap(), b"named");
+    assert!(matches!(store.artifact("../x".to_owned()).await, Err(ArtifactError::Absent { .. })));
+}
+
+async fn a_command_out_of_duty_needs_the_epoch_that_counts(world: &World) {
+    let store = &*world.store;
+    let attendance = store.attend(node("node_a")).await.unwrap();
+    assert_eq!(attendance.tenures.len(), Duty::ALL.len());
+    assert_eq!(attendance.nodes.iter().map(|seen| seen.node.id.as_str()).collect::<Vec<_>>(), ["node_a"]);
+    let tenure = attendance.tenures[0];
+    done(store, report("a", "one").out_of(tenure)).await;
+    let old = Tenure { epoch: tenure.epoch + 1, ..tenure };
+    assert_eq!(refused(store, report("a", "two").out_of(old)).await, Code::Stale);
+    assert_eq!(whole_log(store).await.len(), 1);
 }

@@ -1,6 +1,6 @@
 //! One suite for every engine, and what only a file can do.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test ends at the first surprise")]
+#![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
 
 mod contract;
 mod crash;
@@ -8,4 +8,5 @@ mod faults;
 mod files;
 mod lifecycle;
 mod relocate;
+mod shared;
 mod support;

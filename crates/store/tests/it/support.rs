@@ -22,8 +22,9 @@ use rookery_store::sqlite::offline::source;
 use rookery_store::sqlite::{Options, SqliteStore, Upkeep};
 use rookery_store::store::Health;
 use rookery_store::{
-    Clock, Committed, Idempotency, ListQuery, LogQuery, PresenceBoard, Store, Submission, SubmitError,
+    Clock, Committed, Idempotency, ListQuery, LogQuery, Node, PresenceBoard, Site, Store, Submission, SubmitError,
 };
+use rookery_testkit::postgres::Schema;
 
 /// Goes forward by a millisecond whenever somebody looks.
 #[derive(Debug, Default)]
@@ -48,11 +49,10 @@ pub(crate) struct World {
     place: Place,
 }
 
-#[expect(dead_code, reason = "what is kept here is kept for its end")]
 enum Place {
     Memory,
-    Folder(tempfile::TempDir),
-    Schema(Schema),
+    Folder { _folder: tempfile::TempDir },
+    Schema { _schema: Schema },
 }
 
 impl World {
@@ -67,70 +67,35 @@ impl World {
         let folder = tempfile::tempdir().unwrap();
         let options = options(&folder.path().join("rookery.db"));
         let board = options.board.clone();
-        World { store: Arc::new(SqliteStore::open(options).unwrap()), board, place: Place::Folder(folder) }
+        World { store: Arc::new(SqliteStore::open(options).unwrap()), board, place: Place::Folder { _folder: folder } }
     }
 
     pub(crate) async fn postgres() -> World {
-        let schema = Schema::new();
-        let options = schema.options("node_a");
+        let schema = Schema::new().unwrap();
+        let options = shared(&schema.url(), "node_a");
         let board = options.board.clone();
         let store = PostgresStore::open(options).await.unwrap();
-        World { store: Arc::new(store), board, place: Place::Schema(schema) }
+        World { store: Arc::new(store), board, place: Place::Schema { _schema: schema } }
     }
 
     pub(crate) async fn end(self) {
         replay_matches(&*self.store).await;
         assert_eq!(self.store.health(), Health::Writable);
         self.store.close().await;
-        if let Place::Schema(schema) = self.place {
-            schema.end().await;
-        }
+        drop(self.place);
     }
 }
 
-/// A schema of a test's own in the server that `cargo xtask test` starts.
-pub(crate) struct Schema {
-    server: String,
-    name: String,
-}
-
-impl Schema {
-    pub(crate) fn new() -> Schema {
-        static COUNT: AtomicI64 = AtomicI64::new(0);
-        let server = std::env::var("ROOKERY_TEST_POSTGRES").expect(
-            "no PostgreSQL to test with: run `cargo xtask test`, or start one with `cargo xtask postgres` and set \
-             ROOKERY_TEST_POSTGRES to what it prints",
-        );
-        let name = format!("t_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        Schema { server, name }
-    }
-
-    pub(crate) fn url(&self) -> String {
-        format!("{}?schema={}", self.server, self.name)
-    }
-
-    pub(crate) fn options(&self, node: &str) -> postgres::Options {
-        postgres::Options {
-            address: self.url().parse().unwrap(),
-            clock: Arc::new(FakeClock::default()),
-            board: Arc::new(PresenceBoard::default()),
-            limits: Limits::default(),
-            birth: Birth { log_id: "log_test".into(), project_id: "test-1".into(), project: "test".into() },
-            node: node.into(),
-            connections: 4,
-        }
-    }
-
-    pub(crate) async fn connect(&self) -> tokio_postgres::Client {
-        let (client, connection) = tokio_postgres::connect(&self.server, tokio_postgres::NoTls).await.unwrap();
-        tokio::spawn(connection);
-        client.batch_execute(&format!("SET search_path TO {}", self.name)).await.unwrap();
-        client
-    }
-
-    pub(crate) async fn end(self) {
-        let client = self.connect().await;
-        client.batch_execute(&format!("DROP SCHEMA IF EXISTS {} CASCADE", self.name)).await.unwrap();
+/// Options for one of the nodes that share a schema.
+pub(crate) fn shared(url: &str, node: &str) -> postgres::Options {
+    postgres::Options {
+        address: url.parse().unwrap(),
+        clock: Arc::new(FakeClock::default()),
+        board: Arc::new(PresenceBoard::default()),
+        limits: Limits::default(),
+        birth: Birth { log_id: "log_test".into(), project_id: "test-1".into(), project: "test".into() },
+        node: node.into(),
+        connections: 4,
     }
 }
 
@@ -273,5 +238,17 @@ pub(crate) async fn refused(store: &dyn Store, submission: Submission) -> rooker
     match store.submit(submission).await {
         Err(SubmitError::Refused(refusal)) => refusal.code,
         other => panic!("should have been refused: {other:?}"),
+    }
+}
+
+pub(crate) fn node(id: &str) -> Node {
+    Node {
+        id: id.into(),
+        host: "here".to_owned(),
+        pid: 1,
+        url: Some("http://127.0.0.1:1".to_owned()),
+        version: "1.0.0".to_owned(),
+        site: Site { id: format!("site_{id}").as_str().into(), root: "/work".to_owned() },
+        started_at: Timestamp(1),
     }
 }

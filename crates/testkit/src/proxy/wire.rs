@@ -22,6 +22,9 @@ pub(super) enum Said {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Statement {
+    Begin,
+    BeginReadOnly,
+    /// Of a transaction that may have written.
     Commit,
     Other,
 }
@@ -31,8 +34,12 @@ impl Statement {
     fn of(sql: &[u8]) -> Statement {
         let sql = String::from_utf8_lossy(sql);
         let last = sql.rsplit(';').map(str::trim).find(|statement| !statement.is_empty());
-        match last {
-            Some(last) if last.eq_ignore_ascii_case("COMMIT") => Statement::Commit,
+        let last = last.unwrap_or_default().to_ascii_uppercase();
+        let begins = last.starts_with("BEGIN") || last.starts_with("START TRANSACTION");
+        match last.as_str() {
+            "COMMIT" => Statement::Commit,
+            _ if begins && last.contains("READ ONLY") => Statement::BeginReadOnly,
+            _ if begins => Statement::Begin,
             _ => Statement::Other,
         }
     }
@@ -54,6 +61,9 @@ impl Said {
 pub(super) struct Client {
     buffer: Vec<u8>,
     started: bool,
+    application: String,
+    /// In a transaction that only reads.
+    reading: bool,
     statements: HashMap<Vec<u8>, Statement>,
     portals: HashMap<Vec<u8>, Statement>,
 }
@@ -61,6 +71,11 @@ pub(super) struct Client {
 impl Client {
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
+    }
+
+    /// The `application_name` that it gave.
+    pub(super) fn application(&self) -> &str {
+        &self.application
     }
 
     /// The next whole message, with its bytes as they came.
@@ -81,6 +96,7 @@ impl Client {
             return Some((Said::EncryptionRequest, message));
         }
         self.started = true;
+        self.application = application_in(&message[8..]);
         Some((Said::Startup, message))
     }
 
@@ -88,11 +104,11 @@ impl Client {
         let mut strings = body.split(|byte| *byte == 0);
         let first = strings.next().unwrap_or_default();
         match kind {
-            b'Q' => Said::Query(Statement::of(first)),
+            b'Q' => Said::Query(self.run(Statement::of(first))),
             // A function call is answered as a query is.
             b'F' => Said::Query(Statement::Other),
             b'S' => Said::Sync,
-            b'E' => Said::Execute(known(&self.portals, first)),
+            b'E' => Said::Execute(self.run(known(&self.portals, first))),
             b'P' => {
                 let statement = Statement::of(strings.next().unwrap_or_default());
                 self.statements.insert(first.to_vec(), statement);
@@ -106,6 +122,24 @@ impl Client {
             _ => Said::Other,
         }
     }
+
+    /// The end of a transaction that only reads is no COMMIT to us: nobody minds losing it.
+    fn run(&mut self, statement: Statement) -> Statement {
+        match statement {
+            Statement::Begin => self.reading = false,
+            Statement::BeginReadOnly => self.reading = true,
+            Statement::Commit if std::mem::take(&mut self.reading) => return Statement::Other,
+            Statement::Commit | Statement::Other => {}
+        }
+        statement
+    }
+}
+
+/// From the names and values of a startup message.
+fn application_in(parameters: &[u8]) -> String {
+    let words: Vec<_> = parameters.split(|byte| *byte == 0).collect();
+    let pair = words.chunks(2).find(|pair| pair[0] == b"application_name");
+    pair.and_then(|pair| pair.get(1)).map(|name| String::from_utf8_lossy(name).into_owned()).unwrap_or_default()
 }
 
 fn known(names: &HashMap<Vec<u8>, Statement>, name: &[u8]) -> Statement {
@@ -240,12 +274,13 @@ mod tests {
 
     #[test]
     fn a_commit_is_known_by_its_text() {
-        use Statement::{Commit, Other};
+        use Statement::{Begin, BeginReadOnly, Commit, Other};
         let table = [
             ("COMMIT", Commit),
             (" commit ;", Commit),
             ("INSERT INTO t VALUES (1); Commit", Commit),
-            ("BEGIN", Other),
+            ("BEGIN", Begin),
+            ("start transaction isolation level serializable, read only;", BeginReadOnly),
             ("COMMIT; SELECT 1", Other),
             ("SELECT 'COMMIT'", Other),
             ("", Other),
@@ -277,6 +312,25 @@ mod tests {
             Said::Execute(Statement::Other),
         ];
         assert_eq!(all(&mut client), expected);
+    }
+
+    #[test]
+    fn the_end_of_reading_is_no_commit() {
+        use Statement::{Begin, BeginReadOnly, Commit, Other};
+        let mut client = started();
+        for sql in ["BEGIN READ ONLY", "COMMIT", "COMMIT", "BEGIN READ ONLY", "ROLLBACK", "BEGIN", "COMMIT"] {
+            client.push(&message(b'Q', &[sql.as_bytes(), b"\0"].concat()));
+        }
+        let expected = [BeginReadOnly, Other, Commit, BeginReadOnly, Other, Begin, Commit];
+        assert_eq!(all(&mut client), expected.map(Said::Query));
+    }
+
+    #[test]
+    fn a_client_tells_its_name() {
+        let mut client = Client::default();
+        client.push(&first(196_608, b"user\0application_name\0application_name\0the writer\0\0"));
+        client.next().unwrap();
+        assert_eq!((client.application(), started().application()), ("the writer", ""));
     }
 
     #[test]
