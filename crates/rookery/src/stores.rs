@@ -222,7 +222,8 @@ fn told(error: OfflineError, hint: &str) -> anyhow::Error {
     Failure::new(format!("{:#}", anyhow::Error::new(error))).hint(hint).into()
 }
 
-fn where_it_went(to: &str) -> String {
+/// What to do with a store that has moved.
+pub fn where_it_went(to: &str) -> String {
     format!(
         "start with `rookery up --store {to}`, or name it as `store` in rookery.toml; if it never arrived there, repeat \
          `rookery migrate`"
