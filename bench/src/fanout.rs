@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use anyhow::Context;
 use rookery_core::report::Report as Told;
-use rookery_core::{Caller, Fact, LogId};
+use rookery_core::{Caller, Fact, LogId, Timestamp};
 use rookery_engine::access::Trust;
 use rookery_engine::{Access, Engine, Parts, RandomIds, Settings, Subscription, SystemClock};
 use rookery_store::memory::{Database, MemoryStore};
-use rookery_store::{Clock, PresenceBoard, Store, Submission};
+use rookery_store::{Clock, Node, PresenceBoard, Site, Store, Submission};
 use tokio::task::JoinSet;
 
 use crate::report::{Figure, Report};
@@ -41,6 +41,15 @@ pub(crate) fn engine(plan: &Plan, store: Arc<dyn Store>, board: Arc<PresenceBoar
         ids: Arc::new(RandomIds),
         board,
         access: Access::new(Trust::Local, None),
+        node: Node {
+            id: "node_bench".into(),
+            host: "bench".to_owned(),
+            pid: std::process::id(),
+            url: None,
+            version: "bench".to_owned(),
+            site: Site { id: "site_bench".into(), root: "bench".to_owned() },
+            started_at: Timestamp(0),
+        },
         settings: Settings::new("bench", &plan.folder),
     })
 }

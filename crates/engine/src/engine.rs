@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 use crate::access::Access;
 use crate::ambient::Ids;
 use crate::attendance::Attending;
-use crate::life::Roster;
+use crate::life::{Place, Roster};
 use crate::paths::Paths;
 use crate::watching::ReadHere;
 
@@ -229,17 +229,20 @@ impl Engine {
 
     /// Takes note of who is here at once, so that the next call finds it so; the log will tell the same.
     fn learn(&self, caller: &Caller, command: &Command, committed: &Committed) {
+        let (roster, at) = (&self.inner.roster, committed.at);
         match (command, &committed.answer) {
             (Command::Register(_), Answer::Row(_, row)) => {
                 if let Row::Agent(agent) = &row.0 {
-                    self.inner.roster.learn(agent);
+                    roster.learn(agent, at);
                     // What is committed is answered: a seal that came in between is the next call's matter.
                     self.sign_of_life(caller, &agent.id, LifeSource::Call).ok();
                 }
             }
-            (Command::SetStatus(set), _) if set.status == Status::Offline => self.inner.roster.went(&set.agent),
-            (Command::SetStatus(set), _) => self.inner.roster.returned(&set.agent),
-            (Command::Leave(leave), _) => self.inner.roster.left(&leave.agent),
+            (Command::SetStatus(set), _) if set.status == Status::Offline => {
+                roster.moved(&set.agent, Place::Offline, at);
+            }
+            (Command::SetStatus(set), _) => roster.moved(&set.agent, Place::Here, at),
+            (Command::Leave(leave), _) => roster.moved(&leave.agent, Place::Left, at),
             _ => {}
         }
     }
@@ -340,11 +343,12 @@ impl Engine {
     }
 
     async fn look_up(&self, agent: &AgentId) -> Result<(), EngineError> {
-        let Some(known) = self.agent(agent).await?.value else {
+        let found = self.agent(agent).await?;
+        let Some(known) = found.value else {
             let unknown = Refusal::new(Code::AgentNotFound, "Agent not found");
             return Err(unknown.hint("announce the agent first").into());
         };
-        self.inner.roster.learn(&known);
+        self.inner.roster.learn(&known, found.head.head);
         Ok(())
     }
 
@@ -352,8 +356,8 @@ impl Engine {
     async fn comes_back(&self, agent: &AgentId, caller: &Caller) -> Result<(), EngineError> {
         let caller = Caller { fence: None, ..caller.clone() };
         let command = rookery_core::agent::ComeBack { agent: agent.clone() };
-        self.store().submit(Submission::new(caller, command)).await?;
-        self.inner.roster.joined(agent);
+        let committed = self.store().submit(Submission::new(caller, command)).await?;
+        self.inner.roster.moved(agent, Place::Here, committed.at);
         Ok(())
     }
 

@@ -1,10 +1,14 @@
 //! Which agents the team has, as the log told so far. A cache for the sweeper and for signs of life; rules do not read it.
+//!
+//! News comes by two ways, from the log and from answers to this node's own commands, and an answer may come late. So
+//! everything here knows the place in the log that it is true at, and older news changes nothing.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rookery_core::agent::{Agent, Membership};
-use rookery_core::{AgentId, Fact};
+use rookery_core::log::LogRow;
+use rookery_core::{AgentId, Fact, Seq};
 
 #[derive(Debug, Default)]
 pub struct Roster {
@@ -13,104 +17,180 @@ pub struct Roster {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Known {
-    place: Place,
-    sealed: bool,
+    place: AsOf<Place>,
+    sealed: AsOf<bool>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Place {
+struct AsOf<T> {
+    value: T,
+    seq: Seq,
+}
+
+impl<T: Copy> AsOf<T> {
+    fn take(&mut self, news: AsOf<T>) {
+        if news.seq >= self.seq {
+            *self = news;
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
     Here,
     Offline,
+    Left,
 }
 
 impl Known {
-    /// `None` if it has left.
-    fn of(agent: &Agent) -> Option<Known> {
+    fn of(agent: &Agent, seq: Seq) -> Known {
         let place = match agent.membership {
             Membership::Here => Place::Here,
             Membership::Offline(_) => Place::Offline,
-            Membership::Left(_) => return None,
+            Membership::Left(_) => Place::Left,
         };
-        Some(Known { place, sealed: agent.sealed })
+        Known::at(place, agent.sealed, seq)
+    }
+
+    fn at(place: Place, sealed: bool, seq: Seq) -> Known {
+        Known { place: AsOf { value: place, seq }, sealed: AsOf { value: sealed, seq } }
     }
 }
 
 impl Roster {
-    pub fn learn(&self, agent: &Agent) {
-        if let Some(known) = Known::of(agent) {
-            self.lock().insert(agent.id.clone(), known);
-        }
+    pub fn learn(&self, agent: &Agent, as_of: Seq) {
+        self.take(&agent.id, Known::of(agent, as_of));
     }
 
     /// Takes these for the whole team: whoever is not among them has left while nobody followed the log.
-    pub fn learn_all(&self, agents: &[Agent]) {
-        let team = agents.iter().filter_map(|agent| Some((agent.id.clone(), Known::of(agent)?)));
-        *self.lock() = team.collect();
+    pub fn learn_all(&self, agents: &[Agent], as_of: Seq) {
+        let mut known = self.lock();
+        known.retain(|_, known| known.place.seq > as_of);
+        for agent in agents {
+            let news = Known::of(agent, as_of);
+            known.entry(agent.id.clone()).or_insert(news).sealed.take(news.sealed);
+        }
     }
 
-    pub fn follow(&self, fact: &Fact) {
-        match fact {
+    pub fn follow(&self, row: &LogRow) {
+        match &row.fact {
             Fact::AgentRegistered(fact) => {
-                self.lock().insert(fact.id.clone(), Known { place: Place::Here, sealed: fact.sealed });
+                self.take(&fact.id, Known::at(Place::Here, fact.sealed, row.seq));
             }
             Fact::AgentUpdated(fact) => {
                 if let Some(known) = self.lock().get_mut(&fact.id) {
-                    known.sealed = fact.sealed;
+                    known.sealed.take(AsOf { value: fact.sealed, seq: row.seq });
                 }
             }
-            Fact::AgentReturned(fact) => self.joined(&fact.agent),
-            Fact::AgentWentOffline(fact) => self.went(&fact.agent),
-            Fact::AgentLeft(fact) => self.left(&fact.agent),
+            Fact::AgentReturned(fact) => self.moved(&fact.agent, Place::Here, row.seq),
+            Fact::AgentWentOffline(fact) => self.moved(&fact.agent, Place::Offline, row.seq),
+            Fact::AgentLeft(fact) => self.moved(&fact.agent, Place::Left, row.seq),
             _ => {}
         }
     }
 
-    pub fn went(&self, agent: &AgentId) {
-        self.place(agent, Place::Offline);
+    pub fn moved(&self, agent: &AgentId, place: Place, as_of: Seq) {
+        // Whether it is sealed was not said: whatever the log says of that is news.
+        let unsaid = AsOf { value: false, seq: Seq::ZERO };
+        self.take(agent, Known { place: AsOf { value: place, seq: as_of }, sealed: unsaid });
     }
 
-    pub fn returned(&self, agent: &AgentId) {
-        self.place(agent, Place::Here);
+    fn take(&self, agent: &AgentId, news: Known) {
+        let mut agents = self.lock();
+        let known = agents.entry(agent.clone()).or_insert(news);
+        known.place.take(news.place);
+        known.sealed.take(news.sealed);
     }
 
-    pub fn left(&self, agent: &AgentId) {
-        self.lock().remove(agent);
-    }
-
-    fn place(&self, agent: &AgentId, place: Place) {
-        if let Some(known) = self.lock().get_mut(agent) {
-            known.place = place;
-        }
-    }
-
-    pub fn joined(&self, agent: &AgentId) {
-        let mut known = self.lock();
-        known.entry(agent.clone()).or_insert(Known { place: Place::Here, sealed: false }).place = Place::Here;
-    }
-
+    /// Whether it belongs to the team, here or offline.
     pub fn knows(&self, agent: &AgentId) -> bool {
-        self.lock().contains_key(agent)
+        self.get(agent).is_some_and(|known| known.place.value != Place::Left)
     }
 
     pub fn is_here(&self, agent: &AgentId) -> bool {
-        self.lock().get(agent).is_some_and(|known| known.place == Place::Here)
+        self.get(agent).is_some_and(|known| known.place.value == Place::Here)
     }
 
     pub fn is_offline(&self, agent: &AgentId) -> bool {
-        self.lock().get(agent).is_some_and(|known| known.place == Place::Offline)
+        self.get(agent).is_some_and(|known| known.place.value == Place::Offline)
     }
 
     /// Bound to a credential: its id alone proves nothing.
     pub fn is_sealed(&self, agent: &AgentId) -> bool {
-        self.lock().get(agent).is_some_and(|known| known.sealed)
+        self.get(agent).is_some_and(|known| known.place.value != Place::Left && known.sealed.value)
     }
 
     pub fn live(&self) -> Vec<AgentId> {
         let known = self.lock();
-        known.iter().filter(|(_, known)| known.place == Place::Here).map(|(agent, _)| agent.clone()).collect()
+        known.iter().filter(|(_, known)| known.place.value == Place::Here).map(|(agent, _)| agent.clone()).collect()
+    }
+
+    fn get(&self, agent: &AgentId) -> Option<Known> {
+        self.lock().get(agent).copied()
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<AgentId, Known>> {
         self.agents.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rookery_core::agent::{Profile, Register, Role};
+    use rookery_core::{Caller, LogId, Row};
+    use rookery_store::memory::Database;
+    use rookery_store::{PresenceBoard, Submission};
+
+    use super::*;
+
+    /// Agents as their rows show them.
+    fn agents(ids: &[&str]) -> Vec<Agent> {
+        let database = Database::new(LogId::from("log"));
+        for id in ids {
+            let profile = Profile {
+                tool: "test".into(),
+                role: Role::Worker,
+                capabilities: vec![],
+                name: None,
+                workspace_path: None,
+                metadata: serde_json::Map::new(),
+            };
+            let submission = Submission::new(Caller::person("anna"), Register { id: (*id).into(), profile });
+            database.run(vec![submission], rookery_core::Timestamp(0), &PresenceBoard::default(), None);
+        }
+        let rows = database.stored().0.into_values();
+        rows.filter_map(|row| if let Row::Agent(agent) = row { Some(agent) } else { None }).collect()
+    }
+
+    #[test]
+    fn an_answer_that_comes_late_changes_nothing() {
+        let roster = Roster::default();
+        let a = AgentId::from("a");
+        roster.moved(&a, Place::Here, Seq(1));
+        roster.moved(&a, Place::Here, Seq(5));
+        roster.moved(&a, Place::Offline, Seq(4));
+        assert!(roster.is_here(&a));
+        roster.moved(&a, Place::Left, Seq(6));
+        roster.learn(&agents(&["a"])[0], Seq(5));
+        assert!(!roster.knows(&a));
+    }
+
+    #[test]
+    fn an_answer_that_comes_early_hides_no_seal() {
+        let roster = Roster::default();
+        let a = AgentId::from("a");
+        roster.moved(&a, Place::Here, Seq(9));
+        let sealed = Agent { sealed: true, ..agents(&["a"]).remove(0) };
+        roster.learn(&sealed, Seq(3));
+        assert!(roster.is_sealed(&a) && roster.is_here(&a));
+    }
+
+    #[test]
+    fn whoever_left_while_nobody_followed_is_gone() {
+        let roster = Roster::default();
+        roster.moved(&"old".into(), Place::Here, Seq(1));
+        roster.moved(&"new".into(), Place::Here, Seq(9));
+        roster.learn_all(&agents(&["a"]), Seq(8));
+        assert_eq!(roster.live(), ["a".into(), "new".into()]);
     }
 }

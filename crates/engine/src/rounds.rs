@@ -17,9 +17,15 @@ use crate::sweeper::{Allowed, Glance, Sight, Sighted, Sweeper, Witness};
 
 /// Learns who is here, when each was last seen, and which tokens are good. The first round of all.
 pub async fn take_stock(engine: &Engine) -> Result<(), EngineError> {
-    engine.roster().learn_all(&engine.agents().await?.value);
+    learn_team(engine).await?;
     engine.board().learn(engine.store().presence().await?);
     engine.access().reload(engine.store().as_ref()).await?;
+    Ok(())
+}
+
+async fn learn_team(engine: &Engine) -> Result<(), EngineError> {
+    let agents = engine.agents().await?;
+    engine.roster().learn_all(&agents.value, agents.head.head);
     Ok(())
 }
 
@@ -33,14 +39,14 @@ impl Following {
     pub async fn begin(engine: &Engine) -> Result<Following, EngineError> {
         let subscription = engine.subscribe(None).await?;
         // Whoever joined or left before the subscription; what came after it is told by it.
-        engine.roster().learn_all(&engine.agents().await?.value);
+        learn_team(engine).await?;
         Ok(Following { subscription })
     }
 
     /// Takes the next stretch of the log; waits until there is one. Safe to drop while it waits.
     pub async fn next(&mut self, engine: &Engine) -> Result<Chunk, SubscribeError> {
         let chunk = self.subscription.next().await?;
-        chunk.rows().iter().for_each(|row| engine.roster().follow(&row.fact));
+        chunk.rows().iter().for_each(|row| engine.roster().follow(row));
         Ok(chunk)
     }
 }

@@ -7,13 +7,11 @@ use std::io;
 use std::sync::Arc;
 
 use anyhow::Context;
-use rookery_core::LogId;
+use rookery_core::{NodeId, SiteId};
 use rookery_engine::access::Trust;
 use rookery_engine::watching::{Sight, Watching};
-use rookery_engine::{Access, Engine, Ids, Parts, RandomIds, Services, SystemClock};
-use rookery_store::artifact::ArtifactDir;
-use rookery_store::sqlite::{Options, SqliteStore};
-use rookery_store::{Clock, PresenceBoard};
+use rookery_engine::{Access, Engine, Parts, RandomIds, Services, SystemClock};
+use rookery_store::{Clock, Node, PresenceBoard, Site};
 use rookery_surfaces::app::About;
 use rookery_surfaces::serve::listen_unix;
 use rookery_surfaces::{App, Limits, Listening, Server};
@@ -25,8 +23,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::config::{Origin, Settings};
-use crate::project::{DaemonFile, Project, ProjectLock};
-use crate::stores;
+use crate::project::{DaemonFile, Project, ProjectLock, host_name};
+use crate::stores::{self, Means, Opened};
 
 /// The version of this program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -69,10 +67,13 @@ pub async fn serve(
     ready: impl FnOnce(&DaemonFile, &Bound) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
-    let engine = engine(settings, project, clock.clone())?;
+    let means = Means { clock: clock.clone(), ids: Arc::new(RandomIds), board: Arc::new(PresenceBoard::default()) };
+    let node = node(project, &means, &bound)?;
+    let opened = stores::open_store(settings, project, means.clone(), &node.id).await?;
+    let engine = engine(settings, project, means, node, &opened)?;
     let watching = if *settings.watch { Watching::On } else { Watching::Off };
     let services = Services::start(&engine, watching).await.context("cannot read the store")?;
-    let app = app(settings, project, &engine, &bound, services.sight())?;
+    let app = app(settings, &opened, &engine, &bound, services.sight())?;
     let socket = project.prepare_socket()?;
     let unix = listen_unix(&socket).with_context(|| format!("cannot open the socket {}", socket.display()))?;
     let tls = tls_config(settings, project)?;
@@ -98,29 +99,31 @@ pub async fn serve(
     Ok(())
 }
 
-/// The store and what stands on it.
-fn engine(settings: &Settings, project: &Project, clock: Arc<dyn Clock>) -> anyhow::Result<Engine> {
-    let ids: Arc<dyn Ids> = Arc::new(RandomIds);
-    let board = Arc::new(PresenceBoard::default());
-    let mut options = Options::new(
-        stores::sqlite_path(settings, project)?,
-        LogId::new(ids.mint("log_")),
-        clock.clone(),
-        board.clone(),
-    );
-    options.project = settings.project.to_string();
-    options.artifacts = ArtifactDir::new(project.artifacts());
-    options.limits.commands = *settings.queue_commands as usize;
-    options.limits.bytes = usize::try_from(settings.queue_bytes.get()).unwrap_or(usize::MAX);
-    let store = SqliteStore::open(options).map_err(stores::explain)?;
+/// What this process is among those that share the store.
+fn node(project: &Project, means: &Means, bound: &Bound) -> anyhow::Result<Node> {
+    let site = project.site(|| SiteId::new(means.ids.mint("site_")))?;
+    Ok(Node {
+        id: NodeId::new(means.ids.mint("node_")),
+        host: host_name(),
+        pid: std::process::id(),
+        url: Some(bound.url.clone()),
+        version: VERSION.to_owned(),
+        site: Site { id: site, root: project.root().to_string_lossy().into_owned() },
+        started_at: means.clock.now(),
+    })
+}
+
+/// What stands on the store.
+fn engine(settings: &Settings, project: &Project, means: Means, node: Node, opened: &Opened) -> anyhow::Result<Engine> {
     let trust = if *settings.require_token { Trust::TokensOnly } else { Trust::Local };
     let person_key = project.person_key()?;
     Ok(Engine::new(Parts {
-        store: Arc::new(store),
-        clock,
-        ids,
-        board,
+        store: opened.store.clone(),
+        clock: means.clock,
+        ids: means.ids,
+        board: means.board,
         access: Access::new(trust, person_key.as_deref()),
+        node,
         settings: rookery_engine::Settings {
             heartbeat_interval: *settings.heartbeat_interval,
             offline_after: *settings.offline_after,
@@ -128,20 +131,21 @@ fn engine(settings: &Settings, project: &Project, clock: Arc<dyn Clock>) -> anyh
             process_after: *settings.process_after,
             connection_after: *settings.connection_after,
             escalate_conflicts_after: *settings.escalate_conflicts_after,
-            ..rookery_engine::Settings::new(settings.project.as_str(), project.root())
+            shared: opened.shared,
+            ..rookery_engine::Settings::new(opened.project_name.as_str(), project.root())
         },
     }))
 }
 
 fn app(
     settings: &Settings,
-    project: &Project,
+    opened: &Opened,
     engine: &Engine,
     bound: &Bound,
     sight: watch::Receiver<Sight>,
 ) -> anyhow::Result<App> {
     let about = About {
-        project_id: project.id(),
+        project_id: opened.project_id.clone(),
         version: VERSION,
         port: bound.listener.local_addr().context("cannot tell the bound port")?.port(),
         store: settings.store.to_string(),

@@ -1,21 +1,93 @@
 //! From an address to a store: which engine, which file, and what to say when it cannot be opened.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use rookery_core::{LogId, NodeId};
+use rookery_engine::Ids;
 use rookery_store::artifact::ArtifactDir;
 use rookery_store::offline::{OfflineError, Origin, Sink, Source};
-use rookery_store::postgres::is_postgres;
-use rookery_store::sqlite::{OpenError, offline as sqlite};
+use rookery_store::postgres::{Birth, PostgresStore, is_postgres};
+use rookery_store::queue::Limits;
+use rookery_store::sqlite::{OpenError, SqliteStore, offline as sqlite};
+use rookery_store::{Clock, PresenceBoard, Store};
 
 use crate::cli::Failure;
 use crate::config::{Origin as SetBy, Settings, StoreUrl, Value};
 use crate::project::{FOLDER, Project};
 
-/// The SQLite file of the settings.
-pub fn sqlite_path(settings: &Settings, project: &Project) -> anyhow::Result<PathBuf> {
+/// What a store is opened with.
+#[derive(Debug, Clone)]
+pub struct Means {
+    pub clock: Arc<dyn Clock>,
+    pub ids: Arc<dyn Ids>,
+    pub board: Arc<PresenceBoard>,
+}
+
+/// A store, and whose it is.
+#[expect(missing_debug_implementations, reason = "a store shows nothing of itself")]
+pub struct Opened {
+    pub store: Arc<dyn Store>,
+    pub project_id: String,
+    pub project_name: String,
+    /// Whether other daemons can have the same one.
+    pub shared: bool,
+}
+
+/// Opens the store of the settings.
+pub async fn open_store(settings: &Settings, project: &Project, means: Means, node: &NodeId) -> anyhow::Result<Opened> {
     match Location::of(settings, project)? {
-        Location::Sqlite(files) => Ok(files.path),
-        Location::Postgres(url) => Err(cannot_open(&url)),
+        Location::Sqlite(files) => open_sqlite(settings, project, &files, means),
+        Location::Postgres(url) => open_postgres(settings, project, &url, means, node).await,
+    }
+}
+
+fn open_sqlite(settings: &Settings, project: &Project, files: &Files, means: Means) -> anyhow::Result<Opened> {
+    let log = LogId::new(means.ids.mint("log_"));
+    let mut options = rookery_store::sqlite::Options::new(&files.path, log, means.clock, means.board);
+    options.project = settings.project.to_string();
+    options.artifacts = files.artifacts();
+    options.limits = limits(settings);
+    let store = SqliteStore::open(options).map_err(explain)?;
+    Ok(Opened {
+        store: Arc::new(store),
+        project_id: project.id(),
+        project_name: settings.project.to_string(),
+        shared: false,
+    })
+}
+
+/// The schema's project is the one that is served, whatever this folder is called.
+async fn open_postgres(
+    settings: &Settings,
+    project: &Project,
+    url: &StoreUrl,
+    means: Means,
+    node: &NodeId,
+) -> anyhow::Result<Opened> {
+    let options = rookery_store::postgres::Options {
+        address: postgres::address(url)?,
+        birth: Birth {
+            log_id: LogId::new(means.ids.mint("log_")),
+            project_id: project.id(),
+            project: settings.project.to_string(),
+        },
+        clock: means.clock,
+        board: means.board,
+        limits: limits(settings),
+        node: node.clone(),
+        connections: *settings.store_connections as usize,
+    };
+    let store = PostgresStore::open(options).await.map_err(postgres::explain)?;
+    let adopted = store.adopted().clone();
+    Ok(Opened { store: Arc::new(store), project_id: adopted.project_id, project_name: adopted.project, shared: true })
+}
+
+fn limits(settings: &Settings) -> Limits {
+    Limits {
+        commands: *settings.queue_commands as usize,
+        bytes: usize::try_from(settings.queue_bytes.get()).unwrap_or(usize::MAX),
+        ..Limits::default()
     }
 }
 
@@ -155,24 +227,49 @@ fn cannot_open(url: &StoreUrl) -> anyhow::Error {
         .into()
 }
 
-/// The PostgreSQL engine is put in here, and nowhere else in this file.
+/// Work on a whole store in PostgreSQL.
 mod postgres {
-    use super::{Origin, Sink, Source, StoreUrl, cannot_open};
+    use rookery_store::postgres::{Address, OpenError, offline};
+
+    use super::{Failure, Origin, Sink, Source, StoreUrl, explain_offline, where_it_went};
+
+    /// Where it is; an address that cannot be used is said without its secrets.
+    pub(super) fn address(url: &StoreUrl) -> anyhow::Result<Address> {
+        url.secret().parse().map_err(|error| {
+            Failure::new(format!("store {url} cannot be used: {:#}", anyhow::Error::new(error)))
+                .hint("write it as postgres://USER@HOST/DATABASE?schema=NAME")
+                .into()
+        })
+    }
+
+    /// Why a store cannot be opened, with what to do about it.
+    pub(super) fn explain(error: OpenError) -> anyhow::Error {
+        let hint = match &error {
+            OpenError::Unreachable { .. } => {
+                "check that the server runs and that user, password and database are right"
+            }
+            OpenError::Foreign { .. } => "name another schema with ?schema=",
+            OpenError::Certificates { .. } => "name the file of the authority with sslrootcert=",
+            OpenError::Moved { to, .. } => &where_it_went(to),
+            _ => "`rookery doctor` says more; docs/scaling.md says what the database must allow",
+        };
+        Failure::new(error.to_string()).hint(hint).into()
+    }
 
     pub(super) fn source(url: &StoreUrl) -> anyhow::Result<Box<dyn Source>> {
-        Err(cannot_open(url))
+        Ok(Box::new(offline::source(address(url)?).map_err(explain_offline)?))
     }
 
     pub(super) fn origin(url: &StoreUrl) -> anyhow::Result<Box<dyn Origin>> {
-        Err(cannot_open(url))
+        Ok(Box::new(offline::origin(address(url)?).map_err(explain_offline)?))
     }
 
     pub(super) fn sink(url: &StoreUrl) -> anyhow::Result<Box<dyn Sink>> {
-        Err(cannot_open(url))
+        Ok(Box::new(offline::sink(address(url)?).map_err(explain_offline)?))
     }
 
     pub(super) fn problems(url: &StoreUrl) -> anyhow::Result<Vec<String>> {
-        Err(cannot_open(url))
+        offline::problems(address(url)?).map_err(explain_offline)
     }
 }
 

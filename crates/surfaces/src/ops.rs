@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use rookery_store::node::{Duty, Whereabouts};
 use rookery_store::store::Health;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -60,10 +61,25 @@ pub async fn show_metrics(State(app): State<App>, call: Call) -> Result<Response
     metrics::gauge!("rookery_log_head").set(tallies.head.head.0 as f64);
     let writable = app.engine().store().health() == Health::Writable;
     metrics::gauge!("rookery_store_writable").set(f64::from(u8::from(writable)));
+    measure_nodes(&app);
     let used = app.limits().subscriptions - app.subscriptions().available_permits();
     metrics::gauge!("rookery_subscriptions").set(used as f64);
     let text = recorder().map_or_else(String::new, |recorder| recorder.render());
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
+}
+
+fn measure_nodes(app: &App) {
+    let attending = app.engine().attending();
+    let nodes = attending.nodes();
+    for (state, whereabouts) in [("here", Whereabouts::Here), ("away", Whereabouts::Away)] {
+        let count = nodes.iter().filter(|seen| seen.whereabouts == whereabouts).count();
+        metrics::gauge!("rookery_nodes", "state" => state).set(count as f64);
+    }
+    for duty in Duty::ALL {
+        let held = app.engine().tenure(duty).is_some();
+        metrics::gauge!("rookery_duty_held", "duty" => duty.name()).set(f64::from(u8::from(held)));
+    }
+    metrics::gauge!("rookery_clock_ahead_seconds").set(attending.clock_ahead_millis() as f64 / 1_000.0);
 }
 
 /// Bounds of the time that requests take, in seconds.

@@ -97,6 +97,31 @@ pub struct Token {
     pub expires_at: Option<i64>,
 }
 
+#[derive(Debug, Deserialize)]
+pub struct Node {
+    #[serde(default)]
+    pub host: String,
+    #[serde(default)]
+    pub pid: u32,
+    #[serde(default)]
+    pub version: String,
+    pub site: Site,
+    #[serde(default)]
+    pub last_seen: i64,
+    #[serde(default)]
+    pub state: String,
+    #[serde(default)]
+    pub this: bool,
+    #[serde(default)]
+    pub duties: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Site {
+    #[serde(default)]
+    pub root: String,
+}
+
 /// Reads an answer as `T`.
 pub fn read<T: DeserializeOwned>(answer: &Value) -> Result<T, ClientError> {
     serde_json::from_value(answer.clone()).map_err(ClientError::Garbled)

@@ -82,6 +82,8 @@ settings! {
     max_connections: u32 = "2048", "ROOKERY_MAX_CONNECTIONS";
     /// Event streams that may be open at once.
     max_subscriptions: u32 = "1024", "ROOKERY_MAX_SUBSCRIPTIONS";
+    /// Connections to a PostgreSQL store for reads, beside one for writes and one that listens.
+    store_connections: u32 = "8", "ROOKERY_STORE_CONNECTIONS";
     /// Commands that may wait for the log.
     queue_commands: u32 = "4096", "ROOKERY_QUEUE_COMMANDS";
     /// Bytes of commands that may wait for the log.

@@ -1,11 +1,13 @@
 //! A project: its root, and the layout of the `.rookery/` folder in it.
 //!
 //! Owns every path below `.rookery/` and the modes they are created with; nothing else spells these names. Where the
-//! root is found is in [`discover`], who serves it in [`daemon_file`] and [`lock`]. Never prints, never runs git.
+//! root is found is in [`discover`], who serves it in [`daemon_file`] and [`lock`], which of a project's folders it is in
+//! [`site`]. Never prints, never runs git.
 
 mod daemon_file;
 mod discover;
 mod lock;
+mod site;
 
 use std::collections::hash_map::DefaultHasher;
 use std::fs;
@@ -19,6 +21,7 @@ use sha2::{Digest, Sha256};
 
 pub use daemon_file::{DaemonFile, Published};
 pub use lock::{Holder, ProjectLock};
+pub use site::host_name;
 
 /// The folder that makes a directory a project.
 pub const FOLDER: &str = ".rookery";
@@ -122,6 +125,10 @@ impl Project {
 
     pub fn daemon_file(&self) -> PathBuf {
         self.folder().join("daemon.json")
+    }
+
+    pub fn site_file(&self) -> PathBuf {
+        self.folder().join("site.json")
     }
 
     pub fn lock_file(&self) -> PathBuf {

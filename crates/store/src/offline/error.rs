@@ -1,12 +1,12 @@
 //! Why work on a whole store failed.
 
+use std::error::Error;
 use std::path::PathBuf;
 
 use rookery_core::Seq;
 
 use super::RowError;
 use crate::artifact::ArtifactError;
-use crate::postgres;
 use crate::sqlite::{OpenError, Problem};
 
 #[derive(Debug, thiserror::Error)]
@@ -15,10 +15,9 @@ pub enum OfflineError {
     Open(#[from] OpenError),
     #[error("the database cannot be read or written")]
     Sql(#[from] rusqlite::Error),
-    #[error(transparent)]
-    OpenPostgres(#[from] postgres::OpenError),
+    /// The same of a database other than SQLite.
     #[error("the database cannot be read or written")]
-    Postgres(#[from] postgres::Problem),
+    Database(#[source] Box<dyn Error + Send + Sync>),
     #[error("the store cannot be read")]
     Store(#[from] Problem),
     #[error("the store cannot be read: {0}")]

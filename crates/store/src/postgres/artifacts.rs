@@ -3,7 +3,7 @@
 use deadpool_postgres::{ClientWrapper, Pool};
 use rookery_core::NodeId;
 
-use super::connection::{Frame, NOW, Question, ask};
+use super::connection::{Frame, NOW, Param, Question, ask};
 use super::error::Problem;
 use crate::artifact::{ArtifactError, Erased, Held, is_sha256, sha256_hex};
 
@@ -47,26 +47,8 @@ impl Artifacts {
     }
 
     pub(super) async fn get(&self, sha256: String) -> Result<Vec<u8>, ArtifactError> {
-        if !is_sha256(&sha256) {
-            return Err(ArtifactError::Absent { sha256 });
-        }
-        let sql = "SELECT data FROM artifact_chunks WHERE sha256 = $1 ORDER BY n";
-        let there = "SELECT 1 FROM artifacts WHERE sha256 = $1";
-        let questions =
-            [there, sql].map(|sql| Question::new(sql, vec![Box::new(sha256.clone()) as super::connection::Param]));
         let client = self.pool.get().await.map_err(Problem::from)?;
-        let answers = ask(&client, Frame::Snapshot, &questions).await?;
-        if answers[0].is_empty() {
-            return Err(ArtifactError::Absent { sha256 });
-        }
-        let mut bytes = Vec::new();
-        for row in &answers[1] {
-            bytes.extend_from_slice(row.try_get(0)?);
-        }
-        if sha256_hex(&bytes) != sha256 {
-            return Err(ArtifactError::Damaged { sha256 });
-        }
-        Ok(bytes)
+        read(&client, Frame::Snapshot, sha256).await
     }
 
     /// Removes an artifact that nobody names or holds; `own` is a hold that ends with this.
@@ -113,6 +95,28 @@ impl Artifacts {
             }
         }
     }
+}
+
+/// The bytes of a hash, verified.
+pub(super) async fn read(client: &ClientWrapper, frame: Frame, sha256: String) -> Result<Vec<u8>, ArtifactError> {
+    if !is_sha256(&sha256) {
+        return Err(ArtifactError::Absent { sha256 });
+    }
+    let there = "SELECT 1 FROM artifacts WHERE sha256 = $1";
+    let pieces = "SELECT data FROM artifact_chunks WHERE sha256 = $1 ORDER BY n";
+    let questions = [there, pieces].map(|sql| Question::new(sql, vec![Box::new(sha256.clone()) as Param]));
+    let answers = ask(client, frame, &questions).await?;
+    if answers[0].is_empty() {
+        return Err(ArtifactError::Absent { sha256 });
+    }
+    let mut bytes = Vec::new();
+    for row in &answers[1] {
+        bytes.extend_from_slice(row.try_get(0)?);
+    }
+    if sha256_hex(&bytes) != sha256 {
+        return Err(ArtifactError::Damaged { sha256 });
+    }
+    Ok(bytes)
 }
 
 /// Puts the bytes into the open transaction. Those that are there already stay, unless a piece is missing.

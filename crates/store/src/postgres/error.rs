@@ -17,12 +17,12 @@ pub enum OpenError {
     Certificates { reason: String },
     #[error("{address} cannot be reached: {reason}")]
     Unreachable { address: String, reason: String },
-    #[error("PostgreSQL {found} is too old: 14 or newer is needed")]
-    TooOld { found: String },
     #[error("schema '{schema}' holds tables of something else")]
     Foreign { schema: String },
     #[error("schema '{schema}' of {address} holds no store")]
     Absent { address: String, schema: String },
+    #[error("the store at {address} has moved to {to} and is not written any more")]
+    Moved { address: String, to: String },
     #[error("schema '{schema}' cannot be brought to version {version}: {reason}")]
     Migrate { schema: String, version: u32, reason: String },
     #[error("schema '{schema}' cannot be prepared: {reason}")]

@@ -8,6 +8,7 @@ use tokio_postgres::Row;
 use super::connection::{Question, seq, some_text, stored_seq, text};
 use super::error::Problem;
 use super::text::stored;
+use crate::offline::{Entry, RawRow};
 use crate::query::{Bodies, LogQuery};
 use crate::sql::{self, Dialect};
 
@@ -27,22 +28,31 @@ pub(super) struct Raw<'a> {
     pub(super) kind: &'a str,
     pub(super) version: u32,
     pub(super) fact: Vec<u8>,
+    pub(super) body: Option<&'a Body>,
+}
+
+impl<'a> From<&'a Entry> for Raw<'a> {
+    fn from(entry: &'a Entry) -> Raw<'a> {
+        let Entry { raw, row } = entry;
+        Raw { row, kind: &raw.kind, version: raw.version, fact: raw.fact.clone(), body: raw.body.as_ref() }
+    }
 }
 
 impl Raw<'_> {
     pub(super) fn of(row: &LogRow) -> Raw<'_> {
-        Raw { row, kind: row.fact.kind(), version: row.fact.version(), fact: row.fact.encode() }
+        let (kind, version, fact) = (row.fact.kind(), row.fact.version(), row.fact.encode());
+        Raw { row, kind, version, fact, body: row.body.as_ref() }
     }
 }
 
 /// Everything of the log rows, column by column.
 pub(super) fn append(raws: Vec<Raw<'_>>) -> Question {
-    let body_in = |raw: &Raw<'_>| match raw.row.body.as_ref().map(|body| &body.bytes) {
+    let body_in = |raw: &Raw<'_>| match raw.body.map(|body| &body.bytes) {
         Some(BodyBytes::Here(_)) => Some("row"),
         Some(BodyBytes::Artifact) => Some("artifact"),
         Some(BodyBytes::Gone) | None => None,
     };
-    let body = |raw: &Raw<'_>| match raw.row.body.as_ref().map(|body| &body.bytes) {
+    let body = |raw: &Raw<'_>| match raw.body.map(|body| &body.bytes) {
         Some(BodyBytes::Here(bytes)) => Some(bytes.clone()),
         _ => None,
     };
@@ -67,7 +77,7 @@ pub(super) fn append(raws: Vec<Raw<'_>>) -> Question {
             column(&raws, |raw| owned(raw.row.via.as_deref())),
             column(&raws, |raw| raw.row.cause.map(stored_seq)),
             column(&raws, |raw| raw.fact.clone()),
-            column(&raws, |raw| raw.row.body.as_ref().map(|body| body.sha256.clone())),
+            column(&raws, |raw| raw.body.map(|body| body.sha256.clone())),
             column(&raws, |raw| owned(body_in(raw))),
             column(&raws, body),
         ],
@@ -96,6 +106,32 @@ pub(super) fn found(query: &LogQuery, rows: &[Row]) -> Result<Vec<LogRow>, Probl
         found.push(decode(row, query.bodies)?);
     }
     Ok(found)
+}
+
+/// Rows of the log after a place, in order and in the very bytes that are stored.
+pub(super) fn read_raw(after: Seq, limit: u32) -> Question {
+    read(&LogQuery { bodies: Bodies::Read, ..LogQuery::after(after, limit) })
+}
+
+/// What [`read_raw`] found.
+pub(super) fn raw(rows: &[Row]) -> Result<Vec<RawRow>, Problem> {
+    let one = |row: &Row| {
+        Ok(RawRow {
+            seq: seq(row.try_get(0)?)?,
+            at: Timestamp(row.try_get(1)?),
+            kind: text(row, 2)?,
+            version: u32::try_from(row.try_get::<_, i32>(3)?).unwrap_or(u32::MAX),
+            run: some_text(row, 4)?,
+            thread: some_text(row, 5)?,
+            actor: text(row, 6)?,
+            auth: text(row, 7)?,
+            via: some_text(row, 12)?,
+            cause: row.try_get::<_, Option<i64>>(8)?.map(seq).transpose()?,
+            fact: row.try_get(9)?,
+            body: body(row)?,
+        })
+    };
+    rows.iter().map(one).collect()
 }
 
 /// A row selected by [`sql::LOG_COLUMNS`], with its body's bytes as one more column if they are read.

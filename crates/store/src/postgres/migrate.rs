@@ -8,7 +8,7 @@ use deadpool_postgres::ClientWrapper;
 use rookery_core::{LogId, Seq, Table};
 
 use super::address::Address;
-use super::connection::{Frame, HEAD, LOCKED_HEAD, Question, ask, stored};
+use super::connection::{Frame, HEAD, LOCKED_HEAD, Question, ask, stored, text};
 use super::error::{OpenError, Problem, told};
 use super::{log, schema, transact};
 use crate::FORMAT;
@@ -54,21 +54,31 @@ pub(super) async fn prepare(
     birth: &Birth,
     migrations: &[Migration],
 ) -> Result<Fitness, OpenError> {
-    check_server(client).await.map_err(|error| cannot(address, &error))?;
-    let run = async {
-        client.batch_execute("BEGIN").await?;
-        // Locks of this kind are the database's: the name of the schema tells ours from others.
-        let lock = "SELECT pg_advisory_xact_lock(hashtextextended('rookery schema ' || $1, 0))";
-        client.query(lock, &[&address.schema()]).await?;
-        Ok::<(), tokio_postgres::Error>(())
-    };
-    run.await.map_err(|error| cannot(address, &Problem::Sql(error)))?;
+    begin(client, address).await?;
     let prepared = in_transaction(client, address, birth, migrations).await;
     let end = if prepared.is_ok() { "COMMIT" } else { "ROLLBACK" };
     match (prepared, client.batch_execute(end).await) {
         (Ok(_), Err(error)) => Err(cannot(address, &Problem::Sql(error))),
         (prepared, _) => prepared,
     }
+}
+
+/// Begins a transaction in which nobody else changes the schema.
+pub(super) async fn begin(client: &ClientWrapper, address: &Address) -> Result<(), OpenError> {
+    check_server(client).await.map_err(|error| cannot(address, &error))?;
+    let run = async {
+        client.batch_execute("BEGIN").await?;
+        // Locks of this kind are the database's: the name of the schema tells ours from others.
+        let lock = "SELECT pg_advisory_xact_lock(hashtextextended('rookery schema ' || $1, 0))";
+        client.query(lock, &[&address.schema()]).await.map(drop)
+    };
+    run.await.map_err(|error| cannot(address, &Problem::Sql(error)))
+}
+
+/// Where the store went, if it was moved away.
+pub(super) async fn moved_to(client: &ClientWrapper) -> Result<Option<String>, Problem> {
+    let rows = client.query("SELECT value FROM meta WHERE name = 'moved_to'", &[]).await?;
+    rows.first().map(|row| text(row, 0)).transpose()
 }
 
 async fn check_server(client: &ClientWrapper) -> Result<(), Problem> {
@@ -80,7 +90,8 @@ async fn check_server(client: &ClientWrapper) -> Result<(), Problem> {
     Ok(())
 }
 
-async fn in_transaction(
+/// Brings the schema up within a transaction that [`begin`] began.
+pub(super) async fn in_transaction(
     client: &ClientWrapper,
     address: &Address,
     birth: &Birth,
@@ -161,9 +172,9 @@ async fn create(
             VALUES (1, $1, 1, 0, $2, $3, $4)";
         let version = migrations.last().map_or(0, |migration| migration.version);
         let (format, version) = (FORMAT.cast_signed(), version.cast_signed());
-        client.execute(sql, &[&birth.log_id.as_str(), &format, &version, &birth.project]).await?;
+        client.execute(sql, &[&birth.log_id.as_str(), &format, &version, &super::text::stored(&birth.project)]).await?;
         let sql = "INSERT INTO meta (name, value) VALUES ('project_id', $1)";
-        client.execute(sql, &[&birth.project_id]).await
+        client.execute(sql, &[&super::text::stored(&birth.project_id)]).await
     };
     born.await.map(drop).map_err(|error| cannot(address, &Problem::Sql(error)))
 }

@@ -13,19 +13,25 @@
 //! | `nodes` | who serves the log, and who has which duty |
 //! | `artifacts` | bodies and files in pieces |
 //! | `migrate` | schema versions, the fold's format, rebuilding |
+//! | `offline`, `source`, `sink` | work on the whole of a store: prove, export, move |
+//! | `doctor` | what is risky about a server |
 //!
 //! It must not know a rule: what a command means is decided in [`crate::batch`].
 
 mod address;
 mod artifacts;
 mod connection;
+mod doctor;
 mod error;
 mod follow;
 mod log;
 mod migrate;
 mod nodes;
+pub mod offline;
 mod reader;
 mod schema;
+mod sink;
+mod source;
 mod text;
 mod transact;
 mod writer;
@@ -131,6 +137,9 @@ impl PostgresStore {
         };
         let client = connector.patient().await.map_err(|error| unreachable(error.into()))?;
         let fitness = migrate::prepare(&client, &options.address, &options.birth, MIGRATIONS).await?;
+        if let Some(to) = migrate::moved_to(&client).await.map_err(unreachable)? {
+            return Err(OpenError::Moved { address: options.address.to_string(), to });
+        }
         let first = [
             Question::new(HEAD, vec![]),
             Question::new("SELECT project FROM log_head", vec![]),

@@ -9,6 +9,7 @@ use rookery_core::{Key, Lookup, Row, Table};
 use super::connection::{Param, Question, some_text, text};
 use super::error::Problem;
 use super::text::stored;
+use crate::offline::DerivedRow;
 use crate::query::ListQuery;
 use crate::sql::{self, Dialect};
 
@@ -147,10 +148,7 @@ pub(super) fn page(table: Table, after: &str, limit: i64) -> Question {
 }
 
 /// What [`page`] found.
-pub(super) fn with_columns(
-    table: Table,
-    rows: &[tokio_postgres::Row],
-) -> Result<Vec<(Key, Row, Vec<ColumnValue>)>, Problem> {
+pub(super) fn with_columns(table: Table, rows: &[tokio_postgres::Row]) -> Result<Vec<DerivedRow>, Problem> {
     let one = |row: &tokio_postgres::Row| {
         let id = text(row, 0)?;
         let mut columns = Vec::with_capacity(table.columns().len());
@@ -164,7 +162,7 @@ pub(super) fn with_columns(
             });
         }
         let doc: &[u8] = row.try_get(table.columns().len() + 1)?;
-        Ok((parse(table, &id)?, decode(table, &id, doc)?, columns))
+        Ok(DerivedRow { key: parse(table, &id)?, row: decode(table, &id, doc)?, columns })
     };
     rows.iter().map(one).collect()
 }

@@ -6,12 +6,13 @@ use deadpool_postgres::ClientWrapper;
 use rookery_core::view::{LifeSource, Presence};
 use rookery_core::{AgentId, Key, Lookup, NodeId, Row, Table, Timestamp};
 
-use super::connection::{Frame, Question, ask, stored_seq, text};
+use super::connection::{Frame, Param, Question, ask, stored_seq, text};
 use super::error::Problem;
 use super::text::stored;
 use super::{log, schema};
 use crate::batch::{Loaded, Needs, Remembered, WriteSet};
 use crate::node::{Duty, Tenure};
+use crate::offline::Reply;
 use crate::operational::{Operation, PresenceBoard, Sign, Token};
 use crate::query::LogQuery;
 use crate::store::{Answer, Tallies};
@@ -159,32 +160,54 @@ pub(super) fn count(changes: &BTreeMap<&'static str, i64>) -> Option<Question> {
 }
 
 fn remember(write: &WriteSet) -> Result<Question, Problem> {
+    let mut replies = Vec::with_capacity(write.replies.len());
     // The same key twice in one batch is one reply: the last.
     let mut newest = BTreeMap::new();
     for (idempotency, answer) in &write.replies {
         newest.insert((idempotency.scope.clone(), idempotency.key.clone()), (idempotency, answer));
     }
-    let (mut scopes, mut keys, mut hashes) = (vec![], vec![], vec![]);
-    let (mut answers, mut until) = (vec![], vec![]);
     for ((scope, key), (idempotency, answer)) in newest {
-        answers.push(encode(answer, &key)?);
-        scopes.push(stored(&scope));
-        keys.push(stored(&key));
-        hashes.push(idempotency.hash.clone());
-        until.push(idempotency.keep_until);
+        let answer = encode(answer, &key)?;
+        let (hash, keep_until) = (idempotency.hash.clone(), idempotency.keep_until);
+        replies.push(Reply { scope, key, hash, answer, keep_until });
     }
+    Ok(put_replies(&replies))
+}
+
+/// Writes replies, each key once.
+pub(super) fn put_replies(replies: &[Reply]) -> Question {
     let sql = "INSERT INTO replies (scope, key, hash, answer, keep_until)
         SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::bigint[])
         ON CONFLICT (scope, key) DO UPDATE
         SET hash = excluded.hash, answer = excluded.answer, keep_until = excluded.keep_until";
-    let params = vec![
-        Box::new(scopes) as super::connection::Param,
-        Box::new(keys),
-        Box::new(hashes),
-        Box::new(answers),
-        Box::new(until),
+    fn column<T>(replies: &[Reply], of: impl Fn(&Reply) -> T) -> Box<Vec<T>> {
+        Box::new(replies.iter().map(of).collect())
+    }
+    let params: Vec<Param> = vec![
+        column(replies, |reply| stored(&reply.scope)),
+        column(replies, |reply| stored(&reply.key)),
+        column(replies, |reply| stored(&reply.hash)),
+        column(replies, |reply| reply.answer.clone()),
+        column(replies, |reply| reply.keep_until),
     ];
-    Ok(Question::new(sql, params))
+    Question::new(sql, params)
+}
+
+/// Remembered replies after one, in the order of scope and key.
+pub(super) fn page_of_replies(after: Option<&Reply>, limit: u32) -> Question {
+    let sql = "SELECT scope, key, hash, answer, keep_until FROM replies
+        WHERE (scope, key) > ($1, $2) ORDER BY scope, key LIMIT $3";
+    let (scope, key) = after.map_or((String::new(), String::new()), |reply| (stored(&reply.scope), stored(&reply.key)));
+    Question::new(sql, vec![Box::new(scope), Box::new(key), Box::new(i64::from(limit))])
+}
+
+/// What [`page_of_replies`] found.
+pub(super) fn replies(rows: &[tokio_postgres::Row]) -> Result<Vec<Reply>, Problem> {
+    let one = |row: &tokio_postgres::Row| {
+        let (scope, key, hash) = (text(row, 0)?, text(row, 1)?, text(row, 2)?);
+        Ok(Reply { scope, key, hash, answer: row.try_get(3)?, keep_until: row.try_get(4)? })
+    };
+    rows.iter().map(one).collect()
 }
 
 /// What is taken out of the log is taken out of remembered replies, too: they show the rows as they are now. Happens in
@@ -219,8 +242,7 @@ async fn blank_replies(client: &ClientWrapper, key: &Key) -> Result<(), Problem>
         if shows {
             let answer = encode(&Answer::showing(key.clone(), row.clone()), &name)?;
             let sql = "UPDATE replies SET answer = $3 WHERE scope = $1 AND key = $2";
-            let params =
-                vec![Box::new(stored(&scope)) as super::connection::Param, Box::new(stored(&name)), Box::new(answer)];
+            let params = vec![Box::new(stored(&scope)) as Param, Box::new(stored(&name)), Box::new(answer)];
             ask(client, Frame::Bare, &[Question::new(sql, params)]).await?;
         }
     }

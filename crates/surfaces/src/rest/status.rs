@@ -38,6 +38,7 @@ pub async fn status(State(app): State<App>, call: Call) -> Result<Response, Rest
             done: count(task::tally::TASKS_DONE),
         },
         event_count: event_count(&head),
+        nodes: nodes(&app),
     };
     Ok(call::at(At { value: report, head }))
 }
@@ -57,6 +58,11 @@ pub async fn state(State(app): State<App>, call: Call) -> Result<Response, RestE
         event_count: event_count(&found.head),
     };
     Ok(call::at(At { value: body, head: found.head }))
+}
+
+fn nodes(app: &App) -> Vec<wire::NodeInfo> {
+    let attending = app.engine().attending();
+    attending.nodes().into_iter().map(|seen| translate::node(seen, &attending.node().id)).collect()
 }
 
 /// Every fact is an event.

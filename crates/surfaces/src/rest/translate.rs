@@ -2,8 +2,9 @@
 
 use rookery_core::log::{LogRow, event_id};
 use rookery_core::view::Presence;
-use rookery_core::{Fact, agent, file, handoff, task};
+use rookery_core::{Fact, NodeId, agent, file, handoff, task};
 use rookery_engine::queries::TaskShape;
+use rookery_store::node::{Seen, Whereabouts};
 use serde_json::{Map, Value};
 
 use super::wire;
@@ -203,6 +204,27 @@ pub fn agent_status(status: wire::AgentStatus) -> agent::Status {
         wire::AgentStatus::Blocked => agent::Status::Blocked,
         wire::AgentStatus::WaitingReview => agent::Status::WaitingReview,
         wire::AgentStatus::Offline => agent::Status::Offline,
+    }
+}
+
+/// A node as `this` one shows it.
+pub fn node(seen: Seen, this: &NodeId) -> wire::NodeInfo {
+    let Seen { node, last_seen, whereabouts, duties } = seen;
+    wire::NodeInfo {
+        this: node.id == *this,
+        id: node.id.to_string(),
+        host: node.host,
+        pid: node.pid,
+        url: node.url,
+        version: node.version,
+        site: wire::SiteInfo { id: node.site.id.to_string(), root: node.site.root },
+        started_at: node.started_at.0,
+        last_seen: last_seen.0,
+        state: match whereabouts {
+            Whereabouts::Here => wire::NodeState::Here,
+            Whereabouts::Away => wire::NodeState::Away,
+        },
+        duties: duties.into_iter().map(|duty| duty.name().to_owned()).collect(),
     }
 }
 

@@ -408,6 +408,41 @@ pub struct StatusReport {
     pub resources: ResourceTotals,
     pub tasks: TaskTotals,
     pub event_count: u64,
+    /// The daemons that share the store, the longest running first.
+    pub nodes: Vec<NodeInfo>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct NodeInfo {
+    /// New with every start.
+    pub id: String,
+    pub host: String,
+    pub pid: u32,
+    /// Where it is reached from its own machine.
+    pub url: Option<String>,
+    pub version: String,
+    pub site: SiteInfo,
+    pub started_at: i64,
+    pub last_seen: i64,
+    pub state: NodeState,
+    /// Whether it is the one that answers.
+    pub this: bool,
+    /// What it does for all: `sweeper`, `timers`, `effects`, `upkeep`.
+    pub duties: Vec<String>,
+}
+
+/// The folder of the project that a node serves.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SiteInfo {
+    pub id: String,
+    pub root: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeState {
+    Here,
+    Away,
 }
 
 #[derive(Debug, Serialize, ToSchema)]

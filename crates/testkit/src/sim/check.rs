@@ -215,6 +215,8 @@ pub(super) struct Sight {
     pub(super) clear_millis: u64,
     /// How long ago the node itself took a sign of life of the agent.
     pub(super) taken_millis_ago: Option<u64>,
+    /// How long ago each other node did that has been there without a break since.
+    pub(super) taken_elsewhere_millis_ago: Vec<u64>,
     /// How long ago any node wrote one down.
     pub(super) written_millis_ago: Option<u64>,
 }
@@ -229,8 +231,10 @@ pub(super) fn expired_after_clear_sight(agent: &AgentId, evidence: &Evidence, si
     }
     let limit = evidence.limit_millis;
     let within = |ago: Option<u64>, limit: u64| ago.is_some_and(|ago| ago < limit);
+    let told = |ago: &u64| (ON_ITS_WAY_MILLIS..limit).contains(ago);
     if sight.clear_millis < limit
         || within(sight.taken_millis_ago, limit)
+        || sight.taken_elsewhere_millis_ago.iter().any(told)
         || within(sight.written_millis_ago, limit.saturating_sub(ON_ITS_WAY_MILLIS))
     {
         return violated("expired_after_clear_sight", format!("{agent} by {evidence:?} with {sight:?}"));

@@ -71,6 +71,8 @@ struct Round {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum RoundName {
     Sweep,
+    Timers,
+    Effects,
     Other,
 }
 
@@ -311,6 +313,11 @@ impl Process {
         &self.engine.attending().node().id
     }
 
+    /// Whether something that it does out of a duty waits for the writer.
+    pub(super) fn acts_for_all(&self) -> bool {
+        self.rounds.iter().any(|round| round.name != RoundName::Other && round.running.is_some())
+    }
+
     pub(super) fn is_busy(&self) -> bool {
         self.queue.depth() > 0 || !self.calls.is_empty()
     }
@@ -318,9 +325,9 @@ impl Process {
 
 fn all_rounds(engine: &Engine, queue: &Arc<Queue>, expiry: Expiry) -> Vec<Round> {
     let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-    let every = |duration: Duration, begin: Box<dyn Fn() -> Future<()>>| Round {
+    let every = |name: RoundName, duration: Duration, begin: Box<dyn Fn() -> Future<()>>| Round {
+        name,
         every: millis(duration),
-        name: RoundName::Other,
         due: 0,
         begin,
         running: None,
@@ -328,15 +335,34 @@ fn all_rounds(engine: &Engine, queue: &Arc<Queue>, expiry: Expiry) -> Vec<Round>
     let allowed = rounds::allowed(engine);
     let (tick, exchange) =
         (Duration::from_millis(allowed.tick_millis()), Duration::from_millis(allowed.exchange_millis()));
-    let sweeping = every(tick, sweep(engine.clone(), queue.clone(), expiry));
     vec![
-        Round { name: RoundName::Sweep, ..sweeping },
+        every(RoundName::Sweep, tick, sweep(engine.clone(), queue.clone(), expiry)),
         // A failed round is tried again when its time comes: that is what the daemon's loops do.
-        every(TIMERS_EVERY, again(engine, |engine| async move { drop(timers::fire_due(&engine).await) })),
-        every(RETRY_AFTER, again(engine, |engine| async move { drop(intents::carry_out(&engine, &NoHands).await) })),
-        every(exchange, again(engine, |engine| async move { drop(rounds::exchange_presence(&engine).await) })),
-        every(ATTEND_EVERY, again(engine, |engine| async move { drop(attendance::attend(&engine).await) })),
-        every(REPLIES_EVERY, again(engine, |engine| async move { drop(rounds::forget_replies(&engine).await) })),
+        every(
+            RoundName::Timers,
+            TIMERS_EVERY,
+            again(engine, |engine| async move { drop(timers::fire_due(&engine).await) }),
+        ),
+        every(
+            RoundName::Effects,
+            RETRY_AFTER,
+            again(engine, |engine| async move { drop(intents::carry_out(&engine, &NoHands).await) }),
+        ),
+        every(
+            RoundName::Other,
+            exchange,
+            again(engine, |engine| async move { drop(rounds::exchange_presence(&engine).await) }),
+        ),
+        every(
+            RoundName::Other,
+            ATTEND_EVERY,
+            again(engine, |engine| async move { drop(attendance::attend(&engine).await) }),
+        ),
+        every(
+            RoundName::Other,
+            REPLIES_EVERY,
+            again(engine, |engine| async move { drop(rounds::forget_replies(&engine).await) }),
+        ),
     ]
 }
 

@@ -554,11 +554,25 @@ impl World {
     fn moves(&mut self, node: usize) -> Checked {
         self.hand_out_late(node);
         self.goes_on(node)?;
+        if self.freezes(node) {
+            return Ok(());
+        }
         for _ in 0..self.rng.random_range(1..=TURNS) {
             self.writes(node)?;
             self.goes_on(node)?;
         }
         self.follows(node)
+    }
+
+    /// Now and then a process stops between asking its writer and being written, most often where that is worst.
+    fn freezes(&mut self, node: usize) -> bool {
+        let acts = self.nodes[node].process.as_ref().is_some_and(Process::acts_for_all);
+        if self.resting || !self.rng.random_bool(if acts { 0.1 } else { 0.002 }) {
+            return false;
+        }
+        let until = self.now + self.rng.random_range(500..60_000);
+        self.nodes[node].state = State::Stopped { until, since: self.now };
+        true
     }
 
     fn follows(&mut self, node: usize) -> Checked {
@@ -696,13 +710,23 @@ impl World {
     fn sight(&self, node: usize, agent: &AgentId) -> Sight {
         let ago = |at: Option<&u64>| at.map(|at| self.now - at);
         let written_millis_ago = ago(self.written.get(agent));
+        let others =
+            self.nodes.iter().enumerate().filter(|(number, other)| *number != node && other.state == State::Up);
+        let taken_elsewhere_millis_ago = others
+            .filter_map(|(_, other)| {
+                let process = other.process.as_ref()?;
+                let unbroken = process.clock.monotonic() - process.clear_since;
+                ago(process.taken.get(agent)).filter(|ago| *ago <= unbroken)
+            })
+            .collect();
         match &self.nodes[node].process {
             Some(process) => Sight {
                 clear_millis: process.watched_millis,
                 taken_millis_ago: ago(process.taken.get(agent)),
+                taken_elsewhere_millis_ago,
                 written_millis_ago,
             },
-            None => Sight { clear_millis: 0, taken_millis_ago: None, written_millis_ago },
+            None => Sight { clear_millis: 0, taken_millis_ago: None, taken_elsewhere_millis_ago, written_millis_ago },
         }
     }
 }

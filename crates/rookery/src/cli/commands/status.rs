@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::cli::clock::Clock;
 use crate::cli::context::{self, Context, Running};
 use crate::cli::output::{Cell, Table, Tone};
+use crate::cli::wire;
 
 /// Show what is going on
 ///
@@ -70,8 +71,32 @@ fn table(running: &Running, status: &Value, info: &Value, clock: &Clock) -> Tabl
         ],
         pair("events", number(&status["event_count"]).to_string()),
     ];
+    rows.extend(node_rows(status, clock));
     rows.extend(info_rows(info));
     Table { headings: &[], rows, empty: "" }
+}
+
+/// A line for each node, where there is more than one.
+fn node_rows(status: &Value, clock: &Clock) -> Vec<Vec<Cell>> {
+    let nodes: Vec<wire::Node> = wire::read(&status["nodes"]).unwrap_or_default();
+    if nodes.len() < 2 {
+        return vec![];
+    }
+    let row = |node: &wire::Node| {
+        let away = node.state == "away";
+        let mut text = format!("{} process {}, version {}, {}", node.host, node.pid, node.version, node.site.root);
+        if away {
+            text.push_str(&format!(", away, last seen {}", clock.age(node.last_seen)));
+        }
+        if !node.duties.is_empty() {
+            text.push_str(&format!(", {}", node.duties.join(" ")));
+        }
+        if node.this {
+            text.push_str(" (this one)");
+        }
+        vec![Cell::new("node", Tone::Dim), Cell::new(text, if away { Tone::Warning } else { Tone::Plain })]
+    };
+    nodes.iter().map(row).collect()
 }
 
 /// What the daemon says of itself that is worth a line, with the warnings last and marked.
@@ -109,6 +134,24 @@ pub(super) fn brief(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nodes_are_listed_where_there_is_more_than_one() {
+        let node = |host: &str, this: bool, state: &str, duties: &[&str]| {
+            json!({
+                "id": "node_1", "host": host, "pid": 7, "url": "http://127.0.0.1:4700", "version": "0.1.0",
+                "site": { "id": "site_1", "root": "/work" }, "started_at": 0, "last_seen": 0, "state": state,
+                "this": this, "duties": duties,
+            })
+        };
+        let clock = Clock::fixed(1_000);
+        let one = json!({ "nodes": [node("a", true, "here", &["sweeper"])] });
+        assert!(node_rows(&one, &clock).is_empty());
+        let two = json!({ "nodes": [node("a", true, "here", &["sweeper", "timers"]), node("b", false, "away", &[])] });
+        let texts: Vec<String> = node_rows(&two, &clock).iter().map(|row| format!("{row:?}")).collect();
+        assert!(texts[0].contains("a process 7, version 0.1.0, /work, sweeper timers (this one)"), "{texts:?}");
+        assert!(texts[1].contains("/work, away, last seen ") && texts[1].contains("Warning"), "{texts:?}");
+    }
 
     #[test]
     fn details_are_shown_in_few_words_and_warnings_last() {

@@ -1,0 +1,218 @@
+//! Several nodes over one database in memory, each with a folder of its own and all of its subscribers running.
+
+#![expect(clippy::unwrap_used, reason = "a story that cannot be told has failed")]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rookery_core::agent::{Profile, Register, Role};
+use rookery_core::file::{ChangeSource, ClaimFile, Insist};
+use rookery_core::{Actor, Caller, Code, Fact, LogId, Power, Timestamp};
+use rookery_engine::access::Trust;
+use rookery_engine::watcher::hash_file;
+use rookery_engine::watching::Watching;
+use rookery_engine::{Access, Credentials, Engine, Parts, RandomIds, Request, Services, Settings, SystemClock, access};
+use rookery_store::memory::{Database, MemoryStore};
+use rookery_store::{Duty, Node, Operation, PresenceBoard, Site, Token};
+use tempfile::TempDir;
+
+/// Longer than any machine needs; only a failing test waits for it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Daemon {
+    engine: Engine,
+    services: Services,
+    folder: TempDir,
+}
+
+impl Daemon {
+    async fn start(database: &Database, name: &str, watching: Watching, settings: impl Fn(&mut Settings)) -> Daemon {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("shared.txt"), format!("the copy of {name}")).unwrap();
+        let (clock, board) = (Arc::new(SystemClock::default()), Arc::new(PresenceBoard::default()));
+        let node = node(name, folder.path());
+        let store = MemoryStore::new(database.clone(), clock.clone(), board.clone()).of(node.id.clone());
+        let mut chosen = Settings { shared: true, ..Settings::new("test", folder.path()) };
+        settings(&mut chosen);
+        let engine = Engine::new(Parts {
+            store: Arc::new(store),
+            clock,
+            ids: Arc::new(RandomIds),
+            board,
+            access: Access::new(Trust::Local, None),
+            node,
+            settings: chosen,
+        });
+        let services = Services::start(&engine, watching).await.unwrap();
+        let mut sight = services.sight();
+        if watching == Watching::On {
+            // Watching begins once the tree has been walked; changes before that are not seen to happen.
+            tokio::time::timeout(PATIENCE, sight.wait_for(|sight| sight.is_watching())).await.unwrap().unwrap();
+        }
+        Daemon { engine, services, folder }
+    }
+
+    async fn register(&self, agent: &str) {
+        let profile = Profile {
+            tool: "test".into(),
+            role: Role::Worker,
+            capabilities: vec![],
+            name: None,
+            workspace_path: None,
+            metadata: serde_json::Map::new(),
+        };
+        let register = Register { id: agent.into(), profile };
+        self.engine.submit(Request::new(Caller::asserted(agent), register)).await.unwrap();
+    }
+
+    async fn claims(&self, agent: &str, path: &str) {
+        let hash = hash_file(self.folder.path(), path).await.unwrap();
+        let path = self.engine.paths().parse(path).unwrap();
+        let claim = ClaimFile { path, agent: agent.into(), task: None, hash, insist: Insist::Ask };
+        self.engine.submit(Request::new(Caller::asserted(agent), claim)).await.unwrap();
+    }
+
+    /// Changes the file; what its watcher should say of it.
+    fn writes(&self, text: &str) -> (String, String) {
+        std::fs::write(self.folder.path().join("shared.txt"), text).unwrap();
+        (self.site(), access::hash(text))
+    }
+
+    fn site(&self) -> String {
+        self.engine.attending().node().site.id.to_string()
+    }
+
+    fn has(&self, duty: Duty) -> bool {
+        self.engine.tenure(duty).is_some()
+    }
+
+    async fn stop(self) {
+        self.services.stop(&self.engine).await;
+    }
+}
+
+fn node(name: &str, root: &Path) -> Node {
+    Node {
+        id: format!("node_{name}").as_str().into(),
+        host: name.to_owned(),
+        pid: 1,
+        url: None,
+        version: "1.0.0".to_owned(),
+        site: Site { id: format!("site_{name}").as_str().into(), root: root.to_string_lossy().into_owned() },
+        started_at: Timestamp(0),
+    }
+}
+
+/// Looks again and again until it is so.
+async fn until(mut so: impl FnMut() -> bool) {
+    let waiting = async {
+        while !so() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, waiting).await.unwrap();
+}
+
+/// What the watchers reported of claimed files: where, and the new content.
+fn seen(database: &Database) -> Vec<(String, String)> {
+    let rows = database.log().into_iter().filter_map(|row| match row.fact {
+        Fact::FileModified(fact) if fact.source == ChangeSource::Watcher => {
+            Some((fact.metadata["site"].as_str().unwrap().to_owned(), fact.after))
+        }
+        _ => None,
+    });
+    rows.collect()
+}
+
+#[tokio::test]
+async fn another_folders_copy_of_a_claimed_file_is_no_change() {
+    let database = Database::new(LogId::from("log"));
+    let one = Daemon::start(&database, "one", Watching::On, |_| {}).await;
+    let other = Daemon::start(&database, "other", Watching::On, |_| {}).await;
+    one.register("a").await;
+    one.claims("a", "shared.txt").await;
+
+    // The watcher of the other folder learns of the claim in its own time: changes before that are only counted. The
+    // first thing that anybody reports is a change that happened, where it happened.
+    let (mut polls, mut changed) = (0, (String::new(), String::new()));
+    until(|| {
+        if polls % 50 == 0 {
+            changed = other.writes(&format!("changed in the other folder, try {polls}"));
+        }
+        polls += 1;
+        !seen(&database).is_empty()
+    })
+    .await;
+    until(|| seen(&database).last() == Some(&changed)).await;
+    assert!(seen(&database).iter().all(|(site, _)| *site == other.site()), "{:?}", seen(&database));
+
+    let here = one.writes("changed in the one folder");
+    until(|| seen(&database).last() == Some(&here)).await;
+    let conflicts = database.log().iter().filter(|row| matches!(row.fact, Fact::ConflictDetected(_))).count();
+    assert_eq!(conflicts, 0);
+    one.stop().await;
+    other.stop().await;
+}
+
+#[tokio::test]
+async fn a_change_right_after_the_claim_is_seen_in_the_folder_where_it_was_made() {
+    let database = Database::new(LogId::from("log"));
+    let one = Daemon::start(&database, "one", Watching::On, |_| {}).await;
+    one.register("a").await;
+    let before = hash_file(one.folder.path(), "shared.txt").await.unwrap();
+    let expected = one.writes("changed between the look and the claim");
+    let path = one.engine.paths().parse("shared.txt").unwrap();
+    let claim = ClaimFile { path, agent: "a".into(), task: None, hash: before, insist: Insist::Ask };
+    one.engine.submit(Request::new(Caller::asserted("a"), claim)).await.unwrap();
+    until(|| seen(&database).last() == Some(&expected)).await;
+    one.stop().await;
+}
+
+#[tokio::test]
+async fn a_token_that_is_revoked_on_one_node_is_refused_on_all() {
+    let database = Database::new(LogId::from("log"));
+    let one = Daemon::start(&database, "one", Watching::Off, |_| {}).await;
+    let other = Daemon::start(&database, "other", Watching::Off, |_| {}).await;
+    let token = Token {
+        id: "tok_1".to_owned(),
+        hash: access::hash("secret"),
+        subject: "a".to_owned(),
+        power: Power::Agent,
+        created_at: Timestamp(0),
+        expires_at: None,
+        label: None,
+    };
+    let who = |daemon: &Daemon| {
+        let credentials = Credentials { bearer: Some("secret"), ..Credentials::default() };
+        daemon.engine.access().identify(&credentials, Timestamp(1)).map(|caller| caller.actor).map_err(|no| no.code)
+    };
+    one.engine.store().operate(Operation::PutToken(token)).await.unwrap();
+    until(|| who(&other) == Ok(Actor::Agent("a".into()))).await;
+    one.engine.store().operate(Operation::RevokeToken { id: "tok_1".to_owned() }).await.unwrap();
+    until(|| who(&other) == Err(Code::Unauthenticated)).await;
+    one.stop().await;
+    other.stop().await;
+}
+
+#[tokio::test]
+async fn duties_are_had_by_one_node_and_go_over_when_it_stops() {
+    let database = Database::new(LogId::from("log"));
+    let quick = |settings: &mut Settings| {
+        settings.offline_after = Duration::from_millis(500);
+        settings.silent_after = Duration::from_millis(500);
+    };
+    let one = Daemon::start(&database, "one", Watching::Off, quick).await;
+    let other = Daemon::start(&database, "other", Watching::Off, quick).await;
+    let has = |daemon: &Daemon| Duty::ALL.map(|duty| daemon.has(duty));
+    assert_eq!((has(&one), has(&other)), ([true; 4], [false; 4]));
+    one.register("a").await;
+    one.stop().await;
+    until(|| has(&other) == [true; 4]).await;
+    // The new node misses whom only the other one saw, after a full period and no sooner.
+    let offline = || database.log().iter().any(|row| matches!(row.fact, Fact::AgentWentOffline(_)));
+    until(offline).await;
+    assert_eq!(other.engine.attending().nodes().len(), 1, "who departs is not missed");
+    other.stop().await;
+    assert!(database.posts().values().all(|post| post.until == Timestamp(i64::MIN)), "nobody is waited for");
+}
