@@ -7,7 +7,7 @@ use rookery_core::{LogId, NodeId};
 use rookery_engine::Ids;
 use rookery_store::artifact::ArtifactDir;
 use rookery_store::offline::{OfflineError, Origin, Sink, Source};
-use rookery_store::postgres::{Birth, PostgresStore};
+use rookery_store::postgres::{Birth, PostgresStore, is_postgres};
 use rookery_store::queue::Limits;
 use rookery_store::sqlite::{OpenError, SqliteStore, offline as sqlite};
 use rookery_store::{Clock, PresenceBoard, Store};
@@ -137,7 +137,7 @@ impl Location {
             let path = project.root().join(path.trim_start_matches("//"));
             return Ok(Self::Sqlite(Files { artifacts: artifacts(&path), path }));
         }
-        if ["postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme)) {
+        if is_postgres(text) {
             return Ok(Self::Postgres(url.clone()));
         }
         Err(cannot_open(url))
@@ -319,7 +319,8 @@ fn told(error: OfflineError, hint: &str) -> anyhow::Error {
     Failure::new(format!("{:#}", anyhow::Error::new(error))).hint(hint).into()
 }
 
-fn where_it_went(to: &str) -> String {
+/// What to do with a store that has moved.
+pub fn where_it_went(to: &str) -> String {
     format!(
         "start with `rookery up --store {to}`, or name it as `store` in rookery.toml; if it never arrived there, repeat \
          `rookery migrate`"
