@@ -71,7 +71,8 @@ impl Daemon {
     async fn claims(&self, agent: &str, path: &str) {
         let hash = hash_file(self.folder.path(), path).await.unwrap();
         let path = self.engine.paths().parse(path).unwrap();
-        let claim = ClaimFile { path, agent: agent.into(), task: None, hash, insist: Insist::Ask };
+        let claim =
+            ClaimFile { path, agent: agent.into(), task: None, hash, site: self.engine.site(), insist: Insist::Ask };
         self.engine.submit(Request::new(Caller::asserted(agent), claim)).await.unwrap();
     }
 
@@ -131,7 +132,7 @@ struct Change {
 fn seen(database: &Database) -> Vec<Change> {
     let rows = database.log().into_iter().filter_map(|row| match row.fact {
         Fact::FileModified(fact) if fact.source == ChangeSource::Watcher => Some(Change {
-            site: fact.metadata["site"].as_str().unwrap().to_owned(),
+            site: fact.site.unwrap().to_string(),
             path: fact.path.to_string(),
             before: fact.before,
             after: fact.after,
@@ -170,7 +171,8 @@ async fn a_change_right_after_the_claim_is_seen_in_the_folder_where_it_was_made(
     let before = hash_file(one.folder.path(), "shared.txt").await.unwrap();
     let expected = one.writes("shared.txt", "the copy of one", "changed between the look and the claim");
     let path = one.engine.paths().parse("shared.txt").unwrap();
-    let claim = ClaimFile { path, agent: "a".into(), task: None, hash: before, insist: Insist::Ask };
+    let claim =
+        ClaimFile { path, agent: "a".into(), task: None, hash: before, site: one.engine.site(), insist: Insist::Ask };
     one.engine.submit(Request::new(Caller::asserted("a"), claim)).await.unwrap();
     until(|| seen(&database).last() == Some(&expected)).await;
     one.stop().await;
