@@ -208,7 +208,9 @@ impl Engine {
             }
         }
         let command = request.command.clone();
-        if let Command::ClaimFile(claim) = &command {
+        if let Command::ClaimFile(claim) = &command
+            && self.settings().shared
+        {
             // Before it is decided: the watcher may hear of the claim before we do.
             self.inner.read_here.note(claim);
         }

@@ -69,7 +69,7 @@ pub async fn serve(
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     let means = Means { clock: clock.clone(), ids: Arc::new(RandomIds), board: Arc::new(PresenceBoard::default()) };
     let node = node(project, &means, &bound)?;
-    let opened = stores::open_store(settings, project, &means)?;
+    let opened = stores::open_store(settings, project, &means).await?;
     let engine = engine(settings, project, means, node, &opened)?;
     let watching = if *settings.watch { Watching::On } else { Watching::Off };
     let services = Services::start(&engine, watching).await.context("cannot read the store")?;

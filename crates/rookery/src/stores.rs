@@ -32,7 +32,7 @@ pub struct Opened {
 }
 
 /// Opens the store of the settings.
-pub fn open_store(settings: &Settings, project: &Project, means: &Means) -> anyhow::Result<Opened> {
+pub async fn open_store(settings: &Settings, project: &Project, means: &Means) -> anyhow::Result<Opened> {
     let log = LogId::new(means.ids.mint("log_"));
     let path = sqlite_path(settings, project)?;
     let mut options = Options::new(path, log, means.clock.clone(), means.board.clone());
