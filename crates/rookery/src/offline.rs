@@ -89,6 +89,8 @@ pub struct Migrated {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Integrity {
     pub problems: Vec<String>,
+    /// What to do about each of them.
+    pub mend: &'static str,
     /// Where the store went, if it was moved away.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub moved_to: Option<String>,
@@ -250,7 +252,7 @@ pub async fn check(settings: &Settings, project: &Project) -> anyhow::Result<Int
     let checked = move || {
         let problems = location.problems()?;
         let moved_to = if problems.is_empty() { location.source()?.snapshot().moved_to.clone() } else { None };
-        Ok(Integrity { problems, moved_to })
+        Ok(Integrity { problems, mend: location.mending(), moved_to })
     };
     blocking(checked).await
 }

@@ -199,8 +199,7 @@ async fn check_store(settings: &Settings, project: &Project) -> Vec<Check> {
         }
         Ok(integrity) if integrity.problems.is_empty() => vec![Check::good("store", "its integrity is proven")],
         Ok(integrity) => {
-            let mend = "stop the daemon, keep a copy of .rookery, then `rookery restore` the last backup";
-            integrity.problems.into_iter().map(|problem| Check::bad("store", problem, mend)).collect()
+            integrity.problems.into_iter().map(|problem| Check::bad("store", problem, integrity.mend)).collect()
         }
         Err(error) => vec![Check::bad("store", format!("{error:#}"), "check that the address in `store` is right")],
     }
