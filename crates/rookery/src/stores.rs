@@ -50,8 +50,8 @@ fn open_sqlite(settings: &Settings, project: &Project, files: &Files, means: Mea
     options.limits = limits(settings);
     let store = SqliteStore::open(options).map_err(explain)?;
     Ok(Opened {
+        project_id: store.project_id().map_or_else(|| project.id(), str::to_owned),
         store: Arc::new(store),
-        project_id: project.id(),
         project_name: settings.project.to_string(),
         shared: false,
     })

@@ -86,7 +86,7 @@ fn normalised(exported: &str) -> Vec<Value> {
 /// Minted ids become their number; everything else stays.
 fn rename(value: &mut Value, ids: &mut HashMap<String, String>) {
     match value {
-        Value::String(text) if text.starts_with("task_") || text.starts_with("hoff_") => {
+        Value::String(text) if ["task_", "hoff_", "site_"].iter().any(|kind| text.starts_with(kind)) => {
             let next = format!("id{}", ids.len());
             *text = ids.entry(text.clone()).or_insert(next).clone();
         }

@@ -219,6 +219,14 @@ impl ServerCertVerifier for Anybody {
 /// A value of a statement.
 pub(super) type Param = Box<dyn ToSql + Sync + Send>;
 
+/// One column of many rows, for `unnest`.
+pub(super) fn column<S, T>(rows: &[S], of: impl Fn(&S) -> T) -> Param
+where
+    T: ToSql + Sync + Send + 'static,
+{
+    Box::new(rows.iter().map(of).collect::<Vec<T>>())
+}
+
 /// A statement with what is bound to it.
 pub(super) struct Question {
     pub(super) text: std::borrow::Cow<'static, str>,
@@ -276,6 +284,11 @@ impl Frame {
     }
 }
 
+type Answer = Result<Vec<Row>, tokio_postgres::Error>;
+
+/// A statement that was sent, or will be when it is first looked at.
+type Going<'a> = Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
+
 /// Sends statements in one go and waits for all of their answers: many statements, one round trip. The first failure is
 /// told; what follows it in a transaction has failed with it.
 pub(super) async fn ask(
@@ -287,11 +300,9 @@ pub(super) async fn ask(
     for question in questions {
         statements.push(client.prepare_cached(&question.text).await?);
     }
-    let mut going: Vec<Pin<Box<dyn Future<Output = Result<Vec<Row>, tokio_postgres::Error>> + Send + '_>>> = Vec::new();
+    let mut going: Vec<Going<'_>> = Vec::new();
     let framing = |sql: Option<&'static str>| {
-        sql.map(|sql| -> Pin<Box<dyn Future<Output = Result<Vec<Row>, tokio_postgres::Error>> + Send + '_>> {
-            Box::pin(async move { client.batch_execute(sql).await.map(|()| vec![]) })
-        })
+        sql.map(|sql| -> Going<'_> { Box::pin(async move { client.batch_execute(sql).await.map(|()| vec![]) }) })
     };
     going.extend(framing(frame.begin()));
     for (statement, question) in statements.iter().zip(questions) {
@@ -300,7 +311,7 @@ pub(super) async fn ask(
         going.push(Box::pin(async move { rows(client, statement, params).await }));
     }
     going.extend(framing(frame.end()));
-    let mut answers: Vec<Option<Result<Vec<Row>, tokio_postgres::Error>>> = Vec::with_capacity(going.len());
+    let mut answers: Vec<Option<Answer>> = Vec::with_capacity(going.len());
     // The first look at each sends it, in this order.
     poll_fn(|context| {
         answers.clear();

@@ -6,7 +6,7 @@ use deadpool_postgres::ClientWrapper;
 use rookery_core::view::{LifeSource, Presence};
 use rookery_core::{AgentId, Key, Lookup, NodeId, Row, Table, Timestamp};
 
-use super::connection::{Frame, Param, Question, ask, stored_seq, text};
+use super::connection::{Frame, Param, Question, ask, column, stored_seq, text};
 use super::error::Problem;
 use super::text::stored;
 use super::{log, schema};
@@ -180,9 +180,6 @@ pub(super) fn put_replies(replies: &[Reply]) -> Question {
         SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::bigint[])
         ON CONFLICT (scope, key) DO UPDATE
         SET hash = excluded.hash, answer = excluded.answer, keep_until = excluded.keep_until";
-    fn column<T>(replies: &[Reply], of: impl Fn(&Reply) -> T) -> Box<Vec<T>> {
-        Box::new(replies.iter().map(of).collect())
-    }
     let params: Vec<Param> = vec![
         column(replies, |reply| stored(&reply.scope)),
         column(replies, |reply| stored(&reply.key)),
