@@ -147,8 +147,12 @@ impl Location {
 
     fn read(url: &StoreUrl, project: &Project, files: impl Fn(PathBuf) -> Files) -> anyhow::Result<Self> {
         let text = url.secret();
-        if let Some(path) = text.strip_prefix("sqlite:").filter(|path| !path.is_empty()) {
-            return Ok(Self::Sqlite(files(project.root().join(path.trim_start_matches("//")))));
+        if let Some(path) = text.strip_prefix("sqlite:") {
+            // Without a path, the project's own database is meant.
+            return Ok(Self::Sqlite(files(match path.trim_start_matches("//") {
+                "" => project.database(),
+                path => project.root().join(path),
+            })));
         }
         if is_postgres(text) {
             return Ok(Self::Postgres(url.clone()));

@@ -97,7 +97,7 @@ impl Sink for PostgresSink {
 
     fn put_artifact(&mut self, bytes: &[u8]) -> Result<String, OfflineError> {
         let (session, sha256) = (self.session()?, sha256_hex(bytes));
-        session.wait(artifacts::store(&session.client, &sha256, bytes))?;
+        session.wait(artifacts::store(&*session.client, &sha256, bytes))?;
         Ok(sha256)
     }
 

@@ -6,11 +6,12 @@ use std::path::Path;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::of_store::OfStore;
 use super::status::brief;
 use crate::cli::context::{self, Context, Running};
 use crate::cli::output::{Cell, Table, Tone};
 use crate::cli::{Failure, Report};
-use crate::config::{Flags, Settings};
+use crate::config::Settings;
 use crate::offline::{self, Integrity};
 use crate::project::{DaemonFile, Holder, Project, ProjectLock};
 use crate::stores::where_it_went;
@@ -22,7 +23,10 @@ const LOW_DISK_BYTES: u64 = 256 << 20;
 ///
 /// Never starts a daemon: without one it checks what it can, and the exit code is 3.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct Args {
+    #[command(flatten)]
+    of: OfStore,
+}
 
 /// What one check found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -63,10 +67,10 @@ impl Check {
     }
 }
 
-pub(super) async fn run(context: &Context, _args: Args) -> anyhow::Result<()> {
+pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     let project = context.project()?;
     let mut checks = check_files(&project);
-    let settings = Settings::load(&project, &Flags::default());
+    let settings = Settings::load(&project, &args.of.flags());
     checks.push(match &settings {
         Ok(_) => Check::good("settings", "every value is right"),
         Err(error) => Check::bad("settings", error.to_string(), error.hint()),
