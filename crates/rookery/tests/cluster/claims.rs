@@ -24,7 +24,7 @@ async fn every_task_and_every_file_has_one_winner() -> anyhow::Result<()> {
     for agent in 0..AGENTS {
         announce(&nodes[agent % nodes.count()], &name(agent)).await?;
     }
-    let mut fights = JoinSet::new();
+    let (http, mut fights) = (client()?, JoinSet::new());
     let mut told = Vec::with_capacity(2 * 3 * THINGS);
     for number in 0..THINGS {
         if fights.len() >= AT_ONCE
@@ -32,7 +32,7 @@ async fn every_task_and_every_file_has_one_winner() -> anyhow::Result<()> {
         {
             told.extend(done??);
         }
-        fights.spawn(fight(nodes.addresses(), number));
+        fights.spawn(fight(http.clone(), nodes.addresses(), number));
     }
     while let Some(done) = fights.join_next().await {
         told.extend(done??);
@@ -52,8 +52,7 @@ fn name(agent: usize) -> String {
 }
 
 /// One file and one task, each wanted by three agents through three nodes at the same moment.
-async fn fight(addresses: Addresses, number: usize) -> anyhow::Result<Vec<Told>> {
-    let http = client()?;
+async fn fight(http: reqwest::Client, addresses: Addresses, number: usize) -> anyhow::Result<Vec<Told>> {
     let send = |method: Method, at: usize, path: &str, body: Value| {
         read(http.request(method, format!("{}{path}", addresses.of(at % 3))).json(&body))
     };
@@ -62,17 +61,14 @@ async fn fight(addresses: Addresses, number: usize) -> anyhow::Result<Vec<Told>>
     ensure!(created.status == 201, "{created:?}");
     let task = text(&created.body["id"])?;
     let agent = |at: usize| name((number * 3 + at) % AGENTS);
-    let claim = |at: usize| {
-        send(Method::POST, at, "/resources/claim", json!({"path": file, "agent_id": agent(at)}))
-    };
+    let claim = |at: usize| send(Method::POST, at, "/resources/claim", json!({"path": file, "agent_id": agent(at)}));
     let start = |at: usize| {
         let body = json!({"status": "in_progress", "agent_id": agent(at)});
         send(Method::PATCH, at, &format!("/tasks/{task}"), body)
     };
-    let (files, tasks) = tokio::join!(
-        async { tokio::try_join!(claim(0), claim(1), claim(2)) },
-        async { tokio::try_join!(start(0), start(1), start(2)) }
-    );
+    let (files, tasks) = tokio::join!(async { tokio::try_join!(claim(0), claim(1), claim(2)) }, async {
+        tokio::try_join!(start(0), start(1), start(2))
+    });
     let mut told = Vec::new();
     for (at, reply) in <[Reply; 3]>::from(files?).iter().enumerate() {
         told.push(Told::of_file(&file, agent(at), reply)?);
@@ -96,7 +92,9 @@ struct Told {
 enum Outcome {
     Granted,
     /// Refused, because this agent has it.
-    Taken { by: String },
+    Taken {
+        by: String,
+    },
     Refused,
 }
 

@@ -245,12 +245,7 @@ impl Writer {
             Some(false) => reply.body["owner"].as_str().context("refused for nobody")?,
             None => anyhow::bail!("{reply:?}"),
         };
-        Ok(Told {
-            what: path,
-            holder: Some(holder.to_owned()),
-            at: position(reply)?,
-            replayed: is_replayed(reply),
-        })
+        Ok(Told { what: path, holder: Some(holder.to_owned()), at: position(reply)?, replayed: is_replayed(reply) })
     }
 
     /// Sends a write until it is answered, always with the same key, to the next node after each failure. Sometimes it is

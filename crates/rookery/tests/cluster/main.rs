@@ -6,8 +6,14 @@
 
 mod checker;
 mod claims;
+mod commits;
 mod crash;
+mod database;
 mod load;
 mod nodes;
+mod older;
 mod pause;
 mod record;
+mod room;
+mod schemas;
+mod shared;

@@ -8,7 +8,6 @@ use anyhow::{Context, ensure};
 use reqwest::{Method, RequestBuilder};
 use rookery_testkit::daemon::{Daemon, Reply, Setup, client, read};
 use rookery_testkit::patience::eventually;
-use rookery_testkit::stream::Follower;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -157,7 +156,8 @@ pub async fn seen_by(daemon: &Daemon) -> anyhow::Result<Vec<Value>> {
 /// The process that has this duty, as one node sees it.
 pub async fn holder_of(daemon: &Daemon, duty: &str) -> anyhow::Result<Option<u64>> {
     let nodes = seen_by(daemon).await?;
-    let holder = nodes.iter().find(|node| node["duties"].as_array().is_some_and(|duties| duties.contains(&json!(duty))));
+    let holder =
+        nodes.iter().find(|node| node["duties"].as_array().is_some_and(|duties| duties.contains(&json!(duty))));
     Ok(holder.and_then(|node| node["pid"].as_u64()))
 }
 
@@ -196,11 +196,6 @@ impl Impatient {
     pub fn request(&self, method: Method, url: String) -> RequestBuilder {
         self.http.request(method, url).timeout(self.limit)
     }
-}
-
-/// Opens a stream that begins with the first event.
-pub async fn from_the_start(url: &str) -> anyhow::Result<Follower> {
-    Follower::open(url, "?after=0", None).await
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -100,7 +100,8 @@ impl Beating {
     async fn goes_on(&self, more: usize) -> anyhow::Result<()> {
         let mut beats = self.beats.clone();
         let enough = *beats.borrow() + more;
-        rookery_testkit::patience::within("heartbeats are answered", beats.wait_for(|beats| *beats >= enough)).await??;
+        rookery_testkit::patience::within("heartbeats are answered", beats.wait_for(|beats| *beats >= enough))
+            .await??;
         Ok(())
     }
 }
