@@ -1,9 +1,12 @@
 //! Reads: a pool of connections, each read one short transaction that also reads the head. Nothing is held across an
 //! await, and a read that loses its connection is asked again on another.
 
-use deadpool_postgres::Pool;
+use std::time::Duration;
+
+use deadpool_postgres::{Object, Pool};
 use rookery_core::log::LogRow;
 use rookery_core::{Key, Row};
+use tokio::time::timeout;
 
 use super::connection::{Frame, HEAD, Question, ask, stored};
 use super::error::Problem;
@@ -14,6 +17,8 @@ use crate::store::{ReadError, Tallies};
 
 /// How often a read is tried that loses its connection: every pooled one may be of a server that is gone.
 const TRIES: usize = 3;
+/// How long an answer may take: longer than the server gives itself for a statement.
+const PATIENCE: Duration = Duration::from_secs(17);
 
 #[derive(Clone, Debug)]
 pub(super) struct Reader {
@@ -85,9 +90,14 @@ impl Reader {
         let mut tries = 1;
         loop {
             let problem = match self.pool.get().await {
-                Ok(client) => match ask(&client, frame, questions).await {
-                    Ok(answers) => return Ok(answers),
-                    Err(error) => Problem::from(error),
+                Ok(client) => match timeout(PATIENCE, ask(&client, frame, questions)).await {
+                    Ok(Ok(answers)) => return Ok(answers),
+                    Ok(Err(error)) => Problem::from(error),
+                    Err(_) => {
+                        // Whoever got it next would wait in vain as well.
+                        drop(Object::take(client));
+                        Problem::Connection("the database does not answer".to_owned())
+                    }
                 },
                 Err(error) => error.into(),
             };
