@@ -1,6 +1,6 @@
 //! Artifacts in the database, so that every node has them: bytes by their SHA-256 in pieces, verified when read.
 
-use deadpool_postgres::{ClientWrapper, Pool};
+use deadpool_postgres::{ClientWrapper, Object, Pool};
 use rookery_core::NodeId;
 
 use super::connection::{Frame, NOW, Param, Question, ask};
@@ -82,17 +82,39 @@ impl Artifacts {
         &self,
         run: impl AsyncFnOnce(&ClientWrapper) -> Result<T, ArtifactError>,
     ) -> Result<T, ArtifactError> {
-        let client = self.pool.get().await.map_err(Problem::from)?;
+        let lent = Lent(Some(self.pool.get().await.map_err(Problem::from)?));
+        let client = lent.client()?;
         client.batch_execute("BEGIN").await?;
-        let done = run(&client).await;
+        let done = run(client).await;
         let end = if done.is_ok() { "COMMIT" } else { "ROLLBACK" };
         match client.batch_execute(end).await {
-            Ok(()) => done,
-            Err(error) => {
-                // Nobody shall find it in the middle of something.
-                drop(deadpool_postgres::Object::take(client));
-                done.and(Err(error.into()))
+            Ok(()) => {
+                lent.give_back();
+                done
             }
+            Err(error) => done.and(Err(error.into())),
+        }
+    }
+}
+
+/// A connection in the middle of something. It is closed unless it is given back: the caller may be gone at any moment,
+/// and nobody else shall find it in an open transaction.
+struct Lent(Option<Object>);
+
+impl Lent {
+    fn client(&self) -> Result<&Object, Problem> {
+        self.0.as_ref().ok_or_else(|| Problem::Connection("the connection was given back".to_owned()))
+    }
+
+    fn give_back(mut self) {
+        drop(self.0.take());
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if let Some(client) = self.0.take() {
+            drop(Object::take(client));
         }
     }
 }
