@@ -2,7 +2,7 @@
 
 use std::error::Error as _;
 
-use deadpool_postgres::PoolError;
+use deadpool_postgres::{PoolError, TimeoutType};
 use tokio_postgres::error::SqlState;
 
 use super::address::AddressError;
@@ -58,7 +58,12 @@ impl From<PoolError> for Problem {
     fn from(error: PoolError) -> Problem {
         match error {
             PoolError::Backend(error) => Problem::Sql(error),
-            PoolError::Timeout(_) => Problem::Connection("all connections to the database are busy".to_owned()),
+            PoolError::Timeout(TimeoutType::Wait) => {
+                Problem::Connection("all connections to the database are busy".to_owned())
+            }
+            PoolError::Timeout(TimeoutType::Create | TimeoutType::Recycle) => {
+                Problem::Connection("the database does not answer".to_owned())
+            }
             error => Problem::Connection(error.to_string()),
         }
     }

@@ -26,8 +26,11 @@ use crate::store::{Health, Submission};
 
 /// How long a server may take over one exchange: longer than it lets us wait for the head.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// How long to try to find out what became of a commit.
-const SETTLE_FOR: Duration = Duration::from_secs(15);
+/// How long opening a connection may take. With the exchange before it and what follows, a command that waits for its
+/// turn behind a batch that fails is answered before its caller's patience of thirty seconds is over.
+const CONNECT_WITHIN: Duration = Duration::from_secs(4);
+/// How long to try to find out what became of a commit: longer than a transaction of ours that nobody ends holds the head.
+const SETTLE_FOR: Duration = Duration::from_secs(8);
 const SETTLE_EVERY: Duration = Duration::from_millis(200);
 /// How often to look whether the database is back.
 const PROBE_EVERY: Duration = Duration::from_millis(500);
@@ -287,7 +290,7 @@ impl Writer {
         if self.client.as_ref().is_some_and(|client| !client.is_closed()) {
             return Ok(());
         }
-        match timeout(PATIENCE, self.connector.writer()).await {
+        match timeout(CONNECT_WITHIN, self.connector.writer()).await {
             Ok(Ok(client)) => {
                 self.client = Some(client);
                 Ok(())

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rookery_core::{Code, Seq};
 use rookery_store::artifact::{ArtifactError, Erased};
 use rookery_store::node::Whereabouts;
-use rookery_store::postgres::{OpenError, PostgresStore};
+use rookery_store::postgres::{OpenError, Options, PostgresStore};
 use rookery_store::store::Health;
 use rookery_store::{Duty, Operation, Store, SubmitError, Token};
 use rookery_testkit::postgres::Schema;
@@ -204,6 +204,20 @@ async fn tokens_artifacts_and_presence_are_everybodys() {
     // Stored again, it is whole again.
     drop(b.put_artifact(vec![1; 2_000_000]).await.unwrap());
     assert_eq!(a.artifact(sha256).await.unwrap(), vec![1; 2_000_000]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upload_that_is_broken_off_leaves_no_open_transaction() {
+    let schema = Schema::new().unwrap();
+    let store = PostgresStore::open(Options { connections: 1, ..shared(&schema.url(), "a") }).await.unwrap();
+    let bytes = vec![7; 3_000_000];
+    for millis in 0..40 {
+        // Whoever sends it goes away at any moment.
+        drop(tokio::time::timeout(Duration::from_millis(millis), store.put_artifact(bytes.clone())).await);
+        store.tallies().await.unwrap();
+    }
+    let held = store.put_artifact(bytes.clone()).await.unwrap();
+    assert_eq!(store.artifact(held.sha256.clone()).await.unwrap(), bytes);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
