@@ -94,6 +94,8 @@ struct Shared {
     tail: tokio::sync::Mutex<Seq>,
     /// There is something to read that was not announced.
     look: Notify,
+    /// Whoever follows the log has lost the database; the writer finds out when it is back.
+    unwell: Notify,
     tokens: watch::Sender<u64>,
 }
 
@@ -166,6 +168,7 @@ impl PostgresStore {
             published: Publisher::default(),
             tail: tokio::sync::Mutex::new(found.head.head),
             look: Notify::new(),
+            unwell: Notify::new(),
             tokens: watch::Sender::new(found.tokens),
         });
         let pool = connector.pool(options.connections).map_err(unreachable)?;

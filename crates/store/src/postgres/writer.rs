@@ -68,8 +68,14 @@ impl Writer {
     async fn wait(&mut self) {
         let unhealthy = self.shared.health() != Health::Writable && self.closed.is_none();
         let patience = if unhealthy { PROBE_EVERY } else { IDLE };
-        if timeout(patience, self.shared.queue.filled()).await.is_err() && unhealthy {
-            self.probe().await;
+        tokio::select! {
+            () = self.shared.queue.filled() => {}
+            () = self.shared.unwell.notified() => {}
+            () = tokio::time::sleep(patience) => {
+                if unhealthy {
+                    self.probe().await;
+                }
+            }
         }
     }
 

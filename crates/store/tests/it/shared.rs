@@ -147,6 +147,19 @@ async fn a_database_that_is_away_is_said_and_comes_back_by_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_without_work_notices_that_the_database_is_back() {
+    let schema = Schema::new().unwrap();
+    let proxy = Proxy::start(&std::env::var("ROOKERY_TEST_POSTGRES").unwrap()).unwrap();
+    let far = open(&schema.url_at(&proxy.url()), "far").await;
+    done(&*far, report("a", "one")).await;
+    for _ in 0..3 {
+        proxy.cut();
+        eventually("it says that it lost the connection", async || far.health() != Health::Writable).await;
+        eventually("it says that it is back", async || far.health() == Health::Writable).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn duties_change_hands_and_old_epochs_are_refused() {
     let schema = Schema::new().unwrap();
     let (a, b) = (open(&schema.url(), "a").await, open(&schema.url(), "b").await);
