@@ -51,6 +51,7 @@ use self::artifacts::Artifacts;
 use self::connection::{Connector, Frame, HEAD, Question, ask, stored};
 use self::follow::Follower;
 use self::migrate::{Fitness, MIGRATIONS};
+use self::nodes::Fit;
 use self::reader::Reader;
 use self::writer::Writer;
 use crate::artifact::{ArtifactError, Erased, Held};
@@ -292,7 +293,8 @@ impl Store for PostgresStore {
     }
 
     fn attend(&self, node: Node) -> Pending<'_, Result<Attendance, SubmitError>> {
-        Box::pin(async move { Ok(nodes::attend(&self.reader, &node, self.clock.as_ref()).await?) })
+        let fit = if self.shared.health() == Health::Writable { Fit::ForDuties } else { Fit::OnlyToRead };
+        Box::pin(async move { Ok(nodes::attend(&self.reader, &node, fit, self.clock.as_ref()).await?) })
     }
 
     fn depart(&self, node: NodeId) -> Pending<'_, Result<(), SubmitError>> {

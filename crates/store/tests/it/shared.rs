@@ -160,6 +160,19 @@ async fn a_node_without_work_notices_that_the_database_is_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_cannot_write_leaves_its_duties_to_others() {
+    let schema = Schema::new().unwrap();
+    let (a, b) = (open(&schema.url(), "a").await, open(&schema.url(), "b").await);
+    assert_eq!(a.attend(node("a")).await.unwrap().tenures.len(), Duty::ALL.len());
+    schema.psql("UPDATE log_head SET schema = 99").unwrap();
+    assert!(matches!(a.submit(report("x", "late")).await, Err(SubmitError::Unavailable { .. })));
+    let attendance = a.attend(node("a")).await.unwrap();
+    assert_eq!((attendance.tenures, attendance.nodes.len()), (vec![], 1), "it is here, and that is all");
+    // The other one has not written since, and does not know better.
+    assert_eq!(b.attend(node("b")).await.unwrap().tenures.len(), Duty::ALL.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn duties_change_hands_and_old_epochs_are_refused() {
     let schema = Schema::new().unwrap();
     let (a, b) = (open(&schema.url(), "a").await, open(&schema.url(), "b").await);
