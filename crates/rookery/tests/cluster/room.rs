@@ -60,6 +60,8 @@ fn is_done_or_to_be_repeated(reply: &Reply) -> anyhow::Result<()> {
 async fn a_database_without_a_free_connection_is_said() -> anyhow::Result<()> {
     let server = Options::fast().setting("max_connections", "10").start()?;
     let daemon = setup().store(server.url()).start()?;
+    let create = || daemon.post("/tasks", json!({"title": "t", "assigned_by": "anna"}));
+    ensure!(create().await?.status == 201);
     let taken = take_all(&server).await?;
     // At the start.
     let refused = setup().store(server.url()).start().err().context("it started without a connection")?;
@@ -73,7 +75,6 @@ async fn a_database_without_a_free_connection_is_said() -> anyhow::Result<()> {
         ensure!(reply.body["error"].as_str().is_some_and(|error| error.contains("too many clients")), "{reply:?}");
     }
     // What is open already goes on.
-    let create = || daemon.post("/tasks", json!({"title": "t", "assigned_by": "anna"}));
     ensure!(create().await?.status == 201, "the writer has a connection of its own");
     drop(taken);
     eventually("there is room for all", async || {
