@@ -116,10 +116,7 @@ async fn take_up(reader: &Reader, node: &NodeId) -> Result<Vec<Post>, Problem> {
 /// Gives up the node's place and duties.
 pub(super) async fn depart(reader: &Reader, node: &NodeId) -> Result<(), Problem> {
     let id = || vec![Box::new(node.to_string()) as Param];
-    let questions = [
-        Question::new("DELETE FROM nodes WHERE id = $1", id()),
-        Question::new(LEAVE_DUTIES, id()),
-    ];
+    let questions = [Question::new("DELETE FROM nodes WHERE id = $1", id()), Question::new(LEAVE_DUTIES, id())];
     reader.ask(Frame::Whole, &questions).await.map(drop)
 }
 
