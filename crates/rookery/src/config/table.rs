@@ -82,7 +82,7 @@ settings! {
     max_connections: u32 = "2048", "ROOKERY_MAX_CONNECTIONS";
     /// Event streams that may be open at once.
     max_subscriptions: u32 = "1024", "ROOKERY_MAX_SUBSCRIPTIONS";
-    /// Connections to a PostgreSQL store for reads, beside one for writes and one that listens.
+    /// Connections to a PostgreSQL store for reads, beside four: one for writes, one that listens, two for the node itself.
     store_connections: u32 = "8", "ROOKERY_STORE_CONNECTIONS";
     /// Commands that may wait for the log.
     queue_commands: u32 = "4096", "ROOKERY_QUEUE_COMMANDS";

@@ -1,7 +1,6 @@
 //! A power cut of the database's machine under load.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use anyhow::ensure;
 use rookery_testkit::postgres::Server;
@@ -10,9 +9,6 @@ use crate::checker::one_log;
 use crate::load::{Load, Waits};
 use crate::nodes::{Nodes, code, unready};
 use crate::record::Recorder;
-
-/// How long it stays dark.
-const DARK: Duration = Duration::from_secs(3);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_power_cut_of_the_database_costs_nothing_acknowledged() -> anyhow::Result<()> {
@@ -29,8 +25,6 @@ async fn a_power_cut_of_the_database_costs_nothing_acknowledged() -> anyhow::Res
             ensure!(read.status == 503 && code(&read) == "STORE_UNAVAILABLE", "{read:?}");
             ensure!(node.get("/healthz").await?.status == 200, "the process is up");
         }
-        // Long enough for every connection to be tried again in vain.
-        tokio::time::sleep(DARK).await;
         server.restart()?;
         nodes.ready().await?;
     }

@@ -31,7 +31,7 @@ async fn a_table_that_somebody_locks_costs_patience_and_no_restart() -> anyhow::
             "SELECT count(*) FROM pg_locks WHERE relation = '{}.tasks'::regclass AND mode = 'AccessExclusiveLock' AND granted",
             schema.name()
         );
-        Ok(schema.psql(&sql)?.lines().last().filter(|count| count.trim() == "1").map(drop))
+        Ok((answer(&schema, &sql)? == "1").then_some(()))
     })
     .await?;
     let requests: Vec<RequestBuilder> =
@@ -40,6 +40,8 @@ async fn a_table_that_somebody_locks_costs_patience_and_no_restart() -> anyhow::
     let refused = replies.iter().filter(|reply| !reply.status.is_success()).count();
     ensure!(refused > 0, "the lock was in nobody's way");
     replies.iter().try_for_each(is_done_or_to_be_repeated)?;
+    // Whoever waits keeps its place all the same: a node that cannot attend would lose its duties to another.
+    ensure!(answer(&schema, "SELECT max(epoch) FROM duties")? == "1", "the duties changed hands");
     locking.await??;
     for at in 0..2 {
         eventually("tasks are created again", async || Ok((read(create(at)).await?.status == 201).then_some(())))
@@ -50,6 +52,11 @@ async fn a_table_that_somebody_locks_costs_patience_and_no_restart() -> anyhow::
     Ok(())
 }
 
+/// The one value that a query tells.
+fn answer(schema: &Schema, sql: &str) -> anyhow::Result<String> {
+    Ok(schema.psql(sql)?.lines().last().unwrap_or_default().trim().to_owned())
+}
+
 fn is_done_or_to_be_repeated(reply: &Reply) -> anyhow::Result<()> {
     let repeat = reply.status == 503 && code(reply) == "STORE_UNAVAILABLE" && reply.headers.contains_key("retry-after");
     ensure!(reply.status.is_success() || repeat, "{reply:?}");
@@ -58,8 +65,10 @@ fn is_done_or_to_be_repeated(reply: &Reply) -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_without_a_free_connection_is_said() -> anyhow::Result<()> {
-    let server = Options::fast().setting("max_connections", "10").start()?;
+    let server = Options::fast().setting("max_connections", "24").start()?;
     let daemon = setup().store(server.url()).start()?;
+    let create = || daemon.post("/tasks", json!({"title": "t", "assigned_by": "anna"}));
+    ensure!(create().await?.status == 201);
     let taken = take_all(&server).await?;
     // At the start.
     let refused = setup().store(server.url()).start().err().context("it started without a connection")?;
@@ -73,7 +82,6 @@ async fn a_database_without_a_free_connection_is_said() -> anyhow::Result<()> {
         ensure!(reply.body["error"].as_str().is_some_and(|error| error.contains("too many clients")), "{reply:?}");
     }
     // What is open already goes on.
-    let create = || daemon.post("/tasks", json!({"title": "t", "assigned_by": "anna"}));
     ensure!(create().await?.status == 201, "the writer has a connection of its own");
     drop(taken);
     eventually("there is room for all", async || {

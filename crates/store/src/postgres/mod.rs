@@ -7,7 +7,7 @@
 //! | `writer` | the task that runs batches under the lock on the head, and settles lost commits |
 //! | `follow` | reading what any node committed, for this node's subscribers |
 //! | `transact` | what a transaction loads and writes |
-//! | `reader` | the pool for reads and operational state |
+//! | `reader` | the pools for reads and for operational state |
 //! | `schema`, `log` | generated statements for derived rows; rows of the log |
 //! | `text` | texts with NUL in them |
 //! | `nodes` | who serves the log, and who has which duty |
@@ -51,6 +51,7 @@ use self::artifacts::Artifacts;
 use self::connection::{Connector, Frame, HEAD, Question, ask, stored};
 use self::follow::Follower;
 use self::migrate::{Fitness, MIGRATIONS};
+use self::nodes::Fit;
 use self::reader::Reader;
 use self::writer::Writer;
 use crate::artifact::{ArtifactError, Erased, Held};
@@ -61,6 +62,10 @@ use crate::publish::{Feed, Publisher};
 use crate::query::{ListQuery, LogQuery};
 use crate::queue::{Limits, Queue};
 use crate::store::{Committed, Health, Pending, Read, ReadError, Store, Submission, SubmitError, Tallies};
+
+/// Connections for the node's own affairs: attendance, presence, tokens. They must not wait behind slow reads, or a busy
+/// node would count as gone.
+const OWN_CONNECTIONS: usize = 2;
 
 /// How to open a store.
 #[derive(Clone, Debug)]
@@ -121,6 +126,8 @@ impl Shared {
 pub struct PostgresStore {
     shared: Arc<Shared>,
     reader: Reader,
+    /// For the node's own affairs.
+    own: Reader,
     artifacts: Artifacts,
     clock: Arc<dyn Clock>,
     channel: String,
@@ -173,6 +180,7 @@ impl PostgresStore {
             tokens: watch::Sender::new(found.tokens),
         });
         let pool = connector.pool(options.connections).map_err(unreachable)?;
+        let own = Reader { pool: connector.pool(OWN_CONNECTIONS).map_err(unreachable)? };
         let writer = Writer {
             connector: connector.clone(),
             shared: shared.clone(),
@@ -189,6 +197,7 @@ impl PostgresStore {
             shared,
             artifacts: Artifacts { pool: pool.clone(), node: options.node.clone(), holds: Arc::new(AtomicU64::new(0)) },
             reader: Reader { pool },
+            own,
             clock: options.clock,
             channel: options.address.channel(),
             node: options.node,
@@ -217,7 +226,7 @@ impl PostgresStore {
             questions.push(Question::new("UPDATE log_head SET tokens = tokens + 1", vec![]));
             questions.push(writer::notify(&self.channel));
         }
-        let answers = self.reader.ask(Frame::Whole, &questions).await?;
+        let answers = self.own.ask(Frame::Whole, &questions).await?;
         Ok(answers.first().map_or(0, Vec::len))
     }
 }
@@ -281,11 +290,11 @@ impl Store for PostgresStore {
     }
 
     fn presence(&self) -> Pending<'_, Result<Vec<Sign>, ReadError>> {
-        Box::pin(self.reader.presence())
+        Box::pin(self.own.presence())
     }
 
     fn tokens(&self) -> Pending<'_, Result<Vec<Token>, ReadError>> {
-        Box::pin(self.reader.tokens())
+        Box::pin(self.own.tokens())
     }
 
     fn tokens_changed(&self) -> watch::Receiver<u64> {
@@ -293,11 +302,12 @@ impl Store for PostgresStore {
     }
 
     fn attend(&self, node: Node) -> Pending<'_, Result<Attendance, SubmitError>> {
-        Box::pin(async move { Ok(nodes::attend(&self.reader, &node, self.clock.as_ref()).await?) })
+        let fit = if self.shared.health() == Health::Writable { Fit::ForDuties } else { Fit::OnlyToRead };
+        Box::pin(async move { Ok(nodes::attend(&self.own, &node, fit, self.clock.as_ref()).await?) })
     }
 
     fn depart(&self, node: NodeId) -> Pending<'_, Result<(), SubmitError>> {
-        Box::pin(async move { Ok(nodes::depart(&self.reader, &node).await?) })
+        Box::pin(async move { Ok(nodes::depart(&self.own, &node).await?) })
     }
 
     fn published(&self) -> Feed {
@@ -319,6 +329,7 @@ impl Store for PostgresStore {
             }
             self.follower.abort();
             self.reader.pool.close();
+            self.own.pool.close();
         })
     }
 }
@@ -328,6 +339,7 @@ impl Drop for PostgresStore {
         self.shared.queue.close();
         self.follower.abort();
         self.reader.pool.close();
+        self.own.pool.close();
     }
 }
 

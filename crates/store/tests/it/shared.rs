@@ -147,6 +147,32 @@ async fn a_database_that_is_away_is_said_and_comes_back_by_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_without_work_notices_that_the_database_is_back() {
+    let schema = Schema::new().unwrap();
+    let proxy = Proxy::start(&std::env::var("ROOKERY_TEST_POSTGRES").unwrap()).unwrap();
+    let far = open(&schema.url_at(&proxy.url()), "far").await;
+    done(&*far, report("a", "one")).await;
+    for _ in 0..3 {
+        proxy.cut();
+        eventually("it says that it lost the connection", async || far.health() != Health::Writable).await;
+        eventually("it says that it is back", async || far.health() == Health::Writable).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_cannot_write_leaves_its_duties_to_others() {
+    let schema = Schema::new().unwrap();
+    let (a, b) = (open(&schema.url(), "a").await, open(&schema.url(), "b").await);
+    assert_eq!(a.attend(node("a")).await.unwrap().tenures.len(), Duty::ALL.len());
+    schema.psql("UPDATE log_head SET schema = 99").unwrap();
+    assert!(matches!(a.submit(report("x", "late")).await, Err(SubmitError::Unavailable { .. })));
+    let attendance = a.attend(node("a")).await.unwrap();
+    assert_eq!((attendance.tenures, attendance.nodes.len()), (vec![], 1), "it is here, and that is all");
+    // The other one has not written since, and does not know better.
+    assert_eq!(b.attend(node("b")).await.unwrap().tenures.len(), Duty::ALL.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn duties_change_hands_and_old_epochs_are_refused() {
     let schema = Schema::new().unwrap();
     let (a, b) = (open(&schema.url(), "a").await, open(&schema.url(), "b").await);
