@@ -94,6 +94,8 @@ struct Shared {
     tail: tokio::sync::Mutex<Seq>,
     /// There is something to read that was not announced.
     look: Notify,
+    /// Somebody found that the database is away: the writer sees when it is back.
+    ailing: Notify,
     tokens: watch::Sender<u64>,
 }
 
@@ -109,6 +111,7 @@ impl Shared {
         }
         if let (Health::Writable, Health::ReadOnly { reason }) = (&*known, &health) {
             tracing::error!(reason, "the store cannot be written");
+            self.ailing.notify_one();
         }
         *known = health;
     }
@@ -166,6 +169,7 @@ impl PostgresStore {
             published: Publisher::default(),
             tail: tokio::sync::Mutex::new(found.head.head),
             look: Notify::new(),
+            ailing: Notify::new(),
             tokens: watch::Sender::new(found.tokens),
         });
         let pool = connector.pool(options.connections).map_err(unreachable)?;

@@ -31,7 +31,6 @@ const SETTLE_FOR: Duration = Duration::from_secs(15);
 const SETTLE_EVERY: Duration = Duration::from_millis(200);
 /// How often to look whether the database is back.
 const PROBE_EVERY: Duration = Duration::from_millis(500);
-const IDLE: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 pub(super) struct Writer {
@@ -63,9 +62,12 @@ impl Writer {
 
     /// Waits for work; looks after the connection while there is none.
     async fn wait(&mut self) {
-        let unhealthy = self.shared.health() != Health::Writable && self.closed.is_none();
-        let patience = if unhealthy { PROBE_EVERY } else { IDLE };
-        if timeout(patience, self.shared.queue.filled()).await.is_err() && unhealthy {
+        if self.shared.health() == Health::Writable || self.closed.is_some() {
+            tokio::select! {
+                () = self.shared.queue.filled() => {}
+                () = self.shared.ailing.notified() => {}
+            }
+        } else if timeout(PROBE_EVERY, self.shared.queue.filled()).await.is_err() {
             self.probe().await;
         }
     }

@@ -11,8 +11,9 @@ use crate::cli::context::{self, Context, Running};
 use crate::cli::output::{Cell, Table, Tone};
 use crate::cli::{Failure, Report};
 use crate::config::{Flags, Settings};
-use crate::offline;
+use crate::offline::{self, Integrity};
 use crate::project::{DaemonFile, Holder, Project, ProjectLock};
+use crate::stores::where_it_went;
 
 /// Less room than this on the project's disk is worth a warning.
 const LOW_DISK_BYTES: u64 = 256 << 20;
@@ -193,10 +194,12 @@ async fn check_store(settings: &Settings, project: &Project) -> Vec<Check> {
         return Vec::new();
     }
     match offline::check(settings, project).await {
+        Ok(Integrity { moved_to: Some(to), .. }) => {
+            vec![Check::bad("store", format!("it has moved to {to}"), where_it_went(&to))]
+        }
         Ok(integrity) if integrity.problems.is_empty() => vec![Check::good("store", "its integrity is proven")],
         Ok(integrity) => {
-            let mend = "stop the daemon, keep a copy of .rookery, then `rookery restore` the last backup";
-            integrity.problems.into_iter().map(|problem| Check::bad("store", problem, mend)).collect()
+            integrity.problems.into_iter().map(|problem| Check::bad("store", problem, integrity.mend)).collect()
         }
         Err(error) => vec![Check::bad("store", format!("{error:#}"), "check that the address in `store` is right")],
     }
