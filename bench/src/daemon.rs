@@ -23,18 +23,22 @@ pub(crate) struct Daemon {
 impl Daemon {
     /// The real daemon, with its defaults, for the project in `root`.
     pub(crate) async fn start(root: &Path) -> anyhow::Result<Daemon> {
-        Daemon::start_with(root, &[]).await
+        Daemon::start_with(&sibling("rookery")?, root, &[]).await
     }
 
     /// The same on PostgreSQL.
     pub(crate) async fn start_on(root: &Path, store: &str) -> anyhow::Result<Daemon> {
-        Daemon::start_with(root, &["--store", store]).await
+        Daemon::start_program(&sibling("rookery")?, root, store).await
     }
 
-    async fn start_with(root: &Path, arguments: &[&str]) -> anyhow::Result<Daemon> {
-        let program = sibling("rookery")?;
+    /// The same of another build.
+    pub(crate) async fn start_program(program: &Path, root: &Path, store: &str) -> anyhow::Result<Daemon> {
+        Daemon::start_with(program, root, &["--store", store]).await
+    }
+
+    async fn start_with(program: &Path, root: &Path, arguments: &[&str]) -> anyhow::Result<Daemon> {
         let log = std::fs::File::create(root.join("daemon.stderr"))?;
-        let mut command = command(&program);
+        let mut command = command(program);
         command.args(["up", "--port", "0", "--dir"]).arg(root).args(arguments).stderr(log);
         command.env_remove("ROOKERY_DIR").env_remove("ROOKERY_STORE");
         let mut daemon = Daemon::launch(command)?;

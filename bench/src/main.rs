@@ -53,6 +53,10 @@ struct Args {
     #[arg(long, value_name = "NAME")]
     only: Option<Part>,
 
+    /// Only compare the daemon with another build of it, on PostgreSQL
+    #[arg(long, value_name = "PROGRAM", conflicts_with = "only")]
+    rival: Option<PathBuf>,
+
     /// Leave the results folder as it is
     #[arg(long)]
     no_save: bool,
@@ -119,6 +123,11 @@ fn main() -> anyhow::Result<()> {
     }
     let plan = Plan::of(&args);
     let mut report = Report::default();
+    if let Some(program) = &args.rival {
+        postgres::rival::run(&plan, program, &mut report)?;
+        say::data(report.table());
+        return Ok(());
+    }
     let wanted = |part| args.only.is_none_or(|only| only == part);
     if wanted(Part::Create) {
         say::heading("durable task creation");

@@ -4,6 +4,7 @@
 mod delivery;
 mod long;
 mod raw;
+pub(crate) mod rival;
 mod server;
 
 pub(crate) use server::{Databases, available};
