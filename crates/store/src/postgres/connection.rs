@@ -37,6 +37,10 @@ const SLOWEST_READ: &str = "15s";
 /// How long a read waits for a connection.
 const WAIT_FOR_CONNECTION: Duration = Duration::from_secs(5);
 
+/// Everything is found by its key or in the order of an index. A plan is made when a table is small and kept while it
+/// grows: one that reads the whole table would cost each batch more than the last, until the statistics are made anew.
+const BY_INDEX: (&str, &str) = ("enable_seqscan", "off");
+
 /// Sessions that write: durable before they answer, and never in the way for long.
 const WRITER: &[(&str, &str)] = &[
     ("synchronous_commit", "on"),
@@ -47,6 +51,9 @@ const WRITER: &[(&str, &str)] = &[
     ("tcp_keepalives_interval", "3"),
     ("tcp_keepalives_count", "3"),
     ("jit", "off"),
+    BY_INDEX,
+    ("enable_hashjoin", "off"),
+    ("enable_mergejoin", "off"),
 ];
 
 const POOL: &[(&str, &str)] = &[
@@ -55,6 +62,7 @@ const POOL: &[(&str, &str)] = &[
     ("lock_timeout", WAIT_FOR_HEAD),
     ("statement_timeout", SLOWEST_READ),
     ("jit", "off"),
+    BY_INDEX,
 ];
 
 /// Sessions that may take their time: migrations, moving a whole log.
