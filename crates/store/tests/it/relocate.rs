@@ -326,7 +326,7 @@ mod postgres {
         let refused = PostgresStore::open(shared(&schema.url(), "node_a")).await;
         assert!(matches!(refused, Err(PostgresOpenError::Moved { to, .. }) if to == TO));
         assert_eq!(exported(&schema).await, lines);
-        assert!(matches!(out_of_schema(&schema, &Place::new()).await, Ok(_)), "a move is repeated");
+        assert!(out_of_schema(&schema, &Place::new()).await.is_ok(), "a move is repeated");
         let store = open(&third.database());
         done(&store, create("task_new", "t")).await;
         store.close().await;
