@@ -107,6 +107,11 @@ impl Server {
         self.url_of("rookery")
     }
 
+    /// Another database of the server, by TCP.
+    pub fn url_of(&self, database: &str) -> String {
+        format!("postgres://rookery@127.0.0.1:{}/{database}", self.port)
+    }
+
     /// The database `rookery` by the unix socket in the server's folder.
     pub fn socket_url(&self) -> String {
         let folder = self.folder.to_string_lossy().replace('%', "%25").replace('/', "%2F");
@@ -250,10 +255,6 @@ impl Server {
         let mut command = self.programs.command("pg_isready");
         command.args(["-q", "-U", "rookery", "-d", "postgres", "-p", &self.port.to_string(), "-h"]).arg(&self.folder);
         programs::run(command).is_ok()
-    }
-
-    fn url_of(&self, database: &str) -> String {
-        format!("postgres://rookery@127.0.0.1:{}/{database}", self.port)
     }
 
     fn data(&self) -> PathBuf {

@@ -2,14 +2,14 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::task::Poll;
 use std::time::Duration;
 
 use deadpool_postgres::{ClientWrapper, Hook, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime, Timeouts};
 use futures_util::StreamExt;
 use rookery_core::key::ColumnValue;
-use rookery_core::{LogId, Seq, Timestamp};
+use rookery_core::{LogId, NodeId, Seq, Timestamp};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -37,6 +37,10 @@ const SLOWEST_READ: &str = "15s";
 /// How long a read waits for a connection.
 const WAIT_FOR_CONNECTION: Duration = Duration::from_secs(5);
 
+/// Everything is found by its key or in the order of an index. A plan is made when a table is small and kept while it
+/// grows: one that reads the whole table would cost each batch more than the last, until the statistics are made anew.
+const BY_INDEX: (&str, &str) = ("enable_seqscan", "off");
+
 /// Sessions that write: durable before they answer, and never in the way for long.
 const WRITER: &[(&str, &str)] = &[
     ("synchronous_commit", "on"),
@@ -47,6 +51,9 @@ const WRITER: &[(&str, &str)] = &[
     ("tcp_keepalives_interval", "3"),
     ("tcp_keepalives_count", "3"),
     ("jit", "off"),
+    BY_INDEX,
+    ("enable_hashjoin", "off"),
+    ("enable_mergejoin", "off"),
 ];
 
 const POOL: &[(&str, &str)] = &[
@@ -55,6 +62,7 @@ const POOL: &[(&str, &str)] = &[
     ("lock_timeout", WAIT_FOR_HEAD),
     ("statement_timeout", SLOWEST_READ),
     ("jit", "off"),
+    BY_INDEX,
 ];
 
 /// Sessions that may take their time: migrations, moving a whole log.
@@ -103,15 +111,21 @@ impl Connector {
         Ok(ClientWrapper::new(client, driving))
     }
 
-    /// A connection that also hears what is said on the store's channel. The receiver ends with the connection.
-    pub(super) async fn listener(&self) -> Result<(ClientWrapper, mpsc::Receiver<()>), tokio_postgres::Error> {
+    /// A connection that also hears what others say on the store's channel. The receiver ends with the connection.
+    pub(super) async fn listener(
+        &self,
+        node: &NodeId,
+    ) -> Result<(ClientWrapper, mpsc::Receiver<()>), tokio_postgres::Error> {
+        let own = node.to_string();
         let (client, mut connection) = self.address.config("listener", POOL).connect(self.tls.clone()).await?;
         // What is said is a hint to look: one that waits already stands for those that follow.
         let (hint, hints) = mpsc::channel(1);
         let driving = tokio::spawn(async move {
             let mut messages = futures_util::stream::poll_fn(move |context| connection.poll_message(context));
             while let Some(Ok(message)) = messages.next().await {
-                if matches!(message, AsyncMessage::Notification(_)) {
+                if let AsyncMessage::Notification(said) = message
+                    && said.payload() != own
+                {
                     hint.try_send(()).ok();
                 }
             }
@@ -373,6 +387,11 @@ pub(super) struct Stored {
 pub(super) const HEAD: &str = "SELECT log_id, floor, head, format, schema, tokens FROM log_head";
 pub(super) const LOCKED_HEAD: &str = "SELECT log_id, floor, head, format, schema, tokens FROM log_head FOR UPDATE";
 
+/// The head and, as the last column, what time it is once it is locked. In the statement that locks, the clock would be
+/// read before the lock was waited for; around it, the row has been locked when it gets there.
+pub(super) static LOCKED_HEAD_AND_TIME: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT *, {NOW} FROM ({LOCKED_HEAD}) AS locked"));
+
 pub(super) fn stored(rows: &[Row]) -> Result<Stored, Problem> {
     let row = rows.first().ok_or_else(|| Problem::Unreadable("the log has no head".to_owned()))?;
     Ok(Stored {
@@ -393,9 +412,10 @@ pub(super) fn some_text(row: &Row, at: usize) -> Result<Option<String>, Problem>
     Ok(row.try_get::<_, Option<&str>>(at)?.map(|stored| text::read(stored).into_owned()))
 }
 
+/// The time that a row ends with.
 pub(super) fn timestamp(rows: &[Row]) -> Result<Timestamp, Problem> {
     let row = rows.first().ok_or_else(|| Problem::Unreadable("the database told no time".to_owned()))?;
-    Ok(Timestamp(row.try_get(0)?))
+    Ok(Timestamp(row.try_get(row.len() - 1)?))
 }
 
 pub(super) fn seq(stored: i64) -> Result<Seq, Problem> {

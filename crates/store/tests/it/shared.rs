@@ -329,3 +329,24 @@ async fn the_servers_certificate_is_looked_at_as_it_is_asked_for() {
         assert_eq!(opened.is_ok(), opens, "{host} {options}: {:?}", opened.err());
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_grows_from_nothing_never_reads_whole_tables() {
+    const TASKS: usize = 100;
+    let schema = Schema::new().unwrap();
+    let store = open(&schema.url(), "a").await;
+    done(&*store, register("agent")).await;
+    for task in 0..TASKS {
+        done(&*store, create(&format!("task_{task}"), "t")).await;
+        done(&*store, claim_task(&format!("task_{task}"), "agent")).await;
+    }
+    store.close().await;
+    // The server tells what a session did once that has ended.
+    let told = format!(
+        "SELECT seq_tup_read FROM pg_stat_user_tables
+            WHERE schemaname = '{}' AND relname = 'tasks' AND n_tup_ins = {TASKS}",
+        schema.name()
+    );
+    eventually("the server counts", async || !schema.psql(&told).unwrap().is_empty()).await;
+    assert_eq!(schema.psql(&told).unwrap(), "0");
+}
