@@ -41,15 +41,25 @@ const WAIT_FOR_CONNECTION: Duration = Duration::from_secs(5);
 /// grows: one that reads the whole table would cost each batch more than the last, until the statistics are made anew.
 const BY_INDEX: (&str, &str) = ("enable_seqscan", "off");
 
+/// A client that is gone, or does not take what it is sent, is noticed by the server after about ten seconds: until then
+/// it may hold locks.
+const KEEP_ALIVE: [(&str, &str); 4] = [
+    ("tcp_keepalives_idle", "5"),
+    ("tcp_keepalives_interval", "3"),
+    ("tcp_keepalives_count", "2"),
+    ("tcp_user_timeout", "10000"),
+];
+
 /// Sessions that write: durable before they answer, and never in the way for long.
 const WRITER: &[(&str, &str)] = &[
     ("synchronous_commit", "on"),
     ("idle_in_transaction_session_timeout", IDLE_IN_TRANSACTION),
     ("lock_timeout", WAIT_FOR_HEAD),
     ("statement_timeout", SLOWEST_BATCH),
-    ("tcp_keepalives_idle", "5"),
-    ("tcp_keepalives_interval", "3"),
-    ("tcp_keepalives_count", "3"),
+    KEEP_ALIVE[0],
+    KEEP_ALIVE[1],
+    KEEP_ALIVE[2],
+    KEEP_ALIVE[3],
     ("jit", "off"),
     BY_INDEX,
     ("enable_hashjoin", "off"),
@@ -61,12 +71,39 @@ const POOL: &[(&str, &str)] = &[
     ("idle_in_transaction_session_timeout", IDLE_IN_TRANSACTION),
     ("lock_timeout", WAIT_FOR_HEAD),
     ("statement_timeout", SLOWEST_READ),
+    KEEP_ALIVE[0],
+    KEEP_ALIVE[1],
+    KEEP_ALIVE[2],
+    KEEP_ALIVE[3],
     ("jit", "off"),
     BY_INDEX,
 ];
 
-/// Sessions that may take their time: migrations, moving a whole log.
-const PATIENT: &[(&str, &str)] = &[("synchronous_commit", "on"), ("jit", "off")];
+/// Sessions that bring a schema up: they may take their time, but not sleep over it.
+const PREPARING: &[(&str, &str)] = &[
+    ("synchronous_commit", "on"),
+    ("idle_in_transaction_session_timeout", "15s"),
+    ("lock_timeout", "30s"),
+    ("statement_timeout", "0"),
+    KEEP_ALIVE[0],
+    KEEP_ALIVE[1],
+    KEEP_ALIVE[2],
+    KEEP_ALIVE[3],
+    ("jit", "off"),
+];
+
+/// Sessions that read or move a whole log, whatever a role's own limits are.
+const PATIENT: &[(&str, &str)] = &[
+    ("synchronous_commit", "on"),
+    ("idle_in_transaction_session_timeout", "0"),
+    ("lock_timeout", WAIT_FOR_HEAD),
+    ("statement_timeout", "0"),
+    KEEP_ALIVE[0],
+    KEEP_ALIVE[1],
+    KEEP_ALIVE[2],
+    KEEP_ALIVE[3],
+    ("jit", "off"),
+];
 
 /// Opens connections to one address.
 #[derive(Clone)]
@@ -94,6 +131,11 @@ impl Connector {
     /// A connection for batches.
     pub(super) async fn writer(&self) -> Result<ClientWrapper, tokio_postgres::Error> {
         self.connect("writer", WRITER).await
+    }
+
+    /// A connection for bringing the schema up.
+    pub(super) async fn preparing(&self) -> Result<ClientWrapper, tokio_postgres::Error> {
+        self.connect("preparing", PREPARING).await
     }
 
     /// A connection for long work.
@@ -326,14 +368,17 @@ pub(super) async fn ask(
     }
     going.extend(framing(frame.end()));
     let mut answers: Vec<Option<Answer>> = Vec::with_capacity(going.len());
-    // The first look at each sends it, in this order.
+    // The first look at each sends it, in this order. One that cannot even be sent is the last: nothing is committed
+    // without it.
     poll_fn(|context| {
-        answers.clear();
         for future in &mut going {
-            answers.push(match future.as_mut().poll(context) {
-                Poll::Ready(answer) => Some(answer),
-                Poll::Pending => None,
-            });
+            match future.as_mut().poll(context) {
+                Poll::Ready(answer) => answers.push(Some(answer)),
+                Poll::Pending => answers.push(None),
+            }
+            if matches!(answers.last(), Some(Some(Err(_)))) {
+                break;
+            }
         }
         Poll::Ready(())
     })
@@ -382,10 +427,12 @@ pub(super) struct Stored {
     pub(super) format: u32,
     pub(super) schema: u32,
     pub(super) tokens: u64,
+    pub(super) moved_to: Option<String>,
 }
 
-pub(super) const HEAD: &str = "SELECT log_id, floor, head, format, schema, tokens FROM log_head";
-pub(super) const LOCKED_HEAD: &str = "SELECT log_id, floor, head, format, schema, tokens FROM log_head FOR UPDATE";
+pub(super) const HEAD: &str = "SELECT log_id, floor, head, format, schema, tokens, moved_to FROM log_head";
+pub(super) const LOCKED_HEAD: &str =
+    "SELECT log_id, floor, head, format, schema, tokens, moved_to FROM log_head FOR UPDATE";
 
 /// The head and, as the last column, what time it is once it is locked. In the statement that locks, the clock would be
 /// read before the lock was waited for; around it, the row has been locked when it gets there.
@@ -399,6 +446,7 @@ pub(super) fn stored(rows: &[Row]) -> Result<Stored, Problem> {
         format: u32::try_from(row.try_get::<_, i32>(3)?).unwrap_or(u32::MAX),
         schema: u32::try_from(row.try_get::<_, i32>(4)?).unwrap_or(u32::MAX),
         tokens: u64::try_from(row.try_get::<_, i64>(5)?).unwrap_or(0),
+        moved_to: some_text(row, 6)?,
     })
 }
 

@@ -36,24 +36,25 @@ mod text;
 mod transact;
 mod writer;
 
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 pub use address::{Address, AddressError, DEFAULT_SCHEMA, is_postgres};
 pub use error::{OpenError, Problem};
 pub use migrate::Birth;
 use rookery_core::log::LogRow;
-use rookery_core::{Key, NodeId, Row, Seq};
+use rookery_core::{Key, LogId, NodeId, Row, Seq};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use self::artifacts::Artifacts;
-use self::connection::{Connector, Frame, HEAD, Question, ask, stored};
+use self::connection::{Connector, Frame, HEAD, Question, Stored, ask, stored};
 use self::follow::Follower;
 use self::migrate::{Fitness, MIGRATIONS};
 use self::nodes::Fit;
 use self::reader::Reader;
 use self::writer::Writer;
+use crate::FORMAT;
 use crate::artifact::{ArtifactError, Erased, Held};
 use crate::clock::Clock;
 use crate::node::{Attendance, Node};
@@ -94,6 +95,10 @@ pub struct Adopted {
 struct Shared {
     queue: Queue,
     health: RwLock<Health>,
+    /// Why this store must not be written by this program any more, if so. Only a restart changes that.
+    closed: OnceLock<String>,
+    /// How far the log was seen to reach, by whichever task: it never gets shorter.
+    seen: AtomicU64,
     published: Publisher,
     /// Up to where subscribers were told. Whoever holds it is the one that tells them.
     tail: tokio::sync::Mutex<Seq>,
@@ -106,7 +111,49 @@ struct Shared {
 
 impl Shared {
     fn health(&self) -> Health {
+        if let Some(reason) = self.closed.get() {
+            return Health::ReadOnly { reason: reason.clone() };
+        }
         self.health.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes no more writes, for good.
+    fn close(&self, reason: String) {
+        if self.closed.set(reason.clone()).is_ok() {
+            tracing::error!(reason, "the store is not written any more");
+        }
+    }
+
+    fn seen(&self) -> Seq {
+        Seq(self.seen.load(Ordering::Relaxed))
+    }
+
+    fn has_seen(&self, head: Seq) {
+        self.seen.fetch_max(head.0, Ordering::Relaxed);
+    }
+
+    /// Why a log that was found must not be gone on with, if so. `seen` is how far it was known to reach before it was
+    /// looked at.
+    fn objection(&self, found: &Stored, log: &LogId, seen: Seq) -> Option<String> {
+        if found.head.log != *log {
+            return Some(format!("the schema now holds another log, {}: start the daemon again", found.head.log));
+        }
+        if let Some(to) = &found.moved_to {
+            return Some(format!("the store has moved to {to}: start the daemon with that one"));
+        }
+        if found.schema > migrate::newest() {
+            return Some(migrate::newer_schema(found.schema));
+        }
+        if found.format != FORMAT {
+            return Some(migrate::other_format(found.format));
+        }
+        (found.head.head < seen).then(|| {
+            format!(
+                "the log ends at {} and had reached {seen}: the database was set back, perhaps to a replica that lagged; \
+                 what was acknowledged since is gone. Start the daemon again to go on from there",
+                found.head.head
+            )
+        })
     }
 
     fn set_health(&self, health: Health) {
@@ -145,11 +192,8 @@ impl PostgresStore {
             address: options.address.to_string(),
             reason: problem.to_string(),
         };
-        let client = connector.patient().await.map_err(|error| unreachable(error.into()))?;
+        let client = connector.preparing().await.map_err(|error| unreachable(error.into()))?;
         let fitness = migrate::prepare(&client, &options.address, &options.birth, MIGRATIONS).await?;
-        if let Some(to) = migrate::moved_to(&client).await.map_err(unreachable)? {
-            return Err(OpenError::Moved { address: options.address.to_string(), to });
-        }
         let first = [
             Question::new(HEAD, vec![]),
             Question::new("SELECT project FROM log_head", vec![]),
@@ -169,10 +213,11 @@ impl PostgresStore {
             Fitness::Writable => None,
             Fitness::OnlyToRead(reason) => Some(reason),
         };
-        let health = closed.clone().map_or(Health::Writable, |reason| Health::ReadOnly { reason });
         let shared = Arc::new(Shared {
             queue: Queue::new(options.limits),
-            health: RwLock::new(health),
+            health: RwLock::new(Health::Writable),
+            closed: closed.map(OnceLock::from).unwrap_or_default(),
+            seen: AtomicU64::new(found.head.head.0),
             published: Publisher::default(),
             tail: tokio::sync::Mutex::new(found.head.head),
             look: Notify::new(),
@@ -188,8 +233,6 @@ impl PostgresStore {
             node: options.node.clone(),
             log: found.head.log.clone(),
             client: None,
-            closed,
-            newest: found.head.head,
             batches: 0,
         };
         let follower = Follower {
@@ -230,6 +273,10 @@ impl PostgresStore {
         if operation.changes_tokens() {
             questions.push(Question::new("UPDATE log_head SET tokens = tokens + 1", vec![]));
             questions.push(transact::notify(&self.channel));
+        }
+        if operation.changes_tokens() {
+            // Repeated, it would tell of the second time and not of the first.
+            return self.own.write_once(&questions).await;
         }
         let answers = self.own.ask(Frame::Whole, &questions).await?;
         Ok(answers.first().map_or(0, Vec::len))

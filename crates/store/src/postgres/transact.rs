@@ -181,6 +181,11 @@ pub(super) fn name_batch(node: &NodeId, batch: &str) -> Question {
     Question::new(NAME_BATCH.as_str(), vec![Box::new(node.to_string()), Box::new(batch.to_owned())])
 }
 
+/// Writes something that says nothing.
+pub(super) fn touch_batch(node: &NodeId) -> Question {
+    Question::new(format!("UPDATE batches SET at = {NOW} WHERE node = $1"), vec![Box::new(node.to_string())])
+}
+
 /// Tells every node, this one as well, that there is something new.
 pub(super) fn notify(channel: &str) -> Question {
     Question::new("SELECT pg_notify($1, '')", vec![Box::new(channel.to_owned())])

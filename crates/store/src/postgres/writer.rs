@@ -14,13 +14,12 @@ use rookery_core::log::LogRow;
 use rookery_core::{LogId, NodeId, Seq};
 use tokio::time::timeout;
 
+use super::Shared;
 use super::connection::{
     Connector, Frame, LOCKED_HEAD, LOCKED_HEAD_AND_TIME, Question, Stored, ask, stored, timestamp,
 };
 use super::error::Trouble;
 use super::transact::{self, Loading};
-use super::{Shared, migrate};
-use crate::FORMAT;
 use crate::batch::{Batch, Outcome, Want, WriteSet};
 use crate::operational::PresenceBoard;
 use crate::queue::Waiting;
@@ -46,10 +45,6 @@ pub(super) struct Writer {
     pub(super) log: LogId,
     /// `None` after a failure of the connection; the next attempt opens another.
     pub(super) client: Option<ClientWrapper>,
-    /// Why this store must not be written by this program, if so.
-    pub(super) closed: Option<String>,
-    /// The newest head that was seen: the log never gets shorter.
-    pub(super) newest: Seq,
     pub(super) batches: u64,
 }
 
@@ -67,7 +62,7 @@ impl Writer {
 
     /// Waits for work; looks after the connection while there is none.
     async fn wait(&mut self) {
-        if self.shared.health() == Health::Writable || self.closed.is_some() {
+        if self.shared.health() == Health::Writable || self.shared.closed.get().is_some() {
             tokio::select! {
                 () = self.shared.queue.filled() => {}
                 () = self.shared.ailing.notified() => {}
@@ -149,7 +144,7 @@ impl Writer {
             return Ok(Committed { before, rows: vec![] });
         }
         self.commit(&write).await?;
-        self.newest = write.head;
+        self.shared.has_seen(write.head);
         Ok(Committed { before, rows: write.log })
     }
 
@@ -183,25 +178,17 @@ impl Writer {
     }
 
     /// Whether the log is still the one that this program may write.
-    fn check(&mut self, found: &Stored) -> Result<(), Trouble> {
-        let reason = if found.head.log != self.log {
-            format!("the schema now holds another log, {}: start the daemon again", found.head.log)
-        } else if found.schema > migrate::newest() {
-            migrate::newer_schema(found.schema)
-        } else if found.format != FORMAT {
-            migrate::other_format(found.format)
-        } else if found.head.head < self.newest {
-            format!(
-                "the log ends at {} and had reached {}: the database was set back, perhaps to a replica that lagged; \
-                 what was acknowledged since is gone. Start the daemon again to go on from there",
-                found.head.head, self.newest
-            )
-        } else {
-            self.newest = found.head.head;
-            return Ok(());
-        };
-        self.closed = Some(reason.clone());
-        Err(Trouble::Closed(reason))
+    fn check(&self, found: &Stored) -> Result<(), Trouble> {
+        match self.shared.objection(found, &self.log, self.shared.seen()) {
+            None => {
+                self.shared.has_seen(found.head.head);
+                Ok(())
+            }
+            Some(reason) => {
+                self.shared.close(reason.clone());
+                Err(Trouble::Closed(reason))
+            }
+        }
     }
 
     async fn commit(&mut self, write: &WriteSet) -> Result<(), Trouble> {
@@ -212,7 +199,8 @@ impl Writer {
             self.ask(Frame::Bare, &questions).await?;
             questions.clear();
             let client = self.client.as_ref().ok_or_else(gone)?;
-            transact::blank(client, write).await?;
+            let blanked = timeout(PATIENCE, transact::blank(client, write)).await;
+            blanked.map_err(|_| Trouble::Busy("taking out texts took too long".to_owned()))??;
         }
         questions.push(transact::conclude(write, &self.node, batch.clone(), self.connector.address().channel()));
         match self.ask(Frame::Committed, &questions).await {
@@ -280,7 +268,7 @@ impl Writer {
     }
 
     async fn connect(&mut self) -> Result<(), Trouble> {
-        if let Some(reason) = &self.closed {
+        if let Some(reason) = self.shared.closed.get() {
             return Err(Trouble::Closed(reason.clone()));
         }
         if self.client.as_ref().is_some_and(|client| !client.is_closed()) {
@@ -332,11 +320,12 @@ impl Writer {
             self.connect().await?;
             let answers = self.ask(Frame::Begun, &[Question::new(LOCKED_HEAD, vec![])]).await?;
             self.check(&stored(&answers[0])?)?;
+            // A full disk shows only when something is written.
+            self.ask(Frame::Committed, &[transact::touch_batch(&self.node)]).await?;
             Ok::<(), Trouble>(())
         };
         match probed.await {
             Ok(()) => {
-                self.roll_back().await;
                 tracing::info!("the store can be written again");
                 self.shared.set_health(Health::Writable);
             }

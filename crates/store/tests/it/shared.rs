@@ -350,3 +350,36 @@ async fn a_store_that_grows_from_nothing_never_reads_whole_tables() {
     eventually("the server counts", async || !schema.psql(&told).unwrap().is_empty()).await;
     assert_eq!(schema.psql(&told).unwrap(), "0");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_slept_through_a_move_leaves_the_old_store_alone() {
+    let schema = Schema::new().unwrap();
+    let (asleep, idle) = (open(&schema.url(), "a").await, open(&schema.url(), "b").await);
+    done(&*asleep, report("a", "before")).await;
+    schema.psql("UPDATE log_head SET moved_to = 'postgres://elsewhere'").unwrap();
+    let error = asleep.submit(report("a", "after")).await.unwrap_err();
+    assert!(matches!(&error, SubmitError::Unavailable { reason } if reason.contains("moved to postgres://elsewhere")));
+    eventually("the other one hears of it", async || idle.health() != Health::Writable).await;
+    assert_eq!(whole_log(&*asleep).await.len(), 1);
+    let again = PostgresStore::open(shared(&schema.url(), "c")).await;
+    assert!(matches!(again, Err(OpenError::Moved { .. })));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_that_was_set_back_is_noticed_also_by_whoever_only_read_it() {
+    let schema = Schema::new().unwrap();
+    let (writer, reader) = (open(&schema.url(), "a").await, open(&schema.url(), "b").await);
+    let mut feed = reader.published();
+    for at in 0..10 {
+        done(&*writer, report("a", &format!("step-{at}"))).await;
+    }
+    let mut heard = 0;
+    while heard < 10 {
+        heard += tokio::time::timeout(Duration::from_secs(10), feed.recv()).await.unwrap().unwrap().rows().len();
+    }
+    schema.psql("DELETE FROM log WHERE seq > 5; UPDATE log_head SET head = 5").unwrap();
+    let error = reader.submit(report("b", "over-it")).await.unwrap_err();
+    assert!(matches!(&error, SubmitError::Unavailable { reason } if reason.contains("was set back")), "{error}");
+    eventually("the other one notices by itself", async || writer.health() != Health::Writable).await;
+    assert_eq!(whole_log(&*reader).await.len(), 5);
+}
