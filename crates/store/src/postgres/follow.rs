@@ -51,7 +51,8 @@ impl Follower {
     async fn follow(&self, client: ClientWrapper, mut hints: mpsc::Receiver<()>) -> Problem {
         loop {
             match timeout(PATIENCE, self.look(&client)).await {
-                Ok(Ok(())) => {}
+                Ok(Ok(Seen::All)) => {}
+                Ok(Ok(Seen::Some)) => continue,
                 Ok(Err(problem)) => return problem,
                 Err(_) => return Problem::Connection("the database does not answer".to_owned()),
             }
@@ -67,28 +68,34 @@ impl Follower {
         }
     }
 
-    /// Publishes what stands in the log and was not published yet.
-    async fn look(&self, client: &ClientWrapper) -> Result<(), Problem> {
-        loop {
-            let answers = ask(client, Frame::Bare, &[Question::new(HEAD, vec![])]).await?;
-            let found = stored(&answers[0])?;
-            self.shared.tokens.send_if_modified(|known| {
-                let changed = *known != found.tokens;
-                *known = found.tokens;
-                changed
-            });
-            let mut tail = self.shared.tail.lock().await;
-            if found.head.log != self.log || found.head.head <= *tail {
-                return Ok(());
-            }
-            let query = LogQuery { bodies: Bodies::Read, ..LogQuery::after(*tail, ROWS) };
-            let rows = ask(client, Frame::Bare, &[log::read(&query)]).await?.pop().unwrap_or_default();
-            let rows = log::found(&query, &rows)?;
-            let Some(last) = rows.last() else {
-                return Err(Problem::Unreadable(format!("the log ends before its head {}", found.head.head)));
-            };
-            *tail = last.seq;
-            self.shared.published.publish(rows);
+    /// Publishes the next stretch of what stands in the log and was not published yet.
+    async fn look(&self, client: &ClientWrapper) -> Result<Seen, Problem> {
+        let answers = ask(client, Frame::Bare, &[Question::new(HEAD, vec![])]).await?;
+        let found = stored(&answers[0])?;
+        self.shared.tokens.send_if_modified(|known| {
+            let changed = *known != found.tokens;
+            *known = found.tokens;
+            changed
+        });
+        let mut tail = self.shared.tail.lock().await;
+        if found.head.log != self.log || found.head.head <= *tail {
+            return Ok(Seen::All);
         }
+        let query = LogQuery { bodies: Bodies::Read, ..LogQuery::after(*tail, ROWS) };
+        let rows = ask(client, Frame::Bare, &[log::read(&query)]).await?.pop().unwrap_or_default();
+        let rows = log::found(&query, &rows)?;
+        let Some(last) = rows.last() else {
+            return Err(Problem::Unreadable(format!("the log ends before its head {}", found.head.head)));
+        };
+        *tail = last.seq;
+        self.shared.published.publish(rows);
+        Ok(Seen::Some)
     }
+}
+
+/// How much of the log a look has seen.
+enum Seen {
+    All,
+    /// There may be more. However far behind we are, each look has its own time.
+    Some,
 }

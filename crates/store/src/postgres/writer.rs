@@ -219,7 +219,10 @@ impl Writer {
             self.ask(Frame::Bare, &questions).await?;
             questions.clear();
             let client = self.client.as_ref().ok_or_else(gone)?;
-            transact::blank(client, write).await?;
+            match timeout(PATIENCE, transact::blank(client, write)).await {
+                Ok(blanked) => blanked?,
+                Err(_) => return Err(silent()),
+            }
         }
         questions.push(name_batch(&self.node, &batch));
         questions.push(notify(&self.connector.address().channel()));
@@ -311,7 +314,7 @@ impl Writer {
         let client = self.client.as_ref().ok_or_else(gone)?;
         match timeout(PATIENCE, ask(client, frame, questions)).await {
             Ok(answers) => Ok(answers?),
-            Err(_) => Err(Trouble::Lost("the database did not answer in time".to_owned())),
+            Err(_) => Err(silent()),
         }
     }
 
@@ -369,6 +372,10 @@ pub(super) fn notify(channel: &str) -> Question {
 
 fn gone() -> Trouble {
     Trouble::Lost("the connection is gone".to_owned())
+}
+
+fn silent() -> Trouble {
+    Trouble::Lost("the database did not answer in time".to_owned())
 }
 
 /// Runs a rule: one that panics is a command that cannot be carried out.
