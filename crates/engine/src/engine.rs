@@ -8,7 +8,9 @@ use std::time::Duration;
 use rookery_core::agent::Status;
 use rookery_core::log::{Body, BodyBytes};
 use rookery_core::view::{LifeSource, Presence};
-use rookery_core::{AgentId, Caller, Code, Command, Fact, HandoffId, IntentId, Key, Power, Refusal, Row, TaskId};
+use rookery_core::{
+    AgentId, Caller, Code, Command, Fact, HandoffId, IntentId, Key, Power, Refusal, Row, SiteId, TaskId,
+};
 use rookery_store::artifact::{ArtifactError, Erased, Held};
 use rookery_store::{
     Answer, Clock, Committed, Idempotency, Node, PresenceBoard, ReadError, Store, Submission, SubmitError,
@@ -20,7 +22,6 @@ use crate::ambient::Ids;
 use crate::attendance::Attending;
 use crate::life::{Place, Roster};
 use crate::paths::Paths;
-use crate::watching::ReadHere;
 
 /// Bodies above this are kept as files, not in the log's rows.
 const BODY_IN_ROW_BYTES: usize = 64 * 1024;
@@ -130,7 +131,6 @@ pub(crate) struct Inner {
     pub(crate) paths: Paths,
     pub(crate) roster: Roster,
     pub(crate) attending: Attending,
-    pub(crate) read_here: ReadHere,
 }
 
 impl Debug for Engine {
@@ -143,8 +143,7 @@ impl Engine {
     pub fn new(parts: Parts) -> Engine {
         let paths = Paths::new(&parts.settings.root);
         let attending = Attending::new(parts.node.clone());
-        let (roster, read_here) = (Roster::default(), ReadHere::default());
-        Engine { inner: Arc::new(Inner { parts, paths, roster, attending, read_here }) }
+        Engine { inner: Arc::new(Inner { parts, paths, roster: Roster::default(), attending }) }
     }
 
     /// Decides a command. The answer comes after its commit is durable.
@@ -207,10 +206,6 @@ impl Engine {
             }
         }
         let command = request.command.clone();
-        if let Command::ClaimFile(claim) = &command {
-            // Before it is decided: the watcher may hear of the claim before we do.
-            self.inner.read_here.note(claim);
-        }
         let submission = Submission { body, received_bytes: received, ..self.admit(request) };
         let committed = match (self.store().submit(submission.clone()).await, caller.itself()) {
             // Declared offline a moment ago: the roster did not know yet.
@@ -407,8 +402,9 @@ impl Engine {
         &self.inner.attending
     }
 
-    pub(crate) fn read_here(&self) -> &ReadHere {
-        &self.inner.read_here
+    /// The site that this node serves; `None` where there can be no other.
+    pub fn site(&self) -> Option<SiteId> {
+        self.settings().shared.then(|| self.attending().node().site.id.clone())
     }
 
     pub(crate) fn roster(&self) -> &Roster {

@@ -35,10 +35,10 @@ impl Services {
     /// Learns who is here and starts everything. The watcher is optional.
     pub async fn start(engine: &Engine, watching: Watching) -> Result<Services, EngineError> {
         rounds::take_stock(engine).await?;
-        attend_once(engine).await;
+        let attended = attend_once(engine, Attended::Yes).await;
         let stop = CancellationToken::new();
         let mut tasks = JoinSet::new();
-        tasks.spawn(until(stop.clone(), attend(engine.clone())));
+        tasks.spawn(until(stop.clone(), attend(engine.clone(), attended)));
         tasks.spawn(until(stop.clone(), follow_roster(engine.clone())));
         tasks.spawn(until(stop.clone(), follow_tokens(engine.clone())));
         tasks.spawn(until(stop.clone(), sweep(engine.clone())));
@@ -78,16 +78,32 @@ async fn until(stop: CancellationToken, work: impl Future<Output = ()>) {
     }
 }
 
-async fn attend(engine: Engine) {
+async fn attend(engine: Engine, mut attended: Attended) {
     loop {
         tokio::time::sleep(ATTEND_EVERY).await;
-        attend_once(&engine).await;
+        attended = attend_once(&engine, attended).await;
     }
 }
 
-async fn attend_once(engine: &Engine) {
-    if let Err(error) = attendance::attend(engine).await {
-        tracing::warn!(%error, "this node could not attend: it gives up its duties until it can");
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Attended {
+    Yes,
+    No,
+}
+
+/// Says so when it fails, and when it no longer does.
+async fn attend_once(engine: &Engine, before: Attended) -> Attended {
+    match (attendance::attend(engine).await, before) {
+        (Ok(()), Attended::Yes) => Attended::Yes,
+        (Ok(()), Attended::No) => {
+            tracing::info!("this node attends again");
+            Attended::Yes
+        }
+        (Err(error), Attended::Yes) => {
+            tracing::warn!(%error, "this node cannot attend: it leaves its duties until it can");
+            Attended::No
+        }
+        (Err(_), Attended::No) => Attended::No,
     }
 }
 

@@ -4,12 +4,11 @@
 //! knows the content of the file where it was made; that another folder's copy differs is no change. So each watcher
 //! compares with what it found in its own folder, and with the claim only if that was made there.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use rookery_core::file::{ChangeSource, ClaimFile, File, NoteChange, NoteOthers};
-use rookery_core::{Caller, Command, Fact, SiteId};
+use rookery_core::file::{ChangeSource, File, NoteChange, NoteOthers};
+use rookery_core::{Caller, Command, Fact};
 use rookery_store::{Submission, SubmitError};
 use tokio::sync::{mpsc, watch};
 
@@ -29,31 +28,6 @@ const OBSERVATIONS: usize = 256;
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// The same for what the system refused us altogether.
 const START_AGAIN_AFTER: Duration = Duration::from_secs(30);
-
-/// How many contents are remembered.
-const READ_HERE: usize = 10_000;
-
-/// The content of files in this node's folder when they were claimed by way of this node.
-#[derive(Debug, Default)]
-pub(crate) struct ReadHere {
-    hashes: Mutex<HashMap<String, String>>,
-}
-
-impl ReadHere {
-    pub(crate) fn note(&self, claim: &ClaimFile) {
-        let mut hashes = self.hashes.lock().unwrap_or_else(PoisonError::into_inner);
-        // Whoever is forgotten is compared with what the watcher finds, not with the claim.
-        if hashes.len() >= READ_HERE {
-            hashes.clear();
-        }
-        hashes.insert(claim.path.key().to_owned(), claim.hash.clone());
-    }
-
-    fn has(&self, file: &File) -> bool {
-        let hashes = self.hashes.lock().unwrap_or_else(PoisonError::into_inner);
-        hashes.get(file.path.key()) == Some(&file.content_hash)
-    }
-}
 
 /// How much of the project's files is seen.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -160,7 +134,7 @@ fn changes_claims(fact: &Fact) -> bool {
 
 /// Whether the content that is known of a file is that of this node's folder.
 fn content_is_ours(engine: &Engine, file: &File) -> bool {
-    !engine.settings().shared || engine.read_here().has(file)
+    file.site == engine.site()
 }
 
 fn watched(files: &[File], is_ours: impl Fn(&File) -> bool) -> Watched {
@@ -187,21 +161,17 @@ async fn note(engine: &Engine, observation: Observation) {
                 after: Some(after),
                 source: ChangeSource::Watcher,
                 task: None,
-                metadata: site(engine).map(|site| ("site".to_owned(), site.as_str().into())).into_iter().collect(),
+                metadata: serde_json::Map::new(),
+                site: engine.site(),
                 escalate_after_millis: escalate_after(engine),
             }
             .into(),
             Err(error) => return tracing::debug!(%error, path, "a change was seen at a path that cannot be claimed"),
         },
-        Observation::Others { changed, sample } => NoteOthers { changed, sample, site: site(engine) }.into(),
+        Observation::Others { changed, sample } => NoteOthers { changed, sample, site: engine.site() }.into(),
         Observation::Trouble { message, hint } => return tracing::warn!(hint, "{message}"),
     };
     record(engine, command).await;
-}
-
-/// Where something was seen, if there can be more than one place.
-fn site(engine: &Engine) -> Option<SiteId> {
-    engine.settings().shared.then(|| engine.attending().node().site.id.clone())
 }
 
 /// Submits until it is decided: what was seen is not seen again. Meanwhile the watcher merges what it cannot hand over.

@@ -83,6 +83,7 @@ pub async fn serve(
         socket: Some(socket.clone()),
         version: VERSION.to_owned(),
         project: app.about().project_id.clone(),
+        store: Some(settings.store.to_string()),
         started_at: clock.now().0,
     };
     let published = file.publish(project)?;

@@ -89,6 +89,11 @@ pub struct Migrated {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Integrity {
     pub problems: Vec<String>,
+    /// What to do about each of them.
+    pub mend: &'static str,
+    /// Where the store went, if it was moved away.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub moved_to: Option<String>,
 }
 
 /// Hands out the log, oldest first, as envelopes: of one run, or all of it. How many there were.
@@ -244,7 +249,12 @@ pub async fn restore(settings: &Settings, project: &Project, from: &Path, existi
 /// Checks the store without changing it.
 pub async fn check(settings: &Settings, project: &Project) -> anyhow::Result<Integrity> {
     let location = Location::of(settings, project)?;
-    Ok(Integrity { problems: blocking(move || location.problems()).await? })
+    let checked = move || {
+        let problems = location.problems()?;
+        let moved_to = if problems.is_empty() { location.source()?.snapshot().moved_to.clone() } else { None };
+        Ok(Integrity { problems, mend: location.mending(), moved_to })
+    };
+    blocking(checked).await
 }
 
 fn new_log() -> LogId {

@@ -7,7 +7,7 @@ use rookery_core::{LogId, NodeId};
 use rookery_engine::Ids;
 use rookery_store::artifact::ArtifactDir;
 use rookery_store::offline::{OfflineError, Origin, Sink, Source};
-use rookery_store::postgres::{Birth, PostgresStore};
+use rookery_store::postgres::{Birth, PostgresStore, is_postgres};
 use rookery_store::queue::Limits;
 use rookery_store::sqlite::{OpenError, SqliteStore, offline as sqlite};
 use rookery_store::{Clock, PresenceBoard, Store};
@@ -50,8 +50,8 @@ fn open_sqlite(settings: &Settings, project: &Project, files: &Files, means: Mea
     options.limits = limits(settings);
     let store = SqliteStore::open(options).map_err(explain)?;
     Ok(Opened {
+        project_id: store.project_id().map_or_else(|| project.id(), str::to_owned),
         store: Arc::new(store),
-        project_id: project.id(),
         project_name: settings.project.to_string(),
         shared: false,
     })
@@ -103,9 +103,23 @@ pub enum Location {
 pub struct Files {
     pub path: PathBuf,
     artifacts: PathBuf,
+    /// Which project's they are, if that is there: files do not say it themselves.
+    project_id: Option<String>,
 }
 
 impl Files {
+    /// A database that this project opens, wherever it lies.
+    fn of(path: PathBuf, project: &Project) -> Self {
+        Self { path, artifacts: project.artifacts(), project_id: Some(project.id()) }
+    }
+
+    /// A database that lies in some project's own folder.
+    fn beside(path: &Path) -> Option<Self> {
+        let folder = path.parent().filter(|folder| folder.file_name().is_some_and(|name| name == FOLDER))?;
+        let project_id = Project::at(folder.parent()?).ok().map(|project| project.id());
+        Some(Self { path: path.to_owned(), artifacts: folder.join("artifacts"), project_id })
+    }
+
     pub fn artifacts(&self) -> ArtifactDir {
         ArtifactDir::new(&self.artifacts)
     }
@@ -115,29 +129,32 @@ impl Location {
     /// The store of the settings.
     pub fn of(settings: &Settings, project: &Project) -> anyhow::Result<Self> {
         if settings.store.origin == SetBy::Default {
-            return Ok(Self::Sqlite(Files { path: project.database(), artifacts: project.artifacts() }));
+            return Ok(Self::Sqlite(Files::of(project.database(), project)));
         }
-        Self::read(&settings.store, project, |_| project.artifacts())
+        Self::read(&settings.store, project, |path| Files::of(path, project))
     }
 
     /// A store that is named in so many words: the project's own, or another one.
     pub fn parse(text: &str, settings: &Settings, project: &Project) -> anyhow::Result<Self> {
         let url = StoreUrl::parse(text).ok_or_else(|| Failure::usage("the address of a store is empty"))?;
         if let Ok(own @ Self::Sqlite(_)) = Self::of(settings, project)
-            && Self::read(&url, project, |_| project.artifacts()).is_ok_and(|named| named == own)
+            && Self::read(&url, project, |path| Files::of(path, project)).is_ok_and(|named| named == own)
         {
             return Ok(own);
         }
-        Self::read(&url, project, |path| artifacts_beside(path).unwrap_or_else(|| project.artifacts()))
+        Self::read(&url, project, |path| Files::beside(&path).unwrap_or_else(|| Files::of(path, project)))
     }
 
-    fn read(url: &StoreUrl, project: &Project, artifacts: impl Fn(&Path) -> PathBuf) -> anyhow::Result<Self> {
+    fn read(url: &StoreUrl, project: &Project, files: impl Fn(PathBuf) -> Files) -> anyhow::Result<Self> {
         let text = url.secret();
-        if let Some(path) = text.strip_prefix("sqlite:").filter(|path| !path.is_empty()) {
-            let path = project.root().join(path.trim_start_matches("//"));
-            return Ok(Self::Sqlite(Files { artifacts: artifacts(&path), path }));
+        if let Some(path) = text.strip_prefix("sqlite:") {
+            // Without a path, the project's own database is meant.
+            return Ok(Self::Sqlite(files(match path.trim_start_matches("//") {
+                "" => project.database(),
+                path => project.root().join(path),
+            })));
         }
-        if ["postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme)) {
+        if is_postgres(text) {
             return Ok(Self::Postgres(url.clone()));
         }
         Err(cannot_open(url))
@@ -148,7 +165,7 @@ impl Location {
         match self {
             Self::Sqlite(files) => {
                 let source = sqlite::source(&files.path, files.artifacts()).map_err(explain_offline)?;
-                Ok(Box::new(source))
+                Ok(Box::new(source.of_project(files.project_id.as_deref())))
             }
             Self::Postgres(url) => postgres::source(url),
         }
@@ -159,7 +176,7 @@ impl Location {
         match self {
             Self::Sqlite(files) => {
                 let origin = sqlite::origin(&files.path, files.artifacts()).map_err(explain_offline)?;
-                Ok(Box::new(origin))
+                Ok(Box::new(origin.of_project(files.project_id.as_deref())))
             }
             Self::Postgres(url) => postgres::origin(url),
         }
@@ -178,6 +195,14 @@ impl Location {
         match self {
             Self::Sqlite(files) => sqlite::integrity(&files.path).map_err(explain_offline),
             Self::Postgres(url) => postgres::problems(url),
+        }
+    }
+
+    /// What to do about a problem that it has.
+    pub fn mending(&self) -> &'static str {
+        match self {
+            Self::Sqlite(_) => "stop the daemon, keep a copy of .rookery, then `rookery restore` the last backup",
+            Self::Postgres(_) => "whoever runs the database sets it right; docs/scaling.md says what it must allow",
         }
     }
 
@@ -206,12 +231,6 @@ impl Location {
             Self::Postgres(url) => url.to_string(),
         }
     }
-}
-
-/// The artifacts of a database that lies in some project's own folder.
-fn artifacts_beside(path: &Path) -> Option<PathBuf> {
-    let folder = path.parent().filter(|folder| folder.file_name().is_some_and(|name| name == FOLDER))?;
-    Some(folder.join("artifacts"))
 }
 
 /// The path without links, also of a file that is not there yet.
@@ -319,11 +338,21 @@ fn told(error: OfflineError, hint: &str) -> anyhow::Error {
     Failure::new(format!("{:#}", anyhow::Error::new(error))).hint(hint).into()
 }
 
-fn where_it_went(to: &str) -> String {
+/// What to do with a store that has moved.
+pub fn where_it_went(to: &str) -> String {
+    let to = in_a_shell(to);
     format!(
         "start with `rookery up --store {to}`, or name it as `store` in rookery.toml; if it never arrived there, repeat \
          `rookery migrate`"
     )
+}
+
+/// An address as it can be typed: a shell reads a question mark in its own way.
+pub fn in_a_shell(address: &str) -> String {
+    if address.chars().all(|letter| letter.is_alphanumeric() || "/:.-_@=,%".contains(letter)) {
+        return address.to_owned();
+    }
+    format!("'{}'", address.replace('\'', r"'\''"))
 }
 
 #[cfg(test)]
@@ -348,6 +377,13 @@ mod tests {
         assert_eq!(folder("sqlite:.rookery/rookery.db"), project.artifacts());
         assert_eq!(folder("sqlite:a.db"), project.artifacts());
         assert_eq!(folder("sqlite:/b/.rookery/rookery.db"), Path::new("/b/.rookery/artifacts"));
+    }
+
+    #[test]
+    fn an_address_can_be_typed_as_it_is_told() {
+        assert_eq!(in_a_shell("sqlite:/a/b.db"), "sqlite:/a/b.db");
+        assert_eq!(in_a_shell("postgres://me@db/x?schema=a"), "'postgres://me@db/x?schema=a'");
+        assert_eq!(in_a_shell("sqlite:it's"), r"'sqlite:it'\''s'");
     }
 
     #[test]

@@ -367,6 +367,16 @@ fn a_store_is_moved_once_and_the_old_one_says_where_it_went() {
     assert_eq!(code, 1);
     assert!(stderr.contains("hint: name a place where there is no store yet, or an empty one"), "{stderr}");
 
+    // Somebody has the old store: a copy may be taken, a move not.
+    let database = project.folder.path().join(".rookery/rookery.db");
+    let artifacts = rookery_store::artifact::ArtifactDir::new(project.folder.path().join(".rookery/artifacts"));
+    let held = rookery_store::sqlite::offline::origin(&database, artifacts).unwrap();
+    let (code, _, stderr) = project.run(&["migrate", "--to", "sqlite:moved.db"]);
+    assert_eq!(code, 1);
+    assert!(stderr.contains("hint: stop the daemon first with `rookery down`"), "{stderr}");
+    assert_eq!(project.run(&["migrate", "--to", "sqlite:second.db", "--copy"]).0, 0);
+    drop(held);
+
     let (code, stdout, stderr) =
         project.run(&["migrate", "--from", "sqlite:.rookery/rookery.db", "--to", "sqlite:moved.db"]);
     let summary = format!(
@@ -381,6 +391,7 @@ fn a_store_is_moved_once_and_the_old_one_says_where_it_went() {
     assert_eq!(code, 1, "{stderr}");
     assert!(stderr.contains(&format!("has moved to {to} and is not written any more")), "{stderr}");
     assert!(stderr.contains(&format!("hint: start with `rookery up --store {to}`")), "{stderr}");
+    assert!(project.run(&["doctor"]).1.contains(&format!("it has moved to {to}")));
     let export = |store: &str| project.command(&["export"]).env("ROOKERY_STORE", store).output().unwrap().stdout;
     assert_eq!(export("sqlite:.rookery/rookery.db"), export(&to));
     let (code, _, stderr) = project.run(&["migrate", "--to", "sqlite:again.db"]);

@@ -54,11 +54,13 @@ pub async fn readyz(State(app): State<App>) -> Response {
     responses((status = 200, body = String, content_type = "text/plain"), (status = 503, body = crate::rest::wire::ErrorBody)))]
 pub async fn show_metrics(State(app): State<App>, call: Call) -> Result<Response, RestError> {
     call.reader().await?;
-    let tallies = app.engine().tallies().await?;
-    for (name, count) in &tallies.value {
-        metrics::gauge!("rookery_rows", "tally" => name.clone()).set(*count as f64);
+    // What the process itself counts is worth showing also while the store is away, and then most of all.
+    if let Ok(tallies) = app.engine().tallies().await {
+        for (name, count) in &tallies.value {
+            metrics::gauge!("rookery_rows", "tally" => name.clone()).set(*count as f64);
+        }
+        metrics::gauge!("rookery_log_head").set(tallies.head.head.0 as f64);
     }
-    metrics::gauge!("rookery_log_head").set(tallies.head.head.0 as f64);
     let writable = app.engine().store().health() == Health::Writable;
     metrics::gauge!("rookery_store_writable").set(f64::from(u8::from(writable)));
     measure_nodes(&app);

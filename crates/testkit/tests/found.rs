@@ -60,7 +60,7 @@ impl Team {
     fn claims(&self, agent: &str, file: &str, task: Option<&str>) {
         let task = task.map(Into::into);
         let insist = Insist::Ask;
-        self.person(ClaimFile { path: path(file), agent: agent.into(), task, hash: String::new(), insist });
+        self.person(ClaimFile { path: path(file), agent: agent.into(), task, hash: String::new(), site: None, insist });
     }
 
     fn changed_by(&self, agent: &str, file: &str) {
@@ -72,6 +72,7 @@ impl Team {
             source: ChangeSource::Report,
             task: None,
             metadata: serde_json::Map::new(),
+            site: None,
             escalate_after_millis: 60_000,
         });
     }

@@ -61,6 +61,7 @@ pub(super) fn comes_back(view: &View, agent: &Agent) -> Result<Vec<Fact>, Halt> 
                 agent: agent.id.clone(),
                 task: lost.task.clone(),
                 hash: known.map_or_else(String::new, |file| file.content_hash.clone()),
+                site: known.and_then(|file| file.site.clone()),
                 from: None,
             }));
         }

@@ -115,6 +115,7 @@ mod tests {
             source: crate::file::ChangeSource::Report,
             task: None,
             metadata: serde_json::Map::new(),
+            site: None,
             escalate_after_millis: 1,
         };
         w.does(&Caller::watcher(), note);

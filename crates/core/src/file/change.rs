@@ -35,6 +35,9 @@ pub struct NoteChange {
     pub source: ChangeSource,
     pub task: Option<TaskId>,
     pub metadata: serde_json::Map<String, serde_json::Value>,
+    /// Where the content was seen, if the project has more than one folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub site: Option<SiteId>,
     /// How long a conflict may stand before a person is asked.
     pub escalate_after_millis: u64,
 }
@@ -62,6 +65,8 @@ pub struct FileModified {
     pub warning: Option<String>,
     #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
     pub metadata: serde_json::Map<String, serde_json::Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub site: Option<SiteId>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -124,6 +129,7 @@ impl NoteChange {
             task: self.task.clone(),
             warning: self.by.is_none().then(|| "nobody can be credited with this change".to_owned()),
             metadata: self.metadata.clone(),
+            site: self.site.clone(),
         })];
         if let Some((holder, intruder)) = self.collision(view)?
             && known.and_then(|file| file.conflict.as_ref()).is_none()
@@ -184,6 +190,7 @@ mod tests {
             source,
             task: None,
             metadata: serde_json::Map::new(),
+            site: None,
             escalate_after_millis: 600_000,
         }
     }

@@ -8,7 +8,7 @@ use super::{ConflictResolved, File, FileClaim, FilePath};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
-use crate::id::{AgentId, TaskId};
+use crate::id::{AgentId, SiteId, TaskId};
 use crate::key::{Ask, Key, Lookup};
 use crate::refusal::{Code, Refusal};
 use crate::task::{Task, check_fence};
@@ -31,6 +31,9 @@ pub struct ClaimFile {
     pub task: Option<TaskId>,
     /// The content's hash when it was asked for.
     pub hash: String,
+    /// Where that content was read, if the project has more than one folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub site: Option<SiteId>,
     pub insist: Insist,
 }
 
@@ -41,6 +44,8 @@ pub struct FileClaimed {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<TaskId>,
     pub hash: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub site: Option<SiteId>,
     /// The holder it was handed over by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<AgentId>,
@@ -108,6 +113,7 @@ impl ClaimFile {
             agent: self.agent.clone(),
             task: self.task.clone(),
             hash: self.hash.clone(),
+            site: self.site.clone(),
             from: None,
         }));
         Ok(Decision::new(facts, Reply::Claim(ClaimReply::Granted)))

@@ -21,7 +21,7 @@ pub use release::{FileReleased, ReleaseFile, ReleaseReason};
 pub use resolve::{ConflictResolved, Resolve};
 
 use crate::fact::Fact;
-use crate::id::{AgentId, Seq, TaskId, Timestamp};
+use crate::id::{AgentId, Seq, SiteId, TaskId, Timestamp};
 use crate::key::ColumnValue;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,6 +69,9 @@ pub struct File {
     pub last_modified_by: Option<AgentId>,
     /// SHA-256 of the content as last known; empty for a missing file or a folder.
     pub content_hash: String,
+    /// Where that content was seen, if the project has more than one folder and it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub site: Option<SiteId>,
     /// What it was before changes that nobody was credited with: whoever reports them explains them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unexplained_since: Option<String>,
@@ -83,6 +86,7 @@ impl File {
             conflict: None,
             last_modified_by: None,
             content_hash: String::new(),
+            site: None,
             unexplained_since: None,
         }
     }
@@ -143,6 +147,7 @@ pub(crate) fn apply(old: Option<File>, key: &str, fact: &Fact, seq: Seq, at: Tim
             file.path = fact.path.clone();
             if fact.from.is_none() {
                 file.content_hash = fact.hash.clone();
+                file.site = fact.site.clone();
                 file.unexplained_since = None;
             }
             file.claim = Some(FileClaim { holder: fact.agent.clone(), fence: seq, since: at, task: fact.task.clone() });
@@ -155,6 +160,7 @@ pub(crate) fn apply(old: Option<File>, key: &str, fact: &Fact, seq: Seq, at: Tim
         Fact::FileModified(fact) => {
             let mut file = of(&fact.path);
             file.content_hash = fact.after.clone();
+            file.site = fact.site.clone();
             if fact.by.is_some() {
                 file.last_modified_by = fact.by.clone();
                 file.unexplained_since = None;

@@ -111,6 +111,7 @@ impl Accept {
                 agent: self.agent.clone(),
                 task: if at < of_task { Some(task.id.clone()) } else { own },
                 hash: file.content_hash.clone(),
+                site: file.site.clone(),
                 from: Some(handoff.from.clone()),
             })
         }));

@@ -337,7 +337,14 @@ pub(crate) fn path(raw: &str) -> FilePath {
 }
 
 pub(crate) fn claim_file(agent: &str, at: &str) -> ClaimFile {
-    ClaimFile { path: path(at), agent: agent.into(), task: None, hash: "h0".to_owned(), insist: Insist::Ask }
+    ClaimFile {
+        path: path(at),
+        agent: agent.into(),
+        task: None,
+        hash: "h0".to_owned(),
+        site: None,
+        insist: Insist::Ask,
+    }
 }
 
 pub(crate) fn hand_over(id: &str, from: &str, to: Option<&str>, task: &str) -> Initiate {

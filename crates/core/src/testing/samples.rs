@@ -153,6 +153,7 @@ fn files() -> Vec<Fact> {
             agent: "ada".into(),
             task: Some("task_1".into()),
             hash: "aa".to_owned(),
+            site: None,
             from: Some("bob".into()),
         }),
         Fact::FileReleased(FileReleased { path: at(), holder: "ada".into(), because: ReleaseReason::TaskEnded }),
@@ -168,6 +169,7 @@ fn files() -> Vec<Fact> {
             task: Some("task_1".into()),
             warning: Some("secret".to_owned()),
             metadata: metadata(),
+            site: None,
         }),
         Fact::FilesChanged(FilesChanged { changed: 12, sample: vec!["docs/a.md".to_owned()], site: None }),
         Fact::ConflictDetected(ConflictDetected {

@@ -38,6 +38,7 @@ impl StandIn {
             socket: None,
             version: "0.1.0".into(),
             project: "prj_1".into(),
+            store: None,
             started_at: 0,
         }
     }

@@ -22,6 +22,9 @@ pub struct DaemonFile {
     pub version: String,
     /// The project's id, which requests carry as `X-Rookery-Project`.
     pub project: String,
+    /// The store that it serves, without secrets.
+    #[serde(default)]
+    pub store: Option<String>,
     /// Epoch milliseconds.
     pub started_at: i64,
 }
@@ -86,6 +89,7 @@ mod tests {
             socket: None,
             version: "0.1.0".into(),
             project: "prj_1".into(),
+            store: None,
             started_at: 1_700_000_000_000,
         }
     }

@@ -164,7 +164,8 @@ fn claim(number: usize) -> Submission {
 fn claim_file(number: usize) -> anyhow::Result<Submission> {
     let id = agent(number);
     let path = FilePath::parse(&format!("src/{number}.rs"), Case::Kept).ok().context("no path")?;
-    let command = ClaimFile { path, agent: id.as_str().into(), task: None, hash: String::new(), insist: Insist::Ask };
+    let command =
+        ClaimFile { path, agent: id.as_str().into(), task: None, hash: String::new(), site: None, insist: Insist::Ask };
     Ok(Submission::new(Caller::asserted(id.as_str()), command))
 }
 

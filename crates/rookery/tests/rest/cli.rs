@@ -9,10 +9,16 @@ use crate::support::{Team, setup, team, team_of, text};
 
 /// Exit code, stdout and stderr of `rookery`, run in the project's folder.
 pub fn rookery(root: &Path, args: &[&str]) -> (i32, String, String) {
+    with_store(root, None, args)
+}
+
+/// The same in a project whose store is named by the environment.
+pub fn with_store(root: &Path, store: Option<String>, args: &[&str]) -> (i32, String, String) {
     let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_rookery"));
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ROOKERY_")) {
         command.env_remove(name);
     }
+    command.envs(store.map(|store| ("ROOKERY_STORE", store)));
     let output = command.current_dir(root).args(args).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))

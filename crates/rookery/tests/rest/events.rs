@@ -283,10 +283,33 @@ async fn every_answer_to_a_query_says_where_it_is_true() {
 }
 
 #[tokio::test]
+async fn a_daemon_is_a_node_at_a_site_with_every_duty() {
+    let team = team(&[]).await;
+    let status = team.ok("/status").await;
+    let [node] = status["nodes"].as_array().unwrap().as_slice() else { panic!("{status}") };
+    let names = ["duties", "host", "id", "last_seen", "pid", "site", "started_at", "state", "this", "url", "version"];
+    assert_eq!(fields(node), names);
+    assert_eq!((&node["state"], &node["this"]), (&json!("here"), &json!(true)));
+    assert_eq!(node["duties"], json!(["sweeper", "timers", "effects", "upkeep"]));
+    assert_eq!(node["url"], team.url());
+    let site: Value = serde_json::from_slice(&std::fs::read(team.root().join(".rookery/site.json")).unwrap()).unwrap();
+    assert_eq!(node["site"], json!({"id": site["id"], "root": site["root"]}));
+    let metrics = team.request(Method::GET, "/metrics").send().await.unwrap().text().await.unwrap();
+    for line in [
+        "rookery_nodes{state=\"here\"} 1",
+        "rookery_nodes{state=\"away\"} 0",
+        "rookery_duty_held{duty=\"sweeper\"} 1",
+        "rookery_clock_ahead_seconds ",
+    ] {
+        assert!(metrics.contains(line), "{line} in {metrics}");
+    }
+}
+
+#[tokio::test]
 async fn the_status_counts_what_there_is() {
     let team = team(&["lead", "a", "b"]).await;
     let status = team.ok("/status").await;
-    assert_eq!(fields(&status), ["agents", "event_count", "port", "project", "resources", "tasks", "version"]);
+    assert_eq!(fields(&status), ["agents", "event_count", "nodes", "port", "project", "resources", "tasks", "version"]);
     assert_eq!(status["version"], "0.1");
     assert_eq!(team.url().rsplit(':').next().unwrap(), status["port"].to_string());
     assert_eq!(status["project"], team.root().file_name().unwrap().to_str().unwrap());

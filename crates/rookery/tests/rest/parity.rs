@@ -4,9 +4,10 @@ use std::collections::HashMap;
 
 use reqwest::Method;
 use rookery_testkit::daemon::read;
+use rookery_testkit::postgres::Schema;
 use serde_json::{Value, json};
 
-use crate::cli::rookery;
+use crate::cli::with_store;
 use crate::support::{Team, setup};
 
 /// How a call reaches the daemon.
@@ -64,7 +65,7 @@ async fn facts(way: Way) -> Vec<Value> {
     call(Method::POST, &format!("{place}/assign"), "person", json!({"agent_id": "b"})).await;
     call(Method::POST, &format!("{place}/cancel"), "person", json!({"reason": "enough"})).await;
     call(Method::DELETE, "/agents/b", "b", json!(null)).await;
-    let (code, exported, stderr) = rookery(team.root(), &["export"]);
+    let (code, exported, stderr) = with_store(team.root(), team.schema().map(Schema::url), &["export"]);
     assert_eq!(code, 0, "{stderr}");
     normalised(&exported)
 }
@@ -85,7 +86,7 @@ fn normalised(exported: &str) -> Vec<Value> {
 /// Minted ids become their number; everything else stays.
 fn rename(value: &mut Value, ids: &mut HashMap<String, String>) {
     match value {
-        Value::String(text) if text.starts_with("task_") || text.starts_with("hoff_") => {
+        Value::String(text) if ["task_", "hoff_", "site_"].iter().any(|kind| text.starts_with(kind)) => {
             let next = format!("id{}", ids.len());
             *text = ids.entry(text.clone()).or_insert(next).clone();
         }

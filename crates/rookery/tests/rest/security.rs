@@ -5,6 +5,7 @@ use std::path::Path;
 
 use reqwest::Method;
 use rookery_testkit::daemon::{Reply, read};
+use rookery_testkit::postgres::Schema;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -495,29 +496,35 @@ async fn long_note(team: &Team) -> Value {
     long(team, Method::POST, "/events", json!({"agent_id": "a", "action": "x.note"})).await.body["seq"].clone()
 }
 
-fn files_in(folder: &Path) -> usize {
-    std::fs::read_dir(folder).map_or(0, |entries| entries.count())
+/// How many artifacts the store has, wherever it keeps them.
+fn artifacts(team: &Team) -> usize {
+    match team.schema() {
+        Some(schema) => schema.psql("SELECT count(*) FROM artifacts").unwrap().trim().parse().unwrap(),
+        None => std::fs::read_dir(team.root().join(".rookery/artifacts")).map_or(0, |entries| entries.count()),
+    }
 }
 
 #[tokio::test]
 async fn a_long_body_goes_with_the_last_event_that_names_it() {
     let team = team(&["a"]).await;
-    let artifacts = team.root().join(".rookery/artifacts");
     let start = json!({"status": "in_progress", "agent_id": "a"});
     assert_eq!(long(&team, Method::PATCH, "/tasks/task_none", start).await.status, 404);
-    assert_eq!(files_in(&artifacts), 0, "a refused request leaves nothing behind");
+    assert_eq!(artifacts(&team), 0, "a refused request leaves nothing behind");
     let (first, second) = (long_note(&team).await, long_note(&team).await);
-    assert_eq!(files_in(&artifacts), 1);
+    assert_eq!(artifacts(&team), 1);
     for (seq, left) in [(first, 1), (second, 0)] {
         let redacted = team.as_person(Method::POST, "/admin/redact", Some(json!({"seqs": [seq]}))).await;
         assert_eq!((redacted.status.as_u16(), redacted.body.get("pending")), (200, None), "{}", redacted.body);
-        assert_eq!(files_in(&artifacts), left);
+        assert_eq!(artifacts(&team), left);
     }
 }
 
 #[tokio::test]
 async fn an_erasure_that_fails_is_not_called_done_and_is_tried_again() {
     let team = team(&["a"]).await;
+    if let Some(schema) = team.schema() {
+        return an_erasure_that_waits_for_a_hold(&team, schema).await;
+    }
     let seq = long_note(&team).await;
     let artifacts = team.root().join(".rookery/artifacts");
     let file = std::fs::read_dir(&artifacts).unwrap().next().unwrap().unwrap().path();
@@ -529,6 +536,18 @@ async fn an_erasure_that_fails_is_not_called_done_and_is_tried_again() {
     std::fs::remove_dir(&file).unwrap();
     let closed = |events: &Value| (!events.as_array().unwrap().is_empty()).then_some(());
     team.until("another try", "/events?action=x.intent.closed", closed).await;
+}
+
+/// Where artifacts lie in a database, one that is being stored again is what keeps it from being erased.
+async fn an_erasure_that_waits_for_a_hold(team: &Team, schema: &Schema) {
+    let seq = long_note(team).await;
+    schema.psql("INSERT INTO artifact_holds SELECT 'somebody', sha256, 1e15 FROM artifacts").unwrap();
+    let redacted = team.as_person(Method::POST, "/admin/redact", Some(json!({"seqs": [seq]}))).await;
+    assert_eq!(redacted.body["pending"].as_array().unwrap().len(), 1, "{}", redacted.body);
+    schema.psql("DELETE FROM artifact_holds").unwrap();
+    let closed = |events: &Value| (!events.as_array().unwrap().is_empty()).then_some(());
+    team.until("another try", "/events?action=x.intent.closed", closed).await;
+    assert_eq!(artifacts(team), 0);
 }
 
 #[tokio::test]

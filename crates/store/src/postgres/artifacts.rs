@@ -1,7 +1,8 @@
 //! Artifacts in the database, so that every node has them: bytes by their SHA-256 in pieces, verified when read.
 
-use deadpool_postgres::{ClientWrapper, Object, Pool};
+use deadpool_postgres::{ClientWrapper, Pool, Transaction};
 use rookery_core::NodeId;
+use tokio_postgres::GenericClient;
 
 use super::connection::{Frame, NOW, Param, Question, ask};
 use super::error::Problem;
@@ -36,8 +37,8 @@ impl Artifacts {
         let sha256 = sha256_hex(&bytes);
         let number = self.holds.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let hold = format!("{}.{number}", self.node);
-        self.in_transaction(async |client| {
-            store(client, &sha256, &bytes).await?;
+        self.in_transaction(async |client: &Transaction<'_>| {
+            store(&**client, &sha256, &bytes).await?;
             let sql = format!("INSERT INTO artifact_holds (id, sha256, until) VALUES ($1, $2, {NOW} + {HOLD_MILLIS})");
             client.execute(&sql, &[&hold, &sha256]).await?;
             Ok(())
@@ -53,7 +54,7 @@ impl Artifacts {
 
     /// Removes an artifact that nobody names or holds; `own` is a hold that ends with this.
     pub(super) async fn erase(&self, sha256: String, own: Option<&str>) -> Result<Erased, ArtifactError> {
-        self.in_transaction(async |client| {
+        self.in_transaction(async |client: &Transaction<'_>| {
             if let Some(own) = own {
                 client.execute("DELETE FROM artifact_holds WHERE id = $1", &[&own]).await?;
             }
@@ -78,44 +79,16 @@ impl Artifacts {
         .await
     }
 
+    /// Runs something as one transaction. Given up in the middle, it is rolled back.
     async fn in_transaction<T>(
         &self,
-        run: impl AsyncFnOnce(&ClientWrapper) -> Result<T, ArtifactError>,
+        run: impl AsyncFnOnce(&Transaction<'_>) -> Result<T, ArtifactError>,
     ) -> Result<T, ArtifactError> {
-        let lent = Lent(Some(self.pool.get().await.map_err(Problem::from)?));
-        let client = lent.client()?;
-        client.batch_execute("BEGIN").await?;
-        let done = run(client).await;
-        let end = if done.is_ok() { "COMMIT" } else { "ROLLBACK" };
-        match client.batch_execute(end).await {
-            Ok(()) => {
-                lent.give_back();
-                done
-            }
-            Err(error) => done.and(Err(error.into())),
-        }
-    }
-}
-
-/// A connection in the middle of something. It is closed unless it is given back: the caller may be gone at any moment,
-/// and nobody else shall find it in an open transaction.
-struct Lent(Option<Object>);
-
-impl Lent {
-    fn client(&self) -> Result<&Object, Problem> {
-        self.0.as_ref().ok_or_else(|| Problem::Connection("the connection was given back".to_owned()))
-    }
-
-    fn give_back(mut self) {
-        drop(self.0.take());
-    }
-}
-
-impl Drop for Lent {
-    fn drop(&mut self) {
-        if let Some(client) = self.0.take() {
-            drop(Object::take(client));
-        }
+        let mut client = self.pool.get().await.map_err(Problem::from)?;
+        let transaction = client.transaction().await?;
+        let done = run(&transaction).await?;
+        transaction.commit().await?;
+        Ok(done)
     }
 }
 
@@ -142,7 +115,7 @@ pub(super) async fn read(client: &ClientWrapper, frame: Frame, sha256: String) -
 }
 
 /// Puts the bytes into the open transaction. Those that are there already stay, unless a piece is missing.
-pub(super) async fn store(client: &ClientWrapper, sha256: &str, bytes: &[u8]) -> Result<(), ArtifactError> {
+pub(super) async fn store(client: &impl GenericClient, sha256: &str, bytes: &[u8]) -> Result<(), ArtifactError> {
     let length = i64::try_from(bytes.len()).unwrap_or(i64::MAX);
     let sql = format!(
         "INSERT INTO artifacts (sha256, bytes, stored_at) VALUES ($1, $2, {NOW})
@@ -155,7 +128,7 @@ pub(super) async fn store(client: &ClientWrapper, sha256: &str, bytes: &[u8]) ->
         return Ok(());
     }
     client.execute("DELETE FROM artifact_chunks WHERE sha256 = $1", &[&sha256]).await?;
-    let insert = client.prepare_cached("INSERT INTO artifact_chunks (sha256, n, data) VALUES ($1, $2, $3)").await?;
+    let insert = client.prepare("INSERT INTO artifact_chunks (sha256, n, data) VALUES ($1, $2, $3)").await?;
     for (n, chunk) in (0_i32..).zip(bytes.chunks(CHUNK_BYTES)) {
         client.execute(&insert, &[&sha256, &n, &chunk]).await?;
     }

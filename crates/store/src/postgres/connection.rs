@@ -2,14 +2,14 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::task::Poll;
 use std::time::Duration;
 
 use deadpool_postgres::{ClientWrapper, Hook, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime, Timeouts};
 use futures_util::StreamExt;
 use rookery_core::key::ColumnValue;
-use rookery_core::{LogId, Seq, Timestamp};
+use rookery_core::{LogId, NodeId, Seq, Timestamp};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -37,6 +37,10 @@ const SLOWEST_READ: &str = "15s";
 /// How long a read waits for a connection.
 const WAIT_FOR_CONNECTION: Duration = Duration::from_secs(5);
 
+/// Everything is found by its key or in the order of an index. A plan is made when a table is small and kept while it
+/// grows: one that reads the whole table would cost each batch more than the last, until the statistics are made anew.
+const BY_INDEX: (&str, &str) = ("enable_seqscan", "off");
+
 /// Sessions that write: durable before they answer, and never in the way for long.
 const WRITER: &[(&str, &str)] = &[
     ("synchronous_commit", "on"),
@@ -47,6 +51,9 @@ const WRITER: &[(&str, &str)] = &[
     ("tcp_keepalives_interval", "3"),
     ("tcp_keepalives_count", "3"),
     ("jit", "off"),
+    BY_INDEX,
+    ("enable_hashjoin", "off"),
+    ("enable_mergejoin", "off"),
 ];
 
 const POOL: &[(&str, &str)] = &[
@@ -55,6 +62,7 @@ const POOL: &[(&str, &str)] = &[
     ("lock_timeout", WAIT_FOR_HEAD),
     ("statement_timeout", SLOWEST_READ),
     ("jit", "off"),
+    BY_INDEX,
 ];
 
 /// Sessions that may take their time: migrations, moving a whole log.
@@ -103,15 +111,21 @@ impl Connector {
         Ok(ClientWrapper::new(client, driving))
     }
 
-    /// A connection that also hears what is said on the store's channel. The receiver ends with the connection.
-    pub(super) async fn listener(&self) -> Result<(ClientWrapper, mpsc::Receiver<()>), tokio_postgres::Error> {
+    /// A connection that also hears what others say on the store's channel. The receiver ends with the connection.
+    pub(super) async fn listener(
+        &self,
+        node: &NodeId,
+    ) -> Result<(ClientWrapper, mpsc::Receiver<()>), tokio_postgres::Error> {
+        let own = node.to_string();
         let (client, mut connection) = self.address.config("listener", POOL).connect(self.tls.clone()).await?;
         // What is said is a hint to look: one that waits already stands for those that follow.
         let (hint, hints) = mpsc::channel(1);
         let driving = tokio::spawn(async move {
             let mut messages = futures_util::stream::poll_fn(move |context| connection.poll_message(context));
             while let Some(Ok(message)) = messages.next().await {
-                if matches!(message, AsyncMessage::Notification(_)) {
+                if let AsyncMessage::Notification(said) = message
+                    && said.payload() != own
+                {
                     hint.try_send(()).ok();
                 }
             }
@@ -219,6 +233,14 @@ impl ServerCertVerifier for Anybody {
 /// A value of a statement.
 pub(super) type Param = Box<dyn ToSql + Sync + Send>;
 
+/// One column of many rows, for `unnest`.
+pub(super) fn column<S, T>(rows: &[S], of: impl Fn(&S) -> T) -> Param
+where
+    T: ToSql + Sync + Send + 'static,
+{
+    Box::new(rows.iter().map(of).collect::<Vec<T>>())
+}
+
 /// A statement with what is bound to it.
 pub(super) struct Question {
     pub(super) text: std::borrow::Cow<'static, str>,
@@ -276,6 +298,11 @@ impl Frame {
     }
 }
 
+type Answer = Result<Vec<Row>, tokio_postgres::Error>;
+
+/// A statement that was sent, or will be when it is first looked at.
+type Going<'a> = Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
+
 /// Sends statements in one go and waits for all of their answers: many statements, one round trip. The first failure is
 /// told; what follows it in a transaction has failed with it.
 pub(super) async fn ask(
@@ -287,11 +314,9 @@ pub(super) async fn ask(
     for question in questions {
         statements.push(client.prepare_cached(&question.text).await?);
     }
-    let mut going: Vec<Pin<Box<dyn Future<Output = Result<Vec<Row>, tokio_postgres::Error>> + Send + '_>>> = Vec::new();
+    let mut going: Vec<Going<'_>> = Vec::new();
     let framing = |sql: Option<&'static str>| {
-        sql.map(|sql| -> Pin<Box<dyn Future<Output = Result<Vec<Row>, tokio_postgres::Error>> + Send + '_>> {
-            Box::pin(async move { client.batch_execute(sql).await.map(|()| vec![]) })
-        })
+        sql.map(|sql| -> Going<'_> { Box::pin(async move { client.batch_execute(sql).await.map(|()| vec![]) }) })
     };
     going.extend(framing(frame.begin()));
     for (statement, question) in statements.iter().zip(questions) {
@@ -300,7 +325,7 @@ pub(super) async fn ask(
         going.push(Box::pin(async move { rows(client, statement, params).await }));
     }
     going.extend(framing(frame.end()));
-    let mut answers: Vec<Option<Result<Vec<Row>, tokio_postgres::Error>>> = Vec::with_capacity(going.len());
+    let mut answers: Vec<Option<Answer>> = Vec::with_capacity(going.len());
     // The first look at each sends it, in this order.
     poll_fn(|context| {
         answers.clear();
@@ -362,6 +387,11 @@ pub(super) struct Stored {
 pub(super) const HEAD: &str = "SELECT log_id, floor, head, format, schema, tokens FROM log_head";
 pub(super) const LOCKED_HEAD: &str = "SELECT log_id, floor, head, format, schema, tokens FROM log_head FOR UPDATE";
 
+/// The head and, as the last column, what time it is once it is locked. In the statement that locks, the clock would be
+/// read before the lock was waited for; around it, the row has been locked when it gets there.
+pub(super) static LOCKED_HEAD_AND_TIME: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT *, {NOW} FROM ({LOCKED_HEAD}) AS locked"));
+
 pub(super) fn stored(rows: &[Row]) -> Result<Stored, Problem> {
     let row = rows.first().ok_or_else(|| Problem::Unreadable("the log has no head".to_owned()))?;
     Ok(Stored {
@@ -382,9 +412,10 @@ pub(super) fn some_text(row: &Row, at: usize) -> Result<Option<String>, Problem>
     Ok(row.try_get::<_, Option<&str>>(at)?.map(|stored| text::read(stored).into_owned()))
 }
 
+/// The time that a row ends with.
 pub(super) fn timestamp(rows: &[Row]) -> Result<Timestamp, Problem> {
     let row = rows.first().ok_or_else(|| Problem::Unreadable("the database told no time".to_owned()))?;
-    Ok(Timestamp(row.try_get(0)?))
+    Ok(Timestamp(row.try_get(row.len() - 1)?))
 }
 
 pub(super) fn seq(stored: i64) -> Result<Seq, Problem> {

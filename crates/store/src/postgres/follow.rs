@@ -1,13 +1,13 @@
 //! Following the log: whatever any node commits is read once and handed to this node's subscribers, in order.
 //!
-//! A notification is a hint to look, and so is a commit of our own that others' came before; a look every second is what
-//! holds if hints are lost.
+//! A notification of another node is a hint to look, and so is a commit of our own that others' came before; a look every
+//! second is what holds if hints are lost. What this node commits its writer publishes itself.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_postgres::ClientWrapper;
-use rookery_core::LogId;
+use rookery_core::{LogId, NodeId};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -28,21 +28,22 @@ pub(super) struct Follower {
     pub(super) connector: Connector,
     pub(super) shared: Arc<Shared>,
     pub(super) log: LogId,
+    pub(super) node: NodeId,
 }
 
 impl Follower {
     /// Never ends; whoever started it stops it.
     pub(super) async fn run(self) {
         loop {
-            let problem = match timeout(PATIENCE, self.connector.listener()).await {
+            let problem = match timeout(PATIENCE, self.connector.listener(&self.node)).await {
                 Ok(Ok((client, hints))) => self.follow(client, hints).await,
                 Ok(Err(error)) => Problem::Sql(error),
                 Err(_) => Problem::Connection("the database does not answer".to_owned()),
             };
             metrics::counter!("rookery_store_listener_losses_total").increment(1);
             tracing::warn!(%problem, "the log cannot be followed right now");
+            // The writer finds out when it is over.
             self.shared.set_health(Health::ReadOnly { reason: problem.to_string() });
-            self.shared.unwell.notify_one();
             tokio::time::sleep(RECONNECT_AFTER).await;
         }
     }

@@ -5,7 +5,7 @@ use rookery_core::log::{Body, BodyBytes, LogRow};
 use rookery_core::{Fact, RunId, Seq, ThreadId, Timestamp};
 use tokio_postgres::Row;
 
-use super::connection::{Question, seq, some_text, stored_seq, text};
+use super::connection::{Question, column, seq, some_text, stored_seq, text};
 use super::error::Problem;
 use super::text::stored;
 use crate::offline::{Entry, RawRow};
@@ -57,9 +57,6 @@ pub(super) fn append(raws: Vec<Raw<'_>>) -> Question {
         _ => None,
     };
     let owned = |text: Option<&str>| text.map(stored);
-    fn column<T>(raws: &[Raw<'_>], of: impl Fn(&Raw<'_>) -> T) -> Box<Vec<T>> {
-        Box::new(raws.iter().map(of).collect())
-    }
     Question::new(
         APPEND,
         vec![

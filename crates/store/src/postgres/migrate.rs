@@ -245,9 +245,11 @@ pub(super) async fn write_fold(client: &ClientWrapper, fold: &Fold) -> Result<()
     for chunk in rows.chunks(CHUNK as usize) {
         ask(client, Frame::Bare, &schema::put(chunk.iter().copied())).await?;
     }
-    let mut last = vec![Question::new("DELETE FROM tallies", vec![])];
-    last.extend(transact::count(&fold.tallies()));
-    last.push(Question::new("UPDATE log_head SET format = $1", vec![Box::new(FORMAT.cast_signed())]));
+    let last = [
+        Question::new("DELETE FROM tallies", vec![]),
+        transact::count_anew(&fold.tallies()),
+        Question::new("UPDATE log_head SET format = $1", vec![Box::new(FORMAT.cast_signed())]),
+    ];
     ask(client, Frame::Bare, &last).await?;
     Ok(())
 }

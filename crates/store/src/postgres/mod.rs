@@ -99,8 +99,8 @@ struct Shared {
     tail: tokio::sync::Mutex<Seq>,
     /// There is something to read that was not announced.
     look: Notify,
-    /// Whoever follows the log has lost the database; the writer finds out when it is back.
-    unwell: Notify,
+    /// Somebody found that the database is away: the writer sees when it is back.
+    ailing: Notify,
     tokens: watch::Sender<u64>,
 }
 
@@ -116,6 +116,7 @@ impl Shared {
         }
         if let (Health::Writable, Health::ReadOnly { reason }) = (&*known, &health) {
             tracing::error!(reason, "the store cannot be written");
+            self.ailing.notify_one();
         }
         *known = health;
     }
@@ -154,7 +155,7 @@ impl PostgresStore {
             Question::new("SELECT project FROM log_head", vec![]),
             Question::new("SELECT value FROM meta WHERE name = 'project_id'", vec![]),
             // From here on, a batch of ours that is not named there was not committed.
-            writer::name_batch(&options.node, ""),
+            transact::name_batch(&options.node, ""),
         ];
         let questions = if fitness == Fitness::Writable { &first[..] } else { &first[..3] };
         let answers = ask(&client, Frame::Whole, questions).await.map_err(|error| unreachable(error.into()))?;
@@ -175,7 +176,7 @@ impl PostgresStore {
             published: Publisher::default(),
             tail: tokio::sync::Mutex::new(found.head.head),
             look: Notify::new(),
-            unwell: Notify::new(),
+            ailing: Notify::new(),
             tokens: watch::Sender::new(found.tokens),
         });
         let pool = connector.pool(options.connections).map_err(unreachable)?;
@@ -191,7 +192,12 @@ impl PostgresStore {
             newest: found.head.head,
             batches: 0,
         };
-        let follower = Follower { connector: connector.clone(), shared: shared.clone(), log: found.head.log };
+        let follower = Follower {
+            connector: connector.clone(),
+            shared: shared.clone(),
+            log: found.head.log,
+            node: options.node.clone(),
+        };
         Ok(PostgresStore {
             shared,
             artifacts: Artifacts { pool: pool.clone(), node: options.node.clone(), holds: Arc::new(AtomicU64::new(0)) },
@@ -223,7 +229,7 @@ impl PostgresStore {
         let mut questions = vec![transact::operate(&operation, &self.node)?];
         if operation.changes_tokens() {
             questions.push(Question::new("UPDATE log_head SET tokens = tokens + 1", vec![]));
-            questions.push(writer::notify(&self.channel));
+            questions.push(transact::notify(&self.channel));
         }
         let answers = self.own.ask(Frame::Whole, &questions).await?;
         Ok(answers.first().map_or(0, Vec::len))

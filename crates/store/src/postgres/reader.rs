@@ -17,7 +17,7 @@ use crate::store::{ReadError, Tallies};
 
 /// How often a read is tried that loses its connection: every pooled one may be of a server that is gone.
 const TRIES: usize = 3;
-/// How long an answer may take: longer than the server gives itself for a statement.
+/// How long a server may take: longer than it lets itself work on one question.
 const PATIENCE: Duration = Duration::from_secs(17);
 
 #[derive(Clone, Debug)]
@@ -94,9 +94,9 @@ impl Reader {
                     Ok(Ok(answers)) => return Ok(answers),
                     Ok(Err(error)) => Problem::from(error),
                     Err(_) => {
-                        // Whoever got it next would wait in vain as well.
+                        // Whatever it still has to say, nobody shall mistake it for the answer to something else.
                         drop(Object::take(client));
-                        Problem::Connection("the database does not answer".to_owned())
+                        return Err(Problem::Connection("the database does not answer".to_owned()));
                     }
                 },
                 Err(error) => error.into(),

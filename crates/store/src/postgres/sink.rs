@@ -85,7 +85,7 @@ impl Sink for PostgresSink {
             project: beginning.project.name.clone(),
         };
         session.wait(migrate::in_transaction(&session.client, address, &birth, MIGRATIONS))?;
-        let floor = "UPDATE log_head SET floor = $1, head = $1 - 1";
+        let floor = "UPDATE log_head SET floor = $1, head = $1::bigint - 1";
         session.ask(&[Question::new(floor, vec![Box::new(stored_seq(beginning.floor))])])?;
         self.making = Some(Making { session: Arc::new(session), beginning: beginning.clone() });
         Ok(())
@@ -97,7 +97,7 @@ impl Sink for PostgresSink {
 
     fn put_artifact(&mut self, bytes: &[u8]) -> Result<String, OfflineError> {
         let (session, sha256) = (self.session()?, sha256_hex(bytes));
-        session.wait(artifacts::store(&session.client, &sha256, bytes))?;
+        session.wait(artifacts::store(&*session.client, &sha256, bytes))?;
         Ok(sha256)
     }
 

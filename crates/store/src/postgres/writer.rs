@@ -14,7 +14,9 @@ use rookery_core::log::LogRow;
 use rookery_core::{LogId, NodeId, Seq};
 use tokio::time::timeout;
 
-use super::connection::{Connector, Frame, LOCKED_HEAD, NOW, Question, Stored, ask, stored, timestamp};
+use super::connection::{
+    Connector, Frame, LOCKED_HEAD, LOCKED_HEAD_AND_TIME, Question, Stored, ask, stored, timestamp,
+};
 use super::error::Trouble;
 use super::transact::{self, Loading};
 use super::{Shared, migrate};
@@ -34,7 +36,6 @@ const SETTLE_FOR: Duration = Duration::from_secs(8);
 const SETTLE_EVERY: Duration = Duration::from_millis(200);
 /// How often to look whether the database is back.
 const PROBE_EVERY: Duration = Duration::from_millis(500);
-const IDLE: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 pub(super) struct Writer {
@@ -66,16 +67,13 @@ impl Writer {
 
     /// Waits for work; looks after the connection while there is none.
     async fn wait(&mut self) {
-        let unhealthy = self.shared.health() != Health::Writable && self.closed.is_none();
-        let patience = if unhealthy { PROBE_EVERY } else { IDLE };
-        tokio::select! {
-            () = self.shared.queue.filled() => {}
-            () = self.shared.unwell.notified() => {}
-            () = tokio::time::sleep(patience) => {
-                if unhealthy {
-                    self.probe().await;
-                }
+        if self.shared.health() == Health::Writable || self.closed.is_some() {
+            tokio::select! {
+                () = self.shared.queue.filled() => {}
+                () = self.shared.ailing.notified() => {}
             }
+        } else if timeout(PROBE_EVERY, self.shared.queue.filled()).await.is_err() {
+            self.probe().await;
         }
     }
 
@@ -158,18 +156,13 @@ impl Writer {
     /// Locks the head and loads what the batch needs first, in one exchange. Returns the head.
     async fn begin(&mut self, batch: &mut Batch) -> Result<Seq, Trouble> {
         let needs = guarded(|| batch.first_needs())?;
-        let mut questions = vec![
-            Question::new(LOCKED_HEAD, vec![]),
-            // In a statement of its own: in that of the lock, it would be read before the lock was waited for.
-            Question::new(format!("SELECT {NOW}"), vec![]),
-        ];
-        let first = questions.len();
+        let mut questions = vec![Question::new(LOCKED_HEAD_AND_TIME.as_str(), vec![])];
         let loading = Loading::of(&needs, &mut questions)?;
         let answers = self.ask(Frame::Begun, &questions).await?;
         let found = stored(&answers[0])?;
         self.check(&found)?;
-        batch.begin(found.head.head, timestamp(&answers[1])?);
-        let loaded = loading.loaded(&answers[first..], &self.board)?;
+        batch.begin(found.head.head, timestamp(&answers[0])?);
+        let loaded = loading.loaded(&answers[1..], &self.board)?;
         guarded(|| batch.supply(&needs, loaded))?;
         Ok(found.head.head)
     }
@@ -224,8 +217,7 @@ impl Writer {
                 Err(_) => return Err(silent()),
             }
         }
-        questions.push(name_batch(&self.node, &batch));
-        questions.push(notify(&self.connector.address().channel()));
+        questions.push(transact::conclude(write, &self.node, batch.clone(), self.connector.address().channel()));
         match self.ask(Frame::Committed, &questions).await {
             // The server did it, or said that it did not.
             Ok(_) => Ok(()),
@@ -354,20 +346,6 @@ impl Writer {
             Err(trouble) => self.after(&trouble).await,
         }
     }
-}
-
-/// Makes a batch's id the newest of its node.
-pub(super) fn name_batch(node: &NodeId, batch: &str) -> Question {
-    let sql = format!(
-        "INSERT INTO batches (node, batch, at) VALUES ($1, $2, {NOW})
-            ON CONFLICT (node) DO UPDATE SET batch = excluded.batch, at = excluded.at"
-    );
-    Question::new(sql, vec![Box::new(node.to_string()), Box::new(batch.to_owned())])
-}
-
-/// Tells every node, at the commit, that there is something new.
-pub(super) fn notify(channel: &str) -> Question {
-    Question::new("SELECT pg_notify($1, '')", vec![Box::new(channel.to_owned())])
 }
 
 fn gone() -> Trouble {

@@ -130,6 +130,7 @@ pub struct SqliteStore {
     reader: Reader,
     artifacts: Artifacts,
     clock: Arc<dyn Clock>,
+    project_id: Option<String>,
     /// Given up by the writer when it has closed the store.
     lock: Arc<Mutex<Option<Lock>>>,
     threads: Arc<Mutex<Threads>>,
@@ -183,6 +184,8 @@ impl SqliteStore {
             .map_err(|source| OpenError::Rebuild { path: path.clone(), source })?
             .head
             .head;
+        let project_id =
+            migrate::project_id(&connection).map_err(|source| OpenError::Sql { path: path.clone(), source })?;
         let health = found.closed.clone().map_or(Health::Writable, |reason| Health::ReadOnly { reason });
         let shared = Arc::new(Shared {
             queue: Queue::new(options.limits),
@@ -213,7 +216,7 @@ impl SqliteStore {
             .spawn(move || writer.run())
             .map_err(|source| OpenError::Thread { source })?;
         let threads = Threads { writer: Some(writer), checkpointer: Some(checkpointer) };
-        Ok(SqliteStore { shared, reader, artifacts, clock, lock, threads: Arc::new(Mutex::new(threads)) })
+        Ok(SqliteStore { shared, reader, artifacts, clock, project_id, lock, threads: Arc::new(Mutex::new(threads)) })
     }
 
     /// Writes into the lock file where the daemon can be reached, for whoever finds the store taken.
@@ -222,6 +225,11 @@ impl SqliteStore {
             Some(lock) => lock.announce(Some(url)),
             None => Err(std::io::Error::new(std::io::ErrorKind::NotConnected, "the store is closed")),
         }
+    }
+
+    /// The project that the store was moved here for; `None` where the folder says which it is.
+    pub fn project_id(&self) -> Option<&str> {
+        self.project_id.as_deref()
     }
 
     /// Commands that wait, for the gauges.

@@ -48,6 +48,16 @@ pub struct SqliteOrigin {
     _lock: Lock,
 }
 
+impl SqliteSource {
+    /// Says which project it is of, if the store itself does not know.
+    #[must_use]
+    pub fn of_project(mut self, id: Option<&str>) -> SqliteSource {
+        let known = self.snapshot.project.id.take();
+        self.snapshot.project.id = known.or_else(|| id.map(str::to_owned));
+        self
+    }
+}
+
 fn snapshot(connection: &Connection) -> Result<Snapshot, OfflineError> {
     let found = stored(connection)?;
     let name = connection.query_row("SELECT project FROM log_head", [], |row| row.get(0))?;
@@ -108,6 +118,12 @@ impl Origin for SqliteOrigin {
 }
 
 impl SqliteOrigin {
+    /// Says which project it is of, if the store itself does not know.
+    #[must_use]
+    pub fn of_project(self, id: Option<&str>) -> SqliteOrigin {
+        SqliteOrigin { source: self.source.of_project(id), ..self }
+    }
+
     fn write(&mut self, write: impl FnOnce(&Connection) -> rusqlite::Result<()>) -> Result<(), OfflineError> {
         // What was to be read was read; an old transaction would keep the write-ahead log from being emptied.
         roll_back(&self.source.connection)?;

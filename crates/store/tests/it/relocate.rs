@@ -240,3 +240,164 @@ async fn a_backup_of_what_has_moved_restores_to_a_store_that_takes_writes() {
     restore(&saved, &third.database(), &third.artifacts(), &"log_c".into(), Existing::Kept).unwrap();
     assert_eq!(log_of(&third.database()).await.1, "log_c");
 }
+
+/// The same from files into a database that others can have, and back.
+mod postgres {
+    use rookery_store::offline::Reply;
+    use rookery_store::postgres::offline as shared_offline;
+    use rookery_store::postgres::{OpenError as PostgresOpenError, PostgresStore};
+    use rookery_testkit::postgres::Schema;
+
+    use super::*;
+    use crate::support::{node, shared};
+
+    /// What blocks runs where that is allowed, with a runtime around it.
+    async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+        tokio::task::spawn_blocking(work).await.unwrap()
+    }
+
+    async fn into_schema(place: &Place, schema: &Schema) -> Result<RelocateReport, OfflineError> {
+        let (path, artifacts, url) = (place.database(), place.artifacts(), schema.url());
+        blocking(move || {
+            let mut target = shared_offline::sink(url.parse().unwrap())?;
+            let mut leaving = origin(&path, artifacts)?.of_project(Some("shop-1"));
+            offline::move_store(&mut leaving, &mut target, &url, &mut |_| {})
+        })
+        .await
+    }
+
+    async fn out_of_schema(schema: &Schema, place: &Place) -> Result<RelocateReport, OfflineError> {
+        let (path, artifacts, url) = (place.database(), place.artifacts(), schema.url());
+        blocking(move || {
+            let mut leaving = shared_offline::origin(url.parse().unwrap())?;
+            offline::move_store(&mut leaving, &mut sink(&path, artifacts), TO, &mut |_| {})
+        })
+        .await
+    }
+
+    async fn exported(schema: &Schema) -> Vec<u8> {
+        let url = schema.url();
+        blocking(move || {
+            let mut lines = Vec::new();
+            offline::export(&mut shared_offline::source(url.parse().unwrap()).unwrap(), &mut lines).unwrap();
+            lines
+        })
+        .await
+    }
+
+    fn exported_from(place: &Place) -> Vec<u8> {
+        let mut lines = Vec::new();
+        place.export(&mut lines).unwrap();
+        lines
+    }
+
+    /// What is not in an export: tokens, signs of life without who saw them, replies.
+    type Operational = (Vec<Token>, Vec<(String, Presence)>, Vec<Reply>);
+
+    fn operational(place: &Place) -> Operational {
+        let mut source = source(&place.database(), place.artifacts()).unwrap();
+        let mut tokens = source.tokens().unwrap();
+        tokens.sort_by(|one, other| one.id.cmp(&other.id));
+        let signs = source.presence().unwrap().into_iter().map(|sign| (sign.agent.to_string(), sign.presence));
+        (tokens, signs.collect(), source.replies(None, u32::MAX).unwrap())
+    }
+
+    fn tables(schema: &Schema) -> String {
+        let sql = format!("SELECT count(*) FROM pg_tables WHERE schemaname = '{}'", schema.name());
+        schema.psql(&sql).unwrap().trim().to_owned()
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn there_and_back_nothing_is_lost() {
+        let (place, schema, third) = (lived_in().await, Schema::new().unwrap(), Place::new());
+        let (lines, before) = (exported_from(&place), operational(&place));
+        let there = into_schema(&place, &schema).await.unwrap();
+        assert_eq!((there.artifacts, there.tokens, there.replies), (2, 2, 5));
+        assert!(matches!(SqliteStore::open(options(&place.database())), Err(OpenError::Moved { .. })));
+        assert_eq!(exported(&schema).await, lines);
+
+        let back = out_of_schema(&schema, &third).await.unwrap();
+        assert_eq!((&back.head, &back.log_sha256), (&there.head, &there.log_sha256));
+        assert_eq!((exported_from(&third), operational(&third)), (lines.clone(), before));
+        assert_eq!(third.artifacts().list().unwrap(), place.artifacts().list().unwrap());
+        let project = source(&third.database(), third.artifacts()).unwrap().snapshot().project.clone();
+        assert_eq!((project.id.as_deref(), project.name.as_str()), (Some("shop-1"), "test"));
+        // What was left can be read, and nobody writes it.
+        let refused = PostgresStore::open(shared(&schema.url(), "node_a")).await;
+        assert!(matches!(refused, Err(PostgresOpenError::Moved { to, .. }) if to == TO));
+        assert_eq!(exported(&schema).await, lines);
+        assert!(out_of_schema(&schema, &Place::new()).await.is_ok(), "a move is repeated");
+        let store = open(&third.database());
+        done(&store, create("task_new", "t")).await;
+        store.close().await;
+        assert_eq!(verify(&third.database(), &mut |_| {}).unwrap().differences, Vec::<String>::new());
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_arrived_is_served_and_does_not_leave_while_it_is() {
+        let (place, schema) = (lived_in().await, Schema::new().unwrap());
+        let there = into_schema(&place, &schema).await.unwrap();
+        let store = PostgresStore::open(shared(&schema.url(), "node_a")).await.unwrap();
+        let again = done(&store, with_key(create("task_secret", "the secret"), "secret", "h")).await;
+        assert!(again.duplicate);
+        done(&store, create("task_new", "t")).await;
+        let log = whole_log(&store).await;
+        assert_eq!(log.len() as u64, there.events + 1);
+        store.attend(node("node_a")).await.unwrap();
+        let other = Place::new();
+        let refused = out_of_schema(&schema, &other).await;
+        assert!(matches!(&refused, Err(OfflineError::InUse { by }) if by.contains("process 1 on here")), "{refused:?}");
+        nothing_was_made(&other);
+        // It goes on as if nobody had asked.
+        done(&store, create("task_more", "t")).await;
+        store.depart("node_a".into()).await.unwrap();
+        store.close().await;
+        out_of_schema(&schema, &other).await.unwrap();
+        assert_eq!(log_of(&other.database()).await.0.len(), log.len() + 1);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_cannot_be_moved_whole_leaves_the_schema_as_it_was() {
+        let (place, schema) = (lived_in().await, Schema::new().unwrap());
+        let name = place.artifacts().list().unwrap().remove(0);
+        let file = place.artifacts().folder().join(&name);
+        let bytes = std::fs::read(&file).unwrap();
+        std::fs::write(&file, b"other").unwrap();
+        let damaged = into_schema(&place, &schema).await;
+        assert!(matches!(damaged, Err(OfflineError::Artifact(ArtifactError::Damaged { .. }))), "{damaged:?}");
+        assert_eq!(tables(&schema), "0");
+        std::fs::write(&file, bytes).unwrap();
+
+        // An empty store is replaced, one with something in it is not.
+        let store = PostgresStore::open(shared(&schema.url(), "node_a")).await.unwrap();
+        done(&store, create("task_other", "t")).await;
+        store.close().await;
+        assert!(matches!(into_schema(&place, &schema).await, Err(OfflineError::Exists { .. })));
+        open(&place.database()).close().await;
+        let empty = Schema::new().unwrap();
+        PostgresStore::open(shared(&empty.url(), "node_a")).await.unwrap().close().await;
+        into_schema(&place, &empty).await.unwrap();
+        let again = into_schema(&place, &empty).await;
+        assert!(matches!(&again, Err(OfflineError::Moved { to }) if *to == empty.url()), "{again:?}");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn an_export_is_imported_and_proven() {
+        let (place, schema) = (lived_in().await, Schema::new().unwrap());
+        let lines = exported_from(&place);
+        let (url, sound) = (schema.url(), lines.clone());
+        let cut = lines[..lines.len() - 20].to_vec();
+        let report = blocking(move || {
+            let import = |mut lines: &[u8]| {
+                offline::import(&mut lines, &mut shared_offline::sink(url.parse().unwrap())?, &"log_b".into())
+            };
+            assert!(matches!(import(&cut), Err(OfflineError::Line { .. })));
+            import(&sound).unwrap();
+            assert!(matches!(import(&sound), Err(OfflineError::Exists { .. })));
+            offline::verify(&mut shared_offline::source(url.parse().unwrap()).unwrap(), &mut |_| {}).unwrap()
+        })
+        .await;
+        assert_eq!((report.head.log.as_str(), report.differences), ("log_b", vec![]));
+        assert_eq!(report.log_sha256, verify(&place.database(), &mut |_| {}).unwrap().log_sha256);
+    }
+}

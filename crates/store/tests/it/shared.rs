@@ -293,3 +293,60 @@ async fn tables_of_something_else_are_left_alone() {
     let nowhere = PostgresStore::open(shared("postgres://rookery@127.0.0.1:1/rookery", "a")).await;
     assert!(matches!(nowhere, Err(OpenError::Unreachable { .. })));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_servers_certificate_is_looked_at_as_it_is_asked_for() {
+    let authority = rcgen::KeyPair::generate().unwrap();
+    let mut of_authority = rcgen::CertificateParams::new(vec![]).unwrap();
+    of_authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let root = of_authority.self_signed(&authority).unwrap();
+    let issuer = rcgen::Issuer::new(of_authority, authority);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let own = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap().signed_by(&key, &issuer).unwrap();
+    let server = rookery_testdb::Options::fast()
+        .file("own.pem", &own.pem())
+        .file("own.key", &key.serialize_pem())
+        .file("pg_hba.conf", "local all all trust\nhostssl all all all trust\n")
+        .setting("ssl", "on")
+        .setting("ssl_cert_file", "own.pem")
+        .setting("ssl_key_file", "own.key")
+        .start()
+        .unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let authorities = folder.path().join("root.pem");
+    std::fs::write(&authorities, root.pem()).unwrap();
+    let known = format!("sslrootcert={}", authorities.display());
+    for (host, options, opens) in [
+        ("localhost", "sslmode=disable".to_owned(), false),
+        ("localhost", "sslmode=prefer".to_owned(), true),
+        ("localhost", "sslmode=require".to_owned(), true),
+        ("localhost", "sslmode=verify-full".to_owned(), false),
+        ("localhost", format!("sslmode=verify-full&{known}"), true),
+        ("127.0.0.1", format!("sslmode=require&{known}"), false),
+    ] {
+        let url = format!("postgres://rookery@{host}:{}/rookery?{options}", server.port());
+        let opened = PostgresStore::open(shared(&url, "a")).await;
+        assert_eq!(opened.is_ok(), opens, "{host} {options}: {:?}", opened.err());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_grows_from_nothing_never_reads_whole_tables() {
+    const TASKS: usize = 100;
+    let schema = Schema::new().unwrap();
+    let store = open(&schema.url(), "a").await;
+    done(&*store, register("agent")).await;
+    for task in 0..TASKS {
+        done(&*store, create(&format!("task_{task}"), "t")).await;
+        done(&*store, claim_task(&format!("task_{task}"), "agent")).await;
+    }
+    store.close().await;
+    // The server tells what a session did once that has ended.
+    let told = format!(
+        "SELECT seq_tup_read FROM pg_stat_user_tables
+            WHERE schemaname = '{}' AND relname = 'tasks' AND n_tup_ins = {TASKS}",
+        schema.name()
+    );
+    eventually("the server counts", async || !schema.psql(&told).unwrap().is_empty()).await;
+    assert_eq!(schema.psql(&told).unwrap(), "0");
+}

@@ -201,7 +201,8 @@ pub(crate) fn claim_task(id: &str, agent: &str) -> Submission {
 
 pub(crate) fn claim_file(path: &str, agent: &str) -> Submission {
     let path = FilePath::parse(path, Case::Kept).unwrap();
-    let claim = ClaimFile { path, agent: agent.into(), task: None, hash: "h".to_owned(), insist: Insist::Ask };
+    let claim =
+        ClaimFile { path, agent: agent.into(), task: None, hash: "h".to_owned(), site: None, insist: Insist::Ask };
     Submission::new(Caller::asserted(agent), claim)
 }
 

@@ -191,7 +191,7 @@ fn about_files() -> BoxedStrategy<Asked> {
     prop_oneof![
         8 => (agent_and_caller(), path(), prop::option::of(task()), hash(), insist).prop_map(
             |((agent, caller), path, task, hash, insist)| {
-                (caller, ClaimFile { path, agent, task, hash, insist }.into())
+                (caller, ClaimFile { path, agent, task, hash, site: None, insist }.into())
             }
         ),
         2 => (agent_and_caller(), path()).prop_map(|((agent, caller), path)| {
@@ -210,6 +210,7 @@ fn about_files() -> BoxedStrategy<Asked> {
                 source,
                 task: None,
                 metadata: serde_json::Map::new(),
+                site: None,
                 escalate_after_millis: 0,
             };
             (caller, note.into())

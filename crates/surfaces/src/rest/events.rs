@@ -136,6 +136,7 @@ pub async fn report(call: Call, body: JsonBody<wire::NewEvent>) -> Result<Respon
             source: ChangeSource::Report,
             task: request.task_id.as_deref().map(Into::into),
             metadata: request.metadata.unwrap_or_default(),
+            site: engine.site(),
             escalate_after_millis: watching::escalate_after(engine),
         }
         .into(),

@@ -32,6 +32,7 @@ pub async fn claim(call: Call, body: JsonBody<wire::ClaimRequest>) -> Result<Res
         agent: AgentId::from(agent.as_str()),
         task: body.value.task_id.as_deref().filter(|task| !task.is_empty()).map(Into::into),
         hash,
+        site: engine.site(),
         insist: if body.value.force == Some(true) { Insist::Force } else { Insist::Ask },
     };
     let committed = call.submit(call.caller(Some(&agent))?, command, &body.bytes).await?;

@@ -222,7 +222,7 @@ impl Script<'_> {
     fn claim_file(&mut self, agent: &AgentId) -> Command {
         let task = self.rng.random_bool(0.5).then(|| self.own_task(agent));
         let insist = if self.rng.random_bool(0.2) { Insist::Force } else { Insist::Ask };
-        ClaimFile { path: self.path(), agent: agent.clone(), task, hash: self.hash(), insist }.into()
+        ClaimFile { path: self.path(), agent: agent.clone(), task, hash: self.hash(), site: None, insist }.into()
     }
 
     fn hash(&mut self) -> String {
@@ -238,6 +238,7 @@ impl Script<'_> {
             source,
             task: None,
             metadata: serde_json::Map::new(),
+            site: None,
             escalate_after_millis: 60_000,
         }
         .into()

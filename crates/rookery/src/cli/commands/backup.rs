@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::of_store::OfStore;
 use crate::cli::Failure;
 use crate::cli::context::Context;
 use crate::offline;
@@ -11,10 +12,13 @@ use crate::offline;
 pub struct Args {
     /// The file to write, which must not exist
     file: PathBuf,
+
+    #[command(flatten)]
+    of: OfStore,
 }
 
 pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
-    let (project, settings) = context.settled()?;
+    let (project, settings) = args.of.settled(context)?;
     if args.file.exists() {
         let failure = Failure::new(format!("{} exists already", args.file.display()));
         return Err(failure.hint("name a new file: a backup never overwrites an older one").into());

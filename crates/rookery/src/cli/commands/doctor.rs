@@ -6,13 +6,15 @@ use std::path::Path;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::of_store::OfStore;
 use super::status::brief;
 use crate::cli::context::{self, Context, Running};
 use crate::cli::output::{Cell, Table, Tone};
 use crate::cli::{Failure, Report};
-use crate::config::{Flags, Settings};
-use crate::offline;
+use crate::config::Settings;
+use crate::offline::{self, Integrity};
 use crate::project::{DaemonFile, Holder, Project, ProjectLock};
+use crate::stores::where_it_went;
 
 /// Less room than this on the project's disk is worth a warning.
 const LOW_DISK_BYTES: u64 = 256 << 20;
@@ -21,7 +23,10 @@ const LOW_DISK_BYTES: u64 = 256 << 20;
 ///
 /// Never starts a daemon: without one it checks what it can, and the exit code is 3.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct Args {
+    #[command(flatten)]
+    of: OfStore,
+}
 
 /// What one check found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -62,10 +67,10 @@ impl Check {
     }
 }
 
-pub(super) async fn run(context: &Context, _args: Args) -> anyhow::Result<()> {
+pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     let project = context.project()?;
     let mut checks = check_files(&project);
-    let settings = Settings::load(&project, &Flags::default());
+    let settings = Settings::load(&project, &args.of.flags());
     checks.push(match &settings {
         Ok(_) => Check::good("settings", "every value is right"),
         Err(error) => Check::bad("settings", error.to_string(), error.hint()),
@@ -193,10 +198,12 @@ async fn check_store(settings: &Settings, project: &Project) -> Vec<Check> {
         return Vec::new();
     }
     match offline::check(settings, project).await {
+        Ok(Integrity { moved_to: Some(to), .. }) => {
+            vec![Check::bad("store", format!("it has moved to {to}"), where_it_went(&to))]
+        }
         Ok(integrity) if integrity.problems.is_empty() => vec![Check::good("store", "its integrity is proven")],
         Ok(integrity) => {
-            let mend = "stop the daemon, keep a copy of .rookery, then `rookery restore` the last backup";
-            integrity.problems.into_iter().map(|problem| Check::bad("store", problem, mend)).collect()
+            integrity.problems.into_iter().map(|problem| Check::bad("store", problem, integrity.mend)).collect()
         }
         Err(error) => vec![Check::bad("store", format!("{error:#}"), "check that the address in `store` is right")],
     }

@@ -78,6 +78,7 @@ mod tests {
             socket: None,
             version: "0".into(),
             project: "p".into(),
+            store: None,
             started_at: 0,
         };
         let stale = file(1).publish(&project).unwrap();

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
+use super::of_store::OfStore;
 use crate::cli::context::Context;
 use crate::offline;
 
@@ -13,10 +14,13 @@ use crate::offline;
 pub struct Args {
     /// The file to write; stdout if none is named
     file: Option<PathBuf>,
+
+    #[command(flatten)]
+    of: OfStore,
 }
 
 pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
-    let (project, settings) = context.settled()?;
+    let (project, settings) = args.of.settled(context)?;
     let Some(path) = args.file else {
         // Nothing to say if whoever reads has seen enough.
         if let Some(moved) = offline::export(&settings, &project, io::stdout()).await? {

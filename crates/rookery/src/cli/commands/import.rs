@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::PathBuf;
 
+use super::of_store::OfStore;
 use crate::cli::Failure;
 use crate::cli::context::Context;
 use crate::offline;
@@ -16,10 +17,13 @@ use crate::project::ProjectLock;
 pub struct Args {
     /// The file that `rookery export` wrote
     file: PathBuf,
+
+    #[command(flatten)]
+    of: OfStore,
 }
 
 pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
-    let (project, settings) = context.settled()?;
+    let (project, settings) = args.of.settled(context)?;
     let file = File::open(&args.file).map_err(|error| {
         let failure = Failure::new(format!("cannot read {}: {error}", args.file.display()));
         failure.hint("name a file that `rookery export` wrote")

@@ -4,7 +4,7 @@ use crate::cli::Failure;
 use crate::cli::context::Context;
 use crate::offline::{self, Migrated, Stays};
 use crate::project::Project;
-use crate::stores::Location;
+use crate::stores::{Location, in_a_shell};
 
 /// Move the store to another database, with its whole log
 ///
@@ -65,7 +65,9 @@ fn tell(context: &Context, migrated: &Migrated) -> anyhow::Result<()> {
     );
     context.out.done(migrated, &text)?;
     if migrated.source == Stays::Closed {
-        context.out.note(&format!("{from} is closed and can be read; start with `rookery up --store {to}`"));
+        context
+            .out
+            .note(&format!("{from} is closed and can be read; start with `rookery up --store {}`", in_a_shell(to)));
     }
     Ok(())
 }

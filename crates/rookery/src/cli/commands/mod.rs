@@ -14,6 +14,7 @@ mod import;
 mod log;
 mod man;
 mod migrate;
+mod of_store;
 mod redact;
 mod reference;
 mod release;

@@ -1,5 +1,6 @@
 //! `rookery replay`
 
+use super::of_store::OfStore;
 use crate::cli::Failure;
 use crate::cli::context::Context;
 use crate::offline::{self, Replayed};
@@ -17,10 +18,13 @@ pub struct Args {
     /// Compare every derived row with the store's
     #[arg(long)]
     verify: bool,
+
+    #[command(flatten)]
+    of: OfStore,
 }
 
 pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
-    let (project, settings) = context.settled()?;
+    let (project, settings) = args.of.settled(context)?;
     if !args.verify {
         let each = |envelope| context.out.json_line(&envelope);
         let count = offline::envelopes(&settings, &project, args.run.as_deref(), each).await?;

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::of_store::OfStore;
 use crate::cli::Failure;
 use crate::cli::context::Context;
 use crate::offline::{self, Existing};
@@ -18,10 +19,13 @@ pub struct Args {
     /// Replace a log that is already there
     #[arg(long)]
     force: bool,
+
+    #[command(flatten)]
+    of: OfStore,
 }
 
 pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
-    let (project, settings) = context.settled()?;
+    let (project, settings) = args.of.settled(context)?;
     if !args.file.is_file() {
         let failure = Failure::new(format!("there is no file {}", args.file.display()));
         return Err(failure.hint("name a file that `rookery backup` wrote").into());
