@@ -1,17 +1,19 @@
 //! A database with no room for us: tables that somebody else has locked, and no connection left.
 
 use anyhow::{Context, ensure};
-use reqwest::{Method, RequestBuilder};
+use reqwest::Method;
 use rookery_testkit::daemon::{Reply, read};
+use rookery_testkit::ledger::whole_log;
 use rookery_testkit::patience::eventually;
 use rookery_testkit::postgres::{Options, Schema, Server};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::nodes::{Nodes, code, setup};
+use crate::nodes::{Nodes, code, note, setup};
 
-/// More than the pool has connections.
+/// As many as a node has for reads.
+const CONNECTIONS: usize = 8;
 const READERS: usize = 20;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -26,23 +28,34 @@ async fn a_table_that_somebody_locks_costs_patience_and_no_restart() -> anyhow::
         let schema = schema.clone();
         move || schema.psql("BEGIN; LOCK TABLE tasks IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(14); COMMIT")
     });
+    let of_tasks = format!("relation = '{}.tasks'::regclass", schema.name());
     eventually("the table is locked", async || {
-        let sql = format!(
-            "SELECT count(*) FROM pg_locks WHERE relation = '{}.tasks'::regclass AND mode = 'AccessExclusiveLock' AND granted",
-            schema.name()
-        );
-        Ok((answer(&schema, &sql)? == "1").then_some(()))
+        let locks =
+            format!("SELECT count(*) FROM pg_locks WHERE {of_tasks} AND mode = 'AccessExclusiveLock' AND granted");
+        Ok((answer(&schema, &locks)? == "1").then_some(()))
     })
     .await?;
-    let requests: Vec<RequestBuilder> =
-        (0..READERS).map(|_| nodes[0].request(Method::GET, "/tasks")).chain([create(0), create(1)]).collect();
-    let replies = futures_util::future::try_join_all(requests.into_iter().map(read)).await?;
+    let reading: Vec<_> = (0..READERS).map(|_| tokio::spawn(read(nodes[0].request(Method::GET, "/tasks")))).collect();
+    eventually("every connection for reads waits for the table", async || {
+        let waiting = answer(&schema, &format!("SELECT count(*) FROM pg_locks WHERE {of_tasks} AND NOT granted"))?;
+        Ok((waiting.parse::<usize>()? >= CONNECTIONS).then_some(()))
+    })
+    .await?;
+    // The one for writes does not: what is recorded now cannot be shown, and is called anything but undone.
+    let recorded = note(&nodes[0], "lead", "meanwhile").await?;
+    ensure!(recorded.status == 201 || code(&recorded) == "OUTCOME_UNKNOWN", "{recorded:?}");
+    let mut replies: Vec<Reply> = <[Reply; 2]>::from(tokio::try_join!(read(create(0)), read(create(1)))?).into();
+    for read in reading {
+        replies.push(read.await??);
+    }
     let refused = replies.iter().filter(|reply| !reply.status.is_success()).count();
     ensure!(refused > 0, "the lock was in nobody's way");
     replies.iter().try_for_each(is_done_or_to_be_repeated)?;
     // Whoever waits keeps its place all the same: a node that cannot attend would lose its duties to another.
     ensure!(answer(&schema, "SELECT max(epoch) FROM duties")? == "1", "the duties changed hands");
     locking.await??;
+    let notes = whole_log(&nodes[1]).await?.iter().filter(|event| event["action"] == "x.note").count();
+    ensure!(notes == 1, "it was recorded {notes} times");
     for at in 0..2 {
         eventually("tasks are created again", async || Ok((read(create(at)).await?.status == 201).then_some(())))
             .await?;

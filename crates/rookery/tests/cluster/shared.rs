@@ -9,7 +9,7 @@ use rookery_testkit::patience::eventually;
 use rookery_testkit::postgres::Schema;
 use serde_json::json;
 
-use crate::nodes::{Nodes, Stopwatch, announce, as_person, note, text};
+use crate::nodes::{Nodes, Stopwatch, announce, as_person, code, note, text};
 
 /// A notification takes milliseconds; the look that stands in for a lost one comes every second.
 const KNOWN_WITHIN: Duration = Duration::from_secs(3);
@@ -56,8 +56,13 @@ async fn a_large_body_of_one_node_is_redacted_by_another() -> anyhow::Result<()>
     ensure!(posted.status == 201, "{posted:?}");
     ensure!(chunks(&schema)? > 0, "the body is not in the database");
     ensure!(note(&nodes[0], "lead", "harmless").await?.status == 201);
-    let pattern = Some(json!({"match": "sk-live-[0-9]+"}));
-    let redacted = as_person(&nodes[1], Method::POST, "/admin/redact", pattern).await?;
+    let redact = || as_person(&nodes[1], Method::POST, "/admin/redact", Some(json!({"match": "sk-live-[0-9]+"})));
+    // A body that cannot be looked into is not passed over.
+    schema.psql("ALTER TABLE artifact_chunks RENAME TO elsewhere")?;
+    let unknown = redact().await?;
+    ensure!(unknown.status == 503 && code(&unknown) == "STORE_UNAVAILABLE", "{unknown:?}");
+    schema.psql("ALTER TABLE elsewhere RENAME TO artifact_chunks")?;
+    let redacted = redact().await?;
     ensure!(redacted.status == 200 && redacted.body["redacted"] == json!([posted.body["seq"]]), "{redacted:?}");
     ensure!(redacted.body.get("pending").is_none(), "{redacted:?}");
     ensure!(chunks(&schema)? == 0, "the body is still in the database");

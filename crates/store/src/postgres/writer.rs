@@ -199,8 +199,10 @@ impl Writer {
             self.ask(Frame::Bare, &questions).await?;
             questions.clear();
             let client = self.client.as_ref().ok_or_else(gone)?;
-            let blanked = timeout(PATIENCE, transact::blank(client, write)).await;
-            blanked.map_err(|_| Trouble::Busy("taking out texts took too long".to_owned()))??;
+            match timeout(PATIENCE, transact::blank(client, write)).await {
+                Ok(blanked) => blanked?,
+                Err(_) => return Err(silent()),
+            }
         }
         questions.push(transact::conclude(write, &self.node, batch.clone(), self.connector.address().channel()));
         match self.ask(Frame::Committed, &questions).await {
@@ -291,7 +293,7 @@ impl Writer {
         let client = self.client.as_ref().ok_or_else(gone)?;
         match timeout(PATIENCE, ask(client, frame, questions)).await {
             Ok(answers) => Ok(answers?),
-            Err(_) => Err(Trouble::Lost("the database did not answer in time".to_owned())),
+            Err(_) => Err(silent()),
         }
     }
 
@@ -336,6 +338,10 @@ impl Writer {
 
 fn gone() -> Trouble {
     Trouble::Lost("the connection is gone".to_owned())
+}
+
+fn silent() -> Trouble {
+    Trouble::Lost("the database did not answer in time".to_owned())
 }
 
 /// Runs a rule: one that panics is a command that cannot be carried out.
