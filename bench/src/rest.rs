@@ -11,6 +11,9 @@ use crate::http::{self, Connection};
 use crate::sample::{Client, Slice, closed_loop};
 use crate::work;
 
+/// Each client has asked at least once before anything counts.
+const WARM_UP: Duration = Duration::from_millis(20);
+
 #[derive(Debug)]
 pub(crate) struct Rest {
     pub(crate) daemons: Vec<Daemon>,
@@ -68,7 +71,7 @@ impl Rest {
     }
 
     /// Clients, spread evenly over the daemons.
-    pub(crate) async fn clients(&self, count: usize) -> anyhow::Result<Vec<HttpClient>> {
+    async fn clients(&self, count: usize) -> anyhow::Result<Vec<HttpClient>> {
         let mut clients = Vec::new();
         for (at, daemon) in (0..count).zip(self.daemons.iter().cycle()) {
             clients.push(HttpClient::creating(daemon.address, at).await?);
@@ -76,10 +79,13 @@ impl Rest {
         Ok(clients)
     }
 
-    /// A closed loop, with what the daemons counted meanwhile.
-    pub(crate) async fn slice(&self, crowd: &mut [HttpClient], length: Duration) -> anyhow::Result<Slice> {
+    /// A closed loop, with what the daemons counted meanwhile. The connections are new each time: a daemon closes those
+    /// that are idle for as long as a round may take.
+    pub(crate) async fn slice(&self, clients: usize, length: Duration) -> anyhow::Result<Slice> {
+        let mut crowd = self.clients(clients).await?;
+        closed_loop(&mut crowd, WARM_UP).await?;
         let before = self.counts().await?;
-        let slice = closed_loop(crowd, length).await?;
+        let slice = closed_loop(&mut crowd, length).await?;
         let after = self.counts().await?;
         let batch = (after.events - before.events) / (after.batches - before.batches).max(1.0);
         Ok(Slice { batch: Some(batch), ..slice })

@@ -34,14 +34,8 @@ impl<'a> Runner<'a> {
     }
 
     /// Clients of daemons in a closed loop.
-    pub(crate) fn rest(
-        name: &'static str,
-        load: &'a Runtime,
-        rest: &'a Rest,
-        clients: usize,
-    ) -> anyhow::Result<Runner<'a>> {
-        let mut crowd = load.block_on(rest.clients(clients))?;
-        Ok(Runner::new(name, clients, move |length| load.block_on(rest.slice(&mut crowd, length))))
+    pub(crate) fn rest(name: &'static str, load: &'a Runtime, rest: &'a Rest, clients: usize) -> Runner<'a> {
+        Runner::new(name, clients, move |length| load.block_on(rest.slice(clients, length)))
     }
 
     pub(crate) fn label(&self) -> String {

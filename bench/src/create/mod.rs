@@ -36,7 +36,7 @@ pub(crate) fn run(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
     for clients in CLIENTS {
         runners.push(Runner::crowd(RAW, &load, raw.clients(clients)));
         runners.push(Runner::crowd(OWN, &load, own.clients(clients)));
-        runners.push(Runner::rest(REST, &load, &rest, clients)?);
+        runners.push(Runner::rest(REST, &load, &rest, clients));
     }
     runners.push(Runner::crowd(ECHO, &load, load.block_on(echo.clients(MOST))?));
 

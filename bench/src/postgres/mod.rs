@@ -47,11 +47,11 @@ fn create(plan: &Plan, databases: &Databases, report: &mut Report) -> anyhow::Re
     let (one, two, four) = (shared(1)?, shared(2)?, shared(4)?);
     let mut runners = Vec::new();
     for clients in CLIENTS {
-        runners.push(Runner::rest(SQLITE, &load, &sqlite, clients)?);
-        runners.push(Runner::rest(ONE, &load, &one, clients)?);
+        runners.push(Runner::rest(SQLITE, &load, &sqlite, clients));
+        runners.push(Runner::rest(ONE, &load, &one, clients));
         runners.push(Runner::crowd(RAW, &load, raw.clients(clients)));
-        runners.push(Runner::rest(TWO, &load, &two, clients)?);
-        runners.push(Runner::rest(FOUR, &load, &four, clients)?);
+        runners.push(Runner::rest(TWO, &load, &two, clients));
+        runners.push(Runner::rest(FOUR, &load, &four, clients));
     }
     rotate(&mut runners, plan)?;
     absolute(&runners, report);

@@ -20,8 +20,8 @@ pub(crate) fn run(plan: &Plan, program: &Path, report: &mut Report) -> anyhow::R
     let theirs = load.block_on(Rest::of(program, scratch.path(), &theirs, MOST))?;
     let mut runners = Vec::new();
     for clients in CLIENTS {
-        runners.push(Runner::rest(OURS, &load, &ours, clients)?);
-        runners.push(Runner::rest(THEIRS, &load, &theirs, clients)?);
+        runners.push(Runner::rest(OURS, &load, &ours, clients));
+        runners.push(Runner::rest(THEIRS, &load, &theirs, clients));
     }
     rotate(&mut runners, plan)?;
     for runner in &runners {
