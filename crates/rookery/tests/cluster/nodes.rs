@@ -177,6 +177,19 @@ pub async fn duties_leave(asked: &Daemon, pid: u32) -> anyhow::Result<Duration> 
     Ok(watch.elapsed())
 }
 
+/// Waits until nobody has a duty.
+pub async fn duties_rest(asked: &Daemon) -> anyhow::Result<()> {
+    eventually("nobody has a duty", async || {
+        for duty in ["sweeper", "timers", "effects", "upkeep"] {
+            if holder_of(asked, duty).await?.is_some() {
+                return Ok(None);
+            }
+        }
+        Ok(Some(()))
+    })
+    .await
+}
+
 /// A client that gives up on a node that does not answer.
 pub fn impatient(limit: Duration) -> anyhow::Result<Impatient> {
     Ok(Impatient { http: client()?, limit })

@@ -153,9 +153,10 @@ impl Writer {
         let needs = guarded(|| batch.first_needs())?;
         let mut questions = vec![Question::new(LOCKED_HEAD_AND_TIME.as_str(), vec![])];
         let loading = Loading::of(&needs, &mut questions)?;
+        let seen = self.shared.seen();
         let answers = self.ask(Frame::Begun, &questions).await?;
         let found = stored(&answers[0])?;
-        self.check(&found)?;
+        self.check(&found, seen)?;
         batch.begin(found.head.head, timestamp(&answers[0])?);
         let loaded = loading.loaded(&answers[1..], &self.board)?;
         guarded(|| batch.supply(&needs, loaded))?;
@@ -177,9 +178,10 @@ impl Writer {
         }
     }
 
-    /// Whether the log is still the one that this program may write.
-    fn check(&self, found: &Stored) -> Result<(), Trouble> {
-        match self.shared.objection(found, &self.log, self.shared.seen()) {
+    /// Whether the log is still the one that this program may write. `seen` is how far it was known to reach before it was
+    /// asked for: an answer may lie around for a while, and others go on meanwhile.
+    fn check(&self, found: &Stored, seen: Seq) -> Result<(), Trouble> {
+        match self.shared.objection(found, &self.log, seen) {
             None => {
                 self.shared.has_seen(found.head.head);
                 Ok(())
@@ -320,8 +322,9 @@ impl Writer {
     async fn probe(&mut self) {
         let probed = async {
             self.connect().await?;
+            let seen = self.shared.seen();
             let answers = self.ask(Frame::Begun, &[Question::new(LOCKED_HEAD, vec![])]).await?;
-            self.check(&stored(&answers[0])?)?;
+            self.check(&stored(&answers[0])?, seen)?;
             // A full disk shows only when something is written.
             self.ask(Frame::Committed, &[transact::touch_batch(&self.node)]).await?;
             Ok::<(), Trouble>(())
