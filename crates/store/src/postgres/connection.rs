@@ -37,8 +37,8 @@ const SLOWEST_READ: &str = "15s";
 /// How long a read waits for a connection.
 const WAIT_FOR_CONNECTION: Duration = Duration::from_secs(5);
 
-/// Everything is found by its key or in the order of an index. A plan is made when a table is small and kept while it
-/// grows: one that reads the whole table would cost each batch more than the last, until the statistics are made anew.
+/// Everything is found by its key or in the order of an index. For the many keys of a batch, the server would rather read
+/// the whole of a table that it takes for small, which costs each batch more than the last.
 const BY_INDEX: (&str, &str) = ("enable_seqscan", "off");
 
 /// A client that is gone, or does not take what it is sent, is noticed by the server after about ten seconds: until then
