@@ -277,7 +277,9 @@ pub async fn read(request: RequestBuilder) -> anyhow::Result<Reply> {
 pub fn client() -> anyhow::Result<reqwest::Client> {
     static PROVIDER: Once = Once::new();
     PROVIDER.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
-    Ok(reqwest::Client::builder().connect_timeout(Duration::from_secs(5)).no_proxy().build()?)
+    let builder = reqwest::Client::builder().connect_timeout(Duration::from_secs(5)).no_proxy();
+    // The daemon closes one that is idle for ten seconds, perhaps in the moment in which a request is sent on it.
+    Ok(builder.pool_idle_timeout(Duration::from_secs(4)).build()?)
 }
 
 #[cfg(test)]
