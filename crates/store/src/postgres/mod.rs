@@ -38,6 +38,7 @@ mod writer;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
 
 pub use address::{Address, AddressError, DEFAULT_SCHEMA, is_postgres};
 pub use error::{OpenError, Problem};
@@ -67,6 +68,9 @@ use crate::store::{Committed, Health, Pending, Read, ReadError, Store, Submissio
 /// Connections for the node's own affairs: attendance, presence, tokens. They must not wait behind slow reads, or a busy
 /// node would count as gone.
 const OWN_CONNECTIONS: usize = 2;
+
+/// How long a server may take to greet us.
+const FIRST_ANSWER: Duration = Duration::from_secs(10);
 
 /// How to open a store.
 #[derive(Clone, Debug)]
@@ -192,7 +196,10 @@ impl PostgresStore {
             address: options.address.to_string(),
             reason: problem.to_string(),
         };
-        let client = connector.preparing().await.map_err(|error| unreachable(error.into()))?;
+        let client = match tokio::time::timeout(FIRST_ANSWER, connector.preparing()).await {
+            Ok(client) => client.map_err(|error| unreachable(error.into()))?,
+            Err(_) => return Err(unreachable(Problem::Connection("it does not answer".to_owned()))),
+        };
         let fitness = migrate::prepare(&client, &options.address, &options.birth, MIGRATIONS).await?;
         let first = [
             Question::new(HEAD, vec![]),

@@ -10,7 +10,7 @@ use regex::bytes::Regex;
 use rookery_core::log::{BodyBytes, LogRow};
 use rookery_core::redact::{Erase, Redact, Target};
 use rookery_core::{Actor, Code, Fact, IntentId, Power, Refusal, Seq};
-use rookery_engine::{At, EngineError, Waited, access, ambient};
+use rookery_engine::{At, Engine, EngineError, Waited, access, ambient};
 use rookery_store::artifact::ArtifactError;
 use rookery_store::query::Bodies;
 use rookery_store::store::Health;
@@ -115,8 +115,16 @@ pub async fn create_token(call: Call, body: JsonBody<wire::NewToken>) -> Result<
     };
     let id = token.id.clone();
     engine.store().operate(Operation::PutToken(token)).await?;
-    engine.access().reload(engine.store().as_ref()).await?;
+    heed_tokens(engine).await;
     Ok((StatusCode::CREATED, Json(wire::CreatedToken { id, token: secret })).into_response())
+}
+
+/// Takes note of what was done with tokens. It is done: where it cannot be read right now, every node hears of it as soon as
+/// it can.
+async fn heed_tokens(engine: &Engine) {
+    if let Err(error) = engine.access().reload(engine.store().as_ref()).await {
+        tracing::warn!(%error, "a change of tokens is heeded later");
+    }
 }
 
 /// Revoke a token at once.
@@ -133,7 +141,7 @@ pub async fn revoke_token(
         return Err(Refusal::new(Code::TokenNotFound, "Token not found").into());
     }
     engine.store().operate(Operation::RevokeToken { id }).await?;
-    engine.access().reload(engine.store().as_ref()).await?;
+    heed_tokens(engine).await;
     Ok(Json(wire::Done { ok: true }))
 }
 
