@@ -178,6 +178,8 @@ async fn conditions_mean_the_same_everywhere(world: &World) {
         ("created", Test::AtMost(3), &["task_1"]),
         ("created", Test::Is(text("3")), &[]),
         ("no_such_column", Test::Present, &[]),
+        ("key", Test::Is(text("task_2")), &["task_2"]),
+        ("key", Test::In(vec![text("task_3"), text("task_x"), text("task_1")]), &["task_1", "task_3"]),
     ];
     for (column, test, wanted) in cases {
         let found = ids(store, ListQuery::all(Table::Tasks).with(column, test.clone())).await;
