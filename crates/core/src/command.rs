@@ -14,7 +14,9 @@ use crate::redact::Redact;
 use crate::refusal::{Code, Refusal};
 use crate::report::Report;
 use crate::row::Row;
+use crate::run::{AddRunTask, CreateRun, RemoveRunTask, ReplanRun, SetRunPlan, SetRunStatus};
 use crate::task::{self, Edge, Task};
+use crate::template::{ApplyTemplate, CreateTemplate};
 use crate::timer::{FireTimer, Timer};
 use crate::view::View;
 
@@ -68,6 +70,19 @@ commands! {
     FireTimer(FireTimer),
     CloseIntent(CloseIntent),
     Redact(Redact),
+    CreateRun(CreateRun),
+    SetRunPlan(SetRunPlan),
+    AddRunTask(AddRunTask),
+    RemoveRunTask(RemoveRunTask),
+    ReplanRun(ReplanRun),
+    SetRunStatus(SetRunStatus),
+    CreateTemplate(CreateTemplate),
+    ApplyTemplate(ApplyTemplate),
+    SetTaskPlan(task::SetPlan),
+    ReplanTask(task::Replan),
+    UpdateTaskStatus(task::UpdateStatus),
+    TakeUpTask(task::TakeUp),
+    AddCheckpoint(task::AddCheckpoint),
 }
 
 /// The inputs to a decision that are neither rows nor the command.
@@ -156,6 +171,19 @@ pub fn asks(caller: &Caller, command: &Command) -> Vec<Ask> {
         Command::FireTimer(c) => c.asks(),
         Command::CloseIntent(c) => c.asks(),
         Command::Redact(c) => c.asks(),
+        Command::CreateRun(c) => c.asks(),
+        Command::SetRunPlan(c) => c.asks(),
+        Command::AddRunTask(c) => c.asks(),
+        Command::RemoveRunTask(c) => c.asks(),
+        Command::ReplanRun(c) => c.asks(),
+        Command::SetRunStatus(c) => c.asks(),
+        Command::CreateTemplate(c) => c.asks(),
+        Command::ApplyTemplate(c) => c.asks(),
+        Command::SetTaskPlan(c) => c.asks(),
+        Command::ReplanTask(c) => c.asks(),
+        Command::UpdateTaskStatus(c) => c.asks(),
+        Command::TakeUpTask(c) => c.asks(),
+        Command::AddCheckpoint(c) => c.asks(),
     };
     asks.extend(caller.actor.agent().map(|agent| Ask::Row(Key::Agent(agent.clone()))));
     asks
@@ -210,6 +238,19 @@ pub fn decide(view: &View, caller: &Caller, command: &Command, now: &Now) -> Res
         Command::FireTimer(c) => c.decide(view, now),
         Command::CloseIntent(c) => c.decide(view),
         Command::Redact(c) => c.decide(view, caller),
+        Command::CreateRun(c) => c.decide(view, caller),
+        Command::SetRunPlan(c) => c.decide(view, caller),
+        Command::AddRunTask(c) => c.decide(view, caller),
+        Command::RemoveRunTask(c) => c.decide(view),
+        Command::ReplanRun(c) => c.decide(view, caller, now),
+        Command::SetRunStatus(c) => c.decide(view),
+        Command::CreateTemplate(c) => c.decide(view, caller),
+        Command::ApplyTemplate(c) => c.decide(view, caller),
+        Command::SetTaskPlan(c) => c.decide(view, caller),
+        Command::ReplanTask(c) => c.decide(view, caller),
+        Command::UpdateTaskStatus(c) => c.decide(view, caller),
+        Command::TakeUpTask(c) => c.decide(view, caller),
+        Command::AddCheckpoint(c) => c.decide(view, caller),
     }
 }
 

@@ -20,10 +20,12 @@ use crate::key::Key;
 use crate::redact::{self, LogRedacted};
 use crate::report::Report;
 use crate::row::Row;
+use crate::run::{self, RunCreated, RunPlanned, RunReordered, RunReplanned, RunStatusSet, TaskRemoved};
 use crate::task::{
-    self, Checkpoint, CheckpointAdded, Edge, TaskClaimed, TaskCompleted, TaskCreated, TaskDropped, TaskFailed,
-    TaskMoved, TaskReassigned, TaskReleased, TaskReserved, TaskRetried, TaskStarted,
+    self, CheckpointAdded, Edge, TaskClaimed, TaskCompleted, TaskCreated, TaskDropped, TaskFailed, TaskMoved,
+    TaskPlanned, TaskReassigned, TaskReleased, TaskReserved, TaskRetried, TaskStarted,
 };
+use crate::template::{self, TemplateCreated};
 use crate::timer::{self, conflict_timer};
 
 macro_rules! facts {
@@ -47,7 +49,7 @@ macro_rules! facts {
 
             /// Reads a fact of any version that was ever shipped.
             pub fn decode(kind: &str, version: u32, bytes: &[u8]) -> Result<Fact, FactError> {
-                match (kind, version) {
+                match (kind, read_as(kind, version)) {
                     $(($kind, $version) => serde_json::from_slice(bytes)
                         .map(Fact::$name)
                         .map_err(|source| FactError::Unreadable { kind: kind.to_owned(), version, source }),)+
@@ -66,18 +68,18 @@ facts! {
     AgentLeft(AgentLeft) = "agent.left" v 1,
     AgentWentOffline(AgentWentOffline) = "agent.went_offline" v 1,
     LeadChosen(LeadChosen) = "lead.chosen" v 1,
-    TaskCreated(TaskCreated) = "task.created" v 1,
+    TaskCreated(TaskCreated) = "task.created" v 2,
     TaskReserved(TaskReserved) = "task.reserved" v 1,
     TaskReassigned(TaskReassigned) = "task.reassigned" v 1,
-    TaskClaimed(TaskClaimed) = "task.claimed" v 1,
-    TaskStarted(TaskStarted) = "task.started" v 1,
-    TaskMoved(TaskMoved) = "task.moved" v 1,
-    TaskReleased(TaskReleased) = "task.released" v 1,
-    TaskRetried(TaskRetried) = "task.retried" v 1,
-    TaskCompleted(TaskCompleted) = "task.completed" v 1,
-    TaskFailed(TaskFailed) = "task.failed" v 1,
-    TaskDropped(TaskDropped) = "task.dropped" v 1,
-    CheckpointAdded(CheckpointAdded) = "checkpoint.added" v 1,
+    TaskClaimed(TaskClaimed) = "task.claimed" v 2,
+    TaskStarted(TaskStarted) = "task.started" v 2,
+    TaskMoved(TaskMoved) = "task.moved" v 2,
+    TaskReleased(TaskReleased) = "task.released" v 2,
+    TaskRetried(TaskRetried) = "task.retried" v 2,
+    TaskCompleted(TaskCompleted) = "task.completed" v 2,
+    TaskFailed(TaskFailed) = "task.failed" v 2,
+    TaskDropped(TaskDropped) = "task.dropped" v 2,
+    CheckpointAdded(CheckpointAdded) = "checkpoint.added" v 2,
     FileClaimed(FileClaimed) = "resource.claimed" v 1,
     FileReleased(FileReleased) = "resource.released" v 1,
     ClaimForced(ClaimForced) = "resource.forced" v 1,
@@ -94,6 +96,32 @@ facts! {
     ReportAdded(Report) = "report.added" v 1,
     LogRedacted(LogRedacted) = "log.redacted" v 1,
     IntentClosed(IntentClosed) = "intent.closed" v 1,
+    RunCreated(RunCreated) = "run.created" v 1,
+    RunPlanned(RunPlanned) = "run.planned" v 1,
+    RunReplanned(RunReplanned) = "run.replanned" v 1,
+    RunReordered(RunReordered) = "run.reordered" v 1,
+    RunStatusSet(RunStatusSet) = "run.status_set" v 1,
+    TaskPlanned(TaskPlanned) = "task.planned" v 1,
+    TaskRemoved(TaskRemoved) = "task.removed" v 1,
+    TemplateCreated(TemplateCreated) = "template.created" v 1,
+}
+
+/// The version whose form an older one has. Where a version only added fields that may be missing, the older one reads as
+/// the newer.
+fn read_as(kind: &str, version: u32) -> u32 {
+    const ADDED_TO: [&str; 10] = [
+        "task.created",
+        "task.claimed",
+        "task.started",
+        "task.moved",
+        "task.released",
+        "task.retried",
+        "task.completed",
+        "task.failed",
+        "task.dropped",
+        "checkpoint.added",
+    ];
+    if version == 1 && ADDED_TO.contains(&kind) { 2 } else { version }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -128,6 +156,22 @@ impl Fact {
     pub fn run(&self) -> Option<&RunId> {
         match self {
             Fact::TaskCreated(fact) => Some(&fact.run),
+            Fact::TaskClaimed(fact) => fact.run.as_ref(),
+            Fact::TaskStarted(fact) => fact.run.as_ref(),
+            Fact::TaskMoved(fact) => fact.run.as_ref(),
+            Fact::TaskReleased(fact) => fact.run.as_ref(),
+            Fact::TaskRetried(fact) => fact.run.as_ref(),
+            Fact::TaskCompleted(fact) => fact.run.as_ref(),
+            Fact::TaskFailed(fact) => fact.run.as_ref(),
+            Fact::TaskDropped(fact) => fact.run.as_ref(),
+            Fact::TaskPlanned(fact) => fact.run.as_ref(),
+            Fact::CheckpointAdded(fact) => fact.run.as_ref(),
+            Fact::TaskRemoved(fact) => Some(&fact.run),
+            Fact::RunCreated(fact) => Some(&fact.run),
+            Fact::RunPlanned(fact) => Some(&fact.run),
+            Fact::RunReplanned(fact) => Some(&fact.run),
+            Fact::RunReordered(fact) => Some(&fact.run),
+            Fact::RunStatusSet(fact) => Some(&fact.run),
             _ => None,
         }
     }
@@ -146,6 +190,8 @@ impl Fact {
             Fact::TaskCompleted(fact) => Some(&fact.task),
             Fact::TaskFailed(fact) => Some(&fact.task),
             Fact::TaskDropped(fact) => Some(&fact.task),
+            Fact::TaskPlanned(fact) => Some(&fact.task),
+            Fact::TaskRemoved(fact) => Some(&fact.task),
             Fact::CheckpointAdded(fact) => Some(&fact.task),
             Fact::HandoffInitiated(fact) => Some(&fact.task),
             Fact::HandoffAccepted(fact) => Some(&fact.task),
@@ -188,6 +234,7 @@ impl Fact {
             Fact::TaskCompleted(fact) => fact.holder.as_ref(),
             Fact::TaskFailed(fact) => fact.holder.as_ref(),
             Fact::TaskDropped(fact) => fact.holder.as_ref(),
+            Fact::TaskPlanned(fact) => fact.holder.as_ref(),
             Fact::FileReleased(fact) => Some(&fact.holder),
             _ => None,
         }
@@ -228,7 +275,8 @@ pub fn touches(fact: &Fact) -> Vec<Key> {
         Fact::LeadChosen(_) => vec![Key::Lead],
         Fact::TaskCreated(fact) => {
             let edge = |dep: &TaskId| Key::Edge { task: fact.task.clone(), dep: dep.clone() };
-            std::iter::once(task(&fact.task)).chain(fact.depends_on.iter().map(edge)).collect()
+            let run = of_run(Some(&fact.run));
+            std::iter::once(task(&fact.task)).chain(fact.depends_on.iter().map(edge)).chain(run).collect()
         }
         Fact::TaskReserved(fact) => vec![task(&fact.task)],
         Fact::TaskReassigned(fact) => vec![task(&fact.task)],
@@ -242,11 +290,13 @@ pub fn touches(fact: &Fact) -> Vec<Key> {
         Fact::TaskReleased(fact) => with(task(&fact.task), &fact.holder),
         Fact::TaskRetried(fact) => vec![task(&fact.task)],
         Fact::TaskCompleted(fact) => {
-            with(task(&fact.task), &fact.holder).into_iter().chain(fact.unblocks.iter().map(task)).collect()
+            let rest = fact.unblocks.iter().map(task).chain(of_run(fact.run.as_ref()));
+            with(task(&fact.task), &fact.holder).into_iter().chain(rest).collect()
         }
         Fact::TaskFailed(fact) => with(task(&fact.task), &fact.holder),
         Fact::TaskDropped(fact) => {
-            with(task(&fact.task), &fact.holder).into_iter().chain(fact.unblocks.iter().map(task)).collect()
+            let rest = fact.unblocks.iter().map(task).chain(of_run(fact.run.as_ref()));
+            with(task(&fact.task), &fact.holder).into_iter().chain(rest).collect()
         }
         Fact::CheckpointAdded(fact) => vec![Key::Checkpoint(fact.id.clone()), task(&fact.task)],
         Fact::FileClaimed(fact) => vec![Key::file(&fact.path)],
@@ -267,7 +317,19 @@ pub fn touches(fact: &Fact) -> Vec<Key> {
             cleared.chain(fact.erases.iter().map(|erase| Key::Intent(erase.intent.clone()))).collect()
         }
         Fact::IntentClosed(fact) => vec![Key::Intent(fact.intent.clone())],
+        Fact::RunCreated(_) | Fact::RunPlanned(_) | Fact::RunReplanned(_) | Fact::RunStatusSet(_) => {
+            of_run(fact.run()).into_iter().collect()
+        }
+        Fact::RunReordered(fact) => fact.places.iter().map(|place| task(&place.task)).collect(),
+        Fact::TaskPlanned(fact) => vec![task(&fact.task)],
+        Fact::TaskRemoved(fact) => fact.touches(),
+        Fact::TemplateCreated(fact) => vec![Key::Template(fact.template.clone())],
     }
+}
+
+/// The row of a run. The project's default one has none.
+fn of_run(run: Option<&RunId>) -> Option<Key> {
+    run.filter(|run| **run != RunId::project_default()).map(|run| Key::Run(run.clone()))
 }
 
 /// What becomes of a row that a fact touches. Total: no lookup, no clock, no configuration. A row that it does not touch
@@ -285,6 +347,11 @@ pub fn apply(old: Option<Row>, key: &Key, fact: &Fact, seq: Seq, at: Timestamp) 
             Fact::TaskCreated(fact) if fact.task == *task && fact.depends_on.contains(dep) => {
                 Some(Row::Edge(Edge { task: task.clone(), dep: dep.clone() }))
             }
+            Fact::TaskRemoved(fact) => match fact.keeps_edge(task, dep) {
+                Some(true) => Some(Row::Edge(Edge { task: task.clone(), dep: dep.clone() })),
+                Some(false) => None,
+                None => old,
+            },
             _ => old,
         },
         Key::File(key) => file::apply(row!(old, File), key, fact, seq, at).map(Row::File),
@@ -294,18 +361,14 @@ pub fn apply(old: Option<Row>, key: &Key, fact: &Fact, seq: Seq, at: Timestamp) 
             _ => old,
         },
         Key::Checkpoint(id) => match fact {
-            Fact::CheckpointAdded(fact) if fact.id == *id => Some(Row::Checkpoint(Checkpoint {
-                id: fact.id.clone(),
-                task: fact.task.clone(),
-                kind: fact.kind,
-                summary: fact.summary.clone(),
-                created: seq,
-                created_at: at,
-            })),
+            Fact::CheckpointAdded(fact) if fact.id == *id => Some(Row::Checkpoint(fact.checkpoint(seq, at))),
+            Fact::TaskRemoved(fact) if fact.checkpoints.contains(id) => None,
             _ => old,
         },
         Key::Timer(id) => timer::apply(row!(old, Timer), id, fact, seq).map(Row::Timer),
         Key::Intent(id) => intent::apply(row!(old, Intent), id, fact, seq).map(Row::Intent),
+        Key::Run(id) => run::apply(row!(old, Run), id, fact, seq, at).map(Row::Run),
+        Key::Template(id) => template::apply(row!(old, Template), id, fact, seq, at).map(Row::Template),
     }
 }
 

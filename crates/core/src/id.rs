@@ -47,6 +47,8 @@ ids! {
     HandoffId,
     /// A top-level execution context; REST tasks live in [`RunId::project_default`].
     RunId,
+    /// A plan with blanks, from which runs are made.
+    TemplateId,
     /// A conversation; what happens outside of one is shown in [`ThreadId::project_default`].
     ThreadId,
     /// Something that shall happen at a time.

@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::file::FilePath;
-use crate::id::{AgentId, HandoffId, IntentId, TaskId, TimerId};
+use crate::id::{AgentId, HandoffId, IntentId, RunId, TaskId, TemplateId, TimerId};
 use crate::row::Row;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -19,6 +19,8 @@ pub enum Table {
     Checkpoints,
     Timers,
     Intents,
+    Runs,
+    Templates,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,7 +80,7 @@ impl From<u64> for ColumnValue {
 }
 
 impl Table {
-    pub const ALL: [Table; 9] = [
+    pub const ALL: [Table; 11] = [
         Table::Agents,
         Table::Tasks,
         Table::Edges,
@@ -88,6 +90,8 @@ impl Table {
         Table::Checkpoints,
         Table::Timers,
         Table::Intents,
+        Table::Runs,
+        Table::Templates,
     ];
 
     pub fn name(self) -> &'static str {
@@ -101,6 +105,8 @@ impl Table {
             Table::Checkpoints => "checkpoints",
             Table::Timers => "timers",
             Table::Intents => "intents",
+            Table::Runs => "runs",
+            Table::Templates => "templates",
         }
     }
 
@@ -122,6 +128,8 @@ impl Table {
         const CHECKPOINTS: [Column; 2] = [text("task"), integer("created")];
         const TIMERS: [Column; 1] = [integer("due")];
         const INTENTS: [Column; 1] = [integer("opened")];
+        const RUNS: [Column; 2] = [integer("created"), text("status")];
+        const TEMPLATES: [Column; 2] = [integer("created"), text("name")];
         match self {
             Table::Agents => &AGENTS,
             Table::Tasks => &TASKS,
@@ -132,6 +140,8 @@ impl Table {
             Table::Checkpoints => &CHECKPOINTS,
             Table::Timers => &TIMERS,
             Table::Intents => &INTENTS,
+            Table::Runs => &RUNS,
+            Table::Templates => &TEMPLATES,
         }
     }
 }
@@ -153,6 +163,8 @@ pub enum Key {
     Checkpoint(String),
     Timer(TimerId),
     Intent(IntentId),
+    Run(RunId),
+    Template(TemplateId),
 }
 
 impl Key {
@@ -171,6 +183,8 @@ impl Key {
             Key::Checkpoint(_) => Table::Checkpoints,
             Key::Timer(_) => Table::Timers,
             Key::Intent(_) => Table::Intents,
+            Key::Run(_) => Table::Runs,
+            Key::Template(_) => Table::Templates,
         }
     }
 
@@ -186,6 +200,8 @@ impl Key {
             Key::Checkpoint(id) => id.clone(),
             Key::Timer(id) => id.to_string(),
             Key::Intent(id) => id.to_string(),
+            Key::Run(id) => id.to_string(),
+            Key::Template(id) => id.to_string(),
         }
     }
 
@@ -204,6 +220,8 @@ impl Key {
             Table::Checkpoints => Key::Checkpoint(id.to_owned()),
             Table::Timers => Key::Timer(id.into()),
             Table::Intents => Key::Intent(id.into()),
+            Table::Runs => Key::Run(id.into()),
+            Table::Templates => Key::Template(id.into()),
         })
     }
 }
@@ -221,6 +239,9 @@ pub enum Lookup {
     FilesOfTask(TaskId),
     /// Claimed, locked or conflicted paths that begin with this text.
     HeldUnder(String),
+    TasksOfRun(RunId),
+    CheckpointsOf(TaskId),
+    TemplatesNamed(String),
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -236,6 +257,9 @@ impl Lookup {
             Lookup::TasksHeldBy(_) => Table::Tasks,
             Lookup::Dependents(_) => Table::Edges,
             Lookup::FilesHeldBy(_) | Lookup::FilesOfTask(_) | Lookup::HeldUnder(_) => Table::Files,
+            Lookup::TasksOfRun(_) => Table::Tasks,
+            Lookup::CheckpointsOf(_) => Table::Checkpoints,
+            Lookup::TemplatesNamed(_) => Table::Templates,
         }
     }
 
@@ -248,6 +272,9 @@ impl Lookup {
             Lookup::FilesHeldBy(_) => "holder",
             Lookup::FilesOfTask(_) => "task",
             Lookup::HeldUnder(_) => "held_key",
+            Lookup::TasksOfRun(_) => "run",
+            Lookup::CheckpointsOf(_) => "task",
+            Lookup::TemplatesNamed(_) => "name",
         };
         self.table().columns().iter().position(|column| column.name == name).unwrap_or(usize::MAX)
     }
@@ -258,6 +285,9 @@ impl Lookup {
             Lookup::TasksHeldBy(id) | Lookup::FilesHeldBy(id) => Match::Equals(id.as_str().into()),
             Lookup::Dependents(id) | Lookup::FilesOfTask(id) => Match::Equals(id.as_str().into()),
             Lookup::HeldUnder(prefix) => Match::Begins(prefix.clone()),
+            Lookup::TasksOfRun(id) => Match::Equals(id.as_str().into()),
+            Lookup::CheckpointsOf(id) => Match::Equals(id.as_str().into()),
+            Lookup::TemplatesNamed(name) => Match::Equals(name.as_str().into()),
         }
     }
 
@@ -305,6 +335,9 @@ mod tests {
             Lookup::FilesHeldBy("a".into()),
             Lookup::FilesOfTask("t".into()),
             Lookup::HeldUnder("src/".into()),
+            Lookup::TasksOfRun("r".into()),
+            Lookup::CheckpointsOf("t".into()),
+            Lookup::TemplatesNamed("n".into()),
         ];
         for lookup in lookups {
             let column = lookup.table().columns().get(lookup.column());
@@ -324,6 +357,8 @@ mod tests {
             Key::Checkpoint("c".into()),
             Key::Timer("x".into()),
             Key::Intent("i".into()),
+            Key::Run("r".into()),
+            Key::Template("p".into()),
         ];
         for key in keys {
             assert_eq!(Key::parse(key.table(), &key.id()), Some(key));

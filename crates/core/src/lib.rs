@@ -3,7 +3,7 @@
 //! Nothing here reads a clock, a file, a random number or a configuration, and nothing is async. A command is decided
 //! over a [`View`] of rows that somebody else loaded; what is not loaded is answered by [`Halt::Missing`], never fetched.
 //! Read [`command`] for what can be asked, [`fact`] for what can have happened, and the folder of a noun
-//! (`agent`, `task`, `file`, `handoff`) for its rules.
+//! (`agent`, `task`, `run`, `template`, `file`, `handoff`) for its rules.
 
 pub mod actor;
 pub mod agent;
@@ -21,7 +21,9 @@ pub mod redact;
 pub mod refusal;
 pub mod report;
 pub mod row;
+pub mod run;
 pub mod task;
+pub mod template;
 #[cfg(test)]
 mod testing;
 pub mod timer;
@@ -31,7 +33,8 @@ pub use actor::{Actor, Auth, Caller, Power};
 pub use command::{Command, Decision, Halt, Now, Reply, admits, asks, decide};
 pub use fact::{Fact, apply, touches};
 pub use id::{
-    AgentId, HandoffId, IntentId, LogId, NodeId, Position, RunId, Seq, SiteId, TaskId, ThreadId, TimerId, Timestamp,
+    AgentId, HandoffId, IntentId, LogId, NodeId, Position, RunId, Seq, SiteId, TaskId, TemplateId, ThreadId, TimerId,
+    Timestamp,
 };
 pub use key::{Ask, Key, Lookup, Table};
 pub use refusal::{Code, Refusal};

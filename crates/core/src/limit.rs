@@ -15,6 +15,13 @@ pub const PATH_BYTES: usize = 4 * 1024;
 /// How far below each other subtree claims are looked for.
 pub const PATH_DEPTH: usize = 128;
 
+/// What a checkpoint tells at a glance; the rest goes into its detail.
+pub const SUMMARY_BYTES: usize = 16 * 1024;
+pub const TASK_CHECKPOINTS: usize = 5_000;
+pub const RUN_TASKS: usize = 500;
+/// The tasks of a plan together.
+pub const PLAN_BYTES: usize = 4 * 1024 * 1024;
+
 pub fn text(field: &'static str, value: &str, most: usize) -> Result<(), Refusal> {
     if value.len() <= most {
         return Ok(());
@@ -33,6 +40,12 @@ pub fn list<T>(field: &'static str, values: &[T]) -> Result<(), Refusal> {
         return Ok(());
     }
     Err(Refusal::new(Code::TooLarge, format!("{field} has {} entries; at most {LIST_ENTRIES} are taken", values.len())))
+}
+
+/// Paths as they are told, whether they exist or not.
+pub fn paths(field: &'static str, values: &[String]) -> Result<(), Refusal> {
+    list(field, values)?;
+    values.iter().try_for_each(|value| text(field, value, PATH_BYTES))
 }
 
 /// A name that people and programs can carry around: not empty, no spaces or control characters.

@@ -18,7 +18,7 @@ use crate::view::View;
 pub const REDACTED: &str = "[redacted]";
 
 /// The names of fields that hold free text, in facts and rows alike.
-const TEXTS: [&str; 13] = [
+const TEXTS: [&str; 18] = [
     "title",
     "description",
     "reason",
@@ -32,6 +32,11 @@ const TEXTS: [&str; 13] = [
     "warning",
     "text",
     "detail",
+    "source_content",
+    "config",
+    "approach",
+    "steps",
+    "context_needed",
 ];
 
 #[derive(Clone, PartialEq, Debug)]
@@ -108,13 +113,17 @@ impl Redact {
 /// The text fields of a document, wherever they stand in it.
 pub(crate) fn texts(document: &Value) -> Vec<(String, Value)> {
     let mut found = Vec::new();
-    if let Value::Object(fields) = document {
-        for (name, value) in fields {
-            if TEXTS.contains(&name.as_str()) && !matches!(value, Value::Null) {
-                found.push((name.clone(), value.clone()));
+    match document {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                if TEXTS.contains(&name.as_str()) && !matches!(value, Value::Null) {
+                    found.push((name.clone(), value.clone()));
+                }
+                found.extend(texts(value));
             }
-            found.extend(texts(value));
         }
+        Value::Array(entries) => found.extend(entries.iter().flat_map(texts)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
     found
 }
@@ -134,14 +143,18 @@ fn showing(row: &Row, hidden: &[(String, Value)]) -> Vec<String> {
 
 /// A document with the chosen text fields blanked; everything else stays as it is.
 fn blank(document: &mut Value, chosen: &dyn Fn(&str) -> bool) {
-    if let Value::Object(fields) = document {
-        for (name, value) in fields {
-            if TEXTS.contains(&name.as_str()) && chosen(name) {
-                blank_value(value);
-            } else {
-                blank(value, chosen);
+    match document {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                if TEXTS.contains(&name.as_str()) && chosen(name) {
+                    blank_value(value);
+                } else {
+                    blank(value, chosen);
+                }
             }
         }
+        Value::Array(entries) => entries.iter_mut().for_each(|entry| blank(entry, chosen)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 

@@ -47,6 +47,22 @@ pub enum Code {
     IdempotencyMismatch,
     /// The evidence of a sweeper or timer is out of date; nothing was done.
     Stale,
+    WorkflowNotFound,
+    TemplateNotFound,
+    /// The workflow or task is not in a state that allows this.
+    InvalidState,
+    DuplicateTaskName,
+    /// A new plan names a task like one that stays.
+    NameConflict,
+    SelfDependency,
+    /// A plan names a task that is not part of it.
+    UnknownDependency,
+    TaskNotRemovable,
+    NotClaimed,
+    MissingOutcome,
+    MissingError,
+    DuplicateTemplate,
+    MissingVariables,
 }
 
 impl Code {
@@ -78,6 +94,19 @@ impl Code {
             Code::Unauthenticated => "UNAUTHENTICATED",
             Code::IdempotencyMismatch => "IDEMPOTENCY_MISMATCH",
             Code::Stale => "STALE",
+            Code::WorkflowNotFound => "WORKFLOW_NOT_FOUND",
+            Code::TemplateNotFound => "TEMPLATE_NOT_FOUND",
+            Code::InvalidState => "INVALID_STATE",
+            Code::DuplicateTaskName => "DUPLICATE_TASK_NAME",
+            Code::NameConflict => "NAME_CONFLICT",
+            Code::SelfDependency => "SELF_DEPENDENCY",
+            Code::UnknownDependency => "UNKNOWN_DEPENDENCY",
+            Code::TaskNotRemovable => "TASK_NOT_REMOVABLE",
+            Code::NotClaimed => "NOT_CLAIMED",
+            Code::MissingOutcome => "MISSING_OUTCOME",
+            Code::MissingError => "MISSING_ERROR",
+            Code::DuplicateTemplate => "DUPLICATE_TEMPLATE",
+            Code::MissingVariables => "MISSING_VARIABLES",
         }
     }
 }

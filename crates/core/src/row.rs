@@ -7,11 +7,14 @@ use crate::file::File;
 use crate::handoff::Handoff;
 use crate::intent::Intent;
 use crate::key::{ColumnValue, Table};
+use crate::run::Run;
 use crate::task::{Checkpoint, Edge, Task};
+use crate::template::Template;
 use crate::timer::Timer;
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
+#[expect(clippy::large_enum_variant, reason = "most rows are tasks, which are the largest: a box would help few")]
 pub enum Row {
     Agent(Agent),
     Task(Task),
@@ -22,6 +25,8 @@ pub enum Row {
     Checkpoint(Checkpoint),
     Timer(Timer),
     Intent(Intent),
+    Run(Run),
+    Template(Template),
 }
 
 impl Row {
@@ -36,6 +41,8 @@ impl Row {
             Row::Checkpoint(_) => Table::Checkpoints,
             Row::Timer(_) => Table::Timers,
             Row::Intent(_) => Table::Intents,
+            Row::Run(_) => Table::Runs,
+            Row::Template(_) => Table::Templates,
         }
     }
 
@@ -51,6 +58,8 @@ impl Row {
             Row::Checkpoint(checkpoint) => vec![checkpoint.task.as_str().into(), checkpoint.created.0.into()],
             Row::Timer(timer) => vec![ColumnValue::Integer(timer.due.0)],
             Row::Intent(intent) => vec![intent.opened.0.into()],
+            Row::Run(run) => run.columns(),
+            Row::Template(template) => template.columns(),
         }
     }
 
@@ -61,6 +70,8 @@ impl Row {
             Row::Task(task) => task.tallies(),
             Row::File(file) => file.tallies(),
             Row::Handoff(handoff) => handoff.tallies(),
+            Row::Run(run) => run.tallies(),
+            Row::Template(_) => vec![],
             Row::Edge(_) | Row::Lead(_) | Row::Checkpoint(_) | Row::Timer(_) | Row::Intent(_) => vec![],
         }
     }
@@ -81,6 +92,8 @@ impl Row {
             Table::Checkpoints => Row::Checkpoint(serde_json::from_slice(doc)?),
             Table::Timers => Row::Timer(serde_json::from_slice(doc)?),
             Table::Intents => Row::Intent(serde_json::from_slice(doc)?),
+            Table::Runs => Row::Run(serde_json::from_slice(doc)?),
+            Table::Templates => Row::Template(serde_json::from_slice(doc)?),
         })
     }
 }

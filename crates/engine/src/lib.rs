@@ -6,6 +6,7 @@
 pub mod access;
 pub mod ambient;
 pub mod attendance;
+pub mod context;
 pub mod engine;
 pub mod intents;
 pub mod life;
@@ -18,6 +19,7 @@ pub mod sweeper;
 pub mod timers;
 pub mod watcher;
 pub mod watching;
+pub mod workflows;
 
 pub use access::{Access, Credentials};
 pub use ambient::{Ids, RandomIds, SystemClock};

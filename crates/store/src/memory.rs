@@ -15,7 +15,7 @@ use crate::clock::Clock;
 use crate::node::{Attendance, Duty, LEASE, Node, REMEMBER_AWAY, Seen, Tenure, Whereabouts};
 use crate::operational::{Operation, PresenceBoard, Sign, Token};
 use crate::publish::{Feed, Publisher};
-use crate::query::{Bodies, Head, ListQuery, LogQuery, Order};
+use crate::query::{Bodies, Head, KEY, ListQuery, LogQuery, Order};
 use crate::store::{Answer, Committed, Health, Pending, Read, ReadError, Store, Submission, SubmitError, Tallies};
 
 /// A database in memory, shared by the nodes that write to it.
@@ -366,6 +366,9 @@ impl State {
             .filter(|(key, row)| {
                 key.table() == query.table
                     && query.conditions.iter().all(|condition| {
+                        if condition.column == KEY {
+                            return condition.test.holds(&key.id().as_str().into());
+                        }
                         let columns = row.columns();
                         column(condition.column)
                             .and_then(|at| columns.get(at))

@@ -48,6 +48,9 @@ impl ListQuery {
     }
 }
 
+/// The name of the key in a condition, beside the columns that a table describes.
+pub const KEY: &str = "key";
+
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Condition {
     pub column: &'static str,

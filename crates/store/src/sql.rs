@@ -6,7 +6,7 @@
 use rookery_core::key::{ColumnKind, ColumnValue, Match, Table};
 use rookery_core::{Lookup, RunId, Seq, ThreadId};
 
-use crate::query::{Bodies, Condition, ListQuery, LogQuery, Order, Test};
+use crate::query::{Bodies, Condition, KEY, ListQuery, LogQuery, Order, Test};
 
 /// The columns that a row of the log is read from, in this order; its body's bytes are one more if they are asked for.
 pub(crate) const LOG_COLUMNS: &str =
@@ -86,7 +86,8 @@ fn kind(table: Table, name: &str) -> Option<ColumnKind> {
 fn test(binder: &mut Binder, table: Table, condition: &Condition) -> String {
     const NEVER: &str = "FALSE";
     let column = condition.column;
-    let Some(kind) = kind(table, column) else { return NEVER.to_owned() };
+    let kind = if column == KEY { Some(ColumnKind::Text) } else { kind(table, column) };
+    let Some(kind) = kind else { return NEVER.to_owned() };
     let fits = |value: &ColumnValue| {
         matches!(
             (value, kind),

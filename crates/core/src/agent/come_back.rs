@@ -9,6 +9,7 @@ use crate::fact::Fact;
 use crate::file::{self, FileClaimed};
 use crate::id::AgentId;
 use crate::key::{Ask, Key};
+use crate::run;
 use crate::task::{self, TaskClaimed};
 use crate::view::View;
 
@@ -44,6 +45,7 @@ pub(super) fn comes_back(view: &View, agent: &Agent) -> Result<Vec<Fact>, Halt> 
     asks.extend(agent.lost.files.iter().flat_map(|lost| file::overlap_asks(&lost.path)));
     view.needs(asks)?;
     let mut facts = vec![Fact::AgentReturned(AgentReturned { agent: agent.id.clone() })];
+    let mut regained = Vec::new();
     for id in &agent.lost.tasks {
         if let Some(task) = view.task(id)?
             && task.claim.is_none()
@@ -51,8 +53,10 @@ pub(super) fn comes_back(view: &View, agent: &Agent) -> Result<Vec<Fact>, Halt> 
             && task.state == task::State::Pending
         {
             facts.push(Fact::TaskClaimed(TaskClaimed::new(task, &agent.id)));
+            regained.push(task);
         }
     }
+    facts.extend(run::begins(view, &regained)?);
     for lost in &agent.lost.files {
         if may_have_again(view, agent, lost)? {
             let known = view.file(lost.path.key())?;

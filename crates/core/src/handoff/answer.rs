@@ -11,6 +11,7 @@ use crate::id::{AgentId, HandoffId, TaskId};
 use crate::key::{Ask, Key, Lookup};
 use crate::limit;
 use crate::refusal::{Code, Refusal};
+use crate::run;
 use crate::task::{Task, TaskClaimed, check_fence};
 use crate::view::View;
 
@@ -79,7 +80,10 @@ impl Accept {
                     .hint("the one who offered it no longer holds it; reject the handoff")
                     .into());
             }
-            _ => facts.push(Fact::TaskClaimed(TaskClaimed::new(task, &self.agent))),
+            _ => {
+                facts.push(Fact::TaskClaimed(TaskClaimed::new(task, &self.agent)));
+                facts.extend(run::begins(view, &[task])?);
+            }
         }
         if handoff.from != self.agent {
             facts.extend(self.takes_files(view, handoff, task)?);

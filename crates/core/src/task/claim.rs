@@ -6,9 +6,10 @@ use super::{State, Task, refuse_transition};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
-use crate::id::{AgentId, TaskId};
+use crate::id::{AgentId, RunId, TaskId};
 use crate::key::{Ask, Key};
 use crate::refusal::{Code, Refusal};
+use crate::run;
 use crate::view::View;
 
 /// Grants the task unless another agent holds it; the holder asking again is told yes, without a new fact.
@@ -21,6 +22,8 @@ pub struct Claim {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TaskClaimed {
     pub task: TaskId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
     pub agent: AgentId,
     /// The holder it was handed over by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -30,7 +33,7 @@ pub struct TaskClaimed {
 impl TaskClaimed {
     pub(crate) fn new(task: &Task, agent: &AgentId) -> TaskClaimed {
         let from = task.holder().filter(|holder| *holder != agent).cloned();
-        TaskClaimed { task: task.id.clone(), agent: agent.clone(), from }
+        TaskClaimed { task: task.id.clone(), run: task.workflow(), agent: agent.clone(), from }
     }
 }
 
@@ -67,7 +70,10 @@ pub(super) fn grant(view: &View, caller: &Caller, task: &Task, agent: &AgentId) 
             .hint("take another task, or have the lead or a person assign it to you")
             .into());
     }
-    Ok(vec![Fact::TaskClaimed(TaskClaimed::new(task, agent))])
+    run::gives_work(view, task)?;
+    let mut facts = vec![Fact::TaskClaimed(TaskClaimed::new(task, agent))];
+    facts.extend(run::begins(view, &[task])?);
+    Ok(facts)
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
 //! Asking for work.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
-use super::{State, Task};
+use super::{Details, State, Task};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
@@ -10,6 +12,7 @@ use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
 use crate::key::{Ask, Key};
 use crate::limit;
 use crate::refusal::{Code, Refusal};
+use crate::run;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -35,6 +38,17 @@ pub struct TaskCreated {
     pub depends_on: Vec<TaskId>,
     /// Those of `depends_on` that are not finished yet.
     pub waiting_on: Vec<TaskId>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub sequence: u32,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub context_from: Vec<TaskId>,
+    #[serde(default, skip_serializing_if = "Details::are_none")]
+    pub details: Details,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_zero(sequence: &u32) -> bool {
+    *sequence == 0
 }
 
 /// Kept for an agent until it claims it; no fence yet.
@@ -75,6 +89,10 @@ impl Create {
                 Some(_) => {}
             }
         }
+        let run = if self.run == RunId::project_default() { None } else { view.run(&self.run)? };
+        if let Some(run) = run {
+            run::takes_work(run)?;
+        }
         let mut facts = vec![Fact::TaskCreated(TaskCreated {
             task: self.id.clone(),
             run: self.run.clone(),
@@ -84,10 +102,14 @@ impl Create {
             resources: self.resources.clone(),
             depends_on: self.depends_on.clone(),
             waiting_on,
+            sequence: 0,
+            context_from: vec![],
+            details: Details::default(),
         })];
         if let Some(agent) = &self.assigned_to {
             facts.push(Fact::TaskReserved(TaskReserved { task: self.id.clone(), agent: agent.clone() }));
         }
+        facts.extend(run.and_then(run::reopens));
         Ok(Decision::new(facts, Reply::Row(Key::Task(self.id.clone()))))
     }
 
@@ -144,6 +166,12 @@ impl TaskCreated {
             outcome_detail: None,
             attempt: 1,
             checkpoints: 0,
+            sequence: self.sequence,
+            context_from: self.context_from.clone(),
+            details: self.details.clone(),
+            plan: None,
+            context: serde_json::Map::new(),
+            files_changed: BTreeSet::new(),
         }
     }
 }

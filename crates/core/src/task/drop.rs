@@ -8,9 +8,10 @@ use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::file::ReleaseReason;
-use crate::id::{AgentId, TaskId};
+use crate::id::{AgentId, RunId, TaskId};
 use crate::key::{Ask, Key};
 use crate::limit;
+use crate::run;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -30,6 +31,8 @@ pub struct Skip {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TaskDropped {
     pub task: TaskId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
     pub holder: Option<AgentId>,
     pub from: State,
     /// `cancelled` or `skipped`.
@@ -73,6 +76,7 @@ fn drop(
     may_end(view, caller, task, agent, to)?;
     let mut facts = vec![Fact::TaskDropped(TaskDropped {
         task: id.clone(),
+        run: task.workflow(),
         holder: task.holder().cloned(),
         from: task.state,
         to,
@@ -80,5 +84,6 @@ fn drop(
         unblocks: dependents(view, task)?,
     })];
     facts.extend(freed_files(view, task, ReleaseReason::TaskEnded)?);
+    facts.extend(run::ends(view, task)?);
     Ok(Decision::new(facts, Reply::Row(Key::Task(id.clone()))))
 }

@@ -8,9 +8,10 @@ use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::file::{self, ReleaseReason};
-use crate::id::{AgentId, TaskId};
+use crate::id::{AgentId, RunId, TaskId};
 use crate::key::{Ask, Key, Lookup};
 use crate::limit;
+use crate::run;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -38,6 +39,8 @@ pub struct Fail {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct TaskCompleted {
     pub task: TaskId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
     pub holder: Option<AgentId>,
     pub from: State,
     pub outcome: Outcome,
@@ -49,6 +52,8 @@ pub struct TaskCompleted {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TaskFailed {
     pub task: TaskId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
     pub holder: Option<AgentId>,
     pub from: State,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -67,12 +72,14 @@ impl Complete {
         may_end(view, caller, task, self.agent.as_ref(), State::Completed)?;
         let mut facts = vec![Fact::TaskCompleted(TaskCompleted {
             task: task.id.clone(),
+            run: task.workflow(),
             holder: task.holder().cloned(),
             from: task.state,
             outcome: self.outcome.clone(),
             unblocks: dependents(view, task)?,
         })];
         facts.extend(freed_files(view, task, ReleaseReason::TaskEnded)?);
+        facts.extend(run::ends(view, task)?);
         Ok(Decision::new(facts, Reply::Row(Key::Task(self.task.clone()))))
     }
 }
@@ -88,6 +95,7 @@ impl Fail {
         may_end(view, caller, task, self.agent.as_ref(), State::Failed)?;
         let mut facts = vec![Fact::TaskFailed(TaskFailed {
             task: task.id.clone(),
+            run: task.workflow(),
             holder: task.holder().cloned(),
             from: task.state,
             error: self.error.clone(),

@@ -1,35 +1,44 @@
 //! Tasks: one state machine for every face, claims with fences, dependencies that block.
 
 mod assign;
+mod checkpoint;
 mod claim;
 mod create;
 mod drop;
 mod finish;
+mod plan;
 mod release;
 mod start;
 mod step;
+mod take_up;
 #[cfg(test)]
 mod transitions;
+mod update;
 
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 pub use assign::{Assign, TaskReassigned};
+pub use checkpoint::{AddCheckpoint, CheckpointAdded};
 pub use claim::{Claim, TaskClaimed};
 pub use create::{Create, TaskCreated, TaskReserved};
 pub use drop::{Cancel, Skip, TaskDropped};
 pub use finish::{Complete, Fail, Outcome, TaskCompleted, TaskFailed};
-pub use release::{Because, CheckpointAdded, Release, Retry, TaskReleased, TaskRetried, recovery, released};
+pub use plan::{Plan, Replan, SetPlan, TaskPlanned};
+pub use release::{Because, Release, Retry, TaskReleased, TaskRetried, recovery, released};
 pub use start::{Start, TaskStarted};
 pub use step::{MoveTo, TaskMoved};
+pub use take_up::TakeUp;
+pub use update::UpdateStatus;
 
 use crate::actor::{Actor, Caller};
 use crate::command::Halt;
 use crate::fact::Fact;
 use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
 use crate::key::{Ask, ColumnValue, Key};
+use crate::limit;
 use crate::refusal::{Code, Refusal};
 use crate::view::View;
 
@@ -135,6 +144,42 @@ pub struct Task {
     pub outcome_detail: Option<Value>,
     pub attempt: u32,
     pub checkpoints: u32,
+    /// Its place in the order of its run; 0 if the run has none.
+    pub sequence: u32,
+    /// The tasks whose outcomes matter for it, where those are not all before it.
+    pub context_from: Vec<TaskId>,
+    pub details: Details,
+    pub plan: Option<Plan>,
+    /// What the worker wants to find again.
+    pub context: Map<String, Value>,
+    /// The files that its checkpoints name.
+    pub files_changed: BTreeSet<String>,
+}
+
+/// What a plan may say of a task beside what it is.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Details {
+    /// A label for tasks that can be done side by side.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parallel_group: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimated_complexity: Option<Complexity>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repository_path: Option<String>,
+}
+
+impl Details {
+    pub(crate) fn are_none(&self) -> bool {
+        *self == Details::default()
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Complexity {
+    Low,
+    Medium,
+    High,
 }
 
 impl Task {
@@ -150,6 +195,11 @@ impl Task {
     /// Who is shown as working, or having worked, on it.
     pub fn assignee(&self) -> Option<&AgentId> {
         self.held_by().or(if self.state.is_open() { None } else { self.worked_by.as_ref() })
+    }
+
+    /// The run it is part of, unless that is the project's default one.
+    pub fn workflow(&self) -> Option<RunId> {
+        Some(&self.run).filter(|run| **run != RunId::project_default()).cloned()
     }
 
     pub fn is_waiting(&self) -> bool {
@@ -211,15 +261,34 @@ pub enum CheckpointKind {
     Error,
     Recovery,
     Complete,
+    Replan,
+}
+
+impl CheckpointKind {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            CheckpointKind::Plan => "plan",
+            CheckpointKind::Progress => "progress",
+            CheckpointKind::Decision => "decision",
+            CheckpointKind::Error => "error",
+            CheckpointKind::Recovery => "recovery",
+            CheckpointKind::Complete => "complete",
+            CheckpointKind::Replan => "replan",
+        }
+    }
 }
 
 /// What a worker left behind on the way, so that another can go on from there.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Checkpoint {
     pub id: String,
     pub task: TaskId,
+    /// Its place among those of the task, from 1.
+    pub sequence: u32,
     pub kind: CheckpointKind,
     pub summary: String,
+    pub detail: Option<Value>,
+    pub files_changed: Vec<String>,
     pub created: Seq,
     pub created_at: Timestamp,
 }
@@ -231,8 +300,20 @@ pub(crate) fn apply(old: Option<Task>, id: &TaskId, fact: &Fact, seq: Seq, at: T
     {
         return Some(fact.task(seq, at));
     }
+    if let Fact::TaskRemoved(fact) = fact
+        && fact.task == *id
+    {
+        return None;
+    }
     let mut task = old?;
     match fact {
+        // A change of the plan touches those that it moves or rewires.
+        Fact::TaskRemoved(fact) => fact.rewire(&mut task),
+        Fact::RunReordered(fact) => {
+            if let Some(place) = fact.places.iter().find(|place| place.task == *id) {
+                task.sequence = place.sequence;
+            }
+        }
         // The end of a dependency touches those that wait for it.
         Fact::TaskCompleted(fact) if fact.task != *id => {
             task.waiting_on.remove(&fact.task);
@@ -283,7 +364,16 @@ pub(crate) fn apply(old: Option<Task>, id: &TaskId, fact: &Fact, seq: Seq, at: T
             task.reason = fact.reason.clone();
             task.ends(fact.to, at);
         }
-        Fact::CheckpointAdded(_) => task.checkpoints = task.checkpoints.saturating_add(1),
+        Fact::TaskPlanned(fact) => {
+            task.state = fact.to;
+            task.plan = Some(fact.plan.clone());
+            task.context = fact.context.clone();
+        }
+        Fact::CheckpointAdded(fact) => {
+            task.checkpoints = task.checkpoints.saturating_add(1);
+            let room = limit::LIST_ENTRIES.saturating_sub(task.files_changed.len());
+            task.files_changed.extend(fact.files_changed.iter().take(room).cloned());
+        }
         _ => {}
     }
     Some(task)

@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{CheckpointKind, State, Task, check_transition, may_change, refuse_finished};
+use super::{CheckpointAdded, CheckpointKind, State, Task, check_transition, may_change, refuse_finished};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::file::ReleaseReason;
-use crate::id::{AgentId, TaskId};
+use crate::id::{AgentId, RunId, TaskId};
 use crate::key::{Ask, Key};
 use crate::view::View;
 
@@ -36,6 +36,8 @@ pub enum Because {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TaskReleased {
     pub task: TaskId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
     pub holder: Option<AgentId>,
     pub reserved_for: Option<AgentId>,
     pub from: State,
@@ -45,15 +47,9 @@ pub struct TaskReleased {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TaskRetried {
     pub task: TaskId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
     pub attempt: u32,
-}
-
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct CheckpointAdded {
-    pub id: String,
-    pub task: TaskId,
-    pub kind: CheckpointKind,
-    pub summary: String,
 }
 
 impl Release {
@@ -102,13 +98,15 @@ impl Retry {
     }
 }
 
-fn retried(task: &Task) -> Fact {
-    Fact::TaskRetried(TaskRetried { task: task.id.clone(), attempt: task.attempt.saturating_add(1) })
+pub(super) fn retried(task: &Task) -> Fact {
+    let attempt = task.attempt.saturating_add(1);
+    Fact::TaskRetried(TaskRetried { task: task.id.clone(), run: task.workflow(), attempt })
 }
 
 pub fn released(task: &Task, because: Because) -> Fact {
     Fact::TaskReleased(TaskReleased {
         task: task.id.clone(),
+        run: task.workflow(),
         holder: task.holder().cloned(),
         reserved_for: task.reserved_for.clone(),
         from: task.state,
@@ -123,9 +121,14 @@ pub fn recovery(task: &Task, reason: ReleaseReason) -> Fact {
         ReleaseReason::HolderLeft => "left",
         _ => "went offline",
     };
+    let sequence = task.checkpoints.saturating_add(1);
     Fact::CheckpointAdded(CheckpointAdded {
-        id: format!("cp_{}_{}", task.id, task.checkpoints.saturating_add(1)),
+        id: format!("cp_{}_{sequence}", task.id),
         task: task.id.clone(),
+        run: task.workflow(),
+        sequence,
+        detail: None,
+        files_changed: vec![],
         kind: CheckpointKind::Recovery,
         summary: format!(
             "{holder} {why} while the task was {}; look at its files before going on",

@@ -6,7 +6,7 @@ use super::{State, Task, check_transition, may_change};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
-use crate::id::{AgentId, TaskId};
+use crate::id::{AgentId, RunId, TaskId};
 use crate::key::{Ask, Key};
 use crate::refusal::{Code, Refusal};
 use crate::view::View;
@@ -21,6 +21,8 @@ pub struct Start {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TaskStarted {
     pub task: TaskId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
     pub holder: AgentId,
     pub from: State,
 }
@@ -67,7 +69,12 @@ impl Start {
         } else {
             facts = super::claim::grant(view, caller, task, &agent)?;
         }
-        facts.push(Fact::TaskStarted(TaskStarted { task: task.id.clone(), holder: agent, from: task.state }));
+        facts.push(Fact::TaskStarted(TaskStarted {
+            task: task.id.clone(),
+            run: task.workflow(),
+            holder: agent,
+            from: task.state,
+        }));
         Ok(Decision::new(facts, reply))
     }
 

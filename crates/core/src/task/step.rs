@@ -6,7 +6,7 @@ use super::{State, check_transition, may_change, refuse_finished};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
-use crate::id::{AgentId, TaskId};
+use crate::id::{AgentId, RunId, TaskId};
 use crate::key::{Ask, Key};
 use crate::limit;
 use crate::refusal::{Code, Refusal};
@@ -23,6 +23,8 @@ pub struct MoveTo {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TaskMoved {
     pub task: TaskId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
     pub holder: Option<AgentId>,
     pub from: State,
     pub to: State,
@@ -55,6 +57,7 @@ impl MoveTo {
         }
         let fact = Fact::TaskMoved(TaskMoved {
             task: task.id.clone(),
+            run: task.workflow(),
             holder: task.holder().cloned(),
             from: task.state,
             to: self.to,

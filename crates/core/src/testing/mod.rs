@@ -19,6 +19,7 @@ use crate::key::{Ask, Key};
 use crate::log::LogRow;
 use crate::refusal::{Code, Refusal};
 use crate::row::Row;
+use crate::run::{Brief, CreateRun, PlannedTask, Run, SetRunPlan, SourceType};
 use crate::task::{self, Task};
 use crate::view::{LifeSource, Presence, View};
 
@@ -202,6 +203,19 @@ impl World {
         }
     }
 
+    pub(crate) fn run_row(&self, id: &str) -> &Run {
+        match self.rows.get(&Key::Run(id.into())) {
+            Some(Row::Run(run)) => run,
+            other => panic!("run {id}: {other:?}"),
+        }
+    }
+
+    /// A run with a plan: tasks by name, and what they depend on.
+    pub(crate) fn plans(&mut self, run: &str, tasks: &[(&str, &[&str])]) {
+        self.does(&anna(), create_run(run));
+        self.does(&anna(), plan(run, tasks));
+    }
+
     pub(crate) fn file(&self, at: &str) -> &File {
         match self.rows.get(&Key::file(&path(at))) {
             Some(Row::File(file)) => file,
@@ -345,6 +359,41 @@ pub(crate) fn claim_file(agent: &str, at: &str) -> ClaimFile {
         site: None,
         insist: Insist::Ask,
     }
+}
+
+pub(crate) fn brief(title: &str) -> Brief {
+    Brief {
+        title: title.to_owned(),
+        source_type: SourceType::Prompt,
+        source_ref: None,
+        source_content: "do it".to_owned(),
+        repository_paths: vec![],
+        max_parallel_tasks: 1,
+        auto_create_workspaces: false,
+        config: serde_json::Map::new(),
+    }
+}
+
+pub(crate) fn create_run(id: &str) -> CreateRun {
+    CreateRun { id: id.into(), brief: brief("a run") }
+}
+
+/// A task of a plan; its id is `tk_` and its name.
+pub(crate) fn planned(name: &str, depends_on: &[&str]) -> PlannedTask {
+    PlannedTask {
+        id: TaskId::new(format!("tk_{name}")),
+        title: name.to_owned(),
+        description: String::new(),
+        resources: vec![],
+        depends_on: depends_on.iter().map(|name| (*name).to_owned()).collect(),
+        context_from: vec![],
+        details: task::Details::default(),
+    }
+}
+
+pub(crate) fn plan(run: &str, tasks: &[(&str, &[&str])]) -> SetRunPlan {
+    let tasks = tasks.iter().map(|(name, depends_on)| planned(name, depends_on)).collect();
+    SetRunPlan { run: run.into(), summary: "the plan".to_owned(), tasks }
 }
 
 pub(crate) fn hand_over(id: &str, from: &str, to: Option<&str>, task: &str) -> Initiate {

@@ -18,10 +18,16 @@ use crate::intent::IntentClosed;
 use crate::key::Key;
 use crate::redact::{Cleared, Erase, LogRedacted};
 use crate::report::Report;
-use crate::task::{
-    Because, CheckpointAdded, CheckpointKind, Outcome, State, TaskClaimed, TaskCompleted, TaskCreated, TaskDropped,
-    TaskFailed, TaskMoved, TaskReassigned, TaskReleased, TaskReserved, TaskRetried, TaskStarted,
+use crate::run::{
+    Brief, Place, Rewired, RunCreated, RunPlanned, RunReordered, RunReplanned, RunStatusSet, SourceType, TaskRemoved,
+    Trigger,
 };
+use crate::task::{
+    Because, CheckpointAdded, CheckpointKind, Complexity, Details, Outcome, Plan, State, TaskClaimed, TaskCompleted,
+    TaskCreated, TaskDropped, TaskFailed, TaskMoved, TaskPlanned, TaskReassigned, TaskReleased, TaskReserved,
+    TaskRetried, TaskStarted,
+};
+use crate::template::{Step, TemplateCreated};
 use crate::timer::conflict_timer;
 use crate::view::LifeSource;
 
@@ -30,6 +36,7 @@ pub(crate) fn samples() -> Vec<Fact> {
     all.extend(tasks());
     all.extend(files());
     all.extend(others());
+    all.extend(workflows());
     all
 }
 
@@ -95,13 +102,27 @@ fn tasks() -> Vec<Fact> {
             resources: vec!["src/main.rs".to_owned()],
             depends_on: vec!["task_2".into(), "task_3".into()],
             waiting_on: vec!["task_3".into()],
+            sequence: 3,
+            context_from: vec!["task_2".into()],
+            details: details(),
         }),
         Fact::TaskReserved(TaskReserved { task: "task_1".into(), agent: "ada".into() }),
         Fact::TaskReassigned(TaskReassigned { task: "task_1".into(), from: "ada".into(), to: "bob".into() }),
-        Fact::TaskClaimed(TaskClaimed { task: "task_1".into(), agent: "ada".into(), from: Some("bob".into()) }),
-        Fact::TaskStarted(TaskStarted { task: "task_1".into(), holder: "ada".into(), from: State::Pending }),
+        Fact::TaskClaimed(TaskClaimed {
+            task: "task_1".into(),
+            run: Some("wf_1".into()),
+            agent: "ada".into(),
+            from: Some("bob".into()),
+        }),
+        Fact::TaskStarted(TaskStarted {
+            task: "task_1".into(),
+            run: Some("wf_1".into()),
+            holder: "ada".into(),
+            from: State::Pending,
+        }),
         Fact::TaskMoved(TaskMoved {
             task: "task_1".into(),
+            run: Some("wf_1".into()),
             holder: Some("ada".into()),
             from: State::InProgress,
             to: State::Paused,
@@ -109,14 +130,16 @@ fn tasks() -> Vec<Fact> {
         }),
         Fact::TaskReleased(TaskReleased {
             task: "task_1".into(),
+            run: Some("wf_1".into()),
             holder: Some("ada".into()),
             reserved_for: Some("bob".into()),
             from: State::InProgress,
             because: Because::Holder(ReleaseReason::HolderOffline),
         }),
-        Fact::TaskRetried(TaskRetried { task: "task_1".into(), attempt: 2 }),
+        Fact::TaskRetried(TaskRetried { task: "task_1".into(), run: Some("wf_1".into()), attempt: 2 }),
         Fact::TaskCompleted(TaskCompleted {
             task: "task_1".into(),
+            run: Some("wf_1".into()),
             holder: Some("ada".into()),
             from: State::Review,
             outcome: Outcome { text: Some("secret".to_owned()), detail: Some(json!({ "s3cret": ["hush", 1] })) },
@@ -124,12 +147,14 @@ fn tasks() -> Vec<Fact> {
         }),
         Fact::TaskFailed(TaskFailed {
             task: "task_1".into(),
+            run: Some("wf_1".into()),
             holder: Some("ada".into()),
             from: State::InProgress,
             error: Some("secret".to_owned()),
         }),
         Fact::TaskDropped(TaskDropped {
             task: "task_1".into(),
+            run: Some("wf_1".into()),
             holder: Some("ada".into()),
             from: State::Planning,
             to: State::Cancelled,
@@ -139,8 +164,12 @@ fn tasks() -> Vec<Fact> {
         Fact::CheckpointAdded(CheckpointAdded {
             id: "cp_task_1_1".to_owned(),
             task: "task_1".into(),
+            run: Some("wf_1".into()),
             kind: CheckpointKind::Recovery,
             summary: "secret".to_owned(),
+            sequence: 1,
+            detail: Some(json!({ "s3cret": ["hush", 1] })),
+            files_changed: vec!["src/main.rs".to_owned()],
         }),
     ]
 }
@@ -241,5 +270,99 @@ fn others() -> Vec<Fact> {
             erases: vec![Erase { intent: "int_1".into(), sha256: "ab".repeat(32) }],
         }),
         Fact::IntentClosed(IntentClosed { intent: "int_1".into(), failed: Some("disk is full".to_owned()) }),
+    ]
+}
+
+fn details() -> Details {
+    Details {
+        parallel_group: Some("first".to_owned()),
+        estimated_complexity: Some(Complexity::High),
+        repository_path: Some("app".to_owned()),
+    }
+}
+
+fn workflows() -> Vec<Fact> {
+    let step = |depends_on: Vec<usize>| Step {
+        title: "secret {{what}}".to_owned(),
+        description: "s3cret".to_owned(),
+        resources: vec!["src/main.rs".to_owned()],
+        context_from: depends_on.clone(),
+        depends_on,
+        details: details(),
+    };
+    vec![
+        Fact::RunCreated(RunCreated {
+            run: "wf_1".into(),
+            brief: Brief {
+                title: "secret".to_owned(),
+                source_type: SourceType::GithubIssue,
+                source_ref: Some("#7".to_owned()),
+                source_content: "s3cret".to_owned(),
+                repository_paths: vec!["app".to_owned()],
+                max_parallel_tasks: 3,
+                auto_create_workspaces: true,
+                config: metadata(),
+            },
+            created_by: "ada".to_owned(),
+        }),
+        Fact::RunPlanned(RunPlanned {
+            run: "wf_1".into(),
+            summary: "secret".to_owned(),
+            planned: vec!["task_1".into(), "task_2".into()],
+        }),
+        Fact::RunReplanned(RunReplanned {
+            run: "wf_1".into(),
+            summary: "secret".to_owned(),
+            reason: "hush".to_owned(),
+            config: metadata(),
+            added: vec!["task_3".into()],
+            removed: vec!["task_2".into()],
+            preserved: vec!["task_1".into()],
+        }),
+        Fact::RunReordered(RunReordered {
+            run: "wf_1".into(),
+            places: vec![Place { task: "task_1".into(), sequence: 2 }],
+        }),
+        Fact::RunStatusSet(RunStatusSet {
+            run: "wf_1".into(),
+            from: crate::run::Status::InProgress,
+            to: crate::run::Status::Paused,
+            reason: Some("secret".to_owned()),
+            because: Trigger::Asked,
+        }),
+        Fact::TaskPlanned(TaskPlanned {
+            task: "task_1".into(),
+            run: Some("wf_1".into()),
+            holder: Some("ada".into()),
+            from: State::Pending,
+            to: State::Planning,
+            plan: Plan {
+                approach: "secret".to_owned(),
+                steps: vec!["s3cret".to_owned(), "hush".to_owned()],
+                files_to_modify: vec!["src/main.rs".to_owned()],
+                files_to_create: vec!["src/new.rs".to_owned()],
+                context_needed: vec!["hush".to_owned()],
+            },
+            context: metadata(),
+        }),
+        Fact::TaskRemoved(TaskRemoved {
+            task: "task_1".into(),
+            run: "wf_1".into(),
+            depends_on: vec!["task_2".into()],
+            rewired: vec![Rewired {
+                task: "task_4".into(),
+                gains: vec!["task_2".into()],
+                waits: vec!["task_2".into()],
+            }],
+            checkpoints: vec!["cp_task_1_1".to_owned()],
+        }),
+        Fact::TemplateCreated(TemplateCreated {
+            template: "tmpl_1".into(),
+            title: "secret".to_owned(),
+            description: "hush".to_owned(),
+            tasks: vec![step(vec![]), step(vec![0])],
+            variables: vec!["what".to_owned()],
+            created_by: "ada".to_owned(),
+        }),
     ]
 }

@@ -21,8 +21,10 @@ pub(super) struct Migration {
     pub(super) sql: &'static str,
 }
 
-pub(super) const MIGRATIONS: &[Migration] =
-    &[Migration { version: 1, name: "initial", sql: include_str!("../../migrations/sqlite/0001_initial.sql") }];
+pub(super) const MIGRATIONS: &[Migration] = &[
+    Migration { version: 1, name: "initial", sql: include_str!("../../migrations/sqlite/0001_initial.sql") },
+    Migration { version: 2, name: "workflows", sql: include_str!("../../migrations/sqlite/0002_workflows.sql") },
+];
 
 const CHUNK: u32 = 1_000;
 
@@ -290,17 +292,38 @@ mod tests {
         }
     }
 
+    /// The migrations there are with one more behind them, and its version.
+    fn and_then(sql: &'static str) -> (Vec<Migration>, u32) {
+        let again = |known: &Migration| Migration { version: known.version, name: known.name, sql: known.sql };
+        let version = MIGRATIONS.last().map_or(0, |newest| newest.version) + 1;
+        let next = Migration { version, name: "next", sql };
+        (MIGRATIONS.iter().map(again).chain([next]).collect(), version)
+    }
+
+    /// What the first schema held is folded anew into the tables of today.
+    #[test]
+    fn a_store_of_the_first_schema_gets_every_table() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rookery.db");
+        drop(new_store(&path, &MIGRATIONS[..1]));
+        let (connection, fitness) = new_store(&path, MIGRATIONS);
+        assert_eq!(fitness, Fitness::Writable);
+        for table in Table::ALL {
+            let count = format!("SELECT count(*) FROM {}", table.name());
+            assert_eq!(connection.query_row(&count, [], |row| row.get::<_, i64>(0)).unwrap(), 0);
+        }
+    }
+
     #[test]
     fn an_older_schema_is_copied_and_then_brought_up() {
-        const NEXT: Migration = Migration { version: 2, name: "next", sql: "CREATE TABLE next (a INTEGER) STRICT" };
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rookery.db");
         drop(new_store(&path, MIGRATIONS));
-        let upgraded: Vec<Migration> = vec![Migration { version: 1, name: "initial", sql: MIGRATIONS[0].sql }, NEXT];
+        let (upgraded, next) = and_then("CREATE TABLE next (a INTEGER) STRICT");
         let (connection, fitness) = new_store(&path, &upgraded);
-        assert_eq!((version(&connection).unwrap(), fitness), (Some(2), Fitness::Writable));
-        let copy = connection::reader(&beside(&path, ".schema-1")).unwrap();
-        assert_eq!(version(&copy).unwrap(), Some(1));
+        assert_eq!((version(&connection).unwrap(), fitness), (Some(next), Fitness::Writable));
+        let copy = connection::reader(&beside(&path, &format!(".schema-{}", next - 1))).unwrap();
+        assert_eq!(version(&copy).unwrap(), Some(next - 1));
         assert_eq!(stored(&copy).unwrap().head.log.as_str(), BIRTH_LOG);
         drop(connection);
         // An older program may read what the newer one left.
@@ -310,19 +333,14 @@ mod tests {
 
     #[test]
     fn a_migration_that_fails_leaves_the_schema_as_it_was() {
-        const BAD: Migration = Migration {
-            version: 2,
-            name: "bad",
-            sql: "CREATE TABLE half (a INTEGER) STRICT; SELECT nothing FROM nowhere",
-        };
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rookery.db");
         let (connection, _) = new_store(&path, MIGRATIONS);
-        let upgraded = vec![Migration { version: 1, name: "initial", sql: MIGRATIONS[0].sql }, BAD];
+        let (upgraded, bad) = and_then("CREATE TABLE half (a INTEGER) STRICT; SELECT nothing FROM nowhere");
         let birth = Birth { log_id: &LogId::from(BIRTH_LOG), project: "p" };
         let failed = prepare(&connection, &path, birth, &upgraded);
-        assert!(matches!(failed, Err(OpenError::Migrate { version: 2, .. })));
-        assert_eq!(version(&connection).unwrap(), Some(1));
+        assert!(matches!(failed, Err(OpenError::Migrate { version, .. }) if version == bad));
+        assert_eq!(version(&connection).unwrap(), Some(bad - 1));
         let half = "SELECT count(*) FROM sqlite_schema WHERE name = 'half'";
         assert_eq!(connection.query_row(half, [], |row| row.get::<_, i64>(0)).unwrap(), 0);
     }

@@ -4,7 +4,8 @@ use rookery_core::actor::Power;
 use rookery_core::key::ColumnValue;
 use rookery_core::log::{Body, BodyBytes};
 use rookery_core::redact::{Redact, Target};
-use rookery_core::task::{Complete, Start};
+use rookery_core::run::RemoveRunTask;
+use rookery_core::task::{Complete, Outcome, Start};
 use rookery_core::view::{LifeSource, Presence};
 use rookery_core::{AgentId, Caller, Code, Key, Row, RunId, Seq, Table, ThreadId, Timestamp};
 use rookery_store::artifact::{ArtifactError, Erased, sha256_hex};
@@ -12,7 +13,8 @@ use rookery_store::query::{Bodies, Order, Test};
 use rookery_store::{Answer, Duty, ListQuery, LogQuery, Operation, Store, Submission, SubmitError, Tenure, Token};
 
 use crate::support::{
-    World, claim_file, claim_task, create, done, node, refused, register, report, whole_log, with_body, with_key,
+    World, claim_file, claim_task, create, create_run, done, node, plan, refused, register, report, whole_log,
+    with_body, with_key,
 };
 
 macro_rules! contract {
@@ -65,6 +67,7 @@ contract![
     a_page_of_the_log_ends_where_its_bytes_do,
     an_artifact_stays_while_it_is_held_or_named,
     a_command_out_of_duty_needs_the_epoch_that_counts,
+    a_workflow_is_planned_found_and_worked_off,
 ];
 
 async fn a_command_is_answered_with_the_row_it_left(world: &World) {
@@ -78,6 +81,38 @@ async fn a_command_is_answered_with_the_row_it_left(world: &World) {
     assert_eq!((head.head, head.floor, head.log.as_str()), (created.at, Seq(1), "log_test"));
     let claimed = done(store, claim_task("task_1", "a")).await;
     assert!(claimed.at > created.at && !claimed.duplicate);
+}
+
+async fn a_workflow_is_planned_found_and_worked_off(world: &World) {
+    let store = &*world.store;
+    done(store, register("a")).await;
+    done(store, create_run("wf_1")).await;
+    done(store, create_run("wf_2")).await;
+    assert_eq!(refused(store, plan("wf_1", &[("one", &["two"]), ("two", &["one"])])).await, Code::DependencyCycle);
+    done(store, plan("wf_1", &[("one", &[]), ("two", &["one"]), ("three", &["two"])])).await;
+    let removed = RemoveRunTask { run: "wf_1".into(), task: "tk_two".into() };
+    done(store, Submission::new(Caller::asserted("a"), removed)).await;
+    let status = |status: &str| Test::Is(ColumnValue::Text(status.to_owned()));
+    let listed = |query: ListQuery| async {
+        let (rows, _) =
+            store.list(ListQuery { order: Order::Descending, ..query.ordered_by("created") }).await.unwrap();
+        rows.iter().map(|row| if let Row::Run(run) = row { run.id.to_string() } else { panic!() }).collect::<Vec<_>>()
+    };
+    assert_eq!(listed(ListQuery::all(Table::Runs)).await, ["wf_2", "wf_1"]);
+    assert_eq!(listed(ListQuery::all(Table::Runs).with("status", status("ready"))).await, ["wf_1"]);
+    for task in ["tk_one", "tk_three"] {
+        done(store, claim_task(task, "a")).await;
+        let by = || Caller::asserted("a");
+        done(store, Submission::new(by(), Start { task: task.into(), agent: None })).await;
+        done(store, Submission::new(by(), Complete { task: task.into(), agent: None, outcome: Outcome::default() }))
+            .await;
+    }
+    assert_eq!(listed(ListQuery::all(Table::Runs).with("status", status("completed"))).await, ["wf_1"]);
+    let (tallies, _) = store.tallies().await.unwrap();
+    assert_eq!((tallies.get("runs"), tallies.get("runs.completed")), (Some(&2), Some(&1)));
+    let of_run = LogQuery { run: Some("wf_1".to_owned()), ..LogQuery::after(Seq::ZERO, 100) };
+    let kinds: Vec<_> = store.log(of_run).await.unwrap().0.iter().map(|row| row.fact.kind()).collect();
+    assert!(kinds.contains(&"task.started") && kinds.last() == Some(&"run.status_set"), "{kinds:?}");
 }
 
 async fn a_refusal_leaves_no_trace(world: &World) {
@@ -179,6 +214,8 @@ async fn conditions_mean_the_same_everywhere(world: &World) {
         ("created", Test::AtMost(3), &["task_1"]),
         ("created", Test::Is(text("3")), &[]),
         ("no_such_column", Test::Present, &[]),
+        ("key", Test::Is(text("task_2")), &["task_2"]),
+        ("key", Test::In(vec![text("task_3"), text("task_x"), text("task_1")]), &["task_1", "task_3"]),
     ];
     for (column, test, wanted) in cases {
         let found = ids(store, ListQuery::all(Table::Tasks).with(column, test.clone())).await;

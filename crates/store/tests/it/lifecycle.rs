@@ -148,8 +148,9 @@ async fn a_damaged_file_is_found_after_an_unclean_stop() {
     }
     store.close().await;
     let mut bytes = std::fs::read(&path).unwrap();
-    let middle = bytes.len() / 2 / 4096 * 4096;
-    bytes[middle..middle + 4 * 4096].fill(0xff);
+    // Far enough behind that the beginning of the log is whole.
+    let behind = bytes.len() / 4 * 3 / 4096 * 4096;
+    bytes[behind..behind + 4 * 4096].fill(0xff);
     std::fs::write(&path, bytes).unwrap();
     change(&path, "UPDATE meta SET value = '0' WHERE name = 'clean'");
     let store = open(&path);

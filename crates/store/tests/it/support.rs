@@ -9,7 +9,8 @@ use rookery_core::agent::{Profile, Register, Role};
 use rookery_core::file::{Case, ClaimFile, FilePath, Insist};
 use rookery_core::log::{Body, BodyBytes, LogRow};
 use rookery_core::report::Report;
-use rookery_core::task::{Claim, Create};
+use rookery_core::run::{Brief, CreateRun, PlannedTask, SetRunPlan, SourceType};
+use rookery_core::task::{Claim, Create, Details};
 use rookery_core::{Caller, LogId, RunId, Seq, Table, TaskId, Timestamp};
 use rookery_store::artifact::{ArtifactDir, sha256_hex};
 use rookery_store::memory::{Database, MemoryStore};
@@ -176,6 +177,35 @@ pub(crate) fn register(id: &str) -> Submission {
         metadata: Default::default(),
     };
     Submission::new(Caller::asserted(id), Register { id: id.into(), profile })
+}
+
+pub(crate) fn create_run(id: &str) -> Submission {
+    let brief = Brief {
+        title: format!("run {id}"),
+        source_type: SourceType::Prompt,
+        source_ref: None,
+        source_content: "do it".to_owned(),
+        repository_paths: vec![],
+        max_parallel_tasks: 1,
+        auto_create_workspaces: false,
+        config: serde_json::Map::new(),
+    };
+    Submission::new(Caller::asserted("a"), CreateRun { id: id.into(), brief })
+}
+
+/// Tasks by name, and what they depend on.
+pub(crate) fn plan(run: &str, tasks: &[(&str, &[&str])]) -> Submission {
+    let planned = |(name, depends_on): &(&str, &[&str])| PlannedTask {
+        id: TaskId::new(format!("tk_{name}")),
+        title: (*name).to_owned(),
+        description: String::new(),
+        resources: vec![],
+        depends_on: depends_on.iter().map(|name| (*name).to_owned()).collect(),
+        context_from: vec![],
+        details: Details::default(),
+    };
+    let tasks = tasks.iter().map(planned).collect();
+    Submission::new(Caller::asserted("a"), SetRunPlan { run: run.into(), summary: "the plan".to_owned(), tasks })
 }
 
 pub(crate) fn create(id: &str, title: &str) -> Submission {

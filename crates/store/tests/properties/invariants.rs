@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rookery_core::agent::Agent;
 use rookery_core::file::File;
 use rookery_core::log::LogRow;
+use rookery_core::run;
 use rookery_core::task::Task;
 use rookery_core::timer::conflict_timer;
 use rookery_core::{AgentId, Fact, Key, Row, Seq, TaskId, TimerId, apply, touches};
@@ -28,6 +29,9 @@ pub(crate) fn check(team: &Team) {
     holders_are_here(&agents, &tasks, &files);
     agents_know_what_they_hold(&agents, &tasks);
     tasks_wait_for_what_is_unfinished(&tasks);
+    edges_are_the_dependencies_and_lead_nowhere_in_a_circle(&rows, &tasks);
+    runs_follow_their_tasks(&rows, &tasks);
+    checkpoints_are_counted(&rows, &tasks);
     timers_are_those_of_open_conflicts(&log, &rows, &files);
     one_lead_if_anybody_is_here(&agents, &rows);
     only_facts_change_holders(&log);
@@ -95,6 +99,64 @@ fn tasks_wait_for_what_is_unfinished(tasks: &BTreeMap<&TaskId, &Task>) {
         assert_eq!(task.waiting_on, waits, "{}", task.id);
         let begun = task.state.is_open() && !matches!(task.state.as_str(), "pending" | "planning");
         assert!(!begun || waits.is_empty(), "{task:?}");
+    }
+}
+
+fn edges_are_the_dependencies_and_lead_nowhere_in_a_circle(
+    rows: &BTreeMap<Key, Row>,
+    tasks: &BTreeMap<&TaskId, &Task>,
+) {
+    let edges: BTreeSet<(TaskId, TaskId)> = rows
+        .values()
+        .filter_map(|row| if let Row::Edge(edge) = row { Some((edge.task.clone(), edge.dep.clone())) } else { None })
+        .collect();
+    let named = |task: &&Task| task.depends_on.iter().map(|dep| (task.id.clone(), dep.clone())).collect::<Vec<_>>();
+    assert_eq!(edges, tasks.values().flat_map(named).collect());
+    // Taking away, again and again, what depends on nothing must leave nothing.
+    let mut left: BTreeMap<&TaskId, BTreeSet<&TaskId>> =
+        tasks.values().map(|task| (&task.id, task.depends_on.iter().collect())).collect();
+    while let Some(free) = left.iter().find(|(_, deps)| deps.is_empty()).map(|(id, _)| *id) {
+        left.remove(free);
+        for deps in left.values_mut() {
+            deps.remove(free);
+        }
+    }
+    assert!(left.is_empty(), "these wait for each other: {left:?}");
+}
+
+/// Counts agree, and a run is completed if and only if nothing of it is left to do, unless it was given up.
+fn runs_follow_their_tasks(rows: &BTreeMap<Key, Row>, tasks: &BTreeMap<&TaskId, &Task>) {
+    for row in rows.values() {
+        let Row::Run(run) = row else { continue };
+        let of_run: Vec<_> = tasks.values().filter(|task| task.run == run.id).collect();
+        let unfinished = of_run.iter().filter(|task| !task.state.is_finished()).count();
+        assert_eq!((run.tasks as usize, run.unfinished as usize), (of_run.len(), unfinished), "{run:?}");
+        let claimed = of_run.iter().any(|task| task.claim.is_some());
+        match run.status {
+            run::Status::Abandoned => {}
+            run::Status::Completed => assert_eq!(unfinished, 0, "{run:?}"),
+            status => {
+                assert!(of_run.is_empty() || unfinished > 0, "{run:?}");
+                assert!(status != run::Status::Ready || !claimed, "{run:?}");
+            }
+        }
+    }
+    for task in tasks.values().filter_map(|task| task.workflow()) {
+        assert!(rows.contains_key(&Key::Run(task)));
+    }
+}
+
+fn checkpoints_are_counted(rows: &BTreeMap<Key, Row>, tasks: &BTreeMap<&TaskId, &Task>) {
+    let mut places: BTreeMap<&TaskId, BTreeSet<u32>> = BTreeMap::new();
+    for row in rows.values() {
+        if let Row::Checkpoint(checkpoint) = row {
+            assert!(tasks.contains_key(&checkpoint.task), "{checkpoint:?}");
+            assert!(places.entry(&checkpoint.task).or_default().insert(checkpoint.sequence), "{checkpoint:?}");
+        }
+    }
+    for task in tasks.values() {
+        let expected: BTreeSet<u32> = (1..=task.checkpoints).collect();
+        assert_eq!(places.remove(&task.id).unwrap_or_default(), expected, "{}", task.id);
     }
 }
 

@@ -142,7 +142,7 @@ fn random_steps_get_somewhere() {
     use proptest::test_runner::TestRunner;
     let mut runner = TestRunner::deterministic();
     let mut seen: BTreeMap<&'static str, usize> = BTreeMap::new();
-    for _ in 0..60 {
+    for _ in 0..90 {
         let steps: Vec<Step> = steps(160).new_tree(&mut runner).map(|tree| tree.current()).unwrap_or_default();
         let mut team = Team::new();
         team.play(&steps);

@@ -1,5 +1,7 @@
 //! What random callers ask for, in a universe small enough that they get in each other's way.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 use proptest::sample::select;
 use rookery_core::actor::{Auth, Caller};
@@ -9,14 +11,24 @@ use rookery_core::file::{
 };
 use rookery_core::handoff::{Accept, Initiate, Note, Reject};
 use rookery_core::report::Report;
-use rookery_core::task::{
-    Assign, Cancel, Claim, Complete, Create, Fail, MoveTo, Outcome, Release, Retry, Skip, Start, State,
+use rookery_core::run::{
+    self, AddRunTask, Brief, CreateRun, PlannedTask, RemoveRunTask, ReplanRun, SetRunPlan, SetRunStatus, SourceType,
 };
+use rookery_core::task::{
+    AddCheckpoint, Assign, Cancel, CheckpointKind, Claim, Complete, Create, Details, Fail, MoveTo, Outcome, Plan,
+    Release, Replan, Retry, SetPlan, Skip, Start, State, TakeUp, UpdateStatus,
+};
+use rookery_core::template::{ApplyTemplate, CreateTemplate, TemplateSource, TemplateTask};
 use rookery_core::view::LifeSource;
-use rookery_core::{AgentId, Command, HandoffId, RunId, Seq, TaskId, Timestamp};
+use rookery_core::{AgentId, Command, HandoffId, RunId, Seq, TaskId, TemplateId, Timestamp};
 
 pub(crate) const AGENTS: [&str; 4] = ["a", "b", "c", "d"];
 pub(crate) const TASKS: [&str; 6] = ["t0", "t1", "t2", "t3", "t4", "t5"];
+/// Ids of tasks in plans.
+const PLANNED: [&str; 4] = ["p0", "p1", "p2", "p3"];
+const RUNS: [&str; 2] = ["r0", "r1"];
+const TEMPLATES: [&str; 2] = ["m0", "m1"];
+const NAMES: [&str; 4] = ["n0", "n1", "n2", "n3"];
 const PATHS: [&str; 7] = ["src/", "src", "src/x", "src/lib/", "src/lib/y", "src/lib/z", "doc"];
 const HANDOFFS: [&str; 3] = ["h0", "h1", "h2"];
 const TEXTS: [&str; 3] = ["", "one", "two"];
@@ -58,7 +70,8 @@ pub(crate) fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
 
 fn step() -> impl Strategy<Value = Step> {
     let key = prop_oneof![9 => Just(None), 1 => (0_u8..4).prop_map(Some)];
-    let asked = prop_oneof![2 => about_agents(), 10 => about_tasks(), 8 => about_files(), 4 => about_handoffs()];
+    let asked = prop_oneof![2 => about_agents(), 10 => about_tasks(), 8 => about_files(), 4 => about_handoffs(),
+        8 => about_runs(), 4 => about_plans()];
     prop_oneof![
         40 => (asked, key).prop_map(|((caller, command), key)| Step::Ask { caller, command, key }),
         2 => (path(), any::<bool>()).prop_map(|(path, late)| Step::Fire { path, late }),
@@ -76,7 +89,7 @@ fn agent() -> impl Strategy<Value = AgentId> {
 }
 
 fn task() -> impl Strategy<Value = TaskId> {
-    select(&TASKS[..]).prop_map(TaskId::from)
+    prop_oneof![3 => select(&TASKS[..]), 2 => select(&PLANNED[..])].prop_map(TaskId::from)
 }
 
 fn handoff() -> impl Strategy<Value = HandoffId> {
@@ -143,11 +156,12 @@ fn about_tasks() -> BoxedStrategy<Asked> {
         task(),
         prop::option::of(agent()),
         prop_oneof![2 => Just(vec![]), 1 => prop::collection::vec(task(), 1..3)],
+        prop_oneof![4 => Just(RunId::project_default()), 1 => run()],
         text(),
     )
-        .prop_map(|(id, assigned_to, depends_on, text)| Create {
+        .prop_map(|(id, assigned_to, depends_on, run, text)| Create {
             id,
-            run: RunId::project_default(),
+            run,
             title: format!("do {text}"),
             description: text,
             assigned_by: "somebody".to_owned(),
@@ -198,7 +212,7 @@ fn about_files() -> BoxedStrategy<Asked> {
             (caller, ReleaseFile { path, agent }.into())
         }),
         1 => (anybody(), path()).prop_map(|(caller, path)| (caller, Lock { path }.into())),
-        2 => (anybody(), path()).prop_map(|(caller, path)| (caller, Unlock { path }.into())),
+        4 => (anybody(), path()).prop_map(|(caller, path)| (caller, Unlock { path }.into())),
         2 => (anybody(), path(), agent()).prop_map(|(caller, path, winner)| (caller, Resolve { path, winner }.into())),
         6 => changed.prop_map(|(caller, path, by, after, source, own)| {
             let caller = if own > 0 { Caller::watcher() } else { caller };
@@ -245,6 +259,136 @@ fn about_handoffs() -> BoxedStrategy<Asked> {
         1 => (agent_and_caller(), handoff(), text()).prop_map(|((agent, caller), handoff, reason)| {
             (caller, Reject { handoff, agent, reason }.into())
         }),
+    ]
+    .boxed()
+}
+
+fn run() -> impl Strategy<Value = RunId> {
+    select(&RUNS[..]).prop_map(RunId::from)
+}
+
+/// A task that names others of the plan, and sometimes itself or nobody.
+fn planned() -> impl Strategy<Value = PlannedTask> {
+    let names = || prop_oneof![3 => Just(vec![]), 2 => prop::collection::vec(select(&NAMES[..]), 1..3)];
+    (select(&PLANNED[..]), select(&NAMES[..]), text(), names(), names()).prop_map(
+        |(id, title, description, depends_on, context_from)| PlannedTask {
+            id: id.into(),
+            title: title.to_owned(),
+            description,
+            resources: vec!["src/lib/".to_owned()],
+            depends_on: depends_on.into_iter().map(str::to_owned).collect(),
+            context_from: context_from.into_iter().map(str::to_owned).collect(),
+            details: Details { parallel_group: Some("g".to_owned()), ..Details::default() },
+        },
+    )
+}
+
+/// Mostly tasks that differ, in an order in which the later may name the earlier.
+fn plan() -> impl Strategy<Value = Vec<PlannedTask>> {
+    let sound = (1_usize..4, any::<[bool; 3]>(), text()).prop_map(|(count, chained, text)| {
+        let task = |at: usize| PlannedTask {
+            id: PLANNED[at].into(),
+            title: NAMES[at].to_owned(),
+            description: text.clone(),
+            resources: vec![],
+            depends_on: if at > 0 && chained[at - 1] { vec![NAMES[at - 1].to_owned()] } else { vec![] },
+            context_from: vec![],
+            details: Details::default(),
+        };
+        (0..count).map(task).collect()
+    });
+    prop_oneof![3 => sound, 1 => prop::collection::vec(planned(), 0..4)]
+}
+
+fn about_runs() -> BoxedStrategy<Asked> {
+    let to = select(run::Status::ALL.to_vec());
+    let template = || select(&TEMPLATES[..]).prop_map(TemplateId::from);
+    let definition = |tasks: Vec<PlannedTask>| TemplateSource::Definition {
+        tasks: tasks
+            .into_iter()
+            .map(|task| TemplateTask {
+                title: task.title,
+                description: task.description,
+                resources: task.resources,
+                depends_on: task.depends_on,
+                context_from: task.context_from,
+                details: task.details,
+            })
+            .collect(),
+        variables: vec![],
+    };
+    let source = prop_oneof![plan().prop_map(definition), run().prop_map(TemplateSource::Run)];
+    prop_oneof![
+        3 => (anybody(), run(), text()).prop_map(|(caller, id, text)| (caller, CreateRun { id, brief: brief(text) }.into())),
+        4 => (anybody(), run(), text(), plan())
+            .prop_map(|(caller, run, summary, tasks)| (caller, SetRunPlan { run, summary, tasks }.into())),
+        2 => (anybody(), run(), planned(), prop::option::of(select(&NAMES[..]))).prop_map(|(caller, run, task, after)| {
+            (caller, AddRunTask { run, task, after: after.map(str::to_owned) }.into())
+        }),
+        2 => (anybody(), run(), task()).prop_map(|(caller, run, task)| (caller, RemoveRunTask { run, task }.into())),
+        1 => (anybody(), run(), text(), plan()).prop_map(|(caller, run, text, tasks)| {
+            (caller, ReplanRun { run, summary: text.clone(), reason: text, tasks }.into())
+        }),
+        1 => (anybody(), run(), to, prop::option::of(text()))
+            .prop_map(|(caller, run, to, reason)| (caller, SetRunStatus { run, to, reason }.into())),
+        1 => (anybody(), template(), text(), source).prop_map(|(caller, id, text, source)| {
+            (caller, CreateTemplate { id, title: format!("m {text}"), description: text, source }.into())
+        }),
+        1 => (anybody(), template(), run(), text()).prop_map(|(caller, template, run, text)| {
+            let apply = ApplyTemplate {
+                template,
+                run,
+                title: format!("of {text}"),
+                tasks: PLANNED.into_iter().map(TaskId::from).collect(),
+                variables: BTreeMap::new(),
+                repository_paths: vec![],
+                max_parallel_tasks: 1,
+            };
+            (caller, apply.into())
+        }),
+    ]
+    .boxed()
+}
+
+fn brief(text: String) -> Brief {
+    Brief {
+        title: format!("run {text}"),
+        source_type: SourceType::Prompt,
+        source_ref: None,
+        source_content: text,
+        repository_paths: vec![],
+        max_parallel_tasks: 2,
+        auto_create_workspaces: false,
+        config: serde_json::Map::new(),
+    }
+}
+
+fn about_plans() -> BoxedStrategy<Asked> {
+    let kind = select(vec![CheckpointKind::Progress, CheckpointKind::Decision, CheckpointKind::Error]);
+    let plan = |text: String| Plan { approach: format!("so {text}"), steps: vec![text], ..Plan::default() };
+    let checkpoint = || select(vec!["cp_a", "cp_b", "cp_c", "cp_d"]).prop_map(str::to_owned);
+    prop_oneof![
+        2 => (agent_and_caller(), task()).prop_map(|((agent, caller), task)| (caller, TakeUp { task, agent }.into())),
+        3 => (anybody(), task(), text()).prop_map(move |(caller, task, text)| {
+            let context = serde_json::Map::from_iter([("note".to_owned(), text.clone().into())]);
+            (caller, SetPlan { task, agent: None, plan: plan(text), context }.into())
+        }),
+        1 => (anybody(), task(), checkpoint(), text()).prop_map(move |(caller, task, checkpoint, text)| {
+            let reason = format!("why {text}");
+            (caller, Replan { task, agent: None, plan: plan(text), reason, checkpoint }.into())
+        }),
+        2 => (anybody(), task(), checkpoint(), kind, text()).prop_map(|(caller, task, id, kind, text)| {
+            let detail = Some(serde_json::json!({ "told": text }));
+            let files_changed = vec![format!("src/{text}")];
+            let summary = format!("about {text}");
+            (caller, AddCheckpoint { id, task, agent: None, kind, summary, detail, files_changed }.into())
+        }),
+        3 => (anybody(), task(), select(State::ALL.to_vec()), prop::option::of(text())).prop_map(
+            |(caller, task, to, text)| {
+                let outcome = Outcome { text: text.clone(), detail: None };
+                (caller, UpdateStatus { task, agent: None, to, outcome, error: text.clone(), reason: text }.into())
+            }
+        ),
     ]
     .boxed()
 }

@@ -42,7 +42,16 @@ impl RestError {
 /// The one table from the core's codes to statuses.
 fn status(code: Code) -> StatusCode {
     match code {
-        Code::Invalid | Code::TooLarge | Code::UnknownReference | Code::DependencyCycle => StatusCode::BAD_REQUEST,
+        Code::Invalid
+        | Code::TooLarge
+        | Code::UnknownReference
+        | Code::DependencyCycle
+        | Code::DuplicateTaskName
+        | Code::SelfDependency
+        | Code::UnknownDependency
+        | Code::MissingOutcome
+        | Code::MissingError
+        | Code::MissingVariables => StatusCode::BAD_REQUEST,
         Code::Unauthenticated => StatusCode::UNAUTHORIZED,
         Code::NotHolder | Code::Sealed | Code::Forbidden => StatusCode::FORBIDDEN,
         Code::AgentNotFound
@@ -50,7 +59,9 @@ fn status(code: Code) -> StatusCode {
         | Code::HandoffNotFound
         | Code::ResourceNotFound
         | Code::EventNotFound
-        | Code::TokenNotFound => StatusCode::NOT_FOUND,
+        | Code::TokenNotFound
+        | Code::WorkflowNotFound
+        | Code::TemplateNotFound => StatusCode::NOT_FOUND,
         Code::Exists
         | Code::AgentOffline
         | Code::InvalidTransition
@@ -61,7 +72,12 @@ fn status(code: Code) -> StatusCode {
         | Code::Locked
         | Code::NotConflicted
         | Code::AlreadyAnswered
-        | Code::Stale => StatusCode::CONFLICT,
+        | Code::Stale
+        | Code::InvalidState
+        | Code::NameConflict
+        | Code::TaskNotRemovable
+        | Code::NotClaimed
+        | Code::DuplicateTemplate => StatusCode::CONFLICT,
         Code::IdempotencyMismatch => StatusCode::UNPROCESSABLE_ENTITY,
     }
 }

@@ -66,7 +66,15 @@ pub fn action(fact: &Fact) -> String {
         | Fact::FileUnlocked(_)
         | Fact::FilesChanged(_)
         | Fact::LogRedacted(_)
-        | Fact::IntentClosed(_) => return format!("x.{}", fact.kind()),
+        | Fact::IntentClosed(_)
+        | Fact::RunCreated(_)
+        | Fact::RunPlanned(_)
+        | Fact::RunReplanned(_)
+        | Fact::RunReordered(_)
+        | Fact::RunStatusSet(_)
+        | Fact::TaskPlanned(_)
+        | Fact::TaskRemoved(_)
+        | Fact::TemplateCreated(_) => return format!("x.{}", fact.kind()),
     };
     action.to_owned()
 }

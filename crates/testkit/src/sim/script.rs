@@ -10,10 +10,15 @@ use rookery_core::file::{
 use rookery_core::handoff::{Accept, Handoff, Initiate, Note, Reject};
 use rookery_core::redact::{Erase, Redact, Target};
 use rookery_core::report::Report;
-use rookery_core::task::{
-    Assign, Cancel, Claim, Complete, Create, Fail, MoveTo, Outcome, Release, Retry, Skip, Start, State, Task,
+use rookery_core::run::{
+    self, AddRunTask, Brief, CreateRun, PlannedTask, RemoveRunTask, ReplanRun, SetRunPlan, SetRunStatus, SourceType,
 };
-use rookery_core::{AgentId, Caller, Command, HandoffId, IntentId, Row, RunId, TaskId};
+use rookery_core::task::{
+    AddCheckpoint, Assign, Cancel, CheckpointKind, Claim, Complete, Create, Details, Fail, MoveTo, Outcome, Plan,
+    Release, Replan, Retry, SetPlan, Skip, Start, State, TakeUp, Task, UpdateStatus,
+};
+use rookery_core::template::{ApplyTemplate, CreateTemplate, TemplateSource};
+use rookery_core::{AgentId, Caller, Command, HandoffId, IntentId, Row, RunId, TaskId, TemplateId};
 
 use super::model::Model;
 
@@ -65,8 +70,10 @@ impl Script<'_> {
             3..7 => self.set_status(agent),
             7..8 => Leave { agent: agent.clone() }.into(),
             8..10 => ComeBack { agent: agent.clone() }.into(),
-            10..22 => self.create(agent.as_str()),
-            22..36 => Claim { task: self.task(), agent: agent.clone() }.into(),
+            10..16 => self.create(agent.as_str()),
+            16..20 => self.of_run(),
+            20..24 => self.planned(agent),
+            24..36 => Claim { task: self.task(), agent: agent.clone() }.into(),
             36..46 => Start { task: self.own_task(agent), agent: self.maybe(agent) }.into(),
             46..50 => self.step(agent),
             50..53 => Release { task: self.own_task(agent), agent: self.maybe(agent) }.into(),
@@ -196,6 +203,117 @@ impl Script<'_> {
             depends_on,
         }
         .into()
+    }
+
+    /// A run, or something done to one.
+    fn of_run(&mut self) -> Command {
+        let runs =
+            self.model.rows().filter_map(|(_, row)| if let Row::Run(run) = row { Some(run.id.clone()) } else { None });
+        let Some(run) = runs.choose(self.rng).filter(|_| self.rng.random_bool(0.8)) else {
+            return CreateRun { id: RunId::new(format!("wf_{}", self.fresh)), brief: self.brief() }.into();
+        };
+        match self.rng.random_range(0..12) {
+            0..5 => SetRunPlan { run, summary: "the plan".to_owned(), tasks: self.plan() }.into(),
+            5..7 => {
+                let task = self.plan().remove(0);
+                AddRunTask { run, task, after: self.rng.random_bool(0.5).then(|| self.task().to_string()) }.into()
+            }
+            7 => RemoveRunTask { run, task: self.task() }.into(),
+            8 => ReplanRun { run, summary: "another".to_owned(), reason: "why".to_owned(), tasks: self.plan() }.into(),
+            9 => {
+                let to = *run::Status::ALL.choose(self.rng).unwrap_or(&run::Status::InProgress);
+                SetRunStatus { run, to, reason: self.reason() }.into()
+            }
+            10 => {
+                let id = TemplateId::new(format!("tmpl_{}", self.fresh));
+                let title = format!("template {}", self.fresh);
+                CreateTemplate { id, title, description: "steps".to_owned(), source: TemplateSource::Run(run) }.into()
+            }
+            _ => self.apply_template(),
+        }
+    }
+
+    fn brief(&mut self) -> Brief {
+        Brief {
+            title: format!("run {}", self.rng.random_range(0..20)),
+            source_type: SourceType::Prompt,
+            source_ref: None,
+            source_content: "what to do".to_owned(),
+            repository_paths: vec![],
+            max_parallel_tasks: 2,
+            auto_create_workspaces: false,
+            config: serde_json::Map::new(),
+        }
+    }
+
+    /// Tasks that each may wait for the one before; sometimes the first waits for the last, which cannot be.
+    fn plan(&mut self) -> Vec<PlannedTask> {
+        let (count, fresh) = (self.rng.random_range(1..4), self.fresh);
+        let name = |at: u64| format!("step {fresh}.{at}");
+        let circle = self.rng.random_bool(0.1);
+        let mut tasks = Vec::new();
+        for at in 0..count {
+            let before = if at > 0 && self.rng.random_bool(0.5) { Some(at - 1) } else { None };
+            let before = if at == 0 && circle { Some(count - 1) } else { before };
+            tasks.push(PlannedTask {
+                id: TaskId::new(format!("tk_{fresh}_{at}")),
+                title: name(at),
+                description: "as planned".to_owned(),
+                resources: vec![],
+                depends_on: before.map(name).into_iter().collect(),
+                context_from: vec![],
+                details: Details::default(),
+            });
+        }
+        tasks
+    }
+
+    fn apply_template(&mut self) -> Command {
+        let templates = self.model.rows().filter_map(|(_, row)| match row {
+            Row::Template(template) => Some(template.id.clone()),
+            _ => None,
+        });
+        let fresh = self.fresh;
+        ApplyTemplate {
+            template: templates.choose(self.rng).unwrap_or_else(|| "tmpl_none".into()),
+            run: RunId::new(format!("wf_{fresh}")),
+            title: "from a template".to_owned(),
+            tasks: (0..12).map(|at| TaskId::new(format!("tk_{fresh}_{at}"))).collect(),
+            variables: std::collections::BTreeMap::new(),
+            repository_paths: vec![],
+            max_parallel_tasks: 1,
+        }
+        .into()
+    }
+
+    /// What a worker writes down about its task.
+    fn planned(&mut self, agent: &AgentId) -> Command {
+        let (task, fresh) = (self.own_task(agent), self.fresh);
+        let plan = Plan { approach: "step by step".to_owned(), steps: vec!["one".to_owned()], ..Plan::default() };
+        match self.rng.random_range(0..8) {
+            0..2 => TakeUp { task: self.task(), agent: agent.clone() }.into(),
+            2..4 => SetPlan { task, agent: self.maybe(agent), plan, context: serde_json::Map::new() }.into(),
+            4 => {
+                let checkpoint = format!("cp_{fresh}");
+                Replan { task, agent: self.maybe(agent), plan, reason: "harder".to_owned(), checkpoint }.into()
+            }
+            5..7 => AddCheckpoint {
+                id: format!("cp_{fresh}"),
+                task,
+                agent: self.maybe(agent),
+                kind: CheckpointKind::Decision,
+                summary: "decided".to_owned(),
+                detail: self.reason().map(|reason| serde_json::json!({ "why": reason })),
+                files_changed: vec!["src/main.rs".to_owned()],
+            }
+            .into(),
+            _ => {
+                let to = *State::ALL.choose(self.rng).unwrap_or(&State::Completed);
+                let outcome = Outcome { text: self.reason(), detail: None };
+                let (error, reason) = (self.reason(), self.reason());
+                UpdateStatus { task, agent: self.maybe(agent), to, outcome, error, reason }.into()
+            }
+        }
     }
 
     fn set_status(&mut self, agent: &AgentId) -> Command {

@@ -1,0 +1,134 @@
+//! One more task for a run that has its plan.
+
+use serde::{Deserialize, Serialize};
+
+use super::plan::{last, planned};
+use super::{PlannedTask, Status, author, reopens, resolve, takes_work};
+use crate::actor::Caller;
+use crate::command::{Decision, Halt, Reply};
+use crate::fact::Fact;
+use crate::id::{RunId, TaskId};
+use crate::key::{Ask, Key, Lookup};
+use crate::refusal::{Code, Refusal};
+use crate::run::Run;
+use crate::task::Task;
+use crate::view::View;
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct AddRunTask {
+    pub run: RunId,
+    pub task: PlannedTask,
+    /// The name or id of the task that it comes after; at the end if none is given.
+    pub after: Option<String>,
+}
+
+/// Tasks got other places in the order of their run.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RunReordered {
+    pub run: RunId,
+    pub places: Vec<Place>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Place {
+    pub task: TaskId,
+    pub sequence: u32,
+}
+
+impl AddRunTask {
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        vec![
+            Key::Run(self.run.clone()).into(),
+            Lookup::TasksOfRun(self.run.clone()).into(),
+            Key::Task(self.task.id.clone()).into(),
+        ]
+    }
+
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+        let run = view.run_known(&self.run)?;
+        has_a_plan(run)?;
+        let tasks = view.tasks_of_run(&self.run)?;
+        let resolved = resolve(&tasks, std::slice::from_ref(&self.task), Code::DuplicateTaskName)?;
+        let after = match &self.after {
+            None => last(&tasks),
+            Some(name) => find(&tasks, name)?.sequence,
+        };
+        let mut facts: Vec<Fact> =
+            reordered(&self.run, &tasks, after, |sequence| sequence.saturating_add(1)).into_iter().collect();
+        facts.extend(planned(view, &self.run, &author(caller), after, resolved)?);
+        facts.extend(reopens(run));
+        Ok(Decision::new(facts, Reply::Row(Key::Task(self.task.id.clone()))))
+    }
+}
+
+/// Changes to a plan need one, and a run that was not given up.
+pub(super) fn has_a_plan(run: &Run) -> Result<(), Refusal> {
+    if run.status == Status::Planning {
+        return Err(Refusal::new(Code::InvalidState, format!("workflow {} has no plan yet", run.id))
+            .hint("set its plan with workflow_set_plan"));
+    }
+    takes_work(run)
+}
+
+/// A task of the run by its name or id.
+pub(super) fn find<'v>(tasks: &[&'v Task], name: &str) -> Result<&'v Task, Refusal> {
+    let named = tasks.iter().find(|task| task.title == name);
+    named.or_else(|| tasks.iter().find(|task| task.id.as_str() == name)).copied().ok_or_else(|| {
+        Refusal::new(Code::TaskNotFound, format!("there is no task '{name}' in this workflow"))
+            .hint("name it exactly as in the plan, or by its id")
+    })
+}
+
+/// Moves everything behind a place.
+pub(super) fn reordered(run: &RunId, tasks: &[&Task], after: u32, to: impl Fn(u32) -> u32) -> Option<Fact> {
+    let behind = tasks.iter().filter(|task| task.sequence > after);
+    let places: Vec<Place> = behind.map(|task| Place { task: task.id.clone(), sequence: to(task.sequence) }).collect();
+    (!places.is_empty()).then(|| Fact::RunReordered(RunReordered { run: run.clone(), places }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{World, by, complete, create_run, planned};
+
+    fn add(name: &str, depends_on: &[&str], after: Option<&str>) -> AddRunTask {
+        AddRunTask { run: "wf".into(), task: planned(name, depends_on), after: after.map(str::to_owned) }
+    }
+
+    #[test]
+    fn it_comes_last_or_after_another_and_the_rest_moves_on() {
+        let mut w = World::of(&["a"]);
+        w.plans("wf", &[("one", &[]), ("two", &["one"])]);
+        assert_eq!(w.does(&by("a"), add("end", &["tk_one", "two"], None)), ["task.created"]);
+        assert_eq!(w.does(&by("a"), add("between", &[], Some("one"))), ["run.reordered", "task.created"]);
+        let sequence = |task: &str| w.task(task).sequence;
+        assert_eq!([sequence("tk_one"), sequence("tk_between"), sequence("tk_two"), sequence("tk_end")], [1, 2, 3, 4]);
+        assert_eq!(w.task("tk_end").depends_on, ["tk_one".into(), "tk_two".into()]);
+        assert_eq!(w.run_row("wf").tasks, 4);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let mut w = World::of(&["a"]);
+        w.does(&by("a"), create_run("wf"));
+        assert_eq!(w.refuses(&by("a"), add("x", &[], None)), Code::InvalidState);
+        w.does(&by("a"), crate::testing::plan("wf", &[("one", &[])]));
+        assert_eq!(w.refuses(&by("a"), add("one", &[], None)), Code::DuplicateTaskName);
+        assert_eq!(w.refuses(&by("a"), add("x", &["x"], None)), Code::SelfDependency);
+        assert_eq!(w.refuses(&by("a"), add("x", &["two"], None)), Code::UnknownDependency);
+        assert_eq!(w.refuses(&by("a"), add("x", &[], Some("two"))), Code::TaskNotFound);
+        let unknown = AddRunTask { run: "wf_x".into(), ..add("x", &[], None) };
+        assert_eq!(w.refuses(&by("a"), unknown), Code::WorkflowNotFound);
+    }
+
+    #[test]
+    fn it_opens_a_completed_run_again_and_waits_for_nothing_that_is_done() {
+        let mut w = World::of(&["a"]);
+        w.plans("wf", &[("one", &[])]);
+        w.starts("a", "tk_one");
+        w.does(&by("a"), complete("tk_one"));
+        assert_eq!(w.does(&by("a"), add("two", &["one"], None)), ["task.created", "run.status_set"]);
+        assert_eq!(w.run_row("wf").status, Status::InProgress);
+        assert!(!w.task("tk_two").is_waiting());
+    }
+}

@@ -1,0 +1,104 @@
+//! Opening a run: it has a purpose, and no plan yet.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Brief, Run, Status, author};
+use crate::actor::Caller;
+use crate::command::{Decision, Halt, Reply};
+use crate::fact::Fact;
+use crate::id::{RunId, Seq, Timestamp};
+use crate::key::{Ask, Key};
+use crate::limit;
+use crate::refusal::{Code, Refusal};
+use crate::view::View;
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct CreateRun {
+    pub id: RunId,
+    pub brief: Brief,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct RunCreated {
+    pub run: RunId,
+    #[serde(flatten)]
+    pub brief: Brief,
+    pub created_by: String,
+}
+
+impl CreateRun {
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        vec![Key::Run(self.id.clone()).into()]
+    }
+
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+        let created = self.created(view, caller)?;
+        Ok(Decision::new(vec![created], Reply::Row(Key::Run(self.id.clone()))))
+    }
+
+    /// The fact that opens the run.
+    pub(crate) fn created(&self, view: &View, caller: &Caller) -> Result<Fact, Halt> {
+        self.brief.check()?;
+        if self.id == RunId::project_default() || view.run(&self.id)?.is_some() {
+            return Err(Refusal::new(Code::Exists, format!("workflow {} exists", self.id)).into());
+        }
+        Ok(Fact::RunCreated(RunCreated { run: self.id.clone(), brief: self.brief.clone(), created_by: author(caller) }))
+    }
+}
+
+impl Brief {
+    fn check(&self) -> Result<(), Refusal> {
+        if self.title.trim().is_empty() {
+            return Err(Refusal::new(Code::Invalid, "name must not be empty"));
+        }
+        if self.max_parallel_tasks == 0 {
+            return Err(Refusal::new(Code::Invalid, "max_parallel_tasks must be at least 1"));
+        }
+        limit::text("name", &self.title, limit::TITLE_BYTES)?;
+        limit::text("source_ref", self.source_ref.as_deref().unwrap_or(""), limit::TITLE_BYTES)?;
+        limit::text("source_content", &self.source_content, limit::TEXT_BYTES)?;
+        limit::paths("repository_paths", &self.repository_paths)?;
+        limit::json("config", &self.config, limit::METADATA_BYTES)
+    }
+}
+
+impl RunCreated {
+    pub(super) fn run(&self, seq: Seq, at: Timestamp) -> Run {
+        Run {
+            brief: self.brief.clone(),
+            status: Status::Planning,
+            ..Run::implied(&self.run, &self.created_by, seq, at)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{World, anna, brief, by, create_run};
+
+    #[test]
+    fn a_run_begins_with_planning_and_knows_who_opened_it() {
+        let mut w = World::of(&["a"]);
+        assert_eq!(w.does(&by("a"), create_run("wf_1")), ["run.created"]);
+        let run = w.run_row("wf_1");
+        assert_eq!((run.status, run.created_by.as_str(), run.tasks, run.unfinished), (Status::Planning, "a", 0, 0));
+        w.does(&Caller::nobody(), create_run("wf_2"));
+        assert_eq!(w.run_row("wf_2").created_by, "system");
+        w.does(&anna(), create_run("wf_3"));
+        assert_eq!(w.run_row("wf_3").created_by, "person:anna");
+    }
+
+    #[test]
+    fn ids_are_taken_once_and_sizes_are_limited() {
+        let mut w = World::of(&["a"]);
+        w.does(&by("a"), create_run("wf_1"));
+        assert_eq!(w.refuses(&by("a"), create_run("wf_1")), Code::Exists);
+        assert_eq!(w.refuses(&by("a"), create_run("run_default")), Code::Exists);
+        let with = |brief: Brief| CreateRun { id: "wf_2".into(), brief };
+        assert_eq!(w.refuses(&by("a"), with(Brief { title: " ".to_owned(), ..brief("x") })), Code::Invalid);
+        assert_eq!(w.refuses(&by("a"), with(Brief { max_parallel_tasks: 0, ..brief("x") })), Code::Invalid);
+        let long = "x".repeat(limit::TEXT_BYTES + 1);
+        assert_eq!(w.refuses(&by("a"), with(Brief { source_content: long, ..brief("x") })), Code::TooLarge);
+    }
+}

@@ -1,0 +1,273 @@
+//! Runs: the workflows that tasks belong to. A run is planned as a graph of tasks and follows them by itself: it is in
+//! progress at the first claim and completed when none of its tasks is left to do.
+//!
+//! The project's default run has no row: it is always there and never completes.
+
+mod add;
+mod create;
+mod graph;
+mod plan;
+mod remove;
+mod replan;
+mod rollup;
+mod status;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+pub use add::{AddRunTask, Place, RunReordered};
+pub use create::{CreateRun, RunCreated};
+pub use graph::PlannedTask;
+pub(crate) use graph::{Resolved, resolve};
+pub use plan::{RunPlanned, SetRunPlan};
+pub(crate) use plan::{check_summary, planned};
+pub use remove::{RemoveRunTask, Rewired, TaskRemoved};
+pub use replan::{ReplanRun, RunReplanned};
+pub(crate) use rollup::{begins, ends, gives_work, reopens, takes_work};
+pub use status::{RunStatusSet, SetRunStatus, Trigger};
+
+use crate::actor::{Actor, Caller};
+use crate::command::Halt;
+use crate::fact::Fact;
+use crate::id::{RunId, Seq, Timestamp};
+use crate::key::{ColumnValue, Key, Lookup};
+use crate::refusal::{Code, Refusal};
+use crate::row::Row;
+use crate::task::Task;
+use crate::view::View;
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    Planning,
+    Ready,
+    InProgress,
+    Paused,
+    Completed,
+    Failed,
+    Abandoned,
+}
+
+impl Status {
+    pub const ALL: [Status; 7] = [
+        Status::Planning,
+        Status::Ready,
+        Status::InProgress,
+        Status::Paused,
+        Status::Completed,
+        Status::Failed,
+        Status::Abandoned,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Status::Planning => "planning",
+            Status::Ready => "ready",
+            Status::InProgress => "in_progress",
+            Status::Paused => "paused",
+            Status::Completed => "completed",
+            Status::Failed => "failed",
+            Status::Abandoned => "abandoned",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Status> {
+        Status::ALL.into_iter().find(|status| status.as_str() == text)
+    }
+
+    /// What may be asked for. What follows from the tasks is not asked for and not in it.
+    pub fn may_become(self, next: Status) -> bool {
+        use Status::*;
+        match self {
+            Planning => matches!(next, Ready | Abandoned),
+            Ready => matches!(next, InProgress | Abandoned),
+            InProgress => matches!(next, Paused | Completed | Failed | Abandoned),
+            Paused => matches!(next, InProgress | Abandoned),
+            Failed => matches!(next, InProgress),
+            Completed | Abandoned => false,
+        }
+    }
+
+    /// The name of the count of runs in this status.
+    pub fn tally(self) -> &'static str {
+        match self {
+            Status::Planning => "runs.planning",
+            Status::Ready => "runs.ready",
+            Status::InProgress => "runs.in_progress",
+            Status::Paused => "runs.paused",
+            Status::Completed => "runs.completed",
+            Status::Failed => "runs.failed",
+            Status::Abandoned => "runs.abandoned",
+        }
+    }
+}
+
+/// Where the wish for a run came from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SourceType {
+    Prompt,
+    GithubIssue,
+    Linear,
+    Jira,
+    Custom,
+    Template,
+}
+
+impl SourceType {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            SourceType::Prompt => "prompt",
+            SourceType::GithubIssue => "github_issue",
+            SourceType::Linear => "linear",
+            SourceType::Jira => "jira",
+            SourceType::Custom => "custom",
+            SourceType::Template => "template",
+        }
+    }
+}
+
+/// What a run is about, as told when it was created.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Brief {
+    pub title: String,
+    pub source_type: SourceType,
+    pub source_ref: Option<String>,
+    pub source_content: String,
+    pub repository_paths: Vec<String>,
+    pub max_parallel_tasks: u32,
+    pub auto_create_workspaces: bool,
+    pub config: Map<String, Value>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Run {
+    pub id: RunId,
+    #[serde(flatten)]
+    pub brief: Brief,
+    /// The plan in short.
+    pub summary: Option<String>,
+    pub status: Status,
+    /// Why it was last given its status by somebody.
+    pub reason: Option<String>,
+    pub created_by: String,
+    pub created_at: Timestamp,
+    pub created: Seq,
+    pub updated_at: Timestamp,
+    pub tasks: u32,
+    /// Tasks that may still be worked on; failed ones are among them, because they can be tried again.
+    pub unfinished: u32,
+}
+
+impl Run {
+    /// A run that nobody described: it exists because a task named it.
+    fn implied(id: &RunId, by: &str, seq: Seq, at: Timestamp) -> Run {
+        let brief = Brief {
+            title: id.to_string(),
+            source_type: SourceType::Custom,
+            source_ref: None,
+            source_content: String::new(),
+            repository_paths: vec![],
+            max_parallel_tasks: 1,
+            auto_create_workspaces: false,
+            config: Map::new(),
+        };
+        Run {
+            id: id.clone(),
+            brief,
+            summary: None,
+            status: Status::Ready,
+            reason: None,
+            created_by: by.to_owned(),
+            created_at: at,
+            created: seq,
+            updated_at: at,
+            tasks: 0,
+            unfinished: 0,
+        }
+    }
+
+    pub(crate) fn columns(&self) -> Vec<ColumnValue> {
+        vec![self.created.0.into(), self.status.as_str().into()]
+    }
+
+    pub(crate) fn tallies(&self) -> Vec<&'static str> {
+        vec![tally::RUNS, self.status.tally()]
+    }
+}
+
+pub mod tally {
+    pub const RUNS: &str = "runs";
+}
+
+/// What becomes of a run's row. A fact that does not concern this run leaves it as it is.
+pub(crate) fn apply(old: Option<Run>, id: &RunId, fact: &Fact, seq: Seq, at: Timestamp) -> Option<Run> {
+    if fact.run() != Some(id) {
+        return old;
+    }
+    let mut run = match (fact, old) {
+        (Fact::RunCreated(fact), _) => return Some(fact.run(seq, at)),
+        (Fact::TaskCreated(fact), None) => Run::implied(id, &fact.assigned_by, seq, at),
+        (_, old) => old?,
+    };
+    match fact {
+        Fact::TaskCreated(_) => {
+            run.tasks = run.tasks.saturating_add(1);
+            run.unfinished = run.unfinished.saturating_add(1);
+        }
+        Fact::TaskCompleted(_) | Fact::TaskDropped(_) => run.unfinished = run.unfinished.saturating_sub(1),
+        Fact::TaskRemoved(_) => {
+            run.tasks = run.tasks.saturating_sub(1);
+            run.unfinished = run.unfinished.saturating_sub(1);
+        }
+        Fact::RunPlanned(fact) => {
+            run.status = Status::Ready;
+            run.summary = Some(fact.summary.clone());
+        }
+        Fact::RunReplanned(fact) => {
+            run.summary = Some(fact.summary.clone());
+            run.brief.config = fact.config.clone();
+        }
+        Fact::RunStatusSet(fact) => {
+            run.status = fact.to;
+            run.reason = fact.reason.clone();
+        }
+        _ => return Some(run),
+    }
+    run.updated_at = at;
+    Some(run)
+}
+
+/// The author of what a caller creates.
+pub(crate) fn author(caller: &Caller) -> String {
+    match &caller.actor {
+        Actor::Nobody => Actor::System.to_string(),
+        actor => actor.to_string(),
+    }
+}
+
+impl View {
+    pub fn run(&self, id: &RunId) -> Result<Option<&Run>, Halt> {
+        Ok(match self.get(&Key::Run(id.clone()))? {
+            Some(Row::Run(run)) => Some(run),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn run_known(&self, id: &RunId) -> Result<&Run, Halt> {
+        self.run(id)?.ok_or_else(|| {
+            Refusal::new(Code::WorkflowNotFound, "Workflow not found")
+                .hint("list the workflows to see their ids")
+                .into()
+        })
+    }
+
+    /// The tasks of a run, in their sequence.
+    pub(crate) fn tasks_of_run(&self, id: &RunId) -> Result<Vec<&Task>, Halt> {
+        let rows = self.all(&Lookup::TasksOfRun(id.clone()))?;
+        let mut tasks: Vec<&Task> =
+            rows.into_iter().filter_map(|row| if let Row::Task(task) = row { Some(task) } else { None }).collect();
+        tasks.sort_by_key(|task| (task.sequence, task.created));
+        Ok(tasks)
+    }
+}

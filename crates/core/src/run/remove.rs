@@ -1,0 +1,235 @@
+//! Taking a task out of a plan before anybody began it. What waited for it waits for what it waited for.
+
+use serde::{Deserialize, Serialize};
+
+use super::add::{has_a_plan, reordered};
+use super::rollup::ends_with;
+use crate::command::{Decision, Halt, Reply};
+use crate::fact::Fact;
+use crate::file::{self, ReleaseReason};
+use crate::id::{RunId, TaskId};
+use crate::key::{Ask, Key, Lookup};
+use crate::refusal::{Code, Refusal};
+use crate::row::Row;
+use crate::task::{State, Task};
+use crate::view::View;
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RemoveRunTask {
+    pub run: RunId,
+    pub task: TaskId,
+}
+
+/// The task is no longer part of its run: its row, its edges and its checkpoints go. The log keeps what it was.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TaskRemoved {
+    pub task: TaskId,
+    pub run: RunId,
+    pub depends_on: Vec<TaskId>,
+    /// The tasks that named it.
+    pub rewired: Vec<Rewired>,
+    pub checkpoints: Vec<String>,
+}
+
+/// A task that waited for the removed one, or took its outcome for context.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Rewired {
+    pub task: TaskId,
+    /// What it depends on instead.
+    pub gains: Vec<TaskId>,
+    /// Those of `gains` that are not finished yet.
+    pub waits: Vec<TaskId>,
+}
+
+impl RemoveRunTask {
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        let mut asks: Vec<Ask> = vec![Key::Run(self.run.clone()).into(), Lookup::TasksOfRun(self.run.clone()).into()];
+        asks.extend(removal_asks(&self.task));
+        asks
+    }
+
+    pub(crate) fn decide(&self, view: &View) -> Result<Decision, Halt> {
+        let run = view.run_known(&self.run)?;
+        let task = view.task_known(&self.task)?;
+        if task.run != self.run {
+            return Err(Refusal::new(Code::TaskNotFound, format!("task {} is not part of {}", task.id, run.id)).into());
+        }
+        has_a_plan(run)?;
+        if !is_removable(task) {
+            let message = format!("task '{}' is {} and cannot be removed", task.title, shown(task));
+            return Err(Refusal::new(Code::TaskNotRemovable, message)
+                .hint("only tasks that nobody has begun or claimed can be removed; skip or cancel it instead")
+                .into());
+        }
+        let tasks = view.tasks_of_run(&self.run)?;
+        let mut facts = removed(view, task, &tasks, Inherit::Dependencies)?;
+        let rest: Vec<&Task> = tasks.into_iter().filter(|other| other.id != task.id).collect();
+        facts.extend(reordered(&self.run, &rest, task.sequence, |sequence| sequence.saturating_sub(1)));
+        facts.extend(ends_with(run, run.tasks.saturating_sub(1), run.unfinished.saturating_sub(1)));
+        Ok(Decision::new(facts, Reply::Recorded))
+    }
+}
+
+/// Nobody began it and nobody has it.
+pub(super) fn is_removable(task: &Task) -> bool {
+    matches!(task.state, State::Pending | State::Planning) && task.held_by().is_none()
+}
+
+fn shown(task: &Task) -> String {
+    match task.held_by() {
+        Some(holder) => format!("held by {holder}"),
+        None => task.state.as_str().to_owned(),
+    }
+}
+
+pub(super) fn removal_asks(task: &TaskId) -> Vec<Ask> {
+    vec![
+        Key::Task(task.clone()).into(),
+        Lookup::Dependents(task.clone()).into(),
+        Lookup::CheckpointsOf(task.clone()).into(),
+        Lookup::FilesOfTask(task.clone()).into(),
+    ]
+}
+
+/// What the tasks that waited for a removed one wait for instead.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Inherit {
+    Dependencies,
+    Nothing,
+}
+
+/// The removal, and the end of the file claims that were made for the task.
+pub(super) fn removed(view: &View, task: &Task, of_run: &[&Task], inherit: Inherit) -> Result<Vec<Fact>, Halt> {
+    let dependents: Vec<TaskId> = view.dependents(&task.id)?.into_iter().map(|edge| edge.task.clone()).collect();
+    view.needs(dependents.iter().map(|id| Key::Task(id.clone()).into()).collect())?;
+    let mut rewired = Vec::new();
+    for id in &dependents {
+        if let Some(dependent) = view.task(id)? {
+            rewired.push(rewire(dependent, task, inherit));
+        }
+    }
+    let readers =
+        of_run.iter().filter(|other| other.context_from.contains(&task.id) && !dependents.contains(&other.id));
+    rewired.extend(readers.map(|other| Rewired { task: other.id.clone(), gains: vec![], waits: vec![] }));
+    let checkpoints = view.all(&Lookup::CheckpointsOf(task.id.clone()))?;
+    let checkpoint = |row: &Row| if let Row::Checkpoint(checkpoint) = row { Some(checkpoint.id.clone()) } else { None };
+    let mut facts = vec![Fact::TaskRemoved(TaskRemoved {
+        task: task.id.clone(),
+        run: task.run.clone(),
+        depends_on: task.depends_on.clone(),
+        rewired,
+        checkpoints: checkpoints.into_iter().filter_map(checkpoint).collect(),
+    })];
+    facts.extend(file::freed(view, &view.files_of_task(&task.id)?, ReleaseReason::TaskEnded)?);
+    Ok(facts)
+}
+
+fn rewire(dependent: &Task, removed: &Task, inherit: Inherit) -> Rewired {
+    let gains: Vec<TaskId> = match inherit {
+        Inherit::Nothing => vec![],
+        Inherit::Dependencies => {
+            removed.depends_on.iter().filter(|dep| !dependent.depends_on.contains(dep)).cloned().collect()
+        }
+    };
+    let waits = gains.iter().filter(|dep| removed.waiting_on.contains(*dep)).cloned().collect();
+    Rewired { task: dependent.id.clone(), gains, waits }
+}
+
+impl TaskRemoved {
+    /// Every row that goes or changes.
+    pub(crate) fn touches(&self) -> Vec<Key> {
+        let edge = |task: &TaskId, dep: &TaskId| Key::Edge { task: task.clone(), dep: dep.clone() };
+        let mut keys = vec![Key::Task(self.task.clone()), Key::Run(self.run.clone())];
+        keys.extend(self.depends_on.iter().map(|dep| edge(&self.task, dep)));
+        for rewired in &self.rewired {
+            keys.push(Key::Task(rewired.task.clone()));
+            keys.push(edge(&rewired.task, &self.task));
+            keys.extend(rewired.gains.iter().map(|dep| edge(&rewired.task, dep)));
+        }
+        keys.extend(self.checkpoints.iter().map(|id| Key::Checkpoint(id.clone())));
+        keys
+    }
+
+    /// Whether the edge is there once the task is gone; `None` if it is none of ours.
+    pub(crate) fn keeps_edge(&self, task: &TaskId, dep: &TaskId) -> Option<bool> {
+        if *task == self.task || *dep == self.task {
+            return Some(false);
+        }
+        let gained = self.rewired.iter().any(|rewired| rewired.task == *task && rewired.gains.contains(dep));
+        gained.then_some(true)
+    }
+
+    /// Changes a task that named the removed one.
+    pub(crate) fn rewire(&self, task: &mut Task) {
+        let Some(rewired) = self.rewired.iter().find(|rewired| rewired.task == task.id) else { return };
+        task.depends_on.retain(|dep| *dep != self.task);
+        task.context_from.retain(|dep| *dep != self.task);
+        task.waiting_on.remove(&self.task);
+        let gains = rewired.gains.iter().filter(|dep| !task.depends_on.contains(dep)).cloned().collect::<Vec<_>>();
+        task.depends_on.extend(gains);
+        task.waiting_on.extend(rewired.waits.iter().cloned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::ClaimFile;
+    use crate::run::Status;
+    use crate::testing::{World, anna, by, claim_file, complete, moves};
+
+    fn remove(task: &str) -> RemoveRunTask {
+        RemoveRunTask { run: "wf".into(), task: task.into() }
+    }
+
+    #[test]
+    fn what_waited_for_it_waits_for_what_it_waited_for() {
+        let mut w = World::of(&["a"]);
+        w.plans("wf", &[("done", &[]), ("open", &[]), ("mid", &["done", "open"]), ("end", &["mid", "open"])]);
+        w.starts("a", "tk_done");
+        w.does(&by("a"), complete("tk_done"));
+        assert_eq!(w.does(&by("a"), remove("tk_mid")), ["task.removed", "run.reordered"]);
+        let end = w.task("tk_end");
+        assert_eq!(end.depends_on, ["tk_open".into(), "tk_done".into()]);
+        assert_eq!((end.waiting_on.len(), end.sequence), (1, 3));
+        assert!(!w.rows().contains_key(&Key::Task("tk_mid".into())));
+        let edges: Vec<String> = w.rows().keys().filter(|key| matches!(key, Key::Edge { .. })).map(Key::id).collect();
+        assert_eq!(edges, ["tk_end>tk_done", "tk_end>tk_open"]);
+        assert_eq!((w.run_row("wf").tasks, w.run_row("wf").unfinished), (3, 2));
+        assert_eq!(w.rebuilt(), *w.rows());
+    }
+
+    #[test]
+    fn only_what_nobody_has_begun_or_claimed_goes() {
+        let mut w = World::of(&["a"]);
+        w.plans("wf", &[("one", &[]), ("two", &[]), ("three", &[])]);
+        w.claims("a", "tk_one");
+        assert_eq!(w.refuses(&by("a"), remove("tk_one")), Code::TaskNotRemovable);
+        w.does(&by("a"), crate::testing::start(None, "tk_one"));
+        w.does(&by("a"), complete("tk_one"));
+        assert_eq!(w.refuses(&by("a"), remove("tk_one")), Code::TaskNotRemovable);
+        w.does(&anna(), moves("tk_two", State::Planning));
+        w.does(&by("a"), remove("tk_two"));
+        assert_eq!(w.refuses(&by("a"), remove("tk_two")), Code::TaskNotFound);
+        w.creates("elsewhere", &[]);
+        assert_eq!(w.refuses(&by("a"), remove("elsewhere")), Code::TaskNotFound);
+        assert_eq!(w.does(&by("a"), remove("tk_three")), ["task.removed", "run.status_set"], "nothing is left to do");
+        assert_eq!(w.run_row("wf").status, Status::Completed);
+    }
+
+    #[test]
+    fn its_checkpoints_and_file_claims_go_with_it() {
+        let mut w = World::of(&["a", "b"]);
+        w.plans("wf", &[("one", &[])]);
+        w.claims("b", "tk_one");
+        w.does(&by("a"), ClaimFile { task: Some("tk_one".into()), ..claim_file("a", "x") });
+        w.goes_offline("b");
+        assert!(w.rows().keys().any(|key| matches!(key, Key::Checkpoint(_))));
+        w.does(&by("a"), remove("tk_one"));
+        assert!(!w.rows().keys().any(|key| matches!(key, Key::Checkpoint(_))));
+        assert_eq!((w.file_holder("x"), w.run_row("wf").tasks), (None, 0));
+        assert_eq!(w.run_row("wf").status, Status::InProgress, "an empty run is not a completed one");
+        w.does(&by("b"), crate::agent::ComeBack { agent: "b".into() });
+        assert_eq!(w.rebuilt(), *w.rows());
+    }
+}

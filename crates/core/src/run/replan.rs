@@ -1,0 +1,175 @@
+//! A new plan for what has not begun. What has begun, ended or is claimed stays as it is.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::add::has_a_plan;
+use super::plan::{last, planned};
+use super::remove::{Inherit, is_removable, removal_asks, removed};
+use super::rollup::ends_with;
+use super::{PlannedTask, Run, author, check_summary, reopens, resolve};
+use crate::actor::Caller;
+use crate::command::{Decision, Halt, Now, Reply};
+use crate::fact::Fact;
+use crate::id::{RunId, TaskId};
+use crate::key::{Ask, Key, Lookup};
+use crate::limit;
+use crate::refusal::Code;
+use crate::task::Task;
+use crate::view::View;
+
+/// How many earlier plans are remembered in the run's `replan_history`; the log has them all.
+const HISTORY: usize = 20;
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct ReplanRun {
+    pub run: RunId,
+    pub summary: String,
+    pub reason: String,
+    pub tasks: Vec<PlannedTask>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct RunReplanned {
+    pub run: RunId,
+    pub summary: String,
+    pub reason: String,
+    /// The run's whole configuration, with this plan in its history.
+    pub config: Map<String, Value>,
+    pub added: Vec<TaskId>,
+    pub removed: Vec<TaskId>,
+    pub preserved: Vec<TaskId>,
+}
+
+impl ReplanRun {
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        let mut asks: Vec<Ask> = vec![Key::Run(self.run.clone()).into(), Lookup::TasksOfRun(self.run.clone()).into()];
+        asks.extend(self.tasks.iter().take(limit::RUN_TASKS).map(|task| Key::Task(task.id.clone()).into()));
+        asks
+    }
+
+    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Halt> {
+        let run = view.run_known(&self.run)?;
+        has_a_plan(run)?;
+        check_summary(&self.summary)?;
+        limit::text("reason", &self.reason, limit::TITLE_BYTES)?;
+        let tasks = view.tasks_of_run(&self.run)?;
+        let (goes, stays): (Vec<&Task>, Vec<&Task>) = tasks.iter().partition(|task| is_removable(task));
+        let resolved = resolve(&stays, &self.tasks, Code::NameConflict)?;
+        let config = self.config(run, now);
+        limit::json("config", &config, limit::METADATA_BYTES)?;
+        view.needs(goes.iter().flat_map(|task| removal_asks(&task.id)).collect())?;
+        let ids = |tasks: &[&Task]| tasks.iter().map(|task| task.id.clone()).collect::<Vec<_>>();
+        let mut facts = vec![Fact::RunReplanned(RunReplanned {
+            run: self.run.clone(),
+            summary: self.summary.clone(),
+            reason: self.reason.clone(),
+            config,
+            added: self.tasks.iter().map(|task| task.id.clone()).collect(),
+            removed: ids(&goes),
+            preserved: ids(&stays),
+        })];
+        for task in &goes {
+            facts.extend(removed(view, task, &tasks, Inherit::Nothing)?);
+        }
+        facts.extend(planned(view, &self.run, &author(caller), last(&stays), resolved)?);
+        facts.extend(self.outcome(run, &goes));
+        Ok(Decision::new(facts, Reply::Recorded))
+    }
+
+    /// A run that has work again is open again; one that has none left is completed.
+    fn outcome(&self, run: &Run, goes: &[&Task]) -> Option<Fact> {
+        let new = u32::try_from(self.tasks.len()).unwrap_or(u32::MAX);
+        let gone = u32::try_from(goes.len()).unwrap_or(u32::MAX);
+        if new > 0 {
+            return reopens(run);
+        }
+        ends_with(run, run.tasks.saturating_sub(gone), run.unfinished.saturating_sub(gone))
+    }
+
+    fn config(&self, run: &Run, now: &Now) -> Map<String, Value> {
+        let mut config = run.brief.config.clone();
+        let mut history = match config.remove("replan_history") {
+            Some(Value::Array(history)) => history,
+            _ => vec![],
+        };
+        history.push(json!({ "summary": self.summary, "reason": self.reason, "timestamp": now.at }));
+        history.drain(..history.len().saturating_sub(HISTORY));
+        config.insert("replan_history".to_owned(), Value::Array(history));
+        config
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::Status;
+    use crate::testing::{World, by, complete, create_run, plan};
+
+    fn replan(tasks: &[(&str, &[&str])]) -> ReplanRun {
+        let plan = plan("wf", tasks);
+        ReplanRun { run: plan.run, summary: "another".to_owned(), reason: "we know more".to_owned(), tasks: plan.tasks }
+    }
+
+    #[test]
+    fn what_has_begun_stays_and_the_rest_is_replaced() {
+        let mut w = World::of(&["a"]);
+        w.plans(
+            "wf",
+            &[
+                ("done", &[]),
+                ("doing", &["done"]),
+                ("claimed", &["later"]),
+                ("later", &["doing"]),
+                ("last", &["later"]),
+            ],
+        );
+        w.starts("a", "tk_done");
+        w.does(&by("a"), complete("tk_done"));
+        w.starts("a", "tk_doing");
+        w.claims("a", "tk_claimed");
+        let (facts, reply) = w.run(&by("a"), replan(&[("new", &["doing", "done"]), ("newer", &["new"])])).unwrap();
+        assert_eq!(reply, Reply::Recorded);
+        match &facts[0] {
+            Fact::RunReplanned(fact) => {
+                assert_eq!(fact.removed, ["tk_later".into(), "tk_last".into()]);
+                assert_eq!(fact.preserved, ["tk_done".into(), "tk_doing".into(), "tk_claimed".into()]);
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(w.task("tk_claimed").depends_on.is_empty() && !w.task("tk_claimed").is_waiting());
+        assert_eq!((w.task("tk_new").sequence, w.task("tk_new").waiting_on.len()), (4, 1));
+        let run = w.run_row("wf");
+        assert_eq!((run.tasks, run.unfinished, run.summary.as_deref()), (5, 4, Some("another")));
+        assert_eq!(run.brief.config["replan_history"][0]["reason"], "we know more");
+        assert_eq!(w.rebuilt(), *w.rows());
+    }
+
+    #[test]
+    fn names_of_what_stays_are_taken_and_those_of_what_goes_are_not() {
+        let mut w = World::of(&["a"]);
+        w.plans("wf", &[("one", &[]), ("two", &[])]);
+        w.claims("a", "tk_one");
+        assert_eq!(w.refuses(&by("a"), replan(&[("one", &[])])), Code::NameConflict);
+        assert_eq!(w.refuses(&by("a"), replan(&[("x", &["two"])])), Code::UnknownDependency, "it goes");
+        assert_eq!(w.refuses(&by("a"), replan(&[("x", &["y"]), ("y", &["x"])])), Code::DependencyCycle);
+        let mut again = replan(&[("two", &["one"])]);
+        again.tasks[0].id = "tk_two_again".into();
+        w.does(&by("a"), again);
+        assert_eq!(w.task("tk_two_again").title, "two");
+    }
+
+    #[test]
+    fn a_plan_that_leaves_nothing_to_do_completes_and_one_that_adds_opens_again() {
+        let mut w = World::of(&["a"]);
+        w.does(&by("a"), create_run("wf"));
+        assert_eq!(w.refuses(&by("a"), replan(&[("one", &[])])), Code::InvalidState);
+        w.does(&by("a"), plan("wf", &[("one", &[]), ("two", &[])]));
+        w.starts("a", "tk_one");
+        w.does(&by("a"), complete("tk_one"));
+        w.does(&by("a"), replan(&[]));
+        assert_eq!(w.run_row("wf").status, Status::Completed);
+        w.does(&by("a"), replan(&[("three", &[])]));
+        assert_eq!(w.run_row("wf").status, Status::InProgress);
+    }
+}

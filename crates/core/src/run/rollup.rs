@@ -1,0 +1,170 @@
+//! What the tasks of a run make of it, without anybody asking.
+
+use std::collections::BTreeSet;
+
+use super::{Run, RunStatusSet, Status, Trigger};
+use crate::command::Halt;
+use crate::fact::Fact;
+use crate::id::RunId;
+use crate::refusal::{Code, Refusal};
+use crate::task::Task;
+use crate::view::View;
+
+/// Whether tasks of this run may be taken by somebody new.
+pub(crate) fn gives_work(view: &View, task: &Task) -> Result<(), Halt> {
+    let Some(run) = of(view, task)? else { return Ok(()) };
+    match run.status {
+        Status::Paused | Status::Abandoned => Err(Refusal::new(
+            Code::InvalidState,
+            format!("workflow {} is {}: its tasks are not given out", run.id, run.status.as_str()),
+        )
+        .hint("take a task of another workflow, or have this one resumed")
+        .into()),
+        Status::Planning | Status::Ready | Status::InProgress | Status::Completed | Status::Failed => Ok(()),
+    }
+}
+
+/// Whether tasks may be added to a run.
+pub(crate) fn takes_work(run: &Run) -> Result<(), Refusal> {
+    if run.status != Status::Abandoned {
+        return Ok(());
+    }
+    Err(Refusal::new(Code::InvalidState, format!("workflow {} was abandoned", run.id)).hint("create a new workflow"))
+}
+
+/// A claim of any of these tasks begins its run.
+pub(crate) fn begins(view: &View, claimed: &[&Task]) -> Result<Vec<Fact>, Halt> {
+    let runs: BTreeSet<RunId> = claimed.iter().filter_map(|task| task.workflow()).collect();
+    let mut facts = Vec::new();
+    for id in runs {
+        if let Some(run) = view.run(&id)?
+            && matches!(run.status, Status::Ready | Status::Failed)
+        {
+            facts.push(follows(run, Status::InProgress, Trigger::TaskClaimed));
+        }
+    }
+    Ok(facts)
+}
+
+/// The end of the last task that was left to do completes its run.
+pub(crate) fn ends(view: &View, ended: &Task) -> Result<Option<Fact>, Halt> {
+    Ok(of(view, ended)?.and_then(|run| ends_with(run, run.tasks, run.unfinished.saturating_sub(1))))
+}
+
+/// Completes a run that will have this many tasks, and so many that are left to do.
+pub(super) fn ends_with(run: &Run, tasks: u32, unfinished: u32) -> Option<Fact> {
+    let settled = matches!(run.status, Status::Completed | Status::Abandoned);
+    let done = tasks > 0 && unfinished == 0 && !settled;
+    done.then(|| follows(run, Status::Completed, Trigger::TasksEnded))
+}
+
+/// A new task in a run that was completed opens it again.
+pub(crate) fn reopens(run: &Run) -> Option<Fact> {
+    (run.status == Status::Completed).then(|| follows(run, Status::InProgress, Trigger::TaskAdded))
+}
+
+fn of<'v>(view: &'v View, task: &Task) -> Result<Option<&'v Run>, Halt> {
+    match task.workflow() {
+        Some(id) => view.run(&id),
+        None => Ok(None),
+    }
+}
+
+fn follows(run: &Run, to: Status, because: Trigger) -> Fact {
+    Fact::RunStatusSet(RunStatusSet { run: run.id.clone(), from: run.status, to, reason: None, because })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::actor::Caller;
+    use crate::run::SetRunStatus;
+    use crate::task::State;
+    use crate::testing::{World, by, cancel, claim, complete, create, fail, release, retry, skip, start};
+
+    fn status(w: &World) -> Status {
+        w.run_row("wf").status
+    }
+
+    fn set(to: Status) -> SetRunStatus {
+        SetRunStatus { run: "wf".into(), to, reason: None }
+    }
+
+    #[test]
+    fn the_first_claim_begins_a_run_and_the_last_end_completes_it() {
+        let mut w = World::of(&["lead", "a"]);
+        w.plans("wf", &[("one", &[]), ("two", &["one"]), ("three", &[]), ("four", &[])]);
+        assert_eq!(w.claims("a", "tk_one"), ["task.claimed", "run.status_set"]);
+        assert_eq!(w.does(&by("a"), start(None, "tk_one")), ["task.started"]);
+        assert_eq!(w.does(&by("a"), complete("tk_one")), ["task.completed"]);
+        w.does(&by("a"), skip("tk_three"));
+        w.does(&by("a"), cancel("tk_four"));
+        assert_eq!((status(&w), w.run_row("wf").unfinished), (Status::InProgress, 1));
+        w.starts("a", "tk_two");
+        assert_eq!(w.does(&by("a"), complete("tk_two")), ["task.completed", "run.status_set"]);
+        assert_eq!((status(&w), w.run_row("wf").unfinished), (Status::Completed, 0));
+    }
+
+    #[test]
+    fn a_failed_task_keeps_its_run_open_until_it_is_tried_again_or_skipped() {
+        let mut w = World::of(&["lead", "a"]);
+        w.plans("wf", &[("one", &[])]);
+        w.starts("a", "tk_one");
+        w.does(&by("a"), fail("tk_one"));
+        assert_eq!((status(&w), w.run_row("wf").unfinished), (Status::InProgress, 1));
+        w.does(&by("a"), set(Status::Failed));
+        w.does(&by("a"), retry("tk_one"));
+        assert_eq!(w.claims("a", "tk_one"), ["task.claimed", "run.status_set"], "work goes on");
+        w.does(&by("a"), start(None, "tk_one"));
+        w.does(&by("a"), fail("tk_one"));
+        w.does(&by("a"), skip("tk_one"));
+        assert_eq!(status(&w), Status::Completed);
+    }
+
+    #[test]
+    fn a_run_that_is_paused_or_abandoned_gives_out_no_work_and_takes_none_back() {
+        let mut w = World::of(&["lead", "a", "b"]);
+        w.plans("wf", &[("one", &[]), ("two", &[])]);
+        w.starts("a", "tk_one");
+        w.does(&by("lead"), set(Status::Paused));
+        assert_eq!(w.refuses(&by("b"), claim("b", "tk_two")), Code::InvalidState);
+        assert_eq!(w.refuses(&by("b"), start(Some("b"), "tk_two")), Code::InvalidState);
+        assert_eq!(w.claims("a", "tk_one"), [""; 0], "what is held stays held");
+        w.goes_offline("a");
+        assert_eq!(w.task("tk_one").state, State::Pending);
+        w.does(&by("a"), crate::agent::ComeBack { agent: "a".into() });
+        assert_eq!((w.holder("tk_one"), status(&w)), (Some("a"), Status::Paused));
+        w.does(&by("lead"), set(Status::InProgress));
+        w.does(&by("a"), release("tk_one"));
+        w.does(&by("lead"), set(Status::Abandoned));
+        assert_eq!(w.refuses(&by("b"), claim("b", "tk_two")), Code::InvalidState);
+        for task in ["tk_one", "tk_two"] {
+            w.does(&by("lead"), cancel(task));
+        }
+        assert_eq!(status(&w), Status::Abandoned);
+    }
+
+    #[test]
+    fn tasks_of_the_default_run_touch_no_run() {
+        let mut w = World::of(&["a"]);
+        w.creates("t", &[]);
+        assert_eq!(w.starts("a", "t"), ["task.claimed", "task.started"]);
+        assert_eq!(w.does(&by("a"), complete("t")), ["task.completed"]);
+        assert!(!w.rows().keys().any(|key| key.table() == crate::key::Table::Runs));
+    }
+
+    #[test]
+    fn a_run_that_only_a_task_names_exists_by_it_and_opens_again_with_another() {
+        let mut w = World::of(&["a"]);
+        let within = |id: &str| crate::task::Create { run: "wf".into(), ..create(id, &[]) };
+        w.does(&Caller::nobody(), within("t"));
+        assert_eq!((status(&w), w.run_row("wf").tasks), (Status::Ready, 1));
+        w.starts("a", "t");
+        w.does(&by("a"), complete("t"));
+        assert_eq!(status(&w), Status::Completed);
+        assert_eq!(w.does(&Caller::nobody(), within("u")), ["task.created", "run.status_set"]);
+        assert_eq!((status(&w), w.run_row("wf").unfinished), (Status::InProgress, 1));
+        w.does(&by("a"), set(Status::Abandoned));
+        assert_eq!(w.refuses(&Caller::nobody(), within("v")), Code::InvalidState);
+    }
+}

@@ -1,0 +1,212 @@
+//! What a worker leaves behind on the way, so that it, or another, can go on from there.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Checkpoint, CheckpointKind, Task, may_change};
+use crate::actor::{Actor, Caller};
+use crate::command::{Decision, Halt, Reply};
+use crate::fact::Fact;
+use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
+use crate::key::{Ask, Key};
+use crate::limit;
+use crate::refusal::{Code, Refusal};
+use crate::view::View;
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct AddCheckpoint {
+    pub id: String,
+    pub task: TaskId,
+    pub agent: Option<AgentId>,
+    pub kind: CheckpointKind,
+    pub summary: String,
+    pub detail: Option<Value>,
+    pub files_changed: Vec<String>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct CheckpointAdded {
+    pub id: String,
+    pub task: TaskId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
+    pub kind: CheckpointKind,
+    pub summary: String,
+    /// Its place among those of the task. The first version had none, and told it at the end of the id.
+    #[serde(default)]
+    pub sequence: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<Value>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files_changed: Vec<String>,
+}
+
+impl AddCheckpoint {
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        let mut asks = super::asks(&self.task, self.agent.as_ref());
+        asks.push(Key::Checkpoint(self.id.clone()).into());
+        asks
+    }
+
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+        let task = view.task_known(&self.task)?;
+        if let Some(agent) = &self.agent {
+            view.may_speak_for(caller, agent)?;
+        }
+        self.may_tell(view, caller, task)?;
+        let fact = Fact::CheckpointAdded(CheckpointAdded::from_asked(self, view, task)?);
+        Ok(Decision::new(vec![fact], Reply::Row(Key::Checkpoint(self.id.clone()))))
+    }
+
+    /// The holder while the task is held, and the one who worked on it when that is over. The lead and people always.
+    fn may_tell(&self, view: &View, caller: &Caller, task: &Task) -> Result<(), Halt> {
+        if task.held_by().is_some() {
+            return may_change(view, caller, task, self.agent.as_ref());
+        }
+        let acting = self.agent.as_ref().or(caller.actor.agent());
+        let worked = !task.state.is_open() && task.worked_by.is_some();
+        let is_worker = acting == task.worked_by.as_ref() || (acting.is_none() && caller.actor == Actor::Nobody);
+        if (worked && is_worker) || view.has_authority(caller)? {
+            return super::check_fence(caller, None).map_err(Halt::from);
+        }
+        if task.state.is_open() {
+            return Err(Refusal::new(Code::NotClaimed, format!("nobody holds task {}", task.id))
+                .hint("claim it first: only its holder adds checkpoints")
+                .into());
+        }
+        Err(Refusal::new(Code::NotHolder, format!("task {} was not yours", task.id))
+            .hint("only who worked on it, the lead or a person can add to it")
+            .into())
+    }
+
+    fn check(&self) -> Result<(), Refusal> {
+        if self.summary.trim().is_empty() {
+            return Err(Refusal::new(Code::Invalid, "summary must not be empty"));
+        }
+        limit::name("id", &self.id, limit::NAME_BYTES)?;
+        limit::text("summary", &self.summary, limit::SUMMARY_BYTES)?;
+        limit::json("detail", &self.detail, limit::METADATA_BYTES)?;
+        limit::paths("files_changed", &self.files_changed)
+    }
+}
+
+impl CheckpointAdded {
+    /// The next checkpoint of a task, if what is asked for is sound.
+    pub(super) fn from_asked(asked: &AddCheckpoint, view: &View, task: &Task) -> Result<CheckpointAdded, Halt> {
+        asked.check()?;
+        if view.get(&Key::Checkpoint(asked.id.clone()))?.is_some() {
+            return Err(Refusal::new(Code::Exists, format!("checkpoint {} exists", asked.id)).into());
+        }
+        if task.checkpoints as usize >= limit::TASK_CHECKPOINTS {
+            let message = format!("task {} has {} checkpoints, the most it can have", task.id, task.checkpoints);
+            return Err(Refusal::new(Code::TooLarge, message).hint("end it, and go on in another task").into());
+        }
+        Ok(CheckpointAdded {
+            id: asked.id.clone(),
+            task: task.id.clone(),
+            run: task.workflow(),
+            kind: asked.kind,
+            summary: asked.summary.clone(),
+            sequence: task.checkpoints.saturating_add(1),
+            detail: asked.detail.clone(),
+            files_changed: asked.files_changed.clone(),
+        })
+    }
+
+    pub(crate) fn checkpoint(&self, seq: Seq, at: Timestamp) -> Checkpoint {
+        Checkpoint {
+            id: self.id.clone(),
+            task: self.task.clone(),
+            sequence: self.place(),
+            kind: self.kind,
+            summary: self.summary.clone(),
+            detail: self.detail.clone(),
+            files_changed: self.files_changed.clone(),
+            created: seq,
+            created_at: at,
+        }
+    }
+
+    fn place(&self) -> u32 {
+        match self.sequence {
+            0 => self.id.rsplit('_').next().and_then(|number| number.parse().ok()).unwrap_or(1),
+            sequence => sequence,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::row::Row;
+    use crate::testing::{World, anna, by, complete};
+
+    fn note(id: &str, kind: CheckpointKind) -> AddCheckpoint {
+        AddCheckpoint {
+            id: id.to_owned(),
+            task: "t".into(),
+            agent: None,
+            kind,
+            summary: format!("about {id}"),
+            detail: Some(serde_json::json!({ "why": id })),
+            files_changed: vec![format!("src/{id}")],
+        }
+    }
+
+    fn kept(w: &World, id: &str) -> Checkpoint {
+        match w.rows().get(&Key::Checkpoint(id.to_owned())) {
+            Some(Row::Checkpoint(checkpoint)) => checkpoint.clone(),
+            other => panic!("{id}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn they_are_counted_for_each_task_and_the_files_are_gathered() {
+        let mut w = World::of(&["lead", "a"]);
+        w.creates("t", &[]);
+        w.starts("a", "t");
+        w.does(&by("a"), note("cp_x", CheckpointKind::Plan));
+        w.does(&by("a"), note("cp_y", CheckpointKind::Decision));
+        assert_eq!((kept(&w, "cp_x").sequence, kept(&w, "cp_y").sequence), (1, 2));
+        w.goes_offline("a");
+        assert_eq!(kept(&w, "cp_t_3").sequence, 3, "what we add ourselves is counted, too");
+        let files: Vec<_> = w.task("t").files_changed.iter().cloned().collect();
+        assert_eq!(files, ["src/cp_x", "src/cp_y"]);
+    }
+
+    #[test]
+    fn the_holder_tells_and_afterwards_who_worked() {
+        let mut w = World::of(&["lead", "a", "b"]);
+        w.creates("t", &[]);
+        assert_eq!(w.refuses(&by("a"), note("cp_0", CheckpointKind::Progress)), Code::NotClaimed);
+        w.does(&anna(), note("cp_1", CheckpointKind::Decision));
+        w.starts("a", "t");
+        assert_eq!(w.refuses(&by("b"), note("cp_2", CheckpointKind::Progress)), Code::NotHolder);
+        for (at, caller) in [by("a"), by("lead"), anna(), Caller::nobody()].into_iter().enumerate() {
+            w.does(&caller, note(&format!("cp_held_{at}"), CheckpointKind::Progress));
+        }
+        let stale = Caller { fence: Some(Seq(1)), ..by("a") };
+        assert_eq!(w.refuses(&stale, note("cp_3", CheckpointKind::Progress)), Code::StaleFence);
+        w.does(&by("a"), complete("t"));
+        w.does(&by("a"), note("cp_4", CheckpointKind::Complete));
+        assert_eq!(w.refuses(&by("b"), note("cp_5", CheckpointKind::Complete)), Code::NotHolder);
+    }
+
+    #[test]
+    fn sizes_are_limited_and_ids_are_taken_once() {
+        let mut w = World::of(&["a"]);
+        w.creates("t", &[]);
+        w.starts("a", "t");
+        let note = |id: &str| note(id, CheckpointKind::Progress);
+        w.does(&by("a"), note("cp_1"));
+        assert_eq!(w.refuses(&by("a"), note("cp_1")), Code::Exists);
+        assert_eq!(w.refuses(&by("a"), AddCheckpoint { task: "u".into(), ..note("cp_2") }), Code::TaskNotFound);
+        assert_eq!(w.refuses(&by("a"), AddCheckpoint { summary: " ".to_owned(), ..note("cp_2") }), Code::Invalid);
+        let summary = "x".repeat(limit::SUMMARY_BYTES + 1);
+        assert_eq!(w.refuses(&by("a"), AddCheckpoint { summary, ..note("cp_2") }), Code::TooLarge);
+        let detail = Some(Value::String("x".repeat(limit::METADATA_BYTES)));
+        assert_eq!(w.refuses(&by("a"), AddCheckpoint { detail, ..note("cp_2") }), Code::TooLarge);
+        let files_changed = vec![String::new(); limit::LIST_ENTRIES + 1];
+        assert_eq!(w.refuses(&by("a"), AddCheckpoint { files_changed, ..note("cp_2") }), Code::TooLarge);
+    }
+}

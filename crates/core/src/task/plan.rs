@@ -1,0 +1,252 @@
+//! How a worker means to do a task, written down before it begins and again when it turns out differently.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::release::retried;
+use super::{CheckpointAdded, CheckpointKind, State, Task, may_change, refuse_finished};
+use crate::actor::Caller;
+use crate::command::{Decision, Halt, Reply};
+use crate::fact::Fact;
+use crate::id::{AgentId, RunId, TaskId};
+use crate::key::{Ask, Key};
+use crate::limit;
+use crate::refusal::{Code, Refusal};
+use crate::view::View;
+
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Plan {
+    pub approach: String,
+    pub steps: Vec<String>,
+    pub files_to_modify: Vec<String>,
+    pub files_to_create: Vec<String>,
+    pub context_needed: Vec<String>,
+}
+
+/// Sets the plan of a task that has not begun; a pending one is planning from then on.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct SetPlan {
+    pub task: TaskId,
+    pub agent: Option<AgentId>,
+    pub plan: Plan,
+    /// Laid over what the task's context has already, field by field.
+    pub context: Map<String, Value>,
+}
+
+/// Replaces the plan of a task that has begun or failed; a failed one is tried again.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Replan {
+    pub task: TaskId,
+    pub agent: Option<AgentId>,
+    pub plan: Plan,
+    pub reason: String,
+    /// The id of the checkpoint that tells about it.
+    pub checkpoint: String,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct TaskPlanned {
+    pub task: TaskId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
+    pub holder: Option<AgentId>,
+    pub from: State,
+    pub to: State,
+    pub plan: Plan,
+    /// All of it, as it is from now on.
+    pub context: Map<String, Value>,
+}
+
+impl Plan {
+    fn check(&self) -> Result<(), Refusal> {
+        if self.approach.trim().is_empty() {
+            return Err(Refusal::new(Code::Invalid, "plan.approach must not be empty"));
+        }
+        limit::list("plan.steps", &self.steps)?;
+        limit::list("plan.context_needed", &self.context_needed)?;
+        limit::paths("plan.files_to_modify", &self.files_to_modify)?;
+        limit::paths("plan.files_to_create", &self.files_to_create)?;
+        limit::json("plan", self, limit::TEXT_BYTES)
+    }
+}
+
+impl SetPlan {
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        super::asks(&self.task, self.agent.as_ref())
+    }
+
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+        let task = view.task_known(&self.task)?;
+        self.plan.check()?;
+        refuse_finished(task, State::Planning)?;
+        may_plan(view, caller, task, self.agent.as_ref())?;
+        if !matches!(task.state, State::Pending | State::Planning) {
+            return Err(refuse_state(task, "its plan can be replaced with task_replan").into());
+        }
+        let mut context = task.context.clone();
+        context.extend(self.context.clone());
+        limit::json("context", &context, limit::METADATA_BYTES)?;
+        let fact = planned(task, State::Planning, &self.plan, context);
+        Ok(Decision::new(vec![fact], Reply::Row(Key::Task(self.task.clone()))))
+    }
+}
+
+impl Replan {
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        let mut asks = super::asks(&self.task, self.agent.as_ref());
+        asks.push(Key::Checkpoint(self.checkpoint.clone()).into());
+        asks
+    }
+
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+        let task = view.task_known(&self.task)?;
+        self.plan.check()?;
+        refuse_finished(task, State::Planning)?;
+        may_plan(view, caller, task, self.agent.as_ref())?;
+        let again = task.state == State::Failed;
+        if matches!(task.state, State::Pending | State::Planning) {
+            return Err(refuse_state(task, "it has not begun; set its plan with task_set_plan").into());
+        }
+        let mut facts = Vec::new();
+        let state = if again { State::Pending } else { task.state };
+        if again {
+            facts.push(retried(task));
+        }
+        facts.push(Fact::TaskPlanned(TaskPlanned {
+            from: state,
+            ..TaskPlanned::new(task, state, &self.plan, task.context.clone())
+        }));
+        let replanned = super::AddCheckpoint {
+            id: self.checkpoint.clone(),
+            task: self.task.clone(),
+            agent: None,
+            kind: CheckpointKind::Replan,
+            summary: self.reason.clone(),
+            detail: task.plan.as_ref().map(|plan| json!({ "previous_plan": plan })),
+            files_changed: vec![],
+        };
+        facts.push(Fact::CheckpointAdded(CheckpointAdded::from_asked(&replanned, view, task)?));
+        Ok(Decision::new(facts, Reply::Row(Key::Checkpoint(self.checkpoint.clone()))))
+    }
+}
+
+fn may_plan(view: &View, caller: &Caller, task: &Task, agent: Option<&AgentId>) -> Result<(), Halt> {
+    if let Some(agent) = agent {
+        view.may_speak_for(caller, agent)?;
+    }
+    may_change(view, caller, task, agent)
+}
+
+fn refuse_state(task: &Task, hint: &str) -> Refusal {
+    Refusal::new(Code::InvalidState, format!("task {} is {}", task.id, task.state.as_str())).hint(hint)
+}
+
+impl TaskPlanned {
+    fn new(task: &Task, to: State, plan: &Plan, context: Map<String, Value>) -> TaskPlanned {
+        TaskPlanned {
+            task: task.id.clone(),
+            run: task.workflow(),
+            holder: task.holder().cloned(),
+            from: task.state,
+            to,
+            plan: plan.clone(),
+            context,
+        }
+    }
+}
+
+fn planned(task: &Task, to: State, plan: &Plan, context: Map<String, Value>) -> Fact {
+    Fact::TaskPlanned(TaskPlanned::new(task, to, plan, context))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::row::Row;
+    use crate::testing::{World, anna, by, claim, complete, fail, start};
+
+    fn plan(approach: &str) -> Plan {
+        Plan { approach: approach.to_owned(), steps: vec!["first".to_owned()], ..Plan::default() }
+    }
+
+    fn set(approach: &str) -> SetPlan {
+        SetPlan { task: "t".into(), agent: None, plan: plan(approach), context: Map::new() }
+    }
+
+    fn again(approach: &str) -> Replan {
+        Replan {
+            task: "t".into(),
+            agent: None,
+            plan: plan(approach),
+            reason: "it was harder".to_owned(),
+            checkpoint: "cp_1".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_plan_moves_a_pending_task_to_planning_by_itself() {
+        let mut w = World::of(&["lead", "a", "b"]);
+        w.creates("t", &[]);
+        w.claims("a", "t");
+        assert_eq!(w.does(&by("a"), set("by hand")), ["task.planned"]);
+        let task = w.task("t");
+        assert_eq!((task.state, task.plan.as_ref().unwrap().approach.as_str()), (State::Planning, "by hand"));
+        for caller in [by("lead"), anna(), Caller::nobody(), by("a")] {
+            w.does(&caller, set("by machine"));
+        }
+        assert_eq!(w.refuses(&by("b"), set("mine")), Code::NotHolder);
+        assert_eq!(w.holder("t"), Some("a"));
+        assert_eq!(w.refuses(&by("a"), set(" ")), Code::Invalid);
+    }
+
+    #[test]
+    fn context_is_laid_over_what_is_there() {
+        let mut w = World::of(&["a"]);
+        w.creates("t", &[]);
+        let with = |fields: Value| {
+            let Value::Object(context) = fields else { panic!("fields") };
+            SetPlan { context, ..set("x") }
+        };
+        w.does(&by("a"), with(json!({ "branch": "main", "port": 1 })));
+        w.does(&by("a"), with(json!({ "port": 2 })));
+        assert_eq!(Value::Object(w.task("t").context.clone()), json!({ "branch": "main", "port": 2 }));
+        let big = with(json!({ "log": "x".repeat(limit::METADATA_BYTES) }));
+        assert_eq!(w.refuses(&by("a"), big), Code::TooLarge);
+    }
+
+    #[test]
+    fn what_has_begun_is_replanned_and_keeps_its_holder_and_the_old_plan() {
+        let mut w = World::of(&["lead", "a", "b"]);
+        w.creates("t", &[]);
+        w.claims("a", "t");
+        w.does(&by("a"), set("first"));
+        assert_eq!(w.refuses(&by("a"), again("second")), Code::InvalidState);
+        w.does(&by("a"), start(None, "t"));
+        assert_eq!(w.refuses(&by("a"), set("second")), Code::InvalidState);
+        assert_eq!(w.refuses(&by("b"), again("second")), Code::NotHolder);
+        assert_eq!(w.does(&by("a"), again("second")), ["task.planned", "checkpoint.added"]);
+        assert_eq!((w.task("t").state, w.holder("t")), (State::InProgress, Some("a")));
+        match w.rows().get(&Key::Checkpoint("cp_1".to_owned())) {
+            Some(Row::Checkpoint(checkpoint)) => {
+                assert_eq!((checkpoint.kind, checkpoint.sequence), (CheckpointKind::Replan, 1));
+                assert_eq!(checkpoint.detail.as_ref().unwrap()["previous_plan"]["approach"], "first");
+            }
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(w.refuses(&by("a"), again("third")), Code::Exists, "the checkpoint's id");
+    }
+
+    #[test]
+    fn a_failed_task_is_replanned_for_another_try() {
+        let mut w = World::of(&["a"]);
+        w.creates("t", &[]);
+        w.starts("a", "t");
+        w.does(&by("a"), fail("t"));
+        assert_eq!(w.does(&by("a"), again("other")), ["task.retried", "task.planned", "checkpoint.added"]);
+        assert_eq!((w.task("t").state, w.task("t").attempt), (State::Pending, 2));
+        w.does(&by("a"), claim("a", "t"));
+        w.does(&by("a"), start(None, "t"));
+        w.does(&by("a"), complete("t"));
+        assert_eq!(w.refuses(&by("a"), again("late")), Code::InvalidTransition);
+    }
+}

@@ -1,0 +1,59 @@
+//! Taking a task that may have failed before: it is tried again and claimed in one step.
+
+use serde::{Deserialize, Serialize};
+
+use super::release::retried;
+use super::{Claim, State, Task};
+use crate::actor::Caller;
+use crate::command::{Decision, Halt, Reply};
+use crate::id::{AgentId, TaskId};
+use crate::key::{Ask, Key};
+use crate::view::View;
+
+/// As [`Claim`], and a failed task is put back into the queue first.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TakeUp {
+    pub task: TaskId,
+    pub agent: AgentId,
+}
+
+impl TakeUp {
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        super::asks(&self.task, Some(&self.agent))
+    }
+
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+        let task = view.task_known(&self.task)?;
+        if task.state != State::Failed {
+            return Claim { task: self.task.clone(), agent: self.agent.clone() }.decide(view, caller);
+        }
+        let again = Task { state: State::Pending, ..task.clone() };
+        let mut facts = vec![retried(task)];
+        facts.extend(super::claim::grant(view, caller, &again, &self.agent)?);
+        Ok(Decision::new(facts, Reply::Row(Key::Task(self.task.clone()))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::refusal::Code;
+    use crate::testing::{World, by, complete, fail, start};
+
+    #[test]
+    fn a_failed_task_is_tried_again_by_whoever_takes_it() {
+        let mut w = World::of(&["a", "b"]);
+        w.creates("t", &[]);
+        let take = |agent: &str| TakeUp { task: "t".into(), agent: agent.into() };
+        assert_eq!(w.does(&by("a"), take("a")), ["task.claimed"]);
+        assert_eq!(w.does(&by("a"), take("a")), [""; 0]);
+        assert_eq!(w.refuses(&by("b"), take("b")), Code::AlreadyClaimed);
+        w.does(&by("a"), start(None, "t"));
+        w.does(&by("a"), fail("t"));
+        assert_eq!(w.does(&by("b"), take("b")), ["task.retried", "task.claimed"]);
+        assert_eq!((w.holder("t"), w.task("t").attempt, w.task("t").state), (Some("b"), 2, State::Pending));
+        w.does(&by("b"), start(None, "t"));
+        w.does(&by("b"), complete("t"));
+        assert_eq!(w.refuses(&by("a"), take("a")), Code::InvalidTransition);
+    }
+}

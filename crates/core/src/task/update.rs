@@ -1,0 +1,137 @@
+//! The words of a workflow for what the commands of a task do: one command that takes the state to reach.
+
+use serde::{Deserialize, Serialize};
+
+use super::finish::ending_asks;
+use super::{Cancel, Complete, Fail, MoveTo, Outcome, Release, Skip, Start, State, check_transition};
+use crate::actor::Caller;
+use crate::command::{Decision, Halt};
+use crate::id::{AgentId, TaskId};
+use crate::key::Ask;
+use crate::refusal::{Code, Refusal};
+use crate::view::View;
+
+/// Brings a task to a state. A completed one needs an outcome, a failed one an error.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct UpdateStatus {
+    pub task: TaskId,
+    pub agent: Option<AgentId>,
+    pub to: State,
+    pub outcome: Outcome,
+    pub error: Option<String>,
+    pub reason: Option<String>,
+}
+
+impl UpdateStatus {
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        match self.to {
+            State::Completed | State::Failed | State::Skipped | State::Cancelled => {
+                ending_asks(&self.task, self.agent.as_ref())
+            }
+            State::Pending | State::Planning | State::InProgress | State::Review | State::Paused => {
+                super::asks(&self.task, self.agent.as_ref())
+            }
+        }
+    }
+
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+        let (task, agent) = (self.task.clone(), self.agent.clone());
+        match self.to {
+            State::Pending => Release { task, agent }.decide(view, caller),
+            State::InProgress => Start { task, agent }.decide(view, caller),
+            State::Planning | State::Review | State::Paused => {
+                MoveTo { task, agent, to: self.to, reason: self.reason.clone() }.decide(view, caller)
+            }
+            State::Completed => {
+                self.needs(view, self.outcome.text.as_ref(), Code::MissingOutcome, "outcome")?;
+                Complete { task, agent, outcome: self.outcome.clone() }.decide(view, caller)
+            }
+            State::Failed => {
+                self.needs(view, self.error.as_ref(), Code::MissingError, "error")?;
+                Fail { task, agent, error: self.error.clone() }.decide(view, caller)
+            }
+            State::Skipped => Skip { task, agent, reason: self.reason.clone() }.decide(view, caller),
+            State::Cancelled => Cancel { task, agent, reason: self.reason.clone() }.decide(view, caller),
+        }
+    }
+
+    /// What is missing matters only where the state can be reached at all.
+    fn needs(&self, view: &View, text: Option<&String>, code: Code, field: &str) -> Result<(), Halt> {
+        check_transition(view.task_known(&self.task)?, self.to)?;
+        if text.is_some_and(|text| !text.trim().is_empty()) {
+            return Ok(());
+        }
+        Err(Refusal::new(code, format!("{field} is needed for a task that is {}", self.to.as_str()))
+            .hint("say in a sentence or two what came of it: others go on from there")
+            .into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::Status;
+    use crate::task::{AddCheckpoint, CheckpointKind, Plan, SetPlan, TakeUp};
+    use crate::testing::{World, by};
+
+    fn update(task: &str, to: State) -> UpdateStatus {
+        UpdateStatus {
+            task: task.into(),
+            agent: None,
+            to,
+            outcome: Outcome { text: Some("done".to_owned()), detail: None },
+            error: Some("broken".to_owned()),
+            reason: None,
+        }
+    }
+
+    #[test]
+    fn the_work_loop_goes_exactly_as_it_is_written() {
+        let mut w = World::of(&["lead", "a"]);
+        w.plans("wf", &[("one", &[]), ("two", &["one"])]);
+        for task in ["tk_one", "tk_two"] {
+            w.does(&by("a"), TakeUp { task: task.into(), agent: "a".into() });
+            let plan = Plan { approach: "carefully".to_owned(), ..Plan::default() };
+            w.does(&by("a"), SetPlan { task: task.into(), agent: None, plan, context: serde_json::Map::new() });
+            assert_eq!(w.does(&by("a"), update(task, State::InProgress)), ["task.started"]);
+            w.does(
+                &by("a"),
+                AddCheckpoint {
+                    id: format!("cp_{task}"),
+                    task: task.into(),
+                    agent: None,
+                    kind: CheckpointKind::Progress,
+                    summary: "half of it".to_owned(),
+                    detail: None,
+                    files_changed: vec![],
+                },
+            );
+            w.does(&by("a"), update(task, State::Completed));
+            assert_eq!((w.task(task).state, w.task(task).outcome.as_deref()), (State::Completed, Some("done")));
+        }
+        assert_eq!(w.run_row("wf").status, Status::Completed);
+    }
+
+    #[test]
+    fn an_end_tells_what_came_of_it() {
+        let mut w = World::of(&["a"]);
+        w.plans("wf", &[("one", &[]), ("two", &["one"])]);
+        let without = |to| UpdateStatus { outcome: Outcome::default(), error: None, ..update("tk_one", to) };
+        assert_eq!(w.refuses(&by("a"), without(State::Completed)), Code::InvalidTransition, "it has not begun");
+        w.starts("a", "tk_one");
+        assert_eq!(w.refuses(&by("a"), without(State::Completed)), Code::MissingOutcome);
+        assert_eq!(w.refuses(&by("a"), without(State::Failed)), Code::MissingError);
+        let blank = UpdateStatus { error: Some(" ".to_owned()), ..without(State::Failed) };
+        assert_eq!(w.refuses(&by("a"), blank), Code::MissingError);
+        let waiting = UpdateStatus { agent: Some("a".into()), ..update("tk_two", State::InProgress) };
+        assert_eq!(w.refuses(&by("a"), waiting), Code::DependenciesUnfinished);
+        w.does(&by("a"), update("tk_one", State::Paused));
+        w.does(&by("a"), update("tk_one", State::InProgress));
+        w.does(&by("a"), update("tk_one", State::Failed));
+        assert_eq!(w.task("tk_one").reason.as_deref(), Some("broken"));
+        assert_eq!(w.does(&by("a"), update("tk_one", State::Pending)), ["task.retried"]);
+        w.does(&by("a"), update("tk_one", State::Skipped));
+        assert_eq!(w.refuses(&by("a"), update("tk_one", State::Completed)), Code::InvalidTransition);
+        assert_eq!(w.refuses(&by("a"), update("tk_x", State::Completed)), Code::TaskNotFound);
+    }
+}

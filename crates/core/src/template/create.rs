@@ -1,0 +1,172 @@
+//! Making a template, from a definition or from a run that went well.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::words::blanks;
+use super::{Step, Template};
+use crate::actor::Caller;
+use crate::command::{Decision, Halt, Reply};
+use crate::fact::Fact;
+use crate::id::{RunId, Seq, TaskId, TemplateId, Timestamp};
+use crate::key::{Ask, Key, Lookup};
+use crate::limit;
+use crate::refusal::{Code, Refusal};
+use crate::run::{PlannedTask, author, resolve};
+use crate::task::{Details, Task};
+use crate::view::View;
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct CreateTemplate {
+    pub id: TemplateId,
+    pub title: String,
+    pub description: String,
+    pub source: TemplateSource,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TemplateSource {
+    Run(RunId),
+    /// Tasks, and variables beside those that the tasks mention.
+    Definition {
+        tasks: Vec<TemplateTask>,
+        variables: Vec<String>,
+    },
+}
+
+/// A task of a definition; others are named by their name.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TemplateTask {
+    pub title: String,
+    pub description: String,
+    pub resources: Vec<String>,
+    pub depends_on: Vec<String>,
+    pub context_from: Vec<String>,
+    pub details: Details,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TemplateCreated {
+    pub template: TemplateId,
+    pub title: String,
+    pub description: String,
+    pub tasks: Vec<Step>,
+    pub variables: Vec<String>,
+    pub created_by: String,
+}
+
+impl CreateTemplate {
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        let mut asks: Vec<Ask> =
+            vec![Key::Template(self.id.clone()).into(), Lookup::TemplatesNamed(self.title.clone()).into()];
+        if let TemplateSource::Run(run) = &self.source {
+            asks.push(Key::Run(run.clone()).into());
+            asks.push(Lookup::TasksOfRun(run.clone()).into());
+        }
+        asks
+    }
+
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+        self.check()?;
+        let named = !view.all(&Lookup::TemplatesNamed(self.title.clone()))?.is_empty();
+        if named || view.get(&Key::Template(self.id.clone()))?.is_some() {
+            return Err(Refusal::new(Code::DuplicateTemplate, format!("a template '{}' exists", self.title))
+                .hint("choose another name")
+                .into());
+        }
+        let (tasks, mut variables) = match &self.source {
+            TemplateSource::Run(run) => (self.of_run(view, run)?, BTreeSet::new()),
+            TemplateSource::Definition { tasks, variables } => {
+                limit::list("variables", variables)?;
+                (defined(tasks)?, variables.iter().cloned().collect())
+            }
+        };
+        if tasks.is_empty() {
+            return Err(Refusal::new(Code::Invalid, "a template needs at least one task").into());
+        }
+        let texts = tasks.iter().flat_map(|task| [&task.title, &task.description]);
+        variables.extend(texts.flat_map(|text| blanks(text)).map(str::to_owned));
+        let fact = Fact::TemplateCreated(TemplateCreated {
+            template: self.id.clone(),
+            title: self.title.clone(),
+            description: self.description.clone(),
+            tasks,
+            variables: variables.into_iter().collect(),
+            created_by: author(caller),
+        });
+        Ok(Decision::new(vec![fact], Reply::Row(Key::Template(self.id.clone()))))
+    }
+
+    fn check(&self) -> Result<(), Refusal> {
+        if self.title.trim().is_empty() {
+            return Err(Refusal::new(Code::Invalid, "name must not be empty"));
+        }
+        limit::text("name", &self.title, limit::NAME_BYTES)?;
+        limit::text("description", &self.description, limit::TEXT_BYTES)
+    }
+
+    fn of_run(&self, view: &View, run: &RunId) -> Result<Vec<Step>, Halt> {
+        view.run_known(run)?;
+        let tasks = view.tasks_of_run(run)?;
+        let place = |ids: &[TaskId]| -> Vec<usize> {
+            ids.iter().filter_map(|id| tasks.iter().position(|task| task.id == *id)).collect()
+        };
+        let step = |task: &&Task| Step {
+            title: task.title.clone(),
+            description: task.description.clone(),
+            resources: task.resources.clone(),
+            depends_on: place(&task.depends_on),
+            context_from: place(&task.context_from),
+            details: task.details.clone(),
+        };
+        Ok(tasks.iter().map(step).collect())
+    }
+}
+
+/// A definition is checked as the plan that it will be.
+fn defined(tasks: &[TemplateTask]) -> Result<Vec<Step>, Refusal> {
+    let planned: Vec<PlannedTask> = tasks
+        .iter()
+        .enumerate()
+        .map(|(at, task)| PlannedTask {
+            // No name can be one of these: they are never shown, and only tell the tasks apart.
+            id: TaskId::new(format!("\u{0}{at}")),
+            title: task.title.clone(),
+            description: task.description.clone(),
+            resources: task.resources.clone(),
+            depends_on: task.depends_on.clone(),
+            context_from: task.context_from.clone(),
+            details: task.details.clone(),
+        })
+        .collect();
+    let place = |ids: &[TaskId]| -> Vec<usize> {
+        ids.iter().filter_map(|id| planned.iter().position(|task| task.id == *id)).collect()
+    };
+    let resolved = resolve(&[], &planned, Code::DuplicateTaskName)?;
+    let step = |task: crate::run::Resolved| Step {
+        depends_on: place(&task.depends_on),
+        context_from: place(&task.context_from),
+        title: task.task.title,
+        description: task.task.description,
+        resources: task.task.resources,
+        details: task.task.details,
+    };
+    Ok(resolved.into_iter().map(step).collect())
+}
+
+impl TemplateCreated {
+    pub(super) fn template(&self, seq: Seq, at: Timestamp) -> Template {
+        Template {
+            id: self.template.clone(),
+            title: self.title.clone(),
+            description: self.description.clone(),
+            tasks: self.tasks.clone(),
+            variables: self.variables.clone(),
+            created_by: self.created_by.clone(),
+            created_at: at,
+            created: seq,
+        }
+    }
+}

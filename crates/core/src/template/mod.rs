@@ -1,0 +1,67 @@
+//! Templates: plans with blanks, from which runs are made.
+
+mod apply;
+mod create;
+mod words;
+
+use serde::{Deserialize, Serialize};
+
+pub use apply::ApplyTemplate;
+pub use create::{CreateTemplate, TemplateCreated, TemplateSource, TemplateTask};
+
+use crate::command::Halt;
+use crate::fact::Fact;
+use crate::id::{Seq, TemplateId, Timestamp};
+use crate::key::{ColumnValue, Key};
+use crate::refusal::{Code, Refusal};
+use crate::row::Row;
+use crate::task::Details;
+use crate::view::View;
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Template {
+    pub id: TemplateId,
+    pub title: String,
+    pub description: String,
+    pub tasks: Vec<Step>,
+    /// Everything that must be given to apply it.
+    pub variables: Vec<String>,
+    pub created_by: String,
+    pub created_at: Timestamp,
+    pub created: Seq,
+}
+
+/// A task of a template. Others are named by their place, so that a redacted name breaks nothing.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Step {
+    pub title: String,
+    pub description: String,
+    pub resources: Vec<String>,
+    pub depends_on: Vec<usize>,
+    pub context_from: Vec<usize>,
+    pub details: Details,
+}
+
+impl Template {
+    pub(crate) fn columns(&self) -> Vec<ColumnValue> {
+        vec![self.created.0.into(), self.title.as_str().into()]
+    }
+}
+
+pub(crate) fn apply(old: Option<Template>, id: &TemplateId, fact: &Fact, seq: Seq, at: Timestamp) -> Option<Template> {
+    match fact {
+        Fact::TemplateCreated(fact) if fact.template == *id => Some(fact.template(seq, at)),
+        _ => old,
+    }
+}
+
+impl View {
+    pub(crate) fn template_known(&self, id: &TemplateId) -> Result<&Template, Halt> {
+        match self.get(&Key::Template(id.clone()))? {
+            Some(Row::Template(template)) => Ok(template),
+            _ => Err(Refusal::new(Code::TemplateNotFound, "Template not found")
+                .hint("list the templates to see their ids")
+                .into()),
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Everything an agent needs to begin a task or to go on with it, within the number of tokens it can spare.
+//!
+//! Reading and composing are apart: [`compose`] is a pure function over [`Material`], so that its bound can be proven for
+//! any workflow. What is left out is said, with the tool that shows it.
+
+mod budget;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use rookery_core::file::File;
+use rookery_core::run::Run;
+use rookery_core::task::{Checkpoint, Task};
+use rookery_core::{Row, RunId, TaskId};
+use rookery_store::ListQuery;
+use rookery_store::query::Test;
+
+pub use budget::{MIN_TOKENS, compose};
+pub use view::{CheckpointView, Context, CurrentTask, Omitted, OutcomeView, PlanView, WorkflowView};
+
+use crate::engine::{Engine, EngineError};
+use crate::queries::At;
+use crate::workflows::{
+    checkpoints_of, checkpoints_query, default_run, run_query, runs_of, tasks_named, tasks_of, tasks_query,
+    unknown_task,
+};
+
+/// How much context is given where nothing else is asked for.
+pub const DEFAULT_TOKENS: usize = 8_000;
+pub const DEFAULT_CHECKPOINTS: usize = 5;
+
+/// Which parts are wanted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Include {
+    pub workflow_plan: Part,
+    pub prior_task_outcomes: Part,
+    pub dependency_outcomes: Part,
+    pub sibling_status: Part,
+    pub checkpoints: Checkpoints,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part {
+    Wanted,
+    LeftOut,
+}
+
+impl Part {
+    /// A part is there unless it was said not to be.
+    pub fn of(flag: Option<bool>) -> Part {
+        if flag == Some(false) { Part::LeftOut } else { Part::Wanted }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Checkpoints {
+    /// The newest so many, and what was decided before.
+    Last(usize),
+    All,
+}
+
+impl Default for Include {
+    fn default() -> Include {
+        Include {
+            workflow_plan: Part::Wanted,
+            prior_task_outcomes: Part::Wanted,
+            dependency_outcomes: Part::Wanted,
+            sibling_status: Part::Wanted,
+            checkpoints: Checkpoints::Last(DEFAULT_CHECKPOINTS),
+        }
+    }
+}
+
+/// Everything that is known about a task, before anything is cut.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Material {
+    pub run: Run,
+    pub task: Task,
+    /// Other tasks that matter for it, in their sequence.
+    pub others: Vec<Task>,
+    /// Oldest first.
+    pub checkpoints: Vec<Checkpoint>,
+    /// The paths that its holder has claimed, or that were claimed for it.
+    pub held_files: Vec<String>,
+    /// How many messages wait for the caller.
+    pub unread: u64,
+}
+
+/// The estimate of a text's tokens from its characters.
+pub fn estimate(chars: usize) -> usize {
+    chars.div_ceil(4)
+}
+
+impl Engine {
+    /// The context of a task in at most `max_tokens`. How many messages wait for the caller is the caller's to tell.
+    pub async fn load_context(
+        &self,
+        task: &TaskId,
+        include: &Include,
+        max_tokens: usize,
+        unread: u64,
+    ) -> Result<At<Context>, EngineError> {
+        let found = self.material(task, unread).await?;
+        let value = compose(&found.value, include, max_tokens)?;
+        Ok(At { value, head: found.head })
+    }
+
+    async fn material(&self, id: &TaskId, unread: u64) -> Result<At<Material>, EngineError> {
+        let Some(task) = self.task(id).await?.value else { return Err(unknown_task().into()) };
+        // The default run has no order and may have any number of tasks: only those that are named matter.
+        let others = if task.run == RunId::project_default() {
+            let named: Vec<TaskId> = task.depends_on.iter().chain(&task.context_from).cloned().collect();
+            tasks_named(&named)
+        } else {
+            tasks_query(&task.run)
+        };
+        let files =
+            |column, value: &str| ListQuery::all(rookery_core::Table::Files).with(column, Test::Is(value.into()));
+        let mut queries = vec![
+            tasks_named(std::slice::from_ref(id)),
+            run_query(&task.run),
+            others,
+            checkpoints_query(id),
+            files("task", id.as_str()),
+        ];
+        queries.extend(task.holder().map(|holder| files("holder", holder.as_str())));
+        let (lists, head) = self.store().lists(queries).await?;
+        let mut lists = lists.into_iter();
+        let mut next = || lists.next().unwrap_or_default();
+        let task = tasks_of(next()).pop().ok_or_else(unknown_task)?;
+        let run = runs_of(next()).pop().unwrap_or_else(|| default_run(std::slice::from_ref(&task)));
+        let mut others = tasks_of(next());
+        others.retain(|other| other.id != task.id);
+        others.sort_by_key(|other| (other.sequence, other.created));
+        let checkpoints = checkpoints_of(next());
+        let held = next().into_iter().chain(next());
+        let value = Material { run, others, checkpoints, held_files: paths_of(held), unread, task };
+        Ok(At { value, head })
+    }
+}
+
+fn paths_of(rows: impl Iterator<Item = Row>) -> Vec<String> {
+    let claimed = |file: &File| file.claim.is_some();
+    let files = rows.filter_map(|row| if let Row::File(file) = row { Some(file) } else { None }).filter(claimed);
+    let mut paths: Vec<String> = files.map(|file| file.path.to_string()).collect();
+    paths.sort();
+    paths.dedup();
+    paths
+}

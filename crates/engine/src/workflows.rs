@@ -1,0 +1,607 @@
+//! Reading workflows: what there is, what can be done next, how far it is, and what it waits for.
+//!
+//! Each question is answered from lists that were read at one position. The shapes are those that the workflow tools
+//! show, so that a surface has only to pass them on.
+
+use std::collections::BTreeMap;
+
+use rookery_core::key::{ColumnValue, Table};
+use rookery_core::run::{Brief, Run, SourceType, Status, tally};
+use rookery_core::task::{Checkpoint, CheckpointKind, State, Task};
+use rookery_core::template::Template;
+use rookery_core::{Code, Fact, Refusal, Row, RunId, Seq, TaskId, TemplateId, Timestamp};
+use rookery_store::query::{KEY, Order, Test};
+use rookery_store::{Head, ListQuery, LogQuery};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::context::estimate;
+use crate::engine::{Engine, EngineError};
+use crate::queries::At;
+
+/// How many facts of one command are looked at to tell what it did to a plan.
+const PLAN_FACTS: u32 = 1_100;
+/// How often two reads are repeated until they are of one position.
+const TRIES: usize = 4;
+
+/// Which runs, newest first.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct RunFilter {
+    /// One of these; any if there are none.
+    pub status: Vec<Status>,
+    pub repository_path: Option<String>,
+    pub limit: u32,
+    pub offset: u32,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct RunPage {
+    pub workflows: Vec<RunHead>,
+    /// How many there are without limit and offset.
+    pub total: u64,
+}
+
+/// A run as lists show it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct RunHead {
+    pub id: RunId,
+    pub name: String,
+    pub status: Status,
+    pub source_type: SourceType,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+/// A run and its tasks, in their sequence.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Workflow {
+    pub run: Run,
+    pub tasks: Vec<Task>,
+}
+
+/// Whether failed tasks are among what can be taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FailedTasks {
+    Offered,
+    LeftOut,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct NextTasks {
+    pub tasks: Vec<NextTask>,
+    pub max_parallel: u32,
+    pub recommended_count: usize,
+    pub workflow_status: Status,
+    pub all_complete: bool,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct NextTask {
+    pub task: Task,
+    pub can_parallelize: bool,
+    /// Others of its group that can be taken now.
+    pub parallel_with: Vec<TaskId>,
+    /// The names of what it waited for.
+    pub dependencies_completed: Vec<String>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Progress {
+    pub total_tasks: usize,
+    pub by_status: BTreeMap<&'static str, usize>,
+    /// Everything up to this place in the order is finished.
+    pub completed_sequence: u32,
+    /// The first place that is not finished.
+    pub current_sequence: Option<u32>,
+    pub blocked_tasks: Vec<BlockedTask>,
+    pub parallel_groups: BTreeMap<String, GroupProgress>,
+    /// How many tasks are left to do.
+    pub estimated_remaining: usize,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct BlockedTask {
+    pub id: TaskId,
+    pub name: String,
+    pub blocked_by: Vec<String>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct GroupProgress {
+    pub task_count: usize,
+    pub completed: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SummaryFormat {
+    Json,
+    Markdown,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Summary {
+    pub summary: String,
+    pub token_estimate: usize,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Dependencies {
+    pub satisfied: bool,
+    pub pending: Vec<PendingDependency>,
+    pub completed: Vec<CompletedDependency>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct PendingDependency {
+    pub id: TaskId,
+    pub name: String,
+    pub status: &'static str,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct CompletedDependency {
+    pub id: TaskId,
+    pub name: String,
+    pub outcome: Option<String>,
+}
+
+/// Which checkpoints of a task, oldest first.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CheckpointFilter {
+    pub task: TaskId,
+    /// One of these; any if there are none.
+    pub kinds: Vec<CheckpointKind>,
+    /// Only later ones.
+    pub since_sequence: Option<u32>,
+    pub limit: Option<usize>,
+}
+
+/// What a command did to a plan.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct PlanChange {
+    pub added: Vec<TaskId>,
+    pub removed: Vec<TaskId>,
+    pub preserved: Vec<TaskId>,
+    pub dependencies_rewired: usize,
+    pub tasks_renumbered: usize,
+}
+
+/// The state of a task in the words of the workflow tools.
+pub fn status_word(task: &Task) -> &'static str {
+    match task.state {
+        State::Pending if task.is_waiting() => "blocked",
+        State::Review => State::InProgress.as_str(),
+        State::Cancelled => State::Skipped.as_str(),
+        state => state.as_str(),
+    }
+}
+
+/// Whether somebody could take it now.
+pub fn is_eligible(task: &Task, failed: FailedTasks) -> bool {
+    let state = match task.state {
+        State::Pending | State::Planning => true,
+        State::Failed => failed == FailedTasks::Offered,
+        _ => false,
+    };
+    state && task.held_by().is_none() && task.waiting_on.is_empty()
+}
+
+impl Engine {
+    /// A run by its id; the default one is there as soon as it has a task.
+    pub async fn workflow_run(&self, id: &RunId) -> Result<At<Run>, EngineError> {
+        if *id == RunId::project_default() {
+            return Ok(self.workflow(id).await?.map(|workflow| workflow.run));
+        }
+        let (mut rows, head) = self.store().list(run_query(id)).await.map(|(rows, head)| (runs_of(rows), head))?;
+        rows.pop().map(|value| At { value, head }).ok_or_else(|| unknown_run().into())
+    }
+
+    /// A run with its tasks.
+    pub async fn workflow(&self, id: &RunId) -> Result<At<Workflow>, EngineError> {
+        let (lists, head) = self.store().lists(vec![run_query(id), tasks_query(id)]).await?;
+        let mut lists = lists.into_iter();
+        let run = runs_of(lists.next().unwrap_or_default()).pop();
+        let mut tasks = tasks_of(lists.next().unwrap_or_default());
+        tasks.sort_by_key(|task| (task.sequence, task.created));
+        let run = match run {
+            Some(run) => run,
+            None if *id == RunId::project_default() && !tasks.is_empty() => default_run(&tasks),
+            None => return Err(unknown_run().into()),
+        };
+        Ok(At { value: Workflow { run, tasks }, head })
+    }
+
+    /// The runs that fit, newest first. The project's default run is the oldest of all.
+    pub async fn workflows(&self, filter: &RunFilter) -> Result<At<RunPage>, EngineError> {
+        let wanted = filter.offset.saturating_add(filter.limit);
+        let mut query = ListQuery { order: Order::Descending, ..ListQuery::all(Table::Runs).ordered_by("created") };
+        if !filter.status.is_empty() {
+            let any = filter.status.iter().map(|status| status.as_str().into()).collect();
+            query = query.with("status", Test::In(any));
+        }
+        if filter.repository_path.is_none() {
+            query = query.at_most(Some(wanted));
+        }
+        let by_default =
+            ListQuery { order: Order::Descending, ..tasks_query(&RunId::project_default()).at_most(Some(1)) };
+        let (lists, tallies, head) = self.counted(vec![query, by_default]).await?;
+        let mut lists = lists.into_iter();
+        let mut runs = runs_of(lists.next().unwrap_or_default());
+        let in_default = tasks_of(lists.next().unwrap_or_default());
+        let has_default = filter.takes_default() && !in_default.is_empty();
+        if let Some(path) = &filter.repository_path {
+            runs.retain(|run| run.brief.repository_paths.contains(path));
+        }
+        let mut total = match filter.repository_path {
+            Some(_) => runs.len() as u64,
+            None => filter.count(&tallies),
+        };
+        if has_default {
+            if runs.len() as u64 == total {
+                runs.push(default_run(&in_default));
+            }
+            total += 1;
+        }
+        let page = runs.into_iter().skip(filter.offset as usize).take(filter.limit as usize);
+        Ok(At { value: RunPage { workflows: page.map(RunHead::of).collect(), total }, head })
+    }
+
+    /// Lists and counts, of one position if the log stands still for a moment.
+    async fn counted(
+        &self,
+        queries: Vec<ListQuery>,
+    ) -> Result<(Vec<Vec<Row>>, BTreeMap<String, u64>, Head), EngineError> {
+        let mut tries = 0;
+        loop {
+            let (lists, head) = self.store().lists(queries.clone()).await?;
+            let (tallies, then) = self.store().tallies().await?;
+            tries += 1;
+            if then == head || tries == TRIES {
+                return Ok((lists, tallies, head));
+            }
+        }
+    }
+
+    /// Everything that can be taken now. A run that is paused or was given up gives out nothing.
+    pub async fn next_tasks(&self, run: &RunId, failed: FailedTasks) -> Result<At<NextTasks>, EngineError> {
+        Ok(self.workflow(run).await?.map(|workflow| next_tasks(&workflow, failed)))
+    }
+
+    pub async fn progress(&self, run: &RunId) -> Result<At<Progress>, EngineError> {
+        Ok(self.workflow(run).await?.map(|workflow| progress(&workflow)))
+    }
+
+    pub async fn summary(&self, run: &RunId, format: SummaryFormat) -> Result<At<Summary>, EngineError> {
+        Ok(self.workflow(run).await?.map(|workflow| summary(&workflow, format)))
+    }
+
+    /// What a task waits for, and what of that is done.
+    pub async fn dependencies(&self, task: &TaskId) -> Result<At<Dependencies>, EngineError> {
+        let Some(task) = self.task(task).await?.value else { return Err(unknown_task().into()) };
+        let (rows, head) = self.store().list(tasks_named(&task.depends_on)).await?;
+        Ok(At { value: dependencies(&task, &tasks_of(rows)), head })
+    }
+
+    pub async fn checkpoints(&self, filter: &CheckpointFilter) -> Result<At<Vec<Checkpoint>>, EngineError> {
+        let queries = vec![tasks_named(std::slice::from_ref(&filter.task)), checkpoints_query(&filter.task)];
+        let (lists, head) = self.store().lists(queries).await?;
+        let mut lists = lists.into_iter();
+        if lists.next().is_none_or(|tasks| tasks.is_empty()) {
+            return Err(unknown_task().into());
+        }
+        let mut found = checkpoints_of(lists.next().unwrap_or_default());
+        found.retain(|checkpoint| filter.takes(checkpoint));
+        found.truncate(filter.limit.unwrap_or(usize::MAX));
+        Ok(At { value: found, head })
+    }
+
+    /// All templates, by name.
+    pub async fn templates(&self) -> Result<At<Vec<Template>>, EngineError> {
+        let (rows, head) = self.store().list(ListQuery::all(Table::Templates).ordered_by("name")).await?;
+        Ok(At { value: templates_of(rows), head })
+    }
+
+    pub async fn template(&self, id: &TemplateId) -> Result<At<Template>, EngineError> {
+        let query = ListQuery::all(Table::Templates).with(KEY, Test::Is(id.as_str().into()));
+        let (rows, head) = self.store().list(query).await?;
+        let unknown = || {
+            EngineError::from(
+                Refusal::new(Code::TemplateNotFound, "Template not found").hint("list the templates to see their ids"),
+            )
+        };
+        templates_of(rows).pop().map(|value| At { value, head }).ok_or_else(unknown)
+    }
+
+    /// What the command that began at this place did to a plan.
+    pub async fn plan_change(&self, first: Seq) -> Result<PlanChange, EngineError> {
+        let query = LogQuery::after(Seq(first.0.saturating_sub(1)), PLAN_FACTS);
+        let (rows, _) = self.store().log(query).await?;
+        let mut change = PlanChange::default();
+        for row in rows.iter().take_while(|row| row.seq == first || row.cause == Some(first)) {
+            match &row.fact {
+                Fact::RunReplanned(fact) => {
+                    change.added = fact.added.clone();
+                    change.removed = fact.removed.clone();
+                    change.preserved = fact.preserved.clone();
+                }
+                Fact::TaskRemoved(fact) => {
+                    if !change.removed.contains(&fact.task) {
+                        change.removed.push(fact.task.clone());
+                    }
+                    change.dependencies_rewired +=
+                        fact.rewired.iter().map(|rewired| rewired.gains.len()).sum::<usize>();
+                }
+                Fact::RunReordered(fact) => change.tasks_renumbered += fact.places.len(),
+                _ => {}
+            }
+        }
+        Ok(change)
+    }
+
+    pub fn mint_run(&self) -> RunId {
+        RunId::new(self.mint("wf_"))
+    }
+
+    /// The id of a task of a workflow.
+    pub fn mint_planned_task(&self) -> TaskId {
+        TaskId::new(self.mint("tk_"))
+    }
+
+    pub fn mint_checkpoint(&self) -> String {
+        self.mint("cp_")
+    }
+
+    pub fn mint_template(&self) -> TemplateId {
+        TemplateId::new(self.mint("tmpl_"))
+    }
+}
+
+impl RunHead {
+    fn of(run: Run) -> RunHead {
+        RunHead {
+            id: run.id,
+            name: run.brief.title,
+            status: run.status,
+            source_type: run.brief.source_type,
+            created_at: run.created_at,
+            updated_at: run.updated_at,
+        }
+    }
+}
+
+impl RunFilter {
+    fn takes_default(&self) -> bool {
+        self.repository_path.is_none() && (self.status.is_empty() || self.status.contains(&Status::InProgress))
+    }
+
+    fn count(&self, tallies: &BTreeMap<String, u64>) -> u64 {
+        let of = |name: &str| tallies.get(name).copied().unwrap_or(0);
+        if self.status.is_empty() {
+            return of(tally::RUNS);
+        }
+        let wanted = Status::ALL.into_iter().filter(|status| self.status.contains(status));
+        wanted.map(|status| of(status.tally())).sum()
+    }
+}
+
+impl CheckpointFilter {
+    fn takes(&self, checkpoint: &Checkpoint) -> bool {
+        (self.kinds.is_empty() || self.kinds.contains(&checkpoint.kind))
+            && self.since_sequence.is_none_or(|since| checkpoint.sequence > since)
+    }
+}
+
+fn next_tasks(workflow: &Workflow, failed: FailedTasks) -> NextTasks {
+    let Workflow { run, tasks } = workflow;
+    let gives = !matches!(run.status, Status::Paused | Status::Abandoned);
+    let eligible: Vec<&Task> = tasks.iter().filter(|task| gives && is_eligible(task, failed)).collect();
+    let name = |id: &TaskId| tasks.iter().find(|task| task.id == *id).map(|task| task.title.clone());
+    let next = |task: &&Task| {
+        let group = task.details.parallel_group.as_ref();
+        let beside =
+            |other: &&&Task| group.is_some() && other.id != task.id && other.details.parallel_group.as_ref() == group;
+        NextTask {
+            task: (*task).clone(),
+            can_parallelize: group.is_some(),
+            parallel_with: eligible.iter().filter(beside).map(|other| other.id.clone()).collect(),
+            dependencies_completed: task.depends_on.iter().filter_map(name).collect(),
+        }
+    };
+    let next: Vec<NextTask> = eligible.iter().map(next).collect();
+    NextTasks {
+        recommended_count: next.len().min(run.brief.max_parallel_tasks as usize),
+        max_parallel: run.brief.max_parallel_tasks,
+        workflow_status: run.status,
+        all_complete: !tasks.is_empty() && tasks.iter().all(|task| task.state.is_finished()),
+        tasks: next,
+    }
+}
+
+pub(crate) fn progress(workflow: &Workflow) -> Progress {
+    let tasks = &workflow.tasks;
+    let name =
+        |id: &TaskId| tasks.iter().find(|task| task.id == *id).map_or_else(|| id.to_string(), |t| t.title.clone());
+    let mut by_status = BTreeMap::new();
+    let mut parallel_groups: BTreeMap<String, GroupProgress> = BTreeMap::new();
+    for task in tasks {
+        *by_status.entry(status_word(task)).or_insert(0) += 1;
+        if let Some(group) = &task.details.parallel_group {
+            let group = parallel_groups.entry(group.clone()).or_default();
+            group.task_count += 1;
+            group.completed += usize::from(task.state.is_finished());
+        }
+    }
+    let blocked = tasks.iter().filter(|task| task.is_waiting()).map(|task| BlockedTask {
+        id: task.id.clone(),
+        name: task.title.clone(),
+        blocked_by: task.waiting_on.iter().map(name).collect(),
+    });
+    let current = tasks.iter().find(|task| !task.state.is_finished()).map(|task| task.sequence);
+    let done = tasks.iter().take_while(|task| task.state.is_finished()).last().map_or(0, |task| task.sequence);
+    Progress {
+        total_tasks: tasks.len(),
+        by_status,
+        completed_sequence: done,
+        current_sequence: current,
+        blocked_tasks: blocked.collect(),
+        parallel_groups,
+        estimated_remaining: tasks.iter().filter(|task| !task.state.is_finished()).count(),
+    }
+}
+
+fn summary(workflow: &Workflow, format: SummaryFormat) -> Summary {
+    let text = match format {
+        SummaryFormat::Json => as_json(workflow),
+        SummaryFormat::Markdown => as_markdown(workflow),
+    };
+    Summary { token_estimate: estimate(text.chars().count()), summary: text }
+}
+
+fn as_json(workflow: &Workflow) -> String {
+    let Workflow { run, tasks } = workflow;
+    let task = |task: &Task| {
+        json!({
+            "id": task.id,
+            "sequence": task.sequence,
+            "name": task.title,
+            "status": status_word(task),
+            "assigned_agent_id": task.assignee(),
+            "outcome": task.outcome,
+            "error": error_of(task),
+        })
+    };
+    json!({
+        "id": run.id,
+        "name": run.brief.title,
+        "status": run.status,
+        "plan_summary": run.summary,
+        "last_status_reason": run.reason,
+        "progress": progress(workflow),
+        "tasks": tasks.iter().map(task).collect::<Vec<_>>(),
+    })
+    .to_string()
+}
+
+fn as_markdown(workflow: &Workflow) -> String {
+    let Workflow { run, tasks } = workflow;
+    let done = tasks.iter().filter(|task| task.state.is_finished()).count();
+    let mut lines = vec![
+        format!("# {}", one_line(&run.brief.title)),
+        String::new(),
+        format!("Status: {} ({done} of {} tasks finished)", run.status.as_str(), tasks.len()),
+    ];
+    if let Some(summary) = &run.summary {
+        lines.extend([String::new(), summary.clone()]);
+    }
+    if !tasks.is_empty() {
+        lines.extend([String::new(), "## Tasks".to_owned(), String::new()]);
+    }
+    for task in tasks {
+        let mut line = format!("{}. {} [{}]", task.sequence, one_line(&task.title), status_word(task));
+        if let Some(agent) = task.assignee() {
+            line.push_str(&format!(" by {agent}"));
+        }
+        if let Some(told) = task.outcome.as_deref().or(error_of(task)) {
+            line.push_str(&format!(": {}", one_line(told)));
+        }
+        lines.push(line);
+    }
+    lines.join("\n")
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Why a task failed.
+pub fn error_of(task: &Task) -> Option<&str> {
+    task.reason.as_deref().filter(|_| task.state == State::Failed)
+}
+
+fn dependencies(task: &Task, found: &[Task]) -> Dependencies {
+    let mut told = Dependencies { satisfied: task.waiting_on.is_empty(), pending: vec![], completed: vec![] };
+    for dep in task.depends_on.iter().filter_map(|id| found.iter().find(|dep| dep.id == *id)) {
+        if dep.state.is_finished() {
+            told.completed.push(CompletedDependency {
+                id: dep.id.clone(),
+                name: dep.title.clone(),
+                outcome: dep.outcome.clone(),
+            });
+        } else {
+            told.pending.push(PendingDependency {
+                id: dep.id.clone(),
+                name: dep.title.clone(),
+                status: status_word(dep),
+            });
+        }
+    }
+    told
+}
+
+/// The project's default run, made up from its tasks: it has no row, begins with the project and never completes.
+pub(crate) fn default_run(tasks: &[Task]) -> Run {
+    let unfinished = tasks.iter().filter(|task| !task.state.is_finished()).count();
+    Run {
+        id: RunId::project_default(),
+        brief: Brief {
+            title: "Tasks outside of any workflow".to_owned(),
+            source_type: SourceType::Custom,
+            source_ref: None,
+            source_content: String::new(),
+            repository_paths: vec![],
+            max_parallel_tasks: 1,
+            auto_create_workspaces: false,
+            config: serde_json::Map::new(),
+        },
+        summary: None,
+        status: Status::InProgress,
+        reason: None,
+        created_by: "system".to_owned(),
+        created_at: tasks.iter().map(|task| task.created_at).min().unwrap_or(Timestamp(0)),
+        created: Seq::ZERO,
+        updated_at: tasks.iter().map(|task| task.completed_at.unwrap_or(task.created_at)).max().unwrap_or(Timestamp(0)),
+        tasks: u32::try_from(tasks.len()).unwrap_or(u32::MAX),
+        unfinished: u32::try_from(unfinished).unwrap_or(u32::MAX),
+    }
+}
+
+fn unknown_run() -> Refusal {
+    Refusal::new(Code::WorkflowNotFound, "Workflow not found").hint("list the workflows to see their ids")
+}
+
+pub(crate) fn unknown_task() -> Refusal {
+    Refusal::new(Code::TaskNotFound, "Task not found")
+}
+
+pub(crate) fn run_query(id: &RunId) -> ListQuery {
+    ListQuery::all(Table::Runs).with(KEY, Test::Is(id.as_str().into()))
+}
+
+pub(crate) fn tasks_query(run: &RunId) -> ListQuery {
+    ListQuery::all(Table::Tasks).with("run", Test::Is(run.as_str().into())).ordered_by("created")
+}
+
+pub(crate) fn tasks_named(ids: &[TaskId]) -> ListQuery {
+    let any = ids.iter().map(|id| ColumnValue::Text(id.to_string())).collect();
+    ListQuery::all(Table::Tasks).with(KEY, Test::In(any)).ordered_by("created")
+}
+
+pub(crate) fn checkpoints_query(task: &TaskId) -> ListQuery {
+    ListQuery::all(Table::Checkpoints).with("task", Test::Is(task.as_str().into())).ordered_by("created")
+}
+
+pub(crate) fn runs_of(rows: Vec<Row>) -> Vec<Run> {
+    rows.into_iter().filter_map(|row| if let Row::Run(run) = row { Some(run) } else { None }).collect()
+}
+
+pub(crate) fn tasks_of(rows: Vec<Row>) -> Vec<Task> {
+    rows.into_iter().filter_map(|row| if let Row::Task(task) = row { Some(task) } else { None }).collect()
+}
+
+pub(crate) fn checkpoints_of(rows: Vec<Row>) -> Vec<Checkpoint> {
+    rows.into_iter().filter_map(|row| if let Row::Checkpoint(found) = row { Some(found) } else { None }).collect()
+}
+
+fn templates_of(rows: Vec<Row>) -> Vec<Template> {
+    rows.into_iter().filter_map(|row| if let Row::Template(template) = row { Some(template) } else { None }).collect()
+}

@@ -1,0 +1,304 @@
+//! Workflows through the one door: planned, worked on in the document's order, read back.
+
+#![expect(clippy::unwrap_used, reason = "a story that cannot be told has failed")]
+
+use std::sync::Arc;
+
+use rookery_core::agent::{Profile, Register, Role};
+use rookery_core::run::{
+    AddRunTask, Brief, CreateRun, PlannedTask, RemoveRunTask, ReplanRun, SetRunPlan, SetRunStatus, SourceType, Status,
+};
+use rookery_core::task::{
+    AddCheckpoint, CheckpointKind, Create, Details, Outcome, Plan, SetPlan, State, TakeUp, UpdateStatus,
+};
+use rookery_core::template::{ApplyTemplate, CreateTemplate, TemplateSource};
+use rookery_core::{Caller, Code, Command, LogId, RunId, SiteId, TaskId, Timestamp};
+use rookery_engine::access::Trust;
+use rookery_engine::context::{Checkpoints, DEFAULT_TOKENS, Include};
+use rookery_engine::workflows::{CheckpointFilter, FailedTasks, RunFilter, SummaryFormat};
+use rookery_engine::{Access, Engine, EngineError, Parts, RandomIds, Request, Settings, SystemClock};
+use rookery_store::memory::{Database, MemoryStore};
+use rookery_store::{Answer, Committed, Node, PresenceBoard, Site, SubmitError};
+
+fn engine() -> Engine {
+    let (clock, board) = (Arc::new(SystemClock::default()), Arc::new(PresenceBoard::default()));
+    let store = MemoryStore::new(Database::new(LogId::from("log_w")), clock.clone(), board.clone());
+    let site = Site { id: SiteId::from("site"), root: "/".to_owned() };
+    let node = Node {
+        id: "node".into(),
+        host: "here".to_owned(),
+        pid: 1,
+        url: None,
+        version: "1".to_owned(),
+        site,
+        started_at: Timestamp(0),
+    };
+    Engine::new(Parts {
+        store: Arc::new(store),
+        clock,
+        ids: Arc::new(RandomIds),
+        board,
+        access: Access::new(Trust::Local, None),
+        node,
+        settings: Settings::new("test", "/"),
+    })
+}
+
+async fn does(engine: &Engine, command: impl Into<Command>) -> Committed {
+    engine.submit(Request::new(Caller::asserted("a"), command)).await.unwrap()
+}
+
+fn code(error: EngineError) -> Code {
+    match error {
+        EngineError::Submit(SubmitError::Refused(refusal)) => refusal.code,
+        other => panic!("{other}"),
+    }
+}
+
+async fn joins(engine: &Engine, agent: &str) {
+    let profile = Profile {
+        tool: "test".into(),
+        role: Role::Worker,
+        capabilities: vec![],
+        name: None,
+        workspace_path: None,
+        metadata: serde_json::Map::new(),
+    };
+    let register = Register { id: agent.into(), profile };
+    engine.submit(Request::new(Caller::asserted(agent), register)).await.unwrap();
+}
+
+fn brief(title: &str) -> Brief {
+    Brief {
+        title: title.to_owned(),
+        source_type: SourceType::Prompt,
+        source_ref: None,
+        source_content: "build it".to_owned(),
+        repository_paths: vec!["app".to_owned()],
+        max_parallel_tasks: 2,
+        auto_create_workspaces: false,
+        config: serde_json::Map::new(),
+    }
+}
+
+fn planned(name: &str, depends_on: &[&str]) -> PlannedTask {
+    PlannedTask {
+        id: TaskId::new(format!("tk_{name}")),
+        title: name.to_owned(),
+        description: format!("do {name}"),
+        resources: vec![],
+        depends_on: depends_on.iter().map(|name| (*name).to_owned()).collect(),
+        context_from: vec![],
+        details: Details { parallel_group: Some("both".to_owned()), ..Details::default() },
+    }
+}
+
+/// A run `wf` with two tasks side by side and one that waits for both.
+async fn with_a_plan() -> Engine {
+    let engine = engine();
+    joins(&engine, "a").await;
+    does(&engine, CreateRun { id: "wf".into(), brief: brief("the run") }).await;
+    let tasks = vec![planned("left", &[]), planned("right", &[]), planned("end", &["left", "right"])];
+    does(&engine, SetRunPlan { run: "wf".into(), summary: "two and one".to_owned(), tasks }).await;
+    engine
+}
+
+fn update(task: &str, to: State) -> UpdateStatus {
+    UpdateStatus {
+        task: task.into(),
+        agent: None,
+        to,
+        outcome: Outcome { text: Some(format!("{task} is done")), detail: None },
+        error: Some(format!("{task} broke")),
+        reason: None,
+    }
+}
+
+async fn works_off(engine: &Engine, task: &str) {
+    does(engine, TakeUp { task: task.into(), agent: "a".into() }).await;
+    let plan = Plan { approach: "by hand".to_owned(), ..Plan::default() };
+    does(engine, SetPlan { task: task.into(), agent: None, plan, context: serde_json::Map::new() }).await;
+    does(engine, update(task, State::InProgress)).await;
+    let checkpoint = AddCheckpoint {
+        id: engine.mint_checkpoint(),
+        task: task.into(),
+        agent: None,
+        kind: CheckpointKind::Decision,
+        summary: format!("how {task} is done"),
+        detail: None,
+        files_changed: vec!["src/main.rs".to_owned()],
+    };
+    does(engine, checkpoint).await;
+    does(engine, update(task, State::Completed)).await;
+}
+
+#[tokio::test]
+async fn a_workflow_is_worked_off_and_every_question_is_answered_on_the_way() {
+    let engine = with_a_plan().await;
+    let wf: RunId = "wf".into();
+    let next = engine.next_tasks(&wf, FailedTasks::Offered).await.unwrap().value;
+    let ids: Vec<&str> = next.tasks.iter().map(|next| next.task.id.as_str()).collect();
+    assert_eq!((ids, next.recommended_count), (vec!["tk_left", "tk_right"], 2));
+    assert_eq!((next.tasks[0].can_parallelize, &next.tasks[0].parallel_with), (true, &vec!["tk_right".into()]));
+    assert_eq!((next.workflow_status, next.all_complete), (Status::Ready, false));
+    works_off(&engine, "tk_left").await;
+    let progress = engine.progress(&wf).await.unwrap().value;
+    assert_eq!((progress.total_tasks, progress.estimated_remaining), (3, 2));
+    assert_eq!(progress.by_status.into_iter().collect::<Vec<_>>(), [("blocked", 1), ("completed", 1), ("pending", 1)]);
+    assert_eq!(progress.blocked_tasks[0].blocked_by, ["right"]);
+    assert_eq!((progress.completed_sequence, progress.current_sequence), (1, Some(2)));
+    assert_eq!((progress.parallel_groups["both"].task_count, progress.parallel_groups["both"].completed), (3, 1));
+    let waits = engine.dependencies(&"tk_end".into()).await.unwrap().value;
+    assert_eq!((waits.satisfied, waits.pending.len(), waits.completed.len()), (false, 1, 1));
+    works_off(&engine, "tk_right").await;
+    let next = engine.next_tasks(&wf, FailedTasks::Offered).await.unwrap().value;
+    assert_eq!(next.tasks[0].dependencies_completed, ["left", "right"]);
+    works_off(&engine, "tk_end").await;
+    assert!(engine.next_tasks(&wf, FailedTasks::Offered).await.unwrap().value.all_complete);
+    assert_eq!(engine.workflow_run(&wf).await.unwrap().value.status, Status::Completed);
+    let told = engine.summary(&wf, SummaryFormat::Markdown).await.unwrap().value;
+    assert!(told.summary.contains("# the run") && told.summary.contains("3. end [completed] by a: tk_end is done"));
+    assert_eq!(told.token_estimate, told.summary.chars().count().div_ceil(4));
+    let told = engine.summary(&wf, SummaryFormat::Json).await.unwrap().value;
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&told.summary).unwrap()["progress"]["total_tasks"], 3);
+}
+
+#[tokio::test]
+async fn context_comes_from_what_is_stored() {
+    let engine = with_a_plan().await;
+    works_off(&engine, "tk_left").await;
+    works_off(&engine, "tk_right").await;
+    does(&engine, TakeUp { task: "tk_end".into(), agent: "a".into() }).await;
+    let end: TaskId = "tk_end".into();
+    let context = engine.load_context(&end, &Include::default(), DEFAULT_TOKENS, 7).await.unwrap().value;
+    assert_eq!((context.prior_tasks.len(), context.dependency_outcomes.len(), context.unread), (2, 2, 7));
+    assert_eq!(context.dependency_outcomes[0].outcome.as_deref(), Some("tk_left is done"));
+    assert_eq!(context.workflow.unwrap().plan_summary.as_deref(), Some("two and one"));
+    let ended = engine.load_context(&"tk_left".into(), &Include::default(), 500, 0).await.unwrap().value;
+    assert_eq!(ended.current_task.checkpoints[0].summary, "how tk_left is done");
+    let few = engine.load_context(&"tk_end".into(), &Include::default(), 499, 0).await.unwrap_err();
+    assert_eq!(code(few), Code::Invalid);
+    let unknown = engine.load_context(&"tk_x".into(), &Include::default(), 500, 0).await.unwrap_err();
+    assert_eq!(code(unknown), Code::TaskNotFound);
+    let lone = Create {
+        id: "task_1".into(),
+        run: RunId::project_default(),
+        title: "alone".to_owned(),
+        description: String::new(),
+        assigned_by: "a".to_owned(),
+        assigned_to: None,
+        resources: vec![],
+        depends_on: vec!["tk_left".into()],
+    };
+    does(&engine, lone).await;
+    let all = Include { checkpoints: Checkpoints::All, ..Include::default() };
+    let context = engine.load_context(&"task_1".into(), &all, 500, 0).await.unwrap().value;
+    assert_eq!((context.workflow.unwrap().id.as_str(), context.dependency_outcomes.len()), ("run_default", 1));
+}
+
+#[tokio::test]
+async fn runs_are_listed_newest_first_and_the_default_run_last() {
+    let engine = engine();
+    joins(&engine, "a").await;
+    for n in 1..=5 {
+        does(&engine, CreateRun { id: RunId::new(format!("wf_{n}")), brief: brief(&format!("run {n}")) }).await;
+    }
+    does(&engine, SetRunStatus { run: "wf_2".into(), to: Status::Abandoned, reason: Some("no".to_owned()) }).await;
+    let list = |status: Vec<Status>, limit, offset| {
+        let engine = engine.clone();
+        async move {
+            let filter = RunFilter { status, repository_path: None, limit, offset };
+            let page = engine.workflows(&filter).await.unwrap().value;
+            (page.workflows.iter().map(|run| run.id.to_string()).collect::<Vec<_>>().join(" "), page.total)
+        }
+    };
+    assert_eq!(list(vec![], 3, 0).await, ("wf_5 wf_4 wf_3".to_owned(), 5));
+    assert_eq!(list(vec![], 3, 3).await, ("wf_2 wf_1".to_owned(), 5));
+    assert_eq!(list(vec![Status::Abandoned], 3, 0).await, ("wf_2".to_owned(), 1));
+    let lone = Create {
+        id: "task_1".into(),
+        run: RunId::project_default(),
+        title: "alone".to_owned(),
+        description: String::new(),
+        assigned_by: "a".to_owned(),
+        assigned_to: None,
+        resources: vec![],
+        depends_on: vec![],
+    };
+    does(&engine, lone).await;
+    assert_eq!(list(vec![], 3, 3).await, ("wf_2 wf_1 run_default".to_owned(), 6));
+    assert_eq!(list(vec![], 3, 0).await, ("wf_5 wf_4 wf_3".to_owned(), 6));
+    assert_eq!(list(vec![Status::InProgress], 3, 0).await, ("run_default".to_owned(), 1));
+    let by_path = |path: &str| RunFilter { repository_path: Some(path.to_owned()), limit: 2, ..RunFilter::default() };
+    assert_eq!(engine.workflows(&by_path("app")).await.unwrap().value.total, 5);
+    assert_eq!(engine.workflows(&by_path("other")).await.unwrap().value.total, 0);
+    let unknown = engine.workflow(&"wf_x".into()).await.unwrap_err();
+    assert_eq!(code(unknown), Code::WorkflowNotFound);
+}
+
+#[tokio::test]
+async fn a_changed_plan_tells_what_it_changed() {
+    let engine = with_a_plan().await;
+    let first = |committed: Committed| match committed.answer {
+        Answer::Recorded(first) => first,
+        other => panic!("{other:?}"),
+    };
+    let added = AddRunTask { run: "wf".into(), task: planned("mid", &["left"]), after: Some("left".to_owned()) };
+    does(&engine, added).await;
+    let removed = does(&engine, RemoveRunTask { run: "wf".into(), task: "tk_right".into() }).await;
+    let change = engine.plan_change(first(removed)).await.unwrap();
+    assert_eq!((change.removed.len(), change.dependencies_rewired, change.tasks_renumbered), (1, 0, 1));
+    let replanned = ReplanRun {
+        run: "wf".into(),
+        summary: "another".to_owned(),
+        reason: "we know more".to_owned(),
+        tasks: vec![planned("new", &[])],
+    };
+    let replanned = does(&engine, replanned).await;
+    let change = engine.plan_change(first(replanned)).await.unwrap();
+    assert_eq!((change.added.len(), change.removed.len(), change.preserved.len()), (1, 3, 0));
+}
+
+#[tokio::test]
+async fn checkpoints_and_templates_are_listed() {
+    let engine = with_a_plan().await;
+    works_off(&engine, "tk_left").await;
+    let filter = |kinds: Vec<CheckpointKind>, since_sequence| CheckpointFilter {
+        task: "tk_left".into(),
+        kinds,
+        since_sequence,
+        limit: Some(1),
+    };
+    assert_eq!(engine.checkpoints(&filter(vec![], None)).await.unwrap().value.len(), 1);
+    assert!(engine.checkpoints(&filter(vec![CheckpointKind::Error], None)).await.unwrap().value.is_empty());
+    assert!(engine.checkpoints(&filter(vec![], Some(1))).await.unwrap().value.is_empty());
+    let unknown = CheckpointFilter { task: "tk_x".into(), ..filter(vec![], None) };
+    assert_eq!(code(engine.checkpoints(&unknown).await.unwrap_err()), Code::TaskNotFound);
+    for name in ["b", "a"] {
+        does(
+            &engine,
+            CreateTemplate {
+                id: engine.mint_template(),
+                title: name.to_owned(),
+                description: "as it was".to_owned(),
+                source: TemplateSource::Run("wf".into()),
+            },
+        )
+        .await;
+    }
+    let templates = engine.templates().await.unwrap().value;
+    assert_eq!(templates.iter().map(|template| template.title.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    let template = engine.template(&templates[0].id).await.unwrap().value;
+    let apply = ApplyTemplate {
+        template: template.id,
+        run: "wf_again".into(),
+        title: "again".to_owned(),
+        tasks: template.tasks.iter().map(|_| engine.mint_planned_task()).collect(),
+        variables: std::collections::BTreeMap::new(),
+        repository_paths: vec![],
+        max_parallel_tasks: 1,
+    };
+    does(&engine, apply).await;
+    assert_eq!(engine.workflow(&"wf_again".into()).await.unwrap().value.tasks.len(), 3);
+    assert_eq!(code(engine.template(&"tmpl_x".into()).await.unwrap_err()), Code::TemplateNotFound);
+}
