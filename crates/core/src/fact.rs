@@ -9,14 +9,16 @@ use crate::agent::Lead;
 use crate::agent::{
     self, AgentLeft, AgentRegistered, AgentReturned, AgentStatusSet, AgentUpdated, AgentWentOffline, LeadChosen,
 };
+use crate::document::{self, DocumentDeleted, DocumentWritten};
 use crate::file::{
     self, ClaimForced, ConflictDetected, ConflictEscalated, ConflictResolved, FileClaimed, FileLocked, FileModified,
     FileReleased, FileUnlocked, FilesChanged,
 };
 use crate::handoff::{self, HandoffAccepted, HandoffInitiated, HandoffRejected};
-use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
+use crate::id::{AgentId, RunId, Seq, TaskId, ThreadId, Timestamp};
 use crate::intent::{self, IntentClosed};
 use crate::key::Key;
+use crate::message::{self, MessageDiscarded, MessageHeld, MessageReleased, MessageSent, Receipt};
 use crate::redact::{self, LogRedacted};
 use crate::report::Report;
 use crate::row::Row;
@@ -94,6 +96,14 @@ facts! {
     ReportAdded(Report) = "report.added" v 1,
     LogRedacted(LogRedacted) = "log.redacted" v 1,
     IntentClosed(IntentClosed) = "intent.closed" v 1,
+    MessageSent(MessageSent) = "message.sent" v 1,
+    MessageHeld(MessageHeld) = "message.held" v 1,
+    MessageReleased(MessageReleased) = "message.released" v 1,
+    MessageDiscarded(MessageDiscarded) = "message.discarded" v 1,
+    MessagesRead(Receipt) = "message.read" v 1,
+    MessagesAcked(Receipt) = "message.acked" v 1,
+    DocumentWritten(DocumentWritten) = "document.written" v 1,
+    DocumentDeleted(DocumentDeleted) = "document.deleted" v 1,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -128,6 +138,21 @@ impl Fact {
     pub fn run(&self) -> Option<&RunId> {
         match self {
             Fact::TaskCreated(fact) => Some(&fact.run),
+            Fact::MessageSent(fact) => Some(&fact.letter.header.run),
+            Fact::MessageHeld(fact) => Some(&fact.letter.header.run),
+            Fact::MessageReleased(fact) => Some(&fact.header.run),
+            Fact::DocumentWritten(fact) => Some(&fact.id.run),
+            Fact::DocumentDeleted(fact) => Some(&fact.id.run),
+            _ => None,
+        }
+    }
+
+    /// The thread a fact belongs to, if it says so.
+    pub fn thread(&self) -> Option<&ThreadId> {
+        match self {
+            Fact::MessageSent(fact) => Some(&fact.letter.header.thread),
+            Fact::MessageHeld(fact) => Some(&fact.letter.header.thread),
+            Fact::MessageReleased(fact) => Some(&fact.header.thread),
             _ => None,
         }
     }
@@ -175,6 +200,7 @@ impl Fact {
             Fact::HandoffAccepted(fact) => Some(&fact.by),
             Fact::HandoffRejected(fact) => Some(&fact.by),
             Fact::ReportAdded(fact) => Some(&fact.agent),
+            Fact::MessagesRead(fact) | Fact::MessagesAcked(fact) => Some(&fact.agent),
             other => other.holder(),
         }
     }
@@ -267,7 +293,21 @@ pub fn touches(fact: &Fact) -> Vec<Key> {
             cleared.chain(fact.erases.iter().map(|erase| Key::Intent(erase.intent.clone()))).collect()
         }
         Fact::IntentClosed(fact) => vec![Key::Intent(fact.intent.clone())],
+        Fact::MessageSent(fact) => fact.letter.header.keys(),
+        Fact::MessageHeld(fact) => {
+            let header = &fact.letter.header;
+            vec![Key::Message(header.message.clone()), Key::Sender(header.from.clone())]
+        }
+        Fact::MessageReleased(fact) => fact.header.keys(),
+        Fact::MessageDiscarded(fact) => vec![Key::Message(fact.message.clone()), Key::Sender(fact.from.clone())],
+        Fact::MessagesRead(fact) | Fact::MessagesAcked(fact) => fact.keys(),
+        Fact::DocumentWritten(fact) => document_keys(&fact.id, fact.version),
+        Fact::DocumentDeleted(fact) => document_keys(&fact.id, fact.version),
     }
+}
+
+fn document_keys(id: &document::DocumentId, version: u64) -> Vec<Key> {
+    vec![Key::Document(id.clone()), Key::Version { document: id.clone(), version }]
 }
 
 /// What becomes of a row that a fact touches. Total: no lookup, no clock, no configuration. A row that it does not touch
@@ -306,6 +346,16 @@ pub fn apply(old: Option<Row>, key: &Key, fact: &Fact, seq: Seq, at: Timestamp) 
         },
         Key::Timer(id) => timer::apply(row!(old, Timer), id, fact, seq).map(Row::Timer),
         Key::Intent(id) => intent::apply(row!(old, Intent), id, fact, seq).map(Row::Intent),
+        Key::Message(id) => message::apply(row!(old, Message), id, fact, seq, at).map(Row::Message),
+        Key::Delivery { message, agent } => {
+            message::apply_delivery(row!(old, Delivery), (message, agent), fact, seq, at).map(Row::Delivery)
+        }
+        Key::Thread(id) => message::apply_thread(row!(old, Thread), id, fact).map(Row::Thread),
+        Key::Sender(id) => message::apply_sender(row!(old, Sender), id, fact).map(Row::Sender),
+        Key::Document(id) => document::apply(row!(old, Document), id, fact, at).map(Row::Document),
+        Key::Version { document, version } => {
+            document::apply_version(row!(old, Version), (document, *version), fact, seq, at).map(Row::Version)
+        }
     }
 }
 

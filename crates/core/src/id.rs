@@ -47,6 +47,8 @@ ids! {
     HandoffId,
     /// A top-level execution context; REST tasks live in [`RunId::project_default`].
     RunId,
+    /// A message, in the form of the face it came in by.
+    MessageId,
     /// A conversation; what happens outside of one is shown in [`ThreadId::project_default`].
     ThreadId,
     /// Something that shall happen at a time.

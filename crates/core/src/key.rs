@@ -4,8 +4,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::document::{DocumentId, Version};
 use crate::file::FilePath;
-use crate::id::{AgentId, HandoffId, IntentId, TaskId, TimerId};
+use crate::id::{AgentId, HandoffId, IntentId, MessageId, TaskId, ThreadId, TimerId};
 use crate::row::Row;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -19,6 +20,12 @@ pub enum Table {
     Checkpoints,
     Timers,
     Intents,
+    Messages,
+    Deliveries,
+    Threads,
+    Senders,
+    Documents,
+    Versions,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,7 +85,7 @@ impl From<u64> for ColumnValue {
 }
 
 impl Table {
-    pub const ALL: [Table; 9] = [
+    pub const ALL: [Table; 15] = [
         Table::Agents,
         Table::Tasks,
         Table::Edges,
@@ -88,6 +95,12 @@ impl Table {
         Table::Checkpoints,
         Table::Timers,
         Table::Intents,
+        Table::Messages,
+        Table::Deliveries,
+        Table::Threads,
+        Table::Senders,
+        Table::Documents,
+        Table::Versions,
     ];
 
     pub fn name(self) -> &'static str {
@@ -101,6 +114,12 @@ impl Table {
             Table::Checkpoints => "checkpoints",
             Table::Timers => "timers",
             Table::Intents => "intents",
+            Table::Messages => "messages",
+            Table::Deliveries => "deliveries",
+            Table::Threads => "threads",
+            Table::Senders => "senders",
+            Table::Documents => "documents",
+            Table::Versions => "document_versions",
         }
     }
 
@@ -122,6 +141,11 @@ impl Table {
         const CHECKPOINTS: [Column; 2] = [text("task"), integer("created")];
         const TIMERS: [Column; 1] = [integer("due")];
         const INTENTS: [Column; 1] = [integer("opened")];
+        const MESSAGES: [Column; 5] =
+            [text("channel"), plain(integer("at")), text("audience"), plain(integer("sent")), text("held")];
+        const DELIVERIES: [Column; 3] = [text("pending"), plain(integer("sent")), text("message")];
+        const DOCUMENTS: [Column; 1] = [text("live_in")];
+        const VERSIONS: [Column; 3] = [text("document"), plain(integer("version")), text("base")];
         match self {
             Table::Agents => &AGENTS,
             Table::Tasks => &TASKS,
@@ -132,6 +156,11 @@ impl Table {
             Table::Checkpoints => &CHECKPOINTS,
             Table::Timers => &TIMERS,
             Table::Intents => &INTENTS,
+            Table::Messages => &MESSAGES,
+            Table::Deliveries => &DELIVERIES,
+            Table::Threads | Table::Senders => &[],
+            Table::Documents => &DOCUMENTS,
+            Table::Versions => &VERSIONS,
         }
     }
 }
@@ -153,6 +182,19 @@ pub enum Key {
     Checkpoint(String),
     Timer(TimerId),
     Intent(IntentId),
+    Message(MessageId),
+    Delivery {
+        message: MessageId,
+        agent: AgentId,
+    },
+    Thread(ThreadId),
+    /// An author of messages, of whatever kind.
+    Sender(AgentId),
+    Document(DocumentId),
+    Version {
+        document: DocumentId,
+        version: u64,
+    },
 }
 
 impl Key {
@@ -171,6 +213,12 @@ impl Key {
             Key::Checkpoint(_) => Table::Checkpoints,
             Key::Timer(_) => Table::Timers,
             Key::Intent(_) => Table::Intents,
+            Key::Message(_) => Table::Messages,
+            Key::Delivery { .. } => Table::Deliveries,
+            Key::Thread(_) => Table::Threads,
+            Key::Sender(_) => Table::Senders,
+            Key::Document(_) => Table::Documents,
+            Key::Version { .. } => Table::Versions,
         }
     }
 
@@ -186,6 +234,13 @@ impl Key {
             Key::Checkpoint(id) => id.clone(),
             Key::Timer(id) => id.to_string(),
             Key::Intent(id) => id.to_string(),
+            Key::Message(id) => id.to_string(),
+            // Ids have no spaces.
+            Key::Delivery { message, agent } => format!("{message} {agent}"),
+            Key::Thread(id) => id.to_string(),
+            Key::Sender(id) => id.to_string(),
+            Key::Document(id) => id.text(),
+            Key::Version { document, version } => format!("{version} {}", document.text()),
         }
     }
 
@@ -204,6 +259,18 @@ impl Key {
             Table::Checkpoints => Key::Checkpoint(id.to_owned()),
             Table::Timers => Key::Timer(id.into()),
             Table::Intents => Key::Intent(id.into()),
+            Table::Messages => Key::Message(id.into()),
+            Table::Deliveries => {
+                let (message, agent) = id.split_once(' ')?;
+                Key::Delivery { message: message.into(), agent: agent.into() }
+            }
+            Table::Threads => Key::Thread(id.into()),
+            Table::Senders => Key::Sender(id.into()),
+            Table::Documents => Key::Document(DocumentId::parse(id)?),
+            Table::Versions => {
+                let (version, document) = id.split_once(' ')?;
+                Key::Version { document: DocumentId::parse(document)?, version: version.parse().ok()? }
+            }
         })
     }
 }
@@ -221,6 +288,11 @@ pub enum Lookup {
     FilesOfTask(TaskId),
     /// Claimed, locked or conflicted paths that begin with this text.
     HeldUnder(String),
+    /// The versions that make the text of a document.
+    DocumentPieces {
+        document: DocumentId,
+        base: u64,
+    },
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -236,6 +308,7 @@ impl Lookup {
             Lookup::TasksHeldBy(_) => Table::Tasks,
             Lookup::Dependents(_) => Table::Edges,
             Lookup::FilesHeldBy(_) | Lookup::FilesOfTask(_) | Lookup::HeldUnder(_) => Table::Files,
+            Lookup::DocumentPieces { .. } => Table::Versions,
         }
     }
 
@@ -248,6 +321,7 @@ impl Lookup {
             Lookup::FilesHeldBy(_) => "holder",
             Lookup::FilesOfTask(_) => "task",
             Lookup::HeldUnder(_) => "held_key",
+            Lookup::DocumentPieces { .. } => "base",
         };
         self.table().columns().iter().position(|column| column.name == name).unwrap_or(usize::MAX)
     }
@@ -258,6 +332,9 @@ impl Lookup {
             Lookup::TasksHeldBy(id) | Lookup::FilesHeldBy(id) => Match::Equals(id.as_str().into()),
             Lookup::Dependents(id) | Lookup::FilesOfTask(id) => Match::Equals(id.as_str().into()),
             Lookup::HeldUnder(prefix) => Match::Begins(prefix.clone()),
+            Lookup::DocumentPieces { document, base } => {
+                Match::Equals(Version::base_text(document, *base).as_str().into())
+            }
         }
     }
 
@@ -305,6 +382,7 @@ mod tests {
             Lookup::FilesHeldBy("a".into()),
             Lookup::FilesOfTask("t".into()),
             Lookup::HeldUnder("src/".into()),
+            Lookup::DocumentPieces { document: DocumentId::parse("run_x notes.md").unwrap(), base: 1 },
         ];
         for lookup in lookups {
             let column = lookup.table().columns().get(lookup.column());
@@ -324,6 +402,12 @@ mod tests {
             Key::Checkpoint("c".into()),
             Key::Timer("x".into()),
             Key::Intent("i".into()),
+            Key::Message("m".into()),
+            Key::Delivery { message: "m".into(), agent: "a@b".into() },
+            Key::Thread("thr_x".into()),
+            Key::Sender("person:Anna Bo".into()),
+            Key::Document(DocumentId::parse("run_a/b my notes.md").unwrap()),
+            Key::Version { document: DocumentId::parse("run_x my notes.md").unwrap(), version: 7 },
         ];
         for key in keys {
             assert_eq!(Key::parse(key.table(), &key.id()), Some(key));

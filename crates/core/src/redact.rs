@@ -18,7 +18,7 @@ use crate::view::View;
 pub const REDACTED: &str = "[redacted]";
 
 /// The names of fields that hold free text, in facts and rows alike.
-const TEXTS: [&str; 13] = [
+const TEXTS: [&str; 14] = [
     "title",
     "description",
     "reason",
@@ -32,6 +32,7 @@ const TEXTS: [&str; 13] = [
     "warning",
     "text",
     "detail",
+    "subject",
 ];
 
 #[derive(Clone, PartialEq, Debug)]

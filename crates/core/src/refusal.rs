@@ -47,6 +47,14 @@ pub enum Code {
     IdempotencyMismatch,
     /// The evidence of a sweeper or timer is out of date; nothing was done.
     Stale,
+    MessageNotFound,
+    /// An agent acknowledges what it was never shown.
+    NotShown,
+    /// Too much of this sender waits for a person already.
+    RateLimited,
+    DocumentNotFound,
+    /// The document has changed since the version that the caller knows.
+    StaleVersion,
 }
 
 impl Code {
@@ -78,6 +86,11 @@ impl Code {
             Code::Unauthenticated => "UNAUTHENTICATED",
             Code::IdempotencyMismatch => "IDEMPOTENCY_MISMATCH",
             Code::Stale => "STALE",
+            Code::MessageNotFound => "MESSAGE_NOT_FOUND",
+            Code::NotShown => "NOT_SHOWN",
+            Code::RateLimited => "RATE_LIMITED",
+            Code::DocumentNotFound => "DOCUMENT_NOT_FOUND",
+            Code::StaleVersion => "STALE_VERSION",
         }
     }
 }

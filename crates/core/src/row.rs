@@ -3,10 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use crate::agent::{Agent, Lead};
+use crate::document::{Document, Version};
 use crate::file::File;
 use crate::handoff::Handoff;
 use crate::intent::Intent;
 use crate::key::{ColumnValue, Table};
+use crate::message::{Delivery, Message, Sender, Thread};
 use crate::task::{Checkpoint, Edge, Task};
 use crate::timer::Timer;
 
@@ -22,6 +24,12 @@ pub enum Row {
     Checkpoint(Checkpoint),
     Timer(Timer),
     Intent(Intent),
+    Message(Message),
+    Delivery(Delivery),
+    Thread(Thread),
+    Sender(Sender),
+    Document(Document),
+    Version(Version),
 }
 
 impl Row {
@@ -36,6 +44,12 @@ impl Row {
             Row::Checkpoint(_) => Table::Checkpoints,
             Row::Timer(_) => Table::Timers,
             Row::Intent(_) => Table::Intents,
+            Row::Message(_) => Table::Messages,
+            Row::Delivery(_) => Table::Deliveries,
+            Row::Thread(_) => Table::Threads,
+            Row::Sender(_) => Table::Senders,
+            Row::Document(_) => Table::Documents,
+            Row::Version(_) => Table::Versions,
         }
     }
 
@@ -51,6 +65,11 @@ impl Row {
             Row::Checkpoint(checkpoint) => vec![checkpoint.task.as_str().into(), checkpoint.created.0.into()],
             Row::Timer(timer) => vec![ColumnValue::Integer(timer.due.0)],
             Row::Intent(intent) => vec![intent.opened.0.into()],
+            Row::Message(message) => message.columns(),
+            Row::Delivery(delivery) => delivery.columns(),
+            Row::Thread(_) | Row::Sender(_) => vec![],
+            Row::Document(document) => document.columns(),
+            Row::Version(version) => version.columns(),
         }
     }
 
@@ -61,7 +80,9 @@ impl Row {
             Row::Task(task) => task.tallies(),
             Row::File(file) => file.tallies(),
             Row::Handoff(handoff) => handoff.tallies(),
+            Row::Message(message) => message.tallies(),
             Row::Edge(_) | Row::Lead(_) | Row::Checkpoint(_) | Row::Timer(_) | Row::Intent(_) => vec![],
+            Row::Delivery(_) | Row::Thread(_) | Row::Sender(_) | Row::Document(_) | Row::Version(_) => vec![],
         }
     }
 
@@ -81,6 +102,12 @@ impl Row {
             Table::Checkpoints => Row::Checkpoint(serde_json::from_slice(doc)?),
             Table::Timers => Row::Timer(serde_json::from_slice(doc)?),
             Table::Intents => Row::Intent(serde_json::from_slice(doc)?),
+            Table::Messages => Row::Message(serde_json::from_slice(doc)?),
+            Table::Deliveries => Row::Delivery(serde_json::from_slice(doc)?),
+            Table::Threads => Row::Thread(serde_json::from_slice(doc)?),
+            Table::Senders => Row::Sender(serde_json::from_slice(doc)?),
+            Table::Documents => Row::Document(serde_json::from_slice(doc)?),
+            Table::Versions => Row::Version(serde_json::from_slice(doc)?),
         })
     }
 }

@@ -21,8 +21,10 @@ pub(super) struct Migration {
     pub(super) sql: &'static str,
 }
 
-pub(super) const MIGRATIONS: &[Migration] =
-    &[Migration { version: 1, name: "initial", sql: include_str!("../../migrations/postgres/0001_initial.sql") }];
+pub(super) const MIGRATIONS: &[Migration] = &[
+    Migration { version: 1, name: "initial", sql: include_str!("../../migrations/postgres/0001_initial.sql") },
+    Migration { version: 3, name: "messages", sql: include_str!("../../migrations/postgres/0003_messages.sql") },
+];
 
 const OLDEST_SERVER: i32 = 140_000;
 const CHUNK: u32 = 1_000;

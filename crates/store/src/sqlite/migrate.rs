@@ -21,8 +21,10 @@ pub(super) struct Migration {
     pub(super) sql: &'static str,
 }
 
-pub(super) const MIGRATIONS: &[Migration] =
-    &[Migration { version: 1, name: "initial", sql: include_str!("../../migrations/sqlite/0001_initial.sql") }];
+pub(super) const MIGRATIONS: &[Migration] = &[
+    Migration { version: 1, name: "initial", sql: include_str!("../../migrations/sqlite/0001_initial.sql") },
+    Migration { version: 3, name: "messages", sql: include_str!("../../migrations/sqlite/0003_messages.sql") },
+];
 
 const CHUNK: u32 = 1_000;
 
@@ -295,7 +297,7 @@ mod tests {
         const NEXT: Migration = Migration { version: 2, name: "next", sql: "CREATE TABLE next (a INTEGER) STRICT" };
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rookery.db");
-        drop(new_store(&path, MIGRATIONS));
+        drop(new_store(&path, &MIGRATIONS[..1]));
         let upgraded: Vec<Migration> = vec![Migration { version: 1, name: "initial", sql: MIGRATIONS[0].sql }, NEXT];
         let (connection, fitness) = new_store(&path, &upgraded);
         assert_eq!((version(&connection).unwrap(), fitness), (Some(2), Fitness::Writable));
@@ -304,7 +306,7 @@ mod tests {
         assert_eq!(stored(&copy).unwrap().head.log.as_str(), BIRTH_LOG);
         drop(connection);
         // An older program may read what the newer one left.
-        let (_, fitness) = new_store(&path, MIGRATIONS);
+        let (_, fitness) = new_store(&path, &MIGRATIONS[..1]);
         assert!(matches!(fitness, Fitness::OnlyToRead(_)));
     }
 
@@ -317,7 +319,7 @@ mod tests {
         };
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rookery.db");
-        let (connection, _) = new_store(&path, MIGRATIONS);
+        let (connection, _) = new_store(&path, &MIGRATIONS[..1]);
         let upgraded = vec![Migration { version: 1, name: "initial", sql: MIGRATIONS[0].sql }, BAD];
         let birth = Birth { log_id: &LogId::from(BIRTH_LOG), project: "p" };
         let failed = prepare(&connection, &path, birth, &upgraded);

@@ -50,7 +50,9 @@ fn status(code: Code) -> StatusCode {
         | Code::HandoffNotFound
         | Code::ResourceNotFound
         | Code::EventNotFound
-        | Code::TokenNotFound => StatusCode::NOT_FOUND,
+        | Code::TokenNotFound
+        | Code::MessageNotFound
+        | Code::DocumentNotFound => StatusCode::NOT_FOUND,
         Code::Exists
         | Code::AgentOffline
         | Code::InvalidTransition
@@ -61,7 +63,10 @@ fn status(code: Code) -> StatusCode {
         | Code::Locked
         | Code::NotConflicted
         | Code::AlreadyAnswered
-        | Code::Stale => StatusCode::CONFLICT,
+        | Code::Stale
+        | Code::NotShown
+        | Code::StaleVersion => StatusCode::CONFLICT,
+        Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,
         Code::IdempotencyMismatch => StatusCode::UNPROCESSABLE_ENTITY,
     }
 }
