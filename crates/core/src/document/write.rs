@@ -189,3 +189,156 @@ impl View {
         Ok(rows.into_iter().filter_map(|row| if let Row::Version(piece) = row { Some(piece) } else { None }).collect())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::actor::Actor;
+    use crate::document::DeleteDocument;
+    use crate::redact::{REDACTED, Redact, Target};
+    use crate::testing::{World, anna, by, document};
+
+    pub(crate) fn named(agent: &str) -> Writer {
+        Writer::Named(agent.into())
+    }
+
+    fn write(path: &str, agent: &str, text: &str) -> WriteDocument {
+        WriteDocument { id: document(path), text: text.to_owned(), writer: named(agent), base: Base::Unsaid }
+    }
+
+    fn append(path: &str, agent: &str, text: &str) -> AppendDocument {
+        AppendDocument { id: document(path), text: text.to_owned(), writer: named(agent) }
+    }
+
+    fn create(path: &str, agent: &str, text: &str) -> CreateDocument {
+        CreateDocument { id: document(path), text: text.to_owned(), writer: named(agent) }
+    }
+
+    fn delete(path: &str, agent: &str) -> DeleteDocument {
+        DeleteDocument { id: document(path), writer: named(agent), base: Base::Unsaid }
+    }
+
+    #[test]
+    fn every_version_is_kept_with_author_and_the_text_before() {
+        let mut w = World::of(&["a", "b"]);
+        let id = document("notes.md");
+        w.does(&by("a"), write("notes.md", "a", "one\n"));
+        w.does(&by("b"), append("notes.md", "b", "two\n"));
+        w.does(&by("a"), append("notes.md", "a", "three\n"));
+        w.does(&by("b"), write("notes.md", "b", "four\n"));
+        w.does(&by("b"), append("notes.md", "b", "five\n"));
+        let texts: Vec<String> = (1..=5).map(|version| w.text(&id, version)).collect();
+        assert_eq!(texts, ["one\n", "one\ntwo\n", "one\ntwo\nthree\n", "four\n", "four\nfive\n"]);
+        let known = w.document(&id);
+        assert_eq!((known.version, known.base, known.author.as_str()), (5, 4, "b"));
+        assert_eq!((known.hash.clone(), known.bytes), (hash_of("four\nfive\n"), 10));
+        for (row, before) in w.log.iter().filter_map(|row| match &row.fact {
+            Fact::DocumentWritten(fact) => {
+                Some((fact, (fact.version > 1).then(|| hash_of(&texts[fact.version as usize - 2]))))
+            }
+            _ => None,
+        }) {
+            assert_eq!(row.before, before, "version {}", row.version);
+        }
+        assert_eq!(w.rebuilt(), *w.rows());
+    }
+
+    #[test]
+    fn one_that_has_not_seen_the_newest_version_is_refused() {
+        let mut w = World::of(&["a", "b"]);
+        let seen = |version| WriteDocument { base: Base::Version(version), ..write("notes.md", "a", "mine") };
+        assert_eq!(w.refuses(&by("a"), seen(1)), Code::StaleVersion);
+        w.does(&by("a"), seen(0));
+        assert_eq!(w.refuses(&by("a"), seen(0)), Code::StaleVersion);
+        w.does(&by("b"), append("notes.md", "b", " and theirs"));
+        let refusal = w.run(&by("a"), seen(1)).unwrap_err();
+        assert!(refusal.code == Code::StaleVersion && refusal.message.contains("version 2"), "{}", refusal.message);
+        w.does(&by("a"), seen(2));
+        let late = DeleteDocument { base: Base::Version(2), ..delete("notes.md", "b") };
+        assert_eq!(w.refuses(&by("b"), late), Code::StaleVersion);
+    }
+
+    #[test]
+    fn creating_needs_a_free_name_and_appending_makes_one() {
+        let mut w = World::of(&["a"]);
+        let a = by("a");
+        w.does(&a, create("findings/leak.md", "a", "# Leak"));
+        assert_eq!(w.refuses(&a, create("findings/leak.md", "a", "again")), Code::Exists);
+        w.does(&a, append("todo.txt", "a", "- all of it"));
+        assert_eq!(w.text(&document("todo.txt"), 1), "- all of it");
+        assert_eq!(w.does(&a, append("todo.txt", "a", "")), [""; 0]);
+    }
+
+    #[test]
+    fn a_deleted_document_keeps_its_history_and_can_be_made_anew() {
+        let mut w = World::of(&["a"]);
+        let (a, id) = (by("a"), document("notes.md"));
+        assert_eq!(w.refuses(&a, delete("notes.md", "a")), Code::DocumentNotFound);
+        w.does(&a, write("notes.md", "a", "one"));
+        w.does(&a, delete("notes.md", "a"));
+        assert!(!w.document(&id).is_here());
+        assert_eq!(w.refuses(&a, delete("notes.md", "a")), Code::DocumentNotFound);
+        w.does(&a, append("notes.md", "a", "two"));
+        assert_eq!((w.document(&id).version, w.text(&id, 3), w.text(&id, 1)), (3, "two".to_owned(), "one".to_owned()));
+        w.does(&a, delete("notes.md", "a"));
+        w.does(&a, create("notes.md", "a", "three"));
+        assert_eq!(w.text(&id, 5), "three");
+        assert_eq!(w.rebuilt(), *w.rows());
+    }
+
+    #[test]
+    fn many_pieces_become_one_text() {
+        let mut w = World::of(&["a"]);
+        let id = document("log.md");
+        for at in 0..200 {
+            w.does(&by("a"), append("log.md", "a", &format!("{at}\n")));
+        }
+        let known = w.document(&id);
+        assert!(known.version == 200 && known.version - known.base < limit::DOCUMENT_PIECES, "{known:?}");
+        let wanted: String = (0..200).map(|at| format!("{at}\n")).collect();
+        assert_eq!((w.text(&id, 200), known.hash.clone()), (wanted.clone(), hash_of(&wanted)));
+    }
+
+    #[test]
+    fn texts_and_names_are_limited() {
+        let mut w = World::of(&["a"]);
+        let long = "x".repeat(limit::DOCUMENT_BYTES);
+        assert_eq!(w.refuses(&by("a"), write("notes.md", "a", &format!("{long}x"))), Code::TooLarge);
+        w.does(&by("a"), write("notes.md", "a", &long));
+        assert_eq!(w.refuses(&by("a"), append("notes.md", "a", "x")), Code::TooLarge);
+        let mut spaced = write("notes.md", "a", "x");
+        spaced.id.run = "run x".into();
+        assert_eq!(w.refuses(&by("a"), spaced), Code::Invalid);
+    }
+
+    #[test]
+    fn authors_are_who_they_are_and_edits_of_files_are_told_by_the_daemon() {
+        let mut w = World::of(&["lead", "a", "b"]);
+        assert_eq!(w.refuses(&by("b"), write("notes.md", "a", "x")), Code::Forbidden);
+        assert_eq!(w.refuses(&by("b"), write("notes.md", "external", "x")), Code::Forbidden);
+        let outside = || WriteDocument { writer: Writer::External, ..write("notes.md", "a", "by hand") };
+        for caller in [by("lead"), anna(), Caller::nobody()] {
+            assert_eq!(w.refuses(&caller, outside()), Code::Forbidden, "{:?}", caller.actor);
+        }
+        w.does(&Caller::system(), outside());
+        assert_eq!(w.document(&document("notes.md")).author, "external");
+        w.does(&Caller { actor: Actor::Watcher, ..Caller::system() }, outside());
+        w.does(&anna(), write("notes.md", "person:anna", "x"));
+    }
+
+    #[test]
+    fn a_redaction_clears_exactly_the_words_of_its_fact() {
+        let mut w = World::of(&["a"]);
+        let id = document("notes.md");
+        for text in ["open ", "secret ", "end"] {
+            w.does(&by("a"), append("notes.md", "a", text));
+        }
+        let row = w.log.iter().find(|row| String::from_utf8_lossy(&row.fact.encode()).contains("secret")).unwrap();
+        let target = Target { seq: row.seq, fact: row.fact.clone(), artifact: None };
+        w.does(&anna(), Redact { rows: vec![target] });
+        assert_eq!(w.text(&id, 3), format!("open {REDACTED}end"));
+        assert_eq!(w.rebuilt(), *w.rows());
+        w.does(&by("a"), append("notes.md", "a", " of it"));
+        assert_eq!((w.text(&id, 4), w.rebuilt()), (format!("open {REDACTED}end of it"), w.rows().clone()));
+    }
+}

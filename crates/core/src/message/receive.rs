@@ -149,3 +149,85 @@ fn not_shown(agent: &AgentId, message: &MessageId) -> Refusal {
     Refusal::new(Code::NotShown, format!("message '{message}' was never shown to '{agent}'"))
         .hint("read what is pending first, then acknowledge it")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::Leave;
+    use crate::testing::{World, acks, anna, by, coord, direct, entry, reads};
+
+    #[test]
+    fn read_and_acked_are_facts_that_name_what_changed() {
+        let mut w = World::of(&["a", "b"]);
+        for id in ["m1", "m2", "m3"] {
+            w.does(&by("a"), entry(id, "a", "@b look"));
+        }
+        assert_eq!(w.reads("b", &["m1", "m2"]), ["message.read"]);
+        assert_eq!(w.reads("b", &["m2", "m3", "m3"]), ["message.read"]);
+        let Some(Fact::MessagesRead(receipt)) = w.log.last().map(|row| &row.fact) else { panic!() };
+        assert_eq!(receipt.messages, ["m3".into()]);
+        assert_eq!(w.reads("b", &["m1", "m2", "m3"]), [""; 0], "nothing new was shown");
+        assert_eq!(w.pending("b"), ["m1", "m2", "m3"], "to be shown is not to be done with it");
+        assert_eq!(w.acks("b", &["m2"]), ["message.acked"]);
+        assert_eq!((w.acks("b", &["m2"]), w.pending("b")), (vec![], vec!["m1", "m3"]));
+        assert_eq!(w.acks("b", &["m3", "m1"]), ["message.acked"]);
+        assert_eq!(w.pending("b"), [""; 0]);
+        assert_eq!(w.rebuilt(), *w.rows());
+    }
+
+    #[test]
+    fn no_ack_covers_what_was_not_shown() {
+        let mut w = World::of(&["a", "b"]);
+        w.does(&by("a"), entry("seen", "a", "@b look"));
+        w.does(&by("a"), entry("unseen", "a", "@b look"));
+        w.does(&by("a"), coord("all", "a", "GENERAL", &[]));
+        w.reads("b", &["seen"]);
+        assert_eq!(w.refuses(&by("b"), acks("b", &["seen", "unseen"])), Code::NotShown);
+        assert_eq!(w.refuses(&by("b"), acks("b", &["all"])), Code::NotShown);
+        assert_eq!(w.standing("seen", "b"), Some(Standing::Read), "the whole call is refused");
+        w.acks("b", &["seen"]);
+        assert_eq!(w.pending("b"), ["unseen"]);
+    }
+
+    #[test]
+    fn a_call_that_shows_them_may_acknowledge_them() {
+        let mut w = World::of(&["a", "b"]);
+        w.does(&by("a"), entry("m", "a", "@b look"));
+        w.does(&by("a"), coord("all", "a", "GENERAL", &[]));
+        w.does(&by("b"), AckMessages { shown: Shown::Now, ..acks("b", &["m", "all"]) });
+        assert_eq!((w.standing("m", "b"), w.standing("all", "b")), (Some(Standing::Acked), Some(Standing::Acked)));
+        assert_eq!(w.reads("b", &["m", "all"]), [""; 0], "acked is not undone by showing it again");
+        assert_eq!(w.standing("m", "b"), Some(Standing::Acked));
+    }
+
+    #[test]
+    fn what_is_not_for_the_agent_is_not_found() {
+        let mut w = World::of(&["a", "b", "c"]);
+        w.does(&by("a"), direct("m", "a", &["b"]));
+        for message in ["m", "nothing"] {
+            assert_eq!(w.refuses(&by("c"), reads("c", &[message])), Code::MessageNotFound);
+            assert_eq!(w.refuses(&by("c"), acks("c", &[message])), Code::MessageNotFound);
+        }
+        assert_eq!(w.refuses(&by("b"), acks("b", &["m", "nothing"])), Code::NotShown);
+    }
+
+    #[test]
+    fn nobody_reads_for_another() {
+        let mut w = World::of(&["lead", "a", "b"]);
+        w.does(&by("a"), direct("m", "a", &["b"]));
+        assert_eq!(w.refuses(&by("a"), reads("b", &["m"])), Code::Forbidden);
+        assert_eq!(w.refuses(&by("a"), acks("b", &["m"])), Code::Forbidden);
+        assert_eq!(w.does(&anna(), reads("b", &["m"])), ["message.read"]);
+    }
+
+    #[test]
+    fn what_is_pending_stays_so_while_the_agent_is_away() {
+        let mut w = World::of(&["a", "b"]);
+        w.does(&by("a"), direct("m", "a", &["b"]));
+        w.goes_offline("b");
+        w.does(&by("a"), direct("n", "a", &["b"]));
+        w.does(&by("b"), Leave { agent: "b".into() });
+        w.joins("b", crate::agent::Role::Worker);
+        assert_eq!(w.pending("b"), ["m", "n"]);
+    }
+}
