@@ -39,7 +39,7 @@ impl DocumentId {
     }
 
     /// As a key: runs have no spaces in their names.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         format!("{} {}", self.run, self.path)
     }
 
@@ -113,7 +113,7 @@ impl Document {
 
 impl Version {
     /// What leads from a document's base to its pieces.
-    pub(crate) fn base_text(id: &DocumentId, base: u64) -> String {
+    pub fn base_text(id: &DocumentId, base: u64) -> String {
         format!("{base} {}", id.text())
     }
 
