@@ -1,6 +1,7 @@
 //! What no sequence of commands may break, over the memory engine: random teams do random things in batches of any size.
 
 mod invariants;
+mod mail;
 mod steps;
 mod team;
 
@@ -141,7 +142,7 @@ fn random_steps_get_somewhere() {
     use proptest::test_runner::TestRunner;
     let mut runner = TestRunner::deterministic();
     let mut seen: BTreeMap<&'static str, usize> = BTreeMap::new();
-    for _ in 0..60 {
+    for _ in 0..150 {
         let steps: Vec<Step> = steps(160).new_tree(&mut runner).map(|tree| tree.current()).unwrap_or_default();
         let mut team = Team::new();
         team.play(&steps);

@@ -61,6 +61,7 @@ fn step() -> impl Strategy<Value = Step> {
     let asked = prop_oneof![2 => about_agents(), 10 => about_tasks(), 8 => about_files(), 4 => about_handoffs()];
     prop_oneof![
         40 => (asked, key).prop_map(|((caller, command), key)| Step::Ask { caller, command, key }),
+        24 => crate::mail::asked().prop_map(|(caller, command)| Step::Ask { caller, command, key: None }),
         2 => (path(), any::<bool>()).prop_map(|(path, late)| Step::Fire { path, late }),
         1 => (any::<prop::sample::Index>(), any::<bool>()).prop_map(|(pick, on_disk)| Step::Redact { pick, on_disk }),
         1 => any::<prop::sample::Index>().prop_map(|pick| Step::Close { pick }),
