@@ -292,6 +292,35 @@ mod tests {
         }
     }
 
+    /// What agents ask for with every call is read in order from one stretch of an index.
+    #[test]
+    fn pages_of_messages_and_versions_are_one_range_of_an_index() {
+        use crate::query::{ListQuery, Order, Test};
+        use crate::sql::{self, Dialect};
+        let folder = tempfile::tempdir().unwrap();
+        let (connection, _) = new_store(&folder.path().join("rookery.db"), MIGRATIONS);
+        for (table, column, order_by) in [
+            (Table::Deliveries, "pending", "sent"),
+            (Table::Messages, "audience", "sent"),
+            (Table::Messages, "channel", "at"),
+            (Table::Versions, "document", "version"),
+        ] {
+            for order in [Order::Ascending, Order::Descending] {
+                let query = ListQuery::all(table)
+                    .with(column, Test::Is("x".into()))
+                    .with(order_by, Test::Above(7))
+                    .ordered_by(order_by)
+                    .at_most(Some(100));
+                let sql = sql::list(Dialect::Sqlite, &ListQuery { order, ..query });
+                let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {}", sql.text)).unwrap();
+                let plan = statement.query_map(["x", "7", "100"], |row| row.get::<_, String>(3)).unwrap();
+                let plan: Vec<String> = plan.map(Result::unwrap).collect();
+                let index = format!("{}_{column} ({column}=? AND {order_by}>?)", table.name());
+                assert!(matches!(&plan[..], [step] if step.ends_with(&index)), "{plan:?}");
+            }
+        }
+    }
+
     #[test]
     fn an_older_schema_is_copied_and_then_brought_up() {
         const NEXT: Migration = Migration { version: 2, name: "next", sql: "CREATE TABLE next (a INTEGER) STRICT" };
