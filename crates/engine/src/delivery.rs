@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rookery_core::log::LogRow;
 use rookery_core::message::{MessageSent, Recipients, Standing};
-use rookery_core::{AgentId, Fact};
+use rookery_core::{AgentId, Fact, Key};
 
 use crate::engine::{Engine, EngineError};
 use crate::messages::LARGEST_PAGE;
@@ -66,9 +66,17 @@ pub fn note(engine: &Engine, row: &LogRow) {
         Fact::MessagesRead(receipt) | Fact::MessagesAcked(receipt) => {
             notices.read(&receipt.agent, receipt.messages.iter().chain(&receipt.broadcasts));
         }
+        Fact::LogRedacted(fact) => fact.cleared.iter().for_each(|cleared| forget(engine, &cleared.key)),
         Fact::AgentRegistered(fact) => notices.look_up_again(&fact.id),
         Fact::AgentReturned(fact) => notices.look_up_again(&fact.agent),
         _ => {}
+    }
+}
+
+/// A notice shows none of the words that were redacted.
+fn forget(engine: &Engine, cleared: &Key) {
+    if let Key::Message(message) = cleared {
+        engine.notices().forget(message);
     }
 }
 

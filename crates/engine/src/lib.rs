@@ -12,6 +12,7 @@ pub mod engine;
 pub mod intents;
 pub mod life;
 pub mod messages;
+pub mod moment;
 pub mod notices;
 pub mod paths;
 pub mod queries;

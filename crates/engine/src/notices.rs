@@ -243,6 +243,17 @@ impl Notices {
         }
     }
 
+    /// Nobody is told of a message as it was; whoever it waits for is looked up again.
+    pub(crate) fn forget(&self, message: &MessageId) {
+        for attention in self.shared.lock().values_mut() {
+            attention.queues.iter().for_each(|queue| queue.lock().retain(|waiting| waiting.message != *message));
+            if attention.reminders.remove(message).is_some() {
+                attention.lookup = Lookup::Due;
+                self.shared.look.notify_one();
+            }
+        }
+    }
+
     /// Tells everybody what is due, if it is here; when the next turn comes.
     pub(crate) fn ring(&self, now: u64, is_here: impl Fn(&AgentId) -> bool) -> Option<u64> {
         let mut next: Option<u64> = None;
@@ -359,6 +370,16 @@ mod tests {
         assert_eq!(notices.attempts(&"a".into(), &"m".into()), 1);
         drop(other);
         assert_eq!((notices.heard(), notices.attempts(&"a".into(), &"m".into())), (vec![], 0));
+    }
+
+    #[test]
+    fn what_was_redacted_is_not_told_as_it_was() {
+        let notices = Notices::default();
+        let mut listener = notices.listen(&"a".into());
+        notices.found(&"a".into(), vec![notice("a", "m"), notice("a", "n")], 0);
+        notices.ring(0, |_| true);
+        notices.forget(&"m".into());
+        assert_eq!((heard(&mut listener), notices.to_look_up()), (vec![("n".to_owned(), 1)], vec!["a".into()]));
     }
 
     #[test]
