@@ -18,7 +18,7 @@ pub enum Actor {
 }
 
 /// Names that no agent may take, because they are authors of another kind.
-const RESERVED: [&str; 5] = ["system", "watcher", "router", "orchestrator", "nobody"];
+const RESERVED: [&str; 6] = ["system", "watcher", "router", "orchestrator", "nobody", "external"];
 
 impl Actor {
     pub fn is_reserved(name: &str) -> bool {

@@ -4,12 +4,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::actor::{Actor, Auth, Caller, Power};
 use crate::agent::{Agent, ComeBack, DeclareOffline, Lead, Leave, Register, SetStatus};
+use crate::document::{AppendDocument, CreateDocument, DeleteDocument, Document, DocumentId, WriteDocument};
 use crate::fact::Fact;
 use crate::file::{ClaimFile, ClaimReply, File, FilePath, Lock, NoteChange, NoteOthers, ReleaseFile, Resolve, Unlock};
 use crate::handoff::{Accept, Handoff, Initiate, Reject};
-use crate::id::{AgentId, HandoffId, IntentId, Seq, TaskId, TimerId, Timestamp};
+use crate::id::{AgentId, HandoffId, IntentId, MessageId, Seq, TaskId, ThreadId, TimerId, Timestamp};
 use crate::intent::{CloseIntent, Intent};
 use crate::key::{Ask, Key, Lookup};
+use crate::message::{AckMessages, Delivery, Message, ReadMessages, ReleaseHeld, SendMessage, Sender, Thread};
 use crate::redact::Redact;
 use crate::refusal::{Code, Refusal};
 use crate::report::Report;
@@ -83,6 +85,14 @@ commands! {
     UpdateTaskStatus(task::UpdateStatus),
     TakeUpTask(task::TakeUp),
     AddCheckpoint(task::AddCheckpoint),
+    SendMessage(SendMessage),
+    ReadMessages(ReadMessages),
+    AckMessages(AckMessages),
+    ReleaseHeld(ReleaseHeld),
+    WriteDocument(WriteDocument),
+    AppendDocument(AppendDocument),
+    CreateDocument(CreateDocument),
+    DeleteDocument(DeleteDocument),
 }
 
 /// The inputs to a decision that are neither rows nor the command.
@@ -184,6 +194,14 @@ pub fn asks(caller: &Caller, command: &Command) -> Vec<Ask> {
         Command::UpdateTaskStatus(c) => c.asks(),
         Command::TakeUpTask(c) => c.asks(),
         Command::AddCheckpoint(c) => c.asks(),
+        Command::SendMessage(c) => c.asks(),
+        Command::ReadMessages(c) => c.asks(),
+        Command::AckMessages(c) => c.asks(),
+        Command::ReleaseHeld(c) => c.asks(),
+        Command::WriteDocument(c) => c.asks(),
+        Command::AppendDocument(c) => c.asks(),
+        Command::CreateDocument(c) => c.asks(),
+        Command::DeleteDocument(c) => c.asks(),
     };
     asks.extend(caller.actor.agent().map(|agent| Ask::Row(Key::Agent(agent.clone()))));
     asks
@@ -251,6 +269,14 @@ pub fn decide(view: &View, caller: &Caller, command: &Command, now: &Now) -> Res
         Command::UpdateTaskStatus(c) => c.decide(view, caller),
         Command::TakeUpTask(c) => c.decide(view, caller),
         Command::AddCheckpoint(c) => c.decide(view, caller),
+        Command::SendMessage(c) => c.decide(view, caller, now),
+        Command::ReadMessages(c) => c.decide(view, caller),
+        Command::AckMessages(c) => c.decide(view, caller),
+        Command::ReleaseHeld(c) => c.decide(view, caller, now),
+        Command::WriteDocument(c) => c.decide(view, caller),
+        Command::AppendDocument(c) => c.decide(view, caller),
+        Command::CreateDocument(c) => c.decide(view, caller),
+        Command::DeleteDocument(c) => c.decide(view, caller),
     }
 }
 
@@ -329,6 +355,46 @@ impl View {
     pub(crate) fn intent(&self, id: &IntentId) -> Result<Option<&Intent>, Halt> {
         Ok(match self.get(&Key::Intent(id.clone()))? {
             Some(Row::Intent(intent)) => Some(intent),
+            _ => None,
+        })
+    }
+
+    pub fn message(&self, id: &MessageId) -> Result<Option<&Message>, Halt> {
+        Ok(match self.get(&Key::Message(id.clone()))? {
+            Some(Row::Message(message)) => Some(message),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn message_known(&self, id: &MessageId) -> Result<&Message, Halt> {
+        let missing = || Refusal::new(Code::MessageNotFound, format!("Message not found: '{id}'")).into();
+        self.message(id)?.ok_or_else(missing)
+    }
+
+    pub(crate) fn delivery(&self, message: &MessageId, agent: &AgentId) -> Result<Option<&Delivery>, Halt> {
+        Ok(match self.get(&Key::Delivery { message: message.clone(), agent: agent.clone() })? {
+            Some(Row::Delivery(delivery)) => Some(delivery),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn thread(&self, id: &ThreadId) -> Result<Option<&Thread>, Halt> {
+        Ok(match self.get(&Key::Thread(id.clone()))? {
+            Some(Row::Thread(thread)) => Some(thread),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn sender(&self, id: &AgentId) -> Result<Option<&Sender>, Halt> {
+        Ok(match self.get(&Key::Sender(id.clone()))? {
+            Some(Row::Sender(sender)) => Some(sender),
+            _ => None,
+        })
+    }
+
+    pub fn document(&self, id: &DocumentId) -> Result<Option<&Document>, Halt> {
+        Ok(match self.get(&Key::Document(id.clone()))? {
+            Some(Row::Document(document)) => Some(document),
             _ => None,
         })
     }

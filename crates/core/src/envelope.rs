@@ -9,6 +9,7 @@ use crate::actor::Actor;
 use crate::fact::Fact;
 use crate::id::{RunId, ThreadId, Timestamp};
 use crate::log::{LogRow, event_id};
+use crate::message::{Header, Recipients};
 use crate::task::State;
 
 pub const VERSION: &str = "clutch/0.1";
@@ -23,6 +24,7 @@ pub fn message_type(fact: &Fact) -> &'static str {
         Fact::TaskCompleted(_) => "task.result",
         Fact::TaskFailed(_) => "task.error",
         Fact::TaskDropped(fact) if fact.to == State::Cancelled => "task.cancel",
+        Fact::MessageSent(_) => "chat.message",
         other => other.kind(),
     }
 }
@@ -67,11 +69,21 @@ fn recipients(fact: &Fact) -> Value {
         Fact::HandoffAccepted(fact) => Some(&fact.from),
         Fact::HandoffRejected(fact) => Some(&fact.from),
         Fact::ClaimForced(fact) => Some(&fact.loser),
+        Fact::MessageSent(fact) => return everybody_named(&fact.letter.header),
         _ => None,
     };
     match to {
         Some(agent) => json!([{ "agent_id": format!("agent:{agent}") }]),
         None => json!([]),
+    }
+}
+
+fn everybody_named(header: &Header) -> Value {
+    match &header.to {
+        Recipients::Agents(agents) => {
+            agents.iter().map(|agent| json!({ "agent_id": format!("agent:{agent}") })).collect()
+        }
+        Recipients::Everyone => json!([]),
     }
 }
 

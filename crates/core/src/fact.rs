@@ -9,14 +9,16 @@ use crate::agent::Lead;
 use crate::agent::{
     self, AgentLeft, AgentRegistered, AgentReturned, AgentStatusSet, AgentUpdated, AgentWentOffline, LeadChosen,
 };
+use crate::document::{self, DocumentDeleted, DocumentWritten};
 use crate::file::{
     self, ClaimForced, ConflictDetected, ConflictEscalated, ConflictResolved, FileClaimed, FileLocked, FileModified,
     FileReleased, FileUnlocked, FilesChanged,
 };
 use crate::handoff::{self, HandoffAccepted, HandoffInitiated, HandoffRejected};
-use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
+use crate::id::{AgentId, RunId, Seq, TaskId, ThreadId, Timestamp};
 use crate::intent::{self, IntentClosed};
 use crate::key::Key;
+use crate::message::{self, MessageDiscarded, MessageHeld, MessageReleased, MessageSent, Receipt};
 use crate::redact::{self, LogRedacted};
 use crate::report::Report;
 use crate::row::Row;
@@ -104,6 +106,14 @@ facts! {
     TaskPlanned(TaskPlanned) = "task.planned" v 1,
     TaskRemoved(TaskRemoved) = "task.removed" v 1,
     TemplateCreated(TemplateCreated) = "template.created" v 1,
+    MessageSent(MessageSent) = "message.sent" v 1,
+    MessageHeld(MessageHeld) = "message.held" v 1,
+    MessageReleased(MessageReleased) = "message.released" v 1,
+    MessageDiscarded(MessageDiscarded) = "message.discarded" v 1,
+    MessagesRead(Receipt) = "message.read" v 1,
+    MessagesAcked(Receipt) = "message.acked" v 1,
+    DocumentWritten(DocumentWritten) = "document.written" v 1,
+    DocumentDeleted(DocumentDeleted) = "document.deleted" v 1,
 }
 
 /// The version whose form an older one has. Where a version only added fields that may be missing, the older one reads as
@@ -172,6 +182,21 @@ impl Fact {
             Fact::RunReplanned(fact) => Some(&fact.run),
             Fact::RunReordered(fact) => Some(&fact.run),
             Fact::RunStatusSet(fact) => Some(&fact.run),
+            Fact::MessageSent(fact) => Some(&fact.letter.header.run),
+            Fact::MessageHeld(fact) => Some(&fact.letter.header.run),
+            Fact::MessageReleased(fact) => Some(&fact.header.run),
+            Fact::DocumentWritten(fact) => Some(&fact.id.run),
+            Fact::DocumentDeleted(fact) => Some(&fact.id.run),
+            _ => None,
+        }
+    }
+
+    /// The thread a fact belongs to, if it says so.
+    pub fn thread(&self) -> Option<&ThreadId> {
+        match self {
+            Fact::MessageSent(fact) => Some(&fact.letter.header.thread),
+            Fact::MessageHeld(fact) => Some(&fact.letter.header.thread),
+            Fact::MessageReleased(fact) => Some(&fact.header.thread),
             _ => None,
         }
     }
@@ -221,6 +246,7 @@ impl Fact {
             Fact::HandoffAccepted(fact) => Some(&fact.by),
             Fact::HandoffRejected(fact) => Some(&fact.by),
             Fact::ReportAdded(fact) => Some(&fact.agent),
+            Fact::MessagesRead(fact) | Fact::MessagesAcked(fact) => Some(&fact.agent),
             other => other.holder(),
         }
     }
@@ -324,12 +350,26 @@ pub fn touches(fact: &Fact) -> Vec<Key> {
         Fact::TaskPlanned(fact) => vec![task(&fact.task)],
         Fact::TaskRemoved(fact) => fact.touches(),
         Fact::TemplateCreated(fact) => vec![Key::Template(fact.template.clone())],
+        Fact::MessageSent(fact) => fact.letter.header.keys(),
+        Fact::MessageHeld(fact) => {
+            let header = &fact.letter.header;
+            vec![Key::Message(header.message.clone()), Key::Sender(header.from.clone())]
+        }
+        Fact::MessageReleased(fact) => fact.header.keys(),
+        Fact::MessageDiscarded(fact) => vec![Key::Message(fact.message.clone()), Key::Sender(fact.from.clone())],
+        Fact::MessagesRead(fact) | Fact::MessagesAcked(fact) => fact.keys(),
+        Fact::DocumentWritten(fact) => document_keys(&fact.id, fact.version),
+        Fact::DocumentDeleted(fact) => document_keys(&fact.id, fact.version),
     }
 }
 
 /// The row of a run. The project's default one has none.
 fn of_run(run: Option<&RunId>) -> Option<Key> {
     run.filter(|run| **run != RunId::project_default()).map(|run| Key::Run(run.clone()))
+}
+
+fn document_keys(id: &document::DocumentId, version: u64) -> Vec<Key> {
+    vec![Key::Document(id.clone()), Key::Version { document: id.clone(), version }]
 }
 
 /// What becomes of a row that a fact touches. Total: no lookup, no clock, no configuration. A row that it does not touch
@@ -369,6 +409,16 @@ pub fn apply(old: Option<Row>, key: &Key, fact: &Fact, seq: Seq, at: Timestamp) 
         Key::Intent(id) => intent::apply(row!(old, Intent), id, fact, seq).map(Row::Intent),
         Key::Run(id) => run::apply(row!(old, Run), id, fact, seq, at).map(Row::Run),
         Key::Template(id) => template::apply(row!(old, Template), id, fact, seq, at).map(Row::Template),
+        Key::Message(id) => message::apply(row!(old, Message), id, fact, seq, at).map(Row::Message),
+        Key::Delivery { message, agent } => {
+            message::apply_delivery(row!(old, Delivery), (message, agent), fact, seq, at).map(Row::Delivery)
+        }
+        Key::Thread(id) => message::apply_thread(row!(old, Thread), id, fact).map(Row::Thread),
+        Key::Sender(id) => message::apply_sender(row!(old, Sender), id, fact).map(Row::Sender),
+        Key::Document(id) => document::apply(row!(old, Document), id, fact, at).map(Row::Document),
+        Key::Version { document, version } => {
+            document::apply_version(row!(old, Version), (document, *version), fact, seq, at).map(Row::Version)
+        }
     }
 }
 

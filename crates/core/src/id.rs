@@ -49,6 +49,8 @@ ids! {
     RunId,
     /// A plan with blanks, from which runs are made.
     TemplateId,
+    /// A message, in the form of the face it came in by.
+    MessageId,
     /// A conversation; what happens outside of one is shown in [`ThreadId::project_default`].
     ThreadId,
     /// Something that shall happen at a time.

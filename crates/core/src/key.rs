@@ -4,8 +4,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::document::{DocumentId, Version};
 use crate::file::FilePath;
-use crate::id::{AgentId, HandoffId, IntentId, RunId, TaskId, TemplateId, TimerId};
+use crate::id::{AgentId, HandoffId, IntentId, MessageId, RunId, TaskId, TemplateId, ThreadId, TimerId};
 use crate::row::Row;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -21,6 +22,12 @@ pub enum Table {
     Intents,
     Runs,
     Templates,
+    Messages,
+    Deliveries,
+    Threads,
+    Senders,
+    Documents,
+    Versions,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,7 +87,7 @@ impl From<u64> for ColumnValue {
 }
 
 impl Table {
-    pub const ALL: [Table; 11] = [
+    pub const ALL: [Table; 17] = [
         Table::Agents,
         Table::Tasks,
         Table::Edges,
@@ -92,6 +99,12 @@ impl Table {
         Table::Intents,
         Table::Runs,
         Table::Templates,
+        Table::Messages,
+        Table::Deliveries,
+        Table::Threads,
+        Table::Senders,
+        Table::Documents,
+        Table::Versions,
     ];
 
     pub fn name(self) -> &'static str {
@@ -107,6 +120,12 @@ impl Table {
             Table::Intents => "intents",
             Table::Runs => "runs",
             Table::Templates => "templates",
+            Table::Messages => "messages",
+            Table::Deliveries => "deliveries",
+            Table::Threads => "threads",
+            Table::Senders => "senders",
+            Table::Documents => "documents",
+            Table::Versions => "document_versions",
         }
     }
 
@@ -130,6 +149,11 @@ impl Table {
         const INTENTS: [Column; 1] = [integer("opened")];
         const RUNS: [Column; 2] = [integer("created"), text("status")];
         const TEMPLATES: [Column; 2] = [integer("created"), text("name")];
+        const MESSAGES: [Column; 5] =
+            [text("channel"), plain(integer("at")), text("audience"), plain(integer("sent")), text("held")];
+        const DELIVERIES: [Column; 3] = [text("pending"), plain(integer("sent")), text("message")];
+        const DOCUMENTS: [Column; 1] = [text("live_in")];
+        const VERSIONS: [Column; 3] = [text("document"), plain(integer("version")), text("base")];
         match self {
             Table::Agents => &AGENTS,
             Table::Tasks => &TASKS,
@@ -142,6 +166,11 @@ impl Table {
             Table::Intents => &INTENTS,
             Table::Runs => &RUNS,
             Table::Templates => &TEMPLATES,
+            Table::Messages => &MESSAGES,
+            Table::Deliveries => &DELIVERIES,
+            Table::Threads | Table::Senders => &[],
+            Table::Documents => &DOCUMENTS,
+            Table::Versions => &VERSIONS,
         }
     }
 }
@@ -165,6 +194,19 @@ pub enum Key {
     Intent(IntentId),
     Run(RunId),
     Template(TemplateId),
+    Message(MessageId),
+    Delivery {
+        message: MessageId,
+        agent: AgentId,
+    },
+    Thread(ThreadId),
+    /// An author of messages, of whatever kind.
+    Sender(AgentId),
+    Document(DocumentId),
+    Version {
+        document: DocumentId,
+        version: u64,
+    },
 }
 
 impl Key {
@@ -185,6 +227,12 @@ impl Key {
             Key::Intent(_) => Table::Intents,
             Key::Run(_) => Table::Runs,
             Key::Template(_) => Table::Templates,
+            Key::Message(_) => Table::Messages,
+            Key::Delivery { .. } => Table::Deliveries,
+            Key::Thread(_) => Table::Threads,
+            Key::Sender(_) => Table::Senders,
+            Key::Document(_) => Table::Documents,
+            Key::Version { .. } => Table::Versions,
         }
     }
 
@@ -202,6 +250,13 @@ impl Key {
             Key::Intent(id) => id.to_string(),
             Key::Run(id) => id.to_string(),
             Key::Template(id) => id.to_string(),
+            Key::Message(id) => id.to_string(),
+            // Ids have no spaces.
+            Key::Delivery { message, agent } => format!("{message} {agent}"),
+            Key::Thread(id) => id.to_string(),
+            Key::Sender(id) => id.to_string(),
+            Key::Document(id) => id.text(),
+            Key::Version { document, version } => format!("{version} {}", document.text()),
         }
     }
 
@@ -222,6 +277,18 @@ impl Key {
             Table::Intents => Key::Intent(id.into()),
             Table::Runs => Key::Run(id.into()),
             Table::Templates => Key::Template(id.into()),
+            Table::Messages => Key::Message(id.into()),
+            Table::Deliveries => {
+                let (message, agent) = id.split_once(' ')?;
+                Key::Delivery { message: message.into(), agent: agent.into() }
+            }
+            Table::Threads => Key::Thread(id.into()),
+            Table::Senders => Key::Sender(id.into()),
+            Table::Documents => Key::Document(DocumentId::parse(id)?),
+            Table::Versions => {
+                let (version, document) = id.split_once(' ')?;
+                Key::Version { document: DocumentId::parse(document)?, version: version.parse().ok()? }
+            }
         })
     }
 }
@@ -242,6 +309,11 @@ pub enum Lookup {
     TasksOfRun(RunId),
     CheckpointsOf(TaskId),
     TemplatesNamed(String),
+    /// The versions that make the text of a document.
+    DocumentPieces {
+        document: DocumentId,
+        base: u64,
+    },
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -260,6 +332,7 @@ impl Lookup {
             Lookup::TasksOfRun(_) => Table::Tasks,
             Lookup::CheckpointsOf(_) => Table::Checkpoints,
             Lookup::TemplatesNamed(_) => Table::Templates,
+            Lookup::DocumentPieces { .. } => Table::Versions,
         }
     }
 
@@ -275,6 +348,7 @@ impl Lookup {
             Lookup::TasksOfRun(_) => "run",
             Lookup::CheckpointsOf(_) => "task",
             Lookup::TemplatesNamed(_) => "name",
+            Lookup::DocumentPieces { .. } => "base",
         };
         self.table().columns().iter().position(|column| column.name == name).unwrap_or(usize::MAX)
     }
@@ -288,6 +362,9 @@ impl Lookup {
             Lookup::TasksOfRun(id) => Match::Equals(id.as_str().into()),
             Lookup::CheckpointsOf(id) => Match::Equals(id.as_str().into()),
             Lookup::TemplatesNamed(name) => Match::Equals(name.as_str().into()),
+            Lookup::DocumentPieces { document, base } => {
+                Match::Equals(Version::base_text(document, *base).as_str().into())
+            }
         }
     }
 
@@ -338,6 +415,7 @@ mod tests {
             Lookup::TasksOfRun("r".into()),
             Lookup::CheckpointsOf("t".into()),
             Lookup::TemplatesNamed("n".into()),
+            Lookup::DocumentPieces { document: DocumentId::parse("run_x notes.md").unwrap(), base: 1 },
         ];
         for lookup in lookups {
             let column = lookup.table().columns().get(lookup.column());
@@ -359,6 +437,12 @@ mod tests {
             Key::Intent("i".into()),
             Key::Run("r".into()),
             Key::Template("p".into()),
+            Key::Message("m".into()),
+            Key::Delivery { message: "m".into(), agent: "a@b".into() },
+            Key::Thread("thr_x".into()),
+            Key::Sender("person:Anna Bo".into()),
+            Key::Document(DocumentId::parse("run_a/b my notes.md").unwrap()),
+            Key::Version { document: DocumentId::parse("run_x my notes.md").unwrap(), version: 7 },
         ];
         for key in keys {
             assert_eq!(Key::parse(key.table(), &key.id()), Some(key));

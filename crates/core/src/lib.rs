@@ -4,19 +4,23 @@
 //! over a [`View`] of rows that somebody else loaded; what is not loaded is answered by [`Halt::Missing`], never fetched.
 //! Read [`command`] for what can be asked, [`fact`] for what can have happened, and the folder of a noun
 //! (`agent`, `task`, `run`, `template`, `file`, `handoff`) for its rules.
+//! (`agent`, `task`, `file`, `handoff`, `message`, `document`) for its rules.
 
 pub mod actor;
 pub mod agent;
 pub mod command;
+pub mod document;
 pub mod envelope;
 pub mod fact;
 pub mod file;
 pub mod handoff;
 pub mod id;
+pub mod instance;
 pub mod intent;
 pub mod key;
 pub mod limit;
 pub mod log;
+pub mod message;
 pub mod redact;
 pub mod refusal;
 pub mod report;
@@ -33,9 +37,10 @@ pub use actor::{Actor, Auth, Caller, Power};
 pub use command::{Command, Decision, Halt, Now, Reply, admits, asks, decide};
 pub use fact::{Fact, apply, touches};
 pub use id::{
-    AgentId, HandoffId, IntentId, LogId, NodeId, Position, RunId, Seq, SiteId, TaskId, TemplateId, ThreadId, TimerId,
-    Timestamp,
+    AgentId, HandoffId, IntentId, LogId, MessageId, NodeId, Position, RunId, Seq, SiteId, TaskId, TemplateId, ThreadId,
+    TimerId, Timestamp,
 };
+pub use instance::Instance;
 pub use key::{Ask, Key, Lookup, Table};
 pub use refusal::{Code, Refusal};
 pub use row::Row;

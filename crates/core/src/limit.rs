@@ -21,6 +21,18 @@ pub const TASK_CHECKPOINTS: usize = 5_000;
 pub const RUN_TASKS: usize = 500;
 /// The tasks of a plan together.
 pub const PLAN_BYTES: usize = 4 * 1024 * 1024;
+pub const MESSAGE_ID_BYTES: usize = 128;
+/// What one author sends in a minute, or at once, before its messages are held.
+pub const MESSAGES_PER_MINUTE: u32 = 600;
+/// How many messages of agents may follow from each other without a person.
+pub const MESSAGE_HOPS: u32 = 20;
+/// How many messages of one author wait for a person before it may send no more.
+pub const HELD_PER_SENDER: u32 = 100;
+/// The whole text of a document.
+pub const DOCUMENT_BYTES: usize = 1024 * 1024;
+pub const DOCUMENT_PATH_BYTES: usize = 512;
+/// How many appended pieces a document has before they are written as one text.
+pub const DOCUMENT_PIECES: u64 = 64;
 
 pub fn text(field: &'static str, value: &str, most: usize) -> Result<(), Refusal> {
     if value.len() <= most {

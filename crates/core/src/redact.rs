@@ -18,7 +18,7 @@ use crate::view::View;
 pub const REDACTED: &str = "[redacted]";
 
 /// The names of fields that hold free text, in facts and rows alike.
-const TEXTS: [&str; 18] = [
+const TEXTS: [&str; 19] = [
     "title",
     "description",
     "reason",
@@ -37,6 +37,7 @@ const TEXTS: [&str; 18] = [
     "approach",
     "steps",
     "context_needed",
+    "subject",
 ];
 
 #[derive(Clone, PartialEq, Debug)]
@@ -227,7 +228,37 @@ mod tests {
         let mut profile = crate::testing::profile(crate::agent::Role::Worker);
         profile.metadata = serde_json::Map::from_iter([("secret".to_owned(), "secret".into())]);
         w.does(&by("b"), crate::agent::Register { id: "b".into(), profile });
+        told_in_messages(&mut w);
         w
+    }
+
+    fn told_in_messages(w: &mut World) {
+        use crate::message::{ReleaseHeld, SendMessage, StormGuard, Verdict, What};
+        use crate::testing::{coord, document, entry};
+        let strict = StormGuard { per_minute: 2, hops: 20 };
+        w.does(&by("a"), SendMessage { guard: strict, ..entry("m1", "a", "@b secret") });
+        let mut told = SendMessage { text: "secret".to_owned(), guard: strict, ..coord("m2", "a", "GENERAL", &["b"]) };
+        if let What::Coord { subject, .. } = &mut told.what {
+            *subject = "secret".to_owned();
+        }
+        w.does(&by("a"), told);
+        for (id, verdict) in [("m3", Verdict::Deliver), ("m4", Verdict::Discard { reason: Some("secret".to_owned()) })]
+        {
+            assert_eq!(
+                w.does(&by("a"), SendMessage { guard: strict, ..entry(id, "a", "@b secret") }),
+                ["message.held"]
+            );
+            w.does(&anna(), ReleaseHeld { message: id.into(), verdict });
+        }
+        w.reads("b", &["m1", "m2", "m3"]);
+        w.acks("b", &["m1"]);
+        let append = crate::document::AppendDocument {
+            id: document("notes.md"),
+            text: "secret".to_owned(),
+            writer: crate::document::Writer::Named("a".into()),
+        };
+        w.does(&by("a"), append.clone());
+        w.does(&by("a"), append);
     }
 
     fn mentions(w: &World) -> (usize, usize) {

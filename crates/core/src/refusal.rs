@@ -63,6 +63,14 @@ pub enum Code {
     MissingError,
     DuplicateTemplate,
     MissingVariables,
+    MessageNotFound,
+    /// An agent acknowledges what it was never shown.
+    NotShown,
+    /// Too much of this sender waits for a person already.
+    RateLimited,
+    DocumentNotFound,
+    /// The document has changed since the version that the caller knows.
+    StaleVersion,
 }
 
 impl Code {
@@ -107,6 +115,11 @@ impl Code {
             Code::MissingError => "MISSING_ERROR",
             Code::DuplicateTemplate => "DUPLICATE_TEMPLATE",
             Code::MissingVariables => "MISSING_VARIABLES",
+            Code::MessageNotFound => "MESSAGE_NOT_FOUND",
+            Code::NotShown => "NOT_SHOWN",
+            Code::RateLimited => "RATE_LIMITED",
+            Code::DocumentNotFound => "DOCUMENT_NOT_FOUND",
+            Code::StaleVersion => "STALE_VERSION",
         }
     }
 }

@@ -3,10 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use crate::agent::{Agent, Lead};
+use crate::document::{Document, Version};
 use crate::file::File;
 use crate::handoff::Handoff;
 use crate::intent::Intent;
 use crate::key::{ColumnValue, Table};
+use crate::message::{Delivery, Message, Sender, Thread};
 use crate::run::Run;
 use crate::task::{Checkpoint, Edge, Task};
 use crate::template::Template;
@@ -27,6 +29,12 @@ pub enum Row {
     Intent(Intent),
     Run(Run),
     Template(Template),
+    Message(Message),
+    Delivery(Delivery),
+    Thread(Thread),
+    Sender(Sender),
+    Document(Document),
+    Version(Version),
 }
 
 impl Row {
@@ -43,6 +51,12 @@ impl Row {
             Row::Intent(_) => Table::Intents,
             Row::Run(_) => Table::Runs,
             Row::Template(_) => Table::Templates,
+            Row::Message(_) => Table::Messages,
+            Row::Delivery(_) => Table::Deliveries,
+            Row::Thread(_) => Table::Threads,
+            Row::Sender(_) => Table::Senders,
+            Row::Document(_) => Table::Documents,
+            Row::Version(_) => Table::Versions,
         }
     }
 
@@ -60,6 +74,11 @@ impl Row {
             Row::Intent(intent) => vec![intent.opened.0.into()],
             Row::Run(run) => run.columns(),
             Row::Template(template) => template.columns(),
+            Row::Message(message) => message.columns(),
+            Row::Delivery(delivery) => delivery.columns(),
+            Row::Thread(_) | Row::Sender(_) => vec![],
+            Row::Document(document) => document.columns(),
+            Row::Version(version) => version.columns(),
         }
     }
 
@@ -72,7 +91,9 @@ impl Row {
             Row::Handoff(handoff) => handoff.tallies(),
             Row::Run(run) => run.tallies(),
             Row::Template(_) => vec![],
+            Row::Message(message) => message.tallies(),
             Row::Edge(_) | Row::Lead(_) | Row::Checkpoint(_) | Row::Timer(_) | Row::Intent(_) => vec![],
+            Row::Delivery(_) | Row::Thread(_) | Row::Sender(_) | Row::Document(_) | Row::Version(_) => vec![],
         }
     }
 
@@ -94,6 +115,12 @@ impl Row {
             Table::Intents => Row::Intent(serde_json::from_slice(doc)?),
             Table::Runs => Row::Run(serde_json::from_slice(doc)?),
             Table::Templates => Row::Template(serde_json::from_slice(doc)?),
+            Table::Messages => Row::Message(serde_json::from_slice(doc)?),
+            Table::Deliveries => Row::Delivery(serde_json::from_slice(doc)?),
+            Table::Threads => Row::Thread(serde_json::from_slice(doc)?),
+            Table::Senders => Row::Sender(serde_json::from_slice(doc)?),
+            Table::Documents => Row::Document(serde_json::from_slice(doc)?),
+            Table::Versions => Row::Version(serde_json::from_slice(doc)?),
         })
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rookery_core::agent::Status;
 use rookery_core::log::{Body, BodyBytes};
+use rookery_core::message::StormGuard;
 use rookery_core::view::{LifeSource, Presence};
 use rookery_core::{
     AgentId, Caller, Code, Command, Fact, HandoffId, IntentId, Key, Power, Refusal, Row, SiteId, TaskId,
@@ -21,7 +22,9 @@ use crate::access::Access;
 use crate::ambient::Ids;
 use crate::attendance::Attending;
 use crate::life::{Place, Roster};
+use crate::notices::Notices;
 use crate::paths::Paths;
+use crate::shown::Shown;
 
 /// Bodies above this are kept as files, not in the log's rows.
 const BODY_IN_ROW_BYTES: usize = 64 * 1024;
@@ -53,6 +56,8 @@ pub struct Settings {
     pub escalate_conflicts_after: Duration,
     /// How long the answers to requests with an idempotency key are kept.
     pub remember_replies: Duration,
+    /// What one sender may send, and how long a chain of messages may get.
+    pub storm_guard: StormGuard,
     /// Whether other nodes can share the store, each with the project's files in a folder of its own.
     pub shared: bool,
 }
@@ -69,6 +74,7 @@ impl Settings {
             connection_after: Duration::from_secs(60),
             escalate_conflicts_after: Duration::from_secs(10 * 60),
             remember_replies: Duration::from_secs(7 * 24 * 3600),
+            storm_guard: StormGuard::default(),
             shared: false,
         }
     }
@@ -131,6 +137,8 @@ pub(crate) struct Inner {
     pub(crate) paths: Paths,
     pub(crate) roster: Roster,
     pub(crate) attending: Attending,
+    pub(crate) shown: Shown,
+    pub(crate) notices: Notices,
 }
 
 impl Debug for Engine {
@@ -143,7 +151,16 @@ impl Engine {
     pub fn new(parts: Parts) -> Engine {
         let paths = Paths::new(&parts.settings.root);
         let attending = Attending::new(parts.node.clone());
-        Engine { inner: Arc::new(Inner { parts, paths, roster: Roster::default(), attending }) }
+        Engine {
+            inner: Arc::new(Inner {
+                parts,
+                paths,
+                roster: Roster::default(),
+                attending,
+                shown: Shown::default(),
+                notices: Notices::default(),
+            }),
+        }
     }
 
     /// Decides a command. The answer comes after its commit is durable.
@@ -405,6 +422,15 @@ impl Engine {
     /// The site that this node serves; `None` where there can be no other.
     pub fn site(&self) -> Option<SiteId> {
         self.settings().shared.then(|| self.attending().node().site.id.clone())
+    }
+
+    /// Wake-ups for the agents that are connected to this node.
+    pub fn notices(&self) -> &Notices {
+        &self.inner.notices
+    }
+
+    pub(crate) fn shown(&self) -> &Shown {
+        &self.inner.shown
     }
 
     pub(crate) fn roster(&self) -> &Roster {

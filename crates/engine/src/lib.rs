@@ -1,19 +1,25 @@
 //! The one door to the system: `submit`, `query`, `subscribe(position)`, and the subscribers that keep it alive.
 //!
 //! A surface translates its protocol into a [`Request`] and renders the answer; it keeps nothing. Subscribers (sweeper,
-//! timers, intents, watcher) act only after a commit, and only by submitting commands themselves.
+//! timers, intents, delivery, watcher) act only after a commit, and only by submitting commands themselves.
 
 pub mod access;
 pub mod ambient;
 pub mod attendance;
 pub mod context;
+pub mod delivery;
+pub mod documents;
 pub mod engine;
 pub mod intents;
 pub mod life;
+pub mod messages;
+pub mod moment;
+pub mod notices;
 pub mod paths;
 pub mod queries;
 pub mod rounds;
 pub mod services;
+mod shown;
 pub mod subscribe;
 pub mod sweeper;
 pub mod timers;
@@ -24,6 +30,7 @@ pub mod workflows;
 pub use access::{Access, Credentials};
 pub use ambient::{Ids, RandomIds, SystemClock};
 pub use engine::{Engine, EngineError, Parts, Request, Settings, Waited};
+pub use notices::{Listener, Notice, Notices};
 pub use queries::At;
 pub use services::Services;
 pub use subscribe::{Chunk, SubscribeError, Subscription};

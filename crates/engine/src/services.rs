@@ -1,5 +1,5 @@
 //! The subscribers that run beside the surfaces: attendance, roster, tokens, sweeper, timers, intents, presence, replies,
-//! watcher.
+//! wake-ups, watcher.
 //!
 //! Here are only their loops and how often they come round; what one round does is in [`crate::rounds`].
 
@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::engine::{Engine, EngineError};
 use crate::rounds::{self, Following, Sweeping};
 use crate::watching::{self, Sight, Watching};
-use crate::{attendance, intents, timers};
+use crate::{attendance, delivery, intents, timers};
 
 pub const TIMERS_EVERY: Duration = Duration::from_millis(500);
 pub const REPLIES_EVERY: Duration = Duration::from_secs(3600);
@@ -46,6 +46,7 @@ impl Services {
         tasks.spawn(until(stop.clone(), carry_out_intents(engine.clone())));
         tasks.spawn(until(stop.clone(), exchange_presence(engine.clone())));
         tasks.spawn(until(stop.clone(), forget_replies(engine.clone())));
+        tasks.spawn(until(stop.clone(), delivery::run(engine.clone())));
         let (say, sight) = watch::channel(Sight::Off);
         if watching == Watching::On {
             say.send_replace(Sight::Blind { reason: "watching has not begun".to_owned() });

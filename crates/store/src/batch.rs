@@ -284,7 +284,7 @@ impl Batch {
                 seq,
                 at: self.now.at,
                 run: run_of(submission, &fact),
-                thread: submission.thread.clone().filter(|thread| *thread != ThreadId::project_default()),
+                thread: thread_of(submission, &fact),
                 actor: actor.clone(),
                 auth: submission.caller.auth,
                 via: submission.caller.by.clone(),
@@ -358,6 +358,12 @@ fn author(caller: &Caller, facts: &[Fact]) -> Actor {
 /// The run of a fact. The project's default one is written as none, so that there is one way to say it.
 fn run_of(submission: &Submission, fact: &Fact) -> Option<RunId> {
     submission.run.as_ref().or_else(|| fact.run()).filter(|run| **run != RunId::project_default()).cloned()
+}
+
+/// The thread of a fact, likewise.
+fn thread_of(submission: &Submission, fact: &Fact) -> Option<ThreadId> {
+    let thread = submission.thread.as_ref().or_else(|| fact.thread());
+    thread.filter(|thread| **thread != ThreadId::project_default()).cloned()
 }
 
 /// Counts a row in, or out of, its tallies.

@@ -6,6 +6,7 @@
 //! | tokens | every token has to be created again |
 //! | remembered replies | a repeated request may be carried out twice |
 //! | nodes, duties | every node attends again within seconds; duties change hands |
+//! | who was shown which message, wake-ups (in the memory of a node) | a chain of messages begins anew; a wake-up is repeated |
 //! | batch ids, holds on artifacts | commits under way are of unknown outcome; an upload under way may lose its file |
 //!
 //! All of it is backed up; none of it is replayed.

@@ -86,7 +86,15 @@ impl Submission {
             Command::Redact(redact) => redact.rows.iter().map(|target| 256 + 2 * target.fact.encode().len()).sum(),
             _ => 0,
         };
-        256 + body + self.received_bytes.max(body) + targets
+        // What came in by another way than as a body.
+        let text = match &self.command {
+            Command::SendMessage(command) => command.text.len(),
+            Command::WriteDocument(command) => command.text.len(),
+            Command::AppendDocument(command) => command.text.len(),
+            Command::CreateDocument(command) => command.text.len(),
+            _ => 0,
+        };
+        256 + body + self.received_bytes.max(body).max(text) + targets
     }
 }
 

@@ -11,12 +11,18 @@ pub(crate) use samples::{blank_texts, samples};
 use crate::actor::{Auth, Caller};
 use crate::agent::{Agent, DeclareOffline, Evidence, Lead, Profile, Register, Role, SetStatus, Status};
 use crate::command::{Command, Halt, Now, Reply, asks, decide};
+use crate::document::{Document, DocumentId, DocumentPath, text_of};
 use crate::fact::{Fact, apply, touches};
 use crate::file::{Case, ClaimFile, ClaimReply, File, FilePath, Insist};
 use crate::handoff::{Handoff, Initiate, Note};
-use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
+use crate::id::{AgentId, MessageId, RunId, Seq, TaskId, Timestamp};
+use crate::instance::Instance;
 use crate::key::{Ask, Key};
 use crate::log::LogRow;
+use crate::message::{
+    Ack, AckMessages, Addressees, Cause, Delivery, Message, ReadMessages, SendMessage, Shown, Standing, StormGuard,
+    What,
+};
 use crate::refusal::{Code, Refusal};
 use crate::row::Row;
 use crate::run::{Brief, CreateRun, PlannedTask, Run, SetRunPlan, SourceType};
@@ -230,6 +236,57 @@ impl World {
         }
     }
 
+    pub(crate) fn message(&self, id: &str) -> &Message {
+        match self.rows.get(&Key::Message(id.into())) {
+            Some(Row::Message(message)) => message,
+            other => panic!("message {id}: {other:?}"),
+        }
+    }
+
+    /// Where an agent stands with a message; `None` if it has no delivery.
+    pub(crate) fn standing(&self, message: &str, agent: &str) -> Option<Standing> {
+        match self.rows.get(&Key::Delivery { message: message.into(), agent: agent.into() }) {
+            Some(Row::Delivery(delivery)) => Some(delivery.standing),
+            _ => None,
+        }
+    }
+
+    /// What the index tells is pending for an agent.
+    pub(crate) fn pending(&self, agent: &str) -> Vec<&str> {
+        let pending = |row: &Row| row.columns().first() == Some(&agent.into());
+        let mut found: Vec<&Delivery> = self
+            .rows
+            .values()
+            .filter_map(|row| if let Row::Delivery(delivery) = row { pending(row).then_some(delivery) } else { None })
+            .collect();
+        found.sort_by_key(|delivery| delivery.sent);
+        found.into_iter().map(|delivery| delivery.message.as_str()).collect()
+    }
+
+    pub(crate) fn reads(&mut self, agent: &str, messages: &[&str]) -> Vec<&'static str> {
+        self.does(&by(agent), reads(agent, messages))
+    }
+
+    pub(crate) fn acks(&mut self, agent: &str, messages: &[&str]) -> Vec<&'static str> {
+        self.does(&by(agent), acks(agent, messages))
+    }
+
+    pub(crate) fn document(&self, id: &DocumentId) -> &Document {
+        match self.rows.get(&Key::Document(id.clone())) {
+            Some(Row::Document(document)) => document,
+            other => panic!("document {id:?}: {other:?}"),
+        }
+    }
+
+    /// The text of a document at one of its versions.
+    pub(crate) fn text(&self, id: &DocumentId, version: u64) -> String {
+        let row = |version| match self.rows.get(&Key::Version { document: id.clone(), version }) {
+            Some(Row::Version(row)) => row,
+            other => panic!("version {version} of {id:?}: {other:?}"),
+        };
+        text_of((row(version).base..=version).map(row))
+    }
+
     pub(crate) fn holder(&self, task: &str) -> Option<&str> {
         self.task(task).holder().map(AgentId::as_str)
     }
@@ -399,4 +456,48 @@ pub(crate) fn plan(run: &str, tasks: &[(&str, &[&str])]) -> SetRunPlan {
 pub(crate) fn hand_over(id: &str, from: &str, to: Option<&str>, task: &str) -> Initiate {
     let note = Note { summary: "the half of it".to_owned(), ..Note::default() };
     Initiate { id: id.into(), from: from.into(), to: to.map(AgentId::from), task: task.into(), note }
+}
+
+/// An entry in the channel of the author's own instance.
+pub(crate) fn entry(id: &str, from: &str, text: &str) -> SendMessage {
+    let instance = Instance::of(&from.into());
+    SendMessage {
+        id: id.into(),
+        run: instance.run(),
+        thread: instance.thread(),
+        from: from.into(),
+        what: What::Entry,
+        text: text.to_owned(),
+        cause: Cause::Nothing,
+        guard: StormGuard::default(),
+    }
+}
+
+pub(crate) fn direct(id: &str, from: &str, to: &[&str]) -> SendMessage {
+    let to = to.iter().map(|agent| AgentId::from(*agent)).collect();
+    SendMessage { what: What::Direct { to }, ..entry(id, from, "for you") }
+}
+
+/// A coordination message; to everybody if nobody is named.
+pub(crate) fn coord(id: &str, from: &str, topic: &str, to: &[&str]) -> SendMessage {
+    let named = to.iter().map(|agent| AgentId::from(*agent)).collect();
+    let to = if to.is_empty() { Addressees::Everyone } else { Addressees::Agents(named) };
+    let what = What::Coord { topic: topic.to_owned(), subject: "news".to_owned(), to, ack: Ack::ByTopic };
+    SendMessage { what, ..entry(id, from, "") }
+}
+
+fn ids(messages: &[&str]) -> Vec<MessageId> {
+    messages.iter().map(|message| MessageId::from(*message)).collect()
+}
+
+pub(crate) fn reads(agent: &str, messages: &[&str]) -> ReadMessages {
+    ReadMessages { agent: agent.into(), messages: ids(messages) }
+}
+
+pub(crate) fn acks(agent: &str, messages: &[&str]) -> AckMessages {
+    AckMessages { agent: agent.into(), messages: ids(messages), shown: Shown::Before }
+}
+
+pub(crate) fn document(path: &str) -> DocumentId {
+    DocumentId::new(Instance::default().run(), DocumentPath::parse(path).unwrap())
 }

@@ -7,6 +7,7 @@ use crate::agent::{
     AgentLeft, AgentRegistered, AgentReturned, AgentStatusSet, AgentUpdated, AgentWentOffline, Evidence, LeadChosen,
     LeadReason, Lost, LostFile, Profile, Role, Status,
 };
+use crate::document::{Change, DocumentDeleted, DocumentId, DocumentPath, DocumentWritten};
 use crate::fact::Fact;
 use crate::file::{
     ChangeSource, ClaimForced, ConflictDetected, ConflictEscalated, ConflictResolved, FileClaimed, FileLocked,
@@ -16,6 +17,10 @@ use crate::handoff::{HandoffAccepted, HandoffInitiated, HandoffRejected, Note};
 use crate::id::{Seq, Timestamp};
 use crate::intent::IntentClosed;
 use crate::key::Key;
+use crate::message::{
+    DAY_MILLIS, Form, Header, Hold, Letter, MessageDiscarded, MessageHeld, MessageReleased, MessageSent, Priority,
+    Receipt, Recipients,
+};
 use crate::redact::{Cleared, Erase, LogRedacted};
 use crate::report::Report;
 use crate::run::{
@@ -37,6 +42,8 @@ pub(crate) fn samples() -> Vec<Fact> {
     all.extend(files());
     all.extend(others());
     all.extend(workflows());
+    all.extend(messages());
+    all.extend(documents());
     all
 }
 
@@ -363,6 +370,81 @@ fn workflows() -> Vec<Fact> {
             tasks: vec![step(vec![]), step(vec![0])],
             variables: vec!["what".to_owned()],
             created_by: "ada".to_owned(),
+        }),
+    ]
+}
+
+fn header() -> Header {
+    Header {
+        message: "msg-1700000000-1".into(),
+        run: "run_pr-1".into(),
+        thread: "thr_pr-1".into(),
+        form: Form::Coord,
+        from: "ada@pr-1".into(),
+        name: "ada".to_owned(),
+        topic: Some("BLOCKING_ISSUE".to_owned()),
+        mentions: vec!["ada@pr-1".into(), "bob@pr-1".into()],
+        to: Recipients::Agents(vec!["bob@pr-1".into()]),
+        unknown: vec!["eve".into()],
+        awaits_millis: Some(DAY_MILLIS),
+        requires_ack: true,
+        priority: Priority::High,
+        wakes: true,
+        lasts_millis: Some(DAY_MILLIS),
+        cause: Some("msg_0".into()),
+        hops: 3,
+    }
+}
+
+fn messages() -> Vec<Fact> {
+    let letter = || Letter { header: header(), subject: Some("hush".to_owned()), text: "a secret".to_owned() };
+    let everyone = Letter {
+        header: Header { to: Recipients::Everyone, ..header() },
+        subject: Some("hush".to_owned()),
+        text: "s3cret".to_owned(),
+    };
+    let receipt = || Receipt {
+        agent: "bob@pr-1".into(),
+        messages: vec!["msg-1700000000-1".into()],
+        broadcasts: vec!["msg-1700000000-2".into()],
+    };
+    vec![
+        Fact::MessageSent(MessageSent {
+            letter: letter(),
+            at: Timestamp(1_700_000_000_000),
+            due: Timestamp(1_700_000_000_100),
+        }),
+        Fact::MessageHeld(MessageHeld { letter: everyone, because: Hold::Hops { most: 20 } }),
+        Fact::MessageReleased(MessageReleased { header: header(), at: Timestamp(1_700_000_000_001) }),
+        Fact::MessageDiscarded(MessageDiscarded {
+            message: "msg-1700000000-1".into(),
+            from: "ada@pr-1".into(),
+            reason: Some("secret".to_owned()),
+        }),
+        Fact::MessagesRead(receipt()),
+        Fact::MessagesAcked(receipt()),
+    ]
+}
+
+fn documents() -> Vec<Fact> {
+    let id = || DocumentId::new("run_pr-1".into(), DocumentPath::parse("findings/auth.md").unwrap());
+    vec![
+        Fact::DocumentWritten(DocumentWritten {
+            id: id(),
+            version: 3,
+            base: 2,
+            change: Change::Appended,
+            author: "ada@pr-1".to_owned(),
+            before: Some("aa".to_owned()),
+            hash: "bb".to_owned(),
+            bytes: 12,
+            text: "a secret".to_owned(),
+        }),
+        Fact::DocumentDeleted(DocumentDeleted {
+            id: id(),
+            version: 4,
+            author: "external".to_owned(),
+            before: "bb".to_owned(),
         }),
     ]
 }

@@ -24,6 +24,7 @@ pub(super) struct Migration {
 pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, name: "initial", sql: include_str!("../../migrations/sqlite/0001_initial.sql") },
     Migration { version: 2, name: "workflows", sql: include_str!("../../migrations/sqlite/0002_workflows.sql") },
+    Migration { version: 3, name: "messages", sql: include_str!("../../migrations/sqlite/0003_messages.sql") },
 ];
 
 const CHUNK: u32 = 1_000;
@@ -289,6 +290,35 @@ mod tests {
             let sql = format!("EXPLAIN QUERY PLAN SELECT doc FROM {} WHERE {} = ?1", table.name(), column.name);
             let plan: String = connection.query_row(&sql, ["x"], |row| row.get(3)).unwrap();
             assert!(plan.contains(&format!("USING INDEX {}_{}", table.name(), column.name)), "{plan}");
+        }
+    }
+
+    /// What agents ask for with every call is read in order from one stretch of an index.
+    #[test]
+    fn pages_of_messages_and_versions_are_one_range_of_an_index() {
+        use crate::query::{ListQuery, Order, Test};
+        use crate::sql::{self, Dialect};
+        let folder = tempfile::tempdir().unwrap();
+        let (connection, _) = new_store(&folder.path().join("rookery.db"), MIGRATIONS);
+        for (table, column, order_by) in [
+            (Table::Deliveries, "pending", "sent"),
+            (Table::Messages, "audience", "sent"),
+            (Table::Messages, "channel", "at"),
+            (Table::Versions, "document", "version"),
+        ] {
+            for order in [Order::Ascending, Order::Descending] {
+                let query = ListQuery::all(table)
+                    .with(column, Test::Is("x".into()))
+                    .with(order_by, Test::Above(7))
+                    .ordered_by(order_by)
+                    .at_most(Some(100));
+                let sql = sql::list(Dialect::Sqlite, &ListQuery { order, ..query });
+                let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {}", sql.text)).unwrap();
+                let plan = statement.query_map(["x", "7", "100"], |row| row.get::<_, String>(3)).unwrap();
+                let plan: Vec<String> = plan.map(Result::unwrap).collect();
+                let index = format!("{}_{column} ({column}=? AND {order_by}>?)", table.name());
+                assert!(matches!(&plan[..], [step] if step.ends_with(&index)), "{plan:?}");
+            }
         }
     }
 

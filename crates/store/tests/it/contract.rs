@@ -12,6 +12,10 @@ use rookery_store::artifact::{ArtifactError, Erased, sha256_hex};
 use rookery_store::query::{Bodies, Order, Test};
 use rookery_store::{Answer, Duty, ListQuery, LogQuery, Operation, Store, Submission, SubmitError, Tenure, Token};
 
+use crate::mail::{
+    a_storm_is_held_and_listed, documents_are_made_of_their_pieces_and_redacted_by_them,
+    messages_are_found_by_channel_recipient_and_audience,
+};
 use crate::support::{
     World, claim_file, claim_task, create, create_run, done, node, plan, refused, register, report, whole_log,
     with_body, with_key,
@@ -68,6 +72,9 @@ contract![
     an_artifact_stays_while_it_is_held_or_named,
     a_command_out_of_duty_needs_the_epoch_that_counts,
     a_workflow_is_planned_found_and_worked_off,
+    messages_are_found_by_channel_recipient_and_audience,
+    a_storm_is_held_and_listed,
+    documents_are_made_of_their_pieces_and_redacted_by_them,
 ];
 
 async fn a_command_is_answered_with_the_row_it_left(world: &World) {

@@ -7,6 +7,7 @@ mod crash;
 mod faults;
 mod files;
 mod lifecycle;
+mod mail;
 mod relocate;
 mod shared;
 mod support;

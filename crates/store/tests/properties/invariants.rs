@@ -35,6 +35,7 @@ pub(crate) fn check(team: &Team) {
     timers_are_those_of_open_conflicts(&log, &rows, &files);
     one_lead_if_anybody_is_here(&agents, &rows);
     only_facts_change_holders(&log);
+    crate::mail::check(&log, &rows);
 }
 
 fn log_is_complete(team: &Team, log: &[LogRow]) {

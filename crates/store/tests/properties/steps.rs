@@ -74,6 +74,7 @@ fn step() -> impl Strategy<Value = Step> {
         8 => about_runs(), 4 => about_plans()];
     prop_oneof![
         40 => (asked, key).prop_map(|((caller, command), key)| Step::Ask { caller, command, key }),
+        24 => crate::mail::asked().prop_map(|(caller, command)| Step::Ask { caller, command, key: None }),
         2 => (path(), any::<bool>()).prop_map(|(path, late)| Step::Fire { path, late }),
         1 => (any::<prop::sample::Index>(), any::<bool>()).prop_map(|(pick, on_disk)| Step::Redact { pick, on_disk }),
         1 => any::<prop::sample::Index>().prop_map(|pick| Step::Close { pick }),

@@ -62,6 +62,8 @@ fn status(code: Code) -> StatusCode {
         | Code::TokenNotFound
         | Code::WorkflowNotFound
         | Code::TemplateNotFound => StatusCode::NOT_FOUND,
+        | Code::MessageNotFound
+        | Code::DocumentNotFound => StatusCode::NOT_FOUND,
         Code::Exists
         | Code::AgentOffline
         | Code::InvalidTransition
@@ -78,6 +80,9 @@ fn status(code: Code) -> StatusCode {
         | Code::TaskNotRemovable
         | Code::NotClaimed
         | Code::DuplicateTemplate => StatusCode::CONFLICT,
+        | Code::NotShown
+        | Code::StaleVersion => StatusCode::CONFLICT,
+        Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,
         Code::IdempotencyMismatch => StatusCode::UNPROCESSABLE_ENTITY,
     }
 }

@@ -118,6 +118,23 @@ pub(super) fn file_claims_end_by_facts(model: &Model, row: &LogRow) -> Checked {
     Ok(())
 }
 
+/// Where an agent stands with a message only goes on, from queued to read to acked, and is never gone. Told before the
+/// row is taken in.
+pub(super) fn deliveries_only_go_on(model: &Model, row: &LogRow) -> Checked {
+    for key in rookery_core::touches(&row.fact) {
+        let Some(Row::Delivery(old)) = model.row(&key) else { continue };
+        let new = rookery_core::apply(model.row(&key).cloned(), &key, &row.fact, row.seq, row.at);
+        match new {
+            Some(Row::Delivery(new)) if new.standing >= old.standing => {}
+            other => {
+                let what = format!("{key:?} went from {:?} to {other:?} by {}", old.standing, row.fact.kind());
+                return violated("deliveries_only_go_on", what);
+            }
+        }
+    }
+    Ok(())
+}
+
 /// No two agents hold the same path, or one above or below the other's. Told after each command's last fact: those
 /// of one command are committed, and shown, together.
 pub(super) fn one_holder_per_path(model: &Model) -> Checked {

@@ -1,5 +1,7 @@
 //! What agents and people ask for: every command, with arguments that mostly make sense and sometimes are out of date.
 
+mod mail;
+
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom, IteratorRandom};
@@ -65,6 +67,9 @@ pub(super) fn register(rng: &mut StdRng, agent: &AgentId) -> Command {
 impl Script<'_> {
     /// What an agent asks for.
     pub(super) fn agent_wish(&mut self, mut caller: Caller, agent: &AgentId) -> Wish {
+        if self.rng.random_bool(0.2) {
+            return Wish { caller, command: self.mail(agent) };
+        }
         let command = match self.rng.random_range(0..100) {
             0..3 => register(self.rng, agent),
             3..7 => self.set_status(agent),
@@ -95,6 +100,9 @@ impl Script<'_> {
 
     /// What people, callers without a name and the watcher ask for.
     pub(super) fn other_wish(&mut self) -> Wish {
+        if self.rng.random_bool(0.1) {
+            return Wish { caller: Caller::person("anna"), command: self.decision_about_held() };
+        }
         let agent = self.agent();
         let person = Caller::person("anna");
         let (caller, command) = match self.rng.random_range(0..100) {

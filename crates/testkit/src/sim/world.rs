@@ -684,6 +684,7 @@ impl World {
             check::task_claims_end_by_facts(&self.model, row)?;
             check::file_claims_end_by_facts(&self.model, row)?;
             check::lead_changes_by_facts(&self.model, row)?;
+            check::deliveries_only_go_on(&self.model, row)?;
             check::duties_are_done_by_whoever_has_them(row, &writer, &self.database)?;
             if let Some((agent, evidence)) = check::declaration(row) {
                 check::expired_after_clear_sight(agent, evidence, &self.sight(node, agent))?;

@@ -1,0 +1,217 @@
+//! Documents of an instance: Markdown and text that agents and people write together, with every version kept.
+//!
+//! A version holds the words that its fact brought: the whole text, or the piece that was appended. The text of a document
+//! is its last whole text and what was appended since, so that appending is cheap and a redaction clears exactly the words
+//! of one fact.
+
+mod delete;
+mod path;
+mod write;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+pub use delete::{DeleteDocument, DocumentDeleted};
+pub use path::{DocumentPath, DocumentPathProblem};
+pub use write::{AppendDocument, Base, CreateDocument, DocumentWritten, WriteDocument, Writer};
+
+use crate::actor::{Actor, Caller};
+use crate::command::Halt;
+use crate::fact::Fact;
+use crate::id::{AgentId, RunId, Seq, Timestamp};
+use crate::key::ColumnValue;
+use crate::refusal::{Code, Refusal};
+use crate::view::View;
+
+/// The author of what was found changed in a file.
+pub const EXTERNAL: &str = "external";
+
+/// Where a document is.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct DocumentId {
+    pub run: RunId,
+    pub path: DocumentPath,
+}
+
+impl DocumentId {
+    pub fn new(run: RunId, path: DocumentPath) -> DocumentId {
+        DocumentId { run, path }
+    }
+
+    /// As a key: runs have no spaces in their names.
+    pub fn text(&self) -> String {
+        format!("{} {}", self.run, self.path)
+    }
+
+    pub(crate) fn parse(text: &str) -> Option<DocumentId> {
+        let (run, path) = text.split_once(' ')?;
+        Some(DocumentId { run: run.into(), path: DocumentPath::stored(path) })
+    }
+}
+
+/// What is known of a document without its text.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Document {
+    #[serde(flatten)]
+    pub id: DocumentId,
+    /// Counted up by every change, also by deleting it and writing it anew.
+    pub version: u64,
+    /// The version that holds a whole text; the later ones are appended to it.
+    pub base: u64,
+    pub status: DocumentStatus,
+    pub bytes: u64,
+    /// SHA-256 of the text as it was written, in hex.
+    pub hash: String,
+    pub author: String,
+    pub changed_at: Timestamp,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DocumentStatus {
+    Here,
+    Deleted,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    Created,
+    Written,
+    Appended,
+    Deleted,
+}
+
+/// One change of a document.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Version {
+    #[serde(flatten)]
+    pub id: DocumentId,
+    pub version: u64,
+    pub base: u64,
+    pub change: Change,
+    pub author: String,
+    pub at: Timestamp,
+    pub seq: Seq,
+    /// The hash of the text before; none if there was none.
+    pub before: Option<String>,
+    /// The hash of the text after; none if there is none.
+    pub hash: Option<String>,
+    /// The whole text if this is a base, else what was appended.
+    pub text: String,
+}
+
+impl Document {
+    pub fn is_here(&self) -> bool {
+        self.status == DocumentStatus::Here
+    }
+
+    pub(crate) fn columns(&self) -> Vec<ColumnValue> {
+        vec![self.is_here().then(|| self.id.run.to_string()).into()]
+    }
+}
+
+impl Version {
+    /// What leads from a document's base to its pieces.
+    pub fn base_text(id: &DocumentId, base: u64) -> String {
+        format!("{base} {}", id.text())
+    }
+
+    pub(crate) fn columns(&self) -> Vec<ColumnValue> {
+        vec![
+            self.id.text().as_str().into(),
+            self.version.into(),
+            Version::base_text(&self.id, self.base).as_str().into(),
+        ]
+    }
+}
+
+/// The text that versions with one base make, up to one of them.
+pub fn text_of<'a>(versions: impl IntoIterator<Item = &'a Version>) -> String {
+    let mut pieces: Vec<&Version> = versions.into_iter().collect();
+    pieces.sort_by_key(|piece| piece.version);
+    pieces.into_iter().map(|piece| piece.text.as_str()).collect()
+}
+
+pub fn hash_of(text: &str) -> String {
+    Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Who is recorded as the author; edits of files are told by the daemon alone.
+fn author(view: &View, caller: &Caller, writer: &Writer) -> Result<String, Halt> {
+    match writer {
+        Writer::Named(author) => {
+            view.may_sign_as(caller, author)?;
+            Ok(author.to_string())
+        }
+        Writer::External if matches!(caller.actor, Actor::System | Actor::Watcher) => Ok(EXTERNAL.to_owned()),
+        Writer::External => Err(Refusal::new(Code::Forbidden, "only the daemon tells of edits outside of it").into()),
+    }
+}
+
+pub(crate) fn apply(old: Option<Document>, id: &DocumentId, fact: &Fact, at: Timestamp) -> Option<Document> {
+    match fact {
+        Fact::DocumentWritten(fact) if fact.id == *id => Some(Document {
+            id: id.clone(),
+            version: fact.version,
+            base: fact.base,
+            status: DocumentStatus::Here,
+            bytes: fact.bytes,
+            hash: fact.hash.clone(),
+            author: fact.author.clone(),
+            changed_at: at,
+        }),
+        Fact::DocumentDeleted(fact) if fact.id == *id => old.map(|old| Document {
+            version: fact.version,
+            status: DocumentStatus::Deleted,
+            author: fact.author.clone(),
+            changed_at: at,
+            ..old
+        }),
+        _ => old,
+    }
+}
+
+pub(crate) fn apply_version(
+    old: Option<Version>,
+    (id, version): (&DocumentId, u64),
+    fact: &Fact,
+    seq: Seq,
+    at: Timestamp,
+) -> Option<Version> {
+    match fact {
+        Fact::DocumentWritten(fact) if fact.id == *id && fact.version == version => Some(Version {
+            id: id.clone(),
+            version,
+            base: fact.base,
+            change: fact.change,
+            author: fact.author.clone(),
+            at,
+            seq,
+            before: fact.before.clone(),
+            hash: Some(fact.hash.clone()),
+            text: fact.text.clone(),
+        }),
+        Fact::DocumentDeleted(fact) if fact.id == *id && fact.version == version => Some(Version {
+            id: id.clone(),
+            version,
+            base: version,
+            change: Change::Deleted,
+            author: fact.author.clone(),
+            at,
+            seq,
+            before: Some(fact.before.clone()),
+            hash: None,
+            text: String::new(),
+        }),
+        _ => old,
+    }
+}
+
+/// The agent that a writer is, for what has to be loaded to check it.
+fn writer_agent(writer: &Writer) -> Option<&AgentId> {
+    match writer {
+        Writer::Named(author) => Some(author),
+        Writer::External => None,
+    }
+}

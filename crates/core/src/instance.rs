@@ -1,0 +1,119 @@
+//! Instances: the team context's word for a run with one thread, and the names that agents have inside of one.
+//!
+//! `reviewer@pr-123` is `reviewer` in the instance `pr-123`; a bare name is in `default`, whose run and thread are those
+//! of the project.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::id::{AgentId, RunId, ThreadId};
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Instance(Arc<str>);
+
+const DEFAULT: &str = "default";
+
+impl Instance {
+    pub fn new(name: impl Into<Arc<str>>) -> Instance {
+        Instance(name.into())
+    }
+
+    /// The instance that an agent is in, by its id.
+    pub fn of(agent: &AgentId) -> Instance {
+        split(agent.as_str()).map_or_else(Instance::default, |(_, instance)| Instance::new(instance))
+    }
+
+    pub fn of_thread(thread: &ThreadId) -> Instance {
+        Instance::new(thread.as_str().strip_prefix("thr_").unwrap_or(thread.as_str()))
+    }
+
+    pub fn of_run(run: &RunId) -> Instance {
+        Instance::new(run.as_str().strip_prefix("run_").unwrap_or(run.as_str()))
+    }
+
+    pub fn name(&self) -> &str {
+        &self.0
+    }
+
+    pub fn run(&self) -> RunId {
+        RunId::new(format!("run_{}", self.0))
+    }
+
+    pub fn thread(&self) -> ThreadId {
+        ThreadId::new(format!("thr_{}", self.0))
+    }
+
+    /// The id of the agent with a name in this instance. The default one is not written.
+    pub fn agent(&self, name: &str) -> AgentId {
+        if self.name() == DEFAULT { AgentId::from(name) } else { AgentId::new(format!("{name}@{}", self.0)) }
+    }
+
+    /// What an agent is called inside of this instance: its bare name, if it is in it.
+    pub fn calls(&self, agent: &AgentId) -> String {
+        if Instance::of(agent) == *self { bare(agent).to_owned() } else { agent.to_string() }
+    }
+}
+
+impl Default for Instance {
+    fn default() -> Instance {
+        Instance::new(DEFAULT)
+    }
+}
+
+impl fmt::Display for Instance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// An agent's name without its instance.
+pub fn bare(agent: &AgentId) -> &str {
+    split(agent.as_str()).map_or(agent.as_str(), |(name, _)| name)
+}
+
+/// The one way to write an id: `name@default` is `name`.
+pub fn plain(agent: &AgentId) -> AgentId {
+    match split(agent.as_str()) {
+        Some((name, DEFAULT)) => AgentId::from(name),
+        _ => agent.clone(),
+    }
+}
+
+fn split(id: &str) -> Option<(&str, &str)> {
+    id.rsplit_once('@').filter(|(name, instance)| !name.is_empty() && !instance.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_tell_name_and_instance() {
+        for (id, name, instance) in [
+            ("reviewer", "reviewer", "default"),
+            ("reviewer@pr-123", "reviewer", "pr-123"),
+            ("a@b@c", "a@b", "c"),
+            ("@x", "@x", "default"),
+            ("x@", "x@", "default"),
+        ] {
+            let agent = AgentId::from(id);
+            assert_eq!((bare(&agent), Instance::of(&agent).name()), (name, instance), "{id}");
+            assert_eq!(Instance::of(&agent).agent(name), agent, "{id}");
+        }
+        assert_eq!(plain(&"coder@default".into()), "coder".into());
+    }
+
+    #[test]
+    fn the_default_instance_is_the_projects_own_run_and_thread() {
+        let instance = Instance::default();
+        assert_eq!((instance.run(), instance.thread()), (RunId::project_default(), ThreadId::project_default()));
+        let other = Instance::new("pr-1");
+        assert_eq!((other.run().as_str(), other.thread().as_str()), ("run_pr-1", "thr_pr-1"));
+        assert_eq!(
+            (Instance::of_thread(&other.thread()), Instance::of_run(&other.run())),
+            (other.clone(), other.clone())
+        );
+        assert_eq!((other.calls(&"a@pr-1".into()), other.calls(&"a".into())), ("a".to_owned(), "a".to_owned()));
+        assert_eq!(instance.calls(&"a@pr-1".into()), "a@pr-1");
+    }
+}

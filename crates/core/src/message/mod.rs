@@ -1,0 +1,358 @@
+//! Messages: entries of a channel, direct messages and coordination messages, and where each recipient stands.
+//!
+//! Queued is the message fact itself, with its recipients resolved; read and acked are facts, one per call. A message to
+//! everybody is not expanded: it has no delivery of an agent until that agent reads it. What would make a storm is held
+//! for a person and never dropped.
+
+mod held;
+mod mention;
+mod receive;
+mod send;
+
+use serde::{Deserialize, Serialize};
+
+pub use held::{MessageDiscarded, MessageReleased, ReleaseHeld, Verdict};
+pub use receive::{AckMessages, ReadMessages, Receipt, Shown};
+pub use send::{Ack, Addressees, Cause, MessageHeld, MessageSent, SendMessage, StormGuard, What};
+
+use crate::fact::Fact;
+use crate::id::{AgentId, MessageId, RunId, Seq, ThreadId, Timestamp};
+use crate::key::{ColumnValue, Key};
+
+/// How long a message waits for a recipient that nobody knows yet, and how long a message about a session matters.
+pub const DAY_MILLIS: u64 = 24 * 60 * 60 * 1_000;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Form {
+    /// An entry of the thread's channel, which everybody may read.
+    Entry,
+    /// For its recipients only.
+    Direct,
+    /// A coordination message.
+    Coord,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Priority {
+    Normal,
+    High,
+}
+
+/// Whom a message is delivered to.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Recipients {
+    Agents(Vec<AgentId>),
+    Everyone,
+}
+
+/// Everything about a message but its words.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Header {
+    pub message: MessageId,
+    pub run: RunId,
+    pub thread: ThreadId,
+    pub form: Form,
+    /// The author by full id.
+    pub from: AgentId,
+    /// What the author is called inside of the instance.
+    pub name: String,
+    /// The type of a coordination message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topic: Option<String>,
+    /// Agents that the text mentions, the author too if it mentions itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mentions: Vec<AgentId>,
+    /// Who gets it; the author never does.
+    pub to: Recipients,
+    /// Whom it names that are no agents of the team.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unknown: Vec<AgentId>,
+    /// How long it waits for those: delivered if an agent of that id registers until then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub awaits_millis: Option<u64>,
+    pub requires_ack: bool,
+    pub priority: Priority,
+    /// Whether recipients are notified of it.
+    pub wakes: bool,
+    /// After how long it matters to nobody any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lasts_millis: Option<u64>,
+    /// The message that led to this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<MessageId>,
+    /// How many messages of agents led to this one without a person in between.
+    pub hops: u32,
+}
+
+/// A message with its words.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Letter {
+    #[serde(flatten)]
+    pub header: Header,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+    pub text: String,
+}
+
+/// Why a message is held for a person.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Hold {
+    /// Agents have answered each other so often without a person.
+    Hops { most: u32 },
+    /// The author sends faster than it may.
+    Rate { per_minute: u32 },
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fate {
+    Sent,
+    Held(Hold),
+    /// A person decided that nobody gets it.
+    Discarded {
+        reason: Option<String>,
+    },
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Message {
+    #[serde(flatten)]
+    pub letter: Letter,
+    pub fate: Fate,
+    /// The fact that queued it for its recipients, or held it.
+    pub sent: Seq,
+    /// Its time in the thread: later than that of every entry before it.
+    pub at: Timestamp,
+}
+
+/// Where one recipient stands.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    Queued,
+    Read,
+    Acked,
+}
+
+impl Standing {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Standing::Queued => "queued",
+            Standing::Read => "read",
+            Standing::Acked => "acked",
+        }
+    }
+}
+
+/// One message and one of its recipients.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Delivery {
+    pub message: MessageId,
+    pub agent: AgentId,
+    pub standing: Standing,
+    pub to: AddressedAs,
+    /// The place of the message, or where this agent first showed that it knows of one to everybody.
+    pub sent: Seq,
+    pub read_at: Option<Timestamp>,
+    pub acked_at: Option<Timestamp>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AddressedAs {
+    /// It is one of those named, and was known then.
+    Recipient { form: Form, wakes: bool },
+    /// It was named and not known: it gets the message if it joins until then.
+    Awaited { form: Form, wakes: bool, until: Timestamp },
+    /// The message is to everybody.
+    Everyone,
+}
+
+/// A conversation, for the times of its entries.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Thread {
+    pub id: ThreadId,
+    pub last_at: Timestamp,
+    pub messages: u64,
+}
+
+/// What an author may still send.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Sender {
+    pub id: AgentId,
+    /// When all that it sent would have been due, sent evenly at its rate.
+    pub due: Timestamp,
+    /// Its messages that are held.
+    pub held: u32,
+}
+
+impl Header {
+    /// Those that a delivery is opened for.
+    fn delivered(&self) -> impl Iterator<Item = &AgentId> {
+        let named: &[AgentId] = match &self.to {
+            Recipients::Agents(agents) => agents,
+            Recipients::Everyone => &[],
+        };
+        let awaited: &[AgentId] = if self.awaits_millis.is_some() { &self.unknown } else { &[] };
+        named.iter().chain(awaited)
+    }
+
+    pub(crate) fn keys(&self) -> Vec<Key> {
+        let delivery = |agent: &AgentId| Key::Delivery { message: self.message.clone(), agent: agent.clone() };
+        let own =
+            [Key::Message(self.message.clone()), Key::Thread(self.thread.clone()), Key::Sender(self.from.clone())];
+        own.into_iter().chain(self.delivered().map(delivery)).collect()
+    }
+
+    fn addresses(&self, agent: &AgentId, at: Timestamp) -> Option<AddressedAs> {
+        let (form, wakes) = (self.form, self.wakes);
+        let named = matches!(&self.to, Recipients::Agents(agents) if agents.contains(agent));
+        let awaited = self.awaits_millis.filter(|_| self.unknown.contains(agent));
+        match awaited {
+            _ if named => Some(AddressedAs::Recipient { form, wakes }),
+            Some(millis) => Some(AddressedAs::Awaited { form, wakes, until: at.plus_millis(millis) }),
+            None => None,
+        }
+    }
+
+    pub fn is_to_everyone(&self) -> bool {
+        self.to == Recipients::Everyone
+    }
+}
+
+impl Message {
+    pub fn id(&self) -> &MessageId {
+        &self.letter.header.message
+    }
+
+    /// Whether an agent gets it as one of everybody.
+    pub fn is_broadcast_for(&self, agent: &AgentId) -> bool {
+        let header = &self.letter.header;
+        self.fate == Fate::Sent && header.is_to_everyone() && header.from != *agent
+    }
+
+    pub fn expires_at(&self) -> Option<Timestamp> {
+        self.letter.header.lasts_millis.map(|millis| self.at.plus_millis(millis))
+    }
+
+    pub(crate) fn columns(&self) -> Vec<ColumnValue> {
+        let header = &self.letter.header;
+        let sent = self.fate == Fate::Sent;
+        let channel = (sent && header.form == Form::Entry).then(|| header.thread.to_string());
+        let audience = (sent && header.is_to_everyone()).then(|| "everyone".to_owned());
+        let held = matches!(self.fate, Fate::Held(_)).then(|| header.from.to_string());
+        vec![channel.into(), ColumnValue::Integer(self.at.0), audience.into(), self.sent.0.into(), held.into()]
+    }
+
+    pub(crate) fn tallies(&self) -> Vec<&'static str> {
+        match self.fate {
+            Fate::Held(_) => vec!["messages", "messages.held"],
+            Fate::Sent | Fate::Discarded { .. } => vec!["messages"],
+        }
+    }
+}
+
+impl Delivery {
+    pub(crate) fn columns(&self) -> Vec<ColumnValue> {
+        let counts = self.to != AddressedAs::Everyone && self.standing != Standing::Acked;
+        let pending = counts.then(|| self.agent.to_string());
+        vec![pending.into(), self.sent.0.into(), self.message.as_str().into()]
+    }
+
+    fn moved(&mut self, to: Standing, at: Timestamp) {
+        self.read_at = self.read_at.or(Some(at));
+        if to == Standing::Acked {
+            self.acked_at = self.acked_at.or(Some(at));
+        }
+        self.standing = self.standing.max(to);
+    }
+}
+
+pub(crate) fn apply(old: Option<Message>, id: &MessageId, fact: &Fact, seq: Seq, at: Timestamp) -> Option<Message> {
+    let new = |letter: &Letter, fate: Fate, at: Timestamp| Message { letter: letter.clone(), fate, sent: seq, at };
+    match fact {
+        Fact::MessageSent(fact) if fact.letter.header.message == *id => Some(new(&fact.letter, Fate::Sent, fact.at)),
+        Fact::MessageHeld(fact) if fact.letter.header.message == *id => {
+            Some(new(&fact.letter, Fate::Held(fact.because), at))
+        }
+        Fact::MessageReleased(fact) if fact.header.message == *id => old.map(|old| {
+            let letter = Letter { header: fact.header.clone(), ..old.letter };
+            Message { letter, fate: Fate::Sent, sent: seq, at: fact.at }
+        }),
+        Fact::MessageDiscarded(fact) if fact.message == *id => {
+            old.map(|old| Message { fate: Fate::Discarded { reason: fact.reason.clone() }, ..old })
+        }
+        _ => old,
+    }
+}
+
+pub(crate) fn apply_delivery(
+    old: Option<Delivery>,
+    (message, agent): (&MessageId, &AgentId),
+    fact: &Fact,
+    seq: Seq,
+    at: Timestamp,
+) -> Option<Delivery> {
+    let new = |to: AddressedAs| Delivery {
+        message: message.clone(),
+        agent: agent.clone(),
+        standing: Standing::Queued,
+        to,
+        sent: seq,
+        read_at: None,
+        acked_at: None,
+    };
+    let queued = |header: &Header, at: Timestamp| {
+        let addressed = (header.message == *message).then(|| header.addresses(agent, at)).flatten();
+        addressed.map(new)
+    };
+    let noted = |receipt: &Receipt, to: Standing| {
+        let broadcast = receipt.is_broadcast(agent, message).then(|| new(AddressedAs::Everyone));
+        let mut delivery = old.clone().or(broadcast)?;
+        if receipt.names(agent, message) {
+            delivery.moved(to, at);
+        }
+        Some(delivery)
+    };
+    match fact {
+        Fact::MessageSent(fact) => queued(&fact.letter.header, fact.at).or(old),
+        Fact::MessageReleased(fact) => queued(&fact.header, fact.at).or(old),
+        Fact::MessagesRead(receipt) => noted(receipt, Standing::Read),
+        Fact::MessagesAcked(receipt) => noted(receipt, Standing::Acked),
+        _ => old,
+    }
+}
+
+pub(crate) fn apply_thread(old: Option<Thread>, id: &ThreadId, fact: &Fact) -> Option<Thread> {
+    let (header, at) = match fact {
+        Fact::MessageSent(fact) => (&fact.letter.header, fact.at),
+        Fact::MessageReleased(fact) => (&fact.header, fact.at),
+        _ => return old,
+    };
+    if header.thread != *id {
+        return old;
+    }
+    let messages = old.map_or(0, |old| old.messages).saturating_add(1);
+    Some(Thread { id: id.clone(), last_at: at, messages })
+}
+
+pub(crate) fn apply_sender(old: Option<Sender>, id: &AgentId, fact: &Fact) -> Option<Sender> {
+    let known = old.clone().unwrap_or_else(|| Sender { id: id.clone(), due: Timestamp(0), held: 0 });
+    match fact {
+        Fact::MessageSent(fact) if fact.letter.header.from == *id => Some(Sender { due: fact.due, ..known }),
+        Fact::MessageHeld(fact) if fact.letter.header.from == *id => {
+            Some(Sender { held: known.held.saturating_add(1), ..known })
+        }
+        Fact::MessageReleased(fact) if fact.header.from == *id => {
+            Some(Sender { held: known.held.saturating_sub(1), ..known })
+        }
+        Fact::MessageDiscarded(fact) if fact.from == *id => {
+            Some(Sender { held: known.held.saturating_sub(1), ..known })
+        }
+        _ => old,
+    }
+}

@@ -1,0 +1,611 @@
+//! Sending a message: its recipients are resolved here and stay in the fact, and a storm is held.
+
+use serde::{Deserialize, Serialize};
+
+use super::mention::{is_urgent, mentions};
+use super::{DAY_MILLIS, Form, Header, Hold, Letter, Priority, Recipients};
+use crate::actor::{Actor, Caller};
+use crate::command::{Decision, Halt, Now, Reply};
+use crate::fact::Fact;
+use crate::id::{AgentId, MessageId, RunId, ThreadId, Timestamp};
+use crate::instance::{Instance, plain};
+use crate::key::{Ask, Key};
+use crate::limit;
+use crate::refusal::{Code, Refusal};
+use crate::view::View;
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SendMessage {
+    pub id: MessageId,
+    pub run: RunId,
+    pub thread: ThreadId,
+    pub from: AgentId,
+    pub what: What,
+    pub text: String,
+    pub cause: Cause,
+    pub guard: StormGuard,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum What {
+    /// For everybody to read in the thread's channel. Whoever is mentioned is told.
+    Entry,
+    /// For these agents only.
+    Direct { to: Vec<AgentId> },
+    /// A coordination message, pending until each recipient acknowledges it.
+    Coord { topic: String, subject: String, to: Addressees, ack: Ack },
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Addressees {
+    Everyone,
+    Agents(Vec<AgentId>),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ack {
+    /// Required, unless the message is about a session.
+    ByTopic,
+    Required,
+    NotRequired,
+}
+
+/// The message that led to this one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Cause {
+    Nothing,
+    /// The author says what it answers.
+    ReplyTo(MessageId),
+    /// The newest message that its author was shown in the thread.
+    Shown(MessageId),
+}
+
+/// What one author may send, and how long a chain of messages may get without a person.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StormGuard {
+    /// As many may come at once.
+    pub per_minute: u32,
+    pub hops: u32,
+}
+
+impl Default for StormGuard {
+    fn default() -> StormGuard {
+        StormGuard { per_minute: limit::MESSAGES_PER_MINUTE, hops: limit::MESSAGE_HOPS }
+    }
+}
+
+/// A message is queued for its recipients.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct MessageSent {
+    #[serde(flatten)]
+    pub letter: Letter,
+    /// Its time in the thread.
+    pub at: Timestamp,
+    /// When all that its author sent would have been due, sent evenly at its rate.
+    pub due: Timestamp,
+}
+
+/// A message is kept back until a person has looked at it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct MessageHeld {
+    #[serde(flatten)]
+    pub letter: Letter,
+    pub because: Hold,
+}
+
+/// Whom a message names: those that are agents of the team, and the others.
+#[derive(Default)]
+struct Named {
+    known: Vec<AgentId>,
+    unknown: Vec<AgentId>,
+}
+
+impl SendMessage {
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        let own = [
+            Key::Message(self.id.clone()),
+            Key::Thread(self.thread.clone()),
+            Key::Sender(self.from.clone()),
+            Key::Agent(self.from.clone()),
+            Key::Lead,
+        ];
+        let cause = self.cause.message().map(|cause| Key::Message(cause.clone()));
+        let named = self.names().into_iter().map(Key::Agent);
+        own.into_iter().chain(cause).chain(named).map(Ask::from).collect()
+    }
+
+    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Halt> {
+        self.check()?;
+        view.may_sign_as(caller, &self.from)?;
+        let reply = Reply::Row(Key::Message(self.id.clone()));
+        let letter = self.letter(view)?;
+        if let Some(known) = view.message(&self.id)? {
+            if known.letter.header.from == self.from && known.letter.text == self.text {
+                return Ok(Decision::nothing(reply));
+            }
+            return Err(
+                Refusal::new(Code::Exists, format!("message '{}' exists and says something else", self.id)).into()
+            );
+        }
+        let fact = match self.held(view, &letter.header, now)? {
+            Some(because) => Fact::MessageHeld(MessageHeld { letter, because }),
+            None => Fact::MessageSent(MessageSent {
+                at: view.entry_time(&self.thread, now)?,
+                due: self.due(view, now)?.plus_millis(self.interval_millis()),
+                letter,
+            }),
+        };
+        Ok(Decision::new(vec![fact], reply))
+    }
+
+    fn check(&self) -> Result<(), Refusal> {
+        limit::name("message id", self.id.as_str(), limit::MESSAGE_ID_BYTES)?;
+        limit::name("run", self.run.as_str(), limit::NAME_BYTES)?;
+        limit::name("thread", self.thread.as_str(), limit::NAME_BYTES)?;
+        limit::name("from", self.from.as_str(), limit::AGENT_ID_BYTES)?;
+        limit::text("message", &self.text, limit::TEXT_BYTES)?;
+        limit::list("recipients", &self.names())?;
+        match &self.what {
+            What::Entry | What::Direct { .. } if self.text.trim().is_empty() => {
+                Err(Refusal::new(Code::Invalid, "message must not be empty"))
+            }
+            What::Entry => Ok(()),
+            What::Direct { to } => check_ids(to),
+            What::Coord { topic, subject, to, .. } => {
+                check_topic(topic)?;
+                if subject.trim().is_empty() {
+                    return Err(Refusal::new(Code::Invalid, "subject must not be empty"));
+                }
+                limit::text("subject", subject, limit::TITLE_BYTES)?;
+                match to {
+                    Addressees::Everyone => Ok(()),
+                    Addressees::Agents(to) => check_ids(to),
+                }
+            }
+        }
+    }
+
+    /// Everybody that the message names, whether they are agents or not.
+    fn names(&self) -> Vec<AgentId> {
+        let named = match &self.what {
+            What::Entry => return mentions(&self.text, &Instance::of_thread(&self.thread)),
+            What::Direct { to } | What::Coord { to: Addressees::Agents(to), .. } => to,
+            What::Coord { to: Addressees::Everyone, .. } => return vec![],
+        };
+        let mut names: Vec<AgentId> = Vec::new();
+        for name in named.iter().map(plain) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    fn resolve(&self, view: &View) -> Result<Named, Halt> {
+        let mut named = Named::default();
+        for name in self.names() {
+            let here = view.agent(&name)?.is_some_and(|agent| !agent.has_left());
+            if here { named.known.push(name) } else { named.unknown.push(name) }
+        }
+        Ok(named)
+    }
+
+    fn letter(&self, view: &View) -> Result<Letter, Halt> {
+        let Named { known, unknown } = self.resolve(view)?;
+        let mentions = if self.what == What::Entry { known.clone() } else { vec![] };
+        let others: Vec<AgentId> = known.into_iter().filter(|agent| *agent != self.from).collect();
+        let (cause, hops) = self.chain(view)?;
+        let (form, topic, subject) = match &self.what {
+            What::Entry => (Form::Entry, None, None),
+            What::Direct { .. } => (Form::Direct, None, None),
+            What::Coord { topic, subject, .. } => (Form::Coord, Some(topic.clone()), Some(subject.clone())),
+        };
+        let session = topic.as_deref().is_some_and(is_about_session);
+        let to = match &self.what {
+            What::Coord { to: Addressees::Everyone, .. } => Recipients::Everyone,
+            _ => Recipients::Agents(others),
+        };
+        let reaches = to == Recipients::Everyone || to != Recipients::Agents(vec![]);
+        let waits = form == Form::Coord && !unknown.is_empty();
+        if form != Form::Entry && !reaches && !waits {
+            return Err(self.reaches_nobody(&unknown).into());
+        }
+        let urgent = is_urgent(&self.text) || subject.as_deref().is_some_and(is_urgent);
+        let header = Header {
+            message: self.id.clone(),
+            run: self.run.clone(),
+            thread: self.thread.clone(),
+            form,
+            name: Instance::of_thread(&self.thread).calls(&self.from),
+            from: self.from.clone(),
+            topic,
+            priority: if urgent || mentions.len() > 1 { Priority::High } else { Priority::Normal },
+            mentions,
+            to,
+            awaits_millis: waits.then_some(DAY_MILLIS),
+            unknown,
+            requires_ack: self.requires_ack(session),
+            wakes: (reaches || waits) && !session,
+            lasts_millis: session.then_some(DAY_MILLIS),
+            cause,
+            hops,
+        };
+        Ok(Letter { header, subject, text: self.text.clone() })
+    }
+
+    fn requires_ack(&self, session: bool) -> bool {
+        match &self.what {
+            What::Entry | What::Direct { .. } => true,
+            What::Coord { ack: Ack::NotRequired, .. } => false,
+            // Whatever was asked for: nobody waits for these.
+            What::Coord { .. } => !session,
+        }
+    }
+
+    fn reaches_nobody(&self, unknown: &[AgentId]) -> Refusal {
+        match unknown.first() {
+            Some(first) => Refusal::new(Code::AgentNotFound, format!("no agent '{first}' is on the team"))
+                .hint("ask who is here, or write to the channel"),
+            None => {
+                Refusal::new(Code::Invalid, "the message is to nobody but its author").hint("name other agents in 'to'")
+            }
+        }
+    }
+
+    /// What led to this message, and how long the chain is by now. What people and the system say begins a new one.
+    fn chain(&self, view: &View) -> Result<(Option<MessageId>, u32), Halt> {
+        let Some(id) = self.cause.message() else { return Ok((None, 0)) };
+        let hops = match (view.message(id)?, &self.cause) {
+            (Some(cause), _) => cause.letter.header.hops.saturating_add(1),
+            (None, Cause::ReplyTo(_)) => {
+                return Err(
+                    Refusal::new(Code::UnknownReference, format!("there is no message '{id}' to reply to")).into()
+                );
+            }
+            (None, _) => return Ok((None, 0)),
+        };
+        let by_agent = matches!(Actor::parse(self.from.as_str()), Actor::Agent(_));
+        Ok((Some(id.clone()), if by_agent { hops } else { 0 }))
+    }
+
+    /// Whether the message goes to a person first. A long chain that wakes nobody is no storm.
+    fn held(&self, view: &View, header: &Header, now: &Now) -> Result<Option<Hold>, Halt> {
+        if self.from.as_str() == Actor::System.to_string() {
+            return Ok(None);
+        }
+        let ahead = now.at.plus_millis(BURST_MILLIS.saturating_sub(self.interval_millis()));
+        let rushed = self.due(view, now)? > ahead;
+        let hold = match self.guard {
+            guard if header.wakes && header.hops > guard.hops => Hold::Hops { most: guard.hops },
+            guard if rushed => Hold::Rate { per_minute: guard.per_minute },
+            _ => return Ok(None),
+        };
+        if view.sender(&self.from)?.is_some_and(|sender| sender.held >= limit::HELD_PER_SENDER) {
+            return Err(Refusal::new(
+                Code::RateLimited,
+                format!("{} messages of '{}' are held for a person already", limit::HELD_PER_SENDER, self.from),
+            )
+            .hint("stop sending; a person has to release or discard them first")
+            .into());
+        }
+        Ok(Some(hold))
+    }
+
+    /// When all that the author sent before would have been due, but never in the past.
+    fn due(&self, view: &View, now: &Now) -> Result<Timestamp, Halt> {
+        Ok(view.sender(&self.from)?.map_or(now.at, |sender| sender.due.max(now.at)))
+    }
+
+    fn interval_millis(&self) -> u64 {
+        (BURST_MILLIS / u64::from(self.guard.per_minute.max(1))).max(1)
+    }
+}
+
+/// The time that a rate and its burst are counted over.
+const BURST_MILLIS: u64 = 60_000;
+
+impl Cause {
+    fn message(&self) -> Option<&MessageId> {
+        match self {
+            Cause::Nothing => None,
+            Cause::ReplyTo(message) | Cause::Shown(message) => Some(message),
+        }
+    }
+}
+
+/// Messages that tell of sessions are of interest for a day, and wake nobody.
+fn is_about_session(topic: &str) -> bool {
+    matches!(topic, "SESSION_START" | "SESSION_END")
+}
+
+fn check_topic(topic: &str) -> Result<(), Refusal> {
+    limit::text("type", topic, limit::NAME_BYTES)?;
+    let fits = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+    if topic.starts_with(|c: char| c.is_ascii_uppercase()) && topic.chars().all(fits) {
+        return Ok(());
+    }
+    Err(Refusal::new(Code::Invalid, format!("type '{topic}' is not upper-case words"))
+        .hint("for example GENERAL, BLOCKING_ISSUE or STATUS_UPDATE"))
+}
+
+fn check_ids(ids: &[AgentId]) -> Result<(), Refusal> {
+    if ids.is_empty() {
+        return Err(Refusal::new(Code::Invalid, "to must name somebody").hint("agent ids, or 'all'"));
+    }
+    ids.iter().try_for_each(|id| limit::name("to", id.as_str(), limit::AGENT_ID_BYTES))
+}
+
+impl View {
+    /// The time of the next entry in a thread: now, or just after the last one.
+    pub(super) fn entry_time(&self, thread: &ThreadId, now: &Now) -> Result<Timestamp, Halt> {
+        Ok(self.thread(thread)?.map_or(now.at, |thread| now.at.max(thread.last_at.plus_millis(1))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::{Leave, Role};
+    use crate::message::{Fate, Standing};
+    use crate::testing::{World, acks, anna, by, coord, direct, entry, with_token};
+
+    fn header<'a>(w: &'a World, id: &str) -> &'a Header {
+        &w.message(id).letter.header
+    }
+
+    fn names(ids: &[AgentId]) -> Vec<&str> {
+        ids.iter().map(AgentId::as_str).collect()
+    }
+
+    #[test]
+    fn whoever_is_mentioned_gets_the_entry_and_nobody_else() {
+        let mut w = World::of(&["reviewer", "coder", "tester"]);
+        assert_eq!(w.does(&by("reviewer"), entry("m", "reviewer", "@coder fix it, @ghost too")), ["message.sent"]);
+        assert_eq!(w.standing("m", "coder"), Some(Standing::Queued));
+        assert_eq!((w.standing("m", "tester"), w.standing("m", "ghost")), (None, None));
+        assert_eq!((w.pending("coder"), w.pending("tester")), (vec!["m"], vec![]));
+        let header = header(&w, "m");
+        assert_eq!((names(&header.mentions), names(&header.unknown)), (vec!["coder"], vec!["ghost"]));
+        assert!(header.wakes && header.requires_ack && header.awaits_millis.is_none());
+    }
+
+    #[test]
+    fn names_belong_to_an_instance() {
+        let mut w = World::of(&["coder", "coder@pr-1", "reviewer@pr-1", "boss@pr-2"]);
+        let text = "@coder and @coder@default and @boss@pr-2 and @boss";
+        w.does(&by("reviewer@pr-1"), entry("m", "reviewer@pr-1", text));
+        let header = header(&w, "m");
+        assert_eq!(names(&header.mentions), ["coder@pr-1", "coder", "boss@pr-2"]);
+        assert_eq!(names(&header.unknown), ["boss@pr-1"]);
+        assert_eq!(
+            (header.name.as_str(), header.thread.as_str(), header.run.as_str()),
+            ("reviewer", "thr_pr-1", "run_pr-1")
+        );
+        w.does(&by("boss@pr-2"), SendMessage { thread: "thr_pr-1".into(), ..entry("n", "boss@pr-2", "hello") });
+        assert_eq!(w.message("n").letter.header.name, "boss@pr-2");
+    }
+
+    #[test]
+    fn mentioning_oneself_notifies_nobody() {
+        let mut w = World::of(&["a", "b"]);
+        w.does(&by("a"), entry("m", "a", "as I, @a, said"));
+        assert_eq!((names(&header(&w, "m").mentions), w.pending("a")), (vec!["a"], vec![]));
+        assert!(!header(&w, "m").wakes);
+        assert_eq!(w.refuses(&by("a"), direct("n", "a", &["a", "a@default"])), Code::Invalid);
+    }
+
+    #[test]
+    fn more_than_one_mention_or_an_urgent_word_is_high_priority() {
+        let mut w = World::of(&["a", "b", "c"]);
+        for (at, (text, priority)) in [
+            ("@b please", Priority::Normal),
+            ("@b @b please", Priority::Normal),
+            ("@b @ghost", Priority::Normal),
+            ("@b and @c", Priority::High),
+            ("I am BLOCKED", Priority::High),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let id = format!("m{at}");
+            w.does(&by("a"), entry(&id, "a", text));
+            assert_eq!(header(&w, &id).priority, priority, "{text}");
+        }
+        let mut urgent = coord("u", "a", "GENERAL", &["b"]);
+        if let What::Coord { subject, .. } = &mut urgent.what {
+            *subject = "urgent: the build".to_owned();
+        }
+        w.does(&by("a"), urgent);
+        assert_eq!(header(&w, "u").priority, Priority::High);
+    }
+
+    #[test]
+    fn a_direct_message_is_for_its_recipients_and_must_reach_one() {
+        let mut w = World::of(&["a", "b"]);
+        w.does(&by("a"), direct("m", "a", &["b", "ghost", "b@default"]));
+        assert_eq!((w.pending("b"), names(&header(&w, "m").unknown)), (vec!["m"], vec!["ghost"]));
+        assert_eq!(w.message("m").columns()[0], crate::key::ColumnValue::Null, "no channel shows it");
+        assert_eq!(w.refuses(&by("a"), direct("n", "a", &["ghost"])), Code::AgentNotFound);
+        assert_eq!(w.refuses(&by("a"), direct("n", "a", &[])), Code::Invalid);
+    }
+
+    #[test]
+    fn a_coordination_message_waits_a_day_for_whom_nobody_knows() {
+        let mut w = World::of(&["a", "b"]);
+        w.does(&by("b"), Leave { agent: "b".into() });
+        w.does(&by("a"), coord("m", "a", "BLOCKING_ISSUE", &["b", "ghost"]));
+        assert_eq!(names(&header(&w, "m").unknown), ["b", "ghost"]);
+        w.joins("ghost", Role::Worker);
+        assert_eq!((w.pending("ghost"), w.pending("b")), (vec!["m"], vec!["m"]));
+        w.reads("ghost", &["m"]);
+        w.acks("ghost", &["m"]);
+        assert_eq!(w.pending("ghost"), [""; 0]);
+    }
+
+    #[test]
+    fn a_message_to_everybody_is_not_expanded() {
+        let mut w = World::of(&["a", "b", "c"]);
+        w.does(&by("a"), coord("m", "a", "STATUS_UPDATE", &[]));
+        assert!(header(&w, "m").is_to_everyone() && header(&w, "m").requires_ack);
+        assert_eq!((w.standing("m", "b"), w.pending("b")), (None, vec![]));
+        assert!(w.message("m").is_broadcast_for(&"b".into()) && !w.message("m").is_broadcast_for(&"a".into()));
+        w.reads("b", &["m"]);
+        w.acks("b", &["m"]);
+        assert_eq!((w.standing("m", "b"), w.standing("m", "c")), (Some(Standing::Acked), None));
+        assert_eq!(w.refuses(&by("a"), acks("a", &["m"])), Code::MessageNotFound, "it is no news to its author");
+    }
+
+    #[test]
+    fn sessions_that_begin_and_end_wake_nobody_and_pass() {
+        let mut w = World::of(&["a", "b"]);
+        for topic in ["SESSION_START", "SESSION_END"] {
+            let mut session = coord(topic, "a", topic, &[]);
+            if let What::Coord { ack, .. } = &mut session.what {
+                *ack = Ack::Required;
+            }
+            w.does(&by("a"), session);
+            let message = w.message(topic);
+            assert!(!message.letter.header.requires_ack && !message.letter.header.wakes);
+            assert_eq!(message.expires_at(), Some(message.at.plus_millis(DAY_MILLIS)));
+        }
+        let mut quiet = coord("q", "a", "GENERAL", &[]);
+        if let What::Coord { ack, .. } = &mut quiet.what {
+            *ack = Ack::NotRequired;
+        }
+        w.does(&by("a"), quiet);
+        assert!(!header(&w, "q").requires_ack && header(&w, "q").wakes && w.message("q").expires_at().is_none());
+    }
+
+    #[test]
+    fn times_of_entries_strictly_increase_also_when_the_clock_goes_back() {
+        let mut w = World::of(&["a"]);
+        w.now = 5_000;
+        w.does(&by("a"), entry("m1", "a", "one"));
+        w.now = 1_000;
+        w.does(&by("a"), entry("m2", "a", "two"));
+        w.does(&by("a"), SendMessage { thread: "thr_x".into(), ..entry("m3", "a", "elsewhere") });
+        w.does(&by("a"), coord("m4", "a", "GENERAL", &[]));
+        let at = |id| w.message(id).at.0;
+        assert_eq!((at("m1"), at("m2"), at("m3"), at("m4")), (5_001, 5_002, 1_002, 5_003));
+    }
+
+    /// Two agents answer each other; how many messages pass.
+    fn ping_pong(w: &mut World, first: Cause, text: &str, prefix: &str) -> usize {
+        let mut cause = first;
+        for at in 0..100 {
+            let (from, to) = if at % 2 == 0 { ("a", "b") } else { ("b", "a") };
+            let id = format!("{prefix}{at}");
+            let facts = w.does(&by(from), SendMessage { cause, ..entry(&id, from, &format!("@{to} {text}")) });
+            if facts == ["message.held"] {
+                return at;
+            }
+            cause = Cause::Shown(id.as_str().into());
+        }
+        panic!("nobody stopped it");
+    }
+
+    #[test]
+    fn a_chain_of_agents_is_held_and_a_person_begins_a_new_one() {
+        let mut w = World::of(&["a", "b"]);
+        assert_eq!(ping_pong(&mut w, Cause::Nothing, "again", "m"), 21, "the first has no hop behind it");
+        assert_eq!(w.message("m21").fate, Fate::Held(Hold::Hops { most: 20 }));
+        assert_eq!((w.standing("m21", "a"), w.message("m21").letter.header.hops), (None, 21));
+        let cause = Cause::Shown("m20".into());
+        w.does(&by("b"), SendMessage { cause: cause.clone(), ..entry("n", "b", "I tell nobody in particular") });
+        assert_eq!(w.message("n").fate, Fate::Sent, "what wakes nobody is no storm");
+        w.does(&anna(), SendMessage { cause, ..entry("p", "person:anna", "@a @b go on") });
+        assert_eq!((header(&w, "p").hops, header(&w, "p").cause.as_ref().unwrap().as_str()), (0, "m20"));
+        assert_eq!(ping_pong(&mut w, Cause::ReplyTo("p".into()), "again", "o"), 20);
+    }
+
+    #[test]
+    fn what_it_answers_must_be_there_and_what_was_shown_may_be_gone() {
+        let mut w = World::of(&["a"]);
+        let cause = Cause::ReplyTo("nothing".into());
+        assert_eq!(w.refuses(&by("a"), SendMessage { cause, ..entry("m", "a", "hm") }), Code::UnknownReference);
+        w.does(&by("a"), SendMessage { cause: Cause::Shown("nothing".into()), ..entry("m", "a", "hm") });
+        assert_eq!((header(&w, "m").cause.as_ref(), header(&w, "m").hops), (None, 0));
+    }
+
+    #[test]
+    fn a_sender_beyond_its_rate_is_held_and_then_refused() {
+        let mut w = World::of(&["a", "b"]);
+        let guard = StormGuard { per_minute: 60, hops: 20 };
+        let sends = |w: &mut World, at: usize| {
+            let message = SendMessage { guard, ..entry(&format!("m{at}"), "a", "x") };
+            w.run(&by("a"), message).map(|(facts, _)| facts[0].kind())
+        };
+        let sent = (0..60).filter(|at| sends(&mut w, *at) == Ok("message.sent")).count();
+        assert_eq!(sent, 60, "a whole minute's worth may come at once");
+        assert_eq!(sends(&mut w, 60), Ok("message.held"));
+        assert_eq!(w.message("m60").fate, Fate::Held(Hold::Rate { per_minute: 60 }));
+        w.now += 1_000;
+        assert_eq!(sends(&mut w, 61), Ok("message.sent"), "one more each second");
+        assert_eq!(sends(&mut w, 62), Ok("message.held"));
+        assert_eq!(w.does(&by("b"), SendMessage { guard, ..entry("other", "b", "x") }), ["message.sent"]);
+        let held = (63..1_000).take_while(|at| sends(&mut w, *at) == Ok("message.held")).count();
+        assert_eq!(held as u32 + 2, limit::HELD_PER_SENDER);
+        assert_eq!(sends(&mut w, 5_000).map_err(|refusal| refusal.code), Err(Code::RateLimited));
+        w.now += 120_000;
+        assert_eq!(sends(&mut w, 5_001), Ok("message.sent"), "what it says calmly goes through");
+        assert_eq!(w.rebuilt(), *w.rows());
+    }
+
+    #[test]
+    fn the_system_is_never_held() {
+        let mut w = World::of(&["a"]);
+        let guard = StormGuard { per_minute: 1, hops: 0 };
+        for at in 0..10 {
+            let message = SendMessage { guard, ..entry(&format!("m{at}"), "system", "@a go") };
+            assert_eq!(w.does(&Caller::system(), message), ["message.sent"]);
+        }
+    }
+
+    #[test]
+    fn the_same_message_again_is_no_second_one() {
+        let mut w = World::of(&["a", "b"]);
+        w.does(&by("a"), entry("m", "a", "@b hi"));
+        assert_eq!(w.does(&by("a"), entry("m", "a", "@b hi")), [""; 0]);
+        assert_eq!(w.refuses(&by("a"), entry("m", "a", "@b ho")), Code::Exists);
+        assert_eq!(w.refuses(&by("b"), entry("m", "b", "@b hi")), Code::Exists);
+    }
+
+    #[test]
+    fn nobody_signs_with_the_name_of_another() {
+        let mut w = World::of(&["lead", "a", "b"]);
+        w.does(&with_token("sealed"), crate::testing::register("sealed", Role::Worker));
+        assert_eq!(w.refuses(&by("a"), entry("m", "b", "hi")), Code::Forbidden);
+        assert_eq!(w.refuses(&Caller::nobody(), entry("m", "sealed", "hi")), Code::Sealed);
+        for name in ["system", "person:anna", "external"] {
+            assert_eq!(w.refuses(&Caller::nobody(), entry("m", name, "hi")), Code::Forbidden, "{name}");
+        }
+        w.does(&anna(), entry("m", "person:anna", "hi"));
+        w.does(&by("stranger"), entry("n", "stranger", "hi"));
+    }
+
+    #[test]
+    fn it_is_limited() {
+        let mut w = World::of(&["a"]);
+        let a = by("a");
+        for (bad, code) in [
+            (entry("", "a", "x"), Code::Invalid),
+            (entry("m 1", "a", "x"), Code::Invalid),
+            (entry("m", "a", " "), Code::Invalid),
+            (entry("m", "a", &"x".repeat(limit::TEXT_BYTES + 1)), Code::TooLarge),
+            (SendMessage { thread: "thr a".into(), ..entry("m", "a", "x") }, Code::Invalid),
+            (coord("m", "a", "blocking", &[]), Code::Invalid),
+            (coord("m", "a", "", &[]), Code::Invalid),
+            (coord("m", "a", "TWO WORDS", &[]), Code::Invalid),
+            (coord("m", "a", "GENERAL", &["a b"]), Code::Invalid),
+        ] {
+            assert_eq!(w.refuses(&a, bad.clone()), code, "{bad:?}");
+        }
+        let many: String = (0..=limit::LIST_ENTRIES).map(|at| format!("@x{at} ")).collect();
+        assert_eq!(w.refuses(&a, entry("m", "a", &many)), Code::TooLarge);
+        let mut nameless = coord("m", "a", "GENERAL", &[]);
+        if let What::Coord { subject, .. } = &mut nameless.what {
+            subject.clear();
+        }
+        assert_eq!(w.refuses(&a, nameless), Code::Invalid);
+    }
+}

@@ -1,0 +1,113 @@
+//! Waking agents up: follows the log and reminds those that are connected to this node of what they have not read.
+//!
+//! An effect outside of the store that adds no facts: that a message was read is what ends it. It needs no duty, as every
+//! node tells only those that listen there.
+
+use std::time::Duration;
+
+use rookery_core::log::LogRow;
+use rookery_core::message::{MessageSent, Recipients, Standing};
+use rookery_core::{AgentId, Fact, Key};
+
+use crate::engine::{Engine, EngineError};
+use crate::messages::LARGEST_PAGE;
+use crate::notices::Notice;
+use crate::services::RETRY_AFTER;
+use crate::subscribe::{SubscribeError, Subscription};
+
+/// Runs until the log can be followed no more.
+pub(crate) async fn run(engine: Engine) {
+    loop {
+        match engine.subscribe(None).await {
+            Ok(subscription) => {
+                // What was missed in between is found by looking.
+                engine.notices().look_everybody_up_again();
+                if let Err(error) = follow(&engine, subscription).await {
+                    tracing::debug!(%error, "wake-ups are interrupted");
+                }
+            }
+            Err(error) => tracing::debug!(%error, "wake-ups cannot follow the log"),
+        }
+        tokio::time::sleep(RETRY_AFTER).await;
+    }
+}
+
+async fn follow(engine: &Engine, mut subscription: Subscription) -> Result<(), SubscribeError> {
+    loop {
+        look_up(engine).await;
+        let next = ring(engine);
+        let pause = next.map(|next| Duration::from_millis(next.saturating_sub(engine.clock().monotonic()).max(1)));
+        tokio::select! {
+            chunk = subscription.next() => chunk?.rows().iter().for_each(|row| note(engine, row)),
+            () = engine.notices().lookup_due() => {}
+            () = sleep(pause) => {}
+        }
+    }
+}
+
+async fn sleep(pause: Option<Duration>) {
+    match pause {
+        Some(pause) => tokio::time::sleep(pause).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Tells everybody here what is due; when the next turn comes.
+pub fn ring(engine: &Engine) -> Option<u64> {
+    engine.notices().ring(engine.clock().monotonic(), |agent| engine.roster().is_here(agent))
+}
+
+/// Takes note of what a fact means for those that listen here.
+pub fn note(engine: &Engine, row: &LogRow) {
+    let notices = engine.notices();
+    match &row.fact {
+        Fact::MessageSent(fact) if fact.letter.header.wakes => queued(engine, fact),
+        Fact::MessageReleased(fact) if fact.header.wakes => notices.look_everybody_up_again(),
+        Fact::MessagesRead(receipt) | Fact::MessagesAcked(receipt) => {
+            notices.read(&receipt.agent, receipt.messages.iter().chain(&receipt.broadcasts));
+        }
+        Fact::LogRedacted(fact) => fact.cleared.iter().for_each(|cleared| forget(engine, &cleared.key)),
+        Fact::AgentRegistered(fact) => notices.look_up_again(&fact.id),
+        Fact::AgentReturned(fact) => notices.look_up_again(&fact.agent),
+        _ => {}
+    }
+}
+
+/// A notice shows none of the words that were redacted.
+fn forget(engine: &Engine, cleared: &Key) {
+    if let Key::Message(message) = cleared {
+        engine.notices().forget(message);
+    }
+}
+
+fn queued(engine: &Engine, fact: &MessageSent) {
+    let now = engine.clock().monotonic();
+    let add = |agent: &AgentId| engine.notices().add(Notice::of(agent, &fact.letter, fact.at), now);
+    match &fact.letter.header.to {
+        Recipients::Agents(agents) => agents.iter().for_each(add),
+        Recipients::Everyone => {
+            let heard = engine.notices().heard();
+            heard.iter().filter(|agent| **agent != fact.letter.header.from).for_each(add);
+        }
+    }
+}
+
+/// Reads what waits for those that have to be looked up.
+pub async fn look_up(engine: &Engine) {
+    for agent in engine.notices().to_look_up() {
+        match waiting(engine, &agent).await {
+            Ok(waiting) => engine.notices().found(&agent, waiting, engine.clock().monotonic()),
+            Err(error) => {
+                tracing::debug!(%error, %agent, "what waits for an agent could not be read");
+                tokio::time::sleep(RETRY_AFTER).await;
+            }
+        }
+    }
+}
+
+async fn waiting(engine: &Engine, agent: &AgentId) -> Result<Vec<Notice>, EngineError> {
+    let pending = engine.all_pending(agent, Some(LARGEST_PAGE)).await?;
+    let unseen = pending.iter().filter(|pending| pending.standing == Standing::Queued);
+    let waking = unseen.filter(|pending| pending.message.letter.header.wakes);
+    Ok(waking.map(|pending| Notice::of(agent, &pending.message.letter, pending.message.at)).collect())
+}

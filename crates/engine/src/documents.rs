@@ -1,0 +1,129 @@
+//! Reading documents and their history, and writing them with an answer that shows what is newer.
+
+use rookery_core::document::{
+    AppendDocument, CreateDocument, DeleteDocument, Document, DocumentId, Version, WriteDocument, text_of,
+};
+use rookery_core::key::Table;
+use rookery_core::{Caller, Code, Command, Key, Refusal, Row, RunId};
+use rookery_store::query::{Order, Test};
+use rookery_store::{Answer, ListQuery, SubmitError};
+
+use crate::engine::{Engine, EngineError, Request};
+use crate::queries::At;
+
+/// How many versions a history tells unless asked otherwise, and at most.
+const PAGE: u32 = 100;
+const LARGEST_PAGE: u32 = 1_000;
+
+/// A document with its text at one of its versions.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DocumentText {
+    pub version: Version,
+    pub text: String,
+}
+
+/// What became of a change to a document.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Changed {
+    Done(Document),
+    /// Nothing was done: this is newer than what the writer has seen. None if it was deleted meanwhile.
+    Stale {
+        refusal: Refusal,
+        newer: Option<DocumentText>,
+    },
+}
+
+impl Engine {
+    pub async fn document(&self, id: &DocumentId) -> Result<At<Option<Document>>, EngineError> {
+        let (mut rows, head) = self.store().rows(vec![Key::Document(id.clone())]).await?;
+        let document = rows.pop().flatten().and_then(|row| if let Row::Document(row) = row { Some(row) } else { None });
+        Ok(At { value: document, head })
+    }
+
+    /// The text of a document as it is now; `None` if there is none.
+    pub async fn document_text(&self, id: &DocumentId) -> Result<Option<DocumentText>, EngineError> {
+        match self.document(id).await?.value.filter(Document::is_here) {
+            Some(document) => self.document_at(id, document.version).await,
+            None => Ok(None),
+        }
+    }
+
+    /// The text of a document as it was at a version; `None` if there was none.
+    pub async fn document_at(&self, id: &DocumentId, version: u64) -> Result<Option<DocumentText>, EngineError> {
+        let key = Key::Version { document: id.clone(), version };
+        let (mut rows, _) = self.store().rows(vec![key]).await?;
+        let Some(version) = rows.pop().flatten().and_then(version_of).filter(|version| version.hash.is_some()) else {
+            return Ok(None);
+        };
+        let base = Version::base_text(id, version.base);
+        let pieces = ListQuery::all(Table::Versions).with("base", Test::Is(base.as_str().into()));
+        let (rows, _) = self.store().list(pieces).await?;
+        let pieces: Vec<Version> = rows.into_iter().filter_map(version_of).collect();
+        let text = text_of(pieces.iter().filter(|piece| piece.version <= version.version));
+        Ok(Some(DocumentText { version, text }))
+    }
+
+    /// The documents of a run, by path.
+    pub async fn documents(&self, run: &RunId) -> Result<At<Vec<Document>>, EngineError> {
+        let query = ListQuery::all(Table::Documents).with("live_in", Test::Is(run.as_str().into()));
+        let (rows, head) = self.store().list(query).await?;
+        let documents = rows.into_iter().filter_map(|row| if let Row::Document(row) = row { Some(row) } else { None });
+        Ok(At { value: documents.collect(), head })
+    }
+
+    /// The changes of a document, newest first, each with the words that it brought.
+    pub async fn document_history(&self, id: &DocumentId, limit: Option<u32>) -> Result<At<Vec<Version>>, EngineError> {
+        let name = id.text();
+        let mut query = ListQuery::all(Table::Versions)
+            .with("document", Test::Is(name.as_str().into()))
+            .ordered_by("version")
+            .at_most(Some(limit.unwrap_or(PAGE).clamp(1, LARGEST_PAGE)));
+        query.order = Order::Descending;
+        let (rows, head) = self.store().list(query).await?;
+        Ok(At { value: rows.into_iter().filter_map(version_of).collect(), head })
+    }
+
+    pub async fn write_document(&self, caller: &Caller, command: WriteDocument) -> Result<Changed, EngineError> {
+        let id = command.id.clone();
+        self.change_document(caller, id, command.into()).await
+    }
+
+    pub async fn append_document(&self, caller: &Caller, command: AppendDocument) -> Result<Changed, EngineError> {
+        let id = command.id.clone();
+        self.change_document(caller, id, command.into()).await
+    }
+
+    pub async fn create_document(&self, caller: &Caller, command: CreateDocument) -> Result<Changed, EngineError> {
+        let id = command.id.clone();
+        self.change_document(caller, id, command.into()).await
+    }
+
+    pub async fn delete_document(&self, caller: &Caller, command: DeleteDocument) -> Result<Changed, EngineError> {
+        let id = command.id.clone();
+        self.change_document(caller, id, command.into()).await
+    }
+
+    async fn change_document(&self, caller: &Caller, id: DocumentId, command: Command) -> Result<Changed, EngineError> {
+        match self.submit(Request::new(caller.clone(), command)).await {
+            Ok(committed) => match committed.answer {
+                Answer::Row(_, row) => match row.0 {
+                    Row::Document(document) => Ok(Changed::Done(document)),
+                    _ => Err(not_there(&id).into()),
+                },
+                _ => Err(not_there(&id).into()),
+            },
+            Err(EngineError::Submit(SubmitError::Refused(refusal))) if refusal.code == Code::StaleVersion => {
+                Ok(Changed::Stale { refusal, newer: self.document_text(&id).await? })
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn not_there(id: &DocumentId) -> Refusal {
+    Refusal::new(Code::DocumentNotFound, format!("there is no document '{}'", id.path))
+}
+
+fn version_of(row: Row) -> Option<Version> {
+    if let Row::Version(version) = row { Some(version) } else { None }
+}

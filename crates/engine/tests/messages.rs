@@ -1,0 +1,398 @@
+//! A team that talks: channels, inboxes, messages to everybody, documents and wake-ups, over a store in memory.
+
+#![expect(clippy::unwrap_used, reason = "a story that cannot be told has failed")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use rookery_core::agent::{Leave, Profile, Register, Role, SetStatus, Status};
+use rookery_core::document::{AppendDocument, Base, DocumentId, DocumentPath, WriteDocument, Writer};
+use rookery_core::message::{Addressees, Fate, Message, ReleaseHeld, Standing, StormGuard, Verdict};
+use rookery_core::{AgentId, Caller, Code, Instance, LogId, MessageId, Timestamp};
+use rookery_engine::access::Trust;
+use rookery_engine::documents::Changed;
+use rookery_engine::messages::{Pending, Post, PresenceWord, Reached, Span, Unread, Until};
+use rookery_engine::watching::Watching;
+use rookery_engine::{Access, Engine, EngineError, Parts, RandomIds, Request, Services, Settings, delivery};
+use rookery_store::memory::{Database, MemoryStore};
+use rookery_store::{Clock, Node, PresenceBoard, Site, SubmitError};
+
+const HOUR: i64 = 3_600_000;
+/// Longer than any machine needs; only a failing test waits for it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[derive(Debug)]
+struct HandClock(AtomicI64);
+
+impl Clock for HandClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.0.load(Ordering::Relaxed))
+    }
+
+    fn monotonic(&self) -> u64 {
+        self.0.load(Ordering::Relaxed).unsigned_abs()
+    }
+}
+
+struct Team {
+    engine: Engine,
+    clock: Arc<HandClock>,
+}
+
+impl Team {
+    async fn of(agents: &[&str]) -> Team {
+        let team = Team::on(&Database::new(LogId::from("log_m")), "one", StormGuard::default());
+        for agent in agents {
+            team.joins(agent).await;
+        }
+        team
+    }
+
+    fn on(database: &Database, name: &str, storm_guard: StormGuard) -> Team {
+        let clock = Arc::new(HandClock(AtomicI64::new(1_700_000_000_000)));
+        let board = Arc::new(PresenceBoard::default());
+        let node = Node {
+            id: format!("node_{name}").as_str().into(),
+            host: name.to_owned(),
+            pid: 1,
+            url: None,
+            version: "1.0.0".to_owned(),
+            site: Site { id: format!("site_{name}").as_str().into(), root: "/nowhere".to_owned() },
+            started_at: Timestamp(0),
+        };
+        let store = MemoryStore::new(database.clone(), clock.clone(), board.clone()).of(node.id.clone());
+        let engine = Engine::new(Parts {
+            store: Arc::new(store),
+            clock: clock.clone(),
+            ids: Arc::new(RandomIds),
+            board,
+            access: Access::new(Trust::Local, None),
+            node,
+            settings: Settings { storm_guard, ..Settings::new("test", "/nowhere") },
+        });
+        Team { engine, clock }
+    }
+
+    async fn joins(&self, agent: &str) {
+        let profile = Profile {
+            tool: "test".into(),
+            role: Role::Worker,
+            capabilities: vec![],
+            name: None,
+            workspace_path: None,
+            metadata: serde_json::Map::new(),
+        };
+        self.engine.submit(Request::new(by(agent), Register { id: agent.into(), profile })).await.unwrap();
+    }
+
+    fn passes(&self, millis: i64) {
+        self.clock.0.fetch_add(millis, Ordering::Relaxed);
+    }
+
+    async fn says(&self, agent: &str, text: &str) -> Message {
+        self.engine.send(&by(agent), Post::entry(&agent.into(), text)).await.unwrap()
+    }
+
+    async fn publishes(&self, agent: &str, topic: &str, to: &[&str]) -> Message {
+        let named = to.iter().map(|agent| AgentId::from(*agent)).collect();
+        let to = if to.is_empty() { Addressees::Everyone } else { Addressees::Agents(named) };
+        self.engine.send(&by(agent), Post::coord(&agent.into(), topic, "news", to, "")).await.unwrap()
+    }
+
+    async fn inbox(&self, agent: &str) -> Vec<String> {
+        texts(&self.engine.check_inbox(&by(agent), &agent.into(), None).await.unwrap())
+    }
+
+    async fn coord(&self, agent: &str) -> Vec<MessageId> {
+        ids(&self.engine.check_coord(&by(agent), &agent.into(), None).await.unwrap())
+    }
+
+    async fn unread(&self, agent: &str) -> (usize, usize) {
+        let Unread { pending, unseen } = self.engine.unread(&agent.into()).await.unwrap();
+        (pending, unseen)
+    }
+
+    async fn reached(&self, message: &Message, agent: &str) -> Reached {
+        let status = self.engine.message_status(message.id()).await.unwrap().unwrap();
+        status.recipients.into_iter().find(|one| one.agent == agent.into()).unwrap().reached
+    }
+}
+
+fn by(agent: &str) -> Caller {
+    Caller::asserted(agent)
+}
+
+fn ids(pending: &[Pending]) -> Vec<MessageId> {
+    pending.iter().map(|pending| pending.message.id().clone()).collect()
+}
+
+fn texts(pending: &[Pending]) -> Vec<String> {
+    pending.iter().map(|pending| pending.message.letter.text.clone()).collect()
+}
+
+fn code(error: EngineError) -> Code {
+    match error {
+        EngineError::Submit(SubmitError::Refused(refusal)) => refusal.code,
+        other => panic!("{other}"),
+    }
+}
+
+#[tokio::test]
+async fn a_mention_stays_in_the_inbox_until_it_is_acknowledged() {
+    let team = Team::of(&["reviewer", "coder"]).await;
+    let first = team.says("reviewer", "@coder fix the auth issue").await;
+    assert_eq!(team.unread("coder").await, (1, 1));
+    assert_eq!(team.inbox("coder").await, ["@coder fix the auth issue"]);
+    assert_eq!(team.unread("coder").await, (1, 0));
+    assert_eq!(team.inbox("coder").await.len(), 1, "to check is not to acknowledge");
+    let second = team.says("reviewer", "@coder and the other one").await;
+    let until = Until::Time(Timestamp(second.at.0 + 1_000));
+    let covered = team.engine.ack_until(&by("coder"), &"coder".into(), until).await.unwrap();
+    assert_eq!(covered, [first.id().clone()], "what was not shown is not covered by any time");
+    assert_eq!(team.inbox("coder").await, ["@coder and the other one"]);
+    let until = Until::Message(second.id().clone());
+    team.engine.ack_until(&by("coder"), &"coder".into(), until).await.unwrap();
+    assert_eq!((team.inbox("coder").await.len(), team.unread("coder").await), (0, (0, 0)));
+    let unknown = Until::Message("msg_x".into());
+    assert_eq!(
+        code(team.engine.ack_until(&by("coder"), &"coder".into(), unknown).await.unwrap_err()),
+        Code::MessageNotFound
+    );
+}
+
+#[tokio::test]
+async fn peeking_marks_nothing_and_lets_one_acknowledge() {
+    let team = Team::of(&["a", "b"]).await;
+    let message = team.says("a", "@b look").await;
+    let (b, caller) = (AgentId::from("b"), by("b"));
+    let ack = || team.engine.ack(&caller, &b, vec![message.id().clone()]);
+    assert_eq!(code(ack().await.unwrap_err()), Code::NotShown);
+    assert_eq!(team.engine.peek_inbox(&b, None).await.unwrap().len(), 1);
+    assert_eq!((team.unread("b").await, team.reached(&message, "b").await), ((1, 1), Reached::Queued));
+    ack().await.unwrap();
+    ack().await.unwrap();
+    assert_eq!(team.reached(&message, "b").await, Reached::Acked);
+}
+
+#[tokio::test]
+async fn reading_a_channel_acknowledges_exactly_what_it_returned() {
+    let team = Team::of(&["a", "b"]).await;
+    let mut sent = vec![];
+    for at in 0..5 {
+        sent.push(team.says("a", &format!("@b number {at}")).await);
+    }
+    team.says("b", "nothing for anybody").await;
+    let read = |span: Span| {
+        let team = &team;
+        async move {
+            let entries = team.engine.read_channel(&by("b"), &"b".into(), &Instance::default(), span).await.unwrap();
+            entries.value.into_iter().map(|entry| entry.letter.text).collect::<Vec<_>>()
+        }
+    };
+    let last = Span { limit: Some(2), since: None };
+    assert_eq!(read(last).await, ["@b number 4", "nothing for anybody"]);
+    assert_eq!(team.unread("b").await, (4, 4));
+    let since = Span { since: Some(sent[1].at), limit: Some(2) };
+    assert_eq!(read(since).await, ["@b number 4", "nothing for anybody"], "the last of those after a time");
+    let since = Span { since: Some(sent[1].at), limit: None };
+    assert_eq!(read(since).await.len(), 4, "that time is not among them");
+    assert_eq!(team.inbox("b").await, ["@b number 0", "@b number 1"]);
+    let peeked = team.engine.peek_channel(&"b".into(), &Instance::default(), Span::default()).await.unwrap();
+    assert_eq!((peeked.value.len(), team.unread("b").await), (6, (2, 0)));
+}
+
+#[tokio::test]
+async fn instances_have_channels_of_their_own() {
+    let team = Team::of(&["coder", "coder@pr-1", "lead@pr-1"]).await;
+    team.says("lead@pr-1", "@coder here").await;
+    assert_eq!((team.inbox("coder@pr-1").await.len(), team.inbox("coder").await.len()), (1, 0));
+    let entries = |instance: Instance| {
+        let team = &team;
+        async move { team.engine.channel(&instance, Span::default()).await.unwrap().value.len() }
+    };
+    assert_eq!((entries(Instance::new("pr-1")).await, entries(Instance::default()).await), (1, 0));
+    assert_eq!(team.engine.mint_coord_message().as_str().split('-').count(), 3);
+}
+
+#[tokio::test]
+async fn messages_to_everybody_are_pending_until_each_acknowledges() {
+    let team = Team::of(&["a", "b", "c"]).await;
+    let one = team.publishes("a", "STATUS_UPDATE", &[]).await;
+    let two = team.publishes("a", "GENERAL", &["b"]).await;
+    assert_eq!(team.coord("b").await, [one.id().clone(), two.id().clone()]);
+    assert_eq!((team.coord("c").await, team.coord("a").await), (vec![one.id().clone()], vec![]));
+    team.engine.ack(&by("b"), &"b".into(), vec![one.id().clone()]).await.unwrap();
+    assert_eq!((team.coord("b").await, team.coord("c").await.len()), (vec![two.id().clone()], 1));
+    assert_eq!((team.reached(&one, "b").await, team.reached(&one, "c").await), (Reached::Acked, Reached::Read));
+    let three = team.publishes("c", "GENERAL", &[]).await;
+    assert_eq!(team.coord("b").await, [two.id().clone(), three.id().clone()], "what is settled is not read again");
+    assert_eq!(team.unread("b").await, (2, 0));
+}
+
+#[tokio::test]
+async fn a_late_joiner_gets_what_still_wants_to_be_acknowledged() {
+    let team = Team::of(&["a"]).await;
+    team.publishes("a", "GENERAL", &[]).await;
+    team.passes(25 * HOUR);
+    let recent = team.publishes("a", "BLOCKING_ISSUE", &[]).await;
+    team.publishes("a", "SESSION_START", &[]).await;
+    team.joins("late").await;
+    let after = team.publishes("a", "SESSION_END", &[]).await;
+    assert_eq!(team.coord("late").await, [recent.id().clone(), after.id().clone()]);
+    team.passes(25 * HOUR);
+    assert_eq!(team.coord("late").await, [recent.id().clone()], "sessions that ended a day ago matter to nobody");
+    assert_eq!(team.reached(&after, "late").await, Reached::Read);
+    for _ in 0..120 {
+        team.publishes("a", "GENERAL", &[]).await;
+    }
+    team.joins("later").await;
+    assert_eq!(team.engine.coord_pending(&"later".into(), Some(1_000)).await.unwrap().len(), 100);
+    assert_eq!(team.engine.coord_pending(&"late".into(), Some(1_000)).await.unwrap().len(), 121);
+}
+
+#[tokio::test]
+async fn a_message_waits_a_day_for_whom_nobody_knows() {
+    let team = Team::of(&["a"]).await;
+    let message = team.publishes("a", "GENERAL", &["soon", "too-late"]).await;
+    assert!(matches!(team.reached(&message, "soon").await, Reached::Awaited { .. }));
+    team.passes(23 * HOUR);
+    team.joins("soon").await;
+    team.passes(2 * HOUR);
+    team.joins("too-late").await;
+    assert_eq!((team.coord("soon").await.len(), team.coord("too-late").await.len()), (1, 0));
+    assert_eq!(
+        (team.reached(&message, "soon").await, team.reached(&message, "too-late").await),
+        (Reached::Read, Reached::Expired)
+    );
+}
+
+#[tokio::test]
+async fn agents_that_answer_each_other_are_stopped_and_a_person_lets_them_go_on() {
+    let team = Team::of(&["a", "b"]).await;
+    let mut held = None;
+    for at in 0..60 {
+        let (from, to) = if at % 2 == 0 { ("a", "b") } else { ("b", "a") };
+        team.inbox(from).await;
+        let message = team.says(from, &format!("@{to} your turn")).await;
+        if message.fate != Fate::Sent {
+            held = Some((at, message));
+            break;
+        }
+    }
+    let (at, message) = held.unwrap();
+    assert_eq!((at, team.engine.held_messages(None).await.unwrap().value), (21, vec![message.clone()]));
+    assert_eq!(team.reached(&message, "a").await, Reached::Held);
+    let release = ReleaseHeld { message: message.id().clone(), verdict: Verdict::Deliver };
+    team.engine.submit(Request::new(Caller::person("anna"), release)).await.unwrap();
+    assert_eq!(
+        (team.reached(&message, "a").await, team.engine.held_messages(None).await.unwrap().value.len()),
+        (Reached::Queued, 0)
+    );
+    team.inbox("a").await;
+    assert_eq!(team.says("a", "@b thanks").await.letter.header.hops, 1);
+}
+
+#[tokio::test]
+async fn presence_has_the_words_of_coordination() {
+    let team = Team::of(&["a", "b"]).await;
+    let words = || async {
+        let found = team.engine.instance_presence().await.unwrap();
+        found.into_iter().map(|one| (one.agent.to_string(), one.status)).collect::<Vec<_>>()
+    };
+    let offline = SetStatus { agent: "b".into(), status: Status::Offline, current_task: None };
+    team.engine.submit(Request::new(by("b"), offline)).await.unwrap();
+    assert_eq!(words().await, [("a".to_owned(), PresenceWord::Active), ("b".to_owned(), PresenceWord::Stale)]);
+    team.passes(15 * 60_000);
+    assert_eq!(words().await[1].1, PresenceWord::Offline);
+    team.engine.submit(Request::new(by("b"), Leave { agent: "b".into() })).await.unwrap();
+    assert_eq!(words().await.len(), 1);
+}
+
+#[tokio::test]
+async fn two_writers_never_overwrite_each_other_unknowingly() {
+    let team = Team::of(&["a", "b"]).await;
+    let id = DocumentId::new(Instance::default().run(), DocumentPath::parse("notes.md").unwrap());
+    let write = |agent: &str, text: &str, base: Base| WriteDocument {
+        id: id.clone(),
+        text: text.to_owned(),
+        writer: Writer::Named(agent.into()),
+        base,
+    };
+    let engine = &team.engine;
+    assert_eq!(engine.document_text(&id).await.unwrap(), None);
+    engine.write_document(&by("a"), write("a", "one\n", Base::Version(0))).await.unwrap();
+    let append = AppendDocument { id: id.clone(), text: "two\n".to_owned(), writer: Writer::Named("b".into()) };
+    engine.append_document(&by("b"), append).await.unwrap();
+    let stale = engine.write_document(&by("a"), write("a", "mine\n", Base::Version(1))).await.unwrap();
+    let Changed::Stale { refusal, newer: Some(newer) } = stale else { panic!("{stale:?}") };
+    assert_eq!((refusal.code, newer.text.as_str(), newer.version.version), (Code::StaleVersion, "one\ntwo\n", 2));
+    let done = engine.write_document(&by("a"), write("a", "one\ntwo\nmine\n", Base::Version(2))).await.unwrap();
+    assert!(matches!(done, Changed::Done(document) if document.version == 3));
+    let history = engine.document_history(&id, None).await.unwrap().value;
+    let told: Vec<_> = history.iter().map(|version| (version.version, version.author.as_str())).collect();
+    assert_eq!(told, [(3, "a"), (2, "b"), (1, "a")]);
+    assert_eq!(engine.document_at(&id, 2).await.unwrap().unwrap().text, "one\ntwo\n");
+    assert_eq!(engine.document_at(&id, 9).await.unwrap(), None);
+    assert_eq!(engine.documents(&id.run).await.unwrap().value.len(), 1);
+}
+
+#[tokio::test]
+async fn an_agent_is_woken_until_it_has_read() {
+    let team = Team::of(&["a", "b"]).await;
+    rookery_engine::rounds::take_stock(&team.engine).await.unwrap();
+    let message = team.says("a", "@b before you listened").await;
+    let mut listener = team.engine.notices().listen(&"b".into());
+    let mut following = team.engine.subscribe(None).await.unwrap();
+    for attempt in 1..=3 {
+        delivery::look_up(&team.engine).await;
+        delivery::ring(&team.engine).unwrap();
+        let notice = listener.try_next().unwrap();
+        assert_eq!((&notice.message, notice.attempt, notice.from.as_str()), (message.id(), attempt, "a"));
+        team.passes(5_000);
+    }
+    let status = team.engine.message_status(message.id()).await.unwrap().unwrap();
+    assert_eq!((status.recipients[0].notified, status.recipients[0].reached), (3, Reached::Queued));
+    team.inbox("b").await;
+    following.next().await.unwrap().rows().iter().for_each(|row| delivery::note(&team.engine, row));
+    team.passes(500_000);
+    assert_eq!((delivery::ring(&team.engine), listener.try_next()), (None, None));
+    let pending = team.engine.inbox(&"b".into(), None).await.unwrap();
+    assert_eq!(pending[0].standing, Standing::Read);
+}
+
+#[tokio::test]
+async fn every_node_wakes_those_that_listen_there() {
+    let database = Database::new(LogId::from("log_m"));
+    let one = Team::on(&database, "one", StormGuard::default());
+    let two = Team::on(&database, "two", StormGuard::default());
+    let services = [
+        Services::start(&one.engine, Watching::Off).await.unwrap(),
+        Services::start(&two.engine, Watching::Off).await.unwrap(),
+    ];
+    for agent in ["a", "b", "c"] {
+        one.joins(agent).await;
+    }
+    let mut there = two.engine.notices().listen(&"b".into());
+    let mut here = one.engine.notices().listen(&"c".into());
+    one.says("a", "@b and @c, look").await;
+    for listener in [&mut there, &mut here] {
+        let notice = tokio::time::timeout(PATIENCE, listener.next()).await.unwrap();
+        assert_eq!(notice.excerpt, "@b and @c, look");
+    }
+    let broadcast = one.publishes("b", "BLOCKING_ISSUE", &[]).await;
+    let notice = tokio::time::timeout(PATIENCE, here.next()).await.unwrap();
+    assert_eq!((&notice.message, notice.excerpt.as_str()), (broadcast.id(), "news"));
+    one.publishes("a", "SESSION_START", &[]).await;
+    let last = one.says("a", "@c last").await;
+    loop {
+        let notice = tokio::time::timeout(PATIENCE, here.next()).await.unwrap();
+        assert_ne!(notice.excerpt, "SESSION_START");
+        if notice.message == *last.id() {
+            break;
+        }
+    }
+    for (service, team) in services.into_iter().zip([&one, &two]) {
+        service.stop(&team.engine).await;
+    }
+}

@@ -1,0 +1,272 @@
+//! Messages and documents: what random callers ask of them, and what holds whatever they ask.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use proptest::sample::select;
+use rookery_core::actor::Caller;
+use rookery_core::document::{
+    AppendDocument, Base, CreateDocument, DeleteDocument, DocumentId, DocumentPath, Version, WriteDocument, Writer,
+    text_of,
+};
+use rookery_core::key::ColumnValue;
+use rookery_core::log::LogRow;
+use rookery_core::message::{
+    Ack, AckMessages, AddressedAs, Addressees, Cause, Fate, Header, ReadMessages, Receipt, Recipients, ReleaseHeld,
+    SendMessage, Shown, Standing, StormGuard, Verdict, What,
+};
+use rookery_core::{AgentId, Command, Fact, Instance, Key, MessageId, Row, Timestamp};
+
+use crate::steps::{AGENTS, Step, steps};
+use crate::team::Team;
+
+const MESSAGES: [&str; 5] = ["m0", "m1", "m2", "m3", "m4"];
+const WORDS: [&str; 4] = ["@a look", "@b and @c: urgent", "@d @ghost", "nobody in particular"];
+
+type Asked = (Caller, Command);
+
+fn agent() -> impl Strategy<Value = AgentId> {
+    select(&AGENTS[..]).prop_map(AgentId::from)
+}
+
+fn message() -> impl Strategy<Value = MessageId> {
+    select(&MESSAGES[..]).prop_map(MessageId::from)
+}
+
+fn document() -> impl Strategy<Value = DocumentId> {
+    select(vec!["notes.md", "todo.txt"]).prop_filter_map("a path", |path| {
+        Some(DocumentId::new(Instance::default().run(), DocumentPath::parse(path).ok()?))
+    })
+}
+
+pub(crate) fn asked() -> BoxedStrategy<Asked> {
+    prop_oneof![5 => about_messages(), 1 => about_documents()].boxed()
+}
+
+fn about_messages() -> BoxedStrategy<Asked> {
+    let to = prop_oneof![
+        1 => Just(Addressees::Everyone),
+        1 => prop::collection::vec(prop_oneof![3 => agent(), 1 => Just("ghost".into())], 1..4)
+            .prop_map(Addressees::Agents),
+    ];
+    let topic = select(vec!["GENERAL", "SESSION_START"]).prop_map(str::to_owned);
+    let what = prop_oneof![
+        2 => Just(What::Entry),
+        1 => prop::collection::vec(agent(), 1..3).prop_map(|to| What::Direct { to }),
+        2 => (topic, to).prop_map(|(topic, to)| {
+            What::Coord { topic, subject: "news".to_owned(), to, ack: Ack::ByTopic }
+        }),
+    ];
+    let cause = prop_oneof![
+        2 => Just(Cause::Nothing),
+        2 => message().prop_map(Cause::Shown),
+        1 => message().prop_map(Cause::ReplyTo),
+    ];
+    // So strict that holds are common.
+    let guard = StormGuard { per_minute: 2, hops: 0 };
+    let sends = (agent(), message(), what, select(&WORDS[..]), cause).prop_map(move |(from, id, what, text, cause)| {
+        let instance = Instance::default();
+        let (run, thread) = (instance.run(), instance.thread());
+        let text = text.to_owned();
+        (Caller::asserted(from.clone()), SendMessage { id, run, thread, from, what, text, cause, guard }.into())
+    });
+    let some = || prop_oneof![3 => message().prop_map(|one| vec![one]), 1 => prop::collection::vec(message(), 1..3)];
+    let shown = select(vec![Shown::Before, Shown::Now]);
+    let verdict = prop_oneof![Just(Verdict::Deliver), Just(Verdict::Discard { reason: Some("one".to_owned()) })];
+    prop_oneof![
+        6 => sends,
+        6 => (agent(), some()).prop_map(|(agent, messages)| {
+            (Caller::asserted(agent.clone()), ReadMessages { agent, messages }.into())
+        }),
+        5 => (agent(), some(), shown).prop_map(|(agent, messages, shown)| {
+            (Caller::asserted(agent.clone()), AckMessages { agent, messages, shown }.into())
+        }),
+        2 => (message(), verdict).prop_map(|(message, verdict)| {
+            (Caller::person("anna"), ReleaseHeld { message, verdict }.into())
+        }),
+    ]
+    .boxed()
+}
+
+fn about_documents() -> BoxedStrategy<Asked> {
+    let base = prop_oneof![1 => Just(Base::Unsaid), 1 => (0_u64..4).prop_map(Base::Version)];
+    let text = || select(vec!["one", "two", "and\n"]).prop_map(str::to_owned);
+    let by = |agent: AgentId| (Caller::asserted(agent.clone()), Writer::Named(agent));
+    prop_oneof![
+        2 => (agent(), document(), text(), base.clone()).prop_map(move |(agent, id, text, base)| {
+            let (caller, writer) = by(agent);
+            (caller, WriteDocument { id, text, writer, base }.into())
+        }),
+        4 => (agent(), document(), text()).prop_map(move |(agent, id, text)| {
+            let (caller, writer) = by(agent);
+            (caller, AppendDocument { id, text, writer }.into())
+        }),
+        1 => (agent(), document(), text()).prop_map(move |(agent, id, text)| {
+            let (caller, writer) = by(agent);
+            (caller, CreateDocument { id, text, writer }.into())
+        }),
+        1 => (agent(), document(), base).prop_map(move |(agent, id, base)| {
+            let (caller, writer) = by(agent);
+            (caller, DeleteDocument { id, writer, base }.into())
+        }),
+    ]
+    .boxed()
+}
+
+/// What the log says happened to messages, written down apart from the rules.
+#[derive(Default)]
+struct Ledger {
+    /// Each message and each of its recipients that was ever named.
+    deliveries: BTreeMap<(MessageId, AgentId), Standing>,
+    held: BTreeMap<MessageId, AgentId>,
+    last: Option<Timestamp>,
+}
+
+impl Ledger {
+    fn of(log: &[LogRow]) -> Ledger {
+        let mut ledger = Ledger::default();
+        for row in log {
+            match &row.fact {
+                Fact::MessageSent(fact) => ledger.queue(&fact.letter.header, fact.at),
+                Fact::MessageHeld(fact) => {
+                    let header = &fact.letter.header;
+                    assert_eq!(ledger.held.insert(header.message.clone(), header.from.clone()), None);
+                }
+                Fact::MessageReleased(fact) => {
+                    assert!(ledger.held.remove(&fact.header.message).is_some());
+                    ledger.queue(&fact.header, fact.at);
+                }
+                Fact::MessageDiscarded(fact) => assert!(ledger.held.remove(&fact.message).is_some()),
+                Fact::MessagesRead(receipt) => ledger.note(receipt, Standing::Read),
+                Fact::MessagesAcked(receipt) => ledger.note(receipt, Standing::Acked),
+                _ => {}
+            }
+        }
+        ledger
+    }
+
+    fn queue(&mut self, header: &Header, at: Timestamp) {
+        assert!(self.last.is_none_or(|last| at > last), "the times of a thread strictly increase");
+        self.last = Some(at);
+        let named = match &header.to {
+            Recipients::Agents(agents) => agents.clone(),
+            Recipients::Everyone => vec![],
+        };
+        assert!(!named.contains(&header.from), "nobody is told what it said itself");
+        let awaited = header.unknown.iter().filter(|_| header.awaits_millis.is_some()).cloned();
+        for agent in named.into_iter().chain(awaited) {
+            assert_eq!(self.deliveries.insert((header.message.clone(), agent), Standing::Queued), None);
+        }
+    }
+
+    fn note(&mut self, receipt: &Receipt, to: Standing) {
+        for message in &receipt.broadcasts {
+            let new = self.deliveries.insert((message.clone(), receipt.agent.clone()), Standing::Queued);
+            assert_eq!(new, None, "a message to everybody is first heard of once");
+        }
+        for message in receipt.messages.iter().chain(&receipt.broadcasts) {
+            let standing = self.deliveries.get_mut(&(message.clone(), receipt.agent.clone()));
+            let standing = standing.unwrap_or_else(|| panic!("{message} was not for {}", receipt.agent));
+            assert!(*standing < to, "each step is told once");
+            *standing = to;
+        }
+    }
+}
+
+/// Each message and recipient is acked, pending or held, and never gone.
+pub(crate) fn check(log: &[LogRow], rows: &BTreeMap<Key, Row>) {
+    let ledger = Ledger::of(log);
+    let mut found = 0;
+    for row in rows.values() {
+        match row {
+            Row::Delivery(delivery) => {
+                found += 1;
+                let key = (delivery.message.clone(), delivery.agent.clone());
+                assert_eq!(ledger.deliveries.get(&key), Some(&delivery.standing), "{delivery:?}");
+                let open = delivery.standing != Standing::Acked && delivery.to != AddressedAs::Everyone;
+                let pending = open.then(|| delivery.agent.to_string());
+                assert_eq!(row.columns()[0], ColumnValue::from(pending), "{delivery:?}");
+            }
+            Row::Message(message) => {
+                let held = matches!(message.fate, Fate::Held(_));
+                assert_eq!(held, ledger.held.contains_key(message.id()), "{message:?}");
+                assert_eq!(held, row.columns()[4] != ColumnValue::Null);
+            }
+            Row::Sender(sender) => {
+                let held = ledger.held.values().filter(|from| **from == sender.id).count();
+                assert_eq!(sender.held as usize, held, "{sender:?}");
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(found, ledger.deliveries.len(), "no delivery is gone");
+    documents_are_what_was_written(log, rows);
+}
+
+fn documents_are_what_was_written(log: &[LogRow], rows: &BTreeMap<Key, Row>) {
+    let mut texts: BTreeMap<DocumentId, (u64, Option<String>)> = BTreeMap::new();
+    for row in log {
+        match &row.fact {
+            Fact::DocumentWritten(fact) => {
+                let (version, text) = texts.entry(fact.id.clone()).or_default();
+                *version += 1;
+                assert_eq!(*version, fact.version);
+                let before = text.take().filter(|_| fact.base < fact.version).unwrap_or_default();
+                *text = Some(before + &fact.text);
+            }
+            Fact::DocumentDeleted(fact) => {
+                let (version, text) = texts.entry(fact.id.clone()).or_default();
+                *version += 1;
+                assert_eq!((*version, text.take().is_some()), (fact.version, true));
+            }
+            _ => {}
+        }
+    }
+    for (id, (version, text)) in texts {
+        let Some(Row::Document(document)) = rows.get(&Key::Document(id.clone())) else { panic!("{id:?} is gone") };
+        assert_eq!((document.version, document.is_here()), (version, text.is_some()));
+        let piece = |version: u64| match rows.get(&Key::Version { document: id.clone(), version }) {
+            Some(Row::Version(piece)) => piece,
+            other => panic!("version {version} of {id:?}: {other:?}"),
+        };
+        assert!((1..=version).all(|version| piece(version).version == version));
+        if let Some(text) = text {
+            let pieces: Vec<&Version> = (document.base..=version).map(piece).collect();
+            assert_eq!(text_of(pieces), text);
+        }
+    }
+}
+
+fn standing(rows: &BTreeMap<Key, Row>, message: &MessageId, agent: &AgentId) -> Standing {
+    match rows.get(&Key::Delivery { message: message.clone(), agent: agent.clone() }) {
+        Some(Row::Delivery(delivery)) => delivery.standing,
+        _ => Standing::Queued,
+    }
+}
+
+proptest! {
+    #![proptest_config(crate::config(64))]
+
+    /// An acknowledgement that is granted covers what the agent was shown before, or is shown by it, and nothing else.
+    #[test]
+    fn no_ack_covers_what_was_not_shown(steps in steps(120)) {
+        let mut team = Team::new();
+        for step in &steps {
+            let before = team.rows();
+            let submission = team.submission(step);
+            let done = team.submit(vec![submission]).iter().all(Result::is_ok);
+            if let Step::Ask { command: Command::AckMessages(ack), key: None, .. } = step && done {
+                let after = team.rows();
+                for message in &ack.messages {
+                    let seen = standing(&before, message, &ack.agent) != Standing::Queued;
+                    prop_assert!(seen || ack.shown == Shown::Now, "{message} was never shown to {}", ack.agent);
+                }
+                for (key, row) in &after {
+                    let named = matches!(key, Key::Delivery { message, agent }
+                        if *agent == ack.agent && ack.messages.contains(message));
+                    prop_assert!(named || before.get(key) == Some(row), "{key:?} was not named");
+                }
+            }
+        }
+    }
+}

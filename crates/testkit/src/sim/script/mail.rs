@@ -1,0 +1,119 @@
+//! What is asked about messages and documents.
+
+use rand::Rng;
+use rand::seq::IndexedRandom;
+use rookery_core::document::{
+    AppendDocument, Base, CreateDocument, DeleteDocument, DocumentId, DocumentPath, WriteDocument, Writer,
+};
+use rookery_core::message::{
+    Ack, AckMessages, Addressees, Cause, Fate, Message, ReadMessages, ReleaseHeld, SendMessage, Shown, Standing,
+    StormGuard, Verdict, What,
+};
+use rookery_core::{AgentId, Command, Instance, MessageId, Row};
+
+use super::Script;
+
+/// So strict that holds are common.
+const GUARD: StormGuard = StormGuard { per_minute: 6, hops: 2 };
+
+impl Script<'_> {
+    pub(super) fn mail(&mut self, agent: &AgentId) -> Command {
+        match self.rng.random_range(0..100) {
+            0..40 => self.message(agent),
+            40..60 => {
+                ReadMessages { agent: agent.clone(), messages: self.own_messages(agent, Standing::Queued) }.into()
+            }
+            60..75 => self.ack(agent, Standing::Read, Shown::Before),
+            75..80 => self.ack(agent, Standing::Queued, Shown::Now),
+            _ => self.document(agent),
+        }
+    }
+
+    /// What a person does about a message that is held.
+    pub(super) fn decision_about_held(&mut self) -> Command {
+        let held: Vec<MessageId> = self
+            .messages()
+            .filter(|message| matches!(message.fate, Fate::Held(_)))
+            .map(|message| message.id().clone())
+            .collect();
+        let message = held.choose(self.rng).cloned().unwrap_or_else(|| "msg_none".into());
+        let discard = Verdict::Discard { reason: self.reason() };
+        let verdict = if self.rng.random_bool(0.5) { Verdict::Deliver } else { discard };
+        ReleaseHeld { message, verdict }.into()
+    }
+
+    fn messages(&self) -> impl Iterator<Item = &Message> {
+        self.model.rows().filter_map(|(_, row)| if let Row::Message(message) = row { Some(message) } else { None })
+    }
+
+    fn message(&mut self, from: &AgentId) -> Command {
+        let (instance, to) = (Instance::default(), self.agent());
+        let what = match self.rng.random_range(0..4) {
+            0 | 1 => What::Entry,
+            2 => What::Direct { to: vec![to.clone()] },
+            _ => self.coord(&to),
+        };
+        let known: Vec<MessageId> = self.messages().map(|message| message.id().clone()).collect();
+        let cause = known.last().filter(|_| self.rng.random_bool(0.6)).cloned().map_or(Cause::Nothing, Cause::Shown);
+        SendMessage {
+            id: MessageId::new(format!("msg_{:08}", self.fresh)),
+            run: instance.run(),
+            thread: instance.thread(),
+            from: from.clone(),
+            what,
+            text: format!("@{to} text {}", self.rng.random_range(0..20)),
+            cause,
+            guard: GUARD,
+        }
+        .into()
+    }
+
+    fn coord(&mut self, to: &AgentId) -> What {
+        let topic = if self.rng.random_bool(0.3) { "SESSION_START" } else { "GENERAL" };
+        let to = match self.rng.random_range(0..3) {
+            0 => Addressees::Agents(vec![to.clone(), "nobody-yet".into()]),
+            _ => Addressees::Everyone,
+        };
+        What::Coord { topic: topic.to_owned(), subject: "subject 1".to_owned(), to, ack: Ack::ByTopic }
+    }
+
+    fn ack(&mut self, agent: &AgentId, standing: Standing, shown: Shown) -> Command {
+        AckMessages { agent: agent.clone(), messages: self.own_messages(agent, standing), shown }.into()
+    }
+
+    /// Some messages that an agent has come so far with, or that are to everybody.
+    fn own_messages(&mut self, agent: &AgentId, standing: Standing) -> Vec<MessageId> {
+        let own: Vec<MessageId> = self
+            .model
+            .rows()
+            .filter_map(|(_, row)| match row {
+                Row::Delivery(delivery) if delivery.agent == *agent && delivery.standing == standing => {
+                    Some(delivery.message.clone())
+                }
+                Row::Message(message) if standing == Standing::Queued && message.is_broadcast_for(agent) => {
+                    Some(message.id().clone())
+                }
+                _ => None,
+            })
+            .collect();
+        let count = self.rng.random_range(1..4);
+        own.choose_multiple(self.rng, count).cloned().collect()
+    }
+
+    fn document(&mut self, agent: &AgentId) -> Command {
+        let Ok(path) = DocumentPath::parse("notes.md") else { return self.report(agent) };
+        let id = DocumentId::new(Instance::default().run(), path);
+        let (writer, text) = (Writer::Named(agent.clone()), format!("text {}\n", self.rng.random_range(0..20)));
+        let version = match self.model.row(&rookery_core::Key::Document(id.clone())) {
+            Some(Row::Document(document)) => document.version,
+            _ => 0,
+        };
+        let base = if self.rng.random_bool(0.5) { Base::Version(version) } else { Base::Unsaid };
+        match self.rng.random_range(0..8) {
+            0..2 => WriteDocument { id, text, writer, base }.into(),
+            2 => CreateDocument { id, text, writer }.into(),
+            3 => DeleteDocument { id, writer, base }.into(),
+            _ => AppendDocument { id, text, writer }.into(),
+        }
+    }
+}
