@@ -22,6 +22,7 @@ mod shown;
 pub mod subscribe;
 pub mod sweeper;
 pub mod timers;
+mod unread;
 pub mod watcher;
 pub mod watching;
 
