@@ -33,6 +33,7 @@ pub(crate) async fn run(engine: Engine) {
 }
 
 async fn follow(engine: &Engine, mut subscription: Subscription) -> Result<(), SubscribeError> {
+    let _followed = engine.counts().follow();
     loop {
         look_up(engine).await;
         let next = ring(engine);
@@ -60,6 +61,7 @@ pub fn ring(engine: &Engine) -> Option<u64> {
 /// Takes note of what a fact means for those that listen here.
 pub fn note(engine: &Engine, row: &LogRow) {
     let notices = engine.notices();
+    engine.counts().note(&row.fact);
     match &row.fact {
         Fact::MessageSent(fact) if fact.letter.header.wakes => queued(engine, fact),
         Fact::MessageReleased(fact) if fact.header.wakes => notices.look_everybody_up_again(),

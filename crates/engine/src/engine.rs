@@ -25,6 +25,7 @@ use crate::life::{Place, Roster};
 use crate::notices::Notices;
 use crate::paths::Paths;
 use crate::shown::Shown;
+use crate::unread::Counts;
 
 /// Bodies above this are kept as files, not in the log's rows.
 const BODY_IN_ROW_BYTES: usize = 64 * 1024;
@@ -139,6 +140,7 @@ pub(crate) struct Inner {
     pub(crate) attending: Attending,
     pub(crate) shown: Shown,
     pub(crate) notices: Notices,
+    pub(crate) counts: Counts,
 }
 
 impl Debug for Engine {
@@ -159,6 +161,7 @@ impl Engine {
                 attending,
                 shown: Shown::default(),
                 notices: Notices::default(),
+                counts: Counts::default(),
             }),
         }
     }
@@ -239,7 +242,7 @@ impl Engine {
         Ok(committed)
     }
 
-    /// Takes note of who is here at once, so that the next call finds it so; the log will tell the same.
+    /// Takes note of who is here and what waits at once, so that the next call finds it so; the log will tell the same.
     fn learn(&self, caller: &Caller, command: &Command, committed: &Committed) {
         let (roster, at) = (&self.inner.roster, committed.at);
         match (command, &committed.answer) {
@@ -255,6 +258,13 @@ impl Engine {
             }
             (Command::SetStatus(set), _) => roster.moved(&set.agent, Place::Here, at),
             (Command::Leave(leave), _) => roster.moved(&leave.agent, Place::Left, at),
+            (Command::SendMessage(_) | Command::ReleaseHeld(_), Answer::Row(_, row)) => {
+                if let Row::Message(message) = &row.0 {
+                    self.counts().sent(&message.letter.header);
+                }
+            }
+            (Command::ReadMessages(read), _) => self.counts().changed([&read.agent]),
+            (Command::AckMessages(ack), _) => self.counts().changed([&ack.agent]),
             _ => {}
         }
     }
@@ -427,6 +437,10 @@ impl Engine {
     /// Wake-ups for the agents that are connected to this node.
     pub fn notices(&self) -> &Notices {
         &self.inner.notices
+    }
+
+    pub(crate) fn counts(&self) -> &Counts {
+        &self.inner.counts
     }
 
     pub(crate) fn shown(&self) -> &Shown {

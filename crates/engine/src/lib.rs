@@ -23,6 +23,7 @@ mod shown;
 pub mod subscribe;
 pub mod sweeper;
 pub mod timers;
+mod unread;
 pub mod watcher;
 pub mod watching;
 pub mod workflows;

@@ -343,8 +343,19 @@ impl Engine {
         self.pending(agent, known.as_ref(), page(limit), |_| true).await
     }
 
-    /// How much waits for an agent.
+    /// How much waits for an agent, as far as this node has heard: cheap enough to be told with every answer.
     pub async fn unread(&self, agent: &AgentId) -> Result<Unread, EngineError> {
+        let now = self.clock().monotonic();
+        if let Some(unread) = self.counts().get(agent, now) {
+            return Ok(unread);
+        }
+        let before = self.counts().before();
+        let unread = self.count_unread(agent).await?;
+        self.counts().counted(agent, unread, before, now);
+        Ok(unread)
+    }
+
+    async fn count_unread(&self, agent: &AgentId) -> Result<Unread, EngineError> {
         let known = self.agent(agent).await?.value;
         let deliveries = self.deliveries(agent, known.as_ref(), LARGEST_PAGE, |_| true).await?;
         let broadcasts = self.broadcasts(known.as_ref(), LARGEST_PAGE).await?;

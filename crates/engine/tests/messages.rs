@@ -380,7 +380,11 @@ async fn every_node_wakes_those_that_listen_there() {
         let notice = tokio::time::timeout(PATIENCE, listener.next()).await.unwrap();
         assert_eq!(notice.excerpt, "@b and @c, look");
     }
+    assert_eq!((one.unread("b").await, one.unread("a").await), ((1, 1), (0, 0)));
+    one.inbox("b").await;
+    assert_eq!(one.unread("b").await, (1, 0), "what this node did is known here at once");
     let broadcast = one.publishes("b", "BLOCKING_ISSUE", &[]).await;
+    assert_eq!((one.unread("a").await, one.unread("b").await), ((1, 1), (1, 0)));
     let notice = tokio::time::timeout(PATIENCE, here.next()).await.unwrap();
     assert_eq!((&notice.message, notice.excerpt.as_str()), (broadcast.id(), "news"));
     one.publishes("a", "SESSION_START", &[]).await;

@@ -696,6 +696,7 @@ impl World {
                 check::one_holder_per_path(&self.model)?;
                 check::lead_is_one_of_the_live(&self.model)?;
                 check::holders_are_here(&self.model)?;
+                check::runs_follow_their_tasks(&self.model)?;
             }
         }
         Ok(())

@@ -3,6 +3,8 @@
 //! Each question is answered from lists that were read at one position. The shapes are those that the workflow tools
 //! show, so that a surface has only to pass them on.
 
+mod digest;
+
 use std::collections::BTreeMap;
 
 use rookery_core::key::{ColumnValue, Table};
@@ -13,9 +15,9 @@ use rookery_core::{Code, Fact, Refusal, Row, RunId, Seq, TaskId, TemplateId, Tim
 use rookery_store::query::{KEY, Order, Test};
 use rookery_store::{Head, ListQuery, LogQuery};
 use serde::Serialize;
-use serde_json::json;
 
-use crate::context::estimate;
+pub use digest::error_of;
+
 use crate::engine::{Engine, EngineError};
 use crate::queries::At;
 
@@ -264,22 +266,22 @@ impl Engine {
 
     /// Everything that can be taken now. A run that is paused or was given up gives out nothing.
     pub async fn next_tasks(&self, run: &RunId, failed: FailedTasks) -> Result<At<NextTasks>, EngineError> {
-        Ok(self.workflow(run).await?.map(|workflow| next_tasks(&workflow, failed)))
+        Ok(self.workflow(run).await?.map(|workflow| digest::next_tasks(&workflow, failed)))
     }
 
     pub async fn progress(&self, run: &RunId) -> Result<At<Progress>, EngineError> {
-        Ok(self.workflow(run).await?.map(|workflow| progress(&workflow)))
+        Ok(self.workflow(run).await?.map(|workflow| digest::progress(&workflow)))
     }
 
     pub async fn summary(&self, run: &RunId, format: SummaryFormat) -> Result<At<Summary>, EngineError> {
-        Ok(self.workflow(run).await?.map(|workflow| summary(&workflow, format)))
+        Ok(self.workflow(run).await?.map(|workflow| digest::summary(&workflow, format)))
     }
 
     /// What a task waits for, and what of that is done.
     pub async fn dependencies(&self, task: &TaskId) -> Result<At<Dependencies>, EngineError> {
         let Some(task) = self.task(task).await?.value else { return Err(unknown_task().into()) };
         let (rows, head) = self.store().list(tasks_named(&task.depends_on)).await?;
-        Ok(At { value: dependencies(&task, &tasks_of(rows)), head })
+        Ok(At { value: digest::dependencies(&task, &tasks_of(rows)), head })
     }
 
     pub async fn checkpoints(&self, filter: &CheckpointFilter) -> Result<At<Vec<Checkpoint>>, EngineError> {
@@ -389,153 +391,6 @@ impl CheckpointFilter {
         (self.kinds.is_empty() || self.kinds.contains(&checkpoint.kind))
             && self.since_sequence.is_none_or(|since| checkpoint.sequence > since)
     }
-}
-
-fn next_tasks(workflow: &Workflow, failed: FailedTasks) -> NextTasks {
-    let Workflow { run, tasks } = workflow;
-    let gives = !matches!(run.status, Status::Paused | Status::Abandoned);
-    let eligible: Vec<&Task> = tasks.iter().filter(|task| gives && is_eligible(task, failed)).collect();
-    let name = |id: &TaskId| tasks.iter().find(|task| task.id == *id).map(|task| task.title.clone());
-    let next = |task: &&Task| {
-        let group = task.details.parallel_group.as_ref();
-        let beside =
-            |other: &&&Task| group.is_some() && other.id != task.id && other.details.parallel_group.as_ref() == group;
-        NextTask {
-            task: (*task).clone(),
-            can_parallelize: group.is_some(),
-            parallel_with: eligible.iter().filter(beside).map(|other| other.id.clone()).collect(),
-            dependencies_completed: task.depends_on.iter().filter_map(name).collect(),
-        }
-    };
-    let next: Vec<NextTask> = eligible.iter().map(next).collect();
-    NextTasks {
-        recommended_count: next.len().min(run.brief.max_parallel_tasks as usize),
-        max_parallel: run.brief.max_parallel_tasks,
-        workflow_status: run.status,
-        all_complete: !tasks.is_empty() && tasks.iter().all(|task| task.state.is_finished()),
-        tasks: next,
-    }
-}
-
-pub(crate) fn progress(workflow: &Workflow) -> Progress {
-    let tasks = &workflow.tasks;
-    let name =
-        |id: &TaskId| tasks.iter().find(|task| task.id == *id).map_or_else(|| id.to_string(), |t| t.title.clone());
-    let mut by_status = BTreeMap::new();
-    let mut parallel_groups: BTreeMap<String, GroupProgress> = BTreeMap::new();
-    for task in tasks {
-        *by_status.entry(status_word(task)).or_insert(0) += 1;
-        if let Some(group) = &task.details.parallel_group {
-            let group = parallel_groups.entry(group.clone()).or_default();
-            group.task_count += 1;
-            group.completed += usize::from(task.state.is_finished());
-        }
-    }
-    let blocked = tasks.iter().filter(|task| task.is_waiting()).map(|task| BlockedTask {
-        id: task.id.clone(),
-        name: task.title.clone(),
-        blocked_by: task.waiting_on.iter().map(name).collect(),
-    });
-    let current = tasks.iter().find(|task| !task.state.is_finished()).map(|task| task.sequence);
-    let done = tasks.iter().take_while(|task| task.state.is_finished()).last().map_or(0, |task| task.sequence);
-    Progress {
-        total_tasks: tasks.len(),
-        by_status,
-        completed_sequence: done,
-        current_sequence: current,
-        blocked_tasks: blocked.collect(),
-        parallel_groups,
-        estimated_remaining: tasks.iter().filter(|task| !task.state.is_finished()).count(),
-    }
-}
-
-fn summary(workflow: &Workflow, format: SummaryFormat) -> Summary {
-    let text = match format {
-        SummaryFormat::Json => as_json(workflow),
-        SummaryFormat::Markdown => as_markdown(workflow),
-    };
-    Summary { token_estimate: estimate(text.chars().count()), summary: text }
-}
-
-fn as_json(workflow: &Workflow) -> String {
-    let Workflow { run, tasks } = workflow;
-    let task = |task: &Task| {
-        json!({
-            "id": task.id,
-            "sequence": task.sequence,
-            "name": task.title,
-            "status": status_word(task),
-            "assigned_agent_id": task.assignee(),
-            "outcome": task.outcome,
-            "error": error_of(task),
-        })
-    };
-    json!({
-        "id": run.id,
-        "name": run.brief.title,
-        "status": run.status,
-        "plan_summary": run.summary,
-        "last_status_reason": run.reason,
-        "progress": progress(workflow),
-        "tasks": tasks.iter().map(task).collect::<Vec<_>>(),
-    })
-    .to_string()
-}
-
-fn as_markdown(workflow: &Workflow) -> String {
-    let Workflow { run, tasks } = workflow;
-    let done = tasks.iter().filter(|task| task.state.is_finished()).count();
-    let mut lines = vec![
-        format!("# {}", one_line(&run.brief.title)),
-        String::new(),
-        format!("Status: {} ({done} of {} tasks finished)", run.status.as_str(), tasks.len()),
-    ];
-    if let Some(summary) = &run.summary {
-        lines.extend([String::new(), summary.clone()]);
-    }
-    if !tasks.is_empty() {
-        lines.extend([String::new(), "## Tasks".to_owned(), String::new()]);
-    }
-    for task in tasks {
-        let mut line = format!("{}. {} [{}]", task.sequence, one_line(&task.title), status_word(task));
-        if let Some(agent) = task.assignee() {
-            line.push_str(&format!(" by {agent}"));
-        }
-        if let Some(told) = task.outcome.as_deref().or(error_of(task)) {
-            line.push_str(&format!(": {}", one_line(told)));
-        }
-        lines.push(line);
-    }
-    lines.join("\n")
-}
-
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-/// Why a task failed.
-pub fn error_of(task: &Task) -> Option<&str> {
-    task.reason.as_deref().filter(|_| task.state == State::Failed)
-}
-
-fn dependencies(task: &Task, found: &[Task]) -> Dependencies {
-    let mut told = Dependencies { satisfied: task.waiting_on.is_empty(), pending: vec![], completed: vec![] };
-    for dep in task.depends_on.iter().filter_map(|id| found.iter().find(|dep| dep.id == *id)) {
-        if dep.state.is_finished() {
-            told.completed.push(CompletedDependency {
-                id: dep.id.clone(),
-                name: dep.title.clone(),
-                outcome: dep.outcome.clone(),
-            });
-        } else {
-            told.pending.push(PendingDependency {
-                id: dep.id.clone(),
-                name: dep.title.clone(),
-                status: status_word(dep),
-            });
-        }
-    }
-    told
 }
 
 /// The project's default run, made up from its tasks: it has no row, begins with the project and never completes.
