@@ -62,8 +62,7 @@ fn status(code: Code) -> StatusCode {
         | Code::TokenNotFound
         | Code::WorkflowNotFound
         | Code::TemplateNotFound => StatusCode::NOT_FOUND,
-        | Code::MessageNotFound
-        | Code::DocumentNotFound => StatusCode::NOT_FOUND,
+        Code::MessageNotFound | Code::DocumentNotFound => StatusCode::NOT_FOUND,
         Code::Exists
         | Code::AgentOffline
         | Code::InvalidTransition
@@ -80,8 +79,7 @@ fn status(code: Code) -> StatusCode {
         | Code::TaskNotRemovable
         | Code::NotClaimed
         | Code::DuplicateTemplate => StatusCode::CONFLICT,
-        | Code::NotShown
-        | Code::StaleVersion => StatusCode::CONFLICT,
+        Code::NotShown | Code::StaleVersion => StatusCode::CONFLICT,
         Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,
         Code::IdempotencyMismatch => StatusCode::UNPROCESSABLE_ENTITY,
     }

@@ -75,7 +75,7 @@ pub fn action(fact: &Fact) -> String {
         | Fact::TaskPlanned(_)
         | Fact::TaskRemoved(_)
         | Fact::TemplateCreated(_) => return format!("x.{}", fact.kind()),
-        | Fact::MessageSent(_)
+        Fact::MessageSent(_)
         | Fact::MessageReleased(_)
         | Fact::MessageDiscarded(_)
         | Fact::MessagesRead(_)
