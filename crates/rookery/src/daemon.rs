@@ -163,6 +163,8 @@ fn app(
         header_time: *settings.header_timeout,
         write_time: *settings.write_timeout,
         keep_alive: *settings.stream_keep_alive,
+        sessions: *settings.max_sessions as usize,
+        session_idle: *settings.session_idle,
         ..Limits::default()
     };
     // Counting begins with the first request, not with the first look at the counts.

@@ -74,6 +74,7 @@ impl Server {
         let stopping = self.faces.app.stopping().clone();
         let tls = listening.tls.map(TlsAcceptor::from);
         let upkeep = tokio::spawn(crate::ops::keep_up());
+        let notices = tokio::spawn(crate::mcp::keep_up(self.faces.app.clone()));
         loop {
             tokio::select! {
                 () = stopping.cancelled() => break,
@@ -82,6 +83,7 @@ impl Server {
             }
         }
         upkeep.abort();
+        notices.abort();
         drop(listening.tcp);
         drop(listening.unix);
         if tokio::time::timeout(GRACE, graceful.shutdown()).await.is_err() {
