@@ -64,9 +64,15 @@ struct Faces {
 
 impl Server {
     pub fn new(app: App) -> Server {
+        let routes = crate::router(app.clone());
+        Server::of(app, routes)
+    }
+
+    /// Serves these routes instead of ours.
+    pub fn of(app: App, routes: Router) -> Server {
         let connections = Arc::new(Semaphore::new(app.limits().connections));
         let refusals = Arc::new(Semaphore::new(REFUSALS));
-        Server { faces: Faces { routes: crate::router(app.clone()), app }, connections, refusals }
+        Server { faces: Faces { routes, app }, connections, refusals }
     }
 
     pub async fn run(self, listening: Listening) {

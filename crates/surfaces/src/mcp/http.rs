@@ -11,7 +11,6 @@ use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 
 use super::face::{Catalogue, Face};
-use super::sessions::Sessions;
 use super::toolset::Toolset;
 use crate::app::App;
 use crate::guard::Via;
@@ -20,28 +19,30 @@ use crate::sender::Sender;
 
 pub fn routes(app: &App) -> Router<App> {
     let catalogue = Catalogue::new(super::tools::all());
-    let routes = Toolset::EVERY.into_iter().fold(Router::new(), |routes, set| {
+    Toolset::EVERY.into_iter().fold(Router::new(), |routes, set| {
         let (catalogue, known) = (catalogue.clone(), app.clone());
-        let face = move || Face::new(known.clone(), catalogue.clone(), set);
-        routes.route_service(set.path(), service(app, face))
-    });
-    routes.layer(middleware::from_fn_with_state(app.clone(), prepared))
+        routes.merge(route(app, set.path(), move || Face::new(known.clone(), catalogue.clone(), set)))
+    })
 }
 
-/// A server behind our transport: whatever it offers, its sockets, sessions and limits are the daemon's.
-pub fn service<S: ServerHandler + Send + 'static>(
-    app: &App,
-    server: impl Fn() -> S + Send + Sync + 'static,
-) -> StreamableHttpService<S, Sessions> {
+/// A server at one address of ours: whatever it offers, its sockets, sessions and limits are the daemon's.
+pub fn route<S>(app: &App, path: &str, server: impl Fn() -> S + Send + Sync + 'static) -> Router<App>
+where
+    S: ServerHandler + Send + 'static,
+{
+    let service = StreamableHttpService::new(move || Ok(server()), app.sessions().clone(), config(app));
+    Router::new().route_service(path, service).layer(middleware::from_fn_with_state(app.clone(), prepared))
+}
+
+fn config(app: &App) -> StreamableHttpServerConfig {
     let own = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
-    let config = StreamableHttpServerConfig::default()
+    StreamableHttpServerConfig::default()
         // The guard has looked at Host and Origin already; this is the second lock on the same door.
         .with_allowed_hosts(own.into_iter().chain(app.about().allowed_hosts.iter().cloned()))
         .with_sse_keep_alive(Some(app.limits().keep_alive))
         .with_json_response(true)
         .with_max_request_body_bytes(app.limits().body_bytes)
-        .with_cancellation_token(app.stopping().child_token());
-    StreamableHttpService::new(move || Ok(server()), app.sessions().clone(), config)
+        .with_cancellation_token(app.stopping().child_token())
 }
 
 /// What every message passes before the SDK sees it.

@@ -56,6 +56,12 @@ fn simplify(schema: &mut Value) {
             if fields.get("default").is_some_and(Value::is_null) {
                 fields.remove("default");
             }
+            // "Anything" may be written as `true`, which some clients do not take for a schema.
+            for field in fields.get_mut("properties").and_then(Value::as_object_mut).into_iter().flatten() {
+                if *field.1 == Value::Bool(true) {
+                    *field.1 = Value::Object(Map::new());
+                }
+            }
             fields.values_mut().for_each(simplify);
         }
         Value::Array(entries) => entries.iter_mut().for_each(simplify),
@@ -112,6 +118,7 @@ mod tests {
         times: Option<u32>,
         kind: Option<Kind>,
         title: Option<String>,
+        detail: Option<Value>,
     }
 
     #[test]
@@ -123,6 +130,7 @@ mod tests {
                 "times": {"description": "How often.", "type": "integer", "minimum": 0},
                 "kind": {"type": "string", "enum": ["one", "two"]},
                 "title": {"type": "string"},
+                "detail": {},
             },
             "required": ["name"],
         });
