@@ -13,7 +13,7 @@ use rmcp::model::{
 use rmcp::service::{Peer, RequestContext, RoleServer, SubscriptionContext};
 use rmcp::{ErrorData, ServerHandler};
 use rookery_core::{AgentId, Caller};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::task::AbortHandle;
 
 use super::call::{Bound, Call};
@@ -121,7 +121,8 @@ impl Face {
     /// The inbox that an address names, if the caller may see it.
     async fn inbox(&self, context: &RequestContext<RoleServer>, uri: &str) -> Result<(Call, AgentId), ErrorData> {
         let Some(agent) = resources::owner(uri) else {
-            return Err(ErrorData::resource_not_found(format!("there is no resource '{uri}'"), None));
+            let data = Some(json!({"uri": uri}));
+            return Err(ErrorData::resource_not_found(format!("there is no resource '{uri}'"), data));
         };
         let call = self.call(context, "resources", vec![]).map_err(refused)?;
         resources::may_see(&call, &agent).await.map_err(refused)?;
