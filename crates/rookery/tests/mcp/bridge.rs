@@ -84,6 +84,11 @@ async fn it_starts_the_daemon_and_answers_whatever_it_is_asked() {
         "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}});
     let hello = ask(&hello.to_string()).await;
     assert_eq!(hello["result"]["serverInfo"]["name"], "rookery", "{hello}");
+    stdin.write_all(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n").await.unwrap();
+    // It ends with its client, and at once.
+    drop(stdin);
+    let ended = tokio::time::timeout(std::time::Duration::from_secs(4), bridge.wait()).await;
+    assert!(ended.expect("it goes on without a client").unwrap().success());
     let down = assert_cmd::Command::new(env!("CARGO_BIN_EXE_rookery")).arg("down").current_dir(folder.path()).ok();
     down.unwrap();
 }

@@ -59,6 +59,12 @@ async fn an_inbox_is_its_agents_own() {
     assert!(read(inbox("a")).await.is_ok());
     assert!(read(inbox("b")).await.is_err());
     assert!(read("rookery://elsewhere".to_owned()).await.is_err());
+    // Whoever registered in its session is that agent, also here.
+    let anonymous = connect(&daemon, Way::Session, None).await;
+    let id = anonymous.register("one").await;
+    let read = |uri: String| anonymous.service.read_resource(rmcp::model::ReadResourceRequestParams::new(uri));
+    assert!(read(inbox(&id)).await.is_ok());
+    assert!(read(inbox("a")).await.is_err());
 }
 
 /// A session opened by hand; its id.

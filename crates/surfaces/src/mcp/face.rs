@@ -196,7 +196,7 @@ impl ServerHandler for Face {
         let arguments = request.arguments.unwrap_or_default();
         let body = serde_json::to_vec(&arguments).unwrap_or_default();
         let named = arguments.get("agent_id").and_then(Value::as_str).map(str::to_owned);
-        let (answer, caller) = match self.call(&context, tool.name, body.clone()) {
+        let (answer, caller) = match self.call(&context, tool.name, body) {
             Ok(call) => {
                 let answer = self.run(tool, call, arguments).await;
                 // Asked again, because the call itself may have told who it is.

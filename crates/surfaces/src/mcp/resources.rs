@@ -1,7 +1,7 @@
 //! What can be read and followed besides calling tools: an agent's inbox.
 
 use rmcp::model::{Resource, ResourceTemplate};
-use rookery_core::{AgentId, Code, Power, Refusal};
+use rookery_core::{Actor, AgentId, Caller, Code, Power, Refusal};
 use serde_json::json;
 
 use super::call::Call;
@@ -38,7 +38,7 @@ pub fn template() -> ResourceTemplate {
 
 /// Lets an agent see its own inbox; the lead's credential and people see all.
 pub async fn may_see(call: &Call, agent: &AgentId) -> Result<(), ToolError> {
-    let caller = call.caller(Some(agent.as_str()))?;
+    let caller = reader(call, agent)?;
     call.engine().visit(&caller).await?;
     if caller.actor.agent() == Some(agent) || caller.power >= Power::Lead {
         return Ok(());
@@ -46,9 +46,15 @@ pub async fn may_see(call: &Call, agent: &AgentId) -> Result<(), ToolError> {
     Err(Refusal::new(Code::Forbidden, format!("the inbox of '{agent}' is not yours")).into())
 }
 
+/// Who reads an inbox: the caller, or whoever gave no name and thereby says that it is the inbox's agent.
+fn reader(call: &Call, agent: &AgentId) -> Result<Caller, ToolError> {
+    let caller = call.caller(None)?;
+    if caller.actor == Actor::Nobody { call.caller(Some(agent.as_str())) } else { Ok(caller) }
+}
+
 /// The inbox as JSON.
 pub async fn read(call: &Call, agent: &AgentId) -> Result<String, ToolError> {
-    let caller = call.caller(Some(agent.as_str()))?;
+    let caller = reader(call, agent)?;
     let offered = call.engine().handoffs(Some("pending"), Some(agent)).await?;
     let handoffs: Vec<_> = offered.value.into_iter().map(shown).collect();
     let unread = unread(call.app(), &caller).await;

@@ -58,7 +58,8 @@ pub async fn run(home: Home, options: Options) -> anyhow::Result<()> {
     }
     let finished = async { while calls.running.join_next().await.is_some() {} };
     drop(tokio::time::timeout(LAST_CALLS, finished).await);
-    calls.running.abort_all();
+    calls.running.shutdown().await;
+    calls.listening.take().iter().for_each(AbortHandle::abort);
     beating.abort();
     upstream.close().await;
     drop((upstream, calls, out));
@@ -71,6 +72,14 @@ pub async fn run(home: Home, options: Options) -> anyhow::Result<()> {
 struct Calls {
     running: JoinSet<()>,
     by_id: HashMap<String, AbortHandle>,
+    /// What passes on what the daemon says by itself. It never ends, so nobody waits for it.
+    listening: Option<AbortHandle>,
+}
+
+impl Drop for Calls {
+    fn drop(&mut self) {
+        self.listening.iter().for_each(AbortHandle::abort);
+    }
 }
 
 impl Calls {
@@ -80,6 +89,12 @@ impl Calls {
         let handle = self.running.spawn(async move { upstream.carry(&message).await });
         if let Some(id) = id {
             self.by_id.insert(id, handle);
+        }
+    }
+
+    fn listen(&mut self, upstream: &Arc<Upstream>) {
+        if self.listening.is_none() {
+            self.listening = Some(tokio::spawn(upstream.clone().listen()).abort_handle());
         }
     }
 
@@ -116,7 +131,7 @@ async fn take(upstream: &Arc<Upstream>, calls: &mut Calls, out: &mpsc::Sender<Va
             }
             Some("notifications/initialized") => {
                 upstream.carry(&message).await;
-                calls.running.spawn(upstream.clone().listen());
+                calls.listen(upstream);
             }
             _ if message.id().is_some() && message.method().is_some() => calls.start(upstream, message),
             _ => upstream.carry(&message).await,
