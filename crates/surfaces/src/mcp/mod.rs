@@ -13,6 +13,7 @@ mod error;
 mod face;
 mod http;
 pub mod notices;
+pub mod reference;
 mod resources;
 mod schema;
 mod sessions;

@@ -20,7 +20,8 @@ pub fn tools() -> Vec<Tool> {
     vec![
         Tool::new(
             "agent_register",
-            Sets,
+            // One that nobody knows gets a new id each time.
+            Adds,
             &[Workflow, Team],
             "Join the team, or update what it knows of you. Call it once when you start, and again after your context was \
              cleared. Keep the returned id: it is your agent_id. Next: task_claim.",
