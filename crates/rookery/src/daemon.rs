@@ -256,8 +256,9 @@ fn local_url(settings: &Settings, port: u16) -> String {
 
 /// Sends what the daemon reports to stderr, which is `.rookery/log/daemon.log` in the background.
 fn start_tracing(settings: &Settings) -> anyhow::Result<()> {
-    // The MCP library reports what clients send, and their session ids; that is nothing for a log unless asked for.
-    let filter = tracing_subscriber::EnvFilter::try_new(format!("rmcp=error,{}", settings.log_level.as_str()))
+    // The MCP library reports what clients send, their session ids, and every one that hangs up: nothing for a log unless
+    // asked for.
+    let filter = tracing_subscriber::EnvFilter::try_new(format!("rmcp=off,{}", settings.log_level.as_str()))
         .with_context(|| format!("log_level `{}` is no filter", *settings.log_level))?;
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)

@@ -65,9 +65,20 @@ pub async fn connect(daemon: &Daemon, way: Way, agent: Option<&str>) -> Client {
 
 /// Connects to a toolset; an empty one is all of them.
 pub async fn connect_to(daemon: &Daemon, way: Way, set: &str, agent: Option<&str>) -> Client {
+    let name = HeaderName::from_static("x-agent-id");
+    let headers = agent.map(|agent| (name, HeaderValue::from_str(agent).unwrap())).into_iter().collect();
+    connect_with(daemon, way, set, agent, headers).await
+}
+
+/// Connects with headers of one's own; the bridge knows none but the agent.
+pub async fn connect_with(
+    daemon: &Daemon,
+    way: Way,
+    set: &str,
+    agent: Option<&str>,
+    headers: HashMap<HeaderName, HeaderValue>,
+) -> Client {
     let path = if set.is_empty() { "/mcp".to_owned() } else { format!("/mcp/{set}") };
-    let headers = agent.map(|agent| (HeaderName::from_static("x-agent-id"), HeaderValue::from_str(agent).unwrap()));
-    let headers: HashMap<_, _> = headers.into_iter().collect();
     let config = |url: String| StreamableHttpClientTransportConfig::with_uri(url).custom_headers(headers.clone());
     let (ears, heard) = mpsc::unbounded_channel();
     let ears = Ears(ears);

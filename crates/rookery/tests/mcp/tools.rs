@@ -1,8 +1,12 @@
 //! What tools answer, beyond what every face must do alike.
 
+use std::collections::HashMap;
+
+use reqwest::header::{HeaderName, HeaderValue};
+use rookery_testkit::daemon::Daemon;
 use serde_json::json;
 
-use crate::support::{Way, connect, said, setup, task};
+use crate::support::{Client, Way, connect, connect_with, facts, said, setup, task};
 
 #[tokio::test]
 async fn a_task_goes_its_way() {
@@ -114,4 +118,35 @@ async fn any_call_brings_an_agent_back() {
     assert_eq!(daemon.get("/agents/a").await.unwrap().body["status"], "offline");
     let me = a.call("agent_get", json!({"id": "a"})).await;
     assert_eq!((&me["status"], &me["metadata"]), (&json!("online"), &json!({"k": 1})));
+}
+
+/// A client all of whose calls have one key.
+async fn keyed(daemon: &Daemon, agent: Option<&str>, key: &str) -> Client {
+    let agent_header = agent.map(|agent| ("x-agent-id", agent));
+    let headers: HashMap<_, _> = [("idempotency-key", key)]
+        .into_iter()
+        .chain(agent_header)
+        .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap()))
+        .collect();
+    connect_with(daemon, Way::Alone, "", agent, headers).await
+}
+
+#[tokio::test]
+async fn a_call_that_is_repeated_under_its_key_is_done_once() {
+    let daemon = setup().start().unwrap();
+    let new = keyed(&daemon, None, "first").await;
+    let id = new.register("one").await;
+    assert_eq!(new.register("one").await, id);
+    assert_eq!(facts(&daemon, "agent.registered").len(), 1);
+    assert!(facts(&daemon, "agent.updated").is_empty());
+
+    let task = task(&daemon, None).await;
+    keyed(&daemon, Some(&id), "second").await.call("task_claim", json!({"task_id": task})).await;
+    let again = keyed(&daemon, Some(&id), "third").await;
+    let offer = json!({"task_id": task, "summary": "take it"});
+    let (one, other) = (again.call("handoff_create", offer.clone()).await, again.call("handoff_create", offer).await);
+    assert_eq!(one, other);
+    assert_eq!(facts(&daemon, "handoff.initiated").len(), 1);
+    let different = again.refused("task_release", json!({"task_id": task})).await;
+    assert_eq!(different["code"], "IDEMPOTENCY_MISMATCH");
 }

@@ -108,14 +108,11 @@ impl Face {
     }
 
     /// Adds what waits for the caller, so that a busy agent notices.
-    async fn with_unread(&self, mut result: CallToolResult, caller: Option<Caller>) -> CallToolResult {
-        let Some(caller) = caller else { return result };
-        let unread = unread(&self.app, &caller).await;
-        if unread > 0 {
-            result.meta.get_or_insert_with(MetaObject::new).0.insert(UNREAD.to_owned(), unread.into());
-            result.content.push(ContentBlock::text(hint(unread)));
+    async fn with_unread(&self, result: CallToolResult, caller: Option<Caller>) -> CallToolResult {
+        match caller {
+            Some(caller) => reminded(result, unread(&self.app, &caller).await),
+            None => result,
         }
-        result
     }
 
     /// The inbox that an address names, if the caller may see it.
@@ -161,6 +158,15 @@ fn failed(error: &ToolError) -> CallToolResult {
 fn succeeded(answered: Answered) -> CallToolResult {
     let mut result = CallToolResult::success(vec![ContentBlock::text(answered.text)]);
     result.structured_content = Some(answered.structured);
+    result
+}
+
+/// A result that says how many messages wait, if any do.
+fn reminded(mut result: CallToolResult, unread: u64) -> CallToolResult {
+    if unread > 0 {
+        result.meta.get_or_insert_with(MetaObject::new).0.insert(UNREAD.to_owned(), unread.into());
+        result.content.push(ContentBlock::text(hint(unread)));
+    }
     result
 }
 
@@ -330,6 +336,16 @@ mod tests {
             }
             assert_eq!(listed.output_schema.unwrap()["type"], "object", "{}", tool.name);
         }
+    }
+
+    #[test]
+    fn a_result_says_what_waits_and_nothing_if_nothing_does() {
+        let result = || succeeded(Answered { structured: json!({}), text: "{}".to_owned() });
+        assert_eq!(reminded(result(), 0), result());
+        let reminded = serde_json::to_value(reminded(result(), 3)).unwrap();
+        assert_eq!(reminded["_meta"], json!({"rookery/unread": 3}));
+        assert_eq!(reminded["content"].as_array().unwrap().len(), 2);
+        assert!(reminded["content"][1]["text"].as_str().unwrap().contains("3 unread messages"));
     }
 
     #[test]
