@@ -27,6 +27,7 @@ struct Generated {
 const GENERATED: &[Generated] = &[
     Generated { file: "docs/reference/openapi.json", arguments: &["schema", "openapi"] },
     Generated { file: "docs/reference/cli.md", arguments: &["reference"] },
+    Generated { file: "docs/reference/mcp.md", arguments: &["reference", "mcp"] },
 ];
 
 impl Codegen {

@@ -45,6 +45,11 @@ impl Daemon {
         &self.url
     }
 
+    /// The folder of its project.
+    pub(crate) fn project(&self) -> &Path {
+        self.project.path()
+    }
+
     /// The secret with which a caller may do what the project's owner may.
     pub(crate) fn person_key(&self) -> Result<String> {
         let path = self.project.path().join(".rookery/person.key");

@@ -11,6 +11,7 @@ mod check;
 mod codegen;
 mod daemon;
 mod deny;
+mod mcp;
 mod packages;
 mod postgres;
 mod process;

@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 
 use crate::workspace::Workspace;
-use crate::{cargo, codegen, deny, packages, say, schemathesis};
+use crate::{cargo, codegen, deny, mcp, packages, say, schemathesis};
 
 /// The order of the variants is the order of the run: what fails fast comes first, and the tests come before clippy
 /// because clippy then reuses what they have built.
@@ -25,6 +25,8 @@ pub(crate) enum Step {
     Deny,
     /// Committed generated files are up to date
     Codegen,
+    /// The MCP surface by the official conformance suite and by others' clients
+    Mcp,
     /// The REST surface against its own OpenAPI description, with generated requests
     Schemathesis,
 }
@@ -46,6 +48,7 @@ impl Step {
             Self::Clippy => cargo::clippy(workspace),
             Self::Deny => deny::check(workspace),
             Self::Codegen => codegen::check(workspace),
+            Self::Mcp => mcp::run(workspace),
             Self::Schemathesis => schemathesis::run(workspace),
         }
     }

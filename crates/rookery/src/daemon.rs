@@ -172,6 +172,8 @@ fn app(
         header_time: *settings.header_timeout,
         write_time: *settings.write_timeout,
         keep_alive: *settings.stream_keep_alive,
+        sessions: *settings.max_sessions as usize,
+        session_idle: *settings.session_idle,
         ..Limits::default()
     };
     // Counting begins with the first request, not with the first look at the counts.
@@ -263,7 +265,9 @@ fn local_url(settings: &Settings, port: u16) -> String {
 
 /// Sends what the daemon reports to stderr, which is `.rookery/log/daemon.log` in the background.
 fn start_tracing(settings: &Settings) -> anyhow::Result<()> {
-    let filter = tracing_subscriber::EnvFilter::try_new(settings.log_level.as_str())
+    // The MCP library reports what clients send, their session ids, and every one that hangs up: nothing for a log unless
+    // asked for.
+    let filter = tracing_subscriber::EnvFilter::try_new(format!("rmcp=off,{}", settings.log_level.as_str()))
         .with_context(|| format!("log_level `{}` is no filter", *settings.log_level))?;
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)

@@ -9,6 +9,8 @@ use rookery_engine::watching::Sight;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::mcp::{Notices, Sessions};
+
 /// Every figure that bounds what a caller can ask of this process.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -24,6 +26,9 @@ pub struct Limits {
     pub write_time: Duration,
     /// How long a stream is silent at most.
     pub keep_alive: Duration,
+    /// How many MCP sessions there can be, and how long one may be silent without an open stream.
+    pub sessions: usize,
+    pub session_idle: Duration,
 }
 
 impl Default for Limits {
@@ -38,6 +43,8 @@ impl Default for Limits {
             header_time: Duration::from_secs(10),
             write_time: Duration::from_secs(30),
             keep_alive: Duration::from_secs(15),
+            sessions: 1_024,
+            session_idle: Duration::from_secs(12 * 3600),
         }
     }
 }
@@ -71,11 +78,14 @@ struct Inner {
     subscriptions: Arc<Semaphore>,
     in_flight: Mutex<HashMap<String, usize>>,
     stopping: CancellationToken,
+    sessions: Arc<Sessions>,
+    notices: Notices,
 }
 
 impl App {
     pub fn new(engine: Engine, about: About, limits: Limits) -> App {
         let subscriptions = Arc::new(Semaphore::new(limits.subscriptions));
+        let sessions = Arc::new(Sessions::new(&limits, engine.clock().clone()));
         let inner = Inner {
             engine,
             about,
@@ -83,6 +93,8 @@ impl App {
             subscriptions,
             in_flight: Mutex::default(),
             stopping: CancellationToken::new(),
+            sessions,
+            notices: Notices::default(),
         };
         App { inner: Arc::new(inner) }
     }
@@ -106,6 +118,16 @@ impl App {
     /// Cancelled when the daemon stops: streams end by it.
     pub fn stopping(&self) -> &CancellationToken {
         &self.inner.stopping
+    }
+
+    /// Clients of the MCP face that need a session.
+    pub fn sessions(&self) -> &Arc<Sessions> {
+        &self.inner.sessions
+    }
+
+    /// Who wants to be told what has changed.
+    pub fn notices(&self) -> &Notices {
+        &self.inner.notices
     }
 
     /// Takes one of the agent's places for a request under way; `None` if all are taken.

@@ -136,6 +136,10 @@ fn name_of(host: &str) -> Option<String> {
 
 /// Room for each agent, and an end to everything but streams.
 async fn bounded(State(app): State<App>, request: Request, next: Next) -> Response {
+    if crate::mcp::is_at(request.uri().path()) {
+        // A tool call outlasts the head of its answer, so that face gives out places and times by itself.
+        return next.run(request).await;
+    }
     let agent = request.headers().get("x-agent-id").or(request.headers().get(header::AUTHORIZATION));
     let agent = agent.and_then(|value| value.to_str().ok()).map(str::to_owned);
     let _place = match agent.as_deref().map(|agent| app.enter(agent)) {

@@ -1,13 +1,16 @@
 //! The faces of Rookery. Each translates its protocol into requests to the engine and renders the answers; it keeps
 //! nothing of its own.
 //!
-//! `rest` is the plain HTTP face; `web` is what a browser sees; `ops` is what operators and probes ask for; `guard`
-//! stands before all of them; `serve` holds the sockets.
+//! `rest` is the plain HTTP face; `mcp` is the one for agents that speak MCP; `web` is what a browser sees; `ops` is what
+//! operators and probes ask for; `guard` stands before all of them; `serve` holds the sockets.
 
 pub mod app;
+mod files;
 pub mod guard;
+pub mod mcp;
 pub mod ops;
 pub mod rest;
+mod sender;
 pub mod serve;
 pub mod web;
 
@@ -16,6 +19,6 @@ pub use serve::{Listening, Server};
 
 /// Every route of every face, with the guard before them.
 pub fn router(app: App) -> axum::Router {
-    let routes = rest::routes().merge(ops::routes()).merge(web::routes());
+    let routes = rest::routes().merge(ops::routes()).merge(web::routes()).merge(mcp::routes(&app));
     guard::around(routes, &app).with_state(app)
 }

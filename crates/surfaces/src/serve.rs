@@ -64,9 +64,15 @@ struct Faces {
 
 impl Server {
     pub fn new(app: App) -> Server {
+        let routes = crate::router(app.clone());
+        Server::of(app, routes)
+    }
+
+    /// Serves these routes instead of ours.
+    pub fn of(app: App, routes: Router) -> Server {
         let connections = Arc::new(Semaphore::new(app.limits().connections));
         let refusals = Arc::new(Semaphore::new(REFUSALS));
-        Server { faces: Faces { routes: crate::router(app.clone()), app }, connections, refusals }
+        Server { faces: Faces { routes, app }, connections, refusals }
     }
 
     pub async fn run(self, listening: Listening) {
@@ -74,6 +80,7 @@ impl Server {
         let stopping = self.faces.app.stopping().clone();
         let tls = listening.tls.map(TlsAcceptor::from);
         let upkeep = tokio::spawn(crate::ops::keep_up());
+        let notices = tokio::spawn(crate::mcp::keep_up(self.faces.app.clone()));
         loop {
             tokio::select! {
                 () = stopping.cancelled() => break,
@@ -82,6 +89,7 @@ impl Server {
             }
         }
         upkeep.abort();
+        notices.abort();
         drop(listening.tcp);
         drop(listening.unix);
         if tokio::time::timeout(GRACE, graceful.shutdown()).await.is_err() {

@@ -96,7 +96,7 @@ pub struct Answer {
 }
 
 /// Calls one daemon.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Client {
     http: reqwest::Client,
     base: Url,
@@ -183,7 +183,8 @@ impl Client {
         self.accept(response).await
     }
 
-    fn request(&self, method: Method, path: &[&str], query: &[(&str, String)]) -> reqwest::RequestBuilder {
+    /// A request to the daemon that the caller completes and sends itself.
+    pub fn request(&self, method: Method, path: &[&str], query: &[(&str, String)]) -> reqwest::RequestBuilder {
         let mut url = self.base.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.pop_if_empty().extend(path);

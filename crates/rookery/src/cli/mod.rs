@@ -3,6 +3,7 @@
 //! 0 done, 1 failed, 2 usage, 3 daemon not reachable. Each command is a file in [`commands`], whose doc comments are
 //! its help. Commands talk to the daemon through [`client`] and to the person through [`output`], never otherwise.
 
+mod bridge;
 pub mod client;
 pub mod clock;
 pub mod commands;

@@ -82,6 +82,10 @@ settings! {
     max_connections: u32 = "2048", "ROOKERY_MAX_CONNECTIONS";
     /// Event streams that may be open at once.
     max_subscriptions: u32 = "1024", "ROOKERY_MAX_SUBSCRIPTIONS";
+    /// MCP sessions that may be open at once. One that was silent for a minute makes room for a new one.
+    max_sessions: u32 = "1024", "ROOKERY_MAX_SESSIONS";
+    /// Silence after which an MCP session without an open stream is closed.
+    session_idle: Duration = "12h", "ROOKERY_SESSION_IDLE";
     /// Connections to a PostgreSQL store for reads, beside four: one for writes, one that listens, two for the node itself.
     store_connections: u32 = "8", "ROOKERY_STORE_CONNECTIONS";
     /// Commands that may wait for the log.

@@ -6,27 +6,21 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, http};
-use rookery_core::{Caller, Code, Command, Refusal, Row, Seq};
-use rookery_engine::engine::IdempotencyKey;
-use rookery_engine::{At, Credentials, Request as EngineRequest};
+use rookery_core::{Caller, Code, Command, Refusal, Row};
+use rookery_engine::{At, Request as EngineRequest};
 use rookery_store::{Answer, Committed, Head};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::RestError;
 use crate::app::App;
+use crate::sender::Sender;
 
-/// The longest idempotency key.
-const KEY_BYTES: usize = 256;
-
-/// What a request says about its sender.
+/// A request, and what it says about its sender.
 #[derive(Debug)]
 pub struct Call {
     app: App,
-    bearer: Option<String>,
-    stated: Option<String>,
-    fence: Option<Seq>,
-    key: Option<String>,
+    sender: Sender,
     /// Method and path: with the body, what tells one request from another.
     target: String,
 }
@@ -35,44 +29,9 @@ impl FromRequestParts<App> for Call {
     type Rejection = RestError;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Call, RestError> {
-        let headers = &parts.headers;
-        let bearer = match text(headers, header::AUTHORIZATION.as_str())? {
-            None => None,
-            Some(value) => match value.split_once(' ') {
-                Some((scheme, secret)) if scheme.eq_ignore_ascii_case("bearer") => Some(secret.trim().to_owned()),
-                _ => return Err(unauthenticated("Authorization must be 'Bearer <token>'")),
-            },
-        };
-        let fence = match text(headers, "x-fence")? {
-            None => None,
-            Some(value) => match value.parse() {
-                Ok(seq) => Some(Seq(seq)),
-                Err(_) => return Err(RestError::invalid("X-Fence must be a number")),
-            },
-        };
-        let key = text(headers, "idempotency-key")?;
-        if key.as_ref().is_some_and(|key| key.is_empty() || key.len() > KEY_BYTES) {
-            return Err(RestError::invalid(format!("Idempotency-Key must have 1 to {KEY_BYTES} characters")));
-        }
-        let stated = text(headers, "x-agent-id")?.filter(|id| !id.is_empty());
         let target = format!("{} {}", parts.method, parts.uri.path());
-        Ok(Call { app: app.clone(), bearer, stated, fence, key, target })
+        Ok(Call { app: app.clone(), sender: Sender::of(&parts.headers)?, target })
     }
-}
-
-fn text(headers: &HeaderMap, name: &str) -> Result<Option<String>, RestError> {
-    headers
-        .get(name)
-        .map(|value| {
-            std::str::from_utf8(value.as_bytes())
-                .map(str::to_owned)
-                .map_err(|_| RestError::invalid(format!("header {name} is not text")))
-        })
-        .transpose()
-}
-
-fn unauthenticated(message: &str) -> RestError {
-    RestError::new(StatusCode::UNAUTHORIZED, "UNAUTHENTICATED", message)
 }
 
 impl Call {
@@ -82,9 +41,7 @@ impl Call {
 
     /// The caller of a request that names `argument` as the agent it is about.
     pub fn caller(&self, argument: Option<&str>) -> Result<Caller, RestError> {
-        let credentials =
-            Credentials { bearer: self.bearer.as_deref(), stated: self.stated.as_deref(), argument, fence: self.fence };
-        Ok(self.app.engine().access().identify(&credentials, self.app.engine().clock().now())?)
+        Ok(self.sender.caller(&self.app, argument)?)
     }
 
     /// Whoever reads must be allowed to, and shows a sign of life by it.
@@ -96,7 +53,7 @@ impl Call {
 
     /// Whether the token that a long answer began with is still valid.
     pub fn is_still_allowed(&self) -> bool {
-        self.bearer.is_none() || self.caller(None).is_ok()
+        !self.sender.has_token() || self.caller(None).is_ok()
     }
 
     /// A person with a credential.
@@ -115,10 +72,7 @@ impl Call {
         command: impl Into<Command>,
         body: &Bytes,
     ) -> Result<Committed, RestError> {
-        let idempotency = self.key.as_ref().map(|key| IdempotencyKey {
-            key: key.clone(),
-            fingerprint: format!("{}\n{}", self.target, String::from_utf8_lossy(body)),
-        });
+        let idempotency = self.sender.idempotency(|| format!("{}\n{}", self.target, String::from_utf8_lossy(body)));
         let request = EngineRequest { caller, command: command.into(), idempotency, body: Some(body.to_vec()) };
         Ok(self.app.engine().submit(request).await?)
     }
@@ -181,7 +135,8 @@ fn is_json(headers: &HeaderMap) -> bool {
     essence.eq_ignore_ascii_case("application/json")
 }
 
-async fn read(body: Body, limit: usize) -> Result<Bytes, RestError> {
+/// A body as far as the limit allows.
+pub async fn read(body: Body, limit: usize) -> Result<Bytes, RestError> {
     match axum::body::to_bytes(body, limit).await {
         Ok(bytes) => Ok(bytes),
         Err(error) if is_too_long(&error) => Err(RestError::new(

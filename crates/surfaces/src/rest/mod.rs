@@ -22,6 +22,7 @@ use axum::Router;
 use axum::routing::{delete, get, patch, post};
 
 pub use call::Call;
+pub(crate) use call::read;
 pub use error::RestError;
 
 use crate::app::App;

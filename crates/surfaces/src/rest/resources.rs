@@ -3,38 +3,25 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use rookery_core::file::{ClaimFile, ClaimReply, Insist, Lock, ReleaseFile, Resolve, Unlock};
+use rookery_core::file::{ClaimReply, Insist, Lock, ReleaseFile, Resolve, Unlock};
 use rookery_core::{AgentId, Refusal, Row};
 use rookery_engine::queries::FileFilter;
-use rookery_engine::watcher::hash_file;
 use rookery_store::{Answer, Committed};
 
 use super::call::{self, Call, JsonBody, Query, Segment};
 use super::wire::{self, ClaimResult, ReleaseResult, ResourceFilter};
 use super::{RestError, translate};
 use crate::app::App;
+use crate::files;
 
 /// Claim a path before changing it.
 #[utoipa::path(post, path = "/resources/claim", tag = "resources", request_body = wire::ClaimRequest,
     responses((status = 200, body = ClaimResult), (status = 409, body = ClaimResult)))]
 pub async fn claim(call: Call, body: JsonBody<wire::ClaimRequest>) -> Result<Response, RestError> {
     let [path, agent] = call::need("path and agent_id are required", [&body.value.path, &body.value.agent_id])?;
-    let engine = call.app().engine();
-    let path = engine.paths().resolve(&path).await?;
-    let hash = if path.is_subtree() {
-        String::new()
-    } else {
-        // A file that cannot be read has no known content; the claim is about the path.
-        hash_file(engine.paths().root(), &path.to_string()).await.unwrap_or_default()
-    };
-    let command = ClaimFile {
-        path,
-        agent: AgentId::from(agent.as_str()),
-        task: body.value.task_id.as_deref().filter(|task| !task.is_empty()).map(Into::into),
-        hash,
-        site: engine.site(),
-        insist: if body.value.force == Some(true) { Insist::Force } else { Insist::Ask },
-    };
+    let insist = if body.value.force == Some(true) { Insist::Force } else { Insist::Ask };
+    let task = body.value.task_id.as_deref().filter(|task| !task.is_empty()).map(Into::into);
+    let command = files::claim(call.app().engine(), &path, AgentId::from(agent.as_str()), task, insist).await?;
     let committed = call.submit(call.caller(Some(&agent))?, command, &body.bytes).await?;
     match &committed.answer {
         Answer::Claim(ClaimReply::Granted) => {

@@ -13,6 +13,7 @@ mod handoffs;
 mod import;
 mod log;
 mod man;
+mod mcp;
 mod migrate;
 mod of_store;
 mod redact;
@@ -57,6 +58,7 @@ pub enum Command {
     Restore(restore::Args),
     Migrate(migrate::Args),
     Token(token::Args),
+    Mcp(mcp::Args),
     Config(config::Args),
     Schema(schema::Args),
     Completions(completions::Args),
@@ -89,6 +91,7 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Restore(args) => restore::run(context, args).await,
         Command::Migrate(args) => migrate::run(context, args).await,
         Command::Token(args) => token::run(context, args).await,
+        Command::Mcp(args) => mcp::run(context, args).await,
         Command::Config(args) => config::run(context, args),
         Command::Schema(args) => schema::run(context, args).await,
         Command::Completions(args) => completions::run(context, args),

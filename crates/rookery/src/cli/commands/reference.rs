@@ -3,11 +3,27 @@
 use crate::cli::context::Context;
 use crate::cli::reference;
 
-/// Print the reference of the command line as Markdown
+/// Print a reference as Markdown: of the command line, or of the tools that agents can call
 #[derive(Debug, clap::Args)]
 #[command(hide = true)]
-pub struct Args {}
+pub struct Args {
+    /// What to describe
+    #[arg(value_enum, default_value_t = What::Cli)]
+    what: What,
+}
 
-pub(super) fn run(context: &Context, _args: Args) -> anyhow::Result<()> {
-    context.out.raw(reference::markdown().as_bytes())
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum What {
+    /// The command line
+    Cli,
+    /// The tools
+    Mcp,
+}
+
+pub(super) fn run(context: &Context, args: Args) -> anyhow::Result<()> {
+    let page = match args.what {
+        What::Cli => reference::markdown(),
+        What::Mcp => rookery_surfaces::mcp::reference::markdown(),
+    };
+    context.out.raw(page.as_bytes())
 }

@@ -1,0 +1,58 @@
+//! Finding the daemon: the one that runs, or the one that is started because a call needs it.
+
+use std::time::Duration;
+
+use crate::cli::client::Client;
+use crate::cli::context::{self, Start};
+use crate::config::Flags;
+use crate::project::Project;
+
+/// A daemon that restarts is back within this time; only then is another one started.
+const GRACE: Duration = Duration::from_secs(3);
+const POLL: Duration = Duration::from_millis(50);
+
+#[derive(Debug)]
+pub struct Home {
+    pub project: Project,
+    pub start: Start,
+    /// The agent's own token. Never the person's key: an agent is not a person.
+    pub token: Option<String>,
+}
+
+impl Home {
+    /// The daemon that answers now, or one that is started.
+    pub async fn find_or_start(&self) -> anyhow::Result<Client> {
+        match self.find().await {
+            Ok(client) => Ok(client),
+            Err(error) if self.start == Start::Never => Err(error),
+            Err(_) => {
+                context::start(&self.project, &Flags::default()).await?;
+                self.find().await
+            }
+        }
+    }
+
+    /// For a call that waits: gives a daemon that restarts its time, then starts one if that is allowed.
+    pub async fn find_again(&self) -> anyhow::Result<Client> {
+        match tokio::time::timeout(GRACE, self.appear()).await {
+            Ok(client) => Ok(client),
+            Err(_) if self.start == Start::IfNeeded => self.find_or_start().await,
+            Err(_) => Ok(self.appear().await),
+        }
+    }
+
+    /// Waits until a daemon answers, however long that takes.
+    pub async fn appear(&self) -> Client {
+        loop {
+            if let Ok(client) = self.find().await {
+                return client;
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    async fn find(&self) -> anyhow::Result<Client> {
+        let running = context::find(&self.project).await?;
+        Ok(Client::new(&running.file, self.token.clone())?)
+    }
+}

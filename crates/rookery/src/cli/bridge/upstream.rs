@@ -1,0 +1,407 @@
+//! The way to the daemon and back: sessions, streams, and what happens when the daemon goes away.
+//!
+//! Every tool call has an idempotency key. When an answer is lost it is therefore safe to send the call again: the daemon
+//! remembers what it did under that key, also across a restart.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use reqwest::header::HeaderValue;
+use reqwest::{Method, RequestBuilder, Response, StatusCode};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::Options;
+use super::home::Home;
+use super::message::{self, Failed, Message};
+use crate::cli::client::Client;
+use crate::cli::sse::Parser;
+
+/// How long a call waits for a daemon that is away.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often a call whose answer was lost is sent again.
+const ATTEMPTS: u32 = 6;
+/// Keep-alives come every 15 seconds; a stream that is silent for three of them is dead.
+const SILENCE: Duration = Duration::from_secs(45);
+const PAUSE: Duration = Duration::from_millis(250);
+/// A heartbeat that takes longer is of no use.
+const HEARTBEAT_TIME: Duration = Duration::from_secs(5);
+
+pub struct Upstream {
+    home: Home,
+    path: &'static [&'static str],
+    out: mpsc::Sender<Value>,
+    /// Who the client is: as it was told, or as it registered.
+    agent: Mutex<Option<String>>,
+    told: bool,
+    /// Makes keys that nobody else uses.
+    prefix: String,
+    keys: AtomicU64,
+    link: Mutex<Arc<Link>>,
+    /// Only one at a time looks for the daemon.
+    linking: tokio::sync::Mutex<()>,
+    session: Mutex<Session>,
+}
+
+/// A daemon that answered, and the session that it gave us.
+struct Link {
+    client: Client,
+    session: Option<String>,
+    version: Option<String>,
+    /// Counts up with every new link.
+    number: u64,
+}
+
+/// What a new session must be told to be as the old one was.
+#[derive(Default)]
+struct Session {
+    initialize: Option<Value>,
+    followed: BTreeSet<String>,
+}
+
+/// Why a message got no answer.
+enum Lost {
+    /// It never reached a daemon, or one that did not know our session.
+    Before,
+    /// It was sent, and then the answer broke off.
+    Underway,
+    /// The daemon answered that it will not.
+    Refused(Failed),
+}
+
+struct Answered {
+    value: Option<Value>,
+    session: Option<String>,
+}
+
+impl Upstream {
+    pub async fn open(home: Home, options: &Options, out: mpsc::Sender<Value>) -> anyhow::Result<Upstream> {
+        let client = home.find_or_start().await?;
+        let link = Link { client, session: None, version: None, number: 0 };
+        Ok(Upstream {
+            home,
+            path: options.path,
+            out,
+            agent: Mutex::new(options.agent.clone()),
+            told: options.agent.is_some(),
+            prefix: rookery_engine::ambient::secret(),
+            keys: AtomicU64::new(0),
+            link: Mutex::new(Arc::new(link)),
+            linking: tokio::sync::Mutex::new(()),
+            session: Mutex::default(),
+        })
+    }
+
+    /// The client opens its session. What it said is kept, to say it again to a daemon that was restarted.
+    pub async fn initialize(&self, message: &Message) {
+        self.session().initialize = Some(message.value().clone());
+        let mut old = self.link();
+        for _ in 0..ATTEMPTS {
+            let bare = Link { client: old.client.clone(), session: None, version: None, number: old.number };
+            match self.send(&bare, message, None, 0).await {
+                Ok(answered) => return self.opened(bare, answered).await,
+                Err(Lost::Refused(failed)) => return self.write(message.failed(&failed)).await,
+                Err(Lost::Before | Lost::Underway) => {
+                    match tokio::time::timeout(PATIENCE, self.home.find_again()).await {
+                        Ok(Ok(client)) => {
+                            old = Arc::new(Link { client, session: None, version: None, number: old.number + 1 });
+                        }
+                        Ok(Err(error)) => {
+                            return self.write(message.failed(&Failed::unreachable(error.to_string()))).await;
+                        }
+                        Err(_) => break,
+                    }
+                }
+            }
+        }
+        self.write(message.failed(&Failed::unreachable("the daemon does not answer".to_owned()))).await;
+    }
+
+    async fn opened(&self, bare: Link, answered: Answered) {
+        let version = answered.value.as_ref().and_then(|value| value["result"]["protocolVersion"].as_str());
+        let link =
+            Link { session: answered.session, version: version.map(str::to_owned), number: bare.number + 1, ..bare };
+        self.set_link(link);
+        if let Some(value) = answered.value {
+            self.write(value).await;
+        }
+    }
+
+    pub fn has_session(&self) -> bool {
+        self.link().session.is_some()
+    }
+
+    /// Brings a message to the daemon and its answer back, however often the daemon goes away meanwhile.
+    pub async fn carry(&self, message: &Message) {
+        let answer = self.answer(message).await;
+        if message.id().is_none() || message.method().is_none() {
+            return;
+        }
+        self.learn(message, &answer);
+        self.write(answer).await;
+    }
+
+    async fn answer(&self, message: &Message) -> Value {
+        let key = message.tool().map(|_| self.next_key());
+        let mut link = self.link();
+        for attempt in 0..ATTEMPTS {
+            let lost = match self.send(&link, message, key.as_deref(), attempt).await {
+                Ok(answered) => return answered.value.unwrap_or(Value::Null),
+                Err(lost) => lost,
+            };
+            if let Lost::Refused(failed) = lost {
+                return message.failed(&failed);
+            }
+            tokio::time::sleep(PAUSE * attempt).await;
+            match tokio::time::timeout(PATIENCE, self.relink(link.number)).await {
+                Ok(Ok(new)) => link = new,
+                Ok(Err(error)) => return message.failed(&given_up(&lost, error.to_string())),
+                Err(_) => return message.failed(&given_up(&lost, "the daemon does not answer".to_owned())),
+            }
+        }
+        message.failed(&Failed::unknown())
+    }
+
+    /// A link that is newer than `number`: whoever comes first makes it, with a session like the one before.
+    async fn relink(&self, number: u64) -> anyhow::Result<Arc<Link>> {
+        let _one = self.linking.lock().await;
+        loop {
+            let link = self.link();
+            if link.number > number {
+                return Ok(link);
+            }
+            let client = self.home.find_again().await?;
+            let bare = Link { client, session: None, version: None, number: link.number };
+            match self.resume(bare).await {
+                Ok(()) => {}
+                Err(Lost::Refused(failed)) => anyhow::bail!(failed.message),
+                // It went away again.
+                Err(Lost::Before | Lost::Underway) => tokio::time::sleep(PAUSE).await,
+            }
+        }
+    }
+
+    /// Opens a session as the client did, and follows what it followed.
+    async fn resume(&self, bare: Link) -> Result<(), Lost> {
+        let (initialize, followed) = {
+            let session = self.session();
+            (session.initialize.clone(), session.followed.clone())
+        };
+        let Some(initialize) = initialize else {
+            self.set_link(Link { number: bare.number + 1, ..bare });
+            return Ok(());
+        };
+        let answered = self.send(&bare, &Message::new(initialize), None, 0).await?;
+        let version = answered.value.as_ref().and_then(|value| value["result"]["protocolVersion"].as_str());
+        let version = version.map(str::to_owned);
+        let link = Link { session: answered.session, version, number: bare.number + 1, ..bare };
+        let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        self.send(&link, &Message::new(initialized), None, 0).await?;
+        for (number, uri) in followed.iter().enumerate() {
+            let id = format!("rookery-{number}");
+            let again = json!({"jsonrpc": "2.0", "id": id, "method": "resources/subscribe", "params": {"uri": uri}});
+            self.send(&link, &Message::new(again), None, 0).await?;
+        }
+        tracing::info!("connected to the daemon again");
+        self.set_link(link);
+        for uri in &followed {
+            self.write(message::updated(uri, None)).await;
+        }
+        Ok(())
+    }
+
+    /// Passes on what the daemon sends by itself, for as long as this runs.
+    pub async fn listen(self: Arc<Self>) {
+        let mut link = self.link();
+        while let Some(session) = link.session.clone() {
+            let request = self.request(&link, Method::GET).header("accept", "text/event-stream");
+            let open = match request.header("mcp-session-id", session).send().await {
+                Ok(response) if response.status() == StatusCode::METHOD_NOT_ALLOWED => return,
+                Ok(response) if response.status().is_success() => Some(response),
+                Ok(_) | Err(_) => None,
+            };
+            match open {
+                Some(response) => drop(self.read(response, None, 0).await),
+                None => {
+                    // Nobody waits for this: it goes on when there is a daemon, and starts none.
+                    self.home.appear().await;
+                    if let Ok(new) = self.relink(link.number).await {
+                        link = new;
+                    }
+                }
+            }
+            tokio::time::sleep(PAUSE).await;
+            link = if self.link().number > link.number { self.link() } else { link };
+        }
+    }
+
+    pub async fn heartbeat(&self) {
+        let Some(agent) = self.agent().clone() else { return };
+        let link = self.link();
+        let request = link.client.request(Method::POST, &["agents", &agent, "heartbeat"], &[]);
+        // The agent may not be registered yet, or the daemon away: the next one will tell.
+        drop(self.named(request).timeout(HEARTBEAT_TIME).send().await);
+    }
+
+    /// Ends the session, so that the daemon need not find out by itself.
+    pub async fn close(&self) {
+        let link = self.link();
+        if let Some(session) = &link.session {
+            let request = self.request(&link, Method::DELETE).header("mcp-session-id", session);
+            drop(request.timeout(HEARTBEAT_TIME).send().await);
+        }
+    }
+
+    /// Sends a message once and reads the answer to its end.
+    async fn send(&self, link: &Link, message: &Message, key: Option<&str>, attempt: u32) -> Result<Answered, Lost> {
+        let mut request = self.request(link, Method::POST).header("accept", "application/json, text/event-stream");
+        if let Some(key) = key {
+            request = request.header("idempotency-key", key);
+        }
+        if message.is_alone() {
+            request = request.header("mcp-protocol-version", message.version().unwrap_or_default());
+            request = request.header("mcp-method", message.method().unwrap_or_default());
+            if let Some(name) = message.name() {
+                request = request.header("mcp-name", name);
+            }
+        } else {
+            request = link.session.iter().fold(request, |request, id| request.header("mcp-session-id", id));
+            request = link.version.iter().fold(request, |request, told| request.header("mcp-protocol-version", told));
+        }
+        let response = match request.json(message.value()).send().await {
+            Ok(response) => response,
+            Err(error) if error.is_connect() || error.is_builder() => return Err(Lost::Before),
+            Err(_) => return Err(Lost::Underway),
+        };
+        let session = response.headers().get("mcp-session-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
+        let value = self.accept(link, message, response, attempt).await?;
+        Ok(Answered { value, session })
+    }
+
+    async fn accept(
+        &self,
+        link: &Link,
+        message: &Message,
+        response: Response,
+        attempt: u32,
+    ) -> Result<Option<Value>, Lost> {
+        let status = response.status();
+        let asked = message.id().filter(|_| message.method().is_some());
+        if status == StatusCode::NOT_FOUND && link.session.is_some() && !message.is_alone() {
+            return Err(Lost::Before);
+        }
+        if status.is_success() {
+            let Some(id) = asked else { return Ok(None) };
+            return self.read(response, Some(id), attempt).await;
+        }
+        if status.is_server_error() {
+            // It stops, or is too busy: nothing that was answered so is lost by asking again under the same key.
+            return Err(Lost::Underway);
+        }
+        let text = response.text().await.map_err(|_| Lost::Underway)?;
+        let mut body: Value = serde_json::from_str(&text).unwrap_or_default();
+        if body.get("jsonrpc").is_some() {
+            body["id"] = asked.cloned().unwrap_or_default();
+            return Ok(Some(body));
+        }
+        let said = body["error"].as_str().map_or(text.trim().to_owned(), str::to_owned);
+        Err(Lost::Refused(Failed::refused(if said.is_empty() { status.to_string() } else { said })))
+    }
+
+    /// Reads an answer, be it one message or a stream of them; what is not the answer to `id` is passed on.
+    async fn read(&self, mut response: Response, id: Option<&Value>, attempt: u32) -> Result<Option<Value>, Lost> {
+        let kind = response.headers().get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        if !kind.starts_with("text/event-stream") {
+            let bytes = response.bytes().await.map_err(|_| Lost::Underway)?;
+            return serde_json::from_slice(&bytes).map(Some).map_err(|_| Lost::Underway);
+        }
+        let mut parser = Parser::default();
+        while let Ok(Ok(Some(bytes))) = tokio::time::timeout(SILENCE, response.chunk()).await {
+            for event in parser.feed(&bytes).map_err(|_| Lost::Underway)? {
+                let Ok(message) = serde_json::from_str::<Value>(&event.data) else { continue };
+                if id.is_some() && message.get("method").is_none() && message.get("id") == id {
+                    return Ok(Some(message));
+                }
+                self.pass(message, attempt).await;
+            }
+        }
+        Err(Lost::Underway)
+    }
+
+    /// Passes on what the daemon said besides the answer.
+    async fn pass(&self, message: Value, attempt: u32) {
+        let again = attempt > 0 && message["method"] == "notifications/subscriptions/acknowledged";
+        if !again {
+            return self.write(message).await;
+        }
+        // The client was told already. What it missed meanwhile is not known, so everything may have changed.
+        let params = &message["params"];
+        for uri in params["notifications"]["resourceSubscriptions"].as_array().into_iter().flatten() {
+            self.write(message::updated(uri.as_str().unwrap_or_default(), params.get("_meta"))).await;
+        }
+    }
+
+    /// Takes note of what a new session would not know: who this is, and what it follows.
+    fn learn(&self, message: &Message, answer: &Value) {
+        if answer.get("error").is_some() || answer["result"]["isError"] == true {
+            return;
+        }
+        let uri = || message.params()["uri"].as_str().unwrap_or_default().to_owned();
+        match (message.method(), message.tool()) {
+            (_, Some("agent_register")) if !self.told => {
+                if let Some(id) = answer["result"]["structuredContent"]["id"].as_str() {
+                    *self.agent() = Some(id.to_owned());
+                }
+            }
+            (_, Some("agent_unregister")) if !self.told => *self.agent() = None,
+            (Some("resources/subscribe"), _) => drop(self.session().followed.insert(uri())),
+            (Some("resources/unsubscribe"), _) => drop(self.session().followed.remove(&uri())),
+            _ => {}
+        }
+    }
+
+    fn request(&self, link: &Link, method: Method) -> RequestBuilder {
+        self.named(link.client.request(method, self.path, &[]))
+    }
+
+    /// Says who sends a request.
+    fn named(&self, request: RequestBuilder) -> RequestBuilder {
+        let named = self.agent().as_ref().and_then(|agent| HeaderValue::from_bytes(agent.as_bytes()).ok());
+        named.into_iter().fold(request, |request, agent| request.header("x-agent-id", agent))
+    }
+
+    fn next_key(&self) -> String {
+        format!("{}-{}", self.prefix, self.keys.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// A client that is gone needs no answers.
+    async fn write(&self, message: Value) {
+        drop(self.out.send(message).await);
+    }
+
+    fn link(&self) -> Arc<Link> {
+        self.link.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_link(&self, link: Link) {
+        *self.link.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(link);
+    }
+
+    fn agent(&self) -> MutexGuard<'_, Option<String>> {
+        self.agent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn session(&self) -> MutexGuard<'_, Session> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What to say of a message when the daemon does not come back.
+fn given_up(lost: &Lost, reason: String) -> Failed {
+    match lost {
+        Lost::Underway => Failed::unknown(),
+        Lost::Before | Lost::Refused(_) => Failed::unreachable(reason),
+    }
+}

@@ -1,0 +1,69 @@
+//! `rookery mcp`
+
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use clap::ValueEnum;
+
+use crate::cli::bridge::{self, Home, Options};
+use crate::cli::context::Context;
+
+/// Speak MCP on stdin and stdout, for programs that start their servers themselves
+///
+/// Carries messages to this project's daemon, which is started if none runs, and goes on when the daemon is restarted.
+/// While it runs its agent counts as alive. A token is read from --token-file or from ROOKERY_TOKEN.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Which tools to offer
+    #[arg(long, value_name = "SET", value_enum, default_value_t = Tools::All)]
+    tools: Tools,
+
+    /// The agent that speaks; without it, the one that it registers
+    #[arg(long, value_name = "ID", env = "ROOKERY_AGENT_ID", hide_env_values = true)]
+    agent: Option<String>,
+
+    /// File with the agent's token
+    #[arg(long, value_name = "FILE", env = "ROOKERY_TOKEN_FILE", hide_env_values = true)]
+    token_file: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Tools {
+    /// Every tool
+    All,
+    /// Agents, workflows, tasks, files
+    Workflow,
+    /// Channel, inbox, documents
+    Context,
+    /// Coordination messages and presence
+    Coord,
+    /// The few that daily work needs
+    Team,
+}
+
+impl Tools {
+    fn path(self) -> &'static [&'static str] {
+        match self {
+            Tools::All => &["mcp"],
+            Tools::Workflow => &["mcp", "workflow"],
+            Tools::Context => &["mcp", "context"],
+            Tools::Coord => &["mcp", "coord"],
+            Tools::Team => &["mcp", "team"],
+        }
+    }
+}
+
+pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
+    let (project, settings) = context.settled()?;
+    let token = match &args.token_file {
+        Some(file) => {
+            let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+            Some(text.trim().to_owned())
+        }
+        None => std::env::var("ROOKERY_TOKEN").ok().filter(|token| !token.is_empty()),
+    };
+    let home = Home { project, start: context.start, token };
+    let agent = args.agent.filter(|agent| !agent.is_empty());
+    let options = Options { path: args.tools.path(), agent, heartbeat: *settings.heartbeat_interval };
+    bridge::run(home, options).await
+}

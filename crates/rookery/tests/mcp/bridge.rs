@@ -1,0 +1,94 @@
+//! `rookery mcp`: what only the bridge does.
+
+use futures_util::future::join_all;
+use rmcp::model::SubscribeRequestParams;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+
+use crate::support::{DEADLINE, Way, connect, facts, inbox, setup, start_bridge, task};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_of_the_daemon_loses_no_call() {
+    let mut daemon = setup().start().unwrap();
+    for way in [Way::Bridge, Way::BridgeAlone] {
+        let client = connect(&daemon, way, None).await;
+        let id = client.register(&format!("{way:?}")).await;
+        let before = facts(&daemon, "task.claimed").len();
+        let mut tasks = Vec::new();
+        for _ in 0..20 {
+            tasks.push(task(&daemon, None).await);
+        }
+        let claims = join_all(tasks.iter().map(|task| client.call("task_claim", json!({"task_id": task}))));
+        let restart = async {
+            tokio::task::yield_now().await;
+            tokio::task::block_in_place(|| daemon.restart()).unwrap();
+        };
+        let (answers, ()) = tokio::join!(claims, restart);
+        assert!(answers.iter().all(|answer| answer["success"] == true), "{way:?}: {answers:?}");
+        assert_eq!(facts(&daemon, "task.claimed").len(), before + 20, "{way:?}");
+        // It is still who it was.
+        let held = client.call("task_get", json!({"id": tasks[0]})).await;
+        assert_eq!(held["assigned_agent_id"], Value::from(id.as_str()), "{way:?}");
+        let offer = json!({"task_id": tasks[0], "summary": "take it"});
+        assert_eq!(client.call("handoff_create", offer).await["status"], "pending", "{way:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_it_followed_it_follows_after_a_restart() {
+    let mut daemon = setup().start().unwrap();
+    let mut client = connect(&daemon, Way::Bridge, Some("a")).await;
+    client.register("a").await;
+    #[expect(deprecated, reason = "this is how clients of the older versions do it")]
+    client.service.subscribe(SubscribeRequestParams::new(inbox("a"))).await.unwrap();
+    tokio::task::block_in_place(|| daemon.restart()).unwrap();
+    // Something may have happened meanwhile, so it is told to look.
+    assert_eq!(client.hears().await, inbox("a"));
+    task(&daemon, Some("a")).await;
+    assert_eq!(client.hears().await, inbox("a"));
+}
+
+#[tokio::test]
+async fn it_keeps_its_agent_alive() {
+    let setup = setup().env("ROOKERY_OFFLINE_AFTER", "2s").env("ROOKERY_HEARTBEAT_INTERVAL", "1s");
+    let daemon = setup.start().unwrap();
+    std::fs::write(daemon.root().join("rookery.toml"), "heartbeat_interval = \"1s\"\n").unwrap();
+    let client = connect(&daemon, Way::Bridge, Some("a")).await;
+    client.register("a").await;
+    let seen = async || daemon.get("/agents/a").await.unwrap().body["last_heartbeat"].as_i64().unwrap();
+    let first = seen().await;
+    let grows = async {
+        while seen().await < first + 3_000 {
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, grows).await.expect("no heartbeat comes");
+    assert_ne!(daemon.get("/agents/a").await.unwrap().body["status"], "offline");
+}
+
+#[tokio::test]
+async fn it_starts_the_daemon_and_answers_whatever_it_is_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bridge = start_bridge(folder.path(), "team", Some("a"));
+    let (mut stdin, stdout) = (bridge.stdin.take().unwrap(), bridge.stdout.take().unwrap());
+    let mut lines = BufReader::new(stdout).lines();
+    let mut ask = async |line: &str| {
+        stdin.write_all(format!("{line}\n").as_bytes()).await.unwrap();
+        let answer = tokio::time::timeout(DEADLINE, lines.next_line()).await.expect("no answer").unwrap();
+        serde_json::from_str::<Value>(&answer.unwrap()).unwrap()
+    };
+    assert_eq!(ask("this is no message").await["error"]["code"], -32700);
+    let early = ask(r#"{"jsonrpc":"2.0","id":"x","method":"no/such/thing"}"#).await;
+    assert!(early["id"] == "x" && early["error"].is_object(), "{early}");
+    let hello = json!({"jsonrpc": "2.0", "id": 2, "method": "initialize", "params": {"protocolVersion": "2025-06-18",
+        "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}});
+    let hello = ask(&hello.to_string()).await;
+    assert_eq!(hello["result"]["serverInfo"]["name"], "rookery", "{hello}");
+    stdin.write_all(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n").await.unwrap();
+    // It ends with its client, and at once.
+    drop(stdin);
+    let ended = tokio::time::timeout(std::time::Duration::from_secs(4), bridge.wait()).await;
+    assert!(ended.expect("it goes on without a client").unwrap().success());
+    let down = assert_cmd::Command::new(env!("CARGO_BIN_EXE_rookery")).arg("down").current_dir(folder.path()).ok();
+    down.unwrap();
+}

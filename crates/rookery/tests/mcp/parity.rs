@@ -1,0 +1,95 @@
+//! One scenario through REST and through MCP leaves the same facts: a surface adds nothing and keeps nothing.
+
+use std::collections::HashMap;
+
+use reqwest::Method;
+use rookery_testkit::daemon::{Daemon, read};
+use serde_json::{Value, json};
+
+use crate::support::{Client, WAYS, connect, exported, setup, task, text};
+
+#[tokio::test]
+async fn the_same_scenario_through_rest_and_mcp_leaves_the_same_facts() {
+    let daemon = setup().start().unwrap();
+    through_rest(&daemon).await;
+    let by_rest = normalised(&exported(&daemon));
+    assert!(by_rest.len() > 12, "{by_rest:?}");
+    for way in WAYS {
+        let daemon = setup().start().unwrap();
+        let (a, b) = (connect(&daemon, way, Some("a")).await, connect(&daemon, way, Some("b")).await);
+        through_mcp(&daemon, &a, &b).await;
+        assert_eq!(normalised(&exported(&daemon)), by_rest, "{way:?}");
+    }
+}
+
+async fn through_rest(daemon: &Daemon) {
+    let call = async |method: Method, path: &str, agent: &str, body: Value| {
+        let request = daemon.request(method, path).header("X-Agent-Id", agent).json(&body);
+        let reply = read(request).await.unwrap();
+        assert!(reply.status.is_success(), "{path}: {}", reply.body);
+        reply.body
+    };
+    for id in ["a", "b"] {
+        let agent = json!({"id": id, "tool": "claude-code", "name": id, "role": "worker", "capabilities": ["rust"]});
+        call(Method::POST, "/agents/announce", id, agent).await;
+    }
+    let task = task(daemon, None).await;
+    let place = format!("/tasks/{task}");
+    call(Method::PATCH, &place, "b", json!({"status": "assigned", "agent_id": "b"})).await;
+    call(Method::PATCH, &place, "b", json!({"status": "in_progress", "agent_id": "b"})).await;
+    call(Method::POST, "/resources/claim", "b", json!({"path": "./src//x", "agent_id": "b", "task_id": task})).await;
+    call(Method::POST, "/resources/claim", "b", json!({"path": "docs/", "agent_id": "b"})).await;
+    call(Method::POST, "/resources/release", "b", json!({"path": "docs/", "agent_id": "b"})).await;
+    let offer = json!({"from_agent": "b", "to_agent": "a", "task_id": task, "summary": "half done", "blockers": ["x"]});
+    let handoff = text(&call(Method::POST, "/handoffs", "b", offer).await["id"]);
+    call(Method::PATCH, &format!("/handoffs/{handoff}/accept"), "a", json!({"agent_id": "a"})).await;
+    call(Method::PATCH, &place, "a", json!({"status": "review", "agent_id": "a"})).await;
+    let done = json!({"status": "done", "agent_id": "a", "outcome": "it works", "outcome_detail": {"n": 1}});
+    call(Method::PATCH, &place, "a", done).await;
+    call(Method::PATCH, "/agents/a/status", "a", json!({"status": "working"})).await;
+    call(Method::DELETE, "/agents/b", "b", json!(null)).await;
+}
+
+async fn through_mcp(daemon: &Daemon, a: &Client, b: &Client) {
+    for (client, name) in [(a, "a"), (b, "b")] {
+        let agent = json!({"name": name, "runtime": "claude_code", "capabilities": ["rust"]});
+        assert_eq!(client.call("agent_register", agent).await["id"], name);
+    }
+    let task = task(daemon, None).await;
+    b.call("task_claim", json!({"task_id": task})).await;
+    b.call("task_update_status", json!({"id": task, "status": "in_progress"})).await;
+    b.call("resource_claim", json!({"path": "./src//x", "task_id": task})).await;
+    b.call("resource_claim", json!({"path": "docs/"})).await;
+    b.call("resource_release", json!({"path": "docs/"})).await;
+    let offer = json!({"to_agent": "a", "task_id": task, "summary": "half done", "blockers": ["x"]});
+    let handoff = b.call("handoff_create", offer).await;
+    a.call("handoff_accept", json!({"handoff_id": handoff["id"]})).await;
+    a.call("task_update_status", json!({"id": task, "status": "review"})).await;
+    let done = json!({"id": task, "status": "completed", "outcome": "it works", "outcome_detail": {"n": 1}});
+    a.call("task_update_status", done).await;
+    a.call("agent_update", json!({"status": "busy"})).await;
+    b.call("agent_unregister", json!({})).await;
+}
+
+fn normalised(rows: &[Value]) -> Vec<Value> {
+    let mut ids: HashMap<String, String> = HashMap::new();
+    let kept = rows.iter().map(|row| {
+        let mut kept = json!({"kind": row["kind"], "actor": row["actor"], "auth": row["auth"], "fact": row["fact"]});
+        rename(&mut kept, &mut ids);
+        kept
+    });
+    kept.collect()
+}
+
+/// Minted ids become their number; everything else stays.
+fn rename(value: &mut Value, ids: &mut HashMap<String, String>) {
+    match value {
+        Value::String(text) if ["task_", "hoff_", "site_"].iter().any(|kind| text.starts_with(kind)) => {
+            let next = format!("id{}", ids.len());
+            *text = ids.entry(text.clone()).or_insert(next).clone();
+        }
+        Value::Array(entries) => entries.iter_mut().for_each(|entry| rename(entry, ids)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| rename(field, ids)),
+        _ => {}
+    }
+}

@@ -1,0 +1,81 @@
+//! Who is let in, and how much of it.
+
+use reqwest::{Method, StatusCode};
+use rookery_testkit::daemon::{Daemon, Reply, Setup, read};
+use serde_json::{Value, json};
+
+use crate::support::setup;
+
+fn initialize() -> Value {
+    json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}})
+}
+
+async fn post(daemon: &Daemon, path: &str, headers: &[(&str, &str)], body: &Value) -> Reply {
+    let mut request = daemon.request(Method::POST, path).header("accept", "application/json, text/event-stream");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    read(request.json(body)).await.unwrap()
+}
+
+#[tokio::test]
+async fn other_hosts_and_origins_are_refused() {
+    let daemon = setup().start().unwrap();
+    for path in ["/mcp", "/mcp/workflow", "/mcp/context", "/mcp/coord", "/mcp/team"] {
+        assert_eq!(post(&daemon, path, &[], &initialize()).await.status, StatusCode::OK, "{path}");
+        let host = post(&daemon, path, &[("host", "evil.example")], &initialize()).await;
+        assert_eq!((host.status, &host.body["code"]), (StatusCode::FORBIDDEN, &json!("FOREIGN_HOST")), "{path}");
+        for origin in ["http://evil.example", "null"] {
+            let page = post(&daemon, path, &[("origin", origin)], &initialize()).await;
+            assert_eq!((page.status, &page.body["code"]), (StatusCode::FORBIDDEN, &json!("FOREIGN_ORIGIN")), "{path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn where_tokens_are_needed_nothing_goes_without() {
+    let daemon = setup().arg("--require-token").start().unwrap();
+    let bare = post(&daemon, "/mcp", &[], &initialize()).await;
+    assert_eq!((bare.status, &bare.body["code"]), (StatusCode::UNAUTHORIZED, &json!("UNAUTHENTICATED")));
+    let token = format!("Bearer {}", daemon.person_key().unwrap());
+    let known = post(&daemon, "/mcp", &[("authorization", &token)], &initialize()).await;
+    assert_eq!(known.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn messages_are_only_so_large() {
+    let daemon = setup().start().unwrap();
+    let mut large = initialize();
+    large["params"]["clientInfo"]["name"] = "x".repeat(2 << 20).into();
+    let reply = post(&daemon, "/mcp", &[], &large).await;
+    assert_eq!((reply.status, &reply.body["code"]), (StatusCode::PAYLOAD_TOO_LARGE, &json!("TOO_LARGE")));
+}
+
+fn with(name: &str, value: &str) -> Setup {
+    setup().arg("--set").arg(format!("{name}={value}"))
+}
+
+#[tokio::test]
+async fn there_are_only_so_many_sessions() {
+    let daemon = with("max_sessions", "2").start().unwrap();
+    let mut ids = Vec::new();
+    for _ in 0..2 {
+        let reply = post(&daemon, "/mcp", &[], &initialize()).await;
+        ids.push(reply.headers["mcp-session-id"].to_str().unwrap().to_owned());
+    }
+    let full = post(&daemon, "/mcp/team", &[], &initialize()).await;
+    assert_eq!((full.status, &full.body["code"]), (StatusCode::SERVICE_UNAVAILABLE, &json!("TOO_MANY_SESSIONS")));
+    let ended = daemon.request(Method::DELETE, "/mcp").header("mcp-session-id", &ids[0]);
+    assert!(read(ended).await.unwrap().status.is_success());
+    assert_eq!(post(&daemon, "/mcp/team", &[], &initialize()).await.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_stranger_is_answered_not_dropped() {
+    let daemon = setup().start().unwrap();
+    let early = json!({"jsonrpc": "2.0", "id": 1, "method": "no/such/thing"});
+    let reply = post(&daemon, "/mcp", &[], &early).await;
+    assert!(reply.status.is_client_error(), "{}", reply.status);
+    assert_eq!(post(&daemon, "/mcp", &[("mcp-session-id", "none")], &early).await.status, StatusCode::NOT_FOUND);
+}

@@ -1,0 +1,206 @@
+//! A daemon, clients of it by every way in, and short words for what tests ask of them.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use reqwest::header::{HeaderName, HeaderValue};
+use rmcp::ClientHandler;
+use rmcp::model::{CallToolRequestParams, CallToolResult, ProtocolVersion, ResourceUpdatedNotificationParam};
+use rmcp::service::{
+    ClientLifecycleMode, ClientServiceExt, NotificationContext, RoleClient, RunningService, ServiceExt,
+};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rookery_testkit::daemon::{Daemon, Setup, client};
+use serde_json::{Value, json};
+use tokio::process::{Child, Command};
+use tokio::sync::mpsc;
+
+/// Long enough for a loaded machine; nothing waits for it unless something is wrong.
+pub const DEADLINE: Duration = Duration::from_secs(60);
+
+pub fn setup() -> Setup {
+    Setup::new(env!("CARGO_BIN_EXE_rookery")).env("ROOKERY_LOG", "error").arg("--no-watch")
+}
+
+/// How a client reaches the daemon.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// Streamable HTTP with a session.
+    Session,
+    /// Streamable HTTP of the version without sessions.
+    Alone,
+    /// The Unix socket.
+    Socket,
+    /// `rookery mcp`.
+    Bridge,
+    /// `rookery mcp`, for a client of the version without sessions.
+    BridgeAlone,
+}
+
+pub const WAYS: [Way; 5] = [Way::Session, Way::Alone, Way::Socket, Way::Bridge, Way::BridgeAlone];
+
+/// Hears what the daemon says by itself.
+#[derive(Clone, Debug)]
+pub struct Ears(mpsc::UnboundedSender<String>);
+
+impl ClientHandler for Ears {
+    async fn on_resource_updated(&self, params: ResourceUpdatedNotificationParam, _: NotificationContext<RoleClient>) {
+        drop(self.0.send(params.uri));
+    }
+}
+
+/// A client that speaks as one agent, or as nobody.
+pub struct Client {
+    pub service: RunningService<RoleClient, Ears>,
+    pub heard: mpsc::UnboundedReceiver<String>,
+    _bridge: Option<Child>,
+}
+
+pub async fn connect(daemon: &Daemon, way: Way, agent: Option<&str>) -> Client {
+    connect_to(daemon, way, "", agent).await
+}
+
+/// Connects to a toolset; an empty one is all of them.
+pub async fn connect_to(daemon: &Daemon, way: Way, set: &str, agent: Option<&str>) -> Client {
+    let name = HeaderName::from_static("x-agent-id");
+    let headers = agent.map(|agent| (name, HeaderValue::from_str(agent).unwrap())).into_iter().collect();
+    connect_with(daemon, way, set, agent, headers).await
+}
+
+/// Connects with headers of one's own; the bridge knows none but the agent.
+pub async fn connect_with(
+    daemon: &Daemon,
+    way: Way,
+    set: &str,
+    agent: Option<&str>,
+    headers: HashMap<HeaderName, HeaderValue>,
+) -> Client {
+    let path = if set.is_empty() { "/mcp".to_owned() } else { format!("/mcp/{set}") };
+    let config = |url: String| StreamableHttpClientTransportConfig::with_uri(url).custom_headers(headers.clone());
+    let (ears, heard) = mpsc::unbounded_channel();
+    let ears = Ears(ears);
+    let mut bridge = None;
+    let service = match way {
+        Way::Session | Way::Alone => {
+            let config = config(format!("{}{path}", daemon.url()));
+            let transport = StreamableHttpClientTransport::with_client(client().unwrap(), config);
+            ears.serve_with_lifecycle(transport, lifecycle(way)).await
+        }
+        Way::Socket => {
+            let socket = daemon.root().join(".rookery/rookery.sock");
+            let config = config(format!("http://any-name{path}"));
+            let socket = socket.to_str().unwrap();
+            ears.serve(StreamableHttpClientTransport::from_unix_socket_with_config(socket, config)).await
+        }
+        Way::Bridge | Way::BridgeAlone => {
+            let mut child = start_bridge(daemon.root(), set, agent);
+            let pipes = (child.stdout.take().unwrap(), child.stdin.take().unwrap());
+            bridge = Some(child);
+            ears.serve_with_lifecycle(pipes, lifecycle(way)).await
+        }
+    };
+    Client { service: service.unwrap_or_else(|error| panic!("{way:?}: {error}")), heard, _bridge: bridge }
+}
+
+fn lifecycle(way: Way) -> ClientLifecycleMode {
+    match way {
+        Way::Alone | Way::BridgeAlone => {
+            ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::LATEST] }
+        }
+        Way::Session | Way::Socket | Way::Bridge => ClientLifecycleMode::Initialize,
+    }
+}
+
+/// Starts `rookery mcp` in the project's folder.
+#[expect(clippy::disallowed_methods, reason = "this is the module that starts the bridge under test")]
+pub fn start_bridge(root: &Path, set: &str, agent: Option<&str>) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rookery"));
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ROOKERY_")) {
+        command.env_remove(name);
+    }
+    command.arg("mcp").arg("--dir").arg(root);
+    if !set.is_empty() {
+        command.args(["--tools", set]);
+    }
+    if let Some(agent) = agent {
+        command.args(["--agent", agent]);
+    }
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+    command.kill_on_drop(true).spawn().unwrap()
+}
+
+impl Client {
+    pub async fn raw(&self, tool: &str, arguments: Value) -> CallToolResult {
+        let Value::Object(arguments) = arguments else { panic!("{arguments} are no arguments") };
+        let call = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+        let answered = tokio::time::timeout(DEADLINE, self.service.call_tool(call)).await;
+        answered.unwrap_or_else(|_| panic!("{tool} is not answered")).unwrap_or_else(|error| panic!("{tool}: {error}"))
+    }
+
+    /// What a call that succeeds answers.
+    pub async fn call(&self, tool: &str, arguments: Value) -> Value {
+        let result = self.raw(tool, arguments).await;
+        assert_ne!(result.is_error, Some(true), "{tool}: {:?}", result.content);
+        result.structured_content.unwrap()
+    }
+
+    /// What a call that fails says.
+    pub async fn refused(&self, tool: &str, arguments: Value) -> Value {
+        let result = self.raw(tool, arguments).await;
+        assert_eq!(result.is_error, Some(true), "{tool}: {:?}", result.structured_content);
+        serde_json::from_str(&said(&result)).unwrap()
+    }
+
+    pub async fn register(&self, name: &str) -> String {
+        let registered = self.call("agent_register", json!({"name": name, "runtime": "custom"})).await;
+        text(&registered["id"])
+    }
+
+    /// The next resource that is said to have changed.
+    pub async fn hears(&mut self) -> String {
+        tokio::time::timeout(DEADLINE, self.heard.recv()).await.expect("nothing is heard").unwrap()
+    }
+}
+
+/// The first text of a result.
+pub fn said(result: &CallToolResult) -> String {
+    result.content[0].as_text().unwrap().text.clone()
+}
+
+pub fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_else(|| panic!("{value} is no text")).to_owned()
+}
+
+pub fn inbox(agent: &str) -> String {
+    format!("rookery://agents/{agent}/inbox")
+}
+
+/// A new task, kept for somebody if named.
+pub async fn task(daemon: &Daemon, assigned_to: Option<&str>) -> String {
+    let body = json!({"title": "work", "assigned_by": "somebody", "assigned_to": assigned_to});
+    let reply = daemon.post("/tasks", body).await.unwrap();
+    assert_eq!(reply.status, 201, "{}", reply.body);
+    text(&reply.body["id"])
+}
+
+/// Rows of the log with this kind.
+pub fn facts(daemon: &Daemon, kind: &str) -> Vec<Value> {
+    exported(daemon).into_iter().filter(|row| row["kind"] == kind).collect()
+}
+
+/// The log.
+pub fn exported(daemon: &Daemon) -> Vec<Value> {
+    let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_rookery"));
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ROOKERY_")) {
+        command.env_remove(name);
+    }
+    command.envs(daemon.schema().map(|schema| ("ROOKERY_STORE", schema.url())));
+    let output = command.current_dir(daemon.root()).arg("export").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let rows = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    rows.filter(|row| row.get("seq").is_some()).collect()
+}

@@ -1,0 +1,152 @@
+//! What tools answer, beyond what every face must do alike.
+
+use std::collections::HashMap;
+
+use reqwest::header::{HeaderName, HeaderValue};
+use rookery_testkit::daemon::Daemon;
+use serde_json::json;
+
+use crate::support::{Client, Way, connect, connect_with, facts, said, setup, task};
+
+#[tokio::test]
+async fn a_task_goes_its_way() {
+    let daemon = setup().start().unwrap();
+    let (a, b) = (connect(&daemon, Way::Session, Some("a")).await, connect(&daemon, Way::Alone, Some("b")).await);
+    for (client, name) in [(&a, "a"), (&b, "b")] {
+        assert_eq!(client.register(name).await, name);
+    }
+    let task = task(&daemon, None).await;
+    assert_eq!(a.call("task_claim", json!({"task_id": task})).await["success"], true);
+    assert_eq!(a.call("task_claim", json!({"task_id": task})).await["success"], true);
+    let late = b.call("task_claim", json!({"task_id": task})).await;
+    assert_eq!(late, json!({"success": false, "already_claimed_by": "a"}));
+
+    let foreign = b.refused("task_update_status", json!({"id": task, "status": "in_progress"})).await;
+    assert_eq!(foreign["recoverable"], false, "{foreign}");
+    a.call("task_update_status", json!({"id": task, "status": "in_progress"})).await;
+    let bare = a.refused("task_update_status", json!({"id": task, "status": "completed"})).await;
+    assert_eq!((&bare["code"], &bare["recoverable"]), (&json!("MISSING_OUTCOME"), &json!(true)));
+    let failed = a.refused("task_update_status", json!({"id": task, "status": "failed"})).await;
+    assert_eq!(failed["code"], "MISSING_ERROR");
+    let done = json!({"id": task, "status": "completed", "outcome": "it works", "outcome_detail": {"files": 2}});
+    a.call("task_update_status", done).await;
+    let task_after = b.call("task_get", json!({"id": task})).await;
+    assert_eq!((&task_after["status"], &task_after["outcome"]), (&json!("completed"), &json!("it works")));
+    assert_eq!(task_after["outcome_detail"], json!({"files": 2}));
+    let again = a.refused("task_update_status", json!({"id": task, "status": "in_progress"})).await;
+    assert_eq!(again["code"], "INVALID_TRANSITION");
+    assert!(again["suggestion"].is_string());
+}
+
+#[tokio::test]
+async fn files_and_handoffs() {
+    let daemon = setup().start().unwrap();
+    let (a, b) = (connect(&daemon, Way::Socket, Some("a")).await, connect(&daemon, Way::Bridge, Some("b")).await);
+    a.register("a").await;
+    b.register("b").await;
+    let task = task(&daemon, None).await;
+    a.call("task_claim", json!({"task_id": task})).await;
+    assert_eq!(
+        a.call("resource_claim", json!({"path": "./src/x.rs", "task_id": task})).await,
+        json!({"granted": true})
+    );
+    let taken = b.call("resource_claim", json!({"path": "src/x.rs"})).await;
+    assert_eq!((&taken["granted"], &taken["owner"]), (&json!(false), &json!("a")));
+    let listed = b.call("resource_list", json!({})).await;
+    assert_eq!(listed["resources"][0]["path"], "src/x.rs");
+
+    let offer = json!({"task_id": task, "to_agent": "b", "summary": "half done"});
+    let handoff = a.call("handoff_create", offer.clone()).await;
+    b.call("handoff_accept", json!({"handoff_id": handoff["id"]})).await;
+    assert_eq!(b.call("task_get", json!({"id": task})).await["assigned_agent_id"], "b");
+    assert_eq!(b.call("resource_release", json!({"path": "src/x.rs"})).await, json!({"released": true}));
+    let back = b.call("handoff_create", json!({"task_id": task, "to_agent": "a", "summary": "yours"})).await;
+    let rejected = a.call("handoff_reject", json!({"handoff_id": back["id"], "reason": "busy"})).await;
+    assert_eq!(rejected, json!({"rejected": true}));
+    b.call("task_release", json!({"task_id": task})).await;
+    assert_eq!(b.call("task_get", json!({"id": task})).await["status"], "pending");
+}
+
+#[tokio::test]
+async fn whoever_names_itself_to_a_coordination_tool_is_there() {
+    let daemon = setup().start().unwrap();
+    let stranger = connect(&daemon, Way::Session, Some("p11-guardrails")).await;
+    let present = stranger.call("coord_get_presence", json!({})).await;
+    assert_eq!(present["instances"][0]["instance_id"], "p11-guardrails");
+    assert_eq!(present["instances"][0]["status"], "active");
+    let beat = stranger.call("coord_send_heartbeat", json!({})).await;
+    assert!(beat["timestamp"].as_str().unwrap().ends_with('Z'), "{beat}");
+}
+
+#[tokio::test]
+async fn nobody_may_read_and_is_told_how_to_write() {
+    let daemon = setup().start().unwrap();
+    for way in [Way::Session, Way::Alone, Way::Bridge] {
+        let nobody = connect(&daemon, way, None).await;
+        assert!(nobody.call("agent_list", json!({})).await["agents"].is_array());
+        let refused = nobody.refused("resource_claim", json!({"path": "x"})).await;
+        assert_eq!(refused["code"], "NO_IDENTITY", "{way:?}");
+        assert!(refused["suggestion"].as_str().unwrap().contains("agent_register"));
+        let wrong = nobody.refused("task_claim", json!({"task_id": 7})).await;
+        assert_eq!((&wrong["code"], &wrong["recoverable"]), (&json!("INVALID_INPUT"), &json!(true)), "{way:?}");
+        let missing = nobody.refused("task_get", json!({"id": "task_none"})).await;
+        assert_eq!((&missing["code"], &missing["recoverable"]), (&json!("TASK_NOT_FOUND"), &json!(false)));
+    }
+}
+
+#[tokio::test]
+async fn a_caller_that_is_known_does_not_speak_for_others() {
+    let daemon = setup().start().unwrap();
+    let lead = connect(&daemon, Way::Session, Some("lead")).await;
+    let (a, b) = (connect(&daemon, Way::Session, Some("a")).await, connect(&daemon, Way::Session, Some("b")).await);
+    for (client, name) in [(&lead, "lead"), (&a, "a"), (&b, "b")] {
+        client.register(name).await;
+    }
+    let task = task(&daemon, None).await;
+    let refused = a.refused("task_claim", json!({"task_id": task, "agent_id": "b"})).await;
+    assert_eq!(refused["code"], "FORBIDDEN");
+    let text = said(&b.raw("task_claim", json!({"task_id": task})).await);
+    assert!(text.starts_with(r#"{"#) && text.contains(r#""success":true"#), "{text}");
+}
+
+#[tokio::test]
+async fn any_call_brings_an_agent_back() {
+    let daemon = setup().start().unwrap();
+    let a = connect(&daemon, Way::Session, Some("a")).await;
+    a.register("a").await;
+    a.call("agent_update", json!({"status": "offline", "metadata": {"k": 1}})).await;
+    assert_eq!(daemon.get("/agents/a").await.unwrap().body["status"], "offline");
+    let me = a.call("agent_get", json!({"id": "a"})).await;
+    assert_eq!((&me["status"], &me["metadata"]), (&json!("online"), &json!({"k": 1})));
+}
+
+/// A client all of whose calls have one key.
+async fn keyed(daemon: &Daemon, agent: Option<&str>, key: &str) -> Client {
+    let agent_header = agent.map(|agent| ("x-agent-id", agent));
+    let headers: HashMap<_, _> = [("idempotency-key", key)]
+        .into_iter()
+        .chain(agent_header)
+        .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap()))
+        .collect();
+    connect_with(daemon, Way::Alone, "", agent, headers).await
+}
+
+#[tokio::test]
+async fn a_call_that_is_repeated_under_its_key_is_done_once() {
+    let daemon = setup().start().unwrap();
+    let new = keyed(&daemon, None, "first").await;
+    let id = new.register("one").await;
+    assert_eq!(new.register("one").await, id);
+    assert_eq!(facts(&daemon, "agent.registered").len(), 1);
+    assert!(facts(&daemon, "agent.updated").is_empty());
+
+    let task = task(&daemon, None).await;
+    keyed(&daemon, Some(&id), "second").await.call("task_claim", json!({"task_id": task})).await;
+    let again = keyed(&daemon, Some(&id), "third").await;
+    let offer = json!({"task_id": task, "summary": "take it"});
+    let (one, other) = (again.call("handoff_create", offer.clone()).await, again.call("handoff_create", offer).await);
+    assert_eq!(one, other);
+    assert_eq!(facts(&daemon, "handoff.initiated").len(), 1);
+    let different = again.refused("task_release", json!({"task_id": task})).await;
+    assert_eq!(different["code"], "IDEMPOTENCY_MISMATCH");
+}

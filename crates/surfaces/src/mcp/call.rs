@@ -1,0 +1,130 @@
+//! A tool call as every tool needs it: who calls, and one way to submit.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rookery_core::agent::{Profile, Register, Role};
+use rookery_core::{AgentId, Caller, Command, Row};
+use rookery_engine::{Engine, Request};
+use rookery_store::{Answer, Committed};
+
+use super::error::ToolError;
+use crate::app::App;
+use crate::sender::Sender;
+
+/// Whom a session turned out to be: the agent that it registered without having been known before.
+#[derive(Clone, Debug, Default)]
+pub struct Bound(Arc<Mutex<Option<AgentId>>>);
+
+impl Bound {
+    pub fn get(&self) -> Option<AgentId> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub fn set(&self, agent: Option<AgentId>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = agent;
+    }
+}
+
+#[derive(Debug)]
+pub struct Call {
+    app: App,
+    sender: Sender,
+    bound: Bound,
+    tool: &'static str,
+    /// The arguments as received.
+    body: Vec<u8>,
+    submitted: AtomicU32,
+}
+
+impl Call {
+    pub fn new(app: App, sender: Sender, bound: Bound, tool: &'static str, body: Vec<u8>) -> Call {
+        Call { app, sender, bound, tool, body, submitted: AtomicU32::new(0) }
+    }
+
+    pub fn app(&self) -> &App {
+        &self.app
+    }
+
+    pub fn engine(&self) -> &Engine {
+        self.app.engine()
+    }
+
+    pub fn sender(&self) -> &Sender {
+        &self.sender
+    }
+
+    pub fn bound(&self) -> &Bound {
+        &self.bound
+    }
+
+    /// The caller: by token, by header, by the agent that the arguments name, by what the session registered; or nobody.
+    pub fn caller(&self, argument: Option<&str>) -> Result<Caller, ToolError> {
+        let bound = self.bound.get();
+        let argument = argument.filter(|id| !id.is_empty()).or(bound.as_ref().map(AgentId::as_str));
+        Ok(self.sender.caller(&self.app, argument)?)
+    }
+
+    /// Whoever reads must be allowed to, and shows a sign of life by it. Nobody in particular may read too.
+    pub async fn reader(&self) -> Result<Caller, ToolError> {
+        let caller = self.caller(None)?;
+        self.engine().visit(&caller).await?;
+        Ok(caller)
+    }
+
+    /// The caller of a tool that writes, and the agent it writes as: the one that the arguments name, else the caller.
+    pub fn writer(&self, argument: Option<&str>) -> Result<(Caller, AgentId), ToolError> {
+        let caller = self.caller(argument)?;
+        let named = argument.filter(|id| !id.is_empty()).map(AgentId::from);
+        match named.or_else(|| caller.actor.agent().cloned()) {
+            Some(agent) => Ok((caller, agent)),
+            None => Err(ToolError::anonymous()),
+        }
+    }
+
+    /// As [`Call::writer`], for what is about a task: whoever gave no name acts as the task's holder.
+    pub fn worker(&self, argument: Option<&str>) -> Result<(Caller, Option<AgentId>), ToolError> {
+        match self.writer(argument) {
+            Ok((caller, agent)) => Ok((caller, Some(agent))),
+            Err(_) => Ok((self.caller(None)?, None)),
+        }
+    }
+
+    /// Registers a caller that nobody knows yet: whoever names itself is part of the team.
+    pub async fn arrive(&self, caller: &Caller) -> Result<(), ToolError> {
+        let Some(agent) = caller.itself() else { return Ok(()) };
+        if self.engine().agent(agent).await?.value.is_some_and(|agent| !agent.has_left()) {
+            return Ok(());
+        }
+        let profile = Profile {
+            tool: "custom".to_owned(),
+            role: Role::Worker,
+            capabilities: vec![],
+            name: None,
+            workspace_path: None,
+            metadata: Default::default(),
+        };
+        self.submit(caller.clone(), Register { id: agent.clone(), profile }).await?;
+        Ok(())
+    }
+
+    pub async fn submit(&self, caller: Caller, command: impl Into<Command>) -> Result<Committed, ToolError> {
+        // A tool may need several commands; each has its own place under the call's key.
+        let number = self.submitted.fetch_add(1, Ordering::Relaxed);
+        let arguments = || format!("tools/call {} {number}\n{}", self.tool, String::from_utf8_lossy(&self.body));
+        let mut idempotency = self.sender.idempotency(arguments);
+        if let Some(idempotency) = idempotency.as_mut().filter(|_| number > 0) {
+            idempotency.key = format!("{} {number}", idempotency.key);
+        }
+        let request = Request { caller, command: command.into(), idempotency, body: Some(self.body.clone()) };
+        Ok(self.engine().submit(request).await?)
+    }
+}
+
+/// The row that a command answered with.
+pub fn row_of(committed: &Committed) -> Option<Row> {
+    match &committed.answer {
+        Answer::Row(_, row) => Some(row.0.clone()),
+        _ => None,
+    }
+}

@@ -1,0 +1,201 @@
+//! The map from what can go wrong to what a model reads: a code, a sentence, whether calling differently may help, and
+//! what to do next.
+
+use rookery_core::{Code, Refusal};
+use rookery_engine::EngineError;
+use rookery_store::{ReadError, SubmitError};
+use serde::Serialize;
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct ToolError {
+    pub code: &'static str,
+    pub message: String,
+    pub recoverable: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suggestion: Option<String>,
+}
+
+impl ToolError {
+    /// Something that the caller can mend by calling differently, or again.
+    pub fn recoverable(code: &'static str, message: impl Into<String>) -> ToolError {
+        ToolError { code, message: message.into(), recoverable: true, suggestion: None }
+    }
+
+    pub fn fatal(code: &'static str, message: impl Into<String>) -> ToolError {
+        ToolError { recoverable: false, ..ToolError::recoverable(code, message) }
+    }
+
+    #[must_use]
+    pub fn suggest(self, suggestion: impl Into<String>) -> ToolError {
+        ToolError { suggestion: Some(suggestion.into()), ..self }
+    }
+
+    pub fn invalid(message: impl Into<String>) -> ToolError {
+        ToolError::recoverable(word(Code::Invalid), message)
+    }
+
+    /// Nobody can write without saying who it is.
+    pub fn anonymous() -> ToolError {
+        ToolError::recoverable("NO_IDENTITY", "this tool must know which agent calls it").suggest(
+            "call agent_register and pass the id it returns as agent_id; or connect with the header X-Agent-Id, which \
+             'rookery mcp --agent ID' sends",
+        )
+    }
+
+    /// A command gave another answer than its tool expects.
+    pub fn unexpected() -> ToolError {
+        ToolError::fatal("INTERNAL_ERROR", "the answer was not the expected one")
+    }
+}
+
+/// The one table from the core's codes to this face's: the words of the workflow tools where they have one.
+fn word(code: Code) -> &'static str {
+    match code {
+        Code::Invalid => "INVALID_INPUT",
+        Code::UnknownReference => "UNKNOWN_DEPENDENCY",
+        Code::DependenciesUnfinished => "TASK_BLOCKED",
+        Code::Exists => "NAME_CONFLICT",
+        Code::NotHolder => "NOT_ASSIGNED",
+        Code::TooLarge
+        | Code::AgentNotFound
+        | Code::AgentOffline
+        | Code::TaskNotFound
+        | Code::HandoffNotFound
+        | Code::ResourceNotFound
+        | Code::EventNotFound
+        | Code::TokenNotFound
+        | Code::DependencyCycle
+        | Code::InvalidTransition
+        | Code::AlreadyClaimed
+        | Code::Reserved
+        | Code::StaleFence
+        | Code::Locked
+        | Code::NotConflicted
+        | Code::AlreadyAnswered
+        | Code::Sealed
+        | Code::Forbidden
+        | Code::Unauthenticated
+        | Code::IdempotencyMismatch
+        | Code::Stale => code.as_str(),
+    }
+}
+
+/// Whether other arguments, or the same a little later, may be accepted.
+fn is_recoverable(code: Code) -> bool {
+    match code {
+        Code::Invalid
+        | Code::TooLarge
+        | Code::UnknownReference
+        | Code::DependencyCycle
+        | Code::Exists
+        | Code::DependenciesUnfinished
+        | Code::Locked
+        | Code::IdempotencyMismatch => true,
+        Code::AgentNotFound
+        | Code::AgentOffline
+        | Code::TaskNotFound
+        | Code::HandoffNotFound
+        | Code::ResourceNotFound
+        | Code::EventNotFound
+        | Code::TokenNotFound
+        | Code::InvalidTransition
+        | Code::AlreadyClaimed
+        | Code::Reserved
+        | Code::NotHolder
+        | Code::StaleFence
+        | Code::NotConflicted
+        | Code::AlreadyAnswered
+        | Code::Sealed
+        | Code::Forbidden
+        | Code::Unauthenticated
+        | Code::Stale => false,
+    }
+}
+
+/// What to do when the refusal itself does not say.
+fn usual_suggestion(code: Code) -> Option<&'static str> {
+    match code {
+        Code::AgentNotFound => Some("agent_list shows who is here; agent_register adds an agent"),
+        Code::TaskNotFound => Some("check the id; a task keeps its id on every face"),
+        Code::InvalidTransition => Some("task_get shows the state that the task is in now"),
+        Code::NotHolder => Some("task_claim makes you the holder, if nobody else is"),
+        Code::AlreadyAnswered => Some("a handoff is answered once; task_get shows who has the task now"),
+        _ => None,
+    }
+}
+
+impl From<Refusal> for ToolError {
+    fn from(refusal: Refusal) -> ToolError {
+        let suggestion = refusal.hint.or_else(|| usual_suggestion(refusal.code).map(str::to_owned));
+        let recoverable = is_recoverable(refusal.code);
+        ToolError { code: word(refusal.code), message: refusal.message, recoverable, suggestion }
+    }
+}
+
+impl From<SubmitError> for ToolError {
+    fn from(error: SubmitError) -> ToolError {
+        let message = error.to_string();
+        match error {
+            SubmitError::Refused(refusal) => refusal.into(),
+            SubmitError::Busy => {
+                ToolError::recoverable("BUSY", message).suggest("nothing was done; try again in a moment")
+            }
+            SubmitError::Unavailable { .. } => ToolError::recoverable("STORE_UNAVAILABLE", message)
+                .suggest("nothing was done; try again when the cause is gone"),
+            SubmitError::OutcomeUnknown { .. } => {
+                ToolError::fatal("OUTCOME_UNKNOWN", message).suggest("look whether it was done before you repeat it")
+            }
+            SubmitError::Broken { .. } => {
+                tracing::error!(error = %message, "a command broke its batch");
+                ToolError::fatal("INTERNAL_ERROR", message)
+            }
+            SubmitError::Stopped => {
+                ToolError::recoverable("STOPPING", message).suggest("nothing was done; try again in a few seconds")
+            }
+        }
+    }
+}
+
+impl From<ReadError> for ToolError {
+    fn from(error: ReadError) -> ToolError {
+        let message = error.to_string();
+        match error {
+            ReadError::Unavailable { .. } => {
+                ToolError::recoverable("STORE_UNAVAILABLE", message).suggest("try again in a moment")
+            }
+            ReadError::Corrupt { .. } => {
+                tracing::error!(error = %message, "the store holds something unreadable");
+                ToolError::fatal("STORE_CORRUPT", message).suggest("ask a person to run 'rookery doctor'")
+            }
+        }
+    }
+}
+
+impl From<EngineError> for ToolError {
+    fn from(error: EngineError) -> ToolError {
+        match error {
+            EngineError::Submit(error) => error.into(),
+            EngineError::Read(error) => error.into(),
+            EngineError::Artifact(error) => {
+                ToolError::recoverable("STORE_UNAVAILABLE", format!("the request could not be kept: {error}"))
+                    .suggest("nothing was done; try again in a moment")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_what_to_do() {
+        let error = ToolError::from(Refusal::new(Code::TaskNotFound, "Task not found"));
+        let text = serde_json::to_value(&error).unwrap();
+        assert_eq!((&text["code"], &text["recoverable"]), (&"TASK_NOT_FOUND".into(), &false.into()));
+        assert!(text["suggestion"].is_string());
+        let blocked = ToolError::from(Refusal::new(Code::DependenciesUnfinished, "waits").hint("finish t1"));
+        assert_eq!((blocked.code, blocked.recoverable), ("TASK_BLOCKED", true));
+        assert_eq!(blocked.suggestion.as_deref(), Some("finish t1"));
+    }
+}

@@ -1,0 +1,359 @@
+//! The protocol's own methods: what there is, calling it, reading it, following it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, ListPromptsRequestMethod,
+    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, MetaObject,
+    PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ResourceContents,
+    ResourceUpdatedNotificationParam, ServerCapabilities, ServerConfig, SubscribeRequestParams, SubscriptionFilter,
+    Tool as Listed, UnsubscribeRequestParams,
+};
+use rmcp::service::{Peer, RequestContext, RoleServer, SubscriptionContext};
+use rmcp::{ErrorData, ServerHandler};
+use rookery_core::{AgentId, Caller};
+use serde_json::{Value, json};
+use tokio::task::AbortHandle;
+
+use super::call::{Bound, Call};
+use super::error::ToolError;
+use super::notices::{Queue, SEND_TIME};
+use super::resources;
+use super::schema::Object;
+use super::tool::{Answered, Tool};
+use super::toolset::Toolset;
+use super::unread::{hint, unread};
+use crate::app::App;
+use crate::sender::Sender;
+
+/// The name of the unread count in a result's `_meta`.
+const UNREAD: &str = "rookery/unread";
+
+/// Every tool, and how each toolset lists its own. Made once.
+#[derive(Clone, Debug)]
+pub struct Catalogue(Arc<Shelves>);
+
+#[derive(Debug)]
+struct Shelves {
+    tools: HashMap<&'static str, Tool>,
+    lists: Vec<(Toolset, Vec<Listed>)>,
+}
+
+impl Catalogue {
+    pub fn new(tools: Vec<Tool>) -> Catalogue {
+        let list = |set: Toolset| tools.iter().filter(|tool| tool.is_in(set)).map(|tool| tool.listed(set)).collect();
+        let lists = Toolset::EVERY.into_iter().map(|set| (set, list(set))).collect();
+        Catalogue(Arc::new(Shelves { lists, tools: tools.into_iter().map(|tool| (tool.name, tool)).collect() }))
+    }
+
+    pub fn listed(&self, set: Toolset) -> &[Listed] {
+        self.0.lists.iter().find(|(listed, _)| *listed == set).map_or(&[], |(_, tools)| tools)
+    }
+
+    fn tool(&self, set: Toolset, name: &str) -> Option<&Tool> {
+        self.0.tools.get(name).filter(|tool| tool.is_in(set))
+    }
+}
+
+/// The server as one session, or one request without a session, sees it.
+#[derive(Debug)]
+pub struct Face {
+    app: App,
+    catalogue: Catalogue,
+    set: Toolset,
+    bound: Bound,
+    queue: Arc<Queue>,
+    /// What sends from the queue, once something is followed.
+    sending: OnceLock<AbortHandle>,
+}
+
+impl Drop for Face {
+    fn drop(&mut self) {
+        if let Some(sending) = self.sending.get() {
+            sending.abort();
+        }
+    }
+}
+
+impl Face {
+    pub fn new(app: App, catalogue: Catalogue, set: Toolset) -> Face {
+        let (bound, queue) = (Bound::default(), Arc::default());
+        Face { app, catalogue, set, bound, queue, sending: OnceLock::new() }
+    }
+
+    fn call(&self, context: &RequestContext<RoleServer>, name: &'static str, body: Vec<u8>) -> Result<Call, ToolError> {
+        let sender = match context.extensions.get::<axum::http::request::Parts>() {
+            Some(parts) => Sender::of(&parts.headers)?,
+            None => Sender::default(),
+        };
+        Ok(Call::new(self.app.clone(), sender, self.bound.clone(), name, body))
+    }
+
+    /// Runs a tool within its time and its caller's share of requests.
+    async fn run(&self, tool: &Tool, call: Call, arguments: Object) -> Result<Answered, ToolError> {
+        let caller = call.caller(arguments.get("agent_id").and_then(Value::as_str))?;
+        let _place = match caller.actor.agent().map(|agent| self.app.enter(agent.as_str())) {
+            Some(None) => {
+                return Err(ToolError::recoverable("TOO_MANY_REQUESTS", "too many calls under way")
+                    .suggest("wait for the answers to earlier calls"));
+            }
+            place => place.flatten(),
+        };
+        let most = tool.lasts.unwrap_or(self.app.limits().request_time);
+        tokio::time::timeout(most, tool.run(call, arguments)).await.unwrap_or_else(|_| {
+            Err(ToolError::fatal("TIMEOUT", "the call took too long")
+                .suggest("look whether it was done before you repeat it"))
+        })
+    }
+
+    /// Adds what waits for the caller, so that a busy agent notices.
+    async fn with_unread(&self, result: CallToolResult, caller: Option<Caller>) -> CallToolResult {
+        match caller {
+            Some(caller) => reminded(result, unread(&self.app, &caller).await),
+            None => result,
+        }
+    }
+
+    /// The inbox that an address names, if the caller may see it.
+    async fn inbox(&self, context: &RequestContext<RoleServer>, uri: &str) -> Result<(Call, AgentId), ErrorData> {
+        let Some(agent) = resources::owner(uri) else {
+            let data = Some(json!({"uri": uri}));
+            return Err(ErrorData::resource_not_found(format!("there is no resource '{uri}'"), data));
+        };
+        let call = self.call(context, "resources", vec![]).map_err(refused)?;
+        resources::may_see(&call, &agent).await.map_err(refused)?;
+        Ok((call, agent))
+    }
+
+    /// Starts what sends notices to this client, if it does not run yet.
+    fn send_to(&self, peer: &Peer<RoleServer>) {
+        self.sending.get_or_init(|| tokio::spawn(send(self.queue.clone(), peer.clone())).abort_handle());
+    }
+}
+
+/// Sends what changed until the client is gone. One that does not read is left out this once, not waited for.
+async fn send(queue: Arc<Queue>, peer: Peer<RoleServer>) {
+    while !peer.is_transport_closed() {
+        let uri = queue.next().await;
+        let notice = peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(uri));
+        match tokio::time::timeout(SEND_TIME, notice).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "a notice could not be sent"),
+            Err(_) => tracing::debug!("a client does not take its notices"),
+        }
+    }
+}
+
+/// Errors of methods that are not tools have no room for our shape but in their data.
+fn refused(error: ToolError) -> ErrorData {
+    ErrorData::invalid_params(error.message.clone(), serde_json::to_value(&error).ok())
+}
+
+fn failed(error: &ToolError) -> CallToolResult {
+    let text = serde_json::to_string(error).unwrap_or_else(|_| error.message.clone());
+    CallToolResult::error(vec![ContentBlock::text(text)])
+}
+
+fn succeeded(answered: Answered) -> CallToolResult {
+    let mut result = CallToolResult::success(vec![ContentBlock::text(answered.text)]);
+    result.structured_content = Some(answered.structured);
+    result
+}
+
+/// A result that says how many messages wait, if any do.
+fn reminded(mut result: CallToolResult, unread: u64) -> CallToolResult {
+    if unread > 0 {
+        result.meta.get_or_insert_with(MetaObject::new).0.insert(UNREAD.to_owned(), unread.into());
+        result.content.push(ContentBlock::text(hint(unread)));
+    }
+    result
+}
+
+impl ServerHandler for Face {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities =
+            ServerCapabilities::builder().enable_tools().enable_resources().enable_resources_subscribe().build();
+        ServerConfig::new(capabilities)
+            .with_server_info(Implementation::new(self.set.server_name(), self.app.about().version))
+            .with_instructions(self.set.instructions())
+    }
+
+    async fn list_tools(
+        &self,
+        _page: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(self.catalogue.listed(self.set).to_vec()))
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Listed> {
+        self.catalogue.tool(self.set, name).map(|tool| tool.listed(self.set))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let Some(tool) = self.catalogue.tool(self.set, &request.name) else {
+            return Err(ErrorData::invalid_params(format!("there is no tool '{}' here", request.name), None));
+        };
+        let arguments = request.arguments.unwrap_or_default();
+        let body = serde_json::to_vec(&arguments).unwrap_or_default();
+        let named = arguments.get("agent_id").and_then(Value::as_str).map(str::to_owned);
+        let (answer, caller) = match self.call(&context, tool.name, body) {
+            Ok(call) => {
+                let answer = self.run(tool, call, arguments).await;
+                // Asked again, because the call itself may have told who it is.
+                let known = self.call(&context, tool.name, vec![]).and_then(|call| call.caller(named.as_deref()));
+                (answer, known.ok())
+            }
+            Err(error) => (Err(error), None),
+        };
+        let result = match answer {
+            Ok(answered) => succeeded(answered),
+            Err(error) => failed(&error),
+        };
+        Ok(self.with_unread(result, caller).await.into())
+    }
+
+    async fn list_prompts(
+        &self,
+        _page: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        Err(ErrorData::method_not_found::<ListPromptsRequestMethod>())
+    }
+
+    async fn list_resources(
+        &self,
+        _page: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        let call = self.call(&context, "resources", vec![]).map_err(refused)?;
+        let caller = call.reader().await.map_err(refused)?;
+        Ok(ListResourcesResult::with_all_items(caller.actor.agent().map(resources::listed).into_iter().collect()))
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _page: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Ok(ListResourceTemplatesResult::with_all_items(vec![resources::template()]))
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let (call, agent) = self.inbox(&context, &request.uri).await?;
+        let text = resources::read(&call, &agent).await.map_err(refused)?;
+        let contents = ResourceContents::text(text, request.uri).with_mime_type("application/json");
+        Ok(ReadResourceResult::new(vec![contents]).into())
+    }
+
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.inbox(&context, &request.uri).await?;
+        let followed = self.app.notices().follow(&request.uri, &self.queue);
+        followed.map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
+        self.send_to(&context.peer);
+        Ok(())
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.app.notices().leave(&request.uri, &self.queue);
+        Ok(())
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        let mut accepted = SubscriptionFilter::new();
+        accepted.resource_subscriptions = requested
+            .resource_subscriptions
+            .as_ref()
+            .map(|uris| uris.iter().filter(|uri| resources::owner(uri).is_some()).cloned().collect());
+        Some(accepted)
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        let Ok(_place) = self.app.subscriptions().clone().try_acquire_owned() else {
+            return Err(ErrorData::internal_error("no more streams can be opened here", None));
+        };
+        for uri in context.accepted().resource_subscriptions.iter().flatten() {
+            self.inbox(context.request_context(), uri).await?;
+            let followed = self.app.notices().follow(uri, &self.queue);
+            followed.map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
+        }
+        loop {
+            let uri = tokio::select! {
+                () = context.cancelled() => return Ok(()),
+                () = self.app.stopping().cancelled() => return Ok(()),
+                uri = self.queue.next() => uri,
+            };
+            match tokio::time::timeout(SEND_TIME, context.sink().notify_resource_updated(uri)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::debug!(%error, "a notice could not be sent"),
+                Err(_) => tracing::debug!("a client does not take its notices"),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens(set: Toolset) -> usize {
+        let list = ListToolsResult::with_all_items(Catalogue::new(super::super::tools::all()).listed(set).to_vec());
+        serde_json::to_string(&list).unwrap().chars().count().div_ceil(4)
+    }
+
+    #[test]
+    fn the_set_for_daily_work_is_small() {
+        let team = tokens(Toolset::Team);
+        assert!(team < 2_000, "the team's tools take {team} tokens");
+    }
+
+    #[test]
+    fn every_tool_is_explained_and_in_a_set() {
+        for tool in super::super::tools::all() {
+            assert!(!tool.sets.is_empty(), "{}", tool.name);
+            assert!(tool.description.len() > 40, "{}", tool.name);
+            let listed = tool.listed(Toolset::All);
+            let fields = listed.input_schema.get("properties").and_then(Value::as_object).unwrap();
+            for (name, field) in fields {
+                assert!(field["description"].is_string(), "{name} of {} is not described", tool.name);
+            }
+            assert_eq!(listed.output_schema.unwrap()["type"], "object", "{}", tool.name);
+        }
+    }
+
+    #[test]
+    fn a_result_says_what_waits_and_nothing_if_nothing_does() {
+        let result = || succeeded(Answered { structured: json!({}), text: "{}".to_owned() });
+        assert_eq!(reminded(result(), 0), result());
+        let reminded = serde_json::to_value(reminded(result(), 3)).unwrap();
+        assert_eq!(reminded["_meta"], json!({"rookery/unread": 3}));
+        assert_eq!(reminded["content"].as_array().unwrap().len(), 2);
+        assert!(reminded["content"][1]["text"].as_str().unwrap().contains("3 unread messages"));
+    }
+
+    #[test]
+    fn no_two_tools_have_one_name() {
+        let mut names: Vec<_> = super::super::tools::all().iter().map(|tool| tool.name).collect();
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all);
+    }
+}

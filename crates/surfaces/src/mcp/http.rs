@@ -1,0 +1,104 @@
+//! Between the router and the SDK: who may speak at all, how large a message is, how many streams are open.
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use http_body_util::BodyExt;
+use rmcp::ServerHandler;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+
+use super::face::{Catalogue, Face};
+use super::toolset::Toolset;
+use crate::app::App;
+use crate::guard::Via;
+use crate::rest::RestError;
+use crate::sender::Sender;
+
+pub fn routes(app: &App) -> Router<App> {
+    let catalogue = Catalogue::new(super::tools::all());
+    Toolset::EVERY.into_iter().fold(Router::new(), |routes, set| {
+        let (catalogue, known) = (catalogue.clone(), app.clone());
+        routes.merge(route(app, set.path(), move || Face::new(known.clone(), catalogue.clone(), set)))
+    })
+}
+
+/// A server at one address of ours: whatever it offers, its sockets, sessions and limits are the daemon's.
+pub fn route<S>(app: &App, path: &str, server: impl Fn() -> S + Send + Sync + 'static) -> Router<App>
+where
+    S: ServerHandler + Send + 'static,
+{
+    let service = StreamableHttpService::new(move || Ok(server()), app.sessions().clone(), config(app));
+    Router::new().route_service(path, service).layer(middleware::from_fn_with_state(app.clone(), prepared))
+}
+
+fn config(app: &App) -> StreamableHttpServerConfig {
+    let own = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
+    StreamableHttpServerConfig::default()
+        // The guard has looked at Host and Origin already; this is the second lock on the same door.
+        .with_allowed_hosts(own.into_iter().chain(app.about().allowed_hosts.iter().cloned()))
+        .with_sse_keep_alive(Some(app.limits().keep_alive))
+        .with_json_response(true)
+        .with_max_request_body_bytes(app.limits().body_bytes)
+        .with_cancellation_token(app.stopping().child_token())
+}
+
+/// What every message passes before the SDK sees it.
+async fn prepared(State(app): State<App>, request: Request, next: Next) -> Response {
+    match prepare(&app, request).await {
+        Ok(Prepared::Message(request)) => finished(&app, next.run(request).await),
+        Ok(Prepared::Stream(request, place)) => next.run(request).await.map(|body| {
+            // The stream's place is free when the stream ends.
+            Body::new(body.map_frame(move |frame| {
+                let _place = &place;
+                frame
+            }))
+        }),
+        Err(error) => error.into_response(),
+    }
+}
+
+enum Prepared {
+    Message(Request),
+    Stream(Request, tokio::sync::OwnedSemaphorePermit),
+}
+
+async fn prepare(app: &App, mut request: Request) -> Result<Prepared, RestError> {
+    // Whoever needs a token needs it for every call, also for those that only look around.
+    Sender::of(request.headers())?.caller(app, None)?;
+    if request.extensions().get::<Via>() == Some(&Via::Socket) {
+        // On the socket its permissions are the check, and any name will do.
+        request.headers_mut().insert(header::HOST, HeaderValue::from_static("localhost"));
+    }
+    if request.method() == Method::GET {
+        return match app.subscriptions().clone().try_acquire_owned() {
+            Ok(place) => Ok(Prepared::Stream(request, place)),
+            Err(_) => Err(too_many_streams()),
+        };
+    }
+    let (parts, body) = request.into_parts();
+    let limit = app.limits().body_bytes;
+    let read = crate::rest::read(body, limit);
+    let Ok(bytes) = tokio::time::timeout(app.limits().request_time, read).await else {
+        return Err(RestError::new(StatusCode::REQUEST_TIMEOUT, "TIMEOUT", "the message took too long to arrive"));
+    };
+    Ok(Prepared::Message(Request::from_parts(parts, Body::from(bytes?))))
+}
+
+fn too_many_streams() -> RestError {
+    RestError::new(StatusCode::SERVICE_UNAVAILABLE, "TOO_MANY_SUBSCRIBERS", "no more streams can be opened here")
+        .retry_after(5)
+}
+
+/// The SDK has one answer to everything that fails inside it; the one that we know about gets a code.
+fn finished(app: &App, response: Response) -> Response {
+    if response.status() == StatusCode::INTERNAL_SERVER_ERROR && app.sessions().is_full() {
+        return RestError::new(StatusCode::SERVICE_UNAVAILABLE, "TOO_MANY_SESSIONS", "no more sessions can be opened")
+            .hint("close those that are not needed, or raise max_sessions")
+            .retry_after(5)
+            .into_response();
+    }
+    response
+}

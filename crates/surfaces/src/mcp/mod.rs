@@ -1,0 +1,44 @@
+//! MCP over Streamable HTTP, for agents that call tools: protocol versions up to 2025-11-25 with sessions, and 2026-07-28
+//! without, at the same addresses on TCP and on the Unix socket.
+//!
+//! `/mcp` offers every tool, `/mcp/<toolset>` a part of them. A tool is a function over (call, arguments) in `tools/`,
+//! listed there; `face` answers the protocol's own methods, `http` stands between it and the router. Prompts, sampling,
+//! elicitation and roots are left out: nothing here asks the client for anything.
+//!
+//! What is kept: sessions and their subscriptions, which end with their connections. Nobody ever waits for a client that
+//! does not read: pushes go through `notices`.
+
+mod call;
+mod error;
+mod face;
+mod http;
+pub mod notices;
+pub mod reference;
+mod resources;
+mod schema;
+mod sessions;
+mod tool;
+pub mod tools;
+mod toolset;
+mod translate;
+mod unread;
+
+pub use call::Call;
+pub use error::ToolError;
+pub use http::{route, routes};
+pub use notices::Notices;
+pub use sessions::Sessions;
+pub use tool::{Effect, Reply, Tool};
+pub use toolset::Toolset;
+
+use crate::app::App;
+
+/// What this face does besides answering: tells subscribers what the log says, and ends sessions that nobody uses.
+pub async fn keep_up(app: App) {
+    tokio::join!(notices::follow(&app), sessions::reap(&app));
+}
+
+/// Whether a path belongs to this face.
+pub fn is_at(path: &str) -> bool {
+    path.strip_prefix("/mcp").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}

@@ -1,0 +1,213 @@
+//! Telling clients that something they follow has changed, without ever waiting for one of them.
+//!
+//! The log is read once for all: [`concerned`] says whose inbox a fact changes. A change is put into the queue of every
+//! client that follows it. A queue holds each address once, however often it changed, and the client's own task sends
+//! from it; so a client that does not read costs a few names and holds up nobody.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use rookery_core::{AgentId, Fact};
+use rookery_engine::SubscribeError;
+use tokio::sync::Notify;
+
+use super::resources;
+use crate::app::App;
+
+/// How many addresses one client can follow.
+pub const FOLLOWED_AT_MOST: usize = 256;
+/// How long a client may take to accept a notice before it is left out.
+pub const SEND_TIME: Duration = Duration::from_secs(10);
+/// How long to wait before the log is read again after it could not be.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Whose inbox a fact changes. A fact that puts something before an agent belongs here.
+pub fn concerned(fact: &Fact) -> Vec<&AgentId> {
+    match fact {
+        Fact::HandoffInitiated(handoff) => handoff.to.iter().collect(),
+        Fact::TaskReserved(task) => vec![&task.agent],
+        Fact::TaskReassigned(task) => vec![&task.to],
+        _ => vec![],
+    }
+}
+
+/// Reads the log from now on and tells whoever follows what it changes.
+pub async fn follow(app: &App) {
+    while !app.stopping().is_cancelled() {
+        match tail(app).await {
+            Err(SubscribeError::Stopped) => return,
+            Err(error) => tracing::debug!(%error, "the log cannot be followed; trying again"),
+            Ok(()) => return,
+        }
+        // What changed meanwhile is not known: everybody who follows something looks again.
+        tokio::time::sleep(RETRY).await;
+        app.notices().all_changed();
+    }
+}
+
+async fn tail(app: &App) -> Result<(), SubscribeError> {
+    let mut log = app.engine().subscribe(None).await?;
+    loop {
+        let chunk = tokio::select! {
+            () = app.stopping().cancelled() => return Ok(()),
+            chunk = log.next() => chunk?,
+        };
+        for agent in chunk.rows().iter().flat_map(|row| concerned(&row.fact)) {
+            app.notices().changed(&resources::inbox(agent));
+        }
+    }
+}
+
+/// Who follows what.
+#[derive(Debug, Default)]
+pub struct Notices {
+    by_address: Mutex<HashMap<String, Vec<Weak<Queue>>>>,
+}
+
+impl Notices {
+    /// Notes a change for everybody who follows the address. Never waits.
+    pub fn changed(&self, address: &str) {
+        let mut all = self.lock();
+        let Some(queues) = all.get_mut(address) else { return };
+        queues.retain(|queue| match queue.upgrade() {
+            Some(queue) => {
+                queue.put(address);
+                true
+            }
+            None => false,
+        });
+        if queues.is_empty() {
+            all.remove(address);
+        }
+    }
+
+    fn all_changed(&self) {
+        let addresses: Vec<String> = self.lock().keys().cloned().collect();
+        addresses.iter().for_each(|address| self.changed(address));
+    }
+
+    /// Puts changes of the address into the queue from now on, until the queue is gone.
+    pub fn follow(&self, address: &str, queue: &Arc<Queue>) -> Result<(), TooMany> {
+        queue.add(address)?;
+        let mut all = self.lock();
+        let queues = all.entry(address.to_owned()).or_default();
+        if !queues.iter().any(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(queue))) {
+            queues.push(Arc::downgrade(queue));
+        }
+        Ok(())
+    }
+
+    pub fn leave(&self, address: &str, queue: &Arc<Queue>) {
+        queue.remove(address);
+        let mut all = self.lock();
+        if let Some(queues) = all.get_mut(address) {
+            queues.retain(|known| known.strong_count() > 0 && !std::ptr::eq(known.as_ptr(), Arc::as_ptr(queue)));
+            if queues.is_empty() {
+                all.remove(address);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Vec<Weak<Queue>>>> {
+        self.by_address.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A client follows as many addresses as it may.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("a client can follow at most {FOLLOWED_AT_MOST} resources")]
+pub struct TooMany;
+
+/// What one client follows, and what of it changed and was not sent yet.
+#[derive(Debug, Default)]
+pub struct Queue {
+    state: Mutex<State>,
+    wake: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    followed: BTreeSet<String>,
+    changed: BTreeSet<String>,
+}
+
+impl Queue {
+    /// The next address that changed; waits until there is one. Safe to drop while it waits.
+    pub async fn next(&self) -> String {
+        loop {
+            let woken = self.wake.notified();
+            if let Some(address) = self.lock().changed.pop_first() {
+                return address;
+            }
+            woken.await;
+        }
+    }
+
+    fn put(&self, address: &str) {
+        let mut state = self.lock();
+        if state.followed.contains(address) && state.changed.insert(address.to_owned()) {
+            self.wake.notify_one();
+        }
+    }
+
+    fn add(&self, address: &str) -> Result<(), TooMany> {
+        let mut state = self.lock();
+        if state.followed.len() >= FOLLOWED_AT_MOST && !state.followed.contains(address) {
+            return Err(TooMany);
+        }
+        state.followed.insert(address.to_owned());
+        Ok(())
+    }
+
+    fn remove(&self, address: &str) {
+        let mut state = self.lock();
+        state.followed.remove(address);
+        state.changed.remove(address);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn changes_that_nobody_took_yet_are_one() {
+        let (notices, queue) = (Notices::default(), Arc::new(Queue::default()));
+        notices.follow("a", &queue).unwrap();
+        notices.follow("b", &queue).unwrap();
+        for _ in 0..1_000 {
+            notices.changed("a");
+            notices.changed("b");
+            notices.changed("c");
+        }
+        assert_eq!((queue.next().await, queue.next().await), ("a".to_owned(), "b".to_owned()));
+        assert!(queue.lock().changed.is_empty());
+        notices.leave("a", &queue);
+        notices.changed("a");
+        assert!(queue.lock().changed.is_empty());
+    }
+
+    #[test]
+    fn a_client_that_is_gone_leaves_nothing_behind() {
+        let (notices, queue) = (Notices::default(), Arc::new(Queue::default()));
+        notices.follow("a", &queue).unwrap();
+        drop(queue);
+        notices.changed("a");
+        assert!(notices.lock().is_empty());
+    }
+
+    #[test]
+    fn a_client_follows_so_much_and_no_more() {
+        let (notices, queue) = (Notices::default(), Arc::new(Queue::default()));
+        for number in 0..FOLLOWED_AT_MOST {
+            notices.follow(&number.to_string(), &queue).unwrap();
+        }
+        assert_eq!(notices.follow("one more", &queue), Err(TooMany));
+        assert_eq!(notices.follow("0", &queue), Ok(()));
+    }
+}

@@ -1,0 +1,139 @@
+//! Schemas as models and clients read them best: without references, titles and number formats that nobody knows.
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value};
+
+pub type Object = Map<String, Value>;
+
+/// The schema of a tool's arguments. What may be left out is left out, so `null` is not offered.
+pub fn input<T: JsonSchema>() -> Arc<Object> {
+    let mut schema = of::<T>();
+    for field in
+        schema.get_mut("properties").and_then(Value::as_object_mut).into_iter().flat_map(|all| all.values_mut())
+    {
+        without_null(field);
+    }
+    Arc::new(schema)
+}
+
+/// The schema of a tool's result.
+pub fn output<T: JsonSchema>() -> Arc<Object> {
+    Arc::new(of::<T>())
+}
+
+fn of<T: JsonSchema>() -> Object {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    });
+    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    simplify(&mut schema);
+    match schema {
+        Value::Object(mut schema) => {
+            schema.remove("description");
+            schema.entry("type").or_insert_with(|| "object".into());
+            // Clients look for it even where a tool takes nothing.
+            schema.entry("properties").or_insert_with(|| Value::Object(Map::new()));
+            schema
+        }
+        _ => Map::new(),
+    }
+}
+
+/// Takes away what only a validator of another kind would use.
+fn simplify(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            if fields.get("title").is_some_and(Value::is_string) {
+                fields.remove("title");
+            }
+            if fields.get("format").is_some_and(Value::is_string) {
+                fields.remove("format");
+            }
+            if fields.get("default").is_some_and(Value::is_null) {
+                fields.remove("default");
+            }
+            // "Anything" may be written as `true`, which some clients do not take for a schema.
+            for field in fields.get_mut("properties").and_then(Value::as_object_mut).into_iter().flatten() {
+                if *field.1 == Value::Bool(true) {
+                    *field.1 = Value::Object(Map::new());
+                }
+            }
+            fields.values_mut().for_each(simplify);
+        }
+        Value::Array(entries) => entries.iter_mut().for_each(simplify),
+        _ => {}
+    }
+}
+
+/// `["string", "null"]` becomes `"string"`, and a choice between something and null becomes the something.
+fn without_null(schema: &mut Value) {
+    let Some(fields) = schema.as_object_mut() else { return };
+    if let Some(Value::Array(types)) = fields.get_mut("type") {
+        types.retain(|kind| kind != "null");
+        if let [only] = types.as_slice() {
+            let only = only.clone();
+            fields.insert("type".to_owned(), only);
+        }
+    }
+    if let Some(Value::Array(choices)) = fields.get_mut("enum") {
+        choices.retain(|choice| !choice.is_null());
+    }
+    if let Some(Value::Array(choices)) = fields.get_mut("anyOf") {
+        choices.retain(|choice| choice.get("type").is_none_or(|kind| kind != "null"));
+        if let [Value::Object(only)] = choices.as_slice() {
+            let only = only.clone();
+            fields.remove("anyOf");
+            for (name, value) in only {
+                fields.entry(name).or_insert(value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+    use serde_json::json;
+
+    #[derive(Deserialize, JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    #[allow(dead_code, reason = "only its schema is looked at")]
+    enum Kind {
+        One,
+        Two,
+    }
+
+    /// Not shown.
+    #[derive(Deserialize, JsonSchema)]
+    #[allow(dead_code, reason = "only its schema is looked at")]
+    struct Arguments {
+        /// What it is called.
+        name: String,
+        /// How often.
+        times: Option<u32>,
+        kind: Option<Kind>,
+        title: Option<String>,
+        detail: Option<Value>,
+    }
+
+    #[test]
+    fn an_input_schema_is_plain() {
+        let expected = json!({
+            "type": "object",
+            "properties": {
+                "name": {"description": "What it is called.", "type": "string"},
+                "times": {"description": "How often.", "type": "integer", "minimum": 0},
+                "kind": {"type": "string", "enum": ["one", "two"]},
+                "title": {"type": "string"},
+                "detail": {},
+            },
+            "required": ["name"],
+        });
+        assert_eq!(Value::Object((*input::<Arguments>()).clone()), expected);
+    }
+}

@@ -1,0 +1,222 @@
+//! Sessions of clients that need them: as many as allowed, each as long as somebody uses it.
+//!
+//! The SDK keeps the sessions and knows no limit. Here they are counted; whoever opens one too many takes the place of the
+//! session that was silent longest, whose client opens a new one when it speaks again, as the protocol asks of it. A
+//! session with an open stream is in use, however quiet it is.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::{Stream, StreamExt};
+use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, LocalSessionManagerError};
+use rmcp::transport::streamable_http_server::session::{ServerSseMessage, SessionId, SessionManager};
+use rookery_store::Clock;
+
+use crate::app::{App, Limits};
+
+/// How often silent sessions are looked for.
+const REAP_EVERY: Duration = Duration::from_secs(60);
+/// A session that spoke within this time is in use: it does not make room for another.
+const IN_USE_MILLIS: u64 = 60_000;
+
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    #[error("there are {most} sessions in use, and no more are allowed")]
+    TooMany { most: usize },
+    #[error(transparent)]
+    Sdk(#[from] LocalSessionManagerError),
+}
+
+pub struct Sessions {
+    inner: LocalSessionManager,
+    clock: Arc<dyn Clock>,
+    most: usize,
+    idle: Duration,
+    known: Arc<Known>,
+}
+
+impl std::fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sessions").field("most", &self.most).finish_non_exhaustive()
+    }
+}
+
+/// When each session was used last.
+#[derive(Debug, Default)]
+struct Known(Mutex<HashMap<SessionId, Use>>);
+
+#[derive(Clone, Copy, Debug)]
+struct Use {
+    last: u64,
+    streams: usize,
+}
+
+impl Known {
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Use>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The session without a stream that was silent longest, if that is at least so long.
+    fn quietest(&self, now: u64, silent: u64) -> Option<SessionId> {
+        let all = self.lock();
+        let quiet = all.iter().filter(|(_, used)| used.streams == 0 && now.saturating_sub(used.last) >= silent);
+        quiet.min_by_key(|(_, used)| used.last).map(|(id, _)| id.clone())
+    }
+}
+
+/// An open stream; its session is in use until it is dropped.
+struct Open {
+    known: Arc<Known>,
+    clock: Arc<dyn Clock>,
+    id: SessionId,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if let Some(used) = self.known.lock().get_mut(&self.id) {
+            used.streams = used.streams.saturating_sub(1);
+            used.last = self.clock.monotonic();
+        }
+    }
+}
+
+impl Sessions {
+    pub fn new(limits: &Limits, clock: Arc<dyn Clock>) -> Sessions {
+        let mut inner = LocalSessionManager::default();
+        // A quiet stream is no reason to end a session, so the SDK's own clock is off; see `reap`.
+        inner.session_config.keep_alive = None;
+        Sessions { inner, clock, most: limits.sessions, idle: limits.session_idle, known: Arc::default() }
+    }
+
+    /// Whether no session can be opened.
+    pub fn is_full(&self) -> bool {
+        self.known.lock().len() >= self.most
+    }
+
+    fn used(&self, id: &SessionId) {
+        if let Some(used) = self.known.lock().get_mut(id) {
+            used.last = self.clock.monotonic();
+        }
+    }
+
+    async fn make_room(&self) -> Result<(), SessionError> {
+        while self.is_full() {
+            let Some(quiet) = self.known.quietest(self.clock.monotonic(), IN_USE_MILLIS) else {
+                return Err(SessionError::TooMany { most: self.most });
+            };
+            tracing::info!(session = %quiet, "a silent session was closed to make room for a new one");
+            self.close_session(&quiet).await?;
+        }
+        Ok(())
+    }
+
+    fn open(&self, id: &SessionId) -> Open {
+        if let Some(used) = self.known.lock().get_mut(id) {
+            used.streams += 1;
+        }
+        Open { known: self.known.clone(), clock: self.clock.clone(), id: id.clone() }
+    }
+}
+
+/// Ends sessions that nobody has used for long.
+pub async fn reap(app: &App) {
+    let sessions = app.sessions();
+    let idle = u64::try_from(sessions.idle.as_millis()).unwrap_or(u64::MAX);
+    loop {
+        tokio::select! {
+            () = app.stopping().cancelled() => return,
+            () = tokio::time::sleep(REAP_EVERY) => {}
+        }
+        while let Some(quiet) = sessions.known.quietest(sessions.clock.monotonic(), idle) {
+            if let Err(error) = sessions.close_session(&quiet).await {
+                tracing::debug!(%error, session = %quiet, "a silent session could not be closed");
+            }
+        }
+    }
+}
+
+impl SessionManager for Sessions {
+    type Error = SessionError;
+    type Transport = <LocalSessionManager as SessionManager>::Transport;
+
+    async fn create_session(&self) -> Result<(SessionId, Self::Transport), SessionError> {
+        self.make_room().await?;
+        let (id, transport) = self.inner.create_session().await?;
+        self.known.lock().insert(id.clone(), Use { last: self.clock.monotonic(), streams: 0 });
+        Ok((id, transport))
+    }
+
+    async fn initialize_session(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<ServerJsonRpcMessage, SessionError> {
+        Ok(self.inner.initialize_session(id, message).await?)
+    }
+
+    async fn has_session(&self, id: &SessionId) -> Result<bool, SessionError> {
+        Ok(self.inner.has_session(id).await?)
+    }
+
+    async fn close_session(&self, id: &SessionId) -> Result<(), SessionError> {
+        self.known.lock().remove(id);
+        Ok(self.inner.close_session(id).await?)
+    }
+
+    async fn create_stream(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionError> {
+        self.used(id);
+        let (stream, open) = (self.inner.create_stream(id, message).await?, self.open(id));
+        Ok(stream.map(move |message| held(&open, message)))
+    }
+
+    async fn accept_message(&self, id: &SessionId, message: ClientJsonRpcMessage) -> Result<(), SessionError> {
+        self.used(id);
+        Ok(self.inner.accept_message(id, message).await?)
+    }
+
+    async fn create_standalone_stream(
+        &self,
+        id: &SessionId,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionError> {
+        self.used(id);
+        let (stream, open) = (self.inner.create_standalone_stream(id).await?, self.open(id));
+        Ok(stream.map(move |message| held(&open, message)))
+    }
+
+    async fn resume(
+        &self,
+        id: &SessionId,
+        last_event_id: String,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionError> {
+        self.used(id);
+        let (stream, open) = (self.inner.resume(id, last_event_id).await?, self.open(id));
+        Ok(stream.map(move |message| held(&open, message)))
+    }
+}
+
+/// Passes a message on; the stream that does so owns what keeps its session in use.
+fn held(_open: &Open, message: ServerSseMessage) -> ServerSseMessage {
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_one_that_was_silent_longest_goes_first_and_one_with_a_stream_never() {
+        let known = Known::default();
+        for (id, last, streams) in [("a", 5, 0), ("b", 1, 1), ("c", 3, 0)] {
+            known.lock().insert(id.into(), Use { last, streams });
+        }
+        assert_eq!(known.quietest(100, 50).as_deref(), Some("c"));
+        assert_eq!(known.quietest(100, 96).as_deref(), Some("c"));
+        assert_eq!(known.quietest(100, 98), None);
+    }
+}

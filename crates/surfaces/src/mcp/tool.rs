@@ -1,0 +1,151 @@
+//! A tool: what a model sees of it, and the function that does it.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::model::{Tool as Listed, ToolAnnotations};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::call::Call;
+use super::error::ToolError;
+use super::schema::{self, Object};
+use super::toolset::Toolset;
+
+/// What calling the tool does to the world; clients ask their user by it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Effect {
+    Reads,
+    /// Adds something with every call.
+    Adds,
+    /// Sets something; again with the same arguments changes nothing.
+    Sets,
+    /// Ends or gives away something.
+    Ends,
+}
+
+impl Effect {
+    fn annotations(self) -> ToolAnnotations {
+        let hints = ToolAnnotations::new().open_world(false);
+        match self {
+            Effect::Reads => hints.read_only(true),
+            Effect::Adds => hints.read_only(false).destructive(false).idempotent(false),
+            Effect::Sets => hints.read_only(false).destructive(false).idempotent(true),
+            Effect::Ends => hints.read_only(false).destructive(true).idempotent(true),
+        }
+    }
+}
+
+/// What a tool answers: a value, and the text that a model reads if that is not simply the value as JSON.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Reply<T> {
+    value: T,
+    text: Option<String>,
+}
+
+impl<T> Reply<T> {
+    pub fn of(value: T) -> Reply<T> {
+        Reply { value, text: None }
+    }
+
+    pub fn said(text: impl Into<String>, value: T) -> Reply<T> {
+        Reply { value, text: Some(text.into()) }
+    }
+}
+
+/// An answer on its way out.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Answered {
+    pub structured: Value,
+    pub text: String,
+}
+
+type Running = Pin<Box<dyn Future<Output = Result<Answered, ToolError>> + Send>>;
+type Run = Box<dyn Fn(Call, Object) -> Running + Send + Sync>;
+
+pub struct Tool {
+    pub name: &'static str,
+    pub description: &'static str,
+    pub effect: Effect,
+    pub sets: &'static [Toolset],
+    /// How long it may take, if longer than other requests: it waits for something.
+    pub lasts: Option<Duration>,
+    input: Arc<Object>,
+    output: Arc<Object>,
+    run: Run,
+}
+
+impl fmt::Debug for Tool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tool").field("name", &self.name).field("effect", &self.effect).finish_non_exhaustive()
+    }
+}
+
+impl Tool {
+    /// A tool by its function. The description is for a model: what it does, when to call it, what comes next.
+    pub fn new<A, T, F, R>(
+        name: &'static str,
+        effect: Effect,
+        sets: &'static [Toolset],
+        description: &'static str,
+        run: F,
+    ) -> Tool
+    where
+        A: DeserializeOwned + JsonSchema + Send + 'static,
+        T: Serialize + JsonSchema,
+        F: Fn(Call, A) -> R + Send + Sync + Clone + 'static,
+        R: Future<Output = Result<Reply<T>, ToolError>> + Send + 'static,
+    {
+        let run: Run = Box::new(move |call, arguments| {
+            let run = run.clone();
+            Box::pin(async move { answered(run(call, parse(arguments)?).await?) })
+        });
+        let (input, output) = (schema::input::<A>(), schema::output::<T>());
+        Tool { name, description, effect, sets, lasts: None, input, output, run }
+    }
+
+    /// For a tool that waits for something to happen.
+    #[must_use]
+    pub fn lasting(self, most: Duration) -> Tool {
+        Tool { lasts: Some(most), ..self }
+    }
+
+    pub fn is_in(&self, set: Toolset) -> bool {
+        set == Toolset::All || self.sets.contains(&set)
+    }
+
+    pub fn listed(&self, set: Toolset) -> Listed {
+        let listed = Listed::new(self.name, self.description, self.input.clone());
+        let listed = listed.with_annotations(self.effect.annotations());
+        if set.shows_output() { listed.with_raw_output_schema(self.output.clone()) } else { listed }
+    }
+
+    pub fn run(&self, call: Call, arguments: Object) -> Running {
+        (self.run)(call, arguments)
+    }
+}
+
+fn parse<A: DeserializeOwned>(arguments: Object) -> Result<A, ToolError> {
+    serde_path_to_error::deserialize(Value::Object(arguments)).map_err(|error| {
+        let path = error.path().to_string();
+        let message = match path.as_str() {
+            "." | "?" => error.inner().to_string(),
+            path => format!("argument '{path}': {}", error.inner()),
+        };
+        ToolError::invalid(message).suggest("call the tool again with arguments as its input schema says")
+    })
+}
+
+fn answered<T: Serialize>(reply: Reply<T>) -> Result<Answered, ToolError> {
+    let structured = serde_json::to_value(&reply.value).map_err(|error| {
+        tracing::error!(%error, "a result cannot be written as JSON");
+        ToolError::unexpected()
+    })?;
+    let text = reply.text.unwrap_or_else(|| structured.to_string());
+    Ok(Answered { structured, text })
+}

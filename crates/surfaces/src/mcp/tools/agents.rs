@@ -1,0 +1,289 @@
+//! Agents: joining, showing life, leaving, and who else is here.
+
+use rookery_core::agent::{Agent, Leave, Profile, Register, SetStatus};
+use rookery_core::{AgentId, Caller, Code, Refusal, Row};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+
+use super::Done;
+use crate::mcp::call::row_of;
+use crate::mcp::translate::{self, AgentRole, AgentStatus, AgentView};
+use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
+
+type Answer<T> = Result<Reply<T>, ToolError>;
+
+pub fn tools() -> Vec<Tool> {
+    use Effect::*;
+    use Toolset::*;
+    vec![
+        Tool::new(
+            "agent_register",
+            // One that nobody knows gets a new id each time.
+            Adds,
+            &[Workflow, Team],
+            "Join the team, or update what it knows of you. Call it once when you start, and again after your context was \
+             cleared. Keep the returned id: it is your agent_id. Next: task_claim.",
+            register,
+        ),
+        Tool::new(
+            "agent_heartbeat",
+            Sets,
+            &[Workflow],
+            "Show that you are alive and say what you are doing. Any call does that too; use this during long work \
+             without calls, every next_heartbeat_ms. An agent that stays silent loses its claims.",
+            heartbeat,
+        ),
+        Tool::new(
+            "agent_unregister",
+            Ends,
+            &[Workflow],
+            "Leave the team when you are done. Your tasks go back to the queue and your files are freed.",
+            unregister,
+        ),
+        Tool::new(
+            "agent_get",
+            Reads,
+            &[Workflow],
+            "Look up one agent by its id: what it is, whether it is there, what it works on.",
+            get,
+        ),
+        Tool::new(
+            "agent_list",
+            Reads,
+            &[Workflow, Team],
+            "List the agents of the team, in the order they joined. Use it to find out whom to hand work to.",
+            list,
+        ),
+        Tool::new(
+            "agent_update",
+            Sets,
+            &[Workflow],
+            "Change your status, your current task, your workspace or your metadata. Metadata is merged into what is \
+             there.",
+            update,
+        ),
+    ]
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Registering {
+    /// What people call you.
+    name: String,
+    /// The program you run in: claude_code, codex, opencode, custom, …
+    runtime: String,
+    /// A coordinator leads the team if nobody does yet. Default: worker.
+    role: Option<AgentRole>,
+    /// What you are good at, as single words.
+    capabilities: Option<Vec<String>>,
+    /// The folder you work in.
+    workspace_path: Option<String>,
+    /// Anything else worth knowing about you.
+    metadata: Option<Map<String, Value>>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Registered {
+    id: String,
+    name: String,
+    status: AgentStatus,
+}
+
+async fn register(call: Call, asked: Registering) -> Answer<Registered> {
+    let (caller, id) = newcomer(&call, &asked.name).await?;
+    let profile = Profile {
+        tool: translate::tool(&asked.runtime),
+        role: translate::role(asked.role.unwrap_or(AgentRole::Worker)),
+        capabilities: asked.capabilities.unwrap_or_default(),
+        name: Some(asked.name),
+        workspace_path: asked.workspace_path,
+        metadata: asked.metadata.unwrap_or_default(),
+    };
+    let committed = call.submit(caller, Register { id: id.clone(), profile }).await?;
+    let Some(Row::Agent(agent)) = row_of(&committed) else { return Err(ToolError::unexpected()) };
+    if !call.sender().is_known() {
+        call.bound().set(Some(id));
+    }
+    let view = translate::agent(agent, None);
+    Ok(Reply::of(Registered { id: view.id, name: view.name, status: view.status }))
+}
+
+/// Who registers: whoever is identified is itself, and one process is one agent. An unknown one gets an id.
+async fn newcomer(call: &Call, name: &str) -> Result<(Caller, AgentId), ToolError> {
+    let own = call.caller(None)?;
+    if call.sender().is_known() {
+        return call.writer(None);
+    }
+    if let Some(agent) = own.actor.agent() {
+        // The same session again; under another name it is another agent that shares the connection.
+        let known = call.engine().agent(agent).await?.value;
+        if known.is_some_and(|known| known.profile.name.as_deref() == Some(name)) {
+            return call.writer(None);
+        }
+    }
+    let id = mint(call);
+    call.writer(Some(&id))
+}
+
+/// A new agent's id. A call that is repeated under its key must not make a second agent.
+fn mint(call: &Call) -> String {
+    const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+    const LENGTH: usize = 12;
+    let random: String = match call.sender().key() {
+        Some(key) => {
+            let digits = Sha256::digest(key).into_iter().map(|byte| char::from(DIGITS[usize::from(byte) % 36]));
+            digits.take(LENGTH).collect()
+        }
+        None => {
+            let minted = call.engine().mint("");
+            minted.chars().skip(minted.len().saturating_sub(LENGTH)).collect()
+        }
+    };
+    format!("ag_{random}")
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Beating {
+    /// Your id. Not needed if you are connected as an agent.
+    agent_id: Option<String>,
+    /// The task you are working on.
+    current_task_id: Option<String>,
+    /// online or busy.
+    status: Option<AgentStatus>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Beaten {
+    success: bool,
+    /// When to send the next one at the latest.
+    next_heartbeat_ms: i64,
+}
+
+async fn heartbeat(call: Call, asked: Beating) -> Answer<Beaten> {
+    let (caller, agent) = call.writer(asked.agent_id.as_deref())?;
+    call.engine().heartbeat(&caller, &agent).await?;
+    set_status(&call, caller, &agent, asked.status, asked.current_task_id).await?;
+    let interval = call.engine().settings().heartbeat_interval.as_millis();
+    Ok(Reply::of(Beaten { success: true, next_heartbeat_ms: i64::try_from(interval).unwrap_or(i64::MAX) }))
+}
+
+/// Says what the agent is doing, if the call does.
+async fn set_status(
+    call: &Call,
+    caller: Caller,
+    agent: &AgentId,
+    status: Option<AgentStatus>,
+    task: Option<String>,
+) -> Result<(), ToolError> {
+    if status.is_none() && task.is_none() {
+        return Ok(());
+    }
+    let known = known(call, agent).await?;
+    // A word that says what the core's finer one says already changes nothing.
+    let status = match status {
+        Some(word) if word != translate::agent_status(known.status) => translate::status_of(word),
+        Some(_) | None => known.status,
+    };
+    let current_task = task.as_deref().map(Into::into);
+    call.submit(caller, SetStatus { agent: agent.clone(), status, current_task }).await?;
+    Ok(())
+}
+
+async fn known(call: &Call, agent: &AgentId) -> Result<Agent, ToolError> {
+    let found = call.engine().agent(agent).await?.value;
+    found.ok_or_else(|| Refusal::new(Code::AgentNotFound, "Agent not found").into())
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Leaving {
+    /// Your id. Not needed if you are connected as an agent.
+    #[serde(alias = "agent_id")]
+    id: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Left {
+    success: bool,
+    tasks_released: u32,
+}
+
+async fn unregister(call: Call, asked: Leaving) -> Answer<Left> {
+    let (caller, agent) = call.writer(asked.id.as_deref())?;
+    let held = known(&call, &agent).await?.holding;
+    call.submit(caller, Leave { agent: agent.clone() }).await?;
+    if call.bound().get() == Some(agent) {
+        call.bound().set(None);
+    }
+    Ok(Reply::of(Left { success: true, tasks_released: held }))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Getting {
+    /// The agent's id.
+    #[serde(alias = "agent_id")]
+    id: String,
+}
+
+async fn get(call: Call, asked: Getting) -> Answer<AgentView> {
+    call.reader().await?;
+    let agent = known(&call, &AgentId::from(asked.id.as_str())).await?;
+    Ok(Reply::of(shown(&call, agent)))
+}
+
+fn shown(call: &Call, agent: Agent) -> AgentView {
+    let presence = call.engine().board().get(&agent.id);
+    translate::agent(agent, presence)
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Listing {
+    /// Only agents with one of these statuses.
+    status: Option<Vec<AgentStatus>>,
+    /// Only agents with this role.
+    role: Option<AgentRole>,
+    /// Only agents that run in this program.
+    runtime: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Agents {
+    agents: Vec<AgentView>,
+}
+
+async fn list(call: Call, asked: Listing) -> Answer<Agents> {
+    call.reader().await?;
+    let agents = call.engine().agents().await?.value.into_iter().map(|agent| shown(&call, agent));
+    let agents = agents
+        .filter(|agent| asked.status.as_ref().is_none_or(|wanted| wanted.contains(&agent.status)))
+        .filter(|agent| asked.role.is_none_or(|wanted| wanted == agent.role))
+        .filter(|agent| asked.runtime.as_ref().is_none_or(|wanted| *wanted == agent.runtime));
+    Ok(Reply::of(Agents { agents: agents.collect() }))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Updating {
+    /// The agent's id, if it is not you.
+    #[serde(alias = "agent_id")]
+    id: Option<String>,
+    /// online, busy or offline.
+    status: Option<AgentStatus>,
+    /// The task that is worked on.
+    current_task_id: Option<String>,
+    /// The folder that is worked in.
+    workspace_path: Option<String>,
+    /// Added to the metadata; a key that is there already gets the new value.
+    metadata: Option<Map<String, Value>>,
+}
+
+async fn update(call: Call, asked: Updating) -> Answer<Done> {
+    let (caller, agent) = call.writer(asked.id.as_deref())?;
+    if asked.workspace_path.is_some() || asked.metadata.is_some() {
+        let mut profile = known(&call, &agent).await?.profile;
+        profile.workspace_path = asked.workspace_path.or(profile.workspace_path);
+        profile.metadata.extend(asked.metadata.unwrap_or_default());
+        call.submit(caller.clone(), Register { id: agent.clone(), profile }).await?;
+    }
+    set_status(&call, caller, &agent, asked.status, asked.current_task_id).await?;
+    Ok(Reply::of(Done::yes()))
+}

@@ -1,0 +1,154 @@
+//! File claims: saying which paths one is about to change.
+
+use rookery_core::file::{ClaimReply, File, Insist, ReleaseFile};
+use rookery_engine::queries::FileFilter;
+use rookery_store::Answer as Outcome;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::files;
+use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
+
+type Answer<T> = Result<Reply<T>, ToolError>;
+
+pub fn tools() -> Vec<Tool> {
+    use Effect::*;
+    use Toolset::*;
+    vec![
+        Tool::new(
+            "resource_claim",
+            Sets,
+            &[Workflow, Team],
+            "Claim a file, or a folder ending in '/', before you change it. granted false names the owner: work on \
+             something else or ask for it.",
+            claim,
+        ),
+        Tool::new(
+            "resource_release",
+            Ends,
+            &[Workflow, Team],
+            "Give a claimed path back. Claims made with a task_id end with the task by themselves.",
+            release,
+        ),
+        Tool::new(
+            "resource_list",
+            Reads,
+            &[Workflow],
+            "List the paths that are claimed, locked or in conflict, and who has them.",
+            list,
+        ),
+    ]
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Claiming {
+    /// The path, relative to the project's root.
+    path: String,
+    /// The task you change it for; the claim ends with it.
+    task_id: Option<String>,
+    /// Take it from its owner. For the lead and people.
+    force: Option<bool>,
+    /// Your id. Not needed if you are connected as an agent.
+    agent_id: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Claimed {
+    granted: bool,
+    /// Who has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    owner: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+async fn claim(call: Call, asked: Claiming) -> Answer<Claimed> {
+    let (caller, agent) = call.writer(asked.agent_id.as_deref())?;
+    let task = asked.task_id.as_deref().filter(|task| !task.is_empty()).map(Into::into);
+    let insist = if asked.force == Some(true) { Insist::Force } else { Insist::Ask };
+    let command = files::claim(call.engine(), &asked.path, agent, task, insist).await?;
+    match call.submit(caller, command).await?.answer {
+        Outcome::Claim(ClaimReply::Granted) => Ok(Reply::of(Claimed { granted: true, owner: None, reason: None })),
+        Outcome::Claim(ClaimReply::Refused { owner, reason }) => {
+            let owner = owner.map(|owner| owner.to_string());
+            Ok(Reply::of(Claimed { granted: false, owner, reason: Some(reason) }))
+        }
+        _ => Err(ToolError::unexpected()),
+    }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Releasing {
+    /// The path, as you claimed it.
+    path: String,
+    /// Your id. Not needed if you are connected as an agent.
+    agent_id: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Released {
+    released: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+async fn release(call: Call, asked: Releasing) -> Answer<Released> {
+    let (caller, agent) = call.writer(asked.agent_id.as_deref())?;
+    let path = call.engine().paths().resolve(&asked.path).await?;
+    match call.submit(caller, ReleaseFile { path, agent }).await?.answer {
+        Outcome::Released => Ok(Reply::of(Released { released: true, reason: None })),
+        Outcome::NotReleased { reason } => Ok(Reply::of(Released { released: false, reason: Some(reason) })),
+        _ => Err(ToolError::unexpected()),
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Filter {
+    Claimed,
+    Conflicted,
+    All,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Listing {
+    /// claimed (default), conflicted, or all paths that were ever claimed or changed.
+    filter: Option<Filter>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FileView {
+    path: String,
+    state: String,
+    owner: Option<String>,
+    claimed_at: Option<i64>,
+    task_id: Option<String>,
+    last_modified_by: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Files {
+    resources: Vec<FileView>,
+}
+
+async fn list(call: Call, asked: Listing) -> Answer<Files> {
+    call.reader().await?;
+    let filter = match asked.filter.unwrap_or(Filter::Claimed) {
+        Filter::Claimed => FileFilter::Claimed,
+        Filter::Conflicted => FileFilter::Conflicted,
+        Filter::All => FileFilter::All,
+    };
+    let resources = call.engine().files(filter).await?.value.into_iter().map(shown).collect();
+    Ok(Reply::of(Files { resources }))
+}
+
+fn shown(file: File) -> FileView {
+    FileView {
+        path: file.path.to_string(),
+        state: file.state().as_str().to_owned(),
+        owner: file.holder().map(ToString::to_string),
+        claimed_at: file.claim.as_ref().map(|claim| claim.since.0),
+        task_id: file.claim.as_ref().and_then(|claim| claim.task.as_ref()).map(ToString::to_string),
+        last_modified_by: file.last_modified_by.map(|agent| agent.to_string()),
+    }
+}

