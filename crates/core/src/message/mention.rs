@@ -1,17 +1,23 @@
 //! What a text says about whom it is for: mentions, and whether it is urgent.
 
+use std::collections::BTreeSet;
+
 use crate::id::AgentId;
 use crate::instance::Instance;
+use crate::limit;
 
 /// Words that make a message urgent wherever they stand.
 const URGENT: [&str; 4] = ["urgent", "asap", "blocked", "critical"];
 
 /// Everybody that a text mentions, once each, in order: `@name` in the instance at hand, `@name@other` in another one.
-/// A name is a letter and then letters, digits, `_` and `-`. Whether they are agents is not known here.
+/// A name is a letter and then letters, digits, `_` and `-`. Whether they are agents is not known here. Ends with the
+/// first that is one too many.
 pub(super) fn mentions(text: &str, here: &Instance) -> Vec<AgentId> {
-    let mut found = Vec::new();
+    let (mut found, mut seen) = (Vec::new(), BTreeSet::new());
     let mut rest = text;
-    while let Some(at) = rest.find('@') {
+    while let Some(at) = rest.find('@')
+        && found.len() <= limit::LIST_ENTRIES
+    {
         rest = &rest[at + 1..];
         let name = &rest[..name_length(rest)];
         if name.is_empty() {
@@ -25,7 +31,7 @@ pub(super) fn mentions(text: &str, here: &Instance) -> Vec<AgentId> {
             rest = &rest[1 + other.len()..];
             Instance::new(other).agent(name)
         };
-        if !found.contains(&agent) {
+        if seen.insert(agent.clone()) {
             found.push(agent);
         }
     }

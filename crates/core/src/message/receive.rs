@@ -107,7 +107,9 @@ fn asks(agent: &AgentId, messages: &[MessageId]) -> Vec<Ask> {
         [Key::Message(message.clone()), Key::Delivery { message: message.clone(), agent: agent.clone() }]
     };
     let own = [Key::Agent(agent.clone()), Key::Lead];
-    own.into_iter().chain(messages.iter().flat_map(pair)).map(Ask::from).collect()
+    // One too many is enough to be refused.
+    let messages = messages.iter().take(limit::LIST_ENTRIES + 1);
+    own.into_iter().chain(messages.flat_map(pair)).map(Ask::from).collect()
 }
 
 /// Which of the messages change by where this agent stands with each. One that is not for the agent is refused, and so

@@ -1,5 +1,7 @@
 //! Sending a message: its recipients are resolved here and stay in the fact, and a storm is held.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use super::mention::{is_urgent, mentions};
@@ -118,7 +120,6 @@ impl SendMessage {
         self.check()?;
         view.may_sign_as(caller, &self.from)?;
         let reply = Reply::Row(Key::Message(self.id.clone()));
-        let letter = self.letter(view)?;
         if let Some(known) = view.message(&self.id)? {
             if known.letter.header.from == self.from && known.letter.text == self.text {
                 return Ok(Decision::nothing(reply));
@@ -127,6 +128,7 @@ impl SendMessage {
                 Refusal::new(Code::Exists, format!("message '{}' exists and says something else", self.id)).into()
             );
         }
+        let letter = self.letter(view)?;
         let fact = match self.held(view, &letter.header, now)? {
             Some(because) => Fact::MessageHeld(MessageHeld { letter, because }),
             None => Fact::MessageSent(MessageSent {
@@ -172,13 +174,10 @@ impl SendMessage {
             What::Direct { to } | What::Coord { to: Addressees::Agents(to), .. } => to,
             What::Coord { to: Addressees::Everyone, .. } => return vec![],
         };
-        let mut names: Vec<AgentId> = Vec::new();
-        for name in named.iter().map(plain) {
-            if !names.contains(&name) {
-                names.push(name);
-            }
-        }
-        names
+        let mut seen = BTreeSet::new();
+        let new = named.iter().map(plain).filter(|name| seen.insert(name.clone()));
+        // One too many is enough to be refused.
+        new.take(limit::LIST_ENTRIES + 1).collect()
     }
 
     fn resolve(&self, view: &View) -> Result<Named, Halt> {
@@ -205,7 +204,7 @@ impl SendMessage {
             What::Coord { to: Addressees::Everyone, .. } => Recipients::Everyone,
             _ => Recipients::Agents(others),
         };
-        let reaches = to == Recipients::Everyone || to != Recipients::Agents(vec![]);
+        let reaches = to != Recipients::Agents(vec![]);
         let waits = form == Form::Coord && !unknown.is_empty();
         if form != Form::Entry && !reaches && !waits {
             return Err(self.reaches_nobody(&unknown).into());
@@ -291,9 +290,12 @@ impl SendMessage {
         Ok(Some(hold))
     }
 
-    /// When all that the author sent before would have been due, but never in the past.
+    /// When all that the author sent before would have been due, but never in the past. Nobody gets further ahead than a
+    /// burst: if it seems to be far more, the clock went back, which is not its fault.
     fn due(&self, view: &View, now: &Now) -> Result<Timestamp, Halt> {
-        Ok(view.sender(&self.from)?.map_or(now.at, |sender| sender.due.max(now.at)))
+        let due = view.sender(&self.from)?.map(|sender| sender.due);
+        let sound = due.filter(|due| *due <= now.at.plus_millis(2 * BURST_MILLIS));
+        Ok(sound.map_or(now.at, |due| due.max(now.at)))
     }
 
     fn interval_millis(&self) -> u64 {
@@ -549,6 +551,16 @@ mod tests {
         w.now += 120_000;
         assert_eq!(sends(&mut w, 5_001), Ok("message.sent"), "what it says calmly goes through");
         assert_eq!(w.rebuilt(), *w.rows());
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_holds_nobody() {
+        let mut w = World::of(&["a"]);
+        let guard = StormGuard { per_minute: 2, hops: 20 };
+        w.now = 10_000_000;
+        w.does(&by("a"), SendMessage { guard, ..entry("m1", "a", "x") });
+        w.now = 1_000;
+        assert_eq!(w.does(&by("a"), SendMessage { guard, ..entry("m2", "a", "x") }), ["message.sent"]);
     }
 
     #[test]
