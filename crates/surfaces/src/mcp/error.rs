@@ -76,7 +76,25 @@ fn word(code: Code) -> &'static str {
         | Code::Forbidden
         | Code::Unauthenticated
         | Code::IdempotencyMismatch
-        | Code::Stale => code.as_str(),
+        | Code::Stale
+        | Code::WorkflowNotFound
+        | Code::TemplateNotFound
+        | Code::InvalidState
+        | Code::DuplicateTaskName
+        | Code::NameConflict
+        | Code::SelfDependency
+        | Code::UnknownDependency
+        | Code::TaskNotRemovable
+        | Code::NotClaimed
+        | Code::MissingOutcome
+        | Code::MissingError
+        | Code::DuplicateTemplate
+        | Code::MissingVariables
+        | Code::MessageNotFound
+        | Code::NotShown
+        | Code::RateLimited
+        | Code::DocumentNotFound
+        | Code::StaleVersion => code.as_str(),
     }
 }
 
@@ -90,7 +108,17 @@ fn is_recoverable(code: Code) -> bool {
         | Code::Exists
         | Code::DependenciesUnfinished
         | Code::Locked
-        | Code::IdempotencyMismatch => true,
+        | Code::IdempotencyMismatch
+        | Code::DuplicateTaskName
+        | Code::NameConflict
+        | Code::SelfDependency
+        | Code::UnknownDependency
+        | Code::MissingOutcome
+        | Code::MissingError
+        | Code::DuplicateTemplate
+        | Code::MissingVariables
+        | Code::RateLimited
+        | Code::StaleVersion => true,
         Code::AgentNotFound
         | Code::AgentOffline
         | Code::TaskNotFound
@@ -108,7 +136,15 @@ fn is_recoverable(code: Code) -> bool {
         | Code::Sealed
         | Code::Forbidden
         | Code::Unauthenticated
-        | Code::Stale => false,
+        | Code::Stale
+        | Code::WorkflowNotFound
+        | Code::TemplateNotFound
+        | Code::InvalidState
+        | Code::TaskNotRemovable
+        | Code::NotClaimed
+        | Code::MessageNotFound
+        | Code::NotShown
+        | Code::DocumentNotFound => false,
     }
 }
 
