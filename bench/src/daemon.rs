@@ -23,10 +23,24 @@ pub(crate) struct Daemon {
 impl Daemon {
     /// The real daemon, with its defaults, for the project in `root`.
     pub(crate) async fn start(root: &Path) -> anyhow::Result<Daemon> {
-        let program = sibling("rookery")?;
+        Daemon::start_with(&sibling("rookery")?, root, &[]).await
+    }
+
+    /// The same on PostgreSQL.
+    pub(crate) async fn start_on(root: &Path, store: &str) -> anyhow::Result<Daemon> {
+        Daemon::start_program(&sibling("rookery")?, root, store).await
+    }
+
+    /// The same of another build.
+    pub(crate) async fn start_program(program: &Path, root: &Path, store: &str) -> anyhow::Result<Daemon> {
+        Daemon::start_with(program, root, &["--store", store]).await
+    }
+
+    async fn start_with(program: &Path, root: &Path, arguments: &[&str]) -> anyhow::Result<Daemon> {
         let log = std::fs::File::create(root.join("daemon.stderr"))?;
-        let mut command = command(&program);
-        command.args(["up", "--port", "0", "--dir"]).arg(root).env_remove("ROOKERY_DIR").stderr(log);
+        let mut command = command(program);
+        command.args(["up", "--port", "0", "--dir"]).arg(root).args(arguments).stderr(log);
+        command.env_remove("ROOKERY_DIR").env_remove("ROOKERY_STORE");
         let mut daemon = Daemon::launch(command)?;
         daemon.wait_until_ready().await?;
         Ok(daemon)

@@ -7,6 +7,7 @@
 //! | `stream` | the same over sockets, with 200 event streams |
 //! | `reads` | whether a long log is as quick to read as a short one |
 //! | `daemon` | how long it takes to start, and how much memory it needs |
+//! | `postgres` | what PostgreSQL makes of the same beside SQLite, with one, two and four daemons |
 //!
 //! Absolute figures are this machine's. What is compared runs interleaved in short slices, and ratios are taken within a
 //! round: see `docs/performance.md`.
@@ -18,12 +19,15 @@ mod fanout;
 mod http;
 mod machine;
 mod memory;
+mod postgres;
 mod reads;
 mod report;
+mod rest;
 mod sample;
 mod say;
 mod stopwatch;
 mod stream;
+mod turns;
 mod work;
 
 use std::path::PathBuf;
@@ -49,6 +53,10 @@ struct Args {
     #[arg(long, value_name = "NAME")]
     only: Option<Part>,
 
+    /// Only compare the daemon with another build of it, on PostgreSQL
+    #[arg(long, value_name = "PROGRAM", conflicts_with = "only")]
+    rival: Option<PathBuf>,
+
     /// Leave the results folder as it is
     #[arg(long)]
     no_save: bool,
@@ -64,6 +72,7 @@ enum Part {
     Stream,
     Reads,
     Daemon,
+    Postgres,
 }
 
 /// What a run starts as a process of its own.
@@ -114,6 +123,11 @@ fn main() -> anyhow::Result<()> {
     }
     let plan = Plan::of(&args);
     let mut report = Report::default();
+    if let Some(program) = &args.rival {
+        postgres::rival::run(&plan, program, &mut report)?;
+        say::data(report.table());
+        return Ok(());
+    }
     let wanted = |part| args.only.is_none_or(|only| only == part);
     if wanted(Part::Create) {
         say::heading("durable task creation");
@@ -134,6 +148,14 @@ fn main() -> anyhow::Result<()> {
     if wanted(Part::Daemon) {
         say::heading("start and memory");
         memory::run(&plan, &mut report)?;
+    }
+    if wanted(Part::Postgres) {
+        say::heading("PostgreSQL beside SQLite");
+        match postgres::available() {
+            Ok(()) => postgres::run(&plan, &mut report)?,
+            Err(missing) if args.only.is_none() => say::note(format_args!("skipped: {missing}")),
+            Err(missing) => return Err(missing),
+        }
     }
     say::data(report.table());
     if !args.no_save {

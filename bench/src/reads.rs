@@ -27,27 +27,38 @@ pub(crate) fn run(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
         let log = LongLog::get(plan).await?;
         let store = Arc::new(work::open(&log.database())?);
         let engine = fanout::engine(plan, store.clone(), Arc::new(PresenceBoard::default()));
-        let mut taken: [Vec<u64>; NAMES.len()] = Default::default();
-        for round in 0..plan.rounds as u64 {
-            for at in 0..READS_PER_ROUND {
-                for (which, taken) in taken.iter_mut().enumerate() {
-                    let pick = log.pick(round * READS_PER_ROUND + at);
-                    let asked = Stopwatch::start();
-                    read(&engine, which, pick).await?;
-                    taken.push(asked.nanos());
-                }
-            }
-        }
+        measure("", plan, &engine, &log, report).await?;
         store.close().await;
-        for (name, mut taken) in NAMES.iter().zip(taken) {
-            taken.sort_unstable();
-            let figure =
-                Figure::new(format!("{name}, {} events: p50", plan.events), percentile(&taken, 0.5) / 1e6, "ms");
-            report.add(figure.at_most(1.0));
-            report.add(Figure::new(format!("{name}: p99"), percentile(&taken, 0.99) / 1e6, "ms"));
-        }
         Ok(())
     })
+}
+
+/// Each kind of read in turn; what stands before their names tells the store.
+pub(crate) async fn measure(
+    store: &str,
+    plan: &Plan,
+    engine: &Engine,
+    log: &LongLog,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    let mut taken: [Vec<u64>; NAMES.len()] = Default::default();
+    for round in 0..plan.rounds as u64 {
+        for at in 0..READS_PER_ROUND {
+            for (which, taken) in taken.iter_mut().enumerate() {
+                let pick = log.pick(round * READS_PER_ROUND + at);
+                let asked = Stopwatch::start();
+                read(engine, which, pick).await?;
+                taken.push(asked.nanos());
+            }
+        }
+    }
+    for (name, mut taken) in NAMES.iter().zip(taken) {
+        taken.sort_unstable();
+        let (p50, p99) = (percentile(&taken, 0.5) / 1e6, percentile(&taken, 0.99) / 1e6);
+        report.add(Figure::new(format!("{store}{name}, {} events: p50", plan.events), p50, "ms").at_most(1.0));
+        report.add(Figure::new(format!("{store}{name}: p99"), p99, "ms"));
+    }
+    Ok(())
 }
 
 async fn read(engine: &Engine, which: usize, pick: Pick) -> anyhow::Result<()> {

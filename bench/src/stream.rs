@@ -11,10 +11,10 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use crate::Plan;
-use crate::create::HttpClient;
 use crate::daemon::Daemon;
 use crate::http::{self, Connection};
 use crate::report::{Figure, Report};
+use crate::rest::HttpClient;
 use crate::sample::closed_loop;
 use crate::stopwatch::Stopwatch;
 
@@ -97,6 +97,20 @@ impl Stream {
             };
             if !tokio::time::timeout(PATIENCE, more).await.unwrap_or(false) {
                 return self.count;
+            }
+        }
+    }
+
+    /// The whole lines that have come since; `None` once the stream has ended.
+    pub(crate) async fn lines(&mut self) -> Option<Vec<Vec<u8>>> {
+        loop {
+            if let Some(end) = self.buffer.iter().rposition(|byte| *byte == b'\n') {
+                let rest = self.buffer.split_off(end + 1);
+                let whole = std::mem::replace(&mut self.buffer, rest);
+                return Some(whole.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect());
+            }
+            if !matches!(self.socket.read_buf(&mut self.buffer).await, Ok(1..)) {
+                return None;
             }
         }
     }

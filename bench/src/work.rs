@@ -8,6 +8,8 @@ use rookery_core::log::{Body, BodyBytes};
 use rookery_core::task::Create;
 use rookery_core::{Caller, LogId, RunId, TaskId};
 use rookery_engine::{Ids, RandomIds, SystemClock};
+use rookery_store::postgres::{self, Birth, PostgresStore};
+use rookery_store::queue::Limits;
 use rookery_store::sqlite::{Options, SqliteStore};
 use rookery_store::{PresenceBoard, Store, Submission};
 use sha2::{Digest, Sha256};
@@ -72,6 +74,33 @@ pub(crate) fn open(path: &Path) -> anyhow::Result<SqliteStore> {
     let clock = Arc::new(SystemClock::default());
     let board = Arc::new(PresenceBoard::default());
     Ok(SqliteStore::open(Options::new(path, LogId::new(RandomIds.mint("log_")), clock, board))?)
+}
+
+/// The same on PostgreSQL.
+pub(crate) async fn open_postgres(url: &str) -> anyhow::Result<PostgresStore> {
+    let options = postgres::Options {
+        address: url.parse()?,
+        clock: Arc::new(SystemClock::default()),
+        board: Arc::new(PresenceBoard::default()),
+        limits: Limits::default(),
+        birth: Birth {
+            log_id: LogId::new(RandomIds.mint("log_")),
+            project_id: "bench".to_owned(),
+            project: "bench".to_owned(),
+        },
+        node: RandomIds.mint("node_").as_str().into(),
+        connections: 8,
+    };
+    Ok(PostgresStore::open(options).await?)
+}
+
+/// Bytes with another text in the place of one that has the same length.
+pub(crate) fn replaced(bytes: &[u8], old: &[u8], new: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    if let Some(at) = bytes.windows(old.len()).position(|window| window == old) {
+        bytes[at..at + new.len()].copy_from_slice(new);
+    }
+    bytes
 }
 
 /// A team of as many agents as there are clients.

@@ -18,10 +18,10 @@ const NEXTEST: &str = "cargo-nextest@0.9.143";
 /// The variable that says which store the tests' daemons use.
 const STORE: &str = "ROOKERY_TEST_STORE";
 
-/// The daemon's end-to-end tests that run once more, with PostgreSQL under the daemon. Not those that read or write the
-/// SQLite file from outside (`crash`, `large`), or fill the disk that it lies on (`disk`).
+/// The daemon's end-to-end tests that run once more, with PostgreSQL under the daemon. Not those that fill the disk that
+/// the SQLite file lies on (`disk`).
 const ON_POSTGRES: &str = "package(rookery) and (binary(rest) or binary(durability) or binary(mcp)) \
-                           and not (binary(durability) and test(/^(crash|disk|large)::/))";
+                           and not (binary(durability) and test(/^disk::/))";
 
 pub(crate) fn format(workspace: &Workspace) -> Result<()> {
     workspace

@@ -5,8 +5,8 @@ use axum::http::StatusCode;
 use axum::routing::post;
 use serde::{Deserialize, Serialize};
 
-use super::daemon::HttpClient;
 use crate::daemon::Daemon;
+use crate::rest::HttpClient;
 use crate::say;
 
 #[derive(Debug, Serialize, Deserialize)]

@@ -126,20 +126,11 @@ impl Row {
             .iter()
             .map(|value| match value {
                 Value::Text(text) if text.contains(old) => Value::Text(text.replace(old, new)),
-                Value::Blob(bytes) => Value::Blob(replaced(bytes, old.as_bytes(), new.as_bytes())),
+                Value::Blob(bytes) => Value::Blob(work::replaced(bytes, old.as_bytes(), new.as_bytes())),
                 other => other.clone(),
             })
             .collect()
     }
-}
-
-/// Both texts have the same length.
-fn replaced(bytes: &[u8], old: &[u8], new: &[u8]) -> Vec<u8> {
-    let mut bytes = bytes.to_vec();
-    if let Some(at) = bytes.windows(old.len()).position(|window| window == old) {
-        bytes[at..at + new.len()].copy_from_slice(new);
-    }
-    bytes
 }
 
 impl Client for RawClient {

@@ -262,8 +262,9 @@ impl Engine {
             Ok::<(), EngineError>(())
         };
         match tokio::time::timeout(deadline, waiting).await {
-            Ok(result) => result.map(|()| Waited::Done(committed)),
-            Err(_) => Ok(Waited::Pending(committed, open)),
+            Ok(Ok(())) => Ok(Waited::Done(committed)),
+            // What is committed is answered, even if nobody can tell what became of its effects.
+            Ok(Err(_)) | Err(_) => Ok(Waited::Pending(committed, open)),
         }
     }
 

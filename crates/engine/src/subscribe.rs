@@ -89,7 +89,8 @@ impl Subscription {
             if self.behind {
                 let page = LogQuery { bytes: PAGE_BYTES, ..LogQuery::after(self.cursor, PAGE) };
                 let (rows, head) = self.engine.store().log(page).await?;
-                if head.log != self.log {
+                // Another history, or one that was set back behind what was handed out.
+                if head.log != self.log || head.head < self.cursor {
                     return Err(SubscribeError::Gone { asked: self.position(), head });
                 }
                 let Some(last) = rows.last().map(|row| row.seq) else {

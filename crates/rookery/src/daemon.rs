@@ -5,6 +5,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use rookery_core::{NodeId, SiteId};
@@ -28,6 +29,9 @@ use crate::stores::{self, Means, Opened};
 
 /// The version of this program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// How long the end may take: a store elsewhere may not answer any more.
+const LONGEST_END: Duration = Duration::from_secs(8);
 
 /// An address that is bound and not served yet.
 #[derive(Debug)]
@@ -94,8 +98,13 @@ pub async fn serve(
     tracing::info!("stopping");
     app.stopping().cancel();
     serving.await.context("serving ended badly")?;
-    services.stop(&engine).await;
-    engine.store().close().await;
+    let ending = async {
+        services.stop(&engine).await;
+        engine.store().close().await;
+    };
+    if tokio::time::timeout(LONGEST_END, ending).await.is_err() {
+        tracing::warn!("the store did not answer to the end; what it had not acknowledged is of unknown outcome");
+    }
     drop(std::fs::remove_file(&socket));
     Ok(())
 }

@@ -78,7 +78,7 @@ async fn open_postgres(
         node: node.clone(),
         connections: *settings.store_connections as usize,
     };
-    let store = PostgresStore::open(options).await.map_err(postgres::explain)?;
+    let store = PostgresStore::open(options).await.map_err(|error| postgres::explain(&error))?;
     let adopted = store.adopted().clone();
     Ok(Opened { store: Arc::new(store), project_id: adopted.project_id, project_name: adopted.project, shared: true })
 }
@@ -220,7 +220,7 @@ impl Location {
     pub fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Sqlite(one), Self::Sqlite(two)) => real(&one.path) == real(&two.path),
-            _ => self == other,
+            _ => self.shown() == other.shown(),
         }
     }
 
@@ -242,7 +242,7 @@ fn real(path: &Path) -> PathBuf {
 
 fn cannot_open(url: &StoreUrl) -> anyhow::Error {
     Failure::new(format!("store {url} is not one that this version can open"))
-        .hint("use sqlite:PATH, or leave it out for the project's own database")
+        .hint("use sqlite:PATH or postgres://HOST/DATABASE?schema=NAME, or leave it out for the project's own database")
         .into()
 }
 
@@ -262,8 +262,8 @@ mod postgres {
     }
 
     /// Why a store cannot be opened, with what to do about it.
-    pub(super) fn explain(error: OpenError) -> anyhow::Error {
-        let hint = match &error {
+    pub(super) fn explain(error: &OpenError) -> anyhow::Error {
+        let hint = match error {
             OpenError::Unreachable { .. } => {
                 "check that the server runs and that user, password and database are right"
             }
@@ -305,6 +305,11 @@ pub fn explain(error: OpenError) -> anyhow::Error {
 
 /// Why work on a whole store failed, with what to do about it.
 pub fn explain_offline(error: OfflineError) -> anyhow::Error {
+    if let OfflineError::Database(cause) = &error
+        && let Some(cause) = cause.downcast_ref::<rookery_store::postgres::OpenError>()
+    {
+        return postgres::explain(cause);
+    }
     let hint = match &error {
         OfflineError::Exists { .. } => {
             "`rookery restore --force` keeps what is there aside; an import needs an empty project"
@@ -396,7 +401,7 @@ mod tests {
         assert!(!own.is_same(&at("sqlite:.rookery/other.db")));
         assert!(at("postgres://me@db/x").is_same(&at("postgres://me@db/x")));
         assert!(!at("postgres://me@db/x").is_same(&own));
-        assert_eq!(at("postgres://me:secret@db/x").shown(), "postgres://me:***@db/x");
+        assert_eq!(at("postgres://me:secret@db/x").shown(), "postgres://me@db:5432/x?schema=rookery");
         assert!(Location::parse("mysql://db/x", &settings, &project).is_err());
     }
 }

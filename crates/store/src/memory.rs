@@ -278,6 +278,16 @@ impl State {
         let lease = i64::try_from(LEASE.as_millis()).unwrap_or(i64::MAX);
         let until = Timestamp(now.0 + lease);
         let forgotten = now.0 - i64::try_from(REMEMBER_AWAY.as_millis()).unwrap_or(i64::MAX);
+        // A site has one node: whoever had it before us is over, and so are its duties.
+        let site = node.site.id.clone();
+        let replaced = |other: &Node| other.site.id == site && other.id != id;
+        for (other, _) in self.nodes.values().filter(|(other, _)| replaced(other)) {
+            self.duties
+                .values_mut()
+                .filter(|post| post.node == other.id)
+                .for_each(|post| post.until = Timestamp(i64::MIN));
+        }
+        self.nodes.retain(|_, (other, _)| !replaced(other));
         self.nodes.insert(id.clone(), (node, now));
         self.nodes.retain(|_, (_, seen)| seen.0 > forgotten);
         for duty in Duty::ALL {

@@ -46,7 +46,7 @@ pub enum Duty {
     Timers,
     /// Carries out effects that belong to no site.
     Effects,
-    /// Forgets what is over: replies, nodes, holds.
+    /// Forgets the replies whose time is over.
     Upkeep,
 }
 

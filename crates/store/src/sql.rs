@@ -180,7 +180,29 @@ pub(crate) fn log(dialect: Dialect, query: &LogQuery) -> Sql {
         None => condition,
         Some(agent) => only.concerning(agent, &condition, &page),
     };
-    only.binder.done(format!("SELECT {LOG_COLUMNS}{body} FROM log WHERE {condition} {page}"))
+    let text = format!("SELECT {LOG_COLUMNS}{body} FROM log WHERE {condition} {page}");
+    // Whoever steps through rows stops by itself; a server sends all that it was asked for.
+    match (dialect, i64::try_from(query.bytes)) {
+        (Dialect::Postgres, Ok(bytes)) if bytes < i64::MAX => {
+            let bound = only.binder.bind(ColumnValue::Integer(bytes));
+            only.binder.done(within(&text, query.bodies, direction, &bound))
+        }
+        _ => only.binder.done(text),
+    }
+}
+
+/// The rows of a page up to the one that reaches the bound. What a row weighs is known without reading it.
+fn within(page: &str, bodies: Bodies, direction: &str, bound: &str) -> String {
+    let (body, weight) = match bodies {
+        Bodies::Left => ("", "octet_length(fact)"),
+        Bodies::Read => (", body", "octet_length(fact) + coalesce(octet_length(body), 0)"),
+    };
+    format!(
+        "SELECT {LOG_COLUMNS}{body} FROM (
+            SELECT *, (sum({weight}) OVER (ORDER BY seq {direction} ROWS UNBOUNDED PRECEDING) - ({weight}))::bigint AS before
+            FROM ({page}) AS page) AS measured
+        WHERE before < {bound} ORDER BY seq {direction}"
+    )
 }
 
 fn stored_seq(seq: Seq) -> ColumnValue {

@@ -43,7 +43,7 @@ pub async fn readyz(State(app): State<App>) -> Response {
             "STORE_UNAVAILABLE",
             format!("the store cannot write: {reason}"),
         )
-        .hint("reading goes on; writing resumes by itself when the cause is gone")
+        .hint("reading goes on; unless the reason asks for more, writing resumes by itself when the cause is gone")
         .retry_after(1)
         .into_response(),
     }

@@ -40,6 +40,7 @@ const DURABLE: &[(&str, &str)] = &[("fsync", "on"), ("synchronous_commit", "on")
 #[derive(Clone, Debug)]
 pub struct Options {
     settings: Vec<(String, String)>,
+    files: Vec<(String, String)>,
 }
 
 impl Options {
@@ -60,6 +61,13 @@ impl Options {
         self
     }
 
+    /// A file in the data folder, such as a certificate, for the server only.
+    #[must_use]
+    pub fn file(mut self, name: &str, contents: &str) -> Options {
+        self.files.push((name.to_owned(), contents.to_owned()));
+        self
+    }
+
     /// Creates the server's files, starts it and waits until it answers.
     pub fn start(self) -> Result<Server> {
         Server::create(self)
@@ -67,7 +75,7 @@ impl Options {
 
     fn of(durability: &[(&str, &str)]) -> Options {
         let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-        Options { settings: ALWAYS.iter().chain(durability).map(own).collect() }
+        Options { settings: ALWAYS.iter().chain(durability).map(own).collect(), files: vec![] }
     }
 }
 
@@ -97,6 +105,11 @@ impl Server {
     /// The database `rookery` by TCP.
     pub fn url(&self) -> String {
         self.url_of("rookery")
+    }
+
+    /// Another database of the server, by TCP.
+    pub fn url_of(&self, database: &str) -> String {
+        format!("postgres://rookery@127.0.0.1:{}/{database}", self.port)
     }
 
     /// The database `rookery` by the unix socket in the server's folder.
@@ -176,14 +189,16 @@ impl Server {
     }
 
     fn init(&self) -> Result<()> {
-        if programs::is_root() {
-            let mut chown = programs::quiet("chown");
-            chown.arg(format!("{0}:{0}", programs::UNPRIVILEGED)).arg(&self.folder);
-            programs::run(chown)?;
-        }
+        give_away(&self.folder)?;
         let mut initdb = self.programs.server_command("initdb");
         initdb.args(["-U", "rookery", "-A", "trust", "--no-sync", "--locale=C", "-E", "UTF8", "-D"]).arg(self.data());
         programs::run(initdb)?;
+        for (name, contents) in &self.options.files {
+            let path = self.data().join(name);
+            fs::write(&path, contents).with_context(|| format!("cannot write {name}"))?;
+            fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+            give_away(&path)?;
+        }
         Ok(())
     }
 
@@ -242,10 +257,6 @@ impl Server {
         programs::run(command).is_ok()
     }
 
-    fn url_of(&self, database: &str) -> String {
-        format!("postgres://rookery@127.0.0.1:{}/{database}", self.port)
-    }
-
     fn data(&self) -> PathBuf {
         self.folder.join("data")
     }
@@ -266,6 +277,17 @@ impl Drop for Server {
         // The undertaker, dropped next, deals with one that does not stop, and removes the folder.
         let _stopped = self.stop();
     }
+}
+
+/// Makes a file the server's own, which is not root's.
+fn give_away(path: &Path) -> Result<()> {
+    if !programs::is_root() {
+        return Ok(());
+    }
+    let mut chown = programs::quiet("chown");
+    chown.arg(format!("{0}:{0}", programs::UNPRIVILEGED)).arg(path);
+    programs::run(chown)?;
+    Ok(())
 }
 
 /// A folder in which a socket's path is not too long. The undertaker removes it.

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Once;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use reqwest::{Method, RequestBuilder, StatusCode};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -15,6 +15,24 @@ use crate::postgres::Schema;
 
 /// The variable that says on which store the daemons of all tests run that do not name one: `postgres`, or SQLite.
 pub const STORE: &str = "ROOKERY_TEST_STORE";
+
+/// What a store is kept in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Engine {
+    Sqlite,
+    Postgres,
+}
+
+impl Engine {
+    /// The one that [`STORE`] asks for.
+    pub fn asked_for() -> anyhow::Result<Engine> {
+        match std::env::var(STORE).as_deref() {
+            Ok("postgres") => Ok(Engine::Postgres),
+            Ok("sqlite" | "") | Err(_) => Ok(Engine::Sqlite),
+            Ok(other) => bail!("{STORE} is {other}; it may be postgres or sqlite"),
+        }
+    }
+}
 
 /// How to start a daemon.
 #[derive(Clone, Debug)]
@@ -68,22 +86,23 @@ impl Setup {
 
     /// A test that names no store gets the one that [`STORE`] asks for; in PostgreSQL that is a new schema.
     fn with_usual_store(self) -> anyhow::Result<(Setup, Option<Schema>)> {
-        if self.names_a_store() {
+        if self.named_store().is_some() {
             return Ok((self, None));
         }
-        match std::env::var(STORE).as_deref() {
-            Ok("postgres") => {
+        match Engine::asked_for()? {
+            Engine::Postgres => {
                 let schema = Schema::new()?;
                 Ok((self.store(schema.url()), Some(schema)))
             }
-            Ok("sqlite" | "") | Err(_) => Ok((self, None)),
-            Ok(other) => bail!("{STORE} is {other}; it may be postgres or sqlite"),
+            Engine::Sqlite => Ok((self, None)),
         }
     }
 
-    fn names_a_store(&self) -> bool {
-        let by_argument = self.args.iter().any(|arg| arg == "--store" || arg.starts_with("--store="));
-        by_argument || self.env.iter().any(|(name, _)| name == "ROOKERY_STORE")
+    fn named_store(&self) -> Option<&str> {
+        let next = self.args.iter().skip_while(|arg| *arg != "--store").nth(1);
+        let joined = self.args.iter().find_map(|arg| arg.strip_prefix("--store="));
+        let by_env = self.env.iter().find(|(name, _)| name == "ROOKERY_STORE").map(|(_, url)| url.as_str());
+        next.map(String::as_str).or(joined).or(by_env)
     }
 
     #[expect(clippy::disallowed_methods, reason = "this is the module that starts the program under test")]
@@ -146,6 +165,11 @@ impl Daemon {
 
     pub fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
+    }
+
+    /// Where its store is, if not in its folder.
+    pub fn store(&self) -> Option<&str> {
+        self.setup.named_store()
     }
 
     /// The schema that it was given because [`STORE`] asks for PostgreSQL.
@@ -214,6 +238,17 @@ impl Daemon {
         Ok(child.wait()?.code())
     }
 
+    /// Asks the program whether every derived row of the store is what the log says.
+    #[expect(clippy::disallowed_methods, reason = "this is the module that starts the program under test")]
+    pub fn replay_verify(&self) -> anyhow::Result<()> {
+        let mut command = Command::new(&self.setup.program);
+        command.args(["replay", "--verify", "--dir"]).arg(&self.root).env_remove("ROOKERY_DIR");
+        let output = command.envs(self.store().map(|url| ("ROOKERY_STORE", url))).output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "rookery replay --verify: {said}");
+        Ok(())
+    }
+
     /// Starts it again in the same folder and on the same store, on another port.
     pub fn restart(&mut self) -> anyhow::Result<()> {
         self.kill()?;
@@ -242,7 +277,9 @@ pub async fn read(request: RequestBuilder) -> anyhow::Result<Reply> {
 pub fn client() -> anyhow::Result<reqwest::Client> {
     static PROVIDER: Once = Once::new();
     PROVIDER.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
-    Ok(reqwest::Client::builder().connect_timeout(Duration::from_secs(5)).no_proxy().build()?)
+    let builder = reqwest::Client::builder().connect_timeout(Duration::from_secs(5)).no_proxy();
+    // The daemon closes one that is idle for ten seconds, perhaps in the moment in which a request is sent on it.
+    Ok(builder.pool_idle_timeout(Duration::from_secs(4)).build()?)
 }
 
 #[cfg(test)]
@@ -252,9 +289,9 @@ mod tests {
     #[test]
     fn a_test_that_names_a_store_keeps_it() {
         let setup = || Setup::new("rookery");
-        assert!(!setup().arg("--no-watch").names_a_store());
-        assert!(setup().store("memory:").names_a_store());
-        assert!(setup().arg("--store=memory:").names_a_store());
-        assert!(setup().env("ROOKERY_STORE", "memory:").names_a_store());
+        assert_eq!(setup().arg("--no-watch").named_store(), None);
+        assert_eq!(setup().store("memory:").arg("--no-watch").named_store(), Some("memory:"));
+        assert_eq!(setup().arg("--store=memory:").named_store(), Some("memory:"));
+        assert_eq!(setup().env("ROOKERY_STORE", "memory:").named_store(), Some("memory:"));
     }
 }

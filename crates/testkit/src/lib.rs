@@ -1,6 +1,9 @@
 //! What tests share: a real daemon for each test, the simulation, and misbehaving parts. Never part of the product.
 
 pub mod daemon;
+pub mod ledger;
+pub mod patience;
 pub mod postgres;
 pub mod proxy;
 pub mod sim;
+pub mod stream;

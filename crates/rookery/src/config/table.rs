@@ -86,7 +86,7 @@ settings! {
     max_sessions: u32 = "1024", "ROOKERY_MAX_SESSIONS";
     /// Silence after which an MCP session without an open stream is closed.
     session_idle: Duration = "12h", "ROOKERY_SESSION_IDLE";
-    /// Connections to a PostgreSQL store for reads, beside one for writes and one that listens.
+    /// Connections to a PostgreSQL store for reads, beside four: one for writes, one that listens, two for the node itself.
     store_connections: u32 = "8", "ROOKERY_STORE_CONNECTIONS";
     /// Commands that may wait for the log.
     queue_commands: u32 = "4096", "ROOKERY_QUEUE_COMMANDS";

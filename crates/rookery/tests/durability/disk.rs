@@ -58,7 +58,7 @@ async fn a_full_disk_is_said_and_survived() -> anyhow::Result<()> {
     let listed: Vec<_> = listed.as_array().context("no tasks")?.iter().map(|task| task["title"].clone()).collect();
     ensure!(listed == acknowledged, "{listed:?} are there, {acknowledged:?} were acknowledged");
     daemon.kill()?;
-    verify(daemon.root()).await
+    verify(&daemon).await
 }
 
 async fn told_everywhere(daemon: &Daemon, tasks: usize) -> anyhow::Result<()> {

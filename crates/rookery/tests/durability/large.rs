@@ -1,5 +1,6 @@
 //! A log of some size is opened and answered from like a small one.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, ensure};
@@ -7,10 +8,14 @@ use rookery_core::agent::{Profile, Register, Role};
 use rookery_core::file::{Case, ClaimFile, FilePath, Insist};
 use rookery_core::report::Report;
 use rookery_core::task::{Claim, Create};
-use rookery_core::{Caller, LogId, RunId, TaskId};
+use rookery_core::{Caller, LogId, NodeId, RunId, TaskId};
 use rookery_engine::SystemClock;
-use rookery_store::sqlite::{Options, SqliteStore};
+use rookery_store::postgres::{self, Birth, PostgresStore};
+use rookery_store::queue::Limits;
+use rookery_store::sqlite::{self, SqliteStore};
 use rookery_store::{PresenceBoard, Store, Submission};
+use rookery_testkit::daemon::Engine;
+use rookery_testkit::postgres::Schema;
 use serde_json::Value;
 
 use crate::ledger::{seq_of, verify};
@@ -28,9 +33,10 @@ const AT_ONCE: usize = 500;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn twenty_thousand_events_are_no_burden() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
-    fill(folder.path()).await?;
-    verify(folder.path()).await?;
-    let daemon = crate::daemon().start_at(folder.path())?;
+    let schema = (Engine::asked_for()? == Engine::Postgres).then(Schema::new).transpose()?;
+    fill(&*open(folder.path(), schema.as_ref()).await?).await?;
+    let setup = schema.iter().fold(crate::daemon(), |setup, schema| setup.store(schema.url()));
+    let mut daemon = setup.start_at(folder.path())?;
 
     let status = daemon.get("/status").await?;
     ensure!(position(&status)? == EVENTS as u64 && status.body["event_count"] == EVENTS, "{status:?}");
@@ -71,26 +77,43 @@ async fn twenty_thousand_events_are_no_burden() -> anyhow::Result<()> {
         let sent = within("the next event", follower.next()).await??.context("the stream ended")?;
         ensure!(sent.seq == seq, "{} came where {seq} belongs", sent.seq);
     }
-    Ok(())
+    daemon.kill()?;
+    verify(&daemon).await
+}
+
+/// The store that the daemon is going to open.
+async fn open(root: &Path, schema: Option<&Schema>) -> anyhow::Result<Box<dyn Store>> {
+    let (board, clock) = (Arc::new(PresenceBoard::default()), Arc::new(SystemClock::default()));
+    let log_id = LogId::from("log_large");
+    let Some(schema) = schema else {
+        let options = sqlite::Options::new(root.join(".rookery/rookery.db"), log_id, clock, board);
+        return Ok(Box::new(SqliteStore::open(options)?));
+    };
+    let options = postgres::Options {
+        address: schema.url().parse()?,
+        clock,
+        board,
+        limits: Limits::default(),
+        birth: Birth { log_id, project_id: "large".to_owned(), project: "large".to_owned() },
+        node: NodeId::from("filler"),
+        connections: 1,
+    };
+    Ok(Box::new(PostgresStore::open(options).await?))
 }
 
 /// Writes the log as fast as the store takes it, without a daemon.
-async fn fill(root: &std::path::Path) -> anyhow::Result<()> {
-    let board = Arc::new(PresenceBoard::default());
-    let clock = Arc::new(SystemClock::default());
-    let store =
-        SqliteStore::open(Options::new(root.join(".rookery/rookery.db"), LogId::from("log_large"), clock, board))?;
-    submit(&store, (0..AGENTS).map(join)).await?;
-    submit(&store, (0..TASKS).map(create)).await?;
-    submit(&store, (0..CLAIMED).map(claim)).await?;
+async fn fill(store: &dyn Store) -> anyhow::Result<()> {
+    submit(store, (0..AGENTS).map(join)).await?;
+    submit(store, (0..TASKS).map(create)).await?;
+    submit(store, (0..CLAIMED).map(claim)).await?;
     let files = (0..FILES).map(claim_file).collect::<anyhow::Result<Vec<_>>>()?;
-    submit(&store, files.into_iter()).await?;
-    submit(&store, (0..REPORTS).map(report)).await?;
+    submit(store, files.into_iter()).await?;
+    submit(store, (0..REPORTS).map(report)).await?;
     store.close().await;
     Ok(())
 }
 
-async fn submit(store: &SqliteStore, mut submissions: impl Iterator<Item = Submission>) -> anyhow::Result<()> {
+async fn submit(store: &dyn Store, mut submissions: impl Iterator<Item = Submission>) -> anyhow::Result<()> {
     loop {
         let waiting: Vec<_> = submissions.by_ref().take(AT_ONCE).map(|submission| store.submit(submission)).collect();
         if waiting.is_empty() {

@@ -16,7 +16,9 @@ CREATE TABLE log_head (
     schema  integer NOT NULL,
     project text    COLLATE "C" NOT NULL,
     -- Counted up with every change of tokens.
-    tokens  bigint  NOT NULL DEFAULT 0
+    tokens  bigint  NOT NULL DEFAULT 0,
+    -- Where the store went, if it was moved away: nobody writes it any more.
+    moved_to text   COLLATE "C"
 ) WITH (fillfactor = 10);
 
 CREATE TABLE log (

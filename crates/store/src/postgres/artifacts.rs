@@ -1,7 +1,10 @@
 //! Artifacts in the database, so that every node has them: bytes by their SHA-256 in pieces, verified when read.
 
-use deadpool_postgres::{ClientWrapper, Pool, Transaction};
+use std::time::Duration;
+
+use deadpool_postgres::{ClientWrapper, Object, Pool, Transaction};
 use rookery_core::NodeId;
+use tokio::time::timeout;
 use tokio_postgres::GenericClient;
 
 use super::connection::{Frame, NOW, Param, Question, ask};
@@ -10,6 +13,8 @@ use crate::artifact::{ArtifactError, Erased, Held, is_sha256, sha256_hex};
 
 /// How large a piece is at most.
 const CHUNK_BYTES: usize = 512 * 1024;
+/// How long storing or reading one may take.
+const PATIENCE: Duration = Duration::from_secs(25);
 /// How long a hold lasts whose holder is gone.
 const HOLD_MILLIS: i64 = 10 * 60 * 1000;
 
@@ -49,7 +54,13 @@ impl Artifacts {
 
     pub(super) async fn get(&self, sha256: String) -> Result<Vec<u8>, ArtifactError> {
         let client = self.pool.get().await.map_err(Problem::from)?;
-        read(&client, Frame::Snapshot, sha256).await
+        match timeout(PATIENCE, read(&client, Frame::Snapshot, sha256)).await {
+            Ok(found) => found,
+            Err(_) => {
+                drop(Object::take(client));
+                Err(ArtifactError::Unavailable { reason: "the database does not answer".to_owned() })
+            }
+        }
     }
 
     /// Removes an artifact that nobody names or holds; `own` is a hold that ends with this.
@@ -59,7 +70,10 @@ impl Artifacts {
                 client.execute("DELETE FROM artifact_holds WHERE id = $1", &[&own]).await?;
             }
             // Whoever stores the same bytes waits for us, or we for them: what follows sees what they did.
-            client.query("SELECT 1 FROM artifacts WHERE sha256 = $1 FOR UPDATE", &[&sha256]).await?;
+            let there = client.query("SELECT 1 FROM artifacts WHERE sha256 = $1 FOR UPDATE", &[&sha256]).await?;
+            if there.is_empty() {
+                return Ok(Erased::Gone);
+            }
             let sql = format!(
                 "SELECT EXISTS (SELECT 1 FROM log WHERE body_hash = $1 AND body_in = 'artifact'),
                     EXISTS (SELECT 1 FROM artifact_holds WHERE sha256 = $1 AND until > {NOW})"
@@ -85,10 +99,19 @@ impl Artifacts {
         run: impl AsyncFnOnce(&Transaction<'_>) -> Result<T, ArtifactError>,
     ) -> Result<T, ArtifactError> {
         let mut client = self.pool.get().await.map_err(Problem::from)?;
-        let transaction = client.transaction().await?;
-        let done = run(&transaction).await?;
-        transaction.commit().await?;
-        Ok(done)
+        let running = async {
+            let transaction = client.transaction().await?;
+            let done = run(&transaction).await?;
+            transaction.commit().await?;
+            Ok(done)
+        };
+        match timeout(PATIENCE, running).await {
+            Ok(done) => done,
+            Err(_) => {
+                drop(Object::take(client));
+                Err(ArtifactError::Unavailable { reason: "the database does not answer".to_owned() })
+            }
+        }
     }
 }
 

@@ -2,14 +2,14 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::task::Poll;
 use std::time::Duration;
 
 use deadpool_postgres::{ClientWrapper, Hook, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime, Timeouts};
 use futures_util::StreamExt;
 use rookery_core::key::ColumnValue;
-use rookery_core::{LogId, Seq, Timestamp};
+use rookery_core::{LogId, NodeId, Seq, Timestamp};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -37,16 +37,33 @@ const SLOWEST_READ: &str = "15s";
 /// How long a read waits for a connection.
 const WAIT_FOR_CONNECTION: Duration = Duration::from_secs(5);
 
+/// Everything is found by its key or in the order of an index. For the many keys of a batch, the server would rather read
+/// the whole of a table that it takes for small, which costs each batch more than the last.
+const BY_INDEX: (&str, &str) = ("enable_seqscan", "off");
+
+/// A client that is gone, or does not take what it is sent, is noticed by the server after about ten seconds: until then
+/// it may hold locks.
+const KEEP_ALIVE: [(&str, &str); 4] = [
+    ("tcp_keepalives_idle", "5"),
+    ("tcp_keepalives_interval", "3"),
+    ("tcp_keepalives_count", "2"),
+    ("tcp_user_timeout", "10000"),
+];
+
 /// Sessions that write: durable before they answer, and never in the way for long.
 const WRITER: &[(&str, &str)] = &[
     ("synchronous_commit", "on"),
     ("idle_in_transaction_session_timeout", IDLE_IN_TRANSACTION),
     ("lock_timeout", WAIT_FOR_HEAD),
     ("statement_timeout", SLOWEST_BATCH),
-    ("tcp_keepalives_idle", "5"),
-    ("tcp_keepalives_interval", "3"),
-    ("tcp_keepalives_count", "3"),
+    KEEP_ALIVE[0],
+    KEEP_ALIVE[1],
+    KEEP_ALIVE[2],
+    KEEP_ALIVE[3],
     ("jit", "off"),
+    BY_INDEX,
+    ("enable_hashjoin", "off"),
+    ("enable_mergejoin", "off"),
 ];
 
 const POOL: &[(&str, &str)] = &[
@@ -54,11 +71,39 @@ const POOL: &[(&str, &str)] = &[
     ("idle_in_transaction_session_timeout", IDLE_IN_TRANSACTION),
     ("lock_timeout", WAIT_FOR_HEAD),
     ("statement_timeout", SLOWEST_READ),
+    KEEP_ALIVE[0],
+    KEEP_ALIVE[1],
+    KEEP_ALIVE[2],
+    KEEP_ALIVE[3],
+    ("jit", "off"),
+    BY_INDEX,
+];
+
+/// Sessions that bring a schema up: they may take their time, but not sleep over it.
+const PREPARING: &[(&str, &str)] = &[
+    ("synchronous_commit", "on"),
+    ("idle_in_transaction_session_timeout", "15s"),
+    ("lock_timeout", "30s"),
+    ("statement_timeout", "0"),
+    KEEP_ALIVE[0],
+    KEEP_ALIVE[1],
+    KEEP_ALIVE[2],
+    KEEP_ALIVE[3],
     ("jit", "off"),
 ];
 
-/// Sessions that may take their time: migrations, moving a whole log.
-const PATIENT: &[(&str, &str)] = &[("synchronous_commit", "on"), ("jit", "off")];
+/// Sessions that read or move a whole log, whatever a role's own limits are.
+const PATIENT: &[(&str, &str)] = &[
+    ("synchronous_commit", "on"),
+    ("idle_in_transaction_session_timeout", "0"),
+    ("lock_timeout", WAIT_FOR_HEAD),
+    ("statement_timeout", "0"),
+    KEEP_ALIVE[0],
+    KEEP_ALIVE[1],
+    KEEP_ALIVE[2],
+    KEEP_ALIVE[3],
+    ("jit", "off"),
+];
 
 /// Opens connections to one address.
 #[derive(Clone)]
@@ -88,6 +133,11 @@ impl Connector {
         self.connect("writer", WRITER).await
     }
 
+    /// A connection for bringing the schema up.
+    pub(super) async fn preparing(&self) -> Result<ClientWrapper, tokio_postgres::Error> {
+        self.connect("preparing", PREPARING).await
+    }
+
     /// A connection for long work.
     pub(super) async fn patient(&self) -> Result<ClientWrapper, tokio_postgres::Error> {
         self.connect("upkeep", PATIENT).await
@@ -103,15 +153,21 @@ impl Connector {
         Ok(ClientWrapper::new(client, driving))
     }
 
-    /// A connection that also hears what is said on the store's channel. The receiver ends with the connection.
-    pub(super) async fn listener(&self) -> Result<(ClientWrapper, mpsc::Receiver<()>), tokio_postgres::Error> {
+    /// A connection that also hears what others say on the store's channel. The receiver ends with the connection.
+    pub(super) async fn listener(
+        &self,
+        node: &NodeId,
+    ) -> Result<(ClientWrapper, mpsc::Receiver<()>), tokio_postgres::Error> {
+        let own = node.to_string();
         let (client, mut connection) = self.address.config("listener", POOL).connect(self.tls.clone()).await?;
         // What is said is a hint to look: one that waits already stands for those that follow.
         let (hint, hints) = mpsc::channel(1);
         let driving = tokio::spawn(async move {
             let mut messages = futures_util::stream::poll_fn(move |context| connection.poll_message(context));
             while let Some(Ok(message)) = messages.next().await {
-                if matches!(message, AsyncMessage::Notification(_)) {
+                if let AsyncMessage::Notification(said) = message
+                    && said.payload() != own
+                {
                     hint.try_send(()).ok();
                 }
             }
@@ -312,14 +368,17 @@ pub(super) async fn ask(
     }
     going.extend(framing(frame.end()));
     let mut answers: Vec<Option<Answer>> = Vec::with_capacity(going.len());
-    // The first look at each sends it, in this order.
+    // The first look at each sends it, in this order. One that cannot even be sent is the last: nothing is committed
+    // without it.
     poll_fn(|context| {
-        answers.clear();
         for future in &mut going {
-            answers.push(match future.as_mut().poll(context) {
-                Poll::Ready(answer) => Some(answer),
-                Poll::Pending => None,
-            });
+            match future.as_mut().poll(context) {
+                Poll::Ready(answer) => answers.push(Some(answer)),
+                Poll::Pending => answers.push(None),
+            }
+            if matches!(answers.last(), Some(Some(Err(_)))) {
+                break;
+            }
         }
         Poll::Ready(())
     })
@@ -368,10 +427,17 @@ pub(super) struct Stored {
     pub(super) format: u32,
     pub(super) schema: u32,
     pub(super) tokens: u64,
+    pub(super) moved_to: Option<String>,
 }
 
-pub(super) const HEAD: &str = "SELECT log_id, floor, head, format, schema, tokens FROM log_head";
-pub(super) const LOCKED_HEAD: &str = "SELECT log_id, floor, head, format, schema, tokens FROM log_head FOR UPDATE";
+pub(super) const HEAD: &str = "SELECT log_id, floor, head, format, schema, tokens, moved_to FROM log_head";
+pub(super) const LOCKED_HEAD: &str =
+    "SELECT log_id, floor, head, format, schema, tokens, moved_to FROM log_head FOR UPDATE";
+
+/// The head and, as the last column, what time it is once it is locked. In the statement that locks, the clock would be
+/// read before the lock was waited for; around it, the row has been locked when it gets there.
+pub(super) static LOCKED_HEAD_AND_TIME: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT *, {NOW} FROM ({LOCKED_HEAD}) AS locked"));
 
 pub(super) fn stored(rows: &[Row]) -> Result<Stored, Problem> {
     let row = rows.first().ok_or_else(|| Problem::Unreadable("the log has no head".to_owned()))?;
@@ -380,6 +446,7 @@ pub(super) fn stored(rows: &[Row]) -> Result<Stored, Problem> {
         format: u32::try_from(row.try_get::<_, i32>(3)?).unwrap_or(u32::MAX),
         schema: u32::try_from(row.try_get::<_, i32>(4)?).unwrap_or(u32::MAX),
         tokens: u64::try_from(row.try_get::<_, i64>(5)?).unwrap_or(0),
+        moved_to: some_text(row, 6)?,
     })
 }
 
@@ -393,9 +460,10 @@ pub(super) fn some_text(row: &Row, at: usize) -> Result<Option<String>, Problem>
     Ok(row.try_get::<_, Option<&str>>(at)?.map(|stored| text::read(stored).into_owned()))
 }
 
+/// The time that a row ends with.
 pub(super) fn timestamp(rows: &[Row]) -> Result<Timestamp, Problem> {
     let row = rows.first().ok_or_else(|| Problem::Unreadable("the database told no time".to_owned()))?;
-    Ok(Timestamp(row.try_get(0)?))
+    Ok(Timestamp(row.try_get(row.len() - 1)?))
 }
 
 pub(super) fn seq(stored: i64) -> Result<Seq, Problem> {

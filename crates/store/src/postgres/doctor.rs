@@ -30,6 +30,13 @@ fn replicas(session: &Session) -> Result<Vec<String>, OfflineError> {
     let mut problems = Vec::new();
     for row in session.one(Question::new(sql, vec![]))? {
         let (name, state) = (text(&row, 0)?, text(&row, 1)?);
+        if state.is_empty() {
+            problems.push(
+                "there are replicas, and this role may not see whether they follow synchronously: GRANT pg_read_all_stats \
+                 to it, or ask whoever runs the server"
+                    .to_owned(),
+            );
+        }
         if state == "async" {
             problems.push(format!(
                 "replica '{name}' follows asynchronously: promoted, it may lack events that were acknowledged. Name it in \

@@ -2,7 +2,7 @@
 
 use std::error::Error as _;
 
-use deadpool_postgres::PoolError;
+use deadpool_postgres::{PoolError, TimeoutType};
 use tokio_postgres::error::SqlState;
 
 use super::address::AddressError;
@@ -58,7 +58,12 @@ impl From<PoolError> for Problem {
     fn from(error: PoolError) -> Problem {
         match error {
             PoolError::Backend(error) => Problem::Sql(error),
-            PoolError::Timeout(_) => Problem::Connection("all connections to the database are busy".to_owned()),
+            PoolError::Timeout(TimeoutType::Wait) => {
+                Problem::Connection("all connections to the database are busy".to_owned())
+            }
+            PoolError::Timeout(TimeoutType::Create | TimeoutType::Recycle) => {
+                Problem::Connection("the database does not answer".to_owned())
+            }
             error => Problem::Connection(error.to_string()),
         }
     }
@@ -76,9 +81,15 @@ impl Problem {
 
 fn is_of_connection(error: &tokio_postgres::Error) -> bool {
     match error.code() {
-        None => true,
+        None => !is_of_content(error),
         Some(code) => ends_connection(code),
     }
+}
+
+/// Whether what came back is not what a column should hold: neither the server nor the connection had anything against it.
+fn is_of_content(error: &tokio_postgres::Error) -> bool {
+    let of_transport = error.source().is_none_or(|source| source.is::<std::io::Error>());
+    error.code().is_none() && !error.is_closed() && !of_transport
 }
 
 fn ends_connection(code: &SqlState) -> bool {
@@ -98,6 +109,7 @@ impl From<Problem> for ReadError {
     fn from(problem: Problem) -> ReadError {
         match problem {
             Problem::Unreadable(reason) => ReadError::Corrupt { reason },
+            Problem::Sql(error) if is_of_content(&error) => ReadError::Corrupt { reason: told(&error) },
             Problem::Sql(error) if error.code() == Some(&SqlState::QUERY_CANCELED) => {
                 ReadError::Unavailable { reason: "the database took too long to answer".to_owned() }
             }

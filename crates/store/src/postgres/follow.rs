@@ -1,13 +1,13 @@
 //! Following the log: whatever any node commits is read once and handed to this node's subscribers, in order.
 //!
-//! A notification is a hint to look, and so is a commit of our own that others' came before; a look every second is what
-//! holds if hints are lost.
+//! A notification of another node is a hint to look, and so is a commit of our own that others' came before; a look every
+//! second is what holds if hints are lost. What this node commits its writer publishes itself.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_postgres::ClientWrapper;
-use rookery_core::LogId;
+use rookery_core::{LogId, NodeId};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -23,18 +23,20 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const RECONNECT_AFTER: Duration = Duration::from_millis(250);
 /// How much is published at once.
 const ROWS: u32 = 512;
+const BYTES: usize = 2 * 1024 * 1024;
 
 pub(super) struct Follower {
     pub(super) connector: Connector,
     pub(super) shared: Arc<Shared>,
     pub(super) log: LogId,
+    pub(super) node: NodeId,
 }
 
 impl Follower {
     /// Never ends; whoever started it stops it.
     pub(super) async fn run(self) {
         loop {
-            let problem = match timeout(PATIENCE, self.connector.listener()).await {
+            let problem = match timeout(PATIENCE, self.connector.listener(&self.node)).await {
                 Ok(Ok((client, hints))) => self.follow(client, hints).await,
                 Ok(Err(error)) => Problem::Sql(error),
                 Err(_) => Problem::Connection("the database does not answer".to_owned()),
@@ -50,8 +52,10 @@ impl Follower {
     /// Looks whenever there may be something to see, until the connection ends.
     async fn follow(&self, client: ClientWrapper, mut hints: mpsc::Receiver<()>) -> Problem {
         loop {
+            // One page at a time: a log that grows while we read it is no server that does not answer.
             match timeout(PATIENCE, self.look(&client)).await {
-                Ok(Ok(())) => {}
+                Ok(Ok(Looked::ThereIsMore)) => continue,
+                Ok(Ok(Looked::ToTheEnd)) => {}
                 Ok(Err(problem)) => return problem,
                 Err(_) => return Problem::Connection("the database does not answer".to_owned()),
             }
@@ -67,28 +71,38 @@ impl Follower {
         }
     }
 
-    /// Publishes what stands in the log and was not published yet.
-    async fn look(&self, client: &ClientWrapper) -> Result<(), Problem> {
-        loop {
-            let answers = ask(client, Frame::Bare, &[Question::new(HEAD, vec![])]).await?;
-            let found = stored(&answers[0])?;
-            self.shared.tokens.send_if_modified(|known| {
-                let changed = *known != found.tokens;
-                *known = found.tokens;
-                changed
-            });
-            let mut tail = self.shared.tail.lock().await;
-            if found.head.log != self.log || found.head.head <= *tail {
-                return Ok(());
-            }
-            let query = LogQuery { bodies: Bodies::Read, ..LogQuery::after(*tail, ROWS) };
-            let rows = ask(client, Frame::Bare, &[log::read(&query)]).await?.pop().unwrap_or_default();
-            let rows = log::found(&query, &rows)?;
-            let Some(last) = rows.last() else {
-                return Err(Problem::Unreadable(format!("the log ends before its head {}", found.head.head)));
-            };
-            *tail = last.seq;
-            self.shared.published.publish(rows);
+    /// Publishes the next of what stands in the log and was not published yet.
+    async fn look(&self, client: &ClientWrapper) -> Result<Looked, Problem> {
+        let seen = self.shared.seen();
+        let answers = ask(client, Frame::Bare, &[Question::new(HEAD, vec![])]).await?;
+        let found = stored(&answers[0])?;
+        if let Some(reason) = self.shared.objection(&found, &self.log, seen) {
+            self.shared.close(reason);
+            return Ok(Looked::ToTheEnd);
         }
+        self.shared.has_seen(found.head.head);
+        self.shared.tokens.send_if_modified(|known| {
+            let changed = *known != found.tokens;
+            *known = found.tokens;
+            changed
+        });
+        let mut tail = self.shared.tail.lock().await;
+        if found.head.head <= *tail {
+            return Ok(Looked::ToTheEnd);
+        }
+        let query = LogQuery { bodies: Bodies::Read, bytes: BYTES, ..LogQuery::after(*tail, ROWS) };
+        let rows = ask(client, Frame::Bare, &[log::read(&query)]).await?.pop().unwrap_or_default();
+        let rows = log::found(&query, &rows)?;
+        let Some(last) = rows.last() else {
+            return Err(Problem::Unreadable(format!("the log ends before its head {}", found.head.head)));
+        };
+        *tail = last.seq;
+        self.shared.published.publish(rows);
+        Ok(Looked::ThereIsMore)
     }
+}
+
+enum Looked {
+    ToTheEnd,
+    ThereIsMore,
 }

@@ -8,7 +8,7 @@ use deadpool_postgres::ClientWrapper;
 use rookery_core::{LogId, Seq, Table};
 
 use super::address::Address;
-use super::connection::{Frame, HEAD, LOCKED_HEAD, Question, ask, stored, text};
+use super::connection::{Frame, HEAD, LOCKED_HEAD, Question, ask, stored};
 use super::error::{OpenError, Problem, told};
 use super::{log, schema, transact};
 use crate::FORMAT;
@@ -75,12 +75,6 @@ pub(super) async fn begin(client: &ClientWrapper, address: &Address) -> Result<(
     run.await.map_err(|error| cannot(address, &Problem::Sql(error)))
 }
 
-/// Where the store went, if it was moved away.
-pub(super) async fn moved_to(client: &ClientWrapper) -> Result<Option<String>, Problem> {
-    let rows = client.query("SELECT value FROM meta WHERE name = 'moved_to'", &[]).await?;
-    rows.first().map(|row| text(row, 0)).transpose()
-}
-
 async fn check_server(client: &ClientWrapper) -> Result<(), Problem> {
     let row = client.query_one("SELECT current_setting('server_version_num')::integer", &[]).await?;
     let version: i32 = row.try_get(0)?;
@@ -104,12 +98,25 @@ pub(super) async fn in_transaction(
         Found::Foreign => return Err(OpenError::Foreign { schema: address.schema().to_owned() }),
         Found::Version(version) if version > newest => return Ok(Fitness::OnlyToRead(newer_schema(version))),
         Found::Version(version) => {
-            // Whoever writes right now finishes first; whoever writes next sees the new version.
-            ask(client, Frame::Bare, &[Question::new(LOCKED_HEAD, vec![])]).await.map_err(|e| failed(e.into()))?;
-            upgrade(client, address, version, migrations).await?;
+            refuse_moved(client, address).await?;
+            if version < newest {
+                // Whoever writes right now finishes first; whoever writes next sees the new version.
+                ask(client, Frame::Bare, &[Question::new(LOCKED_HEAD, vec![])]).await.map_err(|e| failed(e.into()))?;
+                upgrade(client, address, version, migrations).await?;
+            }
         }
     }
     fold_anew_if_older(client).await.map_err(failed)
+}
+
+/// A store that has moved is left as it is.
+async fn refuse_moved(client: &ClientWrapper, address: &Address) -> Result<(), OpenError> {
+    let failed = |error: Problem| cannot(address, &error);
+    let head = ask(client, Frame::Bare, &[Question::new(HEAD, vec![])]).await.map_err(|error| failed(error.into()))?;
+    match stored(&head[0]).map_err(failed)?.moved_to {
+        Some(to) => Err(OpenError::Moved { address: address.to_string(), to }),
+        None => Ok(()),
+    }
 }
 
 pub(super) fn newer_schema(version: u32) -> String {
@@ -245,9 +252,11 @@ pub(super) async fn write_fold(client: &ClientWrapper, fold: &Fold) -> Result<()
     for chunk in rows.chunks(CHUNK as usize) {
         ask(client, Frame::Bare, &schema::put(chunk.iter().copied())).await?;
     }
-    let mut last = vec![Question::new("DELETE FROM tallies", vec![])];
-    last.extend(transact::count(&fold.tallies()));
-    last.push(Question::new("UPDATE log_head SET format = $1", vec![Box::new(FORMAT.cast_signed())]));
+    let last = [
+        Question::new("DELETE FROM tallies", vec![]),
+        transact::count_anew(&fold.tallies()),
+        Question::new("UPDATE log_head SET format = $1", vec![Box::new(FORMAT.cast_signed())]),
+    ];
     ask(client, Frame::Bare, &last).await?;
     Ok(())
 }

@@ -7,7 +7,7 @@
 //! | `writer` | the task that runs batches under the lock on the head, and settles lost commits |
 //! | `follow` | reading what any node committed, for this node's subscribers |
 //! | `transact` | what a transaction loads and writes |
-//! | `reader` | the pool for reads and operational state |
+//! | `reader` | the pools for reads and for operational state |
 //! | `schema`, `log` | generated statements for derived rows; rows of the log |
 //! | `text` | texts with NUL in them |
 //! | `nodes` | who serves the log, and who has which duty |
@@ -36,23 +36,26 @@ mod text;
 mod transact;
 mod writer;
 
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
 
 pub use address::{Address, AddressError, DEFAULT_SCHEMA, is_postgres};
 pub use error::{OpenError, Problem};
 pub use migrate::Birth;
 use rookery_core::log::LogRow;
-use rookery_core::{Key, NodeId, Row, Seq};
+use rookery_core::{Key, LogId, NodeId, Row, Seq};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use self::artifacts::Artifacts;
-use self::connection::{Connector, Frame, HEAD, Question, ask, stored};
+use self::connection::{Connector, Frame, HEAD, Question, Stored, ask, stored};
 use self::follow::Follower;
 use self::migrate::{Fitness, MIGRATIONS};
+use self::nodes::Fit;
 use self::reader::Reader;
 use self::writer::Writer;
+use crate::FORMAT;
 use crate::artifact::{ArtifactError, Erased, Held};
 use crate::clock::Clock;
 use crate::node::{Attendance, Node};
@@ -61,6 +64,13 @@ use crate::publish::{Feed, Publisher};
 use crate::query::{ListQuery, LogQuery};
 use crate::queue::{Limits, Queue};
 use crate::store::{Committed, Health, Pending, Read, ReadError, Store, Submission, SubmitError, Tallies};
+
+/// Connections for the node's own affairs: attendance, presence, tokens. They must not wait behind slow reads, or a busy
+/// node would count as gone.
+const OWN_CONNECTIONS: usize = 2;
+
+/// How long a server may take to greet us.
+const FIRST_ANSWER: Duration = Duration::from_secs(10);
 
 /// How to open a store.
 #[derive(Clone, Debug)]
@@ -89,6 +99,10 @@ pub struct Adopted {
 struct Shared {
     queue: Queue,
     health: RwLock<Health>,
+    /// Why this store must not be written by this program any more, if so. Only a restart changes that.
+    closed: OnceLock<String>,
+    /// How far the log was seen to reach, by whichever task: it never gets shorter.
+    seen: AtomicU64,
     published: Publisher,
     /// Up to where subscribers were told. Whoever holds it is the one that tells them.
     tail: tokio::sync::Mutex<Seq>,
@@ -101,7 +115,49 @@ struct Shared {
 
 impl Shared {
     fn health(&self) -> Health {
+        if let Some(reason) = self.closed.get() {
+            return Health::ReadOnly { reason: reason.clone() };
+        }
         self.health.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes no more writes, for good.
+    fn close(&self, reason: String) {
+        if self.closed.set(reason.clone()).is_ok() {
+            tracing::error!(reason, "the store is not written any more");
+        }
+    }
+
+    fn seen(&self) -> Seq {
+        Seq(self.seen.load(Ordering::Relaxed))
+    }
+
+    fn has_seen(&self, head: Seq) {
+        self.seen.fetch_max(head.0, Ordering::Relaxed);
+    }
+
+    /// Why a log that was found must not be gone on with, if so. `seen` is how far it was known to reach before it was
+    /// looked at.
+    fn objection(&self, found: &Stored, log: &LogId, seen: Seq) -> Option<String> {
+        if found.head.log != *log {
+            return Some(format!("the schema now holds another log, {}: start the daemon again", found.head.log));
+        }
+        if let Some(to) = &found.moved_to {
+            return Some(format!("the store has moved to {to}: start the daemon with that one"));
+        }
+        if found.schema > migrate::newest() {
+            return Some(migrate::newer_schema(found.schema));
+        }
+        if found.format != FORMAT {
+            return Some(migrate::other_format(found.format));
+        }
+        (found.head.head < seen).then(|| {
+            format!(
+                "the log ends at {} and had reached {seen}: the database was set back, perhaps to a replica that lagged; \
+                 what was acknowledged since is gone. Start the daemon again to go on from there",
+                found.head.head
+            )
+        })
     }
 
     fn set_health(&self, health: Health) {
@@ -121,6 +177,8 @@ impl Shared {
 pub struct PostgresStore {
     shared: Arc<Shared>,
     reader: Reader,
+    /// For the node's own affairs.
+    own: Reader,
     artifacts: Artifacts,
     clock: Arc<dyn Clock>,
     channel: String,
@@ -138,17 +196,17 @@ impl PostgresStore {
             address: options.address.to_string(),
             reason: problem.to_string(),
         };
-        let client = connector.patient().await.map_err(|error| unreachable(error.into()))?;
+        let client = match tokio::time::timeout(FIRST_ANSWER, connector.preparing()).await {
+            Ok(client) => client.map_err(|error| unreachable(error.into()))?,
+            Err(_) => return Err(unreachable(Problem::Connection("it does not answer".to_owned()))),
+        };
         let fitness = migrate::prepare(&client, &options.address, &options.birth, MIGRATIONS).await?;
-        if let Some(to) = migrate::moved_to(&client).await.map_err(unreachable)? {
-            return Err(OpenError::Moved { address: options.address.to_string(), to });
-        }
         let first = [
             Question::new(HEAD, vec![]),
             Question::new("SELECT project FROM log_head", vec![]),
             Question::new("SELECT value FROM meta WHERE name = 'project_id'", vec![]),
             // From here on, a batch of ours that is not named there was not committed.
-            writer::name_batch(&options.node, ""),
+            transact::name_batch(&options.node, ""),
         ];
         let questions = if fitness == Fitness::Writable { &first[..] } else { &first[..3] };
         let answers = ask(&client, Frame::Whole, questions).await.map_err(|error| unreachable(error.into()))?;
@@ -162,10 +220,11 @@ impl PostgresStore {
             Fitness::Writable => None,
             Fitness::OnlyToRead(reason) => Some(reason),
         };
-        let health = closed.clone().map_or(Health::Writable, |reason| Health::ReadOnly { reason });
         let shared = Arc::new(Shared {
             queue: Queue::new(options.limits),
-            health: RwLock::new(health),
+            health: RwLock::new(Health::Writable),
+            closed: closed.map(OnceLock::from).unwrap_or_default(),
+            seen: AtomicU64::new(found.head.head.0),
             published: Publisher::default(),
             tail: tokio::sync::Mutex::new(found.head.head),
             look: Notify::new(),
@@ -173,6 +232,7 @@ impl PostgresStore {
             tokens: watch::Sender::new(found.tokens),
         });
         let pool = connector.pool(options.connections).map_err(unreachable)?;
+        let own = Reader { pool: connector.pool(OWN_CONNECTIONS).map_err(unreachable)? };
         let writer = Writer {
             connector: connector.clone(),
             shared: shared.clone(),
@@ -180,15 +240,19 @@ impl PostgresStore {
             node: options.node.clone(),
             log: found.head.log.clone(),
             client: None,
-            closed,
-            newest: found.head.head,
             batches: 0,
         };
-        let follower = Follower { connector: connector.clone(), shared: shared.clone(), log: found.head.log };
+        let follower = Follower {
+            connector: connector.clone(),
+            shared: shared.clone(),
+            log: found.head.log,
+            node: options.node.clone(),
+        };
         Ok(PostgresStore {
             shared,
             artifacts: Artifacts { pool: pool.clone(), node: options.node.clone(), holds: Arc::new(AtomicU64::new(0)) },
             reader: Reader { pool },
+            own,
             clock: options.clock,
             channel: options.address.channel(),
             node: options.node,
@@ -215,9 +279,13 @@ impl PostgresStore {
         let mut questions = vec![transact::operate(&operation, &self.node)?];
         if operation.changes_tokens() {
             questions.push(Question::new("UPDATE log_head SET tokens = tokens + 1", vec![]));
-            questions.push(writer::notify(&self.channel));
+            questions.push(transact::notify(&self.channel));
         }
-        let answers = self.reader.ask(Frame::Whole, &questions).await?;
+        if operation.changes_tokens() {
+            // Repeated, it would tell of the second time and not of the first.
+            return self.own.write_once(&questions).await;
+        }
+        let answers = self.own.ask(Frame::Whole, &questions).await?;
         Ok(answers.first().map_or(0, Vec::len))
     }
 }
@@ -281,11 +349,11 @@ impl Store for PostgresStore {
     }
 
     fn presence(&self) -> Pending<'_, Result<Vec<Sign>, ReadError>> {
-        Box::pin(self.reader.presence())
+        Box::pin(self.own.presence())
     }
 
     fn tokens(&self) -> Pending<'_, Result<Vec<Token>, ReadError>> {
-        Box::pin(self.reader.tokens())
+        Box::pin(self.own.tokens())
     }
 
     fn tokens_changed(&self) -> watch::Receiver<u64> {
@@ -293,11 +361,12 @@ impl Store for PostgresStore {
     }
 
     fn attend(&self, node: Node) -> Pending<'_, Result<Attendance, SubmitError>> {
-        Box::pin(async move { Ok(nodes::attend(&self.reader, &node, self.clock.as_ref()).await?) })
+        let fit = if self.shared.health() == Health::Writable { Fit::ForDuties } else { Fit::OnlyToRead };
+        Box::pin(async move { Ok(nodes::attend(&self.own, &node, fit, self.clock.as_ref()).await?) })
     }
 
     fn depart(&self, node: NodeId) -> Pending<'_, Result<(), SubmitError>> {
-        Box::pin(async move { Ok(nodes::depart(&self.reader, &node).await?) })
+        Box::pin(async move { Ok(nodes::depart(&self.own, &node).await?) })
     }
 
     fn published(&self) -> Feed {
@@ -319,6 +388,7 @@ impl Store for PostgresStore {
             }
             self.follower.abort();
             self.reader.pool.close();
+            self.own.pool.close();
         })
     }
 }
@@ -328,6 +398,7 @@ impl Drop for PostgresStore {
         self.shared.queue.close();
         self.follower.abort();
         self.reader.pool.close();
+        self.own.pool.close();
     }
 }
 

@@ -15,16 +15,24 @@ fn lease() -> i64 {
     i64::try_from(LEASE.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Says that the node lives, and takes up what nobody keeps.
-pub(super) async fn attend(reader: &Reader, node: &Node, clock: &dyn Clock) -> Result<Attendance, Problem> {
+/// What a node is fit for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Fit {
+    ForDuties,
+    /// It cannot write, so that a duty in its hands would be done by nobody.
+    OnlyToRead,
+}
+
+/// Says that the node lives, and takes up what nobody keeps, if it is fit for that.
+pub(super) async fn attend(reader: &Reader, node: &Node, fit: Fit, clock: &dyn Clock) -> Result<Attendance, Problem> {
     let asked = clock.now();
-    let mut answers = reader.ask(Frame::Whole, &attending(node)).await?;
+    let mut answers = reader.ask(Frame::Whole, &attending(node, fit)).await?;
     let told = clock.now();
     let now = timestamp(&answers.pop().unwrap_or_default())?;
     let mut posts = posts(&answers.pop().unwrap_or_default())?;
     let nodes = answers.pop().unwrap_or_default();
     let free = Duty::ALL.into_iter().any(|duty| !posts.iter().any(|post| post.duty == duty && post.until > now));
-    if free {
+    if free && fit == Fit::ForDuties {
         posts = take_up(reader, &node.id).await?;
     }
     let tenures = posts.iter().filter(|post| post.node == node.id && post.until > now);
@@ -33,8 +41,9 @@ pub(super) async fn attend(reader: &Reader, node: &Node, clock: &dyn Clock) -> R
     Ok(Attendance { tenures, nodes, clock_ahead_millis: (asked.0 + told.0) / 2 - now.0 })
 }
 
-/// Keeps the node's place and duties; clears away those it replaces and those long gone; asks for all.
-fn attending(node: &Node) -> Vec<Question> {
+/// Keeps the node's place, and its duties or leaves them to others; clears away those it replaces and those long gone;
+/// asks for all.
+fn attending(node: &Node, fit: Fit) -> Vec<Question> {
     let id = || Box::new(node.id.to_string()) as Param;
     let site = || Box::new(node.site.id.to_string()) as Param;
     let lease = lease();
@@ -52,7 +61,10 @@ fn attending(node: &Node) -> Vec<Question> {
         "DELETE FROM batches WHERE at < {NOW} - {REMEMBER_BATCH_MILLIS} AND node NOT IN (SELECT id FROM nodes)"
     );
     let forget_holds = format!("DELETE FROM artifact_holds WHERE until < {NOW}");
-    let renew = format!("UPDATE duties SET until = {NOW} + {lease} WHERE node = $1");
+    let renew = match fit {
+        Fit::ForDuties => format!("UPDATE duties SET until = {NOW} + {lease} WHERE node = $1"),
+        Fit::OnlyToRead => LEAVE_DUTIES.to_owned(),
+    };
     vec![
         Question::new(
             keep,
@@ -80,6 +92,7 @@ fn attending(node: &Node) -> Vec<Question> {
 
 const ALL_NODES: &str =
     "SELECT id, host, pid, url, version, site, root, started_at, seen_at FROM nodes ORDER BY started_at, id";
+const LEAVE_DUTIES: &str = "UPDATE duties SET until = 0 WHERE node = $1";
 const ALL_DUTIES: &str = "SELECT name, node, epoch, until FROM duties";
 
 /// Takes up the duties that nobody keeps, while no batch is under way: a command of the old epoch is before the change or
@@ -103,10 +116,7 @@ async fn take_up(reader: &Reader, node: &NodeId) -> Result<Vec<Post>, Problem> {
 /// Gives up the node's place and duties.
 pub(super) async fn depart(reader: &Reader, node: &NodeId) -> Result<(), Problem> {
     let id = || vec![Box::new(node.to_string()) as Param];
-    let questions = [
-        Question::new("DELETE FROM nodes WHERE id = $1", id()),
-        Question::new("UPDATE duties SET until = 0 WHERE node = $1", id()),
-    ];
+    let questions = [Question::new("DELETE FROM nodes WHERE id = $1", id()), Question::new(LEAVE_DUTIES, id())];
     reader.ask(Frame::Whole, &questions).await.map(drop)
 }
 

@@ -13,7 +13,7 @@ use super::error::Problem;
 use super::{log, schema, transact};
 use crate::operational::{Sign, Token};
 use crate::query::{Head, ListQuery, LogQuery};
-use crate::store::{ReadError, Tallies};
+use crate::store::{ReadError, SubmitError, Tallies};
 
 /// How often a read is tried that loses its connection: every pooled one may be of a server that is gone.
 const TRIES: usize = 3;
@@ -83,6 +83,21 @@ impl Reader {
         let mut answers = self.ask(Frame::Snapshot, &questions).await?;
         let head = stored(&answers.pop().unwrap_or_default())?.head;
         Ok((answers, head))
+    }
+
+    /// Writes once, whatever happens: how many rows the first statement changed. If the answer is lost, nobody knows.
+    pub(super) async fn write_once(&self, questions: &[Question]) -> Result<usize, SubmitError> {
+        let client = self.pool.get().await.map_err(Problem::from)?;
+        let unknown = |reason: String| SubmitError::OutcomeUnknown { reason };
+        match timeout(PATIENCE, ask(&client, Frame::Whole, questions)).await {
+            Ok(Ok(answers)) => Ok(answers.first().map_or(0, Vec::len)),
+            Ok(Err(error)) if error.code().is_none() => Err(unknown(Problem::from(error).to_string())),
+            Ok(Err(error)) => Err(Problem::from(error).into()),
+            Err(_) => {
+                drop(Object::take(client));
+                Err(unknown("the database does not answer".to_owned()))
+            }
+        }
     }
 
     /// Asks on any connection; on another one if that turns out to be gone.

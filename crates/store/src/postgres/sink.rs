@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::connection::{Connector, LOCKED_HEAD, Param, Question, stored, stored_seq};
+use super::connection::{Connector, HEAD, LOCKED_HEAD, Param, Question, stored, stored_seq};
 use super::error::{OpenError, Problem};
 use super::migrate::{self, Birth, Found, MIGRATIONS};
 use super::source::{PostgresSource, Session};
@@ -48,6 +48,11 @@ impl PostgresSink {
             Found::Nothing => return Ok(()),
             Found::Foreign => return Err(OpenError::Foreign { schema: address.schema().to_owned() }.into()),
             Found::Version(_) => {}
+        }
+        // Most often there is something, and then nobody has to wait for whoever has it.
+        let head = stored(&session.one(Question::new(HEAD, vec![]))?)?.head;
+        if head.head >= head.floor {
+            return Err(self.exists());
         }
         let head = stored(&session.one(Question::new(LOCKED_HEAD, vec![]))?)?.head;
         let kept = !session.one(Question::new("SELECT 1 FROM tokens LIMIT 1", vec![]))?.is_empty();

@@ -80,7 +80,7 @@ impl PostgresSource {
             head: found.head,
             format: found.format,
             project: ProjectName { id: meta(&session, "project_id")?, name },
-            moved_to: meta(&session, "moved_to")?,
+            moved_to: found.moved_to,
         };
         Ok(PostgresSource { session, snapshot })
     }
@@ -178,12 +178,11 @@ impl Origin for PostgresOrigin {
     }
 
     fn leave(&mut self, to: &str) -> Result<(), OfflineError> {
-        let sql = "INSERT INTO meta (name, value) VALUES ('moved_to', $1)
-            ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+        let sql = "UPDATE log_head SET moved_to = $1";
         self.write(Question::new(sql, vec![Box::new(super::text::stored(to))]))
     }
 
     fn stay(&mut self) -> Result<(), OfflineError> {
-        self.write(Question::new("DELETE FROM meta WHERE name = 'moved_to'", vec![]))
+        self.write(Question::new("UPDATE log_head SET moved_to = NULL", vec![]))
     }
 }

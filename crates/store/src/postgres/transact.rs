@@ -1,12 +1,13 @@
 //! What a transaction loads and writes: a batch's needs, its write-set, and changes to operational state.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use deadpool_postgres::ClientWrapper;
 use rookery_core::view::{LifeSource, Presence};
 use rookery_core::{AgentId, Key, Lookup, NodeId, Row, Table, Timestamp};
 
-use super::connection::{Frame, Param, Question, ask, column, stored_seq, text};
+use super::connection::{Frame, NOW, Param, Question, ask, column, stored_seq, text};
 use super::error::Problem;
 use super::text::stored;
 use super::{log, schema};
@@ -132,7 +133,7 @@ fn encode(answer: &Answer, key: &str) -> Result<Vec<u8>, Problem> {
     serde_json::to_vec(answer).map_err(|error| Problem::Unreadable(format!("reply to {key}: {error}")))
 }
 
-/// Everything a batch changes, as statements.
+/// What a batch changes, as statements; [`conclude`] is the last.
 pub(super) fn write(write: &WriteSet) -> Result<Vec<Question>, Problem> {
     let mut questions = Vec::new();
     if !write.log.is_empty() {
@@ -140,23 +141,65 @@ pub(super) fn write(write: &WriteSet) -> Result<Vec<Question>, Problem> {
     }
     questions.extend(schema::put(write.rows.iter().filter_map(|(key, row)| Some((key, row.as_ref()?)))));
     questions.extend(schema::delete(write.rows.iter().filter(|(_, row)| row.is_none()).map(|(key, _)| key)));
-    questions.extend(count(&write.tallies));
     if !write.replies.is_empty() {
         questions.push(remember(write)?);
     }
-    let head = "UPDATE log_head SET head = $1";
-    questions.push(Question::new(head, vec![Box::new(stored_seq(write.head))]));
     Ok(questions)
 }
 
-pub(super) fn count(changes: &BTreeMap<&'static str, i64>) -> Option<Question> {
-    if changes.is_empty() {
-        return None;
-    }
-    let (names, changes): (Vec<&'static str>, Vec<i64>) = changes.iter().map(|(name, n)| (*name, *n)).unzip();
-    let sql = "INSERT INTO tallies (name, n) SELECT * FROM unnest($1::text[], $2::bigint[])
-        ON CONFLICT (name) DO UPDATE SET n = greatest(tallies.n + excluded.n, 0)";
-    Some(Question::new(sql, vec![Box::new(names), Box::new(changes)]))
+/// Makes a batch's id the newest of its node.
+static NAME_BATCH: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "INSERT INTO batches (node, batch, at) VALUES ($1, $2, {NOW})
+            ON CONFLICT (node) DO UPDATE SET batch = excluded.batch, at = excluded.at"
+    )
+});
+
+/// One statement, because each is an exchange of its own for the server.
+static CONCLUDE: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "WITH named AS ({}),
+            counted AS (INSERT INTO tallies (name, n) SELECT * FROM unnest($3::text[], $4::bigint[])
+                ON CONFLICT (name) DO UPDATE SET n = greatest(tallies.n + excluded.n, 0)),
+            moved AS (UPDATE log_head SET head = $5)
+        SELECT pg_notify($6, $1)",
+        *NAME_BATCH
+    )
+});
+
+/// What every batch ends with: its id, the totals, the head, and a word to every node, which hears at the commit whose
+/// batch it was.
+pub(super) fn conclude(write: &WriteSet, node: &NodeId, batch: String, channel: String) -> Question {
+    let (names, changes) = counts(&write.tallies);
+    let (node, head) = (node.to_string(), stored_seq(write.head));
+    let params: Vec<Param> =
+        vec![Box::new(node), Box::new(batch), Box::new(names), Box::new(changes), Box::new(head), Box::new(channel)];
+    Question::new(CONCLUDE.as_str(), params)
+}
+
+pub(super) fn name_batch(node: &NodeId, batch: &str) -> Question {
+    Question::new(NAME_BATCH.as_str(), vec![Box::new(node.to_string()), Box::new(batch.to_owned())])
+}
+
+/// Writes something that says nothing.
+pub(super) fn touch_batch(node: &NodeId) -> Question {
+    Question::new(format!("UPDATE batches SET at = {NOW} WHERE node = $1"), vec![Box::new(node.to_string())])
+}
+
+/// Tells every node, this one as well, that there is something new.
+pub(super) fn notify(channel: &str) -> Question {
+    Question::new("SELECT pg_notify($1, '')", vec![Box::new(channel.to_owned())])
+}
+
+/// Totals where there are none.
+pub(super) fn count_anew(changes: &BTreeMap<&'static str, i64>) -> Question {
+    let (names, changes) = counts(changes);
+    let sql = "INSERT INTO tallies (name, n) SELECT * FROM unnest($1::text[], $2::bigint[])";
+    Question::new(sql, vec![Box::new(names), Box::new(changes)])
+}
+
+fn counts(changes: &BTreeMap<&'static str, i64>) -> (Vec<&'static str>, Vec<i64>) {
+    changes.iter().map(|(name, n)| (*name, *n)).unzip()
 }
 
 fn remember(write: &WriteSet) -> Result<Question, Problem> {

@@ -14,11 +14,12 @@ use rookery_core::log::LogRow;
 use rookery_core::{LogId, NodeId, Seq};
 use tokio::time::timeout;
 
-use super::connection::{Connector, Frame, LOCKED_HEAD, NOW, Question, Stored, ask, stored, timestamp};
+use super::Shared;
+use super::connection::{
+    Connector, Frame, LOCKED_HEAD, LOCKED_HEAD_AND_TIME, Question, Stored, ask, stored, timestamp,
+};
 use super::error::Trouble;
 use super::transact::{self, Loading};
-use super::{Shared, migrate};
-use crate::FORMAT;
 use crate::batch::{Batch, Outcome, Want, WriteSet};
 use crate::operational::PresenceBoard;
 use crate::queue::Waiting;
@@ -26,8 +27,11 @@ use crate::store::{Health, Submission};
 
 /// How long a server may take over one exchange: longer than it lets us wait for the head.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// How long to try to find out what became of a commit.
-const SETTLE_FOR: Duration = Duration::from_secs(15);
+/// How long opening a connection may take. With the exchange before it and what follows, a command that waits for its
+/// turn behind a batch that fails is answered before its caller's patience of thirty seconds is over.
+const CONNECT_WITHIN: Duration = Duration::from_secs(4);
+/// How long to try to find out what became of a commit: longer than a transaction of ours that nobody ends holds the head.
+const SETTLE_FOR: Duration = Duration::from_secs(8);
 const SETTLE_EVERY: Duration = Duration::from_millis(200);
 /// How often to look whether the database is back.
 const PROBE_EVERY: Duration = Duration::from_millis(500);
@@ -41,10 +45,6 @@ pub(super) struct Writer {
     pub(super) log: LogId,
     /// `None` after a failure of the connection; the next attempt opens another.
     pub(super) client: Option<ClientWrapper>,
-    /// Why this store must not be written by this program, if so.
-    pub(super) closed: Option<String>,
-    /// The newest head that was seen: the log never gets shorter.
-    pub(super) newest: Seq,
     pub(super) batches: u64,
 }
 
@@ -62,7 +62,7 @@ impl Writer {
 
     /// Waits for work; looks after the connection while there is none.
     async fn wait(&mut self) {
-        if self.shared.health() == Health::Writable || self.closed.is_some() {
+        if self.shared.health() == Health::Writable || self.shared.closed.get().is_some() {
             tokio::select! {
                 () = self.shared.queue.filled() => {}
                 () = self.shared.ailing.notified() => {}
@@ -144,25 +144,21 @@ impl Writer {
             return Ok(Committed { before, rows: vec![] });
         }
         self.commit(&write).await?;
-        self.newest = write.head;
+        self.shared.has_seen(write.head);
         Ok(Committed { before, rows: write.log })
     }
 
     /// Locks the head and loads what the batch needs first, in one exchange. Returns the head.
     async fn begin(&mut self, batch: &mut Batch) -> Result<Seq, Trouble> {
         let needs = guarded(|| batch.first_needs())?;
-        let mut questions = vec![
-            Question::new(LOCKED_HEAD, vec![]),
-            // In a statement of its own: in that of the lock, it would be read before the lock was waited for.
-            Question::new(format!("SELECT {NOW}"), vec![]),
-        ];
-        let first = questions.len();
+        let mut questions = vec![Question::new(LOCKED_HEAD_AND_TIME.as_str(), vec![])];
         let loading = Loading::of(&needs, &mut questions)?;
+        let seen = self.shared.seen();
         let answers = self.ask(Frame::Begun, &questions).await?;
         let found = stored(&answers[0])?;
-        self.check(&found)?;
-        batch.begin(found.head.head, timestamp(&answers[1])?);
-        let loaded = loading.loaded(&answers[first..], &self.board)?;
+        self.check(&found, seen)?;
+        batch.begin(found.head.head, timestamp(&answers[0])?);
+        let loaded = loading.loaded(&answers[1..], &self.board)?;
         guarded(|| batch.supply(&needs, loaded))?;
         Ok(found.head.head)
     }
@@ -182,26 +178,19 @@ impl Writer {
         }
     }
 
-    /// Whether the log is still the one that this program may write.
-    fn check(&mut self, found: &Stored) -> Result<(), Trouble> {
-        let reason = if found.head.log != self.log {
-            format!("the schema now holds another log, {}: start the daemon again", found.head.log)
-        } else if found.schema > migrate::newest() {
-            migrate::newer_schema(found.schema)
-        } else if found.format != FORMAT {
-            migrate::other_format(found.format)
-        } else if found.head.head < self.newest {
-            format!(
-                "the log ends at {} and had reached {}: the database was set back, perhaps to a replica that lagged; \
-                 what was acknowledged since is gone. Start the daemon again to go on from there",
-                found.head.head, self.newest
-            )
-        } else {
-            self.newest = found.head.head;
-            return Ok(());
-        };
-        self.closed = Some(reason.clone());
-        Err(Trouble::Closed(reason))
+    /// Whether the log is still the one that this program may write. `seen` is how far it was known to reach before it was
+    /// asked for: an answer may lie around for a while, and others go on meanwhile.
+    fn check(&self, found: &Stored, seen: Seq) -> Result<(), Trouble> {
+        match self.shared.objection(found, &self.log, seen) {
+            None => {
+                self.shared.has_seen(found.head.head);
+                Ok(())
+            }
+            Some(reason) => {
+                self.shared.close(reason.clone());
+                Err(Trouble::Closed(reason))
+            }
+        }
     }
 
     async fn commit(&mut self, write: &WriteSet) -> Result<(), Trouble> {
@@ -212,10 +201,12 @@ impl Writer {
             self.ask(Frame::Bare, &questions).await?;
             questions.clear();
             let client = self.client.as_ref().ok_or_else(gone)?;
-            transact::blank(client, write).await?;
+            match timeout(PATIENCE, transact::blank(client, write)).await {
+                Ok(blanked) => blanked?,
+                Err(_) => return Err(silent()),
+            }
         }
-        questions.push(name_batch(&self.node, &batch));
-        questions.push(notify(&self.connector.address().channel()));
+        questions.push(transact::conclude(write, &self.node, batch.clone(), self.connector.address().channel()));
         match self.ask(Frame::Committed, &questions).await {
             // The server did it, or said that it did not.
             Ok(_) => Ok(()),
@@ -281,13 +272,13 @@ impl Writer {
     }
 
     async fn connect(&mut self) -> Result<(), Trouble> {
-        if let Some(reason) = &self.closed {
+        if let Some(reason) = self.shared.closed.get() {
             return Err(Trouble::Closed(reason.clone()));
         }
         if self.client.as_ref().is_some_and(|client| !client.is_closed()) {
             return Ok(());
         }
-        match timeout(PATIENCE, self.connector.writer()).await {
+        match timeout(CONNECT_WITHIN, self.connector.writer()).await {
             Ok(Ok(client)) => {
                 self.client = Some(client);
                 Ok(())
@@ -304,7 +295,7 @@ impl Writer {
         let client = self.client.as_ref().ok_or_else(gone)?;
         match timeout(PATIENCE, ask(client, frame, questions)).await {
             Ok(answers) => Ok(answers?),
-            Err(_) => Err(Trouble::Lost("the database did not answer in time".to_owned())),
+            Err(_) => Err(silent()),
         }
     }
 
@@ -331,13 +322,15 @@ impl Writer {
     async fn probe(&mut self) {
         let probed = async {
             self.connect().await?;
+            let seen = self.shared.seen();
             let answers = self.ask(Frame::Begun, &[Question::new(LOCKED_HEAD, vec![])]).await?;
-            self.check(&stored(&answers[0])?)?;
+            self.check(&stored(&answers[0])?, seen)?;
+            // A full disk shows only when something is written.
+            self.ask(Frame::Committed, &[transact::touch_batch(&self.node)]).await?;
             Ok::<(), Trouble>(())
         };
         match probed.await {
             Ok(()) => {
-                self.roll_back().await;
                 tracing::info!("the store can be written again");
                 self.shared.set_health(Health::Writable);
             }
@@ -346,22 +339,12 @@ impl Writer {
     }
 }
 
-/// Makes a batch's id the newest of its node.
-pub(super) fn name_batch(node: &NodeId, batch: &str) -> Question {
-    let sql = format!(
-        "INSERT INTO batches (node, batch, at) VALUES ($1, $2, {NOW})
-            ON CONFLICT (node) DO UPDATE SET batch = excluded.batch, at = excluded.at"
-    );
-    Question::new(sql, vec![Box::new(node.to_string()), Box::new(batch.to_owned())])
-}
-
-/// Tells every node, at the commit, that there is something new.
-pub(super) fn notify(channel: &str) -> Question {
-    Question::new("SELECT pg_notify($1, '')", vec![Box::new(channel.to_owned())])
-}
-
 fn gone() -> Trouble {
     Trouble::Lost("the connection is gone".to_owned())
+}
+
+fn silent() -> Trouble {
+    Trouble::Lost("the database did not answer in time".to_owned())
 }
 
 /// Runs a rule: one that panics is a command that cannot be carried out.

@@ -62,6 +62,7 @@ contract![
     a_redacted_row_keeps_its_place_and_hash,
     operational_state_is_kept_and_not_logged,
     presence_is_seen_by_decisions,
+    a_page_of_the_log_ends_where_its_bytes_do,
     an_artifact_stays_while_it_is_held_or_named,
     a_command_out_of_duty_needs_the_epoch_that_counts,
 ];
@@ -479,4 +480,18 @@ async fn a_command_out_of_duty_needs_the_epoch_that_counts(world: &World) {
     let old = Tenure { epoch: tenure.epoch + 1, ..tenure };
     assert_eq!(refused(store, report("a", "two").out_of(old)).await, Code::Stale);
     assert_eq!(whole_log(store).await.len(), 1);
+}
+
+async fn a_page_of_the_log_ends_where_its_bytes_do(world: &World) {
+    let store = &*world.store;
+    for at in 0..6 {
+        done(store, create(&format!("task_{at}"), &"t".repeat(400))).await;
+    }
+    for (bytes, count) in [(0, 0), (1, 1), (400, 1), (900, 2), (1_000_000, 6), (usize::MAX, 6)] {
+        for (query, first) in [(LogQuery::after(Seq::ZERO, 6), 1), (LogQuery::newest(6), 6)] {
+            let (rows, _) = store.log(LogQuery { bytes, ..query.clone() }).await.unwrap();
+            assert_eq!(rows.len(), count, "{bytes} bytes from {first}");
+            assert!(rows.first().is_none_or(|row| row.seq == Seq(first)));
+        }
+    }
 }

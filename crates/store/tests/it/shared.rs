@@ -6,7 +6,7 @@ use std::time::Duration;
 use rookery_core::{Code, Seq};
 use rookery_store::artifact::{ArtifactError, Erased};
 use rookery_store::node::Whereabouts;
-use rookery_store::postgres::{OpenError, PostgresStore};
+use rookery_store::postgres::{OpenError, Options, PostgresStore};
 use rookery_store::store::Health;
 use rookery_store::{Duty, Operation, Store, SubmitError, Token};
 use rookery_testkit::postgres::Schema;
@@ -147,6 +147,32 @@ async fn a_database_that_is_away_is_said_and_comes_back_by_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_without_work_notices_that_the_database_is_back() {
+    let schema = Schema::new().unwrap();
+    let proxy = Proxy::start(&std::env::var("ROOKERY_TEST_POSTGRES").unwrap()).unwrap();
+    let far = open(&schema.url_at(&proxy.url()), "far").await;
+    done(&*far, report("a", "one")).await;
+    for _ in 0..3 {
+        proxy.cut();
+        eventually("it says that it lost the connection", async || far.health() != Health::Writable).await;
+        eventually("it says that it is back", async || far.health() == Health::Writable).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_cannot_write_leaves_its_duties_to_others() {
+    let schema = Schema::new().unwrap();
+    let (a, b) = (open(&schema.url(), "a").await, open(&schema.url(), "b").await);
+    assert_eq!(a.attend(node("a")).await.unwrap().tenures.len(), Duty::ALL.len());
+    schema.psql("UPDATE log_head SET schema = 99").unwrap();
+    assert!(matches!(a.submit(report("x", "late")).await, Err(SubmitError::Unavailable { .. })));
+    let attendance = a.attend(node("a")).await.unwrap();
+    assert_eq!((attendance.tenures, attendance.nodes.len()), (vec![], 1), "it is here, and that is all");
+    // The other one has not written since, and does not know better.
+    assert_eq!(b.attend(node("b")).await.unwrap().tenures.len(), Duty::ALL.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn duties_change_hands_and_old_epochs_are_refused() {
     let schema = Schema::new().unwrap();
     let (a, b) = (open(&schema.url(), "a").await, open(&schema.url(), "b").await);
@@ -207,6 +233,20 @@ async fn tokens_artifacts_and_presence_are_everybodys() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upload_that_is_broken_off_leaves_no_open_transaction() {
+    let schema = Schema::new().unwrap();
+    let store = PostgresStore::open(Options { connections: 1, ..shared(&schema.url(), "a") }).await.unwrap();
+    let bytes = vec![7; 3_000_000];
+    for millis in 0..40 {
+        // Whoever sends it goes away at any moment.
+        drop(tokio::time::timeout(Duration::from_millis(millis), store.put_artifact(bytes.clone())).await);
+        store.tallies().await.unwrap();
+    }
+    let held = store.put_artifact(bytes.clone()).await.unwrap();
+    assert_eq!(store.artifact(held.sha256.clone()).await.unwrap(), bytes);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_older_node_stops_writing_and_says_so() {
     let schema = Schema::new().unwrap();
     for (change, says) in [
@@ -252,4 +292,94 @@ async fn tables_of_something_else_are_left_alone() {
     assert!(matches!(opened, Err(OpenError::Foreign { .. })));
     let nowhere = PostgresStore::open(shared("postgres://rookery@127.0.0.1:1/rookery", "a")).await;
     assert!(matches!(nowhere, Err(OpenError::Unreachable { .. })));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_servers_certificate_is_looked_at_as_it_is_asked_for() {
+    let authority = rcgen::KeyPair::generate().unwrap();
+    let mut of_authority = rcgen::CertificateParams::new(vec![]).unwrap();
+    of_authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let root = of_authority.self_signed(&authority).unwrap();
+    let issuer = rcgen::Issuer::new(of_authority, authority);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let own = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap().signed_by(&key, &issuer).unwrap();
+    let server = rookery_testdb::Options::fast()
+        .file("own.pem", &own.pem())
+        .file("own.key", &key.serialize_pem())
+        .file("pg_hba.conf", "local all all trust\nhostssl all all all trust\n")
+        .setting("ssl", "on")
+        .setting("ssl_cert_file", "own.pem")
+        .setting("ssl_key_file", "own.key")
+        .start()
+        .unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let authorities = folder.path().join("root.pem");
+    std::fs::write(&authorities, root.pem()).unwrap();
+    let known = format!("sslrootcert={}", authorities.display());
+    for (host, options, opens) in [
+        ("localhost", "sslmode=disable".to_owned(), false),
+        ("localhost", "sslmode=prefer".to_owned(), true),
+        ("localhost", "sslmode=require".to_owned(), true),
+        ("localhost", "sslmode=verify-full".to_owned(), false),
+        ("localhost", format!("sslmode=verify-full&{known}"), true),
+        ("127.0.0.1", format!("sslmode=require&{known}"), false),
+    ] {
+        let url = format!("postgres://rookery@{host}:{}/rookery?{options}", server.port());
+        let opened = PostgresStore::open(shared(&url, "a")).await;
+        assert_eq!(opened.is_ok(), opens, "{host} {options}: {:?}", opened.err());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_grows_from_nothing_never_reads_whole_tables() {
+    const TASKS: usize = 2_000;
+    let schema = Schema::new().unwrap();
+    let store = open(&schema.url(), "a").await;
+    // All at once, so that a batch asks for many.
+    let creating: Vec<_> = (0..TASKS).map(|task| store.submit(create(&format!("task_{task}"), "t"))).collect();
+    for created in creating {
+        created.await.unwrap();
+    }
+    store.close().await;
+    // The server tells what a session did once that has ended.
+    let told = format!(
+        "SELECT seq_tup_read FROM pg_stat_user_tables
+            WHERE schemaname = '{}' AND relname = 'tasks' AND n_tup_ins = {TASKS}",
+        schema.name()
+    );
+    eventually("the server counts", async || !schema.psql(&told).unwrap().is_empty()).await;
+    assert_eq!(schema.psql(&told).unwrap(), "0");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_slept_through_a_move_leaves_the_old_store_alone() {
+    let schema = Schema::new().unwrap();
+    let (asleep, idle) = (open(&schema.url(), "a").await, open(&schema.url(), "b").await);
+    done(&*asleep, report("a", "before")).await;
+    schema.psql("UPDATE log_head SET moved_to = 'postgres://elsewhere'").unwrap();
+    let error = asleep.submit(report("a", "after")).await.unwrap_err();
+    assert!(matches!(&error, SubmitError::Unavailable { reason } if reason.contains("moved to postgres://elsewhere")));
+    eventually("the other one hears of it", async || idle.health() != Health::Writable).await;
+    assert_eq!(whole_log(&*asleep).await.len(), 1);
+    let again = PostgresStore::open(shared(&schema.url(), "c")).await;
+    assert!(matches!(again, Err(OpenError::Moved { .. })));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_that_was_set_back_is_noticed_also_by_whoever_only_read_it() {
+    let schema = Schema::new().unwrap();
+    let (writer, reader) = (open(&schema.url(), "a").await, open(&schema.url(), "b").await);
+    let mut feed = reader.published();
+    for at in 0..10 {
+        done(&*writer, report("a", &format!("step-{at}"))).await;
+    }
+    let mut heard = 0;
+    while heard < 10 {
+        heard += tokio::time::timeout(Duration::from_secs(10), feed.recv()).await.unwrap().unwrap().rows().len();
+    }
+    schema.psql("DELETE FROM log WHERE seq > 5; UPDATE log_head SET head = 5").unwrap();
+    let error = reader.submit(report("b", "over-it")).await.unwrap_err();
+    assert!(matches!(&error, SubmitError::Unavailable { reason } if reason.contains("was set back")), "{error}");
+    eventually("the other one notices by itself", async || writer.health() != Health::Writable).await;
+    assert_eq!(whole_log(&*reader).await.len(), 5);
 }

@@ -1,5 +1,6 @@
 //! What no sequence of commands may break, over the memory engine: random teams do random things in batches of any size.
 
+mod engines;
 mod invariants;
 mod steps;
 mod team;

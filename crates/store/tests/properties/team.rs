@@ -1,5 +1,6 @@
 //! A team over the memory engine: turns steps into submissions and runs them.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use rookery_core::actor::Caller;
@@ -18,24 +19,36 @@ use rookery_store::{Idempotency, PresenceBoard, Submission};
 use crate::steps::{AGENTS, STALE, Step, TASKS};
 
 /// One time for everything, so that how commands are batched cannot show in it.
-const NOW: Timestamp = Timestamp(1_000);
+pub(crate) const NOW: Timestamp = Timestamp(1_000);
+
+/// What is known of the agents' signs of life.
+pub(crate) fn board() -> PresenceBoard {
+    let board = PresenceBoard::default();
+    for (agent, last_seen) in AGENTS.into_iter().zip([0, 2]) {
+        board.saw(&agent.into(), Presence { last_seen: Timestamp(last_seen), source: LifeSource::Call });
+    }
+    board
+}
 
 #[derive(Debug)]
 pub(crate) struct Team {
     pub(crate) database: Database,
     board: PresenceBoard,
     intents: u32,
+    /// Everything that was asked so far, in its order.
+    asked: RefCell<Vec<Submission>>,
 }
 
 impl Team {
     /// Three workers and four tasks are here already, of which the second waits for the first. What the board has seen of
     /// the agents makes some evidence stale.
     pub(crate) fn new() -> Team {
-        let board = PresenceBoard::default();
-        for (agent, last_seen) in AGENTS.into_iter().zip([0, 2]) {
-            board.saw(&agent.into(), Presence { last_seen: Timestamp(last_seen), source: LifeSource::Call });
-        }
-        let team = Team { database: Database::new(LogId::from("log_p")), board, intents: 0 };
+        let team = Team {
+            database: Database::new(LogId::from("log_p")),
+            board: board(),
+            intents: 0,
+            asked: RefCell::default(),
+        };
         for agent in &AGENTS[..3] {
             let profile = Profile {
                 tool: "tool".to_owned(),
@@ -80,7 +93,12 @@ impl Team {
         self.submit(submissions);
     }
 
+    pub(crate) fn asked(&self) -> Vec<Submission> {
+        self.asked.borrow().clone()
+    }
+
     pub(crate) fn submit(&self, submissions: Vec<Submission>) -> Vec<Outcome> {
+        self.asked.borrow_mut().extend(submissions.iter().cloned());
         self.database.run(submissions, NOW, &self.board, None)
     }
 

@@ -10,7 +10,8 @@ use regex::bytes::Regex;
 use rookery_core::log::{BodyBytes, LogRow};
 use rookery_core::redact::{Erase, Redact, Target};
 use rookery_core::{Actor, Code, Fact, IntentId, Power, Refusal, Seq};
-use rookery_engine::{At, Waited, access, ambient};
+use rookery_engine::{At, Engine, EngineError, Waited, access, ambient};
+use rookery_store::artifact::ArtifactError;
 use rookery_store::query::Bodies;
 use rookery_store::store::Health;
 use rookery_store::{LogQuery, Operation, Token};
@@ -114,8 +115,16 @@ pub async fn create_token(call: Call, body: JsonBody<wire::NewToken>) -> Result<
     };
     let id = token.id.clone();
     engine.store().operate(Operation::PutToken(token)).await?;
-    engine.access().reload(engine.store().as_ref()).await?;
+    heed_tokens(engine).await;
     Ok((StatusCode::CREATED, Json(wire::CreatedToken { id, token: secret })).into_response())
+}
+
+/// Takes note of what was done with tokens. It is done: where it cannot be read right now, every node hears of it as soon as
+/// it can.
+async fn heed_tokens(engine: &Engine) {
+    if let Err(error) = engine.access().reload(engine.store().as_ref()).await {
+        tracing::warn!(%error, "a change of tokens is heeded later");
+    }
 }
 
 /// Revoke a token at once.
@@ -132,7 +141,7 @@ pub async fn revoke_token(
         return Err(Refusal::new(Code::TokenNotFound, "Token not found").into());
     }
     engine.store().operate(Operation::RevokeToken { id }).await?;
-    engine.access().reload(engine.store().as_ref()).await?;
+    heed_tokens(engine).await;
     Ok(Json(wire::Done { ok: true }))
 }
 
@@ -207,7 +216,7 @@ async fn by_match(app: &App, pattern: &str) -> Result<(Vec<LogRow>, Vec<u64>), R
                 remaining.push(row.seq.0);
             }
             let in_text = row.fact.texts().iter().any(|text| regex.is_match(text.as_bytes()));
-            if in_text || body_holds(app, &row, &regex).await {
+            if in_text || body_holds(app, &row, &regex).await? {
                 bytes += row.fact.encode().len();
                 rows.push(row);
             }
@@ -215,13 +224,15 @@ async fn by_match(app: &App, pattern: &str) -> Result<(Vec<LogRow>, Vec<u64>), R
     }
 }
 
-async fn body_holds(app: &App, row: &LogRow, regex: &Regex) -> bool {
-    match row.body.as_ref().map(|body| (&body.bytes, &body.sha256)) {
+async fn body_holds(app: &App, row: &LogRow, regex: &Regex) -> Result<bool, RestError> {
+    Ok(match row.body.as_ref().map(|body| (&body.bytes, &body.sha256)) {
         Some((BodyBytes::Here(bytes), _)) => regex.is_match(bytes),
-        Some((BodyBytes::Artifact, sha256)) => {
-            let read = app.engine().store().artifact(sha256.clone()).await;
-            matches!(read, Ok(bytes) if regex.is_match(&bytes))
-        }
+        Some((BodyBytes::Artifact, sha256)) => match app.engine().store().artifact(sha256.clone()).await {
+            Ok(bytes) => regex.is_match(&bytes),
+            // One that nobody can look into right now must not pass for one that holds nothing.
+            Err(error @ ArtifactError::Unavailable { .. }) => return Err(EngineError::from(error).into()),
+            Err(ArtifactError::Absent { .. } | ArtifactError::Damaged { .. }) => false,
+        },
         Some((BodyBytes::Gone, _)) | None => false,
-    }
+    })
 }

@@ -7,7 +7,7 @@ use rookery_core::file::{ChangeSource, NoteChange};
 use rookery_core::log::{LogRow, event_id};
 use rookery_core::report::Report;
 use rookery_core::{AgentId, Code, Command, Position, Seq};
-use rookery_engine::{At, subscribe, watching};
+use rookery_engine::{At, EngineError, subscribe, watching};
 use rookery_store::query::Order;
 use rookery_store::{Answer, LogQuery};
 
@@ -153,6 +153,14 @@ pub async fn report(call: Call, body: JsonBody<wire::NewEvent>) -> Result<Respon
     };
     let committed = call.submit(caller, command, &body.bytes).await?;
     let Answer::Recorded(seq) = committed.answer else { return Err(call::unexpected(&committed)) };
-    let row = one(call.app(), seq).await?.ok_or_else(|| call::unexpected(&committed))?;
+    let read = call.app().engine().log(LogQuery::one(seq)).await;
+    let row = read.map_err(|error| unseen(seq, &error))?.value.pop().ok_or_else(|| call::unexpected(&committed))?;
     Ok(call::written(StatusCode::CREATED, &committed, translate::event(&row)))
+}
+
+/// The event is in the log. That it cannot be read right now must not be taken for a refusal.
+fn unseen(seq: Seq, error: &EngineError) -> RestError {
+    let message = format!("it was recorded as event {seq} and cannot be shown: {error}");
+    RestError::new(StatusCode::SERVICE_UNAVAILABLE, "OUTCOME_UNKNOWN", message)
+        .hint("look for it before you repeat it, or repeat it with the same Idempotency-Key")
 }

@@ -1,0 +1,57 @@
+//! Two projects in one database.
+
+use anyhow::{Context, ensure};
+use reqwest::Method;
+use rookery_testkit::daemon::read;
+use rookery_testkit::ledger::whole_log;
+use rookery_testkit::patience::within;
+use rookery_testkit::postgres::Schema;
+use rookery_testkit::stream::Follower;
+use serde_json::json;
+
+use crate::nodes::{announce, as_person, note, seen_by, setup, text};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_projects_of_one_database_know_nothing_of_each_other() -> anyhow::Result<()> {
+    let (one, other) = (Schema::new()?, Schema::new()?);
+    let a = setup().store(one.url()).start()?;
+    let b = setup().store(other.url()).start()?;
+    let mut stream = Follower::open(b.url(), "?after=0", None).await?;
+    announce(&a, "anna").await?;
+    announce(&b, "berta").await?;
+    for number in 0..30 {
+        ensure!(note(&a, "anna", &format!("of a {number}")).await?.status == 201);
+    }
+    ensure!(note(&b, "berta", "of b").await?.status == 201);
+
+    // Events, by pages and by stream.
+    let (of_a, of_b) = (whole_log(&a).await?, whole_log(&b).await?);
+    ensure!(of_a.iter().all(|event| event["agent_id"] == "anna"), "{of_a:?}");
+    ensure!(of_b.iter().all(|event| event["agent_id"] == "berta"), "{of_b:?}");
+    for event in &of_b {
+        let sent = within("the next event", stream.next()).await??.context("the stream ended")?;
+        ensure!(sent.event()? == *event, "{} came instead of {event}", sent.data);
+    }
+    // Agents, nodes with all their duties, the project.
+    let mut projects = Vec::new();
+    for (daemon, agent) in [(&a, "anna"), (&b, "berta")] {
+        let agents = daemon.get("/agents").await?.body;
+        ensure!(agents.as_array().map(Vec::len) == Some(1) && agents[0]["id"] == agent, "{agents}");
+        let nodes = seen_by(daemon).await?;
+        ensure!(nodes.len() == 1 && nodes[0]["pid"].as_u64() == daemon.pid().map(u64::from), "{nodes:?}");
+        ensure!(nodes[0]["duties"].as_array().map(Vec::len) == Some(4), "{nodes:?}");
+        let info = daemon.get("/admin/info").await?.body;
+        projects.push((text(&info["project_id"])?, text(&info["log"])?));
+    }
+    ensure!(projects[0].0 != projects[1].0 && projects[0].1 != projects[1].1, "{projects:?}");
+    // Tokens.
+    let made = as_person(&a, Method::POST, "/admin/tokens", Some(json!({"agent": "anna"}))).await?;
+    let secret = text(&made.body["token"])?;
+    for (daemon, status) in [(&a, 200), (&b, 401)] {
+        let reply = read(daemon.request(Method::GET, "/agents").bearer_auth(&secret)).await?;
+        ensure!(reply.status == status, "{reply:?}");
+    }
+    let listed = as_person(&b, Method::GET, "/admin/tokens", None).await?.body;
+    ensure!(listed == json!([]), "{listed}");
+    Ok(())
+}

@@ -1,0 +1,126 @@
+//! The rules are written once: the same story on every engine leaves the same log, and gets the same answers.
+
+#![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
+
+use std::sync::Arc;
+
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::TestRunner;
+use rookery_core::log::LogRow;
+use rookery_core::{Seq, Timestamp};
+use rookery_store::postgres::{self, Birth, PostgresStore};
+use rookery_store::queue::Limits;
+use rookery_store::replay::Fold;
+use rookery_store::sqlite::{Options, SqliteStore};
+use rookery_store::{Clock, Committed, LogQuery, Store, Submission, SubmitError};
+use rookery_testkit::postgres::Schema;
+use serde_json::Value;
+
+use crate::steps::{Step, steps};
+use crate::team::{NOW, Team, board};
+
+const STORIES: usize = 24;
+
+#[derive(Debug)]
+struct Still;
+
+impl Clock for Still {
+    fn now(&self) -> Timestamp {
+        NOW
+    }
+
+    fn monotonic(&self) -> u64 {
+        0
+    }
+}
+
+/// Stories of which the memory engine has told how they end.
+fn stories() -> Vec<Team> {
+    let mut runner = TestRunner::deterministic();
+    let story = |_| {
+        let steps: Vec<Step> = steps(160).new_tree(&mut runner).unwrap().current();
+        let mut team = Team::new();
+        for step in &steps {
+            let submission = team.submission(step);
+            team.submit(vec![submission]);
+        }
+        team
+    };
+    (0..STORIES).map(story).collect()
+}
+
+/// What a story leaves behind, but for the hour at which it happened.
+async fn told(store: &dyn Store, asked: Vec<Submission>) -> (Vec<Value>, Vec<String>) {
+    let mut answers = Vec::new();
+    for submission in asked {
+        answers.push(brief(store.submit(submission).await));
+    }
+    let (log, head) = store.log(LogQuery::after(Seq::ZERO, 10_000)).await.unwrap();
+    assert_eq!(head.head, Seq(log.len() as u64));
+    let mut fold = Fold::default();
+    log.iter().for_each(|row| fold.add(row));
+    let keys: Vec<_> = fold.rows().keys().cloned().collect();
+    let (rows, _) = store.rows(keys.clone()).await.unwrap();
+    let rows = keys.into_iter().zip(rows).filter_map(|(key, row)| Some((key, row?))).collect();
+    assert_eq!(fold.differences(&rows, &store.tallies().await.unwrap().0), Vec::<String>::new());
+    (log.iter().map(fact).collect(), answers)
+}
+
+fn fact(row: &LogRow) -> Value {
+    let mut fact = serde_json::to_value(&row.fact).unwrap();
+    without_times(&mut fact);
+    let cause = row.cause.map(|cause| cause.0);
+    serde_json::json!([row.seq.0, row.fact.kind(), row.actor.to_string(), row.via, cause, fact])
+}
+
+fn without_times(value: &mut Value) {
+    match value {
+        // Nothing else gets so far: the still clock's time, the database's, and what is counted from them.
+        Value::Number(number) if number.as_i64().is_some_and(|number| number >= NOW.0) => {
+            *value = Value::from("a time")
+        }
+        Value::Array(entries) => entries.iter_mut().for_each(without_times),
+        Value::Object(fields) => fields.values_mut().for_each(without_times),
+        _ => {}
+    }
+}
+
+fn brief(outcome: Result<Committed, SubmitError>) -> String {
+    match outcome {
+        Ok(committed) => format!("at {}, duplicate {}", committed.at, committed.duplicate),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// The same from the engine that is only memory.
+fn expected(team: &Team) -> Vec<Value> {
+    team.log().iter().map(fact).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_same_story_on_every_engine_ends_the_same() {
+    for team in stories() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rookery.db");
+        let options = Options::new(path, "log_p".into(), Arc::new(Still), Arc::new(board()));
+        let files = SqliteStore::open(options).unwrap();
+        let schema = Schema::new().unwrap();
+        let options = postgres::Options {
+            address: schema.url().parse().unwrap(),
+            clock: Arc::new(Still),
+            board: Arc::new(board()),
+            limits: Limits::default(),
+            birth: Birth { log_id: "log_p".into(), project_id: "p".into(), project: "p".into() },
+            node: "node_p".into(),
+            connections: 2,
+        };
+        let database = PostgresStore::open(options).await.unwrap();
+        let (log, answers) = told(&files, team.asked()).await;
+        assert_eq!(log, expected(&team));
+        let (same_log, same_answers) = told(&database, team.asked()).await;
+        assert_eq!(same_log, log);
+        assert_eq!(same_answers, answers);
+        files.close().await;
+        database.close().await;
+    }
+}
