@@ -16,7 +16,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use tokio::sync::mpsc;
 use tokio_postgres::types::{BorrowToSql, ToSql};
-use tokio_postgres::{AsyncMessage, Row, Statement};
+use tokio_postgres::{AsyncMessage, Config, Row, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::address::{Address, ServerTrust};
@@ -41,69 +41,41 @@ const WAIT_FOR_CONNECTION: Duration = Duration::from_secs(5);
 /// the whole of a table that it takes for small, which costs each batch more than the last.
 const BY_INDEX: (&str, &str) = ("enable_seqscan", "off");
 
-/// A client that is gone, or does not take what it is sent, is noticed by the server after about ten seconds: until then
-/// it may hold locks.
-const KEEP_ALIVE: [(&str, &str); 4] = [
+/// Every session: durable before it answers. A client that is gone, or does not take what it is sent, is noticed by the
+/// server after about ten seconds, for until then it may hold locks.
+const ALWAYS: &[(&str, &str)] = &[
+    ("synchronous_commit", "on"),
     ("tcp_keepalives_idle", "5"),
     ("tcp_keepalives_interval", "3"),
     ("tcp_keepalives_count", "2"),
     ("tcp_user_timeout", "10000"),
+    ("jit", "off"),
 ];
 
-/// Sessions that write: durable before they answer, and never in the way for long.
+/// Sessions that write are never in the way for long.
 const WRITER: &[(&str, &str)] = &[
-    ("synchronous_commit", "on"),
     ("idle_in_transaction_session_timeout", IDLE_IN_TRANSACTION),
     ("lock_timeout", WAIT_FOR_HEAD),
     ("statement_timeout", SLOWEST_BATCH),
-    KEEP_ALIVE[0],
-    KEEP_ALIVE[1],
-    KEEP_ALIVE[2],
-    KEEP_ALIVE[3],
-    ("jit", "off"),
     BY_INDEX,
     ("enable_hashjoin", "off"),
     ("enable_mergejoin", "off"),
 ];
 
 const POOL: &[(&str, &str)] = &[
-    ("synchronous_commit", "on"),
     ("idle_in_transaction_session_timeout", IDLE_IN_TRANSACTION),
     ("lock_timeout", WAIT_FOR_HEAD),
     ("statement_timeout", SLOWEST_READ),
-    KEEP_ALIVE[0],
-    KEEP_ALIVE[1],
-    KEEP_ALIVE[2],
-    KEEP_ALIVE[3],
-    ("jit", "off"),
     BY_INDEX,
 ];
 
 /// Sessions that bring a schema up: they may take their time, but not sleep over it.
-const PREPARING: &[(&str, &str)] = &[
-    ("synchronous_commit", "on"),
-    ("idle_in_transaction_session_timeout", "15s"),
-    ("lock_timeout", "30s"),
-    ("statement_timeout", "0"),
-    KEEP_ALIVE[0],
-    KEEP_ALIVE[1],
-    KEEP_ALIVE[2],
-    KEEP_ALIVE[3],
-    ("jit", "off"),
-];
+const PREPARING: &[(&str, &str)] =
+    &[("idle_in_transaction_session_timeout", "15s"), ("lock_timeout", "30s"), ("statement_timeout", "0")];
 
 /// Sessions that read or move a whole log, whatever a role's own limits are.
-const PATIENT: &[(&str, &str)] = &[
-    ("synchronous_commit", "on"),
-    ("idle_in_transaction_session_timeout", "0"),
-    ("lock_timeout", WAIT_FOR_HEAD),
-    ("statement_timeout", "0"),
-    KEEP_ALIVE[0],
-    KEEP_ALIVE[1],
-    KEEP_ALIVE[2],
-    KEEP_ALIVE[3],
-    ("jit", "off"),
-];
+const PATIENT: &[(&str, &str)] =
+    &[("idle_in_transaction_session_timeout", "0"), ("lock_timeout", WAIT_FOR_HEAD), ("statement_timeout", "0")];
 
 /// Opens connections to one address.
 #[derive(Clone)]
@@ -128,6 +100,10 @@ impl Connector {
         &self.address
     }
 
+    fn config(&self, purpose: &str, settings: &[(&str, &str)]) -> Config {
+        self.address.config(purpose, &[ALWAYS, settings].concat())
+    }
+
     /// A connection for batches.
     pub(super) async fn writer(&self) -> Result<ClientWrapper, tokio_postgres::Error> {
         self.connect("writer", WRITER).await
@@ -144,7 +120,7 @@ impl Connector {
     }
 
     async fn connect(&self, purpose: &str, settings: &[(&str, &str)]) -> Result<ClientWrapper, tokio_postgres::Error> {
-        let (client, connection) = self.address.config(purpose, settings).connect(self.tls.clone()).await?;
+        let (client, connection) = self.config(purpose, settings).connect(self.tls.clone()).await?;
         let driving = tokio::spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "a connection to the database ended");
@@ -159,7 +135,7 @@ impl Connector {
         node: &NodeId,
     ) -> Result<(ClientWrapper, mpsc::Receiver<()>), tokio_postgres::Error> {
         let own = node.to_string();
-        let (client, mut connection) = self.address.config("listener", POOL).connect(self.tls.clone()).await?;
+        let (client, mut connection) = self.config("listener", POOL).connect(self.tls.clone()).await?;
         // What is said is a hint to look: one that waits already stands for those that follow.
         let (hint, hints) = mpsc::channel(1);
         let driving = tokio::spawn(async move {
@@ -179,7 +155,7 @@ impl Connector {
 
     /// Connections for reads and operational state.
     pub(super) fn pool(&self, size: usize) -> Result<Pool, Problem> {
-        let config = self.address.config("pool", POOL);
+        let config = self.config("pool", POOL);
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let manager = Manager::from_config(config, self.tls.clone(), recycling);
         let timeouts = Timeouts {
