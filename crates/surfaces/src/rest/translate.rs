@@ -81,7 +81,8 @@ pub fn action(fact: &Fact) -> String {
         | Fact::MessagesRead(_)
         | Fact::MessagesAcked(_)
         | Fact::DocumentWritten(_)
-        | Fact::DocumentDeleted(_) => return format!("x.{}", fact.kind()),
+        | Fact::DocumentDeleted(_)
+        | Fact::ContextConfigured(_) => return format!("x.{}", fact.kind()),
     };
     action.to_owned()
 }
