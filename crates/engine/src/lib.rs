@@ -17,6 +17,7 @@ pub mod moment;
 pub mod notices;
 pub mod paths;
 pub mod queries;
+pub mod rendering;
 pub mod rounds;
 pub mod services;
 mod shown;

@@ -15,7 +15,7 @@ pub use configure::{ConfigureContext, ContextConfigured};
 pub use context::{
     CHANNEL, Configured, ContextSettings, ENTRY_POINT, Provider, Scope, TeamContext, keys as context_keys,
 };
-pub use place::{Folder, SHARED as SHARED_FOLDER};
+pub use place::{Folder, SHARED as SHARED_FOLDER, folder_name};
 
 use crate::id::{AgentId, RunId, ThreadId};
 
