@@ -7,6 +7,7 @@ pub mod access;
 pub mod ambient;
 pub mod attendance;
 pub mod context;
+pub mod contexts;
 pub mod delivery;
 pub mod documents;
 pub mod engine;

@@ -15,7 +15,7 @@ pub use configure::{ConfigureContext, ContextConfigured};
 pub use context::{
     CHANNEL, Configured, ContextSettings, ENTRY_POINT, Provider, Scope, TeamContext, keys as context_keys,
 };
-pub use place::{Folder, SHARED as SHARED_FOLDER, folder_name};
+pub use place::{Folder, NEW_SHARED as NEW_SHARED_FOLDER, SHARED as SHARED_FOLDER, folder_name};
 
 use crate::id::{AgentId, RunId, ThreadId};
 

@@ -12,6 +12,8 @@ const NAME_BYTES: usize = 120;
 const TAKEN: [&str; 2] = [".git", ".rookery"];
 /// The folder that instances have theirs in, unless configured otherwise.
 pub const SHARED: &str = ".workflow";
+/// What that one is called until it is whole.
+pub const NEW_SHARED: &str = ".workflow.new";
 
 /// A folder relative to the project: parts that each name one folder, joined by `/`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

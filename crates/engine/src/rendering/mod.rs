@@ -57,9 +57,16 @@ pub struct Generated {
 /// What is rendered right now, and what a person should know about it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Rendered {
-    /// The instances that have a folder here, with its full path.
-    pub folders: Vec<(Instance, PathBuf)>,
+    /// The folders of instances that are in use here.
+    pub folders: Vec<Folder>,
     pub warnings: Vec<String>,
+}
+
+/// The folder of an instance, by its full path.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Folder {
+    pub instance: Instance,
+    pub path: PathBuf,
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -10,7 +10,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rookery_core::instance::{Folder, SHARED_FOLDER};
+use rookery_core::instance::{Folder, NEW_SHARED_FOLDER, SHARED_FOLDER};
 use rustix::fs::{self, AtFlags, Dir, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
@@ -480,16 +480,15 @@ fn make_shared_folder(at: impl AsFd, steps: &Steps) -> io::Result<()> {
     if fs::statat(&at, SHARED_FOLDER, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
         return Ok(());
     }
-    let new = format!("{SHARED_FOLDER}.new");
-    make_folder(&at, &new, steps)?;
-    let folder = open_folder(&at, &new)?;
+    make_folder(&at, NEW_SHARED_FOLDER, steps)?;
+    let folder = open_folder(&at, NEW_SHARED_FOLDER)?;
     steps.take(Step::MakeFolder)?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let mut ignore: File = fs::openat(&folder, ".gitignore", flags, Mode::from_raw_mode(FILE_MODE))?.into();
     ignore.write_all(b"*\n")?;
     ignore.sync_all()?;
     steps.take(Step::MakeFolder)?;
-    move_without_replacing((at.as_fd(), &new), (at.as_fd(), SHARED_FOLDER)).map(drop)
+    move_without_replacing((at.as_fd(), NEW_SHARED_FOLDER), (at.as_fd(), SHARED_FOLDER)).map(drop)
 }
 
 /// Renames unless something is at the new name; whether it did.

@@ -18,7 +18,7 @@ use tokio::sync::{Notify, watch};
 use super::keeper::Keeper;
 use super::state::Shelf;
 use super::steps::Steps;
-use super::{RenderError, Rendered, Rendering};
+use super::{Folder, RenderError, Rendered, Rendering};
 use crate::engine::{Engine, EngineError};
 use crate::services::RETRY_AFTER;
 use crate::subscribe::{SubscribeError, Subscription};
@@ -63,6 +63,8 @@ pub(super) struct Desk {
 #[derive(Debug)]
 struct Place {
     keeper: Keeper,
+    /// It was configured, has agents, or something happened in it since we are here.
+    in_use: bool,
     /// The log says something new.
     stale: bool,
     /// When to look at the disk again.
@@ -137,9 +139,10 @@ impl Desk {
             saved: None,
         };
         desk.read_contexts().await?;
-        for instance in desk.in_use().await? {
+        for instance in desk.known().await? {
             desk.add(&instance);
         }
+        desk.mark_in_use().await?;
         if desk.missed_redactions().await? {
             desk.reread_all();
         }
@@ -218,6 +221,7 @@ impl Desk {
             Fact::AgentRegistered(fact) => {
                 if let Some(instance) = named(&fact.id) {
                     self.add(&instance);
+                    self.used(&instance);
                 }
             }
             Fact::ContextConfigured(fact) => self.reconfigure(&fact.scope).await,
@@ -230,9 +234,29 @@ impl Desk {
 
     fn changed(&mut self, instance: &Instance) {
         self.add(instance);
+        self.used(instance);
         if let Some(place) = self.places.get_mut(instance) {
             place.stale = true;
         }
+    }
+
+    fn used(&mut self, instance: &Instance) {
+        if let Some(place) = self.places.get_mut(instance) {
+            place.in_use = true;
+        }
+    }
+
+    /// Those that were configured or have agents are in use from the beginning.
+    async fn mark_in_use(&mut self) -> Result<(), RenderError> {
+        for scope in self.contexts.keys().cloned().collect::<Vec<_>>() {
+            if let Some(run) = scope.run() {
+                self.used(&Instance::of_run(run));
+            }
+        }
+        for agent in self.engine.agents().await?.value.iter().filter(|agent| !agent.has_left()) {
+            self.used(&Instance::of(&agent.id));
+        }
+        Ok(())
     }
 
     fn reread_all(&mut self) {
@@ -251,15 +275,21 @@ impl Desk {
         for instance in known {
             let context = self.context(&instance);
             if self.places.get(&instance).is_some_and(|place| place.keeper.context != context) {
-                self.places.remove(&instance);
+                let before = self.places.remove(&instance);
                 lock(&self.hints.folders).retain(|_, known| *known != instance);
                 self.add(&instance);
+                if before.is_some_and(|before| before.in_use) {
+                    self.used(&instance);
+                }
             }
         }
         match scope {
-            Scope::Instance(run) => self.add(&Instance::of_run(run)),
+            Scope::Instance(run) => {
+                self.add(&Instance::of_run(run));
+                self.used(&Instance::of_run(run));
+            }
             // Instances that had no files until now may have some.
-            Scope::Project => match self.in_use().await {
+            Scope::Project => match self.known().await {
                 Ok(instances) => instances.iter().for_each(|instance| self.add(instance)),
                 Err(error) => tracing::debug!(%error, "instances could not be looked up"),
             },
@@ -279,7 +309,7 @@ impl Desk {
     }
 
     /// Everybody who has something to say, has agents, or was configured.
-    async fn in_use(&self) -> Result<BTreeSet<Instance>, RenderError> {
+    async fn known(&self) -> Result<BTreeSet<Instance>, RenderError> {
         let configured = self.contexts.keys().filter_map(Scope::run).map(Instance::of_run);
         let mut found: BTreeSet<Instance> = configured.collect();
         let documents = ListQuery::all(Table::Documents).with("live_in", Test::Present);
@@ -342,8 +372,11 @@ impl Desk {
 
     fn tell(&self, say: &watch::Sender<Rendered>) {
         let root = &self.engine.settings().root;
-        let here = self.places.iter().filter(|(_, place)| place.keeper.inode != 0);
-        let folders = here.map(|(instance, place)| (instance.clone(), root.join(place.keeper.context.folder.as_str())));
+        let here = self.places.iter().filter(|(_, place)| place.keeper.inode != 0 && place.in_use);
+        let folders = here.map(|(instance, place)| Folder {
+            instance: instance.clone(),
+            path: root.join(place.keeper.context.folder.as_str()),
+        });
         let warnings = self.places.values().flat_map(|place| place.failure.iter().chain(&place.troubles).cloned());
         let rendered = Rendered { folders: folders.collect(), warnings: warnings.collect() };
         say.send_if_modified(|known| {
@@ -374,7 +407,7 @@ impl Desk {
 impl Place {
     fn new(keeper: Keeper) -> Place {
         let patience = SOON_MILLIS;
-        Place { keeper, stale: true, due: 0, patience, failure: None, troubles: vec![], watched: None }
+        Place { keeper, in_use: false, stale: true, due: 0, patience, failure: None, troubles: vec![], watched: None }
     }
 
     async fn round(&mut self, engine: &Engine, instance: &Instance, now: u64) {

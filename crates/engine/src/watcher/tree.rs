@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use ignore::{IncrementalIgnore, WalkBuilder};
 use notify::{ErrorKind, RecommendedWatcher, RecursiveMode, Watcher as _};
-use rookery_core::instance::SHARED_FOLDER;
+use rookery_core::instance::{NEW_SHARED_FOLDER, SHARED_FOLDER};
 use tokio_util::sync::CancellationToken;
 
 use super::claims::is_visible;
@@ -439,7 +439,8 @@ enum FileKind {
 
 /// What is rendered from the log is nobody's work, whatever git thinks of it.
 fn is_rendered(path: &str) -> bool {
-    path.strip_prefix(SHARED_FOLDER).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    let first = path.split_once('/').map_or(path, |(first, _)| first);
+    [SHARED_FOLDER, NEW_SHARED_FOLDER].contains(&first)
 }
 
 /// The rules of `.gitignore` files in and above the root, of `.git/info/exclude` and of git's global excludes, also

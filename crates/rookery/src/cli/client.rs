@@ -163,6 +163,11 @@ impl Client {
         self.json(request.send().await.map_err(|source| self.not_sent(source))?).await
     }
 
+    pub async fn put(&self, path: &[&str], body: &impl Serialize) -> Result<Value, ClientError> {
+        let request = self.request(Method::PUT, path, &[]).timeout(CALL_TIMEOUT).json(body);
+        self.json(request.send().await.map_err(|source| self.not_sent(source))?).await
+    }
+
     pub async fn delete(&self, path: &[&str]) -> Result<Value, ClientError> {
         let request = self.request(Method::DELETE, path, &[]).timeout(CALL_TIMEOUT);
         self.json(request.send().await.map_err(|source| self.not_sent(source))?).await

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::ValueEnum;
+use rookery_core::{AgentId, Instance};
 
 use crate::cli::bridge::{self, Home, Options};
 use crate::cli::context::Context;
@@ -21,6 +22,10 @@ pub struct Args {
     /// The agent that speaks; without it, the one that it registers
     #[arg(long, value_name = "ID", env = "ROOKERY_AGENT_ID", hide_env_values = true)]
     agent: Option<String>,
+
+    /// The instance that the agent is in, where its name does not say
+    #[arg(long, value_name = "NAME", env = "ROOKERY_INSTANCE", hide_env_values = true)]
+    instance: Option<String>,
 
     /// File with the agent's token
     #[arg(long, value_name = "FILE", env = "ROOKERY_TOKEN_FILE", hide_env_values = true)]
@@ -53,6 +58,17 @@ impl Tools {
     }
 }
 
+/// A bare name is that of a member of the instance.
+fn member(agent: String, instance: Option<&str>) -> String {
+    let bare = AgentId::from(agent.as_str());
+    match instance.filter(|instance| !instance.is_empty()) {
+        Some(instance) if Instance::of(&bare) == Instance::default() => {
+            Instance::new(instance).agent(&agent).to_string()
+        }
+        _ => agent,
+    }
+}
+
 pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     let (project, settings) = context.settled()?;
     let token = match &args.token_file {
@@ -64,6 +80,7 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     };
     let home = Home { project, start: context.start, token };
     let agent = args.agent.filter(|agent| !agent.is_empty());
+    let agent = agent.map(|agent| member(agent, args.instance.as_deref()));
     let options = Options { path: args.tools.path(), agent, heartbeat: *settings.heartbeat_interval };
     bridge::run(home, options).await
 }

@@ -1,0 +1,72 @@
+//! A daemon, its folder, and short words for what tests ask of them.
+
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+
+use reqwest::Method;
+use rookery_testkit::daemon::{self, Daemon, Reply, Setup};
+use rookery_testkit::patience::eventually;
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+pub fn setup() -> Setup {
+    Setup::new(env!("CARGO_BIN_EXE_rookery")).env("ROOKERY_LOG", "warn").arg("--no-watch")
+}
+
+pub fn start() -> Daemon {
+    setup().start().unwrap()
+}
+
+pub fn folder(daemon: &Daemon) -> PathBuf {
+    daemon.root().join(".workflow/pr-1")
+}
+
+pub fn read(path: impl AsRef<Path>) -> Option<String> {
+    std::fs::read_to_string(path).ok()
+}
+
+/// Configures an instance as a person.
+pub async fn configure(daemon: &Daemon, instance: &str, settings: Value) -> Reply {
+    let request = daemon.request(Method::PUT, &format!("/contexts/{instance}")).json(&settings);
+    daemon::read(request.bearer_auth(daemon.person_key().unwrap())).await.unwrap()
+}
+
+/// Configures `pr-1` to be kept in files and waits until its folder is there.
+pub async fn with_folder(daemon: &Daemon) {
+    assert_eq!(configure(daemon, "pr-1", json!({})).await.status, 200);
+    eventually("the folder is there", || async { Ok(folder(daemon).join("mcp.json").exists().then_some(())) })
+        .await
+        .unwrap();
+}
+
+/// What was written into a document, oldest first: by whom, and the words.
+pub async fn versions(daemon: &Daemon, path: &str) -> Vec<(String, String)> {
+    let events = daemon.get("/events?limit=1000").await.unwrap().body;
+    let written = events.as_array().unwrap().iter().filter(|event| event["action"] == "x.document.written");
+    let of = |event: &Value| {
+        let fact = &event["metadata"];
+        let text = |name: &str| fact[name].as_str().unwrap_or_default().to_owned();
+        (fact["path"] == path).then(|| (text("author"), text("text")))
+    };
+    written.rev().filter_map(of).collect()
+}
+
+/// Waits until the newest version of a document has these words.
+pub async fn until_version(daemon: &Daemon, path: &str, text: &str) {
+    let what = format!("{path} is '{text}'");
+    eventually(&what, || async { Ok(versions(daemon, path).await.last().filter(|(_, last)| last == text).map(drop)) })
+        .await
+        .unwrap();
+}
+
+/// Runs a program to its end.
+#[expect(clippy::disallowed_methods, reason = "people use programs of their own")]
+pub async fn run(program: &str, args: &[&str]) -> Output {
+    Command::new(program).args(args).stdin(Stdio::null()).output().await.unwrap()
+}
+
+pub async fn rookery(daemon: &Daemon, args: &[&str]) -> Output {
+    let root = daemon.root().to_str().unwrap();
+    let all: Vec<&str> = args.iter().copied().chain(["--dir", root]).collect();
+    run(env!("CARGO_BIN_EXE_rookery"), &all).await
+}
