@@ -46,12 +46,12 @@ impl Reel {
     }
 }
 
-/// What a file turned out to be.
-enum Compared {
-    /// The beginning of what the log says. What is still owed of the entries that it ends in comes next.
-    Ours { reel: Reel, owed: Vec<u8>, entries: Vec<Message> },
-    /// Something else.
-    Strange,
+/// A file that is the beginning of what the log says.
+struct Beginning {
+    reel: Reel,
+    /// What comes next: the rest of the entries that it ends in.
+    owed: Vec<u8>,
+    entries: Vec<Message>,
 }
 
 /// An entry as the file has it.
@@ -89,11 +89,11 @@ impl Keeper {
         if self.reel.stamp != Some(stamp) || self.reread {
             let kept = if self.reread { None } else { self.state.channel.clone() };
             match self.compare_channel(engine, room, kept).await? {
-                Some((found, Compared::Ours { reel, owed, entries })) => {
+                Some((found, Some(Beginning { reel, owed, entries }))) => {
                     self.reel = Reel { stamp: Some(found), ..reel };
                     self.append_channel(room, &owed, &entries)?;
                 }
-                Some((found, Compared::Strange)) => return self.replace_channel(engine, room, found).await,
+                Some((found, None)) => return self.replace_channel(engine, room, found).await,
                 None => return self.again_soon(),
             }
         }
@@ -139,23 +139,28 @@ impl Keeper {
         engine: &Engine,
         room: &Room,
         kept: Option<Written>,
-    ) -> Result<Option<(Stamp, Compared)>, RenderError> {
+    ) -> Result<Option<(Stamp, Option<Beginning>)>, RenderError> {
         for from in kept.map(Some).into_iter().chain([None]) {
             let Some((file, stamp)) = room.open(&self.context.channel)? else { return Ok(None) };
-            if let ours @ Compared::Ours { .. } = self.compare(engine, file, from).await? {
-                return Ok(Some((stamp, ours)));
+            if let Some(ours) = self.compare(engine, file, from).await? {
+                return Ok(Some((stamp, Some(ours))));
             }
         }
-        Ok(room.open(&self.context.channel)?.map(|(_, stamp)| (stamp, Compared::Strange)))
+        Ok(room.open(&self.context.channel)?.map(|(_, stamp)| (stamp, None)))
     }
 
-    async fn compare(&self, engine: &Engine, mut file: File, kept: Option<Written>) -> Result<Compared, RenderError> {
+    async fn compare(
+        &self,
+        engine: &Engine,
+        mut file: File,
+        kept: Option<Written>,
+    ) -> Result<Option<Beginning>, RenderError> {
         let mut reel = Reel::default();
         if let Some(kept) = kept {
             (reel.bytes, reel.hasher) = hash_of(&mut file, Some(kept.bytes)).map_err(|error| self.unreadable(error))?;
             reel.last_at = kept.last_at.map(Timestamp);
             if reel.written() != kept {
-                return Ok(Compared::Strange);
+                return Ok(None);
             }
         }
         loop {
@@ -166,12 +171,12 @@ impl Keeper {
             let most = if entries.is_empty() { 1 } else { expected.len() as u64 };
             file.by_ref().take(most).read_to_end(&mut found).map_err(|error| self.unreadable(error))?;
             if !expected.starts_with(&found) {
-                return Ok(Compared::Strange);
+                return Ok(None);
             }
             if found.len() < expected.len() || entries.is_empty() {
                 reel.took(&found, &[]);
                 let owed = expected.split_off(found.len());
-                return Ok(Compared::Ours { reel, owed, entries });
+                return Ok(Some(Beginning { reel, owed, entries }));
             }
             reel.took(&expected, &entries);
         }
@@ -261,7 +266,7 @@ impl Keeper {
         let ours = self.state.channel.as_ref().is_some_and(|kept| kept.bytes == bytes && kept.sha256 == sha256);
         let known = ours || {
             let Some(file) = room.open_swap(swap)? else { return Ok(()) };
-            matches!(self.compare(engine, file, None).await?, Compared::Ours { .. })
+            self.compare(engine, file, None).await?.is_some()
         };
         if known {
             room.remove_swap(swap)?;

@@ -32,13 +32,16 @@ pub(crate) use run::run;
 use crate::engine::EngineError;
 use room::RoomError;
 
+/// Makes the files that an instance's folder has besides channel and documents.
+pub type Makes = dyn Fn(&Instance, &TeamContext) -> Vec<Generated> + Send + Sync;
+
 /// How files are rendered; whoever wires the engine chooses.
 #[derive(Clone)]
 pub struct Rendering {
     /// Where is kept what was rendered last.
     pub state: PathBuf,
     /// The files that an instance's folder has besides channel and documents, made from settings alone.
-    pub generated: Arc<dyn Fn(&Instance, &TeamContext) -> Vec<Generated> + Send + Sync>,
+    pub generated: Arc<Makes>,
 }
 
 impl fmt::Debug for Rendering {
