@@ -29,6 +29,8 @@ pub enum ClientError {
     Unreachable { url: String, source: reqwest::Error },
     #[error("the daemon did not finish its answer; whether it did what was asked is unknown")]
     Unknown(#[source] reqwest::Error),
+    #[error("the daemon did not finish its answer; whether it did what was asked is unknown")]
+    Cut,
     #[error("the daemon at {url} serves another project")]
     OtherProject { url: String },
     #[error("{error}")]
@@ -43,7 +45,7 @@ impl ClientError {
         match self {
             Self::Setup(_) | Self::Address { .. } => "`rookery doctor` checks the set-up".into(),
             Self::Unreachable { .. } => "start it with `rookery up`".into(),
-            Self::Unknown(_) => "look with `rookery log` before you try again".into(),
+            Self::Unknown(_) | Self::Cut => "look with `rookery log` before you try again".into(),
             Self::OtherProject { .. } => "start this project's own daemon with `rookery up`".into(),
             Self::Refused { hint: Some(hint), .. } => hint.clone(),
             Self::Refused { status, .. } => refusal_hint(*status).into(),
@@ -179,6 +181,11 @@ impl Client {
         if let Some(last) = last {
             request = request.header("last-event-id", last);
         }
+        self.send(request).await
+    }
+
+    /// Sends a request that was made with [`Client::request`], and lets a success through.
+    pub async fn send(&self, request: reqwest::RequestBuilder) -> Result<Response, ClientError> {
         let response = request.send().await.map_err(|source| self.not_sent(source))?;
         self.accept(response).await
     }

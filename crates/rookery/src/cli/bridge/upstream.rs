@@ -256,17 +256,14 @@ impl Upstream {
 
     /// Sends a message once and reads the answer to its end.
     async fn send(&self, link: &Link, message: &Message, key: Option<&str>, attempt: u32) -> Result<Answered, Lost> {
-        let mut request = self.request(link, Method::POST).header("accept", "application/json, text/event-stream");
+        let mut request = self.request(link, Method::POST);
         if let Some(key) = key {
             request = request.header("idempotency-key", key);
         }
         if message.is_alone() {
-            request = request.header("mcp-protocol-version", message.version().unwrap_or_default());
-            request = request.header("mcp-method", message.method().unwrap_or_default());
-            if let Some(name) = message.name() {
-                request = request.header("mcp-name", name);
-            }
+            request = message.headers().into_iter().fold(request, |request, (name, value)| request.header(name, value));
         } else {
+            request = request.header("accept", "application/json, text/event-stream");
             request = link.session.iter().fold(request, |request, id| request.header("mcp-session-id", id));
             request = link.version.iter().fold(request, |request, told| request.header("mcp-protocol-version", told));
         }
