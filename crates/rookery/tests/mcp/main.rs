@@ -4,9 +4,15 @@
 
 mod bridge;
 mod clients;
+mod context;
+mod coord;
+mod documents;
+mod mentions;
 mod parity;
 mod push;
 mod races;
 mod security;
+mod storm;
 mod support;
 mod tools;
+mod waiting;
