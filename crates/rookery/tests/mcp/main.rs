@@ -4,6 +4,7 @@
 
 mod bridge;
 mod clients;
+mod command;
 mod context;
 mod coord;
 mod documents;
