@@ -77,7 +77,8 @@ fn time(text: &str) -> Result<Duration, String> {
 }
 
 pub(super) async fn send(room: &Room<'_>, send: Send) -> anyhow::Result<()> {
-    let arguments = json!({"message": typed(send.message)?, "to": send.to});
+    let message = typed(send.message)?;
+    let arguments = json!({"message": message.trim_end_matches(['\r', '\n']), "to": send.to});
     room.said(&room.call("channel_send", arguments).await?)
 }
 
