@@ -28,9 +28,10 @@ impl Log {
     }
 
     pub async fn info(&self, said: &str, context: &RequestContext<RoleServer>) -> Result<(), ErrorData> {
-        let level = match is_without_session(context) {
-            true => context.meta.log_level(),
-            false => Some(*self.0.lock().unwrap_or_else(PoisonError::into_inner)),
+        let level = if is_without_session(context) {
+            context.meta.log_level()
+        } else {
+            Some(*self.0.lock().unwrap_or_else(PoisonError::into_inner))
         };
         // The levels are declared from the least to the most serious.
         if level.is_none_or(|level| level as u8 > LoggingLevel::Info as u8) {

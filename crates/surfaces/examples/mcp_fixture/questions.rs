@@ -140,7 +140,7 @@ pub struct Interviewer {
 
 impl Interviewer {
     pub fn new() -> Result<Interviewer, RequestStateError> {
-        // State outlives no process: a client that carries an older one is asked from the beginning.
+        // State of an earlier process is not ours: whoever carries it is told to begin again.
         let secret = [RandomIds.mint("a"), RandomIds.mint("b"), RandomIds.mint("c")].concat();
         Ok(Interviewer { seal: RequestStateCodec::try_new(secret)? })
     }
