@@ -161,7 +161,7 @@ impl Face {
     }
 
     /// Tells the session's agent of its messages from now on, if it is known who that is.
-    fn tell(&self, extensions: &Extensions, peer: &Peer<RoleServer>) {
+    fn attend(&self, extensions: &Extensions, peer: &Peer<RoleServer>) {
         let Some(headers) = extensions.get::<axum::http::request::Parts>().map(|parts| &parts.headers) else { return };
         let session = headers.get(SESSION_ID).and_then(|id| id.to_str().ok());
         let Some(streams) = session.and_then(|id| self.app.sessions().listening(id)) else { return };
@@ -174,6 +174,43 @@ impl Face {
             let remind = move |agent: &AgentId| queue.put(&resources::inbox(agent));
             let task = tokio::spawn(mentions::tell(addressee, peer.clone(), streams, remind)).abort_handle();
             *telling = Some(Telling { agent, task });
+        }
+    }
+
+    /// Tells a client that listens what changed and what waits for its agent, until it is gone.
+    async fn tell(&self, context: &SubscriptionContext) -> Result<(), ErrorData> {
+        let Ok(_place) = self.app.subscriptions().clone().try_acquire_owned() else {
+            return Err(ErrorData::internal_error("no more streams can be opened here", None));
+        };
+        let request = context.request_context();
+        for uri in context.accepted().resource_subscriptions.iter().flatten() {
+            self.named(request, uri).await?;
+        }
+        let headers = request.extensions.get::<axum::http::request::Parts>().map(|parts| &parts.headers);
+        let sender = headers.and_then(|headers| Sender::of(headers).ok());
+        let addressee = sender.and_then(|sender| Addressee::of(&self.app, sender, self.bound.clone()));
+        let mut hearing = match &addressee {
+            Some(addressee) => Some(addressee.listen().await),
+            None => None,
+        };
+        loop {
+            let uri = tokio::select! {
+                () = context.cancelled() => return Ok(()),
+                () = self.app.stopping().cancelled() => return Ok(()),
+                uri = self.queue.next() => uri,
+                notice = heard(&mut hearing) => {
+                    // Whoever is not that agent any more hears of nothing that is for it.
+                    let Some(notice) = notice else { return Ok(()) };
+                    self.queue.put(&resources::inbox(&notice.agent));
+                    mentions::send(&request.peer, &notice).await;
+                    continue;
+                }
+            };
+            match tokio::time::timeout(SEND_TIME, context.sink().notify_resource_updated(uri)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::debug!(%error, "a notice could not be sent"),
+                Err(_) => tracing::debug!("a client does not take its notices"),
+            }
         }
     }
 
@@ -259,7 +296,7 @@ impl ServerHandler for Face {
                 let answer = self.run(tool, call, arguments, &context.ct).await;
                 // Asked again, because the call itself may have told who it is.
                 let known = self.call(&context, tool.name, vec![]).and_then(|call| call.caller(named.as_deref()));
-                self.tell(&context.extensions, &context.peer);
+                self.attend(&context.extensions, &context.peer);
                 (answer, known.ok())
             }
             Err(error) => (Err(error), None),
@@ -331,55 +368,25 @@ impl ServerHandler for Face {
         Ok(())
     }
 
+    /// Follows what it accepts at once: after the acknowledgment, which comes next, a client must not miss a change.
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        let follow = |uri: &&String| Named::of(uri).is_some() && self.app.notices().follow(uri, &self.queue).is_ok();
         let mut accepted = SubscriptionFilter::new();
-        accepted.resource_subscriptions = requested
-            .resource_subscriptions
-            .as_ref()
-            .map(|uris| uris.iter().filter(|uri| Named::of(uri).is_some()).cloned().collect());
+        accepted.resource_subscriptions =
+            requested.resource_subscriptions.as_ref().map(|uris| uris.iter().filter(follow).cloned().collect());
         Some(accepted)
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        let Ok(_place) = self.app.subscriptions().clone().try_acquire_owned() else {
-            return Err(ErrorData::internal_error("no more streams can be opened here", None));
-        };
+        let told = self.tell(&context).await;
         for uri in context.accepted().resource_subscriptions.iter().flatten() {
-            self.named(context.request_context(), uri).await?;
-            let followed = self.app.notices().follow(uri, &self.queue);
-            followed.map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
+            self.app.notices().leave(uri, &self.queue);
         }
-        let request = context.request_context();
-        let headers = request.extensions.get::<axum::http::request::Parts>().map(|parts| &parts.headers);
-        let sender = headers.and_then(|headers| Sender::of(headers).ok());
-        let addressee = sender.and_then(|sender| Addressee::of(&self.app, sender, self.bound.clone()));
-        let mut hearing = match &addressee {
-            Some(addressee) => Some(addressee.listen().await),
-            None => None,
-        };
-        loop {
-            let uri = tokio::select! {
-                () = context.cancelled() => return Ok(()),
-                () = self.app.stopping().cancelled() => return Ok(()),
-                uri = self.queue.next() => uri,
-                notice = heard(&mut hearing) => {
-                    // Whoever is not that agent any more hears of nothing that is for it.
-                    let Some(notice) = notice else { return Ok(()) };
-                    self.queue.put(&resources::inbox(&notice.agent));
-                    mentions::send(&request.peer, &notice).await;
-                    continue;
-                }
-            };
-            match tokio::time::timeout(SEND_TIME, context.sink().notify_resource_updated(uri)).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::debug!(%error, "a notice could not be sent"),
-                Err(_) => tracing::debug!("a client does not take its notices"),
-            }
-        }
+        told
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        self.tell(&context.extensions, &context.peer);
+        self.attend(&context.extensions, &context.peer);
     }
 }
 
