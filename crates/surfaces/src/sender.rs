@@ -1,22 +1,28 @@
 //! What a request says about its sender. Every face that speaks HTTP reads it from the same headers, in the same order:
-//! token, `X-Agent-Id`, and at last an agent that the request itself names.
+//! token, session key, `X-Agent-Id`, and at last an agent that the request itself names.
 
 use axum::http::{HeaderMap, header};
-use rookery_core::{Caller, Code, Refusal, Seq};
+use rookery_core::{Caller, Code, Instance, Refusal, Seq};
 use rookery_engine::Credentials;
 use rookery_engine::engine::IdempotencyKey;
 
 use crate::app::App;
 
+/// The header with a session key.
+pub const SESSION: &str = "x-rookery-session";
+/// The header that says in which instance somebody looks around who gave no name.
+pub const INSTANCE: &str = "x-rookery-instance";
 /// The longest idempotency key.
 const KEY_BYTES: usize = 256;
 
 #[derive(Clone, Debug, Default)]
 pub struct Sender {
     bearer: Option<String>,
+    session: Option<String>,
     stated: Option<String>,
     fence: Option<Seq>,
     key: Option<String>,
+    instance: Option<String>,
 }
 
 impl Sender {
@@ -30,24 +36,36 @@ impl Sender {
             return Err(invalid(format!("Idempotency-Key must have 1 to {KEY_BYTES} characters")));
         }
         let stated = text(headers, "x-agent-id")?.filter(|id| !id.is_empty());
-        Ok(Sender { bearer: bearer(headers)?, stated, fence, key })
+        let session = text(headers, SESSION)?.filter(|key| !key.is_empty());
+        let instance = text(headers, INSTANCE)?.filter(|name| !name.is_empty());
+        Ok(Sender { bearer: bearer(headers)?, session, stated, fence, key, instance })
     }
 
     /// The caller of a request that names `argument` as the agent it is about.
     pub fn caller(&self, app: &App, argument: Option<&str>) -> Result<Caller, Refusal> {
-        let credentials =
-            Credentials { bearer: self.bearer.as_deref(), stated: self.stated.as_deref(), argument, fence: self.fence };
+        let credentials = Credentials {
+            bearer: self.bearer.as_deref(),
+            session: self.session.as_deref(),
+            stated: self.stated.as_deref(),
+            argument,
+            fence: self.fence,
+        };
         app.engine().access().identify(&credentials, app.engine().clock().now())
+    }
+
+    /// The instance that it is in, if it gives no name that tells.
+    pub fn instance(&self) -> Instance {
+        self.instance.as_deref().map_or_else(Instance::default, Instance::new)
     }
 
     /// Whether it is known by a header, whatever the request's body says.
     pub fn is_known(&self) -> bool {
-        self.bearer.is_some() || self.stated.is_some()
+        self.has_credential() || self.stated.is_some()
     }
 
-    /// Whether a token speaks for it, which may end while a long answer lasts.
-    pub fn has_token(&self) -> bool {
-        self.bearer.is_some()
+    /// Whether it showed more than its word, which may end while a long answer lasts.
+    pub fn has_credential(&self) -> bool {
+        self.bearer.is_some() || self.session.is_some()
     }
 
     pub fn with_fence(self, fence: Option<Seq>) -> Sender {

@@ -19,11 +19,12 @@ use axum::extract::Request;
 use axum::http::{HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::Response;
-use rookery_core::{AgentId, Instance};
+use rookery_core::{Actor, AgentId, Instance};
 use rookery_engine::rendering::Folder;
 use tokio::net::UnixListener;
 use tokio::task::JoinHandle;
 
+use crate::sender;
 use crate::serve::{Server, listen_unix};
 
 pub const NAME: &str = "context.sock";
@@ -152,8 +153,13 @@ pub(crate) async fn name_members(
     next: Next,
 ) -> Response {
     const AGENT: HeaderName = HeaderName::from_static("x-agent-id");
+    const INSTANCE: HeaderName = HeaderName::from_static(sender::INSTANCE);
+    if let Ok(name) = HeaderValue::from_str(instance.name()) {
+        request.headers_mut().insert(INSTANCE, name);
+    }
     let stated = request.headers().get(&AGENT).and_then(|value| value.to_str().ok());
-    let bare = stated.filter(|id| !id.is_empty() && Instance::of(&AgentId::from(*id)) == Instance::default());
+    let is_bare = |id: &str| Instance::of(&AgentId::from(id)) == Instance::default() && !Actor::is_reserved(id);
+    let bare = stated.filter(|id| !id.is_empty() && is_bare(id));
     if let Some(value) = bare.and_then(|name| HeaderValue::from_str(instance.agent(name).as_str()).ok()) {
         request.headers_mut().insert(AGENT, value);
     }

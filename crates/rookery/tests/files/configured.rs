@@ -35,7 +35,7 @@ async fn the_command_line_configures_and_shows() {
     eventually("the folder", || async { Ok(notes.join("channel.md").exists().then_some(())) }).await.unwrap();
     std::fs::write(notes.join("workspace.md"), "by hand").unwrap();
     until_version(&daemon, "workspace.md", "by hand").await;
-    let shown = rookery(&daemon, &["context", "show", "--json"]).await;
+    let shown = rookery(&daemon, &["context", "where", "--json"]).await;
     let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
     assert_eq!((&shown[0]["dir"], &shown[0]["document"]), (&json!("team/notes"), &json!("workspace.md")));
     assert!(!daemon.root().join(".workflow").exists());

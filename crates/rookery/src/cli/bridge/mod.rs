@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
 pub use home::Home;
-use message::Message;
+pub use message::Message;
 use upstream::Upstream;
 
 /// How long calls may go on after the client has closed its side.
@@ -34,6 +34,8 @@ pub struct Options {
     /// The path of the toolset.
     pub path: &'static [&'static str],
     pub agent: Option<String>,
+    /// Where it looks around as long as it has no name.
+    pub instance: Option<String>,
     pub heartbeat: Duration,
 }
 

@@ -4,15 +4,17 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::ValueEnum;
-use rookery_core::{AgentId, Instance};
+use rookery_core::{Actor, AgentId, Instance};
 
 use crate::cli::bridge::{self, Home, Options};
+use crate::cli::client::Proof;
 use crate::cli::context::Context;
 
 /// Speak MCP on stdin and stdout, for programs that start their servers themselves
 ///
 /// Carries messages to this project's daemon, which is started if none runs, and goes on when the daemon is restarted.
-/// While it runs its agent counts as alive. A token is read from --token-file or from ROOKERY_TOKEN.
+/// While it runs its agent counts as alive. A token is read from --token-file or from ROOKERY_TOKEN. Without one, the
+/// project's key file proves which agent speaks, or in a sandbox ROOKERY_SESSION does.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Which tools to offer
@@ -62,7 +64,7 @@ impl Tools {
 fn member(agent: String, instance: Option<&str>) -> String {
     let bare = AgentId::from(agent.as_str());
     match instance.filter(|instance| !instance.is_empty()) {
-        Some(instance) if Instance::of(&bare) == Instance::default() => {
+        Some(instance) if Instance::of(&bare) == Instance::default() && !Actor::is_reserved(&agent) => {
             Instance::new(instance).agent(&agent).to_string()
         }
         _ => agent,
@@ -78,9 +80,11 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
         }
         None => std::env::var("ROOKERY_TOKEN").ok().filter(|token| !token.is_empty()),
     };
-    let home = Home { project, start: context.start, token };
+    let proof = token.map_or_else(Proof::inherited, Proof::Bearer);
+    let home = Home { project, start: context.start, proof };
     let agent = args.agent.filter(|agent| !agent.is_empty());
     let agent = agent.map(|agent| member(agent, args.instance.as_deref()));
-    let options = Options { path: args.tools.path(), agent, heartbeat: *settings.heartbeat_interval };
+    let instance = args.instance.filter(|instance| !instance.is_empty());
+    let options = Options { path: args.tools.path(), agent, instance, heartbeat: *settings.heartbeat_interval };
     bridge::run(home, options).await
 }

@@ -6,7 +6,6 @@ mod backup;
 mod cancel;
 mod completions;
 mod config;
-mod configure_context;
 mod context;
 mod doctor;
 mod down;

@@ -1,4 +1,4 @@
-//! `rookery context configure` and `rookery context show`
+//! `rookery context configure` and `rookery context where`
 
 use serde::Deserialize;
 use serde_json::json;
@@ -55,7 +55,7 @@ impl Provider {
 }
 
 #[derive(Debug, clap::Args)]
-pub struct Show {
+pub struct Where {
     /// Only this instance
     #[arg(long, value_name = "NAME")]
     instance: Option<String>,
@@ -89,7 +89,7 @@ pub(super) async fn configure(context: &Context, args: Configure) -> anyhow::Res
     context.out.done(&answer, &format!("the context of {} is kept in {}", told.instance, told.kept_in()))
 }
 
-pub(super) async fn show(context: &Context, args: Show) -> anyhow::Result<()> {
+pub(super) async fn tell(context: &Context, args: Where) -> anyhow::Result<()> {
     let client = context.client().await?;
     let answer = match &args.instance {
         Some(instance) => json!([client.get(&["contexts", instance], &[]).await?]),
