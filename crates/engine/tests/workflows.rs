@@ -111,6 +111,7 @@ fn update(task: &str, to: State) -> UpdateStatus {
         outcome: Outcome { text: Some(format!("{task} is done")), detail: None },
         error: Some(format!("{task} broke")),
         reason: None,
+        waiting_for: None,
     }
 }
 

@@ -29,7 +29,7 @@ pub use finish::{Complete, Fail, Outcome, TaskCompleted, TaskFailed};
 pub use plan::{Plan, Replan, SetPlan, TaskPlanned};
 pub use release::{Because, Release, Retry, TaskReleased, TaskRetried, recovery, released};
 pub use start::{Start, TaskStarted};
-pub use step::{MoveTo, TaskMoved};
+pub use step::{MoveTo, TaskMoved, WaitingFor};
 pub use take_up::TakeUp;
 pub use update::UpdateStatus;
 
@@ -138,8 +138,11 @@ pub struct Task {
     pub created: Seq,
     pub started_at: Option<Timestamp>,
     pub completed_at: Option<Timestamp>,
-    /// Why it is paused, failed or cancelled.
+    /// Why it is paused, failed or cancelled, or was given back.
     pub reason: Option<String>,
+    /// What it waits for while it is paused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_for: Option<WaitingFor>,
     pub outcome: Option<String>,
     pub outcome_detail: Option<Value>,
     pub attempt: u32,
@@ -231,6 +234,7 @@ impl Task {
     fn ends(&mut self, state: State, at: Timestamp) {
         self.worked_by = self.held_by().cloned().or(self.worked_by.take());
         self.state = state;
+        self.waiting_for = None;
         self.claim = None;
         self.reserved_for = None;
         if state.is_finished() {
@@ -332,17 +336,20 @@ pub(crate) fn apply(old: Option<Task>, id: &TaskId, fact: &Fact, seq: Seq, at: T
         Fact::TaskStarted(_) => {
             task.state = State::InProgress;
             task.reason = None;
+            task.waiting_for = None;
             task.started_at.get_or_insert(at);
         }
         Fact::TaskMoved(fact) => {
             task.state = fact.to;
             task.reason = fact.reason.clone();
+            task.waiting_for = fact.waiting_for;
         }
-        Fact::TaskReleased(_) => {
+        Fact::TaskReleased(fact) => {
             task.state = State::Pending;
             task.claim = None;
             task.reserved_for = None;
-            task.reason = None;
+            task.reason = fact.reason.clone();
+            task.waiting_for = None;
         }
         Fact::TaskRetried(fact) => {
             task.state = State::Pending;

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::finish::ending_asks;
-use super::{Cancel, Complete, Fail, MoveTo, Outcome, Release, Skip, Start, State, check_transition};
+use super::step::check_waiting_for;
+use super::{Cancel, Complete, Fail, MoveTo, Outcome, Release, Skip, Start, State, WaitingFor, check_transition};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt};
 use crate::id::{AgentId, TaskId};
@@ -20,6 +21,7 @@ pub struct UpdateStatus {
     pub outcome: Outcome,
     pub error: Option<String>,
     pub reason: Option<String>,
+    pub waiting_for: Option<WaitingFor>,
 }
 
 impl UpdateStatus {
@@ -35,12 +37,14 @@ impl UpdateStatus {
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+        check_waiting_for(self.to, self.waiting_for)?;
         let (task, agent) = (self.task.clone(), self.agent.clone());
         match self.to {
-            State::Pending => Release { task, agent }.decide(view, caller),
+            State::Pending => Release { task, agent, reason: self.reason.clone() }.decide(view, caller),
             State::InProgress => Start { task, agent }.decide(view, caller),
             State::Planning | State::Review | State::Paused => {
-                MoveTo { task, agent, to: self.to, reason: self.reason.clone() }.decide(view, caller)
+                let (reason, waiting_for) = (self.reason.clone(), self.waiting_for);
+                MoveTo { task, agent, to: self.to, reason, waiting_for }.decide(view, caller)
             }
             State::Completed => {
                 self.needs(view, self.outcome.text.as_ref(), Code::MissingOutcome, "outcome")?;
@@ -82,6 +86,7 @@ mod tests {
             outcome: Outcome { text: Some("done".to_owned()), detail: None },
             error: Some("broken".to_owned()),
             reason: None,
+            waiting_for: None,
         }
     }
 

@@ -52,6 +52,7 @@ fn task(id: &str, sequence: u32, text: &str) -> Task {
         started_at: None,
         completed_at: None,
         reason: None,
+        waiting_for: None,
         outcome: Some(text.to_owned()),
         outcome_detail: None,
         attempt: 1,

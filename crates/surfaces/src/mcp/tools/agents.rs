@@ -1,6 +1,6 @@
 //! Agents: joining, showing life, leaving, and who else is here.
 
-use rookery_core::agent::{Agent, Leave, Profile, Register, SetStatus};
+use rookery_core::agent::{Agent, CurrentTask, Leave, Profile, Register, SetStatus};
 use rookery_core::{AgentId, Caller, Code, Refusal, Row};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -185,7 +185,7 @@ async fn set_status(
         Some(word) if word != translate::agent_status(known.status) => translate::status_of(word),
         Some(_) | None => known.status,
     };
-    let current_task = task.as_deref().map(Into::into);
+    let current_task = CurrentTask::named(task.as_deref());
     call.submit(caller, SetStatus { agent: agent.clone(), status, current_task }).await?;
     Ok(())
 }

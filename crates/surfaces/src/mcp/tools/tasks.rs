@@ -124,7 +124,7 @@ pub struct Releasing {
 async fn release(call: Call, asked: Releasing) -> Answer<Done> {
     let (caller, agent) = call.writer(asked.agent_id.as_deref())?;
     let task = TaskId::from(asked.task_id.as_str());
-    call.submit(caller, Release { task, agent: Some(agent) }).await?;
+    call.submit(caller, Release { task, agent: Some(agent), reason: None }).await?;
     Ok(Reply::of(Done::yes()))
 }
 
@@ -172,10 +172,16 @@ async fn update_status(call: Call, asked: Moving) -> Answer<Done> {
 impl Moving {
     async fn command(self, call: &Call, agent: Option<AgentId>) -> Result<Command, ToolError> {
         let task = TaskId::from(self.id.as_str());
-        let step = |to| MoveTo { task: task.clone(), agent: agent.clone(), to, reason: self.reason.clone() };
+        let step = |to| MoveTo {
+            task: task.clone(),
+            agent: agent.clone(),
+            to,
+            reason: self.reason.clone(),
+            waiting_for: None,
+        };
         Ok(match self.status {
             Target::Pending if known(call, &task).await?.state == State::Failed => Retry { task, agent }.into(),
-            Target::Pending => Release { task, agent }.into(),
+            Target::Pending => Release { task, agent, reason: self.reason }.into(),
             Target::Planning => step(State::Planning).into(),
             Target::InProgress => Start { task, agent }.into(),
             Target::Review => step(State::Review).into(),
