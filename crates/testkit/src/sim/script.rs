@@ -224,9 +224,10 @@ impl Script<'_> {
             0..5 => SetRunPlan { run, summary: "the plan".to_owned(), tasks: self.plan() }.into(),
             5..7 => {
                 let task = self.plan().remove(0);
-                AddRunTask { run, task, after: self.rng.random_bool(0.5).then(|| self.task().to_string()) }.into()
+                let after = self.rng.random_bool(0.5).then(|| self.task_of(&run).to_string());
+                AddRunTask { run, task, after }.into()
             }
-            7 => RemoveRunTask { run, task: self.task() }.into(),
+            7 => RemoveRunTask { task: self.task_of(&run), run }.into(),
             8 => ReplanRun { run, summary: "another".to_owned(), reason: "why".to_owned(), tasks: self.plan() }.into(),
             9 => {
                 let to = *run::Status::ALL.choose(self.rng).unwrap_or(&run::Status::InProgress);
@@ -239,6 +240,15 @@ impl Script<'_> {
             }
             _ => self.apply_template(),
         }
+    }
+
+    /// A task of this run, or any if it has none.
+    fn task_of(&mut self, run: &RunId) -> TaskId {
+        let tasks = self.model.rows().filter_map(|(_, row)| match row {
+            Row::Task(task) if task.run == *run => Some(task.id.clone()),
+            _ => None,
+        });
+        tasks.choose(self.rng).unwrap_or_else(|| self.task())
     }
 
     fn brief(&mut self) -> Brief {
