@@ -115,6 +115,10 @@ pub enum SourceType {
 }
 
 impl SourceType {
+    /// What one can say; a run made from a template says so by itself.
+    pub const TOLD: [SourceType; 5] =
+        [SourceType::Prompt, SourceType::GithubIssue, SourceType::Linear, SourceType::Jira, SourceType::Custom];
+
     pub fn as_str(self) -> &'static str {
         match self {
             SourceType::Prompt => "prompt",

@@ -185,6 +185,18 @@ pub enum Complexity {
     High,
 }
 
+impl Complexity {
+    pub const ALL: [Complexity; 3] = [Complexity::Low, Complexity::Medium, Complexity::High];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Complexity::Low => "low",
+            Complexity::Medium => "medium",
+            Complexity::High => "high",
+        }
+    }
+}
+
 impl Task {
     pub fn holder(&self) -> Option<&AgentId> {
         self.claim.as_ref().map(|claim| &claim.holder)
@@ -269,6 +281,16 @@ pub enum CheckpointKind {
 }
 
 impl CheckpointKind {
+    pub const ALL: [CheckpointKind; 7] = [
+        CheckpointKind::Plan,
+        CheckpointKind::Progress,
+        CheckpointKind::Decision,
+        CheckpointKind::Error,
+        CheckpointKind::Recovery,
+        CheckpointKind::Complete,
+        CheckpointKind::Replan,
+    ];
+
     pub fn as_str(self) -> &'static str {
         match self {
             CheckpointKind::Plan => "plan",
