@@ -4,9 +4,13 @@
 
 mod bridge;
 mod clients;
+mod codes;
+mod lifecycle;
 mod parity;
+mod plans;
 mod push;
 mod races;
 mod security;
 mod support;
+mod task_context;
 mod tools;

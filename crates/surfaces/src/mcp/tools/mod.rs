@@ -4,10 +4,15 @@
 //! description that a model reads); a function from (call, arguments) to a reply; a `Tool::new` in the file's `tools`.
 
 mod agents;
+mod checkpoints;
 mod coord;
 mod files;
 mod handoffs;
+mod plans;
+mod task_context;
 mod tasks;
+mod templates;
+mod workflows;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,7 +21,21 @@ use super::tool::Tool;
 
 /// Every tool, in the order that they are listed in.
 pub fn all() -> Vec<Tool> {
-    [agents::tools(), tasks::tools(), handoffs::tools(), files::tools(), coord::tools()].into_iter().flatten().collect()
+    [
+        agents::tools(),
+        workflows::tools(),
+        plans::tools(),
+        tasks::tools(),
+        task_context::tools(),
+        checkpoints::tools(),
+        templates::tools(),
+        handoffs::tools(),
+        files::tools(),
+        coord::tools(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// For tools that take nothing.
