@@ -8,6 +8,7 @@
 //! What is kept: sessions and their subscriptions, which end with their connections. Nobody ever waits for a client that
 //! does not read: pushes go through `notices`.
 
+mod arguments;
 mod call;
 mod error;
 mod face;
