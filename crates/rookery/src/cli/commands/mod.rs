@@ -11,6 +11,7 @@ mod down;
 mod export;
 mod handoffs;
 mod import;
+mod instructions;
 mod log;
 mod man;
 mod mcp;
@@ -59,6 +60,7 @@ pub enum Command {
     Migrate(migrate::Args),
     Token(token::Args),
     Mcp(mcp::Args),
+    Instructions(instructions::Args),
     Config(config::Args),
     Schema(schema::Args),
     Completions(completions::Args),
@@ -92,6 +94,7 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Migrate(args) => migrate::run(context, args).await,
         Command::Token(args) => token::run(context, args).await,
         Command::Mcp(args) => mcp::run(context, args).await,
+        Command::Instructions(args) => instructions::run(context, args),
         Command::Config(args) => config::run(context, args),
         Command::Schema(args) => schema::run(context, args).await,
         Command::Completions(args) => completions::run(context, args),
