@@ -10,6 +10,7 @@
 
 mod call;
 mod error;
+pub mod examples;
 mod face;
 mod http;
 pub mod notices;
