@@ -5,38 +5,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use rookery_testkit::patience::eventually;
 use serde_json::{Value, json};
 
-use crate::support::{folder, setup, start, with_folder};
-
-/// Calls a method of the socket's MCP face without a session.
-async fn call(socket: &std::path::Path, path: &str, agent: Option<&str>, method: &str, params: Value) -> Value {
-    let client = reqwest::Client::builder().no_proxy().unix_socket(socket).build().unwrap();
-    let mut params = params;
-    let version = "2026-07-28";
-    params["_meta"] = json!({
-        "io.modelcontextprotocol/protocolVersion": version,
-        "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" },
-        "io.modelcontextprotocol/clientCapabilities": {},
-    });
-    let mut request = client
-        .post(format!("http://localhost{path}"))
-        .header("accept", "application/json, text/event-stream")
-        .header("mcp-protocol-version", version)
-        .header("mcp-method", method)
-        .json(&json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }));
-    if let Some(agent) = agent {
-        request = request.header("x-agent-id", agent);
-    }
-    if let Some(name) = params["name"].as_str() {
-        request = request.header("mcp-name", name);
-    }
-    request.send().await.unwrap().json().await.unwrap()
-}
-
-async fn socket_of(daemon: &rookery_testkit::daemon::Daemon) -> std::path::PathBuf {
-    let socket = folder(daemon).join("context.sock");
-    eventually("the socket", || async { Ok(socket.exists().then_some(())) }).await.unwrap();
-    socket
-}
+use crate::support::{call, folder, setup, socket_of, start, tool, with_folder};
 
 #[tokio::test]
 async fn the_socket_is_private_offers_the_context_and_goes_with_the_daemon() {
@@ -75,14 +44,17 @@ async fn a_bare_name_on_the_socket_is_a_member_of_the_instance() {
     let daemon = start();
     with_folder(&daemon).await;
     let socket = socket_of(&daemon).await;
-    let arguments = json!({ "name": "somebody", "runtime": "custom" });
-    let register = json!({ "name": "agent_register", "arguments": arguments });
-    call(&socket, "/mcp/workflow", Some("reviewer"), "tools/call", register.clone()).await;
-    call(&socket, "/mcp/workflow", Some("coder@pr-2"), "tools/call", register).await;
+    assert_eq!(tool(&socket, "reviewer", "channel_send", json!({ "message": "hello" })).await.0, "sent");
+    assert_eq!(tool(&socket, "coder@pr-2", "channel_send", json!({ "message": "elsewhere" })).await.0, "sent");
     let agents = daemon.get("/agents").await.unwrap().body;
     let mut ids: Vec<&str> = agents.as_array().unwrap().iter().map(|agent| agent["id"].as_str().unwrap()).collect();
     ids.sort_unstable();
     assert_eq!(ids, ["coder@pr-2", "reviewer@pr-1"]);
+    // Whoever gives no name looks around in the same instance.
+    let read = json!({ "name": "channel_peek", "arguments": {} });
+    let answer = call(&socket, "/mcp", None, "tools/call", read).await;
+    let entries: Value = serde_json::from_str(answer["result"]["content"][0]["text"].as_str().unwrap()).unwrap();
+    assert_eq!((entries.as_array().unwrap().len(), &entries[0]["from"]), (1, &json!("reviewer")));
 }
 
 #[tokio::test]

@@ -70,3 +70,57 @@ pub async fn rookery(daemon: &Daemon, args: &[&str]) -> Output {
     let all: Vec<&str> = args.iter().copied().chain(["--dir", root]).collect();
     run(env!("CARGO_BIN_EXE_rookery"), &all).await
 }
+
+/// Calls a method of the socket's MCP face without a session.
+pub async fn call(socket: &Path, path: &str, agent: Option<&str>, method: &str, params: Value) -> Value {
+    let client = reqwest::Client::builder().no_proxy().unix_socket(socket).build().unwrap();
+    post(&client, &format!("http://localhost{path}"), agent, method, params).await
+}
+
+async fn post(client: &reqwest::Client, url: &str, agent: Option<&str>, method: &str, params: Value) -> Value {
+    let mut params = params;
+    let version = "2026-07-28";
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": version,
+        "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" },
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let mut request = client
+        .post(url)
+        .header("accept", "application/json, text/event-stream")
+        .header("mcp-protocol-version", version)
+        .header("mcp-method", method)
+        .json(&json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }));
+    if let Some(agent) = agent {
+        request = request.header("x-agent-id", agent);
+    }
+    if let Some(name) = params["name"].as_str() {
+        request = request.header("mcp-name", name);
+    }
+    request.send().await.unwrap().json().await.unwrap()
+}
+
+pub async fn socket_of(daemon: &Daemon) -> PathBuf {
+    let socket = folder(daemon).join("context.sock");
+    eventually("the socket", || async { Ok(socket.exists().then_some(())) }).await.unwrap();
+    socket
+}
+
+/// Calls a tool on an instance's socket: the text it answers with, and whether that is an error.
+pub async fn tool(socket: &Path, agent: &str, name: &str, arguments: Value) -> (String, bool) {
+    let params = json!({ "name": name, "arguments": arguments });
+    said(&call(socket, "/mcp", Some(agent), "tools/call", params).await)
+}
+
+/// The same at the daemon's own address.
+pub async fn tool_by_http(url: &str, agent: &str, name: &str, arguments: Value) -> (String, bool) {
+    let params = json!({ "name": name, "arguments": arguments });
+    let client = daemon::client().unwrap();
+    said(&post(&client, &format!("{url}/mcp/context"), Some(agent), "tools/call", params).await)
+}
+
+fn said(answer: &Value) -> (String, bool) {
+    let result = &answer["result"];
+    let text = result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"));
+    (text.to_owned(), result["isError"] == true)
+}
