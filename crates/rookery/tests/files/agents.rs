@@ -162,6 +162,47 @@ async fn neither_a_person_nor_an_agent_loses_a_word_to_the_other() {
     until_file(&daemon, "notes.md", &last).await;
 }
 
+/// Ended at whatever moment, again and again: what was acknowledged to an agent and what a person saved is there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_again_and_again_nothing_that_was_saved_is_lost() {
+    let mut daemon = start();
+    with_folder(&daemon).await;
+    let file = folder(&daemon).join("notes.md");
+    let mut expected = Vec::new();
+    for number in 0_u64..8 {
+        let socket = socket_of(&daemon).await;
+        until_answering(&socket).await;
+        for write in 0..4 {
+            let text = format!("agent {number}.{write}");
+            let answer = tool(&socket, "ada", "document_write", json!({ "content": text })).await;
+            assert_eq!(answer, ("written".to_owned(), false));
+            expected.push(text);
+        }
+        let said = json!({ "message": format!("round {number}") });
+        assert_eq!(tool(&socket, "ada", "channel_send", said).await.0, "sent");
+        // Somewhere in the middle of what follows from it, each time a little later.
+        tokio::time::sleep(std::time::Duration::from_millis(number * 3)).await;
+        daemon.kill().unwrap();
+        // Nobody overwrites what the person saves now: whoever could is dead.
+        let text = format!("person {number}");
+        std::fs::write(&file, &text).unwrap();
+        expected.push(text.clone());
+        daemon.restart().unwrap();
+        let kept = || async { Ok(known(&daemon).await.contains(&text).then_some(())) };
+        eventually(&format!("'{text}' is a version"), kept).await.unwrap();
+    }
+    let known = known(&daemon).await;
+    assert!(expected.iter().all(|text| known.contains(text)), "{expected:?} in {known:?}");
+    assert!(known.iter().all(|text| expected.contains(text)), "what nobody wrote: {known:?}");
+    until_file(&daemon, "notes.md", known.last().unwrap()).await;
+    let channel = folder(&daemon).join("channel.md");
+    let whole = || async { Ok(read(&channel).filter(|text| text.ends_with("round 7\n"))) };
+    let text = eventually("the whole channel", whole).await.unwrap();
+    assert_eq!(text.matches("### ").count(), 8, "{text}");
+    let left = std::fs::read_dir(folder(&daemon)).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(left.into_iter().all(|name| !name.to_string_lossy().contains("edited")));
+}
+
 /// Every text of the document, oldest first.
 async fn known(daemon: &rookery_testkit::daemon::Daemon) -> Vec<String> {
     crate::support::versions(daemon, "notes.md").await.into_iter().map(|(_, text)| text).collect()

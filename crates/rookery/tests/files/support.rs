@@ -41,14 +41,23 @@ pub async fn with_folder(daemon: &Daemon) {
 
 /// What was written into a document, oldest first: by whom, and the words.
 pub async fn versions(daemon: &Daemon, path: &str) -> Vec<(String, String)> {
-    let events = daemon.get("/events?limit=1000").await.unwrap().body;
-    let written = events.as_array().unwrap().iter().filter(|event| event["action"] == "x.document.written");
+    let mut events: Vec<Value> = Vec::new();
+    loop {
+        let after = events.last().map_or(0, |event| event["seq"].as_u64().unwrap());
+        let page = daemon.get(&format!("/events?after={after}&limit=1000")).await.unwrap().body;
+        let page = page.as_array().unwrap();
+        if page.is_empty() {
+            break;
+        }
+        events.extend(page.iter().cloned());
+    }
+    let written = events.iter().filter(|event| event["action"] == "x.document.written");
     let of = |event: &Value| {
         let fact = &event["metadata"];
         let text = |name: &str| fact[name].as_str().unwrap_or_default().to_owned();
         (fact["path"] == path).then(|| (text("author"), text("text")))
     };
-    written.rev().filter_map(of).collect()
+    written.filter_map(of).collect()
 }
 
 /// Waits until the newest version of a document has these words.
