@@ -557,9 +557,17 @@ enum Person {
 
 const PERSONS: [Person; 4] = [Person::Rests, Person::SavesInPlace, Person::SavesByRenaming, Person::Deletes];
 
+/// What the file system can do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Disk {
+    Usual,
+    /// No two files can change places in one step.
+    Poor,
+}
+
 /// A story with every kind of change, told until a step at which we are ended, with a person who acts before another one.
 /// Returns whether the end came.
-async fn ended(at: usize, person: Person, acts_at: usize) -> bool {
+async fn ended(disk: Disk, at: usize, person: Person, acts_at: usize) -> bool {
     let site = Site1::new();
     site.writes("notes.md", "one").await;
     site.writes("sub/gone.md", "one").await;
@@ -567,7 +575,7 @@ async fn ended(at: usize, person: Person, acts_at: usize) -> bool {
     drop(site.settled().await);
     let (taken, over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
     let (count, dead, file) = (taken.clone(), over.clone(), site.file("notes.md"));
-    let steps = Steps::through(move |_: Step| {
+    let steps = Steps::through(move |taken: Step| {
         let step = count.fetch_add(1, Ordering::Relaxed);
         if step == acts_at {
             match person {
@@ -581,7 +589,10 @@ async fn ended(at: usize, person: Person, acts_at: usize) -> bool {
             dead.store(true, Ordering::Relaxed);
             return Err(io::Error::other("killed"));
         }
-        Ok(())
+        match (disk, taken) {
+            (Disk::Poor, Step::Exchange) => Err(io::ErrorKind::Unsupported.into()),
+            _ => Ok(()),
+        }
     });
     site.writes("notes.md", "two").await;
     site.says("ada@pr-1", "a longer entry,\nof two lines").await;
@@ -594,7 +605,7 @@ async fn ended(at: usize, person: Person, acts_at: usize) -> bool {
     drop(sitting);
     site.says("ada@pr-1", "after the end").await;
     drop(site.settled().await);
-    let told = format!("ended at {at}, {person:?} at {acts_at}");
+    let told = format!("{disk:?} disk, ended at {at}, {person:?} at {acts_at}");
     site.check(&["notes.md", "sub/gone.md", "new.md"]).await;
     let saved = matches!(person, Person::SavesInPlace | Person::SavesByRenaming);
     if saved && taken.load(Ordering::Relaxed) > acts_at {
@@ -611,19 +622,22 @@ async fn ended(at: usize, person: Person, acts_at: usize) -> bool {
 
 #[tokio::test]
 async fn ended_before_any_step_it_loses_nothing() {
-    let mut at = 0;
-    while ended(at, Person::Rests, usize::MAX).await {
-        at += 1;
+    for disk in [Disk::Usual, Disk::Poor] {
+        let mut at = 0;
+        while ended(disk, at, Person::Rests, usize::MAX).await {
+            at += 1;
+        }
+        assert!(at > 10, "only {at} steps were taken");
     }
-    assert!(at > 10, "only {at} steps were taken");
 }
 
 #[tokio::test]
 async fn whatever_a_person_does_before_any_step_is_kept() {
-    for person in PERSONS {
-        for acts_at in 0..20 {
-            ended(usize::MAX, person, acts_at).await;
+    for acts_at in 0..20 {
+        for person in PERSONS {
+            ended(Disk::Usual, usize::MAX, person, acts_at).await;
         }
+        ended(Disk::Poor, usize::MAX, Person::SavesInPlace, acts_at).await;
     }
 }
 
@@ -631,8 +645,8 @@ async fn whatever_a_person_does_before_any_step_is_kept() {
 async fn a_person_and_an_end_at_once_lose_nothing() {
     for acts_at in 0..14 {
         for at in [acts_at, acts_at + 1, acts_at + 2, acts_at + 3] {
-            ended(at, Person::SavesInPlace, acts_at).await;
-            ended(at, Person::SavesByRenaming, acts_at).await;
+            ended(Disk::Usual, at, Person::SavesInPlace, acts_at).await;
+            ended(Disk::Poor, at, Person::SavesByRenaming, acts_at).await;
         }
     }
 }
