@@ -3,7 +3,7 @@
 //! The suite runs against a fixture server that shares the daemon's transport, and against the daemon itself, with the
 //! scenarios listed that neither offers. A listed scenario that passes fails the run, so the lists cannot grow old.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use anyhow::{Context, Result, anyhow};
 use crate::daemon::Daemon;
 use crate::process::Program;
 use crate::workspace::{Kind, Profile, Workspace};
-use crate::{cargo, say};
+use crate::{cargo, npm, say};
 
 const LIMIT: Duration = Duration::from_secs(300);
 const START_LIMIT: Duration = Duration::from_secs(30);
@@ -22,8 +22,11 @@ const PYTHON_SDK: &str = "2.3.0";
 const VERSIONS: [&str; 2] = ["2025-11-25", "2026-07-28"];
 
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
-    let tools =
-        Tools { committed: workspace.root().join("xtask/mcp"), node: node(workspace)?, python: python(workspace)? };
+    let tools = Tools {
+        committed: workspace.root().join("xtask/mcp"),
+        node: npm::install(workspace, "mcp", &["client.mjs"])?,
+        python: python(workspace)?,
+    };
     let rookery = cargo::debug_daemon(workspace)?;
     let log = workspace.target().join("mcp-fixture.log");
     against_the_fixture(&tools, &fixture(workspace)?, &log)?;
@@ -99,22 +102,6 @@ impl Tools {
 fn fixture(workspace: &Workspace) -> Result<PathBuf> {
     workspace.cargo()?.args(["build", "--workspace", "--tests", "--example", "mcp-fixture"]).run()?;
     Ok(workspace.program(Profile::Debug, Kind::Example, "mcp-fixture"))
-}
-
-/// The packages of the committed lock file in the target folder. The suite needs a newer Node than systems have.
-fn node(workspace: &Workspace) -> Result<PathBuf> {
-    let (from, folder) = (workspace.root().join("xtask/mcp"), workspace.tools().join("mcp"));
-    let lock = |folder: &Path| fs::read_to_string(folder.join("package-lock.json")).ok();
-    let installed = folder.join("node_modules/.package-lock.json").exists() && lock(&folder) == lock(&from);
-    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    for file in ["package.json", "package-lock.json", ".npmrc", "client.mjs"] {
-        fs::copy(from.join(file), folder.join(file)).with_context(|| format!("cannot copy {file}"))?;
-    }
-    if !installed {
-        say::note("the conformance suite is missing: installing it into the target folder");
-        Program::new("npm").args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]).dir(&folder).run()?;
-    }
-    Ok(folder)
 }
 
 /// A Python environment in the target folder, made once.

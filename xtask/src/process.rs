@@ -43,6 +43,22 @@ impl Program {
         self
     }
 
+    /// The same program with its arguments, started by another that is given them after its own.
+    pub(crate) fn within(self, outer: &str, arguments: &[&str]) -> Self {
+        let mut program =
+            Self::new(outer).args(arguments).arg(self.command.get_program()).args(self.command.get_args());
+        if let Some(directory) = self.command.get_current_dir() {
+            program.command.current_dir(directory);
+        }
+        for (name, value) in self.command.get_envs() {
+            match value {
+                Some(value) => program.command.env(name, value),
+                None => program.command.env_remove(name),
+            };
+        }
+        program
+    }
+
     pub(crate) fn dir(mut self, directory: &Path) -> Self {
         self.command.current_dir(directory);
         self
@@ -228,6 +244,12 @@ mod tests {
     #[test]
     fn captures_stdout() {
         assert_eq!(shell("echo one; echo two").capture().unwrap(), "one\ntwo\n");
+    }
+
+    #[test]
+    fn one_program_within_another_keeps_what_it_was_given() {
+        let program = shell("echo $GREETING $1; pwd").args(["sh", "two"]).env("GREETING", "one").dir(Path::new("/"));
+        assert_eq!(program.within("env", &["-u", "HOME"]).capture().unwrap(), "one two\n/\n");
     }
 
     #[test]
