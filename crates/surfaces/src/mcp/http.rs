@@ -1,11 +1,15 @@
 //! Between the router and the SDK: who may speak at all, how large a message is, how many streams are open.
 
+use std::time::Duration;
+
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use bytes::BytesMut;
+use futures_util::{StreamExt, stream};
 use http_body_util::BodyExt;
 use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
@@ -16,6 +20,10 @@ use crate::app::App;
 use crate::guard::Via;
 use crate::rest::RestError;
 use crate::sender::Sender;
+
+/// How long an answer is held back to be sent in one piece, and how large such a piece is at most.
+const PIECE_TIME: Duration = Duration::from_millis(20);
+const PIECE_BYTES: usize = 64 * 1024;
 
 pub fn routes(app: &App) -> Router<App> {
     let catalogue = Catalogue::new(super::tools::all());
@@ -48,7 +56,7 @@ fn config(app: &App) -> StreamableHttpServerConfig {
 /// What every message passes before the SDK sees it.
 async fn prepared(State(app): State<App>, request: Request, next: Next) -> Response {
     match prepare(&app, request).await {
-        Ok(Prepared::Message(request)) => finished(&app, next.run(request).await),
+        Ok(Prepared::Message(request)) => in_one_piece(finished(&app, next.run(request).await)).await,
         Ok(Prepared::Stream(request, place)) => next.run(request).await.map(|body| {
             // The stream's place is free when the stream ends.
             Body::new(body.map_frame(move |frame| {
@@ -101,4 +109,40 @@ fn finished(app: &App, response: Response) -> Response {
             .into_response();
     }
     response
+}
+
+/// Holds an answer back until it is whole, if that does not take long. The SDK streams what it answers in a session, and
+/// begins with an event that says nothing yet; sent by itself, that costs a write here and wakes the client for nothing.
+async fn in_one_piece(response: Response) -> Response {
+    let streamed = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream");
+    if !streamed {
+        return response;
+    }
+    let (parts, mut body) = response.into_parts();
+    let mut piece = BytesMut::new();
+    let body = match tokio::time::timeout(PIECE_TIME, gather(&mut body, &mut piece)).await {
+        Ok(Gathered::Whole) => Body::from(piece.freeze()),
+        Ok(Gathered::More) | Err(_) => {
+            let first = stream::iter((!piece.is_empty()).then(|| Ok(piece.freeze())));
+            Body::from_stream(first.chain(body.into_data_stream()))
+        }
+    };
+    Response::from_parts(parts, body)
+}
+
+enum Gathered {
+    Whole,
+    /// It goes on, or it has failed, which whoever reads on will see.
+    More,
+}
+
+async fn gather(body: &mut Body, piece: &mut BytesMut) -> Gathered {
+    while piece.len() < PIECE_BYTES {
+        match body.frame().await {
+            Some(Ok(frame)) => piece.extend(frame.into_data()),
+            Some(Err(_)) => return Gathered::More,
+            None => return Gathered::Whole,
+        }
+    }
+    Gathered::More
 }
