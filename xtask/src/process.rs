@@ -88,6 +88,14 @@ impl Program {
             .with_context(|| format!("`{}` wrote something that is not UTF-8", self.shown()))
     }
 
+    /// The same, with stderr shown only if it fails.
+    pub(crate) fn capture_quietly(mut self) -> Result<String> {
+        let output = self.command.stdin(Stdio::null()).output().with_context(|| self.cannot_start())?;
+        self.succeeded(output.status).with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
+        String::from_utf8(output.stdout)
+            .with_context(|| format!("`{}` wrote something that is not UTF-8", self.shown()))
+    }
+
     /// Runs it to its end in silence and tells what it wrote to stdout, if it could be started and succeeded.
     pub(crate) fn probe(mut self) -> Option<String> {
         let output = self.command.stdin(Stdio::null()).output().ok()?;
@@ -244,6 +252,13 @@ mod tests {
     #[test]
     fn captures_stdout() {
         assert_eq!(shell("echo one; echo two").capture().unwrap(), "one\ntwo\n");
+    }
+
+    #[test]
+    fn what_a_quiet_program_complained_of_is_shown_when_it_fails() {
+        assert_eq!(shell("echo one; echo two >&2").capture_quietly().unwrap(), "one\n");
+        let error = format!("{:#}", shell("echo why >&2; exit 3").capture_quietly().unwrap_err());
+        assert!(error.contains("why") && error.contains("exit status: 3"), "{error}");
     }
 
     #[test]
