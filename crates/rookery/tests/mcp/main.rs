@@ -4,9 +4,11 @@
 
 mod bridge;
 mod clients;
+mod hostile;
 mod parity;
 mod push;
 mod races;
+mod restarts;
 mod security;
 mod support;
 mod tools;
