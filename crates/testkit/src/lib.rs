@@ -9,3 +9,4 @@ pub mod postgres;
 pub mod proxy;
 pub mod sim;
 pub mod stream;
+pub mod tool;
