@@ -4,11 +4,22 @@
 
 mod bridge;
 mod clients;
+mod codes;
+mod command;
+mod context;
+mod coord;
+mod documents;
 mod hostile;
+mod lifecycle;
+mod mentions;
 mod parity;
+mod plans;
 mod push;
 mod races;
 mod restarts;
 mod security;
+mod storm;
 mod support;
+mod task_context;
 mod tools;
+mod waiting;

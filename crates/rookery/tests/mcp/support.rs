@@ -1,13 +1,15 @@
 //! A daemon, clients of it by every way in, and short words for what tests ask of them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::ClientHandler;
-use rmcp::model::{CallToolRequestParams, CallToolResult, ProtocolVersion, ResourceUpdatedNotificationParam};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResult, CustomNotification, ProtocolVersion, ResourceUpdatedNotificationParam,
+};
 use rmcp::service::{
     ClientLifecycleMode, ClientServiceExt, NotificationContext, RoleClient, RunningService, ServiceExt,
 };
@@ -44,11 +46,20 @@ pub const WAYS: [Way; 5] = [Way::Session, Way::Alone, Way::Socket, Way::Bridge, 
 
 /// Hears what the daemon says by itself.
 #[derive(Clone, Debug)]
-pub struct Ears(mpsc::UnboundedSender<String>);
+pub struct Ears {
+    changes: mpsc::UnboundedSender<String>,
+    mentions: mpsc::UnboundedSender<Value>,
+}
 
 impl ClientHandler for Ears {
     async fn on_resource_updated(&self, params: ResourceUpdatedNotificationParam, _: NotificationContext<RoleClient>) {
-        drop(self.0.send(params.uri));
+        drop(self.changes.send(params.uri));
+    }
+
+    async fn on_custom_notification(&self, notification: CustomNotification, _: NotificationContext<RoleClient>) {
+        if notification.method == "notifications/mention" {
+            drop(self.mentions.send(notification.params.unwrap_or_default()));
+        }
     }
 }
 
@@ -56,6 +67,7 @@ impl ClientHandler for Ears {
 pub struct Client {
     pub service: RunningService<RoleClient, Ears>,
     pub heard: mpsc::UnboundedReceiver<String>,
+    pub mentions: mpsc::UnboundedReceiver<Value>,
     _bridge: Option<Child>,
 }
 
@@ -80,8 +92,8 @@ pub async fn connect_with(
 ) -> Client {
     let path = if set.is_empty() { "/mcp".to_owned() } else { format!("/mcp/{set}") };
     let config = |url: String| StreamableHttpClientTransportConfig::with_uri(url).custom_headers(headers.clone());
-    let (ears, heard) = mpsc::unbounded_channel();
-    let ears = Ears(ears);
+    let ((changes, heard), (told, mentions)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
+    let ears = Ears { changes, mentions: told };
     let mut bridge = None;
     let service = match way {
         Way::Session | Way::Alone => {
@@ -102,7 +114,7 @@ pub async fn connect_with(
             ears.serve_with_lifecycle(pipes, lifecycle(way)).await
         }
     };
-    Client { service: service.unwrap_or_else(|error| panic!("{way:?}: {error}")), heard, _bridge: bridge }
+    Client { service: service.unwrap_or_else(|error| panic!("{way:?}: {error}")), heard, mentions, _bridge: bridge }
 }
 
 fn lifecycle(way: Way) -> ClientLifecycleMode {
@@ -159,6 +171,24 @@ impl Client {
         text(&registered["id"])
     }
 
+    /// What a call that succeeds says first, as a model reads it.
+    pub async fn says(&self, tool: &str, arguments: Value) -> String {
+        let result = self.raw(tool, arguments).await;
+        assert_ne!(result.is_error, Some(true), "{tool}: {:?}", result.content);
+        said(&result)
+    }
+
+    /// The texts of what waits in the inbox, which is shown by this.
+    pub async fn inbox(&self) -> Vec<String> {
+        let messages = self.call("inbox_check", json!({})).await["messages"].clone();
+        messages.as_array().unwrap().iter().map(|message| text(&message["entry"]["message"])).collect()
+    }
+
+    /// The next mention that is pushed.
+    pub async fn is_told(&mut self) -> Value {
+        tokio::time::timeout(DEADLINE, self.mentions.recv()).await.expect("nothing is told").unwrap()
+    }
+
     /// The next resource that is said to have changed.
     pub async fn hears(&mut self) -> String {
         tokio::time::timeout(DEADLINE, self.heard.recv()).await.expect("nothing is heard").unwrap()
@@ -184,6 +214,17 @@ pub async fn task(daemon: &Daemon, assigned_to: Option<&str>) -> String {
     let reply = daemon.post("/tasks", body).await.unwrap();
     assert_eq!(reply.status, 201, "{}", reply.body);
     text(&reply.body["id"])
+}
+
+/// A workflow with these tasks, by a caller that is known; and the ids of its tasks by their names.
+pub async fn plan(client: &Client, tasks: Value) -> (String, BTreeMap<String, String>) {
+    let created = json!({"name": "a workflow", "source_type": "prompt", "source_content": "do it"});
+    let workflow = text(&client.call("workflow_create", created).await["id"]);
+    let plan = json!({"id": workflow, "plan": {"summary": "the plan", "tasks": tasks}});
+    client.call("workflow_set_plan", plan).await;
+    let planned = client.call("workflow_get", json!({"id": workflow, "include_tasks": true})).await;
+    let tasks = planned["tasks"].as_array().unwrap().iter().map(|task| (text(&task["name"]), text(&task["id"])));
+    (workflow, tasks.collect())
 }
 
 /// Rows of the log with this kind.

@@ -39,23 +39,51 @@ impl Effect {
             Effect::Ends => hints.read_only(false).destructive(true).idempotent(true),
         }
     }
+
+    /// The same in short: what differs from what clients take for granted.
+    fn told(self) -> ToolAnnotations {
+        let hints = ToolAnnotations::new();
+        match self {
+            Effect::Reads => hints.read_only(true),
+            Effect::Adds => hints.destructive(false),
+            Effect::Sets => hints.destructive(false).idempotent(true),
+            Effect::Ends => hints.idempotent(true),
+        }
+    }
 }
 
-/// What a tool answers: a value, and the text that a model reads if that is not simply the value as JSON.
+/// What a tool answers: a value, the text that a model reads if that is not simply the value as JSON, and what it should
+/// notice besides.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Reply<T> {
     value: T,
     text: Option<String>,
+    notes: Vec<String>,
 }
 
 impl<T> Reply<T> {
     pub fn of(value: T) -> Reply<T> {
-        Reply { value, text: None }
+        Reply { value, text: None, notes: vec![] }
     }
 
     pub fn said(text: impl Into<String>, value: T) -> Reply<T> {
-        Reply { value, text: Some(text.into()) }
+        Reply { value, text: Some(text.into()), notes: vec![] }
     }
+
+    /// Adds a text of its own after the first one, which stays as it is.
+    #[must_use]
+    pub fn noting(mut self, note: Option<String>) -> Reply<T> {
+        self.notes.extend(note);
+        self
+    }
+}
+
+/// Whether a result says how many messages wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reminder {
+    Added,
+    /// The tool has just shown them, and left them unread on purpose.
+    LeftOut,
 }
 
 /// An answer on its way out.
@@ -63,6 +91,7 @@ impl<T> Reply<T> {
 pub struct Answered {
     pub structured: Value,
     pub text: String,
+    pub notes: Vec<String>,
 }
 
 type Running = Pin<Box<dyn Future<Output = Result<Answered, ToolError>> + Send>>;
@@ -75,7 +104,9 @@ pub struct Tool {
     pub sets: &'static [Toolset],
     /// How long it may take, if longer than other requests: it waits for something.
     pub lasts: Option<Duration>,
+    pub reminder: Reminder,
     input: Arc<Object>,
+    short_input: Arc<Object>,
     output: Arc<Object>,
     run: Run,
 }
@@ -105,8 +136,18 @@ impl Tool {
             let run = run.clone();
             Box::pin(async move { answered(run(call, parse(arguments)?).await?) })
         });
-        let (input, output) = (schema::input::<A>(), schema::output::<T>());
-        Tool { name, description, effect, sets, lasts: None, input, output, run }
+        Tool {
+            name,
+            description,
+            effect,
+            sets,
+            lasts: None,
+            reminder: Reminder::Added,
+            input: schema::input::<A>(),
+            short_input: schema::short_input::<A>(),
+            output: schema::output::<T>(),
+            run,
+        }
     }
 
     /// For a tool that waits for something to happen.
@@ -115,14 +156,23 @@ impl Tool {
         Tool { lasts: Some(most), ..self }
     }
 
+    /// For a tool that shows what waits without marking it.
+    #[must_use]
+    pub fn peeking(self) -> Tool {
+        Tool { reminder: Reminder::LeftOut, ..self }
+    }
+
     pub fn is_in(&self, set: Toolset) -> bool {
         set == Toolset::All || self.sets.contains(&set)
     }
 
     pub fn listed(&self, set: Toolset) -> Listed {
+        if set.is_small() {
+            let listed = Listed::new(self.name, self.description, self.short_input.clone());
+            return listed.with_annotations(self.effect.told());
+        }
         let listed = Listed::new(self.name, self.description, self.input.clone());
-        let listed = listed.with_annotations(self.effect.annotations());
-        if set.shows_output() { listed.with_raw_output_schema(self.output.clone()) } else { listed }
+        listed.with_annotations(self.effect.annotations()).with_raw_output_schema(self.output.clone())
     }
 
     pub fn run(&self, call: Call, arguments: Object) -> Running {
@@ -147,5 +197,5 @@ fn answered<T: Serialize>(reply: Reply<T>) -> Result<Answered, ToolError> {
         ToolError::unexpected()
     })?;
     let text = reply.text.unwrap_or_else(|| structured.to_string());
-    Ok(Answered { structured, text })
+    Ok(Answered { structured, text, notes: reply.notes })
 }

@@ -6,11 +6,13 @@ mod backup;
 mod cancel;
 mod completions;
 mod config;
+mod context;
 mod doctor;
 mod down;
 mod export;
 mod handoffs;
 mod import;
+mod instructions;
 mod log;
 mod man;
 mod mcp;
@@ -58,7 +60,9 @@ pub enum Command {
     Restore(restore::Args),
     Migrate(migrate::Args),
     Token(token::Args),
+    Context(context::Args),
     Mcp(mcp::Args),
+    Instructions(instructions::Args),
     Config(config::Args),
     Schema(schema::Args),
     Completions(completions::Args),
@@ -91,7 +95,9 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Restore(args) => restore::run(context, args).await,
         Command::Migrate(args) => migrate::run(context, args).await,
         Command::Token(args) => token::run(context, args).await,
+        Command::Context(args) => context::run(context, args).await,
         Command::Mcp(args) => mcp::run(context, args).await,
+        Command::Instructions(args) => instructions::run(context, args),
         Command::Config(args) => config::run(context, args),
         Command::Schema(args) => schema::run(context, args).await,
         Command::Completions(args) => completions::run(context, args),
