@@ -4,5 +4,6 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails its test")]
 
+mod notices;
 mod programs;
 mod team;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rookery_testkit::daemon::Daemon;
+use rookery_testkit::daemon::{Daemon, Setup};
 use rookery_testkit::foreign::{Ended, Foreign};
 use rookery_testkit::model::ModelServer;
 use serde_json::json;
@@ -12,6 +12,10 @@ use serde_json::json;
 const AT_MOST: Duration = Duration::from_secs(120);
 /// What the programs call us.
 const SERVER: &str = "rookery";
+
+pub fn setup() -> Setup {
+    Setup::new(env!("CARGO_BIN_EXE_rookery")).env("ROOKERY_LOG", "error").arg("--no-watch")
+}
 
 /// How a program reaches the daemon.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,13 +1,13 @@
 //! Two programs of different makes work as one team: each registers, claims a task, loads its context, adds a checkpoint,
 //! mentions the other, reads what the other said, and completes.
 
-use rookery_testkit::daemon::{Daemon, Setup};
+use rookery_testkit::daemon::Daemon;
 use rookery_testkit::foreign::Ended;
 use rookery_testkit::model::{ModelServer, Script, Story};
 use rookery_testkit::tool::call;
 use serde_json::{Value, json};
 
-use crate::programs::{Agent, Way, claude, codex};
+use crate::programs::{Agent, Way, claude, codex, setup};
 
 const CLAUDE: &str = "claude";
 const CODEX: &str = "codex";
@@ -26,8 +26,7 @@ async fn claude_by_the_bridge_and_codex_by_address() {
 }
 
 async fn work_together(claudes: Way, codexes: Way) {
-    let daemon = Setup::new(env!("CARGO_BIN_EXE_rookery")).env("ROOKERY_LOG", "error").arg("--no-watch");
-    let daemon = daemon.start().unwrap();
+    let daemon = setup().start().unwrap();
     let workflow = plan(&daemon).await;
     let scripts = [(CLAUDE, parser(workflow.clone())), (CODEX, printer(workflow))];
     let model = ModelServer::start(scripts).await.unwrap();
