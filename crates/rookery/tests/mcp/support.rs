@@ -234,14 +234,5 @@ pub fn facts(daemon: &Daemon, kind: &str) -> Vec<Value> {
 
 /// The log.
 pub fn exported(daemon: &Daemon) -> Vec<Value> {
-    let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_rookery"));
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ROOKERY_")) {
-        command.env_remove(name);
-    }
-    command.envs(daemon.schema().map(|schema| ("ROOKERY_STORE", schema.url())));
-    let output = command.current_dir(daemon.root()).arg("export").output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let lines = String::from_utf8(output.stdout).unwrap();
-    let rows = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    rows.filter(|row| row.get("seq").is_some()).collect()
+    daemon.export().unwrap()
 }
