@@ -10,6 +10,7 @@ mod parity;
 mod plans;
 mod push;
 mod races;
+mod schema;
 mod security;
 mod support;
 mod task_context;
