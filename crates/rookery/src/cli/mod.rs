@@ -14,6 +14,7 @@ pub mod reference;
 pub mod sse;
 #[cfg(test)]
 mod stand_in;
+pub mod tools;
 pub mod wire;
 
 use std::io;

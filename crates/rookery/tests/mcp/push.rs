@@ -51,6 +51,29 @@ async fn without_a_session_one_listens() {
 }
 
 #[tokio::test]
+async fn whoever_listens_misses_nothing_from_the_acknowledgment_on() {
+    let daemon = setup().start().unwrap();
+    connect(&daemon, Way::Alone, Some("last")).await.register("last").await;
+    // Looking at the inbox of an agent that was away brings it back, which takes a moment each.
+    let mut many = Vec::new();
+    for number in 0..50 {
+        let name = format!("away-{number}");
+        let away = connect(&daemon, Way::Alone, Some(&name)).await;
+        away.register(&name).await;
+        away.call("agent_update", json!({"status": "offline"})).await;
+        many.push(inbox(&name));
+    }
+    many.push(inbox("last"));
+    let filter = SubscriptionFilter::builder().resource_subscriptions(many).build();
+    let client = connect(&daemon, Way::Alone, None).await;
+    let mut listening = client.service.listen(filter).await.unwrap();
+    task(&daemon, Some("last")).await;
+    let next = tokio::time::timeout(DEADLINE, listening.next()).await.expect("nothing is heard").unwrap();
+    let Some(ServerNotification::ResourceUpdatedNotification(heard)) = next else { panic!("{next:?}") };
+    assert_eq!(heard.params.uri, inbox("last"));
+}
+
+#[tokio::test]
 async fn an_inbox_is_its_agents_own() {
     let daemon = setup().start().unwrap();
     let a = connect(&daemon, Way::Session, Some("a")).await;
@@ -68,7 +91,7 @@ async fn an_inbox_is_its_agents_own() {
 }
 
 /// A session opened by hand; its id.
-async fn session(url: &str, agent: &str) -> String {
+pub async fn session(url: &str, agent: &str) -> String {
     let http = rookery_testkit::daemon::client().unwrap();
     let initialize = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "deaf", "version": "1"}}});
@@ -78,7 +101,13 @@ async fn session(url: &str, agent: &str) -> String {
     id
 }
 
-async fn post(http: &reqwest::Client, url: &str, agent: &str, session: Option<&str>, body: Value) -> reqwest::Response {
+pub async fn post(
+    http: &reqwest::Client,
+    url: &str,
+    agent: &str,
+    session: Option<&str>,
+    body: Value,
+) -> reqwest::Response {
     let mut request = http.post(format!("{url}/mcp")).header("accept", "application/json, text/event-stream");
     request = request.header("x-agent-id", agent).json(&body);
     if let Some(session) = session {
@@ -118,7 +147,7 @@ async fn a_client_that_never_reads_its_stream_hurts_nobody() {
 }
 
 /// Opens the stream of a session, waits until it is open, and never reads again.
-async fn open_and_ignore(url: &str, session: &str) -> TcpStream {
+pub async fn open_and_ignore(url: &str, session: &str) -> TcpStream {
     let address = url.strip_prefix("http://").unwrap();
     let mut stream = TcpStream::connect(address).await.unwrap();
     let head = format!(

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::ClientHandler;
-use rmcp::model::{CallToolRequestParams, CallToolResult, ProtocolVersion, ResourceUpdatedNotificationParam};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResult, CustomNotification, ProtocolVersion, ResourceUpdatedNotificationParam,
+};
 use rmcp::service::{
     ClientLifecycleMode, ClientServiceExt, NotificationContext, RoleClient, RunningService, ServiceExt,
 };
@@ -47,11 +49,20 @@ pub const WAYS: [Way; 5] = [Way::Session, Way::Alone, Way::Socket, Way::Bridge, 
 
 /// Hears what the daemon says by itself.
 #[derive(Clone, Debug)]
-pub struct Ears(mpsc::UnboundedSender<String>);
+pub struct Ears {
+    changes: mpsc::UnboundedSender<String>,
+    mentions: mpsc::UnboundedSender<Value>,
+}
 
 impl ClientHandler for Ears {
     async fn on_resource_updated(&self, params: ResourceUpdatedNotificationParam, _: NotificationContext<RoleClient>) {
-        drop(self.0.send(params.uri));
+        drop(self.changes.send(params.uri));
+    }
+
+    async fn on_custom_notification(&self, notification: CustomNotification, _: NotificationContext<RoleClient>) {
+        if notification.method == "notifications/mention" {
+            drop(self.mentions.send(notification.params.unwrap_or_default()));
+        }
     }
 }
 
@@ -61,6 +72,7 @@ pub struct Client {
     pub heard: mpsc::UnboundedReceiver<String>,
     /// What results are announced to look like, by tool.
     announced: OnceCell<HashMap<String, Value>>,
+    pub mentions: mpsc::UnboundedReceiver<Value>,
     _bridge: Option<Child>,
 }
 
@@ -85,8 +97,8 @@ pub async fn connect_with(
 ) -> Client {
     let path = if set.is_empty() { "/mcp".to_owned() } else { format!("/mcp/{set}") };
     let config = |url: String| StreamableHttpClientTransportConfig::with_uri(url).custom_headers(headers.clone());
-    let (ears, heard) = mpsc::unbounded_channel();
-    let ears = Ears(ears);
+    let ((changes, heard), (told, mentions)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
+    let ears = Ears { changes, mentions: told };
     let mut bridge = None;
     let service = match way {
         Way::Session | Way::Alone => {
@@ -108,7 +120,7 @@ pub async fn connect_with(
         }
     };
     let service = service.unwrap_or_else(|error| panic!("{way:?}: {error}"));
-    Client { service, heard, announced: OnceCell::new(), _bridge: bridge }
+    Client { service, heard, mentions, announced: OnceCell::new(), _bridge: bridge }
 }
 
 fn lifecycle(way: Way) -> ClientLifecycleMode {
@@ -174,6 +186,24 @@ impl Client {
     pub async fn register(&self, name: &str) -> String {
         let registered = self.call("agent_register", json!({"name": name, "runtime": "custom"})).await;
         text(&registered["id"])
+    }
+
+    /// What a call that succeeds says first, as a model reads it.
+    pub async fn says(&self, tool: &str, arguments: Value) -> String {
+        let result = self.raw(tool, arguments).await;
+        assert_ne!(result.is_error, Some(true), "{tool}: {:?}", result.content);
+        said(&result)
+    }
+
+    /// The texts of what waits in the inbox, which is shown by this.
+    pub async fn inbox(&self) -> Vec<String> {
+        let messages = self.call("inbox_check", json!({})).await["messages"].clone();
+        messages.as_array().unwrap().iter().map(|message| text(&message["entry"]["message"])).collect()
+    }
+
+    /// The next mention that is pushed.
+    pub async fn is_told(&mut self) -> Value {
+        tokio::time::timeout(DEADLINE, self.mentions.recv()).await.expect("nothing is told").unwrap()
     }
 
     /// The next resource that is said to have changed.

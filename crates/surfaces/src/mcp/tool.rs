@@ -52,21 +52,38 @@ impl Effect {
     }
 }
 
-/// What a tool answers: a value, and the text that a model reads if that is not simply the value as JSON.
+/// What a tool answers: a value, the text that a model reads if that is not simply the value as JSON, and what it should
+/// notice besides.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Reply<T> {
     value: T,
     text: Option<String>,
+    notes: Vec<String>,
 }
 
 impl<T> Reply<T> {
     pub fn of(value: T) -> Reply<T> {
-        Reply { value, text: None }
+        Reply { value, text: None, notes: vec![] }
     }
 
     pub fn said(text: impl Into<String>, value: T) -> Reply<T> {
-        Reply { value, text: Some(text.into()) }
+        Reply { value, text: Some(text.into()), notes: vec![] }
     }
+
+    /// Adds a text of its own after the first one, which stays as it is.
+    #[must_use]
+    pub fn noting(mut self, note: Option<String>) -> Reply<T> {
+        self.notes.extend(note);
+        self
+    }
+}
+
+/// Whether a result says how many messages wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reminder {
+    Added,
+    /// The tool has just shown them, and left them unread on purpose.
+    LeftOut,
 }
 
 /// An answer on its way out.
@@ -74,6 +91,7 @@ impl<T> Reply<T> {
 pub struct Answered {
     pub structured: Value,
     pub text: String,
+    pub notes: Vec<String>,
 }
 
 type Running = Pin<Box<dyn Future<Output = Result<Answered, ToolError>> + Send>>;
@@ -86,6 +104,7 @@ pub struct Tool {
     pub sets: &'static [Toolset],
     /// How long it may take, if longer than other requests: it waits for something.
     pub lasts: Option<Duration>,
+    pub reminder: Reminder,
     input: Arc<Object>,
     short_input: Arc<Object>,
     output: Arc<Object>,
@@ -123,6 +142,7 @@ impl Tool {
             effect,
             sets,
             lasts: None,
+            reminder: Reminder::Added,
             input: schema::input::<A>(),
             short_input: schema::short_input::<A>(),
             output: schema::output::<T>(),
@@ -134,6 +154,12 @@ impl Tool {
     #[must_use]
     pub fn lasting(self, most: Duration) -> Tool {
         Tool { lasts: Some(most), ..self }
+    }
+
+    /// For a tool that shows what waits without marking it.
+    #[must_use]
+    pub fn peeking(self) -> Tool {
+        Tool { reminder: Reminder::LeftOut, ..self }
     }
 
     pub fn is_in(&self, set: Toolset) -> bool {
@@ -171,5 +197,5 @@ fn answered<T: Serialize>(reply: Reply<T>) -> Result<Answered, ToolError> {
         ToolError::unexpected()
     })?;
     let text = reply.text.unwrap_or_else(|| structured.to_string());
-    Ok(Answered { structured, text })
+    Ok(Answered { structured, text, notes: reply.notes })
 }

@@ -48,8 +48,20 @@ impl Message {
         self.version().is_some_and(|version| version >= WITHOUT_SESSIONS)
     }
 
+    /// The headers of a request that stands for itself.
+    pub fn headers(&self) -> Vec<(&'static str, String)> {
+        let method = self.method().unwrap_or_default().to_owned();
+        let mut headers = vec![
+            ("accept", "application/json, text/event-stream".to_owned()),
+            ("mcp-protocol-version", self.version().unwrap_or_default().to_owned()),
+            ("mcp-method", method),
+        ];
+        headers.extend(self.name().map(|name| ("mcp-name", name)));
+        headers
+    }
+
     /// What the standard headers call the thing that the request is about.
-    pub fn name(&self) -> Option<String> {
+    fn name(&self) -> Option<String> {
         let field = match self.method()? {
             "tools/call" | "prompts/get" => "name",
             "resources/read" | "resources/subscribe" | "resources/unsubscribe" => "uri",

@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
 pub use home::Home;
-use message::Message;
+pub use message::Message;
 use upstream::Upstream;
 
 /// How long calls may go on after the client has closed its side.

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use super::Options;
 use super::home::Home;
 use super::message::{self, Failed, Message};
-use crate::cli::client::Client;
+use crate::cli::client::{Client, SESSION};
 use crate::cli::sse::Parser;
 
 /// How long a call waits for a daemon that is away.
@@ -256,17 +256,14 @@ impl Upstream {
 
     /// Sends a message once and reads the answer to its end.
     async fn send(&self, link: &Link, message: &Message, key: Option<&str>, attempt: u32) -> Result<Answered, Lost> {
-        let mut request = self.request(link, Method::POST).header("accept", "application/json, text/event-stream");
+        let mut request = self.request(link, Method::POST);
         if let Some(key) = key {
             request = request.header("idempotency-key", key);
         }
         if message.is_alone() {
-            request = request.header("mcp-protocol-version", message.version().unwrap_or_default());
-            request = request.header("mcp-method", message.method().unwrap_or_default());
-            if let Some(name) = message.name() {
-                request = request.header("mcp-name", name);
-            }
+            request = message.headers().into_iter().fold(request, |request, (name, value)| request.header(name, value));
         } else {
+            request = request.header("accept", "application/json, text/event-stream");
             request = link.session.iter().fold(request, |request, id| request.header("mcp-session-id", id));
             request = link.version.iter().fold(request, |request, told| request.header("mcp-protocol-version", told));
         }
@@ -368,8 +365,13 @@ impl Upstream {
 
     /// Says who sends a request.
     fn named(&self, request: RequestBuilder) -> RequestBuilder {
-        let named = self.agent().as_ref().and_then(|agent| HeaderValue::from_bytes(agent.as_bytes()).ok());
-        named.into_iter().fold(request, |request, agent| request.header("x-agent-id", agent))
+        let Some(agent) = self.agent().clone() else { return request };
+        let Ok(name) = HeaderValue::from_bytes(agent.as_bytes()) else { return request };
+        let request = request.header("x-agent-id", name);
+        match self.home.session(&agent) {
+            Some(key) => request.header(SESSION, key),
+            None => request,
+        }
     }
 
     fn next_key(&self) -> String {

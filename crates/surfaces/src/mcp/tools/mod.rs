@@ -4,10 +4,14 @@
 //! description that a model reads); a function from (call, arguments) to a reply; a `Tool::new` in the file's `tools`.
 
 mod agents;
+mod channel;
 mod checkpoints;
 mod coord;
+pub mod documents;
 mod files;
 mod handoffs;
+mod inbox;
+pub mod messages;
 mod plans;
 mod task_context;
 mod tasks;
@@ -19,9 +23,12 @@ use serde::{Deserialize, Serialize};
 
 use super::tool::Tool;
 
+/// The tool that waits for something to happen.
+pub const WAITS: &str = "inbox_wait";
+
 /// Every tool, in the order that they are listed in.
 pub fn all() -> Vec<Tool> {
-    [
+    let workflow = [
         agents::tools(),
         workflows::tools(),
         plans::tools(),
@@ -31,11 +38,9 @@ pub fn all() -> Vec<Tool> {
         templates::tools(),
         handoffs::tools(),
         files::tools(),
-        coord::tools(),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    ];
+    let context = [channel::tools(), inbox::tools(), documents::tools(), messages::tools()];
+    workflow.into_iter().chain(context).chain([coord::tools()]).flatten().collect()
 }
 
 /// For tools that take nothing.

@@ -1,0 +1,155 @@
+//! Calling a tool of the daemon, as an agent, from a command. Every face does the same, so what has a tool needs no second
+//! way in: the command line speaks to the MCP face as any client does, by requests that stand for themselves.
+
+use std::time::Duration;
+
+use reqwest::{Method, Response};
+use serde_json::{Value, json};
+
+use super::bridge::Message;
+use super::client::{Client, ClientError};
+use super::sse::Parser;
+
+const VERSION: &str = "2026-07-28";
+/// Above the daemon's own limit for a tool that does not wait.
+const CALL_TIME: Duration = Duration::from_secs(60);
+
+/// What a tool answered.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Answer {
+    /// The text that a model would read.
+    pub text: String,
+    /// What it should notice besides.
+    pub notes: Vec<String>,
+    pub value: Value,
+}
+
+/// Calls one daemon's tools as one agent, or as the person who owns the project.
+#[derive(Clone, Debug)]
+pub struct Tools {
+    client: Client,
+    agent: Option<String>,
+}
+
+impl Tools {
+    pub fn new(client: Client, agent: Option<String>) -> Tools {
+        Tools { client, agent }
+    }
+
+    pub async fn call(&self, tool: &str, arguments: Value) -> anyhow::Result<Answer> {
+        self.call_within(CALL_TIME, tool, arguments).await
+    }
+
+    /// As [`Tools::call`], for a tool that waits for something to happen.
+    pub async fn call_within(&self, most: Duration, tool: &str, arguments: Value) -> anyhow::Result<Answer> {
+        let meta = json!({
+            "io.modelcontextprotocol/protocolVersion": VERSION,
+            "io.modelcontextprotocol/clientInfo": {"name": "rookery", "version": env!("CARGO_PKG_VERSION")},
+            "io.modelcontextprotocol/clientCapabilities": {},
+        });
+        let params = json!({"name": tool, "arguments": arguments, "_meta": meta});
+        let message = Message::new(json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}));
+        let mut request = self.client.request(Method::POST, &["mcp"], &[]).timeout(most);
+        request = message.headers().into_iter().fold(request, |request, (name, value)| request.header(name, value));
+        if let Some(agent) = &self.agent {
+            request = request.header("x-agent-id", agent);
+        }
+        let answer = answer_in(self.client.send(request.json(message.value())).await?).await?;
+        Ok(read(&answer)?)
+    }
+}
+
+/// The answer, be it one message or the last one of a stream.
+async fn answer_in(mut response: Response) -> Result<Value, ClientError> {
+    let unknown = |source: reqwest::Error| ClientError::Unknown(source.without_url());
+    let kind = response.headers().get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    if !kind.starts_with("text/event-stream") {
+        let bytes = response.bytes().await.map_err(unknown)?;
+        return serde_json::from_slice(&bytes).map_err(ClientError::Garbled);
+    }
+    let mut parser = Parser::default();
+    while let Some(bytes) = response.chunk().await.map_err(unknown)? {
+        for event in parser.feed(&bytes).unwrap_or_default() {
+            match serde_json::from_str::<Value>(&event.data).map_err(ClientError::Garbled)? {
+                message if message.get("method").is_none() => return Ok(message),
+                _ => {}
+            }
+        }
+    }
+    Err(ClientError::Cut)
+}
+
+fn read(answer: &Value) -> Result<Answer, ClientError> {
+    if let Some(error) = answer.get("error") {
+        let message = error["message"].as_str().unwrap_or("the daemon does not know this call").to_owned();
+        return Err(ClientError::Refused { status: 400, error: message, code: None, hint: None });
+    }
+    let result = &answer["result"];
+    let texts = result["content"].as_array().into_iter().flatten();
+    let mut texts = texts.map(|block| block["text"].as_str().unwrap_or_default().to_owned());
+    let text = texts.next().unwrap_or_default();
+    if result["isError"] == true {
+        return Err(refusal(&text));
+    }
+    Ok(Answer { text, notes: texts.collect(), value: result["structuredContent"].clone() })
+}
+
+/// What a tool refused, in the words that it has for a model.
+fn refusal(text: &str) -> ClientError {
+    let told: Value = serde_json::from_str(text).unwrap_or_default();
+    let field = |name: &str| told[name].as_str().map(str::to_owned);
+    let error = field("message").unwrap_or_else(|| text.to_owned());
+    ClientError::Refused { status: 400, error, code: field("code"), hint: field("suggestion") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::stand_in::StandIn;
+    use super::*;
+
+    async fn called(answer: &str) -> (anyhow::Result<Answer>, String) {
+        let daemon = StandIn::answering(answer).await;
+        let tools = Tools::new(daemon.client(), Some("ada@pr-1".to_owned()));
+        let answer = tools.call("channel_send", json!({"message": "hi"})).await;
+        (answer, daemon.requests().join(""))
+    }
+
+    #[tokio::test]
+    async fn a_call_stands_for_itself_and_names_its_agent() {
+        let (answer, request) = called(
+            "200 OK\r\nContent-Type: application/json\r\n\r\n\
+             {\"id\":1,\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"sent\"},{\"text\":\"look\"}],\"structuredContent\":{\"id\":\"m\"}}}",
+        )
+        .await;
+        let (text, notes) = ("sent".to_owned(), vec!["look".to_owned()]);
+        assert_eq!(answer.unwrap(), Answer { text, notes, value: json!({"id": "m"}) });
+        for header in ["x-agent-id: ada@pr-1", "mcp-method: tools/call", "mcp-name: channel_send"] {
+            assert!(request.contains(header), "{header} in {request}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_answer_may_come_as_a_stream() {
+        let (answer, _) = called(
+            "200 OK\r\nContent-Type: text/event-stream\r\n\r\n: hello\n\ndata: {\"method\":\"notifications/x\"}\n\n\
+             data: {\"id\":1,\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"sent\"}]}}\n\n",
+        )
+        .await;
+        assert_eq!(answer.unwrap().text, "sent");
+        let (cut, _) = called("200 OK\r\nContent-Type: text/event-stream\r\n\r\n: hello\n\n").await;
+        assert!(matches!(cut.unwrap_err().downcast(), Ok(ClientError::Cut)));
+    }
+
+    #[tokio::test]
+    async fn what_a_tool_refuses_keeps_its_code_and_what_to_do() {
+        let told = r#"{\"code\":\"TASK_NOT_FOUND\",\"message\":\"no such task\",\"suggestion\":\"look\"}"#;
+        let (answer, _) = called(&format!(
+            "200 OK\r\nContent-Type: application/json\r\n\r\n\
+             {{\"id\":1,\"result\":{{\"isError\":true,\"content\":[{{\"type\":\"text\",\"text\":\"{told}\"}}]}}}}"
+        ))
+        .await;
+        let error: ClientError = answer.unwrap_err().downcast().unwrap();
+        assert_eq!((error.code().as_deref(), error.hint().as_str()), (Some("TASK_NOT_FOUND"), "look"));
+        assert_eq!(error.to_string(), "no such task");
+    }
+}
