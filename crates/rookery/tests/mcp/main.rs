@@ -9,6 +9,7 @@ mod command;
 mod context;
 mod coord;
 mod documents;
+mod examples;
 mod lifecycle;
 mod mentions;
 mod parity;

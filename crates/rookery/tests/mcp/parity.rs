@@ -33,7 +33,7 @@ async fn through_rest(daemon: &Daemon) {
         let agent = json!({"id": id, "tool": "claude-code", "name": id, "role": "worker", "capabilities": ["rust"]});
         call(Method::POST, "/agents/announce", id, agent).await;
     }
-    let (task, other) = (task(daemon, None).await, task(daemon, None).await);
+    let task = task(daemon, None).await;
     let place = format!("/tasks/{task}");
     call(Method::PATCH, &place, "b", json!({"status": "assigned", "agent_id": "b"})).await;
     call(Method::PATCH, &place, "b", json!({"status": "in_progress", "agent_id": "b"})).await;
@@ -46,6 +46,7 @@ async fn through_rest(daemon: &Daemon) {
     call(Method::PATCH, &place, "a", json!({"status": "review", "agent_id": "a"})).await;
     let done = json!({"status": "done", "agent_id": "a", "outcome": "it works", "outcome_detail": {"n": 1}});
     call(Method::PATCH, &place, "a", done).await;
+    let other = text(&call(Method::POST, "/tasks", "somebody", other_task()).await["id"]);
     let place = format!("/tasks/{other}");
     let offer = json!({"from_agent": "b", "to_agent": "a", "task_id": other, "summary": "yours?"});
     call(Method::PATCH, &place, "b", json!({"status": "in_progress", "agent_id": "b"})).await;
@@ -60,12 +61,17 @@ async fn through_rest(daemon: &Daemon) {
     call(Method::DELETE, "/agents/b", "b", json!(null)).await;
 }
 
+/// Only REST makes tasks outside of a workflow.
+fn other_task() -> Value {
+    json!({"title": "other", "assigned_by": "somebody", "resources": ["docs/"]})
+}
+
 async fn through_mcp(daemon: &Daemon, a: &Client, b: &Client) {
     for (client, name) in [(a, "a"), (b, "b")] {
         let agent = json!({"name": name, "runtime": "claude_code", "capabilities": ["rust"]});
         assert_eq!(client.call("agent_register", agent).await["id"], name);
     }
-    let (task, other) = (task(daemon, None).await, task(daemon, None).await);
+    let task = task(daemon, None).await;
     b.call("task_claim", json!({"task_id": task})).await;
     b.call("task_update_status", json!({"id": task, "status": "in_progress"})).await;
     b.call("resource_claim", json!({"path": "./src//x", "task_id": task})).await;
@@ -77,6 +83,10 @@ async fn through_mcp(daemon: &Daemon, a: &Client, b: &Client) {
     a.call("task_update_status", json!({"id": task, "status": "review"})).await;
     let done = json!({"id": task, "status": "completed", "outcome": "it works", "outcome_detail": {"n": 1}});
     a.call("task_update_status", done).await;
+    let made = read(daemon.request(Method::POST, "/tasks").header("X-Agent-Id", "somebody").json(&other_task()))
+        .await
+        .unwrap();
+    let other = text(&made.body["id"]);
     b.call("task_update_status", json!({"id": other, "status": "in_progress"})).await;
     let offer = json!({"to_agent": "a", "task_id": other, "summary": "yours?"});
     let handoff = b.call("handoff_create", offer).await;

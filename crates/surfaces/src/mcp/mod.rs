@@ -11,6 +11,7 @@
 mod arguments;
 mod call;
 mod error;
+pub mod examples;
 mod face;
 mod http;
 mod mentions;

@@ -26,6 +26,22 @@ impl Toolset {
         }
     }
 
+    /// What it is called on the command line.
+    pub fn word(self) -> &'static str {
+        self.path().rsplit('/').next().filter(|word| *word != "mcp").unwrap_or("all")
+    }
+
+    /// What it is for, for people.
+    pub fn about(self) -> &'static str {
+        match self {
+            Toolset::All => "Every tool.",
+            Toolset::Workflow => "Agents, workflows, tasks, checkpoints, workspaces, handoffs and files.",
+            Toolset::Context => "What a team talks and writes: the channel, each agent's inbox, shared documents.",
+            Toolset::Coord => "Coordination messages that each recipient acknowledges, and who is there.",
+            Toolset::Team => "The few that an agent needs in daily work, in less than 2,000 tokens.",
+        }
+    }
+
     /// What the server calls itself there.
     pub fn server_name(self) -> &'static str {
         match self {

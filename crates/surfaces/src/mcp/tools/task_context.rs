@@ -2,11 +2,10 @@
 
 use rookery_core::TaskId;
 use rookery_engine::context::{Beside, Checkpoints, Context, DEFAULT_CHECKPOINTS, DEFAULT_TOKENS, Include, Part};
-use rookery_engine::messages::Unread;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::mcp::unread::{count, hint, unread};
+use crate::mcp::unread::{count, longest_hint, unread};
 use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
 
 type Answer<T> = Result<Reply<T>, ToolError>;
@@ -71,20 +70,15 @@ impl Parts {
     }
 }
 
-/// Every result says what waits for its caller; here that counts against what was asked for, in the longest words that
-/// any toolset has for it.
-fn beside(unread: Unread) -> Beside {
-    let longest = Toolset::EVERY.map(|set| hint(unread, set).chars().count()).into_iter().max().unwrap_or(0);
-    let waiting = count(unread);
-    Beside { unread: waiting as u64, around: if waiting > 0 { longest } else { 0 } }
-}
-
 async fn load(call: Call, asked: Loading) -> Answer<Context> {
     let caller = call.reader().await?;
-    let beside = beside(unread(call.app(), &caller).await);
+    let unread = unread(call.app(), &caller).await;
+    // Every result says what waits for its caller; here that counts against what was asked for.
+    let around = longest_hint(unread);
+    let unread = count(unread) as u64;
     let include = asked.include.unwrap_or_default().include();
     let max_tokens = asked.max_tokens.unwrap_or(DEFAULT_TOKENS);
     let task = TaskId::from(asked.task_id.as_str());
-    let context = call.engine().load_context(&task, &include, max_tokens, beside).await?;
+    let context = call.engine().load_context(&task, &include, max_tokens, Beside { unread, around }).await?;
     Ok(Reply::of(context.value))
 }
