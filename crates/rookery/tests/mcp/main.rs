@@ -18,6 +18,7 @@ mod plans;
 mod push;
 mod races;
 mod restarts;
+mod schema;
 mod security;
 mod storm;
 mod support;
