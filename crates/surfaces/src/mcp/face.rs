@@ -12,7 +12,7 @@ use rmcp::model::{
 };
 use rmcp::service::{NotificationContext, Peer, RequestContext, RoleServer, SubscriptionContext};
 use rmcp::{ErrorData, ServerHandler};
-use rookery_core::{AgentId, Caller};
+use rookery_core::{AgentId, Caller, Instance};
 use rookery_engine::Notice;
 use rookery_engine::messages::Unread;
 use serde_json::{Value, json};
@@ -120,7 +120,13 @@ impl Face {
         arguments: Object,
         gone: &CancellationToken,
     ) -> Result<Answered, ToolError> {
-        let caller = call.caller(arguments.get("agent_id").and_then(Value::as_str))?;
+        let named = arguments.get("agent_id").and_then(Value::as_str);
+        let caller = call.caller(named)?;
+        if tool.is_of_context() {
+            let agent = named.filter(|id| !id.is_empty()).map(AgentId::from).or(caller.actor.agent().cloned());
+            let instance = agent.as_ref().map_or_else(|| call.sender().instance(), Instance::of);
+            call.engine().needs_context(&instance).await?;
+        }
         let _place = match caller.actor.agent().map(|agent| self.app.enter(agent.as_str())) {
             Some(None) => {
                 return Err(ToolError::recoverable("TOO_MANY_REQUESTS", "too many calls under way")

@@ -32,6 +32,16 @@ pub fn routes(app: &App) -> Router<App> {
     })
 }
 
+/// As [`routes`], for those who share an instance: what they get without asking for more is its context.
+pub fn context_routes(app: &App) -> Router<App> {
+    let catalogue = Catalogue::new(super::tools::all());
+    Toolset::EVERY.into_iter().fold(Router::new(), |routes, set| {
+        let (catalogue, known) = (catalogue.clone(), app.clone());
+        let offered = if set == Toolset::All { Toolset::Context } else { set };
+        routes.merge(route(app, set.path(), move || Face::new(known.clone(), catalogue.clone(), offered)))
+    })
+}
+
 /// A server at one address of ours: whatever it offers, its sockets, sessions and limits are the daemon's.
 pub fn route<S>(app: &App, path: &str, server: impl Fn() -> S + Send + Sync + 'static) -> Router<App>
 where
