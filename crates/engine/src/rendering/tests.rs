@@ -56,20 +56,24 @@ struct Sitting {
 
 impl Site1 {
     fn new() -> Site1 {
+        Site1::of(&Database::new(LogId::from("log_1")), "site_1", Settings::new("test", ""))
+    }
+
+    /// A folder of its own over a store that others may share.
+    fn of(database: &Database, name: &str, settings: Settings) -> Site1 {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         let (pace, board) = (Arc::new(Pace::default()), Arc::new(PresenceBoard::default()));
         let node = Node {
-            id: "node_1".into(),
+            id: format!("node_of_{name}").as_str().into(),
             host: "here".to_owned(),
             pid: 1,
             url: None,
             version: "1.0.0".to_owned(),
-            site: Site { id: "site_1".into(), root: root.display().to_string() },
+            site: Site { id: name.into(), root: root.display().to_string() },
             started_at: Timestamp(0),
         };
-        let database = Database::new(LogId::from("log_1"));
-        let store = MemoryStore::new(database, pace.clone(), board.clone()).of(node.id.clone());
+        let store = MemoryStore::new(database.clone(), pace.clone(), board.clone()).of(node.id.clone());
         let engine = Engine::new(Parts {
             store: Arc::new(store),
             clock: pace.clone(),
@@ -77,7 +81,7 @@ impl Site1 {
             board,
             access: Access::new(Trust::Local, None),
             node,
-            settings: Settings::new("test", &root),
+            settings: Settings { root: root.clone(), ..settings },
         });
         Site1 { engine, pace, root, _folder: folder }
     }
@@ -544,6 +548,32 @@ async fn a_full_disk_is_told_and_waited_for() {
     site.settle(&mut sitting).await;
     site.check(&["notes.md"]).await;
     assert_eq!(sitting.desk.warnings(), [""; 0]);
+}
+
+#[tokio::test]
+async fn folders_that_share_a_store_each_have_the_files_unless_one_was_named() {
+    let database = Database::new(LogId::from("log_1"));
+    let shared = || Settings { shared: true, ..Settings::new("test", "") };
+    let (one, two) = (Site1::of(&database, "site_1", shared()), Site1::of(&database, "site_2", shared()));
+    one.writes("notes.md", "one").await;
+    let (mut at_one, mut at_two) = (one.settled().await, two.settled().await);
+    fs::write(two.file("notes.md"), "by hand, elsewhere").unwrap();
+    two.settle(&mut at_two).await;
+    one.settle(&mut at_one).await;
+    assert_eq!(one.read("notes.md").as_deref(), Some("by hand, elsewhere"));
+    assert_eq!(one.authors("notes.md").await, ["ada@pr-1", "external"]);
+    let command = ConfigureContext {
+        scope: Scope::of(&Instance::new("pr-1")),
+        settings: ContextSettings::default(),
+        site: Some("site_2".into()),
+    };
+    one.engine.submit(Request::new(Caller::person("anna"), command)).await.unwrap();
+    one.settle(&mut at_one).await;
+    one.writes("notes.md", "three").await;
+    two.settle(&mut at_two).await;
+    one.settle(&mut at_one).await;
+    assert_eq!(two.read("notes.md").as_deref(), Some("three"));
+    assert_eq!(one.read("notes.md").as_deref(), Some("by hand, elsewhere"), "it is kept elsewhere now");
 }
 
 /// What a person does right before a step.
