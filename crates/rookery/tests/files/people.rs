@@ -2,6 +2,8 @@
 
 use rookery_testkit::patience::eventually;
 
+use rookery_testkit::daemon::Setup;
+
 use crate::support::{folder, read, run, start, until_version, versions, with_folder};
 
 #[tokio::test]
@@ -75,4 +77,25 @@ async fn what_cannot_be_a_document_is_told_to_whoever_asks() {
     };
     eventually("a warning", warned).await.unwrap();
     assert_eq!(std::fs::read(folder(&daemon).join("image.md")).unwrap(), b"\xff\xd8\xff");
+}
+
+#[tokio::test]
+async fn the_watcher_of_the_projects_files_says_nothing_about_renderings() {
+    let daemon = Setup::new(env!("CARGO_BIN_EXE_rookery")).env("ROOKERY_LOG", "warn").start().unwrap();
+    with_folder(&daemon).await;
+    std::fs::write(folder(&daemon).join("notes.md"), "by hand").unwrap();
+    until_version(&daemon, "notes.md", "by hand").await;
+    // Even where somebody wants them committed.
+    std::fs::remove_file(daemon.root().join(".workflow/.gitignore")).unwrap();
+    std::fs::write(folder(&daemon).join("notes.md"), "again").unwrap();
+    until_version(&daemon, "notes.md", "again").await;
+    std::fs::write(daemon.root().join("main.rs"), "fn main() {}").unwrap();
+    let told = || async {
+        let events = daemon.get("/events?limit=1000").await?.body;
+        let others = events.as_array().unwrap().iter().filter(|event| event["action"] == "x.resource.others_changed");
+        let told: String = others.map(|event| event["metadata"].to_string()).collect();
+        Ok(Some(told).filter(|told| told.contains("main.rs")))
+    };
+    let told = eventually("the watcher tells of the project's own file", told).await.unwrap();
+    assert!(!told.contains(".workflow"), "{told}");
 }
