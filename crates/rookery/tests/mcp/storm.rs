@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{Way, connect, facts, said, setup, text};
+use crate::support::{Way, connect, connect_with, facts, said, setup, text};
 
 #[tokio::test]
 async fn agents_that_answer_each_other_are_stopped() {
@@ -42,4 +42,22 @@ async fn one_that_does_not_stop_is_held() {
     assert_eq!(status["recipients"][0]["status"], "held");
     assert_eq!(facts(&daemon, "message.held").len(), held.len(), "and nothing is dropped");
     assert_eq!(b.says("channel_send", json!({"message": "@a fine"})).await, "sent", "others go on");
+
+    // A person decides: what is released comes as if it were sent now, what is discarded reaches nobody.
+    assert_eq!(a.refused("message_held", json!({})).await["code"], "FORBIDDEN");
+    assert_eq!(a.refused("message_release", json!({"id": held[0]})).await["code"], "FORBIDDEN");
+    let headers = [("authorization", format!("Bearer {}", daemon.person_key().unwrap().trim()))];
+    let headers = headers.map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
+    let person = connect_with(&daemon, Way::Alone, "", None, headers.into()).await;
+    let waiting = person.call("message_held", json!({})).await["messages"].clone();
+    assert_eq!((waiting.as_array().unwrap().len(), &waiting[0]["id"]), (held.len(), &json!(held[0])));
+    b.call("inbox_ack", json!({"until": "2999-01-01"})).await;
+    assert_eq!(person.says("message_release", json!({"id": held[0]})).await, "released");
+    assert_eq!(b.inbox().await.len(), 1);
+    let noise = json!({"id": held[1], "discard": true, "reason": "noise"});
+    assert_eq!(person.says("message_release", noise).await, "discarded");
+    assert_eq!(b.inbox().await.len(), 1);
+    let discarded = a.call("message_status", json!({"id": held[1]})).await;
+    assert_eq!(discarded["recipients"][0]["status"], "discarded");
+    daemon.replay_verify().unwrap();
 }

@@ -9,7 +9,9 @@ mod coord;
 pub mod documents;
 mod files;
 mod handoffs;
+mod held;
 mod inbox;
+mod long;
 pub mod messages;
 mod tasks;
 
@@ -24,7 +26,7 @@ pub const WAITS: &str = "inbox_wait";
 /// Every tool, in the order that they are listed in.
 pub fn all() -> Vec<Tool> {
     let workflow = [agents::tools(), tasks::tools(), handoffs::tools(), files::tools()];
-    let context = [channel::tools(), inbox::tools(), documents::tools(), messages::tools()];
+    let context = [channel::tools(), inbox::tools(), documents::tools(), messages::tools(), held::tools()];
     workflow.into_iter().chain(context).chain([coord::tools()]).flatten().collect()
 }
 

@@ -3,6 +3,7 @@
 
 mod coord;
 mod documents;
+mod held;
 mod messages;
 
 use std::io::Read as _;
@@ -48,6 +49,10 @@ enum Command {
     Coord(coord::Command),
     /// Show who is active, stale or offline
     Presence,
+    /// Show the messages that wait for you to decide, because they looked like a storm
+    Held,
+    Release(held::Release),
+    Discard(held::Discard),
 }
 
 pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
@@ -63,6 +68,9 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
         Command::Doc(command) => documents::run(&room, command).await,
         Command::Coord(command) => coord::run(&room, command).await,
         Command::Presence => coord::presence(&room).await,
+        Command::Held => held::list(&room).await,
+        Command::Release(release) => held::release(&room, release).await,
+        Command::Discard(discard) => held::discard(&room, discard).await,
     }
 }
 
