@@ -12,6 +12,7 @@ mod down;
 mod export;
 mod handoffs;
 mod import;
+mod instructions;
 mod log;
 mod man;
 mod mcp;
@@ -61,6 +62,7 @@ pub enum Command {
     Token(token::Args),
     Context(context::Args),
     Mcp(mcp::Args),
+    Instructions(instructions::Args),
     Config(config::Args),
     Schema(schema::Args),
     Completions(completions::Args),
@@ -95,6 +97,7 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Token(args) => token::run(context, args).await,
         Command::Context(args) => context::run(context, args).await,
         Command::Mcp(args) => mcp::run(context, args).await,
+        Command::Instructions(args) => instructions::run(context, args),
         Command::Config(args) => config::run(context, args),
         Command::Schema(args) => schema::run(context, args).await,
         Command::Completions(args) => completions::run(context, args),

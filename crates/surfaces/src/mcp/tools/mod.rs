@@ -5,6 +5,7 @@
 
 mod agents;
 mod channel;
+mod checkpoints;
 mod coord;
 pub mod documents;
 mod files;
@@ -13,7 +14,11 @@ mod held;
 mod inbox;
 mod long;
 pub mod messages;
+mod plans;
+mod task_context;
 mod tasks;
+mod templates;
+mod workflows;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,7 +30,17 @@ pub const WAITS: &str = "inbox_wait";
 
 /// Every tool, in the order that they are listed in.
 pub fn all() -> Vec<Tool> {
-    let workflow = [agents::tools(), tasks::tools(), handoffs::tools(), files::tools()];
+    let workflow = [
+        agents::tools(),
+        workflows::tools(),
+        plans::tools(),
+        tasks::tools(),
+        task_context::tools(),
+        checkpoints::tools(),
+        templates::tools(),
+        handoffs::tools(),
+        files::tools(),
+    ];
     let context = [channel::tools(), inbox::tools(), documents::tools(), messages::tools(), held::tools()];
     workflow.into_iter().chain(context).chain([coord::tools()]).flatten().collect()
 }
