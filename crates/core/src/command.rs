@@ -9,6 +9,7 @@ use crate::fact::Fact;
 use crate::file::{ClaimFile, ClaimReply, File, FilePath, Lock, NoteChange, NoteOthers, ReleaseFile, Resolve, Unlock};
 use crate::handoff::{Accept, Handoff, Initiate, Reject};
 use crate::id::{AgentId, HandoffId, IntentId, MessageId, Seq, TaskId, ThreadId, TimerId, Timestamp};
+use crate::instance::ConfigureContext;
 use crate::intent::{CloseIntent, Intent};
 use crate::key::{Ask, Key, Lookup};
 use crate::message::{AckMessages, Delivery, Message, ReadMessages, ReleaseHeld, SendMessage, Sender, Thread};
@@ -93,6 +94,7 @@ commands! {
     AppendDocument(AppendDocument),
     CreateDocument(CreateDocument),
     DeleteDocument(DeleteDocument),
+    ConfigureContext(ConfigureContext),
 }
 
 /// The inputs to a decision that are neither rows nor the command.
@@ -202,6 +204,7 @@ pub fn asks(caller: &Caller, command: &Command) -> Vec<Ask> {
         Command::AppendDocument(c) => c.asks(),
         Command::CreateDocument(c) => c.asks(),
         Command::DeleteDocument(c) => c.asks(),
+        Command::ConfigureContext(c) => c.asks(),
     };
     asks.extend(caller.actor.agent().map(|agent| Ask::Row(Key::Agent(agent.clone()))));
     asks
@@ -277,6 +280,7 @@ pub fn decide(view: &View, caller: &Caller, command: &Command, now: &Now) -> Res
         Command::AppendDocument(c) => c.decide(view, caller),
         Command::CreateDocument(c) => c.decide(view, caller),
         Command::DeleteDocument(c) => c.decide(view, caller),
+        Command::ConfigureContext(c) => c.decide(view, caller),
     }
 }
 

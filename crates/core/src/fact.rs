@@ -16,6 +16,7 @@ use crate::file::{
 };
 use crate::handoff::{self, HandoffAccepted, HandoffInitiated, HandoffRejected};
 use crate::id::{AgentId, RunId, Seq, TaskId, ThreadId, Timestamp};
+use crate::instance::{self, ContextConfigured};
 use crate::intent::{self, IntentClosed};
 use crate::key::Key;
 use crate::message::{self, MessageDiscarded, MessageHeld, MessageReleased, MessageSent, Receipt};
@@ -114,6 +115,7 @@ facts! {
     MessagesAcked(Receipt) = "message.acked" v 1,
     DocumentWritten(DocumentWritten) = "document.written" v 1,
     DocumentDeleted(DocumentDeleted) = "document.deleted" v 1,
+    ContextConfigured(ContextConfigured) = "context.configured" v 1,
 }
 
 /// The version whose form an older one has. Where a version only added fields that may be missing, the older one reads as
@@ -188,6 +190,7 @@ impl Fact {
             Fact::MessageReleased(fact) => Some(&fact.header.run),
             Fact::DocumentWritten(fact) => Some(&fact.id.run),
             Fact::DocumentDeleted(fact) => Some(&fact.id.run),
+            Fact::ContextConfigured(fact) => fact.scope.run(),
             _ => None,
         }
     }
@@ -361,6 +364,7 @@ pub fn touches(fact: &Fact) -> Vec<Key> {
         Fact::MessagesRead(fact) | Fact::MessagesAcked(fact) => fact.keys(),
         Fact::DocumentWritten(fact) => document_keys(&fact.id, fact.version),
         Fact::DocumentDeleted(fact) => document_keys(&fact.id, fact.version),
+        Fact::ContextConfigured(fact) => vec![Key::Context(fact.scope.clone())],
     }
 }
 
@@ -420,6 +424,7 @@ pub fn apply(old: Option<Row>, key: &Key, fact: &Fact, seq: Seq, at: Timestamp) 
         Key::Version { document, version } => {
             document::apply_version(row!(old, Version), (document, *version), fact, seq, at).map(Row::Version)
         }
+        Key::Context(scope) => instance::apply(row!(old, Context), scope, fact).map(Row::Context),
     }
 }
 

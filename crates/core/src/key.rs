@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::document::{DocumentId, Version};
 use crate::file::FilePath;
 use crate::id::{AgentId, HandoffId, IntentId, MessageId, RunId, TaskId, TemplateId, ThreadId, TimerId};
+use crate::instance::{Configured, Scope};
 use crate::row::Row;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -28,6 +29,7 @@ pub enum Table {
     Senders,
     Documents,
     Versions,
+    Contexts,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,7 +89,7 @@ impl From<u64> for ColumnValue {
 }
 
 impl Table {
-    pub const ALL: [Table; 17] = [
+    pub const ALL: [Table; 18] = [
         Table::Agents,
         Table::Tasks,
         Table::Edges,
@@ -105,6 +107,7 @@ impl Table {
         Table::Senders,
         Table::Documents,
         Table::Versions,
+        Table::Contexts,
     ];
 
     pub fn name(self) -> &'static str {
@@ -126,6 +129,7 @@ impl Table {
             Table::Senders => "senders",
             Table::Documents => "documents",
             Table::Versions => "document_versions",
+            Table::Contexts => "contexts",
         }
     }
 
@@ -154,6 +158,7 @@ impl Table {
         const DELIVERIES: [Column; 3] = [text("pending"), plain(integer("sent")), text("message")];
         const DOCUMENTS: [Column; 1] = [text("live_in")];
         const VERSIONS: [Column; 3] = [text("document"), plain(integer("version")), text("base")];
+        const CONTEXTS: [Column; 1] = [text("scope")];
         match self {
             Table::Agents => &AGENTS,
             Table::Tasks => &TASKS,
@@ -171,6 +176,7 @@ impl Table {
             Table::Threads | Table::Senders => &[],
             Table::Documents => &DOCUMENTS,
             Table::Versions => &VERSIONS,
+            Table::Contexts => &CONTEXTS,
         }
     }
 }
@@ -207,6 +213,8 @@ pub enum Key {
         document: DocumentId,
         version: u64,
     },
+    /// What was configured for an instance, or for all.
+    Context(Scope),
 }
 
 impl Key {
@@ -233,6 +241,7 @@ impl Key {
             Key::Sender(_) => Table::Senders,
             Key::Document(_) => Table::Documents,
             Key::Version { .. } => Table::Versions,
+            Key::Context(_) => Table::Contexts,
         }
     }
 
@@ -257,6 +266,7 @@ impl Key {
             Key::Sender(id) => id.to_string(),
             Key::Document(id) => id.text(),
             Key::Version { document, version } => format!("{version} {}", document.text()),
+            Key::Context(scope) => scope.text(),
         }
     }
 
@@ -289,6 +299,7 @@ impl Key {
                 let (version, document) = id.split_once(' ')?;
                 Key::Version { document: DocumentId::parse(document)?, version: version.parse().ok()? }
             }
+            Table::Contexts => Key::Context(Scope::parse(id)?),
         })
     }
 }
@@ -314,6 +325,8 @@ pub enum Lookup {
         document: DocumentId,
         base: u64,
     },
+    /// What was configured for instances.
+    ConfiguredInstances,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -333,6 +346,7 @@ impl Lookup {
             Lookup::CheckpointsOf(_) => Table::Checkpoints,
             Lookup::TemplatesNamed(_) => Table::Templates,
             Lookup::DocumentPieces { .. } => Table::Versions,
+            Lookup::ConfiguredInstances => Table::Contexts,
         }
     }
 
@@ -349,6 +363,7 @@ impl Lookup {
             Lookup::CheckpointsOf(_) => "task",
             Lookup::TemplatesNamed(_) => "name",
             Lookup::DocumentPieces { .. } => "base",
+            Lookup::ConfiguredInstances => "scope",
         };
         self.table().columns().iter().position(|column| column.name == name).unwrap_or(usize::MAX)
     }
@@ -365,6 +380,7 @@ impl Lookup {
             Lookup::DocumentPieces { document, base } => {
                 Match::Equals(Version::base_text(document, *base).as_str().into())
             }
+            Lookup::ConfiguredInstances => Match::Equals(Configured::INSTANCE.into()),
         }
     }
 
@@ -416,6 +432,7 @@ mod tests {
             Lookup::CheckpointsOf("t".into()),
             Lookup::TemplatesNamed("n".into()),
             Lookup::DocumentPieces { document: DocumentId::parse("run_x notes.md").unwrap(), base: 1 },
+            Lookup::ConfiguredInstances,
         ];
         for lookup in lookups {
             let column = lookup.table().columns().get(lookup.column());
@@ -443,6 +460,8 @@ mod tests {
             Key::Sender("person:Anna Bo".into()),
             Key::Document(DocumentId::parse("run_a/b my notes.md").unwrap()),
             Key::Version { document: DocumentId::parse("run_x my notes.md").unwrap(), version: 7 },
+            Key::Context(Scope::Project),
+            Key::Context(Scope::Instance("run_x".into())),
         ];
         for key in keys {
             assert_eq!(Key::parse(key.table(), &key.id()), Some(key));

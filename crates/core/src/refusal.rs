@@ -71,6 +71,8 @@ pub enum Code {
     DocumentNotFound,
     /// The document has changed since the version that the caller knows.
     StaleVersion,
+    /// The instance has no context: no channel, inbox or documents.
+    ContextDisabled,
 }
 
 impl Code {
@@ -120,6 +122,7 @@ impl Code {
             Code::RateLimited => "RATE_LIMITED",
             Code::DocumentNotFound => "DOCUMENT_NOT_FOUND",
             Code::StaleVersion => "STALE_VERSION",
+            Code::ContextDisabled => "CONTEXT_DISABLED",
         }
     }
 }

@@ -103,7 +103,8 @@ fn word(code: Code) -> &'static str {
         | Code::NotShown
         | Code::RateLimited
         | Code::DocumentNotFound
-        | Code::StaleVersion => code.as_str(),
+        | Code::StaleVersion
+        | Code::ContextDisabled => code.as_str(),
     }
 }
 
@@ -153,7 +154,8 @@ fn is_recoverable(code: Code) -> bool {
         | Code::NotClaimed
         | Code::MessageNotFound
         | Code::NotShown
-        | Code::DocumentNotFound => false,
+        | Code::DocumentNotFound
+        | Code::ContextDisabled => false,
     }
 }
 

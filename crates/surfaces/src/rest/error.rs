@@ -79,7 +79,7 @@ fn status(code: Code) -> StatusCode {
         | Code::TaskNotRemovable
         | Code::NotClaimed
         | Code::DuplicateTemplate => StatusCode::CONFLICT,
-        Code::NotShown | Code::StaleVersion => StatusCode::CONFLICT,
+        Code::NotShown | Code::StaleVersion | Code::ContextDisabled => StatusCode::CONFLICT,
         Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,
         Code::IdempotencyMismatch => StatusCode::UNPROCESSABLE_ENTITY,
     }

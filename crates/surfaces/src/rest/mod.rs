@@ -7,9 +7,11 @@
 mod admin;
 mod agents;
 mod call;
+mod contexts;
 mod error;
 mod events;
 mod handoffs;
+mod held;
 pub mod openapi;
 mod resources;
 mod status;
@@ -56,9 +58,13 @@ pub fn routes() -> Router<App> {
         .route("/events", get(events::list).post(events::report))
         .route("/events/stream", get(stream::stream))
         .route("/events/{id}", get(events::get))
+        .route("/contexts", get(contexts::list))
+        .route("/contexts/{instance}", get(contexts::get).put(contexts::configure))
         .route("/admin/info", get(admin::info))
         .route("/admin/tokens", get(admin::list_tokens).post(admin::create_token))
         .route("/admin/tokens/{id}", delete(admin::revoke_token))
         .route("/admin/redact", post(admin::redact))
+        .route("/admin/messages/held", get(held::list))
+        .route("/admin/messages/{id}/decision", post(held::decide))
         .route("/openapi.json", get(openapi::serve))
 }

@@ -81,7 +81,8 @@ pub fn action(fact: &Fact) -> String {
         | Fact::MessagesRead(_)
         | Fact::MessagesAcked(_)
         | Fact::DocumentWritten(_)
-        | Fact::DocumentDeleted(_) => return format!("x.{}", fact.kind()),
+        | Fact::DocumentDeleted(_)
+        | Fact::ContextConfigured(_) => return format!("x.{}", fact.kind()),
     };
     action.to_owned()
 }
@@ -162,7 +163,9 @@ fn metadata(fact: &Fact) -> Map<String, Value> {
     }
     // The contract's `reason` is there even if it is empty.
     let told = |name: &str, value: &Value| name == "reason" && value.is_string();
-    fields.retain(|name, value| !SHOWN.contains(&name.as_str()) && (told(name, value) || !is_nothing(value)));
+    // A document's path is in its instance's folder, and no resource of the project.
+    let is_shown = |name: &str| SHOWN.contains(&name) && !(name == "path" && fact.path().is_none());
+    fields.retain(|name, value| !is_shown(name) && (told(name, value) || !is_nothing(value)));
     fields.extend(own);
     fields
 }

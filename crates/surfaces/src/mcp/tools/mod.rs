@@ -10,7 +10,6 @@ mod coord;
 pub mod documents;
 mod files;
 mod handoffs;
-mod held;
 mod inbox;
 mod long;
 pub mod messages;
@@ -41,7 +40,7 @@ pub fn all() -> Vec<Tool> {
         handoffs::tools(),
         files::tools(),
     ];
-    let context = [channel::tools(), inbox::tools(), documents::tools(), messages::tools(), held::tools()];
+    let context = [channel::tools(), inbox::tools(), documents::tools(), messages::tools()];
     workflow.into_iter().chain(context).chain([coord::tools()]).flatten().collect()
 }
 
