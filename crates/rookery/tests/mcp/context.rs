@@ -266,7 +266,7 @@ async fn a_text_too_long_for_a_message_is_kept_whole() {
     assert_eq!(a.says("channel_send", json!({"message": whole})).await, "sent");
     let short = b.inbox().await.remove(0);
     assert!(short.len() < 4_096 && short.starts_with("@b look xxx"), "{} bytes", short.len());
-    assert_eq!(c.inbox().await, [short.clone()], "whoever is mentioned further below is told too");
+    assert_eq!(c.inbox().await.first(), Some(&short), "whoever is mentioned further below is told too");
     let file = a.call("document_list", json!({})).await["files"][0].clone();
     assert!(short.contains(&format!("document_read {{\"file\": {file}}}")), "{short}");
     assert_eq!(b.says("document_read", json!({"file": file})).await, whole);
