@@ -439,6 +439,11 @@ impl Engine {
         &self.inner.notices
     }
 
+    /// Whether an agent is on the team as far as this node has heard: no rule may rest on it.
+    pub fn knows(&self, agent: &AgentId) -> bool {
+        self.inner.roster.knows(agent)
+    }
+
     pub(crate) fn counts(&self) -> &Counts {
         &self.inner.counts
     }

@@ -12,7 +12,7 @@ const URGENT: [&str; 4] = ["urgent", "asap", "blocked", "critical"];
 /// Everybody that a text mentions, once each, in order: `@name` in the instance at hand, `@name@other` in another one.
 /// A name is a letter and then letters, digits, `_` and `-`. Whether they are agents is not known here. Ends with the
 /// first that is one too many.
-pub(super) fn mentions(text: &str, here: &Instance) -> Vec<AgentId> {
+pub fn mentions(text: &str, here: &Instance) -> Vec<AgentId> {
     let (mut found, mut seen) = (Vec::new(), BTreeSet::new());
     let mut rest = text;
     while let Some(at) = rest.find('@')

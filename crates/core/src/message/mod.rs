@@ -12,6 +12,7 @@ mod send;
 use serde::{Deserialize, Serialize};
 
 pub use held::{MessageDiscarded, MessageReleased, ReleaseHeld, Verdict};
+pub use mention::mentions;
 pub use receive::{AckMessages, ReadMessages, Receipt, Shown};
 pub use send::{Ack, Addressees, Cause, MessageHeld, MessageSent, SendMessage, StormGuard, What};
 

@@ -10,6 +10,7 @@ mod commits;
 mod crash;
 mod database;
 mod load;
+mod messages;
 mod nodes;
 mod older;
 mod pause;

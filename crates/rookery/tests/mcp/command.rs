@@ -134,3 +134,20 @@ fn without_a_daemon_it_says_so() {
     let (code, stdout, stderr) = shell.run(&["inbox", "--no-start", "--agent", "a"]);
     assert_eq!((code, stdout.as_str()), (3, ""), "{stderr}");
 }
+
+#[test]
+fn a_person_decides_about_what_is_held() {
+    let daemon = setup().env("ROOKERY_MESSAGES_PER_MINUTE", "1").start().unwrap();
+    let shell = Shell { daemon: &daemon, program: ROOKERY };
+    shell.says(&["inbox", "--agent", "b"]);
+    let ids: Vec<String> = (0..3).map(|_| text(&shell.json(&["send", "@b go", "--agent", "a"])["id"])).collect();
+    let held = shell.says(&["held"]);
+    assert!(
+        held.contains(&ids[1]) && held.contains("more than 1 messages a minute") && !held.contains(&ids[0]),
+        "{held}"
+    );
+    assert_eq!(shell.says(&["release", &ids[1]]), "released\n");
+    assert_eq!(shell.says(&["discard", &ids[2], "--reason", "noise"]), "discarded\n");
+    assert_eq!(shell.json(&["held"]), json!([]));
+    assert_eq!(shell.json(&["inbox", "--agent", "b"])["messages"].as_array().unwrap().len(), 2);
+}

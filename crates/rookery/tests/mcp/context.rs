@@ -257,3 +257,17 @@ async fn whoever_has_no_name_may_look_and_is_told_how_to_speak() {
     let same = connect_to(&daemon, Way::Alone, "context", Some("a@default")).await;
     assert_eq!(same.inbox().await, ["@a I am joe"], "the default instance is not written");
 }
+
+#[tokio::test]
+async fn a_text_too_long_for_a_message_is_kept_whole() {
+    let daemon = setup().start().unwrap();
+    let [a, b, c] = team(&daemon, ["a@x", "b@x", "c@x"]).await;
+    let whole = format!("@b look {} and @c too", "x".repeat(300 * 1024));
+    assert_eq!(a.says("channel_send", json!({"message": whole})).await, "sent");
+    let short = b.inbox().await.remove(0);
+    assert!(short.len() < 4_096 && short.starts_with("@b look xxx"), "{} bytes", short.len());
+    assert_eq!(c.inbox().await.first(), Some(&short), "whoever is mentioned further below is told too");
+    let file = a.call("document_list", json!({})).await["files"][0].clone();
+    assert!(short.contains(&format!("document_read {{\"file\": {file}}}")), "{short}");
+    assert_eq!(b.says("document_read", json!({"file": file})).await, whole);
+}

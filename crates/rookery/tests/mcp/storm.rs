@@ -1,6 +1,8 @@
 //! Agents that answer each other without end, or one that does not stop: what is too much waits for a person.
 
-use serde_json::json;
+use reqwest::Method;
+use rookery_testkit::daemon::read;
+use serde_json::{Value, json};
 
 use crate::support::{Way, connect, facts, said, setup, text};
 
@@ -42,4 +44,25 @@ async fn one_that_does_not_stop_is_held() {
     assert_eq!(status["recipients"][0]["status"], "held");
     assert_eq!(facts(&daemon, "message.held").len(), held.len(), "and nothing is dropped");
     assert_eq!(b.says("channel_send", json!({"message": "@a fine"})).await, "sent", "others go on");
+
+    // A person decides: what is released comes as if it were sent now, what is discarded reaches nobody.
+    let person = daemon.person_key().unwrap();
+    let asks = async |method: Method, path: String, body: Value| {
+        let request = daemon.request(method, &path).bearer_auth(person.trim()).json(&body);
+        let reply = read(request).await.unwrap();
+        assert_eq!(reply.status, 200, "{path}: {}", reply.body);
+        reply.body
+    };
+    assert_eq!(daemon.get("/admin/messages/held").await.unwrap().status, 403);
+    let waiting = asks(Method::GET, "/admin/messages/held".to_owned(), json!(null)).await;
+    assert_eq!((waiting.as_array().unwrap().len(), &waiting[0]["id"]), (held.len(), &json!(held[0])));
+    b.call("inbox_ack", json!({"until": "2999-01-01"})).await;
+    let decision = |id: &str| format!("/admin/messages/{id}/decision");
+    asks(Method::POST, decision(&held[0]), json!({"verdict": "deliver"})).await;
+    assert_eq!(b.inbox().await.len(), 1);
+    asks(Method::POST, decision(&held[1]), json!({"verdict": "discard", "reason": "noise"})).await;
+    assert_eq!(b.inbox().await.len(), 1);
+    let discarded = a.call("message_status", json!({"id": held[1]})).await;
+    assert_eq!(discarded["recipients"][0]["status"], "discarded");
+    daemon.replay_verify().unwrap();
 }

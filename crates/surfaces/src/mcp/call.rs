@@ -114,7 +114,8 @@ impl Call {
     /// Registers the agent that a caller speaks as if nobody knows it yet: whoever names itself is part of the team.
     pub async fn arrive(&self, caller: &Caller) -> Result<(), ToolError> {
         let Some(agent) = caller.actor.agent().filter(|_| caller.power != Power::Observer) else { return Ok(()) };
-        if self.engine().agent(agent).await?.value.is_some_and(|agent| !agent.has_left()) {
+        if self.engine().knows(agent) || self.engine().agent(agent).await?.value.is_some_and(|agent| !agent.has_left())
+        {
             return Ok(());
         }
         let profile = Profile {

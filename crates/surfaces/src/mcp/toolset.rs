@@ -66,8 +66,10 @@ impl Toolset {
                  unread messages: read them before you go on."
             }
             Toolset::Context => {
-                "You share a channel, an inbox and documents with other agents. A result may say that you have unread \
-                 messages: read them before you go on."
+                "You are part of a team that shares a channel, inboxes and documents. Begin with inbox_check (what is for \
+                 you), channel_read (what happened) and document_read (goals and notes). Write down what you find with \
+                 document_append, and reach others with channel_send and @name. When something is done: channel_send, \
+                 then inbox_ack, then inbox_check again, or inbox_wait if nothing is left. High priority first."
             }
             Toolset::Coord => {
                 "You coordinate with other agents by messages that each recipient acknowledges. Call \

@@ -32,8 +32,11 @@ const REDACT_WAITS: Duration = Duration::from_secs(5);
 pub async fn info(State(app): State<App>, call: Call) -> Result<Response, RestError> {
     call.reader().await?;
     let (engine, about) = (app.engine(), app.about());
-    let head = engine.tallies().await?.head;
+    let At { value: tallies, head } = engine.tallies().await?;
     let mut warnings = Vec::new();
+    if let Some(held) = tallies.get("messages.held").filter(|held| **held > 0) {
+        warnings.push(format!("{held} messages are held for a person: see 'rookery context held'"));
+    }
     let writable = match engine.store().health() {
         Health::Writable => true,
         Health::ReadOnly { reason } => {

@@ -11,6 +11,7 @@ mod contexts;
 mod error;
 mod events;
 mod handoffs;
+mod held;
 pub mod openapi;
 mod resources;
 mod status;
@@ -63,5 +64,7 @@ pub fn routes() -> Router<App> {
         .route("/admin/tokens", get(admin::list_tokens).post(admin::create_token))
         .route("/admin/tokens/{id}", delete(admin::revoke_token))
         .route("/admin/redact", post(admin::redact))
+        .route("/admin/messages/held", get(held::list))
+        .route("/admin/messages/{id}/decision", post(held::decide))
         .route("/openapi.json", get(openapi::serve))
 }

@@ -6,7 +6,7 @@ use utoipa::openapi::path::Operation;
 use utoipa::openapi::{Content, OpenApi as Document, PathItem, Ref, RefOr, Response, ResponseBuilder};
 
 use super::wire::{self, ErrorBody};
-use super::{admin, agents, contexts, events, handoffs, resources, status, stream, tasks};
+use super::{admin, agents, contexts, events, handoffs, held, resources, status, stream, tasks};
 use crate::ops;
 
 #[derive(OpenApi)]
@@ -52,6 +52,8 @@ use crate::ops;
         admin::create_token,
         admin::revoke_token,
         admin::redact,
+        held::list,
+        held::decide,
         ops::healthz,
         ops::readyz,
         ops::show_metrics,

@@ -549,3 +549,38 @@ pub struct Info {
     pub uptime_ms: i64,
     pub warnings: Vec<String>,
 }
+
+#[derive(Debug, Default, Deserialize, IntoParams)]
+pub struct HeldQuery {
+    /// 100 unless said, 1000 at most.
+    pub limit: Option<u32>,
+}
+
+/// A message that waits for a person to decide.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct HeldMessage {
+    pub id: String,
+    pub from: String,
+    pub at: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+    pub text: String,
+    /// Why it was held.
+    pub reason: String,
+}
+
+#[derive(Debug, Default, Deserialize, ToSchema)]
+pub struct HeldDecision {
+    #[serde(default)]
+    pub verdict: HeldVerdict,
+    /// Why it is discarded.
+    pub reason: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HeldVerdict {
+    #[default]
+    Deliver,
+    Discard,
+}

@@ -8,6 +8,7 @@ use rookery_engine::moment::Moment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::long;
 use super::messages::{Answer, Entry, Member, called, held, instance_of};
 use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
 
@@ -69,9 +70,10 @@ pub struct Sent {
 
 async fn send(call: Call, asked: Sending) -> Answer<Sent> {
     let member = Member::of(&call, asked.agent_id.as_deref()).await?;
+    let message = long::fitting(&call, &member, asked.message).await?;
     let post = match asked.to.as_deref().filter(|to| !to.is_empty()) {
-        Some(to) => Post::direct(&member.id, vec![member.named(to)], asked.message),
-        None => Post::entry(&member.id, asked.message),
+        Some(to) => Post::direct(&member.id, vec![member.named(to)], message),
+        None => Post::entry(&member.id, message),
     };
     let request = call.engine().send_request(&member.caller, post);
     let message = call.engine().sent(call.marked(request)).await?;

@@ -11,6 +11,7 @@ use rookery_engine::messages::{Pending, Post, PresenceWord};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+use super::long;
 use super::messages::{Answer, Member, held};
 use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
 
@@ -194,7 +195,8 @@ async fn publish(call: Call, asked: Publishing) -> Answer<Published> {
     let to = asked.to.addressees()?;
     let member = Member::of(&call, asked.agent_id.as_deref()).await?;
     let what = What::Coord { topic: asked.topic, subject: asked.subject, to, ack: acks(asked.requires_ack) };
-    let post = Post { what, ..Post::entry(&member.id, asked.body.unwrap_or_default()) };
+    let body = long::fitting(&call, &member, asked.body.unwrap_or_default()).await?;
+    let post = Post { what, ..Post::entry(&member.id, body) };
     let request = call.engine().send_request(&member.caller, post);
     let message = call.engine().sent(call.marked(request)).await?;
     let unknown = message.letter.header.unknown.iter().map(ToString::to_string).collect();

@@ -11,6 +11,7 @@ pub mod documents;
 mod files;
 mod handoffs;
 mod inbox;
+mod long;
 pub mod messages;
 mod plans;
 mod task_context;

@@ -4,6 +4,7 @@
 mod configure;
 mod coord;
 mod documents;
+mod held;
 mod messages;
 
 use std::io::Read as _;
@@ -49,6 +50,10 @@ enum Command {
     Coord(coord::Command),
     /// Show who is active, stale or offline
     Presence,
+    /// Show the messages that wait for you to decide, because they looked like a storm
+    Held,
+    Release(held::Release),
+    Discard(held::Discard),
     /// Say what an instance's context is kept in: files, memory, or nothing
     Configure(configure::Configure),
     /// Show what an instance's context is kept in, or that of all
@@ -70,6 +75,9 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
         Command::Doc(command) => documents::run(&room, command).await,
         Command::Coord(command) => coord::run(&room, command).await,
         Command::Presence => coord::presence(&room).await,
+        Command::Held => held::list(context).await,
+        Command::Release(release) => held::release(context, release).await,
+        Command::Discard(discard) => held::discard(context, discard).await,
     }
 }
 
