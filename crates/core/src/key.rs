@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::document::{DocumentId, Version};
 use crate::file::FilePath;
-use crate::id::{AgentId, HandoffId, IntentId, MessageId, RunId, TaskId, TemplateId, ThreadId, TimerId};
+use crate::id::{AgentId, HandoffId, IntentId, MessageId, RunId, TaskId, TemplateId, ThreadId, TimerId, WorkspaceId};
 use crate::row::Row;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -28,6 +28,7 @@ pub enum Table {
     Senders,
     Documents,
     Versions,
+    Workspaces,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,7 +88,7 @@ impl From<u64> for ColumnValue {
 }
 
 impl Table {
-    pub const ALL: [Table; 17] = [
+    pub const ALL: [Table; 18] = [
         Table::Agents,
         Table::Tasks,
         Table::Edges,
@@ -105,6 +106,7 @@ impl Table {
         Table::Senders,
         Table::Documents,
         Table::Versions,
+        Table::Workspaces,
     ];
 
     pub fn name(self) -> &'static str {
@@ -126,6 +128,7 @@ impl Table {
             Table::Senders => "senders",
             Table::Documents => "documents",
             Table::Versions => "document_versions",
+            Table::Workspaces => "workspaces",
         }
     }
 
@@ -154,6 +157,8 @@ impl Table {
         const DELIVERIES: [Column; 3] = [text("pending"), plain(integer("sent")), text("message")];
         const DOCUMENTS: [Column; 1] = [text("live_in")];
         const VERSIONS: [Column; 3] = [text("document"), plain(integer("version")), text("base")];
+        const WORKSPACES: [Column; 5] =
+            [integer("created"), text("run"), text("status"), text("place"), text("branch")];
         match self {
             Table::Agents => &AGENTS,
             Table::Tasks => &TASKS,
@@ -171,6 +176,7 @@ impl Table {
             Table::Threads | Table::Senders => &[],
             Table::Documents => &DOCUMENTS,
             Table::Versions => &VERSIONS,
+            Table::Workspaces => &WORKSPACES,
         }
     }
 }
@@ -207,6 +213,7 @@ pub enum Key {
         document: DocumentId,
         version: u64,
     },
+    Workspace(WorkspaceId),
 }
 
 impl Key {
@@ -233,6 +240,7 @@ impl Key {
             Key::Sender(_) => Table::Senders,
             Key::Document(_) => Table::Documents,
             Key::Version { .. } => Table::Versions,
+            Key::Workspace(_) => Table::Workspaces,
         }
     }
 
@@ -257,6 +265,7 @@ impl Key {
             Key::Sender(id) => id.to_string(),
             Key::Document(id) => id.text(),
             Key::Version { document, version } => format!("{version} {}", document.text()),
+            Key::Workspace(id) => id.to_string(),
         }
     }
 
@@ -289,6 +298,7 @@ impl Key {
                 let (version, document) = id.split_once(' ')?;
                 Key::Version { document: DocumentId::parse(document)?, version: version.parse().ok()? }
             }
+            Table::Workspaces => Key::Workspace(id.into()),
         })
     }
 }
@@ -314,6 +324,10 @@ pub enum Lookup {
         document: DocumentId,
         base: u64,
     },
+    /// Those that have a worktree at a place; see [`crate::workspace::place`].
+    WorkspacesAt(String),
+    /// Those that have a worktree on a branch; see [`crate::workspace::branch_place`].
+    WorkspacesOn(String),
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -333,6 +347,7 @@ impl Lookup {
             Lookup::CheckpointsOf(_) => Table::Checkpoints,
             Lookup::TemplatesNamed(_) => Table::Templates,
             Lookup::DocumentPieces { .. } => Table::Versions,
+            Lookup::WorkspacesAt(_) | Lookup::WorkspacesOn(_) => Table::Workspaces,
         }
     }
 
@@ -349,6 +364,8 @@ impl Lookup {
             Lookup::CheckpointsOf(_) => "task",
             Lookup::TemplatesNamed(_) => "name",
             Lookup::DocumentPieces { .. } => "base",
+            Lookup::WorkspacesAt(_) => "place",
+            Lookup::WorkspacesOn(_) => "branch",
         };
         self.table().columns().iter().position(|column| column.name == name).unwrap_or(usize::MAX)
     }
@@ -365,6 +382,7 @@ impl Lookup {
             Lookup::DocumentPieces { document, base } => {
                 Match::Equals(Version::base_text(document, *base).as_str().into())
             }
+            Lookup::WorkspacesAt(place) | Lookup::WorkspacesOn(place) => Match::Equals(place.as_str().into()),
         }
     }
 
@@ -416,6 +434,8 @@ mod tests {
             Lookup::CheckpointsOf("t".into()),
             Lookup::TemplatesNamed("n".into()),
             Lookup::DocumentPieces { document: DocumentId::parse("run_x notes.md").unwrap(), base: 1 },
+            Lookup::WorkspacesAt("s\n/w".into()),
+            Lookup::WorkspacesOn("s\nb\n/r".into()),
         ];
         for lookup in lookups {
             let column = lookup.table().columns().get(lookup.column());
@@ -443,6 +463,7 @@ mod tests {
             Key::Sender("person:Anna Bo".into()),
             Key::Document(DocumentId::parse("run_a/b my notes.md").unwrap()),
             Key::Version { document: DocumentId::parse("run_x my notes.md").unwrap(), version: 7 },
+            Key::Workspace("ws_1".into()),
         ];
         for key in keys {
             assert_eq!(Key::parse(key.table(), &key.id()), Some(key));

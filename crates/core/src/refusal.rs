@@ -71,6 +71,18 @@ pub enum Code {
     DocumentNotFound,
     /// The document has changed since the version that the caller knows.
     StaleVersion,
+    WorkspaceNotFound,
+    /// A task and a workspace of different workflows.
+    WorkflowMismatch,
+    MissingMergeCommit,
+    MissingRepoPath,
+    MissingPath,
+    /// What is asked for is on a machine that is away.
+    SiteOffline,
+    /// Two branches changed the same; nothing was merged.
+    MergeConflict,
+    /// Git refused or failed; the message is its own.
+    GitFailed,
 }
 
 impl Code {
@@ -120,6 +132,14 @@ impl Code {
             Code::RateLimited => "RATE_LIMITED",
             Code::DocumentNotFound => "DOCUMENT_NOT_FOUND",
             Code::StaleVersion => "STALE_VERSION",
+            Code::WorkspaceNotFound => "WORKSPACE_NOT_FOUND",
+            Code::WorkflowMismatch => "WORKFLOW_MISMATCH",
+            Code::MissingMergeCommit => "MISSING_MERGE_COMMIT",
+            Code::MissingRepoPath => "MISSING_REPO_PATH",
+            Code::MissingPath => "MISSING_PATH",
+            Code::SiteOffline => "SITE_OFFLINE",
+            Code::MergeConflict => "MERGE_CONFLICT",
+            Code::GitFailed => "GIT_FAILED",
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::run::Run;
 use crate::task::{Checkpoint, Edge, Task};
 use crate::template::Template;
 use crate::timer::Timer;
+use crate::workspace::Workspace;
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
@@ -35,6 +36,7 @@ pub enum Row {
     Sender(Sender),
     Document(Document),
     Version(Version),
+    Workspace(Workspace),
 }
 
 impl Row {
@@ -57,6 +59,7 @@ impl Row {
             Row::Sender(_) => Table::Senders,
             Row::Document(_) => Table::Documents,
             Row::Version(_) => Table::Versions,
+            Row::Workspace(_) => Table::Workspaces,
         }
     }
 
@@ -79,6 +82,7 @@ impl Row {
             Row::Thread(_) | Row::Sender(_) => vec![],
             Row::Document(document) => document.columns(),
             Row::Version(version) => version.columns(),
+            Row::Workspace(workspace) => workspace.columns(),
         }
     }
 
@@ -90,7 +94,7 @@ impl Row {
             Row::File(file) => file.tallies(),
             Row::Handoff(handoff) => handoff.tallies(),
             Row::Run(run) => run.tallies(),
-            Row::Template(_) => vec![],
+            Row::Template(_) | Row::Workspace(_) => vec![],
             Row::Message(message) => message.tallies(),
             Row::Edge(_) | Row::Lead(_) | Row::Checkpoint(_) | Row::Timer(_) | Row::Intent(_) => vec![],
             Row::Delivery(_) | Row::Thread(_) | Row::Sender(_) | Row::Document(_) | Row::Version(_) => vec![],
@@ -121,6 +125,7 @@ impl Row {
             Table::Senders => Row::Sender(serde_json::from_slice(doc)?),
             Table::Documents => Row::Document(serde_json::from_slice(doc)?),
             Table::Versions => Row::Version(serde_json::from_slice(doc)?),
+            Table::Workspaces => Row::Workspace(serde_json::from_slice(doc)?),
         })
     }
 }

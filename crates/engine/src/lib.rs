@@ -10,6 +10,7 @@ pub mod context;
 pub mod delivery;
 pub mod documents;
 pub mod engine;
+mod git;
 pub mod intents;
 pub mod life;
 pub mod messages;
@@ -27,6 +28,7 @@ mod unread;
 pub mod watcher;
 pub mod watching;
 pub mod workflows;
+pub mod workspaces;
 
 pub use access::{Access, Credentials};
 pub use ambient::{Ids, RandomIds, SystemClock};

@@ -192,15 +192,11 @@ async fn intent_opened(published: &mut Feed, duties: &mut watch::Receiver<Vec<Te
             _ = duties.changed() => return Published::Intent,
         };
         match batch {
-            Ok(batch) if batch.rows().iter().all(|row| !opens_intent(&row.fact)) => {}
+            Ok(batch) if batch.rows().iter().all(|row| !row.fact.opens_intent()) => {}
             Ok(_) | Err(RecvError::Lagged(_)) => return Published::Intent,
             Err(RecvError::Closed) => return Published::NoMore,
         }
     }
-}
-
-fn opens_intent(fact: &rookery_core::Fact) -> bool {
-    matches!(fact, rookery_core::Fact::LogRedacted(fact) if !fact.erases.is_empty())
 }
 
 async fn exchange_presence(engine: Engine) {

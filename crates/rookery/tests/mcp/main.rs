@@ -10,3 +10,4 @@ mod races;
 mod security;
 mod support;
 mod tools;
+mod workspaces;

@@ -94,7 +94,15 @@ fn word(code: Code) -> &'static str {
         | Code::NotShown
         | Code::RateLimited
         | Code::DocumentNotFound
-        | Code::StaleVersion => code.as_str(),
+        | Code::StaleVersion
+        | Code::WorkspaceNotFound
+        | Code::WorkflowMismatch
+        | Code::MissingMergeCommit
+        | Code::MissingRepoPath
+        | Code::MissingPath
+        | Code::SiteOffline
+        | Code::MergeConflict
+        | Code::GitFailed => code.as_str(),
     }
 }
 
@@ -118,7 +126,12 @@ fn is_recoverable(code: Code) -> bool {
         | Code::DuplicateTemplate
         | Code::MissingVariables
         | Code::RateLimited
-        | Code::StaleVersion => true,
+        | Code::StaleVersion
+        | Code::MissingMergeCommit
+        | Code::MissingRepoPath
+        | Code::MissingPath
+        | Code::SiteOffline
+        | Code::MergeConflict => true,
         Code::AgentNotFound
         | Code::AgentOffline
         | Code::TaskNotFound
@@ -144,7 +157,10 @@ fn is_recoverable(code: Code) -> bool {
         | Code::NotClaimed
         | Code::MessageNotFound
         | Code::NotShown
-        | Code::DocumentNotFound => false,
+        | Code::DocumentNotFound
+        | Code::WorkspaceNotFound
+        | Code::WorkflowMismatch
+        | Code::GitFailed => false,
     }
 }
 

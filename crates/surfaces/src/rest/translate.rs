@@ -81,7 +81,14 @@ pub fn action(fact: &Fact) -> String {
         | Fact::MessagesRead(_)
         | Fact::MessagesAcked(_)
         | Fact::DocumentWritten(_)
-        | Fact::DocumentDeleted(_) => return format!("x.{}", fact.kind()),
+        | Fact::DocumentDeleted(_)
+        | Fact::WorkspaceCreated(_)
+        | Fact::WorkspaceMade(_)
+        | Fact::WorkspaceUpdated(_)
+        | Fact::WorkspaceMerging(_)
+        | Fact::WorkspaceMerged(_)
+        | Fact::WorkspaceRemoved(_)
+        | Fact::WorkspaceFailed(_) => return format!("x.{}", fact.kind()),
     };
     action.to_owned()
 }

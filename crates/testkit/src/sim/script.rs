@@ -1,6 +1,7 @@
 //! What agents and people ask for: every command, with arguments that mostly make sense and sometimes are out of date.
 
 mod mail;
+mod workspaces;
 
 use rand::Rng;
 use rand::rngs::StdRng;
@@ -69,6 +70,9 @@ impl Script<'_> {
     pub(super) fn agent_wish(&mut self, mut caller: Caller, agent: &AgentId) -> Wish {
         if self.rng.random_bool(0.2) {
             return Wish { caller, command: self.mail(agent) };
+        }
+        if self.rng.random_bool(0.05) {
+            return Wish { caller, command: self.of_workspace() };
         }
         let command = match self.rng.random_range(0..100) {
             0..3 => register(self.rng, agent),
@@ -224,7 +228,12 @@ impl Script<'_> {
             0..5 => SetRunPlan { run, summary: "the plan".to_owned(), tasks: self.plan() }.into(),
             5..7 => {
                 let task = self.plan().remove(0);
-                AddRunTask { run, task, after: self.rng.random_bool(0.5).then(|| self.task().to_string()) }.into()
+                let own = self.model.rows().filter_map(|(_, row)| match row {
+                    Row::Task(task) if task.run == run => Some(task.id.to_string()),
+                    _ => None,
+                });
+                let after = own.choose(self.rng).filter(|_| self.rng.random_bool(0.5));
+                AddRunTask { run, task, after }.into()
             }
             7 => RemoveRunTask { run, task: self.task() }.into(),
             8 => ReplanRun { run, summary: "another".to_owned(), reason: "why".to_owned(), tasks: self.plan() }.into(),

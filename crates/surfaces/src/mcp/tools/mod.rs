@@ -8,6 +8,7 @@ mod coord;
 mod files;
 mod handoffs;
 mod tasks;
+mod workspaces;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,7 +17,10 @@ use super::tool::Tool;
 
 /// Every tool, in the order that they are listed in.
 pub fn all() -> Vec<Tool> {
-    [agents::tools(), tasks::tools(), handoffs::tools(), files::tools(), coord::tools()].into_iter().flatten().collect()
+    [agents::tools(), tasks::tools(), workspaces::tools(), handoffs::tools(), files::tools(), coord::tools()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// For tools that take nothing.
