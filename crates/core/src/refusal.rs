@@ -158,8 +158,8 @@ impl Refusal {
 
     /// The caller merely says that it is this agent.
     pub fn sealed(agent: &AgentId) -> Refusal {
-        Refusal::new(Code::Sealed, format!("agent '{agent}' is bound to a token"))
-            .hint("send its token; an id that was registered with one cannot be claimed by name alone")
+        Refusal::new(Code::Sealed, format!("agent '{agent}' is bound to a credential"))
+            .hint("send its token, or call through 'rookery mcp'; its name alone is not enough")
     }
 
     pub fn not_tracked() -> Refusal {

@@ -8,11 +8,14 @@ use rookery_store::{ReadError, Store, Token};
 use sha2::{Digest, Sha256};
 
 use crate::engine::hex;
+use crate::session;
 
 /// What came with a request.
 #[derive(Clone, Debug, Default)]
 pub struct Credentials<'a> {
     pub bearer: Option<&'a str>,
+    /// The `X-Rookery-Session` header.
+    pub session: Option<&'a str>,
     /// The `X-Agent-Id` header, or a command line's `--agent`.
     pub stated: Option<&'a str>,
     /// An agent named in the request itself.
@@ -56,6 +59,7 @@ impl Access {
     pub fn identify(&self, credentials: &Credentials<'_>, now: Timestamp) -> Result<Caller, Refusal> {
         let caller = match credentials.bearer {
             Some(secret) => self.by_secret(secret, credentials, now)?,
+            None if credentials.session.is_some() => self.by_session(credentials, now)?,
             None if self.trust == Trust::TokensOnly => {
                 return Err(Refusal::new(Code::Unauthenticated, "a token is required")
                     .hint("send 'Authorization: Bearer <token>'; 'rookery token create' makes one"));
@@ -63,6 +67,17 @@ impl Access {
             None => by_word(credentials)?,
         };
         Ok(Caller { fence: credentials.fence, ..caller })
+    }
+
+    fn by_session(&self, credentials: &Credentials<'_>, now: Timestamp) -> Result<Caller, Refusal> {
+        let key = credentials.session.unwrap_or_default();
+        let agent = self.person_key.as_ref().and_then(|hash| session::agent(hash, key, now));
+        let Some(agent) = agent else {
+            return Err(Refusal::new(Code::Unauthenticated, "the session key is not valid or has ended")
+                .hint("start the agent's program again"));
+        };
+        let caller = spoken_for(Actor::Agent(agent), credentials.stated, Power::Agent)?;
+        Ok(Caller { auth: Auth::Session, ..caller })
     }
 
     fn by_secret(&self, secret: &str, credentials: &Credentials<'_>, now: Timestamp) -> Result<Caller, Refusal> {
@@ -94,7 +109,9 @@ fn spoken_for(own: Actor, stated: Option<&str>, power: Power) -> Result<Caller, 
             let by = own.to_string();
             Ok(caller(Actor::Agent(agent_named("X-Agent-Id", stated)?), Some(by)))
         }
-        Some(stated) => Err(Refusal::new(Code::Forbidden, format!("this token is for '{own}', not for '{stated}'"))),
+        Some(stated) => {
+            Err(Refusal::new(Code::Forbidden, format!("this credential is for '{own}', not for '{stated}'")))
+        }
     }
 }
 
@@ -152,7 +169,7 @@ mod tests {
     }
 
     fn who(trust: Trust, bearer: Option<&str>, stated: Option<&str>, argument: Option<&str>) -> Result<String, Code> {
-        let credentials = Credentials { bearer, stated, argument, fence: None };
+        let credentials = Credentials { bearer, stated, argument, ..Credentials::default() };
         let caller = access(trust).identify(&credentials, Timestamp(10)).map_err(|refusal| refusal.code)?;
         let by = caller.by.map(|by| format!(" by {by}")).unwrap_or_default();
         Ok(format!("{} {} {:?}{by}", caller.actor, caller.auth.as_str(), caller.power))
@@ -181,6 +198,22 @@ mod tests {
         assert_eq!(who(Local, Some("agent"), Some("b"), None), Err(Code::Forbidden));
         assert_eq!(who(TokensOnly, None, Some("a"), None), Err(Code::Unauthenticated));
         assert_eq!(who(TokensOnly, Some("agent"), Some("a"), None).as_deref(), Ok("a token Agent"));
+    }
+
+    #[test]
+    fn a_session_speaks_for_its_agent_and_nobody_else() {
+        let key = session::key("the-key", &"a".into(), Timestamp(20));
+        let who = |session, stated, at| {
+            let credentials = Credentials { session: Some(session), stated, ..Credentials::default() };
+            let caller = access(Trust::TokensOnly).identify(&credentials, Timestamp(at)).map_err(|no| no.code)?;
+            Ok((caller.actor.to_string(), caller.auth, caller.power, caller.is_proven()))
+        };
+        let as_itself = Ok(("a".to_owned(), Auth::Session, Power::Agent, true));
+        assert_eq!(who(&key, None, 10), as_itself);
+        assert_eq!(who(&key, Some("a"), 10), as_itself);
+        assert_eq!(who(&key, Some("b"), 10), Err(Code::Forbidden));
+        assert_eq!(who(&key, None, 20), Err(Code::Unauthenticated));
+        assert_eq!(who("rks.61.99.00", None, 10), Err(Code::Unauthenticated));
     }
 
     #[test]

@@ -20,6 +20,7 @@ pub mod paths;
 pub mod queries;
 pub mod rounds;
 pub mod services;
+pub mod session;
 mod shown;
 pub mod subscribe;
 pub mod sweeper;

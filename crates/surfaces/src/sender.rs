@@ -1,5 +1,5 @@
 //! What a request says about its sender. Every face that speaks HTTP reads it from the same headers, in the same order:
-//! token, `X-Agent-Id`, and at last an agent that the request itself names.
+//! token, session key, `X-Agent-Id`, and at last an agent that the request itself names.
 
 use axum::http::{HeaderMap, header};
 use rookery_core::{Caller, Code, Refusal, Seq};
@@ -8,12 +8,15 @@ use rookery_engine::engine::IdempotencyKey;
 
 use crate::app::App;
 
+/// The header with a session key.
+pub const SESSION: &str = "x-rookery-session";
 /// The longest idempotency key.
 const KEY_BYTES: usize = 256;
 
 #[derive(Clone, Debug, Default)]
 pub struct Sender {
     bearer: Option<String>,
+    session: Option<String>,
     stated: Option<String>,
     fence: Option<Seq>,
     key: Option<String>,
@@ -30,24 +33,30 @@ impl Sender {
             return Err(invalid(format!("Idempotency-Key must have 1 to {KEY_BYTES} characters")));
         }
         let stated = text(headers, "x-agent-id")?.filter(|id| !id.is_empty());
-        Ok(Sender { bearer: bearer(headers)?, stated, fence, key })
+        let session = text(headers, SESSION)?.filter(|key| !key.is_empty());
+        Ok(Sender { bearer: bearer(headers)?, session, stated, fence, key })
     }
 
     /// The caller of a request that names `argument` as the agent it is about.
     pub fn caller(&self, app: &App, argument: Option<&str>) -> Result<Caller, Refusal> {
-        let credentials =
-            Credentials { bearer: self.bearer.as_deref(), stated: self.stated.as_deref(), argument, fence: self.fence };
+        let credentials = Credentials {
+            bearer: self.bearer.as_deref(),
+            session: self.session.as_deref(),
+            stated: self.stated.as_deref(),
+            argument,
+            fence: self.fence,
+        };
         app.engine().access().identify(&credentials, app.engine().clock().now())
     }
 
     /// Whether it is known by a header, whatever the request's body says.
     pub fn is_known(&self) -> bool {
-        self.bearer.is_some() || self.stated.is_some()
+        self.has_credential() || self.stated.is_some()
     }
 
-    /// Whether a token speaks for it, which may end while a long answer lasts.
-    pub fn has_token(&self) -> bool {
-        self.bearer.is_some()
+    /// Whether it showed more than its word, which may end while a long answer lasts.
+    pub fn has_credential(&self) -> bool {
+        self.bearer.is_some() || self.session.is_some()
     }
 
     pub fn with_fence(self, fence: Option<Seq>) -> Sender {

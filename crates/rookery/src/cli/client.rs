@@ -2,6 +2,7 @@
 //!
 //! Turns every way in which a call can fail into one [`ClientError`] with a hint and an exit code. Prints nothing.
 
+use std::fmt;
 use std::time::Duration;
 
 use reqwest::{Method, Response, StatusCode, Url};
@@ -11,6 +12,8 @@ use serde_json::Value;
 use super::failure::Exit;
 use crate::project::DaemonFile;
 
+/// The header with the key of a session.
+pub const SESSION: &str = "x-rookery-session";
 /// Loopback answers at once or not at all.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Above the daemon's own limit, so that its answer wins.
@@ -97,6 +100,37 @@ pub struct Answer {
     pub position: Option<String>,
 }
 
+/// What a client shows of itself.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Proof {
+    /// A token, or the person's key.
+    Bearer(String),
+    /// The key of a session, which names its agent.
+    Session(String),
+    Nothing,
+}
+
+impl Proof {
+    /// What this process was given by whoever started it for an agent.
+    pub fn inherited() -> Proof {
+        match std::env::var("ROOKERY_SESSION") {
+            Ok(key) if !key.is_empty() => Proof::Session(key),
+            _ => Proof::Nothing,
+        }
+    }
+}
+
+impl fmt::Debug for Proof {
+    /// A secret is never written to a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Proof::Bearer(_) => "Bearer(…)",
+            Proof::Session(_) => "Session(…)",
+            Proof::Nothing => "Nothing",
+        })
+    }
+}
+
 /// Calls one daemon.
 #[derive(Clone, Debug)]
 pub struct Client {
@@ -104,13 +138,13 @@ pub struct Client {
     base: Url,
     /// The address as the daemon tells it, for messages.
     shown: String,
-    key: Option<String>,
+    proof: Proof,
     project: String,
 }
 
 impl Client {
     /// A client for the daemon that `file` describes.
-    pub fn new(file: &DaemonFile, key: Option<String>) -> Result<Self, ClientError> {
+    pub fn new(file: &DaemonFile, proof: Proof) -> Result<Self, ClientError> {
         // Fails only if another part of this process was first, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let base = Url::parse(&file.url).ok().filter(|url| !url.cannot_be_a_base());
@@ -130,7 +164,7 @@ impl Client {
             .build()
             .map_err(ClientError::Setup)?;
         let shown = file.url.trim_end_matches('/').to_owned();
-        Ok(Self { http, base, shown, key, project: file.project.clone() })
+        Ok(Self { http, base, shown, proof, project: file.project.clone() })
     }
 
     pub fn url(&self) -> &str {
@@ -200,9 +234,10 @@ impl Client {
             url.query_pairs_mut().extend_pairs(query);
         }
         let request = self.http.request(method, url).header("x-rookery-project", &self.project);
-        match &self.key {
-            Some(key) => request.bearer_auth(key),
-            None => request,
+        match &self.proof {
+            Proof::Bearer(secret) => request.bearer_auth(secret),
+            Proof::Session(key) => request.header(SESSION, key),
+            Proof::Nothing => request,
         }
     }
 

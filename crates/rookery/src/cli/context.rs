@@ -5,7 +5,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::client::Client;
+use super::client::{Client, Proof};
 use super::failure::{Exit, Failure, Report};
 use super::output::Output;
 use crate::config::{Flags, Settings};
@@ -75,7 +75,9 @@ pub async fn find(project: &Project) -> anyhow::Result<Running> {
         let message = format!("no daemon runs for {}", project.root().display());
         return Err(Failure::unreachable(message).hint("start one with `rookery up`").into());
     };
-    let client = Client::new(&file, project.person_key()?)?;
+    // In an agent's sandbox there is no key file, but perhaps a session.
+    let proof = project.person_key()?.map_or_else(Proof::inherited, Proof::Bearer);
+    let client = Client::new(&file, proof)?;
     client.check_health().await?;
     Ok(Running { file, client })
 }

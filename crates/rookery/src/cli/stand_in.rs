@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-use super::client::Client;
+use super::client::{Client, Proof};
 use crate::project::DaemonFile;
 
 pub(crate) struct StandIn {
@@ -44,7 +44,7 @@ impl StandIn {
     }
 
     pub(crate) fn client(&self) -> Client {
-        Client::new(&self.file(), Some("secret".into())).unwrap()
+        Client::new(&self.file(), Proof::Bearer("secret".into())).unwrap()
     }
 
     pub(crate) fn requests(&self) -> Vec<String> {

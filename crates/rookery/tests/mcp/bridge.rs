@@ -5,7 +5,7 @@ use rmcp::model::SubscribeRequestParams;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
-use crate::support::{DEADLINE, Way, connect, facts, inbox, setup, start_bridge, task};
+use crate::support::{DEADLINE, Way, connect, exported, facts, inbox, setup, start_bridge, task};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restart_of_the_daemon_loses_no_call() {
@@ -46,6 +46,22 @@ async fn what_it_followed_it_follows_after_a_restart() {
     assert_eq!(client.hears().await, inbox("a"));
     task(&daemon, Some("a")).await;
     assert_eq!(client.hears().await, inbox("a"));
+}
+
+#[tokio::test]
+async fn nobody_else_speaks_as_its_agent() {
+    let daemon = setup().start().unwrap();
+    let bridge = connect(&daemon, Way::Bridge, Some("a")).await;
+    bridge.register("a").await;
+    let task = task(&daemon, None).await;
+    let by_word = connect(&daemon, Way::Session, Some("a")).await;
+    assert_eq!(by_word.refused("task_claim", json!({"task_id": task})).await["code"], "SEALED");
+    // Another one of the same owner is the same agent; its key says so, and is nowhere to be read.
+    let again = connect(&daemon, Way::Bridge, Some("a")).await;
+    let claimed = again.call("task_claim", json!({"task_id": task})).await;
+    assert_eq!(claimed["success"], true);
+    assert!(exported(&daemon).iter().all(|row| !row.to_string().contains("rks.")), "a key is in the log");
+    assert_eq!(facts(&daemon, "task.claimed")[0]["auth"], "session");
 }
 
 #[tokio::test]

@@ -75,6 +75,13 @@ fn normalised(rows: &[Value]) -> Vec<Value> {
     let mut ids: HashMap<String, String> = HashMap::new();
     let kept = rows.iter().map(|row| {
         let mut kept = json!({"kind": row["kind"], "actor": row["actor"], "auth": row["auth"], "fact": row["fact"]});
+        // The bridge proves whose calls it carries: that is how it was known who did something, not what was done.
+        if kept["auth"] == "session" {
+            kept["auth"] = "asserted".into();
+            if kept["fact"]["sealed"] == true {
+                kept["fact"]["sealed"] = false.into();
+            }
+        }
         rename(&mut kept, &mut ids);
         kept
     });

@@ -51,6 +51,29 @@ async fn without_a_session_one_listens() {
 }
 
 #[tokio::test]
+async fn whoever_listens_misses_nothing_from_the_acknowledgment_on() {
+    let daemon = setup().start().unwrap();
+    connect(&daemon, Way::Alone, Some("last")).await.register("last").await;
+    // Looking at the inbox of an agent that was away brings it back, which takes a moment each.
+    let mut many = Vec::new();
+    for number in 0..50 {
+        let name = format!("away-{number}");
+        let away = connect(&daemon, Way::Alone, Some(&name)).await;
+        away.register(&name).await;
+        away.call("agent_update", json!({"status": "offline"})).await;
+        many.push(inbox(&name));
+    }
+    many.push(inbox("last"));
+    let filter = SubscriptionFilter::builder().resource_subscriptions(many).build();
+    let client = connect(&daemon, Way::Alone, None).await;
+    let mut listening = client.service.listen(filter).await.unwrap();
+    task(&daemon, Some("last")).await;
+    let next = tokio::time::timeout(DEADLINE, listening.next()).await.expect("nothing is heard").unwrap();
+    let Some(ServerNotification::ResourceUpdatedNotification(heard)) = next else { panic!("{next:?}") };
+    assert_eq!(heard.params.uri, inbox("last"));
+}
+
+#[tokio::test]
 async fn an_inbox_is_its_agents_own() {
     let daemon = setup().start().unwrap();
     let a = connect(&daemon, Way::Session, Some("a")).await;

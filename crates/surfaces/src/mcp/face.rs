@@ -126,6 +126,28 @@ impl Face {
         Ok((call, agent))
     }
 
+    /// Tells a client that listens what changed, until it is gone.
+    async fn tell(&self, context: &SubscriptionContext) -> Result<(), ErrorData> {
+        let Ok(_place) = self.app.subscriptions().clone().try_acquire_owned() else {
+            return Err(ErrorData::internal_error("no more streams can be opened here", None));
+        };
+        for uri in context.accepted().resource_subscriptions.iter().flatten() {
+            self.inbox(context.request_context(), uri).await?;
+        }
+        loop {
+            let uri = tokio::select! {
+                () = context.cancelled() => return Ok(()),
+                () = self.app.stopping().cancelled() => return Ok(()),
+                uri = self.queue.next() => uri,
+            };
+            match tokio::time::timeout(SEND_TIME, context.sink().notify_resource_updated(uri)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::debug!(%error, "a notice could not be sent"),
+                Err(_) => tracing::debug!("a client does not take its notices"),
+            }
+        }
+    }
+
     /// Starts what sends notices to this client, if it does not run yet.
     fn send_to(&self, peer: &Peer<RoleServer>) {
         self.sending.get_or_init(|| tokio::spawn(send(self.queue.clone(), peer.clone())).abort_handle());
@@ -276,36 +298,22 @@ impl ServerHandler for Face {
         Ok(())
     }
 
+    /// Follows what it accepts at once: after the acknowledgment, which comes next, a client must not miss a change.
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        let follow =
+            |uri: &&String| resources::owner(uri).is_some() && self.app.notices().follow(uri, &self.queue).is_ok();
         let mut accepted = SubscriptionFilter::new();
-        accepted.resource_subscriptions = requested
-            .resource_subscriptions
-            .as_ref()
-            .map(|uris| uris.iter().filter(|uri| resources::owner(uri).is_some()).cloned().collect());
+        accepted.resource_subscriptions =
+            requested.resource_subscriptions.as_ref().map(|uris| uris.iter().filter(follow).cloned().collect());
         Some(accepted)
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        let Ok(_place) = self.app.subscriptions().clone().try_acquire_owned() else {
-            return Err(ErrorData::internal_error("no more streams can be opened here", None));
-        };
+        let told = self.tell(&context).await;
         for uri in context.accepted().resource_subscriptions.iter().flatten() {
-            self.inbox(context.request_context(), uri).await?;
-            let followed = self.app.notices().follow(uri, &self.queue);
-            followed.map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
+            self.app.notices().leave(uri, &self.queue);
         }
-        loop {
-            let uri = tokio::select! {
-                () = context.cancelled() => return Ok(()),
-                () = self.app.stopping().cancelled() => return Ok(()),
-                uri = self.queue.next() => uri,
-            };
-            match tokio::time::timeout(SEND_TIME, context.sink().notify_resource_updated(uri)).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::debug!(%error, "a notice could not be sent"),
-                Err(_) => tracing::debug!("a client does not take its notices"),
-            }
-        }
+        told
     }
 }
 

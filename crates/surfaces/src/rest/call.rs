@@ -53,7 +53,7 @@ impl Call {
 
     /// Whether the token that a long answer began with is still valid.
     pub fn is_still_allowed(&self) -> bool {
-        !self.sender.has_token() || self.caller(None).is_ok()
+        !self.sender.has_credential() || self.caller(None).is_ok()
     }
 
     /// A person with a credential.

@@ -2,21 +2,28 @@
 
 use std::time::Duration;
 
-use crate::cli::client::Client;
+use rookery_core::{AgentId, Timestamp};
+use rookery_engine::ambient::SystemClock;
+use rookery_engine::session;
+use rookery_store::Clock;
+
+use crate::cli::client::{Client, Proof};
 use crate::cli::context::{self, Start};
 use crate::config::Flags;
 use crate::project::Project;
 
 /// A daemon that restarts is back within this time; only then is another one started.
 const GRACE: Duration = Duration::from_secs(3);
+/// Long enough for one request and a stream that it opens.
+const SESSION_LASTS_MS: i64 = 24 * 60 * 60 * 1000;
 const POLL: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub struct Home {
     pub project: Project,
     pub start: Start,
-    /// The agent's own token. Never the person's key: an agent is not a person.
-    pub token: Option<String>,
+    /// The agent's own token, or the key of the session it was started in. Never the person's key: an agent is not a person.
+    pub proof: Proof,
 }
 
 impl Home {
@@ -51,8 +58,19 @@ impl Home {
         }
     }
 
+    /// A key for the session of the agent that is at the other end, if it brought no proof of its own. Made anew for every
+    /// request, so that it need not last.
+    pub fn session(&self, agent: &str) -> Option<String> {
+        if self.proof != Proof::Nothing {
+            return None;
+        }
+        let person_key = self.project.person_key().ok()??;
+        let until = Timestamp(SystemClock::default().now().0.saturating_add(SESSION_LASTS_MS));
+        Some(session::key(&person_key, &AgentId::from(agent), until))
+    }
+
     async fn find(&self) -> anyhow::Result<Client> {
         let running = context::find(&self.project).await?;
-        Ok(Client::new(&running.file, self.token.clone())?)
+        Ok(Client::new(&running.file, self.proof.clone())?)
     }
 }

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use super::Options;
 use super::home::Home;
 use super::message::{self, Failed, Message};
-use crate::cli::client::Client;
+use crate::cli::client::{Client, SESSION};
 use crate::cli::sse::Parser;
 
 /// How long a call waits for a daemon that is away.
@@ -365,8 +365,13 @@ impl Upstream {
 
     /// Says who sends a request.
     fn named(&self, request: RequestBuilder) -> RequestBuilder {
-        let named = self.agent().as_ref().and_then(|agent| HeaderValue::from_bytes(agent.as_bytes()).ok());
-        named.into_iter().fold(request, |request, agent| request.header("x-agent-id", agent))
+        let Some(agent) = self.agent().clone() else { return request };
+        let Ok(name) = HeaderValue::from_bytes(agent.as_bytes()) else { return request };
+        let request = request.header("x-agent-id", name);
+        match self.home.session(&agent) {
+            Some(key) => request.header(SESSION, key),
+            None => request,
+        }
     }
 
     fn next_key(&self) -> String {

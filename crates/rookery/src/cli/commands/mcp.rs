@@ -6,12 +6,14 @@ use anyhow::Context as _;
 use clap::ValueEnum;
 
 use crate::cli::bridge::{self, Home, Options};
+use crate::cli::client::Proof;
 use crate::cli::context::Context;
 
 /// Speak MCP on stdin and stdout, for programs that start their servers themselves
 ///
 /// Carries messages to this project's daemon, which is started if none runs, and goes on when the daemon is restarted.
-/// While it runs its agent counts as alive. A token is read from --token-file or from ROOKERY_TOKEN.
+/// While it runs its agent counts as alive. A token is read from --token-file or from ROOKERY_TOKEN. Without one, the
+/// project's key file proves which agent speaks, or in a sandbox ROOKERY_SESSION does.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Which tools to offer
@@ -62,7 +64,8 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
         }
         None => std::env::var("ROOKERY_TOKEN").ok().filter(|token| !token.is_empty()),
     };
-    let home = Home { project, start: context.start, token };
+    let proof = token.map_or_else(Proof::inherited, Proof::Bearer);
+    let home = Home { project, start: context.start, proof };
     let agent = args.agent.filter(|agent| !agent.is_empty());
     let options = Options { path: args.tools.path(), agent, heartbeat: *settings.heartbeat_interval };
     bridge::run(home, options).await

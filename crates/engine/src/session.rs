@@ -1,0 +1,71 @@
+//! Session keys: how a program that we started, or that the project's owner did, proves which agent it speaks for.
+//!
+//! A key names the agent and its own end, and is sealed with the project's key file. Nobody has to keep it: whoever can
+//! read that file can make one, and the daemon of the same project can tell. It ends by itself, or with the file.
+
+use hmac::{Hmac, KeyInit, Mac};
+use rookery_core::{AgentId, Timestamp};
+use sha2::Sha256;
+
+use crate::access::hash;
+use crate::engine::hex;
+
+/// What a session key begins with, so that one is recognised where it should not be.
+const PREFIX: &str = "rks";
+
+/// A key for the agent, until then.
+pub fn key(person_key: &str, agent: &AgentId, until: Timestamp) -> String {
+    let named = format!("{PREFIX}.{}.{}", hex(agent.as_str().as_bytes()), until.0);
+    format!("{named}.{}", hex(&seal(&hash(person_key), &named).finalize().into_bytes()))
+}
+
+/// The agent that a key is for, if it was made with this project's key file and has not ended.
+pub(crate) fn agent(person_key_hash: &str, key: &str, now: Timestamp) -> Option<AgentId> {
+    let (named, sealed) = key.rsplit_once('.')?;
+    seal(person_key_hash, named).verify_slice(&unhex(sealed)?).ok()?;
+    let (agent, until) = named.strip_prefix(PREFIX)?.strip_prefix('.')?.split_once('.')?;
+    let agent = String::from_utf8(unhex(agent)?).ok()?;
+    (until.parse::<i64>().ok()? > now.0).then(|| AgentId::from(agent.as_str()))
+}
+
+fn seal(person_key_hash: &str, named: &str) -> Hmac<Sha256> {
+    // A key of any length will do.
+    let mut mac =
+        Hmac::new_from_slice(person_key_hash.as_bytes()).unwrap_or_else(|_| unreachable!("HMAC takes any key"));
+    mac.update(named.as_bytes());
+    mac
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits: Option<Vec<u8>> =
+        text.chars().map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok())).collect();
+    let digits = digits.filter(|digits| digits.len() % 2 == 0)?;
+    Some(digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_good_for_its_agent_until_it_ends() {
+        let key = key("the-key\n", &"reviewer@pr-1".into(), Timestamp(100));
+        assert_eq!(agent(&hash("the-key"), &key, Timestamp(99)), Some("reviewer@pr-1".into()));
+        assert_eq!(agent(&hash("the-key"), &key, Timestamp(100)), None, "it has ended");
+        assert_eq!(agent(&hash("another"), &key, Timestamp(99)), None, "another project's");
+    }
+
+    #[test]
+    fn nothing_of_a_key_can_be_changed() {
+        let key = key("k", &"a".into(), Timestamp(100));
+        for at in 0..key.len() {
+            let mut bytes = key.clone().into_bytes();
+            bytes[at] = if bytes[at] == b'1' { b'2' } else { b'1' };
+            let other = String::from_utf8(bytes).unwrap();
+            assert_eq!(agent(&hash("k"), &other, Timestamp(1)), None, "{other}");
+        }
+        for other in ["", "rks", "rks.61.100", "rks.61.100.", "....", "rks.61.100.zz", "rks.6.100.ab", "ü.ü.ü.ü"] {
+            assert_eq!(agent(&hash("k"), other, Timestamp(1)), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! A server for the official conformance suite: it offers what the suite asks for, behind the transport, the sessions and
+//! the guard that the daemon has. `cargo xtask test --only mcp` runs the suite against it.
+//!
+//! Prints its address and serves until it is ended.
+
+#![expect(deprecated, reason = "the suite tests what newer versions of the protocol leave out, too")]
+
+mod changes;
+mod disconnect;
+mod fixture;
+mod logging;
+mod prompts;
+mod questions;
+mod resources;
+mod tools;
+mod wire;
+
+use std::io::Write;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use axum::middleware;
+use rookery_core::{LogId, NodeId, SiteId};
+use rookery_engine::access::Trust;
+use rookery_engine::watching::Sight;
+use rookery_engine::{Access, Engine, Parts, RandomIds, Settings, SystemClock};
+use rookery_store::memory::{Database, MemoryStore};
+use rookery_store::node::Site;
+use rookery_store::{Clock, Node, PresenceBoard};
+use rookery_surfaces::app::About;
+use rookery_surfaces::{App, Limits, Listening, Server, guard, mcp};
+use tokio::sync::watch;
+
+use fixture::{Fixture, Shared};
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    let app = app(address.port());
+    let shared = Arc::new(Shared::new()?);
+    let server = move || Fixture::new(shared.clone());
+    let route = mcp::route(&app, "/mcp", server).layer(middleware::from_fn(disconnect::with_cut));
+    let routes = guard::around(route, &app).with_state(app.clone());
+    let mut stdout = std::io::stdout();
+    writeln!(stdout, "listening on http://{address}")?;
+    stdout.flush()?;
+    tokio::spawn(Server::of(app, routes).run(Listening { tcp: listener, tls: None, unix: None }))
+        .await
+        .context("serving ended badly")
+}
+
+/// Ours, on a store that is forgotten.
+fn app(port: u16) -> App {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+    let board = Arc::new(PresenceBoard::default());
+    let node = Node {
+        id: NodeId::from("node_1"),
+        host: "localhost".to_owned(),
+        pid: std::process::id(),
+        url: None,
+        version: "0".to_owned(),
+        site: Site { id: SiteId::from("site_1"), root: ".".to_owned() },
+        started_at: clock.now(),
+    };
+    let store = MemoryStore::new(Database::new(LogId::from("log_1")), clock.clone(), board.clone());
+    let engine = Engine::new(Parts {
+        store: Arc::new(store),
+        clock,
+        ids: Arc::new(RandomIds),
+        board,
+        access: Access::new(Trust::Local, None),
+        node,
+        settings: Settings::new("fixture", "."),
+    });
+    let (_, sight) = watch::channel(Sight::Off);
+    let about = About {
+        project_id: "fixture".to_owned(),
+        version: "0",
+        port,
+        store: "memory".to_owned(),
+        allowed_hosts: vec![],
+        sight,
+        started_at: 0,
+    };
+    App::new(engine, about, Limits::default())
+}
