@@ -15,12 +15,13 @@ use rookery_core::{
     Caller, Code, Fact, IntentId, Key, Position, Power, Refusal, Row, RunId, Seq, SiteId, TaskId, WorkspaceId, limit,
 };
 use rookery_store::ListQuery;
-use rookery_store::node::Whereabouts;
+use rookery_store::node::{Seen, Whereabouts};
 use rookery_store::query::Test;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use crate::access::Trust;
+use crate::attendance;
 use crate::engine::{Engine, EngineError, hex};
 use crate::git::{Offered, Repository, Unwanted, Wanted, check_branch};
 use crate::intents::Performed;
@@ -155,19 +156,25 @@ impl Engine {
     }
 
     /// Whether an effect at a site can be done now. One that belongs to a node that is away would only wait.
-    pub fn site_attends(&self, site: &SiteId) -> Result<(), Refusal> {
-        if self.is_here(site) {
+    pub async fn site_attends(&self, site: &SiteId) -> Result<(), EngineError> {
+        if self.is_here(site) || self.nodes_of(site).iter().any(is_present) {
             return Ok(());
         }
-        let nodes = self.attending().nodes();
-        let known: Vec<_> = nodes.iter().filter(|seen| seen.node.site.id == *site).collect();
-        if known.iter().any(|seen| seen.whereabouts == Whereabouts::Here) {
+        // It may have come since this node looked last.
+        attendance::attend(self).await?;
+        let known = self.nodes_of(site);
+        if known.iter().any(is_present) {
             return Ok(());
         }
         let place = known.first().map(|seen| format!("{} on {}", seen.node.site.root, seen.node.host));
         let place = place.unwrap_or_else(|| format!("site {site}"));
         Err(Refusal::new(Code::SiteOffline, format!("the workspace is at {place}, where no daemon runs"))
-            .hint("start the daemon there with 'rookery up', then try again"))
+            .hint("start the daemon there with 'rookery up', then try again")
+            .into())
+    }
+
+    fn nodes_of(&self, site: &SiteId) -> Vec<Seen> {
+        self.attending().nodes().into_iter().filter(|seen| seen.node.site.id == *site).collect()
     }
 
     /// Whether a site is this node's. A store that nobody shares has one place, whatever it was called before it moved.
@@ -297,6 +304,10 @@ fn check_path(field: &'static str, path: Option<&str>) -> Result<(), Refusal> {
 fn utf8(path: &Path) -> Result<String, Refusal> {
     let text = path.to_str().ok_or_else(|| Refusal::new(Code::Invalid, "the path is not valid UTF-8"))?;
     Ok(text.to_owned())
+}
+
+fn is_present(seen: &Seen) -> bool {
+    seen.whereabouts == Whereabouts::Here
 }
 
 fn workspace_of(row: Row) -> Option<Workspace> {

@@ -17,3 +17,4 @@ mod record;
 mod room;
 mod schemas;
 mod shared;
+mod sites;

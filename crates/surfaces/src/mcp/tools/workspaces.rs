@@ -205,10 +205,11 @@ async fn update(call: Call, asked: Updating) -> Answer<Updated> {
         Ok(Ended::Nothing) => {
             Updated { worktree_removed: Some(true), ..updated.kept_under(workspace.backup_ref.as_deref(), &workspace) }
         }
-        Ok(Ended::As(Fact::WorkspaceRemoved(fact))) => updated.removed(&fact, &workspace),
-        Ok(Ended::As(_) | Ended::NotYet) => {
-            updated.stays("it is still being removed; workspace_list shows when it is done")
-        }
+        Ok(Ended::As(fact)) => match *fact {
+            Fact::WorkspaceRemoved(fact) => updated.removed(&fact, &workspace),
+            _ => return Err(ToolError::unexpected()),
+        },
+        Ok(Ended::NotYet) => updated.stays("it is still being removed; workspace_list shows when it is done"),
         Err(error) => {
             updated.stays(&error.suggestion.map_or(error.message.clone(), |next| format!("{} ({next})", error.message)))
         }
@@ -259,11 +260,12 @@ async fn merge(call: Call, asked: Merging) -> Answer<Merged> {
     let committed = call.submit(caller, MergeWorkspace { workspace, uncommitted, intent }).await?;
     let workspace = workspace_of(&committed)?;
     match ended(&call, &committed, &workspace).await? {
-        Ended::As(Fact::WorkspaceMerged(fact)) => {
-            Ok(Reply::of(Merged { success: true, merge_commit: fact.merge_commit }))
-        }
+        Ended::As(fact) => match *fact {
+            Fact::WorkspaceMerged(fact) => Ok(Reply::of(Merged { success: true, merge_commit: fact.merge_commit })),
+            _ => Err(ToolError::unexpected()),
+        },
         Ended::NotYet => Err(pending(&workspace)),
-        Ended::Nothing | Ended::As(_) => Err(ToolError::unexpected()),
+        Ended::Nothing => Err(ToolError::unexpected()),
     }
 }
 
@@ -352,7 +354,7 @@ fn author(call: &Call, argument: Option<&str>) -> Result<Caller, ToolError> {
 /// Whether somebody is there to do what is asked of a workspace.
 async fn attends(call: &Call, id: &WorkspaceId) -> Result<(), ToolError> {
     let workspace = call.engine().workspace(id).await?.value.ok_or_else(not_found)?;
-    Ok(call.engine().site_attends(&workspace.site)?)
+    Ok(call.engine().site_attends(&workspace.site).await?)
 }
 
 fn workspace_of(committed: &Committed) -> Result<Workspace, ToolError> {
@@ -366,7 +368,7 @@ fn workspace_of(committed: &Committed) -> Result<Workspace, ToolError> {
 enum Ended {
     /// It opened none.
     Nothing,
-    As(Fact),
+    As(Box<Fact>),
     NotYet,
 }
 
@@ -376,7 +378,7 @@ async fn ended(call: &Call, committed: &Committed, workspace: &Workspace) -> Res
         None => Ok(Ended::NotYet),
         Some(fact) => match failure_of(&fact) {
             Some(refusal) => Err(refusal.into()),
-            None => Ok(Ended::As(fact)),
+            None => Ok(Ended::As(Box::new(fact))),
         },
     }
 }
