@@ -6,6 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::actor::Actor;
 use crate::id::{AgentId, RunId, ThreadId};
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -48,9 +49,15 @@ impl Instance {
         if self.name() == DEFAULT { AgentId::from(name) } else { AgentId::new(format!("{name}@{}", self.0)) }
     }
 
-    /// What an agent is called inside of this instance: its bare name, if it is in it.
-    pub fn calls(&self, agent: &AgentId) -> String {
-        if Instance::of(agent) == *self { bare(agent).to_owned() } else { agent.to_string() }
+    /// What an author is called inside of this instance: by its bare name if it is in it, else so that `@` and this name
+    /// reach it.
+    pub fn calls(&self, author: &AgentId) -> String {
+        let home = Instance::of(author);
+        match home.name() {
+            _ if home == *self => bare(author).to_owned(),
+            DEFAULT if !Actor::is_reserved(author.as_str()) => format!("{author}@{DEFAULT}"),
+            _ => author.to_string(),
+        }
     }
 }
 
@@ -113,7 +120,14 @@ mod tests {
             (Instance::of_thread(&other.thread()), Instance::of_run(&other.run())),
             (other.clone(), other.clone())
         );
-        assert_eq!((other.calls(&"a@pr-1".into()), other.calls(&"a".into())), ("a".to_owned(), "a".to_owned()));
-        assert_eq!(instance.calls(&"a@pr-1".into()), "a@pr-1");
+        assert_eq!((other.calls(&"a@pr-1".into()), other.calls(&"a".into())), ("a".to_owned(), "a@default".to_owned()));
+        assert_eq!(
+            (instance.calls(&"a@pr-1".into()), instance.calls(&"a".into())),
+            ("a@pr-1".to_owned(), "a".to_owned())
+        );
+        assert_eq!(
+            (other.calls(&"system".into()), other.calls(&"person:ann".into())),
+            ("system".into(), "person:ann".into())
+        );
     }
 }

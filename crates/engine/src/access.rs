@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
 
+use rookery_core::instance::plain;
 use rookery_core::{Actor, AgentId, Auth, Caller, Code, Power, Refusal, Seq, Timestamp, limit};
 use rookery_store::{ReadError, Store, Token};
 use sha2::{Digest, Sha256};
@@ -135,7 +136,7 @@ fn agent_named(field: &'static str, name: &str) -> Result<AgentId, Refusal> {
         return Err(Refusal::new(Code::Forbidden, format!("'{name}' cannot be claimed by name"))
             .hint("a person needs a token or the project's key file, which the command line uses"));
     }
-    Ok(AgentId::from(name))
+    Ok(plain(&AgentId::from(name)))
 }
 
 pub fn hash(secret: &str) -> String {

@@ -1,10 +1,10 @@
 //! Reading documents and their history, and writing them with an answer that shows what is newer.
 
 use rookery_core::document::{
-    AppendDocument, CreateDocument, DeleteDocument, Document, DocumentId, Version, WriteDocument, text_of,
+    AppendDocument, CreateDocument, DeleteDocument, Document, DocumentId, DocumentPath, Version, WriteDocument, text_of,
 };
 use rookery_core::key::Table;
-use rookery_core::{Caller, Code, Command, Key, Refusal, Row, RunId};
+use rookery_core::{Caller, Code, Command, Instance, Key, Refusal, Row, RunId};
 use rookery_store::query::{Order, Test};
 use rookery_store::{Answer, ListQuery, SubmitError};
 
@@ -33,7 +33,15 @@ pub enum Changed {
     },
 }
 
+/// The document that an instance's others are reached from.
+const ENTRY: &str = "notes.md";
+
 impl Engine {
+    /// The document of an instance that is meant where none is named. It reads as empty until somebody writes it.
+    pub async fn entry_document(&self, _instance: &Instance) -> Result<DocumentPath, EngineError> {
+        Ok(DocumentPath::parse(ENTRY).map_err(Refusal::from)?)
+    }
+
     pub async fn document(&self, id: &DocumentId) -> Result<At<Option<Document>>, EngineError> {
         let (mut rows, head) = self.store().rows(vec![Key::Document(id.clone())]).await?;
         let document = rows.pop().flatten().and_then(|row| if let Row::Document(row) = row { Some(row) } else { None });
@@ -84,44 +92,54 @@ impl Engine {
     }
 
     pub async fn write_document(&self, caller: &Caller, command: WriteDocument) -> Result<Changed, EngineError> {
-        let id = command.id.clone();
-        self.change_document(caller, id, command.into()).await
+        self.change_document(Request::new(caller.clone(), command)).await
     }
 
     pub async fn append_document(&self, caller: &Caller, command: AppendDocument) -> Result<Changed, EngineError> {
-        let id = command.id.clone();
-        self.change_document(caller, id, command.into()).await
+        self.change_document(Request::new(caller.clone(), command)).await
     }
 
     pub async fn create_document(&self, caller: &Caller, command: CreateDocument) -> Result<Changed, EngineError> {
-        let id = command.id.clone();
-        self.change_document(caller, id, command.into()).await
+        self.change_document(Request::new(caller.clone(), command)).await
     }
 
     pub async fn delete_document(&self, caller: &Caller, command: DeleteDocument) -> Result<Changed, EngineError> {
-        let id = command.id.clone();
-        self.change_document(caller, id, command.into()).await
+        self.change_document(Request::new(caller.clone(), command)).await
     }
 
-    async fn change_document(&self, caller: &Caller, id: DocumentId, command: Command) -> Result<Changed, EngineError> {
-        match self.submit(Request::new(caller.clone(), command)).await {
-            Ok(committed) => match committed.answer {
+    /// Submits a request that changes a document, for surfaces that add a key or the body as received.
+    pub async fn change_document(&self, request: Request) -> Result<Changed, EngineError> {
+        let changed = document_of(&request.command).cloned();
+        match (self.submit(request).await, changed) {
+            (Ok(committed), _) => match committed.answer {
                 Answer::Row(_, row) => match row.0 {
                     Row::Document(document) => Ok(Changed::Done(document)),
-                    _ => Err(not_there(&id).into()),
+                    _ => Err(no_document().into()),
                 },
-                _ => Err(not_there(&id).into()),
+                _ => Err(no_document().into()),
             },
-            Err(EngineError::Submit(SubmitError::Refused(refusal))) if refusal.code == Code::StaleVersion => {
+            (Err(EngineError::Submit(SubmitError::Refused(refusal))), Some(id))
+                if refusal.code == Code::StaleVersion =>
+            {
                 Ok(Changed::Stale { refusal, newer: self.document_text(&id).await? })
             }
-            Err(error) => Err(error),
+            (Err(error), _) => Err(error),
         }
     }
 }
 
-fn not_there(id: &DocumentId) -> Refusal {
-    Refusal::new(Code::DocumentNotFound, format!("there is no document '{}'", id.path))
+fn document_of(command: &Command) -> Option<&DocumentId> {
+    match command {
+        Command::WriteDocument(command) => Some(&command.id),
+        Command::AppendDocument(command) => Some(&command.id),
+        Command::CreateDocument(command) => Some(&command.id),
+        Command::DeleteDocument(command) => Some(&command.id),
+        _ => None,
+    }
+}
+
+fn no_document() -> Refusal {
+    Refusal::new(Code::DocumentNotFound, "the document was changed, and is not there any more")
 }
 
 fn version_of(row: Row) -> Option<Version> {

@@ -26,8 +26,9 @@ pub struct Notice {
     pub agent: AgentId,
     pub message: MessageId,
     pub form: Form,
-    /// What the author is called inside of the instance.
+    /// What the author is called in the instance of the one that is told.
     pub from: String,
+    /// Where it was said.
     pub instance: Instance,
     /// The beginning of the text, or the subject where there is one.
     pub excerpt: String,
@@ -45,7 +46,7 @@ impl Notice {
             agent: agent.clone(),
             message: header.message.clone(),
             form: header.form,
-            from: header.name.clone(),
+            from: Instance::of(agent).calls(&header.from),
             instance: Instance::of_thread(&header.thread),
             excerpt: text.chars().take(EXCERPT_CHARACTERS).collect(),
             priority: header.priority,

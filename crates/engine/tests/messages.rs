@@ -109,7 +109,7 @@ impl Team {
     }
 
     async fn unread(&self, agent: &str) -> (usize, usize) {
-        let Unread { pending, unseen } = self.engine.unread(&agent.into()).await.unwrap();
+        let Unread { pending, unseen, .. } = self.engine.unread(&agent.into()).await.unwrap();
         (pending, unseen)
     }
 
@@ -306,6 +306,8 @@ async fn presence_has_the_words_of_coordination() {
     team.passes(15 * 60_000);
     assert_eq!(words().await[1].1, PresenceWord::Offline);
     team.engine.submit(Request::new(by("b"), Leave { agent: "b".into() })).await.unwrap();
+    assert_eq!(words().await[1].1, PresenceWord::Offline, "whoever left is told of for a day");
+    team.passes(24 * 60 * 60_000);
     assert_eq!(words().await.len(), 1);
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use rookery_core::message::StormGuard;
 use rookery_core::{NodeId, SiteId};
 use rookery_engine::access::Trust;
 use rookery_engine::watching::{Sight, Watching};
@@ -141,6 +142,7 @@ fn engine(settings: &Settings, project: &Project, means: Means, node: Node, open
             process_after: *settings.process_after,
             connection_after: *settings.connection_after,
             escalate_conflicts_after: *settings.escalate_conflicts_after,
+            storm_guard: StormGuard { per_minute: *settings.messages_per_minute, hops: *settings.message_hops },
             shared: opened.shared,
             ..rookery_engine::Settings::new(opened.project_name.as_str(), project.root())
         },

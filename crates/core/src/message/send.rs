@@ -161,6 +161,9 @@ impl SendMessage {
                 limit::text("subject", subject, limit::TITLE_BYTES)?;
                 match to {
                     Addressees::Everyone => Ok(()),
+                    Addressees::Agents(_) if is_about_session(topic) => {
+                        Err(Refusal::new(Code::Invalid, format!("{topic} is a message to all")).hint("give 'all'"))
+                    }
                     Addressees::Agents(to) => check_ids(to),
                 }
             }

@@ -167,6 +167,12 @@ impl Client {
         Ok(Self { http, base, shown, proof, project: file.project.clone() })
     }
 
+    /// The same daemon, shown something else.
+    #[must_use]
+    pub fn with_proof(self, proof: Proof) -> Self {
+        Self { proof, ..self }
+    }
+
     pub fn url(&self) -> &str {
         &self.shown
     }

@@ -145,6 +145,14 @@ impl Output {
         self.raw(format!("{}\n", paint(&printable(text), tone, self.stdout)).as_bytes())
     }
 
+    /// A text that agents wrote: as it is for programs, and for a terminal without what would steer it.
+    pub fn text(&self, text: &str) -> anyhow::Result<()> {
+        if !io::stdout().is_terminal() {
+            return self.raw(text.as_bytes());
+        }
+        text.lines().try_for_each(|line| self.line(line, Tone::Plain))
+    }
+
     /// Bytes that are data themselves: an export, a completion script.
     pub fn raw(&self, bytes: &[u8]) -> anyhow::Result<()> {
         let mut stdout = io::stdout().lock();

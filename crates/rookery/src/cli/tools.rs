@@ -19,6 +19,8 @@ const CALL_TIME: Duration = Duration::from_secs(60);
 pub struct Answer {
     /// The text that a model would read.
     pub text: String,
+    /// What it should notice besides.
+    pub notes: Vec<String>,
     pub value: Value,
 }
 
@@ -83,11 +85,13 @@ fn read(answer: &Value) -> Result<Answer, ClientError> {
         return Err(ClientError::Refused { status: 400, error: message, code: None, hint: None });
     }
     let result = &answer["result"];
-    let text = result["content"][0]["text"].as_str().unwrap_or_default();
+    let texts = result["content"].as_array().into_iter().flatten();
+    let mut texts = texts.map(|block| block["text"].as_str().unwrap_or_default().to_owned());
+    let text = texts.next().unwrap_or_default();
     if result["isError"] == true {
-        return Err(refusal(text));
+        return Err(refusal(&text));
     }
-    Ok(Answer { text: text.to_owned(), value: result["structuredContent"].clone() })
+    Ok(Answer { text, notes: texts.collect(), value: result["structuredContent"].clone() })
 }
 
 /// What a tool refused, in the words that it has for a model.
@@ -114,10 +118,11 @@ mod tests {
     async fn a_call_stands_for_itself_and_names_its_agent() {
         let (answer, request) = called(
             "200 OK\r\nContent-Type: application/json\r\n\r\n\
-             {\"id\":1,\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"sent\"}],\"structuredContent\":{\"id\":\"m\"}}}",
+             {\"id\":1,\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"sent\"},{\"text\":\"look\"}],\"structuredContent\":{\"id\":\"m\"}}}",
         )
         .await;
-        assert_eq!(answer.unwrap(), Answer { text: "sent".to_owned(), value: json!({"id": "m"}) });
+        let (text, notes) = ("sent".to_owned(), vec!["look".to_owned()]);
+        assert_eq!(answer.unwrap(), Answer { text, notes, value: json!({"id": "m"}) });
         for header in ["x-agent-id: ada@pr-1", "mcp-method: tools/call", "mcp-name: channel_send"] {
             assert!(request.contains(header), "{header} in {request}");
         }

@@ -74,6 +74,10 @@ settings! {
     watch: bool = "true", "ROOKERY_WATCH";
     /// Time after which a conflict that nobody resolves is put before a person.
     escalate_conflicts_after: Duration = "10m", "ROOKERY_ESCALATE_CONFLICTS_AFTER";
+    /// Messages that one sender may send in a minute, or at once; what is above is held for a person.
+    messages_per_minute: u32 = "600", "ROOKERY_MESSAGES_PER_MINUTE";
+    /// Messages that may follow from each other without a person; what is above and would wake somebody is held.
+    message_hops: u32 = "20", "ROOKERY_MESSAGE_HOPS";
     /// Largest request body.
     max_body_bytes: Bytes = "1MiB", "ROOKERY_MAX_BODY_BYTES";
     /// Requests of one agent that may be in flight at once.

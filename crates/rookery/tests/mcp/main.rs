@@ -4,10 +4,17 @@
 
 mod bridge;
 mod clients;
+mod command;
+mod context;
+mod coord;
+mod documents;
+mod mentions;
 mod parity;
 mod push;
 mod races;
 mod security;
+mod storm;
 mod support;
 mod tools;
+mod waiting;
 mod workspaces;

@@ -91,7 +91,7 @@ async fn an_inbox_is_its_agents_own() {
 }
 
 /// A session opened by hand; its id.
-async fn session(url: &str, agent: &str) -> String {
+pub async fn session(url: &str, agent: &str) -> String {
     let http = rookery_testkit::daemon::client().unwrap();
     let initialize = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "deaf", "version": "1"}}});
@@ -101,7 +101,13 @@ async fn session(url: &str, agent: &str) -> String {
     id
 }
 
-async fn post(http: &reqwest::Client, url: &str, agent: &str, session: Option<&str>, body: Value) -> reqwest::Response {
+pub async fn post(
+    http: &reqwest::Client,
+    url: &str,
+    agent: &str,
+    session: Option<&str>,
+    body: Value,
+) -> reqwest::Response {
     let mut request = http.post(format!("{url}/mcp")).header("accept", "application/json, text/event-stream");
     request = request.header("x-agent-id", agent).json(&body);
     if let Some(session) = session {
@@ -141,7 +147,7 @@ async fn a_client_that_never_reads_its_stream_hurts_nobody() {
 }
 
 /// Opens the stream of a session, waits until it is open, and never reads again.
-async fn open_and_ignore(url: &str, session: &str) -> TcpStream {
+pub async fn open_and_ignore(url: &str, session: &str) -> TcpStream {
     let address = url.strip_prefix("http://").unwrap();
     let mut stream = TcpStream::connect(address).await.unwrap();
     let head = format!(

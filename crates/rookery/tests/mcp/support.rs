@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::ClientHandler;
-use rmcp::model::{CallToolRequestParams, CallToolResult, ProtocolVersion, ResourceUpdatedNotificationParam};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResult, CustomNotification, ProtocolVersion, ResourceUpdatedNotificationParam,
+};
 use rmcp::service::{
     ClientLifecycleMode, ClientServiceExt, NotificationContext, RoleClient, RunningService, ServiceExt,
 };
@@ -44,11 +46,20 @@ pub const WAYS: [Way; 5] = [Way::Session, Way::Alone, Way::Socket, Way::Bridge, 
 
 /// Hears what the daemon says by itself.
 #[derive(Clone, Debug)]
-pub struct Ears(mpsc::UnboundedSender<String>);
+pub struct Ears {
+    changes: mpsc::UnboundedSender<String>,
+    mentions: mpsc::UnboundedSender<Value>,
+}
 
 impl ClientHandler for Ears {
     async fn on_resource_updated(&self, params: ResourceUpdatedNotificationParam, _: NotificationContext<RoleClient>) {
-        drop(self.0.send(params.uri));
+        drop(self.changes.send(params.uri));
+    }
+
+    async fn on_custom_notification(&self, notification: CustomNotification, _: NotificationContext<RoleClient>) {
+        if notification.method == "notifications/mention" {
+            drop(self.mentions.send(notification.params.unwrap_or_default()));
+        }
     }
 }
 
@@ -56,6 +67,7 @@ impl ClientHandler for Ears {
 pub struct Client {
     pub service: RunningService<RoleClient, Ears>,
     pub heard: mpsc::UnboundedReceiver<String>,
+    pub mentions: mpsc::UnboundedReceiver<Value>,
     _bridge: Option<Child>,
 }
 
@@ -80,8 +92,8 @@ pub async fn connect_with(
 ) -> Client {
     let path = if set.is_empty() { "/mcp".to_owned() } else { format!("/mcp/{set}") };
     let config = |url: String| StreamableHttpClientTransportConfig::with_uri(url).custom_headers(headers.clone());
-    let (ears, heard) = mpsc::unbounded_channel();
-    let ears = Ears(ears);
+    let ((changes, heard), (told, mentions)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
+    let ears = Ears { changes, mentions: told };
     let mut bridge = None;
     let service = match way {
         Way::Session | Way::Alone => {
@@ -102,7 +114,7 @@ pub async fn connect_with(
             ears.serve_with_lifecycle(pipes, lifecycle(way)).await
         }
     };
-    Client { service: service.unwrap_or_else(|error| panic!("{way:?}: {error}")), heard, _bridge: bridge }
+    Client { service: service.unwrap_or_else(|error| panic!("{way:?}: {error}")), heard, mentions, _bridge: bridge }
 }
 
 fn lifecycle(way: Way) -> ClientLifecycleMode {
@@ -157,6 +169,24 @@ impl Client {
     pub async fn register(&self, name: &str) -> String {
         let registered = self.call("agent_register", json!({"name": name, "runtime": "custom"})).await;
         text(&registered["id"])
+    }
+
+    /// What a call that succeeds says first, as a model reads it.
+    pub async fn says(&self, tool: &str, arguments: Value) -> String {
+        let result = self.raw(tool, arguments).await;
+        assert_ne!(result.is_error, Some(true), "{tool}: {:?}", result.content);
+        said(&result)
+    }
+
+    /// The texts of what waits in the inbox, which is shown by this.
+    pub async fn inbox(&self) -> Vec<String> {
+        let messages = self.call("inbox_check", json!({})).await["messages"].clone();
+        messages.as_array().unwrap().iter().map(|message| text(&message["entry"]["message"])).collect()
+    }
+
+    /// The next mention that is pushed.
+    pub async fn is_told(&mut self) -> Value {
+        tokio::time::timeout(DEADLINE, self.mentions.recv()).await.expect("nothing is told").unwrap()
     }
 
     /// The next resource that is said to have changed.

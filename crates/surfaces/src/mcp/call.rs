@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rookery_core::agent::{Profile, Register, Role};
-use rookery_core::{AgentId, Caller, Command, Row};
+use rookery_core::instance::plain;
+use rookery_core::{AgentId, Caller, Command, Power, Row};
 use rookery_engine::{Engine, Request};
 use rookery_store::{Answer, Committed};
 
@@ -75,7 +76,7 @@ impl Call {
     /// The caller of a tool that writes, and the agent it writes as: the one that the arguments name, else the caller.
     pub fn writer(&self, argument: Option<&str>) -> Result<(Caller, AgentId), ToolError> {
         let caller = self.caller(argument)?;
-        let named = argument.filter(|id| !id.is_empty()).map(AgentId::from);
+        let named = argument.filter(|id| !id.is_empty()).map(|id| plain(&AgentId::from(id)));
         match named.or_else(|| caller.actor.agent().cloned()) {
             Some(agent) => Ok((caller, agent)),
             None => Err(ToolError::anonymous()),
@@ -90,9 +91,9 @@ impl Call {
         }
     }
 
-    /// Registers a caller that nobody knows yet: whoever names itself is part of the team.
+    /// Registers the agent that a caller speaks as if nobody knows it yet: whoever names itself is part of the team.
     pub async fn arrive(&self, caller: &Caller) -> Result<(), ToolError> {
-        let Some(agent) = caller.itself() else { return Ok(()) };
+        let Some(agent) = caller.actor.agent().filter(|_| caller.power != Power::Observer) else { return Ok(()) };
         if self.engine().agent(agent).await?.value.is_some_and(|agent| !agent.has_left()) {
             return Ok(());
         }
@@ -104,11 +105,21 @@ impl Call {
             workspace_path: None,
             metadata: Default::default(),
         };
-        self.submit(caller.clone(), Register { id: agent.clone(), profile }).await?;
+        // Without the call's key, which is for what the tool does: a repeated call finds the agent registered.
+        self.engine().submit(Request::new(caller.clone(), Register { id: agent.clone(), profile })).await?;
         Ok(())
     }
 
     pub async fn submit(&self, caller: Caller, command: impl Into<Command>) -> Result<Committed, ToolError> {
+        Ok(self.engine().submit(self.request(caller, command)).await?)
+    }
+
+    pub fn request(&self, caller: Caller, command: impl Into<Command>) -> Request {
+        self.marked(Request::new(caller, command))
+    }
+
+    /// A request with the call's key and its arguments as received.
+    pub fn marked(&self, request: Request) -> Request {
         // A tool may need several commands; each has its own place under the call's key.
         let number = self.submitted.fetch_add(1, Ordering::Relaxed);
         let arguments = || format!("tools/call {} {number}\n{}", self.tool, String::from_utf8_lossy(&self.body));
@@ -116,8 +127,7 @@ impl Call {
         if let Some(idempotency) = idempotency.as_mut().filter(|_| number > 0) {
             idempotency.key = format!("{} {number}", idempotency.key);
         }
-        let request = Request { caller, command: command.into(), idempotency, body: Some(self.body.clone()) };
-        Ok(self.engine().submit(request).await?)
+        Request { idempotency, body: Some(self.body.clone()), ..request }
     }
 }
 

@@ -5,6 +5,7 @@ use rookery_core::{Code, Refusal};
 use rookery_engine::EngineError;
 use rookery_store::{ReadError, SubmitError};
 use serde::Serialize;
+use serde_json::Value;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct ToolError {
@@ -13,12 +14,15 @@ pub struct ToolError {
     pub recoverable: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suggestion: Option<String>,
+    /// What the caller needs to do better, such as a newer text than the one it has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<Value>,
 }
 
 impl ToolError {
     /// Something that the caller can mend by calling differently, or again.
     pub fn recoverable(code: &'static str, message: impl Into<String>) -> ToolError {
-        ToolError { code, message: message.into(), recoverable: true, suggestion: None }
+        ToolError { code, message: message.into(), recoverable: true, suggestion: None, detail: None }
     }
 
     pub fn fatal(code: &'static str, message: impl Into<String>) -> ToolError {
@@ -28,6 +32,11 @@ impl ToolError {
     #[must_use]
     pub fn suggest(self, suggestion: impl Into<String>) -> ToolError {
         ToolError { suggestion: Some(suggestion.into()), ..self }
+    }
+
+    #[must_use]
+    pub fn detailed(self, detail: Value) -> ToolError {
+        ToolError { detail: Some(detail), ..self }
     }
 
     pub fn invalid(message: impl Into<String>) -> ToolError {
@@ -172,6 +181,7 @@ fn usual_suggestion(code: Code) -> Option<&'static str> {
         Code::InvalidTransition => Some("task_get shows the state that the task is in now"),
         Code::NotHolder => Some("task_claim makes you the holder, if nobody else is"),
         Code::AlreadyAnswered => Some("a handoff is answered once; task_get shows who has the task now"),
+        Code::DocumentNotFound => Some("document_list shows the documents that there are"),
         _ => None,
     }
 }
@@ -180,7 +190,7 @@ impl From<Refusal> for ToolError {
     fn from(refusal: Refusal) -> ToolError {
         let suggestion = refusal.hint.or_else(|| usual_suggestion(refusal.code).map(str::to_owned));
         let recoverable = is_recoverable(refusal.code);
-        ToolError { code: word(refusal.code), message: refusal.message, recoverable, suggestion }
+        ToolError { code: word(refusal.code), message: refusal.message, recoverable, suggestion, detail: None }
     }
 }
 

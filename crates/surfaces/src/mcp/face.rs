@@ -1,32 +1,38 @@
 //! The protocol's own methods: what there is, calling it, reading it, following it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, ListPromptsRequestMethod,
-    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, MetaObject,
-    PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ResourceContents,
-    ResourceUpdatedNotificationParam, ServerCapabilities, ServerConfig, SubscribeRequestParams, SubscriptionFilter,
-    Tool as Listed, UnsubscribeRequestParams,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Extensions, Implementation,
+    ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+    MetaObject, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
+    ResourceContents, ResourceUpdatedNotificationParam, ServerCapabilities, ServerConfig, SubscribeRequestParams,
+    SubscriptionFilter, Tool as Listed, UnsubscribeRequestParams,
 };
-use rmcp::service::{Peer, RequestContext, RoleServer, SubscriptionContext};
+use rmcp::service::{NotificationContext, Peer, RequestContext, RoleServer, SubscriptionContext};
 use rmcp::{ErrorData, ServerHandler};
 use rookery_core::{AgentId, Caller};
+use rookery_engine::Notice;
+use rookery_engine::messages::Unread;
 use serde_json::{Value, json};
 use tokio::task::AbortHandle;
+use tokio_util::sync::CancellationToken;
 
 use super::call::{Bound, Call};
 use super::error::ToolError;
+use super::mentions::{self, Addressee, Hearing};
 use super::notices::{Queue, SEND_TIME};
-use super::resources;
+use super::resources::{self, Named};
 use super::schema::Object;
-use super::tool::{Answered, Tool};
+use super::tool::{Answered, Reminder, Tool};
 use super::toolset::Toolset;
-use super::unread::{hint, unread};
+use super::unread::{count, hint, unread};
 use crate::app::App;
 use crate::sender::Sender;
 
+/// The header that names a session.
+const SESSION_ID: &str = "mcp-session-id";
 /// The name of the unread count in a result's `_meta`.
 const UNREAD: &str = "rookery/unread";
 
@@ -66,6 +72,20 @@ pub struct Face {
     queue: Arc<Queue>,
     /// What sends from the queue, once something is followed.
     sending: OnceLock<AbortHandle>,
+    /// What tells the session's agent of its messages, once it is known.
+    telling: Mutex<Option<Telling>>,
+}
+
+#[derive(Debug)]
+struct Telling {
+    agent: AgentId,
+    task: AbortHandle,
+}
+
+impl Drop for Telling {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
 }
 
 impl Drop for Face {
@@ -79,7 +99,7 @@ impl Drop for Face {
 impl Face {
     pub fn new(app: App, catalogue: Catalogue, set: Toolset) -> Face {
         let (bound, queue) = (Bound::default(), Arc::default());
-        Face { app, catalogue, set, bound, queue, sending: OnceLock::new() }
+        Face { app, catalogue, set, bound, queue, sending: OnceLock::new(), telling: Mutex::default() }
     }
 
     fn call(&self, context: &RequestContext<RoleServer>, name: &'static str, body: Vec<u8>) -> Result<Call, ToolError> {
@@ -90,8 +110,14 @@ impl Face {
         Ok(Call::new(self.app.clone(), sender, self.bound.clone(), name, body))
     }
 
-    /// Runs a tool within its time and its caller's share of requests.
-    async fn run(&self, tool: &Tool, call: Call, arguments: Object) -> Result<Answered, ToolError> {
+    /// Runs a tool within its time and its caller's share of requests. One that waits ends when its client is gone.
+    async fn run(
+        &self,
+        tool: &Tool,
+        call: Call,
+        arguments: Object,
+        gone: &CancellationToken,
+    ) -> Result<Answered, ToolError> {
         let caller = call.caller(arguments.get("agent_id").and_then(Value::as_str))?;
         let _place = match caller.actor.agent().map(|agent| self.app.enter(agent.as_str())) {
             Some(None) => {
@@ -101,7 +127,15 @@ impl Face {
             place => place.flatten(),
         };
         let most = tool.lasts.unwrap_or(self.app.limits().request_time);
-        tokio::time::timeout(most, tool.run(call, arguments)).await.unwrap_or_else(|_| {
+        let running = tokio::time::timeout(most, tool.run(call, arguments));
+        let in_time = match tool.lasts {
+            None => running.await,
+            Some(_) => tokio::select! {
+                in_time = running => in_time,
+                () = gone.cancelled() => return Err(ToolError::recoverable("CANCELLED", "nobody waits for this any more")),
+            },
+        };
+        in_time.unwrap_or_else(|_| {
             Err(ToolError::fatal("TIMEOUT", "the call took too long")
                 .suggest("look whether it was done before you repeat it"))
         })
@@ -110,35 +144,67 @@ impl Face {
     /// Adds what waits for the caller, so that a busy agent notices.
     async fn with_unread(&self, result: CallToolResult, caller: Option<Caller>) -> CallToolResult {
         match caller {
-            Some(caller) => reminded(result, unread(&self.app, &caller).await),
+            Some(caller) => reminded(result, unread(&self.app, &caller).await, self.set),
             None => result,
         }
     }
 
-    /// The inbox that an address names, if the caller may see it.
-    async fn inbox(&self, context: &RequestContext<RoleServer>, uri: &str) -> Result<(Call, AgentId), ErrorData> {
-        let Some(agent) = resources::owner(uri) else {
+    /// What an address names, if the caller may see it.
+    async fn named(&self, context: &RequestContext<RoleServer>, uri: &str) -> Result<(Call, Named), ErrorData> {
+        let Some(named) = Named::of(uri) else {
             let data = Some(json!({"uri": uri}));
             return Err(ErrorData::resource_not_found(format!("there is no resource '{uri}'"), data));
         };
         let call = self.call(context, "resources", vec![]).map_err(refused)?;
-        resources::may_see(&call, &agent).await.map_err(refused)?;
-        Ok((call, agent))
+        resources::may_see(&call, &named).await.map_err(refused)?;
+        Ok((call, named))
     }
 
-    /// Tells a client that listens what changed, until it is gone.
+    /// Tells the session's agent of its messages from now on, if it is known who that is.
+    fn attend(&self, extensions: &Extensions, peer: &Peer<RoleServer>) {
+        let Some(headers) = extensions.get::<axum::http::request::Parts>().map(|parts| &parts.headers) else { return };
+        let session = headers.get(SESSION_ID).and_then(|id| id.to_str().ok());
+        let Some(streams) = session.and_then(|id| self.app.sessions().listening(id)) else { return };
+        let Ok(sender) = Sender::of(headers) else { return };
+        let Some(addressee) = Addressee::of(&self.app, sender, self.bound.clone()) else { return };
+        let mut telling = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
+        let ended = |telling: &Telling| telling.agent != *addressee.agent() || telling.task.is_finished();
+        if telling.as_ref().is_none_or(ended) {
+            let (agent, queue) = (addressee.agent().clone(), self.queue.clone());
+            let remind = move |agent: &AgentId| queue.put(&resources::inbox(agent));
+            let task = tokio::spawn(mentions::tell(addressee, peer.clone(), streams, remind)).abort_handle();
+            *telling = Some(Telling { agent, task });
+        }
+    }
+
+    /// Tells a client that listens what changed and what waits for its agent, until it is gone.
     async fn tell(&self, context: &SubscriptionContext) -> Result<(), ErrorData> {
         let Ok(_place) = self.app.subscriptions().clone().try_acquire_owned() else {
             return Err(ErrorData::internal_error("no more streams can be opened here", None));
         };
+        let request = context.request_context();
         for uri in context.accepted().resource_subscriptions.iter().flatten() {
-            self.inbox(context.request_context(), uri).await?;
+            self.named(request, uri).await?;
         }
+        let headers = request.extensions.get::<axum::http::request::Parts>().map(|parts| &parts.headers);
+        let sender = headers.and_then(|headers| Sender::of(headers).ok());
+        let addressee = sender.and_then(|sender| Addressee::of(&self.app, sender, self.bound.clone()));
+        let mut hearing = match &addressee {
+            Some(addressee) => Some(addressee.listen().await),
+            None => None,
+        };
         loop {
             let uri = tokio::select! {
                 () = context.cancelled() => return Ok(()),
                 () = self.app.stopping().cancelled() => return Ok(()),
                 uri = self.queue.next() => uri,
+                notice = heard(&mut hearing) => {
+                    // Whoever is not that agent any more hears of nothing that is for it.
+                    let Some(notice) = notice else { return Ok(()) };
+                    self.queue.put(&resources::inbox(&notice.agent));
+                    mentions::send(&request.peer, &notice).await;
+                    continue;
+                }
             };
             match tokio::time::timeout(SEND_TIME, context.sink().notify_resource_updated(uri)).await {
                 Ok(Ok(())) => {}
@@ -178,16 +244,17 @@ fn failed(error: &ToolError) -> CallToolResult {
 }
 
 fn succeeded(answered: Answered) -> CallToolResult {
-    let mut result = CallToolResult::success(vec![ContentBlock::text(answered.text)]);
+    let texts = std::iter::once(answered.text).chain(answered.notes);
+    let mut result = CallToolResult::success(texts.map(ContentBlock::text).collect());
     result.structured_content = Some(answered.structured);
     result
 }
 
 /// A result that says how many messages wait, if any do.
-fn reminded(mut result: CallToolResult, unread: u64) -> CallToolResult {
-    if unread > 0 {
-        result.meta.get_or_insert_with(MetaObject::new).0.insert(UNREAD.to_owned(), unread.into());
-        result.content.push(ContentBlock::text(hint(unread)));
+fn reminded(mut result: CallToolResult, unread: Unread, set: Toolset) -> CallToolResult {
+    if count(unread) > 0 {
+        result.meta.get_or_insert_with(MetaObject::new).0.insert(UNREAD.to_owned(), count(unread).into());
+        result.content.push(ContentBlock::text(hint(unread, set)));
     }
     result
 }
@@ -226,9 +293,10 @@ impl ServerHandler for Face {
         let named = arguments.get("agent_id").and_then(Value::as_str).map(str::to_owned);
         let (answer, caller) = match self.call(&context, tool.name, body) {
             Ok(call) => {
-                let answer = self.run(tool, call, arguments).await;
+                let answer = self.run(tool, call, arguments, &context.ct).await;
                 // Asked again, because the call itself may have told who it is.
                 let known = self.call(&context, tool.name, vec![]).and_then(|call| call.caller(named.as_deref()));
+                self.attend(&context.extensions, &context.peer);
                 (answer, known.ok())
             }
             Err(error) => (Err(error), None),
@@ -237,6 +305,7 @@ impl ServerHandler for Face {
             Ok(answered) => succeeded(answered),
             Err(error) => failed(&error),
         };
+        let caller = caller.filter(|_| tool.reminder == Reminder::Added);
         Ok(self.with_unread(result, caller).await.into())
     }
 
@@ -255,7 +324,8 @@ impl ServerHandler for Face {
     ) -> Result<ListResourcesResult, ErrorData> {
         let call = self.call(&context, "resources", vec![]).map_err(refused)?;
         let caller = call.reader().await.map_err(refused)?;
-        Ok(ListResourcesResult::with_all_items(caller.actor.agent().map(resources::listed).into_iter().collect()))
+        let listed = resources::listed(&call, &caller).await.map_err(refused)?;
+        Ok(ListResourcesResult::with_all_items(listed))
     }
 
     async fn list_resource_templates(
@@ -263,7 +333,7 @@ impl ServerHandler for Face {
         _page: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        Ok(ListResourceTemplatesResult::with_all_items(vec![resources::template()]))
+        Ok(ListResourceTemplatesResult::with_all_items(resources::templates()))
     }
 
     async fn read_resource(
@@ -271,9 +341,9 @@ impl ServerHandler for Face {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let (call, agent) = self.inbox(&context, &request.uri).await?;
-        let text = resources::read(&call, &agent).await.map_err(refused)?;
-        let contents = ResourceContents::text(text, request.uri).with_mime_type("application/json");
+        let (call, named) = self.named(&context, &request.uri).await?;
+        let text = resources::read(&call, &named).await.map_err(refused)?;
+        let contents = ResourceContents::text(text, request.uri).with_mime_type(named.mime_type());
         Ok(ReadResourceResult::new(vec![contents]).into())
     }
 
@@ -282,7 +352,7 @@ impl ServerHandler for Face {
         request: SubscribeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.inbox(&context, &request.uri).await?;
+        self.named(&context, &request.uri).await?;
         let followed = self.app.notices().follow(&request.uri, &self.queue);
         followed.map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
         self.send_to(&context.peer);
@@ -300,8 +370,7 @@ impl ServerHandler for Face {
 
     /// Follows what it accepts at once: after the acknowledgment, which comes next, a client must not miss a change.
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
-        let follow =
-            |uri: &&String| resources::owner(uri).is_some() && self.app.notices().follow(uri, &self.queue).is_ok();
+        let follow = |uri: &&String| Named::of(uri).is_some() && self.app.notices().follow(uri, &self.queue).is_ok();
         let mut accepted = SubscriptionFilter::new();
         accepted.resource_subscriptions =
             requested.resource_subscriptions.as_ref().map(|uris| uris.iter().filter(follow).cloned().collect());
@@ -314,6 +383,18 @@ impl ServerHandler for Face {
             self.app.notices().leave(uri, &self.queue);
         }
         told
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        self.attend(&context.extensions, &context.peer);
+    }
+}
+
+/// The next thing that waits for whoever listens; never, if nobody in particular does.
+async fn heard(hearing: &mut Option<Hearing>) -> Option<Notice> {
+    match hearing {
+        Some(hearing) => hearing.next().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -348,9 +429,11 @@ mod tests {
 
     #[test]
     fn a_result_says_what_waits_and_nothing_if_nothing_does() {
-        let result = || succeeded(Answered { structured: json!({}), text: "{}".to_owned() });
-        assert_eq!(reminded(result(), 0), result());
-        let reminded = serde_json::to_value(reminded(result(), 3)).unwrap();
+        let answered = Answered { structured: json!({}), text: "{}".to_owned(), notes: vec![] };
+        let result = || succeeded(answered.clone());
+        let unread = |inbox| Unread { pending: 7, unseen: 5, inbox, coord: 0 };
+        assert_eq!(reminded(result(), unread(0), Toolset::All), result());
+        let reminded = serde_json::to_value(reminded(result(), unread(3), Toolset::All)).unwrap();
         assert_eq!(reminded["_meta"], json!({"rookery/unread": 3}));
         assert_eq!(reminded["content"].as_array().unwrap().len(), 2);
         assert!(reminded["content"][1]["text"].as_str().unwrap().contains("3 unread messages"));

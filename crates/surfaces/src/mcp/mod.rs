@@ -12,6 +12,7 @@ mod call;
 mod error;
 mod face;
 mod http;
+mod mentions;
 pub mod notices;
 pub mod reference;
 mod resources;

@@ -1,6 +1,6 @@
 //! Telling clients that something they follow has changed, without ever waiting for one of them.
 //!
-//! The log is read once for all: [`concerned`] says whose inbox a fact changes. A change is put into the queue of every
+//! The log is read once for all: [`concerned`] says which inbox or document a fact changes. A change is put into the queue of every
 //! client that follows it. A queue holds each address once, however often it changed, and the client's own task sends
 //! from it; so a client that does not read costs a few names and holds up nobody.
 
@@ -8,6 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use rookery_core::message::{Header, Recipients};
 use rookery_core::{AgentId, Fact};
 use rookery_engine::SubscribeError;
 use tokio::sync::Notify;
@@ -22,13 +23,32 @@ pub const SEND_TIME: Duration = Duration::from_secs(10);
 /// How long to wait before the log is read again after it could not be.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Whose inbox a fact changes. A fact that puts something before an agent belongs here.
-pub fn concerned(fact: &Fact) -> Vec<&AgentId> {
+/// What a fact changes that clients can follow.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Concerned {
+    Nothing,
+    Addresses(Vec<String>),
+    /// Every inbox.
+    Everyone,
+}
+
+/// What a fact changes. A fact that puts something before an agent belongs here.
+pub fn concerned(fact: &Fact) -> Concerned {
+    let inboxes = |agents: &[AgentId]| Concerned::Addresses(agents.iter().map(resources::inbox).collect());
+    let message = |header: &Header| match &header.to {
+        Recipients::Agents(agents) => inboxes(agents),
+        Recipients::Everyone if header.wakes => Concerned::Everyone,
+        Recipients::Everyone => Concerned::Nothing,
+    };
     match fact {
-        Fact::HandoffInitiated(handoff) => handoff.to.iter().collect(),
-        Fact::TaskReserved(task) => vec![&task.agent],
-        Fact::TaskReassigned(task) => vec![&task.to],
-        _ => vec![],
+        Fact::HandoffInitiated(handoff) => inboxes(handoff.to.as_slice()),
+        Fact::TaskReserved(task) => inboxes(std::slice::from_ref(&task.agent)),
+        Fact::TaskReassigned(task) => inboxes(std::slice::from_ref(&task.to)),
+        Fact::MessageSent(sent) => message(&sent.letter.header),
+        Fact::MessageReleased(released) => message(&released.header),
+        Fact::DocumentWritten(written) => Concerned::Addresses(vec![resources::document(&written.id)]),
+        Fact::DocumentDeleted(deleted) => Concerned::Addresses(vec![resources::document(&deleted.id)]),
+        _ => Concerned::Nothing,
     }
 }
 
@@ -42,7 +62,7 @@ pub async fn follow(app: &App) {
         }
         // What changed meanwhile is not known: everybody who follows something looks again.
         tokio::time::sleep(RETRY).await;
-        app.notices().all_changed();
+        app.notices().all_changed(|_| true);
     }
 }
 
@@ -53,8 +73,12 @@ async fn tail(app: &App) -> Result<(), SubscribeError> {
             () = app.stopping().cancelled() => return Ok(()),
             chunk = log.next() => chunk?,
         };
-        for agent in chunk.rows().iter().flat_map(|row| concerned(&row.fact)) {
-            app.notices().changed(&resources::inbox(agent));
+        for row in chunk.rows() {
+            match concerned(&row.fact) {
+                Concerned::Nothing => {}
+                Concerned::Addresses(addresses) => addresses.iter().for_each(|it| app.notices().changed(it)),
+                Concerned::Everyone => app.notices().all_changed(|address| resources::owner(address).is_some()),
+            }
         }
     }
 }
@@ -82,8 +106,8 @@ impl Notices {
         }
     }
 
-    fn all_changed(&self) {
-        let addresses: Vec<String> = self.lock().keys().cloned().collect();
+    fn all_changed(&self, counts: impl Fn(&str) -> bool) {
+        let addresses: Vec<String> = self.lock().keys().filter(|address| counts(address)).cloned().collect();
         addresses.iter().for_each(|address| self.changed(address));
     }
 
@@ -144,7 +168,8 @@ impl Queue {
         }
     }
 
-    fn put(&self, address: &str) {
+    /// Notes a change of an address that the client follows.
+    pub fn put(&self, address: &str) {
         let mut state = self.lock();
         if state.followed.contains(address) && state.changed.insert(address.to_owned()) {
             self.wake.notify_one();

@@ -1,17 +1,43 @@
-//! What can be read and followed besides calling tools: an agent's inbox.
+//! What can be read and followed besides calling tools: an agent's inbox, and documents.
+
+use std::fmt::Write;
 
 use rmcp::model::{Resource, ResourceTemplate};
-use rookery_core::{Actor, AgentId, Caller, Code, Power, Refusal};
+use rookery_core::document::{Document, DocumentId, DocumentPath};
+use rookery_core::{Actor, AgentId, Caller, Code, Instance, Power, Refusal};
 use serde_json::json;
 
 use super::call::Call;
 use super::error::ToolError;
-use super::unread::unread;
+use super::tools::documents::FILES_LISTED;
+use super::tools::messages::{InboxMessage, instance_of_caller};
 use crate::rest::translate::handoff as shown;
 
 const PREFIX: &str = "rookery://agents/";
 const SUFFIX: &str = "/inbox";
+const DOCUMENTS: &str = "rookery://documents/";
 const JSON: &str = "application/json";
+const TEXT: &str = "text/markdown";
+
+/// What an address names.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Named {
+    Inbox(AgentId),
+    Document(DocumentId),
+}
+
+impl Named {
+    pub fn of(address: &str) -> Option<Named> {
+        owner(address).map(Named::Inbox).or_else(|| document_at(address).map(Named::Document))
+    }
+
+    pub fn mime_type(&self) -> &'static str {
+        match self {
+            Named::Inbox(_) => JSON,
+            Named::Document(_) => TEXT,
+        }
+    }
+}
 
 /// The address of an agent's inbox.
 pub fn inbox(agent: &AgentId) -> String {
@@ -24,20 +50,79 @@ pub fn owner(address: &str) -> Option<AgentId> {
     (!agent.is_empty() && !agent.contains('/')).then(|| AgentId::from(agent))
 }
 
-pub fn listed(agent: &AgentId) -> Resource {
-    Resource::new(inbox(agent), format!("inbox of {agent}"))
-        .with_description("What waits for this agent: unread messages and handoffs offered to it.")
-        .with_mime_type(JSON)
+/// The address of a document.
+pub fn document(id: &DocumentId) -> String {
+    format!("{DOCUMENTS}{}/{}", escaped(Instance::of_run(&id.run).name()), escaped(id.path.as_str()))
 }
 
-pub fn template() -> ResourceTemplate {
-    ResourceTemplate::new(format!("{PREFIX}{{id}}{SUFFIX}"), "inbox")
-        .with_description("What waits for an agent. Subscribe to be told when something new does.")
-        .with_mime_type(JSON)
+fn document_at(address: &str) -> Option<DocumentId> {
+    let (instance, file) = address.strip_prefix(DOCUMENTS)?.split_once('/')?;
+    let instance = Some(unescaped(instance)?).filter(|name| !name.is_empty())?;
+    let path = DocumentPath::parse(&unescaped(file)?).ok()?;
+    Some(DocumentId::new(Instance::new(instance).run(), path))
 }
 
-/// Lets an agent see its own inbox; the lead's credential and people see all.
-pub async fn may_see(call: &Call, agent: &AgentId) -> Result<(), ToolError> {
+/// What may stand in an address as it is stays so; every other byte is written as `%` and two digits.
+fn escaped(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/@:+,()!$&'*;=".contains(&byte);
+    text.bytes().fold(String::with_capacity(text.len()), |mut written, byte| {
+        if plain(byte) {
+            written.push(char::from(byte));
+        } else {
+            // Writing to a text does not fail.
+            let _ = write!(written, "%{byte:02X}");
+        }
+        written
+    })
+}
+
+fn unescaped(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, others)) = rest.split_first() {
+        rest = others;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let digits = rest.get(..2).and_then(|digits| std::str::from_utf8(digits).ok())?;
+        bytes.push(u8::from_str_radix(digits, 16).ok()?);
+        rest = &rest[2..];
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// What a caller is shown without having asked for anything: its inbox, and the documents of its instance.
+pub async fn listed(call: &Call, caller: &Caller) -> Result<Vec<Resource>, ToolError> {
+    let own = caller.actor.agent().map(|agent| {
+        Resource::new(inbox(agent), format!("inbox of {agent}"))
+            .with_description("What waits for this agent: unread messages and handoffs offered to it.")
+            .with_mime_type(JSON)
+    });
+    let documents = call.engine().documents(&instance_of_caller(caller).run()).await?.value;
+    let document = |known: &Document| {
+        let about = format!("A shared document, last changed by {}.", known.author);
+        Resource::new(document(&known.id), known.id.path.to_string()).with_description(about).with_mime_type(TEXT)
+    };
+    Ok(own.into_iter().chain(documents.iter().take(FILES_LISTED).map(document)).collect())
+}
+
+pub fn templates() -> Vec<ResourceTemplate> {
+    vec![
+        ResourceTemplate::new(format!("{PREFIX}{{id}}{SUFFIX}"), "inbox")
+            .with_description("What waits for an agent. Subscribe to be told when something new does.")
+            .with_mime_type(JSON),
+        ResourceTemplate::new(format!("{DOCUMENTS}{{instance}}/{{file}}"), "document")
+            .with_description("A shared document. Subscribe to be told when somebody changes it.")
+            .with_mime_type(TEXT),
+    ]
+}
+
+/// Lets everybody see documents, and an agent its own inbox; the lead's credential and people see all.
+pub async fn may_see(call: &Call, named: &Named) -> Result<(), ToolError> {
+    let Named::Inbox(agent) = named else {
+        return call.reader().await.map(|_| ());
+    };
     let caller = reader(call, agent)?;
     call.engine().visit(&caller).await?;
     if caller.actor.agent() == Some(agent) || caller.power >= Power::Lead {
@@ -52,13 +137,26 @@ fn reader(call: &Call, agent: &AgentId) -> Result<Caller, ToolError> {
     if caller.actor == Actor::Nobody { call.caller(Some(agent.as_str())) } else { Ok(caller) }
 }
 
-/// The inbox as JSON.
-pub async fn read(call: &Call, agent: &AgentId) -> Result<String, ToolError> {
-    let caller = reader(call, agent)?;
+pub async fn read(call: &Call, named: &Named) -> Result<String, ToolError> {
+    match named {
+        Named::Inbox(agent) => read_inbox(call, agent).await,
+        Named::Document(id) => match call.engine().document_text(id).await? {
+            Some(document) => Ok(document.text),
+            None => Err(Refusal::new(Code::DocumentNotFound, format!("there is no document '{}'", id.path)).into()),
+        },
+    }
+}
+
+/// The inbox as JSON. Looking at it marks nothing.
+async fn read_inbox(call: &Call, agent: &AgentId) -> Result<String, ToolError> {
     let offered = call.engine().handoffs(Some("pending"), Some(agent)).await?;
     let handoffs: Vec<_> = offered.value.into_iter().map(shown).collect();
-    let unread = unread(call.app(), &caller).await;
-    Ok(json!({"agent_id": agent.as_str(), "unread": unread, "handoffs": handoffs}).to_string())
+    let pending = call.engine().peek_inbox(agent, None).await?;
+    let here = Instance::of(agent);
+    let messages: Vec<_> = pending.iter().map(|pending| InboxMessage::of(pending, &here)).collect();
+    let unread = call.engine().unread(agent).await?;
+    Ok(json!({"agent_id": agent.as_str(), "unread": unread.unseen, "messages": messages, "handoffs": handoffs})
+        .to_string())
 }
 
 #[cfg(test)]
@@ -69,7 +167,28 @@ mod tests {
     fn an_address_names_one_agent() {
         assert_eq!(owner(&inbox(&"reviewer@pr-1".into())), Some("reviewer@pr-1".into()));
         for other in ["rookery://agents//inbox", "rookery://agents/a/b/inbox", "rookery://agents/a", "file:///etc"] {
-            assert_eq!(owner(other), None, "{other}");
+            assert_eq!(Named::of(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn an_address_names_one_document() {
+        for (file, address) in [
+            ("notes.md", "rookery://documents/pr-1/notes.md"),
+            ("findings/memory leak.md", "rookery://documents/pr-1/findings/memory%20leak.md"),
+            ("100%#?.md", "rookery://documents/pr-1/100%25%23%3F.md"),
+            ("ärger.md", "rookery://documents/pr-1/%C3%A4rger.md"),
+        ] {
+            let id = DocumentId::new(Instance::new("pr-1").run(), DocumentPath::parse(file).unwrap());
+            assert_eq!((document(&id).as_str(), Named::of(address)), (address, Some(Named::Document(id))));
+        }
+        for other in [
+            "rookery://documents/notes.md",
+            "rookery://documents/x/../y.md",
+            "rookery://documents/x/%2",
+            "rookery://documents//a.md",
+        ] {
+            assert_eq!(Named::of(other), None, "{other}");
         }
     }
 }

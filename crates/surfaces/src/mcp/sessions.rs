@@ -2,18 +2,23 @@
 //!
 //! The SDK keeps the sessions and knows no limit. Here they are counted; whoever opens one too many takes the place of the
 //! session that was silent longest, whose client opens a new one when it speaks again, as the protocol asks of it. A
-//! session with an open stream is in use, however quiet it is.
+//! session with an open stream is in use, however quiet it is. A call that waits ends with the connection it came by.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::{Stream, StreamExt};
-use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::model::{
+    CancelledNotification, CancelledNotificationParam, ClientJsonRpcMessage, ClientNotification, ClientRequest,
+    RequestId, ServerJsonRpcMessage,
+};
 use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, LocalSessionManagerError};
 use rmcp::transport::streamable_http_server::session::{ServerSseMessage, SessionId, SessionManager};
 use rookery_store::Clock;
+use tokio::sync::watch;
 
+use super::tools::WAITS;
 use crate::app::{App, Limits};
 
 /// How often silent sessions are looked for.
@@ -30,11 +35,15 @@ pub enum SessionError {
 }
 
 pub struct Sessions {
-    inner: LocalSessionManager,
-    clock: Arc<dyn Clock>,
     most: usize,
     idle: Duration,
-    known: Arc<Known>,
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    sdk: LocalSessionManager,
+    clock: Arc<dyn Clock>,
+    known: Known,
 }
 
 impl std::fmt::Debug for Sessions {
@@ -47,10 +56,18 @@ impl std::fmt::Debug for Sessions {
 #[derive(Debug, Default)]
 struct Known(Mutex<HashMap<SessionId, Use>>);
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Use {
     last: u64,
     streams: usize,
+    /// Of these, the ones by which the client hears what nobody asked for.
+    listening: watch::Sender<usize>,
+}
+
+impl Use {
+    fn new(last: u64) -> Use {
+        Use { last, streams: 0, listening: watch::Sender::new(0) }
+    }
 }
 
 impl Known {
@@ -68,42 +85,64 @@ impl Known {
 
 /// An open stream; its session is in use until it is dropped.
 struct Open {
-    known: Arc<Known>,
-    clock: Arc<dyn Clock>,
+    sessions: Arc<Inner>,
     id: SessionId,
+    kind: Kind,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+enum Kind {
+    /// Carries the answer to one request.
+    Answer,
+    /// Carries the answer to a request that waits for something, and that nobody waits for once it is gone.
+    Waiting(RequestId),
+    /// Carries what nobody asked for.
+    Listening,
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        if let Some(used) = self.known.lock().get_mut(&self.id) {
+        if let Some(used) = self.sessions.known.lock().get_mut(&self.id) {
             used.streams = used.streams.saturating_sub(1);
-            used.last = self.clock.monotonic();
+            used.last = self.sessions.clock.monotonic();
+            if self.kind == Kind::Listening {
+                used.listening.send_modify(|open| *open = open.saturating_sub(1));
+            }
+        }
+        if let Kind::Waiting(request) = &self.kind {
+            self.sessions.clone().cancel(self.id.clone(), request.clone());
         }
     }
 }
 
 impl Sessions {
     pub fn new(limits: &Limits, clock: Arc<dyn Clock>) -> Sessions {
-        let mut inner = LocalSessionManager::default();
+        let mut sdk = LocalSessionManager::default();
         // A quiet stream is no reason to end a session, so the SDK's own clock is off; see `reap`.
-        inner.session_config.keep_alive = None;
-        Sessions { inner, clock, most: limits.sessions, idle: limits.session_idle, known: Arc::default() }
+        sdk.session_config.keep_alive = None;
+        let inner = Arc::new(Inner { sdk, clock, known: Known::default() });
+        Sessions { most: limits.sessions, idle: limits.session_idle, inner }
+    }
+
+    /// How many streams a session's client has open to hear what nobody asked for; ends with the session.
+    pub fn listening(&self, id: &str) -> Option<watch::Receiver<usize>> {
+        self.inner.known.lock().get(id).map(|used| used.listening.subscribe())
     }
 
     /// Whether no session can be opened.
     pub fn is_full(&self) -> bool {
-        self.known.lock().len() >= self.most
+        self.inner.known.lock().len() >= self.most
     }
 
     fn used(&self, id: &SessionId) {
-        if let Some(used) = self.known.lock().get_mut(id) {
-            used.last = self.clock.monotonic();
+        if let Some(used) = self.inner.known.lock().get_mut(id) {
+            used.last = self.inner.clock.monotonic();
         }
     }
 
     async fn make_room(&self) -> Result<(), SessionError> {
         while self.is_full() {
-            let Some(quiet) = self.known.quietest(self.clock.monotonic(), IN_USE_MILLIS) else {
+            let Some(quiet) = self.inner.known.quietest(self.inner.clock.monotonic(), IN_USE_MILLIS) else {
                 return Err(SessionError::TooMany { most: self.most });
             };
             tracing::info!(session = %quiet, "a silent session was closed to make room for a new one");
@@ -112,11 +151,39 @@ impl Sessions {
         Ok(())
     }
 
-    fn open(&self, id: &SessionId) -> Open {
-        if let Some(used) = self.known.lock().get_mut(id) {
+    fn open(&self, id: &SessionId, kind: Kind) -> Open {
+        if let Some(used) = self.inner.known.lock().get_mut(id) {
             used.streams += 1;
+            if kind == Kind::Listening {
+                used.listening.send_modify(|open| *open += 1);
+            }
         }
-        Open { known: self.known.clone(), clock: self.clock.clone(), id: id.clone() }
+        Open { sessions: self.inner.clone(), id: id.clone(), kind }
+    }
+}
+
+impl Inner {
+    /// Ends a call as if its client had said that it needs the answer no more. One that has ended already is not hurt.
+    fn cancel(self: Arc<Self>, id: SessionId, request: RequestId) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        runtime.spawn(async move {
+            let cancelled = CancelledNotification::new(CancelledNotificationParam::new(Some(request), None));
+            let message = ClientJsonRpcMessage::notification(ClientNotification::CancelledNotification(cancelled));
+            if let Err(error) = self.sdk.accept_message(&id, message).await {
+                tracing::trace!(%error, "a call that nobody waits for is gone already");
+            }
+        });
+    }
+}
+
+/// Whether a request waits for something to happen, and so may outlast its client by far.
+fn kind(message: &ClientJsonRpcMessage) -> Kind {
+    match message {
+        ClientJsonRpcMessage::Request(request) => match &request.request {
+            ClientRequest::CallToolRequest(call) if call.params.name == WAITS => Kind::Waiting(request.id.clone()),
+            _ => Kind::Answer,
+        },
+        _ => Kind::Answer,
     }
 }
 
@@ -129,7 +196,7 @@ pub async fn reap(app: &App) {
             () = app.stopping().cancelled() => return,
             () = tokio::time::sleep(REAP_EVERY) => {}
         }
-        while let Some(quiet) = sessions.known.quietest(sessions.clock.monotonic(), idle) {
+        while let Some(quiet) = sessions.inner.known.quietest(sessions.inner.clock.monotonic(), idle) {
             if let Err(error) = sessions.close_session(&quiet).await {
                 tracing::debug!(%error, session = %quiet, "a silent session could not be closed");
             }
@@ -143,8 +210,8 @@ impl SessionManager for Sessions {
 
     async fn create_session(&self) -> Result<(SessionId, Self::Transport), SessionError> {
         self.make_room().await?;
-        let (id, transport) = self.inner.create_session().await?;
-        self.known.lock().insert(id.clone(), Use { last: self.clock.monotonic(), streams: 0 });
+        let (id, transport) = self.inner.sdk.create_session().await?;
+        self.inner.known.lock().insert(id.clone(), Use::new(self.inner.clock.monotonic()));
         Ok((id, transport))
     }
 
@@ -153,16 +220,16 @@ impl SessionManager for Sessions {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<ServerJsonRpcMessage, SessionError> {
-        Ok(self.inner.initialize_session(id, message).await?)
+        Ok(self.inner.sdk.initialize_session(id, message).await?)
     }
 
     async fn has_session(&self, id: &SessionId) -> Result<bool, SessionError> {
-        Ok(self.inner.has_session(id).await?)
+        Ok(self.inner.sdk.has_session(id).await?)
     }
 
     async fn close_session(&self, id: &SessionId) -> Result<(), SessionError> {
-        self.known.lock().remove(id);
-        Ok(self.inner.close_session(id).await?)
+        self.inner.known.lock().remove(id);
+        Ok(self.inner.sdk.close_session(id).await?)
     }
 
     async fn create_stream(
@@ -171,13 +238,14 @@ impl SessionManager for Sessions {
         message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionError> {
         self.used(id);
-        let (stream, open) = (self.inner.create_stream(id, message).await?, self.open(id));
+        let kind = kind(&message);
+        let (stream, open) = (self.inner.sdk.create_stream(id, message).await?, self.open(id, kind));
         Ok(stream.map(move |message| held(&open, message)))
     }
 
     async fn accept_message(&self, id: &SessionId, message: ClientJsonRpcMessage) -> Result<(), SessionError> {
         self.used(id);
-        Ok(self.inner.accept_message(id, message).await?)
+        Ok(self.inner.sdk.accept_message(id, message).await?)
     }
 
     async fn create_standalone_stream(
@@ -185,7 +253,7 @@ impl SessionManager for Sessions {
         id: &SessionId,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionError> {
         self.used(id);
-        let (stream, open) = (self.inner.create_standalone_stream(id).await?, self.open(id));
+        let (stream, open) = (self.inner.sdk.create_standalone_stream(id).await?, self.open(id, Kind::Listening));
         Ok(stream.map(move |message| held(&open, message)))
     }
 
@@ -195,7 +263,9 @@ impl SessionManager for Sessions {
         last_event_id: String,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionError> {
         self.used(id);
-        let (stream, open) = (self.inner.resume(id, last_event_id).await?, self.open(id));
+        // Events of a stream that carries one answer name its request.
+        let kind = if last_event_id.contains('/') { Kind::Answer } else { Kind::Listening };
+        let (stream, open) = (self.inner.sdk.resume(id, last_event_id).await?, self.open(id, kind));
         Ok(stream.map(move |message| held(&open, message)))
     }
 }
@@ -213,7 +283,7 @@ mod tests {
     fn the_one_that_was_silent_longest_goes_first_and_one_with_a_stream_never() {
         let known = Known::default();
         for (id, last, streams) in [("a", 5, 0), ("b", 1, 1), ("c", 3, 0)] {
-            known.lock().insert(id.into(), Use { last, streams });
+            known.lock().insert(id.into(), Use { streams, ..Use::new(last) });
         }
         assert_eq!(known.quietest(100, 50).as_deref(), Some("c"));
         assert_eq!(known.quietest(100, 96).as_deref(), Some("c"));

@@ -41,21 +41,38 @@ impl Effect {
     }
 }
 
-/// What a tool answers: a value, and the text that a model reads if that is not simply the value as JSON.
+/// What a tool answers: a value, the text that a model reads if that is not simply the value as JSON, and what it should
+/// notice besides.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Reply<T> {
     value: T,
     text: Option<String>,
+    notes: Vec<String>,
 }
 
 impl<T> Reply<T> {
     pub fn of(value: T) -> Reply<T> {
-        Reply { value, text: None }
+        Reply { value, text: None, notes: vec![] }
     }
 
     pub fn said(text: impl Into<String>, value: T) -> Reply<T> {
-        Reply { value, text: Some(text.into()) }
+        Reply { value, text: Some(text.into()), notes: vec![] }
     }
+
+    /// Adds a text of its own after the first one, which stays as it is.
+    #[must_use]
+    pub fn noting(mut self, note: Option<String>) -> Reply<T> {
+        self.notes.extend(note);
+        self
+    }
+}
+
+/// Whether a result says how many messages wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reminder {
+    Added,
+    /// The tool has just shown them, and left them unread on purpose.
+    LeftOut,
 }
 
 /// An answer on its way out.
@@ -63,6 +80,7 @@ impl<T> Reply<T> {
 pub struct Answered {
     pub structured: Value,
     pub text: String,
+    pub notes: Vec<String>,
 }
 
 type Running = Pin<Box<dyn Future<Output = Result<Answered, ToolError>> + Send>>;
@@ -75,6 +93,7 @@ pub struct Tool {
     pub sets: &'static [Toolset],
     /// How long it may take, if longer than other requests: it waits for something.
     pub lasts: Option<Duration>,
+    pub reminder: Reminder,
     input: Arc<Object>,
     output: Arc<Object>,
     run: Run,
@@ -106,13 +125,19 @@ impl Tool {
             Box::pin(async move { answered(run(call, parse(arguments)?).await?) })
         });
         let (input, output) = (schema::input::<A>(), schema::output::<T>());
-        Tool { name, description, effect, sets, lasts: None, input, output, run }
+        Tool { name, description, effect, sets, lasts: None, reminder: Reminder::Added, input, output, run }
     }
 
     /// For a tool that waits for something to happen.
     #[must_use]
     pub fn lasting(self, most: Duration) -> Tool {
         Tool { lasts: Some(most), ..self }
+    }
+
+    /// For a tool that shows what waits without marking it.
+    #[must_use]
+    pub fn peeking(self) -> Tool {
+        Tool { reminder: Reminder::LeftOut, ..self }
     }
 
     pub fn is_in(&self, set: Toolset) -> bool {
@@ -147,5 +172,5 @@ fn answered<T: Serialize>(reply: Reply<T>) -> Result<Answered, ToolError> {
         ToolError::unexpected()
     })?;
     let text = reply.text.unwrap_or_else(|| structured.to_string());
-    Ok(Answered { structured, text })
+    Ok(Answered { structured, text, notes: reply.notes })
 }

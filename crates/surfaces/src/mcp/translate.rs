@@ -6,9 +6,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// How long an offline agent counts as merely stale.
-const STALE_MILLIS: i64 = 15 * 60 * 1000;
-
 /// The workflow tools' words for a task's state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -184,45 +181,12 @@ pub fn last_seen(agent: &agent::Agent, presence: Option<Presence>) -> Timestamp 
     presence.map_or(agent.seen_at, |presence| presence.last_seen.max(agent.seen_at))
 }
 
-/// The coordination tools' words for whether somebody is there.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Presenting {
-    Active,
-    Stale,
-    Offline,
-}
-
-pub fn presenting(membership: agent::Membership, now: Timestamp) -> Presenting {
-    match membership {
-        agent::Membership::Here => Presenting::Active,
-        agent::Membership::Offline(since) if now.0.saturating_sub(since.0) < STALE_MILLIS => Presenting::Stale,
-        agent::Membership::Offline(_) | agent::Membership::Left(_) => Presenting::Offline,
-    }
-}
-
-/// A moment as ISO 8601.
-pub fn iso(at: Timestamp) -> String {
-    jiff::Timestamp::from_millisecond(at.0).map_or_else(|_| at.0.to_string(), |at| at.to_string())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn whoever_is_offline_is_stale_first() {
-        use agent::Membership::*;
-        let (now, minutes) = (Timestamp(10_000_000), |n: i64| Timestamp(10_000_000 - n * 60_000));
-        assert_eq!(presenting(Here, now), Presenting::Active);
-        assert_eq!(presenting(Offline(minutes(14)), now), Presenting::Stale);
-        assert_eq!(presenting(Offline(minutes(15)), now), Presenting::Offline);
-        assert_eq!(presenting(Left(minutes(0)), now), Presenting::Offline);
-    }
-
-    #[test]
     fn runtimes_read_back_as_written() {
         assert_eq!(runtime(&tool("claude_code")), "claude_code");
-        assert_eq!(iso(Timestamp(0)), "1970-01-01T00:00:00Z");
     }
 }

@@ -1,17 +1,55 @@
-//! The one place that knows how many messages wait for a caller. Every result carries the number if it is not zero, so
-//! that a busy agent notices.
+//! How many messages wait for a caller. Every result says so if any do, so that a busy agent notices.
 
 use rookery_core::Caller;
+use rookery_engine::messages::Unread;
 
+use super::toolset::Toolset;
 use crate::app::App;
 
-/// How many messages the caller has not read.
-pub async fn unread(_app: &App, _caller: &Caller) -> u64 {
-    0
+/// What waits for the caller and was not shown to it. Answered from memory unless something changed.
+pub async fn unread(app: &App, caller: &Caller) -> Unread {
+    let Some(agent) = caller.actor.agent() else { return Unread::default() };
+    app.engine().unread(agent).await.unwrap_or_else(|error| {
+        tracing::debug!(%error, %agent, "what waits for an agent could not be counted");
+        Unread::default()
+    })
 }
 
-/// What a model is told of them.
-pub fn hint(unread: u64) -> String {
-    let messages = if unread == 1 { "message" } else { "messages" };
-    format!("You have {unread} unread {messages}. Read them (inbox_check) before you go on.")
+/// How many of them want attention.
+pub fn count(unread: Unread) -> usize {
+    unread.inbox + unread.coord
+}
+
+/// What a model is told of them, with the tools that show them, or the command where a set has no such tool.
+pub fn hint(unread: Unread, set: Toolset) -> String {
+    let count = count(unread);
+    let messages = if count == 1 { "message" } else { "messages" };
+    let inbox = (unread.inbox > 0).then_some(match set {
+        Toolset::All | Toolset::Context | Toolset::Team => "inbox_check",
+        Toolset::Workflow | Toolset::Coord => "run 'rookery context inbox'",
+    });
+    let coord = (unread.coord > 0).then_some(match set {
+        Toolset::All | Toolset::Coord => "coord_check_messages",
+        Toolset::Workflow | Toolset::Context | Toolset::Team => "run 'rookery context coord check'",
+    });
+    let ways: Vec<&str> = inbox.into_iter().chain(coord).collect();
+    format!("You have {count} unread {messages}. Read them ({}) before you go on.", ways.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hint_names_what_shows_the_messages() {
+        let unread = |inbox, coord| Unread { pending: 5, unseen: 5, inbox, coord };
+        for (inbox, coord, set, wanted) in [
+            (1, 0, Toolset::Team, "You have 1 unread message. Read them (inbox_check) before you go on."),
+            (2, 1, Toolset::All, "You have 3 unread messages. Read them (inbox_check, coord_check_messages) before"),
+            (0, 1, Toolset::Team, "(run 'rookery context coord check')"),
+            (1, 1, Toolset::Coord, "(run 'rookery context inbox', coord_check_messages)"),
+        ] {
+            assert!(hint(unread(inbox, coord), set).contains(wanted), "{}", hint(unread(inbox, coord), set));
+        }
+    }
 }

@@ -6,6 +6,7 @@ mod backup;
 mod cancel;
 mod completions;
 mod config;
+mod context;
 mod doctor;
 mod down;
 mod export;
@@ -58,6 +59,7 @@ pub enum Command {
     Restore(restore::Args),
     Migrate(migrate::Args),
     Token(token::Args),
+    Context(context::Args),
     Mcp(mcp::Args),
     Config(config::Args),
     Schema(schema::Args),
@@ -91,6 +93,7 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Restore(args) => restore::run(context, args).await,
         Command::Migrate(args) => migrate::run(context, args).await,
         Command::Token(args) => token::run(context, args).await,
+        Command::Context(args) => context::run(context, args).await,
         Command::Mcp(args) => mcp::run(context, args).await,
         Command::Config(args) => config::run(context, args),
         Command::Schema(args) => schema::run(context, args).await,

@@ -52,7 +52,7 @@ pub fn tools() -> Vec<Tool> {
         Tool::new(
             "agent_list",
             Reads,
-            &[Workflow, Team],
+            &[Workflow],
             "List the agents of the team, in the order they joined. Use it to find out whom to hand work to.",
             list,
         ),

@@ -1,18 +1,49 @@
-//! Coordination: who is there. An agent that nobody knows joins by calling these.
+//! Coordination: messages that each recipient acknowledges, and who is there. An agent that nobody knows joins by
+//! calling these.
 
-use schemars::JsonSchema;
+use std::borrow::Cow;
+
+use rookery_core::envelope::iso;
+use rookery_core::instance::plain;
+use rookery_core::message::{Ack, Addressees, What};
+use rookery_core::{AgentId, MessageId};
+use rookery_engine::messages::{Pending, Post, PresenceWord};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use super::Nothing;
-use crate::mcp::translate::{self, Presenting};
+use super::messages::{Answer, Member, held};
 use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
 
-type Answer<T> = Result<Reply<T>, ToolError>;
+/// What stands for everybody in `to`.
+const ALL: &str = "all";
 
 pub fn tools() -> Vec<Tool> {
     use Effect::*;
     use Toolset::*;
     vec![
+        Tool::new(
+            "coord_check_messages",
+            Sets,
+            &[Coord],
+            "See the coordination messages to you or to all that you have not acknowledged. Call it when you start and \
+             between steps of your work. Next: act on them, then coord_ack_message.",
+            check,
+        ),
+        Tool::new(
+            "coord_ack_message",
+            Sets,
+            &[Coord],
+            "Acknowledge a message that you have dealt with; it leaves your pending list and its sender can see that.",
+            ack,
+        ),
+        Tool::new(
+            "coord_publish_message",
+            Adds,
+            &[Coord],
+            "Send a message that stays pending for each recipient until it acknowledges it: BLOCKING_ISSUE, \
+             READY_FOR_REVIEW, INTERFACE_UPDATE, STATUS_UPDATE, GENERAL, or a type of your own.",
+            publish,
+        ),
         Tool::new(
             "coord_get_presence",
             Reads,
@@ -30,10 +61,178 @@ pub fn tools() -> Vec<Tool> {
     ]
 }
 
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Asking {
+    /// For callers that connected without a name.
+    #[schemars(skip)]
+    agent_id: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Waiting {
+    pending: Vec<CoordMessage>,
+    count: usize,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct CoordMessage {
+    id: String,
+    #[serde(rename = "type")]
+    topic: String,
+    from: String,
+    timestamp: String,
+    subject: String,
+    body: String,
+}
+
+fn shown(Pending { message, .. }: Pending) -> CoordMessage {
+    let letter = message.letter;
+    CoordMessage {
+        id: letter.header.message.to_string(),
+        topic: letter.header.topic.unwrap_or_default(),
+        from: letter.header.from.to_string(),
+        timestamp: iso(message.at),
+        subject: letter.subject.unwrap_or_default(),
+        body: letter.text,
+    }
+}
+
+async fn check(call: Call, asked: Asking) -> Answer<Waiting> {
+    let member = Member::of(&call, asked.agent_id.as_deref()).await?;
+    let pending = call.engine().check_coord(&member.caller, &member.id, None).await?;
+    let pending: Vec<CoordMessage> = pending.into_iter().map(shown).collect();
+    Ok(Reply::of(Waiting { count: pending.len(), pending }))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Acking {
+    /// The id of the message.
+    message_id: String,
+    /// For callers that connected without a name.
+    #[schemars(skip)]
+    agent_id: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Acked {
+    success: bool,
+    acknowledged: String,
+}
+
+async fn ack(call: Call, asked: Acking) -> Answer<Acked> {
+    let member = Member::of(&call, asked.agent_id.as_deref()).await?;
+    let id = MessageId::new(asked.message_id.trim());
+    call.engine().ack(&member.caller, &member.id, vec![id.clone()]).await?;
+    Ok(Reply::of(Acked { success: true, acknowledged: id.to_string() }))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Publishing {
+    /// What kind of message it is, in upper-case words, for example BLOCKING_ISSUE.
+    #[serde(rename = "type")]
+    topic: String,
+    /// The ids of the agents it is for, or "all".
+    to: To,
+    /// What it is about, in a line.
+    subject: String,
+    /// What the recipients need to know.
+    body: Option<String>,
+    /// Whether each recipient shall acknowledge it. True unless it tells of a session.
+    requires_ack: Option<bool>,
+    /// For callers that connected without a name.
+    #[schemars(skip)]
+    agent_id: Option<String>,
+}
+
+/// One id or several.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub enum To {
+    One(String),
+    Several(Vec<String>),
+}
+
+impl JsonSchema for To {
+    fn schema_name() -> Cow<'static, str> {
+        "To".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}]})
+    }
+}
+
+impl To {
+    fn addressees(self) -> Result<Addressees, ToolError> {
+        let named = match self {
+            To::One(one) => vec![one],
+            To::Several(several) => several,
+        };
+        if named.iter().any(|name| name == ALL) {
+            return Ok(Addressees::Everyone);
+        }
+        if named.is_empty() {
+            return Err(ToolError::invalid("argument 'to': must not be empty").suggest("name agents, or give \"all\""));
+        }
+        Ok(Addressees::Agents(named.iter().map(|name| plain(&AgentId::from(name.as_str()))).collect()))
+    }
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Published {
+    success: bool,
+    message_id: String,
+    /// Recipients that nobody knows. They get it if they join within 24 hours.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unknown: Vec<String>,
+    /// Why it did not go out yet, if it did not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held: Option<String>,
+}
+
+async fn publish(call: Call, asked: Publishing) -> Answer<Published> {
+    let to = asked.to.addressees()?;
+    let member = Member::of(&call, asked.agent_id.as_deref()).await?;
+    let what = What::Coord { topic: asked.topic, subject: asked.subject, to, ack: acks(asked.requires_ack) };
+    let post = Post { what, ..Post::entry(&member.id, asked.body.unwrap_or_default()) };
+    let request = call.engine().send_request(&member.caller, post);
+    let message = call.engine().sent(call.marked(request)).await?;
+    let unknown = message.letter.header.unknown.iter().map(ToString::to_string).collect();
+    let published = Published { success: true, message_id: message.id().to_string(), unknown, held: held(&message) };
+    Ok(Reply::of(published))
+}
+
+fn acks(required: Option<bool>) -> Ack {
+    match required {
+        None => Ack::ByTopic,
+        Some(true) => Ack::Required,
+        Some(false) => Ack::NotRequired,
+    }
+}
+
+/// The words for whether somebody is there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Presence {
+    Active,
+    Stale,
+    Offline,
+}
+
+impl From<PresenceWord> for Presence {
+    fn from(word: PresenceWord) -> Presence {
+        match word {
+            PresenceWord::Active => Presence::Active,
+            PresenceWord::Stale => Presence::Stale,
+            PresenceWord::Offline => Presence::Offline,
+        }
+    }
+}
+
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Instance {
     instance_id: String,
-    status: Presenting,
+    status: Presence,
     last_heartbeat: String,
 }
 
@@ -42,22 +241,15 @@ pub struct Instances {
     instances: Vec<Instance>,
 }
 
-async fn presence(call: Call, _: Nothing) -> Answer<Instances> {
+async fn presence(call: Call, _: Asking) -> Answer<Instances> {
     let caller = call.reader().await?;
     call.arrive(&caller).await?;
-    let (engine, now) = (call.engine(), call.engine().clock().now());
-    let instances = engine.agents().await?.value.into_iter().map(|agent| Instance {
-        status: translate::presenting(agent.membership, now),
-        last_heartbeat: translate::iso(translate::last_seen(&agent, engine.board().get(&agent.id))),
-        instance_id: agent.id.to_string(),
+    let instances = call.engine().instance_presence().await?.into_iter().map(|present| Instance {
+        instance_id: present.agent.to_string(),
+        status: present.status.into(),
+        last_heartbeat: iso(present.last_seen),
     });
     Ok(Reply::of(Instances { instances: instances.collect() }))
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-pub struct Beating {
-    /// Your id. Not needed if you are connected as an agent.
-    agent_id: Option<String>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -66,9 +258,9 @@ pub struct Beaten {
     timestamp: String,
 }
 
-async fn heartbeat(call: Call, asked: Beating) -> Answer<Beaten> {
+async fn heartbeat(call: Call, asked: Asking) -> Answer<Beaten> {
     let (caller, agent) = call.writer(asked.agent_id.as_deref())?;
     call.arrive(&caller).await?;
     call.engine().heartbeat(&caller, &agent).await?;
-    Ok(Reply::of(Beaten { success: true, timestamp: translate::iso(call.engine().clock().now()) }))
+    Ok(Reply::of(Beaten { success: true, timestamp: iso(call.engine().clock().now()) }))
 }

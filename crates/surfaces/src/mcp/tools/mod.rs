@@ -4,9 +4,13 @@
 //! description that a model reads); a function from (call, arguments) to a reply; a `Tool::new` in the file's `tools`.
 
 mod agents;
+mod channel;
 mod coord;
+pub mod documents;
 mod files;
 mod handoffs;
+mod inbox;
+pub mod messages;
 mod tasks;
 mod workspaces;
 
@@ -15,12 +19,14 @@ use serde::{Deserialize, Serialize};
 
 use super::tool::Tool;
 
+/// The tool that waits for something to happen.
+pub const WAITS: &str = "inbox_wait";
+
 /// Every tool, in the order that they are listed in.
 pub fn all() -> Vec<Tool> {
-    [agents::tools(), tasks::tools(), workspaces::tools(), handoffs::tools(), files::tools(), coord::tools()]
-        .into_iter()
-        .flatten()
-        .collect()
+    let workflow = [agents::tools(), tasks::tools(), workspaces::tools(), handoffs::tools(), files::tools()];
+    let context = [channel::tools(), inbox::tools(), documents::tools(), messages::tools()];
+    workflow.into_iter().chain(context).chain([coord::tools()]).flatten().collect()
 }
 
 /// For tools that take nothing.

@@ -20,7 +20,7 @@ pub fn tools() -> Vec<Tool> {
         Tool::new(
             "task_get",
             Reads,
-            &[Workflow, Team],
+            &[Workflow],
             "Look at one task: its state, who has it, what it waits for, its outcome.",
             get,
         ),
@@ -35,7 +35,7 @@ pub fn tools() -> Vec<Tool> {
         Tool::new(
             "task_release",
             Ends,
-            &[Workflow, Team],
+            &[Workflow],
             "Give a task back that you will not finish, so that others can take it.",
             release,
         ),

@@ -69,10 +69,11 @@ impl Script<'_> {
     }
 
     fn coord(&mut self, to: &AgentId) -> What {
-        let topic = if self.rng.random_bool(0.3) { "SESSION_START" } else { "GENERAL" };
-        let to = match self.rng.random_range(0..3) {
-            0 => Addressees::Agents(vec![to.clone(), "nobody-yet".into()]),
-            _ => Addressees::Everyone,
+        let session = self.rng.random_bool(0.3);
+        let (to, topic) = match self.rng.random_range(0..3) {
+            0 => (Addressees::Agents(vec![to.clone(), "nobody-yet".into()]), "GENERAL"),
+            _ if session => (Addressees::Everyone, "SESSION_START"),
+            _ => (Addressees::Everyone, "GENERAL"),
         };
         What::Coord { topic: topic.to_owned(), subject: "subject 1".to_owned(), to, ack: Ack::ByTopic }
     }

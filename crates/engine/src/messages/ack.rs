@@ -1,0 +1,97 @@
+//! Acknowledging: message by message, and never what was not shown.
+
+use std::collections::BTreeMap;
+
+use rookery_core::message::{AckMessages, Shown, Standing};
+use rookery_core::{AgentId, Caller, Code, Key, MessageId, Refusal, Row, Seq, Timestamp};
+
+use super::{LARGEST_PAGE, delivery_of};
+use crate::engine::{Engine, EngineError, Request};
+
+/// Up to where an agent acknowledges its inbox.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Until {
+    /// Inclusive.
+    Time(Timestamp),
+    Message(MessageId),
+}
+
+impl Engine {
+    /// Acknowledges messages by their ids.
+    pub async fn ack(&self, caller: &Caller, agent: &AgentId, messages: Vec<MessageId>) -> Result<(), EngineError> {
+        let standings = self.standings(agent, &messages).await?;
+        let queued = |id: &MessageId| standings.get(id).is_none_or(|standing| *standing == Standing::Queued);
+        let peeked: Vec<MessageId> =
+            messages.iter().filter(|id| queued(id) && self.shown().has_peeked(agent, id)).cloned().collect();
+        self.read(caller, agent, peeked).await?;
+        self.acknowledge(caller, agent, messages, Shown::Before).await
+    }
+
+    /// Acknowledges what an agent was shown of its inbox, up to a time or a message; which those were.
+    pub async fn ack_until(
+        &self,
+        caller: &Caller,
+        agent: &AgentId,
+        until: Until,
+    ) -> Result<Vec<MessageId>, EngineError> {
+        let mut covered = Vec::new();
+        let inbox = self.inbox(agent, Some(LARGEST_PAGE)).await?;
+        let last = match &until {
+            Until::Time(_) => None,
+            Until::Message(id) => Some(self.place_of(agent, id).await?),
+        };
+        for pending in inbox {
+            let message = &pending.message;
+            let within = match (&until, last) {
+                (Until::Time(until), _) => message.at <= *until,
+                (Until::Message(_), last) => last.is_some_and(|last| message.sent <= last),
+            };
+            let seen = pending.standing != Standing::Queued || self.shown().has_peeked(agent, message.id());
+            if within && seen {
+                covered.push(message.id().clone());
+            }
+        }
+        self.ack(caller, agent, covered.clone()).await?;
+        Ok(covered)
+    }
+
+    /// The place of a message that is for the agent, acknowledged or not.
+    async fn place_of(&self, agent: &AgentId, id: &MessageId) -> Result<Seq, EngineError> {
+        let delivery = Key::Delivery { message: id.clone(), agent: agent.clone() };
+        let (rows, _) = self.store().rows(vec![Key::Message(id.clone()), delivery]).await?;
+        let mut rows = rows.into_iter();
+        match (rows.next().flatten(), rows.next().flatten()) {
+            (Some(Row::Message(message)), Some(_)) => Ok(message.sent),
+            _ => Err(Refusal::new(Code::MessageNotFound, format!("Message not found: '{id}' is not in your inbox"))
+                .hint("give a time, or the id of a message as the inbox shows it")
+                .into()),
+        }
+    }
+
+    pub(super) async fn acknowledge(
+        &self,
+        caller: &Caller,
+        agent: &AgentId,
+        messages: Vec<MessageId>,
+        shown: Shown,
+    ) -> Result<(), EngineError> {
+        if messages.is_empty() {
+            return Ok(());
+        }
+        let command = AckMessages { agent: agent.clone(), messages: messages.clone(), shown };
+        self.submit(Request::new(caller.clone(), command)).await?;
+        self.shown().done(agent, &messages);
+        Ok(())
+    }
+
+    pub(super) async fn standings(
+        &self,
+        agent: &AgentId,
+        messages: &[MessageId],
+    ) -> Result<BTreeMap<MessageId, Standing>, EngineError> {
+        let key = |message: &MessageId| Key::Delivery { message: message.clone(), agent: agent.clone() };
+        let (rows, _) = self.store().rows(messages.iter().map(key).collect()).await?;
+        let deliveries = rows.into_iter().flatten().filter_map(delivery_of);
+        Ok(deliveries.map(|delivery| (delivery.message, delivery.standing)).collect())
+    }
+}

@@ -1,0 +1,89 @@
+//! Messages to everybody: not expanded, so what waits for an agent is what was sent since it joined and it is not done with.
+
+use rookery_core::agent::Agent;
+use rookery_core::key::Table;
+use rookery_core::message::{DAY_MILLIS, Message, Standing};
+use rookery_core::{MessageId, Seq, Timestamp};
+use rookery_store::ListQuery;
+use rookery_store::query::{Order, Test};
+
+use super::{Pending, READ, has_expired, message_of, stored};
+use crate::engine::{Engine, EngineError};
+
+/// How many messages from before it joined an agent gets, and from how long before.
+const LATE_JOINER_MESSAGES: usize = 100;
+const LATE_JOINER_MILLIS: u64 = DAY_MILLIS;
+
+impl Engine {
+    /// Messages to everybody that an agent has not acknowledged: those since it joined, and a few from before.
+    pub(super) async fn broadcasts(&self, known: Option<&Agent>, limit: u32) -> Result<Vec<Pending>, EngineError> {
+        let Some(agent) = known.filter(|agent| !agent.has_left()) else { return Ok(vec![]) };
+        let settled = self.shown().settled(&agent.id, agent.joined);
+        let mut found = Vec::new();
+        if settled < agent.joined {
+            let earlier = self.before_it_joined(agent).await?;
+            found.extend(self.unsettled(agent, earlier).await?);
+        }
+        let mut after = settled.max(agent.joined);
+        let upto = loop {
+            let query = to_everyone().with("sent", Test::Above(stored(after))).at_most(Some(READ));
+            let (rows, head) = self.store().list(query).await?;
+            let full = rows.len() >= READ as usize;
+            let messages: Vec<Message> = rows.into_iter().filter_map(message_of).collect();
+            let last = messages.last().map(|message| message.sent);
+            found.extend(self.unsettled(agent, messages).await?);
+            match last {
+                Some(last) if full && found.len() < limit as usize => after = last,
+                Some(last) if full => break last,
+                _ => break head.head,
+            }
+        };
+        let upto = found.first().map_or(upto, |first| Seq(first.message.sent.0.saturating_sub(1)));
+        self.shown().settle(&agent.id, agent.joined, upto);
+        found.truncate(limit as usize);
+        Ok(found)
+    }
+
+    /// Of the messages to everybody before the agent joined, the newest that want to be acknowledged.
+    async fn before_it_joined(&self, agent: &Agent) -> Result<Vec<Message>, EngineError> {
+        let oldest = Timestamp(agent.joined_at.0.saturating_sub_unsigned(LATE_JOINER_MILLIS));
+        let mut found: Vec<Message> = Vec::new();
+        let mut upto = stored(agent.joined);
+        loop {
+            let mut query = to_everyone().with("sent", Test::AtMost(upto)).at_most(Some(READ));
+            query.order = Order::Descending;
+            let (rows, _) = self.store().list(query).await?;
+            let full = rows.len() >= READ as usize;
+            let messages: Vec<Message> = rows.into_iter().filter_map(message_of).collect();
+            let last = messages.last().map(|message| (message.sent, message.at));
+            let wanted =
+                messages.into_iter().filter(|message| message.at >= oldest && message.letter.header.requires_ack);
+            found.extend(wanted);
+            match last {
+                Some((sent, at)) if full && at >= oldest && found.len() < LATE_JOINER_MESSAGES => {
+                    upto = stored(sent).saturating_sub(1);
+                }
+                _ => break,
+            }
+        }
+        found.truncate(LATE_JOINER_MESSAGES);
+        found.reverse();
+        Ok(found)
+    }
+
+    /// Those that the agent is not done with.
+    async fn unsettled(&self, agent: &Agent, messages: Vec<Message>) -> Result<Vec<Pending>, EngineError> {
+        let now = self.clock().now();
+        let own = |message: &Message| message.is_broadcast_for(&agent.id) && !has_expired(message, now);
+        let messages: Vec<Message> = messages.into_iter().filter(own).collect();
+        let ids: Vec<MessageId> = messages.iter().map(|message| message.id().clone()).collect();
+        let standings = self.standings(&agent.id, &ids).await?;
+        let standing = |message: &Message| standings.get(message.id()).copied().unwrap_or(Standing::Queued);
+        let pending = messages.into_iter().map(|message| Pending { standing: standing(&message), message });
+        Ok(pending.filter(|pending| pending.standing != Standing::Acked).collect())
+    }
+}
+
+fn to_everyone() -> ListQuery {
+    ListQuery::all(Table::Messages).with("audience", Test::Is("everyone".into())).ordered_by("sent")
+}

@@ -1,0 +1,84 @@
+//! Coordination: messages that each recipient acknowledges, and who is here.
+
+use rookery_core::agent::{Agent, Membership};
+use rookery_core::key::Table;
+use rookery_core::message::{DAY_MILLIS, Form};
+use rookery_core::{AgentId, Caller, Timestamp};
+use rookery_store::ListQuery;
+
+use super::{Pending, agent_of, page};
+use crate::engine::{Engine, EngineError};
+
+/// How long an agent that is offline counts as stale.
+const STALE_MILLIS: u64 = 15 * 60 * 1_000;
+
+/// The words for presence that coordination uses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PresenceWord {
+    Active,
+    /// Offline, but not for long.
+    Stale,
+    Offline,
+}
+
+impl PresenceWord {
+    pub fn of(agent: &Agent, now: Timestamp) -> PresenceWord {
+        match agent.membership {
+            Membership::Here => PresenceWord::Active,
+            Membership::Offline(since) if now < since.plus_millis(STALE_MILLIS) => PresenceWord::Stale,
+            Membership::Offline(_) | Membership::Left(_) => PresenceWord::Offline,
+        }
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            PresenceWord::Active => "active",
+            PresenceWord::Stale => "stale",
+            PresenceWord::Offline => "offline",
+        }
+    }
+}
+
+/// An agent as coordination shows it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct InstancePresence {
+    pub agent: AgentId,
+    pub status: PresenceWord,
+    pub last_seen: Timestamp,
+}
+
+impl Engine {
+    /// Coordination messages that an agent has not acknowledged, and which it is shown by this.
+    pub async fn check_coord(
+        &self,
+        caller: &Caller,
+        agent: &AgentId,
+        limit: Option<u32>,
+    ) -> Result<Vec<Pending>, EngineError> {
+        let pending = self.coord_pending(agent, limit).await?;
+        self.show(caller, agent, &pending).await?;
+        Ok(pending)
+    }
+
+    /// Coordination messages to an agent or to everybody that it has not acknowledged, in order.
+    pub async fn coord_pending(&self, agent: &AgentId, limit: Option<u32>) -> Result<Vec<Pending>, EngineError> {
+        let known = self.agent(agent).await?.value;
+        self.pending(agent, known.as_ref(), page(limit), |form| form == Form::Coord).await
+    }
+
+    /// Who is here or was until lately, in the words of coordination, in the order they joined.
+    pub async fn instance_presence(&self) -> Result<Vec<InstancePresence>, EngineError> {
+        let now = self.clock().now();
+        let (rows, _) = self.store().list(ListQuery::all(Table::Agents).ordered_by("joined")).await?;
+        let lately = |agent: &Agent| match agent.membership {
+            Membership::Here | Membership::Offline(_) => true,
+            Membership::Left(since) => now < since.plus_millis(DAY_MILLIS),
+        };
+        let presence = |agent: Agent| InstancePresence {
+            status: PresenceWord::of(&agent, now),
+            last_seen: self.board().get(&agent.id).map_or(agent.seen_at, |seen| seen.last_seen.max(agent.seen_at)),
+            agent: agent.id,
+        };
+        Ok(rows.into_iter().filter_map(agent_of).filter(lately).map(presence).collect())
+    }
+}

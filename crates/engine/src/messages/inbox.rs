@@ -1,0 +1,56 @@
+//! Inboxes: mentions and direct messages that an agent has not acknowledged.
+
+use rookery_core::message::{Form, ReadMessages, Standing};
+use rookery_core::{AgentId, Caller, MessageId};
+
+use super::{Pending, page};
+use crate::engine::{Engine, EngineError, Request};
+
+impl Engine {
+    /// Mentions and direct messages that an agent has not acknowledged, and which it is shown by this.
+    pub async fn check_inbox(
+        &self,
+        caller: &Caller,
+        agent: &AgentId,
+        limit: Option<u32>,
+    ) -> Result<Vec<Pending>, EngineError> {
+        let pending = self.inbox(agent, limit).await?;
+        self.show(caller, agent, &pending).await?;
+        Ok(pending)
+    }
+
+    /// The same without marking anything.
+    pub async fn peek_inbox(&self, agent: &AgentId, limit: Option<u32>) -> Result<Vec<Pending>, EngineError> {
+        let pending = self.inbox(agent, limit).await?;
+        self.shown().peeked(agent, pending.iter().map(|pending| pending.message.id().clone()));
+        self.shown().saw(agent, pending.iter().map(|pending| &pending.message));
+        Ok(pending)
+    }
+
+    /// What waits in an inbox, in order; nobody is shown it by this.
+    pub async fn inbox(&self, agent: &AgentId, limit: Option<u32>) -> Result<Vec<Pending>, EngineError> {
+        let known = self.agent(agent).await?.value;
+        self.addressed(agent, known.as_ref(), page(limit), |form| form != Form::Coord).await
+    }
+
+    /// Marks what an agent is shown, in one fact.
+    pub(super) async fn show(&self, caller: &Caller, agent: &AgentId, pending: &[Pending]) -> Result<(), EngineError> {
+        let unseen = pending.iter().filter(|pending| pending.standing == Standing::Queued);
+        let unseen = unseen.map(|pending| pending.message.id().clone()).collect();
+        self.read(caller, agent, unseen).await?;
+        self.shown().saw(agent, pending.iter().map(|pending| &pending.message));
+        Ok(())
+    }
+
+    pub(super) async fn read(
+        &self,
+        caller: &Caller,
+        agent: &AgentId,
+        messages: Vec<MessageId>,
+    ) -> Result<(), EngineError> {
+        if !messages.is_empty() {
+            self.submit(Request::new(caller.clone(), ReadMessages { agent: agent.clone(), messages })).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,112 @@
+//! Sending a message.
+
+use rookery_core::key::Table;
+use rookery_core::message::{Ack, Addressees, Cause, Message, SendMessage, What};
+use rookery_core::{AgentId, Caller, Code, Instance, Key, MessageId, Refusal, Row};
+use rookery_store::query::Test;
+use rookery_store::{Answer, ListQuery};
+use sha2::{Digest, Sha256};
+
+use super::{message_of, page};
+use crate::engine::{Engine, EngineError, Request};
+use crate::queries::At;
+
+/// A message as a surface hands it over.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Post {
+    /// The author.
+    pub from: AgentId,
+    /// Where it is said.
+    pub instance: Instance,
+    pub what: What,
+    pub text: String,
+    pub reply_to: Option<MessageId>,
+}
+
+impl Post {
+    /// An entry in the channel of the author's own instance.
+    pub fn entry(from: &AgentId, text: impl Into<String>) -> Post {
+        let instance = Instance::of(from);
+        Post { from: from.clone(), instance, what: What::Entry, text: text.into(), reply_to: None }
+    }
+
+    pub fn direct(from: &AgentId, to: Vec<AgentId>, text: impl Into<String>) -> Post {
+        Post { what: What::Direct { to }, ..Post::entry(from, text) }
+    }
+
+    pub fn coord(from: &AgentId, topic: &str, subject: &str, to: Addressees, text: impl Into<String>) -> Post {
+        let what = What::Coord { topic: topic.to_owned(), subject: subject.to_owned(), to, ack: Ack::ByTopic };
+        Post { what, ..Post::entry(from, text) }
+    }
+}
+
+impl Engine {
+    /// Sends a message and tells what became of it: a held one is answered like a sent one, and says so.
+    pub async fn send(&self, caller: &Caller, post: Post) -> Result<Message, EngineError> {
+        self.sent(self.send_request(caller, post)).await
+    }
+
+    /// The request that sends a message, for surfaces that add a key or the body as received.
+    pub fn send_request(&self, caller: &Caller, post: Post) -> Request {
+        let thread = post.instance.thread();
+        let id = match &post.what {
+            What::Coord { .. } => self.mint_coord_message(),
+            What::Entry | What::Direct { .. } => self.mint_message(),
+        };
+        let cause = match (post.reply_to, self.shown().newest(&post.from, &thread)) {
+            (Some(message), _) => Cause::ReplyTo(message),
+            (None, Some(message)) => Cause::Shown(message),
+            (None, None) => Cause::Nothing,
+        };
+        let command = SendMessage {
+            id,
+            run: post.instance.run(),
+            thread,
+            from: post.from,
+            what: post.what,
+            text: post.text,
+            cause,
+            guard: self.settings().storm_guard,
+        };
+        Request::new(caller.clone(), command)
+    }
+
+    /// Submits a request of [`Engine::send_request`].
+    pub async fn sent(&self, request: Request) -> Result<Message, EngineError> {
+        match self.submit(request).await?.answer {
+            Answer::Row(_, row) => match row.0 {
+                Row::Message(message) => Ok(message),
+                _ => Err(no_message().into()),
+            },
+            _ => Err(no_message().into()),
+        }
+    }
+
+    pub fn mint_message(&self) -> MessageId {
+        MessageId::new(self.mint("msg_"))
+    }
+
+    /// `msg-<epoch seconds>-<number>`, the form that coordination uses.
+    pub fn mint_coord_message(&self) -> MessageId {
+        let digest = Sha256::digest(self.mint("n"));
+        let number = digest.iter().take(4).fold(0_u32, |number, byte| (number << 8) | u32::from(*byte));
+        MessageId::new(format!("msg-{}-{number}", self.clock().now().0.div_euclid(1_000)))
+    }
+
+    pub async fn message(&self, id: &MessageId) -> Result<At<Option<Message>>, EngineError> {
+        let (mut rows, head) = self.store().rows(vec![Key::Message(id.clone())]).await?;
+        Ok(At { value: rows.pop().flatten().and_then(message_of), head })
+    }
+
+    /// Messages that wait for a person to decide, oldest first.
+    pub async fn held_messages(&self, limit: Option<u32>) -> Result<At<Vec<Message>>, EngineError> {
+        let query =
+            ListQuery::all(Table::Messages).with("held", Test::Present).ordered_by("sent").at_most(Some(page(limit)));
+        let (rows, head) = self.store().list(query).await?;
+        Ok(At { value: rows.into_iter().filter_map(message_of).collect(), head })
+    }
+}
+
+fn no_message() -> Refusal {
+    Refusal::new(Code::MessageNotFound, "the message was sent, and is not there any more")
+}

@@ -1,0 +1,136 @@
+//! `rookery context`, under both names of the program.
+
+use rookery_testkit::daemon::Daemon;
+use serde_json::{Value, json};
+
+use crate::support::{Way, connect_to, setup, text};
+
+struct Shell<'a> {
+    daemon: &'a Daemon,
+    program: &'static str,
+}
+
+/// Exit code, stdout, stderr.
+type Outcome = (i32, String, String);
+
+impl Shell<'_> {
+    fn command(&self, arguments: &[&str]) -> assert_cmd::Command {
+        let mut command = assert_cmd::Command::new(self.program);
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ROOKERY_")) {
+            command.env_remove(name);
+        }
+        command.current_dir(self.daemon.root()).arg("context").args(arguments);
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Outcome {
+        outcome(&mut self.command(arguments))
+    }
+
+    /// What a command that succeeds prints.
+    fn says(&self, arguments: &[&str]) -> String {
+        let (code, stdout, stderr) = self.run(arguments);
+        assert_eq!(code, 0, "{arguments:?}: {stderr}");
+        stdout
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        let arguments: Vec<&str> = arguments.iter().copied().chain(["--json"]).collect();
+        serde_json::from_str(&self.says(&arguments)).unwrap()
+    }
+}
+
+fn outcome(command: &mut assert_cmd::Command) -> Outcome {
+    let output = command.output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+const ROOKERY: &str = env!("CARGO_BIN_EXE_rookery");
+const WORKER: &str = env!("CARGO_BIN_EXE_agent-worker");
+
+#[test]
+fn an_agent_without_mcp_takes_part() {
+    let daemon = setup().start().unwrap();
+    let (shell, worker) = (Shell { daemon: &daemon, program: ROOKERY }, Shell { daemon: &daemon, program: WORKER });
+    let (reviewer, coder) = (["--agent", "reviewer@pr-123"], ["--agent", "coder@pr-123"]);
+    let with = |agent: [&'static str; 2], arguments: &[&'static str]| -> Vec<&'static str> {
+        arguments.iter().copied().chain(agent).collect()
+    };
+    assert_eq!(worker.says(&with(coder, &["inbox"])), "");
+    assert_eq!(worker.says(&with(reviewer, &["send", "@coder please fix the auth issue"])), "sent\n");
+    let (code, stdout, stderr) = shell.run(&with(reviewer, &["send", "@ghost are you there?"]));
+    assert_eq!((code, stdout.as_str()), (0, "sent\n"));
+    assert!(stderr.contains("Nobody is called @ghost") && stderr.contains("@coder"), "{stderr}");
+
+    let peeked = shell.json(&with(coder, &["inbox", "--peek"]));
+    assert_eq!(peeked["messages"][0]["entry"]["from"], "reviewer");
+    let shown = worker.says(&with(coder, &["inbox"]));
+    assert!(shown.contains("[reviewer]") && shown.contains("@coder please fix the auth issue\n"), "{shown}");
+    assert_eq!(shell.json(&with(coder, &["mentions"])), peeked);
+    let id = text(&peeked["messages"][0]["entry"]["id"]);
+    let standing = shell.says(&["status", &id, reviewer[0], reviewer[1]]);
+    assert!(standing.contains("coder@pr-123  read"), "{standing}");
+    assert_eq!(shell.says(&["ack", &id, coder[0], coder[1]]), "acknowledged\n");
+    assert_eq!(shell.json(&with(coder, &["inbox"])), json!({"messages": []}));
+    assert_eq!(shell.json(&with(coder, &["read", "-n", "1"]))["entries"][0]["message"], "@ghost are you there?");
+    assert_eq!(shell.json(&with(coder, &["peek"]))["entries"].as_array().unwrap().len(), 2);
+    assert_eq!(shell.json(&with(coder, &["wait", "--timeout", "1s"])), json!({"messages": []}));
+
+    let (code, _, stderr) = shell.run(&with(coder, &["ack", "never"]));
+    assert_eq!(code, 1);
+    assert!(stderr.contains("[MESSAGE_NOT_FOUND]") && stderr.contains("hint:"), "{stderr}");
+    assert_eq!(shell.run(&["send"]).0, 2);
+    let by_name = outcome(shell.command(&["inbox", "--json"]).env("ROOKERY_AGENT_ID", "coder@pr-123"));
+    assert_eq!(by_name.0, 0, "{}", by_name.2);
+}
+
+#[test]
+fn documents_by_hand() {
+    let daemon = setup().start().unwrap();
+    let shell = Shell { daemon: &daemon, program: ROOKERY };
+    assert_eq!(shell.says(&["doc", "read"]), "");
+    let piped = outcome(shell.command(&["doc", "write", "-", "--base", "0"]).write_stdin("# Notes\n\n- one\n"));
+    assert_eq!((piped.0, piped.1.as_str()), (0, "written\n"), "{}", piped.2);
+    assert_eq!(shell.says(&["doc", "append", "- two"]), "appended\n");
+    assert_eq!(shell.says(&["doc", "read"]), "# Notes\n\n- one\n- two", "to the byte");
+    assert_eq!(shell.says(&["doc", "create", "findings/auth.md", "-v"]), "created\n", "a text may begin with a dash");
+    assert_eq!(shell.says(&["doc", "list"]), "findings/auth.md\nnotes.md\n");
+    assert_eq!(shell.says(&["doc", "history", "--at", "1"]), "# Notes\n\n- one\n");
+    let history = shell.says(&["doc", "history"]);
+    assert!(history.contains("appended") && history.contains("person:"), "{history}");
+    let (code, _, stderr) = shell.run(&["doc", "write", "other", "--base", "1"]);
+    assert!(code == 1 && stderr.contains("[STALE_VERSION]"), "{stderr}");
+    assert_eq!(shell.says(&["doc", "delete", "findings/auth.md"]), "deleted\n");
+    assert_eq!(shell.json(&["doc", "list"]), json!({"files": ["notes.md"]}));
+    assert_eq!(shell.run(&["doc", "read", "../x.md"]).0, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn coordination_by_hand() {
+    let daemon = setup().start().unwrap();
+    let shell = Shell { daemon: &daemon, program: WORKER };
+    let backend = connect_to(&daemon, Way::Alone, "coord", Some("backend")).await;
+    backend.call("coord_send_heartbeat", json!({})).await;
+    let publish = ["coord", "publish", "BLOCKING_ISSUE", "API endpoint missing", "see #4", "--to", "backend"];
+    let sent = shell.says(&[&publish[..], &["--to", "ghost", "--agent", "frontend"]].concat());
+    let id = sent.trim();
+    assert!(id.starts_with("msg-"), "{id}");
+    let pending = backend.call("coord_check_messages", json!({})).await["pending"][0].clone();
+    assert_eq!((&pending["id"], &pending["from"]), (&json!(id), &json!("frontend")));
+    shell.says(&["coord", "publish", "STATUS_UPDATE", "half done", "--agent", "backend"]);
+    let shown = shell.says(&["coord", "check", "--agent", "frontend"]);
+    assert!(shown.contains("[backend] STATUS_UPDATE msg-") && shown.contains("half done\n"), "{shown}");
+    assert_eq!(shell.says(&["coord", "ack", id, "--agent", "backend"]), format!("{id} is acknowledged\n"));
+    let present = shell.json(&["presence"]);
+    assert_eq!(present["instances"].as_array().unwrap().len(), 2, "{present}");
+}
+
+#[test]
+fn without_a_daemon_it_says_so() {
+    let mut daemon = setup().start().unwrap();
+    daemon.stop().unwrap();
+    let shell = Shell { daemon: &daemon, program: ROOKERY };
+    let (code, stdout, stderr) = shell.run(&["inbox", "--no-start", "--agent", "a"]);
+    assert_eq!((code, stdout.as_str()), (3, ""), "{stderr}");
+}

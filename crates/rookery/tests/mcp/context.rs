@@ -1,0 +1,259 @@
+//! Channel and inbox: who is told what, and what an acknowledgement covers.
+
+use rookery_testkit::daemon::Daemon;
+use serde_json::{Value, json};
+
+use crate::support::{Client, WAYS, Way, connect, connect_to, said, setup, text};
+
+/// Clients of the context tools, one for each agent, that are known to the daemon.
+async fn team<const N: usize>(daemon: &Daemon, names: [&str; N]) -> [Client; N] {
+    let mut clients = Vec::new();
+    for (number, name) in names.into_iter().enumerate() {
+        let way = [Way::Session, Way::Alone, Way::Socket][number % 3];
+        let client = connect_to(daemon, way, "context", Some(name)).await;
+        assert_eq!(client.says("inbox_check", json!({})).await, "[]", "{name}");
+        clients.push(client);
+    }
+    clients.try_into().unwrap_or_else(|_| panic!("as many clients as names"))
+}
+
+fn texts(value: &Value, list: &str) -> Vec<String> {
+    value[list].as_array().unwrap().iter().map(|one| text(&one["message"])).collect()
+}
+
+#[tokio::test]
+async fn the_flow_that_the_tools_were_made_for() {
+    let daemon = setup().start().unwrap();
+    for way in WAYS {
+        let instance = format!("{way:?}").to_lowercase();
+        let reviewer = connect_to(&daemon, way, "context", Some(&format!("reviewer@{instance}"))).await;
+        let coder = connect_to(&daemon, way, "context", Some(&format!("coder@{instance}"))).await;
+        coder.call("channel_peek", json!({})).await;
+        let sent = reviewer.raw("channel_send", json!({"message": "@coder please fix the auth issue"})).await;
+        assert_eq!((sent.content.len(), said(&sent).as_str()), (1, "sent"), "{way:?}");
+
+        let shown = coder.raw("inbox_check", json!({})).await;
+        let read: Value = serde_json::from_str(&said(&shown)).unwrap();
+        let timestamp = text(&read[0]["entry"]["timestamp"]);
+        let id = sent.structured_content.unwrap()["id"].clone();
+        let entry = json!({"id": id, "timestamp": timestamp, "from": "reviewer",
+            "message": "@coder please fix the auth issue", "mentions": ["coder"]});
+        assert_eq!(read, json!([{"entry": entry, "unread": true, "priority": "normal"}]), "{way:?}");
+        assert_eq!(shown.structured_content, Some(json!({"messages": read})), "{way:?}");
+        assert_eq!(coder.call("channel_mentions", json!({})).await, json!({"messages": read}), "{way:?}");
+
+        assert_eq!(coder.says("inbox_ack", json!({"until": timestamp})).await, "acknowledged", "{way:?}");
+        assert_eq!(coder.says("inbox_check", json!({})).await, "[]", "{way:?}");
+        let channel: Value = serde_json::from_str(&coder.says("channel_read", json!({})).await).unwrap();
+        assert_eq!(channel, json!([entry]), "{way:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_mention_reaches_whom_it_names() {
+    let daemon = setup().start().unwrap();
+    let [a, b, other, default] = team(&daemon, ["a@x", "b@x", "a@y", "d"]).await;
+    a.says("channel_send", json!({"message": "@b and @a, also @a@y and @d@default"})).await;
+    assert_eq!(b.inbox().await.len(), 1);
+    assert!(a.inbox().await.is_empty(), "nobody is told of what it said itself");
+    let elsewhere = other.call("inbox_check", json!({})).await["messages"][0].clone();
+    assert_eq!((&elsewhere["entry"]["from"], &elsewhere["priority"]), (&json!("a@x"), &json!("high")));
+    assert_eq!(elsewhere["entry"]["mentions"], json!(["b@x", "a@x", "a", "d@default"]));
+    assert_eq!(default.call("inbox_check", json!({})).await["messages"][0]["entry"]["from"], "a@x");
+    assert_eq!(texts(&other.call("channel_read", json!({})).await, "entries"), [""; 0], "a channel is its instance's");
+
+    let missed = a.raw("channel_send", json!({"message": "@nobody @b@z hello"})).await;
+    assert_eq!(said(&missed), "sent");
+    assert_eq!(missed.structured_content.unwrap()["unknown"], json!(["nobody", "b@z"]));
+    let told = &missed.content[1].as_text().unwrap().text;
+    assert!(told.contains("@nobody, @b@z") && told.contains("@b, @a@y, @d@default"), "{told}");
+
+    a.says("channel_send", json!({"message": "only for you", "to": "b"})).await;
+    let direct = b.call("inbox_check", json!({})).await["messages"][1]["entry"].clone();
+    assert_eq!((&direct["message"], &direct["to"]), (&json!("only for you"), &json!(["b"])));
+    assert_eq!(texts(&b.call("channel_peek", json!({})).await, "entries").len(), 2, "it is not in the channel");
+    let nobody = a.refused("channel_send", json!({"message": "x", "to": "ghost"})).await;
+    assert_eq!(nobody["code"], "AGENT_NOT_FOUND");
+    assert_eq!(a.refused("channel_send", json!({"message": "  "})).await["code"], "INVALID_INPUT");
+}
+
+#[tokio::test]
+async fn what_is_urgent_has_priority() {
+    let daemon = setup().start().unwrap();
+    let [a, b, c] = team(&daemon, ["a", "b", "c"]).await;
+    for (message, priority) in [
+        ("@b look", "normal"),
+        ("@b we are BLOCKED", "high"),
+        ("@b asap!", "high"),
+        ("@b it is unblocked", "normal"),
+        ("@b and @c", "high"),
+        ("@b and @ghost", "normal"),
+    ] {
+        a.says("channel_send", json!({"message": message})).await;
+        let last = b.call("inbox_check", json!({})).await["messages"].as_array().unwrap().last().unwrap().clone();
+        assert_eq!((&last["entry"]["message"], &last["priority"]), (&json!(message), &json!(priority)));
+    }
+    assert_eq!(c.inbox().await.len(), 1);
+}
+
+#[tokio::test]
+async fn since_is_exclusive_and_limit_means_the_last() {
+    let daemon = setup().start().unwrap();
+    let [a, b] = team(&daemon, ["a", "b"]).await;
+    let mut times = Vec::new();
+    for number in 0..4 {
+        let sent = a.call("channel_send", json!({"message": format!("@b {number}")})).await;
+        times.push(text(&sent["timestamp"]));
+    }
+    let peek = async |arguments: Value| texts(&b.call("channel_peek", arguments).await, "entries");
+    assert_eq!(peek(json!({"limit": 2})).await, ["@b 2", "@b 3"]);
+    let read = async |arguments: Value| texts(&b.call("channel_read", arguments).await, "entries");
+    assert_eq!(read(json!({"since": times[2]})).await, ["@b 3"]);
+    assert_eq!(b.inbox().await, ["@b 0", "@b 1", "@b 2"], "exactly what was returned is acknowledged");
+    assert_eq!(read(json!({"since": times[0], "limit": 1})).await, ["@b 3"]);
+    assert_eq!(read(json!({"since": "2000-01-01", "limit": 3})).await, ["@b 1", "@b 2", "@b 3"]);
+    assert_eq!(b.inbox().await, ["@b 0"]);
+    assert_eq!(b.refused("channel_read", json!({"since": "lately"})).await["code"], "INVALID_INPUT");
+    assert_eq!(read(json!({"since": "2999-01-01"})).await.len(), 0);
+}
+
+#[tokio::test]
+async fn an_acknowledgement_covers_what_was_shown_and_nothing_else() {
+    let daemon = setup().start().unwrap();
+    let [a, b] = team(&daemon, ["a", "b"]).await;
+    let send = async |message: &str| {
+        let sent = a.call("channel_send", json!({"message": message})).await;
+        (text(&sent["id"]), text(&sent["timestamp"]))
+    };
+    let covers = async |until: &str| {
+        let acked = b.call("inbox_ack", json!({"until": until})).await;
+        acked["acknowledged"].as_array().unwrap().len()
+    };
+    let (first, _) = send("@b 1").await;
+    let (_, second_at) = send("@b 2").await;
+    assert_eq!(covers("2999-01-01").await, 0, "nothing was shown yet");
+    assert_eq!(covers(&first).await, 0, "not even by its id");
+    assert_eq!(b.inbox().await.len(), 2);
+    let (third, third_at) = send("@b 3").await;
+    assert_eq!(covers(&third).await, 2, "up to the third, but the third was never shown");
+    assert_eq!(b.inbox().await, ["@b 3"]);
+    for (until, covered) in [(&second_at[..], 0), (&third_at[..], 1)] {
+        assert_eq!(covers(until).await, covered);
+    }
+    // Of any precision, and with any offset: a time stands for the whole of its unit.
+    for length in [4 + 6, 13, 16, 19, 23] {
+        let (_, at) = send("@b again").await;
+        assert_eq!(b.inbox().await.len(), 1);
+        assert_eq!(covers(&at[..length]).await, 1, "{}", &at[..length]);
+    }
+    send("@b peeked").await;
+    b.call("inbox_peek", json!({})).await;
+    let reminded = b.raw("document_list", json!({})).await;
+    assert_eq!(reminded.meta.unwrap().0["rookery/unread"], 1, "looking is not reading");
+    assert_eq!(covers("2999-01-01").await, 1, "what was looked at was shown");
+    for until in ["never", ""] {
+        assert_eq!(b.refused("inbox_ack", json!({"until": until})).await["code"], "MESSAGE_NOT_FOUND", "{until}");
+    }
+}
+
+#[tokio::test]
+async fn a_busy_agent_notices_and_is_not_nagged() {
+    let daemon = setup().start().unwrap();
+    let [a, b] = team(&daemon, ["a", "b"]).await;
+    let unread = async |tool: &str, arguments: Value| {
+        let result = b.raw(tool, arguments).await;
+        let count = result.meta.as_ref().map_or(json!(0), |meta| meta.0["rookery/unread"].clone());
+        (count, result.content.len())
+    };
+    assert_eq!(unread("document_list", json!({})).await, (json!(0), 1));
+    a.says("channel_send", json!({"message": "@b one"})).await;
+    a.says("channel_send", json!({"message": "@b two"})).await;
+    assert_eq!(unread("document_list", json!({})).await, (json!(2), 2));
+    assert_eq!(unread("document_read", json!({"file": "none.md"})).await, (json!(2), 2), "errors say it too");
+    for tool in ["inbox_peek", "channel_peek"] {
+        assert_eq!(unread(tool, json!({})).await, (json!(0), 1), "{tool} has just shown them");
+    }
+    assert_eq!(unread("inbox_check", json!({})).await, (json!(0), 1));
+    assert_eq!(unread("document_list", json!({})).await, (json!(0), 1), "it has read them, though not acknowledged");
+    assert_eq!(b.inbox().await.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_between_sending_and_reading() {
+    let mut daemon = setup().start().unwrap();
+    let [a, b] = team(&daemon, ["a", "b"]).await;
+    a.says("channel_send", json!({"message": "@b before"})).await;
+    assert_eq!(b.inbox().await, ["@b before"]);
+    a.says("channel_send", json!({"message": "@b unseen"})).await;
+    a.says("document_append", json!({"content": "kept"})).await;
+    tokio::task::block_in_place(|| daemon.kill()).unwrap();
+    tokio::task::block_in_place(|| daemon.restart()).unwrap();
+    let b = connect_to(&daemon, Way::Session, "context", Some("b")).await;
+    let hinted = b.raw("document_read", json!({})).await;
+    assert_eq!((said(&hinted).as_str(), &hinted.meta.unwrap().0["rookery/unread"]), ("kept", &json!(1)));
+    let acked = b.call("inbox_ack", json!({"until": "2999-01-01"})).await;
+    assert_eq!(acked["acknowledged"].as_array().unwrap().len(), 1, "what was shown before the crash, and only that");
+    assert_eq!(b.inbox().await, ["@b unseen"]);
+    daemon.replay_verify().unwrap();
+}
+
+#[tokio::test]
+async fn the_sender_sees_where_each_recipient_stands() {
+    let daemon = setup().start().unwrap();
+    let [a, c] = team(&daemon, ["a", "c"]).await;
+    let b = connect_to(&daemon, Way::Alone, "context", Some("b")).await;
+    assert!(b.inbox().await.is_empty());
+    let id = a.call("channel_send", json!({"message": "@b and @c"})).await["id"].clone();
+    let standing = async |agent: &str| {
+        let status = a.call("message_status", json!({"id": id})).await;
+        let found = status["recipients"].as_array().unwrap().iter().find(|one| one["agent_id"] == agent).cloned();
+        found.unwrap()
+    };
+    assert_eq!(standing("c").await["status"], "queued");
+    // A client that listens is told, and told again, until it reads.
+    let mut listening = connect(&daemon, Way::Session, Some("b")).await;
+    let told = listening.is_told().await;
+    assert_eq!((&told["from"], &told["target"], &told["message"]), (&json!("a"), &json!("b"), &json!("@b and @c")));
+    let notified = standing("b").await;
+    assert_eq!(notified["status"], "notified");
+    assert!(notified["notified"].as_u64().unwrap() >= 1);
+    let again = listening.is_told().await;
+    assert_eq!((&again["id"], again["attempt"].as_u64() > told["attempt"].as_u64()), (&told["id"], true));
+    b.inbox().await;
+    let read = standing("b").await;
+    assert_eq!((&read["status"], read["read_at"].is_string(), read.get("acked_at")), (&json!("read"), true, None));
+    b.call("inbox_ack", json!({"until": id})).await;
+    assert_eq!(standing("b").await["status"], "acked");
+    c.call("channel_read", json!({})).await;
+    assert_eq!(standing("c").await["status"], "acked", "reading the channel acknowledges");
+
+    let direct = a.call("channel_send", json!({"message": "psst", "to": "b"})).await["id"].clone();
+    assert_eq!(b.call("message_status", json!({"id": direct})).await["payload"]["description"], "psst");
+    assert_eq!(c.refused("message_status", json!({"id": direct})).await["code"], "MESSAGE_NOT_FOUND");
+}
+
+#[tokio::test]
+async fn whoever_has_no_name_may_look_and_is_told_how_to_speak() {
+    let daemon = setup().start().unwrap();
+    let [a] = team(&daemon, ["a"]).await;
+    a.says("channel_send", json!({"message": "hello"})).await;
+    let nobody = connect_to(&daemon, Way::Alone, "context", None).await;
+    assert_eq!(texts(&nobody.call("channel_read", json!({})).await, "entries"), ["hello"]);
+    assert_eq!(nobody.says("document_read", json!({})).await, "");
+    for (tool, arguments) in [
+        ("channel_send", json!({"message": "x"})),
+        ("inbox_check", json!({})),
+        ("inbox_wait", json!({})),
+        ("document_write", json!({"content": "x"})),
+    ] {
+        assert_eq!(nobody.refused(tool, arguments).await["code"], "NO_IDENTITY", "{tool}");
+    }
+    let named = json!({"message": "@a I am joe", "agent_id": "joe"});
+    assert_eq!(nobody.says("channel_send", named).await, "sent");
+    let heard = a.call("inbox_check", json!({})).await;
+    assert_eq!(heard["messages"][0]["entry"]["from"], "joe");
+    let foreign = a.refused("channel_send", json!({"message": "x", "agent_id": "joe"})).await;
+    assert_eq!(foreign["code"], "FORBIDDEN", "a is known, and is not joe");
+    let same = connect_to(&daemon, Way::Alone, "context", Some("a@default")).await;
+    assert_eq!(same.inbox().await, ["@a I am joe"], "the default instance is not written");
+}

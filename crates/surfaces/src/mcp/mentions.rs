@@ -1,0 +1,138 @@
+//! Telling an agent's connected clients what waits for it, again and again until it has read that.
+//!
+//! Only a client that could hear it is told: one with an open stream. While the stream is open its agent lives. The
+//! engine keeps the turns and bounds what waits for a listener; nobody who sends ever waits for one.
+
+use std::time::Duration;
+
+use rmcp::model::{CustomNotification, ServerNotification};
+use rmcp::service::{Peer, RoleServer};
+use rookery_core::envelope::iso;
+use rookery_core::instance::bare;
+use rookery_core::view::LifeSource;
+use rookery_core::{AgentId, Caller};
+use rookery_engine::{Listener, Notice};
+use serde_json::json;
+use tokio::sync::watch;
+
+use super::call::Bound;
+use super::notices::SEND_TIME;
+use crate::app::App;
+use crate::sender::Sender;
+
+/// The name of the notification.
+const MENTION: &str = "notifications/mention";
+
+/// An agent that is told through one client.
+#[derive(Clone, Debug)]
+pub struct Addressee {
+    app: App,
+    sender: Sender,
+    bound: Bound,
+    agent: AgentId,
+}
+
+impl Addressee {
+    /// The agent that a client speaks as; `None` if it is nobody.
+    pub fn of(app: &App, sender: Sender, bound: Bound) -> Option<Addressee> {
+        let addressee = Addressee { app: app.clone(), sender, bound, agent: AgentId::from("") };
+        let agent = addressee.caller()?.actor.agent()?.clone();
+        Some(Addressee { agent, ..addressee })
+    }
+
+    pub fn agent(&self) -> &AgentId {
+        &self.agent
+    }
+
+    /// The client as it is known now: its token may have ended, and a session may have become another agent.
+    fn caller(&self) -> Option<Caller> {
+        let bound = self.bound.get();
+        self.sender.caller(&self.app, bound.as_ref().map(AgentId::as_str)).ok()
+    }
+
+    /// Whether the client still speaks for the agent.
+    fn holds(&self) -> Option<Caller> {
+        self.caller().filter(|caller| caller.actor.agent() == Some(&self.agent))
+    }
+
+    /// Listens from now on; whoever opens a stream is back, if it was gone.
+    pub async fn listen(&self) -> Hearing {
+        if let Some(caller) = self.holds()
+            && let Err(error) = self.app.engine().visit(&caller).await
+        {
+            tracing::debug!(%error, agent = %self.agent, "an agent that listens could not be brought back");
+        }
+        Hearing { listener: self.app.engine().notices().listen(&self.agent), addressee: self.clone() }
+    }
+}
+
+/// An open stream of an agent.
+#[derive(Debug)]
+pub struct Hearing {
+    listener: Listener,
+    addressee: Addressee,
+}
+
+impl Hearing {
+    /// The next thing that waits for the agent, which lives meanwhile; `None` if the client may not be told any more.
+    pub async fn next(&mut self) -> Option<Notice> {
+        let every = beat(self.addressee.app.engine().settings().connection_after);
+        loop {
+            let caller = self.addressee.holds()?;
+            if let Some(agent) = caller.itself() {
+                self.addressee.app.engine().sign_of_life(&caller, agent, LifeSource::Connection).ok()?;
+            }
+            tokio::select! {
+                notice = self.listener.next() => return self.addressee.holds().map(|_| notice),
+                () = tokio::time::sleep(every) => {}
+            }
+        }
+    }
+}
+
+/// Often enough that an open stream never looks closed.
+fn beat(allowed: Duration) -> Duration {
+    (allowed / 4).max(Duration::from_millis(20))
+}
+
+/// Tells a session's client whenever it has a stream open, until the session ends.
+pub async fn tell(
+    addressee: Addressee,
+    peer: Peer<RoleServer>,
+    mut streams: watch::Receiver<usize>,
+    remind: impl Fn(&AgentId),
+) {
+    while streams.wait_for(|open| *open > 0).await.is_ok() {
+        let mut hearing = addressee.listen().await;
+        loop {
+            let notice = tokio::select! {
+                closed = streams.wait_for(|open| *open == 0) => match closed {
+                    Ok(_) => break,
+                    Err(_) => return,
+                },
+                notice = hearing.next() => notice,
+            };
+            let Some(notice) = notice else { return };
+            remind(&notice.agent);
+            send(&peer, &notice).await;
+        }
+    }
+}
+
+/// Sends a mention. A client that does not take it is left out this once.
+pub async fn send(peer: &Peer<RoleServer>, notice: &Notice) {
+    let params = json!({
+        "from": notice.from,
+        "target": bare(&notice.agent),
+        "message": notice.excerpt,
+        "timestamp": iso(notice.at),
+        "id": notice.message,
+        "attempt": notice.attempt,
+    });
+    let mention = ServerNotification::CustomNotification(CustomNotification::new(MENTION, Some(params)));
+    match tokio::time::timeout(SEND_TIME, peer.send_notification(mention)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "a mention could not be sent"),
+        Err(_) => tracing::debug!(agent = %notice.agent, "a client does not take its mentions"),
+    }
+}

@@ -1,0 +1,170 @@
+//! The channel: what the team of an instance says to each other, with mentions that reach those who are named.
+
+use rookery_core::AgentId;
+use rookery_core::envelope::iso;
+use rookery_core::message::{Fate, Message};
+use rookery_engine::messages::{Post, Span};
+use rookery_engine::moment::Moment;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::messages::{Answer, Entry, Member, called, held, instance_of};
+use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
+
+pub fn tools() -> Vec<Tool> {
+    use Effect::*;
+    use Toolset::*;
+    vec![
+        Tool::new(
+            "channel_send",
+            Adds,
+            &[Context, Team],
+            "Say something to your team. @name puts it into that agent's inbox; @name@instance reaches another \
+             instance. Mention whoever has to act next, nobody out of politeness.",
+            send,
+        ),
+        Tool::new(
+            "channel_read",
+            Sets,
+            &[Context],
+            "Read what was said, oldest first. Acknowledges exactly the mentions of you that it returns; channel_peek \
+             does not.",
+            read,
+        ),
+        Tool::new(
+            "channel_peek",
+            Reads,
+            &[Context],
+            "Look at what was said last, without acknowledging anything.",
+            peek,
+        )
+        .peeking(),
+    ]
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Sending {
+    /// What to say, with @mentions.
+    message: String,
+    /// Send to this agent alone, not to the channel.
+    to: Option<String>,
+    /// For callers that connected without a name.
+    #[schemars(skip)]
+    agent_id: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Sent {
+    id: String,
+    timestamp: String,
+    /// Who is mentioned and was told.
+    mentions: Vec<String>,
+    /// Mentioned names that no agent has.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unknown: Vec<String>,
+    /// Why it did not go out yet, if it did not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held: Option<String>,
+}
+
+async fn send(call: Call, asked: Sending) -> Answer<Sent> {
+    let member = Member::of(&call, asked.agent_id.as_deref()).await?;
+    let post = match asked.to.as_deref().filter(|to| !to.is_empty()) {
+        Some(to) => Post::direct(&member.id, vec![member.named(to)], asked.message),
+        None => Post::entry(&member.id, asked.message),
+    };
+    let request = call.engine().send_request(&member.caller, post);
+    let message = call.engine().sent(call.marked(request)).await?;
+    let header = &message.letter.header;
+    let sent = Sent {
+        id: header.message.to_string(),
+        timestamp: iso(message.at),
+        mentions: called(&header.mentions, &member.instance),
+        unknown: called(&header.unknown, &member.instance),
+        held: held(&message),
+    };
+    let word = if message.fate == Fate::Sent { "sent" } else { "held" };
+    let missed = missed(&call, &member, &header.unknown).await?;
+    let note = sent.held.clone();
+    Ok(Reply::said(word, sent).noting(note).noting(missed))
+}
+
+/// Tells whose names nobody has, and which names there are.
+async fn missed(call: &Call, member: &Member, unknown: &[AgentId]) -> Result<Option<String>, ToolError> {
+    if unknown.is_empty() {
+        return Ok(None);
+    }
+    let here = call.engine().agents().await?.value;
+    let others: Vec<AgentId> = here.into_iter().map(|agent| agent.id).filter(|id| *id != member.id).collect();
+    let names = |ids: &[AgentId]| called(ids, &member.instance).iter().map(|name| format!("@{name}")).collect();
+    let (unknown, mut others): (Vec<String>, Vec<String>) = (names(unknown), names(&others));
+    others.truncate(NAMES_TOLD);
+    let others = if others.is_empty() { "nobody else is here yet".to_owned() } else { others.join(", ") };
+    Ok(Some(format!("Nobody is called {}, so nobody was told. On the team: {others}.", unknown.join(", "))))
+}
+
+/// How many names a caller is offered that missed one.
+const NAMES_TOLD: usize = 30;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Reading {
+    /// Only entries after this time (ISO 8601).
+    since: Option<String>,
+    /// At most so many, the newest. 100 unless said, 1000 at most.
+    limit: Option<u32>,
+    /// For callers that connected without a name.
+    #[schemars(skip)]
+    agent_id: Option<String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Peeking {
+    /// At most so many, the newest. 100 unless said, 1000 at most.
+    limit: Option<u32>,
+    /// For callers that connected without a name.
+    #[schemars(skip)]
+    agent_id: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Entries {
+    entries: Vec<Entry>,
+}
+
+async fn read(call: Call, asked: Reading) -> Answer<Entries> {
+    let span = Span { since: asked.since.as_deref().map(after).transpose()?, limit: asked.limit };
+    let member = Member::or_guest(&call, asked.agent_id.as_deref()).await?;
+    let instance = instance_of(member.as_ref());
+    let entries = match &member {
+        Some(member) => call.engine().read_channel(&member.caller, &member.id, &instance, span).await?,
+        None => call.engine().channel(&instance, span).await?,
+    };
+    shown(&entries.value, member.as_ref())
+}
+
+async fn peek(call: Call, asked: Peeking) -> Answer<Entries> {
+    let span = Span { since: None, limit: asked.limit };
+    let member = Member::or_guest(&call, asked.agent_id.as_deref()).await?;
+    let instance = instance_of(member.as_ref());
+    let entries = match &member {
+        Some(member) => call.engine().peek_channel(&member.id, &instance, span).await?,
+        None => call.engine().channel(&instance, span).await?,
+    };
+    shown(&entries.value, member.as_ref())
+}
+
+/// What comes after a moment comes after all of it.
+fn after(since: &str) -> Result<rookery_core::Timestamp, ToolError> {
+    match Moment::parse(since) {
+        Some(moment) => Ok(moment.last),
+        None => Err(ToolError::invalid(format!("argument 'since': '{since}' is no time"))
+            .suggest("give it as entries show it, for example 2026-02-05T10:00:00.000Z")),
+    }
+}
+
+fn shown(entries: &[Message], member: Option<&Member>) -> Answer<Entries> {
+    let reader = instance_of(member);
+    let entries: Vec<Entry> = entries.iter().map(|entry| Entry::of(entry, &reader)).collect();
+    let text = serde_json::to_string(&entries).map_err(|_| ToolError::unexpected())?;
+    Ok(Reply::said(text, Entries { entries }))
+}

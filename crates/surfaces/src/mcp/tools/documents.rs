@@ -1,0 +1,320 @@
+//! Documents: text that the team of an instance writes together. Every version is kept.
+
+use rookery_core::Instance;
+use rookery_core::document::{
+    AppendDocument, Base, Change, CreateDocument, DeleteDocument, Document, DocumentId, DocumentPath, Version,
+    WriteDocument, Writer,
+};
+use rookery_core::envelope::iso;
+use rookery_core::{Code, Command, Refusal};
+use rookery_engine::documents::{Changed, DocumentText};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::messages::{Answer, Member, instance_of};
+use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
+
+/// How many files a list names.
+pub const FILES_LISTED: usize = 1_000;
+
+pub fn tools() -> Vec<Tool> {
+    use Effect::*;
+    use Toolset::*;
+    vec![
+        Tool::new(
+            "document_read",
+            Reads,
+            &[Context],
+            "Read a shared document: the team's goals, notes and decisions. Without 'file' the one that the others are \
+             reached from. Remember the version if you mean to write.",
+            read,
+        ),
+        Tool::new(
+            "document_write",
+            Sets,
+            &[Context],
+            "Replace the text of a shared document. Give the version that you read as 'base_version': if somebody wrote \
+             meanwhile you get the newer text instead of overwriting it. To add something, document_append is safer.",
+            write,
+        ),
+        Tool::new(
+            "document_append",
+            Adds,
+            &[Context],
+            "Add to the end of a shared document, as it is: begin with a line break if you need one.",
+            append,
+        ),
+        Tool::new(
+            "document_list",
+            Reads,
+            &[Context],
+            "List the files of the shared documents. Next: document_read.",
+            list,
+        ),
+        Tool::new(
+            "document_create",
+            Adds,
+            &[Context],
+            "Create a shared document that is not there yet, for example findings/auth.md.",
+            create,
+        ),
+        Tool::new(
+            "document_delete",
+            Ends,
+            &[Context],
+            "Delete a shared document. Its versions stay readable by document_history.",
+            delete,
+        ),
+        Tool::new(
+            "document_history",
+            Reads,
+            &[Context],
+            "See who changed a document when, newest first; or, with 'version', its text as it was then.",
+            history,
+        ),
+    ]
+}
+
+/// The document that a caller means.
+struct Meant {
+    id: DocumentId,
+    is_entry: bool,
+}
+
+async fn meant(call: &Call, instance: &Instance, file: Option<&str>) -> Result<Meant, ToolError> {
+    let entry = call.engine().entry_document(instance).await?;
+    let path = match file.map(str::trim).filter(|file| !file.is_empty()) {
+        Some(file) => DocumentPath::parse(file).map_err(Refusal::from)?,
+        None => entry.clone(),
+    };
+    Ok(Meant { is_entry: path == entry, id: DocumentId::new(instance.run(), path) })
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Reading {
+    /// Which file, for example todos.md.
+    file: Option<String>,
+    /// For callers that connected without a name.
+    #[schemars(skip)]
+    agent_id: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Content {
+    file: String,
+    content: String,
+    /// 0 if there is no document yet.
+    version: u64,
+}
+
+async fn read(call: Call, asked: Reading) -> Answer<Content> {
+    let member = Member::or_guest(&call, asked.agent_id.as_deref()).await?;
+    let Meant { id, is_entry } = meant(&call, &instance_of(member.as_ref()), asked.file.as_deref()).await?;
+    let content = match call.engine().document_text(&id).await? {
+        Some(DocumentText { version, text }) => {
+            Content { file: id.path.to_string(), content: text, version: version.version }
+        }
+        None if is_entry => Content { file: id.path.to_string(), content: String::new(), version: 0 },
+        None => return Err(not_there(&id)),
+    };
+    Ok(Reply::said(content.content.clone(), content))
+}
+
+fn not_there(id: &DocumentId) -> ToolError {
+    Refusal::new(Code::DocumentNotFound, format!("there is no document '{}'", id.path)).into()
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Writing {
+    /// The new text, which replaces the old one.
+    content: String,
+    /// Which file, for example todos.md.
+    file: Option<String>,
+    /// The version that you have read; 0 if there was none.
+    base_version: Option<u64>,
+    /// For callers that connected without a name.
+    #[schemars(skip)]
+    agent_id: Option<String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Appending {
+    /// What to add.
+    content: String,
+    /// Which file, for example todos.md.
+    file: Option<String>,
+    /// For callers that connected without a name.
+    #[schemars(skip)]
+    agent_id: Option<String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Creating {
+    /// Its path: relative, ending in .md, .markdown or .txt.
+    file: String,
+    /// Its first text.
+    content: String,
+    /// For callers that connected without a name.
+    #[schemars(skip)]
+    agent_id: Option<String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Deleting {
+    /// Which file.
+    file: String,
+    /// The version that you have read.
+    base_version: Option<u64>,
+    /// For callers that connected without a name.
+    #[schemars(skip)]
+    agent_id: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Written {
+    file: String,
+    version: u64,
+}
+
+async fn write(call: Call, asked: Writing) -> Answer<Written> {
+    let member = Member::of(&call, asked.agent_id.as_deref()).await?;
+    let id = meant(&call, &member.instance, asked.file.as_deref()).await?.id;
+    let command = WriteDocument { id, text: asked.content, writer: writer(&member), base: base(asked.base_version) };
+    change(&call, member, command, "written").await
+}
+
+async fn append(call: Call, asked: Appending) -> Answer<Written> {
+    let member = Member::of(&call, asked.agent_id.as_deref()).await?;
+    let id = meant(&call, &member.instance, asked.file.as_deref()).await?.id;
+    let command = AppendDocument { id, text: asked.content, writer: writer(&member) };
+    change(&call, member, command, "appended").await
+}
+
+async fn create(call: Call, asked: Creating) -> Answer<Written> {
+    let member = Member::of(&call, asked.agent_id.as_deref()).await?;
+    let id = meant(&call, &member.instance, Some(named(&asked.file)?)).await?.id;
+    let command = CreateDocument { id, text: asked.content, writer: writer(&member) };
+    change(&call, member, command, "created").await
+}
+
+async fn delete(call: Call, asked: Deleting) -> Answer<Written> {
+    let member = Member::of(&call, asked.agent_id.as_deref()).await?;
+    let id = meant(&call, &member.instance, Some(named(&asked.file)?)).await?.id;
+    let command = DeleteDocument { id, writer: writer(&member), base: base(asked.base_version) };
+    change(&call, member, command, "deleted").await
+}
+
+/// A file where one must be named.
+fn named(file: &str) -> Result<&str, ToolError> {
+    if file.trim().is_empty() { Err(ToolError::invalid("argument 'file': must not be empty")) } else { Ok(file) }
+}
+
+fn writer(member: &Member) -> Writer {
+    Writer::Named(member.id.clone())
+}
+
+fn base(version: Option<u64>) -> Base {
+    version.map_or(Base::Unsaid, Base::Version)
+}
+
+async fn change(call: &Call, member: Member, command: impl Into<Command>, word: &str) -> Answer<Written> {
+    match call.engine().change_document(call.request(member.caller, command)).await? {
+        Changed::Done(Document { id, version, .. }) => {
+            Ok(Reply::said(word, Written { file: id.path.to_string(), version }))
+        }
+        Changed::Stale { refusal, newer } => {
+            let newer = newer.map(|newer| json!({"version": newer.version.version, "content": newer.text}));
+            Err(ToolError::from(refusal).detailed(json!({ "newer": newer })))
+        }
+    }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Listing {
+    /// For callers that connected without a name.
+    #[schemars(skip)]
+    agent_id: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Files {
+    files: Vec<String>,
+}
+
+async fn list(call: Call, asked: Listing) -> Answer<Files> {
+    let member = Member::or_guest(&call, asked.agent_id.as_deref()).await?;
+    let documents = call.engine().documents(&instance_of(member.as_ref()).run()).await?.value;
+    let left_out = documents.len().saturating_sub(FILES_LISTED);
+    let files: Vec<String> = documents.iter().take(FILES_LISTED).map(|document| document.id.path.to_string()).collect();
+    let text = serde_json::to_string(&files).map_err(|_| ToolError::unexpected())?;
+    let note = (left_out > 0).then(|| format!("{left_out} more are left out."));
+    Ok(Reply::said(text, Files { files }).noting(note))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Asking {
+    /// Which file, for example todos.md.
+    file: Option<String>,
+    /// The version whose text you want.
+    version: Option<u64>,
+    /// At most so many changes, the newest. 100 unless said, 1000 at most.
+    limit: Option<u32>,
+    /// For callers that connected without a name.
+    #[schemars(skip)]
+    agent_id: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct History {
+    file: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<String>,
+    versions: Vec<Past>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Past {
+    version: u64,
+    author: String,
+    timestamp: String,
+    /// created, written, appended or deleted.
+    change: String,
+    /// SHA-256 of the text after it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hash: Option<String>,
+}
+
+fn past(version: &Version) -> Past {
+    let change = match version.change {
+        Change::Created => "created",
+        Change::Written => "written",
+        Change::Appended => "appended",
+        Change::Deleted => "deleted",
+    };
+    Past {
+        version: version.version,
+        author: version.author.clone(),
+        timestamp: iso(version.at),
+        change: change.to_owned(),
+        hash: version.hash.clone(),
+    }
+}
+
+async fn history(call: Call, asked: Asking) -> Answer<History> {
+    let member = Member::or_guest(&call, asked.agent_id.as_deref()).await?;
+    let id = meant(&call, &instance_of(member.as_ref()), asked.file.as_deref()).await?.id;
+    let file = id.path.to_string();
+    let Some(version) = asked.version else {
+        let versions = call.engine().document_history(&id, asked.limit).await?.value;
+        let versions: Vec<Past> = versions.iter().map(past).collect();
+        let text = serde_json::to_string(&versions).map_err(|_| ToolError::unexpected())?;
+        return Ok(Reply::said(text, History { file, content: None, versions }));
+    };
+    let Some(DocumentText { version, text }) = call.engine().document_at(&id, version).await? else {
+        let missing = format!("document '{file}' has no text at version {version}");
+        return Err(ToolError::from(Refusal::new(Code::DocumentNotFound, missing))
+            .suggest("document_history without 'version' shows the versions that there are"));
+    };
+    Ok(Reply::said(text.clone(), History { file, content: Some(text), versions: vec![past(&version)] }))
+}

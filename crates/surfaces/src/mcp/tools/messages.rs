@@ -1,0 +1,269 @@
+//! Messages as the context tools show them, who takes part in them, and where each recipient stands.
+
+use rookery_core::envelope::iso;
+use rookery_core::instance::plain;
+use rookery_core::message::{Fate, Form, Hold, Message, Priority, Recipients};
+use rookery_core::{Actor, AgentId, Caller, Code, Instance, MessageId, Power, Refusal};
+use rookery_engine::messages::{MessageStatus, Pending, Reached, RecipientStatus};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
+
+pub type Answer<T> = Result<Reply<T>, ToolError>;
+
+pub fn tools() -> Vec<Tool> {
+    use Effect::*;
+    use Toolset::*;
+    vec![Tool::new(
+        "message_status",
+        Reads,
+        &[Context, Coord],
+        "See where each recipient of a message stands: queued, notified, read, acked, or why not. channel_send and \
+         coord_publish_message return the id.",
+        status,
+    )]
+}
+
+/// Who takes part, and in which instance: that of its own id.
+#[derive(Debug)]
+pub struct Member {
+    pub caller: Caller,
+    pub id: AgentId,
+    pub instance: Instance,
+}
+
+impl Member {
+    /// The caller as a part of the team. Nobody knew it before: it joins by this.
+    pub async fn of(call: &Call, named: Option<&str>) -> Result<Member, ToolError> {
+        let caller = call.caller(named)?;
+        let named = named.filter(|name| !name.is_empty()).map(|name| plain(&AgentId::from(name)));
+        let id = match (&caller.actor, named) {
+            (Actor::Nobody, _) => return Err(ToolError::anonymous()),
+            (Actor::Agent(own), Some(named)) if *own != named && caller.power < Power::Lead => {
+                return Err(Refusal::new(Code::Forbidden, format!("'{own}' may not act as '{named}'")).into());
+            }
+            (_, Some(named)) => named,
+            (actor, None) => AgentId::from(actor.to_string().as_str()),
+        };
+        call.engine().visit(&caller).await?;
+        call.arrive(&caller).await?;
+        Ok(Member { caller, instance: Instance::of(&id), id })
+    }
+
+    /// As [`Member::of`]; `None` if the caller gave no name, and may only look.
+    pub async fn or_guest(call: &Call, named: Option<&str>) -> Result<Option<Member>, ToolError> {
+        match call.caller(named)?.actor {
+            Actor::Nobody => Ok(None),
+            _ => Ok(Some(Member::of(call, named).await?)),
+        }
+    }
+
+    /// The id that a name stands for here.
+    pub fn named(&self, name: &str) -> AgentId {
+        let name = name.trim().trim_start_matches('@');
+        if name.contains('@') { plain(&AgentId::from(name)) } else { self.instance.agent(name) }
+    }
+}
+
+/// The instance that a member is in, or a guest looks at.
+pub fn instance_of(member: Option<&Member>) -> Instance {
+    member.map_or_else(Instance::default, |member| member.instance.clone())
+}
+
+pub fn instance_of_caller(caller: &Caller) -> Instance {
+    caller.actor.agent().map_or_else(Instance::default, Instance::of)
+}
+
+/// An entry of a channel, or a message to few.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Entry {
+    id: String,
+    timestamp: String,
+    from: String,
+    message: String,
+    mentions: Vec<String>,
+    /// Whom a message that is not in the channel is for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to: Option<Vec<String>>,
+}
+
+impl Entry {
+    /// A message with the names that everybody has in the reader's instance.
+    pub fn of(message: &Message, reader: &Instance) -> Entry {
+        let header = &message.letter.header;
+        let direct = header.form == Form::Direct;
+        let to = match &header.to {
+            Recipients::Agents(agents) if direct => Some(called(agents, reader)),
+            Recipients::Agents(_) | Recipients::Everyone => None,
+        };
+        Entry {
+            id: header.message.to_string(),
+            timestamp: iso(message.at),
+            from: reader.calls(&header.from),
+            message: message.letter.text.clone(),
+            mentions: called(&header.mentions, reader),
+            to,
+        }
+    }
+}
+
+pub fn called(agents: &[AgentId], reader: &Instance) -> Vec<String> {
+    agents.iter().map(|agent| reader.calls(agent)).collect()
+}
+
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Urgency {
+    Normal,
+    High,
+}
+
+impl From<Priority> for Urgency {
+    fn from(priority: Priority) -> Urgency {
+        match priority {
+            Priority::Normal => Urgency::Normal,
+            Priority::High => Urgency::High,
+        }
+    }
+}
+
+/// A message that waits for the reader.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct InboxMessage {
+    entry: Entry,
+    /// True until you acknowledge it.
+    unread: bool,
+    priority: Urgency,
+}
+
+impl InboxMessage {
+    pub fn of(pending: &Pending, reader: &Instance) -> InboxMessage {
+        let priority = pending.priority().into();
+        InboxMessage { entry: Entry::of(&pending.message, reader), unread: true, priority }
+    }
+}
+
+/// Why a message did not go out, if it did not.
+pub fn held(message: &Message) -> Option<String> {
+    match &message.fate {
+        Fate::Sent => None,
+        Fate::Held(Hold::Hops { most }) => Some(format!(
+            "held for a person: agents have answered each other more than {most} times in a row without one. Stop and \
+             wait."
+        )),
+        Fate::Held(Hold::Rate { per_minute }) => {
+            Some(format!("held for a person: you send more than {per_minute} messages a minute. Slow down."))
+        }
+        Fate::Discarded { reason } => {
+            Some(format!("a person discarded it{}", reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default()))
+        }
+    }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Asked {
+    /// The message's id.
+    #[serde(alias = "message_id")]
+    id: String,
+}
+
+/// A message without its recipients' names inside of an instance: ids are as every other tool shows them.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Status {
+    id: String,
+    /// The type of a coordination message, else what it is: entry or direct.
+    #[serde(rename = "type")]
+    kind: String,
+    from: String,
+    /// "all", or the ids of its recipients.
+    to: To,
+    timestamp: String,
+    requires_ack: bool,
+    payload: Payload,
+    recipients: Vec<Recipient>,
+    /// Why it did not go out, if it did not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum To {
+    Everyone(String),
+    Agents(Vec<String>),
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Payload {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subject: Option<String>,
+    description: String,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Recipient {
+    agent_id: String,
+    /// queued, notified, read, acked; awaited (not on the team yet), expired, held, discarded.
+    status: String,
+    /// How often it was told since the daemon started and has not read it.
+    notified: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    read_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    acked_at: Option<String>,
+}
+
+async fn status(call: Call, asked: Asked) -> Answer<Status> {
+    let caller = call.reader().await?;
+    let id = MessageId::new(asked.id.as_str());
+    let found = call.engine().message_status(&id).await?.filter(|status| may_see(&caller, &status.message));
+    let Some(MessageStatus { message, recipients }) = found else {
+        return Err(Refusal::new(Code::MessageNotFound, format!("Message not found: '{id}'"))
+            .hint("the id is in the result of the call that sent it, and in what the channel and the inbox show")
+            .into());
+    };
+    let header = &message.letter.header;
+    Ok(Reply::of(Status {
+        id: header.message.to_string(),
+        kind: header.topic.clone().unwrap_or_else(|| kind(header.form).to_owned()),
+        from: header.from.to_string(),
+        to: match &header.to {
+            Recipients::Everyone => To::Everyone("all".to_owned()),
+            Recipients::Agents(agents) => To::Agents(agents.iter().map(ToString::to_string).collect()),
+        },
+        timestamp: iso(message.at),
+        requires_ack: header.requires_ack,
+        payload: Payload { subject: message.letter.subject.clone(), description: message.letter.text.clone() },
+        recipients: recipients.into_iter().map(recipient).collect(),
+        held: held(&message),
+    }))
+}
+
+/// A message to few is theirs; everything else was said to everybody.
+fn may_see(caller: &Caller, message: &Message) -> bool {
+    let header = &message.letter.header;
+    let named = |agent: &AgentId| matches!(&header.to, Recipients::Agents(agents) if agents.contains(agent));
+    let own = |agent: &AgentId| header.from == *agent || named(agent);
+    let author = header.from.as_str() == caller.actor.to_string();
+    header.form != Form::Direct || author || caller.power >= Power::Lead || caller.actor.agent().is_some_and(own)
+}
+
+fn kind(form: Form) -> &'static str {
+    match form {
+        Form::Entry => "entry",
+        Form::Direct => "direct",
+        Form::Coord => "coord",
+    }
+}
+
+fn recipient(status: RecipientStatus) -> Recipient {
+    let notified = status.reached == Reached::Queued && status.notified > 0;
+    Recipient {
+        agent_id: status.agent.to_string(),
+        status: if notified { "notified" } else { status.reached.as_str() }.to_owned(),
+        notified: status.notified,
+        read_at: status.read_at.map(iso),
+        acked_at: status.acked_at.map(iso),
+    }
+}
