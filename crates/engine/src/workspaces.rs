@@ -23,7 +23,7 @@ use sha2::{Digest, Sha256};
 use crate::access::Trust;
 use crate::attendance;
 use crate::engine::{Engine, EngineError, hex};
-use crate::git::{Offered, Repository, Unwanted, Wanted, check_branch};
+use crate::git::{self, Offered, Repository, Unwanted, Wanted, check_branch};
 use crate::intents::Performed;
 use crate::paths::{follow_links, lexical};
 use crate::queries::At;
@@ -49,6 +49,24 @@ pub struct NewWorkspace {
 pub enum Making {
     Worktree,
     Nothing,
+}
+
+/// What can be said of the files in a worktree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Changes {
+    Clean,
+    Modified,
+    Unknown,
+}
+
+impl Changes {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Changes::Clean => "clean",
+            Changes::Modified => "modified",
+            Changes::Unknown => "unknown",
+        }
+    }
 }
 
 /// Which workspaces; every given condition holds.
@@ -80,6 +98,18 @@ impl Engine {
         }
         let (rows, head) = self.store().list(query).await?;
         Ok(At { value: rows.into_iter().filter_map(workspace_of).collect(), head })
+    }
+
+    /// Whether there is something in a worktree that is not committed.
+    pub async fn workspace_changes(&self, workspace: &Workspace) -> Changes {
+        if !self.is_here(&workspace.site) || workspace.worktree == Worktree::Removed {
+            return Changes::Unknown;
+        }
+        match git::is_clean(Path::new(&workspace.path)).await {
+            Ok(true) => Changes::Clean,
+            Ok(false) => Changes::Modified,
+            Err(_) => Changes::Unknown,
+        }
     }
 
     /// The command that makes a workspace, after everything that only this machine can tell was looked at.

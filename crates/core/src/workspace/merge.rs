@@ -47,10 +47,10 @@ impl MergeWorkspace {
         let workspace = view.workspace_known(&self.workspace)?;
         view.may_change(caller, workspace)?;
         is_free(workspace)?;
-        let status = workspace.status.as_str();
-        if workspace.status != Status::Active {
-            return Err(Refusal::new(Code::InvalidTransition, format!("the workspace is {status}"))
-                .hint("only an active workspace can be merged")
+        // One that was merged may have gone on.
+        if workspace.status == Status::Abandoned {
+            return Err(Refusal::new(Code::InvalidTransition, "the workspace was abandoned")
+                .hint("take it up again with workspace_update, status active")
                 .into());
         }
         if workspace.worktree == Worktree::Removed || workspace.repo_path.is_none() {
@@ -97,9 +97,11 @@ mod tests {
         w.does(&by("a"), merge());
         w.does(&Caller::system(), settled(Outcome::Merged { merge_commit: "abc".to_owned() }));
         assert_eq!(w.workspace("ws_1").merge_commit.as_deref(), Some("abc"));
-        assert_eq!(w.refuses(&by("a"), merge()), Code::InvalidTransition);
         let removed = Outcome::Removed { backup_ref: None, branch: BranchFate::Deleted };
         assert_eq!(w.refuses(&Caller::system(), settled(removed)), Code::Stale);
+        w.does(&by("a"), merge());
+        w.does(&Caller::system(), settled(Outcome::Merged { merge_commit: "def".to_owned() }));
+        assert_eq!(w.workspace("ws_1").merge_commit.as_deref(), Some("def"), "it went on and was merged again");
     }
 
     #[test]

@@ -14,5 +14,5 @@ mod worktree;
 
 pub use merge::Offered;
 pub use remove::Unwanted;
-pub use repository::{Repository, check_branch};
+pub use repository::{Repository, check_branch, is_clean};
 pub use worktree::Wanted;

@@ -63,6 +63,12 @@ pub async fn check_branch(field: &'static str, name: &str) -> Result<(), Refusal
     Err(refused())
 }
 
+/// Whether everything in a worktree is committed. Takes no lock, so that whoever works there is not in its way.
+pub async fn is_clean(folder: &Path) -> Result<bool, Refusal> {
+    let asked = ["--no-optional-locks", "status", "--porcelain", "--ignore-submodules=none"];
+    Ok(Git::at(folder).text(&asked).await?.is_empty())
+}
+
 impl Repository {
     /// The repository that a folder belongs to, whichever of its worktrees that is.
     pub async fn of(folder: &Path) -> Result<Repository, Refusal> {

@@ -18,3 +18,4 @@ mod support;
 mod tools;
 mod waiting;
 mod workspaces;
+mod worktrees;

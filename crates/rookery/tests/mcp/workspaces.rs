@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::support::{Client, Way, connect, facts, setup, task, text};
 
 /// A project that is a repository with one commit, and its daemon.
-fn project() -> (tempfile::TempDir, PathBuf) {
+pub fn project() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap().join("app");
     fs::create_dir(&root).unwrap();
@@ -24,7 +24,7 @@ fn project() -> (tempfile::TempDir, PathBuf) {
 }
 
 #[expect(clippy::disallowed_methods, reason = "what git is asked for here is what an agent would")]
-fn git(folder: &Path, arguments: &[&str]) -> String {
+pub fn git(folder: &Path, arguments: &[&str]) -> String {
     let identity = ["-c", "user.name=t", "-c", "user.email=t@example.com"];
     let output = std::process::Command::new("git").current_dir(folder).args(identity).args(arguments).output().unwrap();
     assert!(output.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));

@@ -30,6 +30,7 @@ mod status;
 mod tasks;
 mod token;
 mod up;
+mod worktree;
 
 use clap::Subcommand;
 
@@ -61,6 +62,7 @@ pub enum Command {
     Token(token::Args),
     Context(context::Args),
     Mcp(mcp::Args),
+    Worktree(worktree::Args),
     Config(config::Args),
     Schema(schema::Args),
     Completions(completions::Args),
@@ -95,6 +97,7 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Token(args) => token::run(context, args).await,
         Command::Context(args) => context::run(context, args).await,
         Command::Mcp(args) => mcp::run(context, args).await,
+        Command::Worktree(args) => worktree::run(context, args).await,
         Command::Config(args) => config::run(context, args),
         Command::Schema(args) => schema::run(context, args).await,
         Command::Completions(args) => completions::run(context, args),

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::stream;
 use rookery_core::workspace::{
     self, MergeWorkspace, Uncommitted, UpdateWorkspace, Workspace, WorkspaceRemoved, not_found,
 };
@@ -20,6 +22,8 @@ type Answer<T> = Result<Reply<T>, ToolError>;
 
 /// Above what a tool waits for an outcome, so that its own answer wins.
 const LASTS: Duration = Duration::from_secs(150);
+/// How many folders are looked into side by side.
+const LOOKS_AT_ONCE: usize = 4;
 
 pub fn tools() -> Vec<Tool> {
     use Effect::*;
@@ -275,6 +279,8 @@ pub struct Listing {
     workflow_id: Option<String>,
     /// Only those with one of these.
     status: Option<Vec<Status>>,
+    /// Also look into each folder for changes that are not committed. Takes longer.
+    include_changes: Option<bool>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -303,6 +309,9 @@ pub struct View {
     /// Whether the folder is there, if this daemon can tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     folder_exists: Option<bool>,
+    /// Whether everything in it is committed, if that was asked for: clean, modified, unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changes: Option<&'static str>,
     /// What keeps the work that was not merged when the folder was removed.
     backup_ref: Option<String>,
     created_by: String,
@@ -318,12 +327,18 @@ async fn list(call: Call, asked: Listing) -> Answer<Listed> {
     }
     let status = asked.status.unwrap_or_default().into_iter().map(Status::core).collect();
     let found = call.engine().workspaces(&WorkspaceFilter { run, status }).await?.value;
-    Ok(Reply::of(Listed { workspaces: found.into_iter().map(|workspace| shown(&call, workspace)).collect() }))
+    let look = asked.include_changes == Some(true);
+    let views = found.into_iter().map(|workspace| async {
+        let changes = if look { Some(call.engine().workspace_changes(&workspace).await.as_str()) } else { None };
+        View { changes, ..shown(&call, workspace) }
+    });
+    Ok(Reply::of(Listed { workspaces: stream::iter(views).buffered(LOOKS_AT_ONCE).collect().await }))
 }
 
 fn shown(call: &Call, workspace: Workspace) -> View {
     let here = call.engine().is_here(&workspace.site);
     View {
+        changes: None,
         folder_exists: here.then(|| Path::new(&workspace.path).is_dir()),
         id: workspace.id.to_string(),
         workflow_id: workspace.run.map(|run| run.to_string()),

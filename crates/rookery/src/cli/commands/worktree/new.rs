@@ -64,7 +64,9 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     context.out.note(if there.is_some() { "the worktree is there already" } else { "made a worktree" });
     context.out.line(&path.display().to_string(), Tone::Plain)?;
     context.out.note("go on with:");
-    context.out.line(&format!("cd {} && export ROOKERY_AGENT_ID={name}", quoted(&path.display().to_string())), Tone::Plain)
+    context
+        .out
+        .line(&format!("cd {} && export ROOKERY_AGENT_ID={name}", quoted(&path.display().to_string())), Tone::Plain)
 }
 
 fn without_null(mut value: serde_json::Value) -> serde_json::Value {

@@ -48,7 +48,9 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
         Choice::Cancel => {
             let message = session::end(&tools, &name, Reason::UserExit).await?;
             let done = json!({"name": name, "worktree_removed": false, "message_id": message});
-            context.out.done(&done, &format!("the session of {name} ended; its worktree stays at {}", known.path.display()))
+            context
+                .out
+                .done(&done, &format!("the session of {name} ended; its worktree stays at {}", known.path.display()))
         }
         Choice::Merge => {
             // Nothing ends by a merge that failed: whoever works there has to resolve it.
@@ -77,13 +79,7 @@ fn asked(context: &Context, name: &str) -> anyhow::Result<Choice> {
 }
 
 /// Removes the worktree, then tells the others how the session ended.
-async fn end(
-    context: &Context,
-    tools: &Tools,
-    known: &Workspace,
-    status: &str,
-    reason: Reason,
-) -> anyhow::Result<()> {
+async fn end(context: &Context, tools: &Tools, known: &Workspace, status: &str, reason: Reason) -> anyhow::Result<()> {
     let removing = json!({"id": known.id, "status": status, "cleanup_worktree": true});
     let mut answer = tools.call_within(LASTS, "workspace_update", removing).await?.value;
     let removed = answer["worktree_removed"] == true;
@@ -109,7 +105,7 @@ async fn end(
 
 fn told(answer: &Value, known: &Workspace) -> String {
     let branch = match answer["branch"].as_str() {
-        Some("deleted") => format!("branch {} was merged and is deleted", known.branch),
+        Some("deleted") => format!("branch {} is deleted, all of it is merged", known.branch),
         Some("kept") => format!("branch {} is kept", known.branch),
         _ => format!("there was no branch {}", known.branch),
     };

@@ -34,34 +34,34 @@ impl Reason {
 pub(super) enum Presence {
     Here,
     Away,
-    /// Nobody knows it, or it has left.
-    Unknown,
 }
 
 pub(super) async fn presence(tools: &Tools, name: &str) -> anyhow::Result<Presence> {
     let present = tools.call("coord_get_presence", json!({})).await?.value;
     let instances = present["instances"].as_array().cloned().unwrap_or_default();
     let own = instances.iter().find(|instance| instance["instance_id"] == name);
-    Ok(match own.and_then(|own| own["status"].as_str()) {
-        Some("active") => Presence::Here,
-        Some(_) => Presence::Away,
-        None => Presence::Unknown,
-    })
+    Ok(if own.is_some_and(|own| own["status"] == "active") { Presence::Here } else { Presence::Away })
 }
 
 /// The agent is there from now on, and everybody is told so; the id of the message.
 pub(super) async fn begin(tools: &Tools, name: &str, path: &Path, clock: &Clock) -> anyhow::Result<Value> {
-    match presence(tools, name).await? {
-        Presence::Here => {}
-        Presence::Away => drop(tools.call("coord_send_heartbeat", json!({})).await?),
-        Presence::Unknown => {
-            let agent = json!({"name": name, "runtime": "custom", "workspace_path": path});
-            tools.call("agent_register", agent).await?;
-        }
+    if presence(tools, name).await? == Presence::Away {
+        arrive(tools, name, path).await?;
     }
     let session = format!("session-{}-{}", clock.epoch_seconds(), std::process::id());
     let body = format!("Session started. CWD: {}, Session ID: {session}", path.display());
     publish(tools, "SESSION_START", &format!("Session started: {name}"), &body).await
+}
+
+/// One that is only offline comes back as it was; one that nobody knows, or that has left, joins.
+async fn arrive(tools: &Tools, name: &str, path: &Path) -> anyhow::Result<()> {
+    match tools.call("coord_send_heartbeat", json!({})).await {
+        Err(error) if is_unknown(&error) => {
+            let agent = json!({"name": name, "runtime": "custom", "workspace_path": path});
+            tools.call("agent_register", agent).await.map(drop)
+        }
+        other => other.map(drop),
+    }
 }
 
 /// Everybody is told that the agent ended, and it is there no more; the id of the message.
