@@ -19,6 +19,7 @@ use sha2::{Digest, Sha256};
 use crate::access::Access;
 use crate::ambient::Ids;
 use crate::attendance::Attending;
+use crate::intents::InHand;
 use crate::life::{Place, Roster};
 use crate::notices::Notices;
 use crate::paths::Paths;
@@ -139,6 +140,7 @@ pub(crate) struct Inner {
     pub(crate) shown: Shown,
     pub(crate) notices: Notices,
     pub(crate) counts: Counts,
+    pub(crate) in_hand: InHand,
 }
 
 impl Debug for Engine {
@@ -160,6 +162,7 @@ impl Engine {
                 shown: Shown::default(),
                 notices: Notices::default(),
                 counts: Counts::default(),
+                in_hand: InHand::default(),
             }),
         }
     }
@@ -437,6 +440,10 @@ impl Engine {
     /// Wake-ups for the agents that are connected to this node.
     pub fn notices(&self) -> &Notices {
         &self.inner.notices
+    }
+
+    pub(crate) fn in_hand(&self) -> &InHand {
+        &self.inner.in_hand
     }
 
     pub(crate) fn counts(&self) -> &Counts {

@@ -4,12 +4,15 @@
 //! An effect that belongs to a site is carried out by the node of that site and waits while it is away. All others are
 //! for the node that has the duty.
 
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use futures_util::StreamExt;
 use futures_util::stream;
 use rookery_core::intent::{CloseIntent, Effect, Intent};
 use rookery_core::key::Table;
 use rookery_core::workspace::{Outcome, SettleWorkspace};
-use rookery_core::{Caller, Row, Seq, SiteId, WorkspaceId};
+use rookery_core::{Caller, IntentId, Row, Seq, SiteId, WorkspaceId};
 use rookery_store::artifact::Erased;
 use rookery_store::node::{Duty, Tenure};
 use rookery_store::query::Test;
@@ -85,6 +88,7 @@ pub async fn carry_out(engine: &Engine, hands: &dyn Hands) -> Result<Open, Engin
 }
 
 async fn carry_out_one(engine: &Engine, hands: &dyn Hands, intent: Intent) -> Result<Open, EngineError> {
+    let Some(_taken) = engine.in_hand().take(&intent.id) else { return Ok(Open::Nothing) };
     let here = &engine.attending().node().site.id;
     // A store that nobody shares has one place.
     let site = intent.site.as_ref().map(|site| if engine.is_here(site) { here } else { site });
@@ -112,6 +116,33 @@ async fn carry_out_one(engine: &Engine, hands: &dyn Hands, intent: Intent) -> Re
         // Refused: another node was quicker.
         Ok(_) | Err(SubmitError::Refused(_)) => Ok(Open::Nothing),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// The effects that this node is at work on, so that rounds which overlap do none twice.
+#[derive(Debug, Default)]
+pub(crate) struct InHand(Mutex<BTreeSet<IntentId>>);
+
+impl InHand {
+    fn take(&self, intent: &IntentId) -> Option<Taken<'_>> {
+        let taken = self.lock().insert(intent.clone());
+        taken.then(|| Taken { all: self, intent: intent.clone() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<IntentId>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Out of hand again when it goes, however it ended.
+struct Taken<'a> {
+    all: &'a InHand,
+    intent: IntentId,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.all.lock().remove(&self.intent);
     }
 }
 
