@@ -28,6 +28,10 @@ const GENERATED: &[Generated] = &[
     Generated { file: "docs/reference/openapi.json", arguments: &["schema", "openapi"] },
     Generated { file: "docs/reference/cli.md", arguments: &["reference"] },
     Generated { file: "docs/reference/mcp.md", arguments: &["reference", "mcp"] },
+    Generated { file: "docs/reference/mcp-workflow.md", arguments: &["reference", "mcp", "--tools", "workflow"] },
+    Generated { file: "docs/reference/mcp-context.md", arguments: &["reference", "mcp", "--tools", "context"] },
+    Generated { file: "docs/reference/mcp-coord.md", arguments: &["reference", "mcp", "--tools", "coord"] },
+    Generated { file: "docs/reference/mcp-team.md", arguments: &["reference", "mcp", "--tools", "team"] },
 ];
 
 impl Codegen {

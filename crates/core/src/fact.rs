@@ -70,7 +70,7 @@ facts! {
     AgentRegistered(AgentRegistered) = "agent.registered" v 1,
     AgentUpdated(AgentUpdated) = "agent.updated" v 1,
     AgentReturned(AgentReturned) = "agent.returned" v 1,
-    AgentStatusSet(AgentStatusSet) = "agent.status_set" v 1,
+    AgentStatusSet(AgentStatusSet) = "agent.status_set" v 2,
     AgentLeft(AgentLeft) = "agent.left" v 1,
     AgentWentOffline(AgentWentOffline) = "agent.went_offline" v 1,
     LeadChosen(LeadChosen) = "lead.chosen" v 1,
@@ -130,7 +130,8 @@ facts! {
 /// The version whose form an older one has. Where a version only added fields that may be missing, the older one reads as
 /// the newer.
 fn read_as(kind: &str, version: u32) -> u32 {
-    const ADDED_TO: [&str; 10] = [
+    const ADDED_TO: [&str; 11] = [
+        "agent.status_set",
         "task.created",
         "task.claimed",
         "task.started",

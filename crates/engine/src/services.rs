@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-
 use rookery_store::Feed;
 use rookery_store::node::{ATTEND_EVERY, Duty, Tenure};
 use tokio::sync::broadcast::error::RecvError;

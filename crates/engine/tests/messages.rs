@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use rookery_core::agent::{Leave, Profile, Register, Role, SetStatus, Status};
+use rookery_core::agent::{CurrentTask, Leave, Profile, Register, Role, SetStatus, Status};
 use rookery_core::document::{AppendDocument, Base, DocumentId, DocumentPath, WriteDocument, Writer};
 use rookery_core::message::{Addressees, Fate, Message, ReleaseHeld, Standing, StormGuard, Verdict};
 use rookery_core::{AgentId, Caller, Code, Instance, LogId, MessageId, Timestamp};
@@ -300,7 +300,7 @@ async fn presence_has_the_words_of_coordination() {
         let found = team.engine.instance_presence().await.unwrap();
         found.into_iter().map(|one| (one.agent.to_string(), one.status)).collect::<Vec<_>>()
     };
-    let offline = SetStatus { agent: "b".into(), status: Status::Offline, current_task: None };
+    let offline = SetStatus { agent: "b".into(), status: Status::Offline, current_task: CurrentTask::AsBefore };
     team.engine.submit(Request::new(by("b"), offline)).await.unwrap();
     assert_eq!(words().await, [("a".to_owned(), PresenceWord::Active), ("b".to_owned(), PresenceWord::Stale)]);
     team.passes(15 * 60_000);

@@ -14,7 +14,7 @@ use rookery_core::task::{
 use rookery_core::template::{ApplyTemplate, CreateTemplate, TemplateSource};
 use rookery_core::{Caller, Code, Command, LogId, RunId, SiteId, TaskId, Timestamp};
 use rookery_engine::access::Trust;
-use rookery_engine::context::{Checkpoints, DEFAULT_TOKENS, Include};
+use rookery_engine::context::{Beside, Checkpoints, DEFAULT_TOKENS, Include};
 use rookery_engine::workflows::{CheckpointFilter, FailedTasks, RunFilter, SummaryFormat};
 use rookery_engine::{Access, Engine, EngineError, Parts, RandomIds, Request, Settings, SystemClock};
 use rookery_store::memory::{Database, MemoryStore};
@@ -111,6 +111,7 @@ fn update(task: &str, to: State) -> UpdateStatus {
         outcome: Outcome { text: Some(format!("{task} is done")), detail: None },
         error: Some(format!("{task} broke")),
         reason: None,
+        waiting_for: None,
     }
 }
 
@@ -170,15 +171,20 @@ async fn context_comes_from_what_is_stored() {
     works_off(&engine, "tk_right").await;
     does(&engine, TakeUp { task: "tk_end".into(), agent: "a".into() }).await;
     let end: TaskId = "tk_end".into();
-    let context = engine.load_context(&end, &Include::default(), DEFAULT_TOKENS, 7).await.unwrap().value;
+    let context = engine
+        .load_context(&end, &Include::default(), DEFAULT_TOKENS, Beside { unread: 7, around: 0 })
+        .await
+        .unwrap()
+        .value;
     assert_eq!((context.prior_tasks.len(), context.dependency_outcomes.len(), context.unread), (2, 2, 7));
     assert_eq!(context.dependency_outcomes[0].outcome.as_deref(), Some("tk_left is done"));
     assert_eq!(context.workflow.unwrap().plan_summary.as_deref(), Some("two and one"));
-    let ended = engine.load_context(&"tk_left".into(), &Include::default(), 500, 0).await.unwrap().value;
+    let ended =
+        engine.load_context(&"tk_left".into(), &Include::default(), 500, Beside::default()).await.unwrap().value;
     assert_eq!(ended.current_task.checkpoints[0].summary, "how tk_left is done");
-    let few = engine.load_context(&"tk_end".into(), &Include::default(), 499, 0).await.unwrap_err();
+    let few = engine.load_context(&"tk_end".into(), &Include::default(), 499, Beside::default()).await.unwrap_err();
     assert_eq!(code(few), Code::Invalid);
-    let unknown = engine.load_context(&"tk_x".into(), &Include::default(), 500, 0).await.unwrap_err();
+    let unknown = engine.load_context(&"tk_x".into(), &Include::default(), 500, Beside::default()).await.unwrap_err();
     assert_eq!(code(unknown), Code::TaskNotFound);
     let lone = Create {
         id: "task_1".into(),
@@ -192,7 +198,7 @@ async fn context_comes_from_what_is_stored() {
     };
     does(&engine, lone).await;
     let all = Include { checkpoints: Checkpoints::All, ..Include::default() };
-    let context = engine.load_context(&"task_1".into(), &all, 500, 0).await.unwrap().value;
+    let context = engine.load_context(&"task_1".into(), &all, 500, Beside::default()).await.unwrap().value;
     assert_eq!((context.workflow.unwrap().id.as_str(), context.dependency_outcomes.len()), ("run_default", 1));
 }
 

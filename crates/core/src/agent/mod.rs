@@ -15,7 +15,7 @@ pub use lead::{Lead, LeadChosen, LeadReason, successor, take_if_vacant};
 pub use leave::{AgentLeft, Leave};
 pub use offline::{AgentReturned, AgentWentOffline, DeclareOffline, Evidence, Lost, LostFile};
 pub use register::{AgentRegistered, AgentUpdated, Profile, Register};
-pub use status::{AgentStatusSet, SetStatus};
+pub use status::{AgentStatusSet, CurrentTask, SetStatus};
 
 use crate::fact::Fact;
 use crate::id::{AgentId, Seq, TaskId, Timestamp};
@@ -150,8 +150,8 @@ pub(crate) fn apply(old: Option<Agent>, id: &AgentId, fact: &Fact, seq: Seq, at:
         }
         Fact::AgentStatusSet(fact) if fact.agent == *id => {
             agent.status = fact.status;
-            if let Some(task) = &fact.current_task {
-                agent.current_task = Some(task.clone());
+            if fact.current_task.is_some() || fact.clears_task {
+                agent.current_task = fact.current_task.clone();
             }
         }
         Fact::AgentLeft(fact) if fact.agent == *id => {

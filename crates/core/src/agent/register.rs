@@ -149,7 +149,7 @@ impl AgentUpdated {
 mod tests {
     use super::*;
     use crate::actor::Auth;
-    use crate::agent::{Leave, SetStatus};
+    use crate::agent::{CurrentTask, Leave, SetStatus};
     use crate::testing::{World, anna, by, claim, claim_file, profile, register, with_token};
 
     #[test]
@@ -266,7 +266,7 @@ mod tests {
         assert!(w.agent("a").sealed);
         w.creates("t", &[]);
         w.does(&with_token("a"), claim("a", "t"));
-        let idle = SetStatus { agent: "a".into(), status: Status::Blocked, current_task: None };
+        let idle = SetStatus { agent: "a".into(), status: Status::Blocked, current_task: CurrentTask::AsBefore };
         for caller in [by("a"), Caller::nobody()] {
             assert_eq!(w.refuses(&caller, register("a", Role::Specialist)), Code::Sealed, "{:?}", caller.actor);
             assert_eq!(w.refuses(&caller, claim("a", "t")), Code::Sealed);

@@ -16,7 +16,39 @@ use crate::view::View;
 pub struct SetStatus {
     pub agent: AgentId,
     pub status: Status,
-    pub current_task: Option<TaskId>,
+    pub current_task: CurrentTask,
+}
+
+/// What an agent says of the task that it works on.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CurrentTask {
+    #[default]
+    AsBefore,
+    Is(TaskId),
+    Nothing,
+}
+
+impl CurrentTask {
+    /// A task that is not named says nothing.
+    pub fn named(task: Option<&str>) -> CurrentTask {
+        task.map_or(CurrentTask::AsBefore, |task| CurrentTask::Is(TaskId::from(task)))
+    }
+
+    fn task(&self) -> Option<&TaskId> {
+        match self {
+            CurrentTask::Is(task) => Some(task),
+            CurrentTask::AsBefore | CurrentTask::Nothing => None,
+        }
+    }
+
+    fn differs_from(&self, now: Option<&TaskId>) -> bool {
+        match self {
+            CurrentTask::AsBefore => false,
+            CurrentTask::Is(task) => now != Some(task),
+            CurrentTask::Nothing => now.is_some(),
+        }
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -26,6 +58,9 @@ pub struct AgentStatusSet {
     pub status: Status,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_task: Option<TaskId>,
+    /// It works on nothing in particular any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub clears_task: bool,
 }
 
 impl SetStatus {
@@ -39,7 +74,7 @@ impl SetStatus {
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         let agent = view.agent_known(&self.agent)?;
         view.may_speak_for(caller, &self.agent)?;
-        let named = self.current_task.as_ref().map_or("", TaskId::as_str);
+        let named = self.current_task.task().map_or("", TaskId::as_str);
         limit::text("current_task", named, limit::TASK_ID_BYTES)?;
         if self.status == Status::Offline {
             if !agent.is_live() {
@@ -53,13 +88,14 @@ impl SetStatus {
             facts.extend(super::come_back::comes_back(view, agent)?);
             facts.extend(super::take_if_vacant(view, agent)?);
         }
-        let new_task = self.current_task.is_some() && self.current_task != agent.current_task;
-        if agent.status != self.status || new_task || !facts.is_empty() {
+        let other_task = self.current_task.differs_from(agent.current_task.as_ref());
+        if agent.status != self.status || other_task || !facts.is_empty() {
             facts.push(Fact::AgentStatusSet(AgentStatusSet {
                 agent: self.agent.clone(),
                 from: agent.status,
                 status: self.status,
-                current_task: self.current_task.clone(),
+                current_task: self.current_task.task().cloned(),
+                clears_task: self.current_task == CurrentTask::Nothing,
             }));
         }
         Ok(Decision::new(facts, Reply::Done))
@@ -75,7 +111,7 @@ mod tests {
     use crate::testing::{World, anna, by, complete, moves};
 
     fn set(agent: &str, status: Status) -> SetStatus {
-        SetStatus { agent: agent.into(), status, current_task: None }
+        SetStatus { agent: agent.into(), status, current_task: CurrentTask::AsBefore }
     }
 
     #[test]
@@ -116,11 +152,15 @@ mod tests {
         let mut w = World::of(&["lead", "a"]);
         w.creates("t", &[]);
         w.claims("a", "t");
-        let on = |task: Option<&str>| SetStatus { current_task: task.map(TaskId::from), ..set("a", Status::Working) };
+        let on = |task: Option<&str>| SetStatus { current_task: CurrentTask::named(task), ..set("a", Status::Working) };
         assert_eq!(w.does(&by("a"), on(Some("t"))), [""; 0]);
         w.does(&by("a"), on(Some("u")));
         assert_eq!(w.agent("a").current_task.as_ref().unwrap().as_str(), "u");
         assert_eq!(w.does(&by("a"), on(None)), [""; 0], "an absent one says nothing");
+        let on_nothing = || SetStatus { current_task: CurrentTask::Nothing, ..set("a", Status::Working) };
+        assert_eq!(w.does(&by("a"), on_nothing()), ["agent.status_set"]);
+        assert_eq!((w.agent("a").current_task.as_ref(), w.holder("t")), (None, Some("a")));
+        assert_eq!(w.does(&by("a"), on_nothing()), [""; 0]);
     }
 
     #[test]

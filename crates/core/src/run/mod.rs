@@ -30,7 +30,7 @@ use crate::actor::{Actor, Caller};
 use crate::command::Halt;
 use crate::fact::Fact;
 use crate::id::{RunId, Seq, Timestamp};
-use crate::key::{ColumnValue, Key, Lookup};
+use crate::key::{Ask, ColumnValue, Key, Lookup};
 use crate::refusal::{Code, Refusal};
 use crate::row::Row;
 use crate::task::Task;
@@ -115,6 +115,10 @@ pub enum SourceType {
 }
 
 impl SourceType {
+    /// What one can say; a run made from a template says so by itself.
+    pub const TOLD: [SourceType; 5] =
+        [SourceType::Prompt, SourceType::GithubIssue, SourceType::Linear, SourceType::Jira, SourceType::Custom];
+
     pub fn as_str(self) -> &'static str {
         match self {
             SourceType::Prompt => "prompt",
@@ -238,6 +242,11 @@ pub(crate) fn apply(old: Option<Run>, id: &RunId, fact: &Fact, seq: Seq, at: Tim
     Some(run)
 }
 
+/// What deciding who steers a run needs to see first.
+fn steering_asks(run: &RunId) -> Vec<Ask> {
+    vec![Key::Run(run.clone()).into(), Key::Lead.into()]
+}
+
 /// The author of what a caller creates.
 pub(crate) fn author(caller: &Caller) -> String {
     match &caller.actor {
@@ -262,6 +271,21 @@ impl View {
         })
     }
 
+    /// Whether the caller may change the plan or the status of a run: whoever opened it, as long as it is here; the lead
+    /// and people; and anybody once the one who opened it is gone, so that work never waits for the dead.
+    pub(crate) fn may_steer(&self, caller: &Caller, run: &Run) -> Result<(), Halt> {
+        let Actor::Agent(owner) = Actor::parse(&run.created_by) else { return Ok(()) };
+        if caller.actor.agent() == Some(&owner) || self.has_authority(caller)? {
+            return Ok(());
+        }
+        if !self.agent(&owner)?.is_some_and(|agent| agent.is_live()) {
+            return Ok(());
+        }
+        Err(Refusal::new(Code::Forbidden, format!("workflow {} is steered by {owner}, who opened it", run.id))
+            .hint(format!("ask {owner} or the lead; anybody may add a task to it"))
+            .into())
+    }
+
     /// The tasks of a run, in their sequence.
     pub(crate) fn tasks_of_run(&self, id: &RunId) -> Result<Vec<&Task>, Halt> {
         let rows = self.all(&Lookup::TasksOfRun(id.clone()))?;
@@ -269,5 +293,51 @@ impl View {
             rows.into_iter().filter_map(|row| if let Row::Task(task) = row { Some(task) } else { None }).collect();
         tasks.sort_by_key(|task| (task.sequence, task.created));
         Ok(tasks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::Leave;
+    use crate::testing::{World, anna, by, create_run, plan, planned};
+
+    #[test]
+    fn who_opened_a_run_steers_it_while_it_is_here() {
+        let paused = || SetRunStatus { run: "wf".into(), to: Status::Paused, reason: None };
+        let resumed = || SetRunStatus { to: Status::InProgress, ..paused() };
+        let removal = || RemoveRunTask { run: "wf".into(), task: "tk_two".into() };
+        let replan = || ReplanRun { run: "wf".into(), summary: String::new(), reason: "so".to_owned(), tasks: vec![] };
+        let mut w = World::of(&["lead", "a", "b"]);
+        w.does(&by("a"), create_run("wf"));
+        for stranger in [by("b"), Caller::nobody()] {
+            assert_eq!(w.refuses(&stranger, plan("wf", &[("one", &[])])), Code::Forbidden);
+        }
+        w.does(&by("a"), plan("wf", &[("one", &[]), ("two", &[])]));
+        w.claims("b", "tk_one");
+        assert_eq!(w.refuses(&by("b"), paused()), Code::Forbidden, "to hold a task is not to steer");
+        assert_eq!(w.refuses(&by("b"), removal()), Code::Forbidden);
+        assert_eq!(w.refuses(&by("b"), replan()), Code::Forbidden);
+        let more = AddRunTask { run: "wf".into(), task: planned("three", &[]), after: None };
+        w.does(&by("b"), more);
+        for steering in [by("a"), by("lead"), anna()] {
+            w.does(&steering, paused());
+            w.does(&steering, resumed());
+        }
+        w.does(&by("a"), Leave { agent: "a".into() });
+        w.does(&by("b"), paused());
+        w.does(&by("b"), removal());
+        assert_eq!(w.run_row("wf").status, Status::Paused);
+    }
+
+    #[test]
+    fn anybody_steers_what_no_agent_opened() {
+        let mut w = World::of(&["lead", "b"]);
+        for (id, caller) in [("wf_1", Caller::nobody()), ("wf_2", anna())] {
+            w.does(&caller, create_run(id));
+            let mut plan = plan(id, &[("one", &[])]);
+            plan.tasks[0].id = format!("tk_{id}").as_str().into();
+            w.does(&by("b"), plan);
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{PlannedTask, Resolved, Status, author, resolve};
+use super::{PlannedTask, Resolved, Status, author, resolve, steering_asks};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
@@ -30,13 +30,15 @@ pub struct RunPlanned {
 
 impl SetRunPlan {
     pub(crate) fn asks(&self) -> Vec<Ask> {
-        let mut asks: Vec<Ask> = vec![Key::Run(self.run.clone()).into(), Lookup::TasksOfRun(self.run.clone()).into()];
+        let mut asks: Vec<Ask> = steering_asks(&self.run);
+        asks.push(Lookup::TasksOfRun(self.run.clone()).into());
         asks.extend(self.tasks.iter().take(limit::RUN_TASKS).map(|task| Key::Task(task.id.clone()).into()));
         asks
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         let run = view.run_known(&self.run)?;
+        view.may_steer(caller, run)?;
         if run.status != Status::Planning {
             let message = format!("workflow {} is {} and has its plan", run.id, run.status.as_str());
             return Err(Refusal::new(Code::InvalidState, message)

@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::add::{has_a_plan, reordered};
 use super::rollup::ends_with;
+use super::steering_asks;
+use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::file::{self, ReleaseReason};
@@ -43,13 +45,15 @@ pub struct Rewired {
 
 impl RemoveRunTask {
     pub(crate) fn asks(&self) -> Vec<Ask> {
-        let mut asks: Vec<Ask> = vec![Key::Run(self.run.clone()).into(), Lookup::TasksOfRun(self.run.clone()).into()];
+        let mut asks: Vec<Ask> = steering_asks(&self.run);
+        asks.push(Lookup::TasksOfRun(self.run.clone()).into());
         asks.extend(removal_asks(&self.task));
         asks
     }
 
-    pub(crate) fn decide(&self, view: &View) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         let run = view.run_known(&self.run)?;
+        view.may_steer(caller, run)?;
         let task = view.task_known(&self.task)?;
         if task.run != self.run {
             return Err(Refusal::new(Code::TaskNotFound, format!("task {} is not part of {}", task.id, run.id)).into());

@@ -7,7 +7,7 @@ use super::add::has_a_plan;
 use super::plan::{last, planned};
 use super::remove::{Inherit, is_removable, removal_asks, removed};
 use super::rollup::ends_with;
-use super::{PlannedTask, Run, author, check_summary, reopens, resolve};
+use super::{PlannedTask, Run, author, check_summary, reopens, resolve, steering_asks};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt, Now, Reply};
 use crate::fact::Fact;
@@ -43,13 +43,15 @@ pub struct RunReplanned {
 
 impl ReplanRun {
     pub(crate) fn asks(&self) -> Vec<Ask> {
-        let mut asks: Vec<Ask> = vec![Key::Run(self.run.clone()).into(), Lookup::TasksOfRun(self.run.clone()).into()];
+        let mut asks: Vec<Ask> = steering_asks(&self.run);
+        asks.push(Lookup::TasksOfRun(self.run.clone()).into());
         asks.extend(self.tasks.iter().take(limit::RUN_TASKS).map(|task| Key::Task(task.id.clone()).into()));
         asks
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Halt> {
         let run = view.run_known(&self.run)?;
+        view.may_steer(caller, run)?;
         has_a_plan(run)?;
         check_summary(&self.summary)?;
         limit::text("reason", &self.reason, limit::TITLE_BYTES)?;

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Status;
+use super::{Status, steering_asks};
+use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::RunId;
@@ -40,11 +41,12 @@ pub struct RunStatusSet {
 
 impl SetRunStatus {
     pub(crate) fn asks(&self) -> Vec<Ask> {
-        vec![Key::Run(self.run.clone()).into()]
+        steering_asks(&self.run)
     }
 
-    pub(crate) fn decide(&self, view: &View) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         let run = view.run_known(&self.run)?;
+        view.may_steer(caller, run)?;
         limit::text("reason", self.reason.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
         let reply = Reply::Row(Key::Run(self.run.clone()));
         if run.status == self.to && (self.reason.is_none() || run.reason == self.reason) {

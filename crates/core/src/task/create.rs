@@ -162,6 +162,7 @@ impl TaskCreated {
             started_at: None,
             completed_at: None,
             reason: None,
+            waiting_for: None,
             outcome: None,
             outcome_detail: None,
             attempt: 1,

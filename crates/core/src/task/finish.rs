@@ -66,7 +66,12 @@ impl Complete {
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
-        let task = view.task_known(&self.task)?;
+        let facts = self.completes(view, caller, view.task_known(&self.task)?)?;
+        Ok(Decision::new(facts, Reply::Row(Key::Task(self.task.clone()))))
+    }
+
+    /// The facts that complete the task, which may have been begun only just now.
+    pub(super) fn completes(&self, view: &View, caller: &Caller, task: &Task) -> Result<Vec<Fact>, Halt> {
         limit::text("outcome", self.outcome.text.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
         limit::json("outcome_detail", &self.outcome.detail, limit::TEXT_BYTES)?;
         may_end(view, caller, task, self.agent.as_ref(), State::Completed)?;
@@ -80,7 +85,7 @@ impl Complete {
         })];
         facts.extend(freed_files(view, task, ReleaseReason::TaskEnded)?);
         facts.extend(run::ends(view, task)?);
-        Ok(Decision::new(facts, Reply::Row(Key::Task(self.task.clone()))))
+        Ok(facts)
     }
 }
 
@@ -90,7 +95,12 @@ impl Fail {
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
-        let task = view.task_known(&self.task)?;
+        let facts = self.fails(view, caller, view.task_known(&self.task)?)?;
+        Ok(Decision::new(facts, Reply::Row(Key::Task(self.task.clone()))))
+    }
+
+    /// The facts that end the task badly, which may have been begun only just now.
+    pub(super) fn fails(&self, view: &View, caller: &Caller, task: &Task) -> Result<Vec<Fact>, Halt> {
         limit::text("error", self.error.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
         may_end(view, caller, task, self.agent.as_ref(), State::Failed)?;
         let mut facts = vec![Fact::TaskFailed(TaskFailed {
@@ -101,7 +111,7 @@ impl Fail {
             error: self.error.clone(),
         })];
         facts.extend(freed_files(view, task, ReleaseReason::TaskEnded)?);
-        Ok(Decision::new(facts, Reply::Row(Key::Task(self.task.clone()))))
+        Ok(facts)
     }
 }
 

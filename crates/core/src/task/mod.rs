@@ -29,7 +29,7 @@ pub use finish::{Complete, Fail, Outcome, TaskCompleted, TaskFailed};
 pub use plan::{Plan, Replan, SetPlan, TaskPlanned};
 pub use release::{Because, Release, Retry, TaskReleased, TaskRetried, recovery, released};
 pub use start::{Start, TaskStarted};
-pub use step::{MoveTo, TaskMoved};
+pub use step::{MoveTo, TaskMoved, WaitingFor};
 pub use take_up::TakeUp;
 pub use update::UpdateStatus;
 
@@ -138,8 +138,11 @@ pub struct Task {
     pub created: Seq,
     pub started_at: Option<Timestamp>,
     pub completed_at: Option<Timestamp>,
-    /// Why it is paused, failed or cancelled.
+    /// Why it is paused, failed or cancelled, or was given back.
     pub reason: Option<String>,
+    /// What it waits for while it is paused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_for: Option<WaitingFor>,
     pub outcome: Option<String>,
     pub outcome_detail: Option<Value>,
     pub attempt: u32,
@@ -180,6 +183,18 @@ pub enum Complexity {
     Low,
     Medium,
     High,
+}
+
+impl Complexity {
+    pub const ALL: [Complexity; 3] = [Complexity::Low, Complexity::Medium, Complexity::High];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Complexity::Low => "low",
+            Complexity::Medium => "medium",
+            Complexity::High => "high",
+        }
+    }
 }
 
 impl Task {
@@ -231,6 +246,7 @@ impl Task {
     fn ends(&mut self, state: State, at: Timestamp) {
         self.worked_by = self.held_by().cloned().or(self.worked_by.take());
         self.state = state;
+        self.waiting_for = None;
         self.claim = None;
         self.reserved_for = None;
         if state.is_finished() {
@@ -265,6 +281,16 @@ pub enum CheckpointKind {
 }
 
 impl CheckpointKind {
+    pub const ALL: [CheckpointKind; 7] = [
+        CheckpointKind::Plan,
+        CheckpointKind::Progress,
+        CheckpointKind::Decision,
+        CheckpointKind::Error,
+        CheckpointKind::Recovery,
+        CheckpointKind::Complete,
+        CheckpointKind::Replan,
+    ];
+
     pub fn as_str(self) -> &'static str {
         match self {
             CheckpointKind::Plan => "plan",
@@ -332,17 +358,20 @@ pub(crate) fn apply(old: Option<Task>, id: &TaskId, fact: &Fact, seq: Seq, at: T
         Fact::TaskStarted(_) => {
             task.state = State::InProgress;
             task.reason = None;
+            task.waiting_for = None;
             task.started_at.get_or_insert(at);
         }
         Fact::TaskMoved(fact) => {
             task.state = fact.to;
             task.reason = fact.reason.clone();
+            task.waiting_for = fact.waiting_for;
         }
-        Fact::TaskReleased(_) => {
+        Fact::TaskReleased(fact) => {
             task.state = State::Pending;
             task.claim = None;
             task.reserved_for = None;
-            task.reason = None;
+            task.reason = fact.reason.clone();
+            task.waiting_for = None;
         }
         Fact::TaskRetried(fact) => {
             task.state = State::Pending;

@@ -9,12 +9,15 @@ use crate::fact::Fact;
 use crate::file::ReleaseReason;
 use crate::id::{AgentId, RunId, TaskId};
 use crate::key::{Ask, Key};
+use crate::limit;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Release {
     pub task: TaskId,
     pub agent: Option<AgentId>,
+    /// Why, for whoever takes it next.
+    pub reason: Option<String>,
 }
 
 /// Tries a failed task again.
@@ -42,6 +45,8 @@ pub struct TaskReleased {
     pub reserved_for: Option<AgentId>,
     pub from: State,
     pub because: Because,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -61,6 +66,7 @@ impl Release {
         let task = view.task_known(&self.task)?;
         let reply = Reply::Row(Key::Task(self.task.clone()));
         refuse_finished(task, State::Pending)?;
+        limit::text("reason", self.reason.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
         if let Some(agent) = &self.agent {
             view.may_speak_for(caller, agent)?;
         }
@@ -73,7 +79,8 @@ impl Release {
         } else if task.held_by().is_none() {
             return Ok(Decision::nothing(reply));
         }
-        Ok(Decision::new(vec![released(task, Because::Asked)], reply))
+        let fact = TaskReleased { reason: self.reason.clone(), ..TaskReleased::of(task, Because::Asked) };
+        Ok(Decision::new(vec![Fact::TaskReleased(fact)], reply))
     }
 }
 
@@ -104,14 +111,21 @@ pub(super) fn retried(task: &Task) -> Fact {
 }
 
 pub fn released(task: &Task, because: Because) -> Fact {
-    Fact::TaskReleased(TaskReleased {
-        task: task.id.clone(),
-        run: task.workflow(),
-        holder: task.holder().cloned(),
-        reserved_for: task.reserved_for.clone(),
-        from: task.state,
-        because,
-    })
+    Fact::TaskReleased(TaskReleased::of(task, because))
+}
+
+impl TaskReleased {
+    fn of(task: &Task, because: Because) -> TaskReleased {
+        TaskReleased {
+            task: task.id.clone(),
+            run: task.workflow(),
+            holder: task.holder().cloned(),
+            reserved_for: task.reserved_for.clone(),
+            from: task.state,
+            because,
+            reason: None,
+        }
+    }
 }
 
 /// What the next worker should know about why the task came back.

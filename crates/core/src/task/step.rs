@@ -12,12 +12,32 @@ use crate::limit;
 use crate::refusal::{Code, Refusal};
 use crate::view::View;
 
+/// What somebody else must do before a paused task goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WaitingFor {
+    /// An answer, by a person or another agent.
+    Input,
+}
+
+impl WaitingFor {
+    pub const ALL: [WaitingFor; 1] = [WaitingFor::Input];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            WaitingFor::Input => "input",
+        }
+    }
+}
+
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct MoveTo {
     pub task: TaskId,
     pub agent: Option<AgentId>,
     pub to: State,
     pub reason: Option<String>,
+    /// What a paused task waits for, where that is not the worker itself.
+    pub waiting_for: Option<WaitingFor>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -30,6 +50,16 @@ pub struct TaskMoved {
     pub to: State,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_for: Option<WaitingFor>,
+}
+
+/// Only a pause can be for somebody else's sake.
+pub(super) fn check_waiting_for(to: State, waiting_for: Option<WaitingFor>) -> Result<(), Refusal> {
+    match waiting_for {
+        Some(_) if to != State::Paused => Err(Refusal::new(Code::Invalid, "waiting_for is for a task that is paused")),
+        _ => Ok(()),
+    }
 }
 
 impl MoveTo {
@@ -42,6 +72,7 @@ impl MoveTo {
         if !matches!(self.to, State::Planning | State::Review | State::Paused) {
             return Err(Refusal::new(Code::Invalid, format!("{} is not a step", self.to.as_str())).into());
         }
+        check_waiting_for(self.to, self.waiting_for)?;
         refuse_finished(task, self.to)?;
         limit::text("reason", self.reason.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
         if let Some(agent) = &self.agent {
@@ -49,7 +80,7 @@ impl MoveTo {
         }
         may_change(view, caller, task, self.agent.as_ref())?;
         let reply = Reply::Row(Key::Task(self.task.clone()));
-        if task.state == self.to && task.reason == self.reason {
+        if task.state == self.to && task.reason == self.reason && task.waiting_for == self.waiting_for {
             return Ok(Decision::nothing(reply));
         }
         if task.state != self.to {
@@ -62,6 +93,7 @@ impl MoveTo {
             from: task.state,
             to: self.to,
             reason: self.reason.clone(),
+            waiting_for: self.waiting_for,
         });
         Ok(Decision::new(vec![fact], reply))
     }
@@ -84,6 +116,13 @@ mod tests {
         assert_eq!(w.task("t").reason.as_deref(), Some("rain"));
         w.starts("a", "t");
         assert_eq!(w.task("t").reason, None);
+        let asking = |to| MoveTo { waiting_for: Some(WaitingFor::Input), ..moves("t", to) };
+        assert_eq!(w.refuses(&by("a"), asking(State::Review)), Code::Invalid);
+        assert_eq!(w.does(&by("a"), asking(State::Paused)), ["task.moved"]);
+        assert_eq!(w.does(&by("a"), asking(State::Paused)), [""; 0]);
+        assert_eq!(w.task("t").waiting_for, Some(WaitingFor::Input));
+        w.starts("a", "t");
+        assert_eq!(w.task("t").waiting_for, None);
         for state in [State::Pending, State::InProgress, State::Completed, State::Failed, State::Cancelled] {
             assert_eq!(w.refuses(&by("a"), moves("t", state)), Code::Invalid);
         }

@@ -3,11 +3,13 @@
 use serde::{Deserialize, Serialize};
 
 use super::finish::ending_asks;
-use super::{Cancel, Complete, Fail, MoveTo, Outcome, Release, Skip, Start, State, check_transition};
+use super::step::check_waiting_for;
+use super::{Cancel, Complete, Fail, MoveTo, Outcome, Release, Skip, Start, State, Task, WaitingFor, check_transition};
 use crate::actor::Caller;
-use crate::command::{Decision, Halt};
+use crate::command::{Decision, Halt, Reply};
+use crate::fact::Fact;
 use crate::id::{AgentId, TaskId};
-use crate::key::Ask;
+use crate::key::{Ask, Key};
 use crate::refusal::{Code, Refusal};
 use crate::view::View;
 
@@ -20,6 +22,7 @@ pub struct UpdateStatus {
     pub outcome: Outcome,
     pub error: Option<String>,
     pub reason: Option<String>,
+    pub waiting_for: Option<WaitingFor>,
 }
 
 impl UpdateStatus {
@@ -35,29 +38,48 @@ impl UpdateStatus {
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+        check_waiting_for(self.to, self.waiting_for)?;
         let (task, agent) = (self.task.clone(), self.agent.clone());
         match self.to {
-            State::Pending => Release { task, agent }.decide(view, caller),
+            State::Pending => Release { task, agent, reason: self.reason.clone() }.decide(view, caller),
             State::InProgress => Start { task, agent }.decide(view, caller),
             State::Planning | State::Review | State::Paused => {
-                MoveTo { task, agent, to: self.to, reason: self.reason.clone() }.decide(view, caller)
+                let (reason, waiting_for) = (self.reason.clone(), self.waiting_for);
+                MoveTo { task, agent, to: self.to, reason, waiting_for }.decide(view, caller)
             }
             State::Completed => {
-                self.needs(view, self.outcome.text.as_ref(), Code::MissingOutcome, "outcome")?;
-                Complete { task, agent, outcome: self.outcome.clone() }.decide(view, caller)
+                let (begun, mut facts) = self.begun(view, caller)?;
+                self.needs(&begun, self.outcome.text.as_ref(), Code::MissingOutcome, "outcome")?;
+                let complete = Complete { task, agent, outcome: self.outcome.clone() };
+                facts.extend(complete.completes(view, caller, &begun)?);
+                Ok(Decision::new(facts, Reply::Row(Key::Task(begun.id))))
             }
             State::Failed => {
-                self.needs(view, self.error.as_ref(), Code::MissingError, "error")?;
-                Fail { task, agent, error: self.error.clone() }.decide(view, caller)
+                let (begun, mut facts) = self.begun(view, caller)?;
+                self.needs(&begun, self.error.as_ref(), Code::MissingError, "error")?;
+                let fail = Fail { task, agent, error: self.error.clone() };
+                facts.extend(fail.fails(view, caller, &begun)?);
+                Ok(Decision::new(facts, Reply::Row(Key::Task(begun.id))))
             }
             State::Skipped => Skip { task, agent, reason: self.reason.clone() }.decide(view, caller),
             State::Cancelled => Cancel { task, agent, reason: self.reason.clone() }.decide(view, caller),
         }
     }
 
+    /// The task as it is before its end. A holder that never said that it began did so, for otherwise it could not be
+    /// done.
+    fn begun(&self, view: &View, caller: &Caller) -> Result<(Task, Vec<Fact>), Halt> {
+        let task = view.task_known(&self.task)?;
+        if task.state != State::Pending || task.holder().is_none() {
+            return Ok((task.clone(), vec![]));
+        }
+        let start = Start { task: self.task.clone(), agent: self.agent.clone() };
+        Ok((Task { state: State::InProgress, ..task.clone() }, start.decide(view, caller)?.facts))
+    }
+
     /// What is missing matters only where the state can be reached at all.
-    fn needs(&self, view: &View, text: Option<&String>, code: Code, field: &str) -> Result<(), Halt> {
-        check_transition(view.task_known(&self.task)?, self.to)?;
+    fn needs(&self, task: &Task, text: Option<&String>, code: Code, field: &str) -> Result<(), Halt> {
+        check_transition(task, self.to)?;
         if text.is_some_and(|text| !text.trim().is_empty()) {
             return Ok(());
         }
@@ -82,6 +104,7 @@ mod tests {
             outcome: Outcome { text: Some("done".to_owned()), detail: None },
             error: Some("broken".to_owned()),
             reason: None,
+            waiting_for: None,
         }
     }
 
@@ -110,6 +133,23 @@ mod tests {
             assert_eq!((w.task(task).state, w.task(task).outcome.as_deref()), (State::Completed, Some("done")));
         }
         assert_eq!(w.run_row("wf").status, Status::Completed);
+    }
+
+    #[test]
+    fn a_holder_may_end_what_it_never_said_it_began() {
+        let mut w = World::of(&["lead", "a", "b"]);
+        w.plans("wf", &[("one", &[]), ("two", &[]), ("three", &["two"])]);
+        w.claims("a", "tk_one");
+        let foreign = UpdateStatus { agent: Some("b".into()), ..update("tk_one", State::Completed) };
+        assert_eq!(w.refuses(&by("b"), foreign), Code::AlreadyClaimed);
+        let silent = UpdateStatus { outcome: Outcome::default(), ..update("tk_one", State::Completed) };
+        assert_eq!(w.refuses(&by("a"), silent), Code::MissingOutcome);
+        assert_eq!(w.does(&by("a"), update("tk_one", State::Completed)), ["task.started", "task.completed"]);
+        w.claims("a", "tk_three");
+        assert_eq!(w.refuses(&by("a"), update("tk_three", State::Completed)), Code::DependenciesUnfinished);
+        w.claims("b", "tk_two");
+        assert_eq!(w.does(&Caller::nobody(), update("tk_two", State::Failed)), ["task.started", "task.failed"]);
+        assert_eq!(w.rebuilt(), *w.rows());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub(crate) use samples::{blank_texts, samples};
 
 use crate::actor::{Auth, Caller};
-use crate::agent::{Agent, DeclareOffline, Evidence, Lead, Profile, Register, Role, SetStatus, Status};
+use crate::agent::{Agent, CurrentTask, DeclareOffline, Evidence, Lead, Profile, Register, Role, SetStatus, Status};
 use crate::command::{Command, Halt, Now, Reply, asks, decide};
 use crate::document::{Document, DocumentId, DocumentPath, text_of};
 use crate::fact::{Fact, apply, touches};
@@ -196,7 +196,7 @@ impl World {
     }
 
     pub(crate) fn says(&mut self, agent: &str, status: Status) -> Vec<&'static str> {
-        self.does(&by(agent), SetStatus { agent: agent.into(), status, current_task: None })
+        self.does(&by(agent), SetStatus { agent: agent.into(), status, current_task: CurrentTask::AsBefore })
     }
 
     pub(crate) fn agent(&self, id: &str) -> &Agent {
@@ -383,11 +383,11 @@ pub(crate) fn start(agent: Option<&str>, task: &str) -> task::Start {
 }
 
 pub(crate) fn moves(task: &str, to: task::State) -> task::MoveTo {
-    task::MoveTo { task: task.into(), agent: None, to, reason: None }
+    task::MoveTo { task: task.into(), agent: None, to, reason: None, waiting_for: None }
 }
 
 pub(crate) fn release(task: &str) -> task::Release {
-    task::Release { task: task.into(), agent: None }
+    task::Release { task: task.into(), agent: None, reason: None }
 }
 
 pub(crate) fn retry(task: &str) -> task::Retry {

@@ -30,7 +30,7 @@ use crate::run::{
 use crate::task::{
     Because, CheckpointAdded, CheckpointKind, Complexity, Details, Outcome, Plan, State, TaskClaimed, TaskCompleted,
     TaskCreated, TaskDropped, TaskFailed, TaskMoved, TaskPlanned, TaskReassigned, TaskReleased, TaskReserved,
-    TaskRetried, TaskStarted,
+    TaskRetried, TaskStarted, WaitingFor,
 };
 use crate::template::{Step, TemplateCreated};
 use crate::timer::conflict_timer;
@@ -80,6 +80,7 @@ fn agents() -> Vec<Fact> {
             from: Status::Idle,
             status: Status::WaitingReview,
             current_task: Some("task_1".into()),
+            clears_task: true,
         }),
         Fact::AgentLeft(AgentLeft { agent: "ada".into() }),
         Fact::AgentWentOffline(AgentWentOffline {
@@ -139,6 +140,7 @@ fn tasks() -> Vec<Fact> {
             from: State::InProgress,
             to: State::Paused,
             reason: Some("secret".to_owned()),
+            waiting_for: Some(WaitingFor::Input),
         }),
         Fact::TaskReleased(TaskReleased {
             task: "task_1".into(),
@@ -147,6 +149,7 @@ fn tasks() -> Vec<Fact> {
             reserved_for: Some("bob".into()),
             from: State::InProgress,
             because: Because::Holder(ReleaseReason::HolderOffline),
+            reason: Some("secret".to_owned()),
         }),
         Fact::TaskRetried(TaskRetried { task: "task_1".into(), run: Some("wf_1".into()), attempt: 2 }),
         Fact::TaskCompleted(TaskCompleted {

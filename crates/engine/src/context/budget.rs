@@ -21,8 +21,9 @@ struct Stage {
 
 /// In the order in which things go: old details, then outcomes of others, then long texts; the task, its plan, the
 /// newest checkpoint and what was decided go last.
-const STAGES: [Stage; 17] = [
+const STAGES: [Stage; 18] = [
     Stage { most: |all| all.count(Rank::Old), cut: |cut, by| cut.old_details = by },
+    Stage { most: |all| all.prior.len(), cut: |cut, by| cut.prior_details = by },
     Stage { most: |all| all.siblings.len() + all.prior.len(), cut: |cut, by| cut.outcomes = by },
     Stage { most: |all| all.siblings.len() + all.prior.len(), cut: |cut, by| cut.entries = by },
     Stage { most: |_| TEXTS.len(), cut: |cut, by| cut.texts = length(&TEXTS, by) },
@@ -59,7 +60,10 @@ pub fn compose(material: &Material, include: &Include, max_tokens: usize) -> Res
         .hint("leave it out for 8000"));
     }
     let sorted = Sorted::of(material, include);
-    let fits = |cut: &Cut| Some(estimated(sorted.render(cut))).filter(|context| context.token_estimate <= max_tokens);
+    let fits = |cut: &Cut| {
+        let context = estimated(sorted.render(cut), sorted.around());
+        Some(context).filter(|context| context.token_estimate <= max_tokens)
+    };
     let mut cut = Cut::default();
     if let Some(context) = fits(&cut) {
         return Ok(context);
@@ -91,10 +95,10 @@ fn least(most: usize, enough: Context, mut trial: impl FnMut(usize) -> Option<Co
     best
 }
 
-/// Puts in the estimate of the whole, the estimate's own digits included.
-fn estimated(mut context: Context) -> Context {
+/// Puts in the estimate of the whole, what is sent along and the estimate's own digits included.
+fn estimated(mut context: Context, around: usize) -> Context {
     let chars = serde_json::to_string(&context).map_or(usize::MAX, |json| json.chars().count());
-    let without = chars.saturating_sub(digits(context.token_estimate));
+    let without = chars.saturating_sub(digits(context.token_estimate)).saturating_add(around);
     let mut tokens = estimate(without.saturating_add(1));
     while estimate(without.saturating_add(digits(tokens))) > tokens {
         tokens += 1;

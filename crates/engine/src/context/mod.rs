@@ -16,7 +16,7 @@ use rookery_store::ListQuery;
 use rookery_store::query::Test;
 
 pub use budget::{MIN_TOKENS, compose};
-pub use view::{CheckpointView, Context, CurrentTask, Omitted, OutcomeView, PlanView, WorkflowView};
+pub use view::{CheckpointView, Context, CurrentTask, FullView, Omitted, OutcomeView, PlanView, WorkflowView};
 
 use crate::engine::{Engine, EngineError};
 use crate::queries::At;
@@ -34,6 +34,8 @@ pub const DEFAULT_CHECKPOINTS: usize = 5;
 pub struct Include {
     pub workflow_plan: Part,
     pub prior_task_outcomes: Part,
+    /// Prior tasks with all that they told. The one part that is not there unless it was asked for.
+    pub prior_task_full: Part,
     pub dependency_outcomes: Part,
     pub sibling_status: Part,
     pub checkpoints: Checkpoints,
@@ -64,6 +66,7 @@ impl Default for Include {
         Include {
             workflow_plan: Part::Wanted,
             prior_task_outcomes: Part::Wanted,
+            prior_task_full: Part::LeftOut,
             dependency_outcomes: Part::Wanted,
             sibling_status: Part::Wanted,
             checkpoints: Checkpoints::Last(DEFAULT_CHECKPOINTS),
@@ -84,6 +87,15 @@ pub struct Material {
     pub held_files: Vec<String>,
     /// How many messages wait for the caller.
     pub unread: u64,
+    /// How many characters the surface sends along, beside the context itself.
+    pub around: usize,
+}
+
+/// What a caller hears beside the context: how many messages wait for it, and in how many characters it is told so.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Beside {
+    pub unread: u64,
+    pub around: usize,
 }
 
 /// The estimate of a text's tokens from its characters.
@@ -92,20 +104,20 @@ pub fn estimate(chars: usize) -> usize {
 }
 
 impl Engine {
-    /// The context of a task in at most `max_tokens`. How many messages wait for the caller is the caller's to tell.
+    /// The context of a task in at most `max_tokens`, what the surface says beside it included.
     pub async fn load_context(
         &self,
         task: &TaskId,
         include: &Include,
         max_tokens: usize,
-        unread: u64,
+        beside: Beside,
     ) -> Result<At<Context>, EngineError> {
-        let found = self.material(task, unread).await?;
+        let found = self.material(task, beside).await?;
         let value = compose(&found.value, include, max_tokens)?;
         Ok(At { value, head: found.head })
     }
 
-    async fn material(&self, id: &TaskId, unread: u64) -> Result<At<Material>, EngineError> {
+    async fn material(&self, id: &TaskId, beside: Beside) -> Result<At<Material>, EngineError> {
         let Some(task) = self.task(id).await?.value else { return Err(unknown_task().into()) };
         // The default run has no order and may have any number of tasks: only those that are named matter.
         let others = if task.run == RunId::project_default() {
@@ -134,7 +146,15 @@ impl Engine {
         others.sort_by_key(|other| (other.sequence, other.created));
         let checkpoints = checkpoints_of(next());
         let held = next().into_iter().chain(next());
-        let value = Material { run, others, checkpoints, held_files: paths_of(held), unread, task };
+        let value = Material {
+            run,
+            others,
+            checkpoints,
+            held_files: paths_of(held),
+            unread: beside.unread,
+            around: beside.around,
+            task,
+        };
         Ok(At { value, head })
     }
 }

@@ -52,6 +52,7 @@ fn task(id: &str, sequence: u32, text: &str) -> Task {
         started_at: None,
         completed_at: None,
         reason: None,
+        waiting_for: None,
         outcome: Some(text.to_owned()),
         outcome_detail: None,
         attempt: 1,
@@ -110,6 +111,7 @@ fn material(text: &str) -> Material {
         checkpoints: numbered.map(|(kind, at)| checkpoint(at, kind, text)).collect(),
         held_files: vec!["src/main.rs".to_owned()],
         unread: 3,
+        around: 0,
     }
 }
 
@@ -122,8 +124,12 @@ fn names(tasks: &[OutcomeView]) -> Vec<&str> {
 }
 
 fn holds(context: &Context, max_tokens: usize) {
+    holds_beside(context, max_tokens, 0);
+}
+
+fn holds_beside(context: &Context, max_tokens: usize, around: usize) {
     let json = serde_json::to_string(context).unwrap();
-    let tokens = json.chars().count().div_ceil(4);
+    let tokens = (json.chars().count() + around).div_ceil(4);
     assert!(tokens <= context.token_estimate && context.token_estimate <= max_tokens, "{tokens}: {json}");
     assert!(context.token_estimate - tokens <= 1, "{tokens} told as {}", context.token_estimate);
 }
@@ -156,6 +162,22 @@ fn every_flag_works() {
     assert_eq!(sequences(&two), [2, 5, 6], "what was decided before is told, too");
     assert!(two.current_task.checkpoints[0].detail.is_none() && two.current_task.checkpoints[1].detail.is_some());
     assert_eq!((Part::of(None), Part::of(Some(true)), Part::of(Some(false))), (Part::Wanted, Part::Wanted, off));
+}
+
+#[test]
+fn prior_tasks_tell_all_they_know_if_asked_and_as_long_as_there_is_room() {
+    let include = Include { prior_task_full: Part::Wanted, ..Include::default() };
+    let context = compose(&material("short"), &include, 8_000).unwrap();
+    assert_eq!(context.prior_tasks[0].full.as_ref().unwrap().description, "short");
+    assert!(context.dependency_outcomes[0].full.is_none());
+    assert!(serde_json::to_value(&context).unwrap()["prior_tasks"][0]["description"].is_string());
+    let mut long = material("short");
+    long.others[0].outcome_detail = Some(json!("x".repeat(8_000)));
+    let context = compose(&long, &include, 1_500).unwrap();
+    holds(&context, 1_500);
+    assert!(context.prior_tasks[0].full.is_none() && context.prior_tasks[1].full.is_some(), "the oldest goes first");
+    assert_eq!(context.prior_tasks[0].outcome.as_deref(), Some("short"));
+    assert!(context.omitted.contains(&Omitted { what: "outcomes", count: 1, get: "task_get" }));
 }
 
 #[test]
@@ -268,6 +290,7 @@ prop_compose! {
             others,
             held_files,
             unread,
+            around: 0,
         }
     }
 }
@@ -293,17 +316,27 @@ proptest! {
         material in any_material(),
         max_tokens in prop_oneof![MIN_TOKENS..3_000, MIN_TOKENS..20_000],
         checkpoints in prop_oneof![Just(Checkpoints::All), (0_usize..10).prop_map(Checkpoints::Last)],
-        flags in any::<[Option<bool>; 4]>(),
+        flags in any::<[Option<bool>; 5]>(),
+        around in 0_usize..120,
     ) {
-        let [workflow_plan, prior_task_outcomes, dependency_outcomes, sibling_status] = flags.map(Part::of);
-        let include = Include { workflow_plan, prior_task_outcomes, dependency_outcomes, sibling_status, checkpoints };
+        let [workflow_plan, prior_task_outcomes, prior_task_full, dependency_outcomes, sibling_status] =
+            flags.map(Part::of);
+        let include = Include {
+            workflow_plan,
+            prior_task_outcomes,
+            prior_task_full,
+            dependency_outcomes,
+            sibling_status,
+            checkpoints,
+        };
+        let material = Material { around, ..material };
         let context = compose(&material, &include, max_tokens).unwrap();
-        holds(&context, max_tokens);
+        holds_beside(&context, max_tokens, around);
         let newest = if checkpoints == Checkpoints::Last(0) { None } else { material.checkpoints.last() };
         let decided = material.checkpoints.iter().filter(|checkpoint| checkpoint.kind == CheckpointKind::Decision);
         let must: Vec<&Checkpoint> = decided.chain(newest).collect();
         let needed: usize = must.iter().map(|checkpoint| chars(&checkpoint.summary) + 90).sum();
-        if needed + 1_600 <= max_tokens * 4 {
+        if needed + around + 1_600 <= max_tokens * 4 {
             for checkpoint in must {
                 let shown = context.current_task.checkpoints.iter().find(|shown| shown.sequence == checkpoint.sequence);
                 prop_assert_eq!(shown.map(|shown| &shown.summary), Some(&checkpoint.summary));

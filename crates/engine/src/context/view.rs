@@ -3,13 +3,14 @@
 use rookery_core::run::Status;
 use rookery_core::task::{Checkpoint, CheckpointKind, Plan, State, Task};
 use rookery_core::{RunId, TaskId, Timestamp};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{Checkpoints, Include, Material, Part};
 use crate::workflows::{error_of, status_word};
 
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 pub struct Context {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workflow: Option<WorkflowView>,
@@ -25,10 +26,12 @@ pub struct Context {
     pub token_estimate: usize,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct WorkflowView {
+    #[schemars(with = "String")]
     pub id: RunId,
     pub name: String,
+    #[schemars(with = "String")]
     pub status: Status,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source_summary: Option<String>,
@@ -36,8 +39,9 @@ pub struct WorkflowView {
     pub plan_summary: Option<String>,
 }
 
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 pub struct CurrentTask {
+    #[schemars(with = "String")]
     pub id: TaskId,
     pub name: String,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -54,7 +58,7 @@ pub struct CurrentTask {
     pub checkpoints: Vec<CheckpointView>,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct PlanView {
     pub approach: String,
     pub steps: Vec<String>,
@@ -66,21 +70,24 @@ pub struct PlanView {
     pub context_needed: Vec<String>,
 }
 
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 pub struct CheckpointView {
     pub sequence: u32,
     #[serde(rename = "type")]
+    #[schemars(with = "String")]
     pub kind: CheckpointKind,
     pub summary: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<Value>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files_changed: Vec<String>,
+    #[schemars(with = "i64")]
     pub created_at: Timestamp,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 pub struct OutcomeView {
+    #[schemars(with = "String")]
     pub id: TaskId,
     pub name: String,
     pub status: &'static str,
@@ -88,9 +95,24 @@ pub struct OutcomeView {
     pub outcome: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// All that a prior task told, where that was asked for.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub full: Option<FullView>,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
+pub struct FullView {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan: Option<PlanView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outcome_detail: Option<Value>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub files_changed: Vec<String>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct Omitted {
     pub what: &'static str,
     pub count: usize,
@@ -103,6 +125,8 @@ pub struct Omitted {
 pub(super) struct Cut {
     /// Details of old checkpoints, oldest first. Decisions and the newest are not old.
     pub(super) old_details: usize,
+    /// What prior tasks told beside their outcomes, oldest first.
+    pub(super) prior_details: usize,
     /// Outcomes of siblings and then of prior tasks, and afterwards their whole entries.
     pub(super) outcomes: usize,
     pub(super) entries: usize,
@@ -191,6 +215,11 @@ impl<'a> Sorted<'a> {
         self.count(Rank::Decision) + self.count(Rank::OldDecision)
     }
 
+    /// Characters that are sent along with the context.
+    pub(super) fn around(&self) -> usize {
+        self.material.around
+    }
+
     pub(super) fn held_files(&self) -> usize {
         self.material.held_files.len()
     }
@@ -250,6 +279,8 @@ impl<'a> Sorted<'a> {
                 continue;
             }
             let mut view = outcome(task, cut.texts, left);
+            let place = at.checked_sub(self.siblings.len());
+            view.full = place.and_then(|place| self.full(task, place < cut.prior_details, cut, left));
             if at < cut.outcomes && (view.outcome.is_some() || view.error.is_some()) {
                 left.outcomes += 1;
                 (view.outcome, view.error) = (None, None);
@@ -258,6 +289,23 @@ impl<'a> Sorted<'a> {
         }
         let prior = views.split_off(self.siblings.len());
         (views.into_iter().flatten().collect(), prior.into_iter().flatten().collect())
+    }
+
+    /// What a prior task told beside its outcome, if that is wanted and stays.
+    fn full(&self, task: &Task, goes: bool, cut: &Cut, left: &mut LeftOut) -> Option<FullView> {
+        if self.include.prior_task_full == Part::LeftOut {
+            return None;
+        }
+        if goes {
+            left.outcomes += 1;
+            return None;
+        }
+        Some(FullView {
+            description: left.clipped(&task.description, cut.texts),
+            plan: task.plan.as_ref().map(|plan| planned(plan, cut.texts, left)),
+            outcome_detail: task.outcome_detail.clone(),
+            files_changed: task.files_changed.iter().cloned().collect(),
+        })
     }
 
     fn dependency_outcomes(&self, cut: &Cut, left: &mut LeftOut) -> Vec<OutcomeView> {
@@ -364,6 +412,7 @@ fn outcome(task: &Task, limit: Option<usize>, left: &mut LeftOut) -> OutcomeView
         status: status_word(task),
         outcome: task.outcome.as_deref().map(|text| left.clipped(text, limit)),
         error: error_of(task).map(|text| left.clipped(text, limit)),
+        full: None,
     }
 }
 

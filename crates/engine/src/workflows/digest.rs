@@ -8,8 +8,8 @@ use rookery_core::task::{State, Task};
 use serde_json::json;
 
 use super::{
-    BlockedTask, CompletedDependency, Dependencies, FailedTasks, GroupProgress, NextTask, NextTasks, PendingDependency,
-    Progress, Summary, SummaryFormat, Workflow, is_eligible, status_word,
+    BlockedTask, CompletedDependency, CurrentTask, Dependencies, FailedTasks, GroupProgress, NextTask, NextTasks,
+    PendingDependency, Progress, Summary, SummaryFormat, Workflow, is_eligible, status_word,
 };
 use crate::context::estimate;
 
@@ -17,19 +17,7 @@ pub(super) fn next_tasks(workflow: &Workflow, failed: FailedTasks) -> NextTasks 
     let Workflow { run, tasks } = workflow;
     let gives = !matches!(run.status, Status::Paused | Status::Abandoned);
     let eligible: Vec<&Task> = tasks.iter().filter(|task| gives && is_eligible(task, failed)).collect();
-    let name = |id: &TaskId| tasks.iter().find(|task| task.id == *id).map(|task| task.title.clone());
-    let next = |task: &&Task| {
-        let group = task.details.parallel_group.as_ref();
-        let beside =
-            |other: &&&Task| group.is_some() && other.id != task.id && other.details.parallel_group.as_ref() == group;
-        NextTask {
-            task: (*task).clone(),
-            can_parallelize: group.is_some(),
-            parallel_with: eligible.iter().filter(beside).map(|other| other.id.clone()).collect(),
-            dependencies_completed: task.depends_on.iter().filter_map(name).collect(),
-        }
-    };
-    let next: Vec<NextTask> = eligible.iter().map(next).collect();
+    let next = offered(&eligible, tasks);
     NextTasks {
         recommended_count: next.len().min(run.brief.max_parallel_tasks as usize),
         max_parallel: run.brief.max_parallel_tasks,
@@ -37,6 +25,23 @@ pub(super) fn next_tasks(workflow: &Workflow, failed: FailedTasks) -> NextTasks 
         all_complete: !tasks.is_empty() && tasks.iter().all(|task| task.state.is_finished()),
         tasks: next,
     }
+}
+
+/// These tasks as somebody sees them who looks for one; `known` are those that they depended on.
+pub(super) fn offered(eligible: &[&Task], known: &[Task]) -> Vec<NextTask> {
+    let name = |id: &TaskId| known.iter().find(|task| task.id == *id).map(|task| task.title.clone());
+    let next = |task: &&Task| {
+        let group = task.details.parallel_group.as_ref();
+        let in_group = |other: &Task| other.run == task.run && other.details.parallel_group.as_ref() == group;
+        let beside = |other: &&&Task| group.is_some() && other.id != task.id && in_group(other);
+        NextTask {
+            task: (*task).clone(),
+            can_parallelize: group.is_some(),
+            parallel_with: eligible.iter().filter(beside).map(|other| other.id.clone()).collect(),
+            dependencies_completed: task.depends_on.iter().filter_map(name).collect(),
+        }
+    };
+    eligible.iter().map(next).collect()
 }
 
 pub(super) fn progress(workflow: &Workflow) -> Progress {
@@ -60,15 +65,30 @@ pub(super) fn progress(workflow: &Workflow) -> Progress {
     });
     let current = tasks.iter().find(|task| !task.state.is_finished()).map(|task| task.sequence);
     let done = tasks.iter().take_while(|task| task.state.is_finished()).last().map_or(0, |task| task.sequence);
+    let current_tasks = tasks.iter().filter(|task| is_begun(task)).map(|task| CurrentTask {
+        id: task.id.clone(),
+        name: task.title.clone(),
+        status: status_word(task),
+        sequence: task.sequence,
+        assigned_agent_id: task.assignee().cloned(),
+        checkpoints: task.checkpoints,
+    });
     Progress {
         total_tasks: tasks.len(),
         by_status,
         completed_sequence: done,
         current_sequence: current,
+        current_tasks: current_tasks.collect(),
         blocked_tasks: blocked.collect(),
         parallel_groups,
         estimated_remaining: tasks.iter().filter(|task| !task.state.is_finished()).count(),
     }
+}
+
+/// Somebody has it, or had it and left something behind.
+fn is_begun(task: &Task) -> bool {
+    let touched = task.held_by().is_some() || task.started_at.is_some() || task.checkpoints > 0;
+    !task.state.is_finished() && (touched || task.state != State::Pending)
 }
 
 pub(super) fn summary(workflow: &Workflow, format: SummaryFormat) -> Summary {

@@ -11,9 +11,10 @@ use rookery_core::key::{ColumnValue, Table};
 use rookery_core::run::{Brief, Run, SourceType, Status, tally};
 use rookery_core::task::{Checkpoint, CheckpointKind, State, Task};
 use rookery_core::template::Template;
-use rookery_core::{Code, Fact, Refusal, Row, RunId, Seq, TaskId, TemplateId, Timestamp};
+use rookery_core::{AgentId, Code, Fact, Refusal, Row, RunId, Seq, TaskId, TemplateId, Timestamp};
 use rookery_store::query::{KEY, Order, Test};
 use rookery_store::{Head, ListQuery, LogQuery};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use digest::error_of;
@@ -25,6 +26,8 @@ use crate::queries::At;
 const PLAN_FACTS: u32 = 1_100;
 /// How often two reads are repeated until they are of one position.
 const TRIES: usize = 4;
+/// How many workflows are looked through for something to do, the oldest first.
+const OPEN_RUNS: u32 = 200;
 
 /// Which runs, newest first.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -36,7 +39,7 @@ pub struct RunFilter {
     pub offset: u32,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct RunPage {
     pub workflows: Vec<RunHead>,
     /// How many there are without limit and offset.
@@ -44,13 +47,18 @@ pub struct RunPage {
 }
 
 /// A run as lists show it.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct RunHead {
+    #[schemars(with = "String")]
     pub id: RunId,
     pub name: String,
+    #[schemars(with = "String")]
     pub status: Status,
+    #[schemars(with = "String")]
     pub source_type: SourceType,
+    #[schemars(with = "i64")]
     pub created_at: Timestamp,
+    #[schemars(with = "i64")]
     pub updated_at: Timestamp,
 }
 
@@ -77,6 +85,14 @@ pub struct NextTasks {
     pub all_complete: bool,
 }
 
+/// What can be done now in any workflow.
+#[derive(Clone, PartialEq, Debug)]
+pub struct OpenTasks {
+    pub tasks: Vec<NextTask>,
+    /// Nothing is left to do anywhere.
+    pub all_complete: bool,
+}
+
 #[derive(Clone, PartialEq, Debug)]
 pub struct NextTask {
     pub task: Task,
@@ -87,7 +103,7 @@ pub struct NextTask {
     pub dependencies_completed: Vec<String>,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct Progress {
     pub total_tasks: usize,
     pub by_status: BTreeMap<&'static str, usize>,
@@ -95,20 +111,36 @@ pub struct Progress {
     pub completed_sequence: u32,
     /// The first place that is not finished.
     pub current_sequence: Option<u32>,
+    /// What somebody has begun or holds and nobody has finished: where to go on.
+    pub current_tasks: Vec<CurrentTask>,
     pub blocked_tasks: Vec<BlockedTask>,
     pub parallel_groups: BTreeMap<String, GroupProgress>,
     /// How many tasks are left to do.
     pub estimated_remaining: usize,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub struct CurrentTask {
+    #[schemars(with = "String")]
+    pub id: TaskId,
+    pub name: String,
+    pub status: &'static str,
+    pub sequence: u32,
+    #[schemars(with = "Option<String>")]
+    pub assigned_agent_id: Option<AgentId>,
+    /// How many checkpoints tell where it stands.
+    pub checkpoints: u32,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct BlockedTask {
+    #[schemars(with = "String")]
     pub id: TaskId,
     pub name: String,
     pub blocked_by: Vec<String>,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
 pub struct GroupProgress {
     pub task_count: usize,
     pub completed: usize,
@@ -120,28 +152,30 @@ pub enum SummaryFormat {
     Markdown,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct Summary {
     pub summary: String,
     pub token_estimate: usize,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct Dependencies {
     pub satisfied: bool,
     pub pending: Vec<PendingDependency>,
     pub completed: Vec<CompletedDependency>,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct PendingDependency {
+    #[schemars(with = "String")]
     pub id: TaskId,
     pub name: String,
     pub status: &'static str,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct CompletedDependency {
+    #[schemars(with = "String")]
     pub id: TaskId,
     pub name: String,
     pub outcome: Option<String>,
@@ -180,12 +214,15 @@ pub fn status_word(task: &Task) -> &'static str {
 
 /// Whether somebody could take it now.
 pub fn is_eligible(task: &Task, failed: FailedTasks) -> bool {
-    let state = match task.state {
+    is_offered(task.state, failed) && task.held_by().is_none() && task.waiting_on.is_empty()
+}
+
+fn is_offered(state: State, failed: FailedTasks) -> bool {
+    match state {
         State::Pending | State::Planning => true,
         State::Failed => failed == FailedTasks::Offered,
         _ => false,
-    };
-    state && task.held_by().is_none() && task.waiting_on.is_empty()
+    }
 }
 
 impl Engine {
@@ -267,6 +304,38 @@ impl Engine {
     /// Everything that can be taken now. A run that is paused or was given up gives out nothing.
     pub async fn next_tasks(&self, run: &RunId, failed: FailedTasks) -> Result<At<NextTasks>, EngineError> {
         Ok(self.workflow(run).await?.map(|workflow| digest::next_tasks(&workflow, failed)))
+    }
+
+    /// What can be taken now in any workflow that is open, at most so many.
+    pub async fn next_tasks_anywhere(&self, failed: FailedTasks, limit: u32) -> Result<At<OpenTasks>, EngineError> {
+        let open = [Status::Planning, Status::Ready, Status::InProgress, Status::Failed];
+        let open = open.iter().map(|status| status.as_str().into()).collect();
+        let runs = ListQuery::all(Table::Runs).with("status", Test::In(open)).ordered_by("created");
+        let runs = runs_of(self.store().list(runs.at_most(Some(OPEN_RUNS))).await?.0);
+        let ids = runs.iter().map(|run| run.id.as_str().into());
+        let ids = ids.chain([RunId::project_default().as_str().into()]).collect();
+        let states = State::ALL.into_iter().filter(|state| !state.is_finished());
+        let unfinished = tasks_query(&RunId::project_default())
+            .with("state", Test::In(states.map(|state| state.as_str().into()).collect()))
+            .at_most(Some(1));
+        let states = State::ALL.into_iter().filter(|state| is_offered(*state, failed));
+        let eligible = ListQuery::all(Table::Tasks)
+            .with("run", Test::In(ids))
+            .with("state", Test::In(states.map(|state| state.as_str().into()).collect()))
+            .with("reserved", Test::Is(false.into()))
+            .with("waiting", Test::Is(false.into()))
+            .ordered_by("created")
+            .at_most(Some(limit));
+        let (lists, head) = self.store().lists(vec![unfinished, eligible]).await?;
+        let mut lists = lists.into_iter().map(tasks_of);
+        let left = !lists.next().unwrap_or_default().is_empty() || runs.iter().any(|run| run.unfinished > 0);
+        let mut eligible = lists.next().unwrap_or_default();
+        eligible.retain(|task| is_eligible(task, failed));
+        let named: Vec<TaskId> = eligible.iter().flat_map(|task| task.depends_on.iter().cloned()).collect();
+        let known = tasks_of(self.store().list(tasks_named(&named)).await?.0);
+        let value =
+            OpenTasks { tasks: digest::offered(&eligible.iter().collect::<Vec<_>>(), &known), all_complete: !left };
+        Ok(At { value, head })
     }
 
     pub async fn progress(&self, run: &RunId) -> Result<At<Progress>, EngineError> {

@@ -255,6 +255,22 @@ fn create_file(path: &Path, contents: &[u8], mode: u32) -> Result<(), ProjectErr
     }
 }
 
+/// Replaces a file's contents whole, so that whoever reads it meanwhile sees the old or the new. A link stays a link, and the
+/// file keeps its mode.
+pub fn replace_file(path: &Path, contents: &[u8]) -> io::Result<()> {
+    let (path, mode) = match fs::canonicalize(path) {
+        Ok(path) => {
+            let mode = fs::metadata(&path)?.permissions().mode();
+            (path, mode & 0o7777)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => (std::path::absolute(path)?, 0o644),
+        Err(error) => return Err(error),
+    };
+    let temporary = write_beside(&path, contents, mode)?;
+    fs::rename(&temporary, &path).inspect_err(|_| drop(fs::remove_file(&temporary)))?;
+    sync_folder_of(&path)
+}
+
 /// Writes a durable file next to the one that it is to become.
 fn write_beside(path: &Path, contents: &[u8], mode: u32) -> io::Result<PathBuf> {
     let mut name = path.as_os_str().to_owned();

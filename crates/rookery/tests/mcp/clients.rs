@@ -39,7 +39,7 @@ async fn each_address_offers_its_own_tools() {
         for (set, has, lacks) in [
             ("workflow", "task_claim", "coord_get_presence"),
             ("coord", "coord_get_presence", "task_claim"),
-            ("team", "task_claim", "agent_heartbeat"),
+            ("team", "task_load_context", "agent_heartbeat"),
         ] {
             let client = connect_to(&daemon, way, set, None).await;
             let tools = client.service.list_all_tools().await.unwrap();

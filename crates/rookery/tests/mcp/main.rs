@@ -4,17 +4,21 @@
 
 mod bridge;
 mod clients;
+mod codes;
 mod command;
 mod context;
 mod coord;
 mod documents;
+mod lifecycle;
 mod mentions;
 mod parity;
+mod plans;
 mod push;
 mod races;
 mod security;
 mod storm;
 mod support;
+mod task_context;
 mod tools;
 mod waiting;
 mod workspaces;

@@ -1,6 +1,6 @@
 //! A daemon, clients of it by every way in, and short words for what tests ask of them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -214,6 +214,17 @@ pub async fn task(daemon: &Daemon, assigned_to: Option<&str>) -> String {
     let reply = daemon.post("/tasks", body).await.unwrap();
     assert_eq!(reply.status, 201, "{}", reply.body);
     text(&reply.body["id"])
+}
+
+/// A workflow with these tasks, by a caller that is known; and the ids of its tasks by their names.
+pub async fn plan(client: &Client, tasks: Value) -> (String, BTreeMap<String, String>) {
+    let created = json!({"name": "a workflow", "source_type": "prompt", "source_content": "do it"});
+    let workflow = text(&client.call("workflow_create", created).await["id"]);
+    let plan = json!({"id": workflow, "plan": {"summary": "the plan", "tasks": tasks}});
+    client.call("workflow_set_plan", plan).await;
+    let planned = client.call("workflow_get", json!({"id": workflow, "include_tasks": true})).await;
+    let tasks = planned["tasks"].as_array().unwrap().iter().map(|task| (text(&task["name"]), text(&task["id"])));
+    (workflow, tasks.collect())
 }
 
 /// Rows of the log with this kind.

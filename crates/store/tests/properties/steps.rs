@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use proptest::sample::select;
 use rookery_core::actor::{Auth, Caller};
-use rookery_core::agent::{ComeBack, DeclareOffline, Evidence, Leave, Profile, Register, Role, SetStatus, Status};
+use rookery_core::agent::{
+    ComeBack, CurrentTask, DeclareOffline, Evidence, Leave, Profile, Register, Role, SetStatus, Status,
+};
 use rookery_core::file::{
     Case, ChangeSource, ClaimFile, FilePath, Insist, Lock, NoteChange, NoteOthers, ReleaseFile, Resolve, Unlock,
 };
@@ -145,7 +147,7 @@ fn about_agents() -> BoxedStrategy<Asked> {
             (caller, Register { id, profile }.into())
         }),
         1 => (agent_and_caller(), status).prop_map(|((agent, caller), status)| {
-            (caller, SetStatus { agent, status, current_task: None }.into())
+            (caller, SetStatus { agent, status, current_task: CurrentTask::AsBefore }.into())
         }),
         1 => agent_and_caller().prop_map(|(agent, caller)| (caller, Leave { agent }.into())),
         1 => (agent(), 0_i64..4).prop_map(|(agent, last_seen)| {
@@ -186,9 +188,9 @@ fn about_tasks() -> BoxedStrategy<Asked> {
         }),
         2 => (anybody(), task()).prop_map(|(caller, task)| (caller, Start { task, agent: None }.into())),
         4 => (anybody(), task(), named(), step, prop::option::of(text())).prop_map(|(caller, task, agent, to, reason)| {
-            (caller, MoveTo { task, agent, to, reason }.into())
+            (caller, MoveTo { task, agent, to, reason, waiting_for: None }.into())
         }),
-        1 => (anybody(), task(), named()).prop_map(|(caller, task, agent)| (caller, Release { task, agent }.into())),
+        1 => (anybody(), task(), named()).prop_map(|(caller, task, agent)| (caller, Release { task, agent, reason: None }.into())),
         1 => (anybody(), task(), named()).prop_map(|(caller, task, agent)| (caller, Retry { task, agent }.into())),
         2 => (anybody(), task(), agent()).prop_map(|(caller, task, to)| (caller, Assign { task, to }.into())),
         2 => (anybody(), task(), named(), prop::option::of(text())).prop_map(|(caller, task, agent, text)| {
@@ -395,7 +397,7 @@ fn about_plans() -> BoxedStrategy<Asked> {
         3 => (anybody(), task(), select(State::ALL.to_vec()), prop::option::of(text())).prop_map(
             |(caller, task, to, text)| {
                 let outcome = Outcome { text: text.clone(), detail: None };
-                (caller, UpdateStatus { task, agent: None, to, outcome, error: text.clone(), reason: text }.into())
+                (caller, UpdateStatus { task, agent: None, to, outcome, error: text.clone(), reason: text, waiting_for: None }.into())
             }
         ),
     ]

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rookery_core::agent::{Profile, Register, Role};
 use rookery_core::instance::plain;
-use rookery_core::{AgentId, Caller, Command, Power, Row};
+use rookery_core::{Actor, AgentId, Caller, Code, Command, Power, Refusal, Row};
 use rookery_engine::{Engine, Request};
 use rookery_store::{Answer, Committed};
 
@@ -89,6 +89,26 @@ impl Call {
             Ok((caller, agent)) => Ok((caller, Some(agent))),
             Err(_) => Ok((self.caller(None)?, None)),
         }
+    }
+
+    /// The caller of a tool whose command is the caller's own: an agent that the arguments name must be the caller, unless
+    /// the lead or a person calls.
+    pub async fn author(&self, argument: Option<&str>) -> Result<Caller, ToolError> {
+        let caller = self.caller(argument)?;
+        let named = argument.filter(|id| !id.is_empty()).map(AgentId::from);
+        match (&caller.actor, named) {
+            (Actor::Nobody, _) => Err(ToolError::anonymous()),
+            (Actor::Agent(own), Some(named)) if *own != named && !self.leads(&caller, own).await? => {
+                Err(Refusal::new(Code::Forbidden, format!("'{own}' may not act as '{named}'"))
+                    .hint("leave out agent_id, or name the agent that the call comes from")
+                    .into())
+            }
+            _ => Ok(caller),
+        }
+    }
+
+    async fn leads(&self, caller: &Caller, agent: &AgentId) -> Result<bool, ToolError> {
+        Ok(caller.power >= Power::Lead || self.engine().totals().await?.value.1.as_ref() == Some(agent))
     }
 
     /// Registers the agent that a caller speaks as if nobody knows it yet: whoever names itself is part of the team.

@@ -180,6 +180,8 @@ fn usual_suggestion(code: Code) -> Option<&'static str> {
         Code::TaskNotFound => Some("check the id; a task keeps its id on every face"),
         Code::InvalidTransition => Some("task_get shows the state that the task is in now"),
         Code::NotHolder => Some("task_claim makes you the holder, if nobody else is"),
+        Code::WorkflowNotFound => Some("workflow_list shows the workflows and their ids"),
+        Code::TemplateNotFound => Some("template_list shows the templates and their ids"),
         Code::AlreadyAnswered => Some("a handoff is answered once; task_get shows who has the task now"),
         Code::DocumentNotFound => Some("document_list shows the documents that there are"),
         _ => None,
@@ -188,7 +190,9 @@ fn usual_suggestion(code: Code) -> Option<&'static str> {
 
 impl From<Refusal> for ToolError {
     fn from(refusal: Refusal) -> ToolError {
-        let suggestion = refusal.hint.or_else(|| usual_suggestion(refusal.code).map(str::to_owned));
+        let usual = usual_suggestion(refusal.code).map(str::to_owned);
+        // What to do about an agent that nobody knows is in the words of these tools.
+        let suggestion = if refusal.code == Code::AgentNotFound { usual } else { refusal.hint.or(usual) };
         let recoverable = is_recoverable(refusal.code);
         ToolError { code: word(refusal.code), message: refusal.message, recoverable, suggestion, detail: None }
     }

@@ -8,8 +8,10 @@
 //! What is kept: sessions and their subscriptions, which end with their connections. Nobody ever waits for a client that
 //! does not read: pushes go through `notices`.
 
+mod arguments;
 mod call;
 mod error;
+pub mod examples;
 mod face;
 mod http;
 mod mentions;

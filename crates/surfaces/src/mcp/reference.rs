@@ -1,4 +1,4 @@
-//! The reference of the tools as Markdown, made from what clients are shown.
+//! The reference of the tools as Markdown, made from what clients are shown: a page for each toolset, and one that lists them.
 
 use std::fmt::Write;
 
@@ -6,24 +6,53 @@ use rmcp::model::Tool as Listed;
 use serde_json::Value;
 
 use super::tool::{Effect, Tool};
-use super::tools;
 use super::toolset::Toolset;
+use super::{examples, tools};
 
-/// Every tool with its arguments and its result.
-pub fn markdown() -> String {
-    let mut page = String::from(
-        "# Tools\n\nMade from the program by `rookery reference mcp`. [How to connect](../mcp.md) says what they are for.\n\n",
-    );
-    let tools = tools::all();
-    for set in Toolset::EVERY.into_iter().filter(|set| *set != Toolset::All) {
-        let names: Vec<String> =
-            tools.iter().filter(|tool| tool.is_in(set)).map(|tool| format!("[{0}](#{0})", tool.name)).collect();
-        let names = if names.is_empty() { "none yet".to_owned() } else { names.join(", ") };
-        let _ = writeln!(page, "`{}`: {names}\n", set.path());
-    }
-    tools.iter().for_each(|tool| describe(&mut page, tool));
+/// The sets that have a page.
+const PAGES: [Toolset; 4] = [Toolset::Workflow, Toolset::Context, Toolset::Coord, Toolset::Team];
+
+/// The page of a set; for all tools, the page that lists the others.
+pub fn markdown(set: Toolset) -> String {
+    let mut page = if set == Toolset::All { index() } else { tools_of(set) };
     page.truncate(page.trim_end().len());
     page.push('\n');
+    page
+}
+
+/// Where the page of a set is, beside the others.
+fn file(set: Toolset) -> &'static str {
+    match set {
+        Toolset::All => "mcp.md",
+        Toolset::Workflow => "mcp-workflow.md",
+        Toolset::Context => "mcp-context.md",
+        Toolset::Coord => "mcp-coord.md",
+        Toolset::Team => "mcp-team.md",
+    }
+}
+
+fn index() -> String {
+    let mut page = String::from(
+        "# Tools\n\nMade from the program by `rookery reference mcp`. [How to connect](../mcp.md) says what they are for.\n",
+    );
+    for set in PAGES {
+        let _ = writeln!(page, "\n## [{}]({})\n\n{}\n", set.path(), file(set), set.about());
+        for tool in tools::all().iter().filter(|tool| tool.is_in(set)) {
+            let first = tool.description.split_once(". ").map_or(tool.description, |(first, _)| first);
+            let _ = writeln!(page, "- [{0}]({1}#{0}): {2}.", tool.name, file(set), first.trim_end_matches('.'));
+        }
+    }
+    page
+}
+
+fn tools_of(set: Toolset) -> String {
+    let mut page = format!(
+        "# The tools at `{}`\n\nMade from the program by `rookery reference mcp --tools {}`. {} [All sets](mcp.md).\n\n",
+        set.path(),
+        set.word(),
+        set.about(),
+    );
+    tools::all().iter().filter(|tool| tool.is_in(set)).for_each(|tool| describe(&mut page, tool));
     page
 }
 
@@ -37,6 +66,9 @@ fn describe(page: &mut String, tool: &Tool) {
     };
     let _ = writeln!(page, "## {}\n\n{} {effect}\n", tool.name, tool.description);
     arguments(page, &listed);
+    if let Some(example) = examples::shown(tool.name) {
+        let _ = writeln!(page, "For example:\n\n```json\n{example}\n```\n");
+    }
     let fields = listed.output_schema.as_ref().and_then(|schema| schema.get("properties")).and_then(Value::as_object);
     let fields: Vec<String> =
         fields.into_iter().flatten().map(|(name, field)| format!("`{name}` {}", kind(field))).collect();
@@ -79,17 +111,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_tool_is_in_it() {
-        let page = markdown();
-        for tool in tools::all() {
-            assert!(page.contains(&format!("## {}\n", tool.name)), "{}", tool.name);
+    fn every_tool_is_on_the_page_of_its_set() {
+        for set in PAGES {
+            let page = markdown(set);
+            for tool in tools::all().iter().filter(|tool| tool.is_in(set)) {
+                assert!(page.contains(&format!("## {}\n", tool.name)), "{} of {}", tool.name, set.path());
+            }
         }
+        let somewhere = |tool: &Tool| PAGES.iter().any(|set| tool.is_in(*set));
+        assert!(tools::all().iter().all(somewhere), "a tool is on no page");
     }
 
     #[test]
-    fn the_committed_page_is_fresh() {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/mcp.md");
-        let fresh = std::fs::read_to_string(path).unwrap_or_default() == markdown();
-        assert!(fresh, "it is stale: cargo run -- reference mcp > docs/reference/mcp.md");
+    fn the_committed_pages_are_fresh() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference");
+        for set in Toolset::EVERY {
+            let committed = std::fs::read_to_string(folder.join(file(set))).unwrap_or_default();
+            assert!(committed == markdown(set), "docs/reference/{} is stale: cargo xtask codegen", file(set));
+        }
     }
 }

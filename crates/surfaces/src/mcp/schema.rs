@@ -3,29 +3,50 @@
 use std::sync::Arc;
 
 use schemars::JsonSchema;
-use schemars::generate::SchemaSettings;
+use schemars::generate::{Contract, SchemaSettings};
 use serde_json::{Map, Value};
 
 pub type Object = Map<String, Value>;
 
 /// The schema of a tool's arguments. What may be left out is left out, so `null` is not offered.
 pub fn input<T: JsonSchema>() -> Arc<Object> {
-    let mut schema = of::<T>();
-    for field in
-        schema.get_mut("properties").and_then(Value::as_object_mut).into_iter().flat_map(|all| all.values_mut())
-    {
-        without_null(field);
-    }
+    arguments::<T>(|_, field| {
+        field.remove(RARE);
+        true
+    })
+}
+
+/// The same without the arguments that are seldom needed, which are taken all the same, and without what goes without
+/// saying: that a count is not negative, and what an id is.
+pub fn short_input<T: JsonSchema>() -> Arc<Object> {
+    arguments::<T>(|name, field| {
+        field.remove("minimum");
+        if IDS.contains(&name) {
+            field.remove("description");
+        }
+        !field.contains_key(RARE)
+    })
+}
+
+const IDS: [&str; 3] = ["id", "task_id", "agent_id"];
+
+/// Marks an argument that is seldom needed: `#[schemars(extend("x-rare" = true))]`.
+const RARE: &str = "x-rare";
+
+fn arguments<T: JsonSchema>(keep: impl Fn(&str, &mut Object) -> bool + Copy) -> Arc<Object> {
+    let mut schema = of::<T>(Contract::Deserialize);
+    tidy(&mut schema, keep);
     Arc::new(schema)
 }
 
-/// The schema of a tool's result.
+/// The schema of a tool's result, as it is written: what is left out when there is nothing to say is not required.
 pub fn output<T: JsonSchema>() -> Arc<Object> {
-    Arc::new(of::<T>())
+    Arc::new(of::<T>(Contract::Serialize))
 }
 
-fn of<T: JsonSchema>() -> Object {
+fn of<T: JsonSchema>(contract: Contract) -> Object {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.contract = contract;
         settings.inline_subschemas = true;
         settings.meta_schema = None;
     });
@@ -66,6 +87,18 @@ fn simplify(schema: &mut Value) {
         }
         Value::Array(entries) => entries.iter_mut().for_each(simplify),
         _ => {}
+    }
+}
+
+/// Takes the nulls out of an object's fields, and the fields that are not kept; and so for the objects in them.
+fn tidy(schema: &mut Object, keep: impl Fn(&str, &mut Object) -> bool + Copy) {
+    if let Some(Value::Object(fields)) = schema.get_mut("properties") {
+        fields.values_mut().for_each(without_null);
+        fields.retain(|name, field| field.as_object_mut().is_none_or(|field| keep(name, field)));
+        fields.values_mut().filter_map(Value::as_object_mut).for_each(|field| tidy(field, keep));
+    }
+    if let Some(Value::Object(items)) = schema.get_mut("items") {
+        tidy(items, keep);
     }
 }
 
@@ -119,6 +152,14 @@ mod tests {
         kind: Option<Kind>,
         title: Option<String>,
         detail: Option<Value>,
+        #[schemars(extend("x-rare" = true))]
+        parts: Option<Vec<Part>>,
+    }
+
+    #[derive(Deserialize, JsonSchema)]
+    #[allow(dead_code, reason = "only its schema is looked at")]
+    struct Part {
+        size: Option<u32>,
     }
 
     #[test]
@@ -131,9 +172,16 @@ mod tests {
                 "kind": {"type": "string", "enum": ["one", "two"]},
                 "title": {"type": "string"},
                 "detail": {},
+                "parts": {
+                    "type": "array",
+                    "items": {"type": "object", "properties": {"size": {"type": "integer", "minimum": 0}}},
+                },
             },
             "required": ["name"],
         });
         assert_eq!(Value::Object((*input::<Arguments>()).clone()), expected);
+        let short = Value::Object((*short_input::<Arguments>()).clone());
+        assert_eq!(short["properties"]["times"], json!({"description": "How often.", "type": "integer"}));
+        assert!(short["properties"].get("parts").is_none(), "{short}");
     }
 }

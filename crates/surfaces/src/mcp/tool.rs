@@ -39,6 +39,17 @@ impl Effect {
             Effect::Ends => hints.read_only(false).destructive(true).idempotent(true),
         }
     }
+
+    /// The same in short: what differs from what clients take for granted.
+    fn told(self) -> ToolAnnotations {
+        let hints = ToolAnnotations::new();
+        match self {
+            Effect::Reads => hints.read_only(true),
+            Effect::Adds => hints.destructive(false),
+            Effect::Sets => hints.destructive(false).idempotent(true),
+            Effect::Ends => hints.idempotent(true),
+        }
+    }
 }
 
 /// What a tool answers: a value, the text that a model reads if that is not simply the value as JSON, and what it should
@@ -95,6 +106,7 @@ pub struct Tool {
     pub lasts: Option<Duration>,
     pub reminder: Reminder,
     input: Arc<Object>,
+    short_input: Arc<Object>,
     output: Arc<Object>,
     run: Run,
 }
@@ -124,8 +136,18 @@ impl Tool {
             let run = run.clone();
             Box::pin(async move { answered(run(call, parse(arguments)?).await?) })
         });
-        let (input, output) = (schema::input::<A>(), schema::output::<T>());
-        Tool { name, description, effect, sets, lasts: None, reminder: Reminder::Added, input, output, run }
+        Tool {
+            name,
+            description,
+            effect,
+            sets,
+            lasts: None,
+            reminder: Reminder::Added,
+            input: schema::input::<A>(),
+            short_input: schema::short_input::<A>(),
+            output: schema::output::<T>(),
+            run,
+        }
     }
 
     /// For a tool that waits for something to happen.
@@ -145,9 +167,12 @@ impl Tool {
     }
 
     pub fn listed(&self, set: Toolset) -> Listed {
+        if set.is_small() {
+            let listed = Listed::new(self.name, self.description, self.short_input.clone());
+            return listed.with_annotations(self.effect.told());
+        }
         let listed = Listed::new(self.name, self.description, self.input.clone());
-        let listed = listed.with_annotations(self.effect.annotations());
-        if set.shows_output() { listed.with_raw_output_schema(self.output.clone()) } else { listed }
+        listed.with_annotations(self.effect.annotations()).with_raw_output_schema(self.output.clone())
     }
 
     pub fn run(&self, call: Call, arguments: Object) -> Running {

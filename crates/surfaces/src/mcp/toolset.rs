@@ -26,6 +26,22 @@ impl Toolset {
         }
     }
 
+    /// What it is called on the command line.
+    pub fn word(self) -> &'static str {
+        self.path().rsplit('/').next().filter(|word| *word != "mcp").unwrap_or("all")
+    }
+
+    /// What it is for, for people.
+    pub fn about(self) -> &'static str {
+        match self {
+            Toolset::All => "Every tool.",
+            Toolset::Workflow => "Agents, workflows, tasks, checkpoints, workspaces, handoffs and files.",
+            Toolset::Context => "What a team talks and writes: the channel, each agent's inbox, shared documents.",
+            Toolset::Coord => "Coordination messages that each recipient acknowledges, and who is there.",
+            Toolset::Team => "The few that an agent needs in daily work, in less than 2,000 tokens.",
+        }
+    }
+
     /// What the server calls itself there.
     pub fn server_name(self) -> &'static str {
         match self {
@@ -34,18 +50,20 @@ impl Toolset {
         }
     }
 
-    /// The set for daily work is kept small: structured results come all the same, without having been announced.
-    pub fn shows_output(self) -> bool {
-        self != Toolset::Team
+    /// The set for daily work is kept small: structured results come, and arguments that are seldom needed are taken, all
+    /// the same, without having been announced.
+    pub fn is_small(self) -> bool {
+        self == Toolset::Team
     }
 
     /// What a model is told before it sees the tools.
     pub fn instructions(self) -> &'static str {
         match self {
             Toolset::All | Toolset::Workflow | Toolset::Team => {
-                "You are one of several agents on this project. Call agent_register once, claim a task before you work on \
-                 it (task_claim), claim files before you change them (resource_claim), and end with task_update_status. A \
-                 result may say that you have unread messages: read them before you go on."
+                "You are one of several agents on this project. Call agent_register once; if you are not connected as an \
+                 agent, pass the id it returns as agent_id. Claim a task before you work on it (task_claim), claim files \
+                 before you change them (resource_claim), and end with task_update_status. A result may say that you have \
+                 unread messages: read them before you go on."
             }
             Toolset::Context => {
                 "You share a channel, an inbox and documents with other agents. A result may say that you have unread \

@@ -1,7 +1,7 @@
 //! Between the core's words and those of the tools, both ways, without IO.
 
 use rookery_core::view::Presence;
-use rookery_core::{Timestamp, agent, task};
+use rookery_core::{Timestamp, agent, run, task};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -33,6 +33,7 @@ pub fn task_status(task: &task::Task) -> TaskStatus {
     }
 }
 
+/// A task as its row has it. What there is nothing to say of is left out.
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 pub struct TaskView {
     pub id: String,
@@ -42,24 +43,55 @@ pub struct TaskView {
     pub status: TaskStatus,
     /// The exact state, where `status` puts several into one word.
     pub state: String,
+    /// Its place in the order of the workflow; 0 if there is none.
+    pub sequence: u32,
     /// Who holds it, or for whom it is kept, or who did it.
     pub assigned_agent_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub claimed_at: Option<i64>,
     /// Send it with later calls to be refused if somebody else got the task meanwhile.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub fence: Option<u64>,
     pub depends_on: Vec<String>,
     /// Dependencies that are not finished.
     pub blocked_by: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parallel_group: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub estimated_complexity: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repository_path: Option<String>,
+    /// The tasks whose outcomes matter for it, where those are not all before it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub context_from: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan: Option<TaskPlan>,
+    /// What its worker wants to find again.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub context: Map<String, Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome_detail: Option<Value>,
     /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Why it is paused or was dropped.
+    /// Why it is paused, was given back or was dropped.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// What a paused task waits for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting_for: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files_likely_affected: Vec<String>,
+    /// The files that its checkpoints name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub files_changed: Vec<String>,
     pub attempt: u32,
     pub created_at: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub completed_at: Option<i64>,
 }
 
@@ -73,19 +105,135 @@ pub fn task(task: task::Task) -> TaskView {
         name: task.title,
         description: task.description,
         state: task.state.as_str().to_owned(),
+        sequence: task.sequence,
         claimed_at: task.claim.as_ref().map(|claim| claim.since.0),
         fence: task.claim.as_ref().map(|claim| claim.fence.0),
         depends_on: task.depends_on.iter().map(ToString::to_string).collect(),
         blocked_by: task.waiting_on.iter().map(ToString::to_string).collect(),
+        parallel_group: task.details.parallel_group,
+        estimated_complexity: task.details.estimated_complexity.map(|word| word.as_str().to_owned()),
+        repository_path: task.details.repository_path,
+        context_from: task.context_from.iter().map(ToString::to_string).collect(),
+        plan: task.plan.map(TaskPlan::from),
+        context: task.context,
         outcome: task.outcome,
         outcome_detail: task.outcome_detail,
         error: task.reason.clone().filter(|_| failed),
         reason: task.reason.filter(|_| !failed),
+        waiting_for: task.waiting_for.map(|word| word.as_str().to_owned()),
         files_likely_affected: task.resources,
+        files_changed: task.files_changed.into_iter().collect(),
         attempt: task.attempt,
         created_at: task.created_at.0,
         started_at: task.started_at.map(|at| at.0),
         completed_at: task.completed_at.map(|at| at.0),
+    }
+}
+
+/// How a worker means to do a task, both as it is told and as it is shown.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct TaskPlan {
+    /// How you mean to do it, in a few sentences.
+    pub approach: String,
+    /// The steps, in their order.
+    pub steps: Vec<String>,
+    /// Files that will change.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files_to_modify: Vec<String>,
+    /// Files that will be new.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files_to_create: Vec<String>,
+    /// What you still need to know.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub context_needed: Vec<String>,
+}
+
+impl From<task::Plan> for TaskPlan {
+    fn from(plan: task::Plan) -> TaskPlan {
+        let task::Plan { approach, steps, files_to_modify, files_to_create, context_needed } = plan;
+        TaskPlan { approach, steps, files_to_modify, files_to_create, context_needed }
+    }
+}
+
+impl From<TaskPlan> for task::Plan {
+    fn from(plan: TaskPlan) -> task::Plan {
+        let TaskPlan { approach, steps, files_to_modify, files_to_create, context_needed } = plan;
+        task::Plan { approach, steps, files_to_modify, files_to_create, context_needed }
+    }
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
+pub struct CheckpointView {
+    pub id: String,
+    pub task_id: String,
+    pub sequence: u32,
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub summary: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<Value>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub files_changed: Vec<String>,
+    pub created_at: i64,
+}
+
+pub fn checkpoint(checkpoint: task::Checkpoint) -> CheckpointView {
+    CheckpointView {
+        id: checkpoint.id,
+        task_id: checkpoint.task.to_string(),
+        sequence: checkpoint.sequence,
+        kind: checkpoint.kind.as_str().to_owned(),
+        summary: checkpoint.summary,
+        detail: checkpoint.detail,
+        files_changed: checkpoint.files_changed,
+        created_at: checkpoint.created_at.0,
+    }
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
+pub struct WorkflowView {
+    pub id: String,
+    pub name: String,
+    pub status: String,
+    /// Why it was last given its status by somebody.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_status_reason: Option<String>,
+    pub source_type: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source_ref: Option<String>,
+    pub source_content: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan_summary: Option<String>,
+    pub repository_paths: Vec<String>,
+    pub max_parallel_tasks: u32,
+    pub auto_create_workspaces: bool,
+    /// Settings of it, and the plans that it had before.
+    pub config: Map<String, Value>,
+    pub created_by: String,
+    pub created_at: i64,
+    pub updated_at: i64,
+    /// In their order; empty unless they were asked for.
+    pub tasks: Vec<TaskView>,
+}
+
+pub fn workflow(run: run::Run, tasks: Vec<task::Task>) -> WorkflowView {
+    WorkflowView {
+        id: run.id.to_string(),
+        name: run.brief.title,
+        status: run.status.as_str().to_owned(),
+        last_status_reason: run.reason,
+        source_type: run.brief.source_type.as_str().to_owned(),
+        source_ref: run.brief.source_ref,
+        source_content: run.brief.source_content,
+        plan_summary: run.summary,
+        repository_paths: run.brief.repository_paths,
+        max_parallel_tasks: run.brief.max_parallel_tasks,
+        auto_create_workspaces: run.brief.auto_create_workspaces,
+        config: run.brief.config,
+        created_by: run.created_by,
+        created_at: run.created_at.0,
+        updated_at: run.updated_at.0,
+        tasks: tasks.into_iter().map(task).collect(),
     }
 }
 
@@ -156,6 +304,8 @@ pub struct AgentView {
     pub capabilities: Vec<String>,
     pub current_task_id: Option<String>,
     pub workspace_path: Option<String>,
+    /// The workflow that it joined for, if it said so.
+    pub workflow_id: Option<String>,
     pub metadata: Map<String, Value>,
     pub last_heartbeat: i64,
     pub created_at: i64,
@@ -172,9 +322,17 @@ pub fn agent(agent: agent::Agent, presence: Option<Presence>) -> AgentView {
         capabilities: agent.profile.capabilities,
         current_task_id: agent.current_task.map(|task| task.to_string()),
         workspace_path: agent.profile.workspace_path,
+        workflow_id: joined_for(&agent.profile.metadata).map(str::to_owned),
         metadata: agent.profile.metadata,
         created_at: agent.joined_at.0,
     }
+}
+
+/// Where an agent's metadata says which workflow it joined for; other faces show it there.
+pub const JOINED_FOR: &str = "workflow_id";
+
+fn joined_for(metadata: &Map<String, Value>) -> Option<&str> {
+    metadata.get(JOINED_FOR).and_then(Value::as_str)
 }
 
 pub fn last_seen(agent: &agent::Agent, presence: Option<Presence>) -> Timestamp {

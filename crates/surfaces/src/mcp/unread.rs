@@ -36,6 +36,14 @@ pub fn hint(unread: Unread, set: Toolset) -> String {
     format!("You have {count} unread {messages}. Read them ({}) before you go on.", ways.join(", "))
 }
 
+/// How many characters a hint has at most, whichever set the caller is connected to.
+pub fn longest_hint(unread: Unread) -> usize {
+    if count(unread) == 0 {
+        return 0;
+    }
+    Toolset::EVERY.into_iter().map(|set| hint(unread, set).chars().count()).max().unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

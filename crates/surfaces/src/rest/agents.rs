@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use rookery_core::agent::{Leave, Profile, Register, SetStatus};
+use rookery_core::agent::{CurrentTask, Leave, Profile, Register, SetStatus};
 use rookery_core::{AgentId, Code, Row};
 
 use super::call::{self, Call, JsonBody, MaybeBody, Segment};
@@ -65,7 +65,7 @@ pub async fn set_status(
     let command = SetStatus {
         agent: AgentId::from(id.as_str()),
         status: translate::agent_status(status),
-        current_task: body.value.current_task.as_deref().map(Into::into),
+        current_task: CurrentTask::named(body.value.current_task.as_deref()),
     };
     let committed = call.submit(call.caller(Some(&id))?, command, &body.bytes).await?;
     Ok(call::written(StatusCode::OK, &committed, Done { ok: true }))

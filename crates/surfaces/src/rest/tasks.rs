@@ -55,11 +55,11 @@ pub async fn update(call: Call, Segment(id): Segment, body: JsonBody<wire::TaskC
     let (task, agent) = (TaskId::from(id.as_str()), AgentId::from(agent_id.as_str()));
     let named = Some(agent.clone());
     let command: Command = match status {
-        TaskStatus::Queued => Release { task, agent: named }.into(),
+        TaskStatus::Queued => Release { task, agent: named, reason: request.reason }.into(),
         TaskStatus::Assigned => Claim { task, agent }.into(),
         TaskStatus::InProgress => Start { task, agent: named }.into(),
-        TaskStatus::Review => MoveTo { task, agent: named, to: task::State::Review, reason: None }.into(),
-        TaskStatus::Blocked => MoveTo { task, agent: named, to: task::State::Paused, reason: request.reason }.into(),
+        TaskStatus::Review => moved(task, named, task::State::Review, None).into(),
+        TaskStatus::Blocked => moved(task, named, task::State::Paused, request.reason).into(),
         TaskStatus::Done => {
             let outcome = Outcome { text: request.outcome, detail: request.outcome_detail };
             Complete { task, agent: named, outcome }.into()
@@ -67,6 +67,10 @@ pub async fn update(call: Call, Segment(id): Segment, body: JsonBody<wire::TaskC
     };
     let committed = call.submit(call.caller(Some(&agent_id))?, command, &body.bytes).await?;
     Ok(call::written(StatusCode::OK, &committed, Done { ok: true }))
+}
+
+fn moved(task: TaskId, agent: Option<AgentId>, to: task::State, reason: Option<String>) -> MoveTo {
+    MoveTo { task, agent, to, reason, waiting_for: None }
 }
 
 /// Decide who shall do a task, whoever has it now. For the lead and people.

@@ -6,7 +6,7 @@ mod workspaces;
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom, IteratorRandom};
-use rookery_core::agent::{ComeBack, Leave, Profile, Register, Role, SetStatus, Status};
+use rookery_core::agent::{ComeBack, CurrentTask, Leave, Profile, Register, Role, SetStatus, Status};
 use rookery_core::file::{
     Case, ChangeSource, ClaimFile, FilePath, Insist, Lock, NoteChange, NoteOthers, ReleaseFile, Resolve, Unlock,
 };
@@ -85,7 +85,7 @@ impl Script<'_> {
             24..36 => Claim { task: self.task(), agent: agent.clone() }.into(),
             36..46 => Start { task: self.own_task(agent), agent: self.maybe(agent) }.into(),
             46..50 => self.step(agent),
-            50..53 => Release { task: self.own_task(agent), agent: self.maybe(agent) }.into(),
+            50..53 => Release { task: self.own_task(agent), agent: self.maybe(agent), reason: self.reason() }.into(),
             53..60 => self.complete(agent),
             60..64 => self.fail(agent),
             64..67 => Retry { task: self.task(), agent: self.maybe(agent) }.into(),
@@ -228,14 +228,10 @@ impl Script<'_> {
             0..5 => SetRunPlan { run, summary: "the plan".to_owned(), tasks: self.plan() }.into(),
             5..7 => {
                 let task = self.plan().remove(0);
-                let own = self.model.rows().filter_map(|(_, row)| match row {
-                    Row::Task(task) if task.run == run => Some(task.id.to_string()),
-                    _ => None,
-                });
-                let after = own.choose(self.rng).filter(|_| self.rng.random_bool(0.5));
+                let after = self.rng.random_bool(0.5).then(|| self.task_of(&run).to_string());
                 AddRunTask { run, task, after }.into()
             }
-            7 => RemoveRunTask { run, task: self.task() }.into(),
+            7 => RemoveRunTask { task: self.task_of(&run), run }.into(),
             8 => ReplanRun { run, summary: "another".to_owned(), reason: "why".to_owned(), tasks: self.plan() }.into(),
             9 => {
                 let to = *run::Status::ALL.choose(self.rng).unwrap_or(&run::Status::InProgress);
@@ -248,6 +244,15 @@ impl Script<'_> {
             }
             _ => self.apply_template(),
         }
+    }
+
+    /// A task of this run, or any if it has none.
+    fn task_of(&mut self, run: &RunId) -> TaskId {
+        let tasks = self.model.rows().filter_map(|(_, row)| match row {
+            Row::Task(task) if task.run == *run => Some(task.id.clone()),
+            _ => None,
+        });
+        tasks.choose(self.rng).unwrap_or_else(|| self.task())
     }
 
     fn brief(&mut self) -> Brief {
@@ -328,7 +333,7 @@ impl Script<'_> {
                 let to = *State::ALL.choose(self.rng).unwrap_or(&State::Completed);
                 let outcome = Outcome { text: self.reason(), detail: None };
                 let (error, reason) = (self.reason(), self.reason());
-                UpdateStatus { task, agent: self.maybe(agent), to, outcome, error, reason }.into()
+                UpdateStatus { task, agent: self.maybe(agent), to, outcome, error, reason, waiting_for: None }.into()
             }
         }
     }
@@ -336,12 +341,13 @@ impl Script<'_> {
     fn set_status(&mut self, agent: &AgentId) -> Command {
         let all = [Status::Idle, Status::Working, Status::Blocked, Status::WaitingReview, Status::Offline];
         let status = *all.choose(self.rng).unwrap_or(&Status::Idle);
-        SetStatus { agent: agent.clone(), status, current_task: None }.into()
+        SetStatus { agent: agent.clone(), status, current_task: CurrentTask::AsBefore }.into()
     }
 
     fn step(&mut self, agent: &AgentId) -> Command {
         let to = *[State::Planning, State::Review, State::Paused].choose(self.rng).unwrap_or(&State::Review);
-        MoveTo { task: self.own_task(agent), agent: self.maybe(agent), to, reason: self.reason() }.into()
+        MoveTo { task: self.own_task(agent), agent: self.maybe(agent), to, reason: self.reason(), waiting_for: None }
+            .into()
     }
 
     fn complete(&mut self, agent: &AgentId) -> Command {

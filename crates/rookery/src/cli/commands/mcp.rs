@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use clap::ValueEnum;
 
+use rookery_surfaces::mcp::Toolset;
+
 use crate::cli::bridge::{self, Home, Options};
 use crate::cli::client::Proof;
 use crate::cli::context::Context;
@@ -30,7 +32,7 @@ pub struct Args {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-enum Tools {
+pub(super) enum Tools {
     /// Every tool
     All,
     /// Agents, workflows, tasks, files
@@ -44,6 +46,16 @@ enum Tools {
 }
 
 impl Tools {
+    pub(super) fn set(self) -> Toolset {
+        match self {
+            Tools::All => Toolset::All,
+            Tools::Workflow => Toolset::Workflow,
+            Tools::Context => Toolset::Context,
+            Tools::Coord => Toolset::Coord,
+            Tools::Team => Toolset::Team,
+        }
+    }
+
     fn path(self) -> &'static [&'static str] {
         match self {
             Tools::All => &["mcp"],

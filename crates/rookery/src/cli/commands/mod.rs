@@ -12,6 +12,7 @@ mod down;
 mod export;
 mod handoffs;
 mod import;
+mod instructions;
 mod log;
 mod man;
 mod mcp;
@@ -63,6 +64,7 @@ pub enum Command {
     Context(context::Args),
     Mcp(mcp::Args),
     Worktree(worktree::Args),
+    Instructions(instructions::Args),
     Config(config::Args),
     Schema(schema::Args),
     Completions(completions::Args),
@@ -98,6 +100,7 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Context(args) => context::run(context, args).await,
         Command::Mcp(args) => mcp::run(context, args).await,
         Command::Worktree(args) => worktree::run(context, args).await,
+        Command::Instructions(args) => instructions::run(context, args),
         Command::Config(args) => config::run(context, args),
         Command::Schema(args) => schema::run(context, args).await,
         Command::Completions(args) => completions::run(context, args),

@@ -1,5 +1,6 @@
 //! `rookery reference`
 
+use super::mcp::Tools;
 use crate::cli::context::Context;
 use crate::cli::reference;
 
@@ -10,6 +11,10 @@ pub struct Args {
     /// What to describe
     #[arg(value_enum, default_value_t = What::Cli)]
     what: What,
+
+    /// The toolset whose page is wanted; all for the page that lists them
+    #[arg(long, value_name = "SET", value_enum, default_value_t = Tools::All)]
+    tools: Tools,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -23,7 +28,7 @@ enum What {
 pub(super) fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     let page = match args.what {
         What::Cli => reference::markdown(),
-        What::Mcp => rookery_surfaces::mcp::reference::markdown(),
+        What::Mcp => rookery_surfaces::mcp::reference::markdown(args.tools.set()),
     };
     context.out.raw(page.as_bytes())
 }

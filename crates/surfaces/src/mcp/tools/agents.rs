@@ -1,13 +1,14 @@
 //! Agents: joining, showing life, leaving, and who else is here.
 
-use rookery_core::agent::{Agent, Leave, Profile, Register, SetStatus};
-use rookery_core::{AgentId, Caller, Code, Refusal, Row};
+use rookery_core::agent::{Agent, CurrentTask, Leave, Profile, Register, SetStatus};
+use rookery_core::{AgentId, Caller, Code, Refusal, Row, RunId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use super::Done;
+use crate::mcp::arguments::{given, one_or_many, text_or_null};
 use crate::mcp::call::row_of;
 use crate::mcp::translate::{self, AgentRole, AgentStatus, AgentView};
 use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
@@ -23,8 +24,8 @@ pub fn tools() -> Vec<Tool> {
             // One that nobody knows gets a new id each time.
             Adds,
             &[Workflow, Team],
-            "Join the team, or update what it knows of you. Call it once when you start, and again after your context was \
-             cleared. Keep the returned id: it is your agent_id. Next: task_claim.",
+            "Join the team. Call it once when you start, and after your context was cleared. The returned id is your \
+             agent_id. Next: workflow_next_tasks.",
             register,
         ),
         Tool::new(
@@ -71,15 +72,21 @@ pub fn tools() -> Vec<Tool> {
 pub struct Registering {
     /// What people call you.
     name: String,
-    /// The program you run in: claude_code, codex, opencode, custom, …
+    /// Your program: claude_code, codex, opencode, custom, …
     runtime: String,
-    /// A coordinator leads the team if nobody does yet. Default: worker.
+    /// Default: worker. The first coordinator leads.
+    #[schemars(extend("x-rare" = true))]
     role: Option<AgentRole>,
-    /// What you are good at, as single words.
+    /// What you are good at.
     capabilities: Option<Vec<String>>,
     /// The folder you work in.
+    #[schemars(extend("x-rare" = true))]
     workspace_path: Option<String>,
-    /// Anything else worth knowing about you.
+    /// The workflow you join for.
+    #[schemars(extend("x-rare" = true))]
+    workflow_id: Option<String>,
+    /// Anything else.
+    #[schemars(extend("x-rare" = true))]
     metadata: Option<Map<String, Value>>,
 }
 
@@ -92,13 +99,18 @@ pub struct Registered {
 
 async fn register(call: Call, asked: Registering) -> Answer<Registered> {
     let (caller, id) = newcomer(&call, &asked.name).await?;
+    let mut metadata = asked.metadata.unwrap_or_default();
+    if let Some(workflow) = asked.workflow_id {
+        call.engine().workflow_run(&RunId::from(workflow.as_str())).await?;
+        metadata.insert(translate::JOINED_FOR.to_owned(), workflow.into());
+    }
     let profile = Profile {
         tool: translate::tool(&asked.runtime),
         role: translate::role(asked.role.unwrap_or(AgentRole::Worker)),
         capabilities: asked.capabilities.unwrap_or_default(),
         name: Some(asked.name),
         workspace_path: asked.workspace_path,
-        metadata: asked.metadata.unwrap_or_default(),
+        metadata,
     };
     let committed = call.submit(caller, Register { id: id.clone(), profile }).await?;
     let Some(Row::Agent(agent)) = row_of(&committed) else { return Err(ToolError::unexpected()) };
@@ -145,7 +157,7 @@ fn mint(call: &Call) -> String {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Beating {
-    /// Your id. Not needed if you are connected as an agent.
+    /// Your id, unless connected as an agent.
     agent_id: Option<String>,
     /// The task you are working on.
     current_task_id: Option<String>,
@@ -163,7 +175,7 @@ pub struct Beaten {
 async fn heartbeat(call: Call, asked: Beating) -> Answer<Beaten> {
     let (caller, agent) = call.writer(asked.agent_id.as_deref())?;
     call.engine().heartbeat(&caller, &agent).await?;
-    set_status(&call, caller, &agent, asked.status, asked.current_task_id).await?;
+    set_status(&call, caller, &agent, asked.status, CurrentTask::named(asked.current_task_id.as_deref())).await?;
     let interval = call.engine().settings().heartbeat_interval.as_millis();
     Ok(Reply::of(Beaten { success: true, next_heartbeat_ms: i64::try_from(interval).unwrap_or(i64::MAX) }))
 }
@@ -174,9 +186,9 @@ async fn set_status(
     caller: Caller,
     agent: &AgentId,
     status: Option<AgentStatus>,
-    task: Option<String>,
+    current_task: CurrentTask,
 ) -> Result<(), ToolError> {
-    if status.is_none() && task.is_none() {
+    if status.is_none() && current_task == CurrentTask::AsBefore {
         return Ok(());
     }
     let known = known(call, agent).await?;
@@ -185,7 +197,6 @@ async fn set_status(
         Some(word) if word != translate::agent_status(known.status) => translate::status_of(word),
         Some(_) | None => known.status,
     };
-    let current_task = task.as_deref().map(Into::into);
     call.submit(caller, SetStatus { agent: agent.clone(), status, current_task }).await?;
     Ok(())
 }
@@ -197,7 +208,7 @@ async fn known(call: &Call, agent: &AgentId) -> Result<Agent, ToolError> {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Leaving {
-    /// Your id. Not needed if you are connected as an agent.
+    /// Your id, unless connected as an agent.
     #[serde(alias = "agent_id")]
     id: Option<String>,
 }
@@ -239,11 +250,14 @@ fn shown(call: &Call, agent: Agent) -> AgentView {
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Listing {
     /// Only agents with one of these statuses.
+    #[serde(default, deserialize_with = "one_or_many")]
     status: Option<Vec<AgentStatus>>,
     /// Only agents with this role.
     role: Option<AgentRole>,
     /// Only agents that run in this program.
     runtime: Option<String>,
+    /// Only agents that joined for this workflow.
+    workflow_id: Option<String>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -257,7 +271,8 @@ async fn list(call: Call, asked: Listing) -> Answer<Agents> {
     let agents = agents
         .filter(|agent| asked.status.as_ref().is_none_or(|wanted| wanted.contains(&agent.status)))
         .filter(|agent| asked.role.is_none_or(|wanted| wanted == agent.role))
-        .filter(|agent| asked.runtime.as_ref().is_none_or(|wanted| *wanted == agent.runtime));
+        .filter(|agent| asked.runtime.as_ref().is_none_or(|wanted| *wanted == agent.runtime))
+        .filter(|agent| asked.workflow_id.is_none() || asked.workflow_id == agent.workflow_id);
     Ok(Reply::of(Agents { agents: agents.collect() }))
 }
 
@@ -268,8 +283,10 @@ pub struct Updating {
     id: Option<String>,
     /// online, busy or offline.
     status: Option<AgentStatus>,
-    /// The task that is worked on.
-    current_task_id: Option<String>,
+    /// The task that is worked on; null if it is none any more.
+    #[serde(default, deserialize_with = "given")]
+    #[schemars(schema_with = "text_or_null")]
+    current_task_id: Option<Option<String>>,
     /// The folder that is worked in.
     workspace_path: Option<String>,
     /// Added to the metadata; a key that is there already gets the new value.
@@ -284,6 +301,10 @@ async fn update(call: Call, asked: Updating) -> Answer<Done> {
         profile.metadata.extend(asked.metadata.unwrap_or_default());
         call.submit(caller.clone(), Register { id: agent.clone(), profile }).await?;
     }
-    set_status(&call, caller, &agent, asked.status, asked.current_task_id).await?;
+    let current_task = match asked.current_task_id {
+        Some(None) => CurrentTask::Nothing,
+        task => CurrentTask::named(task.flatten().as_deref()),
+    };
+    set_status(&call, caller, &agent, asked.status, current_task).await?;
     Ok(Reply::of(Done::yes()))
 }

@@ -19,15 +19,14 @@ pub fn tools() -> Vec<Tool> {
             "resource_claim",
             Sets,
             &[Workflow, Team],
-            "Claim a file, or a folder ending in '/', before you change it. granted false names the owner: work on \
-             something else or ask for it.",
+            "Claim a file, or a folder ending in '/', before you change it. granted false names its owner.",
             claim,
         ),
         Tool::new(
             "resource_release",
             Ends,
             &[Workflow, Team],
-            "Give a claimed path back. Claims made with a task_id end with the task by themselves.",
+            "Give a claimed path back. Claims with a task_id end with the task.",
             release,
         ),
         Tool::new(
@@ -42,13 +41,14 @@ pub fn tools() -> Vec<Tool> {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Claiming {
-    /// The path, relative to the project's root.
+    /// Relative to the project's root.
     path: String,
-    /// The task you change it for; the claim ends with it.
+    /// The task you change it for.
     task_id: Option<String>,
     /// Take it from its owner. For the lead and people.
+    #[schemars(extend("x-rare" = true))]
     force: Option<bool>,
-    /// Your id. Not needed if you are connected as an agent.
+    /// Your id, unless connected as an agent.
     agent_id: Option<String>,
 }
 
@@ -81,7 +81,7 @@ async fn claim(call: Call, asked: Claiming) -> Answer<Claimed> {
 pub struct Releasing {
     /// The path, as you claimed it.
     path: String,
-    /// Your id. Not needed if you are connected as an agent.
+    /// Your id, unless connected as an agent.
     agent_id: Option<String>,
 }
 

@@ -18,15 +18,14 @@ pub fn tools() -> Vec<Tool> {
             "handoff_create",
             Adds,
             &[Workflow, Team],
-            "Offer a task that you hold to another agent, or to whoever takes it. Write what the next one needs to go on. \
-             The task stays yours until the offer is accepted.",
+            "Offer a task that you hold to another agent, or to whoever takes it. It stays yours until it is accepted.",
             create,
         ),
         Tool::new(
             "handoff_accept",
             Sets,
             &[Workflow, Team],
-            "Accept a task that was offered: it, its claim and its files become yours in one step. Next: task_get.",
+            "Accept an offered task: it and its files become yours. Next: task_load_context.",
             accept,
         ),
         Tool::new(
@@ -45,17 +44,20 @@ pub struct Offering {
     task_id: String,
     /// What is done and what is left to do.
     summary: String,
-    /// Who shall have it. Left out: whoever takes it.
+    /// Left out: whoever takes it.
     to_agent: Option<String>,
-    /// Files that you changed.
+    /// Files you changed.
+    #[schemars(extend("x-rare" = true))]
     files_modified: Option<Vec<String>>,
-    /// Files that you created.
+    /// Files you created.
+    #[schemars(extend("x-rare" = true))]
     files_created: Option<Vec<String>>,
-    /// Anything else the next agent must know.
+    /// What else the next one must know.
     context: Option<String>,
     /// What stood in your way.
+    #[schemars(extend("x-rare" = true))]
     blockers: Option<Vec<String>>,
-    /// Your id. Not needed if you are connected as an agent.
+    /// Your id, unless connected as an agent.
     #[serde(alias = "from_agent")]
     agent_id: Option<String>,
 }
@@ -94,7 +96,7 @@ pub struct Accepting {
     /// The handoff's id.
     #[serde(alias = "id")]
     handoff_id: String,
-    /// Your id. Not needed if you are connected as an agent.
+    /// Your id, unless connected as an agent.
     agent_id: Option<String>,
 }
 
@@ -116,7 +118,7 @@ pub struct Rejecting {
     handoff_id: String,
     /// Why you do not take it.
     reason: Option<String>,
-    /// Your id. Not needed if you are connected as an agent.
+    /// Your id, unless connected as an agent.
     agent_id: Option<String>,
 }
 

@@ -5,13 +5,18 @@
 
 mod agents;
 mod channel;
+mod checkpoints;
 mod coord;
 pub mod documents;
 mod files;
 mod handoffs;
 mod inbox;
 pub mod messages;
+mod plans;
+mod task_context;
 mod tasks;
+mod templates;
+mod workflows;
 mod workspaces;
 
 use schemars::JsonSchema;
@@ -24,7 +29,18 @@ pub const WAITS: &str = "inbox_wait";
 
 /// Every tool, in the order that they are listed in.
 pub fn all() -> Vec<Tool> {
-    let workflow = [agents::tools(), tasks::tools(), workspaces::tools(), handoffs::tools(), files::tools()];
+    let workflow = [
+        agents::tools(),
+        workflows::tools(),
+        plans::tools(),
+        tasks::tools(),
+        task_context::tools(),
+        checkpoints::tools(),
+        templates::tools(),
+        workspaces::tools(),
+        handoffs::tools(),
+        files::tools(),
+    ];
     let context = [channel::tools(), inbox::tools(), documents::tools(), messages::tools()];
     workflow.into_iter().chain(context).chain([coord::tools()]).flatten().collect()
 }

@@ -1,14 +1,16 @@
 //! Tasks: looking at one, taking it, giving it back, moving it along.
 
-use rookery_core::task::{Cancel, Claim, Complete, Fail, MoveTo, Outcome, Release, Retry, Skip, Start, State, Task};
-use rookery_core::{AgentId, Code, Command, Refusal, Row, TaskId};
+use rookery_core::task::{Outcome, Release, State, TakeUp, Task, UpdateStatus, WaitingFor};
+use rookery_core::{AgentId, Code, Refusal, Row, TaskId};
+use rookery_engine::workflows::{CheckpointFilter, Dependencies};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Done;
+use crate::mcp::arguments::{self, LARGEST_PAGE, page};
 use crate::mcp::call::row_of;
-use crate::mcp::translate::{self, TaskView};
+use crate::mcp::translate::{self, CheckpointView, TaskView};
 use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
 
 type Answer<T> = Result<Reply<T>, ToolError>;
@@ -21,31 +23,40 @@ pub fn tools() -> Vec<Tool> {
             "task_get",
             Reads,
             &[Workflow],
-            "Look at one task: its state, who has it, what it waits for, its outcome.",
+            "Look at one task: its state, who has it, what it waits for, its plan, its outcome, and its checkpoints if \
+             you ask for them.",
             get,
         ),
         Tool::new(
             "task_claim",
             Sets,
             &[Workflow, Team],
-            "Take a task before you work on it; at most one agent has it. success false with already_claimed_by means \
-             that somebody was faster: take another. Next: task_update_status in_progress.",
+            "Take a task before you work on it; a failed one is tried again. success false with already_claimed_by: \
+             somebody was faster, take another. Next: task_load_context.",
             claim,
         ),
         Tool::new(
             "task_release",
             Ends,
             &[Workflow],
-            "Give a task back that you will not finish, so that others can take it.",
+            "Give a task back that you will not finish, so that others can take it. Add a checkpoint first, so that they \
+             can go on from where you were.",
             release,
         ),
         Tool::new(
             "task_update_status",
             Sets,
             &[Workflow, Team],
-            "Move a task along: planning, in_progress, review, paused, completed (needs outcome), failed (needs error), \
-             skipped, or pending to try a failed one again. Only its holder may. Completing or failing ends your claim.",
+            "Move a task along; only its holder may. completed needs outcome, failed needs error; both end your claim. \
+             pending tries a failed one again.",
             update_status,
+        ),
+        Tool::new(
+            "task_check_dependencies",
+            Reads,
+            &[Workflow],
+            "See what a task waits for, and what came out of what it waited for.",
+            dependencies,
         ),
     ]
 }
@@ -55,11 +66,35 @@ pub struct Getting {
     /// The task's id.
     #[serde(alias = "task_id")]
     id: String,
+    /// Show its checkpoints, oldest first. Default: false.
+    include_checkpoints: Option<bool>,
+    /// Only the newest so many of them. Default: 100.
+    checkpoint_limit: Option<u32>,
 }
 
-async fn get(call: Call, asked: Getting) -> Answer<TaskView> {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Shown {
+    #[serde(flatten)]
+    task: TaskView,
+    /// Empty unless they were asked for.
+    checkpoints: Vec<CheckpointView>,
+}
+
+async fn get(call: Call, asked: Getting) -> Answer<Shown> {
     call.reader().await?;
-    Ok(Reply::of(translate::task(known(&call, &TaskId::from(asked.id.as_str())).await?)))
+    let task = known(&call, &TaskId::from(asked.id.as_str())).await?;
+    let checkpoints = match asked.include_checkpoints {
+        Some(true) => newest(&call, &task.id, page(asked.checkpoint_limit, arguments::PAGE)).await?,
+        Some(false) | None => vec![],
+    };
+    Ok(Reply::of(Shown { task: translate::task(task), checkpoints }))
+}
+
+async fn newest(call: &Call, task: &TaskId, count: u32) -> Result<Vec<CheckpointView>, ToolError> {
+    let filter = CheckpointFilter { task: task.clone(), kinds: vec![], since_sequence: None, limit: None };
+    let all = call.engine().checkpoints(&filter).await?.value;
+    let old = all.len().saturating_sub(count.min(LARGEST_PAGE) as usize);
+    Ok(all.into_iter().skip(old).map(translate::checkpoint).collect())
 }
 
 async fn known(call: &Call, task: &TaskId) -> Result<Task, ToolError> {
@@ -72,7 +107,7 @@ pub struct Claiming {
     /// The task's id.
     #[serde(alias = "id")]
     task_id: String,
-    /// Your id. Not needed if you are connected as an agent.
+    /// Your id, unless connected as an agent.
     agent_id: Option<String>,
 }
 
@@ -90,7 +125,7 @@ pub struct Claimed {
 async fn claim(call: Call, asked: Claiming) -> Answer<Claimed> {
     let (caller, agent) = call.writer(asked.agent_id.as_deref())?;
     let task = TaskId::from(asked.task_id.as_str());
-    match call.submit(caller, Claim { task: task.clone(), agent }).await {
+    match call.submit(caller, TakeUp { task: task.clone(), agent }).await {
         Ok(committed) => match row_of(&committed) {
             Some(Row::Task(task)) => {
                 let fence = task.claim.map(|claim| claim.fence.0);
@@ -117,14 +152,25 @@ pub struct Releasing {
     /// The task's id.
     #[serde(alias = "id")]
     task_id: String,
-    /// Your id. Not needed if you are connected as an agent.
+    /// Why, for whoever takes it next.
+    reason: Option<String>,
+    /// Your id, unless connected as an agent.
     agent_id: Option<String>,
 }
 
 async fn release(call: Call, asked: Releasing) -> Answer<Done> {
     let (caller, agent) = call.writer(asked.agent_id.as_deref())?;
     let task = TaskId::from(asked.task_id.as_str());
-    call.submit(caller, Release { task, agent: Some(agent) }).await?;
+    let held = known(&call, &task).await?;
+    if call.engine().agent(&agent).await?.value.is_none() {
+        return Err(Refusal::new(Code::AgentNotFound, "Agent not found").into());
+    }
+    if held.held_by().is_none() && !held.state.is_finished() {
+        return Err(Refusal::new(Code::NotClaimed, format!("nobody holds task {task}"))
+            .hint("there is nothing to give back")
+            .into());
+    }
+    call.submit(caller, Release { task, agent: Some(agent), reason: asked.reason }).await?;
     Ok(Reply::of(Done::yes()))
 }
 
@@ -143,6 +189,22 @@ enum Target {
     Cancelled,
 }
 
+impl Target {
+    fn state(self) -> State {
+        match self {
+            Target::Pending => State::Pending,
+            Target::Planning => State::Planning,
+            Target::InProgress => State::InProgress,
+            Target::Review => State::Review,
+            Target::Paused => State::Paused,
+            Target::Completed => State::Completed,
+            Target::Failed => State::Failed,
+            Target::Skipped => State::Skipped,
+            Target::Cancelled => State::Cancelled,
+        }
+    }
+}
+
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Moving {
     /// The task's id.
@@ -150,52 +212,52 @@ pub struct Moving {
     id: String,
     /// What it becomes.
     status: Target,
-    /// What came out of it, in a sentence or two; others read it. Needed for completed.
+    /// What came out of it; others read it.
     outcome: Option<String>,
-    /// Details of the outcome, of any shape.
+    /// Details of any shape.
+    #[schemars(extend("x-rare" = true))]
     outcome_detail: Option<Value>,
-    /// What went wrong. Needed for failed.
+    /// What went wrong.
     error: Option<String>,
-    /// Why it is paused, skipped or cancelled.
+    /// Why it is paused, skipped, cancelled or given back.
     reason: Option<String>,
-    /// Your id. Not needed if you are connected as an agent.
+    /// With paused: you need an answer.
+    #[serde(default)]
+    #[schemars(schema_with = "arguments::waiting_for")]
+    waiting_for: Option<WaitingFor>,
+    /// Your id, unless connected as an agent.
     agent_id: Option<String>,
 }
 
 async fn update_status(call: Call, asked: Moving) -> Answer<Done> {
     let (caller, agent) = call.worker(asked.agent_id.as_deref())?;
-    let command = asked.command(&call, agent).await?;
+    let command = asked.command(agent);
     call.submit(caller, command).await?;
     Ok(Reply::of(Done::yes()))
 }
 
 impl Moving {
-    async fn command(self, call: &Call, agent: Option<AgentId>) -> Result<Command, ToolError> {
-        let task = TaskId::from(self.id.as_str());
-        let step = |to| MoveTo { task: task.clone(), agent: agent.clone(), to, reason: self.reason.clone() };
-        Ok(match self.status {
-            Target::Pending if known(call, &task).await?.state == State::Failed => Retry { task, agent }.into(),
-            Target::Pending => Release { task, agent }.into(),
-            Target::Planning => step(State::Planning).into(),
-            Target::InProgress => Start { task, agent }.into(),
-            Target::Review => step(State::Review).into(),
-            Target::Paused => step(State::Paused).into(),
-            Target::Completed => {
-                let Some(text) = self.outcome.filter(|text| !text.trim().is_empty()) else {
-                    return Err(ToolError::recoverable("MISSING_OUTCOME", "completed needs an outcome")
-                        .suggest("say in outcome what came out of the task"));
-                };
-                Complete { task, agent, outcome: Outcome { text: Some(text), detail: self.outcome_detail } }.into()
-            }
-            Target::Failed => {
-                let Some(error) = self.error.filter(|text| !text.trim().is_empty()) else {
-                    return Err(ToolError::recoverable("MISSING_ERROR", "failed needs an error")
-                        .suggest("say in error what went wrong"));
-                };
-                Fail { task, agent, error: Some(error) }.into()
-            }
-            Target::Skipped => Skip { task, agent, reason: self.reason }.into(),
-            Target::Cancelled => Cancel { task, agent, reason: self.reason }.into(),
-        })
+    fn command(self, agent: Option<AgentId>) -> UpdateStatus {
+        UpdateStatus {
+            task: TaskId::from(self.id.as_str()),
+            agent,
+            to: self.status.state(),
+            outcome: Outcome { text: self.outcome, detail: self.outcome_detail },
+            error: self.error,
+            reason: self.reason,
+            waiting_for: self.waiting_for,
+        }
     }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Checking {
+    /// The task's id.
+    #[serde(alias = "id")]
+    task_id: String,
+}
+
+async fn dependencies(call: Call, asked: Checking) -> Answer<Dependencies> {
+    call.reader().await?;
+    Ok(Reply::of(call.engine().dependencies(&TaskId::from(asked.task_id.as_str())).await?.value))
 }

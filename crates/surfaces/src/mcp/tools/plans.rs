@@ -1,0 +1,397 @@
+//! Plans: the tasks of a workflow and what each waits for; and how a worker means to do one of them.
+
+use rookery_core::run::{AddRunTask, PlannedTask, RemoveRunTask, ReplanRun, SetRunPlan};
+use rookery_core::task::{Complexity, Details, Replan, SetPlan};
+use rookery_core::{Row, RunId, TaskId};
+use rookery_engine::Engine;
+use rookery_engine::workflows::PlanChange;
+use rookery_store::{Answer as Outcome, Committed};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::Done;
+use crate::mcp::arguments;
+use crate::mcp::call::row_of;
+use crate::mcp::translate::TaskPlan;
+use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
+
+type Answer<T> = Result<Reply<T>, ToolError>;
+
+pub fn tools() -> Vec<Tool> {
+    use Effect::*;
+    use Toolset::*;
+    vec![
+        Tool::new(
+            "workflow_set_plan",
+            Adds,
+            &[Workflow],
+            "Give a workflow its tasks, once. depends_on names tasks of the plan; circles are refused and named. Next: \
+             workflow_next_tasks.",
+            set_plan,
+        ),
+        Tool::new(
+            "workflow_replan",
+            Adds,
+            &[Workflow],
+            "Replace what has not begun of a workflow's plan. What was begun, claimed or finished stays, and new tasks may \
+             depend on it by name.",
+            replan,
+        ),
+        Tool::new(
+            "workflow_add_task",
+            Adds,
+            &[Workflow],
+            "Add one task to a workflow that has its plan, at the end or after another. Anybody may. A completed workflow \
+             opens again.",
+            add_task,
+        ),
+        Tool::new(
+            "workflow_remove_task",
+            Ends,
+            &[Workflow],
+            "Take a task out of a plan that nobody has begun or claimed. What waited for it then waits for what it waited \
+             for. To drop one that was begun, use task_update_status cancelled.",
+            remove_task,
+        ),
+        Tool::new(
+            "task_set_plan",
+            Sets,
+            &[Workflow],
+            "Record how you mean to do your task, before you begin; it is then planning. Next: task_update_status \
+             in_progress.",
+            set_task_plan,
+        ),
+        Tool::new(
+            "task_replan",
+            Adds,
+            &[Workflow],
+            "Replace the plan of a task that was begun or has failed, and say why; a failed one can then be taken again. \
+             The old plan is kept in a checkpoint.",
+            replan_task,
+        ),
+    ]
+}
+
+/// A task as a plan describes it.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Described {
+    /// What it is called. Unique in its workflow, because others refer to it by that.
+    name: String,
+    /// What is to be done, so that any agent can do it.
+    description: Option<String>,
+    /// A label for tasks that can be done side by side.
+    parallel_group: Option<String>,
+    /// The names of tasks that must be finished first.
+    depends_on: Option<Vec<String>>,
+    /// How hard it is.
+    #[serde(default)]
+    #[schemars(schema_with = "arguments::complexity")]
+    estimated_complexity: Option<Complexity>,
+    /// Files it will probably change.
+    files_likely_affected: Option<Vec<String>>,
+    /// The repository it is about.
+    repository_path: Option<String>,
+    /// The names of tasks whose outcomes it needs to know. Left out: all before it.
+    context_from: Option<Vec<String>>,
+    /// Its place in the order, where that is not its place in this list.
+    sequence: Option<u32>,
+}
+
+impl Described {
+    fn planned(self, engine: &Engine) -> PlannedTask {
+        PlannedTask {
+            id: engine.mint_planned_task(),
+            title: self.name,
+            description: self.description.unwrap_or_default(),
+            resources: self.files_likely_affected.unwrap_or_default(),
+            depends_on: self.depends_on.unwrap_or_default(),
+            context_from: self.context_from.unwrap_or_default(),
+            details: Details {
+                parallel_group: self.parallel_group,
+                estimated_complexity: self.estimated_complexity,
+                repository_path: self.repository_path,
+            },
+        }
+    }
+}
+
+/// The tasks in the order that they are meant to have.
+fn planned(mut tasks: Vec<Described>, engine: &Engine) -> Vec<PlannedTask> {
+    let mut place = 0;
+    tasks.sort_by_cached_key(|task| {
+        place += 1;
+        task.sequence.unwrap_or(place)
+    });
+    tasks.into_iter().map(|task| task.planned(engine)).collect()
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Planning {
+    /// The workflow's id.
+    #[serde(alias = "workflow_id")]
+    id: String,
+    /// The plan.
+    plan: WorkflowPlan,
+    /// Your id, unless connected as an agent.
+    agent_id: Option<String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct WorkflowPlan {
+    /// The plan in short; everybody who loads a task's context reads it.
+    summary: String,
+    /// The way it shall be done.
+    approach: Option<String>,
+    /// What may go wrong.
+    risks: Option<Vec<String>>,
+    /// What is taken for granted.
+    assumptions: Option<Vec<String>>,
+    /// The tasks, in their order.
+    tasks: Vec<Described>,
+}
+
+impl WorkflowPlan {
+    /// The summary with all that the plan says beside its tasks, because that is what others are shown.
+    fn told(&self) -> String {
+        let list = |title: &str, entries: Option<&Vec<String>>| match entries {
+            Some(entries) if !entries.is_empty() => format!("\n\n{title}:\n- {}", entries.join("\n- ")),
+            _ => String::new(),
+        };
+        let approach = self.approach.as_ref().map(|text| format!("\n\nApproach: {text}")).unwrap_or_default();
+        let (risks, assumptions) = (list("Risks", self.risks.as_ref()), list("Assumptions", self.assumptions.as_ref()));
+        format!("{}{approach}{risks}{assumptions}", self.summary)
+    }
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Planned {
+    workflow_id: String,
+    tasks_created: u32,
+    /// The labels of tasks that can be done side by side.
+    parallelizable_groups: Vec<String>,
+    status: String,
+}
+
+async fn set_plan(call: Call, asked: Planning) -> Answer<Planned> {
+    let caller = call.author(asked.agent_id.as_deref()).await?;
+    let mut groups: Vec<String> = Vec::new();
+    for group in asked.plan.tasks.iter().filter_map(|task| task.parallel_group.as_ref()) {
+        if !groups.contains(group) {
+            groups.push(group.clone());
+        }
+    }
+    let summary = asked.plan.told();
+    let tasks = planned(asked.plan.tasks, call.engine());
+    let command = SetRunPlan { run: RunId::from(asked.id.as_str()), summary, tasks };
+    match row_of(&call.submit(caller, command).await?) {
+        Some(Row::Run(run)) => Ok(Reply::of(Planned {
+            workflow_id: run.id.to_string(),
+            tasks_created: run.tasks,
+            parallelizable_groups: groups,
+            status: run.status.as_str().to_owned(),
+        })),
+        _ => Err(ToolError::unexpected()),
+    }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Replanning {
+    /// The workflow's id.
+    #[serde(alias = "id")]
+    workflow_id: String,
+    /// The new plan.
+    plan: NewPlan,
+    /// Your id, unless connected as an agent.
+    agent_id: Option<String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct NewPlan {
+    /// The plan in short.
+    summary: String,
+    /// Why it changes.
+    reason: String,
+    /// The tasks that replace those that have not begun.
+    tasks: Vec<Described>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Replanned {
+    workflow_id: String,
+    tasks_added: usize,
+    tasks_removed: usize,
+    tasks_preserved: usize,
+    new_status: String,
+}
+
+async fn replan(call: Call, asked: Replanning) -> Answer<Replanned> {
+    let caller = call.author(asked.agent_id.as_deref()).await?;
+    let run = RunId::from(asked.workflow_id.as_str());
+    let tasks = planned(asked.plan.tasks, call.engine());
+    let command = ReplanRun { run: run.clone(), summary: asked.plan.summary, reason: asked.plan.reason, tasks };
+    let change = change_of(&call, &call.submit(caller, command).await?).await?;
+    Ok(Reply::of(Replanned {
+        workflow_id: asked.workflow_id,
+        tasks_added: change.added.len(),
+        tasks_removed: change.removed.len(),
+        tasks_preserved: change.preserved.len(),
+        new_status: call.engine().workflow_run(&run).await?.value.status.as_str().to_owned(),
+    }))
+}
+
+/// What a command that was just done, or done before under the same key, made of a plan.
+async fn change_of(call: &Call, committed: &Committed) -> Result<PlanChange, ToolError> {
+    match committed.answer {
+        Outcome::Recorded(first) => Ok(call.engine().plan_change(first).await?),
+        _ => Err(ToolError::unexpected()),
+    }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct AddingTask {
+    /// The workflow's id.
+    workflow_id: String,
+    /// What the task is called. Unique in its workflow.
+    name: String,
+    /// What is to be done, so that any agent can do it.
+    description: Option<String>,
+    /// A label for tasks that can be done side by side.
+    parallel_group: Option<String>,
+    /// The names or ids of tasks that must be finished first.
+    depends_on: Option<Vec<String>>,
+    /// How hard it is.
+    #[serde(default)]
+    #[schemars(schema_with = "arguments::complexity")]
+    estimated_complexity: Option<Complexity>,
+    /// Files it will probably change.
+    files_likely_affected: Option<Vec<String>>,
+    /// The repository it is about.
+    repository_path: Option<String>,
+    /// The names or ids of tasks whose outcomes it needs to know. Left out: all before it.
+    context_from: Option<Vec<String>>,
+    /// The name or id of the task that it comes after. Left out: the last.
+    after_task: Option<String>,
+    /// Your id, unless connected as an agent.
+    agent_id: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct AddedTask {
+    task_id: String,
+    sequence: u32,
+    workflow_id: String,
+}
+
+async fn add_task(call: Call, asked: AddingTask) -> Answer<AddedTask> {
+    let caller = call.author(asked.agent_id.as_deref()).await?;
+    let described = Described {
+        name: asked.name,
+        description: asked.description,
+        parallel_group: asked.parallel_group,
+        depends_on: asked.depends_on,
+        estimated_complexity: asked.estimated_complexity,
+        files_likely_affected: asked.files_likely_affected,
+        repository_path: asked.repository_path,
+        context_from: asked.context_from,
+        sequence: None,
+    };
+    let run = RunId::from(asked.workflow_id.as_str());
+    let command = AddRunTask { run, task: described.planned(call.engine()), after: asked.after_task };
+    match row_of(&call.submit(caller, command).await?) {
+        Some(Row::Task(task)) => Ok(Reply::of(AddedTask {
+            task_id: task.id.to_string(),
+            sequence: task.sequence,
+            workflow_id: task.run.to_string(),
+        })),
+        _ => Err(ToolError::unexpected()),
+    }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct RemovingTask {
+    /// The workflow's id.
+    workflow_id: String,
+    /// The task's id.
+    task_id: String,
+    /// Your id, unless connected as an agent.
+    agent_id: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct RemovedTask {
+    removed_task_id: String,
+    /// How many new dependencies took the place of those on the removed task.
+    dependencies_rewired: usize,
+    tasks_renumbered: usize,
+}
+
+async fn remove_task(call: Call, asked: RemovingTask) -> Answer<RemovedTask> {
+    let caller = call.author(asked.agent_id.as_deref()).await?;
+    let task = TaskId::from(asked.task_id.as_str());
+    let command = RemoveRunTask { run: RunId::from(asked.workflow_id.as_str()), task };
+    let change = change_of(&call, &call.submit(caller, command).await?).await?;
+    Ok(Reply::of(RemovedTask {
+        removed_task_id: asked.task_id,
+        dependencies_rewired: change.dependencies_rewired,
+        tasks_renumbered: change.tasks_renumbered,
+    }))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct PlanningTask {
+    /// The task's id.
+    #[serde(alias = "task_id")]
+    id: String,
+    /// The plan.
+    plan: TaskPlan,
+    /// What you want to find again with the task; laid over what is there already, field by field.
+    context: Option<Map<String, Value>>,
+    /// Your id, unless connected as an agent.
+    agent_id: Option<String>,
+}
+
+async fn set_task_plan(call: Call, asked: PlanningTask) -> Answer<Done> {
+    let (caller, agent) = call.worker(asked.agent_id.as_deref())?;
+    let task = TaskId::from(asked.id.as_str());
+    let command = SetPlan { task, agent, plan: asked.plan.into(), context: asked.context.unwrap_or_default() };
+    call.submit(caller, command).await?;
+    Ok(Reply::of(Done::yes()))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct ReplanningTask {
+    /// The task's id.
+    #[serde(alias = "task_id")]
+    id: String,
+    /// Why the plan changes.
+    reason: String,
+    /// The new plan.
+    new_plan: TaskPlan,
+    /// Your id, unless connected as an agent.
+    agent_id: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ReplannedTask {
+    success: bool,
+    /// The checkpoint that has the reason and the old plan.
+    checkpoint_id: String,
+}
+
+async fn replan_task(call: Call, asked: ReplanningTask) -> Answer<ReplannedTask> {
+    let (caller, agent) = call.worker(asked.agent_id.as_deref())?;
+    let command = Replan {
+        task: TaskId::from(asked.id.as_str()),
+        agent,
+        plan: asked.new_plan.into(),
+        reason: asked.reason,
+        checkpoint: call.engine().mint_checkpoint(),
+    };
+    match row_of(&call.submit(caller, command).await?) {
+        Some(Row::Checkpoint(checkpoint)) => {
+            Ok(Reply::of(ReplannedTask { success: true, checkpoint_id: checkpoint.id }))
+        }
+        _ => Err(ToolError::unexpected()),
+    }
+}
