@@ -436,3 +436,24 @@ async fn folders_below_a_repository_stay_out_of_it() {
     bench.repository.make(Wanted { workspace: ID, path: &path, branch: "b", base: None }).await.unwrap();
     assert_eq!(git(&bench.root, &["status", "--porcelain"]), "");
 }
+
+#[tokio::test]
+async fn a_git_that_hangs_is_ended_with_all_that_it_started() {
+    let bench = Bench::new().await;
+    let pid = bench.root.join("pid");
+    let alias = format!("alias.hang=!echo $$ > {}; sleep 1000 & wait", pid.display());
+    let git = super::process::Git::at(&bench.root).lasting(std::time::Duration::from_millis(500));
+    let refused = git.text(&["-c", &alias, "hang"]).await.unwrap_err();
+    assert!(refused.message.contains("was not done within"), "{refused}");
+    let started = fs::read_to_string(pid).unwrap();
+    // What nobody has waited for yet is still listed.
+    let stat = || fs::read_to_string(Path::new("/proc").join(started.trim()).join("stat"));
+    let gone = || stat().map_or(true, |stat| stat.contains(") Z "));
+    for _ in 0..600 {
+        if gone() {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    panic!("process {started} is still there");
+}

@@ -8,7 +8,7 @@ use rookery_testkit::daemon::Daemon;
 use rookery_testkit::patience::eventually;
 use serde_json::{Value, json};
 
-use crate::support::{Client, Way, connect, facts, setup, task, text};
+use crate::support::{Client, Way, connect, connect_with, facts, setup, task, text};
 
 /// A project that is a repository with one commit, and its daemon.
 pub fn project() -> (tempfile::TempDir, PathBuf) {
@@ -78,6 +78,88 @@ async fn agents_work_apart_and_end_as_they_say() {
     let again = a.refused("workspace_update", json!({"id": first, "status": "active"})).await;
     assert_eq!(again["code"], "INVALID_TRANSITION");
     daemon.replay_verify().unwrap();
+}
+
+#[tokio::test]
+async fn a_workspace_belongs_to_a_workflow_and_its_tasks() {
+    let (_folder, root) = project();
+    let daemon = setup().start_at(&root).unwrap();
+    let a = connect(&daemon, Way::Session, Some("a")).await;
+    a.register("a").await;
+    let mut flows = vec![];
+    for name in ["one", "two"] {
+        let created = json!({"name": name, "source_type": "prompt", "source_content": "do it"});
+        let id = text(&a.call("workflow_create", created).await["id"]);
+        let plan = json!({"id": id, "plan": {"summary": "s", "tasks": [{"name": "build"}]}});
+        a.call("workflow_set_plan", plan).await;
+        let next = a.call("workflow_next_tasks", json!({"workflow_id": id})).await;
+        flows.push((id, text(&next["tasks"][0]["id"])));
+    }
+    let with = |flow: &str, task: &str, branch: &str| {
+        json!({"workflow_id": flow, "branch": branch, "base_branch": "main", "create_worktree": true,
+            "repo_path": root, "task_ids": [task]})
+    };
+    let mixed = a.refused("workspace_create", with(&flows[0].0, &flows[1].1, "x")).await;
+    assert_eq!(mixed["code"], "WORKFLOW_MISMATCH");
+    for (at, (flow, task)) in flows.iter().enumerate() {
+        a.call("workspace_create", with(flow, task, &format!("b{at}"))).await;
+    }
+    let of_one = a.call("workspace_list", json!({"workflow_id": flows[0].0})).await;
+    let rows = of_one["workspaces"].as_array().unwrap();
+    assert_eq!((rows.len(), &rows[0]["task_ids"]), (1, &json!([flows[0].1])));
+}
+
+#[tokio::test]
+async fn the_daemons_own_surroundings_do_not_lead_git_astray() {
+    let (_folder, root) = project();
+    let astray = root.join("nowhere");
+    let mut setup = setup();
+    for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR"] {
+        setup = setup.env(name, astray.to_str().unwrap());
+    }
+    let daemon = setup.start_at(&root).unwrap();
+    let a = connect(&daemon, Way::Session, Some("a")).await;
+    let (id, path) = made(&a, &root, "b").await;
+    fs::write(path.join("work.txt"), "precious").unwrap();
+    let removed = json!({"id": id, "status": "abandoned", "cleanup_worktree": true});
+    let kept = text(&a.call("workspace_update", removed).await["backup_ref"]);
+    assert_eq!(git(&root, &["show", &format!("{kept}:work.txt")]), "precious");
+    assert!(!astray.exists());
+}
+
+#[tokio::test]
+async fn an_agent_with_a_token_gets_no_further_than_its_project() {
+    let ((_folder, root), (_elsewhere, other)) = (project(), project());
+    let daemon = setup().arg("--require-token").start_at(&root).unwrap();
+    let key = daemon.person_key().unwrap();
+    let token = daemon.request(reqwest::Method::POST, "/admin/tokens").bearer_auth(&key).json(&json!({"agent": "a"}));
+    let secret = text(&rookery_testkit::daemon::read(token).await.unwrap().body["token"]);
+    let bearer = |secret: &str| {
+        let value = reqwest::header::HeaderValue::from_str(&format!("Bearer {secret}")).unwrap();
+        [(reqwest::header::AUTHORIZATION, value)].into_iter().collect()
+    };
+    let a = connect_with(&daemon, Way::Session, "", None, bearer(&secret)).await;
+    made(&a, &root, "b").await;
+    let refused = a.refused("workspace_create", wanted(&other, "b")).await;
+    assert_eq!(refused["code"], "FORBIDDEN", "{refused}");
+    let person = connect_with(&daemon, Way::Session, "", None, bearer(&key)).await;
+    made(&person, &other, "b").await;
+}
+
+#[tokio::test]
+async fn a_slow_repository_holds_up_nobody_else() {
+    let ((_folder, root), (_elsewhere, other)) = (project(), project());
+    with_slow_file(&root);
+    let gate = hold_up(&root, "smudge");
+    let daemon = setup().start_at(&root).unwrap();
+    let a = connect(&daemon, Way::Session, Some("a")).await;
+    let slow = asks(&daemon, "workspace_create", wanted(&root, "slow")).await;
+    until_there_is_one(&daemon, "workspace.created").await;
+    made(&a, &other, "quick").await;
+    assert_eq!(facts(&daemon, "workspace.made").len(), 1, "the slow one is still being made");
+    fs::write(gate, "").unwrap();
+    slow.await.unwrap();
+    assert_eq!(facts(&daemon, "workspace.made").len(), 2);
 }
 
 #[tokio::test]
