@@ -107,6 +107,9 @@ async fn a_workspace_belongs_to_a_workflow_and_its_tasks() {
     let of_one = a.call("workspace_list", json!({"workflow_id": flows[0].0})).await;
     let rows = of_one["workspaces"].as_array().unwrap();
     assert_eq!((rows.len(), &rows[0]["task_ids"]), (1, &json!([flows[0].1])));
+    let context = a.call("task_load_context", json!({"task_id": flows[0].1})).await;
+    let shown = &context["current_task"]["workspace"];
+    assert_eq!((&shown["path"], &shown["branch"]), (&rows[0]["path"], &json!("b0")), "{context}");
 }
 
 #[tokio::test]
