@@ -48,8 +48,17 @@ impl Daemon {
 
     /// The bare HTTP server that is compared with.
     pub(crate) fn echo() -> anyhow::Result<Daemon> {
+        Daemon::helper("echo")
+    }
+
+    /// The bare MCP server that is compared with.
+    pub(crate) fn mcp_echo() -> anyhow::Result<Daemon> {
+        Daemon::helper("mcp-echo")
+    }
+
+    fn helper(name: &str) -> anyhow::Result<Daemon> {
         let mut command = command(&std::env::current_exe()?);
-        command.arg("echo");
+        command.arg(name);
         Daemon::launch(command)
     }
 

@@ -26,7 +26,14 @@ pub(crate) struct Connection {
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
+    head: Vec<u8>,
     pub(crate) body: Vec<u8>,
+}
+
+impl Reply {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        header(std::str::from_utf8(&self.head).ok()?, name)
+    }
 }
 
 impl Connection {
@@ -39,13 +46,40 @@ impl Connection {
     pub(crate) async fn ask(&mut self, request: &[u8]) -> anyhow::Result<Reply> {
         self.stream.write_all(request).await?;
         let (status, head, length) = self.head().await?;
-        let Some(length) = length else { bail!("the answer does not say how long it is") };
-        while self.buffer.len() < head + length {
+        let head = self.buffer.drain(..head).collect();
+        let body = match length {
+            Length::Known(length) => self.take(length).await?,
+            Length::Chunked => self.chunks().await?,
+            Length::Unknown => bail!("the answer does not say how long it is"),
+        };
+        Ok(Reply { status, head, body })
+    }
+
+    async fn take(&mut self, length: usize) -> anyhow::Result<Vec<u8>> {
+        while self.buffer.len() < length {
             self.more().await?;
         }
-        let body = self.buffer[head..head + length].to_vec();
-        self.buffer.drain(..head + length);
-        Ok(Reply { status, body })
+        Ok(self.buffer.drain(..length).collect())
+    }
+
+    /// A body in pieces, each with its length before it; the last one is empty.
+    async fn chunks(&mut self) -> anyhow::Result<Vec<u8>> {
+        let mut body = Vec::new();
+        loop {
+            let line = loop {
+                match self.buffer.windows(2).position(|two| two == b"\r\n") {
+                    Some(at) => break at,
+                    None => self.more().await?,
+                }
+            };
+            let line: Vec<u8> = self.buffer.drain(..line + 2).collect();
+            let length = usize::from_str_radix(std::str::from_utf8(&line)?.trim(), 16)?;
+            let chunk = self.take(length + 2).await?;
+            if length == 0 {
+                return Ok(body);
+            }
+            body.extend_from_slice(&chunk[..length]);
+        }
     }
 
     /// Sends a request whose answer does not end, and hands over what follows the head.
@@ -59,7 +93,7 @@ impl Connection {
     }
 
     /// Reads until the head is there: status, its length, and that of the body.
-    async fn head(&mut self) -> anyhow::Result<(u16, usize, Option<usize>)> {
+    async fn head(&mut self) -> anyhow::Result<(u16, usize, Length)> {
         let head = loop {
             if let Some(at) = self.buffer.windows(4).position(|four| four == b"\r\n\r\n") {
                 break at + 4;
@@ -68,10 +102,11 @@ impl Connection {
         };
         let text = std::str::from_utf8(&self.buffer[..head]).context("the head of the answer is not text")?;
         let status = text.get(9..12).and_then(|code| code.parse().ok()).context("the answer has no status")?;
-        let length = text.lines().find_map(|line| {
-            let (name, value) = line.split_once(':')?;
-            name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok())?
-        });
+        let length = match header(text, "content-length").map(str::parse) {
+            Some(length) => Length::Known(length.context("the length of the answer is no number")?),
+            None if header(text, "transfer-encoding") == Some("chunked") => Length::Chunked,
+            None => Length::Unknown,
+        };
         Ok((status, head, length))
     }
 
@@ -81,4 +116,19 @@ impl Connection {
         }
         Ok(())
     }
+}
+
+/// How the end of a body is told.
+#[derive(Clone, Copy, Debug)]
+enum Length {
+    Known(usize),
+    Chunked,
+    Unknown,
+}
+
+fn header<'a>(head: &'a str, wanted: &str) -> Option<&'a str> {
+    head.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case(wanted).then(|| value.trim())
+    })
 }

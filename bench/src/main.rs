@@ -7,6 +7,7 @@
 //! | `stream` | the same over sockets, with 200 event streams |
 //! | `reads` | whether a long log is as quick to read as a short one |
 //! | `daemon` | how long it takes to start, and how much memory it needs |
+//! | `mcp` | what calling tools costs beside a bare server of the same SDK, and a durable write beside REST |
 //! | `postgres` | what PostgreSQL makes of the same beside SQLite, with one, two and four daemons |
 //!
 //! Absolute figures are this machine's. What is compared runs interleaved in short slices, and ratios are taken within a
@@ -18,6 +19,7 @@ mod data;
 mod fanout;
 mod http;
 mod machine;
+mod mcp;
 mod memory;
 mod postgres;
 mod reads;
@@ -72,6 +74,7 @@ enum Part {
     Stream,
     Reads,
     Daemon,
+    Mcp,
     Postgres,
 }
 
@@ -81,6 +84,10 @@ enum Helper {
     /// Serve the bare HTTP server that is compared with
     #[command(hide = true)]
     Echo,
+
+    /// Serve the bare MCP server that is compared with
+    #[command(hide = true)]
+    McpEcho,
 }
 
 /// How much is measured.
@@ -118,8 +125,10 @@ impl Plan {
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    if let Some(Helper::Echo) = args.helper {
-        return create::echo::serve();
+    match args.helper {
+        Some(Helper::Echo) => return create::echo::serve(),
+        Some(Helper::McpEcho) => return mcp::echo::serve(),
+        None => {}
     }
     let plan = Plan::of(&args);
     let mut report = Report::default();
@@ -148,6 +157,10 @@ fn main() -> anyhow::Result<()> {
     if wanted(Part::Daemon) {
         say::heading("start and memory");
         memory::run(&plan, &mut report)?;
+    }
+    if wanted(Part::Mcp) {
+        say::heading("tools over MCP");
+        mcp::run(&plan, &mut report)?;
     }
     if wanted(Part::Postgres) {
         say::heading("PostgreSQL beside SQLite");

@@ -32,6 +32,12 @@ impl HttpClient {
         let request = http::request("POST", "/tasks", Some(&work::body(&work::agent(at))));
         Ok(HttpClient { connection: Connection::open(address).await?, request, expected: 201 })
     }
+
+    /// One agent, as it stands.
+    pub(crate) async fn reading(address: SocketAddr, at: usize) -> anyhow::Result<HttpClient> {
+        let request = http::request("GET", &format!("/agents/{}", work::agent(at)), None);
+        Ok(HttpClient { connection: Connection::open(address).await?, request, expected: 200 })
+    }
 }
 
 impl Client for HttpClient {

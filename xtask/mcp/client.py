@@ -1,6 +1,6 @@
-"""The Python SDK's client: lists and calls our tools, by the address or by the program that is given.
+"""The Python SDK's client: lists and calls our tools, by the address, the socket or the program that is given.
 
-client.py http URL MODE | client.py stdio PROGRAM ARGUMENT...
+client.py http URL MODE | client.py socket PATH | client.py stdio PROGRAM ARGUMENT...
 """
 
 import json
@@ -8,7 +8,9 @@ import re
 import sys
 
 import anyio
+import httpx2
 from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
 
 
 async def use(client: Client, name: str) -> None:
@@ -31,6 +33,9 @@ async def use(client: Client, name: str) -> None:
 async def main(way: str, target: str, *rest: str) -> None:
     if way == "stdio":
         client = Client(StdioServerParameters(command=target, args=list(rest)))
+    elif way == "socket":
+        http = httpx2.AsyncClient(transport=httpx2.AsyncHTTPTransport(uds=target))
+        client = Client(streamable_http_client("http://localhost/mcp", http_client=http))
     else:
         client = Client(target, mode=rest[0])
     async with client:

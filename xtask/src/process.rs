@@ -43,6 +43,22 @@ impl Program {
         self
     }
 
+    /// The same program with its arguments, started by another that is given them after its own.
+    pub(crate) fn within(self, outer: &str, arguments: &[&str]) -> Self {
+        let mut program =
+            Self::new(outer).args(arguments).arg(self.command.get_program()).args(self.command.get_args());
+        if let Some(directory) = self.command.get_current_dir() {
+            program.command.current_dir(directory);
+        }
+        for (name, value) in self.command.get_envs() {
+            match value {
+                Some(value) => program.command.env(name, value),
+                None => program.command.env_remove(name),
+            };
+        }
+        program
+    }
+
     pub(crate) fn dir(mut self, directory: &Path) -> Self {
         self.command.current_dir(directory);
         self
@@ -68,6 +84,14 @@ impl Program {
     pub(crate) fn capture(mut self) -> Result<String> {
         let output = self.command.stderr(Stdio::inherit()).output().with_context(|| self.cannot_start())?;
         self.succeeded(output.status)?;
+        String::from_utf8(output.stdout)
+            .with_context(|| format!("`{}` wrote something that is not UTF-8", self.shown()))
+    }
+
+    /// The same, with stderr shown only if it fails.
+    pub(crate) fn capture_quietly(mut self) -> Result<String> {
+        let output = self.command.stdin(Stdio::null()).output().with_context(|| self.cannot_start())?;
+        self.succeeded(output.status).with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
         String::from_utf8(output.stdout)
             .with_context(|| format!("`{}` wrote something that is not UTF-8", self.shown()))
     }
@@ -228,6 +252,19 @@ mod tests {
     #[test]
     fn captures_stdout() {
         assert_eq!(shell("echo one; echo two").capture().unwrap(), "one\ntwo\n");
+    }
+
+    #[test]
+    fn what_a_quiet_program_complained_of_is_shown_when_it_fails() {
+        assert_eq!(shell("echo one; echo two >&2").capture_quietly().unwrap(), "one\n");
+        let error = format!("{:#}", shell("echo why >&2; exit 3").capture_quietly().unwrap_err());
+        assert!(error.contains("why") && error.contains("exit status: 3"), "{error}");
+    }
+
+    #[test]
+    fn one_program_within_another_keeps_what_it_was_given() {
+        let program = shell("echo $GREETING $1; pwd").args(["sh", "two"]).env("GREETING", "one").dir(Path::new("/"));
+        assert_eq!(program.within("env", &["-u", "HOME"]).capture().unwrap(), "one two\n/\n");
     }
 
     #[test]

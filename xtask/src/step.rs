@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 
 use crate::workspace::Workspace;
-use crate::{cargo, codegen, deny, mcp, packages, say, schemathesis};
+use crate::{agents, cargo, codegen, deny, mcp, packages, say, schemathesis};
 
 /// The order of the variants is the order of the run: what fails fast comes first, and the tests come before clippy
 /// because clippy then reuses what they have built.
@@ -27,6 +27,8 @@ pub(crate) enum Step {
     Codegen,
     /// The MCP surface by the official conformance suite and by others' clients
     Mcp,
+    /// Claude Code and Codex with scripted models on one daemon
+    Agents,
     /// The REST surface against its own OpenAPI description, with generated requests
     Schemathesis,
 }
@@ -49,6 +51,7 @@ impl Step {
             Self::Deny => deny::check(workspace),
             Self::Codegen => codegen::check(workspace),
             Self::Mcp => mcp::run(workspace),
+            Self::Agents => agents::run(workspace),
             Self::Schemathesis => schemathesis::run(workspace),
         }
     }

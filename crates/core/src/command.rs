@@ -9,6 +9,7 @@ use crate::fact::Fact;
 use crate::file::{ClaimFile, ClaimReply, File, FilePath, Lock, NoteChange, NoteOthers, ReleaseFile, Resolve, Unlock};
 use crate::handoff::{Accept, Handoff, Initiate, Reject};
 use crate::id::{AgentId, HandoffId, IntentId, MessageId, Seq, TaskId, ThreadId, TimerId, Timestamp};
+use crate::instance::ConfigureContext;
 use crate::intent::{CloseIntent, Intent};
 use crate::key::{Ask, Key, Lookup};
 use crate::message::{AckMessages, Delivery, Message, ReadMessages, ReleaseHeld, SendMessage, Sender, Thread};
@@ -94,6 +95,7 @@ commands! {
     AppendDocument(AppendDocument),
     CreateDocument(CreateDocument),
     DeleteDocument(DeleteDocument),
+    ConfigureContext(ConfigureContext),
     CreateWorkspace(CreateWorkspace),
     UpdateWorkspace(UpdateWorkspace),
     MergeWorkspace(MergeWorkspace),
@@ -207,6 +209,7 @@ pub fn asks(caller: &Caller, command: &Command) -> Vec<Ask> {
         Command::AppendDocument(c) => c.asks(),
         Command::CreateDocument(c) => c.asks(),
         Command::DeleteDocument(c) => c.asks(),
+        Command::ConfigureContext(c) => c.asks(),
         Command::CreateWorkspace(c) => c.asks(),
         Command::UpdateWorkspace(c) => c.asks(),
         Command::MergeWorkspace(c) => c.asks(),
@@ -286,6 +289,7 @@ pub fn decide(view: &View, caller: &Caller, command: &Command, now: &Now) -> Res
         Command::AppendDocument(c) => c.decide(view, caller),
         Command::CreateDocument(c) => c.decide(view, caller),
         Command::DeleteDocument(c) => c.decide(view, caller),
+        Command::ConfigureContext(c) => c.decide(view, caller),
         Command::CreateWorkspace(c) => c.decide(view, caller),
         Command::UpdateWorkspace(c) => c.decide(view, caller),
         Command::MergeWorkspace(c) => c.decide(view, caller),

@@ -16,6 +16,7 @@ use crate::file::{
 };
 use crate::handoff::{self, HandoffAccepted, HandoffInitiated, HandoffRejected};
 use crate::id::{AgentId, IntentId, RunId, Seq, TaskId, ThreadId, Timestamp, WorkspaceId};
+use crate::instance::{self, ContextConfigured};
 use crate::intent::{self, IntentClosed};
 use crate::key::Key;
 use crate::message::{self, MessageDiscarded, MessageHeld, MessageReleased, MessageSent, Receipt};
@@ -118,6 +119,7 @@ facts! {
     MessagesAcked(Receipt) = "message.acked" v 1,
     DocumentWritten(DocumentWritten) = "document.written" v 1,
     DocumentDeleted(DocumentDeleted) = "document.deleted" v 1,
+    ContextConfigured(ContextConfigured) = "context.configured" v 1,
     WorkspaceCreated(WorkspaceCreated) = "workspace.created" v 1,
     WorkspaceMade(WorkspaceMade) = "workspace.made" v 1,
     WorkspaceUpdated(WorkspaceUpdated) = "workspace.updated" v 1,
@@ -199,6 +201,7 @@ impl Fact {
             Fact::MessageReleased(fact) => Some(&fact.header.run),
             Fact::DocumentWritten(fact) => Some(&fact.id.run),
             Fact::DocumentDeleted(fact) => Some(&fact.id.run),
+            Fact::ContextConfigured(fact) => fact.scope.run(),
             Fact::WorkspaceCreated(fact) => fact.run.as_ref(),
             Fact::WorkspaceMade(fact) => fact.run.as_ref(),
             Fact::WorkspaceUpdated(fact) => fact.run.as_ref(),
@@ -379,6 +382,7 @@ pub fn touches(fact: &Fact) -> Vec<Key> {
         Fact::MessagesRead(fact) | Fact::MessagesAcked(fact) => fact.keys(),
         Fact::DocumentWritten(fact) => document_keys(&fact.id, fact.version),
         Fact::DocumentDeleted(fact) => document_keys(&fact.id, fact.version),
+        Fact::ContextConfigured(fact) => vec![Key::Context(fact.scope.clone())],
         Fact::WorkspaceCreated(fact) => workspace_keys(&fact.workspace, fact.making.as_ref()),
         Fact::WorkspaceUpdated(fact) => workspace_keys(&fact.workspace, fact.removing.as_ref()),
         Fact::WorkspaceMade(fact) => workspace_keys(&fact.workspace, Some(&fact.intent)),
@@ -449,6 +453,7 @@ pub fn apply(old: Option<Row>, key: &Key, fact: &Fact, seq: Seq, at: Timestamp) 
         Key::Version { document, version } => {
             document::apply_version(row!(old, Version), (document, *version), fact, seq, at).map(Row::Version)
         }
+        Key::Context(scope) => instance::apply(row!(old, Context), scope, fact).map(Row::Context),
         Key::Workspace(id) => workspace::apply(row!(old, Workspace), id, fact, seq, at).map(Row::Workspace),
     }
 }

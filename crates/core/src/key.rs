@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::document::{DocumentId, Version};
 use crate::file::FilePath;
 use crate::id::{AgentId, HandoffId, IntentId, MessageId, RunId, TaskId, TemplateId, ThreadId, TimerId, WorkspaceId};
+use crate::instance::{Configured, Scope};
 use crate::row::Row;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -28,6 +29,7 @@ pub enum Table {
     Senders,
     Documents,
     Versions,
+    Contexts,
     Workspaces,
 }
 
@@ -88,7 +90,7 @@ impl From<u64> for ColumnValue {
 }
 
 impl Table {
-    pub const ALL: [Table; 18] = [
+    pub const ALL: [Table; 19] = [
         Table::Agents,
         Table::Tasks,
         Table::Edges,
@@ -106,6 +108,7 @@ impl Table {
         Table::Senders,
         Table::Documents,
         Table::Versions,
+        Table::Contexts,
         Table::Workspaces,
     ];
 
@@ -128,6 +131,7 @@ impl Table {
             Table::Senders => "senders",
             Table::Documents => "documents",
             Table::Versions => "document_versions",
+            Table::Contexts => "contexts",
             Table::Workspaces => "workspaces",
         }
     }
@@ -157,6 +161,7 @@ impl Table {
         const DELIVERIES: [Column; 3] = [text("pending"), plain(integer("sent")), text("message")];
         const DOCUMENTS: [Column; 1] = [text("live_in")];
         const VERSIONS: [Column; 3] = [text("document"), plain(integer("version")), text("base")];
+        const CONTEXTS: [Column; 1] = [text("scope")];
         const WORKSPACES: [Column; 5] =
             [integer("created"), text("run"), text("status"), text("place"), text("branch")];
         match self {
@@ -176,6 +181,7 @@ impl Table {
             Table::Threads | Table::Senders => &[],
             Table::Documents => &DOCUMENTS,
             Table::Versions => &VERSIONS,
+            Table::Contexts => &CONTEXTS,
             Table::Workspaces => &WORKSPACES,
         }
     }
@@ -213,6 +219,8 @@ pub enum Key {
         document: DocumentId,
         version: u64,
     },
+    /// What was configured for an instance, or for all.
+    Context(Scope),
     Workspace(WorkspaceId),
 }
 
@@ -240,6 +248,7 @@ impl Key {
             Key::Sender(_) => Table::Senders,
             Key::Document(_) => Table::Documents,
             Key::Version { .. } => Table::Versions,
+            Key::Context(_) => Table::Contexts,
             Key::Workspace(_) => Table::Workspaces,
         }
     }
@@ -265,6 +274,7 @@ impl Key {
             Key::Sender(id) => id.to_string(),
             Key::Document(id) => id.text(),
             Key::Version { document, version } => format!("{version} {}", document.text()),
+            Key::Context(scope) => scope.text(),
             Key::Workspace(id) => id.to_string(),
         }
     }
@@ -298,6 +308,7 @@ impl Key {
                 let (version, document) = id.split_once(' ')?;
                 Key::Version { document: DocumentId::parse(document)?, version: version.parse().ok()? }
             }
+            Table::Contexts => Key::Context(Scope::parse(id)?),
             Table::Workspaces => Key::Workspace(id.into()),
         })
     }
@@ -324,6 +335,8 @@ pub enum Lookup {
         document: DocumentId,
         base: u64,
     },
+    /// What was configured for instances.
+    ConfiguredInstances,
     /// Those that have a worktree at a place; see [`crate::workspace::place`].
     WorkspacesAt(String),
     /// Those that have a worktree on a branch; see [`crate::workspace::branch_place`].
@@ -347,6 +360,7 @@ impl Lookup {
             Lookup::CheckpointsOf(_) => Table::Checkpoints,
             Lookup::TemplatesNamed(_) => Table::Templates,
             Lookup::DocumentPieces { .. } => Table::Versions,
+            Lookup::ConfiguredInstances => Table::Contexts,
             Lookup::WorkspacesAt(_) | Lookup::WorkspacesOn(_) => Table::Workspaces,
         }
     }
@@ -364,6 +378,7 @@ impl Lookup {
             Lookup::CheckpointsOf(_) => "task",
             Lookup::TemplatesNamed(_) => "name",
             Lookup::DocumentPieces { .. } => "base",
+            Lookup::ConfiguredInstances => "scope",
             Lookup::WorkspacesAt(_) => "place",
             Lookup::WorkspacesOn(_) => "branch",
         };
@@ -382,6 +397,7 @@ impl Lookup {
             Lookup::DocumentPieces { document, base } => {
                 Match::Equals(Version::base_text(document, *base).as_str().into())
             }
+            Lookup::ConfiguredInstances => Match::Equals(Configured::INSTANCE.into()),
             Lookup::WorkspacesAt(place) | Lookup::WorkspacesOn(place) => Match::Equals(place.as_str().into()),
         }
     }
@@ -434,6 +450,7 @@ mod tests {
             Lookup::CheckpointsOf("t".into()),
             Lookup::TemplatesNamed("n".into()),
             Lookup::DocumentPieces { document: DocumentId::parse("run_x notes.md").unwrap(), base: 1 },
+            Lookup::ConfiguredInstances,
             Lookup::WorkspacesAt("s\n/w".into()),
             Lookup::WorkspacesOn("s\nb\n/r".into()),
         ];
@@ -463,6 +480,8 @@ mod tests {
             Key::Sender("person:Anna Bo".into()),
             Key::Document(DocumentId::parse("run_a/b my notes.md").unwrap()),
             Key::Version { document: DocumentId::parse("run_x my notes.md").unwrap(), version: 7 },
+            Key::Context(Scope::Project),
+            Key::Context(Scope::Instance("run_x".into())),
             Key::Workspace("ws_1".into()),
         ];
         for key in keys {

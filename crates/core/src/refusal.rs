@@ -71,6 +71,8 @@ pub enum Code {
     DocumentNotFound,
     /// The document has changed since the version that the caller knows.
     StaleVersion,
+    /// The instance has no context: no channel, inbox or documents.
+    ContextDisabled,
     WorkspaceNotFound,
     /// A task and a workspace of different workflows.
     WorkflowMismatch,
@@ -132,6 +134,7 @@ impl Code {
             Code::RateLimited => "RATE_LIMITED",
             Code::DocumentNotFound => "DOCUMENT_NOT_FOUND",
             Code::StaleVersion => "STALE_VERSION",
+            Code::ContextDisabled => "CONTEXT_DISABLED",
             Code::WorkspaceNotFound => "WORKSPACE_NOT_FOUND",
             Code::WorkflowMismatch => "WORKFLOW_MISMATCH",
             Code::MissingMergeCommit => "MISSING_MERGE_COMMIT",

@@ -6,6 +6,7 @@ use crate::agent::{Agent, Lead};
 use crate::document::{Document, Version};
 use crate::file::File;
 use crate::handoff::Handoff;
+use crate::instance::Configured;
 use crate::intent::Intent;
 use crate::key::{ColumnValue, Table};
 use crate::message::{Delivery, Message, Sender, Thread};
@@ -36,6 +37,7 @@ pub enum Row {
     Sender(Sender),
     Document(Document),
     Version(Version),
+    Context(Configured),
     Workspace(Workspace),
 }
 
@@ -59,6 +61,7 @@ impl Row {
             Row::Sender(_) => Table::Senders,
             Row::Document(_) => Table::Documents,
             Row::Version(_) => Table::Versions,
+            Row::Context(_) => Table::Contexts,
             Row::Workspace(_) => Table::Workspaces,
         }
     }
@@ -82,6 +85,7 @@ impl Row {
             Row::Thread(_) | Row::Sender(_) => vec![],
             Row::Document(document) => document.columns(),
             Row::Version(version) => version.columns(),
+            Row::Context(configured) => configured.columns(),
             Row::Workspace(workspace) => workspace.columns(),
         }
     }
@@ -98,6 +102,7 @@ impl Row {
             Row::Message(message) => message.tallies(),
             Row::Edge(_) | Row::Lead(_) | Row::Checkpoint(_) | Row::Timer(_) | Row::Intent(_) => vec![],
             Row::Delivery(_) | Row::Thread(_) | Row::Sender(_) | Row::Document(_) | Row::Version(_) => vec![],
+            Row::Context(_) => vec![],
         }
     }
 
@@ -125,6 +130,7 @@ impl Row {
             Table::Senders => Row::Sender(serde_json::from_slice(doc)?),
             Table::Documents => Row::Document(serde_json::from_slice(doc)?),
             Table::Versions => Row::Version(serde_json::from_slice(doc)?),
+            Table::Contexts => Row::Context(serde_json::from_slice(doc)?),
             Table::Workspaces => Row::Workspace(serde_json::from_slice(doc)?),
         })
     }

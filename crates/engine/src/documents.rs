@@ -33,13 +33,10 @@ pub enum Changed {
     },
 }
 
-/// The document that an instance's others are reached from.
-const ENTRY: &str = "notes.md";
-
 impl Engine {
     /// The document of an instance that is meant where none is named. It reads as empty until somebody writes it.
-    pub async fn entry_document(&self, _instance: &Instance) -> Result<DocumentPath, EngineError> {
-        Ok(DocumentPath::parse(ENTRY).map_err(Refusal::from)?)
+    pub async fn entry_document(&self, instance: &Instance) -> Result<DocumentPath, EngineError> {
+        Ok(self.team_context(instance).await?.document)
     }
 
     pub async fn document(&self, id: &DocumentId) -> Result<At<Option<Document>>, EngineError> {

@@ -10,6 +10,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use rookery_store::Feed;
 use rookery_store::node::{ATTEND_EVERY, Duty, Tenure};
+use tokio::runtime::Handle;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -17,6 +18,7 @@ use tokio::time::Sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::{Engine, EngineError};
+use crate::rendering::{self, Rendered, Rendering};
 use crate::rounds::{self, Following, Sweeping};
 use crate::watching::{self, Sight, Watching};
 use crate::{attendance, delivery, intents, timers};
@@ -59,6 +61,16 @@ impl Services {
             tasks.spawn(until(stop.clone(), watching::run(engine.clone(), say)));
         }
         Ok(Services { stop, tasks, sight })
+    }
+
+    /// Keeps the context's files at this site, and says what is rendered. Files are read and written in a thread of their
+    /// own, so that a slow disk keeps nobody waiting.
+    pub fn render(&mut self, engine: &Engine, rendering: Rendering) -> watch::Receiver<Rendered> {
+        let (say, rendered) = watch::channel(Rendered::default());
+        let (engine, stop, runtime) = (engine.clone(), self.stop.clone(), Handle::current());
+        let work = move || runtime.block_on(until(stop, rendering::run(engine, rendering, say)));
+        self.tasks.spawn_blocking(work);
+        rendered
     }
 
     /// How much of the project's files is seen, as it changes.

@@ -11,11 +11,13 @@ use anyhow::Context;
 use rookery_core::message::StormGuard;
 use rookery_core::{NodeId, SiteId};
 use rookery_engine::access::Trust;
+use rookery_engine::rendering::Rendered;
 use rookery_engine::watching::{Sight, Watching};
 use rookery_engine::{Access, Engine, Parts, RandomIds, Services, SystemClock};
 use rookery_store::{Clock, Node, PresenceBoard, Site};
 use rookery_surfaces::app::About;
 use rookery_surfaces::serve::listen_unix;
+use rookery_surfaces::sockets::Sockets;
 use rookery_surfaces::{App, Limits, Listening, Server};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustls::pki_types::pem::PemObject;
@@ -25,8 +27,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::config::{Origin, Settings};
-use crate::project::{DaemonFile, Project, ProjectLock, host_name};
+use crate::project::{DaemonFile, Project, ProjectLock, host_name, run_time_folder};
 use crate::stores::{self, Means, Opened};
+use crate::team_files;
 
 /// The version of this program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -77,8 +80,11 @@ pub async fn serve(
     let opened = stores::open_store(settings, project, means.clone(), &node.id).await?;
     let engine = engine(settings, project, means, node, &opened)?;
     let watching = if *settings.watch { Watching::On } else { Watching::Off };
-    let services = Services::start(&engine, watching).await.context("cannot read the store")?;
-    let app = app(settings, &opened, &engine, &bound, services.sight())?;
+    team_files::settle_defaults(&engine, settings).await?;
+    let mut services = Services::start(&engine, watching).await.context("cannot read the store")?;
+    let program = std::env::current_exe().context("cannot tell which program this is")?;
+    let rendered = services.render(&engine, team_files::rendering(project, &program));
+    let app = app(settings, &opened, &engine, &bound, Sights { files: services.sight(), rendered })?;
     let socket = project.prepare_socket()?;
     let unix = listen_unix(&socket).with_context(|| format!("cannot open the socket {}", socket.display()))?;
     let tls = tls_config(settings, project)?;
@@ -149,20 +155,22 @@ fn engine(settings: &Settings, project: &Project, means: Means, node: Node, open
     }))
 }
 
-fn app(
-    settings: &Settings,
-    opened: &Opened,
-    engine: &Engine,
-    bound: &Bound,
-    sight: watch::Receiver<Sight>,
-) -> anyhow::Result<App> {
+/// What is seen of files, as it changes.
+struct Sights {
+    files: watch::Receiver<Sight>,
+    rendered: watch::Receiver<Rendered>,
+}
+
+fn app(settings: &Settings, opened: &Opened, engine: &Engine, bound: &Bound, sights: Sights) -> anyhow::Result<App> {
     let about = About {
         project_id: opened.project_id.clone(),
         version: VERSION,
         port: bound.listener.local_addr().context("cannot tell the bound port")?.port(),
         store: settings.store.to_string(),
         allowed_hosts: settings.allowed_hosts.to_vec(),
-        sight,
+        sight: sights.files,
+        rendered: sights.rendered,
+        sockets: Sockets { run_time: run_time_folder() },
         started_at: engine.clock().now().0,
     };
     let limits = Limits {

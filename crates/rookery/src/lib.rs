@@ -12,3 +12,4 @@ pub mod offline;
 pub mod process;
 pub mod project;
 pub mod stores;
+mod team_files;

@@ -5,11 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rookery_engine::Engine;
+use rookery_engine::rendering::Rendered;
 use rookery_engine::watching::Sight;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::mcp::{Notices, Sessions};
+use crate::sockets::Sockets;
 
 /// Every figure that bounds what a caller can ask of this process.
 #[derive(Clone, Debug)]
@@ -62,6 +64,10 @@ pub struct About {
     pub allowed_hosts: Vec<String>,
     /// How much of the project's files is seen right now.
     pub sight: watch::Receiver<Sight>,
+    /// Which contexts have files here, and what is wrong with them.
+    pub rendered: watch::Receiver<Rendered>,
+    /// Where the sockets of instances go.
+    pub sockets: Sockets,
     pub started_at: i64,
 }
 
@@ -105,6 +111,10 @@ impl App {
 
     pub fn about(&self) -> &About {
         &self.inner.about
+    }
+
+    pub fn sockets(&self) -> &Sockets {
+        &self.inner.about.sockets
     }
 
     pub fn limits(&self) -> &Limits {

@@ -25,17 +25,17 @@ pub enum Via {
 pub fn around(routes: Router<App>, app: &App) -> Router<App> {
     routes
         .fallback(|| async { RestError::new(StatusCode::NOT_FOUND, "NOT_FOUND", "there is nothing at this path") })
-        .layer(middleware::from_fn_with_state(app.clone(), bounded))
-        .layer(middleware::from_fn_with_state(app.clone(), checked))
         .layer(middleware::from_fn_with_state(app.clone(), counted))
 }
 
 /// Counts requests and how long they took, by route and never by what a caller wrote.
+///
+/// What it calls could be layers of their own, but a request pays for each layer with copies of all those below it.
 async fn counted(State(app): State<App>, request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
     let method = label(request.method());
     let began = app.engine().clock().monotonic();
-    let response = next.run(request).await;
+    let response = checked(&app, request, next).await;
     let took = app.engine().clock().monotonic().saturating_sub(began);
     let status = response.status().as_u16().to_string();
     metrics::histogram!("rookery_http_request_seconds", "route" => route.clone()).record(took as f64 / 1000.0);
@@ -51,9 +51,9 @@ fn label(method: &Method) -> &'static str {
 }
 
 /// Refuses what is not for us and marks every answer as ours.
-async fn checked(State(app): State<App>, request: Request, next: Next) -> Response {
-    let mut response = match check(&app, &request) {
-        Ok(()) => next.run(request).await,
+async fn checked(app: &App, request: Request, next: Next) -> Response {
+    let mut response = match check(app, &request) {
+        Ok(()) => bounded(app, request, next).await,
         Err(error) => error.into_response(),
     };
     if response.status() == StatusCode::METHOD_NOT_ALLOWED {
@@ -135,7 +135,7 @@ fn name_of(host: &str) -> Option<String> {
 }
 
 /// Room for each agent, and an end to everything but streams.
-async fn bounded(State(app): State<App>, request: Request, next: Next) -> Response {
+async fn bounded(app: &App, request: Request, next: Next) -> Response {
     if crate::mcp::is_at(request.uri().path()) {
         // A tool call outlasts the head of its answer, so that face gives out places and times by itself.
         return next.run(request).await;

@@ -12,6 +12,7 @@ pub mod ops;
 pub mod rest;
 mod sender;
 pub mod serve;
+pub mod sockets;
 pub mod web;
 
 pub use app::{App, Limits};
@@ -20,5 +21,13 @@ pub use serve::{Listening, Server};
 /// Every route of every face, with the guard before them.
 pub fn router(app: App) -> axum::Router {
     let routes = rest::routes().merge(ops::routes()).merge(web::routes()).merge(mcp::routes(&app));
+    guard::around(routes, &app).with_state(app)
+}
+
+/// The routes of the socket of an instance: the tools, with those of its context first.
+pub(crate) fn context_router(app: App, instance: rookery_core::Instance) -> axum::Router {
+    let routes = mcp::context_routes(&app)
+        .layer(axum::middleware::from_fn(sockets::name_members))
+        .layer(axum::Extension(instance));
     guard::around(routes, &app).with_state(app)
 }

@@ -2,7 +2,7 @@
 //! token, session key, `X-Agent-Id`, and at last an agent that the request itself names.
 
 use axum::http::{HeaderMap, header};
-use rookery_core::{Caller, Code, Refusal, Seq};
+use rookery_core::{Caller, Code, Instance, Refusal, Seq};
 use rookery_engine::Credentials;
 use rookery_engine::engine::IdempotencyKey;
 
@@ -10,6 +10,8 @@ use crate::app::App;
 
 /// The header with a session key.
 pub const SESSION: &str = "x-rookery-session";
+/// The header that says in which instance somebody looks around who gave no name.
+pub const INSTANCE: &str = "x-rookery-instance";
 /// The longest idempotency key.
 const KEY_BYTES: usize = 256;
 
@@ -20,6 +22,7 @@ pub struct Sender {
     stated: Option<String>,
     fence: Option<Seq>,
     key: Option<String>,
+    instance: Option<String>,
 }
 
 impl Sender {
@@ -34,7 +37,8 @@ impl Sender {
         }
         let stated = text(headers, "x-agent-id")?.filter(|id| !id.is_empty());
         let session = text(headers, SESSION)?.filter(|key| !key.is_empty());
-        Ok(Sender { bearer: bearer(headers)?, session, stated, fence, key })
+        let instance = text(headers, INSTANCE)?.filter(|name| !name.is_empty());
+        Ok(Sender { bearer: bearer(headers)?, session, stated, fence, key, instance })
     }
 
     /// The caller of a request that names `argument` as the agent it is about.
@@ -47,6 +51,11 @@ impl Sender {
             fence: self.fence,
         };
         app.engine().access().identify(&credentials, app.engine().clock().now())
+    }
+
+    /// The instance that it is in, if it gives no name that tells.
+    pub fn instance(&self) -> Instance {
+        self.instance.as_deref().map_or_else(Instance::default, Instance::new)
     }
 
     /// Whether it is known by a header, whatever the request's body says.

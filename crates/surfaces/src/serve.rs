@@ -18,6 +18,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
+use rookery_core::Instance;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -75,7 +76,29 @@ impl Server {
         Server { faces: Faces { routes, app }, connections, refusals }
     }
 
+    pub(crate) fn app(&self) -> &App {
+        &self.faces.app
+    }
+
     pub async fn run(self, listening: Listening) {
+        let this = Arc::new(self);
+        let contexts = tokio::spawn(crate::sockets::keep(this.clone()));
+        this.serve(listening).await;
+        // It ends by itself when the daemon stops, and leaves no socket behind.
+        drop(contexts.await);
+    }
+
+    /// Serves the socket of an instance until it is dropped.
+    pub(crate) async fn accept_context(self: Arc<Server>, listener: UnixListener, instance: Instance) {
+        let graceful = GracefulShutdown::new();
+        let routes = crate::context_router(self.faces.app.clone(), instance);
+        let faces = Faces { app: self.faces.app.clone(), routes };
+        loop {
+            self.unix(accept_unix(Some(&listener)).await, &faces, &graceful).await;
+        }
+    }
+
+    async fn serve(&self, listening: Listening) {
         let graceful = GracefulShutdown::new();
         let stopping = self.faces.app.stopping().clone();
         let tls = listening.tls.map(TlsAcceptor::from);
@@ -85,7 +108,7 @@ impl Server {
             tokio::select! {
                 () = stopping.cancelled() => break,
                 accepted = listening.tcp.accept() => self.tcp(accepted, tls.as_ref(), &graceful).await,
-                accepted = accept_unix(listening.unix.as_ref()) => self.unix(accepted, &graceful).await,
+                accepted = accept_unix(listening.unix.as_ref()) => self.unix(accepted, &self.faces, &graceful).await,
             }
         }
         upkeep.abort();
@@ -124,7 +147,7 @@ impl Server {
         }
     }
 
-    async fn unix(&self, accepted: io::Result<tokio::net::UnixStream>, graceful: &GracefulShutdown) {
+    async fn unix(&self, accepted: io::Result<tokio::net::UnixStream>, faces: &Faces, graceful: &GracefulShutdown) {
         let Some(stream) = settled(accepted).await else { return };
         let own = rustix::process::getuid().as_raw();
         if !stream.peer_cred().is_ok_and(|peer| peer.uid() == own || peer.uid() == 0) {
@@ -133,7 +156,7 @@ impl Server {
         }
         match self.connections.clone().try_acquire_owned() {
             Ok(place) => {
-                drop(tokio::spawn(serve(self.faces.clone(), stream, Via::Socket, graceful.watcher(), place)));
+                drop(tokio::spawn(serve(faces.clone(), stream, Via::Socket, graceful.watcher(), place)));
             }
             Err(_) => self.refuse(stream),
         }

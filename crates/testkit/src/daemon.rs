@@ -249,6 +249,22 @@ impl Daemon {
         Ok(())
     }
 
+    /// The rows of the log, as `rookery export` writes them.
+    #[expect(clippy::disallowed_methods, reason = "this is the module that starts the program under test")]
+    pub fn export(&self) -> anyhow::Result<Vec<Value>> {
+        let mut command = Command::new(&self.setup.program);
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ROOKERY_")) {
+            command.env_remove(name);
+        }
+        command.arg("export").current_dir(&self.root);
+        let output = command.envs(self.store().map(|url| ("ROOKERY_STORE", url))).output()?;
+        ensure!(output.status.success(), "rookery export: {}", String::from_utf8_lossy(&output.stderr));
+        let lines = String::from_utf8(output.stdout)?;
+        let rows = lines.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?;
+        // The first line is about the file, not a row.
+        Ok(rows.into_iter().filter(|row| row.get("seq").is_some()).collect())
+    }
+
     /// Starts it again in the same folder and on the same store, on another port.
     pub fn restart(&mut self) -> anyhow::Result<()> {
         self.kill()?;

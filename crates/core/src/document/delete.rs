@@ -7,6 +7,7 @@ use super::{Base, DocumentId, Writer, author, writer_agent};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
+use crate::instance::{Instance, context_keys};
 use crate::key::{Ask, Key};
 use crate::refusal::{Code, Refusal};
 use crate::view::View;
@@ -30,11 +31,13 @@ pub struct DocumentDeleted {
 impl DeleteDocument {
     pub(crate) fn asks(&self) -> Vec<Ask> {
         let agent = writer_agent(&self.writer).map(|agent| Key::Agent(agent.clone()));
-        [Key::Document(self.id.clone()), Key::Lead].into_iter().chain(agent).map(Ask::from).collect()
+        let context = context_keys(&Instance::of_run(&self.id.run));
+        [Key::Document(self.id.clone()), Key::Lead].into_iter().chain(context).chain(agent).map(Ask::from).collect()
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         let author = author(view, caller, &self.writer)?;
+        view.needs_context(&Instance::of_run(&self.id.run))?;
         let known = view.document(&self.id)?.filter(|known| known.is_here());
         let Some(known) = known else {
             return Err(Refusal::new(Code::DocumentNotFound, format!("there is no document '{}'", self.id.path))

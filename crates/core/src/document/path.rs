@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::instance::CHANNEL;
 use crate::limit;
 use crate::refusal::{Code, Refusal};
 
@@ -31,11 +32,15 @@ pub enum DocumentPathProblem {
 }
 
 const KINDS: [&str; 3] = [".md", ".markdown", ".txt"];
-/// The file that the daemon renders the channel to.
-const CHANNEL: &str = "channel.md";
 
 impl DocumentPath {
     pub fn parse(raw: &str) -> Result<DocumentPath, DocumentPathProblem> {
+        let path = DocumentPath::parse_any(raw)?;
+        if raw.eq_ignore_ascii_case(CHANNEL) { Err(DocumentPathProblem::Channel) } else { Ok(path) }
+    }
+
+    /// A path that may also be the channel's.
+    pub(crate) fn parse_any(raw: &str) -> Result<DocumentPath, DocumentPathProblem> {
         if raw.is_empty() {
             return Err(DocumentPathProblem::Empty);
         }
@@ -55,9 +60,6 @@ impl DocumentPath {
         let lower = raw.to_ascii_lowercase();
         if !KINDS.iter().any(|kind| lower.ends_with(kind)) {
             return Err(DocumentPathProblem::Kind);
-        }
-        if lower == CHANNEL {
-            return Err(DocumentPathProblem::Channel);
         }
         Ok(DocumentPath(raw.into()))
     }

@@ -7,6 +7,7 @@ use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::AgentId;
+use crate::instance::{Instance, context_keys};
 use crate::key::{Ask, Key, Lookup};
 use crate::limit;
 use crate::refusal::{Code, Refusal};
@@ -78,6 +79,7 @@ impl WriteDocument {
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         check(&self.id, &self.text)?;
         let author = author(view, caller, &self.writer)?;
+        view.needs_room_for(&self.id)?;
         let known = view.document(&self.id)?;
         let version = known.map_or(0, |known| known.version);
         if let Base::Version(base) = self.base
@@ -98,6 +100,7 @@ impl CreateDocument {
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         check(&self.id, &self.text)?;
         let author = author(view, caller, &self.writer)?;
+        view.needs_room_for(&self.id)?;
         let known = view.document(&self.id)?;
         if known.is_some_and(Document::is_here) {
             return Err(Refusal::new(Code::Exists, format!("document '{}' exists", self.id.path))
@@ -116,6 +119,7 @@ impl AppendDocument {
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         check(&self.id, &self.text)?;
         let author = author(view, caller, &self.writer)?;
+        view.needs_room_for(&self.id)?;
         let Some(known) = view.document(&self.id)?.filter(|known| known.is_here()) else {
             return Ok(whole(&self.id, view.document(&self.id)?, Change::Created, author, self.text.clone()));
         };
@@ -145,7 +149,8 @@ impl AppendDocument {
 
 fn asks(id: &DocumentId, writer: &Writer) -> Vec<Ask> {
     let agent = writer_agent(writer).map(|agent| Key::Agent(agent.clone()));
-    [Key::Document(id.clone()), Key::Lead].into_iter().chain(agent).map(Ask::from).collect()
+    let context = context_keys(&Instance::of_run(&id.run));
+    [Key::Document(id.clone()), Key::Lead].into_iter().chain(context).chain(agent).map(Ask::from).collect()
 }
 
 fn check(id: &DocumentId, text: &str) -> Result<(), Refusal> {

@@ -10,7 +10,7 @@ use crate::actor::{Actor, Caller};
 use crate::command::{Decision, Halt, Now, Reply};
 use crate::fact::Fact;
 use crate::id::{AgentId, MessageId, RunId, ThreadId, Timestamp};
-use crate::instance::{Instance, plain};
+use crate::instance::{Instance, context_keys, plain};
 use crate::key::{Ask, Key};
 use crate::limit;
 use crate::refusal::{Code, Refusal};
@@ -113,12 +113,20 @@ impl SendMessage {
         ];
         let cause = self.cause.message().map(|cause| Key::Message(cause.clone()));
         let named = self.names().into_iter().map(Key::Agent);
-        own.into_iter().chain(cause).chain(named).map(Ask::from).collect()
+        let context = context_keys(&self.instance());
+        own.into_iter().chain(cause).chain(named).chain(context).map(Ask::from).collect()
+    }
+
+    fn instance(&self) -> Instance {
+        Instance::of_thread(&self.thread)
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Halt> {
         self.check()?;
         view.may_sign_as(caller, &self.from)?;
+        if !matches!(self.what, What::Coord { .. }) {
+            view.needs_context(&self.instance())?;
+        }
         let reply = Reply::Row(Key::Message(self.id.clone()));
         if let Some(known) = view.message(&self.id)? {
             if known.letter.header.from == self.from && known.letter.text == self.text {

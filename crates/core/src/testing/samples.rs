@@ -15,6 +15,7 @@ use crate::file::{
 };
 use crate::handoff::{HandoffAccepted, HandoffInitiated, HandoffRejected, Note};
 use crate::id::{Seq, Timestamp};
+use crate::instance::{ContextConfigured, ContextSettings, Provider, Scope};
 use crate::intent::IntentClosed;
 use crate::key::Key;
 use crate::message::{
@@ -48,6 +49,7 @@ pub(crate) fn samples() -> Vec<Fact> {
     all.extend(workflows());
     all.extend(messages());
     all.extend(documents());
+    all.push(context());
     all.extend(workspaces());
     all
 }
@@ -432,6 +434,20 @@ fn messages() -> Vec<Fact> {
         Fact::MessagesRead(receipt()),
         Fact::MessagesAcked(receipt()),
     ]
+}
+
+fn context() -> Fact {
+    Fact::ContextConfigured(ContextConfigured {
+        scope: Scope::Instance("run_pr-1".into()),
+        settings: ContextSettings {
+            provider: Some(Provider::File),
+            dir: Some("team/${{ instance }}".to_owned()),
+            channel: Some("discussion.md".to_owned()),
+            document: Some("workspace.md".to_owned()),
+            documents: Some(vec!["goals.md".to_owned()]),
+        },
+        site: Some("site_1".into()),
+    })
 }
 
 fn documents() -> Vec<Fact> {

@@ -320,7 +320,7 @@ proptest! {
         max_tokens in prop_oneof![MIN_TOKENS..3_000, MIN_TOKENS..20_000],
         checkpoints in prop_oneof![Just(Checkpoints::All), (0_usize..10).prop_map(Checkpoints::Last)],
         flags in any::<[Option<bool>; 5]>(),
-        around in 0_usize..120,
+        around in 0_usize..160,
     ) {
         let [workflow_plan, prior_task_outcomes, prior_task_full, dependency_outcomes, sibling_status] =
             flags.map(Part::of);

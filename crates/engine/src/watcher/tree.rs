@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use ignore::{IncrementalIgnore, WalkBuilder};
 use notify::{ErrorKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+use rookery_core::instance::{NEW_SHARED_FOLDER, SHARED_FOLDER};
 use tokio_util::sync::CancellationToken;
 
 use super::claims::is_visible;
@@ -403,7 +404,7 @@ impl Tree {
     }
 
     fn is_ignored(&mut self, path: &str, kind: FileKind) -> bool {
-        self.rules.matched(path, kind == FileKind::Folder).is_ignore()
+        is_rendered(path) || self.rules.matched(path, kind == FileKind::Folder).is_ignore()
     }
 
     /// Rules are cached by folder and never read again, so that a changed `.gitignore` needs new ones.
@@ -434,6 +435,12 @@ impl Tree {
 enum FileKind {
     Folder,
     Other,
+}
+
+/// What is rendered from the log is nobody's work, whatever git thinks of it.
+fn is_rendered(path: &str) -> bool {
+    let first = path.split_once('/').map_or(path, |(first, _)| first);
+    [SHARED_FOLDER, NEW_SHARED_FOLDER].contains(&first)
 }
 
 /// The rules of `.gitignore` files in and above the root, of `.git/info/exclude` and of git's global excludes, also

@@ -14,6 +14,8 @@ use crate::project::DaemonFile;
 
 /// The header with the key of a session.
 pub const SESSION: &str = "x-rookery-session";
+/// The header that says where somebody looks around who gave no name.
+pub const INSTANCE: &str = "x-rookery-instance";
 /// Loopback answers at once or not at all.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Above the daemon's own limit, so that its answer wins.
@@ -202,6 +204,11 @@ impl Client {
 
     pub async fn post(&self, path: &[&str], body: &impl Serialize) -> Result<Value, ClientError> {
         let request = self.request(Method::POST, path, &[]).timeout(CALL_TIMEOUT).json(body);
+        self.json(request.send().await.map_err(|source| self.not_sent(source))?).await
+    }
+
+    pub async fn put(&self, path: &[&str], body: &impl Serialize) -> Result<Value, ClientError> {
+        let request = self.request(Method::PUT, path, &[]).timeout(CALL_TIMEOUT).json(body);
         self.json(request.send().await.map_err(|source| self.not_sent(source))?).await
     }
 

@@ -9,6 +9,8 @@ use toml::de::DeTable;
 
 use super::{ConfigError, Origin, TABLE};
 
+/// The one table of the file.
+const CONTEXT: &str = "context";
 /// How many letters may differ for a known key to be suggested.
 const NEAR: usize = 3;
 
@@ -49,10 +51,18 @@ impl FileLayer {
         let places = DeTable::parse(text).map_err(|error| syntax(&error))?;
         let lines: BTreeMap<&str, usize> =
             places.get_ref().keys().map(|key| (key.get_ref().as_ref(), line_at(key.span().start))).collect();
+        let inner: BTreeMap<String, usize> = places
+            .get_ref()
+            .iter()
+            .filter_map(|(table, value)| Some((table.get_ref(), value.get_ref().as_table()?)))
+            .flat_map(|(table, keys)| {
+                keys.keys().map(move |key| (format!("{table}_{}", key.get_ref()), key.span().start))
+            })
+            .map(|(key, start)| (key, line_at(start)))
+            .collect();
         let mut found = BTreeMap::new();
         let mut unknown: Vec<(usize, String)> = Vec::new();
-        for (key, value) in values {
-            let line = lines.get(key.as_str()).copied().unwrap_or(1);
+        for (key, line, value) in flattened(values, &lines, &inner) {
             if is_known(&key) {
                 found.insert(key, Found { value, origin: Origin::File { path: path.clone(), line } });
             } else {
@@ -64,6 +74,31 @@ impl FileLayer {
             None => Ok(Self(found)),
         }
     }
+}
+
+/// Every key with its line and value; those of the table bear its name before theirs, as `[context] dir` is `context_dir`.
+fn flattened(
+    values: toml::Table,
+    lines: &BTreeMap<&str, usize>,
+    inner: &BTreeMap<String, usize>,
+) -> Vec<(String, usize, toml::Value)> {
+    let mut flat = Vec::new();
+    for (key, value) in values {
+        let line = lines.get(key.as_str()).copied().unwrap_or(1);
+        match value {
+            toml::Value::Table(table) if key == CONTEXT => flat.extend(table.into_iter().map(|(name, value)| {
+                let name = format!("{key}_{name}");
+                let line = inner.get(&name).copied().unwrap_or(line);
+                (name, line, value)
+            })),
+            // As a workflow file says it.
+            toml::Value::Boolean(false) if key == CONTEXT => {
+                flat.push(("context_provider".to_owned(), line, toml::Value::String("off".to_owned())));
+            }
+            value => flat.push((key, line, value)),
+        }
+    }
+    flat
 }
 
 pub(super) fn is_known(key: &str) -> bool {

@@ -6,8 +6,10 @@ use super::{Definition, TABLE};
 
 /// The schema, made from the table of settings.
 pub fn json_schema() -> Value {
-    let properties: Map<String, Value> =
-        TABLE.iter().map(|definition| (definition.name.to_owned(), property(definition))).collect();
+    let (nested, plain): (Vec<_>, Vec<_>) = TABLE.iter().partition(|definition| definition.name.starts_with(CONTEXT));
+    let mut properties: Map<String, Value> =
+        plain.into_iter().map(|definition| (definition.name.to_owned(), property(definition))).collect();
+    properties.insert("context".to_owned(), context(&nested));
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "rookery.toml",
@@ -15,6 +17,19 @@ pub fn json_schema() -> Value {
         "type": "object",
         "additionalProperties": false,
         "properties": properties,
+    })
+}
+
+/// Settings with this beginning are a table of the file.
+const CONTEXT: &str = "context_";
+
+fn context(settings: &[&Definition]) -> Value {
+    let name = |definition: &Definition| definition.name.trim_start_matches(CONTEXT).to_owned();
+    let properties: Map<String, Value> = settings.iter().map(|known| (name(known), property(known))).collect();
+    let table = json!({ "type": "object", "additionalProperties": false, "properties": properties });
+    json!({
+        "description": "What the context of instances is kept in, unless an instance says otherwise; false turns it off.",
+        "anyOf": [{ "const": false }, table],
     })
 }
 

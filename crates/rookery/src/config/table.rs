@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{Bytes, ConfigError, Definition, Entry, Setting, Sources, StoreUrl, Value};
+use super::{Bytes, ConfigError, ContextProvider, Definition, Entry, Setting, Sources, StoreUrl, Value};
 
 /// Makes the [`Settings`] record and the [`TABLE`] that describes it from the same lines, so that they cannot differ.
 macro_rules! settings {
@@ -74,6 +74,16 @@ settings! {
     watch: bool = "true", "ROOKERY_WATCH";
     /// Time after which a conflict that nobody resolves is put before a person.
     escalate_conflicts_after: Duration = "10m", "ROOKERY_ESCALATE_CONFLICTS_AFTER";
+    /// What the context of instances is kept in, unless an instance says otherwise: `file`, `memory` or `off`.
+    context_provider: ContextProvider = "file", "ROOKERY_CONTEXT_PROVIDER";
+    /// Folder of an instance's files, relative to the project; `${{ instance }}` stands for its name.
+    context_dir: String = ".workflow/${{ instance }}", "ROOKERY_CONTEXT_DIR";
+    /// File of the channel in an instance's folder.
+    context_channel: String = "channel.md", "ROOKERY_CONTEXT_CHANNEL";
+    /// Document that is meant where none is named.
+    context_document: String = "notes.md", "ROOKERY_CONTEXT_DOCUMENT";
+    /// Further documents that every instance is to have.
+    context_documents: Vec<String> = "", "ROOKERY_CONTEXT_DOCUMENTS";
     /// Messages that one sender may send in a minute, or at once; what is above is held for a person.
     messages_per_minute: u32 = "600", "ROOKERY_MESSAGES_PER_MINUTE";
     /// Messages that may follow from each other without a person; what is above and would wake somebody is held.

@@ -122,6 +122,21 @@ fn other_machines_may_reach_it_with_tokens() {
 }
 
 #[test]
+fn the_context_is_a_table_of_the_file_or_false() {
+    let settings = load("[context]\nprovider = \"memory\"\ndocuments = [\"goals.md\"]\n", &[], &[]).unwrap();
+    assert_eq!(settings.context_provider.text(), "memory");
+    assert!(matches!(settings.context_documents.origin, Origin::File { line: 3, .. }));
+    assert_eq!(load("context = false", &[], &[]).unwrap().context_provider.text(), "off");
+    for (file, expected) in [
+        ("[context]\nprovider = \"cloud\"", "rookery.toml:2: `context_provider` must be file, memory or off"),
+        ("[context]\n\ncolour = 1", "rookery.toml:3: there is no setting `context_colour`"),
+        ("context = true", "rookery.toml:1: there is no setting `context`"),
+    ] {
+        assert!(load(file, &[], &[]).unwrap_err().starts_with(expected), "{file}");
+    }
+}
+
+#[test]
 fn every_default_is_right_and_every_variable_is_its_own() {
     let names: std::collections::BTreeSet<_> = TABLE.iter().map(|definition| definition.env).collect();
     assert_eq!(names.len(), TABLE.len());
@@ -140,9 +155,12 @@ fn flags_become_variables_for_another_process() {
 #[test]
 fn the_schema_describes_every_setting_as_the_file_has_it() {
     let schema = json_schema();
-    let properties = schema["properties"].as_object().unwrap();
+    let mut properties = schema["properties"].as_object().unwrap().clone();
+    // What the file has in a table is a setting with that table's name before its own.
+    let table = properties.remove("context").unwrap()["anyOf"][1]["properties"].as_object().unwrap().clone();
+    properties.extend(table.into_iter().map(|(name, property)| (format!("context_{name}"), property)));
     assert_eq!(properties.len(), TABLE.len());
-    for (name, property) in properties {
+    for (name, property) in &properties {
         assert!(property["description"].as_str().unwrap().contains("Environment: ROOKERY_"), "{name}");
         // Each default, written into the file as the schema has it, is what holds without the line.
         if let Some(default) = property.get("default") {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use rookery_core::instance::Provider;
 use rookery_store::postgres::{Address, is_postgres};
 use serde_json::json;
 
@@ -40,6 +41,34 @@ impl fmt::Display for Bytes {
             Some((unit, size)) => write!(f, "{}{unit}", self.0 / size),
             None => write!(f, "{}", self.0),
         }
+    }
+}
+
+/// What a context is kept in. A file may also say `context = false`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ContextProvider(pub Provider);
+
+impl Value for ContextProvider {
+    const EXPECTED: &'static str = "file, memory or off";
+
+    fn parse(text: &str) -> Option<Self> {
+        Provider::parse(text.trim()).map(Self)
+    }
+
+    fn from_toml(value: &toml::Value) -> Option<Self> {
+        value.as_str().and_then(Self::parse)
+    }
+
+    fn text(&self) -> String {
+        self.0.as_str().to_owned()
+    }
+
+    fn json(&self) -> serde_json::Value {
+        json!(self.0.as_str())
+    }
+
+    fn schema() -> serde_json::Value {
+        json!({ "type": "string", "enum": Provider::EVERY.map(Provider::as_str) })
     }
 }
 

@@ -158,6 +158,11 @@ impl Project {
         run_time_folder().join(format!("{:016x}.sock", hasher.finish()))
     }
 
+    /// Where is kept what of the log stands in files.
+    pub fn rendered(&self) -> PathBuf {
+        self.folder().join("rendered")
+    }
+
     /// The socket's path, in a folder that only this user may enter.
     pub fn prepare_socket(&self) -> Result<PathBuf, ProjectError> {
         let socket = self.socket();
@@ -222,7 +227,7 @@ impl Project {
 }
 
 /// The user's own folder for sockets, in the temporary folder where the system has no better one.
-fn run_time_folder() -> PathBuf {
+pub fn run_time_folder() -> PathBuf {
     match std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty()) {
         Some(folder) => PathBuf::from(folder).join("rookery"),
         None => std::env::temp_dir().join(format!("rookery-{}", rustix::process::getuid().as_raw())),

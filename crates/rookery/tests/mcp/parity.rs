@@ -46,7 +46,7 @@ async fn through_rest(daemon: &Daemon) {
     call(Method::PATCH, &place, "a", json!({"status": "review", "agent_id": "a"})).await;
     let done = json!({"status": "done", "agent_id": "a", "outcome": "it works", "outcome_detail": {"n": 1}});
     call(Method::PATCH, &place, "a", done).await;
-    let other = text(&call(Method::POST, "/tasks", "a", other_task()).await["id"]);
+    let other = text(&call(Method::POST, "/tasks", "somebody", other_task()).await["id"]);
     let place = format!("/tasks/{other}");
     let offer = json!({"from_agent": "b", "to_agent": "a", "task_id": other, "summary": "yours?"});
     call(Method::PATCH, &place, "b", json!({"status": "in_progress", "agent_id": "b"})).await;
@@ -63,7 +63,7 @@ async fn through_rest(daemon: &Daemon) {
 
 /// Only REST makes tasks outside of a workflow.
 fn other_task() -> Value {
-    json!({"title": "other", "assigned_by": "a", "resources": ["docs/"]})
+    json!({"title": "other", "assigned_by": "somebody", "resources": ["docs/"]})
 }
 
 async fn through_mcp(daemon: &Daemon, a: &Client, b: &Client) {
@@ -83,8 +83,9 @@ async fn through_mcp(daemon: &Daemon, a: &Client, b: &Client) {
     a.call("task_update_status", json!({"id": task, "status": "review"})).await;
     let done = json!({"id": task, "status": "completed", "outcome": "it works", "outcome_detail": {"n": 1}});
     a.call("task_update_status", done).await;
-    let made =
-        read(daemon.request(Method::POST, "/tasks").header("X-Agent-Id", "a").json(&other_task())).await.unwrap();
+    let made = read(daemon.request(Method::POST, "/tasks").header("X-Agent-Id", "somebody").json(&other_task()))
+        .await
+        .unwrap();
     let other = text(&made.body["id"]);
     b.call("task_update_status", json!({"id": other, "status": "in_progress"})).await;
     let offer = json!({"to_agent": "a", "task_id": other, "summary": "yours?"});

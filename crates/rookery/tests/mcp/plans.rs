@@ -21,12 +21,13 @@ async fn a_plan_that_cannot_be_worked_off_is_refused_whole() {
     let (daemon, agent) = one_agent().await;
     let id = workflow(&agent).await;
     let before = exported(&daemon).len();
+    let circle = json!([
+        {"name": "x", "depends_on": ["y"]},
+        {"name": "y", "depends_on": ["z"]},
+        {"name": "z", "depends_on": ["x"]},
+    ]);
     for (tasks, code, names) in [
-        (
-            json!([{"name": "x", "depends_on": ["y"]}, {"name": "y", "depends_on": ["z"]}, {"name": "z", "depends_on": ["x"]}]),
-            "DEPENDENCY_CYCLE",
-            vec!["x", "y", "z"],
-        ),
+        (circle, "DEPENDENCY_CYCLE", vec!["x", "y", "z"]),
         (json!([{"name": "x"}, {"name": "x"}]), "DUPLICATE_TASK_NAME", vec!["'x'"]),
         (json!([{"name": "x", "depends_on": ["x"]}]), "SELF_DEPENDENCY", vec!["'x'"]),
         (json!([{"name": "x", "depends_on": ["nothing"]}]), "UNKNOWN_DEPENDENCY", vec!["'nothing'"]),
@@ -210,7 +211,12 @@ async fn a_plan_that_went_well_can_be_used_again() {
 
     let missing = agent.refused("template_apply", json!({"template_id": from, "workflow_name": "login"})).await;
     assert_eq!((&missing["code"], &missing["recoverable"]), (&json!("MISSING_VARIABLES"), &json!(true)));
-    let filled = json!({"template_id": from, "workflow_name": "login", "variables": {"what": "the login"}, "max_parallel_tasks": 3});
+    let filled = json!({
+        "template_id": from,
+        "workflow_name": "login",
+        "variables": {"what": "the login"},
+        "max_parallel_tasks": 3,
+    });
     let applied = agent.call("template_apply", filled).await;
     let made = agent.call("workflow_get", json!({"id": applied["workflow_id"], "include_tasks": true})).await;
     assert_eq!(
@@ -226,15 +232,16 @@ async fn a_plan_that_went_well_can_be_used_again() {
 
 #[tokio::test]
 async fn agents_say_what_they_join_for_and_that_they_do_nothing() {
-    let (_daemon, agent) = one_agent().await;
+    let (daemon, agent) = one_agent().await;
     let (id, tasks) = plan(&agent, json!([{"name": "one"}])).await;
     let joining = json!({"name": "b", "runtime": "codex", "workflow_id": id});
-    let other = connect(&_daemon, Way::Alone, None).await;
+    let other = connect(&daemon, Way::Alone, None).await;
     let b = text(&other.call("agent_register", joining).await["id"]);
     let unknown = json!({"name": "c", "runtime": "codex", "workflow_id": "wf_x"});
     assert_eq!(other.refused("agent_register", unknown).await["code"], "WORKFLOW_NOT_FOUND");
     let there = agent.call("agent_list", json!({"workflow_id": id})).await;
-    assert_eq!(there["agents"].as_array().unwrap().iter().map(|one| text(&one["id"])).collect::<Vec<_>>(), [b.clone()]);
+    let there: Vec<String> = there["agents"].as_array().unwrap().iter().map(|one| text(&one["id"])).collect();
+    assert_eq!(there, [b]);
     agent.call("task_claim", json!({"task_id": tasks["one"]})).await;
     assert_eq!(agent.call("agent_get", json!({"id": "a"})).await["current_task_id"], json!(tasks["one"]));
     agent.call("agent_update", json!({"current_task_id": null})).await;

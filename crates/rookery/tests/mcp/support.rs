@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::header::{HeaderName, HeaderValue};
@@ -16,9 +17,11 @@ use rmcp::service::{
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rookery_testkit::daemon::{Daemon, Setup, client};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::process::{Child, Command};
-use tokio::sync::mpsc;
+use tokio::sync::{OnceCell, mpsc};
+
+use crate::schema::conforms;
 
 /// Long enough for a loaded machine; nothing waits for it unless something is wrong.
 pub const DEADLINE: Duration = Duration::from_secs(60);
@@ -67,6 +70,8 @@ impl ClientHandler for Ears {
 pub struct Client {
     pub service: RunningService<RoleClient, Ears>,
     pub heard: mpsc::UnboundedReceiver<String>,
+    /// What results are announced to look like, by tool.
+    announced: OnceCell<HashMap<String, Value>>,
     pub mentions: mpsc::UnboundedReceiver<Value>,
     _bridge: Option<Child>,
 }
@@ -114,7 +119,8 @@ pub async fn connect_with(
             ears.serve_with_lifecycle(pipes, lifecycle(way)).await
         }
     };
-    Client { service: service.unwrap_or_else(|error| panic!("{way:?}: {error}")), heard, mentions, _bridge: bridge }
+    let service = service.unwrap_or_else(|error| panic!("{way:?}: {error}"));
+    Client { service, heard, mentions, announced: OnceCell::new(), _bridge: bridge }
 }
 
 fn lifecycle(way: Way) -> ClientLifecycleMode {
@@ -156,7 +162,18 @@ impl Client {
     pub async fn call(&self, tool: &str, arguments: Value) -> Value {
         let result = self.raw(tool, arguments).await;
         assert_ne!(result.is_error, Some(true), "{tool}: {:?}", result.content);
-        result.structured_content.unwrap()
+        let value = result.structured_content.unwrap();
+        if let Some(schema) = self.announced.get_or_init(|| self.schemas()).await.get(tool) {
+            conforms(schema, &value, tool);
+        }
+        value
+    }
+
+    /// Small sets announce none.
+    async fn schemas(&self) -> HashMap<String, Value> {
+        let tools = self.service.list_all_tools().await.unwrap().into_iter();
+        let schema = |schema: Arc<Map<String, Value>>| Value::Object((*schema).clone());
+        tools.filter_map(|tool| Some((tool.name.to_string(), schema(tool.output_schema?)))).collect()
     }
 
     /// What a call that fails says.
@@ -234,14 +251,5 @@ pub fn facts(daemon: &Daemon, kind: &str) -> Vec<Value> {
 
 /// The log.
 pub fn exported(daemon: &Daemon) -> Vec<Value> {
-    let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_rookery"));
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ROOKERY_")) {
-        command.env_remove(name);
-    }
-    command.envs(daemon.schema().map(|schema| ("ROOKERY_STORE", schema.url())));
-    let output = command.current_dir(daemon.root()).arg("export").output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let lines = String::from_utf8(output.stdout).unwrap();
-    let rows = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    rows.filter(|row| row.get("seq").is_some()).collect()
+    daemon.export().unwrap()
 }

@@ -39,6 +39,8 @@ async fn a_context_is_never_larger_than_asked_for_and_says_what_is_missing() {
     let agent = connect(&daemon, Way::Alone, Some("a")).await;
     agent.register("a").await;
     let task = large(&agent).await;
+    let other = connect(&daemon, Way::Alone, Some("b")).await;
+    other.call("channel_send", json!({"message": "@a are you there?"})).await;
     let mut seen = 0;
     for include in
         [json!({}), json!({"all_checkpoints": true, "prior_task_full": true}), json!({"recent_checkpoints": 20})]
@@ -54,6 +56,7 @@ async fn a_context_is_never_larger_than_asked_for_and_says_what_is_missing() {
                 "{texts} characters for {max_tokens}: {estimate}"
             );
             assert_eq!(serde_json::from_str::<Value>(&said(&result)).unwrap(), context);
+            assert_eq!((&context["unread"], result.content.len()), (&json!(1), 2), "what waits is told, and counted");
             let newest = context["current_task"]["checkpoints"].as_array().unwrap().last().unwrap().clone();
             assert_eq!((&newest["sequence"], &newest["summary"]), (&json!(60), &json!("step 60")), "{max_tokens}");
             for omitted in context["omitted"].as_array().into_iter().flatten() {

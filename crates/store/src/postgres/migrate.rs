@@ -25,7 +25,8 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, name: "initial", sql: include_str!("../../migrations/postgres/0001_initial.sql") },
     Migration { version: 2, name: "workflows", sql: include_str!("../../migrations/postgres/0002_workflows.sql") },
     Migration { version: 3, name: "messages", sql: include_str!("../../migrations/postgres/0003_messages.sql") },
-    Migration { version: 4, name: "workspaces", sql: include_str!("../../migrations/postgres/0004_workspaces.sql") },
+    Migration { version: 4, name: "contexts", sql: include_str!("../../migrations/postgres/0004_contexts.sql") },
+    Migration { version: 5, name: "workspaces", sql: include_str!("../../migrations/postgres/0005_workspaces.sql") },
 ];
 
 const OLDEST_SERVER: i32 = 140_000;

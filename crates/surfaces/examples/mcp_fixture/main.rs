@@ -22,12 +22,14 @@ use anyhow::Context as _;
 use axum::middleware;
 use rookery_core::{LogId, NodeId, SiteId};
 use rookery_engine::access::Trust;
+use rookery_engine::rendering::Rendered;
 use rookery_engine::watching::Sight;
 use rookery_engine::{Access, Engine, Parts, RandomIds, Settings, SystemClock};
 use rookery_store::memory::{Database, MemoryStore};
 use rookery_store::node::Site;
 use rookery_store::{Clock, Node, PresenceBoard};
 use rookery_surfaces::app::About;
+use rookery_surfaces::sockets::Sockets;
 use rookery_surfaces::{App, Limits, Listening, Server, guard, mcp};
 use tokio::sync::watch;
 
@@ -74,6 +76,7 @@ fn app(port: u16) -> App {
         settings: Settings::new("fixture", "."),
     });
     let (_, sight) = watch::channel(Sight::Off);
+    let (_, rendered) = watch::channel(Rendered::default());
     let about = About {
         project_id: "fixture".to_owned(),
         version: "0",
@@ -81,6 +84,8 @@ fn app(port: u16) -> App {
         store: "memory".to_owned(),
         allowed_hosts: vec![],
         sight,
+        rendered,
+        sockets: Sockets { run_time: std::env::temp_dir() },
         started_at: 0,
     };
     App::new(engine, about, Limits::default())

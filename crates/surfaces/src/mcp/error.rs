@@ -104,6 +104,7 @@ fn word(code: Code) -> &'static str {
         | Code::RateLimited
         | Code::DocumentNotFound
         | Code::StaleVersion
+        | Code::ContextDisabled
         | Code::WorkspaceNotFound
         | Code::WorkflowMismatch
         | Code::MissingMergeCommit
@@ -167,6 +168,7 @@ fn is_recoverable(code: Code) -> bool {
         | Code::MessageNotFound
         | Code::NotShown
         | Code::DocumentNotFound
+        | Code::ContextDisabled
         | Code::WorkspaceNotFound
         | Code::WorkflowMismatch
         | Code::GitFailed => false,

@@ -64,27 +64,100 @@ pub const STORY: &[Example] = &[
     ),
     call("ada", "checkpoint_list", r#"{"task_id": "$task", "type": ["decision"]}"#),
     call("ada", "agent_heartbeat", r#"{"current_task_id": "$task", "status": "busy"}"#),
+    call("ada", "channel_send", r#"{"message": "@ben the callback is nearly done, please take the button"}"#)
+        .keeping(&[("message", "/id")]),
+    call("ada", "message_status", r#"{"id": "$message"}"#),
+    call("ben", "inbox_peek", "{}"),
+    call("ben", "inbox_wait", r#"{"timeout_seconds": 60}"#),
+    call("ben", "inbox_check", "{}"),
+    call("ben", "channel_mentions", "{}"),
+    call("ben", "inbox_ack", r#"{"until": "$message"}"#),
+    call("ben", "channel_read", r#"{"limit": 20}"#),
+    call("ben", "channel_peek", r#"{"limit": 5}"#),
+    call("ben", "document_read", "{}"),
+    call("ben", "document_write", r##"{"content": "# Sign-in\n\n- cookies, no tokens in the browser\n", "base_version": 0}"##),
+    call("ada", "document_append", r#"{"content": "- the button waits for the callback\n"}"#),
+    call("ada", "document_create", r##"{"file": "findings/redirects.md", "content": "# Redirects\n"}"##),
+    call("ada", "document_list", "{}"),
+    call("ada", "document_history", r#"{"file": "notes.md", "version": 1}"#),
+    call("ada", "document_delete", r#"{"file": "findings/redirects.md", "base_version": 1}"#),
+    call(
+        "ben",
+        "coord_publish_message",
+        r#"{"type": "BLOCKING_ISSUE", "to": ["ada"], "subject": "No test account", "body": "Google wants a verified one"}"#,
+    )
+    .keeping(&[("coord", "/message_id")]),
+    call("ada", "coord_check_messages", "{}"),
+    call("ada", "coord_ack_message", r#"{"message_id": "$coord"}"#),
+    call("ada", "coord_get_presence", "{}"),
+    call("ada", "coord_send_heartbeat", "{}"),
+    call(
+        "ada",
+        "workflow_add_task",
+        r#"{"workflow_id": "$workflow", "name": "test account", "description": "Ask for a verified one", "after_task": "callback"}"#,
+    )
+    .keeping(&[("extra", "/task_id")]),
+    call("ada", "workflow_remove_task", r#"{"workflow_id": "$workflow", "task_id": "$extra"}"#),
+    call(
+        "ada",
+        "workflow_replan",
+        r#"{"workflow_id": "$workflow", "plan": {"summary": "The button goes to the header", "reason": "it is on every page", "tasks": [{"name": "header button", "depends_on": ["callback"]}]}}"#,
+    ),
+    call("ada", "workflow_get", r#"{"id": "$workflow", "include_tasks": true}"#).keeping(&[("button", "/tasks/1/id")]),
+    call("ada", "task_check_dependencies", r#"{"task_id": "$button"}"#),
+    call(
+        "ada",
+        "task_replan",
+        r#"{"id": "$task", "reason": "the exchange needs a secret", "new_plan": {"approach": "Read it from the settings", "steps": ["setting", "exchange the code", "test"]}}"#,
+    ),
+    call("ada", "resource_release", r#"{"path": "src/auth.rs"}"#),
+    call("ada", "handoff_create", r#"{"task_id": "$task", "to_agent": "ben", "summary": "The route is there, the exchange is not"}"#)
+        .keeping(&[("handoff", "/id")]),
+    call("ben", "handoff_reject", r#"{"handoff_id": "$handoff", "reason": "I am on the header"}"#),
+    call("ada", "handoff_create", r#"{"task_id": "$task", "to_agent": "ben", "summary": "Only the test is left"}"#)
+        .keeping(&[("second", "/id")]),
+    call("ben", "handoff_accept", r#"{"handoff_id": "$second"}"#),
+    call("ben", "task_get", r#"{"id": "$task", "include_checkpoints": true}"#),
+    call("ben", "task_update_status", r#"{"id": "$task", "status": "completed", "outcome": "Google's redirect is answered"}"#),
+    call("ben", "task_claim", r#"{"task_id": "$button"}"#),
+    call("ben", "task_release", r#"{"task_id": "$button", "reason": "the design is not decided"}"#),
+    call("ada", "workflow_list", r#"{"status": ["in_progress"]}"#),
+    call("ada", "workflow_progress", r#"{"workflow_id": "$workflow"}"#),
+    call("ada", "workflow_summary", r#"{"id": "$workflow", "format": "markdown"}"#),
+    call(
+        "ada",
+        "template_create",
+        r#"{"name": "sign-in", "description": "A way to sign in", "template": {"tasks": [{"name": "callback of {{provider}}"}, {"name": "button", "depends_on": ["callback of {{provider}}"]}]}}"#,
+    )
+    .keeping(&[("template", "/id")]),
+    call("ada", "template_list", "{}"),
+    call(
+        "ada",
+        "template_apply",
+        r#"{"template_id": "$template", "workflow_name": "GitHub sign-in", "variables": {"provider": "GitHub"}}"#,
+    ),
+    call("ada", "workflow_update_status", r#"{"id": "$workflow", "status": "paused", "reason": "until the design is decided"}"#),
+    call("ben", "agent_unregister", "{}"),
 ];
 
 /// What stands for an id in the reference.
-fn sample(name: &str) -> String {
+fn sample(name: &str) -> &str {
     match name {
-        "workflow" | "copy" => "wf_a1b2c3d4e5f6",
-        "task" | "button" | "extra" => "tk_g7h8i9j0k1l2",
-        "workspace" => "ws_m3n4o5p6q7r8",
-        "template" => "tmpl_s9t0u1v2w3x4",
-        "handoff" => "hoff_y5z6a7b8c9d0",
-        "message" | "coord" => "msg_e1f2g3h4i5j6",
+        "workflow" => "\"wf_a1b2c3d4e5f6\"",
+        "task" | "button" | "extra" => "\"tk_g7h8i9j0k1l2\"",
+        "template" => "\"tmpl_s9t0u1v2w3x4\"",
+        "handoff" | "second" => "\"hoff_y5z6a7b8c9d0\"",
+        "message" => "\"msg_e1f2g3h4i5j6\"",
+        "coord" => "\"msg-1738756800-12345\"",
         other => other,
     }
-    .to_owned()
 }
 
 /// The first example of a tool, with ids as they look.
 pub fn shown(tool: &str) -> Option<String> {
     let example = STORY.iter().find(|example| example.tool == tool)?;
-    let arguments = filled(example.arguments, &|name| Some(Value::String(sample(name))))?;
-    serde_json::to_string_pretty(&arguments).ok()
+    let kept = STORY.iter().flat_map(|example| example.keeps);
+    Some(kept.fold(example.arguments.to_owned(), |text, (name, _)| text.replace(&format!("\"${name}\""), sample(name))))
 }
 
 /// The arguments with every name replaced by what it stands for; `None` if one stands for nothing.
@@ -109,9 +182,11 @@ mod tests {
     use crate::mcp::tools;
 
     #[test]
-    fn every_tool_has_an_example() {
+    fn every_tool_has_an_example_with_nothing_left_open() {
         for tool in tools::all() {
-            assert!(shown(tool.name).is_some(), "{} has none, or one that is not JSON", tool.name);
+            let example = shown(tool.name).unwrap_or_else(|| panic!("{} has no example", tool.name));
+            assert!(serde_json::from_str::<Value>(&example).is_ok(), "{example}");
+            assert!(!example.contains('$'), "{example}");
         }
     }
 }

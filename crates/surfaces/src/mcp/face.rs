@@ -12,7 +12,7 @@ use rmcp::model::{
 };
 use rmcp::service::{NotificationContext, Peer, RequestContext, RoleServer, SubscriptionContext};
 use rmcp::{ErrorData, ServerHandler};
-use rookery_core::{AgentId, Caller};
+use rookery_core::{AgentId, Caller, Instance};
 use rookery_engine::Notice;
 use rookery_engine::messages::Unread;
 use serde_json::{Value, json};
@@ -35,6 +35,8 @@ use crate::sender::Sender;
 const SESSION_ID: &str = "mcp-session-id";
 /// The name of the unread count in a result's `_meta`.
 const UNREAD: &str = "rookery/unread";
+/// Where a result's structure has what else its reader should know.
+pub const NOTES: &str = "notes";
 
 /// Every tool, and how each toolset lists its own. Made once.
 #[derive(Clone, Debug)]
@@ -118,7 +120,13 @@ impl Face {
         arguments: Object,
         gone: &CancellationToken,
     ) -> Result<Answered, ToolError> {
-        let caller = call.caller(arguments.get("agent_id").and_then(Value::as_str))?;
+        let named = arguments.get("agent_id").and_then(Value::as_str);
+        let caller = call.caller(named)?;
+        if tool.is_of_context() {
+            let agent = named.filter(|id| !id.is_empty()).map(AgentId::from).or(caller.actor.agent().cloned());
+            let instance = agent.as_ref().map_or_else(|| call.sender().instance(), Instance::of);
+            call.engine().needs_context(&instance).await?;
+        }
         let _place = match caller.actor.agent().map(|agent| self.app.enter(agent.as_str())) {
             Some(None) => {
                 return Err(ToolError::recoverable("TOO_MANY_REQUESTS", "too many calls under way")
@@ -244,9 +252,19 @@ fn failed(error: &ToolError) -> CallToolResult {
 }
 
 fn succeeded(answered: Answered) -> CallToolResult {
-    let texts = std::iter::once(answered.text).chain(answered.notes);
-    let mut result = CallToolResult::success(texts.map(ContentBlock::text).collect());
+    let mut result = CallToolResult::success(vec![ContentBlock::text(answered.text)]);
     result.structured_content = Some(answered.structured);
+    answered.notes.into_iter().fold(result, noted)
+}
+
+/// Adds a note, as a text of its own and in the structure: many programs show their model the one and not the other.
+fn noted(mut result: CallToolResult, note: String) -> CallToolResult {
+    if let Some(Value::Object(fields)) = &mut result.structured_content
+        && let Value::Array(notes) = fields.entry(NOTES).or_insert_with(|| json!([]))
+    {
+        notes.push(note.clone().into());
+    }
+    result.content.push(ContentBlock::text(note));
     result
 }
 
@@ -254,7 +272,7 @@ fn succeeded(answered: Answered) -> CallToolResult {
 fn reminded(mut result: CallToolResult, unread: Unread, set: Toolset) -> CallToolResult {
     if count(unread) > 0 {
         result.meta.get_or_insert_with(MetaObject::new).0.insert(UNREAD.to_owned(), count(unread).into());
-        result.content.push(ContentBlock::text(hint(unread, set)));
+        return noted(result, hint(unread, set));
     }
     result
 }
@@ -437,6 +455,7 @@ mod tests {
         assert_eq!(reminded["_meta"], json!({"rookery/unread": 3}));
         assert_eq!(reminded["content"].as_array().unwrap().len(), 2);
         assert!(reminded["content"][1]["text"].as_str().unwrap().contains("3 unread messages"));
+        assert_eq!(reminded["structuredContent"]["notes"][0], reminded["content"][1]["text"]);
     }
 
     #[test]

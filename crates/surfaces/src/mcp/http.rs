@@ -1,11 +1,15 @@
 //! Between the router and the SDK: who may speak at all, how large a message is, how many streams are open.
 
+use std::future::ready;
+
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use bytes::BytesMut;
+use futures_util::{FutureExt, StreamExt, stream};
 use http_body_util::BodyExt;
 use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
@@ -17,11 +21,24 @@ use crate::guard::Via;
 use crate::rest::RestError;
 use crate::sender::Sender;
 
+/// How much is sent in one piece.
+const PIECE_BYTES: usize = 64 * 1024;
+
 pub fn routes(app: &App) -> Router<App> {
     let catalogue = Catalogue::new(super::tools::all());
     Toolset::EVERY.into_iter().fold(Router::new(), |routes, set| {
         let (catalogue, known) = (catalogue.clone(), app.clone());
         routes.merge(route(app, set.path(), move || Face::new(known.clone(), catalogue.clone(), set)))
+    })
+}
+
+/// As [`routes`], for those who share an instance: what they get without asking for more is its context.
+pub fn context_routes(app: &App) -> Router<App> {
+    let catalogue = Catalogue::new(super::tools::all());
+    Toolset::EVERY.into_iter().fold(Router::new(), |routes, set| {
+        let (catalogue, known) = (catalogue.clone(), app.clone());
+        let offered = if set == Toolset::All { Toolset::Context } else { set };
+        routes.merge(route(app, set.path(), move || Face::new(known.clone(), catalogue.clone(), offered)))
     })
 }
 
@@ -48,7 +65,7 @@ fn config(app: &App) -> StreamableHttpServerConfig {
 /// What every message passes before the SDK sees it.
 async fn prepared(State(app): State<App>, request: Request, next: Next) -> Response {
     match prepare(&app, request).await {
-        Ok(Prepared::Message(request)) => finished(&app, next.run(request).await),
+        Ok(Prepared::Message(request)) => in_one_piece(finished(&app, next.run(request).await)).await,
         Ok(Prepared::Stream(request, place)) => next.run(request).await.map(|body| {
             // The stream's place is free when the stream ends.
             Body::new(body.map_frame(move |frame| {
@@ -101,4 +118,81 @@ fn finished(app: &App, response: Response) -> Response {
             .into_response();
     }
     response
+}
+
+/// Sends an answer that comes soon in one piece. The SDK streams what it answers in a session and begins with an event that
+/// says nothing yet; sent by itself, that costs a write here and wakes the client for nothing. So it is held back until
+/// something follows: the answer, another message, or the sign of life that every stream gives from time to time.
+async fn in_one_piece(response: Response) -> Response {
+    let streamed = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream");
+    if !streamed {
+        return response;
+    }
+    let (parts, mut body) = response.into_parts();
+    let mut piece = BytesMut::new();
+    while let Some(Ok(frame)) = body.frame().await {
+        let begun = piece.len();
+        piece.extend(frame.into_data());
+        if !says_nothing(&piece[begun..]) {
+            break;
+        }
+    }
+    // What is there already goes along; nothing is waited for any more.
+    while let Some(next) = body.frame().now_or_never() {
+        match next {
+            Some(Ok(frame)) if piece.len() < PIECE_BYTES => piece.extend(frame.into_data()),
+            Some(Ok(frame)) => {
+                piece.extend(frame.into_data());
+                break;
+            }
+            Some(Err(_)) | None => return Response::from_parts(parts, Body::from(piece.freeze())),
+        }
+    }
+    let first = stream::once(ready(Ok(piece.freeze())));
+    Response::from_parts(parts, Body::from_stream(first.chain(body.into_data_stream())))
+}
+
+/// Whether this is the event that only tells its number, by which a client that is cut off could come back.
+fn says_nothing(event: &[u8]) -> bool {
+    event.starts_with(b"data: \n")
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Bytes;
+    use futures_util::Stream;
+
+    use super::*;
+
+    const EMPTY: &str = "data: \nid: 0/0\nretry: 3000\n\n";
+    const ANSWER: &str = "data: {\"jsonrpc\":\"2.0\"}\nid: 1/0\n\n";
+
+    fn streamed(events: impl Stream<Item = &'static str> + Send + 'static) -> Response {
+        let body = Body::from_stream(events.map(|event| Ok::<_, axum::Error>(Bytes::from(event))));
+        Response::builder().header(header::CONTENT_TYPE, "text/event-stream").body(body).unwrap()
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_there_goes_out_whole() {
+        let mut body = in_one_piece(streamed(stream::iter([EMPTY, ANSWER]))).await.into_body();
+        let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        assert_eq!(frame, format!("{EMPTY}{ANSWER}"));
+        assert!(body.frame().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn what_has_something_to_say_waits_for_nothing() {
+        let (sender, events) = tokio::sync::mpsc::channel(4);
+        let events = stream::unfold(events, |mut events| async { Some((events.recv().await?, events)) });
+        sender.send(EMPTY).await.unwrap();
+        let mut answering = Box::pin(in_one_piece(streamed(events)));
+        assert!((&mut answering).now_or_never().is_none(), "it went out with nothing to say");
+        sender.send(":\n\n").await.unwrap();
+        let mut body = answering.await.into_body();
+        assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), format!("{EMPTY}:\n\n"));
+        sender.send(ANSWER).await.unwrap();
+        assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), ANSWER);
+        drop(sender);
+        assert!(body.frame().await.is_none());
+    }
 }

@@ -28,7 +28,7 @@ mod unread;
 
 pub use call::Call;
 pub use error::ToolError;
-pub use http::{route, routes};
+pub use http::{context_routes, route, routes};
 pub use notices::Notices;
 pub use sessions::Sessions;
 pub use tool::{Effect, Reply, Tool};

@@ -166,6 +166,11 @@ impl Tool {
         set == Toolset::All || self.sets.contains(&set)
     }
 
+    /// Whether it is about channel, inbox or documents, and of no use where an instance has none.
+    pub fn is_of_context(&self) -> bool {
+        self.sets.contains(&Toolset::Context) && !self.sets.contains(&Toolset::Coord)
+    }
+
     pub fn listed(&self, set: Toolset) -> Listed {
         if set.is_small() {
             let listed = Listed::new(self.name, self.description, self.short_input.clone());

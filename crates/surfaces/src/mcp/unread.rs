@@ -3,6 +3,7 @@
 use rookery_core::Caller;
 use rookery_engine::messages::Unread;
 
+use super::face::NOTES;
 use super::toolset::Toolset;
 use crate::app::App;
 
@@ -36,12 +37,14 @@ pub fn hint(unread: Unread, set: Toolset) -> String {
     format!("You have {count} unread {messages}. Read them ({}) before you go on.", ways.join(", "))
 }
 
-/// How many characters a hint has at most, whichever set the caller is connected to.
+/// How many characters a hint adds to a result at most, whichever set the caller is connected to.
 pub fn longest_hint(unread: Unread) -> usize {
     if count(unread) == 0 {
         return 0;
     }
-    Toolset::EVERY.into_iter().map(|set| hint(unread, set).chars().count()).max().unwrap_or_default()
+    // As a field of the structure, which is more than as a text.
+    let field = |set| serde_json::json!({NOTES: [hint(unread, set)]}).to_string().chars().count();
+    Toolset::EVERY.into_iter().map(field).max().unwrap_or_default()
 }
 
 #[cfg(test)]

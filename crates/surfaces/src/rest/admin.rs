@@ -44,6 +44,7 @@ pub async fn info(State(app): State<App>, call: Call) -> Result<Response, RestEr
     let sight = about.sight.borrow().clone();
     warnings.extend(sight.warnings());
     warnings.extend(engine.attending().warnings());
+    warnings.extend(about.rendered.borrow().warnings.iter().cloned());
     let info = wire::Info {
         version: about.version.to_owned(),
         project: engine.settings().project.clone(),

@@ -83,7 +83,9 @@ fn status(code: Code) -> StatusCode {
         | Code::TaskNotRemovable
         | Code::NotClaimed
         | Code::DuplicateTemplate => StatusCode::CONFLICT,
-        Code::NotShown | Code::StaleVersion | Code::MergeConflict | Code::GitFailed => StatusCode::CONFLICT,
+        Code::NotShown | Code::StaleVersion | Code::ContextDisabled | Code::MergeConflict | Code::GitFailed => {
+            StatusCode::CONFLICT
+        }
         Code::SiteOffline => StatusCode::SERVICE_UNAVAILABLE,
         Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,
         Code::IdempotencyMismatch => StatusCode::UNPROCESSABLE_ENTITY,

@@ -7,6 +7,7 @@
 mod admin;
 mod agents;
 mod call;
+mod contexts;
 mod error;
 mod events;
 mod handoffs;
@@ -56,6 +57,8 @@ pub fn routes() -> Router<App> {
         .route("/events", get(events::list).post(events::report))
         .route("/events/stream", get(stream::stream))
         .route("/events/{id}", get(events::get))
+        .route("/contexts", get(contexts::list))
+        .route("/contexts/{instance}", get(contexts::get).put(contexts::configure))
         .route("/admin/info", get(admin::info))
         .route("/admin/tokens", get(admin::list_tokens).post(admin::create_token))
         .route("/admin/tokens/{id}", delete(admin::revoke_token))

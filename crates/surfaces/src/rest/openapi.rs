@@ -6,7 +6,7 @@ use utoipa::openapi::path::Operation;
 use utoipa::openapi::{Content, OpenApi as Document, PathItem, Ref, RefOr, Response, ResponseBuilder};
 
 use super::wire::{self, ErrorBody};
-use super::{admin, agents, events, handoffs, resources, status, stream, tasks};
+use super::{admin, agents, contexts, events, handoffs, resources, status, stream, tasks};
 use crate::ops;
 
 #[derive(OpenApi)]
@@ -44,6 +44,9 @@ use crate::ops;
         events::get,
         events::report,
         stream::stream,
+        contexts::list,
+        contexts::get,
+        contexts::configure,
         admin::info,
         admin::list_tokens,
         admin::create_token,

@@ -82,6 +82,7 @@ pub fn action(fact: &Fact) -> String {
         | Fact::MessagesAcked(_)
         | Fact::DocumentWritten(_)
         | Fact::DocumentDeleted(_)
+        | Fact::ContextConfigured(_)
         | Fact::WorkspaceCreated(_)
         | Fact::WorkspaceMade(_)
         | Fact::WorkspaceUpdated(_)
@@ -169,7 +170,9 @@ fn metadata(fact: &Fact) -> Map<String, Value> {
     }
     // The contract's `reason` is there even if it is empty.
     let told = |name: &str, value: &Value| name == "reason" && value.is_string();
-    fields.retain(|name, value| !SHOWN.contains(&name.as_str()) && (told(name, value) || !is_nothing(value)));
+    // A document's path is in its instance's folder, and no resource of the project.
+    let is_shown = |name: &str| SHOWN.contains(&name) && !(name == "path" && fact.path().is_none());
+    fields.retain(|name, value| !is_shown(name) && (told(name, value) || !is_nothing(value)));
     fields.extend(own);
     fields
 }

@@ -34,6 +34,8 @@ pub struct Options {
     /// The path of the toolset.
     pub path: &'static [&'static str],
     pub agent: Option<String>,
+    /// Where it looks around as long as it has no name.
+    pub instance: Option<String>,
     pub heartbeat: Duration,
 }
 

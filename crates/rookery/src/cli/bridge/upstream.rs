@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use super::Options;
 use super::home::Home;
 use super::message::{self, Failed, Message};
-use crate::cli::client::{Client, SESSION};
+use crate::cli::client::{Client, INSTANCE, SESSION};
 use crate::cli::sse::Parser;
 
 /// How long a call waits for a daemon that is away.
@@ -36,6 +36,8 @@ pub struct Upstream {
     /// Who the client is: as it was told, or as it registered.
     agent: Mutex<Option<String>>,
     told: bool,
+    /// Where it looks around as long as it has no name.
+    instance: Option<String>,
     /// Makes keys that nobody else uses.
     prefix: String,
     keys: AtomicU64,
@@ -86,6 +88,7 @@ impl Upstream {
             out,
             agent: Mutex::new(options.agent.clone()),
             told: options.agent.is_some(),
+            instance: options.instance.clone(),
             prefix: rookery_engine::ambient::secret(),
             keys: AtomicU64::new(0),
             link: Mutex::new(Arc::new(link)),
@@ -365,6 +368,8 @@ impl Upstream {
 
     /// Says who sends a request.
     fn named(&self, request: RequestBuilder) -> RequestBuilder {
+        let place = self.instance.as_ref().and_then(|instance| HeaderValue::from_bytes(instance.as_bytes()).ok());
+        let request = place.into_iter().fold(request, |request, place| request.header(INSTANCE, place));
         let Some(agent) = self.agent().clone() else { return request };
         let Ok(name) = HeaderValue::from_bytes(agent.as_bytes()) else { return request };
         let request = request.header("x-agent-id", name);

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::ValueEnum;
+use rookery_core::{Actor, AgentId, Instance};
 
 use rookery_surfaces::mcp::Toolset;
 
@@ -25,6 +26,10 @@ pub struct Args {
     /// The agent that speaks; without it, the one that it registers
     #[arg(long, value_name = "ID", env = "ROOKERY_AGENT_ID", hide_env_values = true)]
     agent: Option<String>,
+
+    /// The instance that the agent is in, where its name does not say
+    #[arg(long, value_name = "NAME", env = "ROOKERY_INSTANCE", hide_env_values = true)]
+    instance: Option<String>,
 
     /// File with the agent's token
     #[arg(long, value_name = "FILE", env = "ROOKERY_TOKEN_FILE", hide_env_values = true)]
@@ -67,6 +72,17 @@ impl Tools {
     }
 }
 
+/// A bare name is that of a member of the instance.
+fn member(agent: String, instance: Option<&str>) -> String {
+    let bare = AgentId::from(agent.as_str());
+    match instance.filter(|instance| !instance.is_empty()) {
+        Some(instance) if Instance::of(&bare) == Instance::default() && !Actor::is_reserved(&agent) => {
+            Instance::new(instance).agent(&agent).to_string()
+        }
+        _ => agent,
+    }
+}
+
 pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     let (project, settings) = context.settled()?;
     let token = match &args.token_file {
@@ -79,6 +95,8 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     let proof = token.map_or_else(Proof::inherited, Proof::Bearer);
     let home = Home { project, start: context.start, proof };
     let agent = args.agent.filter(|agent| !agent.is_empty());
-    let options = Options { path: args.tools.path(), agent, heartbeat: *settings.heartbeat_interval };
+    let agent = agent.map(|agent| member(agent, args.instance.as_deref()));
+    let instance = args.instance.filter(|instance| !instance.is_empty());
+    let options = Options { path: args.tools.path(), agent, instance, heartbeat: *settings.heartbeat_interval };
     bridge::run(home, options).await
 }

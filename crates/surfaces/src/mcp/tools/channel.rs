@@ -1,8 +1,8 @@
 //! The channel: what the team of an instance says to each other, with mentions that reach those who are named.
 
-use rookery_core::AgentId;
 use rookery_core::envelope::iso;
 use rookery_core::message::{Fate, Message};
+use rookery_core::{AgentId, Instance};
 use rookery_engine::messages::{Post, Span};
 use rookery_engine::moment::Moment;
 use schemars::JsonSchema;
@@ -134,23 +134,23 @@ pub struct Entries {
 async fn read(call: Call, asked: Reading) -> Answer<Entries> {
     let span = Span { since: asked.since.as_deref().map(after).transpose()?, limit: asked.limit };
     let member = Member::or_guest(&call, asked.agent_id.as_deref()).await?;
-    let instance = instance_of(member.as_ref());
+    let instance = instance_of(&call, member.as_ref());
     let entries = match &member {
         Some(member) => call.engine().read_channel(&member.caller, &member.id, &instance, span).await?,
         None => call.engine().channel(&instance, span).await?,
     };
-    shown(&entries.value, member.as_ref())
+    shown(&entries.value, &instance)
 }
 
 async fn peek(call: Call, asked: Peeking) -> Answer<Entries> {
     let span = Span { since: None, limit: asked.limit };
     let member = Member::or_guest(&call, asked.agent_id.as_deref()).await?;
-    let instance = instance_of(member.as_ref());
+    let instance = instance_of(&call, member.as_ref());
     let entries = match &member {
         Some(member) => call.engine().peek_channel(&member.id, &instance, span).await?,
         None => call.engine().channel(&instance, span).await?,
     };
-    shown(&entries.value, member.as_ref())
+    shown(&entries.value, &instance)
 }
 
 /// What comes after a moment comes after all of it.
@@ -162,9 +162,8 @@ fn after(since: &str) -> Result<rookery_core::Timestamp, ToolError> {
     }
 }
 
-fn shown(entries: &[Message], member: Option<&Member>) -> Answer<Entries> {
-    let reader = instance_of(member);
-    let entries: Vec<Entry> = entries.iter().map(|entry| Entry::of(entry, &reader)).collect();
+fn shown(entries: &[Message], reader: &Instance) -> Answer<Entries> {
+    let entries: Vec<Entry> = entries.iter().map(|entry| Entry::of(entry, reader)).collect();
     let text = serde_json::to_string(&entries).map_err(|_| ToolError::unexpected())?;
     Ok(Reply::said(text, Entries { entries }))
 }

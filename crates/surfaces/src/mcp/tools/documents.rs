@@ -110,7 +110,7 @@ pub struct Content {
 
 async fn read(call: Call, asked: Reading) -> Answer<Content> {
     let member = Member::or_guest(&call, asked.agent_id.as_deref()).await?;
-    let Meant { id, is_entry } = meant(&call, &instance_of(member.as_ref()), asked.file.as_deref()).await?;
+    let Meant { id, is_entry } = meant(&call, &instance_of(&call, member.as_ref()), asked.file.as_deref()).await?;
     let content = match call.engine().document_text(&id).await? {
         Some(DocumentText { version, text }) => {
             Content { file: id.path.to_string(), content: text, version: version.version }
@@ -244,7 +244,7 @@ pub struct Files {
 
 async fn list(call: Call, asked: Listing) -> Answer<Files> {
     let member = Member::or_guest(&call, asked.agent_id.as_deref()).await?;
-    let documents = call.engine().documents(&instance_of(member.as_ref()).run()).await?.value;
+    let documents = call.engine().documents(&instance_of(&call, member.as_ref()).run()).await?.value;
     let left_out = documents.len().saturating_sub(FILES_LISTED);
     let files: Vec<String> = documents.iter().take(FILES_LISTED).map(|document| document.id.path.to_string()).collect();
     let text = serde_json::to_string(&files).map_err(|_| ToolError::unexpected())?;
@@ -303,7 +303,7 @@ fn past(version: &Version) -> Past {
 
 async fn history(call: Call, asked: Asking) -> Answer<History> {
     let member = Member::or_guest(&call, asked.agent_id.as_deref()).await?;
-    let id = meant(&call, &instance_of(member.as_ref()), asked.file.as_deref()).await?.id;
+    let id = meant(&call, &instance_of(&call, member.as_ref()), asked.file.as_deref()).await?.id;
     let file = id.path.to_string();
     let Some(version) = asked.version else {
         let versions = call.engine().document_history(&id, asked.limit).await?.value;

@@ -67,8 +67,8 @@ impl Member {
 }
 
 /// The instance that a member is in, or a guest looks at.
-pub fn instance_of(member: Option<&Member>) -> Instance {
-    member.map_or_else(Instance::default, |member| member.instance.clone())
+pub fn instance_of(call: &Call, member: Option<&Member>) -> Instance {
+    member.map_or_else(|| call.sender().instance(), |member| member.instance.clone())
 }
 
 pub fn instance_of_caller(caller: &Caller) -> Instance {

@@ -1,6 +1,7 @@
 //! `rookery context`: the team's messages and documents for programs that do not speak MCP. Each command calls the tool
 //! of the daemon that does the same.
 
+mod configure;
 mod coord;
 mod documents;
 mod messages;
@@ -48,11 +49,17 @@ enum Command {
     Coord(coord::Command),
     /// Show who is active, stale or offline
     Presence,
+    /// Say what an instance's context is kept in: files, memory, or nothing
+    Configure(configure::Configure),
+    /// Show what an instance's context is kept in, or that of all
+    Where(configure::Where),
 }
 
 pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     let room = Room::enter(context, args.agent).await?;
     match args.command {
+        Command::Configure(configure) => configure::configure(context, configure).await,
+        Command::Where(asked) => configure::tell(context, asked).await,
         Command::Send(send) => messages::send(&room, send).await,
         Command::Read(read) => messages::read(&room, read).await,
         Command::Peek(peek) => messages::peek(&room, peek).await,

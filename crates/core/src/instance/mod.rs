@@ -1,10 +1,21 @@
 //! Instances: the team context's word for a run with one thread, and the names that agents have inside of one.
 //!
 //! `reviewer@pr-123` is `reviewer` in the instance `pr-123`; a bare name is in `default`, whose run and thread are those
-//! of the project.
+//! of the project. What an instance's context is kept in is configured: see [`TeamContext`].
+
+mod configure;
+mod context;
+mod place;
 
 use std::fmt;
 use std::sync::Arc;
+
+pub(crate) use configure::apply;
+pub use configure::{ConfigureContext, ContextConfigured};
+pub use context::{
+    CHANNEL, Configured, ContextSettings, ENTRY_POINT, Provider, Scope, TeamContext, keys as context_keys,
+};
+pub use place::{Folder, NEW_SHARED as NEW_SHARED_FOLDER, SHARED as SHARED_FOLDER, folder_name};
 
 use crate::actor::Actor;
 use crate::id::{AgentId, RunId, ThreadId};

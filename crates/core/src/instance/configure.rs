@@ -1,0 +1,250 @@
+//! Configuring the context of an instance, or the defaults of all.
+
+use serde::{Deserialize, Serialize};
+
+use super::Instance;
+use super::context::{Configured, ContextSettings, Scope};
+use super::place::{self, Folder};
+use crate::actor::Caller;
+use crate::command::{Decision, Halt, Reply};
+use crate::document::DocumentPath;
+use crate::fact::Fact;
+use crate::id::SiteId;
+use crate::instance::TeamContext;
+use crate::key::{Ask, Key, Lookup};
+use crate::limit;
+use crate::refusal::{Code, Refusal};
+use crate::row::Row;
+use crate::view::View;
+
+/// Puts these settings in the place of those before.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ConfigureContext {
+    pub scope: Scope,
+    pub settings: ContextSettings,
+    /// Whose folder holds an instance's files; every site's if it is not said.
+    pub site: Option<SiteId>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ContextConfigured {
+    pub scope: Scope,
+    #[serde(flatten)]
+    pub settings: ContextSettings,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub site: Option<SiteId>,
+}
+
+impl ConfigureContext {
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        let scopes = [self.scope.clone(), Scope::Project];
+        let keys = scopes.into_iter().map(Key::Context).chain([Key::Lead]).map(Ask::from);
+        keys.chain([Lookup::ConfiguredInstances.into()]).collect()
+    }
+
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+        view.needs_authority(caller, "configure a context")?;
+        self.settings.check()?;
+        match &self.scope {
+            Scope::Project => self.check_defaults()?,
+            Scope::Instance(run) => self.check_place(view, &Instance::of_run(run))?,
+        }
+        let key = Key::Context(self.scope.clone());
+        let new = Configured { scope: self.scope.clone(), settings: self.settings.clone(), site: self.site.clone() };
+        let same = match view.get(&key)? {
+            Some(Row::Context(known)) => *known == new,
+            _ => self.settings == ContextSettings::default() && self.scope == Scope::Project,
+        };
+        if same {
+            return Ok(Decision::nothing(Reply::Done));
+        }
+        let Configured { scope, settings, site } = new;
+        Ok(Decision::new(vec![Fact::ContextConfigured(ContextConfigured { scope, settings, site })], Reply::Row(key)))
+    }
+
+    fn check_defaults(&self) -> Result<(), Refusal> {
+        let Some(dir) = &self.settings.dir else { return Ok(()) };
+        place::check(dir, &Instance::default())?;
+        if place::tells_instances_apart(dir) {
+            return Ok(());
+        }
+        Err(Refusal::new(Code::Invalid, "dir would be the same folder for every instance")
+            .hint("put ${{ instance }} into it, for example team/${{ instance }}/"))
+    }
+
+    /// No two instances have one folder, or one inside of the other's.
+    fn check_place(&self, view: &View, instance: &Instance) -> Result<(), Halt> {
+        limit::name("instance", instance.name(), limit::NAME_BYTES)?;
+        let Some(dir) = &self.settings.dir else { return Ok(()) };
+        let folder = place::check(dir, instance)?;
+        match others(view, instance)?.into_iter().find(|(_, taken)| taken.meets(&folder)) {
+            None => Ok(()),
+            Some((other, _)) => {
+                Err(Refusal::new(Code::Exists, format!("dir is the folder of instance '{other}', or meets it"))
+                    .hint("choose a folder that no other instance has")
+                    .into())
+            }
+        }
+    }
+}
+
+/// The folders of the other instances that were configured.
+fn others(view: &View, instance: &Instance) -> Result<Vec<(Instance, Folder)>, Halt> {
+    let project = match view.get(&Key::Context(Scope::Project))? {
+        Some(Row::Context(project)) => Some(project),
+        _ => None,
+    };
+    let mut folders = Vec::new();
+    for row in view.all(&Lookup::ConfiguredInstances)? {
+        if let Row::Context(configured @ Configured { scope: Scope::Instance(run), .. }) = row
+            && *run != instance.run()
+        {
+            let other = Instance::of_run(run);
+            let folder = TeamContext::of(&other, Some(configured), project).folder;
+            folders.push((other, folder));
+        }
+    }
+    Ok(folders)
+}
+
+impl ContextSettings {
+    fn check(&self) -> Result<(), Refusal> {
+        let path = |path: &String| DocumentPath::parse(path).map_err(Refusal::from);
+        if let Some(channel) = &self.channel {
+            DocumentPath::parse_any(channel)?;
+            if channel.contains('/') {
+                return Err(Refusal::new(Code::Invalid, "channel must be a file in the instance's folder itself"));
+            }
+        }
+        self.document.as_ref().map(path).transpose()?;
+        let documents = self.documents.as_deref().unwrap_or_default();
+        limit::list("documents", documents)?;
+        documents.iter().try_for_each(|document| path(document).map(drop))?;
+        let channel = self.channel.as_deref().unwrap_or(super::context::CHANNEL);
+        let mut all = documents.iter().chain(&self.document);
+        if all.any(|document| document.eq_ignore_ascii_case(channel)) {
+            return Err(Refusal::new(Code::Invalid, "channel and documents must be different files"));
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn apply(old: Option<Configured>, scope: &Scope, fact: &Fact) -> Option<Configured> {
+    match fact {
+        Fact::ContextConfigured(fact) if fact.scope == *scope => {
+            let ContextConfigured { scope, settings, site } = fact.clone();
+            Some(Configured { scope, settings, site })
+        }
+        _ => old,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::{AppendDocument, Base, WriteDocument, Writer};
+    use crate::instance::Provider;
+    use crate::testing::{World, anna, by, document, entry};
+
+    fn configure(scope: Scope, settings: ContextSettings) -> ConfigureContext {
+        ConfigureContext { scope, settings, site: None }
+    }
+
+    fn of(instance: &str) -> Scope {
+        Scope::of(&Instance::new(instance))
+    }
+
+    fn in_dir(dir: &str) -> ContextSettings {
+        ContextSettings { dir: Some(dir.to_owned()), ..ContextSettings::default() }
+    }
+
+    fn provided(provider: Provider) -> ContextSettings {
+        ContextSettings { provider: Some(provider), ..ContextSettings::default() }
+    }
+
+    fn write(path: &str) -> WriteDocument {
+        let writer = Writer::Named("ada".into());
+        WriteDocument { id: document(path), text: "x".to_owned(), writer, base: Base::Unsaid }
+    }
+
+    #[test]
+    fn only_the_lead_and_people_configure() {
+        let mut world = World::of(&["ada", "bob"]);
+        let command = || configure(of("pr-1"), provided(Provider::Memory));
+        assert_eq!(world.refuses(&by("bob"), command()), Code::Forbidden);
+        assert_eq!(world.does(&by("ada"), command()), ["context.configured"]);
+        assert_eq!(world.does(&anna(), command()), [""; 0], "nothing is new");
+    }
+
+    #[test]
+    fn folders_are_inside_of_the_project_and_nobody_elses() {
+        let mut world = World::default();
+        assert_eq!(world.refuses(&anna(), configure(of("a"), in_dir("../out"))), Code::Invalid);
+        assert_eq!(world.refuses(&anna(), configure(Scope::Project, in_dir("team"))), Code::Invalid);
+        world.does(&anna(), configure(Scope::Project, in_dir("team/${{ instance }}")));
+        world.does(&anna(), configure(of("a"), provided(Provider::File)));
+        assert_eq!(world.refuses(&anna(), configure(of("b"), in_dir("TEAM/a/sub"))), Code::Exists);
+        world.does(&anna(), configure(of("b"), in_dir("elsewhere")));
+        assert_eq!(world.refuses(&anna(), configure(of("c"), in_dir("elsewhere/deep"))), Code::Exists);
+        world.does(&anna(), configure(of("b"), in_dir("elsewhere/deep")));
+    }
+
+    #[test]
+    fn names_of_files_are_checked() {
+        let mut world = World::default();
+        let none = ContextSettings::default;
+        let some = |text: &str| Some(text.to_owned());
+        for bad in [
+            ContextSettings { channel: some("talk.log"), ..none() },
+            ContextSettings { channel: some("sub/talk.md"), ..none() },
+            ContextSettings { channel: some("../talk.md"), ..none() },
+            ContextSettings { document: some("notes"), ..none() },
+            ContextSettings { document: some("channel.md"), ..none() },
+            ContextSettings { channel: some("talk.md"), document: some("Talk.md"), ..none() },
+            ContextSettings { documents: Some(vec!["a.md".to_owned(), "/b.md".to_owned()]), ..none() },
+        ] {
+            assert_eq!(world.refuses(&anna(), configure(of("a"), bad.clone())), Code::Invalid, "{bad:?}");
+        }
+        let good = ContextSettings {
+            channel: some("discussion.md"),
+            document: some("workspace.md"),
+            documents: Some(vec!["goals.md".to_owned()]),
+            ..none()
+        };
+        world.does(&anna(), configure(of("a"), good));
+    }
+
+    #[test]
+    fn where_the_context_is_off_nothing_is_said_or_written() {
+        let mut world = World::of(&["ada"]);
+        let append =
+            AppendDocument { id: document("notes.md"), text: "x".to_owned(), writer: Writer::Named("ada".into()) };
+        assert_eq!(world.does(&by("ada"), write("notes.md")), ["document.written"]);
+        world.does(&anna(), configure(of("default"), provided(Provider::Off)));
+        assert_eq!(world.refuses(&by("ada"), write("notes.md")), Code::ContextDisabled);
+        assert_eq!(world.refuses(&by("ada"), append), Code::ContextDisabled);
+        assert_eq!(world.refuses(&by("ada"), entry("m1", "ada", "hello")), Code::ContextDisabled);
+        assert_eq!(world.does(&by("ada"), entry("m2", "ada@pr-1", "there it is on")), ["message.sent"]);
+        world.does(&anna(), configure(of("default"), provided(Provider::Memory)));
+        assert_eq!(world.does(&by("ada"), entry("m1", "ada", "hello")), ["message.sent"]);
+        assert_eq!(world.does(&by("ada"), write("notes.md")), ["document.written"]);
+    }
+
+    #[test]
+    fn the_projects_defaults_hold_where_an_instance_says_nothing() {
+        let mut world = World::of(&["ada"]);
+        world.does(&anna(), configure(Scope::Project, provided(Provider::Off)));
+        assert_eq!(world.refuses(&by("ada"), write("notes.md")), Code::ContextDisabled);
+        world.does(&anna(), configure(of("default"), provided(Provider::File)));
+        assert_eq!(world.does(&by("ada"), write("notes.md")), ["document.written"]);
+    }
+
+    #[test]
+    fn no_document_is_where_the_channel_is() {
+        let mut world = World::of(&["ada"]);
+        let settings = ContextSettings { channel: Some("talk.md".to_owned()), ..ContextSettings::default() };
+        world.does(&anna(), configure(of("default"), settings));
+        assert_eq!(world.refuses(&by("ada"), write("Talk.md")), Code::Invalid);
+        assert_eq!(world.does(&by("ada"), write("other.md")), ["document.written"]);
+    }
+}

@@ -1,0 +1,181 @@
+//! The folder of an instance: a path inside of the project, whatever the instance is called.
+
+use sha2::{Digest, Sha256};
+
+use super::Instance;
+use crate::limit;
+use crate::refusal::{Code, Refusal};
+
+/// The longest folder name that an instance's name becomes. File systems take 255 bytes.
+const NAME_BYTES: usize = 120;
+/// Folders that hold something else.
+const TAKEN: [&str; 2] = [".git", ".rookery"];
+/// The folder that instances have theirs in, unless configured otherwise.
+pub const SHARED: &str = ".workflow";
+/// What that one is called until it is whole.
+pub const NEW_SHARED: &str = ".workflow.new";
+
+/// A folder relative to the project: parts that each name one folder, joined by `/`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Folder(String);
+
+impl Folder {
+    /// As it was stored, which was checked when it was configured.
+    pub(crate) fn stored(raw: &str) -> Folder {
+        Folder(raw.to_owned())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    pub fn parts(&self) -> impl Iterator<Item = &str> {
+        self.0.split('/')
+    }
+
+    /// Whether one of them is the other or lies in it, also on a file system that does not tell cases apart.
+    pub fn meets(&self, other: &Folder) -> bool {
+        let (one, other) = (self.0.to_lowercase() + "/", other.0.to_lowercase() + "/");
+        one.starts_with(&other) || other.starts_with(&one)
+    }
+}
+
+/// The folder that a setting means for an instance.
+pub(super) fn settled(dir: &str, instance: &Instance) -> String {
+    let mut settled = String::new();
+    let mut rest = dir;
+    while let Some((before, after)) = rest.split_once("${{") {
+        let Some((word, after)) = after.split_once("}}") else { break };
+        settled.push_str(before);
+        match word.trim() {
+            "instance" | "workflow.instance" => settled.push_str(&folder_name(instance)),
+            other => settled.push_str(other),
+        }
+        rest = after;
+    }
+    settled.push_str(rest);
+    let parts = settled.split('/').filter(|part| !part.is_empty() && *part != ".");
+    parts.collect::<Vec<_>>().join("/")
+}
+
+/// What an instance's folder is called: its name, with everything that could mean something to a file system written as
+/// `%` and the byte, so that no two instances share a folder.
+pub fn folder_name(instance: &Instance) -> String {
+    let mut name = String::new();
+    for (at, character) in instance.name().char_indices() {
+        let plain = character.is_alphanumeric() || matches!(character, '-' | '_') || (character == '.' && at > 0);
+        if plain {
+            name.push(character);
+        } else {
+            let mut bytes = [0; 4];
+            character.encode_utf8(&mut bytes).bytes().for_each(|byte| name.push_str(&format!("%{byte:02X}")));
+        }
+    }
+    if name.len() <= NAME_BYTES {
+        return name;
+    }
+    let digest: String = Sha256::digest(instance.name()).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    let short: String = name.chars().take(NAME_BYTES / 4).collect();
+    format!("{short}%{digest}")
+}
+
+/// The folder that a setting means, if it is one that may be written in.
+pub(super) fn check(dir: &str, instance: &Instance) -> Result<Folder, Refusal> {
+    let refuse = |what: &str| {
+        Err(Refusal::new(Code::Invalid, format!("dir {what}"))
+            .hint("name a folder inside of the project, for example .workflow/${{ instance }}/"))
+    };
+    limit::text("dir", dir, limit::DOCUMENT_PATH_BYTES)?;
+    if dir.starts_with('/') || dir.starts_with('~') {
+        return refuse("must be relative to the project");
+    }
+    if dir.chars().any(|c| c == '\\' || c.is_control()) {
+        return refuse("contains a backslash or a control character");
+    }
+    let folder = settled(dir, instance);
+    if folder.is_empty() {
+        return refuse("must not be the project's own folder");
+    }
+    if folder.split('/').any(|part| part == "..") {
+        return refuse("must not lead out of the project");
+    }
+    let first = folder.split('/').next().unwrap_or_default().to_ascii_lowercase();
+    if TAKEN.contains(&first.as_str()) {
+        return refuse("is a folder that holds something else");
+    }
+    let (own, folder) = (Folder(format!("{SHARED}/{}", folder_name(instance))), Folder(folder));
+    let lower = folder.as_str().to_ascii_lowercase();
+    if first == SHARED && (lower == SHARED || !folder.meets(&own)) {
+        return refuse("is kept for another instance");
+    }
+    Ok(folder)
+}
+
+/// Whether a setting leads to a folder of its own for every instance.
+pub(super) fn tells_instances_apart(dir: &str) -> bool {
+    settled(dir, &Instance::new("a")) != settled(dir, &Instance::new("b"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_an_instance_is_called_its_folder_is_one_name() {
+        for (name, folder) in [
+            ("pr-123", "pr-123"),
+            ("v1.2_x", "v1.2_x"),
+            ("..", "%2E."),
+            ("../../etc", "%2E.%2F..%2Fetc"),
+            (".hidden", "%2Ehidden"),
+            ("a/b", "a%2Fb"),
+            ("100%", "100%25"),
+            ("größe", "größe"),
+            ("a:b", "a%3Ab"),
+        ] {
+            assert_eq!(folder_name(&Instance::new(name)), folder, "{name}");
+        }
+        let long = |end: &str| folder_name(&Instance::new(format!("{}{end}", "ä/".repeat(60))));
+        assert!(long("1").len() <= NAME_BYTES && long("1") != long("2"));
+    }
+
+    #[test]
+    fn a_setting_leads_to_a_folder_inside_of_the_project() {
+        let instance = Instance::new("pr-1");
+        for (dir, folder) in [
+            (".workflow/${{ instance }}/", ".workflow/pr-1"),
+            ("./my-context/", "my-context"),
+            ("team//${{workflow.instance}}/ctx", "team/pr-1/ctx"),
+            (".workflow/pr-1/deep", ".workflow/pr-1/deep"),
+        ] {
+            assert_eq!(check(dir, &instance).map(|folder| folder.as_str().to_owned()), Ok(folder.to_owned()));
+        }
+        for bad in [
+            "",
+            ".",
+            "/tmp/x",
+            "~/x",
+            "a/../../b",
+            "..",
+            ".git/x",
+            ".Rookery",
+            "a\\b",
+            "a\0b",
+            ".workflow",
+            ".workflow/pr-2",
+            ".Workflow/other",
+        ] {
+            assert_eq!(check(bad, &instance).map_err(|refusal| refusal.code), Err(Code::Invalid), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn folders_meet_if_one_holds_the_other() {
+        let folder = |raw: &str| Folder(raw.to_owned());
+        assert!(
+            folder("a/b").meets(&folder("A")) && folder("a").meets(&folder("a/b")) && folder("a").meets(&folder("a"))
+        );
+        assert!(!folder("a/b").meets(&folder("a/bc")));
+        assert!(tells_instances_apart("x/${{ instance }}") && !tells_instances_apart("x"));
+    }
+}

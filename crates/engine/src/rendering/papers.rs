@@ -1,0 +1,412 @@
+//! Documents as files, in both directions: what the log says is written, what a person saves becomes a version.
+//!
+//! A file is replaced only by changing places with it, and what comes out is kept until it is known: as what we wrote,
+//! as a version, or as one that it has become. So nothing that ever stood in a file is lost, whenever we are ended.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use rookery_core::document::{Base, Document, DocumentId, DocumentPath, Version, WriteDocument, Writer, hash_of};
+use rookery_core::key::Table;
+use rookery_core::{Caller, Row, limit};
+use rookery_store::query::Test;
+use rookery_store::{Answer, ListQuery, Submission, SubmitError};
+
+use super::RenderError;
+use super::keeper::{Keeper, hex_of};
+use super::room::{Content, Room, Sight, Stamp, Swap};
+use super::state::Rendered;
+use super::writers::Writers;
+use crate::engine::{Engine, EngineError};
+
+/// How long a file must be left alone before it is read.
+const SETTLE_MILLIS: u64 = 150;
+/// The same where nobody can tell whether it is still being written.
+const SETTLE_BLINDLY_MILLIS: u64 = 1_000;
+/// How long a file that somebody keeps open is waited for.
+const OPEN_AT_MOST_MILLIS: u64 = 10_000;
+/// How long a file must be missing before it is written anew: editors save by taking it away for a moment.
+const MISSING_MILLIS: u64 = 2_000;
+/// A stamp younger than this may stand for two contents.
+const YOUNG_MILLIS: i64 = 100;
+/// How long what came out of its place waits where nobody can tell whether it is still being written.
+const SWAP_BLINDLY_MILLIS: u64 = 30_000;
+/// How many of those there may be.
+const MOST_SWAPS: usize = 200;
+/// How many versions are looked through at a time.
+const VERSIONS: u32 = 20;
+
+const MOST: u64 = limit::DOCUMENT_BYTES as u64;
+
+/// A file that is not as we left it, and since when it is as it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    stamp: Stamp,
+    first: u64,
+    since: u64,
+}
+
+/// Whose words stand in a file.
+enum Words {
+    /// Ours, of this version.
+    Ours(u64),
+    /// Somebody's who edited it.
+    Edit,
+}
+
+impl Keeper {
+    /// Brings files and documents together, each where the other has changed.
+    pub(super) async fn render_documents(&mut self, engine: &Engine, room: &Room) -> Result<(), RenderError> {
+        let documents = engine.documents(&self.instance.run()).await?.value;
+        let live: BTreeMap<String, Document> =
+            documents.into_iter().map(|document| (document.id.path.to_string(), document)).collect();
+        let files = self.files(room)?;
+        self.seen.retain(|path, _| files.contains_key(path));
+        self.missing.retain(|path, _| !files.contains_key(path));
+        let writers = self.writers(room, &files);
+        let rendered = self.state.documents.iter().filter(|(_, state)| state.hash.is_some()).map(|(path, _)| path);
+        let mut paths: Vec<&String> = live.keys().chain(files.keys()).chain(rendered).collect();
+        paths.sort();
+        paths.dedup();
+        for path in paths.into_iter().cloned().collect::<Vec<_>>() {
+            let Ok(name) = DocumentPath::parse(&path) else { continue };
+            let id = DocumentId::new(self.instance.run(), name);
+            let known = live.get(&path).cloned();
+            let done = match files.get(&path) {
+                Some(stamp) => self.meet(engine, room, &id, known, *stamp, &writers).await,
+                None => self.miss(engine, room, &id, known).await,
+            };
+            // One file that makes trouble keeps no other from being written; what concerns all of them does.
+            match done {
+                Err(RenderError::Room(error)) => self.trouble(error.to_string()),
+                done => done?,
+            }
+        }
+        self.settle_swaps(engine, room).await
+    }
+
+    /// The files that may be documents.
+    pub(super) fn files(&self, room: &Room) -> Result<BTreeMap<String, Stamp>, RenderError> {
+        let mut files = room.walk()?;
+        let is_document = |path: &String| DocumentPath::parse(path).is_ok_and(|path| !self.context.is_channel(&path));
+        files.retain(|path, _| is_document(path));
+        Ok(files)
+    }
+
+    /// Who writes to those files that are not as we left them.
+    fn writers(&self, room: &Room, files: &BTreeMap<String, Stamp>) -> Writers {
+        let changed = files.iter().filter(|(path, stamp)| self.stamps.get(*path) != Some(*stamp));
+        let paths: Vec<PathBuf> = changed.map(|(path, _)| room.path().join(path)).collect();
+        Writers::look(&paths)
+    }
+
+    /// A file that is there.
+    async fn meet(
+        &mut self,
+        engine: &Engine,
+        room: &Room,
+        id: &DocumentId,
+        known: Option<Document>,
+        stamp: Stamp,
+        writers: &Writers,
+    ) -> Result<(), RenderError> {
+        let path = id.path.as_str();
+        let mut known = known;
+        if self.stamps.get(path) != Some(&stamp) {
+            if !self.has_settled(path, stamp, writers.write_to(&room.path().join(path))) {
+                return self.again_soon();
+            }
+            let Some(content) = room.read(path, MOST)?.filter(|content| content.stamp == stamp) else {
+                return self.again_soon();
+            };
+            let Some(text) = self.fit(id, &content) else { return Ok(()) };
+            let hash = hash_of(&text);
+            let version = match self.whose(engine, id, known.as_ref(), &hash).await? {
+                Words::Ours(version) => version,
+                Words::Edit => match self.take_in(engine, id, text).await? {
+                    Some(document) => {
+                        let version = document.version;
+                        known = Some(document);
+                        version
+                    }
+                    None => return Ok(()),
+                },
+            };
+            self.state.documents.insert(path.to_owned(), Rendered { version, hash: Some(hash) });
+            self.seen.remove(path);
+            self.trust(path, stamp);
+        }
+        match known {
+            Some(document) => self.refresh(engine, room, id, &document).await,
+            None => self.withdraw(engine, room, id).await,
+        }
+    }
+
+    /// A file that is not there.
+    async fn miss(
+        &mut self,
+        engine: &Engine,
+        room: &Room,
+        id: &DocumentId,
+        known: Option<Document>,
+    ) -> Result<(), RenderError> {
+        let path = id.path.as_str();
+        self.stamps.remove(path);
+        if room.look(path)? == Sight::Other {
+            self.trouble(format!("{} is a link or a folder: the document is not written there", self.shown(path)));
+            return Ok(());
+        }
+        if known.is_none() {
+            let deleted = engine.document(id).await?.value;
+            self.gone(path, deleted.as_ref());
+            return Ok(());
+        }
+        let was_there = self.state.documents.get(path).is_some_and(|state| state.hash.is_some());
+        let since = *self.missing.entry(path.to_owned()).or_insert(self.now);
+        if was_there && self.now.saturating_sub(since) < MISSING_MILLIS {
+            return self.again_soon();
+        }
+        self.write(engine, room, id).await
+    }
+
+    /// Whether a file that is not as we left it has been left alone for long enough.
+    fn has_settled(&mut self, path: &str, stamp: Stamp, is_written: Option<bool>) -> bool {
+        let now = self.now;
+        let seen = self.seen.entry(path.to_owned()).or_insert(Seen { stamp, first: now, since: now });
+        if seen.stamp != stamp {
+            *seen = Seen { stamp, first: seen.first, since: now };
+        }
+        let quiet = now.saturating_sub(seen.since);
+        match is_written {
+            Some(false) => quiet >= SETTLE_MILLIS,
+            Some(true) => now.saturating_sub(seen.first) >= OPEN_AT_MOST_MILLIS,
+            None => quiet >= SETTLE_BLINDLY_MILLIS,
+        }
+    }
+
+    /// Remembers a file by its stamp, unless that is so young that another content may get the same.
+    fn trust(&mut self, path: &str, stamp: Stamp) {
+        if self.wall.abs_diff(stamp.changed_millis()) > YOUNG_MILLIS.unsigned_abs() {
+            self.stamps.insert(path.to_owned(), stamp);
+        } else {
+            self.again = true;
+        }
+    }
+
+    /// The text of a file, if it can be a document's. One that cannot is left alone.
+    fn fit(&mut self, id: &DocumentId, content: &Content) -> Option<String> {
+        let why = if !content.whole {
+            format!("it is larger than {} bytes", limit::DOCUMENT_BYTES)
+        } else {
+            match std::str::from_utf8(&content.bytes) {
+                Ok(text) => return Some(text.to_owned()),
+                Err(_) => "it is not UTF-8 text".to_owned(),
+            }
+        };
+        self.trouble(format!("{} is left alone: {why}", self.shown(id.path.as_str())));
+        None
+    }
+
+    /// Tells our own words from somebody's. What stands in a version that came after the one that we know to have
+    /// written is ours too: we were ended before we could note it.
+    async fn whose(
+        &self,
+        engine: &Engine,
+        id: &DocumentId,
+        known: Option<&Document>,
+        hash: &str,
+    ) -> Result<Words, RenderError> {
+        let state = self.state.documents.get(id.path.as_str());
+        if let Some(state) = state.filter(|state| state.hash.as_deref() == Some(hash)) {
+            return Ok(Words::Ours(state.version));
+        }
+        if let Some(document) = known.filter(|document| document.hash == hash) {
+            return Ok(Words::Ours(document.version));
+        }
+        let after = state.map_or(0, |state| state.version);
+        Ok(self.version_with(engine, id, after, hash).await?.map_or(Words::Edit, Words::Ours))
+    }
+
+    /// The first version after one that has this text.
+    async fn version_with(
+        &self,
+        engine: &Engine,
+        id: &DocumentId,
+        mut after: u64,
+        hash: &str,
+    ) -> Result<Option<u64>, RenderError> {
+        loop {
+            let query = ListQuery::all(Table::Versions)
+                .with("document", Test::Is(id.text().as_str().into()))
+                .with("version", Test::Above(i64::try_from(after).unwrap_or(i64::MAX)))
+                .ordered_by("version")
+                .at_most(Some(VERSIONS));
+            let (rows, _) = engine.store().list(query).await?;
+            let versions: Vec<Version> = rows
+                .into_iter()
+                .filter_map(|row| if let Row::Version(version) = row { Some(version) } else { None })
+                .collect();
+            if let Some(found) = versions.iter().find(|version| version.hash.as_deref() == Some(hash)) {
+                return Ok(Some(found.version));
+            }
+            match versions.last() {
+                Some(last) => after = last.version,
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// Makes what a person saved a version; none if the rules refuse it.
+    async fn take_in(
+        &mut self,
+        engine: &Engine,
+        id: &DocumentId,
+        text: String,
+    ) -> Result<Option<Document>, RenderError> {
+        let command = WriteDocument { id: id.clone(), text, writer: Writer::External, base: Base::Unsaid };
+        match engine.store().submit(Submission::internal(Caller::watcher(), command)).await {
+            Ok(committed) => match committed.answer {
+                Answer::Row(_, row) => match row.0 {
+                    Row::Document(document) => Ok(Some(document)),
+                    _ => Ok(None),
+                },
+                _ => Ok(None),
+            },
+            Err(SubmitError::Refused(refusal)) => {
+                self.trouble(format!("{} is left alone: {refusal}", self.shown(id.path.as_str())));
+                Ok(None)
+            }
+            Err(error) => Err(EngineError::from(error).into()),
+        }
+    }
+
+    /// Writes a newer version into a file that is as we left it.
+    async fn refresh(
+        &mut self,
+        engine: &Engine,
+        room: &Room,
+        id: &DocumentId,
+        document: &Document,
+    ) -> Result<(), RenderError> {
+        let state = self.state.documents.get(id.path.as_str()).cloned();
+        let up_to_date = state.as_ref().is_some_and(|state| state.version == document.version);
+        if up_to_date && !self.reread {
+            return Ok(());
+        }
+        if up_to_date {
+            // Words of it may have been redacted.
+            let text = engine.document_text(id).await?;
+            let hash = text.map(|text| hash_of(&text.text));
+            if hash.is_none() || hash == state.and_then(|state| state.hash) {
+                return Ok(());
+            }
+        }
+        self.write(engine, room, id).await
+    }
+
+    async fn write(&mut self, engine: &Engine, room: &Room, id: &DocumentId) -> Result<(), RenderError> {
+        let Some(text) = engine.document_text(id).await? else { return self.again_soon() };
+        if self.swaps.len() >= MOST_SWAPS {
+            return Err(RenderError::Stuck { path: room.path().display().to_string() });
+        }
+        let path = id.path.as_str();
+        let mut draft = room.draft(&engine.mint(""))?;
+        room.write(&mut draft, text.text.as_bytes())?;
+        let swap = room.keep(draft, path)?;
+        let before = self.state.documents.get(path).and_then(|state| state.hash.clone());
+        if room.exchange(&swap)? {
+            self.swaps.insert(swap.name.clone(), (before, self.now));
+        } else if !room.place(&swap)? {
+            // Somebody put a file there in this moment; it is met in the next round.
+            room.remove_swap(&swap)?;
+            return self.again_soon();
+        }
+        self.stamps.remove(path);
+        self.missing.remove(path);
+        let state = Rendered { version: text.version.version, hash: Some(hash_of(&text.text)) };
+        self.state.documents.insert(path.to_owned(), state);
+        self.again_soon()
+    }
+
+    /// Takes the file of a deleted document away.
+    async fn withdraw(&mut self, engine: &Engine, room: &Room, id: &DocumentId) -> Result<(), RenderError> {
+        let path = id.path.as_str();
+        let deleted = engine.document(id).await?.value;
+        if deleted.as_ref().is_some_and(Document::is_here) {
+            return self.again_soon();
+        }
+        let before = self.state.documents.get(path).and_then(|state| state.hash.clone());
+        if let Some(swap) = room.take_away(&engine.mint(""), path)? {
+            self.swaps.insert(swap.name, (before, self.now));
+        }
+        self.stamps.remove(path);
+        self.gone(path, deleted.as_ref());
+        Ok(())
+    }
+
+    fn gone(&mut self, path: &str, deleted: Option<&Document>) {
+        match deleted {
+            Some(document) => {
+                let state = Rendered { version: document.version, hash: None };
+                self.state.documents.insert(path.to_owned(), state);
+            }
+            None => drop(self.state.documents.remove(path)),
+        }
+    }
+
+    /// Looks at everything that came out of its place, and keeps what nobody knows yet.
+    pub(super) async fn settle_swaps(&mut self, engine: &Engine, room: &Room) -> Result<(), RenderError> {
+        let swaps = room.swaps()?;
+        self.swaps.retain(|name, _| swaps.iter().any(|swap| swap.name == *name));
+        let paths: Vec<PathBuf> = swaps.iter().map(|swap| room.swap_path(swap)).collect();
+        let writers = Writers::look(&paths);
+        for (swap, path) in swaps.iter().zip(&paths) {
+            let (before, since) = self.swaps.entry(swap.name.clone()).or_insert((None, self.now)).clone();
+            let is_written = match writers.write_to(path) {
+                Some(is_written) => is_written,
+                None => self.now.saturating_sub(since) < SWAP_BLINDLY_MILLIS,
+            };
+            if is_written {
+                self.again = true;
+            } else {
+                self.settle_swap(engine, room, swap, before).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn settle_swap(
+        &mut self,
+        engine: &Engine,
+        room: &Room,
+        swap: &Swap,
+        before: Option<String>,
+    ) -> Result<(), RenderError> {
+        if swap.path == self.context.channel {
+            return self.settle_channel_swap(engine, room, swap).await;
+        }
+        let Some(content) = room.read_swap(swap, MOST)? else { return Ok(()) };
+        let hash = hex_of(&content.bytes);
+        let as_it_was = content.whole && before.as_deref() == Some(hash.as_str());
+        if as_it_was || self.is_generated(&swap.path, &content) {
+            return Ok(room.remove_swap(swap)?);
+        }
+        let id = DocumentPath::parse(&swap.path).map(|path| DocumentId::new(self.instance.run(), path));
+        let text = std::str::from_utf8(&content.bytes).ok().filter(|_| content.whole).map(str::to_owned);
+        let (Ok(id), Some(text)) = (id, text) else { return self.keep_aside(room, swap) };
+        // Where we know what it should have been, it is an edit; after a crash, only what no version has is one.
+        let known = engine.document_text(&id).await?.is_some_and(|now| now.text == text)
+            || (before.is_none() && self.version_with(engine, &id, 0, &hash).await?.is_some());
+        if !known && self.take_in(engine, &id, text).await?.is_none() {
+            return self.keep_aside(room, swap);
+        }
+        room.remove_swap(swap)?;
+        self.again_soon()
+    }
+
+    fn keep_aside(&mut self, room: &Room, swap: &Swap) -> Result<(), RenderError> {
+        let aside = room.keep_aside(swap, &self.when)?;
+        self.note(format!("{} was edited: it is kept as {aside}", self.shown(&swap.path)));
+        Ok(())
+    }
+}

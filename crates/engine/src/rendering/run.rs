@@ -1,0 +1,475 @@
+//! Follows the log and the disk, and decides whose turn it is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use notify::event::{AccessKind, AccessMode, ModifyKind};
+use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+use rookery_core::instance::{Configured, Instance, Provider, Scope, TeamContext};
+use rookery_core::key::Table;
+use rookery_core::message::Form;
+use rookery_core::{AgentId, Fact, Key, LogId, Position, Row};
+use rookery_store::query::Test;
+use rookery_store::{ListQuery, LogQuery};
+use tokio::sync::{Notify, watch};
+
+use super::keeper::Keeper;
+use super::state::Shelf;
+use super::steps::Steps;
+use super::{Folder, RenderError, Rendered, Rendering};
+use crate::engine::{Engine, EngineError};
+use crate::services::RETRY_AFTER;
+use crate::subscribe::{SubscribeError, Subscription};
+
+/// How soon something unsettled is looked at again.
+const SOON_MILLIS: u64 = 100;
+/// How often the disk is looked at although nobody said that it changed.
+const LOOK_EVERY_MILLIS: u64 = 2_000;
+/// How far the pauses between tries grow.
+const RETRY_AT_LEAST_EVERY_MILLIS: u64 = 30_000;
+
+/// Runs until the log can be followed no more, and says what is rendered.
+pub(crate) async fn run(engine: Engine, rendering: Rendering, say: watch::Sender<Rendered>) {
+    loop {
+        match Desk::open(&engine, &rendering).await {
+            Ok((mut desk, subscription)) => {
+                if let Err(error) = desk.follow(subscription, &say).await {
+                    tracing::debug!(%error, "renderings are interrupted");
+                }
+            }
+            Err(error) => tracing::debug!(%error, "renderings cannot follow the log"),
+        }
+        tokio::time::sleep(RETRY_AFTER).await;
+    }
+}
+
+/// Everybody who keeps files at this site.
+#[derive(Debug)]
+pub(super) struct Desk {
+    engine: Engine,
+    rendering: Rendering,
+    shelf: Shelf,
+    log: LogId,
+    contexts: BTreeMap<Scope, Configured>,
+    places: BTreeMap<Instance, Place>,
+    hints: Arc<Hints>,
+    watcher: Option<RecommendedWatcher>,
+    /// The last position that is known to be saved.
+    saved: Option<Position>,
+}
+
+#[derive(Debug)]
+struct Place {
+    keeper: Keeper,
+    /// It was configured, has agents, or something happened in it since we are here.
+    in_use: bool,
+    /// The log says something new.
+    stale: bool,
+    /// When to look at the disk again.
+    due: u64,
+    /// How long to wait after the next failure.
+    patience: u64,
+    failure: Option<String>,
+    troubles: Vec<String>,
+    /// The folder that hints come from, by its inode.
+    watched: Option<u64>,
+}
+
+/// Folders in which something has changed, as the system tells. Only hints: whoever gets one looks for itself.
+#[derive(Debug, Default)]
+struct Hints {
+    folders: Mutex<BTreeMap<PathBuf, Instance>>,
+    touched: Mutex<BTreeSet<Instance>>,
+    arrived: Notify,
+}
+
+impl Hints {
+    fn receive(&self, event: notify::Result<notify::Event>) {
+        let Ok(event) = event else { return };
+        let reading = match event.kind {
+            EventKind::Access(AccessKind::Close(AccessMode::Write)) => false,
+            EventKind::Access(_) => true,
+            EventKind::Modify(ModifyKind::Metadata(_)) => true,
+            _ => false,
+        };
+        if reading {
+            return;
+        }
+        let folders = lock(&self.folders);
+        let of = |path: &PathBuf| path.ancestors().find_map(|folder| folders.get(folder)).cloned();
+        lock(&self.touched).extend(event.paths.iter().filter_map(of));
+        self.arrived.notify_one();
+    }
+
+    fn take(&self) -> BTreeSet<Instance> {
+        std::mem::take(&mut *lock(&self.touched))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Desk {
+    /// Takes stock of everything that has files here.
+    pub(super) async fn open(engine: &Engine, rendering: &Rendering) -> Result<(Desk, Subscription), RenderError> {
+        Desk::open_with(engine, rendering, Steps::default()).await
+    }
+
+    pub(super) async fn open_with(
+        engine: &Engine,
+        rendering: &Rendering,
+        steps: Steps,
+    ) -> Result<(Desk, Subscription), RenderError> {
+        // Listening begins before the first look, so that nothing falls between the two.
+        let subscription = engine.subscribe(None).await.map_err(EngineError::from)?;
+        let log = subscription.position().log.unwrap_or_else(|| LogId::from(""));
+        let hints = Arc::new(Hints::default());
+        let mut desk = Desk {
+            engine: engine.clone(),
+            rendering: rendering.clone(),
+            shelf: Shelf::new(&rendering.state, steps),
+            log,
+            contexts: BTreeMap::new(),
+            places: BTreeMap::new(),
+            watcher: watcher(&hints),
+            hints,
+            saved: None,
+        };
+        desk.read_contexts().await?;
+        for instance in desk.known().await? {
+            desk.add(&instance);
+        }
+        desk.mark_in_use().await?;
+        if desk.missed_redactions().await? {
+            desk.reread_all();
+        }
+        Ok((desk, subscription))
+    }
+
+    async fn follow(
+        &mut self,
+        mut subscription: Subscription,
+        say: &watch::Sender<Rendered>,
+    ) -> Result<(), SubscribeError> {
+        loop {
+            self.attend().await;
+            self.tell(say);
+            self.note_position(&subscription.position());
+            let pause = Duration::from_millis(self.next_due().saturating_sub(self.now()).max(1));
+            let hints = self.hints.clone();
+            tokio::select! {
+                chunk = subscription.next() => {
+                    for row in chunk?.rows() {
+                        self.heed(&row.fact).await;
+                    }
+                }
+                () = hints.arrived.notified() => self.touched(&hints.take()),
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    /// A round for everybody whose turn it is.
+    pub(super) async fn attend(&mut self) {
+        let now = self.now();
+        let root = self.engine.settings().root.clone();
+        for (instance, place) in &mut self.places {
+            if place.due > now && !(place.stale && place.failure.is_none()) {
+                continue;
+            }
+            let idle = !place.stale && place.failure.is_none() && !place.keeper.reread;
+            if idle && place.keeper.is_quiet(&root) {
+                place.due = now + LOOK_EVERY_MILLIS;
+                continue;
+            }
+            place.round(&self.engine, instance, now).await;
+            watch_over(self.watcher.as_mut(), &self.hints, &root, instance, place);
+        }
+    }
+
+    fn next_due(&self) -> u64 {
+        self.places.values().map(|place| place.due).min().unwrap_or(self.now() + LOOK_EVERY_MILLIS)
+    }
+
+    fn now(&self) -> u64 {
+        self.engine.clock().monotonic()
+    }
+
+    fn touched(&mut self, instances: &BTreeSet<Instance>) {
+        let soon = self.now();
+        for instance in instances {
+            if let Some(place) = self.places.get_mut(instance).filter(|place| place.failure.is_none()) {
+                place.due = place.due.min(soon);
+            }
+        }
+    }
+
+    /// Takes note of what a fact means for the files.
+    pub(super) async fn heed(&mut self, fact: &Fact) {
+        match fact {
+            Fact::MessageSent(fact) if fact.letter.header.form == Form::Entry => {
+                self.changed(&Instance::of_thread(&fact.letter.header.thread));
+            }
+            Fact::MessageReleased(fact) if fact.header.form == Form::Entry => {
+                self.changed(&Instance::of_thread(&fact.header.thread));
+            }
+            Fact::DocumentWritten(fact) => self.changed(&Instance::of_run(&fact.id.run)),
+            Fact::DocumentDeleted(fact) => self.changed(&Instance::of_run(&fact.id.run)),
+            Fact::AgentRegistered(fact) => {
+                if let Some(instance) = named(&fact.id) {
+                    self.add(&instance);
+                    self.used(&instance);
+                }
+            }
+            Fact::ContextConfigured(fact) => self.reconfigure(&fact.scope).await,
+            Fact::LogRedacted(fact) if fact.cleared.iter().any(|cleared| is_rendered(&cleared.key)) => {
+                self.reread_all();
+            }
+            _ => {}
+        }
+    }
+
+    fn changed(&mut self, instance: &Instance) {
+        self.add(instance);
+        self.used(instance);
+        if let Some(place) = self.places.get_mut(instance) {
+            place.stale = true;
+        }
+    }
+
+    fn used(&mut self, instance: &Instance) {
+        if let Some(place) = self.places.get_mut(instance) {
+            place.in_use = true;
+        }
+    }
+
+    /// Those that were configured or have agents are in use from the beginning.
+    async fn mark_in_use(&mut self) -> Result<(), RenderError> {
+        for scope in self.contexts.keys().cloned().collect::<Vec<_>>() {
+            if let Some(run) = scope.run() {
+                self.used(&Instance::of_run(run));
+            }
+        }
+        for agent in self.engine.agents().await?.value.iter().filter(|agent| !agent.has_left()) {
+            self.used(&Instance::of(&agent.id));
+        }
+        Ok(())
+    }
+
+    fn reread_all(&mut self) {
+        for place in self.places.values_mut() {
+            place.keeper.reread = true;
+            place.stale = true;
+        }
+    }
+
+    async fn reconfigure(&mut self, scope: &Scope) {
+        while let Err(error) = self.read_contexts().await {
+            tracing::debug!(%error, "what was configured is read later");
+            tokio::time::sleep(RETRY_AFTER).await;
+        }
+        let known: Vec<Instance> = self.places.keys().cloned().collect();
+        for instance in known {
+            let context = self.context(&instance);
+            if self.places.get(&instance).is_some_and(|place| place.keeper.context != context) {
+                let before = self.places.remove(&instance);
+                lock(&self.hints.folders).retain(|_, known| *known != instance);
+                self.add(&instance);
+                if before.is_some_and(|before| before.in_use) {
+                    self.used(&instance);
+                }
+            }
+        }
+        match scope {
+            Scope::Instance(run) => {
+                self.add(&Instance::of_run(run));
+                self.used(&Instance::of_run(run));
+            }
+            // Instances that had no files until now may have some.
+            Scope::Project => match self.known().await {
+                Ok(instances) => instances.iter().for_each(|instance| self.add(instance)),
+                Err(error) => tracing::debug!(%error, "instances could not be looked up"),
+            },
+        }
+    }
+
+    async fn read_contexts(&mut self) -> Result<(), RenderError> {
+        let (rows, _) = self.engine.store().list(ListQuery::all(Table::Contexts)).await?;
+        let of = |row| if let Row::Context(context) = row { Some((context.scope.clone(), context)) } else { None };
+        self.contexts = rows.into_iter().filter_map(of).collect();
+        Ok(())
+    }
+
+    fn context(&self, instance: &Instance) -> TeamContext {
+        let own = self.contexts.get(&Scope::of(instance));
+        TeamContext::of(instance, own, self.contexts.get(&Scope::Project))
+    }
+
+    /// Everybody who has something to say, has agents, or was configured.
+    async fn known(&self) -> Result<BTreeSet<Instance>, RenderError> {
+        let configured = self.contexts.keys().filter_map(Scope::run).map(Instance::of_run);
+        let mut found: BTreeSet<Instance> = configured.collect();
+        let documents = ListQuery::all(Table::Documents).with("live_in", Test::Present);
+        for row in self.engine.store().list(documents).await?.0 {
+            if let Row::Document(document) = row {
+                found.insert(Instance::of_run(&document.id.run));
+            }
+        }
+        for row in self.engine.store().list(ListQuery::all(Table::Threads)).await?.0 {
+            if let Row::Thread(thread) = row {
+                let channel = Test::Is(thread.id.as_str().into());
+                let first = ListQuery::all(Table::Messages).with("channel", channel).at_most(Some(1));
+                if !self.engine.store().list(first).await?.0.is_empty() {
+                    found.insert(Instance::of_thread(&thread.id));
+                }
+            }
+        }
+        let agents = self.engine.agents().await?.value;
+        found.extend(agents.iter().filter(|agent| !agent.has_left()).filter_map(|agent| named(&agent.id)));
+        Ok(found)
+    }
+
+    /// Begins to keep the files of an instance, if it has some here.
+    fn add(&mut self, instance: &Instance) {
+        if self.places.contains_key(instance) {
+            return;
+        }
+        let context = self.context(instance);
+        let elsewhere = context.site.is_some() && self.engine.site().is_some() && context.site != self.engine.site();
+        if context.provider != Provider::File || elsewhere {
+            return;
+        }
+        let generated = (self.rendering.generated)(instance, &context);
+        let log = self.log.to_string();
+        let keeper = Keeper::new(instance.clone(), context, generated, &log, &self.shelf);
+        self.places.insert(instance.clone(), Place::new(keeper));
+    }
+
+    /// Whether words were redacted that may still stand in files.
+    async fn missed_redactions(&mut self) -> Result<bool, RenderError> {
+        let here = |position: &Position| position.log.as_ref() == Some(&self.log);
+        let Some(position) = self.shelf.cursor().filter(here) else { return Ok(true) };
+        let kinds = Some(vec!["log.redacted".to_owned()]);
+        let query = LogQuery { kinds, ..LogQuery::after(position.seq, 1) };
+        self.saved = Some(position);
+        Ok(!self.engine.log(query).await?.value.is_empty())
+    }
+
+    /// Notes that everything up to here is in the files, if it is.
+    pub(super) fn note_position(&mut self, position: &Position) {
+        let all_done = self.places.values().all(|place| !place.stale && place.failure.is_none());
+        if !all_done || self.saved.as_ref() == Some(position) {
+            return;
+        }
+        match self.shelf.save_cursor(position) {
+            Ok(()) => self.saved = Some(position.clone()),
+            Err(error) => tracing::debug!(%error, "the position of renderings was not noted"),
+        }
+    }
+
+    fn tell(&self, say: &watch::Sender<Rendered>) {
+        let root = &self.engine.settings().root;
+        let here = self.places.iter().filter(|(_, place)| place.keeper.inode != 0 && place.in_use);
+        let folders = here.map(|(instance, place)| Folder {
+            instance: instance.clone(),
+            path: root.join(place.keeper.context.folder.as_str()),
+        });
+        let warnings = self.places.values().flat_map(|place| place.failure.iter().chain(&place.troubles).cloned());
+        let rendered = Rendered { folders: folders.collect(), warnings: warnings.collect() };
+        say.send_if_modified(|known| {
+            let changed = *known != rendered;
+            *known = rendered;
+            changed
+        });
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_settled(&self) -> bool {
+        let root = &self.engine.settings().root;
+        self.places.values().all(|place| !place.stale && place.failure.is_none() && place.keeper.is_quiet(root))
+    }
+
+    /// Makes everybody's turn come, whatever the time.
+    #[cfg(test)]
+    pub(super) fn hurry(&mut self) {
+        self.places.values_mut().for_each(|place| place.due = 0);
+    }
+
+    #[cfg(test)]
+    pub(super) fn warnings(&self) -> Vec<String> {
+        self.places.values().flat_map(|place| place.failure.iter().chain(&place.troubles).cloned()).collect()
+    }
+}
+
+impl Place {
+    fn new(keeper: Keeper) -> Place {
+        let patience = SOON_MILLIS;
+        Place { keeper, in_use: false, stale: true, due: 0, patience, failure: None, troubles: vec![], watched: None }
+    }
+
+    async fn round(&mut self, engine: &Engine, instance: &Instance, now: u64) {
+        match self.keeper.round(engine).await {
+            Ok(round) => {
+                if self.failure.take().is_some() {
+                    tracing::info!(%instance, "files are written again");
+                }
+                (self.stale, self.patience, self.troubles) = (false, SOON_MILLIS, round.troubles);
+                self.due = now + if round.again { SOON_MILLIS } else { LOOK_EVERY_MILLIS };
+            }
+            Err(error) => {
+                let message = error.to_string();
+                if self.failure.as_ref() != Some(&message) {
+                    tracing::warn!(%instance, "{message}: it is tried again, and nothing that was said is lost");
+                }
+                self.failure = Some(message);
+                self.patience = (self.patience * 2).min(RETRY_AT_LEAST_EVERY_MILLIS);
+                self.due = now + self.patience;
+            }
+        }
+    }
+}
+
+/// Asks the system for hints about a folder, once it is there.
+fn watch_over(
+    watcher: Option<&mut RecommendedWatcher>,
+    hints: &Hints,
+    root: &Path,
+    instance: &Instance,
+    place: &mut Place,
+) {
+    let inode = place.keeper.inode;
+    let Some(watcher) = watcher.filter(|_| inode != 0 && place.watched != Some(inode)) else { return };
+    let folder = root.join(place.keeper.context.folder.as_str());
+    // The one before may be gone; then there is nothing to forget.
+    drop(watcher.unwatch(&folder));
+    lock(&hints.folders).insert(folder.clone(), instance.clone());
+    match watcher.watch(&folder, RecursiveMode::Recursive) {
+        Ok(()) => place.watched = Some(inode),
+        Err(error) => tracing::debug!(%error, %instance, "changes of files are noticed a little later"),
+    }
+}
+
+/// Without it, the disk is looked at every now and then all the same.
+fn watcher(hints: &Arc<Hints>) -> Option<RecommendedWatcher> {
+    let hints = hints.clone();
+    let config = notify::Config::default().with_follow_symlinks(false);
+    match RecommendedWatcher::new(move |event| hints.receive(event), config) {
+        Ok(watcher) => Some(watcher),
+        Err(error) => {
+            tracing::warn!(%error, "changes of context files are noticed a little later");
+            None
+        }
+    }
+}
+
+/// The instance that an agent names in its id. A bare name says nothing.
+fn named(agent: &AgentId) -> Option<Instance> {
+    Some(Instance::of(agent)).filter(|instance| *instance != Instance::default())
+}
+
+fn is_rendered(key: &Key) -> bool {
+    matches!(key, Key::Message(_) | Key::Version { .. } | Key::Document(_))
+}

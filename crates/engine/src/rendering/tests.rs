@@ -1,0 +1,726 @@
+//! Rooms on a real disk: persons and agents that write at the same time, and ends at every step.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use futures_util::FutureExt;
+use rookery_core::document::{Base, DeleteDocument, DocumentId, DocumentPath, Version, WriteDocument, Writer, hash_of};
+use rookery_core::instance::{ConfigureContext, ContextSettings, Provider, Scope};
+use rookery_core::redact::{Redact, Target};
+use rookery_core::{Caller, Fact, Instance, LogId, Seq, Timestamp};
+use rookery_store::memory::{Database, MemoryStore};
+use rookery_store::{Clock, LogQuery, Node, PresenceBoard, Site};
+
+use super::run::Desk;
+use super::steps::{Step, Steps};
+use super::{Generated, Rendering};
+use crate::access::Trust;
+use crate::messages::{Post, Span};
+use crate::subscribe::Subscription;
+use crate::{Access, Engine, Parts, RandomIds, Request, Settings, SystemClock};
+
+/// The hour of the machine, and a pace that the test sets.
+#[derive(Debug, Default)]
+struct Pace {
+    clock: SystemClock,
+    monotonic: AtomicU64,
+}
+
+impl Clock for Pace {
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    fn monotonic(&self) -> u64 {
+        self.monotonic.load(Ordering::Relaxed)
+    }
+}
+
+struct Site1 {
+    engine: Engine,
+    pace: Arc<Pace>,
+    root: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+/// A daemon's time at the desk, which a test can end.
+struct Sitting {
+    desk: Desk,
+    subscription: Subscription,
+}
+
+impl Site1 {
+    fn new() -> Site1 {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let (pace, board) = (Arc::new(Pace::default()), Arc::new(PresenceBoard::default()));
+        let node = Node {
+            id: "node_1".into(),
+            host: "here".to_owned(),
+            pid: 1,
+            url: None,
+            version: "1.0.0".to_owned(),
+            site: Site { id: "site_1".into(), root: root.display().to_string() },
+            started_at: Timestamp(0),
+        };
+        let database = Database::new(LogId::from("log_1"));
+        let store = MemoryStore::new(database, pace.clone(), board.clone()).of(node.id.clone());
+        let engine = Engine::new(Parts {
+            store: Arc::new(store),
+            clock: pace.clone(),
+            ids: Arc::new(RandomIds),
+            board,
+            access: Access::new(Trust::Local, None),
+            node,
+            settings: Settings::new("test", &root),
+        });
+        Site1 { engine, pace, root, _folder: folder }
+    }
+
+    fn rendering(&self) -> Rendering {
+        let made =
+            |name: &str| Generated { name: "mcp.json".to_owned(), text: format!("{{\"instance\":\"{name}\"}}\n") };
+        Rendering {
+            state: self.root.join(".rookery/rendered"),
+            generated: Arc::new(move |instance, _| vec![made(instance.name())]),
+        }
+    }
+
+    async fn sit(&self) -> Sitting {
+        self.sit_with(Steps::default()).await
+    }
+
+    async fn sit_with(&self, steps: Steps) -> Sitting {
+        let (desk, subscription) = Desk::open_with(&self.engine, &self.rendering(), steps).await.unwrap();
+        Sitting { desk, subscription }
+    }
+
+    /// One turn for everybody, half a second later.
+    async fn turn(&self, sitting: &mut Sitting) {
+        self.pace.monotonic.fetch_add(500, Ordering::Relaxed);
+        while let Some(chunk) = sitting.subscription.next().now_or_never() {
+            for row in chunk.unwrap().rows() {
+                sitting.desk.heed(&row.fact).await;
+            }
+        }
+        sitting.desk.hurry();
+        sitting.desk.attend().await;
+    }
+
+    /// Turns until nothing is left to do.
+    async fn settle(&self, sitting: &mut Sitting) {
+        for _ in 0..500 {
+            self.turn(sitting).await;
+            if sitting.desk.is_settled() {
+                return;
+            }
+            // Stamps of the file system need their time to grow old.
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        panic!("it never settles: {:?}", sitting.desk.warnings());
+    }
+
+    /// A new start that comes to rest.
+    async fn settled(&self) -> Sitting {
+        let mut sitting = self.sit().await;
+        self.settle(&mut sitting).await;
+        sitting
+    }
+
+    async fn says(&self, from: &str, text: &str) {
+        self.engine.send(&Caller::asserted(from), Post::entry(&from.into(), text)).await.unwrap();
+    }
+
+    async fn writes(&self, path: &str, text: &str) {
+        let command = WriteDocument {
+            id: document(path),
+            text: text.to_owned(),
+            writer: Writer::Named("ada@pr-1".into()),
+            base: Base::Unsaid,
+        };
+        self.engine.write_document(&Caller::asserted("ada@pr-1"), command).await.unwrap();
+    }
+
+    async fn deletes(&self, path: &str) {
+        let command =
+            DeleteDocument { id: document(path), writer: Writer::Named("ada@pr-1".into()), base: Base::Unsaid };
+        self.engine.delete_document(&Caller::asserted("ada@pr-1"), command).await.unwrap();
+    }
+
+    async fn configures(&self, scope: Scope, settings: ContextSettings) {
+        let command = ConfigureContext { scope, settings, site: None };
+        self.engine.submit(Request::new(Caller::person("anna"), command)).await.unwrap();
+    }
+
+    async fn text(&self, path: &str) -> Option<String> {
+        self.engine.document_text(&document(path)).await.unwrap().map(|text| text.text)
+    }
+
+    async fn history(&self, path: &str) -> Vec<Version> {
+        let mut history = self.engine.document_history(&document(path), Some(1_000)).await.unwrap().value;
+        history.reverse();
+        history
+    }
+
+    async fn authors(&self, path: &str) -> Vec<String> {
+        self.history(path).await.into_iter().map(|version| version.author).collect()
+    }
+
+    /// Whether a text is a version of any of these documents, or stands in any file of the folder.
+    async fn can_find(&self, text: &str, paths: &[&str]) -> bool {
+        for path in paths {
+            if self.history(path).await.iter().any(|version| version.hash.as_deref() == Some(&hash_of(text))) {
+                return true;
+            }
+        }
+        let mut files = vec![];
+        files_below(&self.folder(), &mut files);
+        files.iter().any(|file| fs::read(file).is_ok_and(|found| found == text.as_bytes()))
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.root.join(".workflow/pr-1")
+    }
+
+    fn file(&self, path: &str) -> PathBuf {
+        self.folder().join(path)
+    }
+
+    fn read(&self, path: &str) -> Option<String> {
+        fs::read_to_string(self.file(path)).ok()
+    }
+
+    fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = fs::read_dir(self.folder())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    async fn channel_text(&self) -> String {
+        let all = Span { limit: Some(1_000), since: None };
+        let entries = self.engine.channel(&Instance::new("pr-1"), all).await.unwrap().value;
+        entries.iter().fold(String::new(), |text, entry| {
+            let at = jiff::Timestamp::from_millisecond(entry.at.0).unwrap().strftime("%H:%M:%S").to_string();
+            text + &format!("\n### {at} [{}]\n{}\n", entry.letter.header.name, entry.letter.text)
+        })
+    }
+
+    /// Everything is as the log says, and nothing of ours lies about.
+    async fn check(&self, paths: &[&str]) {
+        for path in paths {
+            assert_eq!(self.read(path), self.text(path).await, "{path}");
+        }
+        assert_eq!(self.read("channel.md"), Some(self.channel_text().await));
+        assert_eq!(fs::read_dir(self.file(".swap")).unwrap().count(), 0);
+    }
+}
+
+fn files_below(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() { files_below(&path, found) } else { found.push(path) }
+    }
+}
+
+fn document(path: &str) -> DocumentId {
+    DocumentId::new(Instance::new("pr-1").run(), DocumentPath::parse(path).unwrap())
+}
+
+/// Saves as an editor does that writes a new file and renames it.
+fn save_by_renaming(path: &Path, text: &str) {
+    let new = path.with_extension("md.tmp");
+    fs::write(&new, text).unwrap();
+    fs::rename(new, path).unwrap();
+}
+
+#[tokio::test]
+async fn the_channel_is_written_exactly_so() {
+    let site = Site1::new();
+    site.says("reviewer@pr-1", "@coder found auth validation issue in line 42").await;
+    let mut sitting = site.settled().await;
+    site.says("coder@pr-1", "Fixed,\n@reviewer please verify").await;
+    site.says("elsewhere", "not here").await;
+    site.settle(&mut sitting).await;
+    let text = site.read("channel.md").unwrap();
+    let mut lines = text.lines();
+    assert_eq!(lines.next(), Some(""));
+    let head = lines.next().unwrap();
+    assert!(head.starts_with("### ") && head.ends_with(" [reviewer]") && head.len() == "### 10:00:05 [reviewer]".len());
+    assert_eq!(lines.next(), Some("@coder found auth validation issue in line 42"));
+    assert_eq!(text, site.channel_text().await);
+    assert!(text.ends_with("Fixed,\n@reviewer please verify\n"));
+    assert_eq!(site.names(), [".swap", "channel.md", "mcp.json"]);
+    assert_eq!(fs::read_to_string(site.root.join(".workflow/.gitignore")).unwrap(), "*\n");
+}
+
+#[tokio::test]
+async fn documents_are_files_and_files_are_documents() {
+    let site = Site1::new();
+    site.writes("notes.md", "one").await;
+    site.writes("findings/auth.md", "deep").await;
+    let mut sitting = site.settled().await;
+    site.check(&["notes.md", "findings/auth.md"]).await;
+    site.writes("notes.md", "two").await;
+    site.settle(&mut sitting).await;
+    assert_eq!(site.read("notes.md").as_deref(), Some("two"));
+    fs::write(site.file("notes.md"), "three, by hand").unwrap();
+    save_by_renaming(&site.file("findings/auth.md"), "deeper, by hand");
+    fs::create_dir_all(site.file("ideas/wild")).unwrap();
+    fs::write(site.file("ideas/wild/first.txt"), "new, by hand").unwrap();
+    site.settle(&mut sitting).await;
+    assert_eq!(site.text("notes.md").await.as_deref(), Some("three, by hand"));
+    assert_eq!(site.authors("notes.md").await, ["ada@pr-1", "ada@pr-1", "external"]);
+    assert_eq!(site.text("findings/auth.md").await.as_deref(), Some("deeper, by hand"));
+    assert_eq!(site.text("ideas/wild/first.txt").await.as_deref(), Some("new, by hand"));
+    site.deletes("notes.md").await;
+    site.settle(&mut sitting).await;
+    assert_eq!(site.read("notes.md"), None);
+    fs::write(site.file("notes.md"), "two").unwrap();
+    site.settle(&mut sitting).await;
+    assert_eq!(site.text("notes.md").await.as_deref(), Some("two"), "what a person restores is there again");
+    site.check(&["notes.md", "findings/auth.md", "ideas/wild/first.txt"]).await;
+}
+
+#[tokio::test]
+async fn going_back_to_an_older_text_is_an_edit() {
+    let site = Site1::new();
+    site.writes("notes.md", "one").await;
+    site.writes("notes.md", "two").await;
+    let mut sitting = site.settled().await;
+    fs::write(site.file("notes.md"), "one").unwrap();
+    site.settle(&mut sitting).await;
+    assert_eq!(site.text("notes.md").await.as_deref(), Some("one"));
+    assert_eq!(site.authors("notes.md").await.len(), 3);
+}
+
+#[tokio::test]
+async fn a_file_that_is_deleted_or_a_folder_that_is_comes_back() {
+    let site = Site1::new();
+    site.writes("notes.md", "kept").await;
+    site.says("ada@pr-1", "hello").await;
+    let mut sitting = site.settled().await;
+    fs::remove_file(site.file("notes.md")).unwrap();
+    site.settle(&mut sitting).await;
+    site.check(&["notes.md"]).await;
+    fs::remove_dir_all(site.root.join(".workflow")).unwrap();
+    site.settle(&mut sitting).await;
+    site.check(&["notes.md"]).await;
+    assert_eq!(site.authors("notes.md").await, ["ada@pr-1"]);
+    assert!(site.root.join(".workflow/.gitignore").exists());
+}
+
+#[tokio::test]
+async fn an_edited_channel_is_kept_aside_and_written_anew() {
+    let site = Site1::new();
+    site.says("ada@pr-1", "hello").await;
+    let mut sitting = site.settled().await;
+    let edited = site.read("channel.md").unwrap() + "\n### 10:00:00 [boss]\ndo something else\n";
+    fs::write(site.file("channel.md"), &edited).unwrap();
+    site.says("ada@pr-1", "go on").await;
+    site.settle(&mut sitting).await;
+    site.check(&[]).await;
+    let aside = site.names().into_iter().find(|name| name.starts_with("channel.md.edited-")).unwrap();
+    assert_eq!(site.read(&aside), Some(edited));
+    fs::write(site.file("channel.md"), "").unwrap();
+    site.settle(&mut sitting).await;
+    site.check(&[]).await;
+    assert_eq!(
+        site.names().iter().filter(|name| name.starts_with("channel.md.edited-")).count(),
+        1,
+        "nothing was lost"
+    );
+}
+
+#[tokio::test]
+async fn what_cannot_be_a_document_is_left_alone() {
+    let site = Site1::new();
+    site.writes("notes.md", "one").await;
+    let mut sitting = site.settled().await;
+    fs::write(site.file("notes.md"), b"\xff\xfe not text").unwrap();
+    fs::write(site.file("large.md"), "x".repeat(rookery_core::limit::DOCUMENT_BYTES + 1)).unwrap();
+    fs::write(site.file("script.sh"), "#!/bin/sh").unwrap();
+    fs::write(site.file(".hidden.md"), "hidden").unwrap();
+    site.writes("notes.md", "two").await;
+    for _ in 0..8 {
+        site.turn(&mut sitting).await;
+    }
+    assert_eq!(fs::read(site.file("notes.md")).unwrap(), b"\xff\xfe not text");
+    let warnings = sitting.desk.warnings();
+    assert!(warnings.iter().any(|warning| warning.contains("notes.md is left alone: it is not UTF-8")), "{warnings:?}");
+    assert!(warnings.iter().any(|warning| warning.contains("large.md is left alone: it is larger")), "{warnings:?}");
+    assert_eq!(site.text("large.md").await, None);
+    fs::write(site.file("notes.md"), "three").unwrap();
+    fs::remove_file(site.file("large.md")).unwrap();
+    site.settle(&mut sitting).await;
+    assert_eq!(site.text("notes.md").await.as_deref(), Some("three"));
+    assert_eq!(sitting.desk.warnings(), [""; 0]);
+}
+
+#[tokio::test]
+async fn no_link_is_followed() {
+    let site = Site1::new();
+    let outside = tempfile::tempdir().unwrap();
+    fs::write(outside.path().join("secret.md"), "outside").unwrap();
+    site.writes("notes.md", "one").await;
+    let mut sitting = site.settled().await;
+    symlink(outside.path().join("secret.md"), site.file("linked.md")).unwrap();
+    symlink(outside.path(), site.file("findings")).unwrap();
+    fs::remove_file(site.file("notes.md")).unwrap();
+    symlink(outside.path().join("secret.md"), site.file("notes.md")).unwrap();
+    site.writes("findings/secret.md", "inside").await;
+    site.writes("findings/new.md", "inside").await;
+    for _ in 0..8 {
+        site.turn(&mut sitting).await;
+    }
+    assert_eq!(fs::read_to_string(outside.path().join("secret.md")).unwrap(), "outside");
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
+    assert_eq!(site.text("linked.md").await, None);
+    assert_eq!(site.text("notes.md").await.as_deref(), Some("one"));
+    assert!(!sitting.desk.warnings().is_empty());
+    let other = Site1::new();
+    symlink(outside.path(), other.root.join(".workflow")).unwrap();
+    other.writes("notes.md", "one").await;
+    let mut sitting = other.sit().await;
+    other.turn(&mut sitting).await;
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
+    assert!(sitting.desk.warnings()[0].contains("is a link or a file"), "{:?}", sitting.desk.warnings());
+}
+
+#[tokio::test]
+async fn whatever_an_instance_is_called_its_files_stay_in_the_project() {
+    let site = Site1::new();
+    for name in ["x@../../../../tmp/evil", "x@..", "x@.git", "x@a/b"] {
+        site.says(name, "hello").await;
+    }
+    let _sitting = site.settled().await;
+    let mut names: Vec<_> = fs::read_dir(site.root.join(".workflow"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["%2E.", "%2E.%2F..%2F..%2F..%2Ftmp%2Fevil", "%2Egit", ".gitignore", "a%2Fb"]);
+    assert_eq!(fs::read_dir(&site.root).unwrap().count(), 2, "beside it there is only what was noted");
+}
+
+#[tokio::test]
+async fn where_there_are_no_files_none_are_made() {
+    let site = Site1::new();
+    let of = |name: &str| Scope::of(&Instance::new(name));
+    let provided = |provider| ContextSettings { provider: Some(provider), ..ContextSettings::default() };
+    site.configures(of("pr-1"), provided(Provider::Memory)).await;
+    site.configures(of("pr-2"), provided(Provider::Off)).await;
+    site.writes("notes.md", "one").await;
+    site.says("ada@pr-1", "hello").await;
+    let mut sitting = site.settled().await;
+    assert!(!site.root.join(".workflow").exists());
+    assert_eq!(site.text("notes.md").await.as_deref(), Some("one"));
+    let elsewhere = ContextSettings {
+        dir: Some("docs/team".to_owned()),
+        channel: Some("discussion.md".to_owned()),
+        ..ContextSettings::default()
+    };
+    site.configures(of("pr-1"), elsewhere).await;
+    site.settle(&mut sitting).await;
+    assert_eq!(fs::read_to_string(site.root.join("docs/team/notes.md")).unwrap(), "one");
+    assert_eq!(fs::read_to_string(site.root.join("docs/team/discussion.md")).unwrap(), site.channel_text().await);
+    assert!(!site.root.join(".workflow").exists());
+}
+
+#[tokio::test]
+async fn what_happened_while_nobody_was_there_is_made_up_for() {
+    let site = Site1::new();
+    site.writes("notes.md", "one").await;
+    site.writes("other.md", "one").await;
+    site.says("ada@pr-1", "hello").await;
+    drop(site.settled().await);
+    site.writes("other.md", "two").await;
+    site.says("ada@pr-1", "is anybody there?").await;
+    fs::write(site.file("notes.md"), "by hand").unwrap();
+    fs::write(site.file("new.md"), "by hand too").unwrap();
+    drop(site.settled().await);
+    site.check(&["notes.md", "other.md", "new.md"]).await;
+    assert_eq!(site.text("notes.md").await.as_deref(), Some("by hand"));
+    assert_eq!(site.text("other.md").await.as_deref(), Some("two"));
+    assert_eq!(site.text("new.md").await.as_deref(), Some("by hand too"));
+}
+
+#[tokio::test]
+async fn losing_what_was_noted_costs_nothing() {
+    let site = Site1::new();
+    site.writes("notes.md", "one").await;
+    site.writes("old.md", "one").await;
+    site.writes("edited.md", "one").await;
+    site.says("ada@pr-1", "hello").await;
+    drop(site.settled().await);
+    fs::remove_dir_all(site.root.join(".rookery")).unwrap();
+    site.writes("old.md", "two").await;
+    fs::write(site.file("edited.md"), "by hand").unwrap();
+    site.writes("edited.md", "two").await;
+    drop(site.settled().await);
+    site.check(&["notes.md", "old.md", "edited.md"]).await;
+    assert_eq!(site.authors("notes.md").await, ["ada@pr-1"]);
+    assert_eq!(site.authors("old.md").await, ["ada@pr-1", "ada@pr-1"]);
+    assert_eq!(site.text("old.md").await.as_deref(), Some("two"));
+    assert_eq!(site.authors("edited.md").await, ["ada@pr-1", "ada@pr-1", "external"]);
+    assert!(site.names().iter().all(|name| !name.contains("edited-")));
+}
+
+#[tokio::test]
+async fn redacted_words_leave_the_files_too() {
+    let site = Site1::new();
+    site.says("ada@pr-1", "the password is s3cret").await;
+    site.says("ada@pr-1", "never mind").await;
+    site.writes("notes.md", "s3cret").await;
+    let mut sitting = site.settled().await;
+    let rows = site.engine.log(LogQuery::after(Seq::ZERO, 100)).await.unwrap().value;
+    let secret = rows.into_iter().filter(|row| row.fact.texts().iter().any(|text| text.contains("s3cret")));
+    let rows = secret.map(|row| Target { seq: row.seq, fact: row.fact, artifact: None }).collect();
+    site.engine.submit(Request::new(Caller::person("anna"), Redact { rows })).await.unwrap();
+    site.settle(&mut sitting).await;
+    site.check(&["notes.md"]).await;
+    let mut files = vec![];
+    files_below(&site.root.join(".workflow"), &mut files);
+    for file in files {
+        assert!(!fs::read_to_string(&file).unwrap().contains("s3cret"), "{}", file.display());
+    }
+    assert!(site.history("notes.md").await.len() == 1 && site.read("channel.md").unwrap().contains("never mind"));
+}
+
+#[tokio::test]
+async fn redactions_while_nobody_was_there_are_made_up_for() {
+    let site = Site1::new();
+    site.says("ada@pr-1", "the password is s3cret").await;
+    let mut sitting = site.settled().await;
+    let position = sitting.subscription.position();
+    sitting.desk.note_position(&position);
+    drop(sitting);
+    let row = site.engine.log(LogQuery::after(Seq::ZERO, 100)).await.unwrap().value.pop().unwrap();
+    assert!(matches!(row.fact, Fact::MessageSent(_)));
+    let rows = vec![Target { seq: row.seq, fact: row.fact, artifact: None }];
+    site.engine.submit(Request::new(Caller::person("anna"), Redact { rows })).await.unwrap();
+    drop(site.settled().await);
+    site.check(&[]).await;
+    assert_eq!(site.names(), [".swap", "channel.md", "mcp.json"]);
+}
+
+#[tokio::test]
+async fn an_edited_configuration_is_kept_and_written_anew() {
+    let site = Site1::new();
+    site.says("ada@pr-1", "hello").await;
+    let mut sitting = site.settled().await;
+    assert_eq!(site.read("mcp.json").as_deref(), Some("{\"instance\":\"pr-1\"}\n"));
+    fs::write(site.file("mcp.json"), "mine").unwrap();
+    site.settle(&mut sitting).await;
+    assert_eq!(site.read("mcp.json").as_deref(), Some("{\"instance\":\"pr-1\"}\n"));
+    let aside = site.names().into_iter().find(|name| name.starts_with("mcp.json.edited-")).unwrap();
+    assert_eq!(site.read(&aside).as_deref(), Some("mine"));
+}
+
+#[tokio::test]
+async fn a_full_disk_is_told_and_waited_for() {
+    let site = Site1::new();
+    let full = Arc::new(AtomicBool::new(true));
+    let gate = full.clone();
+    let steps = Steps::through(move |_| match gate.load(Ordering::Relaxed) {
+        true => Err(io::Error::from(io::ErrorKind::StorageFull)),
+        false => Ok(()),
+    });
+    site.writes("notes.md", "one").await;
+    let mut sitting = site.sit_with(steps).await;
+    for _ in 0..3 {
+        site.turn(&mut sitting).await;
+        assert!(sitting.desk.warnings()[0].contains("no storage space"), "{:?}", sitting.desk.warnings());
+    }
+    site.says("ada@pr-1", "said all the same").await;
+    full.store(false, Ordering::Relaxed);
+    site.settle(&mut sitting).await;
+    site.check(&["notes.md"]).await;
+    assert_eq!(sitting.desk.warnings(), [""; 0]);
+}
+
+/// What a person does right before a step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Person {
+    Rests,
+    SavesInPlace,
+    SavesByRenaming,
+    Deletes,
+}
+
+const PERSONS: [Person; 4] = [Person::Rests, Person::SavesInPlace, Person::SavesByRenaming, Person::Deletes];
+
+/// A story with every kind of change, told until a step at which we are ended, with a person who acts before another one.
+/// Returns whether the end came.
+async fn ended(at: usize, person: Person, acts_at: usize) -> bool {
+    let site = Site1::new();
+    site.writes("notes.md", "one").await;
+    site.writes("sub/gone.md", "one").await;
+    site.says("ada@pr-1", "hello").await;
+    drop(site.settled().await);
+    let (taken, over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let (count, dead, file) = (taken.clone(), over.clone(), site.file("notes.md"));
+    let steps = Steps::through(move |_: Step| {
+        let step = count.fetch_add(1, Ordering::Relaxed);
+        if step == acts_at {
+            match person {
+                Person::Rests => {}
+                Person::SavesInPlace => fs::write(&file, "by hand").unwrap(),
+                Person::SavesByRenaming => save_by_renaming(&file, "by hand"),
+                Person::Deletes => drop(fs::remove_file(&file)),
+            }
+        }
+        if step >= at {
+            dead.store(true, Ordering::Relaxed);
+            return Err(io::Error::other("killed"));
+        }
+        Ok(())
+    });
+    site.writes("notes.md", "two").await;
+    site.says("ada@pr-1", "a longer entry,\nof two lines").await;
+    site.deletes("sub/gone.md").await;
+    site.writes("new.md", "new").await;
+    let mut sitting = site.sit_with(steps).await;
+    for _ in 0..12 {
+        site.turn(&mut sitting).await;
+    }
+    drop(sitting);
+    site.says("ada@pr-1", "after the end").await;
+    drop(site.settled().await);
+    let told = format!("ended at {at}, {person:?} at {acts_at}");
+    site.check(&["notes.md", "sub/gone.md", "new.md"]).await;
+    let saved = matches!(person, Person::SavesInPlace | Person::SavesByRenaming);
+    if saved && taken.load(Ordering::Relaxed) > acts_at {
+        assert!(site.can_find("by hand", &["notes.md"]).await, "{told}");
+        assert_eq!(site.text("notes.md").await.as_deref(), Some("by hand"), "{told}");
+    } else {
+        assert_eq!(site.text("notes.md").await.as_deref(), Some("two"), "{told}");
+        assert_eq!(site.authors("notes.md").await, ["ada@pr-1", "ada@pr-1"], "{told}");
+    }
+    assert_eq!((site.text("sub/gone.md").await, site.text("new.md").await.as_deref()), (None, Some("new")), "{told}");
+    assert!(site.names().iter().all(|name| !name.contains("edited")), "{told}: {:?}", site.names());
+    over.load(Ordering::Relaxed)
+}
+
+#[tokio::test]
+async fn ended_before_any_step_it_loses_nothing() {
+    let mut at = 0;
+    while ended(at, Person::Rests, usize::MAX).await {
+        at += 1;
+    }
+    assert!(at > 10, "only {at} steps were taken");
+}
+
+#[tokio::test]
+async fn whatever_a_person_does_before_any_step_is_kept() {
+    for person in PERSONS {
+        for acts_at in 0..20 {
+            ended(usize::MAX, person, acts_at).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_person_and_an_end_at_once_lose_nothing() {
+    for acts_at in 0..14 {
+        for at in [acts_at, acts_at + 1, acts_at + 2, acts_at + 3] {
+            ended(at, Person::SavesInPlace, acts_at).await;
+            ended(at, Person::SavesByRenaming, acts_at).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn whoever_is_still_writing_when_the_file_is_replaced_is_waited_for() {
+    let site = Site1::new();
+    site.writes("notes.md", "one").await;
+    let mut sitting = site.settled().await;
+    let mut slow = fs::File::options().write(true).truncate(true).open(site.file("notes.md")).unwrap();
+    site.writes("notes.md", "two").await;
+    // It is not waited for longer than a while: then what it has written so far is taken, and the file changes places.
+    for _ in 0..40 {
+        site.turn(&mut sitting).await;
+    }
+    slow.write_all(b"what took so long").unwrap();
+    for _ in 0..4 {
+        site.turn(&mut sitting).await;
+    }
+    drop(slow);
+    site.settle(&mut sitting).await;
+    assert_eq!(site.text("notes.md").await.as_deref(), Some("what took so long"));
+    assert!(site.can_find("two", &["notes.md"]).await);
+    site.check(&["notes.md"]).await;
+}
+
+#[tokio::test]
+async fn whoever_has_the_replaced_file_open_can_still_save_it() {
+    let site = Site1::new();
+    site.writes("notes.md", "one").await;
+    let mut sitting = site.settled().await;
+    // Opened before and written after the file has changed places, as by an editor that is slow for a moment.
+    let file = site.file("notes.md");
+    let mut held = fs::File::options().write(true).open(&file).unwrap();
+    site.writes("notes.md", "two").await;
+    site.turn(&mut sitting).await;
+    assert_eq!(site.read("notes.md").as_deref(), Some("two"));
+    held.set_len(0).unwrap();
+    held.write_all(b"late").unwrap();
+    for _ in 0..4 {
+        site.turn(&mut sitting).await;
+    }
+    drop(held);
+    site.settle(&mut sitting).await;
+    assert_eq!(site.text("notes.md").await.as_deref(), Some("late"));
+    site.check(&["notes.md"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_person_who_saves_while_agents_write_loses_nothing() {
+    let site = Arc::new(Site1::new());
+    site.writes("notes.md", "begin").await;
+    let mut sitting = site.settled().await;
+    let (done, writer) = (Arc::new(AtomicBool::new(false)), site.clone());
+    let stop = done.clone();
+    let agent = tokio::spawn(async move {
+        let mut number = 0;
+        while !stop.load(Ordering::Relaxed) {
+            number += 1;
+            writer.writes("notes.md", &format!("agent {number}")).await;
+            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+        }
+        number
+    });
+    let file = site.file("notes.md");
+    let mut saved = BTreeSet::new();
+    for number in 0..40 {
+        let text = format!("person {number}");
+        let (path, words) = (file.clone(), text.clone());
+        // In a thread of its own, so that it falls into the middle of a round.
+        let saving = std::thread::spawn(move || match number % 2 {
+            0 => fs::write(path, words).unwrap(),
+            _ => save_by_renaming(&path, &words),
+        });
+        site.turn(&mut sitting).await;
+        saving.join().unwrap();
+        while !site.history("notes.md").await.iter().any(|version| version.hash.as_deref() == Some(&hash_of(&text))) {
+            assert!(site.can_find(&text, &["notes.md"]).await, "{text} is nowhere");
+            site.turn(&mut sitting).await;
+        }
+        saved.insert(text);
+    }
+    done.store(true, Ordering::Relaxed);
+    let written = agent.await.unwrap();
+    site.settle(&mut sitting).await;
+    site.check(&["notes.md"]).await;
+    let known: BTreeSet<String> =
+        site.history("notes.md").await.into_iter().filter_map(|version| version.hash).collect();
+    assert!(saved.iter().all(|text| known.contains(&hash_of(text))));
+    assert!(written > 0 && (1..=written).all(|number| known.contains(&hash_of(&format!("agent {number}")))));
+}

@@ -1,0 +1,9 @@
+//! Real agent programs with scripted models on one real daemon, judged by what its log says.
+//!
+//! `cargo xtask test --only agents` installs the programs and names them to these tests.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails its test")]
+
+mod notices;
+mod programs;
+mod team;

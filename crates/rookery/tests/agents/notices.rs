@@ -1,0 +1,38 @@
+//! A program that is busy with something else learns that a message waits for it.
+
+use rookery_testkit::daemon::Daemon;
+use rookery_testkit::model::{ModelServer, Script};
+use rookery_testkit::tool::call;
+use serde_json::json;
+
+use crate::programs::{Agent, Way, claude, codex, setup};
+
+async fn a_message_waits(daemon: &Daemon, agents: [&str; 3]) {
+    for agent in agents {
+        let profile = json!({"name": agent, "runtime": "custom"});
+        call(daemon, agent, "agent_register", profile).await.unwrap();
+    }
+    let message = format!("@{} @{} stop: the plan has changed", agents[1], agents[2]);
+    let sent = call(daemon, agents[0], "channel_send", json!({"message": message})).await.unwrap();
+    assert_eq!(sent["mentions"].as_array().unwrap().len(), 2, "{sent}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_calls_any_tool_sees_that_a_message_waits() {
+    let daemon = setup().start().unwrap();
+    a_message_waits(&daemon, ["planner", "claude", "codex"]).await;
+    let busy =
+        |path: &'static str| Script::new().call("resource_claim", move |_| Ok(json!({"path": path}))).say("done");
+    let model = ModelServer::start([("claude", busy("src")), ("codex", busy("docs"))]).await.unwrap();
+    let at = |id| Agent { id, way: Way::Http };
+    tokio::join!(
+        claude(at("claude"), &daemon, &model, "Claim the sources."),
+        codex(at("codex"), &daemon, &model, "Claim the documents."),
+    );
+    for agent in ["claude", "codex"] {
+        model.ended(agent).unwrap();
+        let asked = model.asked(agent);
+        let seen = asked.last().unwrap().results[0].texts.join("\n");
+        assert!(seen.contains("1 unread message"), "{agent} was shown: {seen}");
+    }
+}

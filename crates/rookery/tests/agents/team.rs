@@ -1,0 +1,168 @@
+//! Two programs of different makes work as one team: each registers, claims a task, loads its context, adds a checkpoint,
+//! mentions the other, reads what the other said, and completes.
+
+use rookery_testkit::daemon::Daemon;
+use rookery_testkit::foreign::Ended;
+use rookery_testkit::model::{ModelServer, Script, Story};
+use rookery_testkit::tool::call;
+use serde_json::{Value, json};
+
+use crate::programs::{Agent, Way, claude, codex, setup};
+
+const CLAUDE: &str = "claude";
+const CODEX: &str = "codex";
+const PARSED: &str = "the parser reads every example";
+const READY: &str = "@codex the parser is ready: take the printer";
+const THANKS: &str = "@claude the printer prints what the parser read";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn claude_by_address_and_codex_by_the_bridge() {
+    work_together(Way::Http, Way::Bridge).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn claude_by_the_bridge_and_codex_by_address() {
+    work_together(Way::Bridge, Way::Http).await;
+}
+
+async fn work_together(claudes: Way, codexes: Way) {
+    let daemon = setup().start().unwrap();
+    let workflow = plan(&daemon).await;
+    let scripts = [(CLAUDE, parser(workflow.clone())), (CODEX, printer(workflow))];
+    let model = ModelServer::start(scripts).await.unwrap();
+    let (one, other) = (Agent { id: CLAUDE, way: claudes }, Agent { id: CODEX, way: codexes });
+    let ended = tokio::join!(
+        claude(one, &daemon, &model, "Do the parser, and tell codex when it is done."),
+        codex(other, &daemon, &model, "Wait for the parser, then do the printer."),
+    );
+    for (name, ended) in [(CLAUDE, &ended.0), (CODEX, &ended.1)] {
+        assert!(model.ended(name).is_ok(), "{}\n{}", model.ended(name).unwrap_err(), shown(ended));
+    }
+    the_log_shows_it(&daemon);
+    the_models_saw_it(&model);
+    daemon.replay_verify().unwrap();
+}
+
+fn shown(ended: &Ended) -> String {
+    format!("it ended with {:?}\n{}\n{}", ended.status, ended.stdout, ended.stderr)
+}
+
+/// A workflow of two tasks of which the second needs the first.
+async fn plan(daemon: &Daemon) -> String {
+    let made = json!({"name": "a formatter", "source_type": "prompt", "source_content": "write a formatter"});
+    call(daemon, "planner", "agent_register", json!({"name": "planner", "runtime": "custom"})).await.unwrap();
+    let workflow = call(daemon, "planner", "workflow_create", made).await.unwrap();
+    let workflow = workflow["id"].as_str().unwrap().to_owned();
+    let tasks = json!([
+        {"name": "parser", "description": "read the language"},
+        {"name": "printer", "description": "write it again", "depends_on": ["parser"]},
+    ]);
+    let plan = json!({"id": workflow, "plan": {"summary": "read, then write", "tasks": tasks}});
+    call(daemon, "planner", "workflow_set_plan", plan).await.unwrap();
+    workflow
+}
+
+/// What Claude's model says.
+fn parser(workflow: String) -> Script {
+    Script::new()
+        .call("agent_register", |_| Ok(json!({"name": "Claude", "runtime": "claude_code"})))
+        .call("workflow_next_tasks", move |_| Ok(json!({"workflow_id": workflow})))
+        .call("task_claim", |story| Ok(json!({"task_id": next(story)?})))
+        .call("task_load_context", |story| Ok(json!({"task_id": next(story)?})))
+        .call("checkpoint_add", |story| {
+            let summary = "recursive descent: the grammar is small";
+            Ok(json!({"task_id": next(story)?, "type": "decision", "summary": summary}))
+        })
+        .call("task_update_status", |story| Ok(json!({"id": next(story)?, "status": "completed", "outcome": PARSED})))
+        // Whoever is not there yet cannot be mentioned.
+        .call_until("agent_list", |_| Ok(json!({})), |team| team.to_string().contains(CODEX))
+        .call("channel_send", |_| Ok(json!({"message": READY})))
+        .call_until("inbox_wait", |_| Ok(json!({"timeout_seconds": 5})), |inbox| says(inbox, THANKS))
+        .call("inbox_check", |_| Ok(json!({})))
+        .call("inbox_ack", |story| Ok(json!({"until": last_message(story)?})))
+        .say("The parser is done, and codex has used it.")
+}
+
+/// What Codex's model says.
+fn printer(workflow: String) -> Script {
+    Script::new()
+        .call("agent_register", |_| Ok(json!({"name": "Codex", "runtime": "codex"})))
+        .call_until("inbox_wait", |_| Ok(json!({"timeout_seconds": 5})), |inbox| says(inbox, READY))
+        .call("inbox_check", |_| Ok(json!({})))
+        .call("inbox_ack", |story| Ok(json!({"until": last_message(story)?})))
+        .call("workflow_next_tasks", move |_| Ok(json!({"workflow_id": workflow})))
+        .call("task_claim", |story| Ok(json!({"task_id": next(story)?})))
+        .call("task_load_context", |story| Ok(json!({"task_id": next(story)?})))
+        .call("checkpoint_add", |story| {
+            let summary = "prints what the parser gives";
+            Ok(json!({"task_id": next(story)?, "type": "progress", "summary": summary}))
+        })
+        .call("channel_send", |_| Ok(json!({"message": THANKS})))
+        .call("task_update_status", |story| {
+            Ok(json!({"id": next(story)?, "status": "completed", "outcome": "it prints"}))
+        })
+        .say("The printer is done.")
+}
+
+/// The task that can be done next.
+fn next(story: &Story<'_>) -> anyhow::Result<String> {
+    story.text("workflow_next_tasks", "/tasks/0/id")
+}
+
+/// The messages of an inbox. One program shows its model a result's text, the other its structure.
+fn messages(inbox: &Value) -> &[Value] {
+    let list = inbox.as_array().or_else(|| inbox["messages"].as_array());
+    list.map_or(&[], Vec::as_slice)
+}
+
+fn says(inbox: &Value, text: &str) -> bool {
+    messages(inbox).iter().any(|message| message["entry"]["message"] == text)
+}
+
+fn last_message(story: &Story<'_>) -> anyhow::Result<Value> {
+    let inbox = story.result("inbox_check")?;
+    let last = messages(&inbox).last().ok_or_else(|| anyhow::anyhow!("the inbox is empty: {inbox}"))?;
+    Ok(last["entry"]["id"].clone())
+}
+
+/// Everything that was to happen has happened, once, in an order that makes sense, and by whom it should.
+fn the_log_shows_it(daemon: &Daemon) {
+    let log = daemon.export().unwrap();
+    let only = |kind: &str, actor: &str| {
+        let rows: Vec<_> = log.iter().filter(|row| row["kind"] == kind && by(row) == actor).collect();
+        let [row] = rows.as_slice() else { panic!("{} rows of {kind} by {actor}: {rows:?}", rows.len()) };
+        row["seq"].as_u64().unwrap()
+    };
+    for agent in [CLAUDE, CODEX] {
+        let life =
+            ["agent.registered", "task.claimed", "checkpoint.added", "task.completed"].map(|kind| only(kind, agent));
+        assert!(life.is_sorted(), "{agent}: {life:?}");
+        assert!(only("message.sent", agent) > life[2], "{agent}");
+    }
+    assert!(only("task.completed", CLAUDE) < only("task.claimed", CODEX));
+    // Each has acknowledged what the other said.
+    assert!(only("message.acked", CODEX) > only("message.sent", CLAUDE));
+    assert!(only("message.acked", CLAUDE) > only("message.sent", CODEX));
+    let sent: Vec<_> = log.iter().filter(|row| row["kind"] == "message.sent").map(|row| row.to_string()).collect();
+    assert!(sent[0].contains(READY) && sent[1].contains(THANKS), "{sent:?}");
+}
+
+fn by(row: &Value) -> &str {
+    row["actor"]["agent"].as_str().or(row["actor"].as_str()).unwrap_or_default()
+}
+
+/// What the models were shown of each other's work.
+fn the_models_saw_it(model: &ModelServer) {
+    let last = |agent: &str| model.asked(agent).pop().unwrap();
+    let shown: Vec<String> = last(CODEX).results.iter().flat_map(|result| result.texts.clone()).collect();
+    let context = shown.iter().find(|text| text.contains("dependency_outcomes")).expect("a task's context");
+    assert!(context.contains(PARSED), "{context}");
+    for agent in [CLAUDE, CODEX] {
+        let asked = last(agent);
+        assert!(asked.tools.iter().any(|tool| tool.is("handoff_create")), "{:?}", asked.tools);
+        assert!(
+            asked.body.to_string().contains("You are one of several agents"),
+            "{agent} has no instructions of ours"
+        );
+    }
+}

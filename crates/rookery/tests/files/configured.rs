@@ -1,0 +1,87 @@
+//! What a context is kept in, as configured by files, commands and calls.
+
+use rookery_testkit::patience::eventually;
+use serde_json::json;
+
+use crate::support::{configure, folder, rookery, setup, start, until_version, with_folder};
+
+#[tokio::test]
+async fn only_people_and_the_lead_configure_and_nonsense_is_refused() {
+    let daemon = start();
+    let asked = daemon.request(reqwest::Method::PUT, "/contexts/pr-1").json(&json!({})).header("x-agent-id", "ada");
+    assert_eq!(rookery_testkit::daemon::read(asked).await.unwrap().status, 403);
+    for bad in [
+        json!({"provider": "cloud"}),
+        json!({"dir": "../elsewhere"}),
+        json!({"dir": "/tmp/elsewhere"}),
+        json!({"dir": ".rookery/x"}),
+        json!({"channel": "channel.exe"}),
+        json!({"document": "../notes.md"}),
+        json!({"colour": "blue"}),
+    ] {
+        assert_eq!(configure(&daemon, "pr-1", bad.clone()).await.status, 400, "{bad}");
+    }
+    assert!(!daemon.root().join(".workflow").exists());
+}
+
+#[tokio::test]
+async fn the_command_line_configures_and_shows() {
+    let daemon = start();
+    let args = ["context", "configure", "--instance", "pr-1", "--folder", "team/notes", "--document", "workspace.md"];
+    let said = rookery(&daemon, &args).await;
+    assert!(said.status.success(), "{said:?}");
+    assert_eq!(String::from_utf8_lossy(&said.stdout).trim(), "the context of pr-1 is kept in team/notes");
+    let notes = daemon.root().join("team/notes");
+    eventually("the folder", || async { Ok(notes.join("channel.md").exists().then_some(())) }).await.unwrap();
+    std::fs::write(notes.join("workspace.md"), "by hand").unwrap();
+    until_version(&daemon, "workspace.md", "by hand").await;
+    let shown = rookery(&daemon, &["context", "where", "--json"]).await;
+    let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+    assert_eq!((&shown[0]["dir"], &shown[0]["document"]), (&json!("team/notes"), &json!("workspace.md")));
+    assert!(!daemon.root().join(".workflow").exists());
+    let refused = rookery(&daemon, &["context", "configure", "--folder", "team"]).await;
+    assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("pr-1"), "{refused:?}");
+}
+
+#[tokio::test]
+async fn the_projects_file_says_what_holds_for_all_and_can_take_it_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rookery.toml");
+    std::fs::write(&file, "[context]\nprovider = \"memory\"\ndocument = \"start.md\"\n").unwrap();
+    let mut daemon = setup().start_at(folder.path()).unwrap();
+    let context = daemon.get("/contexts/any").await.unwrap().body;
+    assert_eq!((&context["provider"], &context["document"]), (&json!("memory"), &json!("start.md")));
+    daemon.stop().unwrap();
+    std::fs::write(&file, "context = false\n").unwrap();
+    daemon.restart().unwrap();
+    assert_eq!(daemon.get("/contexts/any").await.unwrap().body["provider"], "off");
+    std::fs::remove_file(&file).unwrap();
+    daemon.restart().unwrap();
+    let context = daemon.get("/contexts/any").await.unwrap().body;
+    assert_eq!((&context["provider"], &context["document"]), (&json!("file"), &json!("notes.md")));
+    assert!(!folder.path().join(".workflow").exists());
+}
+
+#[test]
+fn a_project_that_would_mix_its_instances_does_not_start() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("rookery.toml"), "[context]\ndir = \"team\"\n").unwrap();
+    let error = setup().start_at(folder.path()).unwrap_err().to_string();
+    assert!(error.contains("same folder for every instance") && error.contains("${{ instance }}"), "{error}");
+    std::fs::write(folder.path().join("rookery.toml"), "[context]\nproviders = \"file\"\n").unwrap();
+    let error = setup().start_at(folder.path()).unwrap_err().to_string();
+    assert!(error.contains("rookery.toml:2") && error.contains("context_provider"), "{error}");
+}
+
+#[tokio::test]
+async fn turned_to_memory_files_stay_and_are_followed_no_more() {
+    let daemon = start();
+    with_folder(&daemon).await;
+    let notes = folder(&daemon).join("notes.md");
+    std::fs::write(&notes, "one").unwrap();
+    until_version(&daemon, "notes.md", "one").await;
+    assert_eq!(configure(&daemon, "pr-1", json!({"provider": "memory"})).await.status, 200);
+    let socket = folder(&daemon).join("context.sock");
+    eventually("the socket is gone", || async { Ok((!socket.exists()).then_some(())) }).await.unwrap();
+    assert_eq!(std::fs::read_to_string(&notes).unwrap(), "one");
+}

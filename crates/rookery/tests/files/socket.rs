@@ -1,0 +1,99 @@
+//! The socket of an instance and the file that tells programs about it.
+
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+
+use rookery_testkit::patience::eventually;
+use serde_json::{Value, json};
+
+use crate::support::{call, folder, setup, socket_of, start, tool, with_folder};
+
+#[tokio::test]
+async fn the_socket_is_private_offers_the_context_and_goes_with_the_daemon() {
+    let mut daemon = start();
+    with_folder(&daemon).await;
+    let socket = socket_of(&daemon).await;
+    let found = std::fs::metadata(&socket).unwrap();
+    assert!(found.file_type().is_socket() && found.permissions().mode() & 0o777 == 0o600);
+    let info = call(&socket, "/mcp", None, "server/discover", json!({})).await;
+    assert_eq!(info["result"]["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "workflow-context", "{info}");
+    let info = call(&socket, "/mcp/workflow", None, "server/discover", json!({})).await;
+    assert_eq!(info["result"]["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "rookery", "{info}");
+    daemon.kill().unwrap();
+    assert!(socket.exists(), "nobody could remove it");
+    daemon.restart().unwrap();
+    let socket = socket_of(&daemon).await;
+    eventually("it answers again", || async {
+        Ok(reqwest::Client::builder()
+            .no_proxy()
+            .unix_socket(socket.clone())
+            .build()?
+            .get("http://localhost/mcp")
+            .send()
+            .await
+            .ok()
+            .map(drop))
+    })
+    .await
+    .unwrap();
+    daemon.stop().unwrap();
+    assert!(!socket.exists());
+}
+
+#[tokio::test]
+async fn a_bare_name_on_the_socket_is_a_member_of_the_instance() {
+    let daemon = start();
+    with_folder(&daemon).await;
+    let socket = socket_of(&daemon).await;
+    assert_eq!(tool(&socket, "reviewer", "channel_send", json!({ "message": "hello" })).await.0, "sent");
+    assert_eq!(tool(&socket, "coder@pr-2", "channel_send", json!({ "message": "elsewhere" })).await.0, "sent");
+    let agents = daemon.get("/agents").await.unwrap().body;
+    let mut ids: Vec<&str> = agents.as_array().unwrap().iter().map(|agent| agent["id"].as_str().unwrap()).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, ["coder@pr-2", "reviewer@pr-1"]);
+    // Whoever gives no name looks around in the same instance.
+    let read = json!({ "name": "channel_peek", "arguments": {} });
+    let answer = call(&socket, "/mcp", None, "tools/call", read).await;
+    let entries: Value = serde_json::from_str(answer["result"]["content"][0]["text"].as_str().unwrap()).unwrap();
+    assert_eq!((entries.as_array().unwrap().len(), &entries[0]["from"]), (1, &json!("reviewer")));
+}
+
+#[tokio::test]
+async fn where_the_address_is_too_long_a_link_leads_to_the_socket() {
+    let folder = tempfile::tempdir().unwrap();
+    let deep = folder.path().join("d".repeat(100));
+    std::fs::create_dir(&deep).unwrap();
+    let run_time = tempfile::tempdir().unwrap();
+    let daemon = setup().env("XDG_RUNTIME_DIR", run_time.path().to_str().unwrap()).start_at(&deep).unwrap();
+    with_folder(&daemon).await;
+    let socket = daemon.root().join(".workflow/pr-1/context.sock");
+    let link = || async { Ok(std::fs::read_link(&socket).ok()) };
+    let far = eventually("the link", link).await.unwrap();
+    assert!(far.starts_with(run_time.path()));
+    let info = call(&far, "/mcp", None, "server/discover", json!({})).await;
+    assert_eq!(info["result"]["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "workflow-context", "{info}");
+    let shown = daemon.get("/contexts/pr-1").await.unwrap().body;
+    assert_eq!(shown["socket"], far.to_str().unwrap());
+}
+
+#[tokio::test]
+async fn the_configuration_stays_the_same_file_over_restarts() {
+    use std::os::unix::fs::MetadataExt;
+    let mut daemon = start();
+    with_folder(&daemon).await;
+    let file = folder(&daemon).join("mcp.json");
+    let before = (std::fs::read(&file).unwrap(), std::fs::metadata(&file).unwrap().ino());
+    daemon.restart().unwrap();
+    socket_of(&daemon).await;
+    eventually("a round was made", || async {
+        Ok(daemon.get("/contexts/pr-1").await?.body["rendered"].as_bool().filter(|r| *r))
+    })
+    .await
+    .unwrap();
+    assert_eq!((std::fs::read(&file).unwrap(), std::fs::metadata(&file).unwrap().ino()), before);
+    let read: Value = serde_json::from_slice(&before.0).unwrap();
+    let server = &read["mcpServers"]["workflow-context"];
+    assert_eq!(server["type"], "stdio");
+    assert_eq!(server["command"], env!("CARGO_BIN_EXE_rookery"));
+    let root = daemon.root().to_str().unwrap();
+    assert_eq!(server["args"], json!(["mcp", "--tools", "context", "--dir", root, "--instance", "pr-1"]));
+}

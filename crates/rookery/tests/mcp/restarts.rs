@@ -1,0 +1,90 @@
+//! The daemon goes away and comes back, between calls and in the middle of them, with many clients at work.
+
+use futures_util::future::join_all;
+use reqwest::{Method, StatusCode};
+use rookery_testkit::daemon::{Daemon, read};
+use rookery_testkit::ledger::{one_holder_at_a_time, whole_log};
+use serde_json::{Value, json};
+
+use crate::support::{Client, Way, connect, facts, setup, task, text};
+
+const BRIDGES: usize = 6;
+const TASKS: usize = 10;
+const RESTARTS: usize = 3;
+
+/// Takes its tasks one after the other and completes each.
+async fn works(client: &Client, agent: &str, tasks: &[String]) {
+    for task in tasks {
+        let claim = client.call("task_claim", json!({"task_id": task})).await;
+        assert_eq!(claim["success"], true, "{agent}: {claim}");
+        client.call("task_update_status", json!({"id": task, "status": "in_progress"})).await;
+        let done = json!({"id": task, "status": "completed", "outcome": "done"});
+        client.call("task_update_status", done).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_bridges_work_through_restarts_and_nothing_is_lost_or_done_twice() {
+    let mut daemon = setup().start().unwrap();
+    let mut agents = Vec::new();
+    for number in 0..BRIDGES {
+        let (name, way) = (format!("agent-{number}"), if number % 2 == 0 { Way::Bridge } else { Way::BridgeAlone });
+        let client = connect(&daemon, way, Some(&name)).await;
+        client.register(&name).await;
+        let mut tasks = Vec::new();
+        for _ in 0..TASKS {
+            tasks.push(task(&daemon, None).await);
+        }
+        agents.push((client, name, tasks));
+    }
+    let work = join_all(agents.iter().map(|(client, name, tasks)| works(client, name, tasks)));
+    let restarts = async {
+        for number in 1..=RESTARTS {
+            // Each time in the middle of their work.
+            while completed(&daemon) < number * BRIDGES * TASKS / (RESTARTS + 2) {
+                tokio::task::yield_now().await;
+            }
+            tokio::task::block_in_place(|| daemon.restart()).unwrap();
+        }
+    };
+    tokio::join!(work, restarts);
+    for kind in ["task.claimed", "task.started", "task.completed"] {
+        assert_eq!(facts(&daemon, kind).len(), BRIDGES * TASKS, "{kind}");
+    }
+    one_holder_at_a_time(&whole_log(&daemon).await.unwrap()).unwrap();
+    daemon.replay_verify().unwrap();
+}
+
+/// How many tasks are done, as the log says. The log is read beside the daemon, which may be on its way.
+fn completed(daemon: &Daemon) -> usize {
+    tokio::task::block_in_place(|| facts(daemon, "task.completed").len())
+}
+
+async fn post(daemon: &Daemon, session: Option<&str>, body: Value) -> rookery_testkit::daemon::Reply {
+    let mut request = daemon.request(Method::POST, "/mcp").header("accept", "application/json, text/event-stream");
+    if let Some(session) = session {
+        request = request.header("mcp-session-id", session);
+    }
+    read(request.header("x-agent-id", "a").json(&body)).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_a_restart_ended_says_so_and_another_finds_everything() {
+    let mut daemon = setup().start().unwrap();
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}});
+    let session = post(&daemon, None, hello).await.headers["mcp-session-id"].to_str().unwrap().to_owned();
+    let client = connect(&daemon, Way::Session, Some("a")).await;
+    client.register("a").await;
+    let task = task(&daemon, None).await;
+    client.call("task_claim", json!({"task_id": task})).await;
+    tokio::task::block_in_place(|| daemon.restart()).unwrap();
+    // The protocol's word for: begin anew.
+    let list = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"});
+    assert_eq!(post(&daemon, Some(&session), list).await.status, StatusCode::NOT_FOUND);
+    let anew = connect(&daemon, Way::Session, Some("a")).await;
+    let held = anew.call("task_get", json!({"id": task})).await;
+    assert_eq!(text(&held["assigned_agent_id"]), "a");
+    assert_eq!(anew.call("task_claim", json!({"task_id": task})).await["success"], true);
+    assert_eq!(facts(&daemon, "task.claimed").len(), 1);
+}
