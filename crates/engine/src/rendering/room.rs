@@ -279,8 +279,12 @@ impl Room {
     pub(super) fn exchange(&self, swap: &Swap) -> Result<bool> {
         let failed = |error: io::Error| self.failed("write", &swap.path, error);
         let (folder, name) = self.made_parent(&swap.path).map_err(failed)?;
-        self.steps.take(Step::Exchange).map_err(failed)?;
-        match fs::renameat_with(&self.swap, &swap.name, &folder, name, RenameFlags::EXCHANGE) {
+        let exchanged = match self.steps.take(Step::Exchange) {
+            Ok(()) => fs::renameat_with(&self.swap, &swap.name, &folder, name, RenameFlags::EXCHANGE),
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => Err(Errno::NOSYS),
+            Err(error) => return Err(failed(error)),
+        };
+        match exchanged {
             Ok(()) => {}
             Err(Errno::NOENT) => return Ok(false),
             Err(error) if is_unsupported(error) => {
@@ -297,6 +301,7 @@ impl Room {
     /// Where the file system cannot exchange: what is there goes out first, and the draft only where nothing is.
     fn exchange_in_two(&self, swap: &Swap, folder: impl AsFd, name: &str) -> io::Result<bool> {
         let out = format!("o{}", swap.name);
+        self.steps.take(Step::TakeAway)?;
         match fs::renameat(&folder, name, &self.swap, &out) {
             Ok(()) => {}
             Err(Errno::NOENT) => return Ok(false),
@@ -319,7 +324,7 @@ impl Room {
         if swap.name.len() > NAME_BYTES {
             return Err(failed(Errno::NAMETOOLONG.into()));
         }
-        self.steps.take(Step::Exchange).map_err(failed)?;
+        self.steps.take(Step::TakeAway).map_err(failed)?;
         match fs::renameat(&folder, name, &self.swap, &swap.name) {
             Ok(()) => Ok(Some(swap)),
             Err(Errno::NOENT) => Ok(None),
@@ -488,7 +493,11 @@ fn make_shared_folder(at: impl AsFd, steps: &Steps) -> io::Result<()> {
     ignore.write_all(b"*\n")?;
     ignore.sync_all()?;
     steps.take(Step::MakeFolder)?;
-    move_without_replacing((at.as_fd(), NEW_SHARED_FOLDER), (at.as_fd(), SHARED_FOLDER)).map(drop)
+    // A folder never takes the place of one that holds something.
+    match fs::renameat(&at, NEW_SHARED_FOLDER, &at, SHARED_FOLDER) {
+        Ok(()) | Err(Errno::EXIST | Errno::NOTEMPTY) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Renames unless something is at the new name; whether it did.

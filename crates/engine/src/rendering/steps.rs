@@ -12,6 +12,7 @@ pub(super) enum Step {
     KeepDraft,
     Place,
     Exchange,
+    TakeAway,
     MoveAside,
     Remove,
     Append,

@@ -56,20 +56,24 @@ struct Sitting {
 
 impl Site1 {
     fn new() -> Site1 {
+        Site1::of(&Database::new(LogId::from("log_1")), "site_1", Settings::new("test", ""))
+    }
+
+    /// A folder of its own over a store that others may share.
+    fn of(database: &Database, name: &str, settings: Settings) -> Site1 {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         let (pace, board) = (Arc::new(Pace::default()), Arc::new(PresenceBoard::default()));
         let node = Node {
-            id: "node_1".into(),
+            id: format!("node_of_{name}").as_str().into(),
             host: "here".to_owned(),
             pid: 1,
             url: None,
             version: "1.0.0".to_owned(),
-            site: Site { id: "site_1".into(), root: root.display().to_string() },
+            site: Site { id: name.into(), root: root.display().to_string() },
             started_at: Timestamp(0),
         };
-        let database = Database::new(LogId::from("log_1"));
-        let store = MemoryStore::new(database, pace.clone(), board.clone()).of(node.id.clone());
+        let store = MemoryStore::new(database.clone(), pace.clone(), board.clone()).of(node.id.clone());
         let engine = Engine::new(Parts {
             store: Arc::new(store),
             clock: pace.clone(),
@@ -77,7 +81,7 @@ impl Site1 {
             board,
             access: Access::new(Trust::Local, None),
             node,
-            settings: Settings::new("test", &root),
+            settings: Settings { root: root.clone(), ..settings },
         });
         Site1 { engine, pace, root, _folder: folder }
     }
@@ -546,6 +550,32 @@ async fn a_full_disk_is_told_and_waited_for() {
     assert_eq!(sitting.desk.warnings(), [""; 0]);
 }
 
+#[tokio::test]
+async fn folders_that_share_a_store_each_have_the_files_unless_one_was_named() {
+    let database = Database::new(LogId::from("log_1"));
+    let shared = || Settings { shared: true, ..Settings::new("test", "") };
+    let (one, two) = (Site1::of(&database, "site_1", shared()), Site1::of(&database, "site_2", shared()));
+    one.writes("notes.md", "one").await;
+    let (mut at_one, mut at_two) = (one.settled().await, two.settled().await);
+    fs::write(two.file("notes.md"), "by hand, elsewhere").unwrap();
+    two.settle(&mut at_two).await;
+    one.settle(&mut at_one).await;
+    assert_eq!(one.read("notes.md").as_deref(), Some("by hand, elsewhere"));
+    assert_eq!(one.authors("notes.md").await, ["ada@pr-1", "external"]);
+    let command = ConfigureContext {
+        scope: Scope::of(&Instance::new("pr-1")),
+        settings: ContextSettings::default(),
+        site: Some("site_2".into()),
+    };
+    one.engine.submit(Request::new(Caller::person("anna"), command)).await.unwrap();
+    one.settle(&mut at_one).await;
+    one.writes("notes.md", "three").await;
+    two.settle(&mut at_two).await;
+    one.settle(&mut at_one).await;
+    assert_eq!(two.read("notes.md").as_deref(), Some("three"));
+    assert_eq!(one.read("notes.md").as_deref(), Some("by hand, elsewhere"), "it is kept elsewhere now");
+}
+
 /// What a person does right before a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Person {
@@ -557,9 +587,17 @@ enum Person {
 
 const PERSONS: [Person; 4] = [Person::Rests, Person::SavesInPlace, Person::SavesByRenaming, Person::Deletes];
 
+/// What the file system can do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Disk {
+    Usual,
+    /// No two files can change places in one step.
+    Poor,
+}
+
 /// A story with every kind of change, told until a step at which we are ended, with a person who acts before another one.
 /// Returns whether the end came.
-async fn ended(at: usize, person: Person, acts_at: usize) -> bool {
+async fn ended(disk: Disk, at: usize, person: Person, acts_at: usize) -> bool {
     let site = Site1::new();
     site.writes("notes.md", "one").await;
     site.writes("sub/gone.md", "one").await;
@@ -567,7 +605,7 @@ async fn ended(at: usize, person: Person, acts_at: usize) -> bool {
     drop(site.settled().await);
     let (taken, over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
     let (count, dead, file) = (taken.clone(), over.clone(), site.file("notes.md"));
-    let steps = Steps::through(move |_: Step| {
+    let steps = Steps::through(move |taken: Step| {
         let step = count.fetch_add(1, Ordering::Relaxed);
         if step == acts_at {
             match person {
@@ -581,7 +619,10 @@ async fn ended(at: usize, person: Person, acts_at: usize) -> bool {
             dead.store(true, Ordering::Relaxed);
             return Err(io::Error::other("killed"));
         }
-        Ok(())
+        match (disk, taken) {
+            (Disk::Poor, Step::Exchange) => Err(io::ErrorKind::Unsupported.into()),
+            _ => Ok(()),
+        }
     });
     site.writes("notes.md", "two").await;
     site.says("ada@pr-1", "a longer entry,\nof two lines").await;
@@ -594,7 +635,7 @@ async fn ended(at: usize, person: Person, acts_at: usize) -> bool {
     drop(sitting);
     site.says("ada@pr-1", "after the end").await;
     drop(site.settled().await);
-    let told = format!("ended at {at}, {person:?} at {acts_at}");
+    let told = format!("{disk:?} disk, ended at {at}, {person:?} at {acts_at}");
     site.check(&["notes.md", "sub/gone.md", "new.md"]).await;
     let saved = matches!(person, Person::SavesInPlace | Person::SavesByRenaming);
     if saved && taken.load(Ordering::Relaxed) > acts_at {
@@ -611,19 +652,22 @@ async fn ended(at: usize, person: Person, acts_at: usize) -> bool {
 
 #[tokio::test]
 async fn ended_before_any_step_it_loses_nothing() {
-    let mut at = 0;
-    while ended(at, Person::Rests, usize::MAX).await {
-        at += 1;
+    for disk in [Disk::Usual, Disk::Poor] {
+        let mut at = 0;
+        while ended(disk, at, Person::Rests, usize::MAX).await {
+            at += 1;
+        }
+        assert!(at > 10, "only {at} steps were taken");
     }
-    assert!(at > 10, "only {at} steps were taken");
 }
 
 #[tokio::test]
 async fn whatever_a_person_does_before_any_step_is_kept() {
-    for person in PERSONS {
-        for acts_at in 0..20 {
-            ended(usize::MAX, person, acts_at).await;
+    for acts_at in 0..20 {
+        for person in PERSONS {
+            ended(Disk::Usual, usize::MAX, person, acts_at).await;
         }
+        ended(Disk::Poor, usize::MAX, Person::SavesInPlace, acts_at).await;
     }
 }
 
@@ -631,8 +675,8 @@ async fn whatever_a_person_does_before_any_step_is_kept() {
 async fn a_person_and_an_end_at_once_lose_nothing() {
     for acts_at in 0..14 {
         for at in [acts_at, acts_at + 1, acts_at + 2, acts_at + 3] {
-            ended(at, Person::SavesInPlace, acts_at).await;
-            ended(at, Person::SavesByRenaming, acts_at).await;
+            ended(Disk::Usual, at, Person::SavesInPlace, acts_at).await;
+            ended(Disk::Poor, at, Person::SavesByRenaming, acts_at).await;
         }
     }
 }

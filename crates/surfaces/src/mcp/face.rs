@@ -24,7 +24,7 @@ use super::error::ToolError;
 use super::mentions::{self, Addressee, Hearing};
 use super::notices::{Queue, SEND_TIME};
 use super::resources::{self, Named};
-use super::schema::Object;
+use super::schema::{NOTES, Object};
 use super::tool::{Answered, Reminder, Tool};
 use super::toolset::Toolset;
 use super::unread::{count, hint, unread};
@@ -35,8 +35,6 @@ use crate::sender::Sender;
 const SESSION_ID: &str = "mcp-session-id";
 /// The name of the unread count in a result's `_meta`.
 const UNREAD: &str = "rookery/unread";
-/// Where a result's structure has what else its reader should know.
-pub const NOTES: &str = "notes";
 
 /// Every tool, and how each toolset lists its own. Made once.
 #[derive(Clone, Debug)]

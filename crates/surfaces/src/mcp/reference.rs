@@ -5,6 +5,7 @@ use std::fmt::Write;
 use rmcp::model::Tool as Listed;
 use serde_json::Value;
 
+use super::schema::NOTES;
 use super::tool::{Effect, Tool};
 use super::toolset::Toolset;
 use super::{examples, tools};
@@ -70,8 +71,12 @@ fn describe(page: &mut String, tool: &Tool) {
         let _ = writeln!(page, "For example:\n\n```json\n{example}\n```\n");
     }
     let fields = listed.output_schema.as_ref().and_then(|schema| schema.get("properties")).and_then(Value::as_object);
-    let fields: Vec<String> =
-        fields.into_iter().flatten().map(|(name, field)| format!("`{name}` {}", kind(field))).collect();
+    let fields: Vec<String> = fields
+        .into_iter()
+        .flatten()
+        .filter(|(name, _)| *name != NOTES)
+        .map(|(name, field)| format!("`{name}` {}", kind(field)))
+        .collect();
     let _ = writeln!(page, "Result: {}.\n", fields.join(", "));
 }
 

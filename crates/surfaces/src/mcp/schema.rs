@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use schemars::generate::{Contract, SchemaSettings};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 pub type Object = Map<String, Value>;
 
@@ -41,8 +41,15 @@ fn arguments<T: JsonSchema>(keep: impl Fn(&str, &mut Object) -> bool + Copy) -> 
 
 /// The schema of a tool's result, as it is written: what is left out when there is nothing to say is not required.
 pub fn output<T: JsonSchema>() -> Arc<Object> {
-    Arc::new(of::<T>(Contract::Serialize))
+    let mut schema = of::<T>(Contract::Serialize);
+    if let Some(Value::Object(fields)) = schema.get_mut("properties") {
+        fields.insert(NOTES.to_owned(), json!({"type": "array", "items": {"type": "string"}}));
+    }
+    Arc::new(schema)
 }
+
+/// Where any result's structure has what else its reader should know: that messages wait, or a name that nobody has.
+pub const NOTES: &str = "notes";
 
 fn of<T: JsonSchema>(contract: Contract) -> Object {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
@@ -131,7 +138,6 @@ fn without_null(schema: &mut Value) {
 mod tests {
     use super::*;
     use serde::Deserialize;
-    use serde_json::json;
 
     #[derive(Deserialize, JsonSchema)]
     #[serde(rename_all = "snake_case")]

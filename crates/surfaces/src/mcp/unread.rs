@@ -3,7 +3,7 @@
 use rookery_core::Caller;
 use rookery_engine::messages::Unread;
 
-use super::face::NOTES;
+use super::schema::NOTES;
 use super::toolset::Toolset;
 use crate::app::App;
 
