@@ -22,6 +22,7 @@ use crate::task::{self, Edge, Task};
 use crate::template::{ApplyTemplate, CreateTemplate};
 use crate::timer::{FireTimer, Timer};
 use crate::view::View;
+use crate::workspace::{CreateWorkspace, MergeWorkspace, SettleWorkspace, UpdateWorkspace};
 
 macro_rules! commands {
     ($($name:ident($body:ty)),+ $(,)?) => {
@@ -95,6 +96,10 @@ commands! {
     CreateDocument(CreateDocument),
     DeleteDocument(DeleteDocument),
     ConfigureContext(ConfigureContext),
+    CreateWorkspace(CreateWorkspace),
+    UpdateWorkspace(UpdateWorkspace),
+    MergeWorkspace(MergeWorkspace),
+    SettleWorkspace(SettleWorkspace),
 }
 
 /// The inputs to a decision that are neither rows nor the command.
@@ -205,6 +210,10 @@ pub fn asks(caller: &Caller, command: &Command) -> Vec<Ask> {
         Command::CreateDocument(c) => c.asks(),
         Command::DeleteDocument(c) => c.asks(),
         Command::ConfigureContext(c) => c.asks(),
+        Command::CreateWorkspace(c) => c.asks(),
+        Command::UpdateWorkspace(c) => c.asks(),
+        Command::MergeWorkspace(c) => c.asks(),
+        Command::SettleWorkspace(c) => c.asks(),
     };
     asks.extend(caller.actor.agent().map(|agent| Ask::Row(Key::Agent(agent.clone()))));
     asks
@@ -281,6 +290,10 @@ pub fn decide(view: &View, caller: &Caller, command: &Command, now: &Now) -> Res
         Command::CreateDocument(c) => c.decide(view, caller),
         Command::DeleteDocument(c) => c.decide(view, caller),
         Command::ConfigureContext(c) => c.decide(view, caller),
+        Command::CreateWorkspace(c) => c.decide(view, caller),
+        Command::UpdateWorkspace(c) => c.decide(view, caller),
+        Command::MergeWorkspace(c) => c.decide(view, caller),
+        Command::SettleWorkspace(c) => c.decide(view, caller),
     }
 }
 

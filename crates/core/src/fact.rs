@@ -15,7 +15,7 @@ use crate::file::{
     FileReleased, FileUnlocked, FilesChanged,
 };
 use crate::handoff::{self, HandoffAccepted, HandoffInitiated, HandoffRejected};
-use crate::id::{AgentId, RunId, Seq, TaskId, ThreadId, Timestamp};
+use crate::id::{AgentId, IntentId, RunId, Seq, TaskId, ThreadId, Timestamp, WorkspaceId};
 use crate::instance::{self, ContextConfigured};
 use crate::intent::{self, IntentClosed};
 use crate::key::Key;
@@ -30,6 +30,10 @@ use crate::task::{
 };
 use crate::template::{self, TemplateCreated};
 use crate::timer::{self, conflict_timer};
+use crate::workspace::{
+    self, WorkspaceCreated, WorkspaceFailed, WorkspaceMade, WorkspaceMerged, WorkspaceMerging, WorkspaceRemoved,
+    WorkspaceUpdated,
+};
 
 macro_rules! facts {
     ($($name:ident($body:ty) = $kind:literal v $version:literal),+ $(,)?) => {
@@ -116,6 +120,13 @@ facts! {
     DocumentWritten(DocumentWritten) = "document.written" v 1,
     DocumentDeleted(DocumentDeleted) = "document.deleted" v 1,
     ContextConfigured(ContextConfigured) = "context.configured" v 1,
+    WorkspaceCreated(WorkspaceCreated) = "workspace.created" v 1,
+    WorkspaceMade(WorkspaceMade) = "workspace.made" v 1,
+    WorkspaceUpdated(WorkspaceUpdated) = "workspace.updated" v 1,
+    WorkspaceMerging(WorkspaceMerging) = "workspace.merging" v 1,
+    WorkspaceMerged(WorkspaceMerged) = "workspace.merged" v 1,
+    WorkspaceRemoved(WorkspaceRemoved) = "workspace.removed" v 1,
+    WorkspaceFailed(WorkspaceFailed) = "workspace.failed" v 1,
 }
 
 /// The version whose form an older one has. Where a version only added fields that may be missing, the older one reads as
@@ -191,6 +202,13 @@ impl Fact {
             Fact::DocumentWritten(fact) => Some(&fact.id.run),
             Fact::DocumentDeleted(fact) => Some(&fact.id.run),
             Fact::ContextConfigured(fact) => fact.scope.run(),
+            Fact::WorkspaceCreated(fact) => fact.run.as_ref(),
+            Fact::WorkspaceMade(fact) => fact.run.as_ref(),
+            Fact::WorkspaceUpdated(fact) => fact.run.as_ref(),
+            Fact::WorkspaceMerging(fact) => fact.run.as_ref(),
+            Fact::WorkspaceMerged(fact) => fact.run.as_ref(),
+            Fact::WorkspaceRemoved(fact) => fact.run.as_ref(),
+            Fact::WorkspaceFailed(fact) => fact.run.as_ref(),
             _ => None,
         }
     }
@@ -365,6 +383,13 @@ pub fn touches(fact: &Fact) -> Vec<Key> {
         Fact::DocumentWritten(fact) => document_keys(&fact.id, fact.version),
         Fact::DocumentDeleted(fact) => document_keys(&fact.id, fact.version),
         Fact::ContextConfigured(fact) => vec![Key::Context(fact.scope.clone())],
+        Fact::WorkspaceCreated(fact) => workspace_keys(&fact.workspace, fact.making.as_ref()),
+        Fact::WorkspaceUpdated(fact) => workspace_keys(&fact.workspace, fact.removing.as_ref()),
+        Fact::WorkspaceMade(fact) => workspace_keys(&fact.workspace, Some(&fact.intent)),
+        Fact::WorkspaceMerging(fact) => workspace_keys(&fact.workspace, Some(&fact.intent)),
+        Fact::WorkspaceMerged(fact) => workspace_keys(&fact.workspace, Some(&fact.intent)),
+        Fact::WorkspaceRemoved(fact) => workspace_keys(&fact.workspace, Some(&fact.intent)),
+        Fact::WorkspaceFailed(fact) => workspace_keys(&fact.workspace, Some(&fact.intent)),
     }
 }
 
@@ -375,6 +400,10 @@ fn of_run(run: Option<&RunId>) -> Option<Key> {
 
 fn document_keys(id: &document::DocumentId, version: u64) -> Vec<Key> {
     vec![Key::Document(id.clone()), Key::Version { document: id.clone(), version }]
+}
+
+fn workspace_keys(id: &WorkspaceId, intent: Option<&IntentId>) -> Vec<Key> {
+    std::iter::once(Key::Workspace(id.clone())).chain(intent.cloned().map(Key::Intent)).collect()
 }
 
 /// What becomes of a row that a fact touches. Total: no lookup, no clock, no configuration. A row that it does not touch
@@ -425,6 +454,7 @@ pub fn apply(old: Option<Row>, key: &Key, fact: &Fact, seq: Seq, at: Timestamp) 
             document::apply_version(row!(old, Version), (document, *version), fact, seq, at).map(Row::Version)
         }
         Key::Context(scope) => instance::apply(row!(old, Context), scope, fact).map(Row::Context),
+        Key::Workspace(id) => workspace::apply(row!(old, Workspace), id, fact, seq, at).map(Row::Workspace),
     }
 }
 

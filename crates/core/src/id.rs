@@ -57,6 +57,8 @@ ids! {
     TimerId,
     /// An effect that has been decided and is to be carried out.
     IntentId,
+    /// A folder in which work on a branch goes on apart from others.
+    WorkspaceId,
     /// One history: restore and import begin a new one.
     LogId,
     /// A process that serves the store, new with every start.

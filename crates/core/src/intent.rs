@@ -4,10 +4,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
-use crate::id::{IntentId, Seq, SiteId};
+use crate::id::{IntentId, Seq, SiteId, WorkspaceId};
 use crate::key::{Ask, Key};
 use crate::refusal::{Code, Refusal};
 use crate::view::View;
+use crate::workspace::Uncommitted;
 
 /// An effect that is still to happen, or of which we do not know yet whether it happened.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -25,6 +26,37 @@ pub struct Intent {
 pub enum Effect {
     /// Remove a stored body from the artifact folder. Done already if the file is not there.
     EraseArtifact { sha256: String },
+    /// Make the worktree of a workspace. Done already if the repository has a note of it and the worktree is whole.
+    MakeWorktree { workspace: WorkspaceId },
+    /// Merge the branch of a workspace. Done already if its base branch has all of it.
+    MergeWorktree { workspace: WorkspaceId, uncommitted: Uncommitted },
+    /// Save what is only in the worktree of a workspace, then remove it. Done already if it is not there.
+    RemoveWorktree { workspace: WorkspaceId },
+}
+
+impl Fact {
+    /// Whether an effect begins with this fact.
+    pub fn opens_intent(&self) -> bool {
+        match self {
+            Fact::LogRedacted(fact) => !fact.erases.is_empty(),
+            Fact::WorkspaceCreated(fact) => fact.making.is_some(),
+            Fact::WorkspaceUpdated(fact) => fact.removing.is_some(),
+            Fact::WorkspaceMerging(_) => true,
+            _ => false,
+        }
+    }
+
+    /// The effect that ends with this fact.
+    pub fn closes_intent(&self) -> Option<&IntentId> {
+        match self {
+            Fact::IntentClosed(fact) => Some(&fact.intent),
+            Fact::WorkspaceMade(fact) => Some(&fact.intent),
+            Fact::WorkspaceMerged(fact) => Some(&fact.intent),
+            Fact::WorkspaceRemoved(fact) => Some(&fact.intent),
+            Fact::WorkspaceFailed(fact) => Some(&fact.intent),
+            _ => None,
+        }
+    }
 }
 
 /// Tells how an effect ended. A second telling is refused as stale.
@@ -56,19 +88,32 @@ impl CloseIntent {
 }
 
 pub(crate) fn apply(old: Option<Intent>, id: &IntentId, fact: &Fact, seq: Seq) -> Option<Intent> {
+    if fact.closes_intent() == Some(id) {
+        return None;
+    }
+    match opened(id, fact) {
+        Some((effect, site)) => Some(Intent { id: id.clone(), opened: seq, effect, site }),
+        None => old,
+    }
+}
+
+/// The effect that a fact opens under this id, and where it has to happen.
+fn opened(id: &IntentId, fact: &Fact) -> Option<(Effect, Option<SiteId>)> {
     match fact {
-        Fact::LogRedacted(fact) => fact
-            .erases
-            .iter()
-            .find(|erase| erase.intent == *id)
-            .map(|erase| Intent {
-                id: id.clone(),
-                opened: seq,
-                effect: Effect::EraseArtifact { sha256: erase.sha256.clone() },
-                site: None,
-            })
-            .or(old),
-        Fact::IntentClosed(fact) if fact.intent == *id => None,
-        _ => old,
+        Fact::LogRedacted(fact) => {
+            let erase = fact.erases.iter().find(|erase| erase.intent == *id)?;
+            Some((Effect::EraseArtifact { sha256: erase.sha256.clone() }, None))
+        }
+        Fact::WorkspaceCreated(fact) if fact.making.as_ref() == Some(id) => {
+            Some((Effect::MakeWorktree { workspace: fact.workspace.clone() }, Some(fact.site.clone())))
+        }
+        Fact::WorkspaceMerging(fact) if fact.intent == *id => {
+            let (workspace, uncommitted) = (fact.workspace.clone(), fact.uncommitted);
+            Some((Effect::MergeWorktree { workspace, uncommitted }, Some(fact.site.clone())))
+        }
+        Fact::WorkspaceUpdated(fact) if fact.removing.as_ref() == Some(id) => {
+            Some((Effect::RemoveWorktree { workspace: fact.workspace.clone() }, Some(fact.site.clone())))
+        }
+        _ => None,
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::document::{DocumentId, Version};
 use crate::file::FilePath;
-use crate::id::{AgentId, HandoffId, IntentId, MessageId, RunId, TaskId, TemplateId, ThreadId, TimerId};
+use crate::id::{AgentId, HandoffId, IntentId, MessageId, RunId, TaskId, TemplateId, ThreadId, TimerId, WorkspaceId};
 use crate::instance::{Configured, Scope};
 use crate::row::Row;
 
@@ -30,6 +30,7 @@ pub enum Table {
     Documents,
     Versions,
     Contexts,
+    Workspaces,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -89,7 +90,7 @@ impl From<u64> for ColumnValue {
 }
 
 impl Table {
-    pub const ALL: [Table; 18] = [
+    pub const ALL: [Table; 19] = [
         Table::Agents,
         Table::Tasks,
         Table::Edges,
@@ -108,6 +109,7 @@ impl Table {
         Table::Documents,
         Table::Versions,
         Table::Contexts,
+        Table::Workspaces,
     ];
 
     pub fn name(self) -> &'static str {
@@ -130,6 +132,7 @@ impl Table {
             Table::Documents => "documents",
             Table::Versions => "document_versions",
             Table::Contexts => "contexts",
+            Table::Workspaces => "workspaces",
         }
     }
 
@@ -159,6 +162,8 @@ impl Table {
         const DOCUMENTS: [Column; 1] = [text("live_in")];
         const VERSIONS: [Column; 3] = [text("document"), plain(integer("version")), text("base")];
         const CONTEXTS: [Column; 1] = [text("scope")];
+        const WORKSPACES: [Column; 5] =
+            [integer("created"), text("run"), text("status"), text("place"), text("branch")];
         match self {
             Table::Agents => &AGENTS,
             Table::Tasks => &TASKS,
@@ -177,6 +182,7 @@ impl Table {
             Table::Documents => &DOCUMENTS,
             Table::Versions => &VERSIONS,
             Table::Contexts => &CONTEXTS,
+            Table::Workspaces => &WORKSPACES,
         }
     }
 }
@@ -215,6 +221,7 @@ pub enum Key {
     },
     /// What was configured for an instance, or for all.
     Context(Scope),
+    Workspace(WorkspaceId),
 }
 
 impl Key {
@@ -242,6 +249,7 @@ impl Key {
             Key::Document(_) => Table::Documents,
             Key::Version { .. } => Table::Versions,
             Key::Context(_) => Table::Contexts,
+            Key::Workspace(_) => Table::Workspaces,
         }
     }
 
@@ -267,6 +275,7 @@ impl Key {
             Key::Document(id) => id.text(),
             Key::Version { document, version } => format!("{version} {}", document.text()),
             Key::Context(scope) => scope.text(),
+            Key::Workspace(id) => id.to_string(),
         }
     }
 
@@ -300,6 +309,7 @@ impl Key {
                 Key::Version { document: DocumentId::parse(document)?, version: version.parse().ok()? }
             }
             Table::Contexts => Key::Context(Scope::parse(id)?),
+            Table::Workspaces => Key::Workspace(id.into()),
         })
     }
 }
@@ -327,6 +337,10 @@ pub enum Lookup {
     },
     /// What was configured for instances.
     ConfiguredInstances,
+    /// Those that have a worktree at a place; see [`crate::workspace::place`].
+    WorkspacesAt(String),
+    /// Those that have a worktree on a branch; see [`crate::workspace::branch_place`].
+    WorkspacesOn(String),
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -347,6 +361,7 @@ impl Lookup {
             Lookup::TemplatesNamed(_) => Table::Templates,
             Lookup::DocumentPieces { .. } => Table::Versions,
             Lookup::ConfiguredInstances => Table::Contexts,
+            Lookup::WorkspacesAt(_) | Lookup::WorkspacesOn(_) => Table::Workspaces,
         }
     }
 
@@ -364,6 +379,8 @@ impl Lookup {
             Lookup::TemplatesNamed(_) => "name",
             Lookup::DocumentPieces { .. } => "base",
             Lookup::ConfiguredInstances => "scope",
+            Lookup::WorkspacesAt(_) => "place",
+            Lookup::WorkspacesOn(_) => "branch",
         };
         self.table().columns().iter().position(|column| column.name == name).unwrap_or(usize::MAX)
     }
@@ -381,6 +398,7 @@ impl Lookup {
                 Match::Equals(Version::base_text(document, *base).as_str().into())
             }
             Lookup::ConfiguredInstances => Match::Equals(Configured::INSTANCE.into()),
+            Lookup::WorkspacesAt(place) | Lookup::WorkspacesOn(place) => Match::Equals(place.as_str().into()),
         }
     }
 
@@ -433,6 +451,8 @@ mod tests {
             Lookup::TemplatesNamed("n".into()),
             Lookup::DocumentPieces { document: DocumentId::parse("run_x notes.md").unwrap(), base: 1 },
             Lookup::ConfiguredInstances,
+            Lookup::WorkspacesAt("s\n/w".into()),
+            Lookup::WorkspacesOn("s\nb\n/r".into()),
         ];
         for lookup in lookups {
             let column = lookup.table().columns().get(lookup.column());
@@ -462,6 +482,7 @@ mod tests {
             Key::Version { document: DocumentId::parse("run_x my notes.md").unwrap(), version: 7 },
             Key::Context(Scope::Project),
             Key::Context(Scope::Instance("run_x".into())),
+            Key::Workspace("ws_1".into()),
         ];
         for key in keys {
             assert_eq!(Key::parse(key.table(), &key.id()), Some(key));

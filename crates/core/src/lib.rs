@@ -3,8 +3,7 @@
 //! Nothing here reads a clock, a file, a random number or a configuration, and nothing is async. A command is decided
 //! over a [`View`] of rows that somebody else loaded; what is not loaded is answered by [`Halt::Missing`], never fetched.
 //! Read [`command`] for what can be asked, [`fact`] for what can have happened, and the folder of a noun
-//! (`agent`, `task`, `run`, `template`, `file`, `handoff`) for its rules.
-//! (`agent`, `task`, `file`, `handoff`, `message`, `document`) for its rules.
+//! (`agent`, `task`, `run`, `template`, `file`, `handoff`, `message`, `document`, `workspace`) for its rules.
 
 pub mod actor;
 pub mod agent;
@@ -32,13 +31,14 @@ pub mod template;
 mod testing;
 pub mod timer;
 pub mod view;
+pub mod workspace;
 
 pub use actor::{Actor, Auth, Caller, Power};
 pub use command::{Command, Decision, Halt, Now, Reply, admits, asks, decide};
 pub use fact::{Fact, apply, touches};
 pub use id::{
     AgentId, HandoffId, IntentId, LogId, MessageId, NodeId, Position, RunId, Seq, SiteId, TaskId, TemplateId, ThreadId,
-    TimerId, Timestamp,
+    TimerId, Timestamp, WorkspaceId,
 };
 pub use instance::Instance;
 pub use key::{Ask, Key, Lookup, Table};

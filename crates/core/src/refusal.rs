@@ -73,6 +73,18 @@ pub enum Code {
     StaleVersion,
     /// The instance has no context: no channel, inbox or documents.
     ContextDisabled,
+    WorkspaceNotFound,
+    /// A task and a workspace of different workflows.
+    WorkflowMismatch,
+    MissingMergeCommit,
+    MissingRepoPath,
+    MissingPath,
+    /// What is asked for is on a machine that is away.
+    SiteOffline,
+    /// Two branches changed the same; nothing was merged.
+    MergeConflict,
+    /// Git refused or failed; the message is its own.
+    GitFailed,
 }
 
 impl Code {
@@ -123,6 +135,14 @@ impl Code {
             Code::DocumentNotFound => "DOCUMENT_NOT_FOUND",
             Code::StaleVersion => "STALE_VERSION",
             Code::ContextDisabled => "CONTEXT_DISABLED",
+            Code::WorkspaceNotFound => "WORKSPACE_NOT_FOUND",
+            Code::WorkflowMismatch => "WORKFLOW_MISMATCH",
+            Code::MissingMergeCommit => "MISSING_MERGE_COMMIT",
+            Code::MissingRepoPath => "MISSING_REPO_PATH",
+            Code::MissingPath => "MISSING_PATH",
+            Code::SiteOffline => "SITE_OFFLINE",
+            Code::MergeConflict => "MERGE_CONFLICT",
+            Code::GitFailed => "GIT_FAILED",
         }
     }
 }

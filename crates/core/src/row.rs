@@ -14,6 +14,7 @@ use crate::run::Run;
 use crate::task::{Checkpoint, Edge, Task};
 use crate::template::Template;
 use crate::timer::Timer;
+use crate::workspace::Workspace;
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
@@ -37,6 +38,7 @@ pub enum Row {
     Document(Document),
     Version(Version),
     Context(Configured),
+    Workspace(Workspace),
 }
 
 impl Row {
@@ -60,6 +62,7 @@ impl Row {
             Row::Document(_) => Table::Documents,
             Row::Version(_) => Table::Versions,
             Row::Context(_) => Table::Contexts,
+            Row::Workspace(_) => Table::Workspaces,
         }
     }
 
@@ -83,6 +86,7 @@ impl Row {
             Row::Document(document) => document.columns(),
             Row::Version(version) => version.columns(),
             Row::Context(configured) => configured.columns(),
+            Row::Workspace(workspace) => workspace.columns(),
         }
     }
 
@@ -94,7 +98,7 @@ impl Row {
             Row::File(file) => file.tallies(),
             Row::Handoff(handoff) => handoff.tallies(),
             Row::Run(run) => run.tallies(),
-            Row::Template(_) => vec![],
+            Row::Template(_) | Row::Workspace(_) => vec![],
             Row::Message(message) => message.tallies(),
             Row::Edge(_) | Row::Lead(_) | Row::Checkpoint(_) | Row::Timer(_) | Row::Intent(_) => vec![],
             Row::Delivery(_) | Row::Thread(_) | Row::Sender(_) | Row::Document(_) | Row::Version(_) => vec![],
@@ -127,6 +131,7 @@ impl Row {
             Table::Documents => Row::Document(serde_json::from_slice(doc)?),
             Table::Versions => Row::Version(serde_json::from_slice(doc)?),
             Table::Contexts => Row::Context(serde_json::from_slice(doc)?),
+            Table::Workspaces => Row::Workspace(serde_json::from_slice(doc)?),
         })
     }
 }

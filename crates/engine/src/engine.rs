@@ -9,9 +9,7 @@ use rookery_core::agent::Status;
 use rookery_core::log::{Body, BodyBytes};
 use rookery_core::message::StormGuard;
 use rookery_core::view::{LifeSource, Presence};
-use rookery_core::{
-    AgentId, Caller, Code, Command, Fact, HandoffId, IntentId, Key, Power, Refusal, Row, SiteId, TaskId,
-};
+use rookery_core::{AgentId, Caller, Code, Command, HandoffId, IntentId, Key, Power, Refusal, Row, SiteId, TaskId};
 use rookery_store::artifact::{ArtifactError, Erased, Held};
 use rookery_store::{
     Answer, Clock, Committed, Idempotency, Node, PresenceBoard, ReadError, Store, Submission, SubmitError,
@@ -21,6 +19,7 @@ use sha2::{Digest, Sha256};
 use crate::access::Access;
 use crate::ambient::Ids;
 use crate::attendance::Attending;
+use crate::intents::InHand;
 use crate::life::{Place, Roster};
 use crate::notices::Notices;
 use crate::paths::Paths;
@@ -141,6 +140,7 @@ pub(crate) struct Inner {
     pub(crate) shown: Shown,
     pub(crate) notices: Notices,
     pub(crate) counts: Counts,
+    pub(crate) in_hand: InHand,
 }
 
 impl Debug for Engine {
@@ -162,6 +162,7 @@ impl Engine {
                 shown: Shown::default(),
                 notices: Notices::default(),
                 counts: Counts::default(),
+                in_hand: InHand::default(),
             }),
         }
     }
@@ -282,7 +283,9 @@ impl Engine {
         let waiting = async {
             while !open.is_empty() {
                 match published.recv().await {
-                    Ok(batch) => open.retain(|intent| !batch.rows().iter().any(|row| closes(&row.fact, intent))),
+                    Ok(batch) => {
+                        open.retain(|intent| !batch.rows().iter().any(|row| row.fact.closes_intent() == Some(intent)))
+                    }
                     Err(_) => open = self.still_open(&open).await?,
                 }
             }
@@ -444,6 +447,10 @@ impl Engine {
         self.inner.roster.knows(agent)
     }
 
+    pub(crate) fn in_hand(&self) -> &InHand {
+        &self.inner.in_hand
+    }
+
     pub(crate) fn counts(&self) -> &Counts {
         &self.inner.counts
     }
@@ -460,10 +467,6 @@ impl Engine {
 /// Whether the command itself says if its agent is here.
 fn settles_membership(command: &Command) -> bool {
     matches!(command, Command::Register(_) | Command::Leave(_) | Command::SetStatus(_) | Command::ComeBack(_))
-}
-
-fn closes(fact: &Fact, intent: &IntentId) -> bool {
-    matches!(fact, Fact::IntentClosed(closed) if closed.intent == *intent)
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {

@@ -4,9 +4,15 @@
 //! An effect that belongs to a site is carried out by the node of that site and waits while it is away. All others are
 //! for the node that has the duty.
 
-use rookery_core::intent::{CloseIntent, Effect};
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use futures_util::StreamExt;
+use futures_util::stream;
+use rookery_core::intent::{CloseIntent, Effect, Intent};
 use rookery_core::key::Table;
-use rookery_core::{Caller, Row, Seq, SiteId};
+use rookery_core::workspace::{Outcome, SettleWorkspace};
+use rookery_core::{Caller, IntentId, Row, Seq, SiteId, WorkspaceId};
 use rookery_store::artifact::Erased;
 use rookery_store::node::{Duty, Tenure};
 use rookery_store::query::Test;
@@ -14,8 +20,9 @@ use rookery_store::{ListQuery, Pending, Submission, SubmitError};
 
 use crate::engine::{Engine, EngineError};
 
-/// How many open intents are taken up in one go.
+/// How many open intents are taken up in one go, and how many of them side by side.
 const PAGE: u32 = 100;
+const AT_ONCE: usize = 4;
 
 /// What a round left open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,10 +32,20 @@ pub enum Open {
     Failed,
 }
 
+/// How an effect went.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Performed {
+    Done,
+    /// It is over for good, and this is what it came to.
+    Settled(WorkspaceId, Outcome),
+    /// It stays open, to be tried again.
+    Failed(String),
+}
+
 /// What carries effects out: the machine, or something that stands in for it.
 pub trait Hands: Send + Sync {
-    /// Does one effect unless it happened already; what went wrong, if anything did.
-    fn perform(&self, effect: Effect) -> Pending<'_, Option<String>>;
+    /// Does one effect unless it happened already.
+    fn perform(&self, effect: Effect) -> Pending<'_, Performed>;
 }
 
 /// Why an effect is for this node to carry out, if it is.
@@ -50,32 +67,18 @@ fn ours(site: Option<&SiteId>, here: &SiteId, effects: Option<Tenure>) -> Ours {
 
 /// Carries out what is open now and for this node to do.
 pub async fn carry_out(engine: &Engine, hands: &dyn Hands) -> Result<Open, EngineError> {
-    let here = engine.attending().node().site.id.clone();
     let (mut open, mut after) = (Open::Nothing, Seq::ZERO);
     loop {
         let above = Test::Above(i64::try_from(after.0).unwrap_or(i64::MAX));
         let page = ListQuery::all(Table::Intents).with("opened", above).ordered_by("opened").at_most(Some(PAGE));
         let (rows, _) = engine.store().list(page).await?;
         let taken = rows.len();
-        for row in rows {
-            let Row::Intent(intent) = row else { continue };
-            after = intent.opened;
-            let command = CloseIntent { intent: intent.id.clone(), failed: None };
-            let submission = Submission::internal(Caller::system(), command);
-            let submission = match ours(intent.site.as_ref(), &here, engine.tenure(Duty::Effects)) {
-                Ours::Site => submission,
-                Ours::Duty(tenure) => submission.out_of(tenure),
-                Ours::No => continue,
-            };
-            if let Some(reason) = hands.perform(intent.effect).await {
-                tracing::warn!(intent = %intent.id, reason, "an effect failed and stays open");
+        let intents: Vec<Intent> = rows.into_iter().filter_map(intent_of).collect();
+        after = intents.last().map_or(after, |intent| intent.opened);
+        let mut done = stream::iter(intents).map(|intent| carry_out_one(engine, hands, intent)).buffered(AT_ONCE);
+        while let Some(one) = done.next().await {
+            if one? == Open::Failed {
                 open = Open::Failed;
-                continue;
-            }
-            match engine.store().submit(submission).await {
-                // Refused: another node was quicker.
-                Ok(_) | Err(SubmitError::Refused(_)) => {}
-                Err(error) => return Err(error.into()),
             }
         }
         if taken < PAGE as usize {
@@ -84,18 +87,84 @@ pub async fn carry_out(engine: &Engine, hands: &dyn Hands) -> Result<Open, Engin
     }
 }
 
+async fn carry_out_one(engine: &Engine, hands: &dyn Hands, intent: Intent) -> Result<Open, EngineError> {
+    let Some(_taken) = engine.in_hand().take(&intent.id) else { return Ok(Open::Nothing) };
+    let here = &engine.attending().node().site.id;
+    // A store that nobody shares has one place.
+    let site = intent.site.as_ref().map(|site| if engine.is_here(site) { here } else { site });
+    let ours = ours(site, here, engine.tenure(Duty::Effects));
+    if ours == Ours::No {
+        return Ok(Open::Nothing);
+    }
+    let submission = match hands.perform(intent.effect).await {
+        Performed::Done => {
+            Submission::internal(Caller::system(), CloseIntent { intent: intent.id.clone(), failed: None })
+        }
+        Performed::Settled(workspace, outcome) => {
+            Submission::internal(Caller::system(), SettleWorkspace { workspace, intent: intent.id.clone(), outcome })
+        }
+        Performed::Failed(reason) => {
+            tracing::warn!(intent = %intent.id, reason, "an effect failed and stays open");
+            return Ok(Open::Failed);
+        }
+    };
+    let submission = match ours {
+        Ours::Duty(tenure) => submission.out_of(tenure),
+        Ours::Site | Ours::No => submission,
+    };
+    match engine.store().submit(submission).await {
+        // Refused: another node was quicker.
+        Ok(_) | Err(SubmitError::Refused(_)) => Ok(Open::Nothing),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The effects that this node is at work on, so that rounds which overlap do none twice.
+#[derive(Debug, Default)]
+pub(crate) struct InHand(Mutex<BTreeSet<IntentId>>);
+
+impl InHand {
+    fn take(&self, intent: &IntentId) -> Option<Taken<'_>> {
+        let taken = self.lock().insert(intent.clone());
+        taken.then(|| Taken { all: self, intent: intent.clone() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<IntentId>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Out of hand again when it goes, however it ended.
+struct Taken<'a> {
+    all: &'a InHand,
+    intent: IntentId,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.all.lock().remove(&self.intent);
+    }
+}
+
+fn intent_of(row: Row) -> Option<Intent> {
+    if let Row::Intent(intent) = row { Some(intent) } else { None }
+}
+
 /// Effects on this machine.
 impl Hands for Engine {
-    fn perform(&self, effect: Effect) -> Pending<'_, Option<String>> {
+    fn perform(&self, effect: Effect) -> Pending<'_, Performed> {
         match effect {
             // A file that another row names stays: the intent of that row's redaction will find it.
             Effect::EraseArtifact { sha256 } => Box::pin(async move {
                 match self.erase_unused(&sha256).await {
-                    Ok(Erased::Gone | Erased::Named) => None,
-                    Ok(Erased::Held) => Some("it is being stored again right now".to_owned()),
-                    Err(error) => Some(error.to_string()),
+                    Ok(Erased::Gone | Erased::Named) => Performed::Done,
+                    Ok(Erased::Held) => Performed::Failed("it is being stored again right now".to_owned()),
+                    Err(error) => Performed::Failed(error.to_string()),
                 }
             }),
+            Effect::MakeWorktree { .. } | Effect::MergeWorktree { .. } | Effect::RemoveWorktree { .. } => {
+                Box::pin(async move { self.perform_on_workspace(&effect).await })
+            }
         }
     }
 }

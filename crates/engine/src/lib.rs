@@ -11,6 +11,7 @@ pub mod contexts;
 pub mod delivery;
 pub mod documents;
 pub mod engine;
+mod git;
 pub mod intents;
 pub mod life;
 pub mod messages;
@@ -30,6 +31,7 @@ mod unread;
 pub mod watcher;
 pub mod watching;
 pub mod workflows;
+pub mod workspaces;
 
 pub use access::{Access, Credentials};
 pub use ambient::{Ids, RandomIds, SystemClock};

@@ -70,7 +70,7 @@ impl Paths {
 }
 
 /// Resolves links in the part of the path that exists; what does not exist yet is taken as it is named.
-fn follow_links(path: &Path) -> PathBuf {
+pub(crate) fn follow_links(path: &Path) -> PathBuf {
     let mut existing = path.to_owned();
     let mut missing = Vec::new();
     loop {
@@ -113,7 +113,7 @@ pub fn refusal(problem: PathProblem) -> Refusal {
 }
 
 /// The path without `.` and `..`, as text says it.
-fn lexical(path: &Path) -> PathBuf {
+pub(crate) fn lexical(path: &Path) -> PathBuf {
     let mut clean = PathBuf::new();
     for part in path.components() {
         match part {

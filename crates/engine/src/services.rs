@@ -3,14 +3,18 @@
 //!
 //! Here are only their loops and how often they come round; what one round does is in [`crate::rounds`].
 
+use std::pin::Pin;
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use rookery_store::Feed;
 use rookery_store::node::{ATTEND_EVERY, Duty, Tenure};
 use tokio::runtime::Handle;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::Sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::{Engine, EngineError};
@@ -22,6 +26,8 @@ use crate::{attendance, delivery, intents, timers};
 pub const TIMERS_EVERY: Duration = Duration::from_millis(500);
 pub const REPLIES_EVERY: Duration = Duration::from_secs(3600);
 pub const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// How many rounds of effects may be under way: each may wait for something slow.
+const EFFECT_ROUNDS: usize = 8;
 /// How far the pauses between tries of a failing effect grow.
 const RETRY_AT_LEAST_EVERY: Duration = Duration::from_secs(60);
 
@@ -161,32 +167,45 @@ async fn fire_timers(engine: Engine) {
 }
 
 /// Takes up what is open at the start or when the duty comes to this node, then whatever the log opens; what failed again
-/// and again, ever less often.
+/// and again, ever less often. A round that takes long does not keep the next from beginning.
 async fn carry_out_intents(engine: Engine) {
     let mut published = engine.store().published();
     let mut duties = engine.attending().changes();
-    let mut patience = RETRY_AFTER;
+    let mut rounds = FuturesUnordered::new();
+    let (mut patience, mut again) = (RETRY_AFTER, None);
+    rounds.push(intents::carry_out(&engine, &engine));
     loop {
-        let again = match intents::carry_out(&engine, &engine).await {
-            Ok(intents::Open::Nothing) => {
-                patience = RETRY_AFTER;
-                None
+        tokio::select! {
+            opened = intent_opened(&mut published, &mut duties), if rounds.len() < EFFECT_ROUNDS => match opened {
+                Published::Intent => rounds.push(intents::carry_out(&engine, &engine)),
+                Published::NoMore => return,
+            },
+            Some(ended) = rounds.next() => {
+                if let Err(error) = &ended {
+                    tracing::warn!(%error, "effects could not be carried out");
+                }
+                match ended {
+                    Ok(intents::Open::Nothing) => patience = RETRY_AFTER,
+                    Ok(intents::Open::Failed) | Err(_) => again = Some(Box::pin(tokio::time::sleep(patience))),
+                }
             }
-            Ok(intents::Open::Failed) => Some(patience),
-            Err(error) => {
-                tracing::warn!(%error, "effects could not be carried out");
-                Some(patience)
+            Some(()) = waited(&mut again) => {
+                again = None;
+                patience = (patience * 2).min(RETRY_AT_LEAST_EVERY);
+                rounds.push(intents::carry_out(&engine, &engine));
             }
-        };
-        let opened = match again {
-            None => Ok(intent_opened(&mut published, &mut duties).await),
-            Some(wait) => tokio::time::timeout(wait, intent_opened(&mut published, &mut duties)).await,
-        };
-        match opened {
-            Ok(Published::Intent) => {}
-            Ok(Published::NoMore) => return,
-            Err(_) => patience = (patience * 2).min(RETRY_AT_LEAST_EVERY),
         }
+    }
+}
+
+/// The end of a pause; nothing where there is none.
+async fn waited(pause: &mut Option<Pin<Box<Sleep>>>) -> Option<()> {
+    match pause {
+        Some(pause) => {
+            pause.await;
+            Some(())
+        }
+        None => None,
     }
 }
 
@@ -204,15 +223,11 @@ async fn intent_opened(published: &mut Feed, duties: &mut watch::Receiver<Vec<Te
             _ = duties.changed() => return Published::Intent,
         };
         match batch {
-            Ok(batch) if batch.rows().iter().all(|row| !opens_intent(&row.fact)) => {}
+            Ok(batch) if batch.rows().iter().all(|row| !row.fact.opens_intent()) => {}
             Ok(_) | Err(RecvError::Lagged(_)) => return Published::Intent,
             Err(RecvError::Closed) => return Published::NoMore,
         }
     }
-}
-
-fn opens_intent(fact: &rookery_core::Fact) -> bool {
-    matches!(fact, rookery_core::Fact::LogRedacted(fact) if !fact.erases.is_empty())
 }
 
 async fn exchange_presence(engine: Engine) {

@@ -15,7 +15,7 @@ use crate::document::{Document, DocumentId, DocumentPath, text_of};
 use crate::fact::{Fact, apply, touches};
 use crate::file::{Case, ClaimFile, ClaimReply, File, FilePath, Insist};
 use crate::handoff::{Handoff, Initiate, Note};
-use crate::id::{AgentId, MessageId, RunId, Seq, TaskId, Timestamp};
+use crate::id::{AgentId, IntentId, MessageId, RunId, Seq, TaskId, Timestamp};
 use crate::instance::Instance;
 use crate::key::{Ask, Key};
 use crate::log::LogRow;
@@ -28,6 +28,10 @@ use crate::row::Row;
 use crate::run::{Brief, CreateRun, PlannedTask, Run, SetRunPlan, SourceType};
 use crate::task::{self, Task};
 use crate::view::{LifeSource, Presence, View};
+use crate::workspace::{
+    BranchFate, BranchOrigin, CreateWorkspace, Outcome, SettleWorkspace, Status as WorkspaceStatus, UpdateWorkspace,
+    Workspace,
+};
 
 /// How often a rule may ask for more: what a store allows.
 const MAX_ROUNDS: usize = 16;
@@ -287,6 +291,13 @@ impl World {
         text_of((row(version).base..=version).map(row))
     }
 
+    pub(crate) fn workspace(&self, id: &str) -> &Workspace {
+        match self.rows.get(&Key::Workspace(id.into())) {
+            Some(Row::Workspace(workspace)) => workspace,
+            other => panic!("workspace {id}: {other:?}"),
+        }
+    }
+
     pub(crate) fn holder(&self, task: &str) -> Option<&str> {
         self.task(task).holder().map(AgentId::as_str)
     }
@@ -500,4 +511,57 @@ pub(crate) fn acks(agent: &str, messages: &[&str]) -> AckMessages {
 
 pub(crate) fn document(path: &str) -> DocumentId {
     DocumentId::new(Instance::default().run(), DocumentPath::parse(path).unwrap())
+}
+
+/// A workspace in a folder that is there.
+pub(crate) fn tells(id: &str, path: &str) -> CreateWorkspace {
+    CreateWorkspace {
+        id: id.into(),
+        run: None,
+        path: path.to_owned(),
+        branch: "feature".to_owned(),
+        base_branch: None,
+        repo_path: None,
+        tasks: vec![],
+        config: serde_json::Map::new(),
+        site: "site_1".into(),
+        make: None,
+    }
+}
+
+/// A workspace whose worktree is to be made, by an intent of the same name.
+pub(crate) fn makes(id: &str, branch: &str) -> CreateWorkspace {
+    CreateWorkspace {
+        branch: branch.to_owned(),
+        repo_path: Some("/r".to_owned()),
+        make: Some(IntentId::new(format!("int_{id}"))),
+        ..tells(id, &format!("/r-worktrees/{branch}"))
+    }
+}
+
+/// What [`makes`] asked for is done.
+pub(crate) fn made(id: &str) -> SettleWorkspace {
+    let outcome = Outcome::Made { base_branch: "main".to_owned(), branch: BranchOrigin::Created };
+    SettleWorkspace { workspace: id.into(), intent: IntentId::new(format!("int_{id}")), outcome }
+}
+
+pub(crate) fn sets(id: &str, status: WorkspaceStatus) -> UpdateWorkspace {
+    UpdateWorkspace {
+        workspace: id.into(),
+        status: Some(status),
+        merge_commit: (status == WorkspaceStatus::Merged).then(|| "abc123".to_owned()),
+        pr_url: None,
+        config: serde_json::Map::new(),
+        remove: None,
+    }
+}
+
+pub(crate) fn removes(id: &str, intent: &str) -> UpdateWorkspace {
+    UpdateWorkspace { remove: Some(intent.into()), ..sets(id, WorkspaceStatus::Abandoned) }
+}
+
+/// What [`removes`] asked for is done.
+pub(crate) fn removed(id: &str, intent: &str) -> SettleWorkspace {
+    let outcome = Outcome::Removed { backup_ref: None, branch: BranchFate::Kept };
+    SettleWorkspace { workspace: id.into(), intent: intent.into(), outcome }
 }

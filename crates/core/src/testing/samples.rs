@@ -36,6 +36,10 @@ use crate::task::{
 use crate::template::{Step, TemplateCreated};
 use crate::timer::conflict_timer;
 use crate::view::LifeSource;
+use crate::workspace::{
+    BranchFate, BranchOrigin, Uncommitted, Work, WorkspaceCreated, WorkspaceFailed, WorkspaceMade, WorkspaceMerged,
+    WorkspaceMerging, WorkspaceRemoved, WorkspaceUpdated,
+};
 
 pub(crate) fn samples() -> Vec<Fact> {
     let mut all = agents();
@@ -46,6 +50,7 @@ pub(crate) fn samples() -> Vec<Fact> {
     all.extend(messages());
     all.extend(documents());
     all.push(context());
+    all.extend(workspaces());
     all
 }
 
@@ -464,6 +469,71 @@ fn documents() -> Vec<Fact> {
             version: 4,
             author: "external".to_owned(),
             before: "bb".to_owned(),
+        }),
+    ]
+}
+
+fn workspaces() -> Vec<Fact> {
+    let (id, run, intent) = (|| "ws_1".into(), || Some("wf_1".into()), || "int_1".into());
+    vec![
+        Fact::WorkspaceCreated(WorkspaceCreated {
+            workspace: id(),
+            run: run(),
+            path: "/projects/app-worktrees/feature-x".to_owned(),
+            branch: "feature/x".to_owned(),
+            base_branch: Some("main".to_owned()),
+            repo_path: Some("/projects/app".to_owned()),
+            tasks: vec!["task_1".into()],
+            config: metadata(),
+            site: "site_1".into(),
+            created_by: "ada".to_owned(),
+            making: Some(intent()),
+        }),
+        Fact::WorkspaceMade(WorkspaceMade {
+            workspace: id(),
+            run: run(),
+            intent: intent(),
+            base_branch: "main".to_owned(),
+            branch: BranchOrigin::Created,
+        }),
+        Fact::WorkspaceUpdated(WorkspaceUpdated {
+            workspace: id(),
+            run: run(),
+            from: crate::workspace::Status::Active,
+            status: crate::workspace::Status::Merged,
+            merge_commit: Some("0a1b2c".to_owned()),
+            pr_url: Some("https://example.com/pull/7".to_owned()),
+            config: metadata(),
+            site: "site_1".into(),
+            removing: Some(intent()),
+        }),
+        Fact::WorkspaceMerging(WorkspaceMerging {
+            workspace: id(),
+            run: run(),
+            uncommitted: Uncommitted::Commit,
+            site: "site_1".into(),
+            intent: intent(),
+        }),
+        Fact::WorkspaceMerged(WorkspaceMerged {
+            workspace: id(),
+            run: run(),
+            intent: intent(),
+            merge_commit: "0a1b2c".to_owned(),
+        }),
+        Fact::WorkspaceRemoved(WorkspaceRemoved {
+            workspace: id(),
+            run: run(),
+            intent: intent(),
+            backup_ref: Some("refs/rookery/backup/ws_1".to_owned()),
+            branch: BranchFate::Kept,
+        }),
+        Fact::WorkspaceFailed(WorkspaceFailed {
+            workspace: id(),
+            run: run(),
+            intent: intent(),
+            work: Work::Merging,
+            code: crate::refusal::Code::MergeConflict,
+            reason: "secret".to_owned(),
         }),
     ]
 }

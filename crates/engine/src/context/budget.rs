@@ -21,7 +21,7 @@ struct Stage {
 
 /// In the order in which things go: old details, then outcomes of others, then long texts; the task, its plan, the
 /// newest checkpoint and what was decided go last.
-const STAGES: [Stage; 18] = [
+const STAGES: [Stage; 19] = [
     Stage { most: |all| all.count(Rank::Old), cut: |cut, by| cut.old_details = by },
     Stage { most: |all| all.prior.len(), cut: |cut, by| cut.prior_details = by },
     Stage { most: |all| all.siblings.len() + all.prior.len(), cut: |cut, by| cut.outcomes = by },
@@ -36,6 +36,7 @@ const STAGES: [Stage; 18] = [
     Stage { most: |_| 3, cut: |cut, by| cut.own_texts = length(&OWN_TEXTS, by) },
     Stage { most: |_| 1, cut: |cut, by| cut.context = kept(by) },
     Stage { most: |_| OWN_TEXTS.len(), cut: |cut, by| cut.own_texts = length(&OWN_TEXTS, by.max(3)) },
+    Stage { most: |_| 1, cut: |cut, by| cut.workspace = kept(by) },
     Stage { most: |_| 1, cut: |cut, by| cut.plan = kept(by) },
     Stage { most: |_| LAST_TEXTS.len() - 1, cut: |cut, by| cut.last_texts = length(&LAST_TEXTS, by) },
     Stage { most: |all| all.decisions(), cut: |cut, by| cut.decisions = by },

@@ -9,14 +9,18 @@ mod tests;
 mod view;
 
 use rookery_core::file::File;
+use rookery_core::key::ColumnValue;
 use rookery_core::run::Run;
 use rookery_core::task::{Checkpoint, Task};
+use rookery_core::workspace::Workspace;
 use rookery_core::{Row, RunId, TaskId};
 use rookery_store::ListQuery;
 use rookery_store::query::Test;
 
 pub use budget::{MIN_TOKENS, compose};
-pub use view::{CheckpointView, Context, CurrentTask, FullView, Omitted, OutcomeView, PlanView, WorkflowView};
+pub use view::{
+    CheckpointView, Context, CurrentTask, FullView, Omitted, OutcomeView, PlanView, WorkflowView, WorkspaceView,
+};
 
 use crate::engine::{Engine, EngineError};
 use crate::queries::At;
@@ -28,6 +32,8 @@ use crate::workflows::{
 /// How much context is given where nothing else is asked for.
 pub const DEFAULT_TOKENS: usize = 8_000;
 pub const DEFAULT_CHECKPOINTS: usize = 5;
+/// How many workspaces of a run are looked through.
+const WORKSPACES: u32 = 1_000;
 
 /// Which parts are wanted.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -85,6 +91,8 @@ pub struct Material {
     pub checkpoints: Vec<Checkpoint>,
     /// The paths that its holder has claimed, or that were claimed for it.
     pub held_files: Vec<String>,
+    /// The folder that was made for it, if it is worked on in one.
+    pub workspace: Option<WorkspaceView>,
     /// How many messages wait for the caller.
     pub unread: u64,
     /// How many characters the surface sends along, beside the context itself.
@@ -134,6 +142,7 @@ impl Engine {
             others,
             checkpoints_query(id),
             files("task", id.as_str()),
+            workspaces_query(&task.run),
         ];
         queries.extend(task.holder().map(|holder| files("holder", holder.as_str())));
         let (lists, head) = self.store().lists(queries).await?;
@@ -145,18 +154,41 @@ impl Engine {
         others.retain(|other| other.id != task.id);
         others.sort_by_key(|other| (other.sequence, other.created));
         let checkpoints = checkpoints_of(next());
-        let held = next().into_iter().chain(next());
+        let (of_task, workspaces) = (next(), next());
+        let held = of_task.into_iter().chain(next());
         let value = Material {
             run,
             others,
             checkpoints,
             held_files: paths_of(held),
+            workspace: workspace_of(workspaces, id),
             unread: beside.unread,
             around: beside.around,
             task,
         };
         Ok(At { value, head })
     }
+}
+
+/// The workspaces of a run that are worked in.
+fn workspaces_query(run: &RunId) -> ListQuery {
+    let mut runs: Vec<ColumnValue> = vec![run.as_str().into()];
+    if *run == RunId::project_default() {
+        runs.push(ColumnValue::Null);
+    }
+    let active = Test::Is(rookery_core::workspace::Status::Active.as_str().into());
+    let of_run = ListQuery::all(rookery_core::Table::Workspaces).with("status", active).with("run", Test::In(runs));
+    of_run.ordered_by("created").at_most(Some(WORKSPACES))
+}
+
+/// The newest one for a task.
+fn workspace_of(rows: Vec<Row>, task: &TaskId) -> Option<WorkspaceView> {
+    let workspaces = rows.into_iter().rev().filter_map(|row| match row {
+        Row::Workspace(workspace) if workspace.tasks.contains(task) => Some(workspace),
+        _ => None,
+    });
+    let view = |found: Workspace| WorkspaceView { id: found.id, path: found.path, branch: found.branch };
+    workspaces.map(view).next()
 }
 
 fn paths_of(rows: impl Iterator<Item = Row>) -> Vec<String> {

@@ -110,6 +110,7 @@ fn material(text: &str) -> Material {
         ],
         checkpoints: numbered.map(|(kind, at)| checkpoint(at, kind, text)).collect(),
         held_files: vec!["src/main.rs".to_owned()],
+        workspace: Some(WorkspaceView { id: "ws_1".into(), path: "/w/now".to_owned(), branch: "now".to_owned() }),
         unread: 3,
         around: 0,
     }
@@ -274,6 +275,7 @@ prop_compose! {
         checkpoints in prop::collection::vec((kind(), text(), prop::option::of(text()), prop::collection::vec(text(), 0..3)), 0..30),
         about in text(),
         held_files in prop::collection::vec(text(), 0..20),
+        workspace in prop::option::of(text()),
         unread in any::<u64>(),
     ) -> Material {
         let checkpoints = checkpoints.into_iter().zip(1..).map(|((kind, summary, detail, files_changed), sequence)| Checkpoint {
@@ -289,6 +291,7 @@ prop_compose! {
             checkpoints: checkpoints.collect(),
             others,
             held_files,
+            workspace: workspace.map(|path| WorkspaceView { id: "ws_1".into(), path, branch: "b".to_owned() }),
             unread,
             around: 0,
         }

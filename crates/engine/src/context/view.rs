@@ -2,7 +2,7 @@
 
 use rookery_core::run::Status;
 use rookery_core::task::{Checkpoint, CheckpointKind, Plan, State, Task};
-use rookery_core::{RunId, TaskId, Timestamp};
+use rookery_core::{RunId, TaskId, Timestamp, WorkspaceId};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -55,7 +55,18 @@ pub struct CurrentTask {
     pub plan: Option<PlanView>,
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub context: Map<String, Value>,
+    /// Where it is worked on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<WorkspaceView>,
     pub checkpoints: Vec<CheckpointView>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub struct WorkspaceView {
+    #[schemars(with = "String")]
+    pub id: WorkspaceId,
+    pub path: String,
+    pub branch: String,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
@@ -142,6 +153,7 @@ pub(super) struct Cut {
     pub(super) context: Kept,
     /// The most characters of the texts of the task and its plan.
     pub(super) own_texts: Option<usize>,
+    pub(super) workspace: Kept,
     pub(super) plan: Kept,
     /// The most characters of what was decided and of the newest checkpoint.
     pub(super) last_texts: Option<usize>,
@@ -331,6 +343,8 @@ impl<'a> Sorted<'a> {
                 None
             }
         };
+        let workspace = self.material.workspace.clone().filter(|_| cut.workspace == Kept::Yes);
+        left.workspaces = usize::from(self.material.workspace.is_some() && workspace.is_none());
         CurrentTask {
             id: task.id.clone(),
             name: left.clipped(&task.title, limit),
@@ -341,6 +355,7 @@ impl<'a> Sorted<'a> {
             error: reason(task).map(|text| left.clipped(text, limit)),
             plan,
             context,
+            workspace,
             checkpoints: self.kept_checkpoints(cut, left),
         }
     }
@@ -436,6 +451,7 @@ struct LeftOut {
     entries: usize,
     texts: usize,
     files: usize,
+    workspaces: usize,
 }
 
 const TRUNCATED: &str = "… [truncated]";
@@ -461,6 +477,7 @@ impl LeftOut {
             ("tasks", self.entries, "workflow_get"),
             ("texts", self.texts, "task_get, workflow_get"),
             ("held_files", self.files, "resource_list"),
+            ("workspace", self.workspaces, "workspace_list"),
         ]
         .into_iter()
         .filter(|(_, count, _)| *count > 0)

@@ -22,6 +22,10 @@ impl Clock {
         Self { now: Timestamp::from_millisecond(now_millis).unwrap(), zone: TimeZone::UTC }
     }
 
+    pub fn epoch_seconds(&self) -> i64 {
+        self.now.as_second()
+    }
+
     pub fn is_past(&self, millis: i64) -> bool {
         millis <= self.now.as_millisecond()
     }

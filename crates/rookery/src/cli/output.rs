@@ -176,6 +176,18 @@ impl Output {
         }
     }
 
+    /// Asks the person at the terminal; none if nobody is there to answer.
+    pub fn ask(&self, question: &str) -> io::Result<Option<String>> {
+        if self.format == Format::Json || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+            return Ok(None);
+        }
+        write!(io::stderr(), "{} ", printable(question))?;
+        io::stderr().flush()?;
+        let mut answer = String::new();
+        io::stdin().read_line(&mut answer)?;
+        Ok(Some(answer.trim().to_owned()))
+    }
+
     /// Shows how far long work is, on one line of a terminal; elsewhere it says nothing.
     pub fn progress(&self, what: &'static str) -> impl FnMut(Progress) + Send + 'static {
         let shown = self.talk == Talk::Normal && io::stderr().is_terminal();

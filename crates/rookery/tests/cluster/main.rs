@@ -18,3 +18,4 @@ mod record;
 mod room;
 mod schemas;
 mod shared;
+mod sites;

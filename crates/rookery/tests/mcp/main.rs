@@ -25,3 +25,5 @@ mod support;
 mod task_context;
 mod tools;
 mod waiting;
+mod workspaces;
+mod worktrees;

@@ -36,6 +36,7 @@ pub(crate) fn check(team: &Team) {
     one_lead_if_anybody_is_here(&agents, &rows);
     only_facts_change_holders(&log);
     crate::mail::check(&log, &rows);
+    crate::workspaces::check(&rows);
 }
 
 fn log_is_complete(team: &Team, log: &[LogRow]) {

@@ -5,6 +5,7 @@ mod invariants;
 mod mail;
 mod steps;
 mod team;
+mod workspaces;
 
 use std::collections::BTreeMap;
 
@@ -143,7 +144,7 @@ fn random_steps_get_somewhere() {
     use proptest::test_runner::TestRunner;
     let mut runner = TestRunner::deterministic();
     let mut seen: BTreeMap<&'static str, usize> = BTreeMap::new();
-    for _ in 0..150 {
+    for _ in 0..400 {
         let steps: Vec<Step> = steps(160).new_tree(&mut runner).map(|tree| tree.current()).unwrap_or_default();
         let mut team = Team::new();
         team.play(&steps);

@@ -57,6 +57,11 @@ pub(crate) enum Step {
     Close {
         pick: prop::sample::Index,
     },
+    /// Tells how something ended that is under way with a workspace.
+    Settle {
+        pick: prop::sample::Index,
+        well: bool,
+    },
     /// Sends the fence of the present grant along, or a stale one.
     Fenced {
         caller: Caller,
@@ -77,6 +82,9 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         40 => (asked, key).prop_map(|((caller, command), key)| Step::Ask { caller, command, key }),
         24 => crate::mail::asked().prop_map(|(caller, command)| Step::Ask { caller, command, key: None }),
+        3 => crate::workspaces::asked().prop_map(|(caller, command)| Step::Ask { caller, command, key: None }),
+        2 => (any::<prop::sample::Index>(), prop::bool::weighted(0.7))
+            .prop_map(|(pick, well)| Step::Settle { pick, well }),
         2 => (path(), any::<bool>()).prop_map(|(path, late)| Step::Fire { path, late }),
         1 => (any::<prop::sample::Index>(), any::<bool>()).prop_map(|(pick, on_disk)| Step::Redact { pick, on_disk }),
         1 => any::<prop::sample::Index>().prop_map(|pick| Step::Close { pick }),

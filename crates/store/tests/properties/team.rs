@@ -137,6 +137,9 @@ impl Team {
                 let intent = IntentId::new(format!("int_{number}"));
                 Submission::new(Caller::system(), CloseIntent { intent, failed: None })
             }
+            Step::Settle { pick, well } => {
+                Submission::new(Caller::system(), crate::workspaces::settles(&self.rows(), pick, *well))
+            }
             Step::Fenced { caller, command, task, stale } => {
                 let fence = match self.rows().get(&Key::Task(task.clone())) {
                     Some(Row::Task(task)) if !stale => task.claim.as_ref().map(|claim| claim.fence),

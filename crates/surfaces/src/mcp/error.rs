@@ -104,7 +104,15 @@ fn word(code: Code) -> &'static str {
         | Code::RateLimited
         | Code::DocumentNotFound
         | Code::StaleVersion
-        | Code::ContextDisabled => code.as_str(),
+        | Code::ContextDisabled
+        | Code::WorkspaceNotFound
+        | Code::WorkflowMismatch
+        | Code::MissingMergeCommit
+        | Code::MissingRepoPath
+        | Code::MissingPath
+        | Code::SiteOffline
+        | Code::MergeConflict
+        | Code::GitFailed => code.as_str(),
     }
 }
 
@@ -128,7 +136,12 @@ fn is_recoverable(code: Code) -> bool {
         | Code::DuplicateTemplate
         | Code::MissingVariables
         | Code::RateLimited
-        | Code::StaleVersion => true,
+        | Code::StaleVersion
+        | Code::MissingMergeCommit
+        | Code::MissingRepoPath
+        | Code::MissingPath
+        | Code::SiteOffline
+        | Code::MergeConflict => true,
         Code::AgentNotFound
         | Code::AgentOffline
         | Code::TaskNotFound
@@ -155,7 +168,10 @@ fn is_recoverable(code: Code) -> bool {
         | Code::MessageNotFound
         | Code::NotShown
         | Code::DocumentNotFound
-        | Code::ContextDisabled => false,
+        | Code::ContextDisabled
+        | Code::WorkspaceNotFound
+        | Code::WorkflowMismatch
+        | Code::GitFailed => false,
     }
 }
 

@@ -51,7 +51,11 @@ fn status(code: Code) -> StatusCode {
         | Code::UnknownDependency
         | Code::MissingOutcome
         | Code::MissingError
-        | Code::MissingVariables => StatusCode::BAD_REQUEST,
+        | Code::MissingVariables
+        | Code::WorkflowMismatch
+        | Code::MissingMergeCommit
+        | Code::MissingRepoPath
+        | Code::MissingPath => StatusCode::BAD_REQUEST,
         Code::Unauthenticated => StatusCode::UNAUTHORIZED,
         Code::NotHolder | Code::Sealed | Code::Forbidden => StatusCode::FORBIDDEN,
         Code::AgentNotFound
@@ -62,7 +66,7 @@ fn status(code: Code) -> StatusCode {
         | Code::TokenNotFound
         | Code::WorkflowNotFound
         | Code::TemplateNotFound => StatusCode::NOT_FOUND,
-        Code::MessageNotFound | Code::DocumentNotFound => StatusCode::NOT_FOUND,
+        Code::MessageNotFound | Code::DocumentNotFound | Code::WorkspaceNotFound => StatusCode::NOT_FOUND,
         Code::Exists
         | Code::AgentOffline
         | Code::InvalidTransition
@@ -79,7 +83,10 @@ fn status(code: Code) -> StatusCode {
         | Code::TaskNotRemovable
         | Code::NotClaimed
         | Code::DuplicateTemplate => StatusCode::CONFLICT,
-        Code::NotShown | Code::StaleVersion | Code::ContextDisabled => StatusCode::CONFLICT,
+        Code::NotShown | Code::StaleVersion | Code::ContextDisabled | Code::MergeConflict | Code::GitFailed => {
+            StatusCode::CONFLICT
+        }
+        Code::SiteOffline => StatusCode::SERVICE_UNAVAILABLE,
         Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,
         Code::IdempotencyMismatch => StatusCode::UNPROCESSABLE_ENTITY,
     }

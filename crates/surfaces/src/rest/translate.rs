@@ -82,7 +82,14 @@ pub fn action(fact: &Fact) -> String {
         | Fact::MessagesAcked(_)
         | Fact::DocumentWritten(_)
         | Fact::DocumentDeleted(_)
-        | Fact::ContextConfigured(_) => return format!("x.{}", fact.kind()),
+        | Fact::ContextConfigured(_)
+        | Fact::WorkspaceCreated(_)
+        | Fact::WorkspaceMade(_)
+        | Fact::WorkspaceUpdated(_)
+        | Fact::WorkspaceMerging(_)
+        | Fact::WorkspaceMerged(_)
+        | Fact::WorkspaceRemoved(_)
+        | Fact::WorkspaceFailed(_) => return format!("x.{}", fact.kind()),
     };
     action.to_owned()
 }

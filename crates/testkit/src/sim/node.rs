@@ -12,10 +12,11 @@ use rookery_core::agent::{DeclareOffline, Evidence};
 use rookery_core::intent::Effect;
 use rookery_core::log::LogRow;
 use rookery_core::view::LifeSource;
-use rookery_core::{AgentId, Auth, Caller, NodeId, Row, Seq, SiteId};
+use rookery_core::workspace::{BranchFate, BranchOrigin, Outcome};
+use rookery_core::{AgentId, Auth, Caller, Code, NodeId, Row, Seq, SiteId};
 use rookery_engine::access::Trust;
 use rookery_engine::engine::IdempotencyKey;
-use rookery_engine::intents::{self, Hands};
+use rookery_engine::intents::{self, Hands, Performed};
 use rookery_engine::rounds::{self, Following, Sweeping};
 use rookery_engine::services::{REPLIES_EVERY, RETRY_AFTER, TIMERS_EVERY};
 use rookery_engine::{Access, Engine, EngineError, Ids, Parts, Request, Settings, attendance, timers};
@@ -130,12 +131,30 @@ impl Ids for CountedIds {
     }
 }
 
-/// Effects on a machine that is not there always succeed.
+/// Effects on a machine that is not there. Most succeed; whether one does depends on nothing but what it is about.
 struct NoHands;
 
 impl Hands for NoHands {
-    fn perform(&self, _effect: Effect) -> Pending<'_, Option<String>> {
-        Box::pin(std::future::ready(None))
+    fn perform(&self, effect: Effect) -> Pending<'_, Performed> {
+        let performed = match effect {
+            Effect::EraseArtifact { .. } => Performed::Done,
+            Effect::MakeWorktree { workspace } | Effect::MergeWorktree { workspace, .. }
+                if workspace.as_str().ends_with(['3', '7']) =>
+            {
+                Performed::Settled(workspace, Outcome::Failed { code: Code::GitFailed, reason: "refused".to_owned() })
+            }
+            Effect::MakeWorktree { workspace } => {
+                let outcome = Outcome::Made { base_branch: "main".to_owned(), branch: BranchOrigin::Created };
+                Performed::Settled(workspace, outcome)
+            }
+            Effect::MergeWorktree { workspace, .. } => {
+                Performed::Settled(workspace, Outcome::Merged { merge_commit: "abc".to_owned() })
+            }
+            Effect::RemoveWorktree { workspace } => {
+                Performed::Settled(workspace, Outcome::Removed { backup_ref: None, branch: BranchFate::Kept })
+            }
+        };
+        Box::pin(std::future::ready(performed))
     }
 }
 
@@ -144,6 +163,7 @@ fn settings() -> Settings {
     Settings {
         silent_after: Duration::from_secs(120),
         escalate_conflicts_after: Duration::from_secs(60),
+        shared: true,
         ..Settings::new("simulation", PathBuf::from("simulation"))
     }
 }

@@ -1,6 +1,7 @@
 //! What agents and people ask for: every command, with arguments that mostly make sense and sometimes are out of date.
 
 mod mail;
+mod workspaces;
 
 use rand::Rng;
 use rand::rngs::StdRng;
@@ -69,6 +70,9 @@ impl Script<'_> {
     pub(super) fn agent_wish(&mut self, mut caller: Caller, agent: &AgentId) -> Wish {
         if self.rng.random_bool(0.2) {
             return Wish { caller, command: self.mail(agent) };
+        }
+        if self.rng.random_bool(0.05) {
+            return Wish { caller, command: self.of_workspace() };
         }
         let command = match self.rng.random_range(0..100) {
             0..3 => register(self.rng, agent),

@@ -31,6 +31,7 @@ mod status;
 mod tasks;
 mod token;
 mod up;
+mod worktree;
 
 use clap::Subcommand;
 
@@ -62,6 +63,7 @@ pub enum Command {
     Token(token::Args),
     Context(context::Args),
     Mcp(mcp::Args),
+    Worktree(worktree::Args),
     Instructions(instructions::Args),
     Config(config::Args),
     Schema(schema::Args),
@@ -97,6 +99,7 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Token(args) => token::run(context, args).await,
         Command::Context(args) => context::run(context, args).await,
         Command::Mcp(args) => mcp::run(context, args).await,
+        Command::Worktree(args) => worktree::run(context, args).await,
         Command::Instructions(args) => instructions::run(context, args),
         Command::Config(args) => config::run(context, args),
         Command::Schema(args) => schema::run(context, args).await,

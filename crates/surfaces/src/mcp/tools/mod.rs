@@ -18,6 +18,7 @@ mod task_context;
 mod tasks;
 mod templates;
 mod workflows;
+mod workspaces;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -37,6 +38,7 @@ pub fn all() -> Vec<Tool> {
         task_context::tools(),
         checkpoints::tools(),
         templates::tools(),
+        workspaces::tools(),
         handoffs::tools(),
         files::tools(),
     ];

@@ -1,0 +1,115 @@
+//! Bringing the work of a workspace into the branch that it came from.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Status, Worktree, is_free};
+use crate::actor::Caller;
+use crate::command::{Decision, Halt, Reply};
+use crate::fact::Fact;
+use crate::id::{IntentId, RunId, SiteId, WorkspaceId};
+use crate::key::{Ask, Key};
+use crate::refusal::{Code, Refusal};
+use crate::view::View;
+
+/// What happens with changes in the worktree that are not committed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Uncommitted {
+    /// The merge is not done.
+    Refuse,
+    /// They are committed to the branch first.
+    Commit,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MergeWorkspace {
+    pub workspace: WorkspaceId,
+    pub uncommitted: Uncommitted,
+    pub intent: IntentId,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct WorkspaceMerging {
+    pub workspace: WorkspaceId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
+    pub uncommitted: Uncommitted,
+    pub site: SiteId,
+    pub intent: IntentId,
+}
+
+impl MergeWorkspace {
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        vec![Key::Workspace(self.workspace.clone()).into(), Key::Lead.into()]
+    }
+
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+        let workspace = view.workspace_known(&self.workspace)?;
+        view.may_change(caller, workspace)?;
+        is_free(workspace)?;
+        // One that was merged may have gone on.
+        if workspace.status == Status::Abandoned {
+            return Err(Refusal::new(Code::InvalidTransition, "the workspace was abandoned")
+                .hint("take it up again with workspace_update, status active")
+                .into());
+        }
+        if workspace.worktree == Worktree::Removed || workspace.repo_path.is_none() {
+            return Err(Refusal::new(Code::InvalidState, "the workspace has no worktree of a known repository")
+                .hint("merge its branch yourself and tell the commit with workspace_update")
+                .into());
+        }
+        let fact = Fact::WorkspaceMerging(WorkspaceMerging {
+            workspace: workspace.id.clone(),
+            run: workspace.run.clone(),
+            uncommitted: self.uncommitted,
+            site: workspace.site.clone(),
+            intent: self.intent.clone(),
+        });
+        Ok(Decision::new(vec![fact], Reply::Row(Key::Workspace(self.workspace.clone()))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{World, by, made, makes, sets, tells};
+    use crate::workspace::{BranchFate, Outcome, SettleWorkspace};
+
+    fn merge() -> MergeWorkspace {
+        MergeWorkspace { workspace: "ws_1".into(), uncommitted: Uncommitted::Refuse, intent: "int_m".into() }
+    }
+
+    fn settled(outcome: Outcome) -> SettleWorkspace {
+        SettleWorkspace { workspace: "ws_1".into(), intent: "int_m".into(), outcome }
+    }
+
+    #[test]
+    fn a_merge_ends_as_merged_or_leaves_everything_as_it_was() {
+        let mut w = World::of(&["a"]);
+        w.does(&by("a"), makes("ws_1", "b"));
+        assert_eq!(w.refuses(&by("a"), merge()), Code::InvalidState);
+        w.does(&Caller::system(), made("ws_1"));
+        assert_eq!(w.does(&by("a"), merge()), ["workspace.merging"]);
+        assert_eq!(w.refuses(&by("a"), merge()), Code::InvalidState);
+        let failed = Outcome::Failed { code: Code::MergeConflict, reason: "both changed x".to_owned() };
+        w.does(&Caller::system(), settled(failed));
+        assert_eq!((w.workspace("ws_1").status, &w.workspace("ws_1").under_way), (Status::Active, &None));
+        w.does(&by("a"), merge());
+        w.does(&Caller::system(), settled(Outcome::Merged { merge_commit: "abc".to_owned() }));
+        assert_eq!(w.workspace("ws_1").merge_commit.as_deref(), Some("abc"));
+        let removed = Outcome::Removed { backup_ref: None, branch: BranchFate::Deleted };
+        assert_eq!(w.refuses(&Caller::system(), settled(removed)), Code::Stale);
+        w.does(&by("a"), merge());
+        w.does(&Caller::system(), settled(Outcome::Merged { merge_commit: "def".to_owned() }));
+        assert_eq!(w.workspace("ws_1").merge_commit.as_deref(), Some("def"), "it went on and was merged again");
+    }
+
+    #[test]
+    fn a_folder_of_no_known_repository_is_not_merged() {
+        let mut w = World::of(&["a"]);
+        w.does(&by("a"), tells("ws_1", "/w"));
+        assert_eq!(w.refuses(&by("a"), merge()), Code::InvalidState);
+        w.does(&by("a"), sets("ws_1", Status::Abandoned));
+        assert_eq!(w.refuses(&by("a"), merge()), Code::InvalidTransition);
+    }
+}

@@ -1,0 +1,237 @@
+//! Workspaces: folders in which work on a branch goes on apart from others, mostly git worktrees.
+//!
+//! A worktree is made, merged and removed outside of the store, so each of these begins by a fact that opens an intent and
+//! ends by a fact that tells its outcome. Until then the row says what is under way, and nothing else is begun with it.
+
+mod create;
+mod merge;
+mod settle;
+mod update;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+pub use create::{CreateWorkspace, WorkspaceCreated, missing_path, missing_repo_path};
+pub use merge::{MergeWorkspace, Uncommitted, WorkspaceMerging};
+pub use settle::{
+    BranchFate, BranchOrigin, Outcome, SettleWorkspace, WorkspaceFailed, WorkspaceMade, WorkspaceMerged,
+    WorkspaceRemoved,
+};
+pub use update::{UpdateWorkspace, WorkspaceUpdated};
+
+use crate::actor::Caller;
+use crate::command::Halt;
+use crate::fact::Fact;
+use crate::id::{AgentId, IntentId, RunId, Seq, SiteId, TaskId, Timestamp, WorkspaceId};
+use crate::key::{ColumnValue, Key};
+use crate::refusal::{Code, Refusal};
+use crate::row::Row;
+use crate::view::View;
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    Active,
+    Merged,
+    Abandoned,
+}
+
+impl Status {
+    pub const ALL: [Status; 3] = [Status::Active, Status::Merged, Status::Abandoned];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Status::Active => "active",
+            Status::Merged => "merged",
+            Status::Abandoned => "abandoned",
+        }
+    }
+
+    /// What is merged stays so; what was abandoned can be taken up again.
+    pub fn may_become(self, next: Status) -> bool {
+        match self {
+            Status::Active => true,
+            Status::Merged => next == Status::Merged,
+            Status::Abandoned => next != Status::Merged,
+        }
+    }
+}
+
+/// What there is at the workspace's path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Worktree {
+    /// A folder that somebody told of; nothing was made for it.
+    Told,
+    /// Asked for, and perhaps half there.
+    Planned,
+    Present,
+    Removed,
+}
+
+impl Worktree {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Worktree::Told => "told",
+            Worktree::Planned => "planned",
+            Worktree::Present => "present",
+            Worktree::Removed => "removed",
+        }
+    }
+}
+
+/// An effect on the workspace of which the outcome is not known yet.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct UnderWay {
+    pub intent: IntentId,
+    pub work: Work,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Work {
+    Making,
+    Merging,
+    Removing,
+}
+
+impl Work {
+    /// As in "the worktree is being …".
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Work::Making => "made",
+            Work::Merging => "merged",
+            Work::Removing => "removed",
+        }
+    }
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Workspace {
+    pub id: WorkspaceId,
+    pub run: Option<RunId>,
+    /// Absolute, at its site.
+    pub path: String,
+    pub branch: String,
+    pub base_branch: Option<String>,
+    /// The main folder of the repository that the worktree belongs to.
+    pub repo_path: Option<String>,
+    pub tasks: Vec<TaskId>,
+    pub status: Status,
+    pub merge_commit: Option<String>,
+    pub pr_url: Option<String>,
+    pub config: Map<String, Value>,
+    /// Where the folder is.
+    pub site: SiteId,
+    pub worktree: Worktree,
+    pub under_way: Option<UnderWay>,
+    /// What keeps the work that was in the worktree when it was removed, if any was.
+    pub backup_ref: Option<String>,
+    pub created_by: String,
+    pub created_at: Timestamp,
+    pub created: Seq,
+    pub updated_at: Timestamp,
+}
+
+impl Workspace {
+    /// Whether a worktree of ours is at its path, or may be.
+    fn occupies(&self) -> bool {
+        matches!(self.worktree, Worktree::Planned | Worktree::Present)
+    }
+
+    pub(crate) fn columns(&self) -> Vec<ColumnValue> {
+        let place = Some(place(&self.site, &self.path)).filter(|_| self.occupies());
+        let branch = self.repo_path.as_ref().map(|repo| branch_place(&self.site, repo, &self.branch));
+        vec![
+            self.created.0.into(),
+            self.run.as_ref().map(|run| run.to_string()).into(),
+            self.status.as_str().into(),
+            place.into(),
+            branch.filter(|_| self.occupies()).into(),
+        ]
+    }
+}
+
+/// A folder at a site, as one text. Ids have no line breaks.
+pub fn place(site: &SiteId, path: &str) -> String {
+    format!("{site}\n{path}")
+}
+
+/// A branch of a repository at a site, as one text. Branches have no line breaks.
+pub fn branch_place(site: &SiteId, repo: &str, branch: &str) -> String {
+    format!("{site}\n{branch}\n{repo}")
+}
+
+pub(crate) fn apply(
+    old: Option<Workspace>,
+    id: &WorkspaceId,
+    fact: &Fact,
+    seq: Seq,
+    at: Timestamp,
+) -> Option<Workspace> {
+    let mut workspace = match (fact, old) {
+        (Fact::WorkspaceCreated(fact), _) if fact.workspace == *id => return Some(fact.workspace(seq, at)),
+        (_, old) => old?,
+    };
+    match fact {
+        // What could not be made is as if it had never been asked for.
+        Fact::WorkspaceFailed(fact) if fact.workspace == *id && fact.work == Work::Making => return None,
+        Fact::WorkspaceFailed(fact) if fact.workspace == *id => workspace.under_way = None,
+        Fact::WorkspaceMade(fact) if fact.workspace == *id => fact.apply(&mut workspace),
+        Fact::WorkspaceUpdated(fact) if fact.workspace == *id => fact.apply(&mut workspace),
+        Fact::WorkspaceMerging(fact) if fact.workspace == *id => {
+            workspace.under_way = Some(UnderWay { intent: fact.intent.clone(), work: Work::Merging });
+        }
+        Fact::WorkspaceMerged(fact) if fact.workspace == *id => fact.apply(&mut workspace),
+        Fact::WorkspaceRemoved(fact) if fact.workspace == *id => fact.apply(&mut workspace),
+        _ => return Some(workspace),
+    }
+    workspace.updated_at = at;
+    Some(workspace)
+}
+
+impl View {
+    pub(crate) fn workspace_known(&self, id: &WorkspaceId) -> Result<&Workspace, Halt> {
+        match self.get(&Key::Workspace(id.clone()))? {
+            Some(Row::Workspace(workspace)) => Ok(workspace),
+            _ => Err(not_found().into()),
+        }
+    }
+
+    /// Whoever made a workspace may change it, and so may the holders of its tasks, the lead and people. If its maker is
+    /// gone, anybody may.
+    fn may_change(&self, caller: &Caller, workspace: &Workspace) -> Result<(), Halt> {
+        let Some(agent) = caller.actor.agent() else { return Ok(()) };
+        if workspace.created_by == agent.as_str() || self.has_authority(caller)? {
+            return Ok(());
+        }
+        for task in &workspace.tasks {
+            if self.task(task)?.is_some_and(|task| task.holder() == Some(agent)) {
+                return Ok(());
+            }
+        }
+        let maker = self.agent(&AgentId::from(workspace.created_by.as_str()))?;
+        if maker.is_none_or(|maker| maker.has_left()) {
+            return Ok(());
+        }
+        Err(Refusal::new(Code::Forbidden, format!("the workspace belongs to '{}'", workspace.created_by))
+            .hint("ask its maker, the holder of its task, or the lead")
+            .into())
+    }
+}
+
+/// Nothing may be begun with a workspace while something is under way with it.
+fn is_free(workspace: &Workspace) -> Result<(), Refusal> {
+    match &workspace.under_way {
+        None => Ok(()),
+        Some(under_way) => {
+            let what = under_way.work.as_str();
+            Err(Refusal::new(Code::InvalidState, format!("the workspace is being {what} right now"))
+                .hint("wait a moment and look with workspace_list"))
+        }
+    }
+}
+
+pub fn not_found() -> Refusal {
+    Refusal::new(Code::WorkspaceNotFound, "Workspace not found").hint("workspace_list shows the ids")
+}

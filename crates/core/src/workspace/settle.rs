@@ -1,0 +1,219 @@
+//! How an effect on a workspace ended. A second telling is refused as stale.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Status, Work, Workspace, Worktree};
+use crate::actor::{Actor, Caller};
+use crate::command::{Decision, Halt, Reply};
+use crate::fact::Fact;
+use crate::id::{IntentId, RunId, WorkspaceId};
+use crate::key::{Ask, Key};
+use crate::refusal::{Code, Refusal};
+use crate::view::View;
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SettleWorkspace {
+    pub workspace: WorkspaceId,
+    pub intent: IntentId,
+    pub outcome: Outcome,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    Made {
+        /// The branch that it was made from.
+        base_branch: String,
+        branch: BranchOrigin,
+    },
+    Merged {
+        merge_commit: String,
+    },
+    Removed {
+        /// What keeps the work that was nowhere else, if there was any.
+        backup_ref: Option<String>,
+        branch: BranchFate,
+    },
+    Failed {
+        code: Code,
+        reason: String,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BranchOrigin {
+    Created,
+    /// It was there before.
+    Reused,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BranchFate {
+    /// All of it is in the base branch.
+    Deleted,
+    /// It has work that is nowhere else, or is in use.
+    Kept,
+    /// There is no such branch.
+    Gone,
+}
+
+impl BranchFate {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            BranchFate::Deleted => "deleted",
+            BranchFate::Kept => "kept",
+            BranchFate::Gone => "gone",
+        }
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct WorkspaceMade {
+    pub workspace: WorkspaceId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
+    pub intent: IntentId,
+    pub base_branch: String,
+    pub branch: BranchOrigin,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct WorkspaceMerged {
+    pub workspace: WorkspaceId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
+    pub intent: IntentId,
+    pub merge_commit: String,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct WorkspaceRemoved {
+    pub workspace: WorkspaceId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
+    pub intent: IntentId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backup_ref: Option<String>,
+    pub branch: BranchFate,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct WorkspaceFailed {
+    pub workspace: WorkspaceId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
+    pub intent: IntentId,
+    pub work: Work,
+    pub code: Code,
+    pub reason: String,
+}
+
+impl SettleWorkspace {
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        vec![Key::Workspace(self.workspace.clone()).into()]
+    }
+
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+        if caller.actor != Actor::System {
+            return Err(Refusal::new(Code::Forbidden, "only whoever did it tells how it ended").into());
+        }
+        let workspace = view.workspace_known(&self.workspace)?;
+        let under_way = workspace.under_way.as_ref().filter(|under_way| under_way.intent == self.intent);
+        let Some(fact) = under_way.and_then(|under_way| self.fact(workspace, under_way.work)) else {
+            return Err(Refusal::new(Code::Stale, format!("intent {} is closed", self.intent)).into());
+        };
+        Ok(Decision::new(vec![fact], Reply::Done))
+    }
+
+    /// The outcome as a fact, if that is how this work can end.
+    fn fact(&self, of: &Workspace, work: Work) -> Option<Fact> {
+        let (workspace, run, intent) = (of.id.clone(), of.run.clone(), self.intent.clone());
+        Some(match (work, self.outcome.clone()) {
+            (work, Outcome::Failed { code, reason }) => {
+                Fact::WorkspaceFailed(WorkspaceFailed { workspace, run, intent, work, code, reason })
+            }
+            (Work::Making, Outcome::Made { base_branch, branch }) => {
+                Fact::WorkspaceMade(WorkspaceMade { workspace, run, intent, base_branch, branch })
+            }
+            (Work::Merging, Outcome::Merged { merge_commit }) => {
+                Fact::WorkspaceMerged(WorkspaceMerged { workspace, run, intent, merge_commit })
+            }
+            (Work::Removing, Outcome::Removed { backup_ref, branch }) => {
+                Fact::WorkspaceRemoved(WorkspaceRemoved { workspace, run, intent, backup_ref, branch })
+            }
+            (Work::Making | Work::Merging | Work::Removing, _) => return None,
+        })
+    }
+}
+
+impl WorkspaceMade {
+    pub(super) fn apply(&self, workspace: &mut Workspace) {
+        workspace.under_way = None;
+        workspace.worktree = Worktree::Present;
+        workspace.base_branch = Some(self.base_branch.clone());
+    }
+}
+
+impl WorkspaceMerged {
+    pub(super) fn apply(&self, workspace: &mut Workspace) {
+        workspace.under_way = None;
+        workspace.status = Status::Merged;
+        workspace.merge_commit = Some(self.merge_commit.clone());
+    }
+}
+
+impl WorkspaceRemoved {
+    pub(super) fn apply(&self, workspace: &mut Workspace) {
+        workspace.under_way = None;
+        workspace.worktree = Worktree::Removed;
+        workspace.backup_ref.clone_from(&self.backup_ref);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{World, by, made, makes, removes};
+
+    fn failed(intent: &str) -> SettleWorkspace {
+        let outcome = Outcome::Failed { code: Code::GitFailed, reason: "fatal: no".to_owned() };
+        SettleWorkspace { workspace: "ws_1".into(), intent: intent.into(), outcome }
+    }
+
+    #[test]
+    fn what_could_not_be_made_leaves_no_row_and_no_intent() {
+        let mut w = World::of(&["a"]);
+        w.does(&by("a"), makes("ws_1", "b"));
+        assert_eq!(w.does(&Caller::system(), failed("int_ws_1")), ["workspace.failed"]);
+        assert!(!w.rows().contains_key(&Key::Workspace("ws_1".into())));
+        assert!(!w.rows().contains_key(&Key::Intent("int_ws_1".into())));
+        assert_eq!(w.rebuilt(), *w.rows());
+        w.does(&by("a"), makes("ws_1", "b"));
+    }
+
+    #[test]
+    fn an_outcome_is_told_once_by_whoever_did_it() {
+        let mut w = World::of(&["a"]);
+        w.does(&by("a"), makes("ws_1", "b"));
+        assert_eq!(w.refuses(&by("a"), made("ws_1")), Code::Forbidden);
+        assert_eq!(w.does(&Caller::system(), made("ws_1")), ["workspace.made"]);
+        assert_eq!(w.workspace("ws_1").base_branch.as_deref(), Some("main"));
+        assert_eq!(w.refuses(&Caller::system(), made("ws_1")), Code::Stale);
+        assert!(!w.rows().contains_key(&Key::Intent("int_ws_1".into())));
+        assert_eq!(w.rebuilt(), *w.rows());
+    }
+
+    #[test]
+    fn a_worktree_that_stays_is_still_there() {
+        let mut w = World::of(&["a"]);
+        w.does(&by("a"), makes("ws_1", "b"));
+        w.does(&Caller::system(), made("ws_1"));
+        w.does(&by("a"), removes("ws_1", "int_r"));
+        assert_eq!(w.refuses(&Caller::system(), failed("int_other")), Code::Stale);
+        w.does(&Caller::system(), failed("int_r"));
+        let workspace = w.workspace("ws_1");
+        assert_eq!((workspace.worktree, workspace.status), (Worktree::Present, Status::Abandoned));
+        w.does(&by("a"), removes("ws_1", "int_r2"));
+    }
+}

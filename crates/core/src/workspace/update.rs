@@ -1,0 +1,215 @@
+//! What becomes of a workspace: merged, abandoned, and its worktree removed.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{Status, UnderWay, Work, Workspace, Worktree, is_free};
+use crate::actor::Caller;
+use crate::command::{Decision, Halt, Reply};
+use crate::fact::Fact;
+use crate::id::{IntentId, RunId, SiteId, WorkspaceId};
+use crate::key::{Ask, Key};
+use crate::limit;
+use crate::refusal::{Code, Refusal};
+use crate::view::View;
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct UpdateWorkspace {
+    pub workspace: WorkspaceId,
+    pub status: Option<Status>,
+    pub merge_commit: Option<String>,
+    pub pr_url: Option<String>,
+    /// Laid over what is there.
+    pub config: Map<String, Value>,
+    /// For the intent to remove the worktree, if it shall go.
+    pub remove: Option<IntentId>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct WorkspaceUpdated {
+    pub workspace: WorkspaceId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
+    pub from: Status,
+    pub status: Status,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merge_commit: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pr_url: Option<String>,
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub config: Map<String, Value>,
+    pub site: SiteId,
+    /// The intent to remove its worktree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removing: Option<IntentId>,
+}
+
+impl UpdateWorkspace {
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        vec![Key::Workspace(self.workspace.clone()).into(), Key::Lead.into()]
+    }
+
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+        let workspace = view.workspace_known(&self.workspace)?;
+        view.may_change(caller, workspace)?;
+        self.check(workspace)?;
+        is_free(workspace)?;
+        // What is gone need not be removed again.
+        let removing = self.remove.clone().filter(|_| workspace.worktree != Worktree::Removed);
+        let fact = WorkspaceUpdated { removing, ..self.updated(workspace) };
+        limit::json("config", &fact.config, limit::METADATA_BYTES)?;
+        let reply = Reply::Row(Key::Workspace(self.workspace.clone()));
+        if fact.changes(workspace) {
+            return Ok(Decision::new(vec![Fact::WorkspaceUpdated(fact)], reply));
+        }
+        Ok(Decision::nothing(reply))
+    }
+
+    fn check(&self, workspace: &Workspace) -> Result<(), Refusal> {
+        let next = self.status.unwrap_or(workspace.status);
+        let taken_up = next == Status::Active && workspace.status != Status::Active;
+        if !workspace.status.may_become(next) || (taken_up && workspace.worktree == Worktree::Removed) {
+            let (from, to) = (workspace.status.as_str(), next.as_str());
+            return Err(Refusal::new(Code::InvalidTransition, format!("a workspace cannot go from {from} to {to}"))
+                .hint("make another workspace on the branch"));
+        }
+        if next == Status::Merged && self.merge_commit.is_none() && workspace.merge_commit.is_none() {
+            return Err(Refusal::new(Code::MissingMergeCommit, "merged needs merge_commit")
+                .hint("give the commit, or let workspace_merge do the merge"));
+        }
+        if self.remove.is_some() && next == Status::Active {
+            return Err(Refusal::new(Code::InvalidState, "the worktree of an active workspace is not removed")
+                .hint("give status merged or abandoned along with cleanup_worktree"));
+        }
+        limit::name("merge_commit", self.merge_commit.as_deref().unwrap_or("none"), limit::NAME_BYTES)?;
+        limit::text("pr_url", self.pr_url.as_deref().unwrap_or(""), limit::PATH_BYTES)
+    }
+
+    fn updated(&self, workspace: &Workspace) -> WorkspaceUpdated {
+        let mut config = workspace.config.clone();
+        config.extend(self.config.clone());
+        WorkspaceUpdated {
+            workspace: workspace.id.clone(),
+            run: workspace.run.clone(),
+            from: workspace.status,
+            status: self.status.unwrap_or(workspace.status),
+            merge_commit: self.merge_commit.clone().or_else(|| workspace.merge_commit.clone()),
+            pr_url: self.pr_url.clone().or_else(|| workspace.pr_url.clone()),
+            config,
+            site: workspace.site.clone(),
+            removing: None,
+        }
+    }
+}
+
+impl WorkspaceUpdated {
+    fn changes(&self, workspace: &Workspace) -> bool {
+        let mut after = workspace.clone();
+        self.apply(&mut after);
+        after != *workspace
+    }
+
+    pub(super) fn apply(&self, workspace: &mut Workspace) {
+        workspace.status = self.status;
+        workspace.merge_commit.clone_from(&self.merge_commit);
+        workspace.pr_url.clone_from(&self.pr_url);
+        workspace.config.clone_from(&self.config);
+        if let Some(intent) = &self.removing {
+            workspace.under_way = Some(UnderWay { intent: intent.clone(), work: Work::Removing });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::actor::Caller;
+    use crate::agent::Leave;
+    use crate::testing::{World, anna, by, claim, made, makes, removed, sets, tells};
+    use crate::workspace::CreateWorkspace;
+
+    #[test]
+    fn the_table_of_statuses() {
+        use Status::*;
+        for (from, to, allowed) in [
+            (Active, Active, true),
+            (Active, Merged, true),
+            (Active, Abandoned, true),
+            (Merged, Active, false),
+            (Merged, Merged, true),
+            (Merged, Abandoned, false),
+            (Abandoned, Active, true),
+            (Abandoned, Merged, false),
+            (Abandoned, Abandoned, true),
+        ] {
+            let mut w = World::of(&["a"]);
+            w.does(&by("a"), tells("ws_1", "/w"));
+            w.does(&by("a"), sets("ws_1", from));
+            match allowed {
+                true => drop(w.does(&by("a"), sets("ws_1", to))),
+                false => assert_eq!(w.refuses(&by("a"), sets("ws_1", to)), Code::InvalidTransition, "{from:?} {to:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn merged_names_its_commit_and_nothing_new_is_no_fact() {
+        let mut w = World::of(&["a"]);
+        w.does(&by("a"), tells("ws_1", "/w"));
+        let bare = UpdateWorkspace { merge_commit: None, ..sets("ws_1", Status::Merged) };
+        assert_eq!(w.refuses(&by("a"), bare.clone()), Code::MissingMergeCommit);
+        assert_eq!(w.does(&by("a"), sets("ws_1", Status::Merged)), ["workspace.updated"]);
+        assert_eq!(w.does(&by("a"), bare), [""; 0], "the commit is known by now");
+        assert_eq!(w.refuses(&by("a"), sets("ws_9", Status::Merged)), Code::WorkspaceNotFound);
+    }
+
+    #[test]
+    fn config_is_laid_over_what_is_there() {
+        let mut w = World::of(&["a"]);
+        w.does(&by("a"), tells("ws_1", "/w"));
+        let with = |name: &str, value: i32| UpdateWorkspace {
+            status: None,
+            config: Map::from_iter([(name.to_owned(), value.into())]),
+            ..sets("ws_1", Status::Active)
+        };
+        w.does(&by("a"), with("one", 1));
+        w.does(&by("a"), with("two", 2));
+        w.does(&by("a"), with("one", 3));
+        assert_eq!(serde_json::to_string(&w.workspace("ws_1").config).unwrap(), r#"{"one":3,"two":2}"#);
+    }
+
+    #[test]
+    fn a_worktree_is_removed_once_and_not_while_it_is_worked_in() {
+        let mut w = World::of(&["a"]);
+        w.does(&by("a"), makes("ws_1", "b"));
+        let remove = |status| UpdateWorkspace { remove: Some("int_r".into()), ..sets("ws_1", status) };
+        assert_eq!(w.refuses(&by("a"), remove(Status::Abandoned)), Code::InvalidState, "it is being made");
+        w.does(&Caller::system(), made("ws_1"));
+        assert_eq!(w.refuses(&by("a"), remove(Status::Active)), Code::InvalidState);
+        w.does(&by("a"), remove(Status::Abandoned));
+        assert_eq!(w.refuses(&by("a"), sets("ws_1", Status::Active)), Code::InvalidState, "it is being removed");
+        w.does(&Caller::system(), removed("ws_1", "int_r"));
+        assert_eq!(w.workspace("ws_1").worktree, Worktree::Removed);
+        assert_eq!(w.does(&by("a"), remove(Status::Abandoned)), [""; 0], "it is gone");
+        assert_eq!(w.refuses(&by("a"), sets("ws_1", Status::Active)), Code::InvalidTransition);
+        w.does(&by("a"), makes("ws_2", "b"));
+    }
+
+    #[test]
+    fn strangers_may_not_change_it_until_its_maker_is_gone() {
+        let mut w = World::of(&["lead", "a", "b"]);
+        w.creates("task_1", &[]);
+        w.does(&by("a"), CreateWorkspace { tasks: vec!["task_1".into()], ..tells("ws_1", "/w") });
+        let tell =
+            |n: i32| UpdateWorkspace { pr_url: Some(n.to_string()), status: None, ..sets("ws_1", Status::Active) };
+        assert_eq!(w.refuses(&by("b"), tell(1)), Code::Forbidden);
+        w.does(&by("lead"), tell(2));
+        w.does(&anna(), tell(3));
+        w.does(&by("b"), claim("b", "task_1"));
+        w.does(&by("b"), tell(4));
+        w.does(&by("b"), crate::testing::release("task_1"));
+        assert_eq!(w.refuses(&by("b"), tell(5)), Code::Forbidden);
+        w.does(&by("a"), Leave { agent: "a".into() });
+        w.does(&by("b"), tell(5));
+    }
+}

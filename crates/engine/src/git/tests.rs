@@ -1,0 +1,459 @@
+//! Real repositories, and everything that can stand in the way of a worktree.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rookery_core::workspace::{BranchFate, BranchOrigin, Uncommitted};
+use rookery_core::{Code, Refusal};
+use tempfile::TempDir;
+
+use super::backup::backup_ref;
+use super::merge::Offered;
+use super::remove::{Removed, Unwanted};
+use super::repository::{Repository, check_branch};
+use super::worktree::{Made, Wanted};
+
+const ID: &str = "ws_1";
+
+/// A repository with one commit on main, and the folder for its worktree.
+struct Bench {
+    _folder: TempDir,
+    root: PathBuf,
+    path: PathBuf,
+    repository: Repository,
+}
+
+impl Bench {
+    async fn new() -> Bench {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap().join("app");
+        fs::create_dir(&root).unwrap();
+        git(&root, &["init", "--quiet", "--initial-branch=main"]);
+        fs::write(root.join("a.txt"), "one\n").unwrap();
+        fs::write(root.join(".gitignore"), "ignored\n").unwrap();
+        git(&root, &["add", "."]);
+        git(&root, &["commit", "--quiet", "-m", "first"]);
+        let repository = Repository::of(&root).await.unwrap();
+        Bench { path: root.parent().unwrap().join("app-worktrees/b"), _folder: folder, root, repository }
+    }
+
+    async fn make(&self) -> Result<Made, Refusal> {
+        self.repository.make(Wanted { workspace: ID, path: &self.path, branch: "b", base: None }).await
+    }
+
+    async fn with_worktree() -> Bench {
+        let bench = Bench::new().await;
+        bench.make().await.unwrap();
+        bench
+    }
+
+    async fn remove(&self) -> Result<Removed, Refusal> {
+        self.repository.remove(Unwanted { workspace: ID, path: &self.path, branch: "b", base: Some("main") }).await
+    }
+
+    async fn merge(&self, uncommitted: Uncommitted) -> Result<String, Refusal> {
+        let offered = Offered { workspace: ID, path: &self.path, branch: "b", base: "main", uncommitted };
+        self.repository.merge(offered).await
+    }
+
+    /// What a file was when it was saved.
+    fn saved(&self, file: &str) -> String {
+        git(&self.root, &["show", &format!("{}:{file}", backup_ref(ID))])
+    }
+
+    fn write(&self, file: &str, text: &str) {
+        fs::write(self.path.join(file), text).unwrap();
+    }
+
+    fn commit(&self, file: &str, text: &str) {
+        self.write(file, text);
+        git(&self.path, &["add", file]);
+        git(&self.path, &["commit", "--quiet", "-m", file]);
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "what git is asked for here is what a person would")]
+fn git(folder: &Path, arguments: &[&str]) -> String {
+    let identity = ["-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "protocol.file.allow=always"];
+    let output = Command::new("git").current_dir(folder).args(identity).args(arguments).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "git {arguments:?}: {said}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A git that may fail.
+#[expect(clippy::disallowed_methods, reason = "what git is asked for here is what a person would")]
+fn tries(folder: &Path, arguments: &[&str]) -> bool {
+    let identity = ["-c", "user.name=t", "-c", "user.email=t@example.com"];
+    Command::new("git").current_dir(folder).args(identity).args(arguments).output().unwrap().status.success()
+}
+
+#[tokio::test]
+async fn names_that_git_would_not_take_for_a_branch_are_refused() {
+    for good in ["main", "feature/google-oauth", "日本", "a.b_c"] {
+        check_branch("branch", good).await.unwrap();
+    }
+    let bad =
+        ["", "-b", "--upload-pack=x", "a..b", "x.lock", "/abs", "a b", "@{-1}", "a~1", "a^", "a:b", "HEAD", "a\0b"];
+    for name in bad.into_iter().chain(["a\nb", "a/", "a//b", ".a", "@", "a\\b", "a*"]) {
+        assert_eq!(check_branch("branch", name).await.unwrap_err().code, Code::Invalid, "{name:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_worktree_is_made_once() {
+    let bench = Bench::new().await;
+    let made = bench.make().await.unwrap();
+    assert_eq!(made, Made { base_branch: "main".to_owned(), branch: BranchOrigin::Created });
+    assert_eq!(fs::read_to_string(bench.path.join("a.txt")).unwrap(), "one\n");
+    assert_eq!(git(&bench.path, &["branch", "--show-current"]), "b\n");
+    bench.write("work.txt", "precious");
+    assert_eq!(bench.make().await.unwrap(), made, "it happened already");
+    assert_eq!(fs::read_to_string(bench.path.join("work.txt")).unwrap(), "precious");
+    assert!(!bench.repository.notes().join("ws_1.json").exists(), "nothing is left of the making");
+}
+
+#[tokio::test]
+async fn a_branch_that_is_there_is_used() {
+    let bench = Bench::new().await;
+    git(&bench.root, &["branch", "b"]);
+    assert_eq!(bench.make().await.unwrap().branch, BranchOrigin::Reused);
+    assert_eq!(bench.remove().await.unwrap(), Removed { backup_ref: None, branch: BranchFate::Kept });
+}
+
+#[tokio::test]
+async fn what_stands_in_the_way_is_named() {
+    let bench = Bench::new().await;
+    let wanted = |path, branch, base| Wanted { workspace: "ws_2", path, branch, base };
+    let elsewhere = bench.path.with_file_name("c");
+    let used = bench.repository.make(wanted(&elsewhere, "main", None)).await.unwrap_err();
+    assert_eq!(used.code, Code::NameConflict);
+    assert!(used.message.contains("checked out at"), "{used}");
+    let baseless = bench.repository.make(wanted(&elsewhere, "c", Some("nope"))).await.unwrap_err();
+    assert!(baseless.message.contains("no base branch 'nope'"), "{baseless}");
+    fs::create_dir_all(&elsewhere).unwrap();
+    fs::write(elsewhere.join("x"), "mine").unwrap();
+    let taken = bench.repository.make(wanted(&elsewhere, "c", None)).await.unwrap_err();
+    assert_eq!(taken.code, Code::NameConflict);
+    assert_eq!(fs::read_to_string(elsewhere.join("x")).unwrap(), "mine");
+    assert!(!tries(&bench.root, &["rev-parse", "--verify", "refs/heads/c"]), "no branch is left behind");
+    assert!(!bench.repository.notes().join("ws_2.json").exists());
+}
+
+#[tokio::test]
+async fn a_repository_without_commits_or_none_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(Repository::of(folder.path()).await.unwrap_err().code, Code::Invalid);
+    assert!(Repository::of(&folder.path().join("gone")).await.unwrap_err().message.contains("no folder"));
+    git(folder.path(), &["init", "--quiet"]);
+    let empty = Repository::of(folder.path()).await.unwrap();
+    let path = folder.path().join("w");
+    let refused = empty.make(Wanted { workspace: ID, path: &path, branch: "b", base: None }).await.unwrap_err();
+    assert_eq!((refused.code, refused.hint.is_some()), (Code::InvalidState, true), "{refused}");
+}
+
+#[tokio::test]
+async fn a_bare_repository_has_worktrees_too() {
+    let bench = Bench::new().await;
+    let bare = bench.root.with_file_name("app.git");
+    git(&bench.root, &["clone", "--quiet", "--bare", ".", bare.to_str().unwrap()]);
+    let repository = Repository::of(&bare).await.unwrap();
+    repository.make(Wanted { workspace: ID, path: &bench.path, branch: "b", base: Some("main") }).await.unwrap();
+    assert!(bench.path.join("a.txt").is_file());
+    bench.write("new.txt", "kept");
+    let unwanted = Unwanted { workspace: ID, path: &bench.path, branch: "b", base: Some("main") };
+    let removed = repository.remove(unwanted).await.unwrap();
+    assert_eq!(git(&bare, &["show", &format!("{}:new.txt", removed.backup_ref.unwrap())]), "kept");
+}
+
+#[tokio::test]
+async fn a_clean_and_merged_worktree_goes_with_its_branch() {
+    let bench = Bench::with_worktree().await;
+    assert_eq!(bench.remove().await.unwrap(), Removed { backup_ref: None, branch: BranchFate::Deleted });
+    assert!(!bench.path.exists() && !bench.path.parent().unwrap().exists());
+    assert_eq!(bench.remove().await.unwrap(), Removed { backup_ref: None, branch: BranchFate::Gone }, "done already");
+}
+
+#[tokio::test]
+async fn everything_that_is_not_ignored_is_saved() {
+    let bench = Bench::with_worktree().await;
+    bench.write("a.txt", "staged\n");
+    git(&bench.path, &["add", "a.txt"]);
+    bench.write("a.txt", "not staged\n");
+    bench.write("untracked.bin", "bytes \u{1} of it");
+    bench.write("ignored", "not kept");
+    let index = fs::read(bench.root.join(".git/worktrees/b/index")).unwrap();
+    let worktree = bench.repository.find(ID, &bench.path).await.unwrap().unwrap();
+    bench.repository.save(&worktree, ID, Some("main")).await.unwrap();
+    assert_eq!(fs::read(bench.root.join(".git/worktrees/b/index")).unwrap(), index, "the index is not touched");
+
+    let removed = bench.remove().await.unwrap();
+    assert_eq!(removed.backup_ref.as_deref(), Some("refs/rookery/backup/ws_1"));
+    assert!(!bench.path.exists());
+    assert_eq!(bench.saved("a.txt"), "not staged\n");
+    assert_eq!(bench.saved("untracked.bin"), "bytes \u{1} of it");
+    let staged = format!("{}^2:a.txt", backup_ref(ID));
+    assert_eq!(git(&bench.root, &["show", &staged]), "staged\n");
+    assert!(!tries(&bench.root, &["show", &format!("{}:ignored", backup_ref(ID))]));
+}
+
+#[tokio::test]
+async fn commits_that_are_nowhere_else_are_kept_by_branch_and_ref() {
+    let bench = Bench::with_worktree().await;
+    bench.commit("work.txt", "done");
+    let tip = git(&bench.path, &["rev-parse", "HEAD"]);
+    let removed = bench.remove().await.unwrap();
+    assert_eq!(removed.branch, BranchFate::Kept);
+    for name in [removed.backup_ref.as_deref().unwrap(), "b"] {
+        assert_eq!(git(&bench.root, &["rev-parse", name]), tip);
+    }
+}
+
+#[tokio::test]
+async fn a_detached_head_is_kept() {
+    let bench = Bench::with_worktree().await;
+    git(&bench.path, &["checkout", "--quiet", "--detach"]);
+    bench.commit("work.txt", "on no branch");
+    bench.remove().await.unwrap();
+    assert_eq!(bench.saved("work.txt"), "on no branch");
+}
+
+#[tokio::test]
+async fn files_that_git_was_told_not_to_look_at_are_kept() {
+    let bench = Bench::with_worktree().await;
+    for flag in ["--assume-unchanged", "--skip-worktree"] {
+        git(&bench.path, &["update-index", flag, "a.txt"]);
+    }
+    bench.write("a.txt", "changed all the same\n");
+    bench.remove().await.unwrap();
+    assert_eq!(bench.saved("a.txt"), "changed all the same\n");
+}
+
+#[tokio::test]
+async fn an_operation_in_progress_is_kept_as_it_is() {
+    for operation in ["merge", "rebase"] {
+        let bench = Bench::with_worktree().await;
+        bench.commit("a.txt", "theirs\n");
+        git(&bench.path, &["checkout", "--quiet", "--detach", "main"]);
+        bench.commit("a.txt", "ours\n");
+        let ours = git(&bench.path, &["rev-parse", "HEAD"]);
+        assert!(!tries(&bench.path, &[operation, "b"]), "a conflict");
+        bench.write("beside.txt", "also");
+        bench.remove().await.unwrap();
+        assert!(bench.saved("a.txt").contains("<<<<<<<"), "{operation}");
+        assert_eq!(bench.saved("beside.txt"), "also");
+        let reached = git(&bench.root, &["rev-list", &backup_ref(ID)]);
+        assert!(reached.contains(ours.trim()), "{operation} keeps what it was done to");
+    }
+}
+
+#[tokio::test]
+async fn a_second_backup_keeps_the_first() {
+    let bench = Bench::with_worktree().await;
+    bench.write("work.txt", "first");
+    let worktree = bench.repository.find(ID, &bench.path).await.unwrap().unwrap();
+    bench.repository.save(&worktree, ID, Some("main")).await.unwrap();
+    bench.write("work.txt", "second");
+    bench.remove().await.unwrap();
+    assert_eq!(bench.saved("work.txt"), "second");
+    assert_eq!(git(&bench.root, &["show", &format!("{}^2:work.txt", backup_ref(ID))]), "first");
+}
+
+#[tokio::test]
+async fn what_cannot_be_saved_is_not_removed() {
+    let bench = Bench::with_worktree().await;
+    let nested = bench.path.join("vendor/lib");
+    fs::create_dir_all(&nested).unwrap();
+    git(&nested, &["init", "--quiet"]);
+    git(&nested, &["commit", "--quiet", "--allow-empty", "-m", "mine"]);
+    let refused = bench.remove().await.unwrap_err();
+    assert!(refused.message.contains("repository of its own"), "{refused}");
+    assert!(nested.is_dir());
+    fs::remove_dir_all(bench.path.join("vendor")).unwrap();
+
+    git(&bench.root, &["worktree", "lock", "--reason", "on a stick", bench.path.to_str().unwrap()]);
+    let locked = bench.remove().await.unwrap_err();
+    assert_eq!(locked.code, Code::Locked);
+    assert!(locked.message.contains("on a stick") && bench.path.is_dir(), "{locked}");
+    git(&bench.root, &["worktree", "unlock", bench.path.to_str().unwrap()]);
+
+    let library = bench.root.with_file_name("library");
+    git(&bench.root, &["clone", "--quiet", ".", library.to_str().unwrap()]);
+    git(&bench.path, &["submodule", "--quiet", "add", library.to_str().unwrap(), "sub"]);
+    let modules = bench.remove().await.unwrap_err();
+    assert!(modules.message.contains("submodules"), "{modules}");
+    assert!(bench.path.join("sub/a.txt").is_file());
+}
+
+#[tokio::test]
+async fn a_worktree_that_was_moved_is_found_and_one_that_is_gone_is_forgotten() {
+    let bench = Bench::with_worktree().await;
+    let moved = bench.root.with_file_name("elsewhere");
+    git(&bench.root, &["worktree", "move", bench.path.to_str().unwrap(), moved.to_str().unwrap()]);
+    fs::write(moved.join("work.txt"), "moved along").unwrap();
+    bench.remove().await.unwrap();
+    assert!(!moved.exists());
+    assert_eq!(bench.saved("work.txt"), "moved along");
+
+    let bench = Bench::with_worktree().await;
+    bench.write("staged.txt", "only in the index");
+    git(&bench.path, &["add", "staged.txt"]);
+    fs::remove_dir_all(&bench.path).unwrap();
+    let removed = bench.remove().await.unwrap();
+    assert_eq!(bench.saved("staged.txt"), "only in the index");
+    assert_eq!(removed.branch, BranchFate::Deleted);
+    assert!(!git(&bench.root, &["worktree", "list"]).contains("app-worktrees"));
+}
+
+#[tokio::test]
+async fn a_folder_that_is_no_worktree_is_left_alone() {
+    let bench = Bench::new().await;
+    fs::create_dir_all(&bench.path).unwrap();
+    bench.write("mine.txt", "here");
+    assert_eq!(bench.remove().await.unwrap_err().code, Code::InvalidState);
+    assert!(bench.path.join("mine.txt").is_file());
+    let main = Unwanted { workspace: ID, path: &bench.root, branch: "main", base: None };
+    assert_eq!(bench.repository.remove(main).await.unwrap_err().code, Code::InvalidState);
+    assert!(bench.root.join("a.txt").is_file());
+}
+
+#[tokio::test]
+async fn a_merge_goes_forward_or_joins() {
+    let bench = Bench::with_worktree().await;
+    bench.commit("b.txt", "b");
+    let tip = git(&bench.path, &["rev-parse", "HEAD"]);
+    assert_eq!(bench.merge(Uncommitted::Refuse).await.unwrap(), tip.trim(), "forward");
+    assert!(bench.root.join("b.txt").is_file(), "the folder follows its branch");
+    assert_eq!(bench.merge(Uncommitted::Refuse).await.unwrap(), tip.trim(), "it happened already");
+
+    bench.commit("c.txt", "c");
+    fs::write(bench.root.join("d.txt"), "d").unwrap();
+    git(&bench.root, &["add", "d.txt"]);
+    git(&bench.root, &["commit", "--quiet", "-m", "d"]);
+    fs::write(bench.root.join("untouched.txt"), "somebody is working here").unwrap();
+    let merged = bench.merge(Uncommitted::Refuse).await.unwrap();
+    assert_eq!(git(&bench.root, &["rev-parse", "main"]).trim(), merged);
+    assert_eq!(git(&bench.root, &["rev-list", "--parents", "-1", &merged]).split_whitespace().count(), 3);
+    assert!(bench.root.join("c.txt").is_file() && bench.root.join("d.txt").is_file());
+    git(&bench.root, &["commit", "--quiet", "--allow-empty", "-m", "later"]);
+    assert_eq!(bench.merge(Uncommitted::Refuse).await.unwrap(), merged, "the commit that brought it in");
+}
+
+#[tokio::test]
+async fn a_conflict_names_the_files_and_changes_nothing() {
+    let bench = Bench::with_worktree().await;
+    bench.commit("a.txt", "theirs\n");
+    fs::write(bench.root.join("a.txt"), "ours\n").unwrap();
+    git(&bench.root, &["commit", "--quiet", "-am", "ours"]);
+    let before = git(&bench.root, &["for-each-ref"]);
+    let refused = bench.merge(Uncommitted::Refuse).await.unwrap_err();
+    assert_eq!(refused.code, Code::MergeConflict);
+    assert!(refused.message.contains("a.txt"), "{refused}");
+    assert_eq!(git(&bench.root, &["for-each-ref"]), before);
+    assert_eq!(git(&bench.root, &["status", "--porcelain"]), "");
+    assert_eq!(git(&bench.path, &["status", "--porcelain"]), "");
+}
+
+#[tokio::test]
+async fn changes_in_the_way_stop_a_merge_before_it_begins() {
+    let bench = Bench::with_worktree().await;
+    bench.write("new.txt", "not committed");
+    let refused = bench.merge(Uncommitted::Refuse).await.unwrap_err();
+    assert!(refused.message.contains("not committed"), "{refused}");
+    bench.merge(Uncommitted::Commit).await.unwrap();
+    assert_eq!(git(&bench.root, &["log", "-1", "--format=%s"]), "WIP: b\n");
+    assert!(bench.root.join("new.txt").is_file());
+
+    bench.commit("a.txt", "changed there\n");
+    fs::write(bench.root.join("a.txt"), "and here, not committed\n").unwrap();
+    let before = git(&bench.root, &["rev-parse", "main"]);
+    let refused = bench.merge(Uncommitted::Refuse).await.unwrap_err();
+    assert!(refused.message.contains("cannot go forward"), "{refused}");
+    assert_eq!(git(&bench.root, &["rev-parse", "main"]), before);
+    assert_eq!(fs::read_to_string(bench.root.join("a.txt")).unwrap(), "and here, not committed\n");
+
+    git(&bench.path, &["checkout", "--quiet", "--detach"]);
+    assert!(bench.merge(Uncommitted::Commit).await.unwrap_err().message.contains("is on no branch"));
+}
+
+#[tokio::test]
+async fn a_base_that_nobody_has_checked_out_goes_forward_too() {
+    let bench = Bench::with_worktree().await;
+    bench.commit("b.txt", "b");
+    git(&bench.root, &["checkout", "--quiet", "-b", "other"]);
+    let merged = bench.merge(Uncommitted::Refuse).await.unwrap();
+    assert_eq!(git(&bench.root, &["rev-parse", "main"]).trim(), merged);
+    assert!(!bench.root.join("b.txt").exists(), "nobody's files change");
+}
+
+#[tokio::test]
+async fn hooks_of_a_repository_do_not_run() {
+    let bench = Bench::new().await;
+    for hook in ["post-checkout", "reference-transaction", "post-merge"] {
+        use std::os::unix::fs::PermissionsExt;
+        let file = bench.root.join(".git/hooks").join(hook);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, format!("#!/bin/sh\ntouch {}/ran\n", bench.root.display())).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    bench.make().await.unwrap();
+    bench.write("b.txt", "b");
+    bench.merge(Uncommitted::Commit).await.unwrap();
+    bench.remove().await.unwrap();
+    assert!(!bench.root.join("ran").exists());
+}
+
+#[tokio::test]
+async fn a_worktree_that_git_did_not_finish_is_made_anew() {
+    let bench = Bench::new().await;
+    // As a git leaves it that was killed while it checked out.
+    let note = bench.repository.notes().join("ws_1.json");
+    fs::create_dir_all(note.parent().unwrap()).unwrap();
+    let record = serde_json::json!({"workspace": ID, "path": bench.path, "base_branch": "main", "branch": "created"});
+    fs::write(&note, record.to_string()).unwrap();
+    git(&bench.root, &["worktree", "add", "--quiet", "-b", "b", bench.path.to_str().unwrap()]);
+    fs::write(bench.path.join("a.txt"), "o").unwrap();
+    fs::remove_file(bench.root.join(".git/worktrees/b/index")).unwrap();
+    fs::write(bench.root.join(".git/worktrees/b/locked"), "initializing").unwrap();
+    assert_eq!(bench.make().await.unwrap().branch, BranchOrigin::Created);
+    assert_eq!(fs::read_to_string(bench.path.join("a.txt")).unwrap(), "one\n");
+    assert_eq!(git(&bench.path, &["status", "--porcelain"]), "");
+    // And as one leaves it that had finished when we were killed.
+    fs::rename(bench.root.join(".git/worktrees/b/rookery-workspace"), bench.root.join("mark")).unwrap();
+    fs::create_dir_all(note.parent().unwrap()).unwrap();
+    fs::write(&note, record.to_string()).unwrap();
+    bench.write("a.txt", "two\n");
+    bench.make().await.unwrap();
+    assert_eq!(fs::read_to_string(bench.path.join("a.txt")).unwrap(), "two\n", "it is adopted as it is");
+    assert!(bench.root.join(".git/worktrees/b/rookery-workspace").is_file());
+}
+
+#[tokio::test]
+async fn folders_below_a_repository_stay_out_of_it() {
+    let bench = Bench::new().await;
+    let path = bench.root.join(".worktrees/b");
+    bench.repository.make(Wanted { workspace: ID, path: &path, branch: "b", base: None }).await.unwrap();
+    assert_eq!(git(&bench.root, &["status", "--porcelain"]), "");
+}
+
+#[tokio::test]
+async fn a_git_that_hangs_is_ended_with_all_that_it_started() {
+    let bench = Bench::new().await;
+    let pid = bench.root.join("pid");
+    let alias = format!("alias.hang=!echo $$ > {}; sleep 1000 & wait", pid.display());
+    let git = super::process::Git::at(&bench.root).lasting(std::time::Duration::from_millis(500));
+    let refused = git.text(&["-c", &alias, "hang"]).await.unwrap_err();
+    assert!(refused.message.contains("was not done within"), "{refused}");
+    let started = fs::read_to_string(pid).unwrap();
+    // What nobody has waited for yet is still listed.
+    let stat = || fs::read_to_string(Path::new("/proc").join(started.trim()).join("stat"));
+    let gone = || stat().map_or(true, |stat| stat.contains(") Z "));
+    for _ in 0..600 {
+        if gone() {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    panic!("process {started} is still there");
+}

@@ -1,0 +1,345 @@
+//! Workspaces: what surfaces ask about them, and the effects on real worktrees.
+//!
+//! A surface has a command prepared here (names checked, paths settled), submits it, and waits for its outcome. What is
+//! done to a repository is done after the commit, by the node of the site where the folder is.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rookery_core::intent::Effect;
+use rookery_core::key::Table;
+use rookery_core::workspace::{
+    CreateWorkspace, Outcome, Status, Uncommitted, Workspace, Worktree, missing_path, missing_repo_path, not_found,
+};
+use rookery_core::{
+    Caller, Code, Fact, IntentId, Key, Position, Power, Refusal, Row, RunId, Seq, SiteId, TaskId, WorkspaceId, limit,
+};
+use rookery_store::ListQuery;
+use rookery_store::node::{Seen, Whereabouts};
+use rookery_store::query::Test;
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+
+use crate::access::Trust;
+use crate::attendance;
+use crate::engine::{Engine, EngineError, hex};
+use crate::git::{self, Offered, Repository, Unwanted, Wanted, check_branch};
+use crate::intents::Performed;
+use crate::paths::{follow_links, lexical};
+use crate::queries::At;
+
+/// How long a caller waits for the outcome of an effect before it is told that it is still under way.
+pub const WAIT: Duration = Duration::from_secs(120);
+
+/// A workspace as a caller wants it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct NewWorkspace {
+    pub run: Option<RunId>,
+    pub path: Option<String>,
+    pub branch: String,
+    pub base_branch: Option<String>,
+    pub repo_path: Option<String>,
+    pub tasks: Vec<TaskId>,
+    pub config: Map<String, Value>,
+    pub worktree: Making,
+}
+
+/// Whether a worktree is to be made, or the folder is there already.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Making {
+    Worktree,
+    Nothing,
+}
+
+/// What can be said of the files in a worktree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Changes {
+    Clean,
+    Modified,
+    Unknown,
+}
+
+impl Changes {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Changes::Clean => "clean",
+            Changes::Modified => "modified",
+            Changes::Unknown => "unknown",
+        }
+    }
+}
+
+/// Which workspaces; every given condition holds.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct WorkspaceFilter {
+    pub run: Option<RunId>,
+    /// One of these; any if there are none.
+    pub status: Vec<Status>,
+}
+
+impl Engine {
+    pub fn mint_workspace(&self) -> WorkspaceId {
+        WorkspaceId::new(self.mint("ws_"))
+    }
+
+    pub async fn workspace(&self, id: &WorkspaceId) -> Result<At<Option<Workspace>>, EngineError> {
+        let (mut rows, head) = self.store().rows(vec![Key::Workspace(id.clone())]).await?;
+        Ok(At { value: rows.pop().flatten().and_then(workspace_of), head })
+    }
+
+    /// In the order they were made.
+    pub async fn workspaces(&self, filter: &WorkspaceFilter) -> Result<At<Vec<Workspace>>, EngineError> {
+        let mut query = ListQuery::all(Table::Workspaces).ordered_by("created");
+        if let Some(run) = &filter.run {
+            query = query.with("run", Test::Is(run.as_str().into()));
+        }
+        if !filter.status.is_empty() {
+            query = query.with("status", Test::In(filter.status.iter().map(|status| status.as_str().into()).collect()));
+        }
+        let (rows, head) = self.store().list(query).await?;
+        Ok(At { value: rows.into_iter().filter_map(workspace_of).collect(), head })
+    }
+
+    /// Whether there is something in a worktree that is not committed.
+    pub async fn workspace_changes(&self, workspace: &Workspace) -> Changes {
+        if !self.is_here(&workspace.site) || workspace.worktree == Worktree::Removed {
+            return Changes::Unknown;
+        }
+        match git::is_clean(Path::new(&workspace.path)).await {
+            Ok(true) => Changes::Clean,
+            Ok(false) => Changes::Modified,
+            Err(_) => Changes::Unknown,
+        }
+    }
+
+    /// The command that makes a workspace, after everything that only this machine can tell was looked at.
+    pub async fn prepare_workspace(
+        &self,
+        caller: &Caller,
+        wanted: NewWorkspace,
+    ) -> Result<CreateWorkspace, EngineError> {
+        check_branch("branch", &wanted.branch).await?;
+        if let Some(base) = &wanted.base_branch {
+            check_branch("base_branch", base).await?;
+        }
+        for (field, path) in [("path", &wanted.path), ("repo_path", &wanted.repo_path)] {
+            check_path(field, path.as_deref())?;
+        }
+        let repository = match &wanted.repo_path {
+            Some(path) => Some(self.repository(caller, path).await?),
+            None if wanted.worktree == Making::Worktree => return Err(missing_repo_path().into()),
+            None => None,
+        };
+        let path = match (&wanted.path, &repository, wanted.worktree) {
+            (Some(path), Some(repository), Making::Worktree) => self.chosen(caller, path, repository)?,
+            (None, Some(repository), Making::Worktree) => usual_path(repository, &wanted.branch),
+            (Some(path), _, _) => follow_links(&self.absolute(path)),
+            (None, _, _) => return Err(missing_path().into()),
+        };
+        let repo_path = repository.as_ref().map(|repository| utf8(&repository.root)).transpose()?;
+        Ok(CreateWorkspace {
+            id: self.mint_workspace(),
+            run: wanted.run,
+            path: utf8(&path)?,
+            branch: wanted.branch,
+            base_branch: wanted.base_branch,
+            repo_path,
+            tasks: wanted.tasks,
+            config: wanted.config,
+            site: self.attending().node().site.id.clone(),
+            make: (wanted.worktree == Making::Worktree).then(|| self.mint_intent()),
+        })
+    }
+
+    /// The repository that a caller names, if it may have work done there.
+    async fn repository(&self, caller: &Caller, path: &str) -> Result<Repository, Refusal> {
+        let folder = follow_links(&self.absolute(path));
+        let repository = Repository::of(&folder).await?;
+        // Where callers have to prove who they are, one that is proven to be an agent gets no further than its project.
+        let own = repository.root.starts_with(self.paths().root()) || self.paths().root().starts_with(&repository.root);
+        if own || caller.power == Power::Person || self.access().trust() == Trust::Local {
+            return Ok(repository);
+        }
+        let message = format!("{} is not the project's repository", repository.root.display());
+        Err(Refusal::new(Code::Forbidden, message).hint("name the project's own repository, or ask a person to do it"))
+    }
+
+    /// A path for a worktree that its caller chose: beside the repository, in it, or in the project. People may choose any.
+    fn chosen(&self, caller: &Caller, path: &str, repository: &Repository) -> Result<PathBuf, Refusal> {
+        let path = follow_links(&self.absolute(path));
+        let beside = repository.root.parent().unwrap_or(&repository.root);
+        let near = path.starts_with(beside) || path.starts_with(self.paths().root());
+        if !near && caller.power != Power::Person {
+            let message = format!("{} is neither in the project nor beside the repository", path.display());
+            return Err(Refusal::new(Code::Forbidden, message).hint("leave path out, and one is chosen"));
+        }
+        let ours = self.paths().root().join(".rookery");
+        if path.starts_with(&repository.common) || path.starts_with(ours) || path == repository.root {
+            let message = format!("{} is no place for a worktree", path.display());
+            return Err(Refusal::new(Code::Invalid, message).hint("leave path out, and one is chosen"));
+        }
+        Ok(path)
+    }
+
+    fn absolute(&self, path: &str) -> PathBuf {
+        lexical(&self.paths().root().join(path))
+    }
+
+    /// Whether an effect at a site can be done now. One that belongs to a node that is away would only wait.
+    pub async fn site_attends(&self, site: &SiteId) -> Result<(), EngineError> {
+        if self.is_here(site) || self.nodes_of(site).iter().any(is_present) {
+            return Ok(());
+        }
+        // It may have come since this node looked last.
+        attendance::attend(self).await?;
+        let known = self.nodes_of(site);
+        if known.iter().any(is_present) {
+            return Ok(());
+        }
+        let place = known.first().map(|seen| format!("{} on {}", seen.node.site.root, seen.node.host));
+        let place = place.unwrap_or_else(|| format!("site {site}"));
+        Err(Refusal::new(Code::SiteOffline, format!("the workspace is at {place}, where no daemon runs"))
+            .hint("start the daemon there with 'rookery up', then try again")
+            .into())
+    }
+
+    fn nodes_of(&self, site: &SiteId) -> Vec<Seen> {
+        self.attending().nodes().into_iter().filter(|seen| seen.node.site.id == *site).collect()
+    }
+
+    /// Whether a site is this node's. A store that nobody shares has one place, whatever it was called before it moved.
+    pub fn is_here(&self, site: &SiteId) -> bool {
+        !self.settings().shared || self.attending().node().site.id == *site
+    }
+
+    /// The fact that ended an effect which was opened at or before a position; none if the time is over first.
+    pub async fn outcome(&self, intent: &IntentId, opened: Seq, most: Duration) -> Option<Fact> {
+        let position = Position { log: None, seq: Seq(opened.0.saturating_sub(1)) };
+        let waiting = async {
+            let mut log = self.subscribe(Some(position)).await.ok()?;
+            loop {
+                let chunk = log.next().await.ok()?;
+                if let Some(row) = chunk.rows().iter().find(|row| row.fact.closes_intent() == Some(intent)) {
+                    return Some(row.fact.clone());
+                }
+            }
+        };
+        tokio::time::timeout(most, waiting).await.ok().flatten()
+    }
+
+    /// Carries out an effect on a workspace.
+    pub(crate) async fn perform_on_workspace(&self, effect: &Effect) -> Performed {
+        let (id, work): (&WorkspaceId, Job) = match effect {
+            Effect::MakeWorktree { workspace } => (workspace, Job::Make),
+            Effect::MergeWorktree { workspace, uncommitted } => (workspace, Job::Merge(*uncommitted)),
+            Effect::RemoveWorktree { workspace } => (workspace, Job::Remove),
+            Effect::EraseArtifact { .. } => return Performed::Done,
+        };
+        let workspace = match self.workspace(id).await {
+            Ok(found) => found.value,
+            Err(error) => return Performed::Failed(error.to_string()),
+        };
+        let outcome = match workspace {
+            None => Err(not_found()),
+            Some(workspace) => work.done_for(&workspace).await,
+        };
+        let outcome = outcome.unwrap_or_else(|refusal| {
+            let hint = refusal.hint.map(|hint| format!("\n{hint}")).unwrap_or_default();
+            Outcome::Failed { code: refusal.code, reason: format!("{}{hint}", refusal.message) }
+        });
+        Performed::Settled(id.clone(), outcome)
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Job {
+    Make,
+    Merge(Uncommitted),
+    Remove,
+}
+
+impl Job {
+    async fn done_for(self, workspace: &Workspace) -> Result<Outcome, Refusal> {
+        let (id, path) = (workspace.id.as_str(), Path::new(&workspace.path));
+        let repository = match (&workspace.repo_path, self) {
+            (Some(repo), _) => Repository::of(Path::new(repo)).await?,
+            // A folder that somebody told of may be a worktree all the same.
+            (None, Job::Remove) if workspace.worktree == Worktree::Told => Repository::of(path).await?,
+            (None, _) => return Err(missing_repo_path()),
+        };
+        let repository = repository.for_workspace(id).await?;
+        let outcome = self.done_in(&repository, workspace).await;
+        repository.release(id);
+        outcome
+    }
+
+    async fn done_in(self, repository: &Repository, workspace: &Workspace) -> Result<Outcome, Refusal> {
+        let (id, path) = (workspace.id.as_str(), Path::new(&workspace.path));
+        let (branch, base) = (workspace.branch.as_str(), workspace.base_branch.as_deref());
+        Ok(match self {
+            Job::Make => {
+                let made = repository.make(Wanted { workspace: id, path, branch, base }).await?;
+                Outcome::Made { base_branch: made.base_branch, branch: made.branch }
+            }
+            Job::Merge(uncommitted) => {
+                let base = repository.base(base).await?.name;
+                let offered = Offered { workspace: id, path, branch, base: &base, uncommitted };
+                Outcome::Merged { merge_commit: repository.merge(offered).await? }
+            }
+            Job::Remove => {
+                let removed = repository.remove(Unwanted { workspace: id, path, branch, base }).await?;
+                Outcome::Removed { backup_ref: removed.backup_ref, branch: removed.branch }
+            }
+        })
+    }
+}
+
+/// The refusal that a failed effect was told by.
+pub fn failure_of(fact: &Fact) -> Option<Refusal> {
+    let Fact::WorkspaceFailed(failed) = fact else { return None };
+    let refusal = |message: &str| Refusal::new(failed.code, message);
+    Some(match failed.reason.split_once('\n') {
+        Some((message, hint)) => refusal(message).hint(hint),
+        None => refusal(&failed.reason),
+    })
+}
+
+/// Beside the repository, named after the branch.
+fn usual_path(repository: &Repository, branch: &str) -> PathBuf {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '-' };
+    let name: String = branch.chars().map(plain).collect();
+    let mut folder = repository.root.clone().into_os_string();
+    folder.push("-worktrees");
+    let folder = PathBuf::from(folder);
+    let path = folder.join(&name);
+    let says_something = name.chars().any(|c| c.is_ascii_alphanumeric());
+    if says_something && !path.exists() {
+        return path;
+    }
+    // Another branch may come to the same name.
+    let digest = hex(&Sha256::digest(branch));
+    folder.join(format!("{}-{}", name.trim_matches('-'), digest.get(..8).unwrap_or(&digest)).trim_start_matches('-'))
+}
+
+fn check_path(field: &'static str, path: Option<&str>) -> Result<(), Refusal> {
+    let Some(path) = path else { return Ok(()) };
+    limit::text(field, path, limit::PATH_BYTES)?;
+    if path.is_empty() || path.chars().any(char::is_control) {
+        return Err(Refusal::new(Code::Invalid, format!("{field} is not a path"))
+            .hint("name a folder, from the root of the file system or of the project"));
+    }
+    Ok(())
+}
+
+fn utf8(path: &Path) -> Result<String, Refusal> {
+    let text = path.to_str().ok_or_else(|| Refusal::new(Code::Invalid, "the path is not valid UTF-8"))?;
+    Ok(text.to_owned())
+}
+
+fn is_present(seen: &Seen) -> bool {
+    seen.whereabouts == Whereabouts::Here
+}
+
+fn workspace_of(row: Row) -> Option<Workspace> {
+    if let Row::Workspace(workspace) = row { Some(workspace) } else { None }
+}

@@ -1,0 +1,409 @@
+//! Workspaces: real worktrees of real repositories, made and removed by a real daemon that may die at any moment.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use rookery_testkit::daemon::Daemon;
+use rookery_testkit::patience::eventually;
+use serde_json::{Value, json};
+
+use crate::support::{Client, Way, connect, connect_with, facts, setup, task, text};
+
+/// A project that is a repository with one commit, and its daemon.
+pub fn project() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap().join("app");
+    fs::create_dir(&root).unwrap();
+    git(&root, &["init", "--quiet", "--initial-branch=main"]);
+    fs::write(root.join("a.txt"), "one\n").unwrap();
+    fs::write(root.join(".gitignore"), "daemon.stderr\n").unwrap();
+    git(&root, &["add", "."]);
+    git(&root, &["commit", "--quiet", "-m", "first"]);
+    (folder, root)
+}
+
+#[expect(clippy::disallowed_methods, reason = "what git is asked for here is what an agent would")]
+pub fn git(folder: &Path, arguments: &[&str]) -> String {
+    let identity = ["-c", "user.name=t", "-c", "user.email=t@example.com"];
+    let output = std::process::Command::new("git").current_dir(folder).args(identity).args(arguments).output().unwrap();
+    assert!(output.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn wanted(root: &Path, branch: &str) -> Value {
+    json!({"branch": branch, "create_worktree": true, "repo_path": root})
+}
+
+async fn made(client: &Client, root: &Path, branch: &str) -> (String, PathBuf) {
+    let made = client.call("workspace_create", wanted(root, branch)).await;
+    (text(&made["id"]), PathBuf::from(text(&made["path"])))
+}
+
+async fn listed(client: &Client) -> Vec<Value> {
+    client.call("workspace_list", json!({})).await["workspaces"].as_array().unwrap().clone()
+}
+
+#[tokio::test]
+async fn agents_work_apart_and_end_as_they_say() {
+    let (_folder, root) = project();
+    let daemon = setup().start_at(&root).unwrap();
+    let (a, b) = (connect(&daemon, Way::Session, Some("a")).await, connect(&daemon, Way::Alone, Some("b")).await);
+    a.register("a").await;
+    b.register("b").await;
+    let task = task(&daemon, None).await;
+    let with_task = json!({"branch": "feature/google-oauth", "base_branch": "main", "create_worktree": true,
+        "repo_path": root, "task_ids": [task], "workflow_id": "run_default"});
+    let (one, (second, _)) =
+        tokio::join!(a.call("workspace_create", with_task), made(&b, &root, "feature/github-oauth"));
+    let (first, path) = (text(&one["id"]), PathBuf::from(text(&one["path"])));
+    assert!(first.starts_with("ws_"));
+    assert_eq!(path, root.with_file_name("app-worktrees").join("feature-google-oauth"));
+    assert_eq!(git(&path, &["branch", "--show-current"]), "feature/google-oauth\n");
+    let all = listed(&b).await;
+    assert_eq!(all.len(), 2);
+    assert_eq!((&all[0]["worktree"], &all[0]["folder_exists"]), (&json!("present"), &json!(true)));
+    let of_run = b.call("workspace_list", json!({"workflow_id": "run_default", "status": ["active"]})).await;
+    assert_eq!(of_run["workspaces"][0]["task_ids"], json!([task]));
+
+    let done = json!({"id": first, "status": "merged", "merge_commit": "abc123...", "cleanup_worktree": true});
+    let refused = b.refused("workspace_update", done.clone()).await;
+    assert_eq!(refused["code"], "FORBIDDEN", "{refused}");
+    let updated = a.call("workspace_update", done.clone()).await;
+    assert_eq!(updated, json!({"success": true, "worktree_removed": true, "branch": "deleted"}));
+    assert!(!path.exists());
+    assert_eq!(a.call("workspace_update", done).await["worktree_removed"], true, "again is no harm");
+    let plain = b.call("workspace_update", json!({"id": second, "pr_url": "https://example.com/1"})).await;
+    assert_eq!(plain, json!({"success": true}));
+    let again = a.refused("workspace_update", json!({"id": first, "status": "active"})).await;
+    assert_eq!(again["code"], "INVALID_TRANSITION");
+    daemon.replay_verify().unwrap();
+}
+
+#[tokio::test]
+async fn a_workspace_belongs_to_a_workflow_and_its_tasks() {
+    let (_folder, root) = project();
+    let daemon = setup().start_at(&root).unwrap();
+    let a = connect(&daemon, Way::Session, Some("a")).await;
+    a.register("a").await;
+    let mut flows = vec![];
+    for name in ["one", "two"] {
+        let created = json!({"name": name, "source_type": "prompt", "source_content": "do it"});
+        let id = text(&a.call("workflow_create", created).await["id"]);
+        let plan = json!({"id": id, "plan": {"summary": "s", "tasks": [{"name": "build"}]}});
+        a.call("workflow_set_plan", plan).await;
+        let next = a.call("workflow_next_tasks", json!({"workflow_id": id})).await;
+        flows.push((id, text(&next["tasks"][0]["id"])));
+    }
+    let with = |flow: &str, task: &str, branch: &str| {
+        json!({"workflow_id": flow, "branch": branch, "base_branch": "main", "create_worktree": true,
+            "repo_path": root, "task_ids": [task]})
+    };
+    let mixed = a.refused("workspace_create", with(&flows[0].0, &flows[1].1, "x")).await;
+    assert_eq!(mixed["code"], "WORKFLOW_MISMATCH");
+    for (at, (flow, task)) in flows.iter().enumerate() {
+        a.call("workspace_create", with(flow, task, &format!("b{at}"))).await;
+    }
+    let of_one = a.call("workspace_list", json!({"workflow_id": flows[0].0})).await;
+    let rows = of_one["workspaces"].as_array().unwrap();
+    assert_eq!((rows.len(), &rows[0]["task_ids"]), (1, &json!([flows[0].1])));
+    let context = a.call("task_load_context", json!({"task_id": flows[0].1})).await;
+    let shown = &context["current_task"]["workspace"];
+    assert_eq!((&shown["path"], &shown["branch"]), (&rows[0]["path"], &json!("b0")), "{context}");
+}
+
+#[tokio::test]
+async fn the_daemons_own_surroundings_do_not_lead_git_astray() {
+    let (_folder, root) = project();
+    let astray = root.join("nowhere");
+    let mut setup = setup();
+    for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR"] {
+        setup = setup.env(name, astray.to_str().unwrap());
+    }
+    let daemon = setup.start_at(&root).unwrap();
+    let a = connect(&daemon, Way::Session, Some("a")).await;
+    let (id, path) = made(&a, &root, "b").await;
+    fs::write(path.join("work.txt"), "precious").unwrap();
+    let removed = json!({"id": id, "status": "abandoned", "cleanup_worktree": true});
+    let kept = text(&a.call("workspace_update", removed).await["backup_ref"]);
+    assert_eq!(git(&root, &["show", &format!("{kept}:work.txt")]), "precious");
+    assert!(!astray.exists());
+}
+
+#[tokio::test]
+async fn an_agent_with_a_token_gets_no_further_than_its_project() {
+    let ((_folder, root), (_elsewhere, other)) = (project(), project());
+    let daemon = setup().arg("--require-token").start_at(&root).unwrap();
+    let key = daemon.person_key().unwrap();
+    let token = daemon.request(reqwest::Method::POST, "/admin/tokens").bearer_auth(&key).json(&json!({"agent": "a"}));
+    let secret = text(&rookery_testkit::daemon::read(token).await.unwrap().body["token"]);
+    let bearer = |secret: &str| {
+        let value = reqwest::header::HeaderValue::from_str(&format!("Bearer {secret}")).unwrap();
+        [(reqwest::header::AUTHORIZATION, value)].into_iter().collect()
+    };
+    let a = connect_with(&daemon, Way::Session, "", None, bearer(&secret)).await;
+    made(&a, &root, "b").await;
+    let refused = a.refused("workspace_create", wanted(&other, "b")).await;
+    assert_eq!(refused["code"], "FORBIDDEN", "{refused}");
+    let person = connect_with(&daemon, Way::Session, "", None, bearer(&key)).await;
+    made(&person, &other, "b").await;
+}
+
+#[tokio::test]
+async fn a_slow_repository_holds_up_nobody_else() {
+    let ((_folder, root), (_elsewhere, other)) = (project(), project());
+    with_slow_file(&root);
+    let gate = hold_up(&root, "smudge");
+    let daemon = setup().start_at(&root).unwrap();
+    let a = connect(&daemon, Way::Session, Some("a")).await;
+    let slow = asks(&daemon, "workspace_create", wanted(&root, "slow")).await;
+    until_there_is_one(&daemon, "workspace.created").await;
+    made(&a, &other, "quick").await;
+    assert_eq!(facts(&daemon, "workspace.made").len(), 1, "the slow one is still being made");
+    fs::write(gate, "").unwrap();
+    slow.await.unwrap();
+    assert_eq!(facts(&daemon, "workspace.made").len(), 2);
+}
+
+#[tokio::test]
+async fn removing_saves_what_was_not_merged() {
+    let (_folder, root) = project();
+    let daemon = setup().start_at(&root).unwrap();
+    let a = connect(&daemon, Way::Session, Some("a")).await;
+    let (id, path) = made(&a, &root, "b").await;
+    fs::write(path.join("a.txt"), "changed\n").unwrap();
+    fs::write(path.join("new.bin"), [0_u8, 159, 146, 150]).unwrap();
+    let gone = json!({"id": id, "status": "abandoned", "cleanup_worktree": true});
+    let removed = a.call("workspace_update", gone).await;
+    let kept = format!("refs/rookery/backup/{id}");
+    assert_eq!((&removed["worktree_removed"], &removed["backup_ref"]), (&json!(true), &json!(kept)));
+    assert!(text(&removed["restore_with"]).contains(&kept));
+    assert_eq!(git(&root, &["show", &format!("{kept}:a.txt")]), "changed\n");
+    git(&root, &["worktree", "add", "--quiet", "--detach", path.to_str().unwrap(), &kept]);
+    assert_eq!(fs::read(path.join("new.bin")).unwrap(), [0, 159, 146, 150]);
+    let row = &listed(&a).await[0];
+    assert_eq!((&row["worktree"], &row["backup_ref"]), (&json!("removed"), &json!(kept)));
+}
+
+#[tokio::test]
+async fn what_cannot_be_removed_stays_and_the_answer_says_why() {
+    let (_folder, root) = project();
+    let daemon = setup().start_at(&root).unwrap();
+    let a = connect(&daemon, Way::Session, Some("a")).await;
+    let (id, path) = made(&a, &root, "b").await;
+    git(&root, &["worktree", "lock", "--reason", "on a stick", path.to_str().unwrap()]);
+    let gone = json!({"id": id, "status": "abandoned", "cleanup_worktree": true});
+    let kept = a.call("workspace_update", gone.clone()).await;
+    assert_eq!((&kept["success"], &kept["worktree_removed"]), (&json!(true), &json!(false)));
+    assert!(text(&kept["kept_because"]).contains("on a stick"), "{kept}");
+    assert!(path.is_dir());
+    git(&root, &["worktree", "unlock", path.to_str().unwrap()]);
+    assert_eq!(a.call("workspace_update", gone).await["worktree_removed"], true);
+}
+
+#[tokio::test]
+async fn a_merge_is_done_whole_or_not_at_all() {
+    let (_folder, root) = project();
+    let daemon = setup().start_at(&root).unwrap();
+    let a = connect(&daemon, Way::Session, Some("a")).await;
+    let (id, path) = made(&a, &root, "b").await;
+    fs::write(path.join("a.txt"), "theirs\n").unwrap();
+    let dirty = a.refused("workspace_merge", json!({"id": id})).await;
+    assert_eq!(dirty["code"], "INVALID_STATE", "{dirty}");
+    fs::write(root.join("a.txt"), "ours\n").unwrap();
+    git(&root, &["commit", "--quiet", "-am", "ours"]);
+    let conflict = a.refused("workspace_merge", json!({"id": id, "commit_changes": true})).await;
+    assert_eq!(conflict["code"], "MERGE_CONFLICT");
+    assert!(text(&conflict["message"]).contains("a.txt"), "{conflict}");
+    assert_eq!(git(&root, &["status", "--porcelain"]), "");
+    assert_eq!(listed(&a).await[0]["status"], "active");
+
+    git(&path, &["merge", "--quiet", "--strategy=ours", "-m", "resolved", "main"]);
+    let merged = a.call("workspace_merge", json!({"id": id})).await;
+    assert_eq!(git(&root, &["rev-parse", "main"]).trim(), text(&merged["merge_commit"]));
+    let row = &listed(&a).await[0];
+    assert_eq!((&row["status"], &row["merge_commit"]), (&json!("merged"), &merged["merge_commit"]));
+    let cleaned = a.call("workspace_update", json!({"id": id, "status": "merged", "cleanup_worktree": true})).await;
+    assert_eq!(cleaned, json!({"success": true, "worktree_removed": true, "branch": "deleted"}));
+}
+
+#[tokio::test]
+async fn bad_input_makes_nothing() {
+    let (folder, root) = project();
+    let daemon = setup().start_at(&root).unwrap();
+    let a = connect(&daemon, Way::Session, Some("a")).await;
+    let outside = tempfile::tempdir().unwrap();
+    symlink(outside.path(), root.join("out")).unwrap();
+    let with = |change: Value| {
+        let mut asked = wanted(&root, "b");
+        asked.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        asked
+    };
+    let cases = [
+        (with(json!({"branch": "--upload-pack=x"})), "INVALID_INPUT"),
+        (with(json!({"branch": "-b"})), "INVALID_INPUT"),
+        (with(json!({"branch": "a..b"})), "INVALID_INPUT"),
+        (with(json!({"branch": "a.lock"})), "INVALID_INPUT"),
+        (with(json!({"branch": "/etc/passwd"})), "INVALID_INPUT"),
+        (with(json!({"branch": "@{-1}"})), "INVALID_INPUT"),
+        (with(json!({"branch": ""})), "INVALID_INPUT"),
+        (with(json!({"branch": "x".repeat(10_000)})), "INVALID_INPUT"),
+        (with(json!({"base_branch": "--force"})), "INVALID_INPUT"),
+        (with(json!({"base_branch": "nope"})), "INVALID_INPUT"),
+        (with(json!({"branch": "main"})), "NAME_CONFLICT"),
+        (with(json!({"repo_path": folder.path()})), "INVALID_INPUT"),
+        (with(json!({"repo_path": "/no/such/folder"})), "GIT_FAILED"),
+        (with(json!({"repo_path": "--bare"})), "GIT_FAILED"),
+        (with(json!({"repo_path": ""})), "INVALID_INPUT"),
+        (with(json!({"path": "/etc/rookery-test"})), "FORBIDDEN"),
+        (with(json!({"path": "out/w"})), "FORBIDDEN"),
+        (with(json!({"path": "../../w"})), "FORBIDDEN"),
+        (with(json!({"path": ".git/w"})), "INVALID_INPUT"),
+        (with(json!({"path": ".rookery/w"})), "INVALID_INPUT"),
+        (with(json!({"path": "a.txt"})), "NAME_CONFLICT"),
+        (with(json!({"workflow_id": "wf_none"})), "WORKFLOW_NOT_FOUND"),
+        (with(json!({"task_ids": ["tk_none"]})), "TASK_NOT_FOUND"),
+        (json!({"branch": "b", "create_worktree": true}), "MISSING_REPO_PATH"),
+        (json!({"branch": "b"}), "MISSING_PATH"),
+    ];
+    for (asked, code) in cases {
+        let refused = a.refused("workspace_create", asked.clone()).await;
+        assert_eq!(refused["code"], code, "{asked}: {refused}");
+        assert!(!text(&refused["message"]).is_empty());
+    }
+    assert_eq!(listed(&a).await, [Value::Null; 0]);
+    assert_eq!(git(&root, &["for-each-ref", "--format=%(refname)"]), "refs/heads/main\n");
+    assert_eq!(git(&root, &["worktree", "list"]).lines().count(), 1);
+    assert!(fs::read_dir(outside.path()).unwrap().next().is_none());
+    assert!(!root.with_file_name("app-worktrees").exists());
+    let nobody = connect(&daemon, Way::Alone, None).await;
+    assert_eq!(nobody.refused("workspace_create", wanted(&root, "b")).await["code"], "NO_IDENTITY");
+    assert_eq!(a.refused("workspace_update", json!({"id": "ws_none"})).await["code"], "WORKSPACE_NOT_FOUND");
+    assert_eq!(a.refused("workspace_list", json!({"workflow_id": "wf_none"})).await["code"], "WORKFLOW_NOT_FOUND");
+}
+
+#[tokio::test]
+async fn an_empty_repository_needs_a_commit_first() {
+    let folder = tempfile::tempdir().unwrap();
+    git(folder.path(), &["init", "--quiet"]);
+    let daemon = setup().start_at(folder.path()).unwrap();
+    let a = connect(&daemon, Way::Session, Some("a")).await;
+    let refused = a.refused("workspace_create", wanted(daemon.root(), "b")).await;
+    assert_eq!(refused["code"], "INVALID_STATE");
+    assert!(text(&refused["suggestion"]).contains("first commit"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_folder_of_ones_own_can_be_told_and_cleaned_up() {
+    let (_folder, root) = project();
+    let daemon = setup().start_at(&root).unwrap();
+    let a = connect(&daemon, Way::Session, Some("a")).await;
+    let path = root.with_file_name("mine");
+    git(&root, &["worktree", "add", "--quiet", "-b", "mine", path.to_str().unwrap()]);
+    let told = a.call("workspace_create", json!({"branch": "mine", "path": "../mine"})).await;
+    assert_eq!(told["path"], json!(path));
+    fs::write(path.join("work.txt"), "mine").unwrap();
+    let gone = json!({"id": told["id"], "status": "abandoned", "cleanup_worktree": true});
+    let removed = a.call("workspace_update", gone).await;
+    assert_eq!((&removed["worktree_removed"], &removed["branch"]), (&json!(true), &json!("kept")));
+    assert_eq!(git(&root, &["show", &format!("{}:work.txt", text(&removed["backup_ref"]))]), "mine");
+}
+
+/// Makes every checkout of `slow.txt`, or every look at it, wait until a file is there.
+fn hold_up(root: &Path, filter: &str) -> PathBuf {
+    let gate = root.join(".git/gate");
+    let waits = format!("sh -c 'while [ ! -e {} ]; do sleep 0.05; done; cat'", gate.display());
+    git(root, &["config", &format!("filter.slow.{filter}"), &waits]);
+    gate
+}
+
+fn with_slow_file(root: &Path) {
+    fs::write(root.join(".gitattributes"), "slow.txt filter=slow\n").unwrap();
+    fs::write(root.join("slow.txt"), "slow\n").unwrap();
+    git(root, &["add", "."]);
+    git(root, &["commit", "--quiet", "-m", "slow"]);
+}
+
+async fn until_there_is_one(daemon: &Daemon, kind: &str) {
+    eventually(kind, async || Ok((!facts(daemon, kind).is_empty()).then_some(()))).await.unwrap();
+}
+
+/// Calls a tool and does not care what becomes of the call.
+async fn asks(daemon: &Daemon, tool: &'static str, arguments: Value) -> tokio::task::JoinHandle<()> {
+    let client = connect(daemon, Way::Session, Some("a")).await;
+    tokio::spawn(async move {
+        let Value::Object(arguments) = arguments else { return };
+        let call = rmcp::model::CallToolRequestParams::new(tool).with_arguments(arguments);
+        drop(client.service.call_tool(call).await);
+    })
+}
+
+#[tokio::test]
+async fn a_daemon_that_dies_while_a_worktree_is_made_finishes_it_later() {
+    let (_folder, root) = project();
+    with_slow_file(&root);
+    let gate = hold_up(&root, "smudge");
+    let mut daemon = setup().start_at(&root).unwrap();
+    let asked = asks(&daemon, "workspace_create", wanted(&root, "b")).await;
+    let path = root.with_file_name("app-worktrees").join("b");
+    eventually("git is at work", async || Ok(path.join("a.txt").exists().then_some(()))).await.unwrap();
+    daemon.kill().unwrap();
+    asked.abort();
+    assert!(facts(&daemon, "workspace.made").is_empty());
+    daemon.restart().unwrap();
+    let a = connect(&daemon, Way::Session, Some("a")).await;
+    let row = &listed(&a).await[0];
+    assert_eq!((&row["worktree"], &row["being"]), (&json!("planned"), &json!("made")), "it says how it is");
+    fs::write(gate, "").unwrap();
+    until_there_is_one(&daemon, "workspace.made").await;
+    let row = &listed(&a).await[0];
+    assert_eq!((&row["worktree"], row.get("being")), (&json!("present"), None));
+    assert_eq!(fs::read_to_string(path.join("slow.txt")).unwrap(), "slow\n");
+    assert_eq!(git(&path, &["status", "--porcelain"]), "");
+    daemon.replay_verify().unwrap();
+}
+
+#[tokio::test]
+async fn a_daemon_that_dies_while_work_is_saved_loses_none_of_it() {
+    let (_folder, root) = project();
+    with_slow_file(&root);
+    let mut daemon = setup().start_at(&root).unwrap();
+    let a = connect(&daemon, Way::Session, Some("a")).await;
+    let (id, path) = made(&a, &root, "b").await;
+    fs::write(path.join("slow.txt"), "precious\n").unwrap();
+    let gate = hold_up(&root, "clean");
+    let asked =
+        asks(&daemon, "workspace_update", json!({"id": id, "status": "abandoned", "cleanup_worktree": true})).await;
+    until_there_is_one(&daemon, "workspace.updated").await;
+    let saving = || fs::read_dir(root.join(".git/worktrees/b")).unwrap().flatten();
+    eventually("it is being saved", async || {
+        Ok(saving().any(|entry| entry.file_name().to_string_lossy().starts_with("rookery-save")).then_some(()))
+    })
+    .await
+    .unwrap();
+    daemon.kill().unwrap();
+    asked.abort();
+    assert_eq!(fs::read_to_string(path.join("slow.txt")).unwrap(), "precious\n");
+    fs::write(gate, "").unwrap();
+    daemon.restart().unwrap();
+    until_there_is_one(&daemon, "workspace.removed").await;
+    assert!(!path.exists());
+    assert_eq!(git(&root, &["show", &format!("refs/rookery/backup/{id}:slow.txt")]), "precious\n");
+    daemon.replay_verify().unwrap();
+}
+
+#[tokio::test]
+async fn many_at_once_get_a_folder_each() {
+    let (_folder, root) = project();
+    let daemon = setup().start_at(&root).unwrap();
+    let a = connect(&daemon, Way::Session, Some("a")).await;
+    let branches: Vec<String> = (0..8).map(|number| format!("b/{number}")).collect();
+    let all = futures_util::future::join_all(branches.iter().map(|branch| made(&a, &root, branch))).await;
+    for ((_, path), branch) in all.iter().zip(&branches) {
+        assert_eq!(git(path, &["branch", "--show-current"]).trim(), branch);
+        assert_eq!(git(path, &["status", "--porcelain"]), "");
+    }
+    // Two branches whose folders would have the same name.
+    let (_, other) = made(&a, &root, "b-0").await;
+    assert!(all.iter().all(|(_, path)| *path != other));
+}

@@ -1,0 +1,406 @@
+//! Workspaces: worktrees of one's own, and what becomes of them.
+
+use std::path::Path;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream;
+use rookery_core::workspace::{
+    self, MergeWorkspace, Uncommitted, UpdateWorkspace, Workspace, WorkspaceRemoved, not_found,
+};
+use rookery_core::{Actor, Caller, Fact, Row, RunId, TaskId, WorkspaceId};
+use rookery_engine::workspaces::{Making, NewWorkspace, WAIT, WorkspaceFilter, failure_of};
+use rookery_store::Committed;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::mcp::call::row_of;
+use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
+
+type Answer<T> = Result<Reply<T>, ToolError>;
+
+/// Above what a tool waits for an outcome, so that its own answer wins.
+const LASTS: Duration = Duration::from_secs(150);
+/// How many folders are looked into side by side.
+const LOOKS_AT_ONCE: usize = 4;
+
+pub fn tools() -> Vec<Tool> {
+    use Effect::*;
+    use Toolset::*;
+    vec![
+        Tool::new(
+            "workspace_create",
+            Adds,
+            &[Workflow],
+            "Get a folder of your own to work in, so that agents do not get in each other's way. With create_worktree a \
+             git worktree of repo_path is made on the branch, which is created from base_branch unless it exists. Next: \
+             work in the returned path; end with workspace_merge or workspace_update.",
+            create,
+        )
+        .lasting(LASTS),
+        Tool::new(
+            "workspace_update",
+            Ends,
+            &[Workflow],
+            "Say what became of a workspace: merged (with merge_commit) or abandoned; note a pull request. With \
+             cleanup_worktree its folder is removed; work that is not merged is saved first, and backup_ref says where.",
+            update,
+        )
+        .lasting(LASTS),
+        Tool::new(
+            "workspace_merge",
+            Ends,
+            &[Workflow],
+            "Merge the branch of a workspace into its base branch. A conflict is an error that names the files; nothing \
+             is changed then. Next: workspace_update with cleanup_worktree.",
+            merge,
+        )
+        .lasting(LASTS),
+        Tool::new(
+            "workspace_list",
+            Reads,
+            &[Workflow],
+            "List workspaces: where they are, on which branch, for which tasks, and whether their folder is still there.",
+            list,
+        ),
+    ]
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Creating {
+    /// The workflow it is for. May be left out for work outside of a workflow.
+    workflow_id: Option<String>,
+    /// The branch to work on, for example feature/login.
+    branch: String,
+    /// What the branch begins from: main or master unless given.
+    base_branch: Option<String>,
+    /// Make a git worktree. Without it, path must name a folder that is there.
+    create_worktree: Option<bool>,
+    /// The folder of the git repository. Needed for create_worktree.
+    repo_path: Option<String>,
+    /// The workspace's folder. With create_worktree it may be left out: a folder beside the repository is chosen.
+    path: Option<String>,
+    /// The tasks that are worked on there.
+    task_ids: Option<Vec<String>>,
+    /// Anything worth keeping with it.
+    config: Option<Map<String, Value>>,
+    /// Your id. Not needed if you are connected as an agent.
+    agent_id: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Created {
+    id: String,
+    /// The folder to work in.
+    path: String,
+}
+
+async fn create(call: Call, asked: Creating) -> Answer<Created> {
+    let caller = author(&call, asked.agent_id.as_deref())?;
+    let wanted = NewWorkspace {
+        run: asked.workflow_id.as_deref().map(RunId::from),
+        path: asked.path,
+        branch: asked.branch,
+        base_branch: asked.base_branch,
+        repo_path: asked.repo_path,
+        tasks: asked.task_ids.unwrap_or_default().iter().map(|task| TaskId::from(task.as_str())).collect(),
+        config: asked.config.unwrap_or_default(),
+        worktree: if asked.create_worktree == Some(true) { Making::Worktree } else { Making::Nothing },
+    };
+    let command = call.engine().prepare_workspace(&caller, wanted).await?;
+    let committed = call.submit(caller, command).await?;
+    let workspace = workspace_of(&committed)?;
+    match ended(&call, &committed, &workspace).await? {
+        Ended::Nothing | Ended::As(_) => Ok(Reply::of(Created { id: workspace.id.to_string(), path: workspace.path })),
+        Ended::NotYet => Err(pending(&workspace)),
+    }
+}
+
+/// What a workspace can be said to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Status {
+    Active,
+    Merged,
+    Abandoned,
+}
+
+impl Status {
+    fn of(status: workspace::Status) -> Status {
+        match status {
+            workspace::Status::Active => Status::Active,
+            workspace::Status::Merged => Status::Merged,
+            workspace::Status::Abandoned => Status::Abandoned,
+        }
+    }
+
+    fn core(self) -> workspace::Status {
+        match self {
+            Status::Active => workspace::Status::Active,
+            Status::Merged => workspace::Status::Merged,
+            Status::Abandoned => workspace::Status::Abandoned,
+        }
+    }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Updating {
+    /// The workspace's id.
+    #[serde(alias = "workspace_id")]
+    id: String,
+    /// What became of it.
+    status: Option<Status>,
+    /// The commit that merged it. Needed for merged, unless it is known.
+    merge_commit: Option<String>,
+    /// Where its pull request is.
+    pr_url: Option<String>,
+    /// Laid over what is kept with it.
+    config: Option<Map<String, Value>>,
+    /// Remove its folder, after work that is not merged was saved. Needs status merged or abandoned.
+    cleanup_worktree: Option<bool>,
+    /// Your id. Not needed if you are connected as an agent.
+    agent_id: Option<String>,
+}
+
+#[derive(Debug, Default, Serialize, JsonSchema)]
+pub struct Updated {
+    success: bool,
+    /// Whether the folder is gone, if it was to go.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worktree_removed: Option<bool>,
+    /// The ref that keeps what was not merged, if anything was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backup_ref: Option<String>,
+    /// How to get that back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    restore_with: Option<String>,
+    /// What became of the branch: deleted because all of it is merged, kept, or gone before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    branch: Option<&'static str>,
+    /// Why the folder is still there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kept_because: Option<String>,
+}
+
+async fn update(call: Call, asked: Updating) -> Answer<Updated> {
+    let caller = author(&call, asked.agent_id.as_deref())?;
+    let id = WorkspaceId::from(asked.id.as_str());
+    let remove = asked.cleanup_worktree == Some(true);
+    if remove {
+        attends(&call, &id).await?;
+    }
+    let command = UpdateWorkspace {
+        workspace: id,
+        status: asked.status.map(Status::core),
+        merge_commit: asked.merge_commit,
+        pr_url: asked.pr_url,
+        config: asked.config.unwrap_or_default(),
+        remove: remove.then(|| call.engine().mint_intent()),
+    };
+    let committed = call.submit(caller, command).await?;
+    let workspace = workspace_of(&committed)?;
+    let updated = Updated { success: true, ..Updated::default() };
+    if !remove {
+        return Ok(Reply::of(updated));
+    }
+    Ok(Reply::of(match ended(&call, &committed, &workspace).await {
+        // It was gone before.
+        Ok(Ended::Nothing) => {
+            Updated { worktree_removed: Some(true), ..updated.kept_under(workspace.backup_ref.as_deref(), &workspace) }
+        }
+        Ok(Ended::As(fact)) => match *fact {
+            Fact::WorkspaceRemoved(fact) => updated.removed(&fact, &workspace),
+            _ => return Err(ToolError::unexpected()),
+        },
+        Ok(Ended::NotYet) => updated.stays("it is still being removed; workspace_list shows when it is done"),
+        Err(error) => {
+            updated.stays(&error.suggestion.map_or(error.message.clone(), |next| format!("{} ({next})", error.message)))
+        }
+    }))
+}
+
+impl Updated {
+    fn removed(self, fact: &WorkspaceRemoved, workspace: &Workspace) -> Updated {
+        let kept = self.kept_under(fact.backup_ref.as_deref(), workspace);
+        Updated { worktree_removed: Some(true), branch: Some(fact.branch.as_str()), ..kept }
+    }
+
+    fn kept_under(self, backup_ref: Option<&str>, workspace: &Workspace) -> Updated {
+        let repo = workspace.repo_path.as_deref().unwrap_or(".");
+        let restore = |kept: &str| format!("git -C {repo} worktree add --detach {} {kept}", workspace.path);
+        Updated { backup_ref: backup_ref.map(str::to_owned), restore_with: backup_ref.map(restore), ..self }
+    }
+
+    fn stays(self, because: &str) -> Updated {
+        Updated { worktree_removed: Some(false), kept_because: Some(because.to_owned()), ..self }
+    }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Merging {
+    /// The workspace's id.
+    #[serde(alias = "workspace_id")]
+    id: String,
+    /// Commit what is not committed in the worktree first. Without it, such changes are an error.
+    commit_changes: Option<bool>,
+    /// Your id. Not needed if you are connected as an agent.
+    agent_id: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Merged {
+    success: bool,
+    /// The commit that the base branch has now.
+    merge_commit: String,
+}
+
+async fn merge(call: Call, asked: Merging) -> Answer<Merged> {
+    let caller = author(&call, asked.agent_id.as_deref())?;
+    let workspace = WorkspaceId::from(asked.id.as_str());
+    attends(&call, &workspace).await?;
+    let uncommitted = if asked.commit_changes == Some(true) { Uncommitted::Commit } else { Uncommitted::Refuse };
+    let intent = call.engine().mint_intent();
+    let committed = call.submit(caller, MergeWorkspace { workspace, uncommitted, intent }).await?;
+    let workspace = workspace_of(&committed)?;
+    match ended(&call, &committed, &workspace).await? {
+        Ended::As(fact) => match *fact {
+            Fact::WorkspaceMerged(fact) => Ok(Reply::of(Merged { success: true, merge_commit: fact.merge_commit })),
+            _ => Err(ToolError::unexpected()),
+        },
+        Ended::NotYet => Err(pending(&workspace)),
+        Ended::Nothing => Err(ToolError::unexpected()),
+    }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Listing {
+    /// Only those of this workflow.
+    workflow_id: Option<String>,
+    /// Only those with one of these.
+    status: Option<Vec<Status>>,
+    /// Also look into each folder for changes that are not committed. Takes longer.
+    include_changes: Option<bool>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Listed {
+    workspaces: Vec<View>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct View {
+    id: String,
+    workflow_id: Option<String>,
+    path: String,
+    branch: String,
+    base_branch: Option<String>,
+    repo_path: Option<String>,
+    task_ids: Vec<String>,
+    status: Status,
+    merge_commit: Option<String>,
+    pr_url: Option<String>,
+    config: Map<String, Value>,
+    /// What is known of its folder: told (nothing was made), planned, present, removed.
+    worktree: &'static str,
+    /// What is being done with it right now: made, merged, removed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    being: Option<&'static str>,
+    /// Whether the folder is there, if this daemon can tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    folder_exists: Option<bool>,
+    /// Whether everything in it is committed, if that was asked for: clean, modified, unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changes: Option<&'static str>,
+    /// What keeps the work that was not merged when the folder was removed.
+    backup_ref: Option<String>,
+    created_by: String,
+    created_at: i64,
+    updated_at: i64,
+}
+
+async fn list(call: Call, asked: Listing) -> Answer<Listed> {
+    call.reader().await?;
+    let run = asked.workflow_id.as_deref().map(RunId::from);
+    if let Some(run) = run.as_ref().filter(|run| **run != RunId::project_default()) {
+        call.engine().workflow_run(run).await?;
+    }
+    let status = asked.status.unwrap_or_default().into_iter().map(Status::core).collect();
+    let found = call.engine().workspaces(&WorkspaceFilter { run, status }).await?.value;
+    let look = asked.include_changes == Some(true);
+    let views = found.into_iter().map(|workspace| async {
+        let changes = if look { Some(call.engine().workspace_changes(&workspace).await.as_str()) } else { None };
+        View { changes, ..shown(&call, workspace) }
+    });
+    Ok(Reply::of(Listed { workspaces: stream::iter(views).buffered(LOOKS_AT_ONCE).collect().await }))
+}
+
+fn shown(call: &Call, workspace: Workspace) -> View {
+    let here = call.engine().is_here(&workspace.site);
+    View {
+        changes: None,
+        folder_exists: here.then(|| Path::new(&workspace.path).is_dir()),
+        id: workspace.id.to_string(),
+        workflow_id: workspace.run.map(|run| run.to_string()),
+        path: workspace.path,
+        branch: workspace.branch,
+        base_branch: workspace.base_branch,
+        repo_path: workspace.repo_path,
+        task_ids: workspace.tasks.iter().map(ToString::to_string).collect(),
+        status: Status::of(workspace.status),
+        merge_commit: workspace.merge_commit,
+        pr_url: workspace.pr_url,
+        config: workspace.config,
+        worktree: workspace.worktree.as_str(),
+        being: workspace.under_way.map(|under_way| under_way.work.as_str()),
+        backup_ref: workspace.backup_ref,
+        created_by: workspace.created_by,
+        created_at: workspace.created_at.0,
+        updated_at: workspace.updated_at.0,
+    }
+}
+
+/// Whoever writes says who it is; people may too.
+fn author(call: &Call, argument: Option<&str>) -> Result<Caller, ToolError> {
+    let caller = call.caller(argument)?;
+    if caller.actor == Actor::Nobody { Err(ToolError::anonymous()) } else { Ok(caller) }
+}
+
+/// Whether somebody is there to do what is asked of a workspace.
+async fn attends(call: &Call, id: &WorkspaceId) -> Result<(), ToolError> {
+    let workspace = call.engine().workspace(id).await?.value.ok_or_else(not_found)?;
+    Ok(call.engine().site_attends(&workspace.site).await?)
+}
+
+fn workspace_of(committed: &Committed) -> Result<Workspace, ToolError> {
+    match row_of(committed) {
+        Some(Row::Workspace(workspace)) => Ok(workspace),
+        _ => Err(ToolError::unexpected()),
+    }
+}
+
+/// What became of the effect that a command opened.
+enum Ended {
+    /// It opened none.
+    Nothing,
+    As(Box<Fact>),
+    NotYet,
+}
+
+async fn ended(call: &Call, committed: &Committed, workspace: &Workspace) -> Result<Ended, ToolError> {
+    let Some(under_way) = &workspace.under_way else { return Ok(Ended::Nothing) };
+    match call.engine().outcome(&under_way.intent, committed.at, WAIT).await {
+        None => Ok(Ended::NotYet),
+        Some(fact) => match failure_of(&fact) {
+            Some(refusal) => Err(refusal.into()),
+            None => Ok(Ended::As(Box::new(fact))),
+        },
+    }
+}
+
+fn pending(workspace: &Workspace) -> ToolError {
+    let (what, intent) =
+        workspace.under_way.as_ref().map_or(("", ""), |under_way| (under_way.work.as_str(), under_way.intent.as_str()));
+    ToolError::recoverable("PENDING", format!("workspace {} is still being {what} ({intent})", workspace.id))
+        .suggest("workspace_list shows when it is done; do not ask for it again")
+}

@@ -1,0 +1,54 @@
+//! What is asked about workspaces.
+
+use rand::Rng;
+use rand::seq::IteratorRandom;
+use rookery_core::workspace::{CreateWorkspace, MergeWorkspace, Status, Uncommitted, UpdateWorkspace};
+use rookery_core::{Command, IntentId, Row, WorkspaceId};
+
+use super::Script;
+
+impl Script<'_> {
+    pub(super) fn of_workspace(&mut self) -> Command {
+        let intent = IntentId::new(format!("int_{}", self.fresh));
+        let all = self.model.rows().filter_map(|(_, row)| match row {
+            Row::Workspace(workspace) => Some(workspace.id.clone()),
+            _ => None,
+        });
+        let known = all.choose(self.rng);
+        let Some(workspace) = known.filter(|_| self.rng.random_bool(0.7)) else { return self.create_workspace(intent) };
+        match self.rng.random_range(0..5) {
+            0..2 => MergeWorkspace { workspace, uncommitted: Uncommitted::Commit, intent }.into(),
+            _ => self.update_workspace(workspace, intent),
+        }
+    }
+
+    fn create_workspace(&mut self, intent: IntentId) -> Command {
+        let branch = format!("branch-{}", self.rng.random_range(0..6));
+        CreateWorkspace {
+            id: WorkspaceId::new(format!("ws_{}", self.fresh)),
+            run: None,
+            path: format!("/repo-worktrees/{branch}"),
+            branch,
+            base_branch: None,
+            repo_path: Some("/repo".to_owned()),
+            tasks: vec![],
+            config: serde_json::Map::new(),
+            site: "site_0".into(),
+            make: self.rng.random_bool(0.9).then_some(intent),
+        }
+        .into()
+    }
+
+    fn update_workspace(&mut self, workspace: WorkspaceId, intent: IntentId) -> Command {
+        let status = Status::ALL.into_iter().choose(self.rng);
+        UpdateWorkspace {
+            workspace,
+            status,
+            merge_commit: self.rng.random_bool(0.5).then(|| "abc".to_owned()),
+            pr_url: self.reason(),
+            config: serde_json::Map::new(),
+            remove: self.rng.random_bool(0.6).then_some(intent),
+        }
+        .into()
+    }
+}
