@@ -35,7 +35,7 @@ pub async fn info(State(app): State<App>, call: Call) -> Result<Response, RestEr
     let At { value: tallies, head } = engine.tallies().await?;
     let mut warnings = Vec::new();
     if let Some(held) = tallies.get("messages.held").filter(|held| **held > 0) {
-        warnings.push(format!("{held} messages are held for a person: see 'rookery context held'"));
+        warnings.push(format!("messages held for a person: {held}; 'rookery context held' shows them"));
     }
     let writable = match engine.store().health() {
         Health::Writable => true,
