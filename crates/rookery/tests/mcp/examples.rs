@@ -1,8 +1,9 @@
 //! The examples of the reference, played one after the other: each of them works.
 
 use std::collections::HashMap;
+use std::process::Command;
 
-use rookery_surfaces::mcp::examples::{STORY, filled};
+use rookery_surfaces::mcp::examples::{REPOSITORY, STORY, filled};
 use serde_json::Value;
 
 use crate::support::{Way, connect, setup};
@@ -15,7 +16,12 @@ async fn every_example_works() {
         ("ben", connect(&daemon, Way::Session, Some("ben")).await),
     ];
     let agents = HashMap::from(agents);
-    let mut known: HashMap<&str, Value> = HashMap::new();
+    let repository = tempfile::tempdir().unwrap();
+    let root = repository.path().join("shop");
+    git(&["init", "-q", "-b", "main", root.to_str().unwrap()]);
+    let first = ["-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "-q", "--allow-empty", "-m", "first"];
+    git(&[&["-C", root.to_str().unwrap()], &first[..]].concat());
+    let mut known: HashMap<&str, Value> = HashMap::from([(REPOSITORY, Value::from(root.to_str().unwrap()))]);
     for example in STORY {
         let arguments = filled(example.arguments, &|name| known.get(name).cloned());
         let arguments = arguments.unwrap_or_else(|| panic!("{}: {}", example.tool, example.arguments));
@@ -28,4 +34,8 @@ async fn every_example_works() {
             ["success", "granted", "released", "accepted", "rejected"].iter().any(|word| answer[*word] == false);
         assert!(!refused, "{}: {answer}", example.tool);
     }
+}
+
+fn git(arguments: &[&str]) {
+    assert!(Command::new("git").args(arguments).status().unwrap().success(), "{arguments:?}");
 }

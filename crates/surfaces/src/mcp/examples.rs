@@ -55,6 +55,13 @@ pub const STORY: &[Example] = &[
         r#"{"id": "$task", "plan": {"approach": "A handler beside the others", "steps": ["route", "exchange the code", "test"], "files_to_create": ["src/auth.rs"]}}"#,
     ),
     call("ada", "task_update_status", r#"{"id": "$task", "status": "in_progress"}"#),
+    call(
+        "ada",
+        "workspace_create",
+        r#"{"workflow_id": "$workflow", "branch": "feature/google-oauth", "base_branch": "main", "create_worktree": true, "repo_path": "$repository", "task_ids": ["$task"]}"#,
+    )
+    .keeping(&[("workspace", "/id")]),
+    call("ada", "workspace_list", r#"{"workflow_id": "$workflow"}"#),
     call("ada", "resource_claim", r#"{"path": "src/auth.rs", "task_id": "$task"}"#),
     call("ada", "resource_list", r#"{}"#),
     call(
@@ -121,6 +128,8 @@ pub const STORY: &[Example] = &[
     call("ben", "task_update_status", r#"{"id": "$task", "status": "completed", "outcome": "Google's redirect is answered"}"#),
     call("ben", "task_claim", r#"{"task_id": "$button"}"#),
     call("ben", "task_release", r#"{"task_id": "$button", "reason": "the design is not decided"}"#),
+    call("ada", "workspace_merge", r#"{"id": "$workspace"}"#),
+    call("ada", "workspace_update", r#"{"id": "$workspace", "status": "merged", "cleanup_worktree": true}"#),
     call("ada", "workflow_list", r#"{"status": ["in_progress"]}"#),
     call("ada", "workflow_progress", r#"{"workflow_id": "$workflow"}"#),
     call("ada", "workflow_summary", r#"{"id": "$workflow", "format": "markdown"}"#),
@@ -140,11 +149,16 @@ pub const STORY: &[Example] = &[
     call("ben", "agent_unregister", "{}"),
 ];
 
+/// What stands for the folder of a git repository.
+pub const REPOSITORY: &str = "repository";
+
 /// What stands for an id in the reference.
 fn sample(name: &str) -> &str {
     match name {
         "workflow" => "\"wf_a1b2c3d4e5f6\"",
         "task" | "button" | "extra" => "\"tk_g7h8i9j0k1l2\"",
+        "workspace" => "\"ws_m3n4o5p6q7r8\"",
+        REPOSITORY => "\"/projects/shop\"",
         "template" => "\"tmpl_s9t0u1v2w3x4\"",
         "handoff" | "second" => "\"hoff_y5z6a7b8c9d0\"",
         "message" => "\"msg_e1f2g3h4i5j6\"",
@@ -156,8 +170,8 @@ fn sample(name: &str) -> &str {
 /// The first example of a tool, with ids as they look.
 pub fn shown(tool: &str) -> Option<String> {
     let example = STORY.iter().find(|example| example.tool == tool)?;
-    let kept = STORY.iter().flat_map(|example| example.keeps);
-    Some(kept.fold(example.arguments.to_owned(), |text, (name, _)| text.replace(&format!("\"${name}\""), sample(name))))
+    let kept = STORY.iter().flat_map(|example| example.keeps).map(|(name, _)| *name).chain([REPOSITORY]);
+    Some(kept.fold(example.arguments.to_owned(), |text, name| text.replace(&format!("\"${name}\""), sample(name))))
 }
 
 /// The arguments with every name replaced by what it stands for; `None` if one stands for nothing.
