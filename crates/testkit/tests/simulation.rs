@@ -96,7 +96,7 @@ fn a_seed_always_runs_the_same_way() {
 
 #[test]
 fn everything_that_can_happen_does_happen() {
-    let all: Vec<Summary> = (0..60).filter_map(|seed| sim::run(Plan::new(seed)).ok()).collect();
+    let all: Vec<Summary> = (0..100).filter_map(|seed| sim::run(Plan::new(seed)).ok()).collect();
     let total = |of: fn(&Summary) -> u64| all.iter().map(of).sum::<u64>();
     assert!(total(|summary| summary.acknowledged) > 1_000);
     assert!(total(|summary| summary.refused) > 100);

@@ -9,6 +9,7 @@ use rookery_core::document::{
     AppendDocument, Base, CreateDocument, DeleteDocument, DocumentId, DocumentPath, Version, WriteDocument, Writer,
     text_of,
 };
+use rookery_core::instance::{ConfigureContext, ContextSettings, Scope};
 use rookery_core::key::ColumnValue;
 use rookery_core::log::LogRow;
 use rookery_core::message::{
@@ -40,7 +41,17 @@ fn document() -> impl Strategy<Value = DocumentId> {
 }
 
 pub(crate) fn asked() -> BoxedStrategy<Asked> {
-    prop_oneof![5 => about_messages(), 1 => about_documents()].boxed()
+    prop_oneof![20 => about_messages(), 4 => about_documents(), 1 => about_contexts()].boxed()
+}
+
+/// Another entry point for the documents of all instances.
+fn about_contexts() -> BoxedStrategy<Asked> {
+    let document = select(vec!["notes.md", "plan.md"]).prop_map(|document| Some(document.to_owned()));
+    let configure = document.prop_map(|document| {
+        let settings = ContextSettings { document, ..ContextSettings::default() };
+        ConfigureContext { scope: Scope::Project, settings, site: None }
+    });
+    configure.prop_map(|configure| (Caller::person("anna"), configure.into())).boxed()
 }
 
 fn about_messages() -> BoxedStrategy<Asked> {

@@ -107,6 +107,9 @@ impl Script<'_> {
         if self.rng.random_bool(0.1) {
             return Wish { caller: Caller::person("anna"), command: self.decision_about_held() };
         }
+        if self.rng.random_bool(0.03) {
+            return Wish { caller: Caller::person("anna"), command: self.configure() };
+        }
         let agent = self.agent();
         let person = Caller::person("anna");
         let (caller, command) = match self.rng.random_range(0..100) {

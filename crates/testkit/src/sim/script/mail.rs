@@ -5,6 +5,7 @@ use rand::seq::IndexedRandom;
 use rookery_core::document::{
     AppendDocument, Base, CreateDocument, DeleteDocument, DocumentId, DocumentPath, WriteDocument, Writer,
 };
+use rookery_core::instance::{ConfigureContext, ContextSettings, Scope};
 use rookery_core::message::{
     Ack, AckMessages, Addressees, Cause, Fate, Message, ReadMessages, ReleaseHeld, SendMessage, Shown, Standing,
     StormGuard, Verdict, What,
@@ -40,6 +41,13 @@ impl Script<'_> {
         let discard = Verdict::Discard { reason: self.reason() };
         let verdict = if self.rng.random_bool(0.5) { Verdict::Deliver } else { discard };
         ReleaseHeld { message, verdict }.into()
+    }
+
+    /// Another entry point for the documents of all instances.
+    pub(super) fn configure(&mut self) -> Command {
+        let document = Some(format!("notes-{}.md", self.rng.random_range(0..3)));
+        let settings = ContextSettings { document, ..ContextSettings::default() };
+        ConfigureContext { scope: Scope::Project, settings, site: None }.into()
     }
 
     fn messages(&self) -> impl Iterator<Item = &Message> {
