@@ -81,7 +81,10 @@ impl<T> Reply<T> {
 /// Whether a result says how many messages wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reminder {
+    /// If some are unread.
     Added,
+    /// Also if all of them were read but some not acknowledged: whoever calls this begins afresh.
+    OfAll,
     /// The tool has just shown them, and left them unread on purpose.
     LeftOut,
 }
@@ -160,6 +163,12 @@ impl Tool {
     #[must_use]
     pub fn peeking(self) -> Tool {
         Tool { reminder: Reminder::LeftOut, ..self }
+    }
+
+    /// For a tool that is called by somebody who knows nothing of what it did before.
+    #[must_use]
+    pub fn beginning(self) -> Tool {
+        Tool { reminder: Reminder::OfAll, ..self }
     }
 
     pub fn is_in(&self, set: Toolset) -> bool {
