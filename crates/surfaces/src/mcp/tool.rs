@@ -105,6 +105,8 @@ pub struct Tool {
     /// How long it may take, if longer than other requests: it waits for something.
     pub lasts: Option<Duration>,
     pub reminder: Reminder,
+    /// The arguments that name the caller, where nothing else does.
+    caller_in: &'static [&'static str],
     input: Arc<Object>,
     short_input: Arc<Object>,
     output: Arc<Object>,
@@ -136,6 +138,8 @@ impl Tool {
             let run = run.clone();
             Box::pin(async move { answered(run(call, parse(arguments)?).await?) })
         });
+        let input = schema::input::<A>();
+        let has_agent_id = input.get("properties").and_then(|fields| fields.get("agent_id")).is_some();
         Tool {
             name,
             description,
@@ -143,7 +147,9 @@ impl Tool {
             sets,
             lasts: None,
             reminder: Reminder::Added,
-            input: schema::input::<A>(),
+            // As an alias it may be the one who is asked about.
+            caller_in: if has_agent_id { &["agent_id"] } else { &[] },
+            input,
             short_input: schema::short_input::<A>(),
             output: schema::output::<T>(),
             run,
@@ -160,6 +166,17 @@ impl Tool {
     #[must_use]
     pub fn peeking(self) -> Tool {
         Tool { reminder: Reminder::LeftOut, ..self }
+    }
+
+    /// For a tool that calls its caller's id otherwise.
+    #[must_use]
+    pub fn naming_caller(self, caller_in: &'static [&'static str]) -> Tool {
+        Tool { caller_in, ..self }
+    }
+
+    /// The agent that the arguments name as the caller.
+    pub fn caller_named<'a>(&self, arguments: &'a Object) -> Option<&'a str> {
+        self.caller_in.iter().find_map(|name| arguments.get(*name)?.as_str()).filter(|id| !id.is_empty())
     }
 
     pub fn is_in(&self, set: Toolset) -> bool {
