@@ -18,7 +18,7 @@ pub enum Actor {
 }
 
 /// Names that no agent may take, because they are authors of another kind.
-const RESERVED: [&str; 6] = ["system", "watcher", "router", "orchestrator", "nobody", "external"];
+const RESERVED: [&str; 8] = ["system", "watcher", "router", "orchestrator", "nobody", "anonymous", "external", "all"];
 
 impl Actor {
     pub fn is_reserved(name: &str) -> bool {
@@ -154,7 +154,8 @@ mod tests {
 
     #[test]
     fn authors_of_other_kinds_cannot_be_taken_as_agent_ids() {
-        for name in ["system", "watcher", "person:anna", "agent:x", "group:workers", "orchestrator"] {
+        for name in ["system", "watcher", "all", "anonymous", "person:anna", "agent:x", "group:workers", "orchestrator"]
+        {
             assert!(Actor::is_reserved(name), "{name}");
         }
         assert!(!Actor::is_reserved("claude-code-1"));

@@ -108,7 +108,7 @@ pub async fn look_up(engine: &Engine) {
 }
 
 async fn waiting(engine: &Engine, agent: &AgentId) -> Result<Vec<Notice>, EngineError> {
-    let pending = engine.all_pending(agent, Some(LARGEST_PAGE)).await?;
+    let pending = engine.all_pending(agent, Some(LARGEST_PAGE)).await?.pending;
     let unseen = pending.iter().filter(|pending| pending.standing == Standing::Queued);
     let waking = unseen.filter(|pending| pending.message.letter.header.wakes);
     Ok(waking.map(|pending| Notice::of(agent, &pending.message.letter, pending.message.at)).collect())

@@ -1,7 +1,8 @@
 //! Times as agents write them: ISO 8601 of any precision, each of which stands for a whole unit.
 //!
-//! `2026-02-05T10:00Z` is a minute, `2026-02-05` a day. What comes after a moment comes after all of it, and what is
-//! acknowledged up to one includes all of it. A time without an offset is in UTC.
+//! `2026-02-05T10:00Z` is a minute, `2026-02-05` a day. What is acknowledged up to a moment includes all of it. What came
+//! since a minute, an hour or a day includes it too; since a second or less it is what came after, so that one can go on
+//! from a time as it was shown. A time without an offset is in UTC.
 
 use rookery_core::Timestamp;
 
@@ -27,6 +28,12 @@ impl Moment {
         let days = date.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp().as_millisecond();
         let first = days.checked_add(millis)?.checked_sub(offset_minutes * MINUTE)?;
         Some(Moment { first: Timestamp(first), last: Timestamp(first.checked_add(unit - 1)?) })
+    }
+
+    /// What came since this moment came after that time.
+    pub fn since(self) -> Timestamp {
+        let coarse = self.last.0.saturating_sub(self.first.0) >= SECOND;
+        if coarse { Timestamp(self.first.0.saturating_sub(1)) } else { self.last }
     }
 }
 
@@ -101,6 +108,19 @@ mod tests {
         ] {
             let moment = Moment::parse(text).unwrap_or_else(|| panic!("{text}"));
             assert_eq!((iso(moment.first), iso(moment.last)), (first.to_owned(), last.to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn since_a_day_includes_it_and_since_a_second_does_not() {
+        for (text, after) in [
+            ("2024-01-15", "2024-01-14T23:59:59.999Z"),
+            ("2024-01-15T10", "2024-01-15T09:59:59.999Z"),
+            ("2024-01-15T10:05Z", "2024-01-15T10:04:59.999Z"),
+            ("2024-01-15T10:05:00Z", "2024-01-15T10:05:00.999Z"),
+            ("2024-01-15T10:05:00.120Z", "2024-01-15T10:05:00.120Z"),
+        ] {
+            assert_eq!(iso(Moment::parse(text).unwrap().since()), after, "{text}");
         }
     }
 

@@ -121,7 +121,7 @@ impl Drop for Followed<'_> {
 mod tests {
     use super::*;
 
-    const TWO: Unread = Unread { pending: 2, unseen: 1, inbox: 1, coord: 0 };
+    const TWO: Unread = Unread { pending: 2, unseen: 1, inbox: 1, coord: 0, inbox_read: 1, coord_read: 0 };
 
     #[test]
     fn counts_are_remembered_while_somebody_follows_and_nothing_changed() {

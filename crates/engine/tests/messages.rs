@@ -101,11 +101,11 @@ impl Team {
     }
 
     async fn inbox(&self, agent: &str) -> Vec<String> {
-        texts(&self.engine.check_inbox(&by(agent), &agent.into(), None).await.unwrap())
+        texts(&self.engine.check_inbox(&by(agent), &agent.into(), None).await.unwrap().pending)
     }
 
     async fn coord(&self, agent: &str) -> Vec<MessageId> {
-        ids(&self.engine.check_coord(&by(agent), &agent.into(), None).await.unwrap())
+        ids(&self.engine.check_coord(&by(agent), &agent.into(), None).await.unwrap().pending)
     }
 
     async fn unread(&self, agent: &str) -> (usize, usize) {
@@ -168,7 +168,7 @@ async fn peeking_marks_nothing_and_lets_one_acknowledge() {
     let (b, caller) = (AgentId::from("b"), by("b"));
     let ack = || team.engine.ack(&caller, &b, vec![message.id().clone()]);
     assert_eq!(code(ack().await.unwrap_err()), Code::NotShown);
-    assert_eq!(team.engine.peek_inbox(&b, None).await.unwrap().len(), 1);
+    assert_eq!(team.engine.peek_inbox(&b, None).await.unwrap().count(), 1);
     assert_eq!((team.unread("b").await, team.reached(&message, "b").await), ((1, 1), Reached::Queued));
     ack().await.unwrap();
     ack().await.unwrap();
@@ -231,6 +231,37 @@ async fn messages_to_everybody_are_pending_until_each_acknowledges() {
 }
 
 #[tokio::test]
+async fn nothing_new_hides_behind_what_is_old() {
+    let team = Team::of(&["a", "b"]).await;
+    for _ in 0..105 {
+        team.publishes("a", "SESSION_START", &[]).await;
+        team.says("a", "@b old").await;
+    }
+    let issue = team.publishes("a", "BLOCKING_ISSUE", &[]).await;
+    let first = team.coord("b").await;
+    assert_eq!((first.len(), first.last()), (100, Some(issue.id())), "before any session");
+    assert_eq!(team.inbox("b").await.len(), 100);
+    let general = team.publishes("a", "GENERAL", &["b"]).await;
+    let second = team.coord("b").await;
+    assert_eq!((second.contains(issue.id()), second.last()), (true, Some(general.id())));
+    let last = team.says("a", "@b new").await;
+    let waiting = team.engine.check_inbox(&by("b"), &"b".into(), Some(6)).await.unwrap();
+    assert_eq!((waiting.has_news(), waiting.more, ids(&waiting.pending).last()), (true, 100, Some(last.id())));
+    let waiting = team.engine.check_inbox(&by("b"), &"b".into(), Some(6)).await.unwrap();
+    assert_eq!((waiting.has_news(), waiting.count()), (false, 106));
+    let unread = team.engine.unread(&"b".into()).await.unwrap();
+    assert_eq!((unread.inbox, unread.coord, unread.inbox_read, unread.coord_read), (0, 0, 106, 2));
+    // What was not shown does not keep one from acknowledging what was.
+    for _ in 0..1_000 {
+        team.passes(1_000);
+        team.says("a", "@b later").await;
+    }
+    let until = Until::Message(last.id().clone());
+    assert_eq!(team.engine.ack_until(&by("b"), &"b".into(), until).await.unwrap().len(), 106);
+    assert_eq!(team.engine.inbox(&"b".into(), Some(1)).await.unwrap().count(), 1_000);
+}
+
+#[tokio::test]
 async fn a_late_joiner_gets_what_still_wants_to_be_acknowledged() {
     let team = Team::of(&["a"]).await;
     team.publishes("a", "GENERAL", &[]).await;
@@ -247,8 +278,8 @@ async fn a_late_joiner_gets_what_still_wants_to_be_acknowledged() {
         team.publishes("a", "GENERAL", &[]).await;
     }
     team.joins("later").await;
-    assert_eq!(team.engine.coord_pending(&"later".into(), Some(1_000)).await.unwrap().len(), 100);
-    assert_eq!(team.engine.coord_pending(&"late".into(), Some(1_000)).await.unwrap().len(), 121);
+    assert_eq!(team.engine.coord_pending(&"later".into(), Some(1_000)).await.unwrap().pending.len(), 100);
+    assert_eq!(team.engine.coord_pending(&"late".into(), Some(1_000)).await.unwrap().pending.len(), 121);
 }
 
 #[tokio::test]
@@ -359,8 +390,8 @@ async fn an_agent_is_woken_until_it_has_read() {
     following.next().await.unwrap().rows().iter().for_each(|row| delivery::note(&team.engine, row));
     team.passes(500_000);
     assert_eq!((delivery::ring(&team.engine), listener.try_next()), (None, None));
-    let pending = team.engine.inbox(&"b".into(), None).await.unwrap();
-    assert_eq!(pending[0].standing, Standing::Read);
+    let waiting = team.engine.inbox(&"b".into(), None).await.unwrap();
+    assert_eq!(waiting.pending[0].standing, Standing::Read);
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rookery_core::message::{AckMessages, Shown, Standing};
+use rookery_core::message::{AckMessages, Form, Shown, Standing};
 use rookery_core::{AgentId, Caller, Code, Key, MessageId, Refusal, Row, Seq, Timestamp};
 
 use super::{LARGEST_PAGE, delivery_of};
@@ -27,30 +27,29 @@ impl Engine {
         self.acknowledge(caller, agent, messages, Shown::Before).await
     }
 
-    /// Acknowledges what an agent was shown of its inbox, up to a time or a message; which those were.
+    /// Acknowledges what an agent was shown of its inbox, up to a time or a message; which those were. The oldest
+    /// [`LARGEST_PAGE`] of them at a time.
     pub async fn ack_until(
         &self,
         caller: &Caller,
         agent: &AgentId,
         until: Until,
     ) -> Result<Vec<MessageId>, EngineError> {
-        let mut covered = Vec::new();
-        let inbox = self.inbox(agent, Some(LARGEST_PAGE)).await?;
-        let last = match &until {
-            Until::Time(_) => None,
-            Until::Message(id) => Some(self.place_of(agent, id).await?),
-        };
-        for pending in inbox {
-            let message = &pending.message;
-            let within = match (&until, last) {
-                (Until::Time(until), _) => message.at <= *until,
-                (Until::Message(_), last) => last.is_some_and(|last| message.sent <= last),
-            };
-            let seen = pending.standing != Standing::Queued || self.shown().has_peeked(agent, message.id());
-            if within && seen {
-                covered.push(message.id().clone());
-            }
+        let mut seen = self.places(agent, |form| form != Form::Coord).await?;
+        seen.retain(|place| !place.is_unseen() || self.shown().has_peeked(agent, &place.message));
+        seen.sort_by_key(|place| place.sent);
+        if let Until::Message(id) = &until {
+            let last = self.place_of(agent, id).await?;
+            seen.retain(|place| place.sent <= last);
         }
+        seen.truncate(LARGEST_PAGE as usize);
+        let covered: Vec<MessageId> = match until {
+            Until::Message(_) => seen.into_iter().map(|place| place.message).collect(),
+            Until::Time(until) => {
+                let within = self.worded(seen).await?.into_iter().filter(|pending| pending.message.at <= until);
+                within.map(|pending| pending.message.id().clone()).collect()
+            }
+        };
         self.ack(caller, agent, covered.clone()).await?;
         Ok(covered)
     }

@@ -7,7 +7,8 @@ use rookery_core::{MessageId, Seq, Timestamp};
 use rookery_store::ListQuery;
 use rookery_store::query::{Order, Test};
 
-use super::{Pending, READ, has_expired, message_of, stored};
+use super::place::{MOST_WAITING, Place};
+use super::{READ, has_expired, message_of, stored};
 use crate::engine::{Engine, EngineError};
 
 /// How many messages from before it joined an agent gets, and from how long before.
@@ -16,32 +17,42 @@ const LATE_JOINER_MILLIS: u64 = DAY_MILLIS;
 
 impl Engine {
     /// Messages to everybody that an agent has not acknowledged: those since it joined, and a few from before.
-    pub(super) async fn broadcasts(&self, known: Option<&Agent>, limit: u32) -> Result<Vec<Pending>, EngineError> {
+    pub(super) async fn broadcasts(&self, known: Option<&Agent>) -> Result<Vec<Place>, EngineError> {
         let Some(agent) = known.filter(|agent| !agent.has_left()) else { return Ok(vec![]) };
         let settled = self.shown().settled(&agent.id, agent.joined);
-        let mut found = Vec::new();
+        let (mut found, whole) = self.since(agent, settled.max(agent.joined)).await?;
         if settled < agent.joined {
             let earlier = self.before_it_joined(agent).await?;
             found.extend(self.unsettled(agent, earlier).await?);
         }
-        let mut after = settled.max(agent.joined);
-        let upto = loop {
-            let query = to_everyone().with("sent", Test::Above(stored(after))).at_most(Some(READ));
+        if let Some(head) = whole {
+            let oldest = found.iter().map(|place| place.sent).min();
+            let upto = oldest.map_or(head, |oldest| Seq(oldest.0.saturating_sub(1)));
+            self.shown().settle(&agent.id, agent.joined, upto);
+        }
+        Ok(found)
+    }
+
+    /// Those after a place, newest first; and up to where they were looked through, if all of them were.
+    async fn since(&self, agent: &Agent, after: Seq) -> Result<(Vec<Place>, Option<Seq>), EngineError> {
+        let mut found = Vec::new();
+        let (mut upto, mut newest) = (i64::MAX, None);
+        loop {
+            let mut query = to_everyone().with("sent", Test::Above(stored(after))).with("sent", Test::AtMost(upto));
+            query = query.at_most(Some(READ));
+            query.order = Order::Descending;
             let (rows, head) = self.store().list(query).await?;
+            let newest = *newest.get_or_insert(head.head);
             let full = rows.len() >= READ as usize;
             let messages: Vec<Message> = rows.into_iter().filter_map(message_of).collect();
             let last = messages.last().map(|message| message.sent);
             found.extend(self.unsettled(agent, messages).await?);
             match last {
-                Some(last) if full && found.len() < limit as usize => after = last,
-                Some(last) if full => break last,
-                _ => break head.head,
+                Some(last) if full && found.len() < MOST_WAITING => upto = stored(last).saturating_sub(1),
+                Some(_) if full => return Ok((found, None)),
+                _ => return Ok((found, Some(newest))),
             }
-        };
-        let upto = found.first().map_or(upto, |first| Seq(first.message.sent.0.saturating_sub(1)));
-        self.shown().settle(&agent.id, agent.joined, upto);
-        found.truncate(limit as usize);
-        Ok(found)
+        }
     }
 
     /// Of the messages to everybody before the agent joined, the newest that want to be acknowledged.
@@ -72,15 +83,15 @@ impl Engine {
     }
 
     /// Those that the agent is not done with.
-    async fn unsettled(&self, agent: &Agent, messages: Vec<Message>) -> Result<Vec<Pending>, EngineError> {
+    async fn unsettled(&self, agent: &Agent, messages: Vec<Message>) -> Result<Vec<Place>, EngineError> {
         let now = self.clock().now();
         let own = |message: &Message| message.is_broadcast_for(&agent.id) && !has_expired(message, now);
         let messages: Vec<Message> = messages.into_iter().filter(own).collect();
         let ids: Vec<MessageId> = messages.iter().map(|message| message.id().clone()).collect();
         let standings = self.standings(&agent.id, &ids).await?;
         let standing = |message: &Message| standings.get(message.id()).copied().unwrap_or(Standing::Queued);
-        let pending = messages.into_iter().map(|message| Pending { standing: standing(&message), message });
-        Ok(pending.filter(|pending| pending.standing != Standing::Acked).collect())
+        let places = messages.iter().map(|message| Place::of_broadcast(message, standing(message)));
+        Ok(places.filter(|place| place.standing != Standing::Acked).collect())
     }
 }
 

@@ -6,7 +6,7 @@ use rookery_core::{AgentId, Caller, Instance, MessageId, Timestamp};
 use rookery_store::ListQuery;
 use rookery_store::query::{Order, Test};
 
-use super::{is_to, message_of, page};
+use super::{LARGEST_PAGE, is_to, message_of, page};
 use crate::engine::{Engine, EngineError};
 use crate::queries::At;
 
@@ -21,11 +21,32 @@ pub struct Span {
 impl Engine {
     /// Entries of a channel in order. Nothing is marked.
     pub async fn channel(&self, instance: &Instance, span: Span) -> Result<At<Vec<Message>>, EngineError> {
+        self.newest_entries(instance, span.since, page(span.limit)).await
+    }
+
+    /// How many entries of a span a page of so many has left out, counted as far as the largest page reaches and by one
+    /// more. Without a beginning, it is only told whether there are any.
+    pub async fn left_out(&self, instance: &Instance, span: Span, returned: usize) -> Result<usize, EngineError> {
+        let most = page(span.limit);
+        if returned < most as usize {
+            return Ok(0);
+        }
+        let counted = if span.since.is_some() { LARGEST_PAGE } else { most };
+        let all = self.newest_entries(instance, span.since, counted + 1).await?;
+        Ok(all.value.len().saturating_sub(returned))
+    }
+
+    async fn newest_entries(
+        &self,
+        instance: &Instance,
+        since: Option<Timestamp>,
+        most: u32,
+    ) -> Result<At<Vec<Message>>, EngineError> {
         let mut query = ListQuery::all(Table::Messages)
             .with("channel", Test::Is(instance.thread().as_str().into()))
             .ordered_by("at")
-            .at_most(Some(page(span.limit)));
-        if let Some(since) = span.since {
+            .at_most(Some(most));
+        if let Some(since) = since {
             query = query.with("at", Test::Above(since.0));
         }
         query.order = Order::Descending;

@@ -6,7 +6,7 @@ use rookery_core::message::{DAY_MILLIS, Form};
 use rookery_core::{AgentId, Caller, Timestamp};
 use rookery_store::ListQuery;
 
-use super::{Pending, agent_of, page};
+use super::{Waiting, agent_of};
 use crate::engine::{Engine, EngineError};
 
 /// How long an agent that is offline counts as stale.
@@ -54,16 +54,15 @@ impl Engine {
         caller: &Caller,
         agent: &AgentId,
         limit: Option<u32>,
-    ) -> Result<Vec<Pending>, EngineError> {
-        let pending = self.coord_pending(agent, limit).await?;
-        self.show(caller, agent, &pending).await?;
-        Ok(pending)
+    ) -> Result<Waiting, EngineError> {
+        let waiting = self.coord_pending(agent, limit).await?;
+        self.show(caller, agent, &waiting.pending).await?;
+        Ok(waiting)
     }
 
-    /// Coordination messages to an agent or to everybody that it has not acknowledged, in order.
-    pub async fn coord_pending(&self, agent: &AgentId, limit: Option<u32>) -> Result<Vec<Pending>, EngineError> {
-        let known = self.agent(agent).await?.value;
-        self.pending(agent, known.as_ref(), page(limit), |form| form == Form::Coord).await
+    /// Coordination messages to an agent or to everybody that it has not acknowledged.
+    pub async fn coord_pending(&self, agent: &AgentId, limit: Option<u32>) -> Result<Waiting, EngineError> {
+        self.pending(agent, limit, |form| form == Form::Coord).await
     }
 
     /// Who is here or was until lately, in the words of coordination, in the order they joined.

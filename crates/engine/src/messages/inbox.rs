@@ -3,7 +3,7 @@
 use rookery_core::message::{Form, ReadMessages, Standing};
 use rookery_core::{AgentId, Caller, MessageId};
 
-use super::{Pending, page};
+use super::{Pending, Waiting};
 use crate::engine::{Engine, EngineError, Request};
 
 impl Engine {
@@ -13,24 +13,23 @@ impl Engine {
         caller: &Caller,
         agent: &AgentId,
         limit: Option<u32>,
-    ) -> Result<Vec<Pending>, EngineError> {
-        let pending = self.inbox(agent, limit).await?;
-        self.show(caller, agent, &pending).await?;
-        Ok(pending)
+    ) -> Result<Waiting, EngineError> {
+        let waiting = self.inbox(agent, limit).await?;
+        self.show(caller, agent, &waiting.pending).await?;
+        Ok(waiting)
     }
 
     /// The same without marking anything.
-    pub async fn peek_inbox(&self, agent: &AgentId, limit: Option<u32>) -> Result<Vec<Pending>, EngineError> {
-        let pending = self.inbox(agent, limit).await?;
-        self.shown().peeked(agent, pending.iter().map(|pending| pending.message.id().clone()));
-        self.shown().saw(agent, pending.iter().map(|pending| &pending.message));
-        Ok(pending)
+    pub async fn peek_inbox(&self, agent: &AgentId, limit: Option<u32>) -> Result<Waiting, EngineError> {
+        let waiting = self.inbox(agent, limit).await?;
+        self.shown().peeked(agent, waiting.pending.iter().map(|pending| pending.message.id().clone()));
+        self.shown().saw(agent, waiting.pending.iter().map(|pending| &pending.message));
+        Ok(waiting)
     }
 
-    /// What waits in an inbox, in order; nobody is shown it by this.
-    pub async fn inbox(&self, agent: &AgentId, limit: Option<u32>) -> Result<Vec<Pending>, EngineError> {
-        let known = self.agent(agent).await?.value;
-        self.addressed(agent, known.as_ref(), page(limit), |form| form != Form::Coord).await
+    /// What waits in an inbox; nobody is shown it by this.
+    pub async fn inbox(&self, agent: &AgentId, limit: Option<u32>) -> Result<Waiting, EngineError> {
+        self.pending(agent, limit, |form| form != Form::Coord).await
     }
 
     /// Marks what an agent is shown, in one fact.

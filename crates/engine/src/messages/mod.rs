@@ -9,6 +9,7 @@ mod channel;
 mod coord;
 mod inbox;
 mod pending;
+mod place;
 mod send;
 mod status;
 
@@ -19,7 +20,7 @@ use rookery_core::{AgentId, Row, Seq, Timestamp};
 pub use ack::Until;
 pub use channel::Span;
 pub use coord::{InstancePresence, PresenceWord};
-pub use pending::{Pending, Unread};
+pub use pending::{Pending, Unread, Waiting};
 pub use send::Post;
 pub use status::{MessageStatus, Reached, RecipientStatus};
 

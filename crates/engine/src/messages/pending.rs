@@ -1,13 +1,13 @@
 //! What waits for an agent, of whatever form.
 
-use rookery_core::agent::Agent;
 use rookery_core::key::Table;
-use rookery_core::message::{AddressedAs, Delivery, Form, Message, Priority, Standing};
-use rookery_core::{AgentId, Key, Seq, Timestamp};
+use rookery_core::message::{Delivery, Form, Message, Priority, Standing};
+use rookery_core::{AgentId, Key};
 use rookery_store::ListQuery;
-use rookery_store::query::Test;
+use rookery_store::query::{Order, Test};
 
-use super::{LARGEST_PAGE, READ, delivery_of, has_expired, message_of, page, stored};
+use super::place::{MOST_WAITING, Place, chosen};
+use super::{READ, delivery_of, has_expired, message_of, page, stored};
 use crate::engine::{Engine, EngineError};
 
 /// A message that waits for an agent.
@@ -23,7 +23,26 @@ impl Pending {
     }
 }
 
-/// How much waits for an agent, counted up to [`LARGEST_PAGE`].
+/// As much of what waits for an agent as was asked for, in order: first of all what it was never shown.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Waiting {
+    pub pending: Vec<Pending>,
+    /// How many wait besides.
+    pub more: usize,
+}
+
+impl Waiting {
+    pub fn count(&self) -> usize {
+        self.pending.len() + self.more
+    }
+
+    /// Whether the agent was not shown some of it before.
+    pub fn has_news(&self) -> bool {
+        self.pending.iter().any(|pending| pending.standing == Standing::Queued)
+    }
+}
+
+/// How much waits for an agent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Unread {
     /// Not acknowledged yet.
@@ -34,26 +53,31 @@ pub struct Unread {
     pub inbox: usize,
     /// Of the unseen, coordination messages that want its attention: those about sessions do not.
     pub coord: usize,
+    /// Of those that were shown to it, mentions and direct messages.
+    pub inbox_read: usize,
+    /// Of those that were shown to it, coordination messages that want its attention.
+    pub coord_read: usize,
 }
 
 impl Unread {
-    fn add(&mut self, standing: Standing, form: Form, wakes: bool) {
+    fn add(&mut self, place: &Place) {
         self.pending += 1;
-        if standing == Standing::Queued {
-            self.unseen += 1;
-            match form {
-                Form::Entry | Form::Direct => self.inbox += 1,
-                Form::Coord => self.coord += usize::from(wakes),
-            }
+        self.unseen += usize::from(place.is_unseen());
+        let (inbox, coord) = match place.is_unseen() {
+            true => (&mut self.inbox, &mut self.coord),
+            false => (&mut self.inbox_read, &mut self.coord_read),
+        };
+        match place.form {
+            Form::Entry | Form::Direct => *inbox += 1,
+            Form::Coord => *coord += usize::from(place.calls),
         }
     }
 }
 
 impl Engine {
-    /// Everything that an agent has not acknowledged, of whatever form, in order.
-    pub async fn all_pending(&self, agent: &AgentId, limit: Option<u32>) -> Result<Vec<Pending>, EngineError> {
-        let known = self.agent(agent).await?.value;
-        self.pending(agent, known.as_ref(), page(limit), |_| true).await
+    /// What an agent has not acknowledged, of whatever form.
+    pub async fn all_pending(&self, agent: &AgentId, limit: Option<u32>) -> Result<Waiting, EngineError> {
+        self.pending(agent, limit, |_| true).await
     }
 
     /// How much waits for an agent, as far as this node has heard: cheap enough to be told with every answer.
@@ -63,101 +87,74 @@ impl Engine {
             return Ok(unread);
         }
         let before = self.counts().before();
-        let unread = self.count_unread(agent).await?;
+        let mut unread = Unread::default();
+        self.places(agent, |_| true).await?.iter().for_each(|place| unread.add(place));
         self.counts().counted(agent, unread, before, now);
         Ok(unread)
     }
 
-    async fn count_unread(&self, agent: &AgentId) -> Result<Unread, EngineError> {
-        let known = self.agent(agent).await?.value;
-        let deliveries = self.deliveries(agent, known.as_ref(), LARGEST_PAGE, |_| true).await?;
-        let broadcasts = self.broadcasts(known.as_ref(), LARGEST_PAGE).await?;
-        let mut unread = Unread::default();
-        for delivery in &deliveries {
-            if let AddressedAs::Recipient { form, wakes } | AddressedAs::Awaited { form, wakes, .. } = delivery.to {
-                unread.add(delivery.standing, form, wakes);
-            }
-        }
-        let room = (LARGEST_PAGE as usize).saturating_sub(unread.pending);
-        for Pending { message, standing } in broadcasts.iter().take(room) {
-            unread.add(*standing, message.letter.header.form, message.letter.header.wakes);
-        }
-        Ok(unread)
-    }
-
-    /// What is addressed to an agent and what is to everybody, in order.
+    /// What is addressed to an agent and what is to everybody.
     pub(super) async fn pending(
         &self,
         agent: &AgentId,
-        known: Option<&Agent>,
-        limit: u32,
+        limit: Option<u32>,
         forms: impl Fn(Form) -> bool,
-    ) -> Result<Vec<Pending>, EngineError> {
-        let mut pending = self.addressed(agent, known, limit, &forms).await?;
-        if forms(Form::Coord) {
-            pending.extend(self.broadcasts(known, limit).await?);
-        }
-        pending.sort_by_key(|pending| pending.message.sent);
-        pending.truncate(limit as usize);
-        Ok(pending)
+    ) -> Result<Waiting, EngineError> {
+        let places = self.places(agent, forms).await?;
+        let all = places.len();
+        let places = chosen(places, page(limit));
+        let more = all - places.len();
+        Ok(Waiting { pending: self.worded(places).await?, more })
     }
 
-    pub(super) async fn addressed(
+    /// Where an agent has messages that it did not acknowledge, in no order.
+    pub(super) async fn places(
         &self,
         agent: &AgentId,
-        known: Option<&Agent>,
-        limit: u32,
         forms: impl Fn(Form) -> bool,
-    ) -> Result<Vec<Pending>, EngineError> {
-        let deliveries = self.deliveries(agent, known, limit, forms).await?;
-        let keys = deliveries.iter().map(|delivery| Key::Message(delivery.message.clone())).collect();
+    ) -> Result<Vec<Place>, EngineError> {
+        let known = self.agent(agent).await?.value;
+        let now = self.clock().now();
+        let deliveries = self.deliveries(agent).await?.into_iter();
+        let mut places: Vec<Place> =
+            deliveries.filter_map(|delivery| Place::of(delivery, known.as_ref(), now)).collect();
+        places.retain(|place| forms(place.form));
+        if forms(Form::Coord) {
+            places.extend(self.broadcasts(known.as_ref()).await?);
+        }
+        Ok(places)
+    }
+
+    /// The messages of some places, with their words.
+    pub(super) async fn worded(&self, places: Vec<Place>) -> Result<Vec<Pending>, EngineError> {
+        let keys = places.iter().map(|place| Key::Message(place.message.clone())).collect();
         let (rows, _) = self.store().rows(keys).await?;
         let now = self.clock().now();
-        let pending = deliveries.into_iter().zip(rows).filter_map(|(delivery, row)| {
-            Some(Pending { message: row.and_then(message_of)?, standing: delivery.standing })
-        });
+        let pending = places
+            .into_iter()
+            .zip(rows)
+            .filter_map(|(place, row)| Some(Pending { message: row.and_then(message_of)?, standing: place.standing }));
         Ok(pending.filter(|pending| !has_expired(&pending.message, now)).collect())
     }
 
-    /// The deliveries that an agent has not acknowledged: one range of an index, read until there are enough.
-    async fn deliveries(
-        &self,
-        agent: &AgentId,
-        known: Option<&Agent>,
-        limit: u32,
-        forms: impl Fn(Form) -> bool,
-    ) -> Result<Vec<Delivery>, EngineError> {
-        let now = self.clock().now();
+    /// The deliveries that an agent has not acknowledged, newest first: one range of an index.
+    async fn deliveries(&self, agent: &AgentId) -> Result<Vec<Delivery>, EngineError> {
         let mut found: Vec<Delivery> = Vec::new();
-        let mut after = Seq::ZERO;
+        let mut upto = i64::MAX;
         loop {
-            let query = ListQuery::all(Table::Deliveries)
+            let mut query = ListQuery::all(Table::Deliveries)
                 .with("pending", Test::Is(agent.as_str().into()))
-                .with("sent", Test::Above(stored(after)))
+                .with("sent", Test::AtMost(upto))
                 .ordered_by("sent")
                 .at_most(Some(READ));
+            query.order = Order::Descending;
             let (rows, _) = self.store().list(query).await?;
-            let (full, last) = (rows.len() >= READ as usize, rows.last().cloned().and_then(delivery_of));
-            let fits = |delivery: &Delivery| form_of(delivery, known, now).is_some_and(&forms);
-            found.extend(rows.into_iter().filter_map(delivery_of).filter(fits));
-            match last {
-                Some(last) if full && found.len() < limit as usize => after = last.sent,
-                _ => break,
+            let full = rows.len() >= READ as usize;
+            found.extend(rows.into_iter().filter_map(delivery_of));
+            match found.last() {
+                Some(last) if full && found.len() < MOST_WAITING => upto = stored(last.sent).saturating_sub(1),
+                _ => return Ok(found),
             }
         }
-        found.truncate(limit as usize);
-        Ok(found)
-    }
-}
-
-/// The form of a delivery that still counts. One that waited for its agent counts if the agent joined in time.
-fn form_of(delivery: &Delivery, known: Option<&Agent>, now: Timestamp) -> Option<Form> {
-    match delivery.to {
-        AddressedAs::Recipient { form, .. } => Some(form),
-        AddressedAs::Awaited { form, until, .. } => {
-            let in_time = known.map_or(now, |agent| agent.joined_at) <= until;
-            (in_time || delivery.standing != Standing::Queued).then_some(form)
-        }
-        AddressedAs::Everyone => None,
     }
 }

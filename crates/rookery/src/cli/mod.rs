@@ -104,7 +104,9 @@ fn run(context: &Context, command: Command) -> anyhow::Result<()> {
 /// True if whoever read our output has seen enough, as in `rookery log | head`.
 fn reader_left(error: &anyhow::Error) -> bool {
     let broken = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
-    error.chain().any(|cause| cause.downcast_ref::<io::Error>().is_some_and(broken))
+    // A connection that broke has such a cause too, and is no reason to be silent.
+    let ours = error.chain().take_while(|cause| !cause.is::<reqwest::Error>());
+    ours.into_iter().any(|cause| cause.downcast_ref::<io::Error>().is_some_and(broken))
 }
 
 #[cfg(test)]
@@ -114,6 +116,20 @@ mod tests {
     #[test]
     fn the_definition_of_the_command_line_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_broke_is_not_taken_for_a_reader_that_left() {
+        let left = anyhow::Error::from(io::Error::from(io::ErrorKind::BrokenPipe)).context("writing");
+        assert!(reader_left(&left));
+        let body = reqwest::Body::wrap_stream(futures_util::stream::once(async {
+            Err::<Vec<u8>, _>(io::Error::from(io::ErrorKind::BrokenPipe))
+        }));
+        let daemon = stand_in::StandIn::answering("200 OK\r\n\r\n{}").await;
+        let request = daemon.client().request(reqwest::Method::POST, &["x"], &[]).body(body);
+        let broke = anyhow::Error::from(daemon.client().send(request).await.unwrap_err());
+        assert!(broke.chain().any(|cause| cause.is::<io::Error>()), "{broke:?}");
+        assert!(!reader_left(&broke));
     }
 
     #[test]

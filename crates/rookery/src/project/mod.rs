@@ -268,6 +268,9 @@ pub fn replace_file(path: &Path, contents: &[u8]) -> io::Result<()> {
             let mode = fs::metadata(&path)?.permissions().mode();
             (path, mode & 0o7777)
         }
+        Err(error) if error.kind() == io::ErrorKind::NotFound && path.is_symlink() => {
+            return Err(io::Error::new(error.kind(), "it is a link to something that is not there"));
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => (std::path::absolute(path)?, 0o644),
         Err(error) => return Err(error),
     };

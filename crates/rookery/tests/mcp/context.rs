@@ -1,9 +1,10 @@
 //! Channel and inbox: who is told what, and what an acknowledgement covers.
 
+use rmcp::model::ReadResourceRequestParams;
 use rookery_testkit::daemon::Daemon;
 use serde_json::{Value, json};
 
-use crate::support::{Client, WAYS, Way, connect, connect_to, said, setup, text};
+use crate::support::{Client, WAYS, Way, connect, connect_to, inbox, said, setup, text};
 
 /// Clients of the context tools, one for each agent, that are known to the daemon.
 async fn team<const N: usize>(daemon: &Daemon, names: [&str; N]) -> [Client; N] {
@@ -176,6 +177,65 @@ async fn a_busy_agent_notices_and_is_not_nagged() {
     assert_eq!(unread("inbox_check", json!({})).await, (json!(0), 1));
     assert_eq!(unread("document_list", json!({})).await, (json!(0), 1), "it has read them, though not acknowledged");
     assert_eq!(b.inbox().await.len(), 2);
+}
+
+#[tokio::test]
+async fn one_that_begins_afresh_is_told_what_it_left_open() {
+    let daemon = setup().start().unwrap();
+    let (a, b) = (connect(&daemon, Way::Session, Some("a")).await, connect(&daemon, Way::Session, Some("b")).await);
+    let joins = json!({"name": "b", "runtime": "custom"});
+    assert_eq!(b.call("agent_register", joins.clone()).await.get("notes"), None);
+    a.says("channel_send", json!({"message": "@b one"})).await;
+    a.says("coord_publish_message", json!({"type": "SESSION_START", "to": "all", "subject": "here"})).await;
+    let resource = async || {
+        let read = b.service.read_resource(ReadResourceRequestParams::new(inbox("b"))).await.unwrap();
+        let read: Value = serde_json::to_value(&read.contents[0]).unwrap();
+        serde_json::from_str::<Value>(&text(&read["text"])).unwrap()["unread"].clone()
+    };
+    let told = b.raw("document_list", json!({})).await;
+    assert_eq!((&told.meta.unwrap().0["rookery/unread"], resource().await), (&json!(1), json!(1)), "one number");
+    assert_eq!(b.inbox().await, ["@b one"]);
+    assert_eq!(b.call("document_list", json!({})).await.get("notes"), None, "it works on that");
+    let told = b.raw("agent_register", joins.clone()).await;
+    assert_eq!((told.meta, resource().await), (None, json!(0)));
+    let notes = told.structured_content.unwrap()["notes"].clone();
+    let open =
+        "You have 1 message read but not acknowledged. See whether they are done (inbox_check) before you go on.";
+    assert_eq!(notes, json!([open]));
+    a.says("channel_send", json!({"message": "@b two"})).await;
+    let notes = b.call("document_list", json!({})).await["notes"].clone();
+    let both = "You have 1 unread message, and 1 read but not acknowledged. Read them (inbox_check) before you go on.";
+    assert_eq!(notes, json!([both]));
+    b.inbox().await;
+    b.call("inbox_ack", json!({"until": "2999-01-01"})).await;
+    assert_eq!(b.call("agent_register", joins).await.get("notes"), None);
+}
+
+#[tokio::test]
+async fn a_reader_of_the_channel_is_told_what_was_left_out() {
+    let daemon = setup().start().unwrap();
+    let [a, b] = team(&daemon, ["a", "b"]).await;
+    let first = text(&a.call("channel_send", json!({"message": "first"})).await["timestamp"]);
+    for number in 0..120 {
+        a.says("channel_send", json!({"message": number.to_string()})).await;
+    }
+    let read = async |tool: &str, arguments: Value| {
+        let read = b.call(tool, arguments).await;
+        (read["entries"].as_array().unwrap().len(), read["notes"][0].clone())
+    };
+    let last = json!("These are the last 100. For earlier ones give a limit (1000 at most), or since.");
+    for tool in ["channel_read", "channel_peek"] {
+        assert_eq!(read(tool, json!({})).await, (100, last.clone()), "{tool}");
+        assert_eq!(read(tool, json!({"limit": 5})).await, (5, Value::Null), "{tool}: that is what was asked for");
+    }
+    let left_out = json!("20 earlier ones since then were left out. limit 120 returns all.");
+    assert_eq!(read("channel_read", json!({"since": first})).await, (100, left_out));
+    assert_eq!(read("channel_read", json!({"since": first, "limit": 120})).await, (120, Value::Null));
+    // A day as a whole is not over before it is over.
+    for length in [10, 13, 16] {
+        let since = json!({"since": first[..length], "limit": 1_000});
+        assert_eq!(read("channel_read", since).await, (121, Value::Null), "{}", &first[..length]);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -144,3 +144,26 @@ async fn presence_tells_who_is_there() {
     assert_eq!((&beat["success"], text(&beat["timestamp"]).ends_with('Z')), (&json!(true), true));
     assert_eq!(a.call("coord_get_presence", json!({})).await["instances"][1]["status"], "active");
 }
+
+#[tokio::test]
+async fn an_issue_does_not_hide_behind_sessions() {
+    let daemon = setup().start().unwrap();
+    let (a, b) = (member(&daemon, "a").await, member(&daemon, "b").await);
+    for _ in 0..101 {
+        publish(&a, "SESSION_START", json!("all"), "here I am").await;
+    }
+    assert_eq!(pending(&b).await.len(), 100);
+    publish(&a, "BLOCKING_ISSUE", json!(["b"]), "help").await;
+    publish(&a, "BLOCKING_ISSUE", json!("all"), "help everybody").await;
+    let checked = b.call("coord_check_messages", json!({})).await;
+    let shown = checked["pending"].as_array().unwrap();
+    let last: Vec<&Value> = shown[98..].iter().map(|message| &message["subject"]).collect();
+    assert_eq!(last, ["help", "help everybody"]);
+    let more = "3 more wait for you: coord_ack_message what you are done with, or give a limit (1000 at most).";
+    assert_eq!(checked["notes"], json!([more]));
+    let checked = b.call("coord_check_messages", json!({"limit": 2})).await;
+    let shown: Vec<&Value> = checked["pending"].as_array().unwrap().iter().map(|one| &one["subject"]).collect();
+    assert_eq!(shown, ["help", "help everybody"], "sessions come last when all was shown");
+    let all = b.call("coord_check_messages", json!({"limit": 1_000})).await;
+    assert_eq!((&all["count"], all.get("notes")), (&json!(103), None));
+}

@@ -1,12 +1,12 @@
 //! The examples of the reference, played one after the other: each of them works.
 
 use std::collections::HashMap;
-use std::process::Command;
 
 use rookery_surfaces::mcp::examples::{REPOSITORY, STORY, filled};
 use serde_json::Value;
 
 use crate::support::{Way, connect, setup};
+use crate::workspaces::project;
 
 #[tokio::test]
 async fn every_example_works() {
@@ -16,11 +16,7 @@ async fn every_example_works() {
         ("ben", connect(&daemon, Way::Session, Some("ben")).await),
     ];
     let agents = HashMap::from(agents);
-    let repository = tempfile::tempdir().unwrap();
-    let root = repository.path().join("shop");
-    git(&["init", "-q", "-b", "main", root.to_str().unwrap()]);
-    let first = ["-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "-q", "--allow-empty", "-m", "first"];
-    git(&[&["-C", root.to_str().unwrap()], &first[..]].concat());
+    let (_folder, root) = project();
     let mut known: HashMap<&str, Value> = HashMap::from([(REPOSITORY, Value::from(root.to_str().unwrap()))]);
     for example in STORY {
         let arguments = filled(example.arguments, &|name| known.get(name).cloned());
@@ -34,8 +30,4 @@ async fn every_example_works() {
             ["success", "granted", "released", "accepted", "rejected"].iter().any(|word| answer[*word] == false);
         assert!(!refused, "{}: {answer}", example.tool);
     }
-}
-
-fn git(arguments: &[&str]) {
-    assert!(Command::new("git").args(arguments).status().unwrap().success(), "{arguments:?}");
 }

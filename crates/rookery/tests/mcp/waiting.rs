@@ -30,12 +30,34 @@ async fn a_wait_ends_when_a_message_comes() {
         };
         let (waited, ()) = tokio::join!(client.call("inbox_wait", json!({"timeout_seconds": 600})), send);
         assert_eq!(waited["messages"][0]["entry"]["message"], format!("@{name} go"), "{way:?}");
-        let again = client.call("inbox_wait", json!({"timeout_seconds": 600})).await;
-        assert_eq!(again, waited, "what was not acknowledged is there at once");
+        let again = client.call("inbox_wait", json!({"timeout_seconds": 0})).await;
+        assert_eq!(again, waited, "what was not acknowledged is still there");
         client.call("inbox_ack", json!({"until": waited["messages"][0]["entry"]["id"]})).await;
     }
     let refused = sender.refused("inbox_wait", json!({"timeout_seconds": "long"})).await;
     assert_eq!(refused["code"], "INVALID_INPUT");
+}
+
+#[tokio::test]
+async fn a_wait_does_not_end_by_what_was_read_before() {
+    let daemon = setup().start().unwrap();
+    let (a, b) = (team(&daemon, Way::Session, "a").await, team(&daemon, Way::Alone, "b").await);
+    for number in 0..105 {
+        a.says("channel_send", json!({"message": format!("@b {number}")})).await;
+    }
+    let first = b.call("inbox_check", json!({})).await;
+    let more = "5 more wait for you: inbox_ack what you are done with, or give a limit (1000 at most).";
+    assert_eq!((count(&first), &first["notes"][0]), (100, &json!(more)));
+    let second = b.call("inbox_wait", json!({"timeout_seconds": 600})).await;
+    assert_eq!(second["messages"][99]["entry"]["message"], "@b 104", "what did not fit is unread, and comes at once");
+    let send = a.says("channel_send", json!({"message": "@b new"}));
+    let (waited, _) = tokio::join!(b.call("inbox_wait", json!({"timeout_seconds": 600})), send);
+    assert_eq!((count(&waited), &waited["messages"][99]["entry"]["message"]), (100, &json!("@b new")));
+    let few = b.call("inbox_wait", json!({"timeout_seconds": 0, "limit": 1})).await;
+    assert_eq!(few["messages"][0]["entry"]["message"], "@b 0");
+    assert_eq!(count(&b.call("inbox_check", json!({"limit": 1_000})).await), 106);
+    let id = &waited["messages"][99]["entry"]["id"];
+    assert_eq!(b.call("inbox_ack", json!({"until": id})).await["acknowledged"].as_array().unwrap().len(), 106);
 }
 
 #[tokio::test]

@@ -148,11 +148,22 @@ impl Face {
     }
 
     /// Adds what waits for the caller, so that a busy agent notices.
-    async fn with_unread(&self, result: CallToolResult, caller: Option<Caller>, counted: &Counted) -> CallToolResult {
-        match (caller, counted.get()) {
-            (Some(_), Some(unread)) => reminded(result, unread, self.set),
-            (Some(caller), None) => reminded(result, unread(&self.app, &caller).await, self.set),
-            (None, _) => result,
+    async fn with_unread(
+        &self,
+        result: CallToolResult,
+        caller: Option<Caller>,
+        counted: &Counted,
+        of: Reminder,
+    ) -> CallToolResult {
+        match caller.filter(|_| of != Reminder::LeftOut) {
+            Some(caller) => {
+                let unread = match counted.get() {
+                    Some(counted) => counted,
+                    None => unread(&self.app, &caller).await,
+                };
+                reminded(result, unread, self.set, of)
+            }
+            None => result,
         }
     }
 
@@ -268,12 +279,11 @@ fn noted(mut result: CallToolResult, note: String) -> CallToolResult {
 }
 
 /// A result that says how many messages wait, if any do.
-fn reminded(mut result: CallToolResult, unread: Unread, set: Toolset) -> CallToolResult {
+fn reminded(mut result: CallToolResult, unread: Unread, set: Toolset, of: Reminder) -> CallToolResult {
     if count(unread) > 0 {
         result.meta.get_or_insert_with(MetaObject::new).0.insert(UNREAD.to_owned(), count(unread).into());
-        return noted(result, hint(unread, set));
     }
-    result
+    hint(unread, set, of).into_iter().fold(result, noted)
 }
 
 impl ServerHandler for Face {
@@ -324,8 +334,7 @@ impl ServerHandler for Face {
             Ok(answered) => succeeded(answered),
             Err(error) => failed(&error),
         };
-        let caller = caller.filter(|_| tool.reminder == Reminder::Added);
-        Ok(self.with_unread(result, caller, &counted).await.into())
+        Ok(self.with_unread(result, caller, &counted, tool.reminder).await.into())
     }
 
     async fn list_prompts(
@@ -450,9 +459,9 @@ mod tests {
     fn a_result_says_what_waits_and_nothing_if_nothing_does() {
         let answered = Answered { structured: json!({}), text: "{}".to_owned(), notes: vec![] };
         let result = || succeeded(answered.clone());
-        let unread = |inbox| Unread { pending: 7, unseen: 5, inbox, coord: 0 };
-        assert_eq!(reminded(result(), unread(0), Toolset::All), result());
-        let reminded = serde_json::to_value(reminded(result(), unread(3), Toolset::All)).unwrap();
+        let unread = |inbox| Unread { pending: 7, unseen: 5, inbox, ..Unread::default() };
+        assert_eq!(reminded(result(), unread(0), Toolset::All, Reminder::Added), result());
+        let reminded = serde_json::to_value(reminded(result(), unread(3), Toolset::All, Reminder::Added)).unwrap();
         assert_eq!(reminded["_meta"], json!({"rookery/unread": 3}));
         assert_eq!(reminded["content"].as_array().unwrap().len(), 2);
         assert!(reminded["content"][1]["text"].as_str().unwrap().contains("3 unread messages"));

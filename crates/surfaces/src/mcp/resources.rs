@@ -11,6 +11,7 @@ use super::call::Call;
 use super::error::ToolError;
 use super::tools::documents::FILES_LISTED;
 use super::tools::messages::{InboxMessage, instance_of_caller};
+use super::unread::count;
 use crate::rest::translate::handoff as shown;
 
 const PREFIX: &str = "rookery://agents/";
@@ -151,11 +152,11 @@ pub async fn read(call: &Call, named: &Named) -> Result<String, ToolError> {
 async fn read_inbox(call: &Call, agent: &AgentId) -> Result<String, ToolError> {
     let offered = call.engine().handoffs(Some("pending"), Some(agent)).await?;
     let handoffs: Vec<_> = offered.value.into_iter().map(shown).collect();
-    let pending = call.engine().peek_inbox(agent, None).await?;
+    let waiting = call.engine().peek_inbox(agent, None).await?;
     let here = Instance::of(agent);
-    let messages: Vec<_> = pending.iter().map(|pending| InboxMessage::of(pending, &here)).collect();
+    let messages: Vec<_> = waiting.pending.iter().map(|pending| InboxMessage::of(pending, &here)).collect();
     let unread = call.engine().unread(agent).await?;
-    Ok(json!({"agent_id": agent.as_str(), "unread": unread.unseen, "messages": messages, "handoffs": handoffs})
+    Ok(json!({"agent_id": agent.as_str(), "unread": count(unread), "messages": messages, "handoffs": handoffs})
         .to_string())
 }
 

@@ -81,7 +81,10 @@ impl<T> Reply<T> {
 /// Whether a result says how many messages wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reminder {
+    /// If some are unread.
     Added,
+    /// Also if all of them were read but some not acknowledged: whoever calls this begins afresh.
+    OfAll,
     /// The tool has just shown them, and left them unread on purpose.
     LeftOut,
 }
@@ -179,6 +182,12 @@ impl Tool {
         self.caller_in.iter().find_map(|name| arguments.get(*name)?.as_str()).filter(|id| !id.is_empty())
     }
 
+    /// For a tool that is called by somebody who knows nothing of what it did before.
+    #[must_use]
+    pub fn beginning(self) -> Tool {
+        Tool { reminder: Reminder::OfAll, ..self }
+    }
+
     pub fn is_in(&self, set: Toolset) -> bool {
         set == Toolset::All || self.sets.contains(&set)
     }
@@ -202,15 +211,29 @@ impl Tool {
     }
 }
 
+/// Arguments that any tool may be given, whether or not it needs them.
+const NEVER_ODD: [&str; 2] = ["agent_id", "session_id"];
+
+/// A name that is not known is an error: what a caller meant by it would not happen, and it would not notice.
 fn parse<A: DeserializeOwned>(arguments: Object) -> Result<A, ToolError> {
-    serde_path_to_error::deserialize(Value::Object(arguments)).map_err(|error| {
+    let again = "call the tool again with arguments as its input schema says";
+    let mut odd = Vec::new();
+    // What may be left out is a '?' in the path.
+    let mut note = |path: serde_ignored::Path<'_>| odd.push(path.to_string().replace("?.", ""));
+    let watched = serde_ignored::Deserializer::new(Value::Object(arguments), &mut note);
+    let parsed = serde_path_to_error::deserialize(watched).map_err(|error| {
         let path = error.path().to_string();
         let message = match path.as_str() {
             "." | "?" => error.inner().to_string(),
             path => format!("argument '{path}': {}", error.inner()),
         };
-        ToolError::invalid(message).suggest("call the tool again with arguments as its input schema says")
-    })
+        ToolError::invalid(message).suggest(again)
+    })?;
+    odd.retain(|path| !NEVER_ODD.contains(&path.as_str()));
+    if odd.is_empty() {
+        return Ok(parsed);
+    }
+    Err(ToolError::invalid(format!("there is no argument '{}'", odd.join("', '"))).suggest(again))
 }
 
 fn answered<T: Serialize>(reply: Reply<T>) -> Result<Answered, ToolError> {
@@ -220,4 +243,32 @@ fn answered<T: Serialize>(reply: Reply<T>) -> Result<Answered, ToolError> {
     })?;
     let text = reply.text.unwrap_or_else(|| structured.to_string());
     Ok(Answered { structured, text, notes: reply.notes })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+    use serde_json::json;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[allow(dead_code, reason = "only whether it can be read is looked at")]
+    struct Plan {
+        #[serde(alias = "title")]
+        name: String,
+        steps: Option<Vec<Plan>>,
+    }
+
+    #[test]
+    fn an_argument_that_is_not_known_is_named() {
+        let parsed = |value: Value| parse::<Plan>(value.as_object().unwrap().clone()).map_err(|error| error.message);
+        assert!(parsed(json!({"title": "a", "agent_id": "x", "session_id": "y"})).is_ok());
+        let wrong = json!({"name": "a", "too": 1, "steps": [{"name": "b", "dependsOn": []}]});
+        assert_eq!(parsed(wrong).unwrap_err(), "there is no argument 'steps.0.dependsOn', 'too'");
+        assert_eq!(
+            parsed(json!({"name": 1})).unwrap_err(),
+            "argument 'name': invalid type: integer `1`, expected a string"
+        );
+    }
 }

@@ -4,10 +4,11 @@ use rookery_core::Caller;
 use rookery_engine::messages::Unread;
 
 use super::schema::NOTES;
+use super::tool::Reminder;
 use super::toolset::Toolset;
 use crate::app::App;
 
-/// What waits for the caller and was not shown to it. Answered from memory unless something changed.
+/// What waits for the caller. Answered from memory unless something changed.
 pub async fn unread(app: &App, caller: &Caller) -> Unread {
     let Some(agent) = caller.actor.agent() else { return Unread::default() };
     app.engine().unread(agent).await.unwrap_or_else(|error| {
@@ -16,35 +17,48 @@ pub async fn unread(app: &App, caller: &Caller) -> Unread {
     })
 }
 
-/// How many of them want attention.
+/// How many are unread, wherever that is told: those that want attention and were not shown to the caller.
 pub fn count(unread: Unread) -> usize {
     unread.inbox + unread.coord
 }
 
-/// What a model is told of them, with the tools that show them, or the command where a set has no such tool.
-pub fn hint(unread: Unread, set: Toolset) -> String {
-    let count = count(unread);
-    let messages = if count == 1 { "message" } else { "messages" };
-    let inbox = (unread.inbox > 0).then_some(match set {
+/// What a model is told of them, with the tools that show them, or the command where a set has no such tool. What it has
+/// read and not acknowledged it probably works on: that alone is told only to one that starts afresh.
+pub fn hint(unread: Unread, set: Toolset, reminder: Reminder) -> Option<String> {
+    let (new, read) = (count(unread), unread.inbox_read + unread.coord_read);
+    let (what, then) = match (new, read) {
+        (0, 0) => return None,
+        (0, _) if reminder != Reminder::OfAll => return None,
+        (0, read) => (format!("{} read but not acknowledged", messages(read, "")), "See whether they are done"),
+        (new, 0) => (messages(new, "unread "), "Read them"),
+        (new, read) => (format!("{}, and {read} read but not acknowledged", messages(new, "unread ")), "Read them"),
+    };
+    let ways = ways(unread, set).join(", ");
+    Some(format!("You have {what}. {then} ({ways}) before you go on."))
+}
+
+fn messages(count: usize, kind: &str) -> String {
+    format!("{count} {kind}{}", if count == 1 { "message" } else { "messages" })
+}
+
+fn ways(unread: Unread, set: Toolset) -> Vec<&'static str> {
+    let inbox = (unread.inbox + unread.inbox_read > 0).then_some(match set {
         Toolset::All | Toolset::Context | Toolset::Team => "inbox_check",
         Toolset::Workflow | Toolset::Coord => "run 'rookery context inbox'",
     });
-    let coord = (unread.coord > 0).then_some(match set {
+    let coord = (unread.coord + unread.coord_read > 0).then_some(match set {
         Toolset::All | Toolset::Coord => "coord_check_messages",
         Toolset::Workflow | Toolset::Context | Toolset::Team => "run 'rookery context coord check'",
     });
-    let ways: Vec<&str> = inbox.into_iter().chain(coord).collect();
-    format!("You have {count} unread {messages}. Read them ({}) before you go on.", ways.join(", "))
+    inbox.into_iter().chain(coord).collect()
 }
 
 /// How many characters a hint adds to a result at most, whichever set the caller is connected to.
 pub fn longest_hint(unread: Unread) -> usize {
-    if count(unread) == 0 {
-        return 0;
-    }
     // As a field of the structure, which is more than as a text.
-    let field = |set| serde_json::json!({NOTES: [hint(unread, set)]}).to_string().chars().count();
-    Toolset::EVERY.into_iter().map(field).max().unwrap_or_default()
+    let field = |hint: String| serde_json::json!({NOTES: [hint]}).to_string().chars().count();
+    let hints = Toolset::EVERY.into_iter().filter_map(|set| hint(unread, set, Reminder::Added));
+    hints.map(field).max().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -53,14 +67,26 @@ mod tests {
 
     #[test]
     fn a_hint_names_what_shows_the_messages() {
-        let unread = |inbox, coord| Unread { pending: 5, unseen: 5, inbox, coord };
+        let unread = |inbox, coord| Unread { pending: 5, unseen: 5, inbox, coord, ..Unread::default() };
         for (inbox, coord, set, wanted) in [
             (1, 0, Toolset::Team, "You have 1 unread message. Read them (inbox_check) before you go on."),
             (2, 1, Toolset::All, "You have 3 unread messages. Read them (inbox_check, coord_check_messages) before"),
             (0, 1, Toolset::Team, "(run 'rookery context coord check')"),
             (1, 1, Toolset::Coord, "(run 'rookery context inbox', coord_check_messages)"),
         ] {
-            assert!(hint(unread(inbox, coord), set).contains(wanted), "{}", hint(unread(inbox, coord), set));
+            let hint = hint(unread(inbox, coord), set, Reminder::Added).unwrap();
+            assert!(hint.contains(wanted), "{hint}");
         }
+    }
+
+    #[test]
+    fn what_was_read_is_told_beside_what_was_not_and_at_a_fresh_start() {
+        let unread = |inbox| Unread { pending: 9, unseen: 5, inbox, coord: 0, inbox_read: 2, coord_read: 1 };
+        let told = |inbox, reminder| hint(unread(inbox), Toolset::All, reminder);
+        let ways = "(inbox_check, coord_check_messages) before you go on.";
+        let both = format!("You have 4 unread messages, and 3 read but not acknowledged. Read them {ways}");
+        let read = format!("You have 3 messages read but not acknowledged. See whether they are done {ways}");
+        assert_eq!((told(4, Reminder::Added), told(4, Reminder::OfAll)), (Some(both.clone()), Some(both)));
+        assert_eq!((told(0, Reminder::Added), told(0, Reminder::OfAll)), (None, Some(read)));
     }
 }

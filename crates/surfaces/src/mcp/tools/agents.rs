@@ -27,7 +27,8 @@ pub fn tools() -> Vec<Tool> {
             "Join the team. Call it once when you start, and after your context was cleared. The returned id is your \
              agent_id. Next: workflow_next_tasks.",
             register,
-        ),
+        )
+        .beginning(),
         Tool::new(
             "agent_heartbeat",
             Sets,

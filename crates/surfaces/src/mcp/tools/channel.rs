@@ -3,7 +3,7 @@
 use rookery_core::envelope::iso;
 use rookery_core::message::{Fate, Message};
 use rookery_core::{AgentId, Instance};
-use rookery_engine::messages::{Post, Span};
+use rookery_engine::messages::{LARGEST_PAGE, Post, Span};
 use rookery_engine::moment::Moment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -110,7 +110,7 @@ const NAMES_TOLD: usize = 30;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Reading {
-    /// Only entries after this time (ISO 8601).
+    /// Only entries after this time (ISO 8601); a whole minute, hour or day is included.
     since: Option<String>,
     /// At most so many, the newest. 100 unless said, 1000 at most.
     limit: Option<u32>,
@@ -141,7 +141,8 @@ async fn read(call: Call, asked: Reading) -> Answer<Entries> {
         Some(member) => call.engine().read_channel(&member.caller, &member.id, &instance, span).await?,
         None => call.engine().channel(&instance, span).await?,
     };
-    shown(&entries.value, &instance)
+    let earlier = earlier(&call, &instance, span, entries.value.len()).await?;
+    Ok(shown(&entries.value, &instance)?.noting(earlier))
 }
 
 async fn peek(call: Call, asked: Peeking) -> Answer<Entries> {
@@ -152,13 +153,35 @@ async fn peek(call: Call, asked: Peeking) -> Answer<Entries> {
         Some(member) => call.engine().peek_channel(&member.id, &instance, span).await?,
         None => call.engine().channel(&instance, span).await?,
     };
-    shown(&entries.value, &instance)
+    let earlier = earlier(&call, &instance, span, entries.value.len()).await?;
+    Ok(shown(&entries.value, &instance)?.noting(earlier))
 }
 
-/// What comes after a moment comes after all of it.
+/// Tells of what was left out. Whoever asked for the last few, and for nothing else, knows.
+async fn earlier(call: &Call, instance: &Instance, span: Span, returned: usize) -> Result<Option<String>, ToolError> {
+    if span.since.is_none() && span.limit.is_some() {
+        return Ok(None);
+    }
+    let left_out = call.engine().left_out(instance, span, returned).await?;
+    Ok(match (left_out, span.since) {
+        (0, _) => None,
+        (_, None) => {
+            Some(format!("These are the last {returned}. For earlier ones give a limit (1000 at most), or since."))
+        }
+        (more, Some(_)) if returned + more <= LARGEST_PAGE as usize => {
+            Some(format!("{more} earlier ones since then were left out. limit {} returns all.", returned + more))
+        }
+        (more, Some(_)) => Some(format!(
+            "{more} or more earlier ones since then were left out. A limit of {LARGEST_PAGE}, the largest, returns the \
+             last {LARGEST_PAGE}."
+        )),
+    })
+}
+
+/// After which time what came since a moment came.
 fn after(since: &str) -> Result<rookery_core::Timestamp, ToolError> {
     match Moment::parse(since) {
-        Some(moment) => Ok(moment.last),
+        Some(moment) => Ok(moment.since()),
         None => Err(ToolError::invalid(format!("argument 'since': '{since}' is no time"))
             .suggest("give it as entries show it, for example 2026-02-05T10:00:00.000Z")),
     }

@@ -12,7 +12,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use super::long;
-use super::messages::{Answer, Member, held};
+use super::messages::{Answer, Member, held, more};
 use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
 
 /// What stands for everybody in `to`.
@@ -69,6 +69,15 @@ pub struct Asking {
     agent_id: Option<String>,
 }
 
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Checking {
+    /// At most so many, those that you have not seen first. 100 unless said, 1000 at most.
+    limit: Option<u32>,
+    /// For callers that connected without a name.
+    #[schemars(skip)]
+    agent_id: Option<String>,
+}
+
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Waiting {
     pending: Vec<CoordMessage>,
@@ -98,11 +107,12 @@ fn shown(Pending { message, .. }: Pending) -> CoordMessage {
     }
 }
 
-async fn check(call: Call, asked: Asking) -> Answer<Waiting> {
+async fn check(call: Call, asked: Checking) -> Answer<Waiting> {
     let member = Member::of(&call, asked.agent_id.as_deref()).await?;
-    let pending = call.engine().check_coord(&member.caller, &member.id, None).await?;
-    let pending: Vec<CoordMessage> = pending.into_iter().map(shown).collect();
-    Ok(Reply::of(Waiting { count: pending.len(), pending }))
+    let waiting = call.engine().check_coord(&member.caller, &member.id, asked.limit).await?;
+    let more = more(&waiting, "coord_ack_message");
+    let pending: Vec<CoordMessage> = waiting.pending.into_iter().map(shown).collect();
+    Ok(Reply::of(Waiting { count: pending.len(), pending }).noting(more))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

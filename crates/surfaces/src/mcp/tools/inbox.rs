@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use rookery_core::{Caller, MessageId};
-use rookery_engine::messages::{Pending, Until};
+use rookery_engine::messages::{Until, Waiting};
 use rookery_engine::moment::Moment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::WAITS;
-use super::messages::{Answer, InboxMessage, Member};
+use super::messages::{Answer, InboxMessage, Member, more};
 use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
 
 /// The longest that a call waits for a message.
@@ -42,8 +42,8 @@ pub fn tools() -> Vec<Tool> {
             WAITS,
             Sets,
             &[Context, Team],
-            "Wait until a message for you is there, and return it like inbox_check; at once if one is. For when you \
-             have nothing else to do.",
+            "Wait until a message that you have not seen is there, and return like inbox_check; at once if one is. For \
+             when you have nothing else to do.",
             wait,
         )
         .lasting(LONGEST_WAIT + SLACK),
@@ -59,6 +59,9 @@ pub fn tools() -> Vec<Tool> {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Checking {
+    /// At most so many, those that you have not seen first. 100 unless said, 1000 at most.
+    #[schemars(extend("x-rare" = true))]
+    limit: Option<u32>,
     /// For callers that connected without a name.
     #[schemars(skip)]
     agent_id: Option<String>,
@@ -71,20 +74,20 @@ pub struct Messages {
 
 async fn check(call: Call, asked: Checking) -> Answer<Messages> {
     let member = Member::of(&call, asked.agent_id.as_deref()).await?;
-    let pending = call.engine().check_inbox(&member.caller, &member.id, None).await?;
-    shown(&pending, &member)
+    let waiting = call.engine().check_inbox(&member.caller, &member.id, asked.limit).await?;
+    shown(&waiting, &member)
 }
 
 async fn peek(call: Call, asked: Checking) -> Answer<Messages> {
     let member = Member::of(&call, asked.agent_id.as_deref()).await?;
-    let pending = call.engine().peek_inbox(&member.id, None).await?;
-    shown(&pending, &member)
+    let waiting = call.engine().peek_inbox(&member.id, asked.limit).await?;
+    shown(&waiting, &member)
 }
 
-fn shown(pending: &[Pending], member: &Member) -> Answer<Messages> {
-    let messages: Vec<_> = pending.iter().map(|pending| InboxMessage::of(pending, &member.instance)).collect();
+fn shown(waiting: &Waiting, member: &Member) -> Answer<Messages> {
+    let messages: Vec<_> = waiting.pending.iter().map(|one| InboxMessage::of(one, &member.instance)).collect();
     let text = serde_json::to_string(&messages).map_err(|_| ToolError::unexpected())?;
-    Ok(Reply::said(text, Messages { messages }))
+    Ok(Reply::said(text, Messages { messages }).noting(more(waiting, "inbox_ack")))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -111,7 +114,7 @@ async fn ack(call: Call, asked: Acking) -> Answer<Acked> {
     };
     let member = Member::of(&call, asked.agent_id.as_deref()).await?;
     let covered = call.engine().ack_until(&member.caller, &member.id, until).await?;
-    let remaining = call.engine().inbox(&member.id, None).await?.len();
+    let remaining = call.engine().inbox(&member.id, Some(1)).await?.count();
     let acknowledged: Vec<String> = covered.iter().map(ToString::to_string).collect();
     let nothing = (acknowledged.is_empty() && remaining > 0).then(|| {
         "Nothing was covered: up to there you were shown no message that is still open. inbox_check shows what is."
@@ -121,16 +124,19 @@ async fn ack(call: Call, asked: Acking) -> Answer<Acked> {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Waiting {
+pub struct Awaiting {
     /// At most so long; 600 at most.
     timeout_seconds: Option<f64>,
+    /// At most so many messages, those that you have not seen first. 100 unless said, 1000 at most.
+    #[schemars(extend("x-rare" = true))]
+    limit: Option<u32>,
     /// For callers that connected without a name.
     #[schemars(skip)]
     agent_id: Option<String>,
 }
 
 /// Waits by listening, so that nothing is asked again and again. What is new is shown by the same call.
-async fn wait(call: Call, asked: Waiting) -> Answer<Messages> {
+async fn wait(call: Call, asked: Awaiting) -> Answer<Messages> {
     let most = match asked.timeout_seconds {
         Some(seconds) => Duration::try_from_secs_f64(seconds).unwrap_or_default().min(LONGEST_WAIT),
         None => USUAL_WAIT,
@@ -140,28 +146,31 @@ async fn wait(call: Call, asked: Waiting) -> Answer<Messages> {
         return Err(ToolError::recoverable("TOO_MANY_SUBSCRIBERS", "too many callers wait already")
             .suggest("call inbox_check from time to time instead"));
     };
-    match tokio::time::timeout(most, arrival(&call, &asked, &member)).await {
-        Ok(arrived) => shown(&arrived?, &member),
-        // One may have come with the last moment.
-        Err(_) => shown(&call.engine().check_inbox(&member.caller, &member.id, None).await?, &member),
+    // If the time is over, one may still have come with the last moment.
+    if let Ok(arrived) = tokio::time::timeout(most, arrival(&call, &asked, &member)).await {
+        arrived?;
     }
+    let caller = call.caller(asked.agent_id.as_deref())?;
+    shown(&call.engine().check_inbox(&caller, &member.id, asked.limit).await?, &member)
 }
 
-/// What is in the inbox as soon as something is. A coordination message that comes meanwhile ends the waiting too, and
-/// is told of with the result.
-async fn arrival(call: &Call, asked: &Waiting, member: &Member) -> Result<Vec<Pending>, ToolError> {
+/// Lasts until something is in the inbox that its owner was not shown: what it has read and works on does not end the
+/// waiting. A coordination message that comes meanwhile does, and is told of with the result.
+async fn arrival(call: &Call, asked: &Awaiting, member: &Member) -> Result<(), ToolError> {
     let engine = call.engine();
     // Listening begins before the first look, so that nothing falls in between.
     let mut listener = engine.notices().listen(&member.id);
-    let before = engine.unread(&member.id).await?.coord;
+    let mut before = engine.unread(&member.id).await?.coord;
     loop {
         // Asked anew each time: a token may have ended meanwhile.
         let caller = call.caller(asked.agent_id.as_deref())?;
-        let pending = engine.check_inbox(&caller, &member.id, None).await?;
-        let coord = engine.unread(&member.id).await?.coord > before;
-        if !pending.is_empty() || coord || call.app().stopping().is_cancelled() {
-            return Ok(pending);
+        let news = engine.inbox(&member.id, Some(1)).await?.has_news();
+        let coord = engine.unread(&member.id).await?.coord;
+        if news || coord > before || call.app().stopping().is_cancelled() {
+            return Ok(());
         }
+        // Some may have been read meanwhile, so that the next one does not make more than there were.
+        before = coord;
         tokio::select! {
             _ = listener.next() => {}
             () = call.app().stopping().cancelled() => {}

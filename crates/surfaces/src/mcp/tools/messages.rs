@@ -4,7 +4,7 @@ use rookery_core::envelope::iso;
 use rookery_core::instance::plain;
 use rookery_core::message::{Fate, Form, Hold, Message, Priority, Recipients};
 use rookery_core::{Actor, AgentId, Caller, Code, Instance, MessageId, Power, Refusal};
-use rookery_engine::messages::{MessageStatus, Pending, Reached, RecipientStatus};
+use rookery_engine::messages::{MessageStatus, Pending, Reached, RecipientStatus, Waiting};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -137,6 +137,13 @@ impl InboxMessage {
         let priority = pending.priority().into();
         InboxMessage { entry: Entry::of(&pending.message, reader), unread: true, priority }
     }
+}
+
+/// Tells how many messages did not fit, and how to come to them.
+pub fn more(waiting: &Waiting, ack: &str) -> Option<String> {
+    let (more, wait) = (waiting.more, if waiting.more == 1 { "waits" } else { "wait" });
+    (more > 0)
+        .then(|| format!("{more} more {wait} for you: {ack} what you are done with, or give a limit (1000 at most)."))
 }
 
 /// Why a message did not go out, if it did not.

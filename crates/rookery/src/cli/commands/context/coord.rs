@@ -8,7 +8,11 @@ use crate::cli::output::{Cell, Table, Tone};
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     /// Show the messages that you have not acknowledged
-    Check,
+    Check {
+        /// At most so many, those that you have not seen first
+        #[arg(long, short = 'n', value_name = "N")]
+        limit: Option<u32>,
+    },
     /// Acknowledge a message that you have dealt with
     Ack {
         /// The message's id
@@ -42,7 +46,7 @@ pub struct Publish {
 
 pub(super) async fn run(room: &Room<'_>, command: Command) -> anyhow::Result<()> {
     match command {
-        Command::Check => check(room).await,
+        Command::Check { limit } => check(room, limit).await,
         Command::Ack { id } => {
             let answer = room.call("coord_ack_message", json!({"message_id": id})).await?;
             room.context.out.done(&answer.value, &format!("{id} is acknowledged"))
@@ -51,8 +55,8 @@ pub(super) async fn run(room: &Room<'_>, command: Command) -> anyhow::Result<()>
     }
 }
 
-async fn check(room: &Room<'_>) -> anyhow::Result<()> {
-    let answer = room.call("coord_check_messages", json!({})).await?;
+async fn check(room: &Room<'_>, limit: Option<u32>) -> anyhow::Result<()> {
+    let answer = room.call("coord_check_messages", json!({"limit": limit})).await?;
     room.show(&answer, || {
         let pending = list(&answer.value["pending"]);
         if pending.is_empty() {

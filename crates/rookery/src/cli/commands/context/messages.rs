@@ -48,6 +48,10 @@ pub struct Inbox {
     /// Leave them unread
     #[arg(long)]
     peek: bool,
+
+    /// At most so many, those that you have not seen first
+    #[arg(long, short = 'n', value_name = "N")]
+    limit: Option<u32>,
 }
 
 /// Acknowledge the messages of your inbox that you were shown
@@ -103,7 +107,7 @@ async fn entries(room: &Room<'_>, tool: &str, arguments: Value) -> anyhow::Resul
 
 pub(super) async fn inbox(room: &Room<'_>, inbox: Inbox) -> anyhow::Result<()> {
     let tool = if inbox.peek { "inbox_peek" } else { "inbox_check" };
-    let answer = room.call(tool, json!({})).await?;
+    let answer = room.call(tool, json!({"limit": inbox.limit})).await?;
     room.show(&answer, || waiting(room, &answer.value, "nothing waits for you"))
 }
 

@@ -1,0 +1,76 @@
+//! What waits for an agent, without its words: enough to count it, and to choose what is shown.
+
+use rookery_core::agent::Agent;
+use rookery_core::message::{AddressedAs, Delivery, Form, Message, Standing};
+use rookery_core::{MessageId, Seq, Timestamp};
+
+/// How many messages to an agent, and how many to everybody, are looked at: the newest.
+pub(super) const MOST_WAITING: usize = 10_000;
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Place {
+    pub(super) message: MessageId,
+    pub(super) sent: Seq,
+    pub(super) standing: Standing,
+    pub(super) form: Form,
+    /// Whether it wants attention: what tells of a session does not.
+    pub(super) calls: bool,
+}
+
+impl Place {
+    /// The place of a delivery that still counts. One that waited for its agent counts if the agent joined in time.
+    pub(super) fn of(delivery: Delivery, known: Option<&Agent>, now: Timestamp) -> Option<Place> {
+        let (form, calls) = match delivery.to {
+            AddressedAs::Recipient { form, wakes } => (form, wakes),
+            AddressedAs::Awaited { form, wakes, until } => {
+                let in_time = known.map_or(now, |agent| agent.joined_at) <= until;
+                (in_time || delivery.standing != Standing::Queued).then_some((form, wakes))?
+            }
+            AddressedAs::Everyone => return None,
+        };
+        Some(Place { message: delivery.message, sent: delivery.sent, standing: delivery.standing, form, calls })
+    }
+
+    pub(super) fn of_broadcast(message: &Message, standing: Standing) -> Place {
+        let header = &message.letter.header;
+        let calls = header.wakes || header.requires_ack;
+        Place { message: message.id().clone(), sent: message.sent, standing, form: header.form, calls }
+    }
+
+    pub(super) fn is_unseen(&self) -> bool {
+        self.standing == Standing::Queued
+    }
+}
+
+/// As many as fit, in order. What was never shown goes before what was, so that nothing new hides behind what is old;
+/// of either, what wants attention goes first, and the oldest.
+pub(super) fn chosen(mut places: Vec<Place>, limit: u32) -> Vec<Place> {
+    places.sort_by_key(|place| (!place.is_unseen(), !place.calls, place.sent));
+    places.truncate(limit as usize);
+    places.sort_by_key(|place| place.sent);
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(sent: u64, standing: Standing, calls: bool) -> Place {
+        Place { message: format!("m{sent}").as_str().into(), sent: Seq(sent), standing, form: Form::Coord, calls }
+    }
+
+    #[test]
+    fn what_is_new_fits_before_what_is_old() {
+        let places = vec![
+            place(1, Standing::Read, true),
+            place(2, Standing::Read, false),
+            place(3, Standing::Queued, false),
+            place(4, Standing::Read, true),
+            place(5, Standing::Queued, true),
+        ];
+        for (limit, wanted) in [(1, vec![5]), (2, vec![3, 5]), (3, vec![1, 3, 5]), (4, vec![1, 3, 4, 5])] {
+            let sent: Vec<u64> = chosen(places.clone(), limit).iter().map(|place| place.sent.0).collect();
+            assert_eq!(sent, wanted);
+        }
+    }
+}
