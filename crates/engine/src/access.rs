@@ -77,7 +77,8 @@ impl Access {
             return Err(Refusal::new(Code::Unauthenticated, "the session key is not valid or has ended")
                 .hint("start the agent's program again"));
         };
-        let caller = spoken_for(Actor::Agent(agent), credentials.stated, Power::Agent)?;
+        let own = Actor::Agent(agent_named("the session's agent", agent.as_str())?);
+        let caller = spoken_for(own, credentials.stated, Power::Agent)?;
         Ok(Caller { auth: Auth::Session, ..caller })
     }
 
@@ -94,7 +95,9 @@ impl Access {
         };
         let own = match token.power {
             Power::Person => Actor::Person(token.subject.clone()),
-            Power::Observer | Power::Agent | Power::Lead => Actor::Agent(AgentId::from(token.subject.as_str())),
+            Power::Observer | Power::Agent | Power::Lead => {
+                Actor::Agent(agent_named("the token's subject", &token.subject)?)
+            }
         };
         spoken_for(own, credentials.stated, token.power)
     }
@@ -103,16 +106,15 @@ impl Access {
 /// Whom the owner of a credential speaks as: itself, or with a lead's or a person's power any agent, and nobody else.
 fn spoken_for(own: Actor, stated: Option<&str>, power: Power) -> Result<Caller, Refusal> {
     let caller = |actor, by| Caller { actor, auth: Auth::Token, power, fence: None, by };
-    match stated {
-        None => Ok(caller(own, None)),
-        Some(stated) if own.to_string() == stated => Ok(caller(own, None)),
-        Some(stated) if power >= Power::Lead => {
+    let Some(stated) = stated.filter(|stated| own.to_string() != *stated) else { return Ok(caller(own, None)) };
+    let stated = agent_named("X-Agent-Id", stated)?;
+    match own.agent() {
+        Some(own_id) if *own_id == stated => Ok(caller(own, None)),
+        _ if power >= Power::Lead => {
             let by = own.to_string();
-            Ok(caller(Actor::Agent(agent_named("X-Agent-Id", stated)?), Some(by)))
+            Ok(caller(Actor::Agent(stated), Some(by)))
         }
-        Some(stated) => {
-            Err(Refusal::new(Code::Forbidden, format!("this credential is for '{own}', not for '{stated}'")))
-        }
+        _ => Err(Refusal::new(Code::Forbidden, format!("this credential is for '{own}', not for '{stated}'"))),
     }
 }
 
@@ -129,8 +131,8 @@ fn by_word(credentials: &Credentials<'_>) -> Result<Caller, Refusal> {
     }
 }
 
-/// The agent that a caller says it is: a name an agent could have.
-fn agent_named(field: &'static str, name: &str) -> Result<AgentId, Refusal> {
+/// The agent that a caller says it is, or that a credential is for: a name an agent could have, as it is written once.
+pub fn agent_named(field: &'static str, name: &str) -> Result<AgentId, Refusal> {
     limit::name(field, name, limit::AGENT_ID_BYTES)?;
     if Actor::is_reserved(name) {
         return Err(Refusal::new(Code::Forbidden, format!("'{name}' cannot be claimed by name"))
@@ -215,6 +217,43 @@ mod tests {
         assert_eq!(who(&key, Some("b"), 10), Err(Code::Forbidden));
         assert_eq!(who(&key, None, 20), Err(Code::Unauthenticated));
         assert_eq!(who("rks.61.99.00", None, 10), Err(Code::Unauthenticated));
+        assert_eq!(who(&key, Some("a@default"), 10), as_itself, "the same name, written in full");
+        let in_full = session::key("the-key", &"a@default".into(), Timestamp(20));
+        assert_eq!(who(&in_full, None, 10), as_itself);
+        assert_eq!(who(&in_full, Some("a"), 10), as_itself);
+    }
+
+    #[test]
+    fn no_credential_is_for_what_is_not_an_agents_name() {
+        for (name, code) in [
+            ("person:anna", Code::Forbidden),
+            ("system", Code::Forbidden),
+            ("group:workers", Code::Forbidden),
+            ("two words", Code::Invalid),
+            ("", Code::Invalid),
+        ] {
+            let key = session::key("the-key", &name.into(), Timestamp(20));
+            let by_session = Credentials { session: Some(&key), ..Credentials::default() };
+            let access = access(Trust::Local);
+            for power in [Power::Observer, Power::Agent, Power::Lead] {
+                let secret = format!("odd {power:?}");
+                let token = Token {
+                    id: secret.clone(),
+                    hash: hash(&secret),
+                    subject: name.to_owned(),
+                    power,
+                    created_at: Timestamp(0),
+                    expires_at: None,
+                    label: None,
+                };
+                access.tokens.write().unwrap().insert(token.hash.clone(), token);
+                let by_token = Credentials { bearer: Some(&secret), ..Credentials::default() };
+                let refused = access.identify(&by_token, Timestamp(10)).map_err(|refusal| refusal.code);
+                assert_eq!(refused, Err(code), "a token for {name:?}");
+            }
+            let refused = access.identify(&by_session, Timestamp(10)).map_err(|refusal| refusal.code);
+            assert_eq!(refused, Err(code), "a session of {name:?}");
+        }
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub mod watching;
 pub mod workflows;
 pub mod workspaces;
 
-pub use access::{Access, Credentials};
+pub use access::{Access, Credentials, agent_named};
 pub use ambient::{Ids, RandomIds, SystemClock};
 pub use engine::{Engine, EngineError, Parts, Request, Settings, Waited};
 pub use notices::{Listener, Notice, Notices};

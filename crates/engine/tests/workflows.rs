@@ -134,6 +134,25 @@ async fn works_off(engine: &Engine, task: &str) {
 }
 
 #[tokio::test]
+async fn no_more_is_recommended_anywhere_than_each_workflow_can_take() {
+    let engine = with_a_plan().await;
+    let narrow = Brief { max_parallel_tasks: 1, ..brief("one at a time") };
+    does(&engine, CreateRun { id: "narrow".into(), brief: narrow }).await;
+    let tasks = vec![planned("first", &[]), planned("second", &[]), planned("third", &[])];
+    does(&engine, SetRunPlan { run: "narrow".into(), summary: "three".to_owned(), tasks }).await;
+    let open = async |limit| {
+        let open = engine.next_tasks_anywhere(FailedTasks::Offered, limit).await.unwrap().value;
+        (open.tasks.len(), open.recommended_count)
+    };
+    assert_eq!(open(100).await, (5, 3), "two of the one and one of the other");
+    assert_eq!(open(1).await, (1, 1), "no more than are listed");
+    does(&engine, TakeUp { task: "tk_first".into(), agent: "a".into() }).await;
+    assert_eq!(open(100).await, (4, 2), "the narrow one is full");
+    does(&engine, TakeUp { task: "tk_left".into(), agent: "a".into() }).await;
+    assert_eq!(open(100).await, (3, 1));
+}
+
+#[tokio::test]
 async fn a_workflow_is_worked_off_and_every_question_is_answered_on_the_way() {
     let engine = with_a_plan().await;
     let wf: RunId = "wf".into();

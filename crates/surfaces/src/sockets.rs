@@ -19,7 +19,7 @@ use axum::extract::Request;
 use axum::http::{HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::Response;
-use rookery_core::{Actor, AgentId, Instance};
+use rookery_core::Instance;
 use rookery_engine::rendering::Folder;
 use tokio::net::UnixListener;
 use tokio::task::JoinHandle;
@@ -158,9 +158,8 @@ pub(crate) async fn name_members(
         request.headers_mut().insert(INSTANCE, name);
     }
     let stated = request.headers().get(&AGENT).and_then(|value| value.to_str().ok());
-    let is_bare = |id: &str| Instance::of(&AgentId::from(id)) == Instance::default() && !Actor::is_reserved(id);
-    let bare = stated.filter(|id| !id.is_empty() && is_bare(id));
-    if let Some(value) = bare.and_then(|name| HeaderValue::from_str(instance.agent(name).as_str()).ok()) {
+    let member = stated.filter(|id| !id.is_empty()).map(|id| instance.member(id));
+    if let Some(value) = member.and_then(|id| HeaderValue::from_str(id.as_str()).ok()) {
         request.headers_mut().insert(AGENT, value);
     }
     next.run(request).await

@@ -6,6 +6,7 @@ mod leave;
 mod offline;
 mod register;
 mod status;
+mod update;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -16,6 +17,7 @@ pub use leave::{AgentLeft, Leave};
 pub use offline::{AgentReturned, AgentWentOffline, DeclareOffline, Evidence, Lost, LostFile};
 pub use register::{AgentRegistered, AgentUpdated, Profile, Register};
 pub use status::{AgentStatusSet, CurrentTask, SetStatus};
+pub use update::UpdateProfile;
 
 use crate::fact::Fact;
 use crate::id::{AgentId, Seq, TaskId, Timestamp};

@@ -60,6 +60,14 @@ impl Instance {
         if self.name() == DEFAULT { AgentId::from(name) } else { AgentId::new(format!("{name}@{}", self.0)) }
     }
 
+    /// The id that a name stands for in this instance: a bare one is that of a member, and each is written in one way.
+    pub fn member(&self, name: &str) -> AgentId {
+        if split(name).is_none() && !Actor::is_reserved(name) {
+            return self.agent(name);
+        }
+        plain(&AgentId::from(name))
+    }
+
     /// What an author is called inside of this instance: by its bare name if it is in it, else so that `@` and this name
     /// reach it.
     pub fn calls(&self, author: &AgentId) -> String {
@@ -119,6 +127,21 @@ mod tests {
             assert_eq!(Instance::of(&agent).agent(name), agent, "{id}");
         }
         assert_eq!(plain(&"coder@default".into()), "coder".into());
+    }
+
+    #[test]
+    fn a_bare_name_is_that_of_a_member() {
+        let there = Instance::new("pr-1");
+        for (name, id) in [
+            ("coder", "coder@pr-1"),
+            ("coder@pr-1", "coder@pr-1"),
+            ("coder@default", "coder"),
+            ("coder@pr-2", "coder@pr-2"),
+            ("person:anna", "person:anna"),
+        ] {
+            assert_eq!(there.member(name), id.into(), "{name}");
+        }
+        assert_eq!(Instance::default().member("coder@default"), "coder".into());
     }
 
     #[test]

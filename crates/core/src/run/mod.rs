@@ -286,6 +286,20 @@ impl View {
             .into())
     }
 
+    /// As [`View::may_steer`], for what ends a run or takes from its plan: what a person wished for is given up or planned
+    /// anew by people and the lead.
+    pub(crate) fn may_overturn(&self, caller: &Caller, run: &Run) -> Result<(), Halt> {
+        if let Actor::Person(_) = Actor::parse(&run.created_by)
+            && !self.has_authority(caller)?
+        {
+            let message = format!("workflow {} was opened by {}", run.id, run.created_by);
+            return Err(Refusal::new(Code::Forbidden, message)
+                .hint("only people and the lead give it up or replan it; anybody may add a task to it or pause it")
+                .into());
+        }
+        self.may_steer(caller, run)
+    }
+
     /// The tasks of a run, in their sequence.
     pub(crate) fn tasks_of_run(&self, id: &RunId) -> Result<Vec<&Task>, Halt> {
         let rows = self.all(&Lookup::TasksOfRun(id.clone()))?;
@@ -331,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn anybody_steers_what_no_agent_opened() {
+    fn anybody_plans_what_no_agent_opened() {
         let mut w = World::of(&["lead", "b"]);
         for (id, caller) in [("wf_1", Caller::nobody()), ("wf_2", anna())] {
             w.does(&caller, create_run(id));
@@ -339,5 +353,28 @@ mod tests {
             plan.tasks[0].id = format!("tk_{id}").as_str().into();
             w.does(&by("b"), plan);
         }
+    }
+
+    #[test]
+    fn people_and_the_lead_give_up_what_a_person_opened() {
+        let set = |to| SetRunStatus { run: "wf".into(), to, reason: None };
+        let replan = || ReplanRun { run: "wf".into(), summary: String::new(), reason: "so".to_owned(), tasks: vec![] };
+        let removal = || RemoveRunTask { run: "wf".into(), task: "tk_two".into() };
+        let mut w = World::of(&["lead", "b"]);
+        w.does(&anna(), create_run("wf"));
+        w.does(&by("b"), plan("wf", &[("one", &[]), ("two", &[])]));
+        w.claims("b", "tk_one");
+        for stranger in [by("b"), Caller::nobody()] {
+            for to in [Status::Failed, Status::Abandoned] {
+                assert_eq!(w.refuses(&stranger, set(to)), Code::Forbidden);
+            }
+            assert_eq!(w.refuses(&stranger, replan()), Code::Forbidden);
+            assert_eq!(w.refuses(&stranger, removal()), Code::Forbidden);
+        }
+        w.does(&by("b"), set(Status::Paused));
+        w.does(&by("b"), set(Status::InProgress));
+        w.does(&by("lead"), removal());
+        w.does(&by("lead"), replan());
+        w.does(&anna(), set(Status::Abandoned));
     }
 }

@@ -53,7 +53,7 @@ impl RemoveRunTask {
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         let run = view.run_known(&self.run)?;
-        view.may_steer(caller, run)?;
+        view.may_overturn(caller, run)?;
         let task = view.task_known(&self.task)?;
         if task.run != self.run {
             return Err(Refusal::new(Code::TaskNotFound, format!("task {} is not part of {}", task.id, run.id)).into());

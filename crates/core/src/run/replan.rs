@@ -51,7 +51,7 @@ impl ReplanRun {
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Halt> {
         let run = view.run_known(&self.run)?;
-        view.may_steer(caller, run)?;
+        view.may_overturn(caller, run)?;
         has_a_plan(run)?;
         check_summary(&self.summary)?;
         limit::text("reason", &self.reason, limit::TITLE_BYTES)?;

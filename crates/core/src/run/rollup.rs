@@ -80,7 +80,7 @@ mod tests {
     use crate::actor::Caller;
     use crate::run::SetRunStatus;
     use crate::task::State;
-    use crate::testing::{World, by, cancel, claim, complete, create, fail, release, retry, skip, start};
+    use crate::testing::{World, anna, by, cancel, claim, complete, create, fail, release, retry, skip, start};
 
     fn status(w: &World) -> Status {
         w.run_row("wf").status
@@ -112,7 +112,7 @@ mod tests {
         w.starts("a", "tk_one");
         w.does(&by("a"), fail("tk_one"));
         assert_eq!((status(&w), w.run_row("wf").unfinished), (Status::InProgress, 1));
-        w.does(&by("a"), set(Status::Failed));
+        w.does(&anna(), set(Status::Failed));
         w.does(&by("a"), retry("tk_one"));
         assert_eq!(w.claims("a", "tk_one"), ["task.claimed", "run.status_set"], "work goes on");
         w.does(&by("a"), start(None, "tk_one"));

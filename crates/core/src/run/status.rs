@@ -46,7 +46,10 @@ impl SetRunStatus {
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         let run = view.run_known(&self.run)?;
-        view.may_steer(caller, run)?;
+        match self.to {
+            Status::Failed | Status::Abandoned => view.may_overturn(caller, run)?,
+            _ => view.may_steer(caller, run)?,
+        }
         limit::text("reason", self.reason.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
         let reply = Reply::Row(Key::Run(self.run.clone()));
         if run.status == self.to && (self.reason.is_none() || run.reason == self.reason) {

@@ -64,9 +64,16 @@ impl AddCheckpoint {
             return may_change(view, caller, task, self.agent.as_ref());
         }
         let acting = self.agent.as_ref().or(caller.actor.agent());
-        let worked = !task.state.is_open() && task.worked_by.is_some();
-        let is_worker = acting == task.worked_by.as_ref() || (acting.is_none() && caller.actor == Actor::Nobody);
-        if (worked && is_worker) || view.has_authority(caller)? {
+        let worker = task.worked_by.as_ref().filter(|_| !task.state.is_open());
+        let is_worker = match worker {
+            // Whoever gave no name speaks for it, as while it held the task: but not if that takes a credential.
+            Some(worker) if acting.is_none() && caller.actor == Actor::Nobody => {
+                view.may_speak_for(caller, worker)?;
+                true
+            }
+            worker => worker.is_some() && acting == worker,
+        };
+        if is_worker || view.has_authority(caller)? {
             return super::check_fence(caller, None).map_err(Halt::from);
         }
         if task.state.is_open() {
@@ -138,8 +145,9 @@ impl CheckpointAdded {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agent::Role;
     use crate::row::Row;
-    use crate::testing::{World, anna, by, complete};
+    use crate::testing::{World, anna, by, complete, register, with_token};
 
     fn note(id: &str, kind: CheckpointKind) -> AddCheckpoint {
         AddCheckpoint {
@@ -190,6 +198,21 @@ mod tests {
         w.does(&by("a"), complete("t"));
         w.does(&by("a"), note("cp_4", CheckpointKind::Complete));
         assert_eq!(w.refuses(&by("b"), note("cp_5", CheckpointKind::Complete)), Code::NotHolder);
+    }
+
+    #[test]
+    fn nobody_tells_for_a_sealed_agent_what_it_has_done() {
+        let mut w = World::of(&["lead", "open"]);
+        w.does(&with_token("a"), register("a", Role::Worker));
+        w.creates("t", &[]);
+        w.does(&with_token("a"), crate::testing::start(Some("a"), "t"));
+        w.does(&with_token("a"), complete("t"));
+        assert_eq!(w.refuses(&Caller::nobody(), note("cp_1", CheckpointKind::Decision)), Code::Sealed);
+        w.does(&with_token("a"), note("cp_2", CheckpointKind::Decision));
+        w.creates("u", &[]);
+        w.starts("open", "u");
+        w.does(&by("open"), complete("u"));
+        w.does(&Caller::nobody(), AddCheckpoint { task: "u".into(), ..note("cp_3", CheckpointKind::Decision) });
     }
 
     #[test]

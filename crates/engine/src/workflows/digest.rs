@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use rookery_core::TaskId;
-use rookery_core::run::Status;
+use rookery_core::run::{Run, Status};
 use rookery_core::task::{State, Task};
+use rookery_core::{RunId, TaskId};
 use serde_json::json;
 
 use super::{
@@ -25,6 +25,17 @@ pub(super) fn next_tasks(workflow: &Workflow, failed: FailedTasks) -> NextTasks 
         all_complete: !tasks.is_empty() && tasks.iter().all(|task| task.state.is_finished()),
         tasks: next,
     }
+}
+
+/// How many of these tasks to begin now. A workflow says how many of its own go on at once, and some do already; what
+/// belongs to none is not counted.
+pub(super) fn recommended(runs: &[Run], eligible: &[Task], running: &[Task]) -> usize {
+    let of = |tasks: &[Task], run: &RunId| tasks.iter().filter(|task| task.run == *run).count();
+    let fits = |run: &Run| {
+        let most = run.brief.max_parallel_tasks as usize;
+        of(eligible, &run.id).min(most.saturating_sub(of(running, &run.id)))
+    };
+    runs.iter().map(fits).sum::<usize>() + of(eligible, &RunId::project_default())
 }
 
 /// These tasks as somebody sees them who looks for one; `known` are those that they depended on.

@@ -28,6 +28,8 @@ const PLAN_FACTS: u32 = 1_100;
 const TRIES: usize = 4;
 /// How many workflows are looked through for something to do, the oldest first.
 const OPEN_RUNS: u32 = 200;
+/// More tasks than these are not counted among what is worked on.
+const HELD_TASKS: u32 = 1_000;
 
 /// Which runs, newest first.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -89,6 +91,8 @@ pub struct NextTasks {
 #[derive(Clone, PartialEq, Debug)]
 pub struct OpenTasks {
     pub tasks: Vec<NextTask>,
+    /// How many of these to begin now: no more of a workflow than may be worked on beside what is.
+    pub recommended_count: usize,
     /// Nothing is left to do anywhere.
     pub all_complete: bool,
 }
@@ -313,7 +317,11 @@ impl Engine {
         let runs = ListQuery::all(Table::Runs).with("status", Test::In(open)).ordered_by("created");
         let runs = runs_of(self.store().list(runs.at_most(Some(OPEN_RUNS))).await?.0);
         let ids = runs.iter().map(|run| run.id.as_str().into());
-        let ids = ids.chain([RunId::project_default().as_str().into()]).collect();
+        let ids: Vec<ColumnValue> = ids.chain([RunId::project_default().as_str().into()]).collect();
+        let running = ListQuery::all(Table::Tasks)
+            .with("run", Test::In(ids.clone()))
+            .with("held_by", Test::Present)
+            .at_most(Some(HELD_TASKS));
         let states = State::ALL.into_iter().filter(|state| !state.is_finished());
         let unfinished = tasks_query(&RunId::project_default())
             .with("state", Test::In(states.map(|state| state.as_str().into()).collect()))
@@ -326,15 +334,18 @@ impl Engine {
             .with("waiting", Test::Is(false.into()))
             .ordered_by("created")
             .at_most(Some(limit));
-        let (lists, head) = self.store().lists(vec![unfinished, eligible]).await?;
+        let (lists, head) = self.store().lists(vec![unfinished, eligible, running]).await?;
         let mut lists = lists.into_iter().map(tasks_of);
         let left = !lists.next().unwrap_or_default().is_empty() || runs.iter().any(|run| run.unfinished > 0);
         let mut eligible = lists.next().unwrap_or_default();
         eligible.retain(|task| is_eligible(task, failed));
         let named: Vec<TaskId> = eligible.iter().flat_map(|task| task.depends_on.iter().cloned()).collect();
         let known = tasks_of(self.store().list(tasks_named(&named)).await?.0);
-        let value =
-            OpenTasks { tasks: digest::offered(&eligible.iter().collect::<Vec<_>>(), &known), all_complete: !left };
+        let value = OpenTasks {
+            recommended_count: digest::recommended(&runs, &eligible, &lists.next().unwrap_or_default()),
+            tasks: digest::offered(&eligible.iter().collect::<Vec<_>>(), &known),
+            all_complete: !left,
+        };
         Ok(At { value, head })
     }
 

@@ -46,6 +46,10 @@ async fn a_bare_name_on_the_socket_is_a_member_of_the_instance() {
     let socket = socket_of(&daemon).await;
     assert_eq!(tool(&socket, "reviewer", "channel_send", json!({ "message": "hello" })).await.0, "sent");
     assert_eq!(tool(&socket, "coder@pr-2", "channel_send", json!({ "message": "elsewhere" })).await.0, "sent");
+    // The same name as an argument: of one that says so already, and of one that gives no other.
+    let again = json!({ "message": "again", "agent_id": "reviewer" });
+    assert_eq!(tool(&socket, "reviewer", "channel_send", again.clone()).await.0, "sent");
+    call(&socket, "/mcp", None, "tools/call", json!({ "name": "channel_send", "arguments": again })).await;
     let agents = daemon.get("/agents").await.unwrap().body;
     let mut ids: Vec<&str> = agents.as_array().unwrap().iter().map(|agent| agent["id"].as_str().unwrap()).collect();
     ids.sort_unstable();
@@ -54,7 +58,8 @@ async fn a_bare_name_on_the_socket_is_a_member_of_the_instance() {
     let read = json!({ "name": "channel_peek", "arguments": {} });
     let answer = call(&socket, "/mcp", None, "tools/call", read).await;
     let entries: Value = serde_json::from_str(answer["result"]["content"][0]["text"].as_str().unwrap()).unwrap();
-    assert_eq!((entries.as_array().unwrap().len(), &entries[0]["from"]), (1, &json!("reviewer")));
+    let from: Vec<&Value> = entries.as_array().unwrap().iter().map(|entry| &entry["from"]).collect();
+    assert_eq!(from, ["reviewer"; 3]);
 }
 
 #[tokio::test]

@@ -312,8 +312,9 @@ async fn whoever_has_no_name_may_look_and_is_told_how_to_speak() {
     assert_eq!(nobody.says("channel_send", named).await, "sent");
     let heard = a.call("inbox_check", json!({})).await;
     assert_eq!(heard["messages"][0]["entry"]["from"], "joe");
-    let foreign = a.refused("channel_send", json!({"message": "x", "agent_id": "joe"})).await;
-    assert_eq!(foreign["code"], "FORBIDDEN", "a is known, and is not joe");
+    let joe = connect_to(&daemon, Way::Alone, "context", Some("joe")).await;
+    let foreign = joe.refused("channel_send", json!({"message": "x", "agent_id": "a"})).await;
+    assert_eq!(foreign["code"], "FORBIDDEN", "joe is known, and is not a");
     let same = connect_to(&daemon, Way::Alone, "context", Some("a@default")).await;
     assert_eq!(same.inbox().await, ["@a I am joe"], "the default instance is not written");
 }

@@ -11,6 +11,7 @@ mod coord;
 mod documents;
 mod examples;
 mod hostile;
+mod identity;
 mod lifecycle;
 mod mentions;
 mod parity;

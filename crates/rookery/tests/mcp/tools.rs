@@ -86,7 +86,11 @@ async fn nobody_may_read_and_is_told_how_to_write() {
         assert!(nobody.call("agent_list", json!({})).await["agents"].is_array());
         let refused = nobody.refused("resource_claim", json!({"path": "x"})).await;
         assert_eq!(refused["code"], "NO_IDENTITY", "{way:?}");
-        assert!(refused["suggestion"].as_str().unwrap().contains("agent_register"));
+        let advice = refused["suggestion"].as_str().unwrap();
+        for way_in in ["agent_id", "X-Agent-Id", "--agent", "ROOKERY_AGENT_ID"] {
+            assert!(advice.contains(way_in), "{advice}");
+        }
+        assert!(!advice.contains("agent_register"), "not every set has it: {advice}");
         let wrong = nobody.refused("task_claim", json!({"task_id": 7})).await;
         assert_eq!((&wrong["code"], &wrong["recoverable"]), (&json!("INVALID_INPUT"), &json!(true)), "{way:?}");
         let missing = nobody.refused("task_get", json!({"id": "task_none"})).await;

@@ -4,12 +4,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rookery_core::agent::{Profile, Register, Role};
-use rookery_core::instance::plain;
 use rookery_core::{Actor, AgentId, Caller, Code, Command, Power, Refusal, Row};
+use rookery_engine::messages::Unread;
 use rookery_engine::{Engine, Request};
 use rookery_store::{Answer, Committed};
+use tokio::sync::OnceCell;
 
 use super::error::ToolError;
+use super::unread::unread;
 use crate::app::App;
 use crate::sender::Sender;
 
@@ -27,11 +29,22 @@ impl Bound {
     }
 }
 
+/// What waits for the caller, once somebody has counted it.
+#[derive(Clone, Debug, Default)]
+pub struct Counted(Arc<OnceCell<Unread>>);
+
+impl Counted {
+    pub fn get(&self) -> Option<Unread> {
+        self.0.get().copied()
+    }
+}
+
 #[derive(Debug)]
 pub struct Call {
     app: App,
     sender: Sender,
     bound: Bound,
+    counted: Counted,
     tool: &'static str,
     /// The arguments as received.
     body: Vec<u8>,
@@ -40,7 +53,7 @@ pub struct Call {
 
 impl Call {
     pub fn new(app: App, sender: Sender, bound: Bound, tool: &'static str, body: Vec<u8>) -> Call {
-        Call { app, sender, bound, tool, body, submitted: AtomicU32::new(0) }
+        Call { app, sender, bound, counted: Counted::default(), tool, body, submitted: AtomicU32::new(0) }
     }
 
     pub fn app(&self) -> &App {
@@ -59,51 +72,74 @@ impl Call {
         &self.bound
     }
 
+    /// The agent that an argument names. Where the caller is in an instance, a bare name is that of a member of it.
+    pub fn named(&self, argument: Option<&str>) -> Option<AgentId> {
+        argument.filter(|id| !id.is_empty()).map(|id| self.sender.instance().member(id))
+    }
+
     /// The caller: by token, by header, by the agent that the arguments name, by what the session registered; or nobody.
     pub fn caller(&self, argument: Option<&str>) -> Result<Caller, ToolError> {
-        let bound = self.bound.get();
-        let argument = argument.filter(|id| !id.is_empty()).or(bound.as_ref().map(AgentId::as_str));
-        Ok(self.sender.caller(&self.app, argument)?)
+        let named = self.named(argument).or_else(|| self.bound.get());
+        Ok(self.sender.caller(&self.app, named.as_ref().map(AgentId::as_str))?)
+    }
+
+    /// What waits for a caller. Counted once: what the tool says of it and what is added to its result agree.
+    pub async fn unread(&self, caller: &Caller) -> Unread {
+        *self.counted.0.get_or_init(|| unread(&self.app, caller)).await
+    }
+
+    pub fn counted(&self) -> &Counted {
+        &self.counted
     }
 
     /// Whoever reads must be allowed to, and shows a sign of life by it. Nobody in particular may read too.
     pub async fn reader(&self) -> Result<Caller, ToolError> {
-        let caller = self.caller(None)?;
+        self.reader_named(None).await
+    }
+
+    /// As [`Call::reader`], for a tool whose arguments may name its caller.
+    pub async fn reader_named(&self, argument: Option<&str>) -> Result<Caller, ToolError> {
+        let caller = self.caller(argument)?;
         self.engine().visit(&caller).await?;
         Ok(caller)
     }
 
     /// The caller of a tool that writes, and the agent it writes as: the one that the arguments name, else the caller.
-    pub fn writer(&self, argument: Option<&str>) -> Result<(Caller, AgentId), ToolError> {
-        let caller = self.caller(argument)?;
-        let named = argument.filter(|id| !id.is_empty()).map(|id| plain(&AgentId::from(id)));
-        match named.or_else(|| caller.actor.agent().cloned()) {
-            Some(agent) => Ok((caller, agent)),
-            None => Err(ToolError::anonymous()),
+    pub async fn writer(&self, argument: Option<&str>) -> Result<(Caller, AgentId), ToolError> {
+        match self.worker(argument).await? {
+            (caller, Some(agent)) => Ok((caller, agent)),
+            (_, None) => Err(ToolError::anonymous()),
         }
     }
 
     /// As [`Call::writer`], for what is about a task: whoever gave no name acts as the task's holder.
-    pub fn worker(&self, argument: Option<&str>) -> Result<(Caller, Option<AgentId>), ToolError> {
-        match self.writer(argument) {
-            Ok((caller, agent)) => Ok((caller, Some(agent))),
-            Err(_) => Ok((self.caller(None)?, None)),
+    ///
+    /// An agent acts as itself; the lead and people may act as another, but on their word alone not as one whose id is
+    /// bound to a credential.
+    pub async fn worker(&self, argument: Option<&str>) -> Result<(Caller, Option<AgentId>), ToolError> {
+        let caller = self.caller(argument)?;
+        let named = self.named(argument);
+        if let (Some(own), Some(named)) = (caller.actor.agent(), &named)
+            && own != named
+        {
+            if !self.leads(&caller, own).await? {
+                return Err(Refusal::new(Code::Forbidden, format!("'{own}' may not act as '{named}'"))
+                    .hint("leave out agent_id, or name the agent that the call comes from")
+                    .into());
+            }
+            if !caller.is_proven() && self.engine().agent(named).await?.value.is_some_and(|agent| agent.sealed) {
+                return Err(Refusal::sealed(named).into());
+            }
         }
+        let agent = named.or_else(|| caller.actor.agent().cloned());
+        Ok((caller, agent))
     }
 
-    /// The caller of a tool whose command is the caller's own: an agent that the arguments name must be the caller, unless
-    /// the lead or a person calls.
+    /// The caller of a tool whose command is the caller's own, by the same rule. People may too.
     pub async fn author(&self, argument: Option<&str>) -> Result<Caller, ToolError> {
-        let caller = self.caller(argument)?;
-        let named = argument.filter(|id| !id.is_empty()).map(AgentId::from);
-        match (&caller.actor, named) {
-            (Actor::Nobody, _) => Err(ToolError::anonymous()),
-            (Actor::Agent(own), Some(named)) if *own != named && !self.leads(&caller, own).await? => {
-                Err(Refusal::new(Code::Forbidden, format!("'{own}' may not act as '{named}'"))
-                    .hint("leave out agent_id, or name the agent that the call comes from")
-                    .into())
-            }
-            _ => Ok(caller),
+        match self.worker(argument).await? {
+            (Caller { actor: Actor::Nobody, .. }, _) => Err(ToolError::anonymous()),
+            (caller, _) => Ok(caller),
         }
     }
 

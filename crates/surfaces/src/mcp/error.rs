@@ -46,8 +46,8 @@ impl ToolError {
     /// Nobody can write without saying who it is.
     pub fn anonymous() -> ToolError {
         ToolError::recoverable("NO_IDENTITY", "this tool must know which agent calls it").suggest(
-            "call agent_register and pass the id it returns as agent_id; or connect with the header X-Agent-Id, which \
-             'rookery mcp --agent ID' sends",
+            "pass your id as agent_id; or connect with the header X-Agent-Id, which 'rookery mcp' sends if it is started \
+             with --agent ID or with ROOKERY_AGENT_ID",
         )
     }
 

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::call::{Bound, Call};
+use super::call::{Bound, Call, Counted};
 use super::error::ToolError;
 use super::mentions::{self, Addressee, Hearing};
 use super::notices::{Queue, SEND_TIME};
@@ -118,10 +118,10 @@ impl Face {
         arguments: Object,
         gone: &CancellationToken,
     ) -> Result<Answered, ToolError> {
-        let named = arguments.get("agent_id").and_then(Value::as_str);
+        let named = tool.caller_named(&arguments);
         let caller = call.caller(named)?;
         if tool.is_of_context() {
-            let agent = named.filter(|id| !id.is_empty()).map(AgentId::from).or(caller.actor.agent().cloned());
+            let agent = call.named(named).or(caller.actor.agent().cloned());
             let instance = agent.as_ref().map_or_else(|| call.sender().instance(), Instance::of);
             call.engine().needs_context(&instance).await?;
         }
@@ -148,10 +148,22 @@ impl Face {
     }
 
     /// Adds what waits for the caller, so that a busy agent notices.
-    async fn with_unread(&self, result: CallToolResult, caller: Option<Caller>, of: Reminder) -> CallToolResult {
-        match caller {
-            Some(caller) if of != Reminder::LeftOut => reminded(result, unread(&self.app, &caller).await, self.set, of),
-            _ => result,
+    async fn with_unread(
+        &self,
+        result: CallToolResult,
+        caller: Option<Caller>,
+        counted: &Counted,
+        of: Reminder,
+    ) -> CallToolResult {
+        match caller.filter(|_| of != Reminder::LeftOut) {
+            Some(caller) => {
+                let unread = match counted.get() {
+                    Some(counted) => counted,
+                    None => unread(&self.app, &caller).await,
+                };
+                reminded(result, unread, self.set, of)
+            }
+            None => result,
         }
     }
 
@@ -305,9 +317,11 @@ impl ServerHandler for Face {
         };
         let arguments = request.arguments.unwrap_or_default();
         let body = serde_json::to_vec(&arguments).unwrap_or_default();
-        let named = arguments.get("agent_id").and_then(Value::as_str).map(str::to_owned);
+        let named = tool.caller_named(&arguments).map(str::to_owned);
+        let mut counted = Counted::default();
         let (answer, caller) = match self.call(&context, tool.name, body) {
             Ok(call) => {
+                counted = call.counted().clone();
                 let answer = self.run(tool, call, arguments, &context.ct).await;
                 // Asked again, because the call itself may have told who it is.
                 let known = self.call(&context, tool.name, vec![]).and_then(|call| call.caller(named.as_deref()));
@@ -320,7 +334,7 @@ impl ServerHandler for Face {
             Ok(answered) => succeeded(answered),
             Err(error) => failed(&error),
         };
-        Ok(self.with_unread(result, caller, tool.reminder).await.into())
+        Ok(self.with_unread(result, caller, &counted, tool.reminder).await.into())
     }
 
     async fn list_prompts(

@@ -108,6 +108,8 @@ pub struct Tool {
     /// How long it may take, if longer than other requests: it waits for something.
     pub lasts: Option<Duration>,
     pub reminder: Reminder,
+    /// The arguments that name the caller, where nothing else does.
+    caller_in: &'static [&'static str],
     input: Arc<Object>,
     short_input: Arc<Object>,
     output: Arc<Object>,
@@ -139,6 +141,8 @@ impl Tool {
             let run = run.clone();
             Box::pin(async move { answered(run(call, parse(arguments)?).await?) })
         });
+        let input = schema::input::<A>();
+        let has_agent_id = input.get("properties").and_then(|fields| fields.get("agent_id")).is_some();
         Tool {
             name,
             description,
@@ -146,7 +150,9 @@ impl Tool {
             sets,
             lasts: None,
             reminder: Reminder::Added,
-            input: schema::input::<A>(),
+            // As an alias it may be the one who is asked about.
+            caller_in: if has_agent_id { &["agent_id"] } else { &[] },
+            input,
             short_input: schema::short_input::<A>(),
             output: schema::output::<T>(),
             run,
@@ -163,6 +169,17 @@ impl Tool {
     #[must_use]
     pub fn peeking(self) -> Tool {
         Tool { reminder: Reminder::LeftOut, ..self }
+    }
+
+    /// For a tool that calls its caller's id otherwise.
+    #[must_use]
+    pub fn naming_caller(self, caller_in: &'static [&'static str]) -> Tool {
+        Tool { caller_in, ..self }
+    }
+
+    /// The agent that the arguments name as the caller.
+    pub fn caller_named<'a>(&self, arguments: &'a Object) -> Option<&'a str> {
+        self.caller_in.iter().find_map(|name| arguments.get(*name)?.as_str()).filter(|id| !id.is_empty())
     }
 
     /// For a tool that is called by somebody who knows nothing of what it did before.

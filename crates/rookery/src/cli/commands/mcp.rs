@@ -4,13 +4,14 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::ValueEnum;
-use rookery_core::{Actor, AgentId, Instance};
-
+use rookery_core::Instance;
+use rookery_engine::agent_named;
 use rookery_surfaces::mcp::Toolset;
 
 use crate::cli::bridge::{self, Home, Options};
 use crate::cli::client::Proof;
 use crate::cli::context::Context;
+use crate::cli::failure::Failure;
 
 /// Speak MCP on stdin and stdout, for programs that start their servers themselves
 ///
@@ -72,15 +73,16 @@ impl Tools {
     }
 }
 
-/// A bare name is that of a member of the instance.
-fn member(agent: String, instance: Option<&str>) -> String {
-    let bare = AgentId::from(agent.as_str());
-    match instance.filter(|instance| !instance.is_empty()) {
-        Some(instance) if Instance::of(&bare) == Instance::default() && !Actor::is_reserved(&agent) => {
-            Instance::new(instance).agent(&agent).to_string()
-        }
-        _ => agent,
-    }
+/// The agent that is to speak. A bare name is that of a member of the instance.
+fn member(agent: &str, instance: Option<&str>) -> Result<String, Failure> {
+    let instance = instance.map_or_else(Instance::default, Instance::new);
+    let member = instance.member(agent);
+    let named = agent_named("--agent", member.as_str()).map_err(|refusal| {
+        Failure::usage(format!("no agent can be called '{agent}': {}", refusal.message)).hint(
+            "an agent's name has no spaces and is not kept for others, as 'system' and what begins with 'person:' are",
+        )
+    })?;
+    Ok(named.to_string())
 }
 
 pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
@@ -94,9 +96,9 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     };
     let proof = token.map_or_else(Proof::inherited, Proof::Bearer);
     let home = Home { project, start: context.start, proof };
-    let agent = args.agent.filter(|agent| !agent.is_empty());
-    let agent = agent.map(|agent| member(agent, args.instance.as_deref()));
     let instance = args.instance.filter(|instance| !instance.is_empty());
+    let agent = args.agent.filter(|agent| !agent.is_empty());
+    let agent = agent.map(|agent| member(&agent, instance.as_deref())).transpose()?;
     let options = Options { path: args.tools.path(), agent, instance, heartbeat: *settings.heartbeat_interval };
     bridge::run(home, options).await
 }

@@ -1,7 +1,7 @@
 //! Agents: joining, showing life, leaving, and who else is here.
 
-use rookery_core::agent::{Agent, CurrentTask, Leave, Profile, Register, SetStatus};
-use rookery_core::{AgentId, Caller, Code, Refusal, Row, RunId};
+use rookery_core::agent::{Agent, CurrentTask, Leave, Profile, Register, SetStatus, UpdateProfile};
+use rookery_core::{AgentId, Caller, Code, Instance, Refusal, Row, RunId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -43,7 +43,8 @@ pub fn tools() -> Vec<Tool> {
             &[Workflow],
             "Leave the team when you are done. Your tasks go back to the queue and your files are freed.",
             unregister,
-        ),
+        )
+        .naming_caller(&["id", "agent_id"]),
         Tool::new(
             "agent_get",
             Reads,
@@ -65,7 +66,8 @@ pub fn tools() -> Vec<Tool> {
             "Change your status, your current task, your workspace or your metadata. Metadata is merged into what is \
              there.",
             update,
-        ),
+        )
+        .naming_caller(&["id", "agent_id"]),
     ]
 }
 
@@ -126,21 +128,21 @@ async fn register(call: Call, asked: Registering) -> Answer<Registered> {
 async fn newcomer(call: &Call, name: &str) -> Result<(Caller, AgentId), ToolError> {
     let own = call.caller(None)?;
     if call.sender().is_known() {
-        return call.writer(None);
+        return call.writer(None).await;
     }
     if let Some(agent) = own.actor.agent() {
         // The same session again; under another name it is another agent that shares the connection.
         let known = call.engine().agent(agent).await?.value;
         if known.is_some_and(|known| known.profile.name.as_deref() == Some(name)) {
-            return call.writer(None);
+            return call.writer(None).await;
         }
     }
     let id = mint(call);
-    call.writer(Some(&id))
+    call.writer(Some(id.as_str())).await
 }
 
-/// A new agent's id. A call that is repeated under its key must not make a second agent.
-fn mint(call: &Call) -> String {
+/// A new agent's id, in the caller's instance. A call that is repeated under its key must not make a second agent.
+fn mint(call: &Call) -> AgentId {
     const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
     const LENGTH: usize = 12;
     let random: String = match call.sender().key() {
@@ -153,7 +155,7 @@ fn mint(call: &Call) -> String {
             minted.chars().skip(minted.len().saturating_sub(LENGTH)).collect()
         }
     };
-    format!("ag_{random}")
+    call.sender().instance().agent(&format!("ag_{random}"))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -174,7 +176,7 @@ pub struct Beaten {
 }
 
 async fn heartbeat(call: Call, asked: Beating) -> Answer<Beaten> {
-    let (caller, agent) = call.writer(asked.agent_id.as_deref())?;
+    let (caller, agent) = call.writer(asked.agent_id.as_deref()).await?;
     call.engine().heartbeat(&caller, &agent).await?;
     set_status(&call, caller, &agent, asked.status, CurrentTask::named(asked.current_task_id.as_deref())).await?;
     let interval = call.engine().settings().heartbeat_interval.as_millis();
@@ -221,7 +223,7 @@ pub struct Left {
 }
 
 async fn unregister(call: Call, asked: Leaving) -> Answer<Left> {
-    let (caller, agent) = call.writer(asked.id.as_deref())?;
+    let (caller, agent) = call.writer(asked.id.as_deref()).await?;
     let held = known(&call, &agent).await?.holding;
     call.submit(caller, Leave { agent: agent.clone() }).await?;
     if call.bound().get() == Some(agent) {
@@ -239,7 +241,11 @@ pub struct Getting {
 
 async fn get(call: Call, asked: Getting) -> Answer<AgentView> {
     call.reader().await?;
-    let agent = known(&call, &AgentId::from(asked.id.as_str())).await?;
+    // Inside of an instance too, what is not the name of a member is an id as agent_list shows it.
+    let agent = match known(&call, &call.sender().instance().member(&asked.id)).await {
+        Ok(member) => member,
+        Err(_) => known(&call, &Instance::default().member(&asked.id)).await?,
+    };
     Ok(Reply::of(shown(&call, agent)))
 }
 
@@ -295,12 +301,11 @@ pub struct Updating {
 }
 
 async fn update(call: Call, asked: Updating) -> Answer<Done> {
-    let (caller, agent) = call.writer(asked.id.as_deref())?;
+    let (caller, agent) = call.writer(asked.id.as_deref()).await?;
     if asked.workspace_path.is_some() || asked.metadata.is_some() {
-        let mut profile = known(&call, &agent).await?.profile;
-        profile.workspace_path = asked.workspace_path.or(profile.workspace_path);
-        profile.metadata.extend(asked.metadata.unwrap_or_default());
-        call.submit(caller.clone(), Register { id: agent.clone(), profile }).await?;
+        let metadata = asked.metadata.unwrap_or_default();
+        let change = UpdateProfile { agent: agent.clone(), workspace_path: asked.workspace_path, metadata };
+        call.submit(caller.clone(), change).await?;
     }
     let current_task = match asked.current_task_id {
         Some(None) => CurrentTask::Nothing,

@@ -62,7 +62,7 @@ pub struct Added {
 }
 
 async fn add(call: Call, asked: Adding) -> Answer<Added> {
-    let (caller, agent) = call.worker(asked.agent_id.as_deref())?;
+    let (caller, agent) = call.worker(asked.agent_id.as_deref()).await?;
     let command = AddCheckpoint {
         id: call.engine().mint_checkpoint(),
         task: TaskId::from(asked.task_id.as_str()),

@@ -271,7 +271,7 @@ pub struct Beaten {
 }
 
 async fn heartbeat(call: Call, asked: Asking) -> Answer<Beaten> {
-    let (caller, agent) = call.writer(asked.agent_id.as_deref())?;
+    let (caller, agent) = call.writer(asked.agent_id.as_deref()).await?;
     call.arrive(&caller).await?;
     call.engine().heartbeat(&caller, &agent).await?;
     Ok(Reply::of(Beaten { success: true, timestamp: iso(call.engine().clock().now()) }))

@@ -69,7 +69,7 @@ pub struct Offered {
 }
 
 async fn create(call: Call, asked: Offering) -> Answer<Offered> {
-    let (caller, from) = call.writer(asked.agent_id.as_deref())?;
+    let (caller, from) = call.writer(asked.agent_id.as_deref()).await?;
     let command = Initiate {
         id: call.engine().mint_handoff(),
         from,
@@ -106,7 +106,7 @@ pub struct Accepted {
 }
 
 async fn accept(call: Call, asked: Accepting) -> Answer<Accepted> {
-    let (caller, agent) = call.writer(asked.agent_id.as_deref())?;
+    let (caller, agent) = call.writer(asked.agent_id.as_deref()).await?;
     call.submit(caller, Accept { handoff: HandoffId::from(asked.handoff_id.as_str()), agent }).await?;
     Ok(Reply::of(Accepted { accepted: true }))
 }
@@ -128,7 +128,7 @@ pub struct Rejected {
 }
 
 async fn reject(call: Call, asked: Rejecting) -> Answer<Rejected> {
-    let (caller, agent) = call.writer(asked.agent_id.as_deref())?;
+    let (caller, agent) = call.writer(asked.agent_id.as_deref()).await?;
     let handoff = HandoffId::from(asked.handoff_id.as_str());
     call.submit(caller, Reject { handoff, agent, reason: asked.reason.unwrap_or_default() }).await?;
     Ok(Reply::of(Rejected { rejected: true }))

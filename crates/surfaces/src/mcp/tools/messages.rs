@@ -36,16 +36,11 @@ pub struct Member {
 impl Member {
     /// The caller as a part of the team. Nobody knew it before: it joins by this.
     pub async fn of(call: &Call, named: Option<&str>) -> Result<Member, ToolError> {
-        let caller = call.caller(named)?;
-        let named = named.filter(|name| !name.is_empty()).map(|name| plain(&AgentId::from(name)));
-        let id = match (&caller.actor, named) {
-            (Actor::Nobody, _) => return Err(ToolError::anonymous()),
-            (Actor::Agent(own), Some(named)) if *own != named && caller.power < Power::Lead => {
-                return Err(Refusal::new(Code::Forbidden, format!("'{own}' may not act as '{named}'")).into());
-            }
-            (_, Some(named)) => named,
-            (actor, None) => AgentId::from(actor.to_string().as_str()),
-        };
+        let (caller, agent) = call.worker(named).await?;
+        if caller.actor == Actor::Nobody {
+            return Err(ToolError::anonymous());
+        }
+        let id = agent.unwrap_or_else(|| AgentId::from(caller.actor.to_string().as_str()));
         call.engine().visit(&caller).await?;
         call.arrive(&caller).await?;
         Ok(Member { caller, instance: Instance::of(&id), id })

@@ -352,7 +352,7 @@ pub struct PlanningTask {
 }
 
 async fn set_task_plan(call: Call, asked: PlanningTask) -> Answer<Done> {
-    let (caller, agent) = call.worker(asked.agent_id.as_deref())?;
+    let (caller, agent) = call.worker(asked.agent_id.as_deref()).await?;
     let task = TaskId::from(asked.id.as_str());
     let command = SetPlan { task, agent, plan: asked.plan.into(), context: asked.context.unwrap_or_default() };
     call.submit(caller, command).await?;
@@ -380,7 +380,7 @@ pub struct ReplannedTask {
 }
 
 async fn replan_task(call: Call, asked: ReplanningTask) -> Answer<ReplannedTask> {
-    let (caller, agent) = call.worker(asked.agent_id.as_deref())?;
+    let (caller, agent) = call.worker(asked.agent_id.as_deref()).await?;
     let command = Replan {
         task: TaskId::from(asked.id.as_str()),
         agent,

@@ -5,7 +5,7 @@ use rookery_engine::context::{Beside, Checkpoints, Context, DEFAULT_CHECKPOINTS,
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::mcp::unread::{count, longest_hint, unread};
+use crate::mcp::unread::{count, longest_hint};
 use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
 
 type Answer<T> = Result<Reply<T>, ToolError>;
@@ -30,6 +30,8 @@ pub struct Loading {
     include: Option<Parts>,
     /// Default 8000, at least 500.
     max_tokens: Option<usize>,
+    /// Your id, unless connected as an agent.
+    agent_id: Option<String>,
 }
 
 /// What is left out of this is there, but for `prior_task_full` and `all_checkpoints`.
@@ -71,8 +73,8 @@ impl Parts {
 }
 
 async fn load(call: Call, asked: Loading) -> Answer<Context> {
-    let caller = call.reader().await?;
-    let unread = unread(call.app(), &caller).await;
+    let caller = call.reader_named(asked.agent_id.as_deref()).await?;
+    let unread = call.unread(&caller).await;
     // Every result says what waits for its caller; here that counts against what was asked for.
     let around = longest_hint(unread);
     let unread = count(unread) as u64;

@@ -123,7 +123,7 @@ pub struct Claimed {
 }
 
 async fn claim(call: Call, asked: Claiming) -> Answer<Claimed> {
-    let (caller, agent) = call.writer(asked.agent_id.as_deref())?;
+    let (caller, agent) = call.writer(asked.agent_id.as_deref()).await?;
     let task = TaskId::from(asked.task_id.as_str());
     match call.submit(caller, TakeUp { task: task.clone(), agent }).await {
         Ok(committed) => match row_of(&committed) {
@@ -159,7 +159,7 @@ pub struct Releasing {
 }
 
 async fn release(call: Call, asked: Releasing) -> Answer<Done> {
-    let (caller, agent) = call.writer(asked.agent_id.as_deref())?;
+    let (caller, agent) = call.writer(asked.agent_id.as_deref()).await?;
     let task = TaskId::from(asked.task_id.as_str());
     let held = known(&call, &task).await?;
     if call.engine().agent(&agent).await?.value.is_none() {
@@ -230,7 +230,7 @@ pub struct Moving {
 }
 
 async fn update_status(call: Call, asked: Moving) -> Answer<Done> {
-    let (caller, agent) = call.worker(asked.agent_id.as_deref())?;
+    let (caller, agent) = call.worker(asked.agent_id.as_deref()).await?;
     let command = asked.command(agent);
     call.submit(caller, command).await?;
     Ok(Reply::of(Done::yes()))

@@ -72,8 +72,9 @@ pub fn tools() -> Vec<Tool> {
             "workflow_update_status",
             Sets,
             &[Workflow],
-            "Pause, resume (in_progress), fail or abandon a workflow. It begins and completes by itself, with its tasks. For \
-             who opened it, the lead and people.",
+            "Pause, resume (in_progress), fail or abandon a workflow. It begins and completes by itself, with its tasks. An \
+             agent's workflow is for that agent, the lead and people; a person's is failed or abandoned by people and the \
+             lead only.",
             update_status,
         ),
     ]
@@ -231,7 +232,7 @@ async fn next_tasks(call: Call, asked: Seeking) -> Answer<Found> {
     let Some(workflow) = asked.workflow_id.filter(|id| !id.is_empty()) else {
         let open = call.engine().next_tasks_anywhere(failed, limit).await?.value;
         return Ok(Reply::of(Found {
-            recommended_count: open.tasks.len(),
+            recommended_count: open.recommended_count,
             tasks: open.tasks.into_iter().map(FoundTask::from).collect(),
             max_parallel: None,
             workflow_status: None,

@@ -8,7 +8,7 @@ use futures_util::stream;
 use rookery_core::workspace::{
     self, MergeWorkspace, Uncommitted, UpdateWorkspace, Workspace, WorkspaceRemoved, not_found,
 };
-use rookery_core::{Actor, Caller, Fact, Row, RunId, TaskId, WorkspaceId};
+use rookery_core::{Fact, Row, RunId, TaskId, WorkspaceId};
 use rookery_engine::workspaces::{Making, NewWorkspace, WAIT, WorkspaceFilter, failure_of};
 use rookery_store::Committed;
 use schemars::JsonSchema;
@@ -97,7 +97,7 @@ pub struct Created {
 }
 
 async fn create(call: Call, asked: Creating) -> Answer<Created> {
-    let caller = author(&call, asked.agent_id.as_deref())?;
+    let caller = call.author(asked.agent_id.as_deref()).await?;
     let wanted = NewWorkspace {
         run: asked.workflow_id.as_deref().map(RunId::from),
         path: asked.path,
@@ -184,7 +184,7 @@ pub struct Updated {
 }
 
 async fn update(call: Call, asked: Updating) -> Answer<Updated> {
-    let caller = author(&call, asked.agent_id.as_deref())?;
+    let caller = call.author(asked.agent_id.as_deref()).await?;
     let id = WorkspaceId::from(asked.id.as_str());
     let remove = asked.cleanup_worktree == Some(true);
     if remove {
@@ -256,7 +256,7 @@ pub struct Merged {
 }
 
 async fn merge(call: Call, asked: Merging) -> Answer<Merged> {
-    let caller = author(&call, asked.agent_id.as_deref())?;
+    let caller = call.author(asked.agent_id.as_deref()).await?;
     let workspace = WorkspaceId::from(asked.id.as_str());
     attends(&call, &workspace).await?;
     let uncommitted = if asked.commit_changes == Some(true) { Uncommitted::Commit } else { Uncommitted::Refuse };
@@ -358,12 +358,6 @@ fn shown(call: &Call, workspace: Workspace) -> View {
         created_at: workspace.created_at.0,
         updated_at: workspace.updated_at.0,
     }
-}
-
-/// Whoever writes says who it is; people may too.
-fn author(call: &Call, argument: Option<&str>) -> Result<Caller, ToolError> {
-    let caller = call.caller(argument)?;
-    if caller.actor == Actor::Nobody { Err(ToolError::anonymous()) } else { Ok(caller) }
 }
 
 /// Whether somebody is there to do what is asked of a workspace.

@@ -1,0 +1,67 @@
+//! Changing a part of what the team knows of an agent, and leaving the rest as it is.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Metadata, Register};
+use crate::actor::Caller;
+use crate::command::{Decision, Halt};
+use crate::id::AgentId;
+use crate::key::{Ask, Key};
+use crate::view::View;
+
+/// What changes, and nothing else: two that change different things at once both come to pass.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct UpdateProfile {
+    pub agent: AgentId,
+    pub workspace_path: Option<String>,
+    /// Added to what is there; a key that is there already gets the new value.
+    pub metadata: Metadata,
+}
+
+impl UpdateProfile {
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        vec![Key::Agent(self.agent.clone()).into(), Key::Lead.into()]
+    }
+
+    /// The agent announces itself again, with what is known of it and the change.
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+        let mut profile = view.agent_known(&self.agent)?.profile.clone();
+        profile.workspace_path = self.workspace_path.clone().or(profile.workspace_path);
+        profile.metadata.extend(self.metadata.clone());
+        Register { id: self.agent.clone(), profile }.decide(view, caller)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limit;
+    use crate::refusal::Code;
+    use crate::testing::{World, anna, by};
+
+    fn noting(agent: &str, key: &str, value: &str) -> UpdateProfile {
+        let metadata = [(key.to_owned(), value.into())].into_iter().collect();
+        UpdateProfile { agent: agent.into(), workspace_path: None, metadata }
+    }
+
+    #[test]
+    fn what_is_not_named_stays() {
+        let mut w = World::of(&["lead", "a"]);
+        assert_eq!(w.does(&by("a"), noting("a", "one", "1")), ["agent.updated"]);
+        w.does(&anna(), UpdateProfile { workspace_path: Some("/w".to_owned()), ..noting("a", "two", "2") });
+        w.does(&by("lead"), noting("a", "one", "3"));
+        let profile = &w.agent("a").profile;
+        assert_eq!(serde_json::to_value(&profile.metadata).unwrap(), serde_json::json!({"one": "3", "two": "2"}));
+        assert_eq!((profile.workspace_path.as_deref(), profile.tool.as_str()), (Some("/w"), "claude-code"));
+        assert_eq!(w.does(&by("a"), noting("a", "two", "2")), [""; 0], "nothing new was said");
+    }
+
+    #[test]
+    fn it_is_checked_as_announcing_is() {
+        let mut w = World::of(&["lead", "a", "b"]);
+        assert_eq!(w.refuses(&by("b"), noting("a", "one", "1")), Code::Forbidden);
+        assert_eq!(w.refuses(&by("b"), noting("unknown", "one", "1")), Code::AgentNotFound);
+        let much = "x".repeat(limit::METADATA_BYTES);
+        assert_eq!(w.refuses(&by("a"), noting("a", "one", &much)), Code::TooLarge);
+    }
+}

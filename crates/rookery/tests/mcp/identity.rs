@@ -1,0 +1,164 @@
+//! Who a call comes from, and whom it is about: one name for an agent, whatever way it is written.
+
+use std::collections::HashMap;
+
+use futures_util::future::join_all;
+use reqwest::header::{HeaderName, HeaderValue};
+use rookery_testkit::daemon::Daemon;
+use serde_json::json;
+
+use crate::support::{Client, Way, connect, connect_to, connect_with, facts, plan, setup, text};
+
+/// A client in an instance, as `rookery mcp --instance` makes one.
+async fn inside(daemon: &Daemon, instance: &str, agent: Option<&str>) -> Client {
+    let mut headers = HashMap::new();
+    headers.insert(HeaderName::from_static("x-rookery-instance"), HeaderValue::from_str(instance).unwrap());
+    if let Some(agent) = agent {
+        headers.insert(HeaderName::from_static("x-agent-id"), HeaderValue::from_str(agent).unwrap());
+    }
+    connect_with(daemon, Way::Session, "", agent, headers).await
+}
+
+#[tokio::test]
+async fn the_bridge_takes_no_name_that_no_agent_can_have() {
+    let daemon = setup().start().unwrap();
+    for name in ["person:anna", "system", "group:workers", "two words"] {
+        let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_rookery"));
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ROOKERY_")) {
+            command.env_remove(name);
+        }
+        let output = command.current_dir(daemon.root()).args(["mcp", "--agent", name]).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{name}: {said}");
+        assert!(
+            said.contains(&format!("no agent can be called '{name}'")) && said.contains("an agent's name"),
+            "{said}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_name_in_full_is_the_same_agent() {
+    let daemon = setup().start().unwrap();
+    let rev = connect(&daemon, Way::Bridge, Some("rev@default")).await;
+    assert_eq!(rev.register("rev").await, "rev");
+    for named in ["rev", "rev@default"] {
+        let asked = json!({"name": "w", "source_type": "prompt", "source_content": "x", "agent_id": named});
+        rev.call("workflow_create", asked).await;
+        assert_eq!(rev.call("agent_get", json!({"id": named})).await["id"], "rev");
+    }
+    let authors: Vec<String> = facts(&daemon, "run.created").iter().map(|fact| text(&fact["actor"])).collect();
+    assert_eq!(authors, ["rev", "rev"]);
+}
+
+#[tokio::test]
+async fn inside_an_instance_a_bare_name_is_that_of_a_member() {
+    let daemon = setup().start().unwrap();
+    let nobody = inside(&daemon, "pr-9", None).await;
+    nobody.call("channel_send", json!({"agent_id": "reviewer", "message": "by argument"})).await;
+    let reviewer = inside(&daemon, "pr-9", Some("reviewer@pr-9")).await;
+    reviewer.call("channel_send", json!({"agent_id": "reviewer", "message": "by both"})).await;
+    let newcomer = inside(&daemon, "pr-9", None).await;
+    let id = newcomer.register("newcomer").await;
+    assert!(id.ends_with("@pr-9"), "{id}");
+    newcomer.call("channel_send", json!({"message": "registered"})).await;
+    let entries = nobody.call("channel_peek", json!({})).await["entries"].clone();
+    let told: Vec<String> = entries.as_array().unwrap().iter().map(|entry| text(&entry["message"])).collect();
+    assert_eq!(told, ["by argument", "by both", "registered"]);
+    let project = connect(&daemon, Way::Session, None).await;
+    assert_eq!(project.call("channel_peek", json!({})).await["entries"], json!([]), "nothing is said elsewhere");
+    project.call("channel_send", json!({"agent_id": "outside", "message": "hello"})).await;
+    for (asked, id) in [("reviewer", "reviewer@pr-9"), ("outside", "outside")] {
+        assert_eq!(nobody.call("agent_get", json!({"id": asked})).await["id"], id);
+    }
+}
+
+#[tokio::test]
+async fn the_lead_acts_as_another_with_every_tool_and_nobody_else_does() {
+    let daemon = setup().start().unwrap();
+    let lead = connect(&daemon, Way::Session, Some("lead")).await;
+    lead.register("lead").await;
+    let a = connect(&daemon, Way::Session, Some("a")).await;
+    a.register("a").await;
+    let sealed = connect(&daemon, Way::Bridge, Some("sealed")).await;
+    sealed.register("sealed").await;
+    let calls = |agent: &str| {
+        [
+            ("resource_claim", json!({"path": format!("of-{agent}"), "agent_id": agent})),
+            ("channel_send", json!({"message": "hello", "agent_id": agent})),
+            ("inbox_peek", json!({"agent_id": agent})),
+            ("coord_check_messages", json!({"agent_id": agent})),
+            ("coord_send_heartbeat", json!({"agent_id": agent})),
+        ]
+    };
+    for (tool, arguments) in calls("a") {
+        lead.call(tool, arguments).await;
+    }
+    for (tool, arguments) in calls("lead") {
+        assert_eq!(a.refused(tool, arguments).await["code"], "FORBIDDEN", "{tool}");
+    }
+    for (tool, arguments) in calls("sealed") {
+        assert_eq!(lead.refused(tool, arguments).await["code"], "SEALED", "{tool}");
+    }
+}
+
+#[tokio::test]
+async fn whoever_asks_about_an_agent_is_not_taken_for_it() {
+    let daemon = setup().start().unwrap();
+    let worker = connect(&daemon, Way::Session, Some("wkr")).await;
+    worker.register("wkr").await;
+    let other = connect(&daemon, Way::Session, Some("other")).await;
+    other.call("channel_send", json!({"message": "@wkr look"})).await;
+    let nobody = connect(&daemon, Way::Session, None).await;
+    let about = nobody.raw("agent_get", json!({"agent_id": "wkr"})).await;
+    assert_eq!((about.content.len(), about.meta), (1, None), "what waits is not for everybody");
+    let own = nobody.raw("agent_update", json!({"id": "wkr", "metadata": {"k": 1}})).await;
+    assert_eq!(own.content.len(), 2, "it says that it is the agent");
+}
+
+#[tokio::test]
+async fn what_waits_for_the_agent_that_is_named_counts_against_the_budget() {
+    let daemon = setup().start().unwrap();
+    let worker = connect(&daemon, Way::Session, Some("wkr")).await;
+    worker.register("wkr").await;
+    let (_, tasks) = plan(&worker, json!([{"name": "one", "description": "do ".repeat(2_000)}])).await;
+    let other = connect(&daemon, Way::Session, Some("other")).await;
+    other.call("channel_send", json!({"message": "@wkr look"})).await;
+    let nobody = connect_to(&daemon, Way::Session, "workflow", None).await;
+    for max_tokens in 500..520 {
+        let asked = json!({"task_id": tasks["one"], "agent_id": "wkr", "max_tokens": max_tokens});
+        let result = nobody.raw("task_load_context", asked).await;
+        let context = result.structured_content.unwrap();
+        assert_eq!((&context["unread"], result.content.len()), (&json!(1), 2));
+        let shown = context.to_string().chars().count().div_ceil(4);
+        assert!(shown <= max_tokens, "{shown} tokens for {max_tokens}");
+    }
+}
+
+#[tokio::test]
+async fn changes_to_an_agent_at_once_all_come_to_pass() {
+    let daemon = setup().start().unwrap();
+    let a = connect(&daemon, Way::Session, Some("a")).await;
+    a.register("a").await;
+    let changes = (0..24).map(|at| a.call("agent_update", json!({"metadata": {format!("k{at}"): at}})));
+    join_all(changes).await;
+    let metadata = a.call("agent_get", json!({"id": "a"})).await["metadata"].clone();
+    assert_eq!(metadata.as_object().unwrap().len(), 24, "{metadata}");
+}
+
+#[tokio::test]
+async fn what_a_person_opened_no_agent_gives_up_but_the_lead() {
+    let daemon = setup().start().unwrap();
+    let (lead, a) =
+        (connect(&daemon, Way::Session, Some("lead")).await, connect(&daemon, Way::Session, Some("a")).await);
+    lead.register("lead").await;
+    a.register("a").await;
+    let key = daemon.person_key().unwrap();
+    let bearer = HeaderValue::from_str(&format!("Bearer {}", key.trim())).unwrap();
+    let headers = HashMap::from([(HeaderName::from_static("authorization"), bearer)]);
+    let person = connect_with(&daemon, Way::Session, "", None, headers).await;
+    let (workflow, _) = plan(&person, json!([{"name": "one", "description": "d"}])).await;
+    let abandon = json!({"id": workflow, "status": "abandoned"});
+    assert_eq!(a.refused("workflow_update_status", abandon.clone()).await["code"], "FORBIDDEN");
+    lead.call("workflow_update_status", abandon).await;
+}
