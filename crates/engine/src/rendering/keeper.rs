@@ -12,6 +12,7 @@ use super::papers::Seen;
 use super::room::{Content, Room, Sight, Stamp};
 use super::state::{Shelf, State};
 use super::steps::Steps;
+use super::swaps::Out;
 use super::{Generated, RenderError};
 use crate::engine::Engine;
 
@@ -34,8 +35,8 @@ pub(super) struct Keeper {
     pub(super) seen: BTreeMap<String, Seen>,
     /// Documents whose file is missing, and since when.
     pub(super) missing: BTreeMap<String, u64>,
-    /// What came out of its place: the hash that it should have, and since when it waits.
-    pub(super) swaps: BTreeMap<String, (Option<String>, u64)>,
+    /// What came out of its place.
+    pub(super) swaps: BTreeMap<String, Out>,
     pub(super) reel: Reel,
     /// Words may have been redacted: everything is compared with the log.
     pub(super) reread: bool,
@@ -122,7 +123,7 @@ impl Keeper {
     }
 
     /// Whether nobody has touched the files since the last round: only then there is nothing to do while the log is quiet.
-    pub(super) fn is_quiet(&self, root: &Path) -> bool {
+    pub(super) fn is_quiet(&self, root: &Path, now: u64) -> bool {
         let quiet = || -> Result<bool, RenderError> {
             let room = Room::enter(root, &self.context.folder, self.steps.clone())?;
             let files = self.files(&room)?;
@@ -134,7 +135,7 @@ impl Keeper {
                 && files.len() == rendered
                 && self.channel_is_quiet(&room)?
                 && all_made.into_iter().all(|made| made)
-                && room.swaps()?.is_empty()
+                && self.swaps_are_quiet(&room, now)?
                 && room.inode()? == self.inode)
         };
         quiet().unwrap_or(false)
@@ -168,7 +169,7 @@ impl Keeper {
         let swap = room.keep(draft, name)?;
         let before = self.state.generated.insert(name.clone(), hash);
         if room.exchange(&swap)? {
-            self.swaps.insert(swap.name, (before, self.now));
+            self.came_out(&swap, before);
             self.again = true;
         } else if !room.place(&swap)? {
             self.again = true;

@@ -42,6 +42,13 @@ pub(super) struct RoomError {
 
 type Result<T> = std::result::Result<T, RoomError>;
 
+/// What a file is, wherever it is and whatever stands in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct FileId {
+    pub(super) device: u64,
+    pub(super) inode: u64,
+}
+
 /// What tells one state of a file from another without reading it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Stamp {
@@ -53,6 +60,10 @@ pub(super) struct Stamp {
 }
 
 impl Stamp {
+    pub(super) fn id(&self) -> FileId {
+        FileId { device: self.device, inode: self.inode }
+    }
+
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -360,9 +371,13 @@ impl Room {
         Ok(opened.map_err(|error| self.failed("read", &swap.path, error))?.map(|(file, _)| file))
     }
 
-    /// Where a file that waits in `.swap` is, for whoever looks for its writers.
-    pub(super) fn swap_path(&self, swap: &Swap) -> PathBuf {
-        self.path.join(SWAP).join(&swap.name)
+    /// The state of what waits in `.swap`; none if it is gone or no file.
+    pub(super) fn swap_stamp(&self, swap: &Swap) -> Result<Option<Stamp>> {
+        match fs::statat(&self.swap, &swap.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(Stamp::of(&stat)).filter(|_| FileType::from_raw_mode(stat.st_mode).is_file())),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(self.failed("look at", &swap.path, error)),
+        }
     }
 
     /// Forgets what waits in `.swap`, because it is known.

@@ -181,7 +181,7 @@ impl Desk {
                 continue;
             }
             let idle = !place.stale && place.failure.is_none() && !place.keeper.reread;
-            if idle && place.keeper.is_quiet(&root) {
+            if idle && place.keeper.is_quiet(&root, now) {
                 place.due = now + LOOK_EVERY_MILLIS;
                 continue;
             }
@@ -389,7 +389,8 @@ impl Desk {
     #[cfg(test)]
     pub(super) fn is_settled(&self) -> bool {
         let root = &self.engine.settings().root;
-        self.places.values().all(|place| !place.stale && place.failure.is_none() && place.keeper.is_quiet(root))
+        let now = self.now();
+        self.places.values().all(|place| !place.stale && place.failure.is_none() && place.keeper.is_quiet(root, now))
     }
 
     /// Makes everybody's turn come, whatever the time.

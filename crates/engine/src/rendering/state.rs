@@ -26,6 +26,9 @@ pub(super) struct State {
     pub(super) documents: BTreeMap<String, Rendered>,
     #[serde(default)]
     pub(super) channel: Option<Written>,
+    /// Hashes of what waits in `.swap` and is known, by its name there.
+    #[serde(default)]
+    pub(super) swaps: BTreeMap<String, String>,
     /// Hashes of files that are made from nothing but settings, by name.
     #[serde(default)]
     pub(super) generated: BTreeMap<String, String>,

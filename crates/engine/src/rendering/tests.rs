@@ -24,6 +24,8 @@ use crate::messages::{Post, Span};
 use crate::subscribe::Subscription;
 use crate::{Access, Engine, Parts, RandomIds, Request, Settings, SystemClock};
 
+const LONGER_THAN_ANYTHING_STAYS: u64 = 11 * 60_000;
+
 /// The hour of the machine, and a pace that the test sets.
 #[derive(Debug, Default)]
 struct Pace {
@@ -121,12 +123,23 @@ impl Site1 {
         for _ in 0..500 {
             self.turn(sitting).await;
             if sitting.desk.is_settled() {
-                return;
+                if self.waiting() == [PathBuf::new(); 0] {
+                    return;
+                }
+                // What came out of its place stays for a while.
+                self.pace.monotonic.fetch_add(LONGER_THAN_ANYTHING_STAYS, Ordering::Relaxed);
             }
             // Stamps of the file system need their time to grow old.
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
         panic!("it never settles: {:?}", sitting.desk.warnings());
+    }
+
+    /// What came out of its place and is still kept.
+    fn waiting(&self) -> Vec<PathBuf> {
+        let mut found = vec![];
+        files_below(&self.file(".swap"), &mut found);
+        found
     }
 
     /// A new start that comes to rest.
@@ -223,7 +236,7 @@ impl Site1 {
             assert_eq!(self.read(path), self.text(path).await, "{path}");
         }
         assert_eq!(self.read("channel.md"), Some(self.channel_text().await));
-        assert_eq!(fs::read_dir(self.file(".swap")).unwrap().count(), 0);
+        assert_eq!(self.waiting(), [PathBuf::new(); 0]);
     }
 }
 
@@ -723,6 +736,71 @@ async fn whoever_has_the_replaced_file_open_can_still_save_it() {
     site.settle(&mut sitting).await;
     assert_eq!(site.text("notes.md").await.as_deref(), Some("late"));
     site.check(&["notes.md"]).await;
+}
+
+#[tokio::test]
+async fn whoever_has_it_open_by_another_path_can_still_save_it() {
+    let site = Site1::new();
+    site.writes("notes.md", "one").await;
+    let mut sitting = site.settled().await;
+    // As from a container, or through a bind mount: the path of the process is not ours.
+    let elsewhere = site.root.join("elsewhere");
+    fs::hard_link(site.file("notes.md"), &elsewhere).unwrap();
+    let mut held = fs::File::options().write(true).open(&elsewhere).unwrap();
+    fs::remove_file(&elsewhere).unwrap();
+    site.writes("notes.md", "two").await;
+    // It is waited for, but not for ever.
+    for _ in 0..40 {
+        site.turn(&mut sitting).await;
+    }
+    assert_eq!(site.read("notes.md").as_deref(), Some("two"));
+    site.pace.monotonic.fetch_add(LONGER_THAN_ANYTHING_STAYS, Ordering::Relaxed);
+    site.turn(&mut sitting).await;
+    held.set_len(0).unwrap();
+    held.write_all(b"late").unwrap();
+    drop(held);
+    site.settle(&mut sitting).await;
+    assert_eq!(site.text("notes.md").await.as_deref(), Some("late"));
+    assert_eq!(site.authors("notes.md").await, ["ada@pr-1", "ada@pr-1", "external"]);
+    site.check(&["notes.md"]).await;
+}
+
+#[tokio::test]
+async fn what_somebody_saves_late_whom_nobody_saw_is_kept() {
+    let site = Site1::new();
+    site.writes("notes.md", "one").await;
+    let mut sitting = site.settled().await;
+    for (text, late) in [("two", "late"), ("three", "later")] {
+        site.writes("notes.md", text).await;
+        for _ in 0..10 {
+            site.turn(&mut sitting).await;
+        }
+        let [out] = site.waiting().try_into().unwrap();
+        fs::write(out, late).unwrap();
+        // A restart forgets nothing of it.
+        sitting = site.settled().await;
+        assert_eq!(site.text("notes.md").await.as_deref(), Some(late));
+        site.check(&["notes.md"]).await;
+    }
+    assert_eq!(site.authors("notes.md").await, ["ada@pr-1", "ada@pr-1", "external", "ada@pr-1", "external"]);
+}
+
+#[tokio::test]
+async fn not_everything_that_came_out_stays() {
+    let site = Site1::new();
+    let paths: Vec<String> = (0..510).map(|number| format!("{number}.md")).collect();
+    for path in &paths {
+        site.writes(path, "one").await;
+    }
+    let mut sitting = site.settled().await;
+    for path in &paths {
+        site.writes(path, "two").await;
+    }
+    for _ in 0..3 {
+        site.turn(&mut sitting).await;
+    }
+    assert!(paths.iter().all(|path| site.read(path).as_deref() == Some("two")));
+    assert_eq!((site.waiting().len(), sitting.desk.warnings()), (500, vec![]));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
