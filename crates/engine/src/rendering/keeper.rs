@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::channel::Reel;
 use super::papers::Seen;
-use super::room::{Content, Room, Sight, Stamp};
+use super::room::{Content, FileId, Room, Sight, Stamp};
 use super::state::{Shelf, State};
 use super::steps::Steps;
 use super::swaps::Out;
@@ -45,7 +45,7 @@ pub(super) struct Keeper {
     troubles: BTreeSet<String>,
     told: BTreeSet<String>,
     /// The folder as of the last round.
-    pub(super) inode: u64,
+    pub(super) folder: Option<FileId>,
     pub(super) now: u64,
     pub(super) wall: i64,
     /// The time as part of a file's name.
@@ -87,11 +87,17 @@ impl Keeper {
             again: false,
             troubles: BTreeSet::new(),
             told: BTreeSet::new(),
-            inode: 0,
+            folder: None,
             now: 0,
             wall: 0,
             when: String::new(),
         }
+    }
+
+    /// The folder that this one has files in, from now or from before.
+    pub(super) fn has_folder(&self, root: &Path) -> Option<FileId> {
+        let was_here = self.state.channel.is_some() || !self.state.documents.is_empty();
+        self.folder.or_else(|| FileId::at(&root.join(self.context.folder.as_str())).filter(|_| was_here))
     }
 
     /// Brings the files and the log together once.
@@ -118,7 +124,7 @@ impl Keeper {
         self.settle_swaps(engine, &room).await?;
         self.render_channel(engine, &room).await?;
         self.render_documents(engine, &room).await?;
-        self.inode = room.inode()?;
+        self.folder = Some(room.id()?);
         self.generated.clone().iter().try_for_each(|generated| self.generate(engine, &room, generated))
     }
 
@@ -136,7 +142,7 @@ impl Keeper {
                 && self.channel_is_quiet(&room)?
                 && all_made.into_iter().all(|made| made)
                 && self.swaps_are_quiet(&room, now)?
-                && room.inode()? == self.inode)
+                && Some(room.id()?) == self.folder)
         };
         quiet().unwrap_or(false)
     }

@@ -49,6 +49,13 @@ pub(super) struct FileId {
     pub(super) inode: u64,
 }
 
+impl FileId {
+    /// Of what is at a path; none if nothing is.
+    pub(super) fn at(path: &Path) -> Option<FileId> {
+        fs::stat(path).ok().map(|stat| Stamp::of(&stat).id())
+    }
+}
+
 /// What tells one state of a file from another without reading it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Stamp {
@@ -160,9 +167,9 @@ impl Room {
     }
 
     /// What tells this folder from one that takes its place.
-    pub(super) fn inode(&self) -> Result<u64> {
+    pub(super) fn id(&self) -> Result<FileId> {
         let stat = fs::fstat(&self.folder).map_err(|error| self.failed("look at", "", error))?;
-        Ok(number(stat.st_ino))
+        Ok(Stamp::of(&stat).id())
     }
 
     pub(super) fn path(&self) -> &Path {

@@ -16,6 +16,7 @@ use rookery_store::{ListQuery, LogQuery};
 use tokio::sync::{Notify, watch};
 
 use super::keeper::Keeper;
+use super::room::FileId;
 use super::state::Shelf;
 use super::steps::Steps;
 use super::{Folder, RenderError, Rendered, Rendering};
@@ -54,6 +55,8 @@ pub(super) struct Desk {
     log: LogId,
     contexts: BTreeMap<Scope, Configured>,
     places: BTreeMap<Instance, Place>,
+    /// Those who would have the folder of another, and what a person should know about it.
+    shut_out: BTreeMap<Instance, String>,
     hints: Arc<Hints>,
     watcher: Option<RecommendedWatcher>,
     /// The last position that is known to be saved.
@@ -73,8 +76,8 @@ struct Place {
     patience: u64,
     failure: Option<String>,
     troubles: Vec<String>,
-    /// The folder that hints come from, by its inode.
-    watched: Option<u64>,
+    /// The folder that hints come from.
+    watched: Option<FileId>,
 }
 
 /// Folders in which something has changed, as the system tells. Only hints: whoever gets one looks for itself.
@@ -134,14 +137,13 @@ impl Desk {
             log,
             contexts: BTreeMap::new(),
             places: BTreeMap::new(),
+            shut_out: BTreeMap::new(),
             watcher: watcher(&hints),
             hints,
             saved: None,
         };
         desk.read_contexts().await?;
-        for instance in desk.known().await? {
-            desk.add(&instance);
-        }
+        desk.add_all(desk.known().await?);
         desk.mark_in_use().await?;
         if desk.missed_redactions().await? {
             desk.reread_all();
@@ -176,8 +178,14 @@ impl Desk {
     pub(super) async fn attend(&mut self) {
         let now = self.now();
         let root = self.engine.settings().root.clone();
+        let folder = |(instance, place): (&Instance, &Place)| Some((place.keeper.has_folder(&root)?, instance.clone()));
+        let mut kept: Vec<(FileId, Instance)> = self.places.iter().filter_map(folder).collect();
         for (instance, place) in &mut self.places {
             if place.due > now && !(place.stale && place.failure.is_none()) {
+                continue;
+            }
+            if let Some(rival) = place.rival(&root, &kept) {
+                place.wait_for(instance, rival, now);
                 continue;
             }
             let idle = !place.stale && place.failure.is_none() && !place.keeper.reread;
@@ -186,6 +194,7 @@ impl Desk {
                 continue;
             }
             place.round(&self.engine, instance, now).await;
+            kept.extend(place.keeper.folder.map(|folder| (folder, instance.clone())));
             watch_over(self.watcher.as_mut(), &self.hints, &root, instance, place);
         }
     }
@@ -271,6 +280,11 @@ impl Desk {
             tracing::debug!(%error, "what was configured is read later");
             tokio::time::sleep(RETRY_AFTER).await;
         }
+        self.rearrange(scope).await;
+    }
+
+    /// Lets everybody's files be where they are configured to be.
+    async fn rearrange(&mut self, scope: &Scope) {
         let known: Vec<Instance> = self.places.keys().cloned().collect();
         for instance in known {
             let context = self.context(&instance);
@@ -283,6 +297,11 @@ impl Desk {
                 }
             }
         }
+        // Whoever was in the way may have gone elsewhere, or this one has.
+        for instance in std::mem::take(&mut self.shut_out).into_keys() {
+            self.add(&instance);
+            self.used(&instance);
+        }
         match scope {
             Scope::Instance(run) => {
                 self.add(&Instance::of_run(run));
@@ -290,7 +309,7 @@ impl Desk {
             }
             // Instances that had no files until now may have some.
             Scope::Project => match self.known().await {
-                Ok(instances) => instances.iter().for_each(|instance| self.add(instance)),
+                Ok(instances) => self.add_all(instances),
                 Err(error) => tracing::debug!(%error, "instances could not be looked up"),
             },
         }
@@ -332,7 +351,15 @@ impl Desk {
         Ok(found)
     }
 
-    /// Begins to keep the files of an instance, if it has some here.
+    /// Begins to keep the files of many. Whoever had files in its folder before comes first.
+    fn add_all(&mut self, instances: BTreeSet<Instance>) {
+        let log = self.log.to_string();
+        let was_here = |instance: &Instance| self.shelf.knows(instance, &log, self.context(instance).folder.as_str());
+        let (before, new): (Vec<Instance>, Vec<Instance>) = instances.into_iter().partition(was_here);
+        before.iter().chain(&new).for_each(|instance| self.add(instance));
+    }
+
+    /// Begins to keep the files of an instance, if it has some here and nobody else has the folder.
     fn add(&mut self, instance: &Instance) {
         if self.places.contains_key(instance) {
             return;
@@ -342,6 +369,16 @@ impl Desk {
         if context.provider != Provider::File || elsewhere {
             return;
         }
+        let overlaps = |(_, place): &(&Instance, &Place)| place.keeper.context.folder.overlaps(&context.folder);
+        if let Some((rival, _)) = self.places.iter().find(overlaps) {
+            let message = no_files(instance, &context, rival);
+            if self.shut_out.get(instance) != Some(&message) {
+                tracing::warn!(%instance, "{message}");
+                self.shut_out.insert(instance.clone(), message);
+            }
+            return;
+        }
+        self.shut_out.remove(instance);
         let generated = (self.rendering.generated)(instance, &context);
         let log = self.log.to_string();
         let keeper = Keeper::new(instance.clone(), context, generated, &log, &self.shelf);
@@ -370,15 +407,20 @@ impl Desk {
         }
     }
 
+    /// What a person should know.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let of_places = self.places.values().flat_map(|place| place.failure.iter().chain(&place.troubles));
+        of_places.chain(self.shut_out.values()).cloned().collect()
+    }
+
     fn tell(&self, say: &watch::Sender<Rendered>) {
         let root = &self.engine.settings().root;
-        let here = self.places.iter().filter(|(_, place)| place.keeper.inode != 0 && place.in_use);
+        let here = self.places.iter().filter(|(_, place)| place.keeper.folder.is_some() && place.in_use);
         let folders = here.map(|(instance, place)| Folder {
             instance: instance.clone(),
             path: root.join(place.keeper.context.folder.as_str()),
         });
-        let warnings = self.places.values().flat_map(|place| place.failure.iter().chain(&place.troubles).cloned());
-        let rendered = Rendered { folders: folders.collect(), warnings: warnings.collect() };
+        let rendered = Rendered { folders: folders.collect(), warnings: self.warnings() };
         say.send_if_modified(|known| {
             let changed = *known != rendered;
             *known = rendered;
@@ -393,15 +435,18 @@ impl Desk {
         self.places.values().all(|place| !place.stale && place.failure.is_none() && place.keeper.is_quiet(root, now))
     }
 
+    /// As if the log said so.
+    #[cfg(test)]
+    pub(super) async fn pretend(&mut self, configured: Configured) {
+        let scope = configured.scope.clone();
+        self.contexts.insert(scope.clone(), configured);
+        self.rearrange(&scope).await;
+    }
+
     /// Makes everybody's turn come, whatever the time.
     #[cfg(test)]
     pub(super) fn hurry(&mut self) {
         self.places.values_mut().for_each(|place| place.due = 0);
-    }
-
-    #[cfg(test)]
-    pub(super) fn warnings(&self) -> Vec<String> {
-        self.places.values().flat_map(|place| place.failure.iter().chain(&place.troubles).cloned()).collect()
     }
 }
 
@@ -409,6 +454,25 @@ impl Place {
     fn new(keeper: Keeper) -> Place {
         let patience = SOON_MILLIS;
         Place { keeper, in_use: false, stale: true, due: 0, patience, failure: None, troubles: vec![], watched: None }
+    }
+
+    /// Whoever has files already in the folder that this one would get: other names may mean the same one on a disk that
+    /// does not tell cases apart.
+    fn rival<'a>(&self, root: &Path, kept: &'a [(FileId, Instance)]) -> Option<&'a Instance> {
+        if kept.is_empty() || self.keeper.has_folder(root).is_some() {
+            return None;
+        }
+        let folder = FileId::at(&root.join(self.keeper.context.folder.as_str()))?;
+        kept.iter().find(|(taken, _)| *taken == folder).map(|(_, rival)| rival)
+    }
+
+    fn wait_for(&mut self, instance: &Instance, rival: &Instance, now: u64) {
+        let message = no_files(instance, &self.keeper.context, rival);
+        if !self.troubles.contains(&message) {
+            tracing::warn!(%instance, "{message}");
+        }
+        (self.stale, self.failure, self.troubles) = (false, None, vec![message]);
+        self.due = now + LOOK_EVERY_MILLIS;
     }
 
     async fn round(&mut self, engine: &Engine, instance: &Instance, now: u64) {
@@ -433,6 +497,14 @@ impl Place {
     }
 }
 
+fn no_files(instance: &Instance, context: &TeamContext, rival: &Instance) -> String {
+    let folder = context.folder.as_str();
+    format!(
+        "instance '{instance}' has no files, because its folder {folder} is that of instance '{rival}' or meets it: give \
+         it another with 'rookery context configure --instance {instance} --folder …'"
+    )
+}
+
 /// Asks the system for hints about a folder, once it is there.
 fn watch_over(
     watcher: Option<&mut RecommendedWatcher>,
@@ -441,14 +513,14 @@ fn watch_over(
     instance: &Instance,
     place: &mut Place,
 ) {
-    let inode = place.keeper.inode;
-    let Some(watcher) = watcher.filter(|_| inode != 0 && place.watched != Some(inode)) else { return };
+    let here = place.keeper.folder;
+    let Some(watcher) = watcher.filter(|_| here.is_some() && place.watched != here) else { return };
     let folder = root.join(place.keeper.context.folder.as_str());
     // The one before may be gone; then there is nothing to forget.
     drop(watcher.unwatch(&folder));
     lock(&hints.folders).insert(folder.clone(), instance.clone());
     match watcher.watch(&folder, RecursiveMode::Recursive) {
-        Ok(()) => place.watched = Some(inode),
+        Ok(()) => place.watched = here,
         Err(error) => tracing::debug!(%error, %instance, "changes of files are noticed a little later"),
     }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use futures_util::FutureExt;
 use rookery_core::document::{Base, DeleteDocument, DocumentId, DocumentPath, Version, WriteDocument, Writer, hash_of};
-use rookery_core::instance::{ConfigureContext, ContextSettings, Provider, Scope};
+use rookery_core::instance::{ConfigureContext, Configured, ContextSettings, Provider, Scope};
 use rookery_core::redact::{Redact, Target};
 use rookery_core::{Caller, Fact, Instance, LogId, Seq, Timestamp};
 use rookery_store::memory::{Database, MemoryStore};
@@ -449,6 +449,54 @@ async fn where_there_are_no_files_none_are_made() {
     assert_eq!(fs::read_to_string(site.root.join("docs/team/notes.md")).unwrap(), "one");
     assert_eq!(fs::read_to_string(site.root.join("docs/team/discussion.md")).unwrap(), site.channel_text().await);
     assert!(!site.root.join(".workflow").exists());
+}
+
+#[tokio::test]
+async fn no_two_instances_write_into_one_folder() {
+    let site = Site1::new();
+    let in_dir = |dir: &str| ContextSettings { dir: Some(dir.to_owned()), ..ContextSettings::default() };
+    let pr_2 = || Scope::of(&Instance::new("pr-2"));
+    site.configures(pr_2(), in_dir("shared")).await;
+    site.says("ada@pr-2", "in the second").await;
+    drop(site.settled().await);
+    site.configures(Scope::of(&Instance::new("pr-1")), in_dir("other")).await;
+    site.says("ada@pr-1", "in the first").await;
+    // As was possible once, and still is where the disk does not tell names apart.
+    symlink(site.root.join("shared"), site.root.join("other")).unwrap();
+    let mut sitting = site.sit().await;
+    for _ in 0..4 {
+        site.turn(&mut sitting).await;
+    }
+    let warning = "instance 'pr-1' has no files, because its folder other is that of instance 'pr-2'";
+    assert!(sitting.desk.warnings()[0].starts_with(warning), "{:?}", sitting.desk.warnings());
+    let channel = || fs::read_to_string(site.root.join("shared/channel.md")).unwrap();
+    assert!(channel().contains("in the second") && !channel().contains("in the first"));
+    assert_eq!(fs::read_dir(site.root.join("shared")).unwrap().count(), 3, "nobody fought");
+    fs::remove_file(site.root.join("other")).unwrap();
+    site.settle(&mut sitting).await;
+    assert_eq!(fs::read_to_string(site.root.join("other/channel.md")).unwrap(), site.channel_text().await);
+    assert_eq!(sitting.desk.warnings(), [""; 0]);
+}
+
+#[tokio::test]
+async fn whoever_has_a_folder_keeps_it_from_whoever_comes_later() {
+    let site = Site1::new();
+    site.writes("notes.md", "of the first").await;
+    let mut sitting = site.settled().await;
+    // What the rules refuse today stands in a log of before.
+    let folder = |dir: &str| {
+        let settings = ContextSettings { dir: Some(dir.to_owned()), ..ContextSettings::default() };
+        Configured { scope: Scope::of(&Instance::new("aa")), settings, site: None }
+    };
+    sitting.desk.pretend(folder(".workflow/pr-1/deep")).await;
+    sitting.desk.pretend(folder(".workflow/pr-1")).await;
+    site.turn(&mut sitting).await;
+    assert_eq!(sitting.desk.warnings().len(), 1, "{:?}", sitting.desk.warnings());
+    assert!(sitting.desk.warnings()[0].starts_with("instance 'aa' has no files"), "{:?}", sitting.desk.warnings());
+    sitting.desk.pretend(folder("elsewhere")).await;
+    site.turn(&mut sitting).await;
+    assert_eq!(sitting.desk.warnings(), [""; 0]);
+    assert!(site.root.join("elsewhere/channel.md").exists());
 }
 
 #[tokio::test]
