@@ -42,6 +42,8 @@ pub(super) struct Keeper {
     pub(super) reread: bool,
     /// Something has to be looked at again soon.
     pub(super) again: bool,
+    /// Something could not be done, and is tried again.
+    failed: bool,
     troubles: BTreeSet<String>,
     told: BTreeSet<String>,
     /// The folder as of the last round.
@@ -57,6 +59,8 @@ pub(super) struct Keeper {
 pub(super) struct Round {
     /// Something is unsettled and has to be looked at again soon.
     pub(super) again: bool,
+    /// Everything that the log says is in the files.
+    pub(super) whole: bool,
     /// What a person should know.
     pub(super) troubles: Vec<String>,
 }
@@ -85,6 +89,7 @@ impl Keeper {
             reel: Reel::default(),
             reread: false,
             again: false,
+            failed: false,
             troubles: BTreeSet::new(),
             told: BTreeSet::new(),
             folder: None,
@@ -105,7 +110,7 @@ impl Keeper {
         let clock = engine.clock();
         (self.now, self.wall) = (clock.monotonic(), clock.now().0);
         self.when = stamp_of(self.wall);
-        (self.again, self.troubles) = (false, BTreeSet::new());
+        (self.again, self.failed, self.troubles) = (false, false, BTreeSet::new());
         let done = self.work(engine).await;
         // Also of half a round: what was written was written.
         if self.state != self.saved {
@@ -114,25 +119,46 @@ impl Keeper {
             self.saved = self.state.clone();
         }
         done?;
-        self.reread = false;
+        self.reread &= self.failed;
         self.tell_news();
-        Ok(Round { again: self.again, troubles: self.troubles.iter().cloned().collect() })
+        Ok(Round { again: self.again, whole: !self.failed, troubles: self.troubles.iter().cloned().collect() })
     }
 
+    /// Every kind of file by itself: one that makes trouble keeps no other from being brought up to date.
     async fn work(&mut self, engine: &Engine) -> Result<(), RenderError> {
         let room = Room::enter(&engine.settings().root, &self.context.folder, self.steps.clone())?;
-        self.settle_swaps(engine, &room).await?;
-        self.render_channel(engine, &room).await?;
-        self.render_documents(engine, &room).await?;
+        let done = self.settle_swaps(engine, &room).await;
+        self.bear("what was replaced is not looked at", done)?;
+        let done = self.render_channel(engine, &room).await;
+        self.bear("the channel is not written", done)?;
+        let done = self.render_documents(engine, &room).await;
+        self.bear("documents are not brought up to date", done)?;
+        for generated in self.generated.clone() {
+            let done = self.generate(engine, &room, &generated);
+            self.bear(&format!("{} is not written", generated.name), done)?;
+        }
         self.folder = Some(room.id()?);
-        self.generated.clone().iter().try_for_each(|generated| self.generate(engine, &room, generated))
+        Ok(())
+    }
+
+    /// Makes what went wrong with a file something that a person should know, and says what does not happen because of
+    /// it. What went wrong with the log concerns everything.
+    pub(super) fn bear(&mut self, what: &str, done: Result<(), RenderError>) -> Result<(), RenderError> {
+        match done {
+            Err(error) if error.is_of_a_file() => {
+                self.failed = true;
+                self.trouble(format!("{what}: {error}"));
+                Ok(())
+            }
+            done => done,
+        }
     }
 
     /// Whether nobody has touched the files since the last round: only then there is nothing to do while the log is quiet.
     pub(super) fn is_quiet(&self, root: &Path, now: u64) -> bool {
         let quiet = || -> Result<bool, RenderError> {
             let room = Room::enter(root, &self.context.folder, self.steps.clone())?;
-            let files = self.files(&room)?;
+            let files = self.files(&room, std::iter::empty())?.found;
             let rendered = self.state.documents.values().filter(|state| state.hash.is_some()).count();
             let generated =
                 |made: &Generated| Ok(room.read(&made.name, LARGEST)?.is_some_and(|c| c.bytes == made.text.as_bytes()));

@@ -93,3 +93,10 @@ enum RenderError {
     #[error("cannot note what was rendered of instance '{instance}': {source}")]
     State { instance: String, source: io::Error },
 }
+
+impl RenderError {
+    /// Whether it is about a file, and others may do well.
+    fn is_of_a_file(&self) -> bool {
+        !matches!(self, RenderError::Engine(_) | RenderError::Read(_) | RenderError::State { .. })
+    }
+}

@@ -13,7 +13,7 @@ use rookery_store::{Answer, ListQuery, Submission, SubmitError};
 
 use super::RenderError;
 use super::keeper::Keeper;
-use super::room::{Content, FileId, Room, Sight, Stamp};
+use super::room::{Content, FileId, Room, Sight, Stamp, WALK_ENTRIES, Walk};
 use super::state::Rendered;
 use super::writers::{Sees, Writers};
 use crate::engine::{Engine, EngineError};
@@ -41,6 +41,29 @@ pub(super) struct Seen {
     since: u64,
 }
 
+/// The files that may be documents.
+#[derive(Debug)]
+pub(super) struct Files {
+    pub(super) found: BTreeMap<String, Stamp>,
+    /// Whether there are not more.
+    whole: bool,
+    /// Documents that have no file of their own, because the disk does not tell their name from that of another.
+    twins: BTreeMap<String, String>,
+}
+
+impl Files {
+    /// Adds a file that is there under a name that the folder does not show.
+    fn add(&mut self, path: &str, stamp: Stamp) {
+        let is_twin = |(other, found): &(&String, &Stamp)| {
+            found.id() == stamp.id() && other.to_lowercase() == path.to_lowercase()
+        };
+        match self.found.iter().find(is_twin) {
+            Some((twin, _)) => drop(self.twins.insert(path.to_owned(), twin.clone())),
+            None => drop(self.found.insert(path.to_owned(), stamp)),
+        }
+    }
+}
+
 /// Whose words stand in a file.
 enum Words {
     /// Ours, of this version.
@@ -55,37 +78,60 @@ impl Keeper {
         let documents = engine.documents(&self.instance.run()).await?.value;
         let live: BTreeMap<String, Document> =
             documents.into_iter().map(|document| (document.id.path.to_string(), document)).collect();
-        let files = self.files(room)?;
+        let Files { found: files, whole, twins } = self.files(room, live.keys())?;
+        if !whole {
+            self.trouble(format!(
+                "there are more than {WALK_ENTRIES} files in {}: new ones do not become documents until there are fewer",
+                self.context.folder.as_str()
+            ));
+        }
         self.seen.retain(|path, _| files.contains_key(path));
         self.missing.retain(|path, _| !files.contains_key(path));
         let writers = self.writers(&files);
-        let rendered = self.state.documents.iter().filter(|(_, state)| state.hash.is_some()).map(|(path, _)| path);
-        let mut paths: Vec<&String> = live.keys().chain(files.keys()).chain(rendered).collect();
+        let mut paths: Vec<&String> = live.keys().chain(files.keys()).chain(self.rendered()).collect();
         paths.sort();
         paths.dedup();
         for path in paths.into_iter().cloned().collect::<Vec<_>>() {
             let Ok(name) = DocumentPath::parse(&path) else { continue };
+            if let Some(twin) = twins.get(&path) {
+                self.trouble(format!("{path} and {twin} are one file on this disk: document {path} is not written"));
+                continue;
+            }
             let id = DocumentId::new(self.instance.run(), name);
             let known = live.get(&path).cloned();
             let done = match files.get(&path) {
                 Some(stamp) => self.meet(engine, room, &id, known, *stamp, &writers).await,
                 None => self.miss(engine, room, &id, known).await,
             };
-            // One file that makes trouble keeps no other from being written; what concerns all of them does.
-            match done {
-                Err(RenderError::Room(error)) => self.trouble(error.to_string()),
-                done => done?,
-            }
+            self.bear(&format!("document {path} is not brought up to date"), done)?;
         }
         self.settle_swaps(engine, room).await
     }
 
-    /// The files that may be documents.
-    pub(super) fn files(&self, room: &Room) -> Result<BTreeMap<String, Stamp>, RenderError> {
-        let mut files = room.walk()?;
+    /// The files that may be documents: what is found in the folder, and those of documents that we know, wherever in it
+    /// they are.
+    pub(super) fn files<'a>(
+        &'a self,
+        room: &Room,
+        known: impl Iterator<Item = &'a String>,
+    ) -> Result<Files, RenderError> {
+        let Walk { mut found, whole } = room.walk()?;
         let is_document = |path: &String| DocumentPath::parse(path).is_ok_and(|path| !self.context.is_channel(&path));
-        files.retain(|path, _| is_document(path));
+        found.retain(|path, _| is_document(path));
+        let mut files = Files { found, whole, twins: BTreeMap::new() };
+        for path in known.chain(self.rendered()) {
+            if !files.found.contains_key(path)
+                && let Ok(Sight::File(stamp)) = room.look(path)
+            {
+                files.add(path, stamp);
+            }
+        }
         Ok(files)
+    }
+
+    /// The documents whose files we wrote.
+    fn rendered(&self) -> impl Iterator<Item = &String> {
+        self.state.documents.iter().filter(|(_, state)| state.hash.is_some()).map(|(path, _)| path)
     }
 
     /// Who writes to those files that are not as we left them.
@@ -147,9 +193,14 @@ impl Keeper {
     ) -> Result<(), RenderError> {
         let path = id.path.as_str();
         self.stamps.remove(path);
-        if room.look(path)? == Sight::Other {
-            self.trouble(format!("{} is a link or a folder: the document is not written there", self.shown(path)));
-            return Ok(());
+        match room.look(path)? {
+            Sight::Nothing => {}
+            Sight::Other => {
+                self.trouble(format!("{} is a link or a folder: the document is not written there", self.shown(path)));
+                return Ok(());
+            }
+            // Put there in this moment, maybe by us and under another name; it is met in the next round.
+            Sight::File(_) => return self.again_soon(),
         }
         if known.is_none() {
             let deleted = engine.document(id).await?.value;
@@ -346,5 +397,27 @@ impl Keeper {
             }
             None => drop(self.state.documents.remove(path)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_the_disk_does_not_tell_from_another_is_no_file_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let inside = rookery_core::instance::TeamContext::of(&rookery_core::Instance::new("x"), None, None).folder;
+        let room = Room::enter(folder.path(), &inside, Default::default()).unwrap();
+        for name in ["Notes.md", "other.md"] {
+            std::fs::write(room.path().join(name), "x").unwrap();
+        }
+        let Walk { found, whole } = room.walk().unwrap();
+        let (notes, other) = (found["Notes.md"], found["other.md"]);
+        let mut files = Files { found, whole, twins: BTreeMap::new() };
+        files.add("notes.md", notes);
+        files.add("deep.md", other);
+        assert_eq!(files.twins, BTreeMap::from([("notes.md".to_owned(), "Notes.md".to_owned())]));
+        assert_eq!(files.found.keys().collect::<Vec<_>>(), ["Notes.md", "deep.md", "other.md"]);
     }
 }

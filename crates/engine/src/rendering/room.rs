@@ -24,7 +24,7 @@ const WRITING: &str = "writing-";
 const NAME_BYTES: usize = 220;
 /// How much of a folder is looked at.
 const WALK_DEPTH: usize = 16;
-const WALK_ENTRIES: usize = 5_000;
+pub(super) const WALK_ENTRIES: usize = 5_000;
 /// How many edited files of one name are kept aside before a person has to tidy up.
 const ASIDE: u32 = 20;
 
@@ -116,6 +116,14 @@ pub(super) struct Content {
     pub(super) bytes: Vec<u8>,
     pub(super) stamp: Stamp,
     /// Whether this is all of it.
+    pub(super) whole: bool,
+}
+
+/// What there is in a folder.
+#[derive(Debug)]
+pub(super) struct Walk {
+    pub(super) found: BTreeMap<String, Stamp>,
+    /// Whether there is not more.
     pub(super) whole: bool,
 }
 
@@ -440,8 +448,9 @@ impl Room {
         Ok(count >= ASIDE)
     }
 
-    /// Every file that may be a document, by path. Hidden ones and links are nobody's business.
-    pub(super) fn walk(&self) -> Result<BTreeMap<String, Stamp>> {
+    /// Every file that may be a document, by path, as far as a folder is looked at. Hidden ones and links are nobody's
+    /// business.
+    pub(super) fn walk(&self) -> Result<Walk> {
         let mut found = BTreeMap::new();
         let mut seen = 0;
         let mut folders =
@@ -456,7 +465,7 @@ impl Room {
                 }
                 seen += 1;
                 if seen > WALK_ENTRIES {
-                    return Err(self.failed("look at all of", "", io::Error::other("there are too many files in it")));
+                    return Ok(Walk { found, whole: false });
                 }
                 let Ok(stat) = fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
                 let kind = FileType::from_raw_mode(stat.st_mode);
@@ -471,7 +480,7 @@ impl Room {
                 }
             }
         }
-        Ok(found)
+        Ok(Walk { found, whole: true })
     }
 }
 

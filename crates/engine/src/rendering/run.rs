@@ -28,6 +28,8 @@ use crate::subscribe::{SubscribeError, Subscription};
 const SOON_MILLIS: u64 = 100;
 /// How often the disk is looked at although nobody said that it changed.
 const LOOK_EVERY_MILLIS: u64 = 2_000;
+/// How soon what could not be done is tried again because the disk has changed.
+const RETRY_MILLIS: u64 = 1_000;
 /// How far the pauses between tries grow.
 const RETRY_AT_LEAST_EVERY_MILLIS: u64 = 30_000;
 
@@ -70,6 +72,8 @@ struct Place {
     in_use: bool,
     /// The log says something new.
     stale: bool,
+    /// Some of its files could not be brought up to date.
+    unfinished: bool,
     /// When to look at the disk again.
     due: u64,
     /// How long to wait after the next failure.
@@ -188,7 +192,7 @@ impl Desk {
                 place.wait_for(instance, rival, now);
                 continue;
             }
-            let idle = !place.stale && place.failure.is_none() && !place.keeper.reread;
+            let idle = !place.stale && place.is_well() && !place.keeper.reread;
             if idle && place.keeper.is_quiet(&root, now) {
                 place.due = now + LOOK_EVERY_MILLIS;
                 continue;
@@ -211,7 +215,9 @@ impl Desk {
         let soon = self.now();
         for instance in instances {
             if let Some(place) = self.places.get_mut(instance).filter(|place| place.failure.is_none()) {
-                place.due = place.due.min(soon);
+                // What is tried again in vain touches the disk too.
+                let pause = if place.unfinished { RETRY_MILLIS } else { 0 };
+                place.due = place.due.min(soon + pause);
             }
         }
     }
@@ -397,7 +403,7 @@ impl Desk {
 
     /// Notes that everything up to here is in the files, if it is.
     pub(super) fn note_position(&mut self, position: &Position) {
-        let all_done = self.places.values().all(|place| !place.stale && place.failure.is_none());
+        let all_done = self.places.values().all(|place| !place.stale && place.is_well());
         if !all_done || self.saved.as_ref() == Some(position) {
             return;
         }
@@ -432,7 +438,7 @@ impl Desk {
     pub(super) fn is_settled(&self) -> bool {
         let root = &self.engine.settings().root;
         let now = self.now();
-        self.places.values().all(|place| !place.stale && place.failure.is_none() && place.keeper.is_quiet(root, now))
+        self.places.values().all(|place| !place.stale && place.is_well() && place.keeper.is_quiet(root, now))
     }
 
     /// As if the log said so.
@@ -453,7 +459,21 @@ impl Desk {
 impl Place {
     fn new(keeper: Keeper) -> Place {
         let patience = SOON_MILLIS;
-        Place { keeper, in_use: false, stale: true, due: 0, patience, failure: None, troubles: vec![], watched: None }
+        Place {
+            keeper,
+            in_use: false,
+            stale: true,
+            unfinished: false,
+            due: 0,
+            patience,
+            failure: None,
+            troubles: vec![],
+            watched: None,
+        }
+    }
+
+    fn is_well(&self) -> bool {
+        self.failure.is_none() && !self.unfinished
     }
 
     /// Whoever has files already in the folder that this one would get: other names may mean the same one on a disk that
@@ -482,6 +502,7 @@ impl Place {
                     tracing::info!(%instance, "files are written again");
                 }
                 (self.stale, self.patience, self.troubles) = (false, SOON_MILLIS, round.troubles);
+                self.unfinished = !round.whole;
                 self.due = now + if round.again { SOON_MILLIS } else { LOOK_EVERY_MILLIS };
             }
             Err(error) => {

@@ -89,7 +89,8 @@ impl Keeper {
         self.state.swaps.retain(|name, _| swaps.iter().any(|(swap, _)| swap.name == *name));
         let writers = Writers::look(&swaps.iter().map(|(_, stamp)| stamp.id()).collect::<Vec<_>>());
         for (swap, stamp) in &swaps {
-            self.settle_swap(engine, room, swap, *stamp, &writers).await?;
+            let done = self.settle_swap(engine, room, swap, *stamp, &writers).await;
+            self.bear(&format!("what was replaced of {} is not looked at", swap.path), done)?;
         }
         self.forget_the_oldest(engine, room, &swaps, &writers).await
     }

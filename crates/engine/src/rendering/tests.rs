@@ -499,6 +499,67 @@ async fn whoever_has_a_folder_keeps_it_from_whoever_comes_later() {
     assert!(site.root.join("elsewhere/channel.md").exists());
 }
 
+/// Whether documents go both ways while something else is wrong, and what is said about that.
+async fn goes_on(site: &Site1, sitting: &mut Sitting, warning: &str) {
+    site.writes("notes.md", "by an agent").await;
+    fs::write(site.file("other.md"), "by a person").unwrap();
+    for _ in 0..200 {
+        site.turn(sitting).await;
+        if site.read("notes.md").as_deref() == Some("by an agent")
+            && site.text("other.md").await.as_deref() == Some("by a person")
+            && site.file("mcp.json").exists()
+        {
+            let warnings = sitting.desk.warnings();
+            assert!(warnings.iter().any(|told| told.contains(warning)), "{warnings:?}");
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    panic!("documents do not go on: {:?}", sitting.desk.warnings());
+}
+
+#[tokio::test]
+async fn a_channel_that_cannot_be_written_keeps_no_document_back() {
+    let site = Site1::new();
+    site.writes("notes.md", "one").await;
+    site.writes("other.md", "one").await;
+    let mut sitting = site.settled().await;
+    fs::remove_file(site.file("channel.md")).unwrap();
+    fs::remove_file(site.file("mcp.json")).unwrap();
+    fs::create_dir(site.file("channel.md")).unwrap();
+    goes_on(&site, &mut sitting, "the channel is not written: .workflow/pr-1/channel.md is a link or a folder").await;
+    fs::remove_dir(site.file("channel.md")).unwrap();
+    for number in 0..20 {
+        fs::write(site.file(&format!("channel.md.edited-{number}")), "x").unwrap();
+    }
+    fs::write(site.file("channel.md"), "edited").unwrap();
+    fs::write(site.file("other.md"), "other").unwrap();
+    site.writes("notes.md", "another").await;
+    goes_on(&site, &mut sitting, "the channel is not written: .workflow/pr-1/channel.md was edited so often").await;
+    for number in 0..20 {
+        fs::remove_file(site.file(&format!("channel.md.edited-{number}"))).unwrap();
+    }
+    site.says("ada@pr-1", "it goes on").await;
+    site.settle(&mut sitting).await;
+    site.check(&["notes.md", "other.md"]).await;
+    assert_eq!(sitting.desk.warnings(), [""; 0]);
+}
+
+#[tokio::test]
+async fn too_many_files_keep_no_known_document_back() {
+    let site = Site1::new();
+    site.writes("notes.md", "one").await;
+    site.writes("other.md", "one").await;
+    let mut sitting = site.settled().await;
+    for number in 0..5_000 {
+        fs::write(site.file(&format!("{number}.log")), "").unwrap();
+    }
+    goes_on(&site, &mut sitting, "there are more than 5000 files in .workflow/pr-1").await;
+    site.deletes("other.md").await;
+    site.settle(&mut sitting).await;
+    assert_eq!(site.read("other.md"), None);
+}
+
 #[tokio::test]
 async fn what_happened_while_nobody_was_there_is_made_up_for() {
     let site = Site1::new();
