@@ -142,6 +142,9 @@ pub(super) fn check(dir: &str, instance: &Instance) -> Result<Folder, Refusal> {
     if folder.split('/').any(|part| part == "..") {
         return refuse("must not lead out of the project");
     }
+    if folder.split('/').any(|part| part.len() > limit::FILE_NAME_BYTES) {
+        return refuse("has a part that is too long for a file system");
+    }
     let first = folder.split('/').next().unwrap_or_default().to_ascii_lowercase();
     if TAKEN.contains(&first.as_str()) {
         return refuse("is a folder that holds something else");

@@ -561,6 +561,47 @@ async fn too_many_files_keep_no_known_document_back() {
 }
 
 #[tokio::test]
+async fn a_document_with_a_long_path_has_a_file_like_any_other() {
+    let site = Site1::new();
+    let long = format!("{}.md", "n".repeat(252));
+    let deep = format!("{}/{}.md", "d/".repeat(100) + &"ö".repeat(100), "n".repeat(100));
+    let percents = format!("{}.md", "%".repeat(200));
+    let paths = [long.as_str(), deep.as_str(), percents.as_str()];
+    for path in paths {
+        site.writes(path, "one").await;
+    }
+    let mut sitting = site.settled().await;
+    site.check(&paths).await;
+    for path in paths {
+        site.writes(path, "two").await;
+    }
+    for _ in 0..4 {
+        site.turn(&mut sitting).await;
+    }
+    // What is replaced is known by its path, also after a restart.
+    for out in site.waiting() {
+        if fs::read_to_string(&out).unwrap() == "one" {
+            fs::write(out, "late").unwrap();
+        }
+    }
+    fs::remove_dir_all(site.root.join(".rookery")).unwrap();
+    let mut sitting = site.settled().await;
+    for path in paths {
+        assert_eq!(site.text(path).await.as_deref(), Some("late"));
+        fs::write(site.file(path), "by hand").unwrap();
+    }
+    site.settle(&mut sitting).await;
+    site.check(&paths).await;
+    for path in paths {
+        assert_eq!(site.text(path).await.as_deref(), Some("by hand"));
+        site.deletes(path).await;
+    }
+    site.settle(&mut sitting).await;
+    assert_eq!((paths.map(|path| site.read(path)), sitting.desk.warnings()), ([None, None, None], vec![]));
+    assert_eq!(site.waiting(), [PathBuf::new(); 0]);
+}
+
+#[tokio::test]
 async fn what_happened_while_nobody_was_there_is_made_up_for() {
     let site = Site1::new();
     site.writes("notes.md", "one").await;
@@ -721,8 +762,10 @@ enum Disk {
 /// Returns whether the end came.
 async fn ended(disk: Disk, at: usize, person: Person, acts_at: usize) -> bool {
     let site = Site1::new();
+    // Too long for a name in `.swap`.
+    let (gone, new) = (format!("sub/{}.md", "gone".repeat(60)), format!("{}.md", "new".repeat(80)));
     site.writes("notes.md", "one").await;
-    site.writes("sub/gone.md", "one").await;
+    site.writes(&gone, "one").await;
     site.says("ada@pr-1", "hello").await;
     drop(site.settled().await);
     let (taken, over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
@@ -748,8 +791,8 @@ async fn ended(disk: Disk, at: usize, person: Person, acts_at: usize) -> bool {
     });
     site.writes("notes.md", "two").await;
     site.says("ada@pr-1", "a longer entry,\nof two lines").await;
-    site.deletes("sub/gone.md").await;
-    site.writes("new.md", "new").await;
+    site.deletes(&gone).await;
+    site.writes(&new, "new").await;
     let mut sitting = site.sit_with(steps).await;
     for _ in 0..12 {
         site.turn(&mut sitting).await;
@@ -758,7 +801,7 @@ async fn ended(disk: Disk, at: usize, person: Person, acts_at: usize) -> bool {
     site.says("ada@pr-1", "after the end").await;
     drop(site.settled().await);
     let told = format!("{disk:?} disk, ended at {at}, {person:?} at {acts_at}");
-    site.check(&["notes.md", "sub/gone.md", "new.md"]).await;
+    site.check(&["notes.md", &gone, &new]).await;
     let saved = matches!(person, Person::SavesInPlace | Person::SavesByRenaming);
     if saved && taken.load(Ordering::Relaxed) > acts_at {
         assert!(site.can_find("by hand", &["notes.md"]).await, "{told}");
@@ -767,7 +810,7 @@ async fn ended(disk: Disk, at: usize, person: Person, acts_at: usize) -> bool {
         assert_eq!(site.text("notes.md").await.as_deref(), Some("two"), "{told}");
         assert_eq!(site.authors("notes.md").await, ["ada@pr-1", "ada@pr-1"], "{told}");
     }
-    assert_eq!((site.text("sub/gone.md").await, site.text("new.md").await.as_deref()), (None, Some("new")), "{told}");
+    assert_eq!((site.text(&gone).await, site.text(&new).await.as_deref()), (None, Some("new")), "{told}");
     assert!(site.names().iter().all(|name| !name.contains("edited")), "{told}: {:?}", site.names());
     over.load(Ordering::Relaxed)
 }
