@@ -123,7 +123,7 @@ impl Site1 {
         for _ in 0..500 {
             self.turn(sitting).await;
             if sitting.desk.is_settled() {
-                if self.waiting() == [PathBuf::new(); 0] {
+                if self.waiting().is_empty() {
                     return;
                 }
                 // What came out of its place stays for a while.
@@ -236,7 +236,7 @@ impl Site1 {
             assert_eq!(self.read(path), self.text(path).await, "{path}");
         }
         assert_eq!(self.read("channel.md"), Some(self.channel_text().await));
-        assert_eq!(self.waiting(), [PathBuf::new(); 0]);
+        assert_eq!(self.waiting(), Vec::<PathBuf>::new());
     }
 }
 
@@ -598,7 +598,7 @@ async fn a_document_with_a_long_path_has_a_file_like_any_other() {
     }
     site.settle(&mut sitting).await;
     assert_eq!((paths.map(|path| site.read(path)), sitting.desk.warnings()), ([None, None, None], vec![]));
-    assert_eq!(site.waiting(), [PathBuf::new(); 0]);
+    assert_eq!(site.waiting(), Vec::<PathBuf>::new());
 }
 
 #[tokio::test]

@@ -6,7 +6,6 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::room::FileId;
@@ -68,11 +67,7 @@ fn written_by(process: &Path, among: &[FileId]) -> io::Result<Vec<FileId>> {
             continue;
         }
         // Through the process's own handle, whatever path it has to the file.
-        let Ok(found) = fs::metadata(file.path()) else { continue };
-        let id = FileId { device: found.dev(), inode: found.ino() };
-        if among.contains(&id) {
-            open.push(id);
-        }
+        open.extend(FileId::at(&file.path()).filter(|id| among.contains(id)));
     }
     Ok(open)
 }
@@ -91,13 +86,9 @@ fn is_for_writing(info: &Path) -> bool {
 mod tests {
     use super::*;
 
-    fn id(path: &Path) -> FileId {
-        let found = fs::metadata(path).unwrap();
-        FileId { device: found.dev(), inode: found.ino() }
-    }
-
     #[test]
     fn a_file_is_written_to_while_somebody_has_it_open_for_that() {
+        let id = |path: &Path| FileId::at(path).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         let (written, read, moved) = (root.join("written"), root.join("read"), root.join("moved"));
@@ -114,6 +105,7 @@ mod tests {
 
     #[test]
     fn whoever_opened_it_by_another_path_is_seen_too() {
+        let id = |path: &Path| FileId::at(path).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let (file, other) = (folder.path().join("file"), folder.path().join("other"));
         fs::write(&file, "x").unwrap();
