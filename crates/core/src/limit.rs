@@ -31,6 +31,8 @@ pub const HELD_PER_SENDER: u32 = 100;
 /// The whole text of a document.
 pub const DOCUMENT_BYTES: usize = 1024 * 1024;
 pub const DOCUMENT_PATH_BYTES: usize = 512;
+/// The longest name that file systems take.
+pub const FILE_NAME_BYTES: usize = 255;
 /// How many appended pieces a document has before they are written as one text.
 pub const DOCUMENT_PIECES: u64 = 64;
 

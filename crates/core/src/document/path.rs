@@ -21,6 +21,8 @@ pub enum DocumentPathProblem {
     TooLong,
     #[error("file must be a path relative to the instance's folder")]
     Absolute,
+    #[error("file has a part longer than {} bytes, which no file system takes", limit::FILE_NAME_BYTES)]
+    LongPart,
     #[error("file has an empty part, or one that begins with a dot")]
     Part,
     #[error("file contains a backslash or a control character")]
@@ -57,6 +59,9 @@ impl DocumentPath {
         if raw.split('/').any(|part| part.is_empty() || part.starts_with('.')) {
             return Err(DocumentPathProblem::Part);
         }
+        if raw.split('/').any(|part| part.len() > limit::FILE_NAME_BYTES) {
+            return Err(DocumentPathProblem::LongPart);
+        }
         let lower = raw.to_ascii_lowercase();
         if !KINDS.iter().any(|kind| lower.ends_with(kind)) {
             return Err(DocumentPathProblem::Kind);
@@ -88,7 +93,10 @@ impl<'de> Deserialize<'de> for DocumentPath {
 
 impl From<DocumentPathProblem> for Refusal {
     fn from(problem: DocumentPathProblem) -> Refusal {
-        let code = if problem == DocumentPathProblem::TooLong { Code::TooLarge } else { Code::Invalid };
+        let code = match problem {
+            DocumentPathProblem::TooLong | DocumentPathProblem::LongPart => Code::TooLarge,
+            _ => Code::Invalid,
+        };
         Refusal::new(code, problem.to_string()).hint("for example notes.md or findings/auth-issues.md")
     }
 }
@@ -125,5 +133,8 @@ mod tests {
             assert_eq!(DocumentPath::parse(bad), Err(problem), "{bad:?}");
         }
         assert_eq!(DocumentPath::parse(&format!("{}.md", "x".repeat(limit::DOCUMENT_PATH_BYTES))), Err(TooLong));
+        assert!(DocumentPath::parse(&format!("{}.md", "x".repeat(252))).is_ok());
+        assert_eq!(DocumentPath::parse(&format!("{}.md", "x".repeat(253))), Err(LongPart));
+        assert_eq!(DocumentPath::parse(&format!("{}/a.md", "ä".repeat(128))), Err(LongPart));
     }
 }

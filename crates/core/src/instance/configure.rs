@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Instance;
-use super::context::{Configured, ContextSettings, Scope};
+use super::context::{Configured, ContextSettings, FOLDER, Scope};
 use super::place::{self, Folder};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
@@ -45,10 +45,6 @@ impl ConfigureContext {
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         view.needs_authority(caller, "configure a context")?;
         self.settings.check()?;
-        match &self.scope {
-            Scope::Project => self.check_defaults()?,
-            Scope::Instance(run) => self.check_place(view, &Instance::of_run(run))?,
-        }
         let key = Key::Context(self.scope.clone());
         let new = Configured { scope: self.scope.clone(), settings: self.settings.clone(), site: self.site.clone() };
         let same = match view.get(&key)? {
@@ -58,18 +54,34 @@ impl ConfigureContext {
         if same {
             return Ok(Decision::nothing(Reply::Done));
         }
+        match &self.scope {
+            Scope::Project => self.check_defaults(view)?,
+            Scope::Instance(run) => self.check_place(view, &Instance::of_run(run))?,
+        }
         let Configured { scope, settings, site } = new;
         Ok(Decision::new(vec![Fact::ContextConfigured(ContextConfigured { scope, settings, site })], Reply::Row(key)))
     }
 
-    fn check_defaults(&self) -> Result<(), Refusal> {
-        let Some(dir) = &self.settings.dir else { return Ok(()) };
+    fn check_defaults(&self, view: &View) -> Result<(), Halt> {
+        let dir = self.settings.dir.as_deref().unwrap_or(FOLDER);
         place::check(dir, &Instance::default())?;
-        if place::tells_instances_apart(dir) {
-            return Ok(());
+        if !place::tells_instances_apart(dir) {
+            return Err(Refusal::new(Code::Invalid, "dir would be the same folder for every instance")
+                .hint("put ${{ instance }} into it, for example team/${{ instance }}/")
+                .into());
         }
-        Err(Refusal::new(Code::Invalid, "dir would be the same folder for every instance")
-            .hint("put ${{ instance }} into it, for example team/${{ instance }}/"))
+        for (instance, folder) in named(view)? {
+            if place::is_given_to_another(&folder, dir, &instance) {
+                let what = format!("dir would give the folder of instance '{instance}' to others: {}", folder.as_str());
+                return Err(Refusal::new(Code::Exists, what)
+                    .hint(format!(
+                        "choose another dir, or first another folder for that instance: rookery context configure \
+                         --instance {instance} --folder …"
+                    ))
+                    .into());
+            }
+        }
+        Ok(())
     }
 
     /// No two instances have one folder, or one inside of the other's.
@@ -77,7 +89,13 @@ impl ConfigureContext {
         limit::name("instance", instance.name(), limit::NAME_BYTES)?;
         let Some(dir) = &self.settings.dir else { return Ok(()) };
         let folder = place::check(dir, instance)?;
-        match others(view, instance)?.into_iter().find(|(_, taken)| taken.meets(&folder)) {
+        let defaults = project(view)?.and_then(|project| project.settings.dir.as_deref()).unwrap_or(FOLDER);
+        let others = others(view, instance)?;
+        match others.into_iter().find(|(_, taken)| taken.meets(&folder)) {
+            None if place::is_given_to_another(&folder, defaults, instance) => {
+                let what = "dir is a folder that another instance gets by the project's own dir, or meets one";
+                Err(Refusal::new(Code::Exists, what).hint(format!("choose one outside of {defaults}")).into())
+            }
             None => Ok(()),
             Some((other, _)) => {
                 Err(Refusal::new(Code::Exists, format!("dir is the folder of instance '{other}', or meets it"))
@@ -88,23 +106,41 @@ impl ConfigureContext {
     }
 }
 
-/// The folders of the other instances that were configured.
-fn others(view: &View, instance: &Instance) -> Result<Vec<(Instance, Folder)>, Halt> {
-    let project = match view.get(&Key::Context(Scope::Project))? {
+/// What the project says.
+fn project(view: &View) -> Result<Option<&Configured>, Halt> {
+    Ok(match view.get(&Key::Context(Scope::Project))? {
         Some(Row::Context(project)) => Some(project),
         _ => None,
-    };
-    let mut folders = Vec::new();
-    for row in view.all(&Lookup::ConfiguredInstances)? {
-        if let Row::Context(configured @ Configured { scope: Scope::Instance(run), .. }) = row
-            && *run != instance.run()
-        {
-            let other = Instance::of_run(run);
-            let folder = TeamContext::of(&other, Some(configured), project).folder;
-            folders.push((other, folder));
+    })
+}
+
+/// The instances that were configured.
+fn configured(view: &View) -> Result<Vec<(Instance, &Configured)>, Halt> {
+    let of = |row| match row {
+        &Row::Context(ref configured @ Configured { scope: Scope::Instance(ref run), .. }) => {
+            Some((Instance::of_run(run), configured))
         }
-    }
-    Ok(folders)
+        _ => None,
+    };
+    Ok(view.all(&Lookup::ConfiguredInstances)?.into_iter().filter_map(of).collect())
+}
+
+/// The folders of the other instances that were configured.
+fn others(view: &View, instance: &Instance) -> Result<Vec<(Instance, Folder)>, Halt> {
+    let project = project(view)?;
+    let others = configured(view)?.into_iter().filter(|(other, _)| other != instance);
+    let folder = |(other, own)| (TeamContext::of(&other, Some(own), project).folder, other);
+    Ok(others.map(folder).map(|(folder, other)| (other, folder)).collect())
+}
+
+/// The folders that instances were given by name.
+fn named(view: &View) -> Result<Vec<(Instance, Folder)>, Halt> {
+    let folder = |(instance, own): (Instance, &Configured)| {
+        let dir = own.settings.dir.as_deref()?;
+        let folder = Folder::stored(&place::settled(dir, &instance));
+        Some((instance, folder))
+    };
+    Ok(configured(view)?.into_iter().filter_map(folder).collect())
 }
 
 impl ContextSettings {
@@ -187,6 +223,23 @@ mod tests {
         world.does(&anna(), configure(of("b"), in_dir("elsewhere")));
         assert_eq!(world.refuses(&anna(), configure(of("c"), in_dir("elsewhere/deep"))), Code::Exists);
         world.does(&anna(), configure(of("b"), in_dir("elsewhere/deep")));
+    }
+
+    #[test]
+    fn no_instance_takes_the_folder_that_another_would_get() {
+        let mut world = World::default();
+        world.does(&anna(), configure(Scope::Project, in_dir("team/${{ instance }}")));
+        for taken in ["team/foo", "team", "team/foo/deep", "Team/Foo"] {
+            assert_eq!(world.refuses(&anna(), configure(of("bar"), in_dir(taken))), Code::Exists, "{taken}");
+        }
+        world.does(&anna(), configure(of("bar"), in_dir("team/bar/deep")));
+        world.does(&anna(), configure(of("bar"), in_dir("docs/foo")));
+        for taking in ["docs/${{ instance }}", "docs/foo/${{ instance }}", "${{ instance }}/foo"] {
+            let refused = world.refuses(&anna(), configure(Scope::Project, in_dir(taking)));
+            assert_eq!(refused, Code::Exists, "{taking}");
+        }
+        world.does(&anna(), configure(Scope::Project, in_dir("docs/all/${{ instance }}")));
+        world.does(&anna(), configure(Scope::Project, ContextSettings::default()));
     }
 
     #[test]

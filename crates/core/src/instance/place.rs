@@ -35,20 +35,31 @@ impl Folder {
 
     /// Whether one of them is the other or lies in it, also on a file system that does not tell cases apart.
     pub fn meets(&self, other: &Folder) -> bool {
-        let (one, other) = (self.0.to_lowercase() + "/", other.0.to_lowercase() + "/");
-        one.starts_with(&other) || other.starts_with(&one)
+        Folder(self.0.to_lowercase()).overlaps(&Folder(other.0.to_lowercase()))
+    }
+
+    /// Whether one of them is the other or lies in it.
+    pub fn overlaps(&self, other: &Folder) -> bool {
+        self.parts().zip(other.parts()).all(|(one, other)| one == other)
     }
 }
 
+/// Stands for any instance's name; no setting contains it.
+const ANY: char = '\0';
+
 /// The folder that a setting means for an instance.
 pub(super) fn settled(dir: &str, instance: &Instance) -> String {
+    settled_for(dir, &folder_name(instance))
+}
+
+fn settled_for(dir: &str, name: &str) -> String {
     let mut settled = String::new();
     let mut rest = dir;
     while let Some((before, after)) = rest.split_once("${{") {
         let Some((word, after)) = after.split_once("}}") else { break };
         settled.push_str(before);
         match word.trim() {
-            "instance" | "workflow.instance" => settled.push_str(&folder_name(instance)),
+            "instance" | "workflow.instance" => settled.push_str(name),
             other => settled.push_str(other),
         }
         rest = after;
@@ -58,8 +69,40 @@ pub(super) fn settled(dir: &str, instance: &Instance) -> String {
     parts.collect::<Vec<_>>().join("/")
 }
 
+/// Whether a folder is one that a setting gives to another instance than this, or meets one: also to an instance that
+/// nobody has heard of yet.
+pub(super) fn is_given_to_another(folder: &Folder, dir: &str, instance: &Instance) -> bool {
+    let (shape, own) = (settled_for(dir, &ANY.to_string()), settled(dir, instance));
+    for ((part, shape), own) in folder.parts().zip(shape.split('/')).zip(own.split('/')) {
+        let is_one_instances = shape.contains(ANY);
+        if is_one_instances && part == own {
+            return false;
+        }
+        let fits = if is_one_instances { can_be_given(part, shape) } else { same(part, shape) };
+        if !fits {
+            return false;
+        }
+    }
+    true
+}
+
+/// Whether some instance's name makes this part of a setting this part of a folder.
+fn can_be_given(part: &str, shape: &str) -> bool {
+    let (Some((before, _)), Some((_, after))) = (shape.split_once(ANY), shape.rsplit_once(ANY)) else { return false };
+    let (part, before, after) = (part.to_lowercase(), before.to_lowercase(), after.to_lowercase());
+    let name = part.strip_prefix(&before).and_then(|rest| rest.strip_suffix(&after)).unwrap_or_default();
+    let can_stand_in_one = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | '%');
+    !name.is_empty() && !name.starts_with('.') && name.chars().all(can_stand_in_one)
+}
+
+/// Whether two names mean one file on a file system that does not tell cases apart.
+fn same(one: &str, other: &str) -> bool {
+    one.to_lowercase() == other.to_lowercase()
+}
+
 /// What an instance's folder is called: its name, with everything that could mean something to a file system written as
-/// `%` and the byte, so that no two instances share a folder.
+/// `%` and the byte. No two instances have one name; where the file system does not tell cases apart, two whose names
+/// differ only in that have one folder all the same, and only the first of them gets files.
 pub fn folder_name(instance: &Instance) -> String {
     let mut name = String::new();
     for (at, character) in instance.name().char_indices() {
@@ -98,6 +141,9 @@ pub(super) fn check(dir: &str, instance: &Instance) -> Result<Folder, Refusal> {
     }
     if folder.split('/').any(|part| part == "..") {
         return refuse("must not lead out of the project");
+    }
+    if folder.split('/').any(|part| part.len() > limit::FILE_NAME_BYTES) {
+        return refuse("has a part that is too long for a file system");
     }
     let first = folder.split('/').next().unwrap_or_default().to_ascii_lowercase();
     if TAKEN.contains(&first.as_str()) {
@@ -177,5 +223,34 @@ mod tests {
         );
         assert!(!folder("a/b").meets(&folder("a/bc")));
         assert!(tells_instances_apart("x/${{ instance }}") && !tells_instances_apart("x"));
+    }
+
+    #[test]
+    fn a_setting_gives_folders_to_instances_that_nobody_has_heard_of() {
+        let given =
+            |folder: &str, dir: &str| is_given_to_another(&Folder(folder.to_owned()), dir, &Instance::new("bar"));
+        for (folder, dir) in [
+            ("team/foo", "team/${{ instance }}"),
+            ("Team/foo/deep", "team/${{ instance }}"),
+            ("team", "team/${{ instance }}"),
+            ("team/Bar", "team/${{ instance }}"),
+            ("team/a%2Fb", "team/${{ instance }}"),
+            ("team/ctx-foo-x", "team/ctx-${{ instance }}-x/files"),
+            ("docs/any", "${{ instance }}"),
+            ("x/foo/y", "x/${{ instance }}/y/${{ instance }}"),
+        ] {
+            assert!(given(folder, dir), "{folder} {dir}");
+        }
+        for (folder, dir) in [
+            ("team/bar", "team/${{ instance }}"),
+            ("team/bar/deep", "team/${{ instance }}"),
+            ("elsewhere", "team/${{ instance }}"),
+            ("team/with space", "team/${{ instance }}"),
+            ("team/other-foo", "team/ctx-${{ instance }}"),
+            ("team/ctx-", "team/ctx-${{ instance }}"),
+            ("team/foo/other", "team/${{ instance }}/files"),
+        ] {
+            assert!(!given(folder, dir), "{folder} {dir}");
+        }
     }
 }

@@ -9,9 +9,10 @@ use sha2::{Digest, Sha256};
 
 use super::channel::Reel;
 use super::papers::Seen;
-use super::room::{Content, Room, Sight, Stamp};
+use super::room::{Content, FileId, Room, Sight, Stamp};
 use super::state::{Shelf, State};
 use super::steps::Steps;
+use super::swaps::Out;
 use super::{Generated, RenderError};
 use crate::engine::Engine;
 
@@ -34,17 +35,19 @@ pub(super) struct Keeper {
     pub(super) seen: BTreeMap<String, Seen>,
     /// Documents whose file is missing, and since when.
     pub(super) missing: BTreeMap<String, u64>,
-    /// What came out of its place: the hash that it should have, and since when it waits.
-    pub(super) swaps: BTreeMap<String, (Option<String>, u64)>,
+    /// What came out of its place.
+    pub(super) swaps: BTreeMap<String, Out>,
     pub(super) reel: Reel,
     /// Words may have been redacted: everything is compared with the log.
     pub(super) reread: bool,
     /// Something has to be looked at again soon.
     pub(super) again: bool,
+    /// Something could not be done, and is tried again.
+    failed: bool,
     troubles: BTreeSet<String>,
     told: BTreeSet<String>,
     /// The folder as of the last round.
-    pub(super) inode: u64,
+    pub(super) folder: Option<FileId>,
     pub(super) now: u64,
     pub(super) wall: i64,
     /// The time as part of a file's name.
@@ -56,6 +59,8 @@ pub(super) struct Keeper {
 pub(super) struct Round {
     /// Something is unsettled and has to be looked at again soon.
     pub(super) again: bool,
+    /// Everything that the log says is in the files.
+    pub(super) whole: bool,
     /// What a person should know.
     pub(super) troubles: Vec<String>,
 }
@@ -84,13 +89,20 @@ impl Keeper {
             reel: Reel::default(),
             reread: false,
             again: false,
+            failed: false,
             troubles: BTreeSet::new(),
             told: BTreeSet::new(),
-            inode: 0,
+            folder: None,
             now: 0,
             wall: 0,
             when: String::new(),
         }
+    }
+
+    /// The folder that this one has files in, from now or from before.
+    pub(super) fn has_folder(&self, root: &Path) -> Option<FileId> {
+        let was_here = self.state.channel.is_some() || !self.state.documents.is_empty();
+        self.folder.or_else(|| FileId::at(&root.join(self.context.folder.as_str())).filter(|_| was_here))
     }
 
     /// Brings the files and the log together once.
@@ -98,7 +110,7 @@ impl Keeper {
         let clock = engine.clock();
         (self.now, self.wall) = (clock.monotonic(), clock.now().0);
         self.when = stamp_of(self.wall);
-        (self.again, self.troubles) = (false, BTreeSet::new());
+        (self.again, self.failed, self.troubles) = (false, false, BTreeSet::new());
         let done = self.work(engine).await;
         // Also of half a round: what was written was written.
         if self.state != self.saved {
@@ -107,25 +119,46 @@ impl Keeper {
             self.saved = self.state.clone();
         }
         done?;
-        self.reread = false;
+        self.reread &= self.failed;
         self.tell_news();
-        Ok(Round { again: self.again, troubles: self.troubles.iter().cloned().collect() })
+        Ok(Round { again: self.again, whole: !self.failed, troubles: self.troubles.iter().cloned().collect() })
     }
 
+    /// Every kind of file by itself: one that makes trouble keeps no other from being brought up to date.
     async fn work(&mut self, engine: &Engine) -> Result<(), RenderError> {
         let room = Room::enter(&engine.settings().root, &self.context.folder, self.steps.clone())?;
-        self.settle_swaps(engine, &room).await?;
-        self.render_channel(engine, &room).await?;
-        self.render_documents(engine, &room).await?;
-        self.inode = room.inode()?;
-        self.generated.clone().iter().try_for_each(|generated| self.generate(engine, &room, generated))
+        let done = self.settle_swaps(engine, &room).await;
+        self.bear("what was replaced is not looked at", done)?;
+        let done = self.render_channel(engine, &room).await;
+        self.bear("the channel is not written", done)?;
+        let done = self.render_documents(engine, &room).await;
+        self.bear("documents are not brought up to date", done)?;
+        for generated in self.generated.clone() {
+            let done = self.generate(engine, &room, &generated);
+            self.bear(&format!("{} is not written", generated.name), done)?;
+        }
+        self.folder = Some(room.id()?);
+        Ok(())
+    }
+
+    /// Makes what went wrong with a file something that a person should know, and says what does not happen because of
+    /// it. What went wrong with the log concerns everything.
+    pub(super) fn bear(&mut self, what: &str, done: Result<(), RenderError>) -> Result<(), RenderError> {
+        match done {
+            Err(error) if error.is_of_a_file() => {
+                self.failed = true;
+                self.trouble(format!("{what}: {error}"));
+                Ok(())
+            }
+            done => done,
+        }
     }
 
     /// Whether nobody has touched the files since the last round: only then there is nothing to do while the log is quiet.
-    pub(super) fn is_quiet(&self, root: &Path) -> bool {
+    pub(super) fn is_quiet(&self, root: &Path, now: u64) -> bool {
         let quiet = || -> Result<bool, RenderError> {
             let room = Room::enter(root, &self.context.folder, self.steps.clone())?;
-            let files = self.files(&room)?;
+            let files = self.files(&room, std::iter::empty())?.found;
             let rendered = self.state.documents.values().filter(|state| state.hash.is_some()).count();
             let generated =
                 |made: &Generated| Ok(room.read(&made.name, LARGEST)?.is_some_and(|c| c.bytes == made.text.as_bytes()));
@@ -134,8 +167,8 @@ impl Keeper {
                 && files.len() == rendered
                 && self.channel_is_quiet(&room)?
                 && all_made.into_iter().all(|made| made)
-                && room.swaps()?.is_empty()
-                && room.inode()? == self.inode)
+                && self.swaps_are_quiet(&room, now)?
+                && Some(room.id()?) == self.folder)
         };
         quiet().unwrap_or(false)
     }
@@ -168,7 +201,7 @@ impl Keeper {
         let swap = room.keep(draft, name)?;
         let before = self.state.generated.insert(name.clone(), hash);
         if room.exchange(&swap)? {
-            self.swaps.insert(swap.name, (before, self.now));
+            self.came_out(&swap, before);
             self.again = true;
         } else if !room.place(&swap)? {
             self.again = true;

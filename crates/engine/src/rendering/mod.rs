@@ -2,7 +2,8 @@
 //!
 //! The log is the truth. A rendering follows it and adds no facts, with one exception: what a person saves into a
 //! document's file becomes a version by `external`. `run` follows log and disk and decides whose turn it is, `keeper` does
-//! a round for one instance, `channel` and `papers` know the two kinds of files, and only `room` touches the disk.
+//! a round for one instance, `channel` and `papers` know the two kinds of files, `swaps` what came out of its
+//! place, and only `room` touches the disk.
 //!
 //! What must hold: nothing that ever stood in such a file becomes unreachable, whoever saves at whatever moment, and
 //! whenever we are ended. What cannot be written is a warning and tried again; nobody who speaks waits for it.
@@ -14,6 +15,7 @@ mod room;
 mod run;
 mod state;
 mod steps;
+mod swaps;
 #[cfg(test)]
 mod tests;
 mod writers;
@@ -90,4 +92,11 @@ enum RenderError {
     Stuck { path: String },
     #[error("cannot note what was rendered of instance '{instance}': {source}")]
     State { instance: String, source: io::Error },
+}
+
+impl RenderError {
+    /// Whether it is about a file, and others may do well.
+    fn is_of_a_file(&self) -> bool {
+        !matches!(self, RenderError::Engine(_) | RenderError::Read(_) | RenderError::State { .. })
+    }
 }

@@ -4,7 +4,6 @@
 //! as a version, or as one that it has become. So nothing that ever stood in a file is lost, whenever we are ended.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use rookery_core::document::{Base, Document, DocumentId, DocumentPath, Version, WriteDocument, Writer, hash_of};
 use rookery_core::key::Table;
@@ -13,10 +12,10 @@ use rookery_store::query::Test;
 use rookery_store::{Answer, ListQuery, Submission, SubmitError};
 
 use super::RenderError;
-use super::keeper::{Keeper, hex_of};
-use super::room::{Content, Room, Sight, Stamp, Swap};
+use super::keeper::Keeper;
+use super::room::{Content, FileId, Room, Sight, Stamp, WALK_ENTRIES, Walk};
 use super::state::Rendered;
-use super::writers::Writers;
+use super::writers::{Sees, Writers};
 use crate::engine::{Engine, EngineError};
 
 /// How long a file must be left alone before it is read.
@@ -29,14 +28,10 @@ const OPEN_AT_MOST_MILLIS: u64 = 10_000;
 const MISSING_MILLIS: u64 = 2_000;
 /// A stamp younger than this may stand for two contents.
 const YOUNG_MILLIS: i64 = 100;
-/// How long what came out of its place waits where nobody can tell whether it is still being written.
-const SWAP_BLINDLY_MILLIS: u64 = 30_000;
-/// How many of those there may be.
-const MOST_SWAPS: usize = 200;
 /// How many versions are looked through at a time.
 const VERSIONS: u32 = 20;
 
-const MOST: u64 = limit::DOCUMENT_BYTES as u64;
+pub(super) const MOST: u64 = limit::DOCUMENT_BYTES as u64;
 
 /// A file that is not as we left it, and since when it is as it is.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +39,29 @@ pub(super) struct Seen {
     stamp: Stamp,
     first: u64,
     since: u64,
+}
+
+/// The files that may be documents.
+#[derive(Debug)]
+pub(super) struct Files {
+    pub(super) found: BTreeMap<String, Stamp>,
+    /// Whether there are not more.
+    whole: bool,
+    /// Documents that have no file of their own, because the disk does not tell their name from that of another.
+    twins: BTreeMap<String, String>,
+}
+
+impl Files {
+    /// Adds a file that is there under a name that the folder does not show.
+    fn add(&mut self, path: &str, stamp: Stamp) {
+        let is_twin = |(other, found): &(&String, &Stamp)| {
+            found.id() == stamp.id() && other.to_lowercase() == path.to_lowercase()
+        };
+        match self.found.iter().find(is_twin) {
+            Some((twin, _)) => drop(self.twins.insert(path.to_owned(), twin.clone())),
+            None => drop(self.found.insert(path.to_owned(), stamp)),
+        }
+    }
 }
 
 /// Whose words stand in a file.
@@ -60,44 +78,67 @@ impl Keeper {
         let documents = engine.documents(&self.instance.run()).await?.value;
         let live: BTreeMap<String, Document> =
             documents.into_iter().map(|document| (document.id.path.to_string(), document)).collect();
-        let files = self.files(room)?;
+        let Files { found: files, whole, twins } = self.files(room, live.keys())?;
+        if !whole {
+            self.trouble(format!(
+                "there are more than {WALK_ENTRIES} files in {}: new ones do not become documents until there are fewer",
+                self.context.folder.as_str()
+            ));
+        }
         self.seen.retain(|path, _| files.contains_key(path));
         self.missing.retain(|path, _| !files.contains_key(path));
-        let writers = self.writers(room, &files);
-        let rendered = self.state.documents.iter().filter(|(_, state)| state.hash.is_some()).map(|(path, _)| path);
-        let mut paths: Vec<&String> = live.keys().chain(files.keys()).chain(rendered).collect();
+        let writers = self.writers(&files);
+        let mut paths: Vec<&String> = live.keys().chain(files.keys()).chain(self.rendered()).collect();
         paths.sort();
         paths.dedup();
         for path in paths.into_iter().cloned().collect::<Vec<_>>() {
             let Ok(name) = DocumentPath::parse(&path) else { continue };
+            if let Some(twin) = twins.get(&path) {
+                self.trouble(format!("{path} and {twin} are one file on this disk: document {path} is not written"));
+                continue;
+            }
             let id = DocumentId::new(self.instance.run(), name);
             let known = live.get(&path).cloned();
             let done = match files.get(&path) {
                 Some(stamp) => self.meet(engine, room, &id, known, *stamp, &writers).await,
                 None => self.miss(engine, room, &id, known).await,
             };
-            // One file that makes trouble keeps no other from being written; what concerns all of them does.
-            match done {
-                Err(RenderError::Room(error)) => self.trouble(error.to_string()),
-                done => done?,
-            }
+            self.bear(&format!("document {path} is not brought up to date"), done)?;
         }
         self.settle_swaps(engine, room).await
     }
 
-    /// The files that may be documents.
-    pub(super) fn files(&self, room: &Room) -> Result<BTreeMap<String, Stamp>, RenderError> {
-        let mut files = room.walk()?;
+    /// The files that may be documents: what is found in the folder, and those of documents that we know, wherever in it
+    /// they are.
+    pub(super) fn files<'a>(
+        &'a self,
+        room: &Room,
+        known: impl Iterator<Item = &'a String>,
+    ) -> Result<Files, RenderError> {
+        let Walk { mut found, whole } = room.walk()?;
         let is_document = |path: &String| DocumentPath::parse(path).is_ok_and(|path| !self.context.is_channel(&path));
-        files.retain(|path, _| is_document(path));
+        found.retain(|path, _| is_document(path));
+        let mut files = Files { found, whole, twins: BTreeMap::new() };
+        for path in known.chain(self.rendered()) {
+            if !files.found.contains_key(path)
+                && let Ok(Sight::File(stamp)) = room.look(path)
+            {
+                files.add(path, stamp);
+            }
+        }
         Ok(files)
     }
 
+    /// The documents whose files we wrote.
+    fn rendered(&self) -> impl Iterator<Item = &String> {
+        self.state.documents.iter().filter(|(_, state)| state.hash.is_some()).map(|(path, _)| path)
+    }
+
     /// Who writes to those files that are not as we left them.
-    fn writers(&self, room: &Room, files: &BTreeMap<String, Stamp>) -> Writers {
+    fn writers(&self, files: &BTreeMap<String, Stamp>) -> Writers {
         let changed = files.iter().filter(|(path, stamp)| self.stamps.get(*path) != Some(*stamp));
-        let paths: Vec<PathBuf> = changed.map(|(path, _)| room.path().join(path)).collect();
-        Writers::look(&paths)
+        let changed: Vec<FileId> = changed.map(|(_, stamp)| stamp.id()).collect();
+        Writers::look(&changed)
     }
 
     /// A file that is there.
@@ -113,7 +154,7 @@ impl Keeper {
         let path = id.path.as_str();
         let mut known = known;
         if self.stamps.get(path) != Some(&stamp) {
-            if !self.has_settled(path, stamp, writers.write_to(&room.path().join(path))) {
+            if !self.has_settled(path, stamp, writers) {
                 return self.again_soon();
             }
             let Some(content) = room.read(path, MOST)?.filter(|content| content.stamp == stamp) else {
@@ -152,9 +193,14 @@ impl Keeper {
     ) -> Result<(), RenderError> {
         let path = id.path.as_str();
         self.stamps.remove(path);
-        if room.look(path)? == Sight::Other {
-            self.trouble(format!("{} is a link or a folder: the document is not written there", self.shown(path)));
-            return Ok(());
+        match room.look(path)? {
+            Sight::Nothing => {}
+            Sight::Other => {
+                self.trouble(format!("{} is a link or a folder: the document is not written there", self.shown(path)));
+                return Ok(());
+            }
+            // Put there in this moment, maybe by us and under another name; it is met in the next round.
+            Sight::File(_) => return self.again_soon(),
         }
         if known.is_none() {
             let deleted = engine.document(id).await?.value;
@@ -170,17 +216,18 @@ impl Keeper {
     }
 
     /// Whether a file that is not as we left it has been left alone for long enough.
-    fn has_settled(&mut self, path: &str, stamp: Stamp, is_written: Option<bool>) -> bool {
+    fn has_settled(&mut self, path: &str, stamp: Stamp, writers: &Writers) -> bool {
         let now = self.now;
         let seen = self.seen.entry(path.to_owned()).or_insert(Seen { stamp, first: now, since: now });
         if seen.stamp != stamp {
             *seen = Seen { stamp, first: seen.first, since: now };
         }
         let quiet = now.saturating_sub(seen.since);
-        match is_written {
-            Some(false) => quiet >= SETTLE_MILLIS,
-            Some(true) => now.saturating_sub(seen.first) >= OPEN_AT_MOST_MILLIS,
-            None => quiet >= SETTLE_BLINDLY_MILLIS,
+        match writers.sees() {
+            _ if writers.write_to(stamp.id()) => now.saturating_sub(seen.first) >= OPEN_AT_MOST_MILLIS,
+            // Half of what somebody writes whom we do not see is at worst a version too many.
+            Sees::All | Sees::Some => quiet >= SETTLE_MILLIS,
+            Sees::Nothing => quiet >= SETTLE_BLINDLY_MILLIS,
         }
     }
 
@@ -228,7 +275,7 @@ impl Keeper {
     }
 
     /// The first version after one that has this text.
-    async fn version_with(
+    pub(super) async fn version_with(
         &self,
         engine: &Engine,
         id: &DocumentId,
@@ -257,7 +304,7 @@ impl Keeper {
     }
 
     /// Makes what a person saved a version; none if the rules refuse it.
-    async fn take_in(
+    pub(super) async fn take_in(
         &mut self,
         engine: &Engine,
         id: &DocumentId,
@@ -306,16 +353,14 @@ impl Keeper {
 
     async fn write(&mut self, engine: &Engine, room: &Room, id: &DocumentId) -> Result<(), RenderError> {
         let Some(text) = engine.document_text(id).await? else { return self.again_soon() };
-        if self.swaps.len() >= MOST_SWAPS {
-            return Err(RenderError::Stuck { path: room.path().display().to_string() });
-        }
+        self.needs_room_for_swaps(engine, room).await?;
         let path = id.path.as_str();
         let mut draft = room.draft(&engine.mint(""))?;
         room.write(&mut draft, text.text.as_bytes())?;
         let swap = room.keep(draft, path)?;
         let before = self.state.documents.get(path).and_then(|state| state.hash.clone());
         if room.exchange(&swap)? {
-            self.swaps.insert(swap.name.clone(), (before, self.now));
+            self.came_out(&swap, before);
         } else if !room.place(&swap)? {
             // Somebody put a file there in this moment; it is met in the next round.
             room.remove_swap(&swap)?;
@@ -337,7 +382,7 @@ impl Keeper {
         }
         let before = self.state.documents.get(path).and_then(|state| state.hash.clone());
         if let Some(swap) = room.take_away(&engine.mint(""), path)? {
-            self.swaps.insert(swap.name, (before, self.now));
+            self.came_out(&swap, before);
         }
         self.stamps.remove(path);
         self.gone(path, deleted.as_ref());
@@ -353,60 +398,26 @@ impl Keeper {
             None => drop(self.state.documents.remove(path)),
         }
     }
+}
 
-    /// Looks at everything that came out of its place, and keeps what nobody knows yet.
-    pub(super) async fn settle_swaps(&mut self, engine: &Engine, room: &Room) -> Result<(), RenderError> {
-        let swaps = room.swaps()?;
-        self.swaps.retain(|name, _| swaps.iter().any(|swap| swap.name == *name));
-        let paths: Vec<PathBuf> = swaps.iter().map(|swap| room.swap_path(swap)).collect();
-        let writers = Writers::look(&paths);
-        for (swap, path) in swaps.iter().zip(&paths) {
-            let (before, since) = self.swaps.entry(swap.name.clone()).or_insert((None, self.now)).clone();
-            let is_written = match writers.write_to(path) {
-                Some(is_written) => is_written,
-                None => self.now.saturating_sub(since) < SWAP_BLINDLY_MILLIS,
-            };
-            if is_written {
-                self.again = true;
-            } else {
-                self.settle_swap(engine, room, swap, before).await?;
-            }
-        }
-        Ok(())
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    async fn settle_swap(
-        &mut self,
-        engine: &Engine,
-        room: &Room,
-        swap: &Swap,
-        before: Option<String>,
-    ) -> Result<(), RenderError> {
-        if swap.path == self.context.channel {
-            return self.settle_channel_swap(engine, room, swap).await;
+    #[test]
+    fn a_name_that_the_disk_does_not_tell_from_another_is_no_file_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let inside = rookery_core::instance::TeamContext::of(&rookery_core::Instance::new("x"), None, None).folder;
+        let room = Room::enter(folder.path(), &inside, Default::default()).unwrap();
+        for name in ["Notes.md", "other.md"] {
+            std::fs::write(room.path().join(name), "x").unwrap();
         }
-        let Some(content) = room.read_swap(swap, MOST)? else { return Ok(()) };
-        let hash = hex_of(&content.bytes);
-        let as_it_was = content.whole && before.as_deref() == Some(hash.as_str());
-        if as_it_was || self.is_generated(&swap.path, &content) {
-            return Ok(room.remove_swap(swap)?);
-        }
-        let id = DocumentPath::parse(&swap.path).map(|path| DocumentId::new(self.instance.run(), path));
-        let text = std::str::from_utf8(&content.bytes).ok().filter(|_| content.whole).map(str::to_owned);
-        let (Ok(id), Some(text)) = (id, text) else { return self.keep_aside(room, swap) };
-        // Where we know what it should have been, it is an edit; after a crash, only what no version has is one.
-        let known = engine.document_text(&id).await?.is_some_and(|now| now.text == text)
-            || (before.is_none() && self.version_with(engine, &id, 0, &hash).await?.is_some());
-        if !known && self.take_in(engine, &id, text).await?.is_none() {
-            return self.keep_aside(room, swap);
-        }
-        room.remove_swap(swap)?;
-        self.again_soon()
-    }
-
-    fn keep_aside(&mut self, room: &Room, swap: &Swap) -> Result<(), RenderError> {
-        let aside = room.keep_aside(swap, &self.when)?;
-        self.note(format!("{} was edited: it is kept as {aside}", self.shown(&swap.path)));
-        Ok(())
+        let Walk { found, whole } = room.walk().unwrap();
+        let (notes, other) = (found["Notes.md"], found["other.md"]);
+        let mut files = Files { found, whole, twins: BTreeMap::new() };
+        files.add("notes.md", notes);
+        files.add("deep.md", other);
+        assert_eq!(files.twins, BTreeMap::from([("notes.md".to_owned(), "Notes.md".to_owned())]));
+        assert_eq!(files.found.keys().collect::<Vec<_>>(), ["Notes.md", "deep.md", "other.md"]);
     }
 }

@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rookery_core::instance::{Folder, NEW_SHARED_FOLDER, SHARED_FOLDER};
+use rookery_core::limit;
 use rustix::fs::{self, AtFlags, Dir, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
@@ -20,11 +21,16 @@ use super::steps::{Step, Steps};
 const SWAP: &str = ".swap";
 /// A draft that is not whole yet: only our own words are ever in one.
 const WRITING: &str = "writing-";
-/// The longest name that file systems take, with room for what we put before it.
+/// Stands for a path that is too long to be part of a name: it is in a file beside, with this before the id.
+const LONG: &str = "%";
+const PATH_OF: &str = "path-";
+/// Before the name of what goes out first, where two files cannot change places in one step. No id begins so.
+const OUT: &str = "%";
+/// The longest name in `.swap`, with room for what is put before it for a moment.
 const NAME_BYTES: usize = 220;
 /// How much of a folder is looked at.
 const WALK_DEPTH: usize = 16;
-const WALK_ENTRIES: usize = 5_000;
+pub(super) const WALK_ENTRIES: usize = 5_000;
 /// How many edited files of one name are kept aside before a person has to tidy up.
 const ASIDE: u32 = 20;
 
@@ -42,6 +48,20 @@ pub(super) struct RoomError {
 
 type Result<T> = std::result::Result<T, RoomError>;
 
+/// What a file is, wherever it is and whatever stands in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct FileId {
+    pub(super) device: u64,
+    pub(super) inode: u64,
+}
+
+impl FileId {
+    /// Of what is at a path; none if nothing is.
+    pub(super) fn at(path: &Path) -> Option<FileId> {
+        fs::stat(path).ok().map(|stat| Stamp::of(&stat).id())
+    }
+}
+
 /// What tells one state of a file from another without reading it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Stamp {
@@ -53,6 +73,10 @@ pub(super) struct Stamp {
 }
 
 impl Stamp {
+    pub(super) fn id(&self) -> FileId {
+        FileId { device: self.device, inode: self.inode }
+    }
+
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -98,6 +122,14 @@ pub(super) struct Content {
     pub(super) bytes: Vec<u8>,
     pub(super) stamp: Stamp,
     /// Whether this is all of it.
+    pub(super) whole: bool,
+}
+
+/// What there is in a folder.
+#[derive(Debug)]
+pub(super) struct Walk {
+    pub(super) found: BTreeMap<String, Stamp>,
+    /// Whether there is not more.
     pub(super) whole: bool,
 }
 
@@ -149,9 +181,9 @@ impl Room {
     }
 
     /// What tells this folder from one that takes its place.
-    pub(super) fn inode(&self) -> Result<u64> {
+    pub(super) fn id(&self) -> Result<FileId> {
         let stat = fs::fstat(&self.folder).map_err(|error| self.failed("look at", "", error))?;
-        Ok(number(stat.st_ino))
+        Ok(Stamp::of(&stat).id())
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -254,14 +286,38 @@ impl Room {
     pub(super) fn keep(&self, draft: Draft, path: &str) -> Result<Swap> {
         let failed = |error: io::Error| self.failed("write", path, error);
         let id = draft.name.strip_prefix(WRITING).unwrap_or(&draft.name);
-        let name = format!("{id}-{}", escaped(path));
-        if name.len() > NAME_BYTES {
-            return Err(failed(Errno::NAMETOOLONG.into()));
-        }
+        let name = self.named(id, path).map_err(failed)?;
         draft.file.sync_all().map_err(failed)?;
         self.steps.take(Step::KeepDraft).map_err(failed)?;
         fs::renameat(&self.swap, &draft.name, &self.swap, &name).map_err(|error| failed(error.into()))?;
         Ok(Swap { name, path: path.to_owned() })
+    }
+
+    /// The name in `.swap` that tells a path, also after a crash.
+    fn named(&self, id: &str, path: &str) -> io::Result<String> {
+        let name = format!("{id}-{}", escaped(path));
+        if name.len() <= NAME_BYTES {
+            return Ok(name);
+        }
+        // Before anything has the name that needs it, so that none is ever without.
+        self.steps.take(Step::WriteDraft)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let mode = Mode::from_raw_mode(FILE_MODE);
+        let mut beside: File = fs::openat(&self.swap, format!("{PATH_OF}{id}"), flags, mode)?.into();
+        beside.write_all(path.as_bytes())?;
+        beside.sync_all()?;
+        sync(&self.swap)?;
+        Ok(format!("{id}-{LONG}"))
+    }
+
+    /// The path that a name in `.swap` tells; none if it is not one of ours.
+    fn path_in(&self, name: &str) -> io::Result<Option<String>> {
+        let Some((id, path)) = name.split_once('-') else { return Ok(None) };
+        if path != LONG {
+            return Ok(unescaped(path));
+        }
+        let beside = read_at(&self.swap, &format!("{PATH_OF}{}", id_of(id)), limit::DOCUMENT_PATH_BYTES as u64)?;
+        Ok(beside.and_then(|content| String::from_utf8(content.bytes).ok()))
     }
 
     /// Puts a kept draft to its path if nothing is there; whether it did.
@@ -300,7 +356,7 @@ impl Room {
 
     /// Where the file system cannot exchange: what is there goes out first, and the draft only where nothing is.
     fn exchange_in_two(&self, swap: &Swap, folder: impl AsFd, name: &str) -> io::Result<bool> {
-        let out = format!("o{}", swap.name);
+        let out = format!("{OUT}{}", swap.name);
         self.steps.take(Step::TakeAway)?;
         match fs::renameat(&folder, name, &self.swap, &out) {
             Ok(()) => {}
@@ -320,10 +376,7 @@ impl Room {
     pub(super) fn take_away(&self, id: &str, path: &str) -> Result<Option<Swap>> {
         let failed = |error: io::Error| self.failed("remove", path, error);
         let Some((folder, name)) = self.parent(path).map_err(failed)? else { return Ok(None) };
-        let swap = Swap { name: format!("{id}-{}", escaped(path)), path: path.to_owned() };
-        if swap.name.len() > NAME_BYTES {
-            return Err(failed(Errno::NAMETOOLONG.into()));
-        }
+        let swap = Swap { name: self.named(id, path).map_err(failed)?, path: path.to_owned() };
         self.steps.take(Step::TakeAway).map_err(failed)?;
         match fs::renameat(&folder, name, &self.swap, &swap.name) {
             Ok(()) => Ok(Some(swap)),
@@ -332,21 +385,32 @@ impl Room {
         }
     }
 
-    /// What waits in `.swap`. Drafts that a crash left unfinished are cleared away.
+    /// What waits in `.swap`. Drafts that a crash left unfinished are cleared away, and paths of what is gone.
     pub(super) fn swaps(&self) -> Result<Vec<Swap>> {
         let failed = |error: Errno| self.failed("look into", SWAP, error);
-        let mut found = Vec::new();
+        let (mut found, mut paths) = (Vec::new(), Vec::new());
         for entry in Dir::read_from(&self.swap).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let Ok(name) = entry.file_name().to_str() else { continue };
             if name.starts_with(WRITING) {
-                self.steps.take(Step::Remove).map_err(|error| self.failed("remove", name, error))?;
-                fs::unlinkat(&self.swap, name, AtFlags::empty()).map_err(failed)?;
-            } else if let Some(path) = name.split_once('-').and_then(|(_, path)| unescaped(path)) {
+                self.clear(name)?;
+            } else if let Some(id) = name.strip_prefix(PATH_OF) {
+                paths.push(id.to_owned());
+            } else if let Some(path) = self.path_in(name).map_err(|error| self.failed("read", SWAP, error))? {
                 found.push(Swap { name: name.to_owned(), path });
             }
         }
+        let is_of = |swap: &Swap, id: &str| swap.name.split_once('-').is_some_and(|(of, _)| id_of(of) == id);
+        for id in paths.iter().filter(|id| !found.iter().any(|swap| is_of(swap, id))) {
+            self.clear(&format!("{PATH_OF}{id}"))?;
+        }
         Ok(found)
+    }
+
+    /// Removes a file in `.swap` that holds nobody's words.
+    fn clear(&self, name: &str) -> Result<()> {
+        self.steps.take(Step::Remove).map_err(|error| self.failed("remove", name, error))?;
+        fs::unlinkat(&self.swap, name, AtFlags::empty()).map_err(|error| self.failed("remove", name, error))
     }
 
     /// Reads what waits in `.swap`.
@@ -360,9 +424,13 @@ impl Room {
         Ok(opened.map_err(|error| self.failed("read", &swap.path, error))?.map(|(file, _)| file))
     }
 
-    /// Where a file that waits in `.swap` is, for whoever looks for its writers.
-    pub(super) fn swap_path(&self, swap: &Swap) -> PathBuf {
-        self.path.join(SWAP).join(&swap.name)
+    /// The state of what waits in `.swap`; none if it is gone or no file.
+    pub(super) fn swap_stamp(&self, swap: &Swap) -> Result<Option<Stamp>> {
+        match fs::statat(&self.swap, &swap.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(Stamp::of(&stat)).filter(|_| FileType::from_raw_mode(stat.st_mode).is_file())),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(self.failed("look at", &swap.path, error)),
+        }
     }
 
     /// Forgets what waits in `.swap`, because it is known.
@@ -394,14 +462,14 @@ impl Room {
 
     fn moved_aside(&self, from: (impl AsFd, &str), folder: impl AsFd, path: &str, when: &str) -> Result<String> {
         let failed = |error: io::Error| self.failed("move aside", path, error);
-        let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
+        let (inside, name) = path.rsplit_once('/').map_or(("", path), |(inside, name)| (inside, name));
         for nth in 1..=ASIDE {
             let number = if nth == 1 { String::new() } else { format!("-{nth}") };
-            let aside = format!("{name}.edited-{when}{number}");
+            let aside = format!("{}.edited-{when}{number}", stem(name));
             self.steps.take(Step::MoveAside).map_err(failed)?;
             if move_without_replacing((from.0.as_fd(), from.1), (folder.as_fd(), &aside)).map_err(failed)? {
                 sync(folder.as_fd()).map_err(failed)?;
-                return Ok(path.replace(name, &aside));
+                return Ok(if inside.is_empty() { aside } else { format!("{inside}/{aside}") });
             }
         }
         Err(failed(io::ErrorKind::AlreadyExists.into()))
@@ -409,7 +477,7 @@ impl Room {
 
     /// How many files of a name were moved aside and are still there.
     pub(super) fn is_crowded(&self, path: &str) -> Result<bool> {
-        let begins = format!("{path}.edited-");
+        let begins = format!("{}.edited-", stem(path));
         let failed = |error: Errno| self.failed("look into", "", error);
         let mut count = 0;
         for entry in Dir::read_from(&self.folder).map_err(failed)? {
@@ -418,8 +486,9 @@ impl Room {
         Ok(count >= ASIDE)
     }
 
-    /// Every file that may be a document, by path. Hidden ones and links are nobody's business.
-    pub(super) fn walk(&self) -> Result<BTreeMap<String, Stamp>> {
+    /// Every file that may be a document, by path, as far as a folder is looked at. Hidden ones and links are nobody's
+    /// business.
+    pub(super) fn walk(&self) -> Result<Walk> {
         let mut found = BTreeMap::new();
         let mut seen = 0;
         let mut folders =
@@ -434,7 +503,7 @@ impl Room {
                 }
                 seen += 1;
                 if seen > WALK_ENTRIES {
-                    return Err(self.failed("look at all of", "", io::Error::other("there are too many files in it")));
+                    return Ok(Walk { found, whole: false });
                 }
                 let Ok(stat) = fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
                 let kind = FileType::from_raw_mode(stat.st_mode);
@@ -449,7 +518,7 @@ impl Room {
                 }
             }
         }
-        Ok(found)
+        Ok(Walk { found, whole: true })
     }
 }
 
@@ -545,6 +614,16 @@ fn sync(folder: impl AsFd) -> io::Result<()> {
         Ok(()) | Err(Errno::INVAL) => Ok(()),
         Err(error) => Err(error.into()),
     }
+}
+
+/// As much of a name as leaves room for what tells that it was edited.
+fn stem(name: &str) -> &str {
+    &name[..name.floor_char_boundary(NAME_BYTES)]
+}
+
+/// The id in a name of `.swap`, also while what it names is halfway out.
+fn id_of(name: &str) -> &str {
+    name.strip_prefix(OUT).unwrap_or(name)
 }
 
 /// A path as one name.

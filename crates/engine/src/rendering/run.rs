@@ -16,6 +16,7 @@ use rookery_store::{ListQuery, LogQuery};
 use tokio::sync::{Notify, watch};
 
 use super::keeper::Keeper;
+use super::room::FileId;
 use super::state::Shelf;
 use super::steps::Steps;
 use super::{Folder, RenderError, Rendered, Rendering};
@@ -27,6 +28,8 @@ use crate::subscribe::{SubscribeError, Subscription};
 const SOON_MILLIS: u64 = 100;
 /// How often the disk is looked at although nobody said that it changed.
 const LOOK_EVERY_MILLIS: u64 = 2_000;
+/// How soon what could not be done is tried again because the disk has changed.
+const RETRY_MILLIS: u64 = 1_000;
 /// How far the pauses between tries grow.
 const RETRY_AT_LEAST_EVERY_MILLIS: u64 = 30_000;
 
@@ -54,6 +57,8 @@ pub(super) struct Desk {
     log: LogId,
     contexts: BTreeMap<Scope, Configured>,
     places: BTreeMap<Instance, Place>,
+    /// Those who would have the folder of another, and what a person should know about it.
+    shut_out: BTreeMap<Instance, String>,
     hints: Arc<Hints>,
     watcher: Option<RecommendedWatcher>,
     /// The last position that is known to be saved.
@@ -67,14 +72,16 @@ struct Place {
     in_use: bool,
     /// The log says something new.
     stale: bool,
+    /// Some of its files could not be brought up to date.
+    unfinished: bool,
     /// When to look at the disk again.
     due: u64,
     /// How long to wait after the next failure.
     patience: u64,
     failure: Option<String>,
     troubles: Vec<String>,
-    /// The folder that hints come from, by its inode.
-    watched: Option<u64>,
+    /// The folder that hints come from.
+    watched: Option<FileId>,
 }
 
 /// Folders in which something has changed, as the system tells. Only hints: whoever gets one looks for itself.
@@ -134,14 +141,13 @@ impl Desk {
             log,
             contexts: BTreeMap::new(),
             places: BTreeMap::new(),
+            shut_out: BTreeMap::new(),
             watcher: watcher(&hints),
             hints,
             saved: None,
         };
         desk.read_contexts().await?;
-        for instance in desk.known().await? {
-            desk.add(&instance);
-        }
+        desk.add_all(desk.known().await?);
         desk.mark_in_use().await?;
         if desk.missed_redactions().await? {
             desk.reread_all();
@@ -176,16 +182,23 @@ impl Desk {
     pub(super) async fn attend(&mut self) {
         let now = self.now();
         let root = self.engine.settings().root.clone();
+        let folder = |(instance, place): (&Instance, &Place)| Some((place.keeper.has_folder(&root)?, instance.clone()));
+        let mut kept: Vec<(FileId, Instance)> = self.places.iter().filter_map(folder).collect();
         for (instance, place) in &mut self.places {
             if place.due > now && !(place.stale && place.failure.is_none()) {
                 continue;
             }
-            let idle = !place.stale && place.failure.is_none() && !place.keeper.reread;
-            if idle && place.keeper.is_quiet(&root) {
+            if let Some(rival) = place.rival(&root, &kept) {
+                place.wait_for(instance, rival, now);
+                continue;
+            }
+            let idle = !place.stale && place.is_well() && !place.keeper.reread;
+            if idle && place.keeper.is_quiet(&root, now) {
                 place.due = now + LOOK_EVERY_MILLIS;
                 continue;
             }
             place.round(&self.engine, instance, now).await;
+            kept.extend(place.keeper.folder.map(|folder| (folder, instance.clone())));
             watch_over(self.watcher.as_mut(), &self.hints, &root, instance, place);
         }
     }
@@ -202,7 +215,9 @@ impl Desk {
         let soon = self.now();
         for instance in instances {
             if let Some(place) = self.places.get_mut(instance).filter(|place| place.failure.is_none()) {
-                place.due = place.due.min(soon);
+                // What is tried again in vain touches the disk too.
+                let pause = if place.unfinished { RETRY_MILLIS } else { 0 };
+                place.due = place.due.min(soon + pause);
             }
         }
     }
@@ -271,6 +286,11 @@ impl Desk {
             tracing::debug!(%error, "what was configured is read later");
             tokio::time::sleep(RETRY_AFTER).await;
         }
+        self.rearrange(scope).await;
+    }
+
+    /// Lets everybody's files be where they are configured to be.
+    async fn rearrange(&mut self, scope: &Scope) {
         let known: Vec<Instance> = self.places.keys().cloned().collect();
         for instance in known {
             let context = self.context(&instance);
@@ -283,6 +303,11 @@ impl Desk {
                 }
             }
         }
+        // Whoever was in the way may have gone elsewhere, or this one has.
+        for instance in std::mem::take(&mut self.shut_out).into_keys() {
+            self.add(&instance);
+            self.used(&instance);
+        }
         match scope {
             Scope::Instance(run) => {
                 self.add(&Instance::of_run(run));
@@ -290,7 +315,7 @@ impl Desk {
             }
             // Instances that had no files until now may have some.
             Scope::Project => match self.known().await {
-                Ok(instances) => instances.iter().for_each(|instance| self.add(instance)),
+                Ok(instances) => self.add_all(instances),
                 Err(error) => tracing::debug!(%error, "instances could not be looked up"),
             },
         }
@@ -332,7 +357,15 @@ impl Desk {
         Ok(found)
     }
 
-    /// Begins to keep the files of an instance, if it has some here.
+    /// Begins to keep the files of many. Whoever had files in its folder before comes first.
+    fn add_all(&mut self, instances: BTreeSet<Instance>) {
+        let log = self.log.to_string();
+        let was_here = |instance: &Instance| self.shelf.knows(instance, &log, self.context(instance).folder.as_str());
+        let (before, new): (Vec<Instance>, Vec<Instance>) = instances.into_iter().partition(was_here);
+        before.iter().chain(&new).for_each(|instance| self.add(instance));
+    }
+
+    /// Begins to keep the files of an instance, if it has some here and nobody else has the folder.
     fn add(&mut self, instance: &Instance) {
         if self.places.contains_key(instance) {
             return;
@@ -342,6 +375,16 @@ impl Desk {
         if context.provider != Provider::File || elsewhere {
             return;
         }
+        let overlaps = |(_, place): &(&Instance, &Place)| place.keeper.context.folder.overlaps(&context.folder);
+        if let Some((rival, _)) = self.places.iter().find(overlaps) {
+            let message = no_files(instance, &context, rival);
+            if self.shut_out.get(instance) != Some(&message) {
+                tracing::warn!(%instance, "{message}");
+                self.shut_out.insert(instance.clone(), message);
+            }
+            return;
+        }
+        self.shut_out.remove(instance);
         let generated = (self.rendering.generated)(instance, &context);
         let log = self.log.to_string();
         let keeper = Keeper::new(instance.clone(), context, generated, &log, &self.shelf);
@@ -360,7 +403,7 @@ impl Desk {
 
     /// Notes that everything up to here is in the files, if it is.
     pub(super) fn note_position(&mut self, position: &Position) {
-        let all_done = self.places.values().all(|place| !place.stale && place.failure.is_none());
+        let all_done = self.places.values().all(|place| !place.stale && place.is_well());
         if !all_done || self.saved.as_ref() == Some(position) {
             return;
         }
@@ -370,15 +413,20 @@ impl Desk {
         }
     }
 
+    /// What a person should know.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let of_places = self.places.values().flat_map(|place| place.failure.iter().chain(&place.troubles));
+        of_places.chain(self.shut_out.values()).cloned().collect()
+    }
+
     fn tell(&self, say: &watch::Sender<Rendered>) {
         let root = &self.engine.settings().root;
-        let here = self.places.iter().filter(|(_, place)| place.keeper.inode != 0 && place.in_use);
+        let here = self.places.iter().filter(|(_, place)| place.keeper.folder.is_some() && place.in_use);
         let folders = here.map(|(instance, place)| Folder {
             instance: instance.clone(),
             path: root.join(place.keeper.context.folder.as_str()),
         });
-        let warnings = self.places.values().flat_map(|place| place.failure.iter().chain(&place.troubles).cloned());
-        let rendered = Rendered { folders: folders.collect(), warnings: warnings.collect() };
+        let rendered = Rendered { folders: folders.collect(), warnings: self.warnings() };
         say.send_if_modified(|known| {
             let changed = *known != rendered;
             *known = rendered;
@@ -389,7 +437,16 @@ impl Desk {
     #[cfg(test)]
     pub(super) fn is_settled(&self) -> bool {
         let root = &self.engine.settings().root;
-        self.places.values().all(|place| !place.stale && place.failure.is_none() && place.keeper.is_quiet(root))
+        let now = self.now();
+        self.places.values().all(|place| !place.stale && place.is_well() && place.keeper.is_quiet(root, now))
+    }
+
+    /// As if the log said so.
+    #[cfg(test)]
+    pub(super) async fn pretend(&mut self, configured: Configured) {
+        let scope = configured.scope.clone();
+        self.contexts.insert(scope.clone(), configured);
+        self.rearrange(&scope).await;
     }
 
     /// Makes everybody's turn come, whatever the time.
@@ -397,17 +454,45 @@ impl Desk {
     pub(super) fn hurry(&mut self) {
         self.places.values_mut().for_each(|place| place.due = 0);
     }
-
-    #[cfg(test)]
-    pub(super) fn warnings(&self) -> Vec<String> {
-        self.places.values().flat_map(|place| place.failure.iter().chain(&place.troubles).cloned()).collect()
-    }
 }
 
 impl Place {
     fn new(keeper: Keeper) -> Place {
         let patience = SOON_MILLIS;
-        Place { keeper, in_use: false, stale: true, due: 0, patience, failure: None, troubles: vec![], watched: None }
+        Place {
+            keeper,
+            in_use: false,
+            stale: true,
+            unfinished: false,
+            due: 0,
+            patience,
+            failure: None,
+            troubles: vec![],
+            watched: None,
+        }
+    }
+
+    fn is_well(&self) -> bool {
+        self.failure.is_none() && !self.unfinished
+    }
+
+    /// Whoever has files already in the folder that this one would get: other names may mean the same one on a disk that
+    /// does not tell cases apart.
+    fn rival<'a>(&self, root: &Path, kept: &'a [(FileId, Instance)]) -> Option<&'a Instance> {
+        if kept.is_empty() || self.keeper.has_folder(root).is_some() {
+            return None;
+        }
+        let folder = FileId::at(&root.join(self.keeper.context.folder.as_str()))?;
+        kept.iter().find(|(taken, _)| *taken == folder).map(|(_, rival)| rival)
+    }
+
+    fn wait_for(&mut self, instance: &Instance, rival: &Instance, now: u64) {
+        let message = no_files(instance, &self.keeper.context, rival);
+        if !self.troubles.contains(&message) {
+            tracing::warn!(%instance, "{message}");
+        }
+        (self.stale, self.failure, self.troubles) = (false, None, vec![message]);
+        self.due = now + LOOK_EVERY_MILLIS;
     }
 
     async fn round(&mut self, engine: &Engine, instance: &Instance, now: u64) {
@@ -417,6 +502,7 @@ impl Place {
                     tracing::info!(%instance, "files are written again");
                 }
                 (self.stale, self.patience, self.troubles) = (false, SOON_MILLIS, round.troubles);
+                self.unfinished = !round.whole;
                 self.due = now + if round.again { SOON_MILLIS } else { LOOK_EVERY_MILLIS };
             }
             Err(error) => {
@@ -432,6 +518,14 @@ impl Place {
     }
 }
 
+fn no_files(instance: &Instance, context: &TeamContext, rival: &Instance) -> String {
+    let folder = context.folder.as_str();
+    format!(
+        "instance '{instance}' has no files, because its folder {folder} is that of instance '{rival}' or meets it: give \
+         it another with 'rookery context configure --instance {instance} --folder …'"
+    )
+}
+
 /// Asks the system for hints about a folder, once it is there.
 fn watch_over(
     watcher: Option<&mut RecommendedWatcher>,
@@ -440,14 +534,14 @@ fn watch_over(
     instance: &Instance,
     place: &mut Place,
 ) {
-    let inode = place.keeper.inode;
-    let Some(watcher) = watcher.filter(|_| inode != 0 && place.watched != Some(inode)) else { return };
+    let here = place.keeper.folder;
+    let Some(watcher) = watcher.filter(|_| here.is_some() && place.watched != here) else { return };
     let folder = root.join(place.keeper.context.folder.as_str());
     // The one before may be gone; then there is nothing to forget.
     drop(watcher.unwatch(&folder));
     lock(&hints.folders).insert(folder.clone(), instance.clone());
     match watcher.watch(&folder, RecursiveMode::Recursive) {
-        Ok(()) => place.watched = Some(inode),
+        Ok(()) => place.watched = here,
         Err(error) => tracing::debug!(%error, %instance, "changes of files are noticed a little later"),
     }
 }

@@ -26,6 +26,9 @@ pub(super) struct State {
     pub(super) documents: BTreeMap<String, Rendered>,
     #[serde(default)]
     pub(super) channel: Option<Written>,
+    /// Hashes of what waits in `.swap` and is known, by its name there.
+    #[serde(default)]
+    pub(super) swaps: BTreeMap<String, String>,
     /// Hashes of files that are made from nothing but settings, by name.
     #[serde(default)]
     pub(super) generated: BTreeMap<String, String>,
@@ -67,11 +70,19 @@ impl Shelf {
         &self.steps
     }
 
+    /// Whether an instance had its files in this folder.
+    pub(super) fn knows(&self, instance: &Instance, log: &str, folder: &str) -> bool {
+        self.kept(instance, log, folder).is_some()
+    }
+
+    fn kept(&self, instance: &Instance, log: &str, folder: &str) -> Option<State> {
+        self.read::<State>(&of(instance)).filter(|state| state.log == log && state.folder == folder)
+    }
+
     /// What was kept of an instance, if it is about this log and this folder.
     pub(super) fn load(&self, instance: &Instance, log: &str, folder: &str) -> State {
-        let kept: Option<State> = self.read(&of(instance));
-        let fitting = kept.filter(|state| state.log == log && state.folder == folder);
-        fitting.unwrap_or_else(|| State { log: log.to_owned(), folder: folder.to_owned(), ..State::default() })
+        let kept = self.kept(instance, log, folder);
+        kept.unwrap_or_else(|| State { log: log.to_owned(), folder: folder.to_owned(), ..State::default() })
     }
 
     pub(super) fn save(&self, instance: &Instance, state: &State) -> io::Result<()> {

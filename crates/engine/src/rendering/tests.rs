@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use futures_util::FutureExt;
 use rookery_core::document::{Base, DeleteDocument, DocumentId, DocumentPath, Version, WriteDocument, Writer, hash_of};
-use rookery_core::instance::{ConfigureContext, ContextSettings, Provider, Scope};
+use rookery_core::instance::{ConfigureContext, Configured, ContextSettings, Provider, Scope};
 use rookery_core::redact::{Redact, Target};
 use rookery_core::{Caller, Fact, Instance, LogId, Seq, Timestamp};
 use rookery_store::memory::{Database, MemoryStore};
@@ -23,6 +23,8 @@ use crate::access::Trust;
 use crate::messages::{Post, Span};
 use crate::subscribe::Subscription;
 use crate::{Access, Engine, Parts, RandomIds, Request, Settings, SystemClock};
+
+const LONGER_THAN_ANYTHING_STAYS: u64 = 11 * 60_000;
 
 /// The hour of the machine, and a pace that the test sets.
 #[derive(Debug, Default)]
@@ -121,12 +123,23 @@ impl Site1 {
         for _ in 0..500 {
             self.turn(sitting).await;
             if sitting.desk.is_settled() {
-                return;
+                if self.waiting().is_empty() {
+                    return;
+                }
+                // What came out of its place stays for a while.
+                self.pace.monotonic.fetch_add(LONGER_THAN_ANYTHING_STAYS, Ordering::Relaxed);
             }
             // Stamps of the file system need their time to grow old.
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
         panic!("it never settles: {:?}", sitting.desk.warnings());
+    }
+
+    /// What came out of its place and is still kept.
+    fn waiting(&self) -> Vec<PathBuf> {
+        let mut found = vec![];
+        files_below(&self.file(".swap"), &mut found);
+        found
     }
 
     /// A new start that comes to rest.
@@ -223,7 +236,7 @@ impl Site1 {
             assert_eq!(self.read(path), self.text(path).await, "{path}");
         }
         assert_eq!(self.read("channel.md"), Some(self.channel_text().await));
-        assert_eq!(fs::read_dir(self.file(".swap")).unwrap().count(), 0);
+        assert_eq!(self.waiting(), Vec::<PathBuf>::new());
     }
 }
 
@@ -439,6 +452,156 @@ async fn where_there_are_no_files_none_are_made() {
 }
 
 #[tokio::test]
+async fn no_two_instances_write_into_one_folder() {
+    let site = Site1::new();
+    let in_dir = |dir: &str| ContextSettings { dir: Some(dir.to_owned()), ..ContextSettings::default() };
+    let pr_2 = || Scope::of(&Instance::new("pr-2"));
+    site.configures(pr_2(), in_dir("shared")).await;
+    site.says("ada@pr-2", "in the second").await;
+    drop(site.settled().await);
+    site.configures(Scope::of(&Instance::new("pr-1")), in_dir("other")).await;
+    site.says("ada@pr-1", "in the first").await;
+    // As was possible once, and still is where the disk does not tell names apart.
+    symlink(site.root.join("shared"), site.root.join("other")).unwrap();
+    let mut sitting = site.sit().await;
+    for _ in 0..4 {
+        site.turn(&mut sitting).await;
+    }
+    let warning = "instance 'pr-1' has no files, because its folder other is that of instance 'pr-2'";
+    assert!(sitting.desk.warnings()[0].starts_with(warning), "{:?}", sitting.desk.warnings());
+    let channel = || fs::read_to_string(site.root.join("shared/channel.md")).unwrap();
+    assert!(channel().contains("in the second") && !channel().contains("in the first"));
+    assert_eq!(fs::read_dir(site.root.join("shared")).unwrap().count(), 3, "nobody fought");
+    fs::remove_file(site.root.join("other")).unwrap();
+    site.settle(&mut sitting).await;
+    assert_eq!(fs::read_to_string(site.root.join("other/channel.md")).unwrap(), site.channel_text().await);
+    assert_eq!(sitting.desk.warnings(), [""; 0]);
+}
+
+#[tokio::test]
+async fn whoever_has_a_folder_keeps_it_from_whoever_comes_later() {
+    let site = Site1::new();
+    site.writes("notes.md", "of the first").await;
+    let mut sitting = site.settled().await;
+    // What the rules refuse today stands in a log of before.
+    let folder = |dir: &str| {
+        let settings = ContextSettings { dir: Some(dir.to_owned()), ..ContextSettings::default() };
+        Configured { scope: Scope::of(&Instance::new("aa")), settings, site: None }
+    };
+    sitting.desk.pretend(folder(".workflow/pr-1/deep")).await;
+    sitting.desk.pretend(folder(".workflow/pr-1")).await;
+    site.turn(&mut sitting).await;
+    assert_eq!(sitting.desk.warnings().len(), 1, "{:?}", sitting.desk.warnings());
+    assert!(sitting.desk.warnings()[0].starts_with("instance 'aa' has no files"), "{:?}", sitting.desk.warnings());
+    sitting.desk.pretend(folder("elsewhere")).await;
+    site.turn(&mut sitting).await;
+    assert_eq!(sitting.desk.warnings(), [""; 0]);
+    assert!(site.root.join("elsewhere/channel.md").exists());
+}
+
+/// Whether documents go both ways while something else is wrong, and what is said about that.
+async fn goes_on(site: &Site1, sitting: &mut Sitting, warning: &str) {
+    site.writes("notes.md", "by an agent").await;
+    fs::write(site.file("other.md"), "by a person").unwrap();
+    for _ in 0..200 {
+        site.turn(sitting).await;
+        if site.read("notes.md").as_deref() == Some("by an agent")
+            && site.text("other.md").await.as_deref() == Some("by a person")
+            && site.file("mcp.json").exists()
+        {
+            let warnings = sitting.desk.warnings();
+            assert!(warnings.iter().any(|told| told.contains(warning)), "{warnings:?}");
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    panic!("documents do not go on: {:?}", sitting.desk.warnings());
+}
+
+#[tokio::test]
+async fn a_channel_that_cannot_be_written_keeps_no_document_back() {
+    let site = Site1::new();
+    site.writes("notes.md", "one").await;
+    site.writes("other.md", "one").await;
+    let mut sitting = site.settled().await;
+    fs::remove_file(site.file("channel.md")).unwrap();
+    fs::remove_file(site.file("mcp.json")).unwrap();
+    fs::create_dir(site.file("channel.md")).unwrap();
+    goes_on(&site, &mut sitting, "the channel is not written: .workflow/pr-1/channel.md is a link or a folder").await;
+    fs::remove_dir(site.file("channel.md")).unwrap();
+    for number in 0..20 {
+        fs::write(site.file(&format!("channel.md.edited-{number}")), "x").unwrap();
+    }
+    fs::write(site.file("channel.md"), "edited").unwrap();
+    fs::write(site.file("other.md"), "other").unwrap();
+    site.writes("notes.md", "another").await;
+    goes_on(&site, &mut sitting, "the channel is not written: .workflow/pr-1/channel.md was edited so often").await;
+    for number in 0..20 {
+        fs::remove_file(site.file(&format!("channel.md.edited-{number}"))).unwrap();
+    }
+    site.says("ada@pr-1", "it goes on").await;
+    site.settle(&mut sitting).await;
+    site.check(&["notes.md", "other.md"]).await;
+    assert_eq!(sitting.desk.warnings(), [""; 0]);
+}
+
+#[tokio::test]
+async fn too_many_files_keep_no_known_document_back() {
+    let site = Site1::new();
+    site.writes("notes.md", "one").await;
+    site.writes("other.md", "one").await;
+    let mut sitting = site.settled().await;
+    for number in 0..5_000 {
+        fs::write(site.file(&format!("{number}.log")), "").unwrap();
+    }
+    goes_on(&site, &mut sitting, "there are more than 5000 files in .workflow/pr-1").await;
+    site.deletes("other.md").await;
+    site.settle(&mut sitting).await;
+    assert_eq!(site.read("other.md"), None);
+}
+
+#[tokio::test]
+async fn a_document_with_a_long_path_has_a_file_like_any_other() {
+    let site = Site1::new();
+    let long = format!("{}.md", "n".repeat(252));
+    let deep = format!("{}/{}.md", "d/".repeat(100) + &"ö".repeat(100), "n".repeat(100));
+    let percents = format!("{}.md", "%".repeat(200));
+    let paths = [long.as_str(), deep.as_str(), percents.as_str()];
+    for path in paths {
+        site.writes(path, "one").await;
+    }
+    let mut sitting = site.settled().await;
+    site.check(&paths).await;
+    for path in paths {
+        site.writes(path, "two").await;
+    }
+    for _ in 0..4 {
+        site.turn(&mut sitting).await;
+    }
+    // What is replaced is known by its path, also after a restart.
+    for out in site.waiting() {
+        if fs::read_to_string(&out).unwrap() == "one" {
+            fs::write(out, "late").unwrap();
+        }
+    }
+    fs::remove_dir_all(site.root.join(".rookery")).unwrap();
+    let mut sitting = site.settled().await;
+    for path in paths {
+        assert_eq!(site.text(path).await.as_deref(), Some("late"));
+        fs::write(site.file(path), "by hand").unwrap();
+    }
+    site.settle(&mut sitting).await;
+    site.check(&paths).await;
+    for path in paths {
+        assert_eq!(site.text(path).await.as_deref(), Some("by hand"));
+        site.deletes(path).await;
+    }
+    site.settle(&mut sitting).await;
+    assert_eq!((paths.map(|path| site.read(path)), sitting.desk.warnings()), ([None, None, None], vec![]));
+    assert_eq!(site.waiting(), Vec::<PathBuf>::new());
+}
+
+#[tokio::test]
 async fn what_happened_while_nobody_was_there_is_made_up_for() {
     let site = Site1::new();
     site.writes("notes.md", "one").await;
@@ -599,8 +762,10 @@ enum Disk {
 /// Returns whether the end came.
 async fn ended(disk: Disk, at: usize, person: Person, acts_at: usize) -> bool {
     let site = Site1::new();
+    // Too long for a name in `.swap`.
+    let (gone, new) = (format!("sub/{}.md", "gone".repeat(60)), format!("{}.md", "new".repeat(80)));
     site.writes("notes.md", "one").await;
-    site.writes("sub/gone.md", "one").await;
+    site.writes(&gone, "one").await;
     site.says("ada@pr-1", "hello").await;
     drop(site.settled().await);
     let (taken, over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
@@ -626,8 +791,8 @@ async fn ended(disk: Disk, at: usize, person: Person, acts_at: usize) -> bool {
     });
     site.writes("notes.md", "two").await;
     site.says("ada@pr-1", "a longer entry,\nof two lines").await;
-    site.deletes("sub/gone.md").await;
-    site.writes("new.md", "new").await;
+    site.deletes(&gone).await;
+    site.writes(&new, "new").await;
     let mut sitting = site.sit_with(steps).await;
     for _ in 0..12 {
         site.turn(&mut sitting).await;
@@ -636,7 +801,7 @@ async fn ended(disk: Disk, at: usize, person: Person, acts_at: usize) -> bool {
     site.says("ada@pr-1", "after the end").await;
     drop(site.settled().await);
     let told = format!("{disk:?} disk, ended at {at}, {person:?} at {acts_at}");
-    site.check(&["notes.md", "sub/gone.md", "new.md"]).await;
+    site.check(&["notes.md", &gone, &new]).await;
     let saved = matches!(person, Person::SavesInPlace | Person::SavesByRenaming);
     if saved && taken.load(Ordering::Relaxed) > acts_at {
         assert!(site.can_find("by hand", &["notes.md"]).await, "{told}");
@@ -645,7 +810,7 @@ async fn ended(disk: Disk, at: usize, person: Person, acts_at: usize) -> bool {
         assert_eq!(site.text("notes.md").await.as_deref(), Some("two"), "{told}");
         assert_eq!(site.authors("notes.md").await, ["ada@pr-1", "ada@pr-1"], "{told}");
     }
-    assert_eq!((site.text("sub/gone.md").await, site.text("new.md").await.as_deref()), (None, Some("new")), "{told}");
+    assert_eq!((site.text(&gone).await, site.text(&new).await.as_deref()), (None, Some("new")), "{told}");
     assert!(site.names().iter().all(|name| !name.contains("edited")), "{told}: {:?}", site.names());
     over.load(Ordering::Relaxed)
 }
@@ -723,6 +888,71 @@ async fn whoever_has_the_replaced_file_open_can_still_save_it() {
     site.settle(&mut sitting).await;
     assert_eq!(site.text("notes.md").await.as_deref(), Some("late"));
     site.check(&["notes.md"]).await;
+}
+
+#[tokio::test]
+async fn whoever_has_it_open_by_another_path_can_still_save_it() {
+    let site = Site1::new();
+    site.writes("notes.md", "one").await;
+    let mut sitting = site.settled().await;
+    // As from a container, or through a bind mount: the path of the process is not ours.
+    let elsewhere = site.root.join("elsewhere");
+    fs::hard_link(site.file("notes.md"), &elsewhere).unwrap();
+    let mut held = fs::File::options().write(true).open(&elsewhere).unwrap();
+    fs::remove_file(&elsewhere).unwrap();
+    site.writes("notes.md", "two").await;
+    // It is waited for, but not for ever.
+    for _ in 0..40 {
+        site.turn(&mut sitting).await;
+    }
+    assert_eq!(site.read("notes.md").as_deref(), Some("two"));
+    site.pace.monotonic.fetch_add(LONGER_THAN_ANYTHING_STAYS, Ordering::Relaxed);
+    site.turn(&mut sitting).await;
+    held.set_len(0).unwrap();
+    held.write_all(b"late").unwrap();
+    drop(held);
+    site.settle(&mut sitting).await;
+    assert_eq!(site.text("notes.md").await.as_deref(), Some("late"));
+    assert_eq!(site.authors("notes.md").await, ["ada@pr-1", "ada@pr-1", "external"]);
+    site.check(&["notes.md"]).await;
+}
+
+#[tokio::test]
+async fn what_somebody_saves_late_whom_nobody_saw_is_kept() {
+    let site = Site1::new();
+    site.writes("notes.md", "one").await;
+    let mut sitting = site.settled().await;
+    for (text, late) in [("two", "late"), ("three", "later")] {
+        site.writes("notes.md", text).await;
+        for _ in 0..10 {
+            site.turn(&mut sitting).await;
+        }
+        let [out] = site.waiting().try_into().unwrap();
+        fs::write(out, late).unwrap();
+        // A restart forgets nothing of it.
+        sitting = site.settled().await;
+        assert_eq!(site.text("notes.md").await.as_deref(), Some(late));
+        site.check(&["notes.md"]).await;
+    }
+    assert_eq!(site.authors("notes.md").await, ["ada@pr-1", "ada@pr-1", "external", "ada@pr-1", "external"]);
+}
+
+#[tokio::test]
+async fn not_everything_that_came_out_stays() {
+    let site = Site1::new();
+    let paths: Vec<String> = (0..510).map(|number| format!("{number}.md")).collect();
+    for path in &paths {
+        site.writes(path, "one").await;
+    }
+    let mut sitting = site.settled().await;
+    for path in &paths {
+        site.writes(path, "two").await;
+    }
+    for _ in 0..3 {
+        site.turn(&mut sitting).await;
+    }
+    assert!(paths.iter().all(|path| site.read(path).as_deref() == Some("two")));
+    assert_eq!((site.waiting().len(), sitting.desk.warnings()), (500, vec![]));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

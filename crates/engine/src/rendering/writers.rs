@@ -1,57 +1,75 @@
 //! Who has a file open for writing: what such a file holds is not its last word.
 //!
-//! Where the system tells (Linux), a file that was taken out of its place and that nobody has open any more can never
-//! change again. Elsewhere, only time tells.
+//! A file is known by what it is, not by its path: a process in a container or behind a bind mount has another path to
+//! it. And nobody sees everybody: processes of other users, or on other machines, tell nothing. So that nobody is seen
+//! to write is a reason to wait for a while, never one to throw something away at once.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
+
+use super::room::FileId;
 
 /// What is known about the writers of files.
 #[derive(Debug)]
-pub(super) enum Writers {
-    /// The files that processes of this user have open for writing.
-    Known(Vec<PathBuf>),
-    /// The system does not tell.
-    Unknown,
+pub(super) struct Writers {
+    open: Vec<FileId>,
+    sees: Sees,
+}
+
+/// How much the system tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Sees {
+    /// Every process that there is here.
+    All,
+    /// Not those of others.
+    Some,
+    Nothing,
 }
 
 impl Writers {
     /// Looks at every process once.
-    pub(super) fn look(among: &[PathBuf]) -> Writers {
+    pub(super) fn look(among: &[FileId]) -> Writers {
+        let mut writers = Writers { open: vec![], sees: Sees::All };
         if among.is_empty() {
-            return Writers::Known(vec![]);
+            return writers;
         }
-        let Ok(processes) = fs::read_dir("/proc") else { return Writers::Unknown };
-        let mut open = Vec::new();
+        let Ok(processes) = fs::read_dir("/proc") else { return Writers { sees: Sees::Nothing, ..writers } };
         for process in processes.flatten() {
             let is_process = process.file_name().to_str().is_some_and(|name| name.bytes().all(|b| b.is_ascii_digit()));
             if is_process {
-                open.extend(written_by(&process.path(), among));
+                match written_by(&process.path(), among) {
+                    Ok(open) => writers.open.extend(open),
+                    // One that has just ended writes nothing any more.
+                    Err(error) if error.kind() == io::ErrorKind::PermissionDenied => writers.sees = Sees::Some,
+                    Err(_) => {}
+                }
             }
         }
-        Writers::Known(open)
+        writers
     }
 
-    /// Whether somebody may still be writing; `None` if only time tells.
-    pub(super) fn write_to(&self, path: &Path) -> Option<bool> {
-        match self {
-            Writers::Known(open) => Some(open.iter().any(|known| known == path)),
-            Writers::Unknown => None,
-        }
+    /// Whether somebody is seen to have it open for writing.
+    pub(super) fn write_to(&self, file: FileId) -> bool {
+        self.open.contains(&file)
+    }
+
+    pub(super) fn sees(&self) -> Sees {
+        self.sees
     }
 }
 
-fn written_by(process: &Path, among: &[PathBuf]) -> Vec<PathBuf> {
-    // Those of other users cannot be looked at, and have no business in these files.
-    let Ok(files) = fs::read_dir(process.join("fd")) else { return vec![] };
+fn written_by(process: &Path, among: &[FileId]) -> io::Result<Vec<FileId>> {
     let mut open = Vec::new();
-    for file in files.flatten() {
-        let Ok(path) = fs::read_link(file.path()) else { continue };
-        if among.contains(&path) && is_for_writing(&process.join("fdinfo").join(file.file_name())) {
-            open.push(path);
+    for file in fs::read_dir(process.join("fd"))?.flatten() {
+        let is_on_disk = fs::read_link(file.path()).is_ok_and(|path| path.is_absolute());
+        if !is_on_disk || !is_for_writing(&process.join("fdinfo").join(file.file_name())) {
+            continue;
         }
+        // Through the process's own handle, whatever path it has to the file.
+        open.extend(FileId::at(&file.path()).filter(|id| among.contains(id)));
     }
-    open
+    Ok(open)
 }
 
 /// Reads the flags that a file was opened with; in doubt it is.
@@ -70,17 +88,32 @@ mod tests {
 
     #[test]
     fn a_file_is_written_to_while_somebody_has_it_open_for_that() {
+        let id = |path: &Path| FileId::at(path).unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().canonicalize().unwrap();
+        let root = folder.path();
         let (written, read, moved) = (root.join("written"), root.join("read"), root.join("moved"));
         fs::write(&read, "x").unwrap();
         let writer = fs::File::create(&written).unwrap();
         let reader = fs::File::open(&read).unwrap();
-        let ask = |path: &PathBuf| Writers::look(std::slice::from_ref(path)).write_to(path);
-        assert_eq!((ask(&written), ask(&read)), (Some(true), Some(false)));
+        let ask = |path: &Path| Writers::look(&[id(path)]).write_to(id(path));
+        assert_eq!((ask(&written), ask(&read)), (true, false));
         fs::rename(&written, &moved).unwrap();
-        assert_eq!((ask(&written), ask(&moved)), (Some(false), Some(true)), "it goes where the file goes");
+        assert!(ask(&moved), "it goes where the file goes");
         drop((writer, reader));
-        assert_eq!(ask(&moved), Some(false));
+        assert!(!ask(&moved));
+    }
+
+    #[test]
+    fn whoever_opened_it_by_another_path_is_seen_too() {
+        let id = |path: &Path| FileId::at(path).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let (file, other) = (folder.path().join("file"), folder.path().join("other"));
+        fs::write(&file, "x").unwrap();
+        fs::hard_link(&file, &other).unwrap();
+        let writer = fs::File::options().write(true).open(&other).unwrap();
+        fs::remove_file(&other).unwrap();
+        assert!(Writers::look(&[id(&file)]).write_to(id(&file)));
+        drop(writer);
+        assert!(!Writers::look(&[id(&file)]).write_to(id(&file)));
     }
 }
