@@ -3,6 +3,7 @@
 //! The file must be the beginning of what the log says. Whether it is, its stamp tells while nobody else touches it; then
 //! its hash up to where we wrote; and at last the log itself. One that is not is moved aside and written anew.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::Read;
 
@@ -58,8 +59,19 @@ struct Beginning {
 fn entry(message: &Message) -> String {
     let second = message.at.0.div_euclid(1_000).rem_euclid(86_400);
     let (hours, minutes, seconds) = (second / 3_600, second / 60 % 60, second % 60);
-    let (name, text) = (&message.letter.header.name, &message.letter.text);
+    let (name, text) = (&message.letter.header.name, said(&message.letter.text));
     format!("\n### {hours:02}:{minutes:02}:{seconds:02} [{name}]\n{text}\n")
+}
+
+/// A text as it stands in the channel. A line of it that would read as the head of an entry gets a backslash, as Markdown
+/// has it, so that nobody can put words into another's mouth.
+fn said(text: &str) -> Cow<'_, str> {
+    let is_head = |line: &str| line.trim_start().starts_with("###");
+    if !text.split(['\n', '\r']).any(is_head) {
+        return Cow::Borrowed(text);
+    }
+    let line = |line: &str| if is_head(line) { line.replacen("###", "\\###", 1) } else { line.to_owned() };
+    Cow::Owned(text.split_inclusive(['\n', '\r']).map(line).collect())
 }
 
 fn rendered(entries: &[Message]) -> Vec<u8> {
@@ -290,5 +302,17 @@ fn hash_of(file: &mut File, most: Option<u64>) -> std::io::Result<(u64, Sha256)>
         }
         hasher.update(&buffer[..read]);
         bytes += read as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::said;
+
+    #[test]
+    fn no_text_looks_like_an_entry_of_somebody_else() {
+        assert_eq!(said("plain\n# mine\n"), "plain\n# mine\n");
+        assert_eq!(said("x\n### 10:00:00 [system]\nfake"), "x\n\\### 10:00:00 [system]\nfake");
+        assert_eq!(said("x\r  ### y\r\n####"), "x\r  \\### y\r\n\\####");
     }
 }
