@@ -77,10 +77,7 @@ impl WriteDocument {
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
-        check(&self.id, &self.text)?;
-        let author = author(view, caller, &self.writer)?;
-        view.needs_room_for(&self.id)?;
-        let known = view.document(&self.id)?;
+        let (author, known) = admitted(view, caller, &self.id, &self.writer, &self.text)?;
         let version = known.map_or(0, |known| known.version);
         if let Base::Version(base) = self.base
             && base != version
@@ -98,10 +95,7 @@ impl CreateDocument {
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
-        check(&self.id, &self.text)?;
-        let author = author(view, caller, &self.writer)?;
-        view.needs_room_for(&self.id)?;
-        let known = view.document(&self.id)?;
+        let (author, known) = admitted(view, caller, &self.id, &self.writer, &self.text)?;
         if known.is_some_and(Document::is_here) {
             return Err(Refusal::new(Code::Exists, format!("document '{}' exists", self.id.path))
                 .hint("write or append to it, or choose another name")
@@ -117,11 +111,9 @@ impl AppendDocument {
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
-        check(&self.id, &self.text)?;
-        let author = author(view, caller, &self.writer)?;
-        view.needs_room_for(&self.id)?;
-        let Some(known) = view.document(&self.id)?.filter(|known| known.is_here()) else {
-            return Ok(whole(&self.id, view.document(&self.id)?, Change::Created, author, self.text.clone()));
+        let (author, found) = admitted(view, caller, &self.id, &self.writer, &self.text)?;
+        let Some(known) = found.filter(|known| known.is_here()) else {
+            return Ok(whole(&self.id, found, Change::Created, author, self.text.clone()));
         };
         if self.text.is_empty() {
             return Ok(Decision::nothing(Reply::Row(Key::Document(self.id.clone()))));
@@ -145,6 +137,20 @@ impl AppendDocument {
         };
         Ok(decision(fact))
     }
+}
+
+/// Who writes, and the document as it is known, if this may be written at all.
+fn admitted<'a>(
+    view: &'a View,
+    caller: &Caller,
+    id: &DocumentId,
+    writer: &Writer,
+    text: &str,
+) -> Result<(String, Option<&'a Document>), Halt> {
+    check(id, text)?;
+    let author = author(view, caller, writer)?;
+    view.needs_room_for(id)?;
+    Ok((author, view.document(id)?))
 }
 
 fn asks(id: &DocumentId, writer: &Writer) -> Vec<Ask> {
