@@ -1,7 +1,8 @@
 //! MCP as others see it: the official conformance suite, the clients of the Python and the TypeScript SDK, the Inspector.
 //!
-//! The suite runs against a fixture server that shares the daemon's transport, and against the daemon itself, with the
-//! scenarios listed that neither offers. A listed scenario that passes fails the run, so the lists cannot grow old.
+//! The suite runs in full against a fixture server that shares the daemon's transport, and against the daemon itself, with
+//! the checks listed that need what only the fixture has. A listed check that passes fails the run, so the lists cannot grow
+//! old.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
