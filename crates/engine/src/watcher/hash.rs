@@ -56,9 +56,10 @@ fn place(root: &Path, path: &str) -> io::Result<PathBuf> {
     }
     let full = root.join(relative);
     let Some(folder) = full.parent() else { return Ok(full) };
-    match fs::canonicalize(folder) {
-        Ok(real) if real.starts_with(fs::canonicalize(root)?) => Ok(full),
-        Ok(_) => Err(io::Error::new(ErrorKind::InvalidInput, "a link on the way leads out of the project")),
+    // The root may go between the two looks: then there is no file, whatever the folder was.
+    match fs::canonicalize(folder).and_then(|real| Ok(real.starts_with(fs::canonicalize(root)?))) {
+        Ok(true) => Ok(full),
+        Ok(false) => Err(io::Error::new(ErrorKind::InvalidInput, "a link on the way leads out of the project")),
         Err(error) if is_absent(&error) => Ok(full),
         Err(error) => Err(error),
     }
@@ -72,7 +73,11 @@ fn read(full: &Path, cancelled: &CancellationToken) -> io::Result<Reading> {
         Err(error) => return Err(error),
     };
     if metadata.is_symlink() {
-        let target = fs::read_link(full)?;
+        let target = match fs::read_link(full) {
+            Ok(target) => target,
+            Err(error) if is_absent(&error) => return absent(),
+            Err(error) => return Err(error),
+        };
         return Ok(Reading::Steady(hex(Sha256::digest(target.as_os_str().as_encoded_bytes()).as_slice())));
     }
     if !metadata.is_file() {
@@ -199,6 +204,28 @@ mod tests {
         std::os::unix::fs::symlink(outside.path(), dir.path().join("away")).unwrap();
         assert_eq!(hash_file(dir.path(), "link").await.unwrap(), ABC);
         assert_eq!(hash_file(dir.path(), "away/secret").await.unwrap_err().kind(), ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn a_root_that_goes_while_we_look_is_absence_and_no_error() {
+        let above = tempfile::tempdir().unwrap();
+        let (root, elsewhere) = (above.path().join("project"), above.path().join("elsewhere"));
+        fs::create_dir(&root).unwrap();
+        fs::write(root.join("a"), "abc").unwrap();
+        let going = CancellationToken::new();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !going.is_cancelled() {
+                    fs::rename(&root, &elsewhere).unwrap();
+                    fs::rename(&elsewhere, &root).unwrap();
+                }
+            });
+            let _until_the_end = going.clone().drop_guard();
+            for _ in 0..5_000 {
+                let hash = hash_now(&root, "a", &CancellationToken::new()).unwrap();
+                assert!(hash == ABC || hash.is_empty(), "{hash}");
+            }
+        });
     }
 
     #[test]
