@@ -11,6 +11,7 @@ use rookery_store::node::{ATTEND_EVERY, Duty, LEASE, Tenure};
 use rookery_store::store::Health;
 use rookery_store::{Operation, Submission, SubmitError};
 
+use crate::artifacts::{Collected, Trial};
 use crate::engine::{Engine, EngineError};
 use crate::subscribe::{Chunk, SubscribeError, Subscription};
 use crate::sweeper::{Allowed, Glance, Sight, Sighted, Sweeper, Witness};
@@ -136,6 +137,21 @@ pub async fn exchange_presence(engine: &Engine) -> Result<(), EngineError> {
     if !entries.is_empty() {
         engine.store().operate(Operation::WritePresence(entries.clone())).await?;
         engine.board().wrote(&entries);
+    }
+    Ok(())
+}
+
+/// Removes what is left of artifacts that never came whole, and those that nothing names for long enough, if that is for
+/// this node to do.
+pub async fn collect_artifacts(engine: &Engine) -> Result<(), EngineError> {
+    if engine.tenure(Duty::Upkeep).is_none() {
+        return Ok(());
+    }
+    while engine.store().tidy_artifacts().await? > 0 {}
+    let collected = engine.collect_artifacts(engine.settings().keep_artifacts, Trial::Real).await?;
+    if collected.artifacts > 0 {
+        let Collected { artifacts, bytes, .. } = collected;
+        tracing::info!(artifacts, bytes, "removed artifacts that nothing names");
     }
     Ok(())
 }
