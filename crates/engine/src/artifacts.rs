@@ -10,6 +10,8 @@ use crate::engine::{Engine, EngineError};
 
 /// How many are looked at in one go.
 const PAGE: u32 = 500;
+/// How many are removed in one go, or a few more.
+const AT_ONCE: u64 = 500;
 
 /// Whether anything is removed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,10 +28,12 @@ pub struct Collected {
     pub bytes: u64,
     /// Those that nothing names and that were stored too short a time ago.
     pub young: u64,
+    /// There may be more to remove.
+    pub more: bool,
 }
 
 impl Engine {
-    /// Removes artifacts that nothing names and that were last stored so long ago.
+    /// Removes artifacts that nothing names and that were last stored so long ago, a bounded number of them.
     pub async fn collect_artifacts(&self, age: Duration, trial: Trial) -> Result<Collected, EngineError> {
         let store = self.store();
         let (mut collected, mut after) = (Collected::default(), None);
@@ -37,6 +41,9 @@ impl Engine {
             let page = store.artifacts(after, PAGE).await?;
             let Some(last) = page.last() else { return Ok(collected) };
             after = Some(last.sha256.clone());
+            if trial == Trial::Real && collected.artifacts >= AT_ONCE {
+                return Ok(Collected { more: true, ..collected });
+            }
             for artifact in page.into_iter().filter(|artifact| !artifact.named) {
                 let erased = match trial {
                     Trial::Real => store.collect_artifact(artifact.sha256.clone(), age).await?,

@@ -148,12 +148,16 @@ pub async fn collect_artifacts(engine: &Engine) -> Result<(), EngineError> {
         return Ok(());
     }
     while engine.store().tidy_artifacts().await? > 0 {}
-    let collected = engine.collect_artifacts(engine.settings().keep_artifacts, Trial::Real).await?;
-    if collected.artifacts > 0 {
-        let Collected { artifacts, bytes, .. } = collected;
-        tracing::info!(artifacts, bytes, "removed artifacts that nothing names");
+    loop {
+        let Collected { artifacts, bytes, more, .. } =
+            engine.collect_artifacts(engine.settings().keep_artifacts, Trial::Real).await?;
+        if artifacts > 0 {
+            tracing::info!(artifacts, bytes, "removed artifacts that nothing names");
+        }
+        if !more {
+            return Ok(());
+        }
     }
-    Ok(())
 }
 
 /// Forgets the remembered replies whose time is over, if that is for this node to do.
