@@ -248,13 +248,13 @@ async fn exchange_presence(engine: Engine) {
 }
 
 /// Whether this node has the duty of upkeep.
-fn keeps_up(tenures: &Vec<Tenure>) -> bool {
+fn keeps_up(tenures: &[Tenure]) -> bool {
     tenures.iter().any(|tenure| tenure.duty == Duty::Upkeep)
 }
 
 async fn collect_artifacts(engine: Engine) {
     let mut duties = engine.attending().changes();
-    while duties.wait_for(keeps_up).await.is_ok() {
+    while duties.wait_for(|tenures| keeps_up(tenures)).await.is_ok() {
         if let Err(error) = rounds::collect_artifacts(&engine).await {
             tracing::debug!(%error, "artifacts that nothing names were not all removed");
         }
@@ -264,7 +264,7 @@ async fn collect_artifacts(engine: Engine) {
 
 async fn forget_replies(engine: Engine) {
     let mut duties = engine.attending().changes();
-    while duties.wait_for(keeps_up).await.is_ok() {
+    while duties.wait_for(|tenures| keeps_up(tenures)).await.is_ok() {
         if let Err(error) = rounds::forget_replies(&engine).await {
             tracing::debug!(%error, "old replies were not forgotten");
         }
