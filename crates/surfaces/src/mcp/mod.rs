@@ -9,6 +9,7 @@
 //! does not read: pushes go through `notices`.
 
 mod arguments;
+mod arrival;
 mod call;
 mod error;
 pub mod examples;
