@@ -11,6 +11,7 @@
 mod arguments;
 mod arrival;
 mod call;
+mod complaint;
 mod error;
 pub mod examples;
 mod face;

@@ -1,0 +1,46 @@
+//! Arguments that are not as they should be: what a caller is told, and that nothing happens.
+
+use serde_json::{Map, Value, json};
+
+use crate::support::{Way, connect, setup, text};
+
+/// Words of the language that the daemon is written in, which say nothing to whoever calls it.
+const FOREIGN: [&str; 12] =
+    ["u8", "u32", "u64", "i64", "f64", "usize", "enum", "struct", "variant", "sequence", "invalid type", "expected"];
+
+/// A value that the schema does not allow.
+fn wrong(schema: &Value) -> Option<Value> {
+    let kinds = schema.to_string();
+    let takes = |kind: &str| kinds.contains(&format!("\"{kind}\""));
+    if !takes("type") {
+        return None;
+    }
+    Some(if takes("object") { json!(true) } else { json!({"this": {"is": "wrong"}}) })
+}
+
+#[tokio::test]
+async fn a_wrong_argument_is_named_in_words_of_json() {
+    let daemon = setup().start().unwrap();
+    let a = connect(&daemon, Way::Session, Some("a")).await;
+    let mut seen = 0;
+    for tool in a.service.list_all_tools().await.unwrap() {
+        let none = Map::new();
+        let fields = tool.input_schema.get("properties").and_then(Value::as_object).unwrap_or(&none);
+        for (name, schema) in fields {
+            let Some(value) = wrong(schema) else { continue };
+            let refused = a.refused(&tool.name, json!({ name: value })).await;
+            let said = text(&refused["message"]);
+            assert_eq!(refused["code"], "INVALID_INPUT", "{}: {refused}", tool.name);
+            assert!(said.starts_with(&format!("argument '{name}': must be ")), "{}: {said}", tool.name);
+            for word in FOREIGN {
+                assert!(!said.split([' ', ',', ':']).any(|said| said == word), "{}: {said}", tool.name);
+            }
+            seen += 1;
+        }
+    }
+    assert!(seen > 100, "{seen}");
+    let missing = a.refused("channel_send", json!({})).await;
+    assert_eq!(missing["message"], "argument 'message' is missing; it must be a string");
+    let to = a.refused("coord_publish_message", json!({"type": "GENERAL", "subject": "x", "to": 7})).await;
+    assert_eq!(to["message"], "argument 'to': must be a list of strings or a string, not the number 7");
+}
