@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::support::{Way, connect, setup, text};
+use crate::support::{Way, connect, exported, setup, task, text};
 
 /// Words of the language that the daemon is written in, which say nothing to whoever calls it.
 const FOREIGN: [&str; 12] =
@@ -43,4 +43,47 @@ async fn a_wrong_argument_is_named_in_words_of_json() {
     assert_eq!(missing["message"], "argument 'message' is missing; it must be a string");
     let to = a.refused("coord_publish_message", json!({"type": "GENERAL", "subject": "x", "to": 7})).await;
     assert_eq!(to["message"], "argument 'to': must be a list of strings or a string, not the number 7");
+}
+
+#[tokio::test]
+async fn an_empty_name_is_no_name() {
+    let daemon = setup().start().unwrap();
+    let a = connect(&daemon, Way::Session, Some("a")).await;
+    a.register("a").await;
+    let task = task(&daemon, Some("a")).await;
+    a.call("document_write", json!({"content": "as it was"})).await;
+    let before = exported(&daemon).len();
+    for (tool, arguments, field) in [
+        ("channel_send", json!({"message": "for one alone"}), "to"),
+        ("coord_publish_message", json!({"type": "GENERAL", "subject": "for one alone"}), "to"),
+        ("handoff_create", json!({"task_id": task, "summary": "for one alone"}), "to_agent"),
+        ("resource_claim", json!({"path": "x"}), "task_id"),
+        ("document_read", json!({}), "file"),
+        ("document_write", json!({"content": "another"}), "file"),
+        ("document_append", json!({"content": "more"}), "file"),
+        ("document_history", json!({}), "file"),
+        ("document_create", json!({"content": "another"}), "file"),
+        ("document_delete", json!({}), "file"),
+        ("workflow_next_tasks", json!({}), "workflow_id"),
+        ("workflow_list", json!({}), "repository_path"),
+        ("workspace_list", json!({}), "workflow_id"),
+        ("workspace_create", json!({"branch": "b", "path": "x"}), "base_branch"),
+        ("agent_list", json!({}), "runtime"),
+        ("agent_heartbeat", json!({}), "current_task_id"),
+        ("agent_update", json!({}), "current_task_id"),
+        ("template_create", json!({"name": "t"}), "from_workflow_id"),
+    ] {
+        for empty in ["", "  "] {
+            let mut arguments = arguments.clone();
+            arguments[field] = empty.into();
+            let refused = a.refused(tool, arguments).await;
+            assert_eq!(refused["code"], "INVALID_INPUT", "{tool}: {refused}");
+            assert!(text(&refused["message"]).contains(&format!("argument '{field}'")), "{tool}: {refused}");
+        }
+    }
+    for nobody in [json!("@"), json!(" @ ")] {
+        a.refused("channel_send", json!({"message": "x", "to": nobody})).await;
+    }
+    a.refused("coord_publish_message", json!({"type": "GENERAL", "subject": "x", "to": ["a", ""]})).await;
+    assert_eq!(exported(&daemon).len(), before, "nothing was done");
 }

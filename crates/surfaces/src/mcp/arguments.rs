@@ -27,9 +27,20 @@ pub fn one_or_many<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> R
     many.into_iter().map(read).collect::<Result<Vec<T>, _>>().map(Some)
 }
 
-/// Tells `null` from an argument that was left out.
-pub fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<Option<T>>, D::Error> {
-    Option::deserialize(from).map(Some)
+/// A name that may be left out, and then means something wider. An empty one is a mistake: whoever writes it means
+/// somebody or something in particular, and would not notice.
+pub fn name<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    match Option::<String>::deserialize(from)? {
+        Some(name) if name.trim().is_empty() => {
+            Err(D::Error::custom("must not be empty; leave it out if none is meant"))
+        }
+        name => Ok(name),
+    }
+}
+
+/// As [`name`], telling `null` from an argument that was left out.
+pub fn name_or_null<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Option<String>>, D::Error> {
+    name(from).map(Some)
 }
 
 /// For an argument that may be `null`, which means something else than leaving it out.

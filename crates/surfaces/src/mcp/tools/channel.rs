@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::long;
 use super::messages::{Answer, Entry, Member, called, held, instance_of};
+use crate::mcp::arguments::name;
 use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
 
 pub fn tools() -> Vec<Tool> {
@@ -48,6 +49,7 @@ pub struct Sending {
     /// What to say, with @mentions.
     message: String,
     /// Send to this agent alone, not to the channel.
+    #[serde(default, deserialize_with = "name")]
     to: Option<String>,
     /// For callers that connected without a name.
     #[schemars(skip)]
@@ -71,8 +73,8 @@ pub struct Sent {
 async fn send(call: Call, asked: Sending) -> Answer<Sent> {
     let member = Member::of(&call, asked.agent_id.as_deref()).await?;
     let message = long::fitting(&call, &member, asked.message).await?;
-    let post = match asked.to.as_deref().filter(|to| !to.is_empty()) {
-        Some(to) => Post::direct(&member.id, vec![member.named(to)], message),
+    let post = match asked.to.as_deref() {
+        Some(to) => Post::direct(&member.id, vec![member.named(to)?], message),
         None => Post::entry(&member.id, message),
     };
     let request = call.engine().send_request(&member.caller, post);

@@ -182,7 +182,7 @@ impl To {
         if named.iter().any(|name| name == ALL) {
             return Ok(Addressees::Everyone);
         }
-        if named.is_empty() {
+        if named.is_empty() || named.iter().any(|name| name.trim().is_empty()) {
             return Err(ToolError::invalid("argument 'to': must not be empty").suggest("name agents, or give \"all\""));
         }
         Ok(Addressees::Agents(named.iter().map(|name| plain(&AgentId::from(name.as_str()))).collect()))
