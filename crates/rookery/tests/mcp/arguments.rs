@@ -87,3 +87,42 @@ async fn an_empty_name_is_no_name() {
     a.refused("coord_publish_message", json!({"type": "GENERAL", "subject": "x", "to": ["a", ""]})).await;
     assert_eq!(exported(&daemon).len(), before, "nothing was done");
 }
+
+#[tokio::test]
+async fn a_limit_is_clamped_and_none_is_a_mistake() {
+    let daemon = setup().start().unwrap();
+    let a = connect(&daemon, Way::Session, Some("a")).await;
+    a.register("a").await;
+    a.call("document_write", json!({"content": "one"})).await;
+    a.call("document_write", json!({"content": "two"})).await;
+    a.says("channel_send", json!({"message": "one"})).await;
+    a.says("channel_send", json!({"message": "two"})).await;
+    let task = task(&daemon, Some("a")).await;
+    let mut seen = 0;
+    for tool in a.service.list_all_tools().await.unwrap() {
+        let fields = tool.input_schema["properties"].as_object().unwrap();
+        for limit in fields.keys().filter(|name| name.ends_with("limit")) {
+            let mut arguments = json!({});
+            for id in ["id", "task_id"].into_iter().filter(|id| fields.contains_key(*id)) {
+                arguments[id] = task.as_str().into();
+            }
+            if fields.contains_key("timeout_seconds") {
+                arguments["timeout_seconds"] = 0.into();
+            }
+            for none in [json!(0), json!(-5), json!(1.5)] {
+                arguments[limit] = none;
+                let refused = a.refused(&tool.name, arguments.clone()).await;
+                let said = format!("argument '{limit}': must be a whole number, 1 or more");
+                assert_eq!(refused["message"], said, "{}", tool.name);
+            }
+            for large in [json!(1_001), json!(5_000_000_000_u64), json!(1e30)] {
+                arguments[limit] = large;
+                a.call(&tool.name, arguments.clone()).await;
+            }
+            seen += 1;
+        }
+    }
+    assert!(seen >= 12, "{seen}");
+    assert_eq!(a.call("channel_peek", json!({"limit": 1e30})).await["entries"].as_array().unwrap().len(), 2);
+    assert_eq!(a.call("document_history", json!({"limit": 1})).await["versions"].as_array().unwrap().len(), 1);
+}

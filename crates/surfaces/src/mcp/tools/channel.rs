@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::long;
 use super::messages::{Answer, Entry, Member, called, held, instance_of};
-use crate::mcp::arguments::name;
+use crate::mcp::arguments::{Limit, name};
 use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
 
 pub fn tools() -> Vec<Tool> {
@@ -115,7 +115,7 @@ pub struct Reading {
     /// Only entries after this time (ISO 8601); a whole minute, hour or day is included.
     since: Option<String>,
     /// At most so many, the newest. 100 unless said, 1000 at most.
-    limit: Option<u32>,
+    limit: Option<Limit>,
     /// For callers that connected without a name.
     #[schemars(skip)]
     agent_id: Option<String>,
@@ -124,7 +124,7 @@ pub struct Reading {
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Peeking {
     /// At most so many, the newest. 100 unless said, 1000 at most.
-    limit: Option<u32>,
+    limit: Option<Limit>,
     /// For callers that connected without a name.
     #[schemars(skip)]
     agent_id: Option<String>,
@@ -136,7 +136,7 @@ pub struct Entries {
 }
 
 async fn read(call: Call, asked: Reading) -> Answer<Entries> {
-    let span = Span { since: asked.since.as_deref().map(after).transpose()?, limit: asked.limit };
+    let span = Span { since: asked.since.as_deref().map(after).transpose()?, limit: asked.limit.map(Limit::get) };
     let member = Member::or_guest(&call, asked.agent_id.as_deref()).await?;
     let instance = instance_of(&call, member.as_ref());
     let entries = match &member {
@@ -148,7 +148,7 @@ async fn read(call: Call, asked: Reading) -> Answer<Entries> {
 }
 
 async fn peek(call: Call, asked: Peeking) -> Answer<Entries> {
-    let span = Span { since: None, limit: asked.limit };
+    let span = Span { since: None, limit: asked.limit.map(Limit::get) };
     let member = Member::or_guest(&call, asked.agent_id.as_deref()).await?;
     let instance = instance_of(&call, member.as_ref());
     let entries = match &member {

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::messages::{Answer, Member, instance_of};
-use crate::mcp::arguments::name;
+use crate::mcp::arguments::{Limit, name};
 use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
 
 /// How many files a list names.
@@ -264,7 +264,7 @@ pub struct Asking {
     /// The version whose text you want.
     version: Option<u64>,
     /// At most so many changes, the newest. 100 unless said, 1000 at most.
-    limit: Option<u32>,
+    limit: Option<Limit>,
     /// For callers that connected without a name.
     #[schemars(skip)]
     agent_id: Option<String>,
@@ -311,7 +311,7 @@ async fn history(call: Call, asked: Asking) -> Answer<History> {
     let id = meant(&call, &instance_of(&call, member.as_ref()), asked.file.as_deref()).await?.id;
     let file = id.path.to_string();
     let Some(version) = asked.version else {
-        let versions = call.engine().document_history(&id, asked.limit).await?.value;
+        let versions = call.engine().document_history(&id, asked.limit.map(Limit::get)).await?.value;
         let versions: Vec<Past> = versions.iter().map(past).collect();
         let text = serde_json::to_string(&versions).map_err(|_| ToolError::unexpected())?;
         return Ok(Reply::said(text, History { file, content: None, versions }));

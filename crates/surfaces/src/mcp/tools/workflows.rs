@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Map;
 
 use super::Done;
-use crate::mcp::arguments::{self, PAGE, name, one_or_many, page};
+use crate::mcp::arguments::{self, Limit, PAGE, name, one_or_many, page};
 use crate::mcp::call::row_of;
 use crate::mcp::translate::{self, TaskView, WorkflowView};
 use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
@@ -161,7 +161,7 @@ pub struct Listing {
     #[serde(default, deserialize_with = "name")]
     repository_path: Option<String>,
     /// At most so many. Default 20, at most 1000.
-    limit: Option<u32>,
+    limit: Option<Limit>,
     /// Leave out the first so many.
     offset: Option<u32>,
 }
@@ -187,7 +187,7 @@ pub struct Seeking {
     include_failed: Option<bool>,
     /// Default: 100.
     #[schemars(extend("x-rare" = true))]
-    limit: Option<u32>,
+    limit: Option<Limit>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
