@@ -118,7 +118,9 @@ impl Call {
     /// bound to a credential.
     pub async fn worker(&self, argument: Option<&str>) -> Result<(Caller, Option<AgentId>), ToolError> {
         let caller = self.caller(argument)?;
-        let named = self.named(argument);
+        // One that names itself means itself, also where a bare name is that of a member.
+        let itself = caller.actor.agent().filter(|own| argument == Some(own.as_str())).cloned();
+        let named = itself.or_else(|| self.named(argument));
         if let (Some(own), Some(named)) = (caller.actor.agent(), &named)
             && own != named
         {
