@@ -27,6 +27,7 @@ pub mod tools;
 mod toolset;
 mod translate;
 mod unread;
+mod unreadable;
 
 pub use call::Call;
 pub use error::ToolError;
