@@ -372,7 +372,7 @@ impl Engine {
         let found = self.agent(agent).await?;
         let Some(known) = found.value else {
             let unknown = Refusal::new(Code::AgentNotFound, "Agent not found");
-            return Err(unknown.hint("announce the agent first").into());
+            return Err(unknown.hint("register the agent first").into());
         };
         self.inner.roster.learn(&known, found.head.head);
         Ok(())

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Status;
 use super::offline::{Evidence, freeing_asks, goes_offline};
-use super::{Membership, Status};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
@@ -72,7 +72,7 @@ impl SetStatus {
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
-        let agent = view.agent_known(&self.agent)?;
+        let agent = view.agent_here(&self.agent)?;
         view.may_speak_for(caller, &self.agent)?;
         let named = self.current_task.task().map_or("", TaskId::as_str);
         limit::text("current_task", named, limit::TASK_ID_BYTES)?;
@@ -84,7 +84,7 @@ impl SetStatus {
             return Ok(Decision::new(goes_offline(view, agent, &evidence)?, Reply::Done));
         }
         let mut facts = Vec::new();
-        if agent.membership != Membership::Here {
+        if !agent.is_live() {
             facts.extend(super::come_back::comes_back(view, agent)?);
             facts.extend(super::take_if_vacant(view, agent)?);
         }
@@ -174,6 +174,16 @@ mod tests {
         assert_eq!(w.says("a", Status::Offline), [""; 0]);
         assert_eq!(w.says("a", Status::Blocked), ["agent.returned", "task.claimed", "agent.status_set"]);
         assert_eq!((w.holder("t"), w.agent("a").status), (Some("a"), Status::Blocked));
+    }
+
+    #[test]
+    fn one_that_left_says_nothing_any_more() {
+        let mut w = World::of(&["a", "b"]);
+        w.does(&by("b"), crate::agent::Leave { agent: "b".into() });
+        for status in [Status::Idle, Status::Working, Status::Offline] {
+            assert_eq!(w.refuses(&by("b"), set("b", status)), Code::AgentNotFound, "{status:?}");
+        }
+        assert!(w.agent("b").has_left());
     }
 
     #[test]
