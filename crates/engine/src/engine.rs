@@ -340,9 +340,11 @@ impl Engine {
             return Ok(());
         }
         match self.comes_back(agent, caller).await {
-            Err(EngineError::Submit(SubmitError::Refused(refusal))) => Err(refusal.into()),
+            Err(EngineError::Submit(SubmitError::Refused(refusal))) if refusal.code != Code::AgentNotFound => {
+                Err(refusal.into())
+            }
             Err(error) => {
-                // Whoever asks is answered also while nothing can be written; the next call brings it back.
+                // Whoever asks is answered also while nothing can be written, and one that left elsewhere a moment ago.
                 tracing::debug!(%agent, %error, "an agent that reads could not be brought back");
                 Ok(())
             }

@@ -251,3 +251,18 @@ async fn agents_say_what_they_join_for_and_that_they_do_nothing() {
     agent.call("agent_update", json!({"current_task_id": tasks["one"]})).await;
     assert_eq!(agent.call("agent_get", json!({"id": "a"})).await["current_task_id"], json!(tasks["one"]));
 }
+
+#[tokio::test]
+async fn a_heartbeat_that_names_no_task_there_is_shows_life_all_the_same() {
+    let (daemon, agent) = one_agent().await;
+    agent.call("agent_update", json!({"status": "offline"})).await;
+    let beat = agent.refused("agent_heartbeat", json!({"current_task_id": "tk_nothing", "status": "busy"})).await;
+    assert_eq!((&beat["code"], &beat["message"]), (&json!("TASK_NOT_FOUND"), &json!("Task not found: 'tk_nothing'")));
+    assert!(beat["suggestion"].as_str().unwrap().contains("sign of life"), "{beat}");
+    let shown = daemon.get("/agents/a").await.unwrap().body;
+    assert_eq!((&shown["status"], &shown["current_task"]), (&json!("idle"), &Value::Null));
+    let head = daemon.get("/status").await.unwrap().body["event_count"].clone();
+    let update = json!({"current_task_id": "tk_nothing", "metadata": {"k": 1}});
+    assert_eq!(agent.refused("agent_update", update).await["code"], "TASK_NOT_FOUND");
+    assert_eq!(daemon.get("/status").await.unwrap().body["event_count"], head, "nothing is half done");
+}

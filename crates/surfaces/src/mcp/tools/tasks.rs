@@ -97,7 +97,7 @@ async fn newest(call: &Call, task: &TaskId, count: u32) -> Result<Vec<Checkpoint
     Ok(all.into_iter().skip(old).map(translate::checkpoint).collect())
 }
 
-async fn known(call: &Call, task: &TaskId) -> Result<Task, ToolError> {
+pub(super) async fn known(call: &Call, task: &TaskId) -> Result<Task, ToolError> {
     let found = call.engine().task(task).await?.value;
     found.ok_or_else(|| Refusal::new(Code::TaskNotFound, "Task not found").into())
 }
