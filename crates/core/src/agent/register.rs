@@ -7,6 +7,7 @@ use crate::actor::{Actor, Caller};
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::{AgentId, Seq, Timestamp};
+use crate::instance::{check_name, plain};
 use crate::key::{Ask, Key};
 use crate::limit;
 use crate::refusal::{Code, Refusal};
@@ -86,7 +87,12 @@ impl Register {
     }
 
     fn check(&self) -> Result<(), Refusal> {
-        limit::name("id", self.id.as_str(), limit::AGENT_ID_BYTES)?;
+        check_name("id", self.id.as_str())?;
+        let plain = plain(&self.id);
+        if plain != self.id {
+            return Err(Refusal::new(Code::Invalid, format!("id '{}' is written '{plain}'", self.id))
+                .hint("an agent outside of all instances is called by its bare name"));
+        }
         if Actor::is_reserved(self.id.as_str()) {
             return Err(Refusal::new(Code::Invalid, format!("id '{}' is reserved", self.id))
                 .hint("choose another id, for example the tool's name and a number"));
@@ -211,7 +217,21 @@ mod tests {
     fn ids_and_profiles_are_checked() {
         let mut w = World::default();
         let nobody = Caller::nobody();
-        for id in ["", "a b", "a\n", "system", "watcher", "router", "person:anna", "agent:a", "group:x"] {
+        for id in [
+            "",
+            "a b",
+            "a\n",
+            "@x",
+            "x@",
+            "a@b@c",
+            "a@default",
+            "system",
+            "watcher",
+            "router",
+            "person:anna",
+            "agent:a",
+            "group:x",
+        ] {
             assert_eq!(w.refuses(&nobody, register(id, Role::Worker)), Code::Invalid, "{id:?}");
         }
         assert_eq!(w.refuses(&nobody, register(&"a".repeat(129), Role::Worker)), Code::TooLarge);

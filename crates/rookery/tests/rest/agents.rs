@@ -66,7 +66,8 @@ async fn id_and_tool_are_required() {
 #[tokio::test]
 async fn names_of_other_authors_cannot_be_taken() {
     let team = team(&[]).await;
-    for id in ["system", "watcher", "person:anna", "group:workers", "a b", "a\nb"] {
+    let odd = ["@x", "x@", "a@b@c", "a@default", "a\u{200b}"];
+    for id in ["system", "watcher", "person:anna", "group:workers", "a b", "a\nb"].into_iter().chain(odd) {
         let reply = team.post("/agents/announce", json!({"id": id, "tool": "t"})).await.unwrap();
         assert_refused(&reply, 400, "INVALID", "id");
     }
