@@ -7,7 +7,7 @@ use crate::actor::{Actor, Caller};
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::{AgentId, Seq, Timestamp};
-use crate::instance::{check_name, plain};
+use crate::instance::{Instance, begin, check_name, plain};
 use crate::key::{Ask, Key};
 use crate::limit;
 use crate::refusal::{Code, Refusal};
@@ -54,7 +54,9 @@ pub struct AgentUpdated {
 
 impl Register {
     pub(crate) fn asks(&self) -> Vec<Ask> {
-        vec![Key::Agent(self.id.clone()).into(), Key::Lead.into()]
+        let mut asks = vec![Key::Agent(self.id.clone()).into(), Key::Lead.into()];
+        asks.extend(begin::asks(&Instance::of(&self.id)));
+        asks
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
@@ -82,6 +84,8 @@ impl Register {
                 sealed: sealed || known.is_some_and(|agent| agent.sealed),
             })),
         }
+        let instance = Instance::of(&self.id);
+        facts.extend(begin::documents(view, &instance, &view.team_context(&instance)?)?);
         facts.extend(self.lead(view)?);
         Ok(Decision::new(facts, Reply::Row(Key::Agent(self.id.clone()))))
     }

@@ -3,6 +3,7 @@
 //! `reviewer@pr-123` is `reviewer` in the instance `pr-123`; a bare name is in `default`, whose run and thread are those
 //! of the project. What an instance's context is kept in is configured: see [`TeamContext`].
 
+pub(crate) mod begin;
 mod configure;
 mod context;
 mod place;
