@@ -314,15 +314,15 @@ impl View {
 
     pub(crate) fn agent_known(&self, id: &AgentId) -> Result<&Agent, Halt> {
         self.agent(id)?
-            .ok_or_else(|| Refusal::new(Code::AgentNotFound, "Agent not found").hint("announce the agent first").into())
+            .ok_or_else(|| Refusal::new(Code::AgentNotFound, "Agent not found").hint("register the agent first").into())
     }
 
     /// Known and not gone; it may be offline.
     pub(crate) fn agent_here(&self, id: &AgentId) -> Result<&Agent, Halt> {
         let agent = self.agent_known(id)?;
         if agent.has_left() {
-            return Err(Refusal::new(Code::AgentNotFound, "Agent not found")
-                .hint(format!("'{id}' has left; announce it again first"))
+            return Err(Refusal::new(Code::AgentNotFound, format!("Agent not found: '{id}' has left the team"))
+                .hint("register it again first")
                 .into());
         }
         Ok(agent)

@@ -340,9 +340,11 @@ impl Engine {
             return Ok(());
         }
         match self.comes_back(agent, caller).await {
-            Err(EngineError::Submit(SubmitError::Refused(refusal))) => Err(refusal.into()),
+            Err(EngineError::Submit(SubmitError::Refused(refusal))) if refusal.code != Code::AgentNotFound => {
+                Err(refusal.into())
+            }
             Err(error) => {
-                // Whoever asks is answered also while nothing can be written; the next call brings it back.
+                // Whoever asks is answered also while nothing can be written, and one that left elsewhere a moment ago.
                 tracing::debug!(%agent, %error, "an agent that reads could not be brought back");
                 Ok(())
             }
@@ -372,7 +374,7 @@ impl Engine {
         let found = self.agent(agent).await?;
         let Some(known) = found.value else {
             let unknown = Refusal::new(Code::AgentNotFound, "Agent not found");
-            return Err(unknown.hint("announce the agent first").into());
+            return Err(unknown.hint("register the agent first").into());
         };
         self.inner.roster.learn(&known, found.head.head);
         Ok(())

@@ -27,5 +27,6 @@ mod support;
 mod task_context;
 mod tools;
 mod waiting;
+mod wire;
 mod workspaces;
 mod worktrees;

@@ -306,15 +306,19 @@ pub struct Updating {
 
 async fn update(call: Call, asked: Updating) -> Answer<Done> {
     let (caller, agent) = call.writer(asked.id.as_deref()).await?;
-    if asked.workspace_path.is_some() || asked.metadata.is_some() {
-        let metadata = asked.metadata.unwrap_or_default();
-        let change = UpdateProfile { agent: agent.clone(), workspace_path: asked.workspace_path, metadata };
-        call.submit(caller.clone(), change).await?;
-    }
     let current_task = match asked.current_task_id {
         Some(None) => CurrentTask::Nothing,
         task => CurrentTask::named(task.flatten().as_deref()),
     };
+    if asked.workspace_path.is_some() || asked.metadata.is_some() {
+        // The status comes second: what it would be refused for must not leave half of the change behind.
+        if let CurrentTask::Is(task) = &current_task {
+            super::tasks::known(&call, task).await?;
+        }
+        let metadata = asked.metadata.unwrap_or_default();
+        let change = UpdateProfile { agent: agent.clone(), workspace_path: asked.workspace_path, metadata };
+        call.submit(caller.clone(), change).await?;
+    }
     set_status(&call, caller, &agent, asked.status, current_task).await?;
     Ok(Reply::of(Done::yes()))
 }
