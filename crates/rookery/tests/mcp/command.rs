@@ -129,6 +129,18 @@ fn a_person_speaks_in_any_instance() {
     assert_eq!(shell.says(&["doc", "read"]), "");
 }
 
+#[test]
+fn what_is_too_large_is_told_so_and_nothing_happens() {
+    let daemon = setup().start().unwrap();
+    let shell = Shell { daemon: &daemon, program: ROOKERY };
+    for size in [1_100_000, 12_000_000] {
+        let (code, _, stderr) = outcome(shell.command(&["doc", "write", "-"]).write_stdin("x".repeat(size)));
+        assert!(code == 1 && stderr.contains("the body is larger than 1048576 bytes [TOO_LARGE]"), "{stderr}");
+        assert!(stderr.contains("hint: nothing was done"), "{stderr}");
+    }
+    assert_eq!(shell.says(&["doc", "read"]), "");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn coordination_by_hand() {
     let daemon = setup().start().unwrap();
