@@ -26,5 +26,6 @@ mod support;
 mod task_context;
 mod tools;
 mod waiting;
+mod wire;
 mod workspaces;
 mod worktrees;

@@ -74,13 +74,12 @@ impl Call {
 
     /// The agent that an argument names. Where the caller is in an instance, a bare name is that of a member of it.
     pub fn named(&self, argument: Option<&str>) -> Option<AgentId> {
-        argument.filter(|id| !id.is_empty()).map(|id| self.sender.instance().member(id))
+        named(&self.sender, argument)
     }
 
     /// The caller: by token, by header, by the agent that the arguments name, by what the session registered; or nobody.
     pub fn caller(&self, argument: Option<&str>) -> Result<Caller, ToolError> {
-        let named = self.named(argument).or_else(|| self.bound.get());
-        Ok(self.sender.caller(&self.app, named.as_ref().map(AgentId::as_str))?)
+        identified(&self.app, &self.sender, &self.bound, argument)
     }
 
     /// What waits for a caller. Counted once: what the tool says of it and what is added to its result agree.
@@ -186,6 +185,16 @@ impl Call {
         }
         Request { idempotency, body: Some(self.body.clone()), ..request }
     }
+}
+
+fn named(sender: &Sender, argument: Option<&str>) -> Option<AgentId> {
+    argument.filter(|id| !id.is_empty()).map(|id| sender.instance().member(id))
+}
+
+/// See [`Call::caller`].
+pub fn identified(app: &App, sender: &Sender, bound: &Bound, argument: Option<&str>) -> Result<Caller, ToolError> {
+    let named = named(sender, argument).or_else(|| bound.get());
+    Ok(sender.caller(app, named.as_ref().map(AgentId::as_str))?)
 }
 
 /// The row that a command answered with.

@@ -14,7 +14,8 @@ use http_body_util::BodyExt;
 use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 
-use super::face::{Catalogue, Face};
+use super::desk::Catalogue;
+use super::face::Face;
 use super::toolset::Toolset;
 use crate::app::App;
 use crate::guard::Via;
@@ -84,7 +85,9 @@ enum Prepared {
 
 async fn prepare(app: &App, mut request: Request) -> Result<Prepared, RestError> {
     // Whoever needs a token needs it for every call, also for those that only look around.
-    Sender::of(request.headers())?.caller(app, None)?;
+    let sender = Sender::of(request.headers())?;
+    sender.caller(app, None)?;
+    request.extensions_mut().insert(sender);
     if request.extensions().get::<Via>() == Some(&Via::Socket) {
         // On the socket its permissions are the check, and any name will do.
         request.headers_mut().insert(header::HOST, HeaderValue::from_static("localhost"));

@@ -2,7 +2,7 @@
 //! without, at the same addresses on TCP and on the Unix socket.
 //!
 //! `/mcp` offers every tool, `/mcp/<toolset>` a part of them. A tool is a function over (call, arguments) in `tools/`,
-//! listed there; `face` answers the protocol's own methods, `http` stands between it and the router. Prompts, sampling,
+//! listed there and called at a `desk`; `face` answers the protocol's own methods, `http` stands between it and the router. Prompts, sampling,
 //! elicitation and roots are left out: nothing here asks the client for anything.
 //!
 //! What is kept: sessions and their subscriptions, which end with their connections. Nobody ever waits for a client that
@@ -10,6 +10,7 @@
 
 mod arguments;
 mod call;
+mod desk;
 mod error;
 pub mod examples;
 mod face;

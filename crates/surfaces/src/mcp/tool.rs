@@ -197,6 +197,12 @@ impl Tool {
         self.sets.contains(&Toolset::Context) && !self.sets.contains(&Toolset::Coord)
     }
 
+    /// Whether it only looks something up. Reading messages is more than that: it is noted.
+    pub fn looks_up(&self) -> bool {
+        let of_messages = [Toolset::Context, Toolset::Coord].iter().any(|set| self.sets.contains(set));
+        self.effect == Effect::Reads && self.lasts.is_none() && !of_messages
+    }
+
     pub fn listed(&self, set: Toolset) -> Listed {
         if set.is_small() {
             let listed = Listed::new(self.name, self.description, self.short_input.clone());
