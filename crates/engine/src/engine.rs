@@ -247,7 +247,7 @@ impl Engine {
     fn learn(&self, caller: &Caller, command: &Command, committed: &Committed) {
         let (roster, at) = (&self.inner.roster, committed.at);
         match (command, &committed.answer) {
-            (Command::Register(_) | Command::UpdateProfile(_), Answer::Row(_, row)) => {
+            (Command::Register(_) | Command::Join(_) | Command::UpdateProfile(_), Answer::Row(_, row)) => {
                 if let Row::Agent(agent) = &row.0 {
                     roster.learn(agent, at);
                     // What is committed is answered: a seal that came in between is the next call's matter.
@@ -475,8 +475,8 @@ impl Engine {
 
 /// Whether the command itself says if its agent is here.
 fn settles_membership(command: &Command) -> bool {
-    use Command::{ComeBack, Leave, Register, SetStatus, UpdateProfile};
-    matches!(command, Register(_) | UpdateProfile(_) | Leave(_) | SetStatus(_) | ComeBack(_))
+    use Command::{ComeBack, Join, Leave, Register, SetStatus, UpdateProfile};
+    matches!(command, Register(_) | Join(_) | UpdateProfile(_) | Leave(_) | SetStatus(_) | ComeBack(_))
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {

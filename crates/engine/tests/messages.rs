@@ -216,12 +216,12 @@ async fn reading_a_channel_acknowledges_exactly_what_it_returned() {
             entries.value.into_iter().map(|entry| entry.letter.text).collect::<Vec<_>>()
         }
     };
-    let last = Span { limit: Some(2), since: None };
+    let last = Span { limit: Some(2), ..Span::default() };
     assert_eq!(read(last).await, ["@b number 4", "nothing for anybody"]);
     assert_eq!(team.unread("b").await, (4, 4));
-    let since = Span { since: Some(sent[1].at), limit: Some(2) };
+    let since = Span { since: Some(sent[1].at), limit: Some(2), before: None };
     assert_eq!(read(since).await, ["@b number 4", "nothing for anybody"], "the last of those after a time");
-    let since = Span { since: Some(sent[1].at), limit: None };
+    let since = Span { since: Some(sent[1].at), ..Span::default() };
     assert_eq!(read(since).await.len(), 4, "that time is not among them");
     assert_eq!(team.inbox("b").await, ["@b number 0", "@b number 1"]);
     let peeked = team.engine.peek_channel(&"b".into(), &Instance::default(), Span::default()).await.unwrap();

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Done;
-use crate::mcp::arguments::{self, LARGEST_PAGE, page};
+use crate::mcp::arguments::{self, Limit, page};
 use crate::mcp::call::row_of;
 use crate::mcp::translate::{self, CheckpointView, TaskView};
 use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
@@ -69,7 +69,7 @@ pub struct Getting {
     /// Show its checkpoints, oldest first. Default: false.
     include_checkpoints: Option<bool>,
     /// Only the newest so many of them. Default: 100.
-    checkpoint_limit: Option<u32>,
+    checkpoint_limit: Option<Limit>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -93,7 +93,7 @@ async fn get(call: Call, asked: Getting) -> Answer<Shown> {
 async fn newest(call: &Call, task: &TaskId, count: u32) -> Result<Vec<CheckpointView>, ToolError> {
     let filter = CheckpointFilter { task: task.clone(), kinds: vec![], since_sequence: None, limit: None };
     let all = call.engine().checkpoints(&filter).await?.value;
-    let old = all.len().saturating_sub(count.min(LARGEST_PAGE) as usize);
+    let old = all.len().saturating_sub(count as usize);
     Ok(all.into_iter().skip(old).map(translate::checkpoint).collect())
 }
 
