@@ -223,7 +223,7 @@ impl Engine {
         if let Some(agent) = caller.itself() {
             self.sign_of_life(&caller, agent, LifeSource::Call)?;
             if self.inner.roster.is_offline(agent) && !settles_membership(&request.command) {
-                self.comes_back(agent, &caller).await?;
+                self.comes_back_unless_left(agent, &caller).await?;
             }
         }
         let command = request.command.clone();
@@ -231,7 +231,7 @@ impl Engine {
         let committed = match (self.store().submit(submission.clone()).await, caller.itself()) {
             // Declared offline a moment ago: the roster did not know yet.
             (Err(SubmitError::Refused(refusal)), Some(agent)) if refusal.code == Code::AgentOffline => {
-                self.comes_back(agent, &caller).await?;
+                self.comes_back_unless_left(agent, &caller).await?;
                 self.store().submit(submission).await?
             }
             (outcome, _) => outcome?,
@@ -339,12 +339,10 @@ impl Engine {
         if caller.itself().is_none() || !self.inner.roster.is_offline(agent) {
             return Ok(());
         }
-        match self.comes_back(agent, caller).await {
-            Err(EngineError::Submit(SubmitError::Refused(refusal))) if refusal.code != Code::AgentNotFound => {
-                Err(refusal.into())
-            }
+        match self.comes_back_unless_left(agent, caller).await {
+            Err(EngineError::Submit(SubmitError::Refused(refusal))) => Err(refusal.into()),
             Err(error) => {
-                // Whoever asks is answered also while nothing can be written, and one that left elsewhere a moment ago.
+                // Whoever asks is answered also while nothing can be written; the next call brings it back.
                 tracing::debug!(%agent, %error, "an agent that reads could not be brought back");
                 Ok(())
             }
@@ -387,6 +385,15 @@ impl Engine {
         let committed = self.store().submit(Submission::new(caller, command)).await?;
         self.inner.roster.moved(agent, Place::Here, committed.at);
         Ok(())
+    }
+
+    /// As [`Engine::comes_back`]. One that left a moment ago does not, and its call is judged as any other by one that is
+    /// not here.
+    async fn comes_back_unless_left(&self, agent: &AgentId, caller: &Caller) -> Result<(), EngineError> {
+        match self.comes_back(agent, caller).await {
+            Err(EngineError::Submit(SubmitError::Refused(refusal))) if refusal.code == Code::AgentNotFound => Ok(()),
+            outcome => outcome,
+        }
     }
 
     pub fn mint_task(&self) -> TaskId {
