@@ -110,11 +110,6 @@ pub(super) fn count(value: &Value) -> Result<u32, Flaw> {
 }
 
 fn whole(number: f64) -> Option<u32> {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "checked to be a whole number in range"
-    )]
     (number.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(&number)).then_some(number as u32)
 }
 
