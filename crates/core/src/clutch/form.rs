@@ -187,7 +187,11 @@ impl<'a> Fields<'a> {
     }
 
     /// A list of objects; nothing if the field is absent or null.
-    pub(super) fn objects<T>(&mut self, field: &str, fields: impl Fn(&mut Fields<'_>) -> Read<T>) -> Read<Vec<T>> {
+    pub(super) fn objects<T>(
+        &mut self,
+        field: &str,
+        mut fields: impl FnMut(&mut Fields<'_>) -> Read<T>,
+    ) -> Read<Vec<T>> {
         let Some(entries) = self.entries(field)? else { return Some(Vec::new()) };
         let list = Place::Field(self.place, field);
         let read = entries.iter().enumerate().map(|(index, entry)| {
@@ -203,6 +207,22 @@ impl<'a> Fields<'a> {
         read.collect::<Vec<_>>().into_iter().collect()
     }
 
+    pub(super) fn required_objects<T>(
+        &mut self,
+        field: &str,
+        expected: &str,
+        fields: impl FnMut(&mut Fields<'_>) -> Read<T>,
+    ) -> Read<Vec<T>> {
+        match self.object.get(field) {
+            None => self.missing(field, expected),
+            Some(Value::Null) => {
+                self.fault(field, wrong("an array", &Value::Null));
+                None
+            }
+            Some(_) => self.objects(field, fields),
+        }
+    }
+
     pub(super) fn has(&self, field: &str) -> bool {
         self.given(field).is_some()
     }
@@ -211,11 +231,7 @@ impl<'a> Fields<'a> {
         self.faults.add(flaw.code, &Place::Field(self.place, field), flaw.message);
     }
 
-    pub(super) fn fault_of_entry(&mut self, field: &str, index: usize, flaw: Flaw) {
-        self.faults.add(flaw.code, &Place::Entry(&Place::Field(self.place, field), index), flaw.message);
-    }
-
-    pub(super) fn missing<T>(&mut self, field: &str, expected: &str) -> Read<T> {
+    fn missing<T>(&mut self, field: &str, expected: &str) -> Read<T> {
         self.fault(field, Flaw::new(FaultCode::MissingField, format!("is missing: expected {expected}")));
         None
     }

@@ -19,6 +19,7 @@ mod message_type;
 mod need;
 mod payload_type;
 mod place;
+pub mod schema;
 mod security;
 
 pub use address::{Address, ORCHESTRATOR};
