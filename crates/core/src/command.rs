@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::actor::{Actor, Auth, Caller, Power};
-use crate::agent::{Agent, ComeBack, DeclareOffline, Lead, Leave, Register, SetStatus, UpdateProfile};
+use crate::agent::{Agent, ComeBack, DeclareOffline, Join, Lead, Leave, Register, SetStatus, UpdateProfile};
 use crate::document::{AppendDocument, CreateDocument, DeleteDocument, Document, DocumentId, WriteDocument};
 use crate::fact::Fact;
 use crate::file::{ClaimFile, ClaimReply, File, FilePath, Lock, NoteChange, NoteOthers, ReleaseFile, Resolve, Unlock};
@@ -45,6 +45,7 @@ macro_rules! commands {
 
 commands! {
     Register(Register),
+    Join(Join),
     UpdateProfile(UpdateProfile),
     SetStatus(SetStatus),
     Leave(Leave),
@@ -160,6 +161,7 @@ pub enum Reply {
 pub fn asks(caller: &Caller, command: &Command) -> Vec<Ask> {
     let mut asks = match command {
         Command::Register(c) => c.asks(),
+        Command::Join(c) => c.asks(),
         Command::UpdateProfile(c) => c.asks(),
         Command::SetStatus(c) => c.asks(),
         Command::Leave(c) => c.asks(),
@@ -241,6 +243,7 @@ pub fn decide(view: &View, caller: &Caller, command: &Command, now: &Now) -> Res
     admits(view, caller)?;
     match command {
         Command::Register(c) => c.decide(view, caller),
+        Command::Join(c) => c.decide(view, caller),
         Command::UpdateProfile(c) => c.decide(view, caller),
         Command::SetStatus(c) => c.decide(view, caller),
         Command::Leave(c) => c.decide(view, caller),
@@ -311,15 +314,15 @@ impl View {
 
     pub(crate) fn agent_known(&self, id: &AgentId) -> Result<&Agent, Halt> {
         self.agent(id)?
-            .ok_or_else(|| Refusal::new(Code::AgentNotFound, "Agent not found").hint("announce the agent first").into())
+            .ok_or_else(|| Refusal::new(Code::AgentNotFound, "Agent not found").hint("register the agent first").into())
     }
 
     /// Known and not gone; it may be offline.
     pub(crate) fn agent_here(&self, id: &AgentId) -> Result<&Agent, Halt> {
         let agent = self.agent_known(id)?;
         if agent.has_left() {
-            return Err(Refusal::new(Code::AgentNotFound, "Agent not found")
-                .hint(format!("'{id}' has left; announce it again first"))
+            return Err(Refusal::new(Code::AgentNotFound, format!("Agent not found: '{id}' has left the team"))
+                .hint("register it again first")
                 .into());
         }
         Ok(agent)

@@ -1,6 +1,7 @@
 //! Agents: who is here, what they are, and who leads.
 
 mod come_back;
+mod join;
 mod lead;
 mod leave;
 mod offline;
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use come_back::ComeBack;
+pub use join::Join;
 pub use lead::{Lead, LeadChosen, LeadReason, successor, take_if_vacant};
 pub use leave::{AgentLeft, Leave};
 pub use offline::{AgentReturned, AgentWentOffline, DeclareOffline, Evidence, Lost, LostFile};
