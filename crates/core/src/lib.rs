@@ -7,6 +7,7 @@
 
 pub mod actor;
 pub mod agent;
+pub mod clutch;
 pub mod command;
 pub mod document;
 pub mod envelope;

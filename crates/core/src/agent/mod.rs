@@ -1,5 +1,6 @@
 //! Agents: who is here, what they are, and who leads.
 
+mod card;
 mod come_back;
 mod lead;
 mod leave;
@@ -11,6 +12,7 @@ mod update;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use card::{RegisterCard, UpdateCard};
 pub use come_back::ComeBack;
 pub use lead::{Lead, LeadChosen, LeadReason, successor, take_if_vacant};
 pub use leave::{AgentLeft, Leave};
