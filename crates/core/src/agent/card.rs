@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::Register;
 use crate::actor::Caller;
-use crate::clutch::{Card, Fault};
+use crate::clutch::Card;
 use crate::command::{Decision, Halt};
 use crate::id::AgentId;
 use crate::key::{Ask, Key};
@@ -70,8 +70,7 @@ fn register(card: Card, view: &View, caller: &Caller) -> Result<Decision, Halt> 
 /// Whatever way a card came here, it is one that could have come in.
 fn read(card: &Value) -> Result<Card, Refusal> {
     Card::read(card).map_err(|faults| {
-        let told: Vec<String> = faults.iter().map(Fault::to_string).collect();
-        Refusal::new(Code::Invalid, told.join("; ")).hint("'rookery schema card' describes what a card can say")
+        Refusal::new(Code::Invalid, faults.to_string()).hint("'rookery schema card' describes what a card can say")
     })
 }
 
@@ -218,7 +217,7 @@ mod tests {
             json!({ "agent_id": null }),
             json!({ "v": "clutch/9" }),
             json!({ "limits": { "max_concurrency": -1 } }),
-            json!({ "x": "x".repeat(crate::clutch::card::CARD_BYTES) }),
+            json!({ "x": "x".repeat(limit::CARD_BYTES) }),
         ] {
             assert_eq!(w.refuses(&by("ada"), change("ada", bad.clone())), Code::Invalid, "{bad}");
         }

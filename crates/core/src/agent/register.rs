@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use super::{Agent, LeadChosen, LeadReason, Lost, Membership, Metadata, Role, Status};
 use crate::actor::{Actor, Caller};
 use crate::clutch::Card;
-use crate::clutch::card::CARD_BYTES;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::{AgentId, Seq, Timestamp};
@@ -68,7 +67,7 @@ impl Profile {
             profile.name = card.display.name.clone();
             profile.card = Some(Arc::new(card));
         }
-        limit::json("card", &profile.card, CARD_BYTES)?;
+        limit::json("card", &profile.card, limit::CARD_BYTES)?;
         Ok(profile)
     }
 }

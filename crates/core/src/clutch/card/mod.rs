@@ -7,13 +7,14 @@ mod read;
 mod said;
 mod schema;
 
+use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
+use super::address::Address;
+use super::security::{Network, TrustLevel};
 use super::version::Stated;
 use crate::id::AgentId;
-
-pub use read::{CARD_BYTES, id_of};
 
 /// What somebody said beyond what is known here.
 pub type Rest = Map<String, Value>;
@@ -77,6 +78,7 @@ pub struct Capability {
     /// MCP servers that it works with.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<String>,
+    /// How far it is trusted; [`Capability::trust`] reads it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trust_level: Option<TrustLevel>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -86,15 +88,6 @@ pub struct Capability {
     pub servers: Vec<String>,
     #[serde(flatten)]
     pub rest: Rest,
-}
-
-/// How far a capability is trusted. Whoever says nothing is trusted in a sandbox only.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum TrustLevel {
-    #[default]
-    Sandbox,
-    Prod,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
@@ -122,7 +115,7 @@ pub struct Security {
     /// Whether it runs isolated. Nobody does who does not say so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<bool>,
-    /// What of the network it can reach; [`Network::of`] reads it.
+    /// What of the network it can reach; [`Card::network`] reads it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
     /// The only tools that it may use, whatever its capabilities name.
@@ -145,6 +138,16 @@ pub struct SigningKey {
 }
 
 impl Card {
+    /// What of the network it can reach. Egress is restricted for whoever says nothing; a word that nobody knows promises
+    /// nothing.
+    pub fn network(&self) -> Network {
+        match self.security.network.as_deref() {
+            None => Network::EgressRestricted,
+            Some("open" | "full" | "unrestricted") => Network::EgressAllowed,
+            Some(word) => Network::parse(word).unwrap_or(Network::None),
+        }
+    }
+
     /// The tools that it can use, without their prefix: named by a capability and not kept from it.
     pub fn tools(&self) -> impl Iterator<Item = &str> {
         let allowed = self.security.tool_allowlist.as_ref();
@@ -165,6 +168,11 @@ impl Capability {
         self.version.as_deref().map_or(Stated::Nothing, |text| Stated::parse(text).unwrap_or(Stated::Nothing))
     }
 
+    /// Whoever says nothing is trusted in a sandbox only.
+    pub fn trust(&self) -> TrustLevel {
+        self.trust_level.unwrap_or(TrustLevel::Sandbox)
+    }
+
     fn offers(&self) -> impl Iterator<Item = &str> {
         let itself = self.id.strip_prefix("tool:").filter(|name| *name != "mcp");
         itself.into_iter().chain(self.tools.iter().chain(&self.servers).map(|tool| tool_name(tool)))
@@ -176,79 +184,15 @@ pub fn tool_name(text: &str) -> &str {
     text.strip_prefix("mcp:").or_else(|| text.strip_prefix("tool:")).unwrap_or(text)
 }
 
-/// How much of the network an agent reaches, or a task needs. A word that nobody knows is met only by the same word.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Network {
-    None,
-    /// Some addresses only.
-    Restricted,
-    Open,
-    Other(String),
-}
-
-impl Network {
-    pub fn of(word: &str) -> Network {
-        match word {
-            "none" | "offline" | "isolated" => Network::None,
-            "egress-restricted" | "restricted" => Network::Restricted,
-            "open" | "full" | "unrestricted" | "egress" => Network::Open,
-            other => Network::Other(other.to_owned()),
-        }
-    }
-
-    /// What a card says; egress is restricted for whoever says nothing.
-    pub fn of_card(card: &Card) -> Network {
-        card.security.network.as_deref().map_or(Network::Restricted, Network::of)
-    }
-
-    pub fn meets(&self, need: &Network) -> bool {
-        let level = |network: &Network| match network {
-            Network::None => Some(0),
-            Network::Restricted => Some(1),
-            Network::Open => Some(2),
-            Network::Other(_) => None,
-        };
-        match (level(self), level(need)) {
-            (Some(has), Some(needs)) => has >= needs,
-            (None, Some(0)) => true,
-            _ => self == need,
-        }
-    }
-
-    pub fn as_str(&self) -> &str {
-        match self {
-            Network::None => "none",
-            Network::Restricted => "egress-restricted",
-            Network::Open => "open",
-            Network::Other(word) => word,
-        }
-    }
-}
-
-impl TrustLevel {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            TrustLevel::Sandbox => "sandbox",
-            TrustLevel::Prod => "prod",
-        }
-    }
-
-    pub fn parse(word: &str) -> Option<TrustLevel> {
-        [TrustLevel::Sandbox, TrustLevel::Prod].into_iter().find(|level| level.as_str() == word)
-    }
-}
-
 impl CostHint {
+    pub const ALL: [CostHint; 3] = [CostHint::Low, CostHint::Medium, CostHint::High];
+
     pub fn as_str(self) -> &'static str {
         match self {
             CostHint::Low => "low",
             CostHint::Medium => "medium",
             CostHint::High => "high",
         }
-    }
-
-    fn parse(word: &str) -> Option<CostHint> {
-        [CostHint::Low, CostHint::Medium, CostHint::High].into_iter().find(|cost| cost.as_str() == word)
     }
 }
 
@@ -269,17 +213,21 @@ fn with_prefix<S: Serializer>(id: &AgentId, serializer: S) -> Result<S::Ok, S::E
 }
 
 fn without_prefix<'de, D: Deserializer<'de>>(deserializer: D) -> Result<AgentId, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    Ok(AgentId::from(id_of(&text)))
+    match Address::parse(&String::deserialize(deserializer)?) {
+        Some(Address::Agent(id)) => Ok(id),
+        _ => Err(D::Error::custom("not the id of an agent")),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
     fn tools_are_known_by_any_of_their_names_and_the_own_allowlist_keeps_some_away() {
-        let mut card = Card::read(&serde_json::json!({
+        let mut card = Card::read(&json!({
             "v": "clutch/0.1", "agent_id": "ken",
             "capabilities": [
                 { "id": "skill:research", "tools": ["mcp:browser"] },
@@ -295,18 +243,17 @@ mod tests {
     }
 
     #[test]
-    fn more_of_the_network_meets_a_need_for_less() {
-        for (has, needs, meets) in [
-            ("open", "egress-restricted", true),
-            ("egress-restricted", "open", false),
-            ("none", "egress-restricted", false),
-            ("none", "none", true),
-            ("vpn", "vpn", true),
-            ("vpn", "none", true),
-            ("vpn", "open", false),
-            ("open", "vpn", false),
+    fn nobody_reaches_more_of_the_network_than_it_says() {
+        for (said, reaches) in [
+            (None, Network::EgressRestricted),
+            (Some("none"), Network::None),
+            (Some("egress-restricted"), Network::EgressRestricted),
+            (Some("egress-allowed"), Network::EgressAllowed),
+            (Some("open"), Network::EgressAllowed),
+            (Some("vpn"), Network::None),
         ] {
-            assert_eq!(Network::of(has).meets(&Network::of(needs)), meets, "{has} for {needs}");
+            let card = json!({ "v": "clutch/0.1", "agent_id": "ken", "security": { "network": said } });
+            assert_eq!(Card::read(&card).unwrap().network(), reaches, "{said:?}");
         }
     }
 }

@@ -4,321 +4,216 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::{Capability, Card, CostHint, Display, Endpoint, Endpoints, Limits, Rest, Security, SigningKey, TrustLevel};
-use crate::actor::Actor;
-use crate::clutch::fault::{Fault, FaultCode};
+use super::{Capability, Card, CostHint, Display, Endpoint, Endpoints, Limits, Rest, Security, SigningKey};
+use crate::clutch::address::{self, Address};
+use crate::clutch::fault::{FaultCode, Faults};
+use crate::clutch::form::{self, Fields, Flaw, Read, quoted};
+use crate::clutch::json;
+use crate::clutch::place::Place;
+use crate::clutch::security::TrustLevel;
 use crate::clutch::version::Stated;
 use crate::envelope::VERSION;
 use crate::id::AgentId;
 use crate::limit;
 
-/// A card as JSON, with what it says beyond what is known here.
-pub const CARD_BYTES: usize = 64 * 1024;
-pub(super) const URL_BYTES: usize = 2 * 1024;
-/// Entries of a list: capabilities, tags, tools, keys.
-pub(super) const ENTRIES: usize = limit::LIST_ENTRIES;
-/// The base64 of the 32 bytes of an ed25519 key, without padding.
-const KEY_CHARS: usize = 43;
-
-/// An agent's id, with or without its prefix.
-pub fn id_of(text: &str) -> &str {
-    text.strip_prefix("agent:").unwrap_or(text)
-}
-
 impl Card {
-    pub fn read(value: &Value) -> Result<Card, Vec<Fault>> {
-        let mut reader = Reader { faults: vec![] };
-        let card = reader.card(value);
-        match card {
-            Some(card) if reader.faults.is_empty() => Ok(card),
-            _ => Err(reader.faults),
+    /// A card as it was sent.
+    pub fn parse(bytes: &[u8]) -> Result<Card, Faults> {
+        within(bytes.len())?;
+        let (value, faults) = json::read(bytes, &Place::Root)?;
+        if faults.is_empty() { Card::read(&value) } else { Err(faults) }
+    }
+
+    pub fn read(value: &Value) -> Result<Card, Faults> {
+        within(value.to_string().len())?;
+        let object = form::object(value).map_err(|flaw| Faults::of(flaw.code, &Place::Root, flaw.message))?;
+        let mut faults = Faults::default();
+        match card(&mut Fields::new(object, &Place::Root, &mut faults)) {
+            Some(card) if faults.is_empty() => Ok(Card { rest: rest(object, &CARD), ..card }),
+            _ => Err(faults),
         }
     }
 }
 
-/// Collects faults and goes on: whatever cannot be read is left out, and the card with it at the end.
-struct Reader {
-    faults: Vec<Fault>,
+fn within(bytes: usize) -> Result<(), Faults> {
+    if bytes <= limit::CARD_BYTES {
+        return Ok(());
+    }
+    let message = format!("the card is {bytes} bytes; at most {} are taken", limit::CARD_BYTES);
+    Err(Faults::of(FaultCode::TooLarge, &Place::Root, message))
 }
 
-/// An object while its fields are taken out one by one; what stays is what is not known.
-struct Fields {
-    at: String,
-    rest: Map<String, Value>,
+/// The fields that are known, by the object that has them; whatever else is there is kept.
+const CARD: [&str; 7] = ["v", "agent_id", "display", "endpoints", "capabilities", "limits", "security"];
+const DISPLAY: [&str; 2] = ["name", "desc"];
+const ENDPOINTS: [&str; 2] = ["a2a", "clutch"];
+const ENDPOINT: [&str; 1] = ["url"];
+const CAPABILITY: [&str; 7] = ["id", "version", "tags", "tools", "trust_level", "cost_hint", "servers"];
+const LIMITS: [&str; 2] = ["max_concurrency", "max_runtime_sec"];
+const SECURITY: [&str; 4] = ["sandbox", "network", "tool_allowlist", "keys"];
+const KEY: [&str; 2] = ["kid", "public_key"];
+
+fn rest(object: &Map<String, Value>, known: &[&str]) -> Rest {
+    let unknown = object.iter().filter(|(name, _)| !known.contains(&name.as_str()));
+    unknown.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-impl Fields {
-    fn pointer(&self, name: &str) -> String {
-        format!("{}/{}", self.at, name.replace('~', "~0").replace('/', "~1"))
-    }
-
-    /// A field that is there; `null` says as little as nothing.
-    fn take(&mut self, name: &str) -> Option<Value> {
-        self.rest.remove(name).filter(|value| !value.is_null())
-    }
+fn card(fields: &mut Fields<'_>) -> Read<Card> {
+    let v = fields.required("v", "'clutch/0.1'", version);
+    let agent_id = fields.required("agent_id", "the agent's id, like 'agent:ken'", agent_id);
+    let display = fields.optional_object("display", display);
+    let endpoints = fields.optional_object("endpoints", endpoints);
+    let capabilities = fields.objects("capabilities", capability);
+    let limits = fields.optional_object("limits", limits);
+    let security = fields.optional_object("security", security);
+    Some(Card {
+        v: v?.to_owned(),
+        agent_id: agent_id?,
+        display: display?.unwrap_or_default(),
+        endpoints: endpoints?.unwrap_or_default(),
+        capabilities: capabilities?,
+        limits: limits?.unwrap_or_default(),
+        security: security?.unwrap_or_default(),
+        rest: Rest::new(),
+    })
 }
 
-impl Reader {
-    fn card(&mut self, value: &Value) -> Option<Card> {
-        let size = value.to_string().len();
-        if size > CARD_BYTES {
-            self.fault(FaultCode::TooLarge, "", format!("the card is {size} bytes; at most {CARD_BYTES} are taken"));
-            return None;
+fn version(value: &Value) -> Result<&str, Flaw> {
+    match form::string(value)? {
+        v if v == VERSION => Ok(v),
+        other => {
+            let message = format!("{} is not spoken here: expected '{VERSION}'", quoted(other));
+            Err(Flaw::new(FaultCode::UnsupportedVersion, message))
         }
-        let mut fields = self.object(value.clone(), String::new())?;
-        let v = self.version(&mut fields);
-        let agent_id = self.agent_id(&mut fields);
-        let display = self.part(&mut fields, "display", Reader::display);
-        let endpoints = self.part(&mut fields, "endpoints", Reader::endpoints);
-        let capabilities = self.entries(&mut fields, "capabilities", Reader::capability);
-        let limits = self.part(&mut fields, "limits", Reader::limits);
-        let security = self.part(&mut fields, "security", Reader::security);
-        Some(Card { v: v?, agent_id: agent_id?, display, endpoints, capabilities, limits, security, rest: fields.rest })
-    }
-
-    fn version(&mut self, fields: &mut Fields) -> Option<String> {
-        let v = self.needed_text(fields, "v", limit::NAME_BYTES)?;
-        if v != VERSION {
-            let message = format!("'{v}' is not spoken here; send {VERSION}");
-            self.fault(FaultCode::UnsupportedVersion, &fields.pointer("v"), message);
-            return None;
-        }
-        Some(v)
-    }
-
-    fn agent_id(&mut self, fields: &mut Fields) -> Option<AgentId> {
-        let text = self.needed_name(fields, "agent_id", limit::AGENT_ID_BYTES + "agent:".len())?;
-        let (id, pointer) = (id_of(&text), fields.pointer("agent_id"));
-        if id.is_empty() {
-            self.fault(FaultCode::Invalid, &pointer, "names no agent".to_owned());
-            return None;
-        }
-        if Actor::is_reserved(id) {
-            self.fault(FaultCode::Invalid, &pointer, format!("'{id}' is reserved; choose another id"));
-            return None;
-        }
-        Some(AgentId::from(id))
-    }
-
-    fn display(&mut self, mut fields: Fields) -> Display {
-        let name = self.text(&mut fields, "name", limit::NAME_BYTES);
-        let desc = self.text(&mut fields, "desc", limit::TITLE_BYTES);
-        Display { name, desc, rest: fields.rest }
-    }
-
-    fn endpoints(&mut self, mut fields: Fields) -> Endpoints {
-        let a2a = self.endpoint(&mut fields, "a2a");
-        let clutch = self.endpoint(&mut fields, "clutch");
-        Endpoints { a2a, clutch, rest: fields.rest }
-    }
-
-    fn endpoint(&mut self, fields: &mut Fields, name: &str) -> Option<Endpoint> {
-        let pointer = fields.pointer(name);
-        let mut fields = self.object(fields.take(name)?, pointer)?;
-        let url = self.needed_text(&mut fields, "url", URL_BYTES)?;
-        if let Err(message) = check_url(&url) {
-            self.fault(FaultCode::Invalid, &fields.pointer("url"), message.to_owned());
-            return None;
-        }
-        Some(Endpoint { url, rest: fields.rest })
-    }
-
-    fn capability(&mut self, value: Value, at: String) -> Option<Capability> {
-        let mut fields = self.object(value, at)?;
-        let id = self.capability_id(&mut fields);
-        let version = self.text(&mut fields, "version", limit::NAME_BYTES);
-        if let Some(Err(message)) = version.as_deref().map(Stated::parse) {
-            self.fault(FaultCode::Invalid, &fields.pointer("version"), message);
-        }
-        let tags = self.entries(&mut fields, "tags", Reader::word);
-        let tools = self.entries(&mut fields, "tools", Reader::word);
-        let servers = self.entries(&mut fields, "servers", Reader::word);
-        let trust_level = self.choice(&mut fields, "trust_level", "sandbox or prod", TrustLevel::parse);
-        let cost_hint = self.choice(&mut fields, "cost_hint", "low, medium or high", CostHint::parse);
-        Some(Capability { id: id?, version, tags, tools, trust_level, cost_hint, servers, rest: fields.rest })
-    }
-
-    fn capability_id(&mut self, fields: &mut Fields) -> Option<String> {
-        let id = self.needed_name(fields, "id", limit::NAME_BYTES + "skill:".len())?;
-        let named = id.split_once(':').is_some_and(|(kind, name)| !kind.is_empty() && !name.is_empty());
-        if !named || id.contains('@') {
-            let message =
-                format!("'{id}' is not of the form kind:name, as skill:research is; a version goes beside it");
-            self.fault(FaultCode::Invalid, &fields.pointer("id"), message);
-            return None;
-        }
-        Some(id)
-    }
-
-    fn limits(&mut self, mut fields: Fields) -> Limits {
-        let max_concurrency = self.count(&mut fields, "max_concurrency", 0);
-        let max_runtime_sec = self.count(&mut fields, "max_runtime_sec", 1);
-        Limits { max_concurrency, max_runtime_sec, rest: fields.rest }
-    }
-
-    fn security(&mut self, mut fields: Fields) -> Security {
-        let sandbox = self.flag(&mut fields, "sandbox");
-        let network = self.name(&mut fields, "network", limit::NAME_BYTES);
-        let restricts = fields.rest.get("tool_allowlist").is_some_and(|list| !list.is_null());
-        let allowlist = self.entries(&mut fields, "tool_allowlist", Reader::word);
-        let keys: Vec<SigningKey> = self.entries(&mut fields, "keys", Reader::key);
-        let mut kids = BTreeSet::new();
-        if let Some(twice) = keys.iter().find(|key| !kids.insert(key.kid.as_str())) {
-            let message = format!("kid '{}' is there twice", twice.kid);
-            self.fault(FaultCode::Invalid, &fields.pointer("keys"), message);
-        }
-        Security { sandbox, network, tool_allowlist: restricts.then_some(allowlist), keys, rest: fields.rest }
-    }
-
-    fn key(&mut self, value: Value, at: String) -> Option<SigningKey> {
-        let mut fields = self.object(value, at)?;
-        let kid = self.needed_name(&mut fields, "kid", limit::NAME_BYTES);
-        let public_key = self.needed_name(&mut fields, "public_key", limit::NAME_BYTES)?;
-        if !is_key(&public_key) {
-            let message = "must be the 32 bytes of an ed25519 key in base64".to_owned();
-            self.fault(FaultCode::Invalid, &fields.pointer("public_key"), message);
-        }
-        Some(SigningKey { kid: kid?, public_key, rest: fields.rest })
-    }
-
-    /// An object that may be left out.
-    fn part<T: Default>(&mut self, fields: &mut Fields, name: &str, read: fn(&mut Reader, Fields) -> T) -> T {
-        let Some(value) = fields.take(name) else { return T::default() };
-        let part = self.object(value, fields.pointer(name));
-        part.map(|part| read(self, part)).unwrap_or_default()
-    }
-
-    /// A list that may be left out.
-    fn entries<T>(
-        &mut self,
-        fields: &mut Fields,
-        name: &str,
-        read: fn(&mut Reader, Value, String) -> Option<T>,
-    ) -> Vec<T> {
-        let pointer = fields.pointer(name);
-        match fields.take(name) {
-            None => vec![],
-            Some(Value::Array(entries)) if entries.len() <= ENTRIES => {
-                let read = |(at, entry)| read(self, entry, format!("{pointer}/{at}"));
-                entries.into_iter().enumerate().filter_map(read).collect()
-            }
-            Some(Value::Array(entries)) => {
-                let message = format!("has {} entries; at most {ENTRIES} are taken", entries.len());
-                self.fault(FaultCode::TooLarge, &pointer, message);
-                vec![]
-            }
-            Some(_) => {
-                self.fault(FaultCode::Invalid, &pointer, "must be a list".to_owned());
-                vec![]
-            }
-        }
-    }
-
-    fn object(&mut self, value: Value, at: String) -> Option<Fields> {
-        match value {
-            Value::Object(rest) => Some(Fields { at, rest }),
-            _ => {
-                self.fault(FaultCode::Invalid, &at, "must be an object".to_owned());
-                None
-            }
-        }
-    }
-
-    fn needed_text(&mut self, fields: &mut Fields, name: &str, most: usize) -> Option<String> {
-        if fields.rest.get(name).is_none_or(Value::is_null) {
-            self.fault(FaultCode::Missing, &fields.pointer(name), format!("{name} is required"));
-            return None;
-        }
-        self.text(fields, name, most)
-    }
-
-    fn needed_name(&mut self, fields: &mut Fields, name: &str, most: usize) -> Option<String> {
-        let text = self.needed_text(fields, name, most)?;
-        self.as_name(text, fields.pointer(name))
-    }
-
-    fn name(&mut self, fields: &mut Fields, name: &str, most: usize) -> Option<String> {
-        let text = self.text(fields, name, most)?;
-        self.as_name(text, fields.pointer(name))
-    }
-
-    fn text(&mut self, fields: &mut Fields, name: &str, most: usize) -> Option<String> {
-        let value = fields.take(name)?;
-        self.as_text(value, fields.pointer(name), most)
-    }
-
-    fn as_text(&mut self, value: Value, pointer: String, most: usize) -> Option<String> {
-        match value {
-            Value::String(text) if text.len() <= most => Some(text),
-            Value::String(text) => {
-                let message = format!("is {} bytes; at most {most} are taken", text.len());
-                self.fault(FaultCode::TooLarge, &pointer, message);
-                None
-            }
-            _ => {
-                self.fault(FaultCode::Invalid, &pointer, "must be a text".to_owned());
-                None
-            }
-        }
-    }
-
-    fn as_name(&mut self, text: String, pointer: String) -> Option<String> {
-        let bad = if text.is_empty() {
-            "must not be empty"
-        } else if text.chars().any(|c| c.is_control() || c.is_whitespace()) {
-            "must not contain spaces or control characters"
-        } else {
-            return Some(text);
-        };
-        self.fault(FaultCode::Invalid, &pointer, bad.to_owned());
-        None
-    }
-
-    /// An entry of a list of names.
-    fn word(&mut self, value: Value, pointer: String) -> Option<String> {
-        let text = self.as_text(value, pointer.clone(), limit::NAME_BYTES)?;
-        self.as_name(text, pointer)
-    }
-
-    fn choice<T>(
-        &mut self,
-        fields: &mut Fields,
-        name: &str,
-        words: &str,
-        parse: impl Fn(&str) -> Option<T>,
-    ) -> Option<T> {
-        let word = self.text(fields, name, limit::NAME_BYTES)?;
-        let chosen = parse(&word);
-        if chosen.is_none() {
-            self.fault(FaultCode::Invalid, &fields.pointer(name), format!("'{word}' is not {words}"));
-        }
-        chosen
-    }
-
-    fn flag(&mut self, fields: &mut Fields, name: &str) -> Option<bool> {
-        let value = fields.take(name)?;
-        if value.as_bool().is_none() {
-            self.fault(FaultCode::Invalid, &fields.pointer(name), "must be true or false".to_owned());
-        }
-        value.as_bool()
-    }
-
-    fn count(&mut self, fields: &mut Fields, name: &str, least: u32) -> Option<u32> {
-        let value = fields.take(name)?;
-        let count = value.as_u64().and_then(|count| u32::try_from(count).ok()).filter(|count| *count >= least);
-        if count.is_none() {
-            let message = format!("must be a whole number from {least} to {}", u32::MAX);
-            self.fault(FaultCode::Invalid, &fields.pointer(name), message);
-        }
-        count
-    }
-
-    fn fault(&mut self, code: FaultCode, pointer: &str, message: String) {
-        self.faults.push(Fault { code, pointer: pointer.to_owned(), message });
     }
 }
 
-/// Whether messages could be sent there. Nothing that lets somebody in may stand in a card, which everybody can read.
+fn agent_id(value: &Value) -> Result<AgentId, Flaw> {
+    match address::recipient(value)? {
+        Address::Agent(id) => Ok(id),
+        other => Err(Flaw::new(FaultCode::ReservedName, format!("{} is no agent", quoted(&other.to_string())))),
+    }
+}
+
+fn owned<'a>(form: impl Fn(&'a Value) -> Result<&'a str, Flaw>) -> impl Fn(&'a Value) -> Result<String, Flaw> {
+    move |value| form(value).map(str::to_owned)
+}
+
+fn words(fields: &mut Fields<'_>, field: &str) -> Read<Vec<String>> {
+    fields.list(field, |value| form::name(limit::NAME_BYTES)(value).map(str::to_owned))
+}
+
+fn display(fields: &mut Fields<'_>) -> Read<Display> {
+    let name = fields.optional("name", owned(form::text(limit::NAME_BYTES)));
+    let desc = fields.optional("desc", owned(form::text(limit::TITLE_BYTES)));
+    Some(Display { name: name?, desc: desc?, rest: rest(fields.object(), &DISPLAY) })
+}
+
+fn endpoints(fields: &mut Fields<'_>) -> Read<Endpoints> {
+    let a2a = fields.optional_object("a2a", endpoint);
+    let clutch = fields.optional_object("clutch", endpoint);
+    Some(Endpoints { a2a: a2a?, clutch: clutch?, rest: rest(fields.object(), &ENDPOINTS) })
+}
+
+fn endpoint(fields: &mut Fields<'_>) -> Read<Endpoint> {
+    let url = fields.required("url", "an http or https address", url)?;
+    Some(Endpoint { url: url.to_owned(), rest: rest(fields.object(), &ENDPOINT) })
+}
+
+fn capability(fields: &mut Fields<'_>) -> Read<Capability> {
+    let id = fields.required("id", "a kind and a name, like 'skill:research'", capability_id);
+    let version = fields.optional("version", stated);
+    let tags = words(fields, "tags");
+    let tools = words(fields, "tools");
+    let servers = words(fields, "servers");
+    let trust_level = fields.optional("trust_level", |value| form::one_of(value, &TrustLevel::ALL, TrustLevel::as_str));
+    let cost_hint = fields.optional("cost_hint", |value| form::one_of(value, &CostHint::ALL, CostHint::as_str));
+    Some(Capability {
+        id: id?.to_owned(),
+        version: version?,
+        tags: tags?,
+        tools: tools?,
+        trust_level: trust_level?,
+        cost_hint: cost_hint?,
+        servers: servers?,
+        rest: rest(fields.object(), &CAPABILITY),
+    })
+}
+
+fn capability_id(value: &Value) -> Result<&str, Flaw> {
+    let id = form::name(limit::NAME_BYTES + "skill:".len())(value)?;
+    let named = id.split_once(':').is_some_and(|(kind, name)| !kind.is_empty() && !name.is_empty());
+    if named && !id.contains('@') {
+        return Ok(id);
+    }
+    let expected = "must be a kind and a name, like 'skill:research'; a version goes into a field of its own";
+    Err(Flaw::invalid(format!("{} {expected}", quoted(id))))
+}
+
+fn stated(value: &Value) -> Result<String, Flaw> {
+    let text = form::text(limit::NAME_BYTES)(value)?;
+    Stated::parse(text).map(|_| text.to_owned()).map_err(Flaw::invalid)
+}
+
+fn limits(fields: &mut Fields<'_>) -> Read<Limits> {
+    let max_concurrency = fields.optional("max_concurrency", form::count);
+    let max_runtime_sec = fields.optional("max_runtime_sec", form::count);
+    Some(Limits {
+        max_concurrency: max_concurrency?,
+        max_runtime_sec: max_runtime_sec?,
+        rest: rest(fields.object(), &LIMITS),
+    })
+}
+
+fn security(fields: &mut Fields<'_>) -> Read<Security> {
+    let sandbox = fields.optional("sandbox", form::boolean);
+    let network = fields.optional("network", owned(form::name(limit::NAME_BYTES)));
+    let restricts = fields.has("tool_allowlist");
+    let tools = words(fields, "tool_allowlist");
+    let keys = fields.objects("keys", key)?;
+    let mut kids = BTreeSet::new();
+    for (index, key) in keys.iter().enumerate() {
+        if !kids.insert(&key.kid) {
+            fields.fault_of_entry(
+                "keys",
+                index,
+                Flaw::invalid(format!("the kid {} is there already", quoted(&key.kid))),
+            );
+        }
+    }
+    Some(Security {
+        sandbox: sandbox?,
+        network: network?,
+        tool_allowlist: restricts.then_some(tools?),
+        keys,
+        rest: rest(fields.object(), &SECURITY),
+    })
+}
+
+fn key(fields: &mut Fields<'_>) -> Read<SigningKey> {
+    let kid = fields.required("kid", "the key's name", owned(form::name(limit::NAME_BYTES)));
+    let public_key = fields.required("public_key", "an ed25519 key in base64", public_key);
+    Some(SigningKey { kid: kid?, public_key: public_key?.to_owned(), rest: rest(fields.object(), &KEY) })
+}
+
+fn public_key(value: &Value) -> Result<&str, Flaw> {
+    /// The base64 of 32 bytes, without padding.
+    const CHARS: usize = 43;
+    let text = form::string(value)?;
+    let digits = text.strip_suffix('=').unwrap_or(text);
+    let base64 = |byte: u8| byte.is_ascii_alphanumeric() || b"+/-_".contains(&byte);
+    match digits.len() == CHARS && digits.bytes().all(base64) {
+        true => Ok(text),
+        false => Err(Flaw::invalid("must be the 32 bytes of an ed25519 key in base64")),
+    }
+}
+
+/// An address that messages could be sent to. Nothing that lets somebody in may stand in a card, which everybody reads.
+fn url(value: &Value) -> Result<&str, Flaw> {
+    let url = form::text(limit::URL_BYTES)(value)?;
+    check_url(url).map(|()| url).map_err(Flaw::invalid)
+}
+
 fn check_url(url: &str) -> Result<(), &'static str> {
     let scheme = |name: &str| url.get(..name.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(name));
     let rest = match url.find("://") {
@@ -341,19 +236,9 @@ fn check_url(url: &str) -> Result<(), &'static str> {
         return Err("must name a host");
     }
     match port.map(str::parse::<u16>) {
-        Some(Err(_)) | Some(Ok(0)) => Err("has a port that cannot be"),
+        Some(Err(_) | Ok(0)) => Err("has a port that cannot be"),
         _ => Ok(()),
     }
-}
-
-fn is_key(text: &str) -> bool {
-    let text = text.strip_suffix('=').unwrap_or(text);
-    text.len() == KEY_CHARS && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/-_".contains(&byte))
-}
-
-/// What a card says beside the fields that are known, for whoever adds to it.
-pub(super) fn object_of<'a>(rest: &'a Rest, name: &str) -> Option<&'a Map<String, Value>> {
-    rest.get(name).and_then(Value::as_object)
 }
 
 #[cfg(test)]
@@ -390,9 +275,13 @@ mod tests {
         card
     }
 
+    fn faults(card: &Value) -> Vec<(FaultCode, String)> {
+        Card::read(card).unwrap_err().iter().map(|fault| (fault.code, fault.pointer.clone())).collect()
+    }
+
     #[test]
     fn the_card_of_the_protocol_is_shown_as_it_was_said() {
-        let card = Card::read(&ken()).unwrap();
+        let card = Card::parse(ken().to_string().as_bytes()).unwrap();
         assert_eq!(card.agent_id.as_str(), "ken");
         assert_eq!(serde_json::to_value(&card).unwrap(), ken());
         assert_eq!(serde_json::from_value::<Card>(ken()).unwrap(), card);
@@ -420,73 +309,77 @@ mod tests {
         use FaultCode::*;
         let long = "x".repeat(257);
         for (pointer, value, code) in [
-            ("/v", json!(null), Missing),
             ("/v", json!("clutch/9"), UnsupportedVersion),
-            ("/v", json!(1), Invalid),
-            ("/agent_id", json!(null), Missing),
-            ("/agent_id", json!(""), Invalid),
-            ("/agent_id", json!("agent:"), Invalid),
-            ("/agent_id", json!("agent:a b"), Invalid),
-            ("/agent_id", json!("agent:orchestrator"), Invalid),
-            ("/agent_id", json!("person:anna"), Invalid),
-            ("/agent_id", json!("group:workers"), Invalid),
+            ("/v", json!(1), WrongType),
+            ("/v", json!(null), WrongType),
+            ("/agent_id", json!(""), InvalidField),
+            ("/agent_id", json!("agent:"), InvalidField),
+            ("/agent_id", json!("agent:a b"), InvalidField),
+            ("/agent_id", json!("agent:orchestrator"), ReservedName),
+            ("/agent_id", json!("person:anna"), ReservedName),
+            ("/agent_id", json!("group:workers"), ReservedName),
+            ("/agent_id", json!("router"), ReservedName),
             ("/agent_id", json!(long), TooLarge),
-            ("/display", json!("Ken"), Invalid),
-            ("/display/name", json!(7), Invalid),
+            ("/display", json!("Ken"), WrongType),
+            ("/display/name", json!(7), WrongType),
             ("/display/name", json!(long), TooLarge),
-            ("/endpoints", json!([]), Invalid),
-            ("/endpoints/clutch", json!("http://ken"), Invalid),
-            ("/endpoints/clutch/url", json!(null), Missing),
-            ("/endpoints/clutch/url", json!("ftp://ken/"), Invalid),
-            ("/endpoints/clutch/url", json!("ken:8080"), Invalid),
-            ("/endpoints/clutch/url", json!("http://"), Invalid),
-            ("/endpoints/clutch/url", json!("http://:80/"), Invalid),
-            ("/endpoints/clutch/url", json!("http://ken:99999/"), Invalid),
-            ("/endpoints/clutch/url", json!("http://me:secret@ken/"), Invalid),
-            ("/endpoints/clutch/url", json!("http://ken/a b"), Invalid),
+            ("/endpoints", json!([]), WrongType),
+            ("/endpoints/clutch", json!("http://ken"), WrongType),
+            ("/endpoints/clutch/url", json!("ftp://ken/"), InvalidField),
+            ("/endpoints/clutch/url", json!("ken:8080"), InvalidField),
+            ("/endpoints/clutch/url", json!("http://"), InvalidField),
+            ("/endpoints/clutch/url", json!("http://:80/"), InvalidField),
+            ("/endpoints/clutch/url", json!("http://ken:99999/"), InvalidField),
+            ("/endpoints/clutch/url", json!("http://me:secret@ken/"), InvalidField),
+            ("/endpoints/clutch/url", json!("http://ken/a b"), InvalidField),
             ("/endpoints/clutch/url", json!(format!("http://{}", "x".repeat(2_048))), TooLarge),
-            ("/capabilities", json!({}), Invalid),
+            ("/capabilities", json!({}), WrongType),
             ("/capabilities", json!(vec![json!({"id": "skill:x"}); 1_001]), TooLarge),
-            ("/capabilities/0", json!("skill:research"), Invalid),
-            ("/capabilities/0/id", json!(null), Missing),
-            ("/capabilities/0/id", json!("research"), Invalid),
-            ("/capabilities/0/id", json!("skill:"), Invalid),
-            ("/capabilities/0/id", json!("skill:research@1.0"), Invalid),
-            ("/capabilities/0/version", json!("one"), Invalid),
-            ("/capabilities/0/version", json!(">2, <1"), Invalid),
-            ("/capabilities/0/version", json!(1.0), Invalid),
-            ("/capabilities/0/tags", json!("fintech"), Invalid),
-            ("/capabilities/0/tags/1", json!(3), Invalid),
-            ("/capabilities/0/tags/1", json!("a b"), Invalid),
-            ("/capabilities/0/tools/0", json!(""), Invalid),
-            ("/capabilities/1/servers/0", json!({}), Invalid),
-            ("/capabilities/0/trust_level", json!("high"), Invalid),
-            ("/capabilities/0/cost_hint", json!("free"), Invalid),
-            ("/limits", json!(2), Invalid),
-            ("/limits/max_concurrency", json!(-1), Invalid),
-            ("/limits/max_concurrency", json!(1.5), Invalid),
-            ("/limits/max_runtime_sec", json!(0), Invalid),
-            ("/limits/max_runtime_sec", json!("600"), Invalid),
-            ("/security/sandbox", json!("yes"), Invalid),
-            ("/security/network", json!(""), Invalid),
-            ("/security/tool_allowlist", json!("mcp:files"), Invalid),
-            ("/security/keys", json!({ "kid": "k" }), Invalid),
+            ("/capabilities/0", json!("skill:research"), WrongType),
+            ("/capabilities/0/id", json!("research"), InvalidField),
+            ("/capabilities/0/id", json!("skill:"), InvalidField),
+            ("/capabilities/0/id", json!("skill:research@1.0"), InvalidField),
+            ("/capabilities/0/version", json!("one"), InvalidField),
+            ("/capabilities/0/version", json!(">2, <1"), InvalidField),
+            ("/capabilities/0/version", json!(1.0), WrongType),
+            ("/capabilities/0/tags", json!("fintech"), WrongType),
+            ("/capabilities/0/tags/1", json!(3), WrongType),
+            ("/capabilities/0/tags/1", json!("a b"), InvalidField),
+            ("/capabilities/0/tools/0", json!(""), InvalidField),
+            ("/capabilities/1/servers/0", json!({}), WrongType),
+            ("/capabilities/0/trust_level", json!("high"), InvalidField),
+            ("/capabilities/0/cost_hint", json!("free"), InvalidField),
+            ("/limits", json!(2), WrongType),
+            ("/limits/max_concurrency", json!(-1), InvalidField),
+            ("/limits/max_concurrency", json!(1.5), InvalidField),
+            ("/limits/max_runtime_sec", json!(0), InvalidField),
+            ("/limits/max_runtime_sec", json!("600"), WrongType),
+            ("/security/sandbox", json!("yes"), WrongType),
+            ("/security/network", json!(""), InvalidField),
+            ("/security/tool_allowlist", json!("mcp:files"), WrongType),
+            ("/security/keys", json!({ "kid": "k" }), WrongType),
         ] {
-            let faults = Card::read(&with(pointer, value.clone())).unwrap_err();
-            assert_eq!(faults.len(), 1, "{pointer} {value}: {faults:?}");
-            assert_eq!((faults[0].code, faults[0].pointer.as_str()), (code, pointer), "{value}");
-            assert!(!faults[0].message.is_empty());
+            let card = with(pointer, value.clone());
+            assert_eq!(faults(&card), [(code, pointer.to_owned())], "{value}");
+        }
+    }
+
+    #[test]
+    fn what_is_needed_and_missing_is_told() {
+        for (pointer, field) in [("", "v"), ("", "agent_id"), ("/endpoints/clutch", "url"), ("/capabilities/0", "id")] {
+            let mut card = ken();
+            card.pointer_mut(pointer).unwrap().as_object_mut().unwrap().remove(field);
+            assert_eq!(faults(&card), [(FaultCode::MissingField, format!("{pointer}/{field}"))]);
         }
     }
 
     #[test]
     fn all_faults_are_told_at_once() {
-        let faults = Card::read(&json!({
+        let card = json!({
             "agent_id": "a b", "display": 1, "capabilities": [{ "id": "x", "version": "?" }, 2],
             "limits": { "max_concurrency": "many" }, "endpoints": { "a2a": {} },
-        }))
-        .unwrap_err();
-        let mut at: Vec<&str> = faults.iter().map(|fault| fault.pointer.as_str()).collect();
+        });
+        let mut at: Vec<String> = faults(&card).into_iter().map(|(_, pointer)| pointer).collect();
         at.sort_unstable();
         let expected = [
             "/agent_id",
@@ -504,24 +397,31 @@ mod tests {
     #[test]
     fn what_is_no_card_at_all_is_told_so() {
         for value in [json!(null), json!([]), json!("card"), json!(1)] {
-            let faults = Card::read(&value).unwrap_err();
-            assert_eq!((faults.len(), faults[0].pointer.as_str()), (1, ""));
+            assert_eq!(faults(&value), [(FaultCode::WrongType, String::new())]);
         }
-        let large = with("/x", json!("x".repeat(CARD_BYTES)));
-        assert_eq!(Card::read(&large).unwrap_err()[0].code, FaultCode::TooLarge);
+        let large = with("/x", json!("x".repeat(limit::CARD_BYTES)));
+        assert_eq!(faults(&large), [(FaultCode::TooLarge, String::new())]);
+        for (bytes, code) in [
+            (r#"{"v":"#, FaultCode::MalformedJson),
+            ("", FaultCode::MalformedJson),
+            (r#"{"v":"clutch/0.1","agent_id":"a","agent_id":"b"}"#, FaultCode::DuplicateKey),
+        ] {
+            assert_eq!(Card::parse(bytes.as_bytes()).unwrap_err().first().unwrap().code, code, "{bytes}");
+        }
     }
 
     #[test]
     fn keys_are_ed25519_and_have_names_of_their_own() {
         let key = |kid: &str| json!({ "kid": kid, "public_key": "11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=" });
         Card::read(&with("/security/keys", json!([key("k1"), key("k2")]))).unwrap();
-        for bad in [
-            json!([key("k1"), key("k1")]),
-            json!([{ "kid": "k1" }]),
-            json!([{ "kid": "k1", "public_key": "short" }]),
-            json!([{ "public_key": "11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo" }]),
+        for (bad, pointer) in [
+            (json!([key("k1"), key("k1")]), "/security/keys/1"),
+            (json!([{ "kid": "k1" }]), "/security/keys/0/public_key"),
+            (json!([{ "kid": "k1", "public_key": "short" }]), "/security/keys/0/public_key"),
+            (json!([{ "public_key": key("k")["public_key"] }]), "/security/keys/0/kid"),
         ] {
-            assert_eq!(Card::read(&with("/security/keys", bad)).unwrap_err().len(), 1);
+            let told = faults(&with("/security/keys", bad));
+            assert_eq!((told.len(), told[0].1.as_str()), (1, pointer));
         }
     }
 

@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::read::object_of;
 use super::{Capability, Card, Display, Endpoints, Limits, Rest, Security};
 use crate::agent::{Agent, Profile, Role};
 use crate::clutch::version::Stated;
@@ -46,7 +45,7 @@ impl Card {
 
     /// What the other faces show of an agent that sends this card. What it said there and a card cannot say stays.
     pub fn profile(self, known: Option<&Profile>) -> Profile {
-        let meta = object_of(&self.rest, "meta");
+        let meta = self.rest.get("meta").and_then(Value::as_object);
         let said = |name| meta.and_then(|meta| meta.get(name)).and_then(Value::as_str);
         let tool = said("framework").filter(|tool| !tool.is_empty() && tool.len() <= limit::NAME_BYTES);
         let tool = tool.map(str::to_owned).or_else(|| known.map(|known| known.tool.clone()));

@@ -4,7 +4,6 @@
 use serde_json::{Value, json};
 
 use super::Card;
-use super::read::{ENTRIES, URL_BYTES};
 use crate::envelope::VERSION;
 use crate::limit;
 
@@ -28,11 +27,11 @@ impl Card {
                     "desc": { "type": "string", "maxLength": limit::TITLE_BYTES },
                 })),
                 "endpoints": object(json!({ "a2a": endpoint(), "clutch": endpoint() })),
-                "capabilities": { "type": "array", "maxItems": ENTRIES, "items": capability() },
+                "capabilities": { "type": "array", "maxItems": limit::LIST_ENTRIES, "items": capability() },
                 "limits": object(json!({
                     "max_concurrency": {
                         "description": "How many tasks it takes at a time; no limit if absent.",
-                        "type": "integer", "minimum": 0, "maximum": u32::MAX,
+                        "type": "integer", "minimum": 1, "maximum": u32::MAX,
                     },
                     "max_runtime_sec": {
                         "description": "How long one task may take; no limit if absent.",
@@ -56,7 +55,7 @@ fn endpoint() -> Value {
         "properties": {
             "url": {
                 "description": "http or https, without a user or password.",
-                "type": "string", "pattern": "^[hH][tT][tT][pP][sS]?://[^\\s]+$", "maxLength": URL_BYTES,
+                "type": "string", "pattern": "^[hH][tT][tT][pP][sS]?://[^\\s]+$", "maxLength": limit::URL_BYTES,
             },
         },
     })
@@ -64,7 +63,7 @@ fn endpoint() -> Value {
 
 fn names(description: &str) -> Value {
     let entry = json!({ "type": "string", "pattern": "^\\S+$", "maxLength": limit::NAME_BYTES });
-    json!({ "description": description, "type": "array", "maxItems": ENTRIES, "items": entry })
+    json!({ "description": description, "type": "array", "maxItems": limit::LIST_ENTRIES, "items": entry })
 }
 
 fn capability() -> Value {
@@ -93,12 +92,12 @@ fn security() -> Value {
     object(json!({
         "sandbox": { "description": "Whether it runs isolated.", "type": "boolean" },
         "network": {
-            "description": "none, egress-restricted or open; egress-restricted if absent.",
+            "description": "none, egress-restricted or egress-allowed; egress-restricted if absent.",
             "type": "string", "pattern": "^\\S+$", "maxLength": limit::NAME_BYTES,
         },
         "tool_allowlist": names("The only tools that it may use."),
         "keys": {
-            "type": "array", "maxItems": ENTRIES,
+            "type": "array", "maxItems": limit::LIST_ENTRIES,
             "items": {
                 "type": "object",
                 "required": ["kid", "public_key"],
