@@ -328,8 +328,8 @@ pub fn touches(fact: &Fact) -> Vec<Key> {
             let run = of_run(Some(&fact.run));
             std::iter::once(task(&fact.task)).chain(fact.depends_on.iter().map(edge)).chain(run).collect()
         }
-        Fact::TaskReserved(fact) => vec![task(&fact.task)],
-        Fact::TaskReassigned(fact) => vec![task(&fact.task)],
+        Fact::TaskReserved(fact) => vec![task(&fact.task), agent(&fact.agent)],
+        Fact::TaskReassigned(fact) => vec![task(&fact.task), agent(&fact.to)],
         Fact::TaskClaimed(fact) => {
             let mut keys = with(task(&fact.task), &fact.from);
             keys.push(agent(&fact.agent));

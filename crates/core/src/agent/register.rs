@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Agent, LeadChosen, LeadReason, Lost, Membership, Metadata, Role, Status};
+use super::{Agent, LeadChosen, LeadReason, Lost, Membership, Metadata, Recent, Role, Status};
 use crate::actor::{Actor, Caller};
 use crate::clutch::Card;
 use crate::command::{Decision, Halt, Reply};
@@ -153,8 +153,10 @@ impl AgentRegistered {
             joined: seq,
             seen_at: at,
             sealed: self.sealed,
-            holding: old.map_or(0, |agent| agent.holding),
+            holding: old.as_ref().map_or(0, |agent| agent.holding),
             lost: Lost::default(),
+            recent: old.as_ref().map_or_else(Recent::default, |agent| agent.recent),
+            given: old.and_then(|agent| agent.given),
         }
     }
 }

@@ -26,15 +26,16 @@ impl Stated {
         if let Some(version) = version(text) {
             return Ok(Stated::Version(version));
         }
-        let range = Range::parse(text)?;
-        Ok(Stated::Range(range.span))
+        let request = VersionReq::parse(text)
+            .map_err(|error| format!("'{text}' is neither a version nor a range of versions: {error}"))?;
+        Span::of(&request).map(Stated::Range).ok_or_else(|| format!("no version is within '{text}'"))
     }
 
     pub fn fits(&self, asked: &Range) -> bool {
         match self {
             Stated::Nothing => false,
             Stated::Version(version) => asked.request.matches(version),
-            Stated::Range(span) => span.overlaps(&asked.span),
+            Stated::Range(span) => asked.span.is_some_and(|asked| span.overlaps(&asked)),
         }
     }
 }
@@ -54,17 +55,13 @@ fn version(text: &str) -> Option<Version> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Range {
     request: VersionReq,
-    span: Span,
+    /// Nothing if no version is within it.
+    span: Option<Span>,
 }
 
-impl Range {
-    pub fn parse(text: &str) -> Result<Range, String> {
-        let request = VersionReq::parse(text.trim())
-            .map_err(|error| format!("'{text}' is neither a version nor a range of versions: {error}"))?;
-        match Span::of(&request) {
-            Some(span) => Ok(Range { request, span }),
-            None => Err(format!("no version is within '{text}'")),
-        }
+impl From<VersionReq> for Range {
+    fn from(request: VersionReq) -> Range {
+        Range { span: Span::of(&request), request }
     }
 }
 
@@ -137,7 +134,11 @@ mod tests {
     use super::*;
 
     fn fits(stated: &str, asked: &str) -> bool {
-        Stated::parse(stated).unwrap().fits(&Range::parse(asked).unwrap())
+        Stated::parse(stated).unwrap().fits(&range(asked))
+    }
+
+    fn range(text: &str) -> Range {
+        VersionReq::parse(text).unwrap().into()
     }
 
     #[test]
@@ -192,7 +193,14 @@ mod tests {
 
     #[test]
     fn what_is_not_stated_fits_no_range() {
-        assert!(!Stated::Nothing.fits(&Range::parse("*").unwrap()));
+        assert!(!Stated::Nothing.fits(&range("*")));
+    }
+
+    #[test]
+    fn nothing_fits_a_range_without_versions() {
+        for stated in ["1.5", "^1.0", "*"] {
+            assert!(!fits(stated, ">2, <1"), "{stated}");
+        }
     }
 
     #[test]
