@@ -7,7 +7,7 @@ use utoipa::openapi::{Content, OpenApi as Document, PathItem, Ref, RefOr, Respon
 
 use super::wire::{self, ErrorBody};
 use super::{admin, agents, contexts, events, handoffs, held, resources, status, stream, tasks};
-use crate::ops;
+use crate::{clutch, ops};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -54,11 +54,22 @@ use crate::ops;
         admin::redact,
         held::list,
         held::decide,
+        clutch::agents::register,
+        clutch::agents::list,
+        clutch::agents::get,
+        clutch::agents::leave,
+        clutch::agents::heartbeat,
         ops::healthz,
         ops::readyz,
         ops::show_metrics,
     ),
-    components(schemas(ErrorBody, wire::ResourceFilter, wire::TaskStatus, wire::HandoffStatus))
+    components(schemas(
+        ErrorBody,
+        clutch::wire::ErrorBody,
+        wire::ResourceFilter,
+        wire::TaskStatus,
+        wire::HandoffStatus
+    ))
 )]
 struct Api;
 
@@ -81,18 +92,19 @@ const ERRORS: [(&str, &str); 12] = [
 /// The whole description.
 pub fn document() -> Document {
     let mut document = Api::openapi();
-    for item in document.paths.paths.values_mut() {
+    for (path, item) in &mut document.paths.paths {
+        let form = if path.starts_with(clutch::PREFIX) { "ClutchError" } else { "ErrorBody" };
         for operation in operations_mut(item) {
             for (code, text) in ERRORS {
-                operation.responses.responses.entry(code.to_owned()).or_insert_with(|| RefOr::T(error(text)));
+                operation.responses.responses.entry(code.to_owned()).or_insert_with(|| RefOr::T(error(text, form)));
             }
         }
     }
     document
 }
 
-fn error(text: &str) -> Response {
-    let content = Content::new(Some(RefOr::Ref(Ref::from_schema_name("ErrorBody"))));
+fn error(text: &str, form: &str) -> Response {
+    let content = Content::new(Some(RefOr::Ref(Ref::from_schema_name(form))));
     ResponseBuilder::new().description(text).content("application/json", content).build()
 }
 
