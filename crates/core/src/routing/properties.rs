@@ -486,7 +486,7 @@ fn read(w: &World) -> Candidates {
 }
 
 fn standing(candidates: &Candidates) -> Vec<(Agent, u32)> {
-    candidates.agents.values().map(|candidate| (candidate.agent.clone(), candidate.load)).collect()
+    candidates.agents.values().map(|candidate| (Agent::clone(&candidate.agent), candidate.load)).collect()
 }
 
 #[test]
