@@ -29,7 +29,7 @@ pub fn router(app: App) -> axum::Router {
 /// The routes of the socket of an instance: the tools, with those of its context first.
 pub(crate) fn context_router(app: App, instance: rookery_core::Instance) -> axum::Router {
     let routes = mcp::context_routes(&app)
-        .layer(axum::middleware::from_fn(sockets::name_members))
+        .layer(axum::middleware::from_fn_with_state(app.clone(), sockets::name_members))
         .layer(axum::Extension(instance));
     guard::around(routes, &app).with_state(app)
 }

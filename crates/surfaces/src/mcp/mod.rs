@@ -2,14 +2,17 @@
 //! without, at the same addresses on TCP and on the Unix socket.
 //!
 //! `/mcp` offers every tool, `/mcp/<toolset>` a part of them. A tool is a function over (call, arguments) in `tools/`,
-//! listed there; `face` answers the protocol's own methods, `http` stands between it and the router. Prompts, sampling,
+//! listed there and called at a `desk`; `face` answers the protocol's own methods, `http` stands between it and the router. Prompts, sampling,
 //! elicitation and roots are left out: nothing here asks the client for anything.
 //!
 //! What is kept: sessions and their subscriptions, which end with their connections. Nobody ever waits for a client that
 //! does not read: pushes go through `notices`.
 
 mod arguments;
+mod arrival;
 mod call;
+mod complaint;
+mod desk;
 mod error;
 pub mod examples;
 mod face;
@@ -25,6 +28,7 @@ pub mod tools;
 mod toolset;
 mod translate;
 mod unread;
+mod unreadable;
 
 pub use call::Call;
 pub use error::ToolError;

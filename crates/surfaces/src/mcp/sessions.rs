@@ -2,22 +2,25 @@
 //!
 //! The SDK keeps the sessions and knows no limit. Here they are counted; whoever opens one too many takes the place of the
 //! session that was silent longest, whose client opens a new one when it speaks again, as the protocol asks of it. A
-//! session with an open stream is in use, however quiet it is. A call that waits ends with the connection it came by.
+//! session with an open stream is in use, however quiet it is. A call that waits ends with the connection it came by; one
+//! that only looks something up is answered at the session's desk at once.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::{Stream, StreamExt};
+use futures_util::{Stream, StreamExt, stream};
 use rmcp::model::{
-    CancelledNotification, CancelledNotificationParam, ClientJsonRpcMessage, ClientNotification, ClientRequest,
-    RequestId, ServerJsonRpcMessage,
+    CallToolResult, CancelledNotification, CancelledNotificationParam, ClientJsonRpcMessage, ClientNotification,
+    ClientRequest, RequestId, ServerJsonRpcMessage, ServerResult,
 };
 use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, LocalSessionManagerError};
 use rmcp::transport::streamable_http_server::session::{ServerSseMessage, SessionId, SessionManager};
 use rookery_store::Clock;
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
+use super::desk::Desk;
 use super::tools::WAITS;
 use crate::app::{App, Limits};
 
@@ -62,11 +65,13 @@ struct Use {
     streams: usize,
     /// Of these, the ones by which the client hears what nobody asked for.
     listening: watch::Sender<usize>,
+    /// Where its look-ups are answered, once it has begun.
+    desk: Option<Desk>,
 }
 
 impl Use {
     fn new(last: u64) -> Use {
-        Use { last, streams: 0, listening: watch::Sender::new(0) }
+        Use { last, streams: 0, listening: watch::Sender::new(0), desk: None }
     }
 }
 
@@ -127,6 +132,22 @@ impl Sessions {
     /// How many streams a session's client has open to hear what nobody asked for; ends with the session.
     pub fn listening(&self, id: &str) -> Option<watch::Receiver<usize>> {
         self.inner.known.lock().get(id).map(|used| used.listening.subscribe())
+    }
+
+    /// From now on look-ups of this session are answered at its desk, past the SDK's queues: nothing comes before or
+    /// after them that they would have to wait for.
+    pub fn began(&self, id: &str, desk: &Desk) {
+        if let Some(used) = self.inner.known.lock().get_mut(id) {
+            used.desk = Some(desk.clone());
+        }
+    }
+
+    /// The desk for this message, if it can be answered there.
+    fn desk(&self, id: &SessionId, message: &ClientJsonRpcMessage) -> Option<Desk> {
+        let ClientJsonRpcMessage::Request(request) = message else { return None };
+        let ClientRequest::CallToolRequest(call) = &request.request else { return None };
+        let known = self.inner.known.lock();
+        known.get(id)?.desk.as_ref().filter(|desk| desk.looks_up(&call.params.name)).cloned()
     }
 
     /// Whether no session can be opened.
@@ -238,9 +259,12 @@ impl SessionManager for Sessions {
         message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionError> {
         self.used(id);
+        if let Some(desk) = self.desk(id, &message) {
+            return Ok(looked_up(&desk, message).await.right_stream());
+        }
         let kind = kind(&message);
         let (stream, open) = (self.inner.sdk.create_stream(id, message).await?, self.open(id, kind));
-        Ok(stream.map(move |message| held(&open, message)))
+        Ok(stream.map(move |message| held(&open, message)).left_stream())
     }
 
     async fn accept_message(&self, id: &SessionId, message: ClientJsonRpcMessage) -> Result<(), SessionError> {
@@ -268,6 +292,31 @@ impl SessionManager for Sessions {
         let (stream, open) = (self.inner.sdk.resume(id, last_event_id).await?, self.open(id, kind));
         Ok(stream.map(move |message| held(&open, message)))
     }
+}
+
+/// The answer to a look-up.
+async fn looked_up(desk: &Desk, message: ClientJsonRpcMessage) -> impl Stream<Item = ServerSseMessage> + use<> {
+    let answered = match message {
+        ClientJsonRpcMessage::Request(request) => match request.request {
+            ClientRequest::CallToolRequest(call) => {
+                let answer = desk.answer(call.params, &call.extensions, &CancellationToken::new()).await;
+                Some(match answer {
+                    Ok(result) => ServerJsonRpcMessage::response(as_in_sessions(result), request.id),
+                    Err(error) => ServerJsonRpcMessage::error(error, Some(request.id)),
+                })
+            }
+            _ => None,
+        },
+        _ => None,
+    };
+    stream::iter(answered.map(ServerSseMessage::from_message))
+}
+
+/// Versions of the protocol that have sessions know one kind of result, and do not name it.
+fn as_in_sessions(result: CallToolResult) -> ServerResult {
+    let mut result = ServerResult::CallToolResult(result);
+    result.strip_result_type_for_legacy_peer();
+    result
 }
 
 /// Passes a message on; the stream that does so owns what keeps its session in use.

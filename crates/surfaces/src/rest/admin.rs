@@ -93,7 +93,7 @@ pub async fn list_tokens(State(app): State<App>, call: Call) -> Result<Json<Vec<
 pub async fn create_token(call: Call, body: JsonBody<wire::NewToken>) -> Result<Response, RestError> {
     call.person()?;
     let [subject] = super::call::need("agent is required", [&body.value.agent])?;
-    rookery_core::limit::name("agent", &subject, rookery_core::limit::AGENT_ID_BYTES)?;
+    rookery_core::instance::check_name("agent", &subject)?;
     let label = body.value.label.as_deref().unwrap_or("");
     rookery_core::limit::text("label", label, rookery_core::limit::NAME_BYTES)?;
     let role = body.value.role.unwrap_or(TokenRole::Agent);

@@ -553,6 +553,7 @@ pub struct Info {
 #[derive(Debug, Default, Deserialize, IntoParams)]
 pub struct HeldQuery {
     /// 100 unless said, 1000 at most.
+    #[param(minimum = 1)]
     pub limit: Option<u32>,
 }
 

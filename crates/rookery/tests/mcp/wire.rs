@@ -1,0 +1,71 @@
+//! What goes over the wire in a session, byte by byte: whichever way a call is answered, its form is the same.
+
+use reqwest::Method;
+use rookery_testkit::daemon::Daemon;
+use serde_json::{Value, json};
+
+use crate::support::setup;
+
+struct Session<'a> {
+    daemon: &'a Daemon,
+    id: String,
+}
+
+impl Session<'_> {
+    async fn begin(daemon: &Daemon) -> Session<'_> {
+        let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+            "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "wire", "version": "1"}}});
+        let opened = post(daemon, None, &hello).await;
+        let session = Session { daemon, id: opened.headers()["mcp-session-id"].to_str().unwrap().to_owned() };
+        let begun = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        assert_eq!(post(daemon, Some(&session.id), &begun).await.status(), 202);
+        session
+    }
+
+    /// The answer to a call: the one event of its stream that says something.
+    async fn call(&self, id: &str, tool: &str, arguments: Value) -> Value {
+        let call = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call",
+            "params": {"name": tool, "arguments": arguments}});
+        let reply = post(self.daemon, Some(&self.id), &call).await;
+        assert_eq!(reply.headers()["content-type"], "text/event-stream", "{tool}");
+        let events = reply.text().await.unwrap();
+        let mut said = events.lines().filter_map(|line| line.strip_prefix("data: ")).filter(|data| !data.is_empty());
+        let answer = serde_json::from_str(said.next().unwrap()).unwrap();
+        assert_eq!(said.next(), None, "{tool}");
+        answer
+    }
+}
+
+async fn post(daemon: &Daemon, session: Option<&str>, body: &Value) -> reqwest::Response {
+    let mut request = daemon.request(Method::POST, "/mcp").header("accept", "application/json, text/event-stream");
+    if let Some(session) = session {
+        request = request.header("mcp-session-id", session).header("mcp-protocol-version", "2025-11-25");
+    }
+    request.header("x-agent-id", "ada").json(body).send().await.unwrap()
+}
+
+#[tokio::test]
+async fn a_look_up_and_a_change_are_answered_in_one_form() {
+    let daemon = setup().start().unwrap();
+    let session = Session::begin(&daemon).await;
+    let changed = session.call("a", "agent_register", json!({"name": "Ada", "runtime": "codex"})).await;
+    let looked_up = session.call("b", "agent_get", json!({"id": "ada"})).await;
+    for (id, answer) in [("a", &changed), ("b", &looked_up)] {
+        assert_eq!((&answer["jsonrpc"], &answer["id"]), (&json!("2.0"), &json!(id)));
+        let mut fields: Vec<_> = answer["result"].as_object().unwrap().keys().collect();
+        fields.retain(|field| *field != "_meta");
+        assert_eq!(fields, ["content", "isError", "structuredContent"]);
+        let text = answer["result"]["content"][0]["text"].as_str().unwrap();
+        let told: Value = serde_json::from_str(text).unwrap();
+        assert_eq!(told["name"], "Ada");
+    }
+    let refused = [
+        session.call("c", "agent_get", json!({"id": "nobody"})).await,
+        session.call("d", "agent_heartbeat", json!({"agent_id": "nobody"})).await,
+    ];
+    for answer in refused {
+        assert_eq!(answer["result"]["isError"], true, "{answer}");
+    }
+    let unknown = session.call("e", "agent_gets", json!({})).await;
+    assert_eq!((&unknown["id"], &unknown["error"]["code"]), (&json!("e"), &json!(-32602)));
+}
