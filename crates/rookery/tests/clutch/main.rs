@@ -2,5 +2,6 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails its test")]
 
+mod artifacts;
 mod registry;
 mod support;

@@ -25,8 +25,8 @@ pub async fn register(call: Call, NamedAgent(id): NamedAgent, Json(body): Json) 
         let told = format!("names 'agent:{}', and the address 'agent:{id}'", card.agent_id);
         return Err(ClutchError::invalid("/agent_id", told));
     }
-    let caller = call.0.caller(Some(id.as_str()))?;
-    let committed = call.0.submit(caller, RegisterCard { card }, &body).await?;
+    let caller = call.caller(&id)?;
+    let committed = call.submit(caller, RegisterCard { card }, &body).await?;
     match call::row_of(&committed) {
         Some(Row::Agent(agent)) => Ok(call::written(StatusCode::OK, &committed, shown(&agent))),
         _ => Err(call::unexpected(&committed).into()),
@@ -37,7 +37,7 @@ pub async fn register(call: Call, NamedAgent(id): NamedAgent, Json(body): Json) 
 #[utoipa::path(get, path = "/clutch/v0/agents", tag = "clutch", operation_id = "clutch_agents",
     responses((status = 200, body = AgentCards)))]
 pub async fn list(State(app): State<App>, call: Call) -> Result<Response, ClutchError> {
-    call.0.reader().await?;
+    call.reader().await?;
     let found = app.engine().agents().await?;
     Ok(call::at(found.map(|agents| AgentCards { agents: agents.iter().map(shown).collect() })))
 }
@@ -46,7 +46,7 @@ pub async fn list(State(app): State<App>, call: Call) -> Result<Response, Clutch
 #[utoipa::path(get, path = "/clutch/v0/agents/{id}", tag = "clutch", operation_id = "clutch_agent",
     params(("id" = String, Path)), responses((status = 200, body = AgentCard)))]
 pub async fn get(State(app): State<App>, call: Call, NamedAgent(id): NamedAgent) -> Result<Response, ClutchError> {
-    call.0.reader().await?;
+    call.reader().await?;
     let found = app.engine().agent(&id).await?;
     let card = found.value.as_ref().map(shown);
     let card = card.ok_or_else(|| Refusal::new(Code::AgentNotFound, "Agent not found"))?;
@@ -57,8 +57,8 @@ pub async fn get(State(app): State<App>, call: Call, NamedAgent(id): NamedAgent)
 #[utoipa::path(delete, path = "/clutch/v0/agents/{id}", tag = "clutch", operation_id = "clutch_leave",
     params(("id" = String, Path)), responses((status = 200, body = Done)))]
 pub async fn leave(call: Call, NamedAgent(id): NamedAgent) -> Result<Response, ClutchError> {
-    let caller = call.0.caller(Some(id.as_str()))?;
-    let committed = call.0.submit(caller, Leave { agent: id }, &Bytes::new()).await?;
+    let caller = call.caller(&id)?;
+    let committed = call.submit(caller, Leave { agent: id }, &Bytes::new()).await?;
     Ok(call::written(StatusCode::OK, &committed, Done { ok: true }))
 }
 
@@ -66,8 +66,8 @@ pub async fn leave(call: Call, NamedAgent(id): NamedAgent) -> Result<Response, C
 #[utoipa::path(post, path = "/clutch/v0/agents/{id}/heartbeat", tag = "clutch", operation_id = "clutch_heartbeat",
     params(("id" = String, Path)), responses((status = 200, body = Beaten)))]
 pub async fn heartbeat(call: Call, NamedAgent(id): NamedAgent) -> Result<axum::Json<Beaten>, ClutchError> {
-    let caller = call.0.caller(Some(id.as_str()))?;
-    let engine = call.0.app().engine();
+    let caller = call.caller(&id)?;
+    let engine = call.app().engine();
     engine.heartbeat(&caller, &id).await?;
     let interval = engine.settings().heartbeat_interval.as_millis();
     Ok(axum::Json(Beaten { ok: true, next_heartbeat_ms: u64::try_from(interval).unwrap_or(u64::MAX) }))

@@ -1,25 +1,84 @@
-//! A request as the handlers of this face need it; what cannot be read is told in the protocol's form.
+//! A request as every handler needs it: who calls, with this face's errors.
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
-use rookery_core::AgentId;
 use rookery_core::clutch::Address;
+use rookery_core::{AgentId, Caller, Code, Command, Power, Refusal};
+use rookery_store::Committed;
+use serde::de::DeserializeOwned;
 
 use super::ClutchError;
 use crate::app::App;
-use crate::rest::RestError;
-use crate::rest::call::{self, Segment};
+use crate::rest;
 
-/// Who calls, and one way to submit.
+/// A request, and what it says about its sender.
 #[derive(Debug)]
-pub struct Call(pub call::Call);
+pub struct Call(rest::Call);
 
 impl FromRequestParts<App> for Call {
     type Rejection = ClutchError;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Call, ClutchError> {
-        Ok(Call(call::Call::from_request_parts(parts, app).await?))
+        Ok(Call(rest::Call::from_request_parts(parts, app).await?))
+    }
+}
+
+impl Call {
+    pub fn app(&self) -> &App {
+        self.0.app()
+    }
+
+    /// The caller of a request that is about this agent.
+    pub fn caller(&self, agent: &AgentId) -> Result<Caller, ClutchError> {
+        Ok(self.0.caller(Some(agent.as_str()))?)
+    }
+
+    pub async fn submit(
+        &self,
+        caller: Caller,
+        command: impl Into<Command>,
+        body: &Bytes,
+    ) -> Result<Committed, ClutchError> {
+        Ok(self.0.submit(caller, command, body).await?)
+    }
+
+    /// Whoever reads must be allowed to, and shows a sign of life by it.
+    pub async fn reader(&self) -> Result<Caller, ClutchError> {
+        Ok(self.0.reader().await?)
+    }
+
+    /// The same of whoever leaves something here that no fact tells of.
+    pub async fn writer(&self) -> Result<Caller, ClutchError> {
+        let caller = self.0.reader().await?;
+        if caller.power == Power::Observer {
+            return Err(Refusal::new(Code::Forbidden, "an observer may only read").into());
+        }
+        Ok(caller)
+    }
+}
+
+/// Query parameters, with an error that names the one that is wrong.
+#[derive(Debug)]
+pub struct Query<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequestParts<App> for Query<T> {
+    type Rejection = ClutchError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Query<T>, ClutchError> {
+        Ok(Query(rest::Query::from_request_parts(parts, app).await?.0))
+    }
+}
+
+/// A part of the path.
+#[derive(Debug)]
+pub struct Segment(pub String);
+
+impl FromRequestParts<App> for Segment {
+    type Rejection = ClutchError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Segment, ClutchError> {
+        Ok(Segment(rest::Segment::from_request_parts(parts, app).await?.0))
     }
 }
 
@@ -34,7 +93,7 @@ impl FromRequestParts<App> for NamedAgent {
         let Segment(text) = Segment::from_request_parts(parts, app).await?;
         match Address::parse(&text) {
             Some(Address::Agent(id)) => Ok(NamedAgent(id)),
-            _ => Err(RestError::invalid(format!("'{text}' is not the id of an agent")).into()),
+            _ => Err(Refusal::new(Code::Invalid, format!("'{text}' is not the id of an agent")).into()),
         }
     }
 }
@@ -47,6 +106,6 @@ impl FromRequest<App> for Json {
     type Rejection = ClutchError;
 
     async fn from_request(request: Request, app: &App) -> Result<Json, ClutchError> {
-        Ok(Json(call::json_bytes(request, app).await?))
+        Ok(Json(rest::call::json_bytes(request, app).await?))
     }
 }

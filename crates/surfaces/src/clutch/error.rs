@@ -1,4 +1,6 @@
-//! What went wrong in the protocol's own form: a code, a sentence, whether trying again may help, and details.
+//! The map from what can go wrong to this protocol's errors: a code, a sentence, whether another try may help, and details.
+//!
+//! Codes and statuses are those of the plain HTTP face, whose table names every code of the core.
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -6,55 +8,81 @@ use axum::response::{IntoResponse, Response};
 use rookery_core::Refusal;
 use rookery_core::clutch::{FaultCode, Faults};
 use rookery_engine::EngineError;
-use serde_json::json;
+use rookery_store::artifact::ArtifactError;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
 
-use super::wire::ErrorBody;
 use crate::rest::RestError;
+
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct ClutchErrorBody {
+    /// Stable; programs can rely on it.
+    pub code: String,
+    pub message: String,
+    /// Whether the same request may succeed later.
+    pub retryable: bool,
+    /// What belongs to the code; `hint` says what to do next.
+    pub details: Map<String, Value>,
+}
 
 #[derive(Clone, Debug)]
 pub struct ClutchError {
     status: StatusCode,
-    body: Box<ErrorBody>,
+    body: Box<ClutchErrorBody>,
     retry_after: Option<u32>,
 }
 
 impl ClutchError {
-    /// What is wrong with a field of what was sent.
-    pub fn invalid(pointer: &str, message: impl Into<String>) -> ClutchError {
-        let details = [("pointer".to_owned(), json!(pointer))].into_iter().collect();
-        let code = FaultCode::InvalidField.as_str().to_owned();
-        let body = ErrorBody { code, message: message.into(), retryable: false, details };
-        ClutchError { status: StatusCode::BAD_REQUEST, body: Box::new(body), retry_after: None }
-    }
-}
-
-/// One table from what can go wrong to statuses and codes serves every face over HTTP.
-impl From<RestError> for ClutchError {
-    fn from(error: RestError) -> ClutchError {
-        let (status, body, retry_after) = error.into_parts();
+    pub fn new(status: StatusCode, code: impl Into<String>, message: impl Into<String>) -> ClutchError {
         let retryable = matches!(
             status,
             StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
         );
-        let details = body.hint.into_iter().map(|hint| ("hint".to_owned(), json!(hint))).collect();
-        let body = ErrorBody { code: body.code, message: body.error, retryable, details };
-        ClutchError { status, body: Box::new(body), retry_after }
+        let (code, message) = (code.into(), message.into());
+        let body = ClutchErrorBody { code, message, retryable, details: Map::new() };
+        ClutchError { status, body: Box::new(body), retry_after: None }
+    }
+
+    /// What is wrong with a field of what was sent.
+    pub fn invalid(pointer: &str, message: impl Into<String>) -> ClutchError {
+        ClutchError::new(StatusCode::BAD_REQUEST, FaultCode::InvalidField.as_str(), message).detail("pointer", pointer)
+    }
+
+    #[must_use]
+    pub fn hint(self, hint: impl Into<String>) -> ClutchError {
+        self.detail("hint", hint.into())
+    }
+
+    #[must_use]
+    pub fn detail(mut self, name: &str, value: impl Into<Value>) -> ClutchError {
+        self.body.details.insert(name.to_owned(), value.into());
+        self
     }
 }
 
 /// Every fault is told; the first one gives the code.
 impl From<Faults> for ClutchError {
     fn from(faults: Faults) -> ClutchError {
-        let first = faults.first();
-        let code = first.map_or("INVALID_FIELD", |fault| fault.code.as_str());
-        let details = json!({
-            "pointer": first.map_or("", |fault| fault.pointer.as_str()),
-            "faults": faults.iter().collect::<Vec<_>>(),
-            "left_out": faults.left_out(),
-        });
-        let details = details.as_object().cloned().unwrap_or_default();
-        let body = ErrorBody { code: code.to_owned(), message: faults.to_string(), retryable: false, details };
-        ClutchError { status: StatusCode::BAD_REQUEST, body: Box::new(body), retry_after: None }
+        let code = faults.first().map_or(FaultCode::InvalidField, |fault| fault.code);
+        let pointer = faults.first().map_or("", |fault| fault.pointer.as_str());
+        let all: Vec<Value> = faults.iter().map(|fault| json!(fault)).collect();
+        ClutchError::new(StatusCode::BAD_REQUEST, code.as_str(), faults.to_string())
+            .detail("pointer", pointer)
+            .detail("faults", all)
+            .detail("left_out", faults.left_out())
+    }
+}
+
+impl From<RestError> for ClutchError {
+    fn from(error: RestError) -> ClutchError {
+        let retry_after = error.seconds_until_retry();
+        let (status, body) = error.into_parts();
+        let mut made = ClutchError::new(status, body.code, body.error);
+        if let Some(hint) = body.hint {
+            made = made.hint(hint);
+        }
+        ClutchError { retry_after, ..made }
     }
 }
 
@@ -66,7 +94,30 @@ impl From<Refusal> for ClutchError {
 
 impl From<EngineError> for ClutchError {
     fn from(error: EngineError) -> ClutchError {
-        RestError::from(error).into()
+        match error {
+            EngineError::Artifact(error) => error.into(),
+            error => RestError::from(error).into(),
+        }
+    }
+}
+
+impl From<ArtifactError> for ClutchError {
+    fn from(error: ArtifactError) -> ClutchError {
+        let message = error.to_string();
+        match error {
+            ArtifactError::Absent { .. } => ClutchError::new(StatusCode::NOT_FOUND, "ARTIFACT_NOT_FOUND", message)
+                .hint("it was never uploaded here, or nothing named it for long and it was removed; upload it"),
+            ArtifactError::Damaged { sha256 } => {
+                tracing::error!(sha256, "an artifact is damaged");
+                ClutchError::new(StatusCode::INTERNAL_SERVER_ERROR, "ARTIFACT_DAMAGED", message)
+                    .hint("upload the same content again to mend it, or restore a backup")
+            }
+            ArtifactError::Unavailable { .. } => {
+                tracing::warn!(error = message, "artifacts cannot be used");
+                let error = ClutchError::new(StatusCode::SERVICE_UNAVAILABLE, "STORE_UNAVAILABLE", message);
+                ClutchError { retry_after: Some(1), ..error }
+            }
+        }
     }
 }
 

@@ -1,26 +1,40 @@
-//! Clutch v0: the gateway for agents that speak the protocol of envelopes and cards.
+//! Clutch over HTTP, under `/clutch/v0`.
 //!
-//! Everything is under `/clutch/v0`. Ids are taken with or without their prefix (`agent:ken`), and shown with it. A handler
-//! parses, submits and renders, as those of `rest` do, whose way of telling who calls it shares.
+//! | file | what it owns |
+//! |---|---|
+//! | `agents` | the registry: cards of agents, whichever face they joined by |
+//! | `artifacts` | content by its hash: upload, download, ranges |
+//! | `call` | a request as every handler needs it |
+//! | `error` | the map from what can go wrong to this protocol's errors |
 
-pub mod agents;
+pub(crate) mod agents;
+pub(crate) mod artifacts;
 mod call;
 mod error;
-pub mod wire;
+pub(crate) mod wire;
 
 use axum::Router;
 use axum::routing::{get, post};
 
 pub use error::ClutchError;
+pub(crate) use error::ClutchErrorBody;
 
 use crate::app::App;
 
-pub const PREFIX: &str = "/clutch/v0";
+/// Where this face begins.
+pub const ROOT: &str = "/clutch/v0";
 
 pub fn routes() -> Router<App> {
     let routes = Router::new()
         .route("/agents", get(agents::list))
         .route("/agents/{id}", get(agents::get).put(agents::register).delete(agents::leave))
-        .route("/agents/{id}/heartbeat", post(agents::heartbeat));
-    Router::new().nest(PREFIX, routes)
+        .route("/agents/{id}/heartbeat", post(agents::heartbeat))
+        .route("/artifacts", get(artifacts::list).post(artifacts::upload))
+        .route("/artifacts/{id}", get(artifacts::download));
+    Router::new().nest(ROOT, routes)
+}
+
+/// Whether a request takes as long as there are bytes to carry, and bounds that by itself.
+pub(crate) fn takes_its_time(path: &str) -> bool {
+    path.strip_prefix(ROOT).is_some_and(|path| path == "/artifacts" || path.starts_with("/artifacts/"))
 }

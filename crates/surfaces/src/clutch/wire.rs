@@ -2,22 +2,9 @@
 
 use rookery_core::clutch::Card;
 use serde::Serialize;
-use serde_json::{Map, Value};
 use utoipa::openapi::schema::Schema;
 use utoipa::openapi::{Object, RefOr};
 use utoipa::{PartialSchema, ToSchema};
-
-#[derive(Clone, Debug, Serialize, ToSchema)]
-#[schema(as = ClutchError)]
-pub struct ErrorBody {
-    /// Stable; programs can rely on it.
-    pub code: String,
-    pub message: String,
-    /// Whether the same request may succeed later.
-    pub retryable: bool,
-    /// `pointer` and `faults` of what was sent, `hint` for what to do next.
-    pub details: Map<String, Value>,
-}
 
 /// A card as it was sent, or as it was made from what the agent said otherwise.
 #[derive(Clone, Debug, Serialize)]

@@ -26,15 +26,19 @@ impl RestError {
         RestError::from(Refusal::new(Code::Invalid, message))
     }
 
-    /// The status, what it says, and after how many seconds to try again: for faces that say it in another form.
-    pub(crate) fn into_parts(self) -> (StatusCode, ErrorBody, Option<u32>) {
-        (self.status, *self.body, self.retry_after)
-    }
-
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> RestError {
         self.body.hint = Some(hint.into());
         self
+    }
+
+    /// Status and body, for a face that tells them in its own form.
+    pub(crate) fn into_parts(self) -> (StatusCode, ErrorBody) {
+        (self.status, *self.body)
+    }
+
+    pub(crate) fn seconds_until_retry(&self) -> Option<u32> {
+        self.retry_after
     }
 
     #[must_use]

@@ -7,7 +7,8 @@ use utoipa::openapi::{Content, OpenApi as Document, PathItem, Ref, RefOr, Respon
 
 use super::wire::{self, ErrorBody};
 use super::{admin, agents, contexts, events, handoffs, held, resources, status, stream, tasks};
-use crate::{clutch, ops};
+use crate::clutch::{self, ClutchErrorBody, artifacts};
+use crate::ops;
 
 #[derive(OpenApi)]
 #[openapi(
@@ -52,6 +53,7 @@ use crate::{clutch, ops};
         admin::create_token,
         admin::revoke_token,
         admin::redact,
+        admin::collect_artifacts,
         held::list,
         held::decide,
         clutch::agents::register,
@@ -62,14 +64,11 @@ use crate::{clutch, ops};
         ops::healthz,
         ops::readyz,
         ops::show_metrics,
+        artifacts::upload,
+        artifacts::list,
+        artifacts::download,
     ),
-    components(schemas(
-        ErrorBody,
-        clutch::wire::ErrorBody,
-        wire::ResourceFilter,
-        wire::TaskStatus,
-        wire::HandoffStatus
-    ))
+    components(schemas(ErrorBody, ClutchErrorBody, wire::ResourceFilter, wire::TaskStatus, wire::HandoffStatus))
 )]
 struct Api;
 
@@ -93,18 +92,18 @@ const ERRORS: [(&str, &str); 12] = [
 pub fn document() -> Document {
     let mut document = Api::openapi();
     for (path, item) in &mut document.paths.paths {
-        let form = if path.starts_with(clutch::PREFIX) { "ClutchError" } else { "ErrorBody" };
+        let body = if path.starts_with(clutch::ROOT) { "ClutchErrorBody" } else { "ErrorBody" };
         for operation in operations_mut(item) {
             for (code, text) in ERRORS {
-                operation.responses.responses.entry(code.to_owned()).or_insert_with(|| RefOr::T(error(text, form)));
+                operation.responses.responses.entry(code.to_owned()).or_insert_with(|| RefOr::T(error(text, body)));
             }
         }
     }
     document
 }
 
-fn error(text: &str, form: &str) -> Response {
-    let content = Content::new(Some(RefOr::Ref(Ref::from_schema_name(form))));
+fn error(text: &str, body: &str) -> Response {
+    let content = Content::new(Some(RefOr::Ref(Ref::from_schema_name(body))));
     ResponseBuilder::new().description(text).content("application/json", content).build()
 }
 
