@@ -49,6 +49,9 @@ pub const FAULTS: usize = 100;
 pub const FAULT_BYTES: usize = 64 * 1024;
 pub const IDEMPOTENCY_KEY_BYTES: usize = 256;
 pub const SIGNATURE_BYTES: usize = 1024;
+/// A card of an agent, with what it says beyond what is known here.
+pub const CARD_BYTES: usize = 64 * 1024;
+pub const URL_BYTES: usize = 2 * 1024;
 
 pub fn text(field: &'static str, value: &str, most: usize) -> Result<(), Refusal> {
     if value.len() <= most {

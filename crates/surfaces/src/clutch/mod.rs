@@ -2,16 +2,19 @@
 //!
 //! | file | what it owns |
 //! |---|---|
+//! | `agents` | the registry: cards of agents, whichever face they joined by |
 //! | `artifacts` | content by its hash: upload, download, ranges |
 //! | `call` | a request as every handler needs it |
 //! | `error` | the map from what can go wrong to this protocol's errors |
 
+pub(crate) mod agents;
 pub(crate) mod artifacts;
 mod call;
 mod error;
+pub(crate) mod wire;
 
 use axum::Router;
-use axum::routing::get;
+use axum::routing::{get, post};
 
 pub use error::ClutchError;
 pub(crate) use error::ClutchErrorBody;
@@ -23,6 +26,9 @@ pub const ROOT: &str = "/clutch/v0";
 
 pub fn routes() -> Router<App> {
     let routes = Router::new()
+        .route("/agents", get(agents::list))
+        .route("/agents/{id}", get(agents::get).put(agents::register).delete(agents::leave))
+        .route("/agents/{id}/heartbeat", post(agents::heartbeat))
         .route("/artifacts", get(artifacts::list).post(artifacts::upload))
         .route("/artifacts/{id}", get(artifacts::download));
     Router::new().nest(ROOT, routes)
