@@ -221,3 +221,66 @@ fn gather(parent: Option<TaskId>, below: &mut BTreeMap<Option<TaskId>, Vec<TaskN
     }
     nodes
 }
+
+#[cfg(test)]
+mod tests {
+    use rookery_core::Fact;
+    use rookery_core::task::TaskCreated;
+
+    use super::*;
+
+    fn node(id: &str, created: u64, parent: Option<&str>) -> TaskNode {
+        let fact = TaskCreated {
+            task: id.into(),
+            run: "run_x".into(),
+            title: id.to_owned(),
+            description: String::new(),
+            assigned_by: "ken".to_owned(),
+            resources: vec![],
+            depends_on: vec![],
+            waiting_on: vec![],
+            sequence: 0,
+            context_from: vec![],
+            details: rookery_core::task::Details::default(),
+        };
+        let key = rookery_core::Key::Task(id.into());
+        let row = rookery_core::apply(None, &key, &Fact::TaskCreated(fact), Seq(created), Timestamp(0));
+        let Some(rookery_core::Row::Task(task)) = row else { panic!("{id} was not created") };
+        TaskNode { task, parent: parent.map(Into::into), attempts: vec![], messages: 0, children: vec![] }
+    }
+
+    fn drawn(nodes: &[TaskNode]) -> String {
+        let parts: Vec<String> = nodes
+            .iter()
+            .map(|node| match node.children.is_empty() {
+                true => node.task.id.to_string(),
+                false => format!("{}({})", node.task.id, drawn(&node.children)),
+            })
+            .collect();
+        parts.join(" ")
+    }
+
+    #[test]
+    fn children_stand_below_their_parents() {
+        let nodes = vec![
+            node("d", 4, Some("b")),
+            node("a", 1, None),
+            node("c", 3, Some("a")),
+            node("b", 2, Some("a")),
+            node("e", 5, Some("elsewhere")),
+        ];
+        assert_eq!(drawn(&nest(nodes)), "a(b(d) c) e");
+    }
+
+    #[test]
+    fn no_circle_and_no_depth_makes_a_task_vanish() {
+        let circle = vec![node("a", 1, Some("b")), node("b", 2, Some("a")), node("c", 3, Some("c"))];
+        assert_eq!(drawn(&nest(circle)), "a(b) c");
+        let ids: Vec<String> = (0..=DEPTH).map(|at| format!("t{at}")).collect();
+        let deep = ids.iter().enumerate();
+        let deep = deep.map(|(at, id)| node(id, at as u64 + 1, at.checked_sub(1).map(|at| ids[at].as_str())));
+        let roots = nest(deep.collect());
+        assert_eq!((roots.len(), roots[1].task.id.as_str()), (2, format!("t{DEPTH}").as_str()));
+        assert_eq!(roots[1].parent, Some(format!("t{}", DEPTH - 1).as_str().into()));
+    }
+}

@@ -290,10 +290,11 @@ impl Client {
             Err(source) => return Err(ClientError::Unknown(source.without_url())),
         };
         let text = |field: &str| body[field].as_str().map(str::to_owned);
-        // A refused claim has a reason where other refusals have an error.
-        let error = text("error").or_else(|| text("reason"));
+        // A refused claim has a reason where other refusals have an error, and Clutch has a message.
+        let error = text("error").or_else(|| text("reason")).or_else(|| text("message"));
         let error = error.unwrap_or_else(|| format!("the daemon answered {status}"));
-        Err(ClientError::Refused { status: status.as_u16(), error, code: text("code"), hint: text("hint") })
+        let hint = text("hint").or_else(|| body["details"]["hint"].as_str().map(str::to_owned));
+        Err(ClientError::Refused { status: status.as_u16(), error, code: text("code"), hint })
     }
 }
 

@@ -3,7 +3,7 @@
 use rookery_testkit::websocket::Placed;
 use serde_json::{Value, json};
 
-use crate::support::{Tools, moved, note, ok, pages, refused, task, team, text};
+use crate::team::{Tools, moved, note, ok, pages, refused, task, team, text};
 
 fn types(messages: &[Placed]) -> Vec<&str> {
     messages.iter().map(Placed::message_type).collect()

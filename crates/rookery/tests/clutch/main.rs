@@ -2,8 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "what fails here fails its test")]
 
+mod cli;
 mod listing;
 mod nodes;
 mod runs;
 mod stream;
-mod support;
+mod team;

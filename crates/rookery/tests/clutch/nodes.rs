@@ -4,7 +4,7 @@ use rookery_testkit::daemon::Daemon;
 use rookery_testkit::postgres::Schema;
 use rookery_testkit::websocket::Placed;
 
-use crate::support::{announce, follow, note, pages, setup};
+use crate::team::{announce, follow, note, pages, setup};
 
 fn start(schema: &Schema) -> Daemon {
     setup().store(schema.url()).start().unwrap()

@@ -4,7 +4,7 @@ use rookery_testkit::daemon::read;
 use rookery_testkit::websocket::Placed;
 use serde_json::{Value, json};
 
-use crate::support::{Tools, moved, ok, pages, refused, task, team, text};
+use crate::team::{Tools, moved, ok, pages, refused, task, team, text};
 
 /// The tasks of a tree by their title, wherever they stand.
 fn named<'a>(tasks: &'a Value, title: &str) -> &'a Value {

@@ -5,7 +5,7 @@ use rookery_testkit::websocket::{Placed, Socket};
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::support::{follow, note, pages, setup, task, team, team_of, text};
+use crate::team::{follow, note, pages, setup, task, team, team_of, text};
 
 fn numbers(placed: &[Placed]) -> Vec<u64> {
     placed.iter().map(|placed| placed.message["payload"]["metadata"]["n"].as_u64().unwrap()).collect()
