@@ -2,24 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::team::{Team, Tools, ok, team};
-
-/// Exit code, stdout and stderr of `rookery`, run in the project's folder.
-fn rookery(team: &Team, args: &[&str]) -> (i32, String, String) {
-    let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_rookery"));
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ROOKERY_")) {
-        command.env_remove(name);
-    }
-    if let Some(store) = team.store() {
-        command.env("ROOKERY_STORE", store);
-    }
-    let output = command.current_dir(team.root()).args(args).output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
-}
+use crate::team::{Team, Tools, ok, rookery, team};
 
 fn shown(team: &Team, args: &[&str]) -> String {
-    let (code, stdout, stderr) = rookery(team, args);
+    let (code, stdout, stderr) = rookery(team.root(), team.store(), args);
     assert_eq!(code, 0, "{args:?}: {stderr}");
     stdout
 }
@@ -49,7 +35,7 @@ async fn a_run_can_be_seen_in_the_terminal() {
     let json: Value = serde_json::from_str(&shown(&team, &["run-tree", &run, "--json"])).unwrap();
     assert_eq!(json, ok(&team, &format!("/runs/{run}")).await);
 
-    let (code, stdout, stderr) = rookery(&team, &["run-tree", "run_nowhere"]);
+    let (code, stdout, stderr) = rookery(team.root(), team.store(), &["run-tree", "run_nowhere"]);
     assert_eq!((code, stdout.as_str()), (1, ""), "{stderr}");
     assert!(stderr.contains("Run not found") && stderr.contains("list the runs"), "{stderr}");
 }

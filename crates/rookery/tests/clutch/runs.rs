@@ -1,10 +1,11 @@
 //! Runs as lists, as trees, and once more as they went.
 
-use rookery_testkit::daemon::read;
+use rookery_testkit::daemon::{Daemon, read};
+use rookery_testkit::postgres::Schema;
 use rookery_testkit::websocket::Placed;
 use serde_json::{Value, json};
 
-use crate::team::{Tools, moved, ok, pages, refused, task, team, text};
+use crate::team::{Team, Tools, moved, ok, pages, refused, rookery, setup, task, team, text};
 
 /// The tasks of a tree by their title, wherever they stand.
 fn named<'a>(tasks: &'a Value, title: &str) -> &'a Value {
@@ -15,6 +16,30 @@ fn named<'a>(tasks: &'a Value, title: &str) -> &'a Value {
         })
     }
     find(tasks, title).unwrap_or_else(|| panic!("no {title} in {tasks}"))
+}
+
+/// A daemon on what another project exported.
+struct Copy {
+    daemon: Daemon,
+    _folder: tempfile::TempDir,
+    _schema: Option<Schema>,
+}
+
+fn imported(team: &Team) -> Copy {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("log.jsonl");
+    let done = |(code, _, stderr): (i32, String, String)| assert_eq!(code, 0, "{stderr}");
+    done(rookery(team.root(), team.store(), &["export", file.to_str().unwrap()]));
+    // On the engine that the others are on.
+    let schema = team.store().map(|_| Schema::new().unwrap());
+    let url = schema.as_ref().map(Schema::url);
+    let dir = folder.path().to_str().unwrap();
+    done(rookery(folder.path(), url.as_deref(), &["import", file.to_str().unwrap(), "--dir", dir]));
+    let setup = match url {
+        Some(url) => setup().store(url),
+        None => setup(),
+    };
+    Copy { daemon: setup.start_at(folder.path()).unwrap(), _folder: folder, _schema: schema }
 }
 
 #[tokio::test]
@@ -102,10 +127,13 @@ async fn a_tree_tells_who_tried_what_and_how_it_ended() {
     let second = ok(&team, &format!("/runs/{run}?limit=2&after={}", first["next"])).await;
     assert_eq!((&second["tasks"][0]["title"], &second["next"]), (&json!("spare"), &Value::Null));
 
-    // The same log gives the same tree, by another process and from rows that were made anew.
+    // The same log gives the same tree: to another process, and from rows that are folded from it anew.
+    let replayed = pages(&team, &format!("/runs/{run}/replay")).await.0;
     team.restart().unwrap();
-    let again = ok(&team, &format!("/runs/run:{run}")).await;
-    assert_eq!(again, tree);
+    assert_eq!(ok(&team, &format!("/runs/run:{run}")).await, tree);
+    let copy = imported(&team);
+    assert_eq!(ok(&copy.daemon, &format!("/runs/{run}")).await, tree);
+    assert_eq!(pages(&copy.daemon, &format!("/runs/{run}/replay")).await.0, replayed);
     let unknown = refused(&team, "/runs/run_nowhere").await;
     assert_eq!((unknown.0, unknown.1.as_str()), (404, "WORKFLOW_NOT_FOUND"));
 }

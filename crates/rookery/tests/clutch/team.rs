@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::{Deref, DerefMut};
+use std::path::Path;
 
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::model::CallToolRequestParams;
@@ -99,6 +100,18 @@ pub async fn pages(daemon: &Daemon, path: &str) -> (Vec<Placed>, usize) {
 
 pub async fn follow(daemon: &Daemon, query: &str) -> Socket {
     Socket::open(daemon.url(), query).await.unwrap()
+}
+
+/// Exit code, stdout and stderr of `rookery`, run in a project's folder.
+pub fn rookery(root: &Path, store: Option<&str>, args: &[&str]) -> (i32, String, String) {
+    let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_rookery"));
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ROOKERY_")) {
+        command.env_remove(name);
+    }
+    command.envs(store.map(|store| ("ROOKERY_STORE", store)));
+    let output = command.current_dir(root).args(args).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
 
 pub fn text(value: &Value) -> String {
