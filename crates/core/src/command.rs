@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::actor::{Actor, Auth, Caller, Power};
 use crate::agent::{
-    Agent, ComeBack, DeclareOffline, Lead, Leave, Register, RegisterCard, SetStatus, UpdateCard, UpdateProfile,
+    Agent, ComeBack, DeclareOffline, Join, Lead, Leave, Register, RegisterCard, SetStatus, UpdateCard, UpdateProfile,
 };
 use crate::document::{AppendDocument, CreateDocument, DeleteDocument, Document, DocumentId, WriteDocument};
 use crate::fact::Fact;
@@ -47,6 +47,7 @@ macro_rules! commands {
 
 commands! {
     Register(Register),
+    Join(Join),
     UpdateProfile(UpdateProfile),
     RegisterCard(RegisterCard),
     UpdateCard(UpdateCard),
@@ -164,6 +165,7 @@ pub enum Reply {
 pub fn asks(caller: &Caller, command: &Command) -> Vec<Ask> {
     let mut asks = match command {
         Command::Register(c) => c.asks(),
+        Command::Join(c) => c.asks(),
         Command::UpdateProfile(c) => c.asks(),
         Command::RegisterCard(c) => c.asks(),
         Command::UpdateCard(c) => c.asks(),
@@ -247,6 +249,7 @@ pub fn decide(view: &View, caller: &Caller, command: &Command, now: &Now) -> Res
     admits(view, caller)?;
     match command {
         Command::Register(c) => c.decide(view, caller),
+        Command::Join(c) => c.decide(view, caller),
         Command::UpdateProfile(c) => c.decide(view, caller),
         Command::RegisterCard(c) => c.decide(view, caller),
         Command::UpdateCard(c) => c.decide(view, caller),
@@ -319,15 +322,15 @@ impl View {
 
     pub(crate) fn agent_known(&self, id: &AgentId) -> Result<&Agent, Halt> {
         self.agent(id)?
-            .ok_or_else(|| Refusal::new(Code::AgentNotFound, "Agent not found").hint("announce the agent first").into())
+            .ok_or_else(|| Refusal::new(Code::AgentNotFound, "Agent not found").hint("register the agent first").into())
     }
 
     /// Known and not gone; it may be offline.
     pub(crate) fn agent_here(&self, id: &AgentId) -> Result<&Agent, Halt> {
         let agent = self.agent_known(id)?;
         if agent.has_left() {
-            return Err(Refusal::new(Code::AgentNotFound, "Agent not found")
-                .hint(format!("'{id}' has left; announce it again first"))
+            return Err(Refusal::new(Code::AgentNotFound, format!("Agent not found: '{id}' has left the team"))
+                .hint("register it again first")
                 .into());
         }
         Ok(agent)

@@ -68,6 +68,11 @@ impl Sender {
         self.bearer.is_some() || self.session.is_some()
     }
 
+    /// The same without the name that it states: what is left is whom its credential is for.
+    pub fn unstated(self) -> Sender {
+        Sender { stated: None, ..self }
+    }
+
     pub fn with_fence(self, fence: Option<Seq>) -> Sender {
         Sender { fence: fence.or(self.fence), ..self }
     }

@@ -28,6 +28,8 @@ mod offer;
 mod plan;
 #[cfg(test)]
 mod properties;
+#[cfg(test)]
+mod tables;
 
 pub use candidates::{Candidates, admits};
 pub use choice::{Choice, Filter, Rejected, Scored};

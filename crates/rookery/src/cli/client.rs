@@ -237,6 +237,11 @@ impl Client {
         self.accept(response).await
     }
 
+    /// The same, and reads its answer.
+    pub async fn json_of(&self, request: reqwest::RequestBuilder) -> Result<Value, ClientError> {
+        self.json(request.send().await.map_err(|source| self.not_sent(source))?).await
+    }
+
     /// A request to the daemon that the caller completes and sends itself.
     pub fn request(&self, method: Method, path: &[&str], query: &[(&str, String)]) -> reqwest::RequestBuilder {
         let mut url = self.base.clone();
@@ -328,6 +333,13 @@ mod tests {
         assert_eq!(error.to_string(), "Held by b");
         assert_eq!((error.code().as_deref(), error.hint().as_str()), (Some("ALREADY_CLAIMED"), "wait"));
         assert_eq!((error.exit(), error.status()), (Exit::Failed, Some(409)));
+    }
+
+    #[tokio::test]
+    async fn a_refusal_of_clutch_is_read_too() {
+        let answer = "404 Not Found\r\n\r\n{\"message\":\"no such\",\"code\":\"X\",\"retryable\":false,\"details\":{\"hint\":\"look\"}}";
+        let error = refused(answer).await;
+        assert_eq!((error.to_string().as_str(), error.hint().as_str()), ("no such", "look"));
     }
 
     #[tokio::test]

@@ -42,13 +42,7 @@ impl Tools {
 
     /// As [`Tools::call`], for a tool that waits for something to happen.
     pub async fn call_within(&self, most: Duration, tool: &str, arguments: Value) -> anyhow::Result<Answer> {
-        let meta = json!({
-            "io.modelcontextprotocol/protocolVersion": VERSION,
-            "io.modelcontextprotocol/clientInfo": {"name": "rookery", "version": env!("CARGO_PKG_VERSION")},
-            "io.modelcontextprotocol/clientCapabilities": {},
-        });
-        let params = json!({"name": tool, "arguments": arguments, "_meta": meta});
-        let message = Message::new(json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}));
+        let message = call(tool, &arguments);
         let mut request = self.client.request(Method::POST, &["mcp"], &[]).timeout(most);
         request = message.headers().into_iter().fold(request, |request, (name, value)| request.header(name, value));
         if let Some(agent) = &self.agent {
@@ -57,6 +51,17 @@ impl Tools {
         let answer = answer_in(self.client.send(request.json(message.value())).await?).await?;
         Ok(read(&answer)?)
     }
+}
+
+/// A call of a tool that stands for itself.
+pub fn call(tool: &str, arguments: &Value) -> Message {
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": VERSION,
+        "io.modelcontextprotocol/clientInfo": {"name": "rookery", "version": env!("CARGO_PKG_VERSION")},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let params = json!({"name": tool, "arguments": arguments, "_meta": meta});
+    Message::new(json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}))
 }
 
 /// The answer, be it one message or the last one of a stream.

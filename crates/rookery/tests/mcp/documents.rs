@@ -63,7 +63,16 @@ async fn two_writers_do_not_overwrite_each_other_unknowingly() {
 async fn a_document_stays_where_it_belongs() {
     let daemon = setup().start().unwrap();
     let a = member(&daemon, Way::Session, "a").await;
-    for file in ["../notes.md", "/etc/notes.md", "a/../../b.md", "run.sh", "channel.md", ".git/x.md"] {
+    for file in [
+        "../notes.md",
+        "/etc/notes.md",
+        "a/../../b.md",
+        "run.sh",
+        "channel.md",
+        ".git/x.md",
+        "notes.md/x.md",
+        "mcp.json/x.md",
+    ] {
         let refused = a.refused("document_write", json!({"file": file, "content": "x"})).await;
         assert_eq!(refused["code"], "INVALID_INPUT", "{file}");
     }

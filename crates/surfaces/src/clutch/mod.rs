@@ -2,6 +2,8 @@
 //!
 //! | file | what it owns |
 //! |---|---|
+//! | `agents` | the registry: cards of agents, whichever face they joined by |
+//! | `artifacts` | content by its hash: upload, download, ranges |
 //! | `call` | a request as every handler needs it |
 //! | `error` | the map from what can go wrong to this protocol's errors |
 //! | `filter` | which messages, as addresses and frames say it |
@@ -10,6 +12,8 @@
 //! | `runs` | runs, and each as a tree of its tasks |
 //! | `stream` | messages as they come, by WebSocket |
 
+pub(crate) mod agents;
+pub(crate) mod artifacts;
 mod call;
 mod error;
 mod filter;
@@ -17,9 +21,10 @@ pub(crate) mod messages;
 pub(crate) mod replay;
 pub(crate) mod runs;
 pub(crate) mod stream;
+pub(crate) mod wire;
 
 use axum::Router;
-use axum::routing::get;
+use axum::routing::{get, post};
 
 pub use error::ClutchError;
 pub(crate) use error::ClutchErrorBody;
@@ -31,10 +36,20 @@ pub const ROOT: &str = "/clutch/v0";
 
 pub fn routes() -> Router<App> {
     let routes = Router::new()
+        .route("/agents", get(agents::list))
+        .route("/agents/{id}", get(agents::get).put(agents::register).delete(agents::leave))
+        .route("/agents/{id}/heartbeat", post(agents::heartbeat))
+        .route("/artifacts", get(artifacts::list).post(artifacts::upload))
+        .route("/artifacts/{id}", get(artifacts::download))
         .route("/messages", get(messages::list))
         .route("/runs", get(runs::list))
         .route("/runs/{id}", get(runs::tree))
         .route("/runs/{id}/replay", get(replay::replay))
         .route("/stream", get(stream::stream));
     Router::new().nest(ROOT, routes)
+}
+
+/// Whether a request takes as long as there are bytes to carry, and bounds that by itself.
+pub(crate) fn takes_its_time(path: &str) -> bool {
+    path.strip_prefix(ROOT).is_some_and(|path| path == "/artifacts" || path.starts_with("/artifacts/"))
 }

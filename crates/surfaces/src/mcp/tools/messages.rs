@@ -55,9 +55,12 @@ impl Member {
     }
 
     /// The id that a name stands for here.
-    pub fn named(&self, name: &str) -> AgentId {
-        let name = name.trim().trim_start_matches('@');
-        if name.contains('@') { plain(&AgentId::from(name)) } else { self.instance.agent(name) }
+    pub fn named(&self, name: &str) -> Result<AgentId, ToolError> {
+        let bare = name.trim().trim_start_matches('@');
+        if bare.is_empty() {
+            return Err(ToolError::invalid(format!("argument 'to': '{name}' names no agent")));
+        }
+        Ok(if bare.contains('@') { plain(&AgentId::from(bare)) } else { self.instance.agent(bare) })
     }
 }
 
