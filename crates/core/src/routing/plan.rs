@@ -241,12 +241,15 @@ impl Want {
     fn points(&self, offer: &Offer, trust: TrustLevel) -> u32 {
         match self.met_by(offer, trust) {
             Met::With(_) | Met::Freely => self.kind.weight(),
-            _ if self.kind == Kind::Capability && self.versions.is_none() => {
-                // What somebody calls a skill, another may call a tag.
-                if self.name.is_some_and(|name| offer.is_tagged(name)) { TAG } else { 0 }
-            }
+            _ if self.is_a_tag_of(offer) => TAG,
             _ => 0,
         }
+    }
+
+    /// What somebody calls a skill, another may call a tag.
+    fn is_a_tag_of(&self, offer: &Offer) -> bool {
+        let could_be = self.kind == Kind::Capability && self.versions.is_none();
+        could_be && self.name.is_some_and(|name| offer.is_tagged(name))
     }
 }
 
