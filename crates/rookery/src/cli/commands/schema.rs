@@ -15,6 +15,8 @@ pub struct Args {
 enum What {
     /// The HTTP face, as OpenAPI
     Openapi,
+    /// The envelope of a Clutch message, as JSON Schema
+    Envelope,
     /// The settings file, as JSON Schema
     Config,
     /// The card of an agent, as JSON Schema
@@ -25,6 +27,7 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     match args.what {
         What::Card => context.out.json(&rookery_core::clutch::Card::schema()),
         What::Config => context.out.json(&config::json_schema()),
+        What::Envelope => context.out.json(&rookery_core::clutch::schema::envelope()),
         What::Openapi => context.out.json(&rookery_surfaces::rest::openapi::document()),
     }
 }

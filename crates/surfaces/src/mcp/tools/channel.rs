@@ -77,6 +77,7 @@ async fn send(call: Call, asked: Sending) -> Answer<Sent> {
         Some(to) => Post::direct(&member.id, vec![member.named(to)?], message),
         None => Post::entry(&member.id, message),
     };
+    let post = Post { instance: member.instance.clone(), ..post };
     let request = call.engine().send_request(&member.caller, post);
     let message = call.engine().sent(call.marked(request)).await?;
     let header = &message.letter.header;

@@ -228,7 +228,9 @@ async fn change(call: &Call, member: Member, command: impl Into<Command>, word: 
             Ok(Reply::said(word, Written { file: id.path.to_string(), version }))
         }
         Changed::Stale { refusal, newer } => {
-            let newer = newer.map(|newer| json!({"version": newer.version.version, "content": newer.text}));
+            let newer = newer.map(|DocumentText { version, text }| {
+                json!({"version": version.version, "author": version.author, "content": text})
+            });
             Err(ToolError::from(refusal).detailed(json!({ "newer": newer })))
         }
     }

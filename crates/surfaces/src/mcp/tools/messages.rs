@@ -43,7 +43,9 @@ impl Member {
         let id = agent.unwrap_or_else(|| AgentId::from(caller.actor.to_string().as_str()));
         call.engine().visit(&caller).await?;
         call.arrive(&caller).await?;
-        Ok(Member { caller, instance: Instance::of(&id), id })
+        // A person's name says nothing of where it is.
+        let instance = if caller.actor.agent().is_some() { Instance::of(&id) } else { call.sender().instance() };
+        Ok(Member { caller, instance, id })
     }
 
     /// As [`Member::of`]; `None` if the caller gave no name, and may only look.
