@@ -412,6 +412,7 @@ impl State {
         let fits = |row: &&LogRow| {
             query.after.is_none_or(|after| row.seq > after)
                 && query.upto.is_none_or(|upto| row.seq <= upto)
+                && query.places.as_ref().is_none_or(|places| places.contains(&row.seq))
                 && query.since.is_none_or(|since| row.at.0 > since)
                 && query.actor.as_ref().is_none_or(|actor| row.actor.to_string() == *actor)
                 && query.concerns.as_ref().is_none_or(|agent| row.concerns() == *agent)

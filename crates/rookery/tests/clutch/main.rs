@@ -3,5 +3,11 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails its test")]
 
 mod artifacts;
+mod cli;
+mod listing;
+mod nodes;
 mod registry;
+mod runs;
+mod stream;
 mod support;
+mod team;

@@ -6,11 +6,21 @@
 //! | `artifacts` | content by its hash: upload, download, ranges |
 //! | `call` | a request as every handler needs it |
 //! | `error` | the map from what can go wrong to this protocol's errors |
+//! | `filter` | which messages, as addresses and frames say it |
+//! | `messages` | messages by run, thread, task, sender and type |
+//! | `replay` | the messages of a run once more, at once or in their time |
+//! | `runs` | runs, and each as a tree of its tasks |
+//! | `stream` | messages as they come, by WebSocket |
 
 pub(crate) mod agents;
 pub(crate) mod artifacts;
 mod call;
 mod error;
+mod filter;
+pub(crate) mod messages;
+pub(crate) mod replay;
+pub(crate) mod runs;
+pub(crate) mod stream;
 pub(crate) mod wire;
 
 use axum::Router;
@@ -30,7 +40,12 @@ pub fn routes() -> Router<App> {
         .route("/agents/{id}", get(agents::get).put(agents::register).delete(agents::leave))
         .route("/agents/{id}/heartbeat", post(agents::heartbeat))
         .route("/artifacts", get(artifacts::list).post(artifacts::upload))
-        .route("/artifacts/{id}", get(artifacts::download));
+        .route("/artifacts/{id}", get(artifacts::download))
+        .route("/messages", get(messages::list))
+        .route("/runs", get(runs::list))
+        .route("/runs/{id}", get(runs::tree))
+        .route("/runs/{id}/replay", get(replay::replay))
+        .route("/stream", get(stream::stream));
     Router::new().nest(ROOT, routes)
 }
 

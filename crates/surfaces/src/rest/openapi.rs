@@ -67,6 +67,11 @@ use crate::ops;
         artifacts::upload,
         artifacts::list,
         artifacts::download,
+        clutch::messages::list,
+        clutch::runs::list,
+        clutch::runs::tree,
+        clutch::replay::replay,
+        clutch::stream::stream,
     ),
     components(schemas(ErrorBody, ClutchErrorBody, wire::ResourceFilter, wire::TaskStatus, wire::HandoffStatus))
 )]
