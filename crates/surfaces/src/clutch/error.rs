@@ -2,10 +2,8 @@
 //!
 //! Codes and statuses are those of the plain HTTP face, whose table names every code of the core.
 
-use axum::Json;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-
 use rookery_core::clutch::{FaultCode, Faults};
 use rookery_core::{Code, Refusal};
 use rookery_engine::{EngineError, SubscribeError};
@@ -14,7 +12,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
-use crate::rest::RestError;
+use crate::rest::{self, RestError};
 
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct ClutchErrorBody {
@@ -146,13 +144,6 @@ impl From<ArtifactError> for ClutchError {
 
 impl IntoResponse for ClutchError {
     fn into_response(self) -> Response {
-        let mut response = (self.status, Json(*self.body)).into_response();
-        if let Some(seconds) = self.retry_after {
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-        }
-        if self.status == StatusCode::UNAUTHORIZED {
-            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-        }
-        response
+        rest::refusal(self.status, *self.body, self.retry_after)
     }
 }

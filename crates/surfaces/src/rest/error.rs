@@ -182,13 +182,18 @@ impl From<SubscribeError> for RestError {
 
 impl IntoResponse for RestError {
     fn into_response(self) -> Response {
-        let mut response = (self.status, Json(*self.body)).into_response();
-        if let Some(seconds) = self.retry_after {
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-        }
-        if self.status == StatusCode::UNAUTHORIZED {
-            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-        }
-        response
+        refusal(self.status, *self.body, self.retry_after)
     }
+}
+
+/// A refusal as every face over HTTP sends it: with when to come back, and which credential is missing.
+pub(crate) fn refusal(status: StatusCode, body: impl serde::Serialize, retry_after: Option<u32>) -> Response {
+    let mut response = (status, Json(body)).into_response();
+    if let Some(seconds) = retry_after {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    if status == StatusCode::UNAUTHORIZED {
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    response
 }

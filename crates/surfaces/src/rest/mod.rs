@@ -26,6 +26,7 @@ use axum::routing::{delete, get, patch, post};
 pub use call::Call;
 pub(crate) use call::{Query, Segment, at, drain, read};
 pub use error::RestError;
+pub(crate) use error::refusal;
 
 use crate::app::App;
 
