@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::actor::{Actor, Auth, Caller, Power};
-use crate::agent::{Agent, ComeBack, DeclareOffline, Lead, Leave, Register, SetStatus, UpdateProfile};
+use crate::agent::{
+    Agent, ComeBack, DeclareOffline, Lead, Leave, Register, RegisterCard, SetStatus, UpdateCard, UpdateProfile,
+};
 use crate::document::{AppendDocument, CreateDocument, DeleteDocument, Document, DocumentId, WriteDocument};
 use crate::fact::Fact;
 use crate::file::{ClaimFile, ClaimReply, File, FilePath, Lock, NoteChange, NoteOthers, ReleaseFile, Resolve, Unlock};
@@ -46,6 +48,8 @@ macro_rules! commands {
 commands! {
     Register(Register),
     UpdateProfile(UpdateProfile),
+    RegisterCard(RegisterCard),
+    UpdateCard(UpdateCard),
     SetStatus(SetStatus),
     Leave(Leave),
     DeclareOffline(DeclareOffline),
@@ -161,6 +165,8 @@ pub fn asks(caller: &Caller, command: &Command) -> Vec<Ask> {
     let mut asks = match command {
         Command::Register(c) => c.asks(),
         Command::UpdateProfile(c) => c.asks(),
+        Command::RegisterCard(c) => c.asks(),
+        Command::UpdateCard(c) => c.asks(),
         Command::SetStatus(c) => c.asks(),
         Command::Leave(c) => c.asks(),
         Command::DeclareOffline(c) => c.asks(),
@@ -242,6 +248,8 @@ pub fn decide(view: &View, caller: &Caller, command: &Command, now: &Now) -> Res
     match command {
         Command::Register(c) => c.decide(view, caller),
         Command::UpdateProfile(c) => c.decide(view, caller),
+        Command::RegisterCard(c) => c.decide(view, caller),
+        Command::UpdateCard(c) => c.decide(view, caller),
         Command::SetStatus(c) => c.decide(view, caller),
         Command::Leave(c) => c.decide(view, caller),
         Command::DeclareOffline(c) => c.decide(view, caller),

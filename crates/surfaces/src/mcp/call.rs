@@ -160,6 +160,7 @@ impl Call {
             name: None,
             workspace_path: None,
             metadata: Default::default(),
+            card: None,
         };
         // Without the call's key, which is for what the tool does: a repeated call finds the agent registered.
         self.engine().submit(Request::new(caller.clone(), Register { id: agent.clone(), profile })).await?;

@@ -27,6 +27,7 @@ pub async fn announce(call: Call, body: JsonBody<wire::Announce>) -> Result<Resp
             name: request.name,
             workspace_path: request.workspace_path,
             metadata: request.metadata.unwrap_or_default(),
+            card: None,
         },
     };
     let committed = call.submit(caller, command, &body.bytes).await?;

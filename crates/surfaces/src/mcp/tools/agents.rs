@@ -114,6 +114,7 @@ async fn register(call: Call, asked: Registering) -> Answer<Registered> {
         name: Some(asked.name),
         workspace_path: asked.workspace_path,
         metadata,
+        card: None,
     };
     let committed = call.submit(caller, Register { id: id.clone(), profile }).await?;
     let Some(Row::Agent(agent)) = row_of(&committed) else { return Err(ToolError::unexpected()) };
