@@ -161,7 +161,7 @@ fn envelope(fields: &mut Fields<'_>) -> Read<Envelope> {
     let trace = fields.optional_object("trace", trace);
     let from = fields.required_object("from", "an object with the sender's 'agent_id'", sender);
     let to = recipients(fields);
-    let kind = fields.required("type", "the message's type, like 'task.result'", form::text(limit::NAME_BYTES));
+    let kind = fields.required("type", "the message's type, like 'task.result'", kind);
     let domain = fields.optional("domain", form::name(limit::NAME_BYTES));
     let payload_type = payload_type(fields);
     let payload = fields.required("payload", "an object", form::object);
@@ -172,13 +172,16 @@ fn envelope(fields: &mut Fields<'_>) -> Read<Envelope> {
     let key = fields.optional("idempotency_key", form::name(limit::IDEMPOTENCY_KEY_BYTES));
     let attempt = fields.optional("attempt", form::count);
     let meta = fields.optional_object("meta", meta);
-    let (message_type, legacy) = message_type(fields, kind, payload).unzip();
+    version?;
+    let (message_type, legacy) = match kind? {
+        Kind::Today(message_type) => (message_type, None),
+        Kind::Legacy(legacy) => (legacy.equivalent(payload), Some(legacy)),
+    };
+    payload?;
     let implied = |field: &str| {
-        let implied = legacy.flatten().and_then(LegacyType::implies);
+        let implied = legacy.and_then(LegacyType::implies);
         implied.filter(|(implied, _)| *implied == field).map(|(_, value)| value)
     };
-    version?;
-    payload?;
     Some(Envelope {
         id: MessageId::from(id?),
         ts: ts?,
@@ -189,8 +192,8 @@ fn envelope(fields: &mut Fields<'_>) -> Read<Envelope> {
         trace: trace?.unwrap_or_default(),
         from: from?,
         to: to?,
-        message_type: message_type?,
-        legacy: legacy?,
+        message_type,
+        legacy,
         domain: domain?.or(implied("domain")).map(str::to_owned),
         payload_type: payload_type?.or(implied("payload_type").and_then(PayloadType::parse)),
         requires: requires?,
@@ -248,39 +251,31 @@ fn sender(fields: &mut Fields<'_>) -> Read<Sender> {
 
 fn recipients(fields: &mut Fields<'_>) -> Read<Vec<Address>> {
     const EXPECTED: &str = "a list of recipients, like [{\"agent_id\": \"agent:orchestrator\"}]";
-    if !fields.has("to") {
-        return fields.missing("to", EXPECTED);
-    }
-    let to = fields
-        .objects("to", |entry| entry.required("agent_id", "a recipient, like 'agent:ken'", address::recipient))?;
+    let mut named = BTreeSet::new();
+    let to = fields.required_objects("to", EXPECTED, |entry| {
+        let address = entry.required("agent_id", "a recipient, like 'agent:ken'", address::recipient)?;
+        if !named.insert(address.clone()) {
+            let message = format!("names {} a second time", quoted(&address.to_string()));
+            entry.fault("agent_id", Flaw::new(FaultCode::DuplicateRecipient, message));
+        }
+        Some(address)
+    })?;
     if to.is_empty() {
         fields.fault("to", Flaw::invalid(format!("must not be empty: expected {EXPECTED}")));
-        return None;
     }
-    let mut named = BTreeSet::new();
-    let twice: Vec<_> = to.iter().enumerate().filter(|(_, address)| !named.insert(*address)).collect();
-    for (index, address) in &twice {
-        let message = format!("names {} a second time", quoted(&address.to_string()));
-        fields.fault_of_entry("to", *index, Flaw::new(FaultCode::DuplicateRecipient, message));
-    }
-    twice.is_empty().then_some(to)
+    Some(to)
 }
 
-fn message_type(
-    fields: &mut Fields<'_>,
-    kind: Option<&str>,
-    payload: Option<&Map<String, Value>>,
-) -> Read<(MessageType, Option<LegacyType>)> {
-    let kind = kind?;
-    if let Some(legacy) = LegacyType::parse(kind) {
-        return Some((legacy.equivalent(payload), Some(legacy)));
-    }
-    match message_type::incoming(kind) {
-        Ok(message_type) => Some((message_type, None)),
-        Err(flaw) => {
-            fields.fault("type", flaw);
-            None
-        }
+enum Kind {
+    Today(MessageType),
+    Legacy(LegacyType),
+}
+
+fn kind(value: &Value) -> Result<Kind, Flaw> {
+    let word = form::string(value)?;
+    match LegacyType::parse(word) {
+        Some(legacy) => Ok(Kind::Legacy(legacy)),
+        None => message_type::incoming(word).map(Kind::Today),
     }
 }
 

@@ -119,11 +119,6 @@ pub(super) fn count(value: &Value) -> Result<u32, Flaw> {
 }
 
 fn whole(number: f64) -> Option<u32> {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "checked to be a whole number in range"
-    )]
     (number.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(&number)).then_some(number as u32)
 }
 
@@ -201,7 +196,11 @@ impl<'a> Fields<'a> {
     }
 
     /// A list of objects; nothing if the field is absent or null.
-    pub(super) fn objects<T>(&mut self, field: &str, fields: impl Fn(&mut Fields<'_>) -> Read<T>) -> Read<Vec<T>> {
+    pub(super) fn objects<T>(
+        &mut self,
+        field: &str,
+        mut fields: impl FnMut(&mut Fields<'_>) -> Read<T>,
+    ) -> Read<Vec<T>> {
         let Some(entries) = self.entries(field)? else { return Some(Vec::new()) };
         let list = Place::Field(self.place, field);
         let read = entries.iter().enumerate().map(|(index, entry)| {
@@ -221,6 +220,22 @@ impl<'a> Fields<'a> {
         self.object
     }
 
+    pub(super) fn required_objects<T>(
+        &mut self,
+        field: &str,
+        expected: &str,
+        fields: impl FnMut(&mut Fields<'_>) -> Read<T>,
+    ) -> Read<Vec<T>> {
+        match self.object.get(field) {
+            None => self.missing(field, expected),
+            Some(Value::Null) => {
+                self.fault(field, wrong("an array", &Value::Null));
+                None
+            }
+            Some(_) => self.objects(field, fields),
+        }
+    }
+
     pub(super) fn has(&self, field: &str) -> bool {
         self.given(field).is_some()
     }
@@ -229,11 +244,7 @@ impl<'a> Fields<'a> {
         self.faults.add(flaw.code, &Place::Field(self.place, field), flaw.message);
     }
 
-    pub(super) fn fault_of_entry(&mut self, field: &str, index: usize, flaw: Flaw) {
-        self.faults.add(flaw.code, &Place::Entry(&Place::Field(self.place, field), index), flaw.message);
-    }
-
-    pub(super) fn missing<T>(&mut self, field: &str, expected: &str) -> Read<T> {
+    fn missing<T>(&mut self, field: &str, expected: &str) -> Read<T> {
         self.fault(field, Flaw::new(FaultCode::MissingField, format!("is missing: expected {expected}")));
         None
     }

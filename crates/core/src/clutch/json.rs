@@ -37,7 +37,11 @@ pub(super) fn utf8<'a>(bytes: &'a [u8], place: &Place<'_>) -> Result<&'a str, Fa
 }
 
 pub(super) fn malformed(error: &serde_json::Error, place: &Place<'_>) -> Faults {
-    Faults::of(FaultCode::MalformedJson, place, format!("not JSON: {error}"))
+    let message = match error.is_eof() {
+        true => format!("not JSON: it ends too early, at line {} column {}", error.line(), error.column()),
+        false => format!("not JSON: {error}"),
+    };
+    Faults::of(FaultCode::MalformedJson, place, message)
 }
 
 /// The word for a kind of value, with its article.

@@ -76,13 +76,19 @@ fn is_extension(text: &str) -> bool {
 /// A type that somebody outside may send.
 pub(super) fn incoming(text: &str) -> Result<MessageType, Flaw> {
     match MessageType::parse(text) {
-        Some(internal) if internal.is_internal() => Err(Flaw::new(
-            FaultCode::ReservedType,
-            format!("'{internal}' is sent by the daemon alone; an agent that ran out of time sends 'task.error'"),
+        Some(MessageType::TaskTimeout) => Err(reserved(
+            "'task.timeout' is sent by the daemon, which keeps the time; an agent that ran out of it sends 'task.error'",
         )),
+        Some(internal) if internal.is_internal() => {
+            Err(reserved(format!("'{internal}' is sent by the daemon alone, which tells by it how work is assigned")))
+        }
         Some(known) => Ok(known),
         None => Err(Flaw::new(FaultCode::UnknownType, unknown(text))),
     }
+}
+
+fn reserved(message: impl Into<String>) -> Flaw {
+    Flaw::new(FaultCode::ReservedType, message)
 }
 
 fn unknown(text: &str) -> String {

@@ -20,6 +20,7 @@ mod message_type;
 mod need;
 mod payload_type;
 mod place;
+pub mod schema;
 mod security;
 pub mod version;
 
