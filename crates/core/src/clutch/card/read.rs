@@ -170,22 +170,19 @@ fn security(fields: &mut Fields<'_>) -> Read<Security> {
     let network = fields.optional("network", owned(form::name(limit::NAME_BYTES)));
     let restricts = fields.has("tool_allowlist");
     let tools = words(fields, "tool_allowlist");
-    let keys = fields.objects("keys", key)?;
     let mut kids = BTreeSet::new();
-    for (index, key) in keys.iter().enumerate() {
-        if !kids.insert(&key.kid) {
-            fields.fault_of_entry(
-                "keys",
-                index,
-                Flaw::invalid(format!("the kid {} is there already", quoted(&key.kid))),
-            );
+    let keys = fields.objects("keys", |fields| {
+        let key = key(fields)?;
+        if !kids.insert(key.kid.clone()) {
+            fields.fault("kid", Flaw::invalid(format!("{} is the name of another key already", quoted(&key.kid))));
         }
-    }
+        Some(key)
+    });
     Some(Security {
         sandbox: sandbox?,
         network: network?,
         tool_allowlist: restricts.then_some(tools?),
-        keys,
+        keys: keys?,
         rest: rest(fields.object(), &SECURITY),
     })
 }
@@ -364,6 +361,42 @@ mod tests {
         }
     }
 
+    /// What the schema can say, it says as the reader does.
+    #[test]
+    fn the_schema_takes_what_the_reader_takes() {
+        let schema = jsonschema::validator_for(&Card::schema()).unwrap();
+        let key = json!([{ "kid": "k", "public_key": "11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo" }]);
+        for card in [
+            ken(),
+            with("/agent_id", json!("ken@pr-1")),
+            with("/display/name", json!(null)),
+            with("/capabilities", json!(null)),
+            with("/limits/max_concurrency", json!(2.0)),
+            with("/security/keys", key),
+        ] {
+            assert!(Card::read(&card).is_ok() && schema.is_valid(&card), "{card}");
+        }
+        for (pointer, value) in [
+            ("/v", json!("clutch/9")),
+            ("/agent_id", json!("a b")),
+            ("/agent_id", json!("group:x")),
+            ("/agent_id", json!("agent:agent:x")),
+            ("/display/name", json!(7)),
+            ("/endpoints/clutch", json!({})),
+            ("/endpoints/clutch/url", json!("ftp://ken/")),
+            ("/capabilities/0/id", json!("research")),
+            ("/capabilities/0/tags/0", json!("a b")),
+            ("/capabilities/0/trust_level", json!("high")),
+            ("/limits/max_concurrency", json!(0)),
+            ("/limits/max_runtime_sec", json!(1.5)),
+            ("/security/sandbox", json!("yes")),
+            ("/security/keys", json!([{ "kid": "k", "public_key": "short" }])),
+        ] {
+            let card = with(pointer, value);
+            assert!(Card::read(&card).is_err() && !schema.is_valid(&card), "{card}");
+        }
+    }
+
     #[test]
     fn what_is_needed_and_missing_is_told() {
         for (pointer, field) in [("", "v"), ("", "agent_id"), ("/endpoints/clutch", "url"), ("/capabilities/0", "id")] {
@@ -415,7 +448,7 @@ mod tests {
         let key = |kid: &str| json!({ "kid": kid, "public_key": "11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=" });
         Card::read(&with("/security/keys", json!([key("k1"), key("k2")]))).unwrap();
         for (bad, pointer) in [
-            (json!([key("k1"), key("k1")]), "/security/keys/1"),
+            (json!([key("k1"), key("k1")]), "/security/keys/1/kid"),
             (json!([{ "kid": "k1" }]), "/security/keys/0/public_key"),
             (json!([{ "kid": "k1", "public_key": "short" }]), "/security/keys/0/public_key"),
             (json!([{ "public_key": key("k")["public_key"] }]), "/security/keys/0/kid"),

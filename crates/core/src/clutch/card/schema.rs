@@ -1,9 +1,11 @@
-//! The JSON Schema of a card, for whoever writes one. What it cannot say (ranges of versions, addresses without
-//! passwords) the reader checks.
+//! The JSON Schema of a card, for whoever writes one. What it cannot say (ranges of versions, reserved names, addresses
+//! without passwords) the reader checks.
 
 use serde_json::{Value, json};
 
-use super::Card;
+use super::{Card, CostHint};
+use crate::clutch::schema::{KINDS, list, name, optional, prefixed};
+use crate::clutch::security::TrustLevel;
 use crate::envelope::VERSION;
 use crate::limit;
 
@@ -13,57 +15,52 @@ impl Card {
             "$schema": "https://json-schema.org/draft/2020-12/schema",
             "title": "AgentCard",
             "description": "What an agent offers, how it can be reached, and within which limits. Fields that are not \
-                            named here are kept and shown again.",
+                            named here are kept.",
             "type": "object",
             "required": ["v", "agent_id"],
             "properties": {
                 "v": { "const": VERSION },
-                "agent_id": {
-                    "description": "With or without the prefix agent:.",
-                    "type": "string", "pattern": "^\\S+$", "maxLength": limit::AGENT_ID_BYTES + "agent:".len(),
-                },
+                "agent_id": { "description": "With or without 'agent:' in front", "type": "string",
+                              "pattern": prefixed(&["agent:"], &KINDS, limit::AGENT_ID_BYTES) },
                 "display": object(json!({
-                    "name": { "type": "string", "maxLength": limit::NAME_BYTES },
-                    "desc": { "type": "string", "maxLength": limit::TITLE_BYTES },
+                    "name": optional(text("What people call it", limit::NAME_BYTES)),
+                    "desc": optional(text("What it is good for", limit::TITLE_BYTES)),
                 })),
-                "endpoints": object(json!({ "a2a": endpoint(), "clutch": endpoint() })),
-                "capabilities": { "type": "array", "maxItems": limit::LIST_ENTRIES, "items": capability() },
+                "endpoints": object(json!({
+                    "a2a": optional(endpoint("Where it speaks A2A")),
+                    "clutch": optional(endpoint("Where it takes messages of this protocol")),
+                })),
+                "capabilities": optional(list(capability())),
                 "limits": object(json!({
-                    "max_concurrency": {
-                        "description": "How many tasks it takes at a time; no limit if absent.",
-                        "type": "integer", "minimum": 1, "maximum": u32::MAX,
-                    },
-                    "max_runtime_sec": {
-                        "description": "How long one task may take; no limit if absent.",
-                        "type": "integer", "minimum": 1, "maximum": u32::MAX,
-                    },
+                    "max_concurrency": optional(count("How many tasks it takes at a time; any number if absent")),
+                    "max_runtime_sec": optional(count("How long a task may take it; as long as it likes if absent")),
                 })),
-                "security": security(),
+                "security": object(security()),
             },
         })
     }
 }
 
 fn object(properties: Value) -> Value {
-    json!({ "type": "object", "properties": properties })
+    optional(json!({ "type": "object", "properties": properties }))
 }
 
-fn endpoint() -> Value {
-    json!({
-        "type": "object",
-        "required": ["url"],
-        "properties": {
-            "url": {
-                "description": "http or https, without a user or password.",
-                "type": "string", "pattern": "^[hH][tT][tT][pP][sS]?://[^\\s]+$", "maxLength": limit::URL_BYTES,
-            },
-        },
-    })
+fn text(description: &str, most: usize) -> Value {
+    json!({ "description": description, "type": "string", "maxLength": most })
 }
 
-fn names(description: &str) -> Value {
-    let entry = json!({ "type": "string", "pattern": "^\\S+$", "maxLength": limit::NAME_BYTES });
-    json!({ "description": description, "type": "array", "maxItems": limit::LIST_ENTRIES, "items": entry })
+fn count(description: &str) -> Value {
+    json!({ "description": description, "type": "integer", "minimum": 1, "maximum": u32::MAX })
+}
+
+fn names(entry: &str) -> Value {
+    optional(list(name(entry, limit::NAME_BYTES)))
+}
+
+fn endpoint(description: &str) -> Value {
+    let url = json!({ "description": "http or https, without a user or password", "type": "string",
+                      "pattern": r"^[hH][tT][tT][pP][sS]?://[^\s]+$", "maxLength": limit::URL_BYTES });
+    json!({ "description": description, "type": "object", "required": ["url"], "properties": { "url": url } })
 }
 
 fn capability() -> Value {
@@ -71,44 +68,37 @@ fn capability() -> Value {
         "type": "object",
         "required": ["id"],
         "properties": {
-            "id": {
-                "description": "skill:research, tool:mcp.",
-                "type": "string", "pattern": "^[^\\s:@]+:[^\\s@]+$", "maxLength": limit::NAME_BYTES + "skill:".len(),
-            },
-            "version": {
-                "description": "A version, where 1.0 and 1 mean 1.0.0, or a range such as ^1.2.",
-                "type": "string", "minLength": 1, "maxLength": limit::NAME_BYTES,
-            },
-            "tags": names("Domains; matched by domain:x."),
-            "tools": names("MCP servers that it works with, such as mcp:browser."),
-            "trust_level": { "enum": ["sandbox", "prod"] },
-            "cost_hint": { "enum": ["low", "medium", "high"] },
-            "servers": names("MCP servers that tool:mcp gives access to."),
+            "id": { "description": "A kind and a name, like 'skill:research' or 'tool:mcp'", "type": "string",
+                    "pattern": r"^[^\s:@]+:[^\s@]+$", "maxLength": limit::NAME_BYTES + "skill:".len() },
+            "version": optional(json!({
+                "description": "A version, where '1.0' and '1' are 1.0.0, or a range, like '^1.2'",
+                "type": "string", "minLength": 1, "maxLength": limit::NAME_BYTES })),
+            "tags": names("A domain, which 'domain:x' asks for"),
+            "tools": names("An MCP server that it works with, like 'mcp:browser'"),
+            "trust_level": optional(json!({ "description": "'sandbox' if absent",
+                                            "enum": TrustLevel::ALL.map(TrustLevel::as_str) })),
+            "cost_hint": optional(json!({ "description": "'medium' if absent",
+                                          "enum": CostHint::ALL.map(CostHint::as_str) })),
+            "servers": names("An MCP server that 'tool:mcp' gives access to"),
         },
     })
 }
 
 fn security() -> Value {
-    object(json!({
-        "sandbox": { "description": "Whether it runs isolated.", "type": "boolean" },
-        "network": {
-            "description": "none, egress-restricted or egress-allowed; egress-restricted if absent.",
-            "type": "string", "pattern": "^\\S+$", "maxLength": limit::NAME_BYTES,
+    let key = json!({
+        "type": "object",
+        "required": ["kid", "public_key"],
+        "properties": {
+            "kid": name("The key's name", limit::NAME_BYTES),
+            "public_key": { "description": "The 32 bytes of an ed25519 key in base64", "type": "string",
+                            "pattern": "^[A-Za-z0-9+/_-]{43}=?$" },
         },
-        "tool_allowlist": names("The only tools that it may use."),
-        "keys": {
-            "type": "array", "maxItems": limit::LIST_ENTRIES,
-            "items": {
-                "type": "object",
-                "required": ["kid", "public_key"],
-                "properties": {
-                    "kid": { "type": "string", "pattern": "^\\S+$", "maxLength": limit::NAME_BYTES },
-                    "public_key": {
-                        "description": "The 32 bytes of an ed25519 key in base64.",
-                        "type": "string", "pattern": "^[A-Za-z0-9+/_-]{43}=?$",
-                    },
-                },
-            },
-        },
-    }))
+    });
+    json!({
+        "sandbox": optional(json!({ "description": "Whether it runs isolated", "type": "boolean" })),
+        "network": optional(name("'none', 'egress-restricted' or 'egress-allowed'; restricted if absent",
+                                 limit::NAME_BYTES)),
+        "tool_allowlist": names("The only tools that it may use"),
+        "keys": optional(list(key)),
+    })
 }
