@@ -31,6 +31,7 @@ pub enum Table {
     Versions,
     Contexts,
     Workspaces,
+    Envelopes,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -90,7 +91,7 @@ impl From<u64> for ColumnValue {
 }
 
 impl Table {
-    pub const ALL: [Table; 19] = [
+    pub const ALL: [Table; 20] = [
         Table::Agents,
         Table::Tasks,
         Table::Edges,
@@ -110,6 +111,7 @@ impl Table {
         Table::Versions,
         Table::Contexts,
         Table::Workspaces,
+        Table::Envelopes,
     ];
 
     pub fn name(self) -> &'static str {
@@ -133,13 +135,14 @@ impl Table {
             Table::Versions => "document_versions",
             Table::Contexts => "contexts",
             Table::Workspaces => "workspaces",
+            Table::Envelopes => "envelopes",
         }
     }
 
     /// The columns beside key and document, in the order of [`Row::columns`].
     pub fn columns(self) -> &'static [Column] {
         const AGENTS: [Column; 2] = [integer("live"), integer("joined")];
-        const TASKS: [Column; 7] = [
+        const TASKS: [Column; 9] = [
             integer("created"),
             text("run"),
             text("state"),
@@ -147,6 +150,8 @@ impl Table {
             text("held_by"),
             plain(integer("reserved")),
             plain(integer("waiting")),
+            text("parent"),
+            integer("unrouted"),
         ];
         const EDGES: [Column; 1] = [text("dep")];
         const FILES: [Column; 4] = [text("holder"), text("held_key"), text("task"), text("state")];
@@ -164,6 +169,7 @@ impl Table {
         const CONTEXTS: [Column; 1] = [text("scope")];
         const WORKSPACES: [Column; 5] =
             [integer("created"), text("run"), text("status"), text("place"), text("branch")];
+        const ENVELOPES: [Column; 2] = [text("type"), integer("received")];
         match self {
             Table::Agents => &AGENTS,
             Table::Tasks => &TASKS,
@@ -183,6 +189,7 @@ impl Table {
             Table::Versions => &VERSIONS,
             Table::Contexts => &CONTEXTS,
             Table::Workspaces => &WORKSPACES,
+            Table::Envelopes => &ENVELOPES,
         }
     }
 }
@@ -222,6 +229,8 @@ pub enum Key {
     /// What was configured for an instance, or for all.
     Context(Scope),
     Workspace(WorkspaceId),
+    /// A message of the Clutch protocol that came in.
+    Envelope(MessageId),
 }
 
 impl Key {
@@ -250,6 +259,7 @@ impl Key {
             Key::Version { .. } => Table::Versions,
             Key::Context(_) => Table::Contexts,
             Key::Workspace(_) => Table::Workspaces,
+            Key::Envelope(_) => Table::Envelopes,
         }
     }
 
@@ -276,6 +286,7 @@ impl Key {
             Key::Version { document, version } => format!("{version} {}", document.text()),
             Key::Context(scope) => scope.text(),
             Key::Workspace(id) => id.to_string(),
+            Key::Envelope(id) => id.to_string(),
         }
     }
 
@@ -310,6 +321,7 @@ impl Key {
             }
             Table::Contexts => Key::Context(Scope::parse(id)?),
             Table::Workspaces => Key::Workspace(id.into()),
+            Table::Envelopes => Key::Envelope(id.into()),
         })
     }
 }
@@ -328,6 +340,8 @@ pub enum Lookup {
     /// Claimed, locked or conflicted paths that begin with this text.
     HeldUnder(String),
     TasksOfRun(RunId),
+    /// Tasks that are part of this one.
+    PartsOf(TaskId),
     CheckpointsOf(TaskId),
     TemplatesNamed(String),
     /// The versions that make the text of a document.
@@ -356,7 +370,7 @@ impl Lookup {
             Lookup::TasksHeldBy(_) => Table::Tasks,
             Lookup::Dependents(_) => Table::Edges,
             Lookup::FilesHeldBy(_) | Lookup::FilesOfTask(_) | Lookup::HeldUnder(_) => Table::Files,
-            Lookup::TasksOfRun(_) => Table::Tasks,
+            Lookup::TasksOfRun(_) | Lookup::PartsOf(_) => Table::Tasks,
             Lookup::CheckpointsOf(_) => Table::Checkpoints,
             Lookup::TemplatesNamed(_) => Table::Templates,
             Lookup::DocumentPieces { .. } => Table::Versions,
@@ -375,6 +389,7 @@ impl Lookup {
             Lookup::FilesOfTask(_) => "task",
             Lookup::HeldUnder(_) => "held_key",
             Lookup::TasksOfRun(_) => "run",
+            Lookup::PartsOf(_) => "parent",
             Lookup::CheckpointsOf(_) => "task",
             Lookup::TemplatesNamed(_) => "name",
             Lookup::DocumentPieces { .. } => "base",
@@ -392,6 +407,7 @@ impl Lookup {
             Lookup::Dependents(id) | Lookup::FilesOfTask(id) => Match::Equals(id.as_str().into()),
             Lookup::HeldUnder(prefix) => Match::Begins(prefix.clone()),
             Lookup::TasksOfRun(id) => Match::Equals(id.as_str().into()),
+            Lookup::PartsOf(id) => Match::Equals(id.as_str().into()),
             Lookup::CheckpointsOf(id) => Match::Equals(id.as_str().into()),
             Lookup::TemplatesNamed(name) => Match::Equals(name.as_str().into()),
             Lookup::DocumentPieces { document, base } => {
@@ -447,6 +463,7 @@ mod tests {
             Lookup::FilesOfTask("t".into()),
             Lookup::HeldUnder("src/".into()),
             Lookup::TasksOfRun("r".into()),
+            Lookup::PartsOf("t".into()),
             Lookup::CheckpointsOf("t".into()),
             Lookup::TemplatesNamed("n".into()),
             Lookup::DocumentPieces { document: DocumentId::parse("run_x notes.md").unwrap(), base: 1 },
@@ -483,6 +500,7 @@ mod tests {
             Key::Context(Scope::Project),
             Key::Context(Scope::Instance("run_x".into())),
             Key::Workspace("ws_1".into()),
+            Key::Envelope("msg_1".into()),
         ];
         for key in keys {
             assert_eq!(Key::parse(key.table(), &key.id()), Some(key));

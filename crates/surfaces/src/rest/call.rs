@@ -6,7 +6,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, http};
-use rookery_core::{Caller, Code, Command, Refusal, Row};
+use rookery_core::{Actor, Caller, Code, Command, Refusal, Row};
 use rookery_engine::{At, Request as EngineRequest};
 use rookery_store::{Answer, Committed, Head};
 use serde::Serialize;
@@ -42,6 +42,11 @@ impl Call {
     /// The caller of a request that names `argument` as the agent it is about.
     pub fn caller(&self, argument: Option<&str>) -> Result<Caller, RestError> {
         Ok(self.sender.caller(&self.app, argument)?)
+    }
+
+    /// The caller of a message that says who sends it.
+    pub fn sending_as(&self, from: &Actor) -> Result<Caller, Refusal> {
+        self.sender.sending_as(&self.app, from)
     }
 
     /// Whoever reads must be allowed to, and shows a sign of life by it.

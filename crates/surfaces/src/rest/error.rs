@@ -32,6 +32,15 @@ impl RestError {
         self
     }
 
+    /// Status and body, for a face that tells them in its own form.
+    pub(crate) fn into_parts(self) -> (StatusCode, ErrorBody) {
+        (self.status, *self.body)
+    }
+
+    pub(crate) fn seconds_until_retry(&self) -> Option<u32> {
+        self.retry_after
+    }
+
     #[must_use]
     pub fn retry_after(mut self, seconds: u32) -> RestError {
         self.retry_after = Some(seconds);
@@ -45,6 +54,7 @@ fn status(code: Code) -> StatusCode {
         Code::Invalid
         | Code::TooLarge
         | Code::UnknownReference
+        | Code::UnknownRecipient
         | Code::DependencyCycle
         | Code::DuplicateTaskName
         | Code::SelfDependency
@@ -103,7 +113,7 @@ impl From<SubmitError> for RestError {
     fn from(error: SubmitError) -> RestError {
         let message = error.to_string();
         match error {
-            SubmitError::Refused(refusal) => refusal.into(),
+            SubmitError::Refused(refusal) | SubmitError::RefusedOne { refusal, .. } => refusal.into(),
             SubmitError::Busy => RestError::new(StatusCode::SERVICE_UNAVAILABLE, "BUSY", message)
                 .hint("nothing was done; try again in a moment")
                 .retry_after(1),

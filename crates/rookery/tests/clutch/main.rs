@@ -1,0 +1,8 @@
+//! The gateway end to end: the real program, a real store, real sockets. Each test has a daemon of its own.
+
+#![expect(clippy::unwrap_used, reason = "what fails here fails its test")]
+
+mod messages;
+mod routing;
+mod sending;
+mod tasks;
