@@ -5,9 +5,12 @@
 //! | `create` | what durable task creation costs beside a bare SQLite writer and a bare HTTP server |
 //! | `fanout` | whether a thousand subscribers get everything in time, and what they cost the writers |
 //! | `stream` | the same over sockets, with 200 event streams |
+//! | `websocket` | the same by WebSocket, beside a bare server that stores nothing |
+//! | `replay` | how quickly a long log is read back as messages |
 //! | `reads` | whether a long log is as quick to read as a short one |
 //! | `daemon` | how long it takes to start, and how much memory it needs |
 //! | `mcp` | what calling tools costs beside a bare server of the same SDK, and a durable write beside REST |
+//! | `routing` | what a decision about who does a task takes among 10, 1,000 and 10,000 agents |
 //! | `postgres` | what PostgreSQL makes of the same beside SQLite, with one, two and four daemons |
 //!
 //! Absolute figures are this machine's. What is compared runs interleaved in short slices, and ratios are taken within a
@@ -23,13 +26,16 @@ mod mcp;
 mod memory;
 mod postgres;
 mod reads;
+mod replay;
 mod report;
 mod rest;
+mod routing;
 mod sample;
 mod say;
 mod stopwatch;
 mod stream;
 mod turns;
+mod websocket;
 mod work;
 
 use std::path::PathBuf;
@@ -72,9 +78,12 @@ enum Part {
     Create,
     Fanout,
     Stream,
+    Websocket,
+    Replay,
     Reads,
     Daemon,
     Mcp,
+    Routing,
     Postgres,
 }
 
@@ -88,6 +97,10 @@ enum Helper {
     /// Serve the bare MCP server that is compared with
     #[command(hide = true)]
     McpEcho,
+
+    /// Serve the bare WebSocket server that is compared with
+    #[command(hide = true)]
+    WsEcho,
 }
 
 /// How much is measured.
@@ -128,6 +141,7 @@ fn main() -> anyhow::Result<()> {
     match args.helper {
         Some(Helper::Echo) => return create::echo::serve(),
         Some(Helper::McpEcho) => return mcp::echo::serve(),
+        Some(Helper::WsEcho) => return websocket::bare::serve(),
         None => {}
     }
     let plan = Plan::of(&args);
@@ -150,6 +164,14 @@ fn main() -> anyhow::Result<()> {
         say::heading("event streams");
         stream::run(&plan, &mut report)?;
     }
+    if wanted(Part::Websocket) {
+        say::heading("WebSockets");
+        websocket::run(&plan, &mut report)?;
+    }
+    if wanted(Part::Replay) {
+        say::heading("replay of a long log");
+        replay::run(&plan, &mut report)?;
+    }
     if wanted(Part::Reads) {
         say::heading("reads in a long log");
         reads::run(&plan, &mut report)?;
@@ -161,6 +183,10 @@ fn main() -> anyhow::Result<()> {
     if wanted(Part::Mcp) {
         say::heading("tools over MCP");
         mcp::run(&plan, &mut report)?;
+    }
+    if wanted(Part::Routing) {
+        say::heading("choosing who does a task");
+        routing::run(&plan, &mut report)?;
     }
     if wanted(Part::Postgres) {
         say::heading("PostgreSQL beside SQLite");

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::actor::{Actor, Auth, Caller, Power};
 use crate::agent::{
-    Agent, ComeBack, DeclareOffline, Lead, Leave, Register, RegisterCard, SetStatus, UpdateCard, UpdateProfile,
+    Agent, ComeBack, DeclareOffline, Join, Lead, Leave, Register, RegisterCard, SetStatus, UpdateCard, UpdateProfile,
 };
 use crate::clutch::{Filed, Ingest};
 use crate::document::{AppendDocument, CreateDocument, DeleteDocument, Document, DocumentId, WriteDocument};
@@ -19,7 +19,7 @@ use crate::message::{AckMessages, Delivery, Message, ReadMessages, ReleaseHeld, 
 use crate::redact::Redact;
 use crate::refusal::{Code, Refusal};
 use crate::report::Report;
-use crate::routing::Route;
+use crate::routing::{Forward, Route};
 use crate::row::Row;
 use crate::run::{AddRunTask, CreateRun, RemoveRunTask, ReplanRun, SetRunPlan, SetRunStatus};
 use crate::task::{self, Edge, Task};
@@ -49,6 +49,7 @@ macro_rules! commands {
 
 commands! {
     Register(Register),
+    Join(Join),
     UpdateProfile(UpdateProfile),
     RegisterCard(RegisterCard),
     UpdateCard(UpdateCard),
@@ -97,6 +98,7 @@ commands! {
     SendMessage(SendMessage),
     Ingest(Ingest),
     Route(Route),
+    Forward(Forward),
     ReadMessages(ReadMessages),
     AckMessages(AckMessages),
     ReleaseHeld(ReleaseHeld),
@@ -170,6 +172,7 @@ pub enum Reply {
 pub fn asks(caller: &Caller, command: &Command) -> Vec<Ask> {
     let mut asks = match command {
         Command::Register(c) => c.asks(),
+        Command::Join(c) => c.asks(),
         Command::UpdateProfile(c) => c.asks(),
         Command::RegisterCard(c) => c.asks(),
         Command::UpdateCard(c) => c.asks(),
@@ -218,6 +221,7 @@ pub fn asks(caller: &Caller, command: &Command) -> Vec<Ask> {
         Command::SendMessage(c) => c.asks(),
         Command::Ingest(c) => c.asks(),
         Command::Route(c) => c.asks(),
+        Command::Forward(c) => c.asks(),
         Command::ReadMessages(c) => c.asks(),
         Command::AckMessages(c) => c.asks(),
         Command::ReleaseHeld(c) => c.asks(),
@@ -255,6 +259,7 @@ pub fn decide(view: &View, caller: &Caller, command: &Command, now: &Now) -> Res
     admits(view, caller)?;
     match command {
         Command::Register(c) => c.decide(view, caller),
+        Command::Join(c) => c.decide(view, caller),
         Command::UpdateProfile(c) => c.decide(view, caller),
         Command::RegisterCard(c) => c.decide(view, caller),
         Command::UpdateCard(c) => c.decide(view, caller),
@@ -303,6 +308,7 @@ pub fn decide(view: &View, caller: &Caller, command: &Command, now: &Now) -> Res
         Command::SendMessage(c) => c.decide(view, caller, now),
         Command::Ingest(c) => c.decide(view, caller, now),
         Command::Route(c) => c.decide(view, caller),
+        Command::Forward(c) => c.decide(view, caller),
         Command::ReadMessages(c) => c.decide(view, caller),
         Command::AckMessages(c) => c.decide(view, caller),
         Command::ReleaseHeld(c) => c.decide(view, caller, now),
@@ -329,15 +335,15 @@ impl View {
 
     pub(crate) fn agent_known(&self, id: &AgentId) -> Result<&Agent, Halt> {
         self.agent(id)?
-            .ok_or_else(|| Refusal::new(Code::AgentNotFound, "Agent not found").hint("announce the agent first").into())
+            .ok_or_else(|| Refusal::new(Code::AgentNotFound, "Agent not found").hint("register the agent first").into())
     }
 
     /// Known and not gone; it may be offline.
     pub(crate) fn agent_here(&self, id: &AgentId) -> Result<&Agent, Halt> {
         let agent = self.agent_known(id)?;
         if agent.has_left() {
-            return Err(Refusal::new(Code::AgentNotFound, "Agent not found")
-                .hint(format!("'{id}' has left; announce it again first"))
+            return Err(Refusal::new(Code::AgentNotFound, format!("Agent not found: '{id}' has left the team"))
+                .hint("register it again first")
                 .into());
         }
         Ok(agent)

@@ -7,13 +7,12 @@
 use serde_json::{Map, Value, json};
 
 use crate::actor::Actor;
-use crate::clutch::{EnvelopeReceived, ORCHESTRATOR, legacy};
+use crate::clutch::{EnvelopeReceived, MessageType, ORCHESTRATOR, legacy};
 use crate::fact::Fact;
-use crate::id::{RunId, TaskId, ThreadId, Timestamp};
+use crate::id::{AgentId, MessageId, RunId, TaskId, ThreadId, Timestamp};
 use crate::log::{Body, BodyBytes, LogRow, event_id};
 use crate::message::{Header, Recipients};
-use crate::routing::TaskForwarded;
-use crate::task::State;
+use crate::task::{State, Task};
 
 pub const VERSION: &str = "clutch/0.1";
 
@@ -36,14 +35,62 @@ pub fn message_type(fact: &Fact) -> &str {
     }
 }
 
+/// The types of the protocol that facts are shown with, and the kind of those facts.
+const PROTOCOLS_OWN: [(&str, &str); 11] = [
+    ("agent.register", "agent.registered"),
+    ("agent.update", "agent.updated"),
+    ("task.request", "task.created"),
+    ("task.accept", "task.started"),
+    ("task.result", "task.completed"),
+    ("task.error", "task.failed"),
+    ("task.cancel", "task.dropped"),
+    ("chat.message", "message.sent"),
+    ("task.request", "task.forwarded"),
+    ("routing.decision", "routing.decided"),
+    ("routing.failure", "routing.failed"),
+];
+
+/// The kinds of facts that may be shown with this type: where to look for them. Each has to be looked at still, because
+/// a kind may be shown with one type or another.
+pub fn kinds_shown_as(message_type: &str) -> Vec<&'static str> {
+    let own = PROTOCOLS_OWN.iter().filter(|(shown, _)| *shown == message_type).map(|(_, kind)| *kind);
+    let same = Fact::KINDS.iter().map(|(kind, _)| *kind).filter(|kind| *kind == message_type);
+    // What came in has the type that it was sent with.
+    let sent = MessageType::parse(message_type).map(|_| "envelope.received");
+    own.chain(same).chain(sent).collect()
+}
+
+/// Whether a message can have this type: one of the protocol, one of somebody's own, or the kind of a fact.
+pub fn is_shown_type(text: &str) -> bool {
+    MessageType::parse(text).is_some() || Fact::KINDS.iter().any(|(kind, _)| *kind == text)
+}
+
 /// A row of the log whose body, if it has one, is at hand.
 pub fn of(row: &LogRow) -> Value {
     match (&row.fact, &row.body) {
-        (Fact::EnvelopeReceived(fact), Some(Body { bytes: BodyBytes::Here(bytes), .. })) => {
-            received(bytes).unwrap_or_else(|| header(row, fact))
+        (fact, Some(Body { bytes: BodyBytes::Here(bytes), .. })) if has_own_words(fact) => {
+            received(bytes).unwrap_or_else(|| without_words(row))
         }
-        (Fact::EnvelopeReceived(fact), _) => header(row, fact),
+        (fact, _) if has_own_words(fact) => without_words(row),
         (fact, _) => shown(row, message_type(fact)),
+    }
+}
+
+/// Whether a fact is an envelope itself, which its body shows.
+pub fn has_own_words(fact: &Fact) -> bool {
+    matches!(fact, Fact::EnvelopeReceived(_) | Fact::TaskForwarded(_))
+}
+
+fn without_words(row: &LogRow) -> Value {
+    match &row.fact {
+        Fact::EnvelopeReceived(fact) => header(row, fact),
+        Fact::TaskForwarded(fact) => {
+            let mut left = shown(row, message_type(&row.fact));
+            left["id"] = json!(fact.message);
+            left["payload"] = json!({});
+            left
+        }
+        fact => shown(row, message_type(fact)),
     }
 }
 
@@ -118,23 +165,32 @@ fn payload(fact: &Fact) -> Value {
     }
 }
 
-/// A request as it is passed on: in the words of the one who asked, whose body this is.
-pub fn forwarded(row: &LogRow, fact: &TaskForwarded, request: &[u8]) -> Value {
-    let mut shown = shown(row, message_type(&row.fact));
+/// A request as the router passes it on to an agent: in the words of the one who asked, if its body is still there.
+pub fn forwarded(request: &[u8], task: &Task, to: &AgentId, id: &MessageId, at: Timestamp) -> Value {
+    let mut passed_on = json!({
+        "v": VERSION,
+        "thread_id": task.origin.thread.clone().unwrap_or_else(ThreadId::project_default),
+        "run_id": task.run,
+        "task_id": task.id,
+        "parent_task_id": task.origin.parent,
+        "type": MessageType::TaskRequest,
+        "payload": { "title": task.title, "description": task.description },
+    });
     if let Some(Value::Object(asked)) = received(request) {
-        for (field, value) in asked {
-            if !PASSED_ON_ANEW.contains(&field.as_str()) {
-                shown[field] = value;
-            }
+        for (field, value) in asked.into_iter().filter(|(field, _)| !PASSED_ON_ANEW.contains(&field.as_str())) {
+            passed_on[field] = value;
         }
     }
-    // Who vouched for the message did not vouch for this one.
-    if let Some(security) = shown.get_mut("security").and_then(Value::as_object_mut) {
+    // Who vouched for the request did not vouch for this message.
+    if let Some(security) = passed_on.get_mut("security").and_then(Value::as_object_mut) {
         security.remove("auth");
     }
-    shown["id"] = json!(fact.message);
-    shown["attempt"] = json!(fact.attempt);
-    shown
+    passed_on["id"] = json!(id);
+    passed_on["ts"] = json!(iso(at));
+    passed_on["from"] = json!({ "agent_id": ORCHESTRATOR });
+    passed_on["to"] = json!([{ "agent_id": format!("agent:{to}") }]);
+    passed_on["attempt"] = json!(task.attempt);
+    passed_on
 }
 
 /// The fields of a request that are not those of the message that passes it on.
@@ -311,6 +367,18 @@ mod tests {
         ] {
             assert!(shown.contains(&own), "{own}");
         }
+    }
+
+    #[test]
+    fn every_fact_is_found_by_the_type_it_is_shown_with() {
+        for fact in samples() {
+            let shown = message_type(&fact);
+            assert!(is_shown_type(shown), "{shown}");
+            assert!(kinds_shown_as(shown).contains(&fact.kind()), "{} is shown as {shown}", fact.kind());
+        }
+        assert_eq!(kinds_shown_as("tool.call"), ["envelope.received"]);
+        assert_eq!(kinds_shown_as("nobody.knows"), [""; 0]);
+        assert!(is_shown_type("tool.call") && is_shown_type("x.mine") && !is_shown_type("task.requested"));
     }
 
     #[test]

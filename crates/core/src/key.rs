@@ -32,6 +32,7 @@ pub enum Table {
     Contexts,
     Workspaces,
     Envelopes,
+    ArtifactRefs,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -91,7 +92,7 @@ impl From<u64> for ColumnValue {
 }
 
 impl Table {
-    pub const ALL: [Table; 20] = [
+    pub const ALL: [Table; 21] = [
         Table::Agents,
         Table::Tasks,
         Table::Edges,
@@ -112,6 +113,7 @@ impl Table {
         Table::Contexts,
         Table::Workspaces,
         Table::Envelopes,
+        Table::ArtifactRefs,
     ];
 
     pub fn name(self) -> &'static str {
@@ -136,6 +138,7 @@ impl Table {
             Table::Contexts => "contexts",
             Table::Workspaces => "workspaces",
             Table::Envelopes => "envelopes",
+            Table::ArtifactRefs => "artifact_refs",
         }
     }
 
@@ -170,6 +173,7 @@ impl Table {
         const WORKSPACES: [Column; 5] =
             [integer("created"), text("run"), text("status"), text("place"), text("branch")];
         const ENVELOPES: [Column; 2] = [text("type"), integer("received")];
+        const ARTIFACT_REFS: [Column; 1] = [text("sha256")];
         match self {
             Table::Agents => &AGENTS,
             Table::Tasks => &TASKS,
@@ -190,6 +194,7 @@ impl Table {
             Table::Contexts => &CONTEXTS,
             Table::Workspaces => &WORKSPACES,
             Table::Envelopes => &ENVELOPES,
+            Table::ArtifactRefs => &ARTIFACT_REFS,
         }
     }
 }
@@ -231,6 +236,11 @@ pub enum Key {
     Workspace(WorkspaceId),
     /// A message of the Clutch protocol that came in.
     Envelope(MessageId),
+    /// That something names an artifact.
+    ArtifactRef {
+        sha256: String,
+        by: String,
+    },
 }
 
 impl Key {
@@ -260,6 +270,7 @@ impl Key {
             Key::Context(_) => Table::Contexts,
             Key::Workspace(_) => Table::Workspaces,
             Key::Envelope(_) => Table::Envelopes,
+            Key::ArtifactRef { .. } => Table::ArtifactRefs,
         }
     }
 
@@ -287,6 +298,7 @@ impl Key {
             Key::Context(scope) => scope.text(),
             Key::Workspace(id) => id.to_string(),
             Key::Envelope(id) => id.to_string(),
+            Key::ArtifactRef { sha256, by } => format!("{sha256} {by}"),
         }
     }
 
@@ -322,6 +334,10 @@ impl Key {
             Table::Contexts => Key::Context(Scope::parse(id)?),
             Table::Workspaces => Key::Workspace(id.into()),
             Table::Envelopes => Key::Envelope(id.into()),
+            Table::ArtifactRefs => {
+                let (sha256, by) = id.split_once(' ')?;
+                Key::ArtifactRef { sha256: sha256.to_owned(), by: by.to_owned() }
+            }
         })
     }
 }
@@ -501,6 +517,7 @@ mod tests {
             Key::Context(Scope::Instance("run_x".into())),
             Key::Workspace("ws_1".into()),
             Key::Envelope("msg_1".into()),
+            Key::ArtifactRef { sha256: "ab".to_owned(), by: "task:t 1".to_owned() },
         ];
         for key in keys {
             assert_eq!(Key::parse(key.table(), &key.id()), Some(key));

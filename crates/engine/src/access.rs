@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
 
-use rookery_core::instance::plain;
-use rookery_core::{Actor, AgentId, Auth, Caller, Code, Power, Refusal, Seq, Timestamp, limit};
+use rookery_core::instance::{check_name, plain};
+use rookery_core::{Actor, AgentId, Auth, Caller, Code, Power, Refusal, Seq, Timestamp};
 use rookery_store::{ReadError, Store, Token};
 use sha2::{Digest, Sha256};
 
@@ -133,7 +133,7 @@ fn by_word(credentials: &Credentials<'_>) -> Result<Caller, Refusal> {
 
 /// The agent that a caller says it is, or that a credential is for: a name an agent could have, as it is written once.
 pub fn agent_named(field: &'static str, name: &str) -> Result<AgentId, Refusal> {
-    limit::name(field, name, limit::AGENT_ID_BYTES)?;
+    check_name(field, name)?;
     if Actor::is_reserved(name) {
         return Err(Refusal::new(Code::Forbidden, format!("'{name}' cannot be claimed by name"))
             .hint("a person needs a token or the project's key file, which the command line uses"));
@@ -230,6 +230,8 @@ mod tests {
             ("system", Code::Forbidden),
             ("group:workers", Code::Forbidden),
             ("two words", Code::Invalid),
+            ("a@b@c", Code::Invalid),
+            ("@x", Code::Invalid),
             ("", Code::Invalid),
         ] {
             let key = session::key("the-key", &name.into(), Timestamp(20));
@@ -262,7 +264,9 @@ mod tests {
             for name in ["person:ben", "system", "watcher", "router", "nobody", "group:workers"] {
                 assert_eq!(who(Trust::Local, bearer, Some(name), None), Err(Code::Forbidden), "{bearer:?} as {name}");
             }
-            assert_eq!(who(Trust::Local, bearer, Some("two words"), None), Err(Code::Invalid));
+            for name in ["two words", "@x", "x@", "a@b@c"] {
+                assert_eq!(who(Trust::Local, bearer, Some(name), None), Err(Code::Invalid), "{bearer:?} as {name}");
+            }
             assert_eq!(who(Trust::Local, bearer, Some(&"x".repeat(200)), None), Err(Code::TooLarge));
         }
         assert_eq!(who(Trust::Local, None, None, Some("system")).as_deref(), Ok("nobody none Agent"));

@@ -58,6 +58,8 @@ pub struct Settings {
     pub remember_replies: Duration,
     /// What one sender may send, and how long a chain of messages may get.
     pub storm_guard: StormGuard,
+    /// How long an artifact is kept that nothing names.
+    pub keep_artifacts: Duration,
     /// Whether other nodes can share the store, each with the project's files in a folder of its own.
     pub shared: bool,
 }
@@ -75,6 +77,7 @@ impl Settings {
             escalate_conflicts_after: Duration::from_secs(10 * 60),
             remember_replies: Duration::from_secs(7 * 24 * 3600),
             storm_guard: StormGuard::default(),
+            keep_artifacts: Duration::from_secs(24 * 3600),
             shared: false,
         }
     }
@@ -223,7 +226,7 @@ impl Engine {
         if let Some(agent) = caller.itself() {
             self.sign_of_life(&caller, agent, LifeSource::Call)?;
             if self.inner.roster.is_offline(agent) && !settles_membership(&request.command) {
-                self.comes_back(agent, &caller).await?;
+                self.comes_back_unless_left(agent, &caller).await?;
             }
         }
         let command = request.command.clone();
@@ -231,7 +234,7 @@ impl Engine {
         let committed = match (self.store().submit(submission.clone()).await, caller.itself()) {
             // Declared offline a moment ago: the roster did not know yet.
             (Err(SubmitError::Refused(refusal)), Some(agent)) if refusal.code == Code::AgentOffline => {
-                self.comes_back(agent, &caller).await?;
+                self.comes_back_unless_left(agent, &caller).await?;
                 self.store().submit(submission).await?
             }
             (outcome, _) => outcome?,
@@ -247,7 +250,7 @@ impl Engine {
     fn learn(&self, caller: &Caller, command: &Command, committed: &Committed) {
         let (roster, at) = (&self.inner.roster, committed.at);
         match (command, &committed.answer) {
-            (Command::Register(_) | Command::UpdateProfile(_), Answer::Row(_, row)) => {
+            (Command::Register(_) | Command::Join(_) | Command::UpdateProfile(_), Answer::Row(_, row)) => {
                 if let Row::Agent(agent) = &row.0 {
                     roster.learn(agent, at);
                     // What is committed is answered: a seal that came in between is the next call's matter.
@@ -344,7 +347,7 @@ impl Engine {
         if caller.itself().is_none() || !self.inner.roster.is_offline(agent) {
             return Ok(());
         }
-        match self.comes_back(agent, caller).await {
+        match self.comes_back_unless_left(agent, caller).await {
             Err(EngineError::Submit(SubmitError::Refused(refusal))) => Err(refusal.into()),
             Err(error) => {
                 // Whoever asks is answered also while nothing can be written; the next call brings it back.
@@ -377,7 +380,7 @@ impl Engine {
         let found = self.agent(agent).await?;
         let Some(known) = found.value else {
             let unknown = Refusal::new(Code::AgentNotFound, "Agent not found");
-            return Err(unknown.hint("announce the agent first").into());
+            return Err(unknown.hint("register the agent first").into());
         };
         self.inner.roster.learn(&known, found.head.head);
         Ok(())
@@ -390,6 +393,15 @@ impl Engine {
         let committed = self.store().submit(Submission::new(caller, command)).await?;
         self.inner.roster.moved(agent, Place::Here, committed.at);
         Ok(())
+    }
+
+    /// As [`Engine::comes_back`]. One that left a moment ago does not, and its call is judged as any other by one that is
+    /// not here.
+    async fn comes_back_unless_left(&self, agent: &AgentId, caller: &Caller) -> Result<(), EngineError> {
+        match self.comes_back(agent, caller).await {
+            Err(EngineError::Submit(SubmitError::Refused(refusal))) if refusal.code == Code::AgentNotFound => Ok(()),
+            outcome => outcome,
+        }
     }
 
     pub fn mint_task(&self) -> TaskId {
@@ -471,8 +483,8 @@ impl Engine {
 
 /// Whether the command itself says if its agent is here.
 fn settles_membership(command: &Command) -> bool {
-    use Command::{ComeBack, Leave, Register, SetStatus, UpdateProfile};
-    matches!(command, Register(_) | UpdateProfile(_) | Leave(_) | SetStatus(_) | ComeBack(_))
+    use Command::{ComeBack, Join, Leave, Register, SetStatus, UpdateProfile};
+    matches!(command, Register(_) | Join(_) | UpdateProfile(_) | Leave(_) | SetStatus(_) | ComeBack(_))
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {

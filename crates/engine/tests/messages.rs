@@ -177,6 +177,32 @@ async fn peeking_marks_nothing_and_lets_one_acknowledge() {
 }
 
 #[tokio::test]
+async fn what_was_shown_on_one_node_is_acknowledged_on_another() {
+    let database = Database::new(LogId::from("log_m"));
+    let one = Team::on(&database, "one", StormGuard::default());
+    for agent in ["a", "b"] {
+        one.joins(agent).await;
+    }
+    let (first, second) = (one.says("a", "@b first").await, one.says("a", "@b second").await);
+    let news = one.publishes("a", "GENERAL", &[]).await;
+    assert_eq!((one.inbox("b").await.len(), one.coord("b").await.len()), (2, 1));
+    let third = one.says("a", "@b third").await;
+    one.engine.peek_inbox(&"b".into(), None).await.unwrap();
+
+    // One that knows nothing but the log: another node, or the same after a restart.
+    let other = Team::on(&database, "other", StormGuard::default());
+    let (b, caller) = (AgentId::from("b"), by("b"));
+    other.engine.ack(&caller, &b, vec![first.id().clone(), news.id().clone()]).await.unwrap();
+    let upto = Until::Message(third.id().clone());
+    assert_eq!(other.engine.ack_until(&caller, &b, upto).await.unwrap(), [second.id().clone()]);
+    let peeked = other.engine.ack(&caller, &b, vec![third.id().clone()]).await;
+    assert_eq!(code(peeked.unwrap_err()), Code::NotShown, "a peek leaves no trace, so it has to look again");
+    assert_eq!(other.inbox("b").await, ["@b third"]);
+    other.engine.ack(&caller, &b, vec![third.id().clone()]).await.unwrap();
+    assert_eq!(one.inbox("b").await, [""; 0]);
+}
+
+#[tokio::test]
 async fn reading_a_channel_acknowledges_exactly_what_it_returned() {
     let team = Team::of(&["a", "b"]).await;
     let mut sent = vec![];
@@ -191,12 +217,12 @@ async fn reading_a_channel_acknowledges_exactly_what_it_returned() {
             entries.value.into_iter().map(|entry| entry.letter.text).collect::<Vec<_>>()
         }
     };
-    let last = Span { limit: Some(2), since: None };
+    let last = Span { limit: Some(2), ..Span::default() };
     assert_eq!(read(last).await, ["@b number 4", "nothing for anybody"]);
     assert_eq!(team.unread("b").await, (4, 4));
-    let since = Span { since: Some(sent[1].at), limit: Some(2) };
+    let since = Span { since: Some(sent[1].at), limit: Some(2), before: None };
     assert_eq!(read(since).await, ["@b number 4", "nothing for anybody"], "the last of those after a time");
-    let since = Span { since: Some(sent[1].at), limit: None };
+    let since = Span { since: Some(sent[1].at), ..Span::default() };
     assert_eq!(read(since).await.len(), 4, "that time is not among them");
     assert_eq!(team.inbox("b").await, ["@b number 0", "@b number 1"]);
     let peeked = team.engine.peek_channel(&"b".into(), &Instance::default(), Span::default()).await.unwrap();

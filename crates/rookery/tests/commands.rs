@@ -299,6 +299,22 @@ fn generated_things_need_no_daemon() {
 }
 
 #[test]
+fn instructions_are_text_for_people_and_json_for_scripts() {
+    let project = Project::without_daemon();
+    let json = |arguments: &[&str]| -> Value { serde_json::from_str(&project.run(arguments).1).unwrap() };
+    let told = project.run(&["instructions"]).1;
+    assert!(told.starts_with("## Working in a team"), "{told}");
+    assert_eq!(json(&["instructions", "--json"]), json!({"text": told}));
+    let file = project.folder.path().join("AGENTS.md");
+    std::fs::write(&file, "# Mine\r\n").unwrap();
+    let into = ["instructions", "--into", "AGENTS.md", "--json"];
+    assert_eq!(json(&into), json!({"file": "AGENTS.md", "changed": true}));
+    assert_eq!(json(&into), json!({"file": "AGENTS.md", "changed": false}));
+    let written = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(written.matches('\n').count(), written.matches("\r\n").count());
+}
+
+#[test]
 fn settings_say_where_they_came_from() {
     let project = Project::without_daemon();
     std::fs::write(project.folder.path().join("rookery.toml"), "port = 5\n").unwrap();

@@ -1,9 +1,9 @@
 //! The faces of Rookery. Each translates its protocol into requests to the engine and renders the answers; it keeps
 //! nothing of its own.
 //!
-//! `rest` is the plain HTTP face; `mcp` is the one for agents that speak MCP; `clutch` is the gateway of that protocol;
-//! `web` is what a browser sees; `ops` is what operators and probes ask for; `guard` stands before all of them; `serve`
-//! holds the sockets.
+//! `rest` is the plain HTTP face; `mcp` is the one for agents that speak MCP; `clutch` is the gateway of that protocol; `web`
+//! is what a browser sees; `ops` is what operators and probes ask for; `guard` stands before all of them; `serve` holds the
+//! sockets.
 
 pub mod app;
 pub mod clutch;
@@ -30,7 +30,7 @@ pub fn router(app: App) -> axum::Router {
 /// The routes of the socket of an instance: the tools, with those of its context first.
 pub(crate) fn context_router(app: App, instance: rookery_core::Instance) -> axum::Router {
     let routes = mcp::context_routes(&app)
-        .layer(axum::middleware::from_fn(sockets::name_members))
+        .layer(axum::middleware::from_fn_with_state(app.clone(), sockets::name_members))
         .layer(axum::Extension(instance));
     guard::around(routes, &app).with_state(app)
 }

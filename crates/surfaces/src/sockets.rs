@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Extension;
-use axum::extract::Request;
-use axum::http::{HeaderName, HeaderValue};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::Response;
 use rookery_core::Instance;
@@ -24,7 +24,8 @@ use rookery_engine::rendering::Folder;
 use tokio::net::UnixListener;
 use tokio::task::JoinHandle;
 
-use crate::sender;
+use crate::app::App;
+use crate::sender::{self, Sender};
 use crate::serve::{Server, listen_unix};
 
 pub const NAME: &str = "context.sock";
@@ -146,8 +147,10 @@ pub(crate) async fn keep(server: Arc<Server>) {
     open.into_values().for_each(Open::close);
 }
 
-/// On the socket of an instance, a bare name is that of a member of it.
+/// On the socket of an instance, a bare name is that of a member of it; but one that is the own name of a token or a session
+/// is that, because nobody is more likely to be meant by it.
 pub(crate) async fn name_members(
+    State(app): State<App>,
     Extension(instance): Extension<Instance>,
     mut request: Request,
     next: Next,
@@ -158,9 +161,17 @@ pub(crate) async fn name_members(
         request.headers_mut().insert(INSTANCE, name);
     }
     let stated = request.headers().get(&AGENT).and_then(|value| value.to_str().ok());
-    let member = stated.filter(|id| !id.is_empty()).map(|id| instance.member(id));
+    let stated = stated.filter(|id| !id.is_empty() && !is_own(&app, request.headers(), id));
+    let member = stated.map(|id| instance.member(id));
     if let Some(value) = member.and_then(|id| HeaderValue::from_str(id.as_str()).ok()) {
         request.headers_mut().insert(AGENT, value);
     }
     next.run(request).await
+}
+
+/// Whether the credential that came along is for this agent.
+fn is_own(app: &App, headers: &HeaderMap, agent: &str) -> bool {
+    let sender = Sender::of(headers).ok().filter(Sender::has_credential).map(Sender::unstated);
+    let own = sender.and_then(|sender| sender.caller(app, None).ok());
+    own.is_some_and(|caller| caller.actor.agent().is_some_and(|own| own.as_str() == agent))
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Agent, AgentReturned, LostFile, Membership, take_if_vacant};
+use super::{Agent, AgentReturned, LostFile, take_if_vacant};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
@@ -24,16 +24,15 @@ impl ComeBack {
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
-        let agent = view.agent_known(&self.agent)?;
+        // One that left did so on purpose: a sign of life that was still on its way takes nothing of that back.
+        let agent = view.agent_here(&self.agent)?;
         view.may_speak_for(caller, &self.agent)?;
-        match agent.membership {
-            Membership::Here => Ok(Decision::nothing(Reply::Done)),
-            Membership::Offline(_) | Membership::Left(_) => {
-                let mut facts = comes_back(view, agent)?;
-                facts.extend(take_if_vacant(view, agent)?);
-                Ok(Decision::new(facts, Reply::Done))
-            }
+        if agent.is_live() {
+            return Ok(Decision::nothing(Reply::Done));
         }
+        let mut facts = comes_back(view, agent)?;
+        facts.extend(take_if_vacant(view, agent)?);
+        Ok(Decision::new(facts, Reply::Done))
     }
 }
 
@@ -164,13 +163,17 @@ mod tests {
     }
 
     #[test]
-    fn one_that_left_has_nothing_to_get_again() {
+    fn one_that_left_comes_back_only_by_registering() {
         let mut w = World::of(&["a", "b"]);
         w.creates("t", &[]);
         w.starts("b", "t");
         w.does(&by("b"), Leave { agent: "b".into() });
-        assert_eq!(w.does(&by("b"), back("b")), ["agent.returned"]);
-        assert_eq!(w.holder("t"), None);
+        for caller in [by("b"), anna()] {
+            assert_eq!(w.refuses(&caller, back("b")), Code::AgentNotFound, "{caller:?}");
+        }
+        assert!(w.agent("b").has_left());
+        assert_eq!(w.joins("b", Role::Worker), ["agent.registered"]);
+        assert_eq!((w.does(&by("b"), back("b")), w.holder("t")), (vec![], None), "what it held went with it");
     }
 
     #[test]

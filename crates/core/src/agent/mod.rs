@@ -2,6 +2,7 @@
 
 mod card;
 mod come_back;
+mod join;
 mod lead;
 mod leave;
 mod offline;
@@ -15,6 +16,7 @@ use serde_json::Value;
 
 pub use card::{RegisterCard, UpdateCard};
 pub use come_back::ComeBack;
+pub use join::Join;
 pub use lead::{Lead, LeadChosen, LeadReason, successor, take_if_vacant};
 pub use leave::{AgentLeft, Leave};
 pub use offline::{AgentReturned, AgentWentOffline, DeclareOffline, Evidence, Lost, LostFile};

@@ -10,6 +10,7 @@ use crate::clutch::Card;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::{AgentId, Seq, Timestamp};
+use crate::instance::{Instance, begin, check_name, plain};
 use crate::key::{Ask, Key};
 use crate::limit;
 use crate::refusal::{Code, Refusal};
@@ -74,7 +75,9 @@ impl Profile {
 
 impl Register {
     pub(crate) fn asks(&self) -> Vec<Ask> {
-        vec![Key::Agent(self.id.clone()).into(), Key::Lead.into()]
+        let mut asks = vec![Key::Agent(self.id.clone()).into(), Key::Lead.into()];
+        asks.extend(begin::asks(&Instance::of(&self.id)));
+        asks
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
@@ -103,12 +106,19 @@ impl Register {
                 sealed: sealed || known.is_some_and(|agent| agent.sealed),
             })),
         }
+        let instance = Instance::of(&self.id);
+        facts.extend(begin::documents(view, &instance, &view.team_context(&instance)?)?);
         facts.extend(self.lead(view)?);
         Ok(Decision::new(facts, Reply::Row(Key::Agent(self.id.clone()))))
     }
 
     fn check(&self) -> Result<(), Refusal> {
-        limit::name("id", self.id.as_str(), limit::AGENT_ID_BYTES)?;
+        check_name("id", self.id.as_str())?;
+        let plain = plain(&self.id);
+        if plain != self.id {
+            return Err(Refusal::new(Code::Invalid, format!("id '{}' is written '{plain}'", self.id))
+                .hint("an agent outside of all instances is called by its bare name"));
+        }
         if Actor::is_reserved(self.id.as_str()) {
             return Err(Refusal::new(Code::Invalid, format!("id '{}' is reserved", self.id))
                 .hint("choose another id, for example the tool's name and a number"));
@@ -235,7 +245,21 @@ mod tests {
     fn ids_and_profiles_are_checked() {
         let mut w = World::default();
         let nobody = Caller::nobody();
-        for id in ["", "a b", "a\n", "system", "watcher", "router", "person:anna", "agent:a", "group:x"] {
+        for id in [
+            "",
+            "a b",
+            "a\n",
+            "@x",
+            "x@",
+            "a@b@c",
+            "a@default",
+            "system",
+            "watcher",
+            "router",
+            "person:anna",
+            "agent:a",
+            "group:x",
+        ] {
             assert_eq!(w.refuses(&nobody, register(id, Role::Worker)), Code::Invalid, "{id:?}");
         }
         assert_eq!(w.refuses(&nobody, register(&"a".repeat(129), Role::Worker)), Code::TooLarge);

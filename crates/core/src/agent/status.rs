@@ -3,13 +3,14 @@
 use serde::{Deserialize, Serialize};
 
 use super::offline::{Evidence, freeing_asks, goes_offline};
-use super::{Membership, Status};
+use super::{Agent, Status};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::{AgentId, TaskId};
 use crate::key::{Ask, Key};
 use crate::limit;
+use crate::refusal::{Code, Refusal};
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -65,17 +66,18 @@ pub struct AgentStatusSet {
 
 impl SetStatus {
     pub(crate) fn asks(&self) -> Vec<Ask> {
-        match self.status {
+        let mut asks = match self.status {
             Status::Offline => freeing_asks(&self.agent),
             _ => vec![Key::Agent(self.agent.clone()).into(), Key::Lead.into()],
-        }
+        };
+        asks.extend(self.current_task.task().map(|task| Key::Task(task.clone()).into()));
+        asks
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
-        let agent = view.agent_known(&self.agent)?;
+        let agent = view.agent_here(&self.agent)?;
         view.may_speak_for(caller, &self.agent)?;
-        let named = self.current_task.task().map_or("", TaskId::as_str);
-        limit::text("current_task", named, limit::TASK_ID_BYTES)?;
+        self.check_task(view, agent)?;
         if self.status == Status::Offline {
             if !agent.is_live() {
                 return Ok(Decision::nothing(Reply::Done));
@@ -84,7 +86,7 @@ impl SetStatus {
             return Ok(Decision::new(goes_offline(view, agent, &evidence)?, Reply::Done));
         }
         let mut facts = Vec::new();
-        if agent.membership != Membership::Here {
+        if !agent.is_live() {
             facts.extend(super::come_back::comes_back(view, agent)?);
             facts.extend(super::take_if_vacant(view, agent)?);
         }
@@ -100,13 +102,25 @@ impl SetStatus {
         }
         Ok(Decision::new(facts, Reply::Done))
     }
+
+    /// A task that is newly named must exist. One that was named before may have been removed since: saying the same
+    /// again is no mistake.
+    fn check_task(&self, view: &View, agent: &Agent) -> Result<(), Halt> {
+        let Some(task) = self.current_task.task() else { return Ok(()) };
+        limit::text("current_task", task.as_str(), limit::TASK_ID_BYTES)?;
+        if agent.current_task.as_ref() == Some(task) || view.task(task)?.is_some() {
+            return Ok(());
+        }
+        Err(Refusal::new(Code::TaskNotFound, format!("Task not found: '{task}'"))
+            .hint("the call counts as a sign of life all the same; name a task that exists, or none")
+            .into())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::actor::Caller;
-    use crate::refusal::Code;
     use crate::task::State;
     use crate::testing::{World, anna, by, complete, moves};
 
@@ -154,8 +168,12 @@ mod tests {
         w.claims("a", "t");
         let on = |task: Option<&str>| SetStatus { current_task: CurrentTask::named(task), ..set("a", Status::Working) };
         assert_eq!(w.does(&by("a"), on(Some("t"))), [""; 0]);
-        w.does(&by("a"), on(Some("u")));
-        assert_eq!(w.agent("a").current_task.as_ref().unwrap().as_str(), "u");
+        assert_eq!(w.refuses(&by("a"), on(Some("u"))), Code::TaskNotFound);
+        w.plans("wf", &[("u", &[])]);
+        w.does(&by("a"), on(Some("tk_u")));
+        assert_eq!(w.agent("a").current_task.as_ref().unwrap().as_str(), "tk_u");
+        w.does(&anna(), crate::run::RemoveRunTask { run: "wf".into(), task: "tk_u".into() });
+        assert_eq!(w.does(&by("a"), on(Some("tk_u"))), [""; 0], "what went meanwhile fails no heartbeat");
         assert_eq!(w.does(&by("a"), on(None)), [""; 0], "an absent one says nothing");
         let on_nothing = || SetStatus { current_task: CurrentTask::Nothing, ..set("a", Status::Working) };
         assert_eq!(w.does(&by("a"), on_nothing()), ["agent.status_set"]);
@@ -174,6 +192,16 @@ mod tests {
         assert_eq!(w.says("a", Status::Offline), [""; 0]);
         assert_eq!(w.says("a", Status::Blocked), ["agent.returned", "task.claimed", "agent.status_set"]);
         assert_eq!((w.holder("t"), w.agent("a").status), (Some("a"), Status::Blocked));
+    }
+
+    #[test]
+    fn one_that_left_says_nothing_any_more() {
+        let mut w = World::of(&["a", "b"]);
+        w.does(&by("b"), crate::agent::Leave { agent: "b".into() });
+        for status in [Status::Idle, Status::Working, Status::Offline] {
+            assert_eq!(w.refuses(&by("b"), set("b", status)), Code::AgentNotFound, "{status:?}");
+        }
+        assert!(w.agent("b").has_left());
     }
 
     #[test]

@@ -25,7 +25,7 @@ impl UpdateProfile {
 
     /// The agent announces itself again, with what is known of it and the change.
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
-        let mut profile = view.agent_known(&self.agent)?.profile.clone();
+        let mut profile = view.agent_here(&self.agent)?.profile.clone();
         profile.workspace_path = self.workspace_path.clone().or(profile.workspace_path);
         profile.metadata.extend(self.metadata.clone());
         Register { id: self.agent.clone(), profile }.decide(view, caller)
@@ -61,6 +61,8 @@ mod tests {
         let mut w = World::of(&["lead", "a", "b"]);
         assert_eq!(w.refuses(&by("b"), noting("a", "one", "1")), Code::Forbidden);
         assert_eq!(w.refuses(&by("b"), noting("unknown", "one", "1")), Code::AgentNotFound);
+        w.does(&by("b"), crate::agent::Leave { agent: "b".into() });
+        assert_eq!(w.refuses(&by("b"), noting("b", "one", "1")), Code::AgentNotFound, "one that left registers anew");
         let much = "x".repeat(limit::METADATA_BYTES);
         assert_eq!(w.refuses(&by("a"), noting("a", "one", &much)), Code::TooLarge);
     }

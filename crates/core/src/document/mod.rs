@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 
 pub use delete::{DeleteDocument, DocumentDeleted};
 pub use path::{DocumentPath, DocumentPathProblem};
+pub(crate) use write::begun;
 pub use write::{AppendDocument, Base, CreateDocument, DocumentWritten, WriteDocument, Writer};
 
 use crate::actor::{Actor, Caller};

@@ -31,9 +31,13 @@ pub enum DocumentPathProblem {
     Kind,
     #[error("file is where the channel is kept")]
     Channel,
+    #[error("file lies below a name that is that of a file: no folder can be called so")]
+    BelowAFile,
 }
 
 const KINDS: [&str; 3] = [".md", ".markdown", ".txt"];
+/// What else is in an instance's folder, and is a file.
+const OTHER_FILES: [&str; 2] = ["mcp.json", "context.sock"];
 
 impl DocumentPath {
     pub fn parse(raw: &str) -> Result<DocumentPath, DocumentPathProblem> {
@@ -63,8 +67,14 @@ impl DocumentPath {
             return Err(DocumentPathProblem::LongPart);
         }
         let lower = raw.to_ascii_lowercase();
-        if !KINDS.iter().any(|kind| lower.ends_with(kind)) {
+        if !is_document(&lower) {
             return Err(DocumentPathProblem::Kind);
+        }
+        // What could be a document is no folder, whether the document is there yet or not: both can never be files.
+        let first = lower.split('/').next().unwrap_or_default();
+        let folders = lower.rsplit_once('/').map_or("", |(folders, _)| folders);
+        if OTHER_FILES.contains(&first) || folders.split('/').any(is_document) {
+            return Err(DocumentPathProblem::BelowAFile);
         }
         Ok(DocumentPath(raw.into()))
     }
@@ -77,6 +87,10 @@ impl DocumentPath {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+fn is_document(lower: &str) -> bool {
+    KINDS.iter().any(|kind| lower.ends_with(kind))
 }
 
 impl fmt::Display for DocumentPath {
@@ -107,7 +121,15 @@ mod tests {
 
     #[test]
     fn only_text_inside_of_the_folder() {
-        for good in ["notes.md", "findings/memory leak.md", "a/b/c.txt", "ÄRGER.MD", "sub/channel.md", "a..b.md"] {
+        for good in [
+            "notes.md",
+            "findings/memory leak.md",
+            "a/b/c.txt",
+            "v1.2/mcp.json/x.md",
+            "ÄRGER.MD",
+            "sub/channel.md",
+            "a..b.md",
+        ] {
             assert_eq!(DocumentPath::parse(good).map(|path| path.to_string()), Ok(good.to_owned()));
         }
         use DocumentPathProblem::*;
@@ -129,6 +151,10 @@ mod tests {
             ("notes", Kind),
             ("channel.md", Channel),
             ("Channel.MD", Channel),
+            ("notes.md/x.md", BelowAFile),
+            ("a/b.TXT/c/d.md", BelowAFile),
+            ("channel.md/x.md", BelowAFile),
+            ("mcp.json/x.md", BelowAFile),
         ] {
             assert_eq!(DocumentPath::parse(bad), Err(problem), "{bad:?}");
         }

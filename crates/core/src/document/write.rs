@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Change, Document, DocumentId, Version, author, hash_of, text_of, writer_agent};
-use crate::actor::Caller;
+use crate::actor::{Actor, Caller};
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::AgentId;
@@ -164,10 +164,25 @@ fn check(id: &DocumentId, text: &str) -> Result<(), Refusal> {
     limit::text("content", text, limit::DOCUMENT_BYTES)
 }
 
-/// A version that holds a whole text.
+/// A new document that nobody has written anything in.
+pub(crate) fn begun(id: DocumentId) -> Fact {
+    Fact::DocumentWritten(whole_text(&id, None, Change::Created, Actor::System.to_string(), String::new()))
+}
+
 fn whole(id: &DocumentId, known: Option<&Document>, change: Change, author: String, text: String) -> Decision {
+    decision(whole_text(id, known, change, author, text))
+}
+
+/// A version that holds a whole text.
+fn whole_text(
+    id: &DocumentId,
+    known: Option<&Document>,
+    change: Change,
+    author: String,
+    text: String,
+) -> DocumentWritten {
     let version = known.map_or(0, |known| known.version).saturating_add(1);
-    decision(DocumentWritten {
+    DocumentWritten {
         id: id.clone(),
         version,
         base: version,
@@ -177,7 +192,7 @@ fn whole(id: &DocumentId, known: Option<&Document>, change: Change, author: Stri
         hash: hash_of(&text),
         bytes: text.len() as u64,
         text,
-    })
+    }
 }
 
 fn decision(fact: DocumentWritten) -> Decision {
@@ -204,7 +219,6 @@ impl View {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::actor::Actor;
     use crate::document::DeleteDocument;
     use crate::redact::{REDACTED, Redact, Target};
     use crate::testing::{World, anna, by, document};

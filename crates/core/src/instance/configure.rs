@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Instance;
 use super::context::{Configured, ContextSettings, FOLDER, Scope};
 use super::place::{self, Folder};
+use super::{Instance, begin};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::document::DocumentPath;
@@ -54,12 +54,23 @@ impl ConfigureContext {
         if same {
             return Ok(Decision::nothing(Reply::Done));
         }
-        match &self.scope {
-            Scope::Project => self.check_defaults(view)?,
-            Scope::Instance(run) => self.check_place(view, &Instance::of_run(run))?,
-        }
+        let begins = match &self.scope {
+            // An instance that goes by the defaults gets its documents when somebody joins it.
+            Scope::Project => {
+                self.check_defaults(view)?;
+                vec![]
+            }
+            Scope::Instance(run) => {
+                let instance = Instance::of_run(run);
+                self.check_place(view, &instance)?;
+                let context = TeamContext::of(&instance, Some(&new), project(view)?);
+                begin::documents(view, &instance, &context)?
+            }
+        };
         let Configured { scope, settings, site } = new;
-        Ok(Decision::new(vec![Fact::ContextConfigured(ContextConfigured { scope, settings, site })], Reply::Row(key)))
+        let mut facts = vec![Fact::ContextConfigured(ContextConfigured { scope, settings, site })];
+        facts.extend(begins);
+        Ok(Decision::new(facts, Reply::Row(key)))
     }
 
     fn check_defaults(&self, view: &View) -> Result<(), Halt> {
@@ -178,7 +189,8 @@ pub(crate) fn apply(old: Option<Configured>, scope: &Scope, fact: &Fact) -> Opti
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::{AppendDocument, Base, WriteDocument, Writer};
+    use crate::agent::Role;
+    use crate::document::{AppendDocument, Base, DeleteDocument, DocumentId, WriteDocument, Writer};
     use crate::instance::Provider;
     use crate::testing::{World, anna, by, document, entry};
 
@@ -265,6 +277,47 @@ mod tests {
             ..none()
         };
         world.does(&anna(), configure(of("a"), good));
+    }
+
+    #[test]
+    fn an_instance_begins_with_the_documents_that_are_configured_for_it() {
+        let mut world = World::of(&["ada"]);
+        let listing = |names: &[&str]| ContextSettings {
+            documents: Some(names.iter().map(|name| (*name).to_owned()).collect()),
+            ..ContextSettings::default()
+        };
+        world.does(&by("ada"), write("todos.md"));
+        world.does(&by("ada"), write("old.md"));
+        let gone = DeleteDocument { id: document("old.md"), writer: Writer::Named("ada".into()), base: Base::Unsaid };
+        world.does(&by("ada"), gone);
+        let names = ["goals.md", "todos.md", "old.md", "goals.md"];
+        let facts = world.does(&anna(), configure(of("default"), listing(&names)));
+        assert_eq!(facts, ["context.configured", "document.written"], "each once, and only what never was");
+        let goals = world.document(&document("goals.md"));
+        assert_eq!((goals.version, goals.bytes, goals.author.as_str()), (1, 0, "system"));
+        assert_eq!(world.text(&document("todos.md"), 1), "x");
+        assert!(!world.document(&document("old.md")).is_here());
+        assert_eq!(world.rebuilt(), *world.rows());
+    }
+
+    #[test]
+    fn where_the_projects_defaults_hold_an_instance_begins_with_its_first_member() {
+        let mut world = World::default();
+        let settings = ContextSettings { documents: Some(vec!["goals.md".to_owned()]), ..provided(Provider::Memory) };
+        assert_eq!(world.does(&anna(), configure(Scope::Project, settings.clone())), ["context.configured"]);
+        assert_eq!(
+            world.joins("ada@pr-1", Role::Worker),
+            ["agent.registered", "document.written", "lead.chosen"],
+            "nobody is there before"
+        );
+        let goals = DocumentId::new(Instance::new("pr-1").run(), DocumentPath::parse("goals.md").unwrap());
+        assert!(world.document(&goals).is_here());
+        assert_eq!(world.joins("bob@pr-1", Role::Worker), ["agent.registered"]);
+        world.does(&anna(), configure(of("pr-2"), provided(Provider::Off)));
+        assert_eq!(world.joins("ada@pr-2", Role::Worker), ["agent.registered"], "there is no context");
+        let more = ContextSettings { documents: Some(vec!["more.md".to_owned()]), ..settings };
+        world.does(&anna(), configure(Scope::Project, more));
+        assert_eq!(world.joins("bob@pr-1", Role::Worker), ["document.written"], "also with one that joins again");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! `reviewer@pr-123` is `reviewer` in the instance `pr-123`; a bare name is in `default`, whose run and thread are those
 //! of the project. What an instance's context is kept in is configured: see [`TeamContext`].
 
+pub(crate) mod begin;
 mod configure;
 mod context;
 mod place;
@@ -19,6 +20,8 @@ pub use place::{Folder, NEW_SHARED as NEW_SHARED_FOLDER, SHARED as SHARED_FOLDER
 
 use crate::actor::Actor;
 use crate::id::{AgentId, RunId, ThreadId};
+use crate::limit;
+use crate::refusal::{Code, Refusal};
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Instance(Arc<str>);
@@ -105,6 +108,30 @@ pub fn plain(agent: &AgentId) -> AgentId {
     }
 }
 
+/// Whether an agent can be called so: `name`, or `name@instance`. Whether the name is taken is for others to say.
+pub fn check_name(field: &'static str, id: &str) -> Result<(), Refusal> {
+    let bad = |what: &str| Err(Refusal::new(Code::Invalid, format!("{field} {what}")));
+    limit::name(field, id, limit::AGENT_ID_BYTES)
+        .and_then(|()| match id.matches('@').count() {
+            0 => Ok(()),
+            1 if split(id).is_some() => Ok(()),
+            1 => bad("must have something before and after its '@'"),
+            _ => bad("must not contain more than one '@'"),
+        })
+        .and_then(|()| if id.contains(is_invisible) { bad("must not contain invisible characters") } else { Ok(()) })
+        .map_err(|refusal| {
+            refusal.hint(format!(
+                "an agent is called 'name' or 'name@instance', in up to {} bytes without spaces",
+                limit::AGENT_ID_BYTES
+            ))
+        })
+}
+
+/// Marks that make two names look like one: of no width, or turning the direction of what follows.
+fn is_invisible(character: char) -> bool {
+    matches!(character, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
 fn split(id: &str) -> Option<(&str, &str)> {
     id.rsplit_once('@').filter(|(name, instance)| !name.is_empty() && !instance.is_empty())
 }
@@ -115,18 +142,29 @@ mod tests {
 
     #[test]
     fn ids_tell_name_and_instance() {
-        for (id, name, instance) in [
-            ("reviewer", "reviewer", "default"),
-            ("reviewer@pr-123", "reviewer", "pr-123"),
-            ("a@b@c", "a@b", "c"),
-            ("@x", "@x", "default"),
-            ("x@", "x@", "default"),
-        ] {
+        for (id, name, instance) in [("reviewer", "reviewer", "default"), ("reviewer@pr-123", "reviewer", "pr-123")] {
             let agent = AgentId::from(id);
             assert_eq!((bare(&agent), Instance::of(&agent).name()), (name, instance), "{id}");
             assert_eq!(Instance::of(&agent).agent(name), agent, "{id}");
         }
         assert_eq!(plain(&"coder@default".into()), "coder".into());
+    }
+
+    #[test]
+    fn an_agent_is_called_by_a_name_and_maybe_its_instance() {
+        let code = |id: &str| check_name("id", id).map_err(|refusal| refusal.code);
+        for good in ["a", "reviewer@pr-123", "claude/1", "größe", "a.b:c", &"x".repeat(limit::AGENT_ID_BYTES)] {
+            assert_eq!(code(good), Ok(()), "{good:?}");
+        }
+        for bad in
+            ["", "@", "@x", "x@", "a@b@c", "a@@b", " ", "a b", "a\u{a0}b", "a\n", "a\0b", "a\u{200b}", "\u{202e}a"]
+        {
+            assert_eq!(code(bad), Err(Code::Invalid), "{bad:?}");
+        }
+        assert_eq!(code(&"x".repeat(limit::AGENT_ID_BYTES + 1)), Err(Code::TooLarge));
+        let refusal = check_name("id", "x@").unwrap_err();
+        assert_eq!(refusal.message, "id must have something before and after its '@'");
+        assert!(refusal.hint.unwrap().contains("'name@instance', in up to 128 bytes"));
     }
 
     #[test]

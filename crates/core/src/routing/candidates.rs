@@ -1,13 +1,12 @@
 //! Everybody whom a task could be given to, kept ready for choices: follows the log fact by fact.
 
-use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
 
-use super::choice::{Choice, Reject, Rejected, Scored};
+use super::choice::{Choice, Filter, Reject, Rejected, Scored};
 use super::demand::{Among, Demand};
 use super::offer::{Offer, Words};
 use super::plan::Plan;
-use crate::agent::{self, Agent};
+use crate::agent::{self, Agent, Recent};
 use crate::clutch::Card;
 use crate::clutch::card::CostHint;
 use crate::fact::{Fact, touches};
@@ -30,12 +29,46 @@ pub struct Candidates {
     used: usize,
 }
 
+/// What a choice looks at comes first; the row is there for what follows in the log.
 #[derive(Debug)]
 pub(super) struct Candidate {
-    pub(super) agent: Agent,
-    offer: Offer,
+    is_live: bool,
     /// Tasks that it has claimed or that are reserved for it.
     pub(super) load: u32,
+    /// Its share of failures, smoothed.
+    failing: u32,
+    given: Option<Seq>,
+    offer: Offer,
+    pub(super) agent: Box<Agent>,
+}
+
+impl Candidate {
+    fn new(agent: Agent, offer: Offer, load: u32) -> Candidate {
+        Candidate {
+            is_live: agent.is_live(),
+            load,
+            failing: failing(agent.recent),
+            given: agent.given,
+            offer,
+            agent: Box::new(agent),
+        }
+    }
+
+    /// Takes what a fact made of its row, which did not change what it offers.
+    fn update(&mut self, agent: Agent) {
+        self.is_live = agent.is_live();
+        self.failing = failing(agent.recent);
+        self.given = agent.given;
+        *self.agent = agent;
+    }
+}
+
+/// The share of failures, as if one more task had succeeded and one had failed. Shares of so few tasks differ by more than
+/// what is cut off here, and equal ones are equal.
+fn failing(recent: Recent) -> u32 {
+    const WHOLE: u32 = 1 << 20;
+    let failures = recent.count() - recent.successes();
+    (failures + 1) * WHOLE / (recent.count() + 2)
 }
 
 /// Whether an agent with so many tasks may be given this one, as far as the agent's row tells: the filters of a choice,
@@ -66,7 +99,7 @@ impl Candidates {
             None => self.assigned.values().filter(|assignee| **assignee == agent.id).count().try_into().unwrap_or(0),
         };
         self.used += offer.words();
-        if let Some(old) = self.agents.insert(agent.id.clone(), Candidate { agent, offer, load }) {
+        if let Some(old) = self.agents.insert(agent.id.clone(), Candidate::new(agent, offer, load)) {
             self.used -= old.offer.words();
         }
         self.tidy();
@@ -118,14 +151,14 @@ impl Candidates {
         let says_what_it_is = matches!(row.fact, Fact::AgentRegistered(_) | Fact::AgentUpdated(_));
         match self.agents.get_mut(id) {
             Some(candidate) if !says_what_it_is => {
-                let old = candidate.agent.clone();
+                let old = Agent::clone(&candidate.agent);
                 match agent::apply(Some(old), id, &row.fact, row.seq, row.at) {
-                    Some(agent) if !agent.has_left() => candidate.agent = agent,
+                    Some(agent) if !agent.has_left() => candidate.update(agent),
                     _ => self.remove(id),
                 }
             }
             known => {
-                let old = known.map(|candidate| candidate.agent.clone());
+                let old = known.map(|candidate| Agent::clone(&candidate.agent));
                 if let Some(agent) = agent::apply(old, id, &row.fact, row.seq, row.at) {
                     self.put(agent);
                 }
@@ -157,13 +190,12 @@ impl Candidates {
 
     fn decide(&self, demand: &Demand, named: usize) -> Choice {
         let plan = Plan::of(demand, &self.words);
-        let mut tally =
-            Tally { plan: &plan, named, best: vec![], eligible: 0, rejected: vec![], counts: BTreeMap::new() };
+        let mut tally = Tally { plan: &plan, named, best: vec![], eligible: 0, rejected: vec![], counts: [0; FILTERS] };
         match &demand.among {
-            Among::Anyone => self.agents.values().for_each(|candidate| tally.consider(candidate)),
+            Among::Anyone => self.agents.iter().for_each(|(id, candidate)| tally.consider(id, candidate)),
             Among::Role(role) => {
-                let with_role = self.agents.values().filter(|candidate| candidate.agent.profile.role == *role);
-                with_role.for_each(|candidate| tally.consider(candidate));
+                let with_role = self.agents.iter().filter(|(_, candidate)| candidate.agent.profile.role == *role);
+                with_role.for_each(|(id, candidate)| tally.consider(id, candidate));
             }
             Among::Agents(agents) => {
                 let mut agents: Vec<&AgentId> = agents.iter().collect();
@@ -171,7 +203,7 @@ impl Candidates {
                 agents.dedup();
                 for agent in agents {
                     match self.agents.get(agent) {
-                        Some(candidate) => tally.consider(candidate),
+                        Some(candidate) => tally.consider(agent, candidate),
                         None => tally.unknown(agent),
                     }
                 }
@@ -189,66 +221,81 @@ struct Tally<'a> {
     best: Vec<Rank<'a>>,
     eligible: u32,
     rejected: Vec<Rejected>,
-    counts: BTreeMap<super::Filter, u32>,
+    /// By filter.
+    counts: [u32; FILTERS],
 }
 
+const FILTERS: usize = Filter::ALL.len();
+
 impl<'a> Tally<'a> {
-    fn consider(&mut self, candidate: &'a Candidate) {
-        match self.admits(candidate) {
-            Ok(cost) => self.rank(Rank { points: self.plan.points(&candidate.offer), cost, candidate }),
+    fn consider(&mut self, agent: &'a AgentId, candidate: &'a Candidate) {
+        match self.admits(agent, candidate) {
+            Ok(cost) => self.rank(agent, candidate, cost),
             Err(reject) => {
-                self.count(reject);
-                if self.rejected.len() < self.named {
-                    let reason = self.plan.because(reject, &candidate.offer, candidate.load);
-                    let agent = candidate.agent.id.clone();
-                    self.rejected.push(Rejected { agent, filter: reject.filter(), reason });
-                }
+                let offer = Some((&candidate.offer, candidate.load));
+                self.reject(agent, reject, offer);
             }
         }
     }
 
-    fn admits(&self, candidate: &Candidate) -> Result<CostHint, Reject> {
-        if !candidate.agent.is_live() {
+    fn admits(&self, agent: &AgentId, candidate: &Candidate) -> Result<CostHint, Reject> {
+        if !candidate.is_live {
             return Err(Reject::Offline);
         }
-        self.plan.admits(&candidate.agent.id, &candidate.offer, candidate.load)
+        self.plan.admits(agent, &candidate.offer, candidate.load)
     }
 
     fn unknown(&mut self, agent: &AgentId) {
-        self.count(Reject::Unknown);
+        self.reject(agent, Reject::Unknown, None);
+    }
+
+    fn reject(&mut self, agent: &AgentId, reject: Reject, offer: Option<(&Offer, u32)>) {
+        let filter = reject.filter();
+        self.counts[filter as usize] += 1;
         if self.rejected.len() < self.named {
-            let reason = "is not registered".to_owned();
-            self.rejected.push(Rejected { agent: agent.clone(), filter: super::Filter::Unknown, reason });
+            let reason = self.plan.because(reject, offer);
+            self.rejected.push(Rejected { agent: agent.clone(), filter, reason });
         }
     }
 
-    fn count(&mut self, reject: Reject) {
-        *self.counts.entry(reject.filter()).or_default() += 1;
-    }
-
-    fn rank(&mut self, rank: Rank<'a>) {
+    /// Puts it among the best, behind those that came before it and are as good.
+    fn rank(&mut self, agent: &'a AgentId, candidate: &Candidate, cost: CostHint) {
         self.eligible += 1;
-        let at = self.best.partition_point(|better| better.order(&rank) != Ordering::Greater);
-        if at < self.named {
-            self.best.insert(at, rank);
-            self.best.truncate(self.named);
+        let standing = Standing {
+            lacking: self.plan.lacking(&candidate.offer),
+            load: candidate.load,
+            failing: candidate.failing,
+            cost,
+            given: candidate.given,
+        };
+        // Most are no better than the last that is named, in a team that is larger than that.
+        if self.best.len() == self.named && self.best.last().is_none_or(|last| last.standing <= standing) {
+            return;
         }
+        let at = self.best.partition_point(|better| better.standing <= standing);
+        self.best.truncate(self.named.saturating_sub(1));
+        self.best.insert(at, Rank { agent, standing });
     }
 
     fn choice(self) -> Choice {
         let scored = |rank: &Rank<'_>| Scored {
-            agent: rank.candidate.agent.id.clone(),
-            score: self.plan.score(rank.points),
-            load: rank.candidate.load,
+            agent: rank.agent.clone(),
+            score: self.plan.score(rank.standing.lacking),
+            load: rank.standing.load,
         };
         Choice {
-            selected: self.best.first().map(|rank| rank.candidate.agent.id.clone()),
+            selected: self.best.first().map(|rank| rank.agent.clone()),
             candidates: self.best.iter().map(scored).collect(),
             eligible: self.eligible,
             reason: self.reason(),
+            counts: self.counts().collect(),
             rejected: self.rejected,
-            counts: self.counts,
         }
+    }
+
+    fn counts(&self) -> impl Iterator<Item = (Filter, u32)> {
+        let counts = self.counts;
+        Filter::ALL.into_iter().map(move |filter| (filter, counts[filter as usize])).filter(|(_, count)| *count > 0)
     }
 
     /// What was matched, and what decided between the first and the second.
@@ -261,64 +308,51 @@ impl<'a> Tally<'a> {
         };
         let decided = match self.best.get(1) {
             None => "the only candidate",
-            Some(second) => first.ahead_by(second),
+            Some(second) => first.standing.ahead_by(&second.standing),
         };
         format!("{matched}, {decided}")
     }
 
     fn failure(&self) -> String {
-        if self.counts.is_empty() {
-            return "no agent is registered".to_owned();
-        }
         let counts: Vec<String> =
-            self.counts.iter().map(|(filter, count)| format!("{count} by {}", filter.as_str())).collect();
-        format!("no agent fits; rejected: {}", counts.join(", "))
+            self.counts().map(|(filter, count)| format!("{count} by {}", filter.as_str())).collect();
+        match counts.is_empty() {
+            true => "no agent is registered".to_owned(),
+            false => format!("no agent fits; rejected: {}", counts.join(", ")),
+        }
     }
 }
 
-/// One that fits, with what it is put in order by.
+/// One that fits.
 struct Rank<'a> {
-    points: u32,
-    cost: CostHint,
-    candidate: &'a Candidate,
+    agent: &'a AgentId,
+    standing: Standing,
 }
 
-const ROUND_ROBIN: &str = "round-robin";
+/// What those who fit are put in order by, the first field first; the least is the best.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Standing {
+    /// What it misses of all that is preferred.
+    lacking: u32,
+    load: u32,
+    failing: u32,
+    cost: CostHint,
+    given: Option<Seq>,
+}
 
-impl Rank<'_> {
-    /// The better one is the lesser.
-    fn order(&self, other: &Rank<'_>) -> Ordering {
-        self.steps(other).map(|(order, _)| order).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
-    }
-
-    fn ahead_by(&self, other: &Rank<'_>) -> &'static str {
-        self.steps(other).find(|(order, _)| order.is_ne()).map_or(ROUND_ROBIN, |(_, word)| word)
-    }
-
-    /// What is compared, in order, with the word for being ahead by it.
-    fn steps(&self, other: &Rank<'_>) -> impl Iterator<Item = (Ordering, &'static str)> {
-        const STEPS: [(fn(&Rank<'_>, &Rank<'_>) -> Ordering, &str); 6] = [
-            (|one, other| other.points.cmp(&one.points), "highest score"),
-            (|one, other| one.candidate.load.cmp(&other.candidate.load), "lowest load"),
-            (|one, other| other.cmp_success(one), "best success rate"),
-            (|one, other| one.cost.cmp(&other.cost), "lowest cost"),
-            (|one, other| one.given().cmp(&other.given()), ROUND_ROBIN),
-            (|one, other| one.candidate.agent.id.cmp(&other.candidate.agent.id), ROUND_ROBIN),
-        ];
-        STEPS.into_iter().map(move |(compare, word)| (compare(self, other), word))
-    }
-
-    /// Shares of successes, smoothed: as if one more task had succeeded and one had failed.
-    fn cmp_success(&self, other: &Rank<'_>) -> Ordering {
-        let share = |rank: &Rank<'_>| {
-            let recent = rank.candidate.agent.recent;
-            (u64::from(recent.successes()) + 1, u64::from(recent.count()) + 2)
-        };
-        let ((one, of_one), (two, of_two)) = (share(self), share(other));
-        (one * of_two).cmp(&(two * of_one))
-    }
-
-    fn given(&self) -> Option<Seq> {
-        self.candidate.agent.given
+impl Standing {
+    /// What this one is better by than the next.
+    fn ahead_by(&self, next: &Standing) -> &'static str {
+        if self.lacking != next.lacking {
+            "highest score"
+        } else if self.load != next.load {
+            "lowest load"
+        } else if self.failing != next.failing {
+            "best success rate"
+        } else if self.cost != next.cost {
+            "lowest cost"
+        } else {
+            "round-robin"
+        }
     }
 }

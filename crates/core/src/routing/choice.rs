@@ -55,6 +55,17 @@ pub enum Filter {
 }
 
 impl Filter {
+    pub const ALL: [Filter; 8] = [
+        Filter::Unknown,
+        Filter::Offline,
+        Filter::Tried,
+        Filter::Security,
+        Filter::Tools,
+        Filter::Concurrency,
+        Filter::Network,
+        Filter::Requires,
+    ];
+
     pub fn as_str(self) -> &'static str {
         match self {
             Filter::Unknown => "unknown",

@@ -29,8 +29,10 @@ mod plan;
 #[cfg(test)]
 mod properties;
 mod route;
+#[cfg(test)]
+mod tables;
 
 pub use candidates::{Candidates, admits};
 pub use choice::{Choice, Filter, Rejected, Scored};
 pub use demand::{Among, Demand};
-pub use route::{Route, Routing, RoutingDecided, RoutingFailed, TaskForwarded};
+pub use route::{Forward, Route, Routing, RoutingDecided, RoutingFailed, TaskForwarded};

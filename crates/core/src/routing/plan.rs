@@ -124,17 +124,18 @@ impl<'a> Plan<'a> {
         Ok(dearest.unwrap_or(offer.cost))
     }
 
-    pub(super) fn points(&self, offer: &Offer) -> u32 {
-        self.prefers.iter().map(|want| want.points(offer, self.trust)).sum()
+    /// What is missing of all that is preferred.
+    pub(super) fn lacking(&self, offer: &Offer) -> u32 {
+        self.most - self.prefers.iter().map(|want| want.points(offer, self.trust)).sum::<u32>()
     }
 
     /// From 0 to 1. Whoever prefers nothing gets all that it prefers.
-    pub(super) fn score(&self, points: u32) -> f64 {
-        if self.most == 0 { 1.0 } else { f64::from(points) / f64::from(self.most) }
+    pub(super) fn score(&self, lacking: u32) -> f64 {
+        if self.most == 0 { 1.0 } else { f64::from(self.most - lacking) / f64::from(self.most) }
     }
 
     /// Why somebody was rejected, to be read after its name.
-    pub(super) fn because(&self, reject: Reject, offer: &Offer, load: u32) -> String {
+    pub(super) fn because(&self, reject: Reject, offer: Option<(&Offer, u32)>) -> String {
         let need = |at: usize| self.demand.requires.get(at).map(Need::to_string).unwrap_or_default();
         let bare = |at: usize| self.demand.requires.get(at).map_or("", |need| &need.capability);
         match reject {
@@ -149,9 +150,13 @@ impl<'a> Plan<'a> {
             Reject::NoTool(at) => {
                 format!("does not offer {}", self.demand.tools.get(at).map_or("", String::as_str))
             }
-            Reject::Busy => format!("has {load} of {} tasks", offer.max_concurrency.unwrap_or_default()),
+            Reject::Busy => {
+                let (most, load) = offer.map_or((None, 0), |(offer, load)| (offer.max_concurrency, load));
+                format!("has {load} of {} tasks", most.unwrap_or_default())
+            }
             Reject::Network => {
-                format!("reaches {} of the network, not {}", offer.network.as_str(), self.network.as_str())
+                let reaches = offer.map_or(Network::None, |(offer, _)| offer.network);
+                format!("reaches {} of the network, not {}", reaches.as_str(), self.network.as_str())
             }
             Reject::Lacks(at) => format!("lacks {}", need(at)),
             Reject::Version(at) => format!("lacks {}: it has another version", need(at)),
@@ -236,12 +241,15 @@ impl Want {
     fn points(&self, offer: &Offer, trust: TrustLevel) -> u32 {
         match self.met_by(offer, trust) {
             Met::With(_) | Met::Freely => self.kind.weight(),
-            _ if self.kind == Kind::Capability && self.versions.is_none() => {
-                // What somebody calls a skill, another may call a tag.
-                if self.name.is_some_and(|name| offer.is_tagged(name)) { TAG } else { 0 }
-            }
+            _ if self.is_a_tag_of(offer) => TAG,
             _ => 0,
         }
+    }
+
+    /// What somebody calls a skill, another may call a tag.
+    fn is_a_tag_of(&self, offer: &Offer) -> bool {
+        let could_be = self.kind == Kind::Capability && self.versions.is_none();
+        could_be && self.name.is_some_and(|name| offer.is_tagged(name))
     }
 }
 

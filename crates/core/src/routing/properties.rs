@@ -410,7 +410,7 @@ proptest! {
 
     /// Following the log and reading the rows come to the same.
     #[test]
-    fn following_is_as_good_as_reading(steps in prop::collection::vec((0..10_usize, 0..3_usize, 0..4_usize), 0..80)) {
+    fn following_is_as_good_as_reading(steps in prop::collection::vec((0..11_usize, 0..3_usize, 0..4_usize), 0..80)) {
         let mut w = World::of(&["lead"]);
         let mut followed = Candidates::default();
         let mut seen = 0;
@@ -459,6 +459,7 @@ fn perform(w: &mut World, step: usize, agent: &str, task: &str) {
         2 => w.run(&Caller::system(), crate::testing::offline(agent, w.now)),
         3 => w.run(&caller, crate::testing::create(task, &[])),
         4 => w.run(&caller, claim(agent, task)),
+        10 => w.run(&caller, crate::testing::start(Some(agent), task)),
         5 => w.run(&by("lead"), assign(task, agent)),
         6 => w.run(&caller, release(task)),
         7 => w.run(&caller, complete(task)),
@@ -485,7 +486,7 @@ fn read(w: &World) -> Candidates {
 }
 
 fn standing(candidates: &Candidates) -> Vec<(Agent, u32)> {
-    candidates.agents.values().map(|candidate| (candidate.agent.clone(), candidate.load)).collect()
+    candidates.agents.values().map(|candidate| (Agent::clone(&candidate.agent), candidate.load)).collect()
 }
 
 #[test]

@@ -15,14 +15,21 @@ use crate::run;
 use crate::task::{Task, TaskReserved, Terms};
 use crate::view::View;
 
-/// Reserves a task that was asked for by a request for the agent that was chosen, and passes the request on to it; or tells
-/// that nobody fits. Refused if it is not so any more: then the router looks again.
+/// Reserves a task that was asked for by a request for the agent that was chosen, or tells that nobody fits. Refused if it is not so any more: then the router looks again.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Route {
     pub task: TaskId,
     pub choice: Choice,
+}
+
+/// Passes the request on to the agent that the task was just reserved for. Done together with [`Route`], so that its body,
+/// the request as it is passed on, is that of a fact of its own.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Forward {
+    pub task: TaskId,
+    pub to: AgentId,
     /// The id of the request as it is passed on.
-    pub forward: MessageId,
+    pub message: MessageId,
 }
 
 /// Whom a task was given to, and why.
@@ -97,16 +104,12 @@ impl Route {
         if let Some(agent) = &self.choice.selected {
             asks.push(Key::Agent(agent.clone()).into());
             asks.push(Lookup::TasksHeldBy(agent.clone()).into());
-            asks.push(Key::Envelope(self.forward.clone()).into());
-            asks.push(Key::Message(self.forward.clone()).into());
         }
         asks
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
-        if caller.actor != Actor::System {
-            return Err(Refusal::new(Code::Forbidden, "only the router assigns tasks by routing").into());
-        }
+        needs_router(caller)?;
         let task = view.task_known(&self.task)?;
         let terms = task.to_be_routed().ok_or_else(|| stale("it is not to be routed any more"))?;
         run::gives_work(view, task).map_err(as_stale)?;
@@ -125,21 +128,10 @@ impl Route {
             return Err(stale("the request is to somebody else").into());
         }
         admits(&demand, known, load).map_err(|rejected| stale(&format!("{agent} {}", rejected.reason)))?;
-        if view.envelope(&self.forward)?.is_some() || view.message(&self.forward)?.is_some() {
-            return Err(stale("the id of its message is taken").into());
-        }
         let (id, run) = (task.id.clone(), task.workflow());
         Ok(vec![
             Fact::RoutingDecided(RoutingDecided { task: id.clone(), run: run.clone(), choice: self.choice.clone() }),
-            Fact::TaskReserved(TaskReserved { task: id.clone(), agent: agent.clone() }),
-            Fact::TaskForwarded(TaskForwarded {
-                task: id,
-                run,
-                to: agent.clone(),
-                message: self.forward.clone(),
-                request: terms.request.clone(),
-                attempt: task.attempt,
-            }),
+            Fact::TaskReserved(TaskReserved { task: id, agent: agent.clone() }),
         ])
     }
 
@@ -151,6 +143,41 @@ impl Route {
         }
         let (task, run) = (task.id.clone(), task.workflow());
         vec![Fact::RoutingFailed(RoutingFailed { task, run, choice: self.choice.clone() })]
+    }
+}
+
+impl Forward {
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        let keys =
+            [Key::Task(self.task.clone()), Key::Envelope(self.message.clone()), Key::Message(self.message.clone())];
+        keys.into_iter().map(Ask::from).collect()
+    }
+
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+        needs_router(caller)?;
+        let task = view.task_known(&self.task)?;
+        let Some(terms) = task.origin.terms.as_ref().filter(|_| task.reserved_for.as_ref() == Some(&self.to)) else {
+            return Err(stale("the task is not reserved for it").into());
+        };
+        if view.envelope(&self.message)?.is_some() || view.message(&self.message)?.is_some() {
+            return Err(stale("the id of its message is taken").into());
+        }
+        let fact = Fact::TaskForwarded(TaskForwarded {
+            task: task.id.clone(),
+            run: task.workflow(),
+            to: self.to.clone(),
+            message: self.message.clone(),
+            request: terms.request.clone(),
+            attempt: task.attempt,
+        });
+        Ok(Decision::new(vec![fact], Reply::Row(Key::Task(self.task.clone()))))
+    }
+}
+
+fn needs_router(caller: &Caller) -> Result<(), Refusal> {
+    match caller.actor {
+        Actor::System => Ok(()),
+        _ => Err(Refusal::new(Code::Forbidden, "only the router assigns tasks by routing")),
     }
 }
 
@@ -205,7 +232,7 @@ mod tests {
     }
 
     fn route(w: &World, task: &str) -> Route {
-        Route { task: task.into(), choice: choice(w, task), forward: format!("fwd_{task}").as_str().into() }
+        Route { task: task.into(), choice: choice(w, task) }
     }
 
     fn routes(w: &mut World, task: &str) -> Vec<&'static str> {
@@ -213,7 +240,11 @@ mod tests {
         w.does(&Caller::system(), route)
     }
 
-    const GIVEN: [&str; 3] = ["routing.decided", "task.reserved", "task.forwarded"];
+    fn forward(task: &str, to: &str) -> Forward {
+        Forward { task: task.into(), to: to.into(), message: format!("fwd_{task}").as_str().into() }
+    }
+
+    const GIVEN: [&str; 2] = ["routing.decided", "task.reserved"];
 
     #[test]
     fn whoever_was_chosen_gets_the_task_and_the_request() {
@@ -221,8 +252,12 @@ mod tests {
         asks_for(&mut w, "t", &json!({}));
         assert_eq!(routes(&mut w, "t"), GIVEN);
         let chosen = w.task("t").held_by().unwrap().to_string();
-        assert_eq!(w.standing("fwd_t", &chosen), Some(Standing::Queued));
         let other = if chosen == "ken" { "ada" } else { "ken" };
+        assert_eq!(w.refuses(&Caller::system(), forward("t", other)), Code::Stale);
+        assert_eq!(w.refuses(&by(&chosen), forward("t", &chosen)), Code::Forbidden);
+        assert_eq!(w.does(&Caller::system(), forward("t", &chosen)), ["task.forwarded"]);
+        assert_eq!(w.standing("fwd_t", &chosen), Some(Standing::Queued));
+        assert_eq!(w.refuses(&Caller::system(), forward("t", &chosen)), Code::Stale, "its id is taken");
         assert_eq!(w.refuses(&by(other), claim(other, "t")), Code::Reserved);
         sends(&mut w, "acc", "task.accept", &chosen, &json!({ "task_id": "t" }));
         assert_eq!(w.task("t").state, State::InProgress);
@@ -282,7 +317,7 @@ mod tests {
         routes(&mut w, "t");
         let first = w.task("t").held_by().unwrap().clone();
         w.does(&by(first.as_str()), release("t"));
-        let again = Route { forward: "again".into(), ..route(&w, "t") };
+        let again = route(&w, "t");
         assert_ne!(again.choice.selected.as_ref(), Some(&first));
         assert_eq!(w.does(&Caller::system(), again), GIVEN);
     }

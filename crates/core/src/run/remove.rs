@@ -1,5 +1,7 @@
 //! Taking a task out of a plan before anybody began it. What waited for it waits for what it waited for.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde::{Deserialize, Serialize};
 
 use super::add::{has_a_plan, reordered};
@@ -66,7 +68,7 @@ impl RemoveRunTask {
                 .into());
         }
         let tasks = view.tasks_of_run(&self.run)?;
-        let mut facts = removed(view, task, &tasks, Inherit::Dependencies)?;
+        let mut facts = removed(view, task, &Going::from([(&task.id, task)]), &tasks)?;
         let rest: Vec<&Task> = tasks.into_iter().filter(|other| other.id != task.id).collect();
         facts.extend(reordered(&self.run, &rest, task.sequence, |sequence| sequence.saturating_sub(1)));
         facts.extend(ends_with(run, run.tasks.saturating_sub(1), run.unfinished.saturating_sub(1)));
@@ -95,21 +97,20 @@ pub(super) fn removal_asks(task: &TaskId) -> Vec<Ask> {
     ]
 }
 
-/// What the tasks that waited for a removed one wait for instead.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Inherit {
-    Dependencies,
-    Nothing,
-}
+/// Tasks that are removed together.
+pub(super) type Going<'a> = BTreeMap<&'a TaskId, &'a Task>;
 
-/// The removal, and the end of the file claims that were made for the task.
-pub(super) fn removed(view: &View, task: &Task, of_run: &[&Task], inherit: Inherit) -> Result<Vec<Fact>, Halt> {
+/// The removal of one of those that go, and the end of the file claims that were made for it.
+pub(super) fn removed(view: &View, task: &Task, going: &Going<'_>, of_run: &[&Task]) -> Result<Vec<Fact>, Halt> {
     let dependents: Vec<TaskId> = view.dependents(&task.id)?.into_iter().map(|edge| edge.task.clone()).collect();
     view.needs(dependents.iter().map(|id| Key::Task(id.clone()).into()).collect())?;
+    let left = Estate::of(task, going);
     let mut rewired = Vec::new();
     for id in &dependents {
         if let Some(dependent) = view.task(id)? {
-            rewired.push(rewire(dependent, task, inherit));
+            let gains = if going.contains_key(id) { vec![] } else { left.new_to(dependent) };
+            let waits = gains.iter().filter(|dep| left.waiting_on.contains(*dep)).cloned().collect();
+            rewired.push(Rewired { task: id.clone(), gains, waits });
         }
     }
     let readers =
@@ -128,15 +129,37 @@ pub(super) fn removed(view: &View, task: &Task, of_run: &[&Task], inherit: Inher
     Ok(facts)
 }
 
-fn rewire(dependent: &Task, removed: &Task, inherit: Inherit) -> Rewired {
-    let gains: Vec<TaskId> = match inherit {
-        Inherit::Nothing => vec![],
-        Inherit::Dependencies => {
-            removed.depends_on.iter().filter(|dep| !dependent.depends_on.contains(dep)).cloned().collect()
+/// What whoever waited for a removed task waits for instead: its dependencies, and where one of those goes too, the
+/// dependencies of that one.
+#[derive(Default)]
+struct Estate {
+    depends_on: Vec<TaskId>,
+    /// Those of them that are not finished yet.
+    waiting_on: BTreeSet<TaskId>,
+}
+
+impl Estate {
+    fn of(removed: &Task, going: &Going<'_>) -> Estate {
+        let mut left = Estate::default();
+        let (mut open, mut seen) = (vec![removed], BTreeSet::new());
+        while let Some(task) = open.pop() {
+            for dep in task.depends_on.iter().filter(|dep| seen.insert((*dep).clone())) {
+                if let Some(goes) = going.get(dep) {
+                    open.push(goes);
+                    continue;
+                }
+                left.depends_on.push(dep.clone());
+                if task.waiting_on.contains(dep) {
+                    left.waiting_on.insert(dep.clone());
+                }
+            }
         }
-    };
-    let waits = gains.iter().filter(|dep| removed.waiting_on.contains(*dep)).cloned().collect();
-    Rewired { task: dependent.id.clone(), gains, waits }
+        left
+    }
+
+    fn new_to(&self, dependent: &Task) -> Vec<TaskId> {
+        self.depends_on.iter().filter(|dep| !dependent.depends_on.contains(dep)).cloned().collect()
+    }
 }
 
 impl TaskRemoved {

@@ -1,11 +1,12 @@
-//! A new plan for what has not begun. What has begun, ended or is claimed stays as it is.
+//! A new plan for what has not begun. What has begun, ended or is claimed stays as it is, and where it waited for
+//! something that goes, it waits for what that waited for.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::add::has_a_plan;
 use super::plan::{last, planned};
-use super::remove::{Inherit, is_removable, removal_asks, removed};
+use super::remove::{Going, is_removable, removal_asks, removed};
 use super::rollup::ends_with;
 use super::{PlannedTask, Run, author, check_summary, reopens, resolve, steering_asks};
 use crate::actor::Caller;
@@ -71,8 +72,9 @@ impl ReplanRun {
             removed: ids(&goes),
             preserved: ids(&stays),
         })];
+        let going: Going<'_> = goes.iter().map(|task| (&task.id, *task)).collect();
         for task in &goes {
-            facts.extend(removed(view, task, &tasks, Inherit::Nothing)?);
+            facts.extend(removed(view, task, &going, &tasks)?);
         }
         facts.extend(planned(view, &self.run, &author(caller), last(&stays), resolved)?);
         facts.extend(self.outcome(run, &goes));
@@ -139,12 +141,42 @@ mod tests {
             }
             other => panic!("{other:?}"),
         }
-        assert!(w.task("tk_claimed").depends_on.is_empty() && !w.task("tk_claimed").is_waiting());
+        assert_eq!(w.task("tk_claimed").depends_on, ["tk_doing".into()], "what went waited for it");
         assert_eq!((w.task("tk_new").sequence, w.task("tk_new").waiting_on.len()), (4, 1));
         let run = w.run_row("wf");
         assert_eq!((run.tasks, run.unfinished, run.summary.as_deref()), (5, 4, Some("another")));
         assert_eq!(run.brief.config["replan_history"][0]["reason"], "we know more");
         assert_eq!(w.rebuilt(), *w.rows());
+    }
+
+    #[test]
+    fn what_stays_waits_for_what_the_removed_waited_for_however_many_those_are() {
+        let mut w = World::of(&["a"]);
+        w.plans(
+            "wf",
+            &[
+                ("done", &[]),
+                ("open", &[]),
+                ("first", &["done", "open"]),
+                ("second", &["first"]),
+                ("other", &["done"]),
+                ("claimed", &["second", "other"]),
+            ],
+        );
+        w.starts("a", "tk_done");
+        w.does(&by("a"), complete("tk_done"));
+        w.claims("a", "tk_open");
+        w.claims("a", "tk_claimed");
+        w.does(&by("a"), replan(&[("new", &["claimed"])]));
+        let claimed = w.task("tk_claimed");
+        assert_eq!(claimed.depends_on, ["tk_done".into(), "tk_open".into()]);
+        assert_eq!(claimed.waiting_on.iter().map(TaskId::as_str).collect::<Vec<_>>(), ["tk_open"]);
+        let edges: Vec<String> = w.rows().keys().filter(|key| matches!(key, Key::Edge { .. })).map(Key::id).collect();
+        assert_eq!(edges, ["tk_claimed>tk_done", "tk_claimed>tk_open", "tk_new>tk_claimed"]);
+        assert_eq!(w.rebuilt(), *w.rows());
+        w.starts("a", "tk_open");
+        w.does(&by("a"), complete("tk_open"));
+        assert!(!w.task("tk_claimed").is_waiting());
     }
 
     #[test]

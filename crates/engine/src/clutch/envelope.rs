@@ -1,13 +1,15 @@
 //! Rows of the log as envelopes.
 
+use std::collections::BTreeSet;
+
 use rookery_core::clutch::LegacyType;
 use rookery_core::log::{Body, BodyBytes, LogRow, event_id};
-use rookery_core::routing::TaskForwarded;
-use rookery_core::{Fact, Key, MessageId, Row, Seq, envelope};
+use rookery_core::{Key, MessageId, Row, Seq, envelope};
 use rookery_store::LogQuery;
 use rookery_store::query::Bodies;
 use serde_json::Value;
 
+use super::show::{Envelopes, is_envelope, is_whole};
 use crate::engine::{Engine, EngineError};
 use crate::queries::At;
 
@@ -45,27 +47,53 @@ impl Engine {
     }
 
     async fn shown_in_full(&self, row: LogRow) -> Result<Envelope, EngineError> {
-        if let Fact::TaskForwarded(fact) = &row.fact {
-            let request = self.request_of(fact).await?;
-            return Ok(Envelope::Shown(envelope::forwarded(&row, fact, &request)));
-        }
-        if !matches!(row.fact, Fact::EnvelopeReceived(_)) {
-            let follows = match row.cause {
-                Some(cause) => self.row_at(cause).await?.is_some_and(|cause| is_envelope(&cause)),
-                None => false,
-            };
-            return Ok(Envelope::Shown(if follows { envelope::following(&row) } else { envelope::of(&row) }));
-        }
-        let Some(bytes) = self.body_of(&row).await? else { return Ok(Envelope::Shown(envelope::of(&row))) };
-        match envelope::received(&bytes) {
-            Some(shown) if is_legacy(&shown) => Ok(Envelope::Shown(shown)),
-            _ => Ok(Envelope::Verbatim(bytes)),
+        let (rows, envelopes) = self.to_show(vec![row]).await?;
+        let Some(row) = rows.first() else { return Ok(Envelope::Shown(Value::Null)) };
+        let shown = envelopes.shown(row).message;
+        match &row.body {
+            Some(Body { bytes: BodyBytes::Here(bytes), .. })
+                if envelope::has_own_words(&row.fact) && !is_legacy(&shown) =>
+            {
+                Ok(Envelope::Verbatim(bytes.clone()))
+            }
+            _ => Ok(Envelope::Shown(shown)),
         }
     }
 
-    /// The request that was passed on, as it was sent; nothing if that was redacted.
-    async fn request_of(&self, fact: &TaskForwarded) -> Result<Vec<u8>, EngineError> {
-        let (mut rows, _) = self.store().rows(vec![Key::Envelope(fact.request.clone())]).await?;
+    /// Rows with all that is needed to show them: the bodies of envelopes, and which of them follow from one.
+    pub async fn to_show(&self, mut rows: Vec<LogRow>) -> Result<(Vec<LogRow>, Envelopes), EngineError> {
+        let mut envelopes = Envelopes::among(&rows);
+        let seen: BTreeSet<Seq> = rows.iter().map(|row| row.seq).collect();
+        let says_otherwise = |row: &&LogRow| envelope::message_type(&row.fact) != row.fact.kind();
+        let causes: BTreeSet<Seq> = rows
+            .iter()
+            .filter(says_otherwise)
+            .filter_map(|row| row.cause)
+            .filter(|cause| !seen.contains(cause))
+            .collect();
+        for cause in causes {
+            if self.row_at(cause).await?.is_some_and(|row| is_envelope(&row)) {
+                envelopes.add(cause);
+            }
+        }
+        for row in rows.iter_mut().filter(|row| !is_whole(row)) {
+            let body = match &row.body {
+                Some(body) => Some(body.clone()),
+                None => self.row_at(row.seq).await?.and_then(|row| row.body),
+            };
+            row.body = body;
+            if let Some(bytes) = self.body_of(row).await?
+                && let Some(body) = &mut row.body
+            {
+                body.bytes = BodyBytes::Here(bytes);
+            }
+        }
+        Ok((rows, envelopes))
+    }
+
+    /// A request as it was sent; nothing if it was redacted.
+    pub(super) async fn request_body(&self, request: &MessageId) -> Result<Vec<u8>, EngineError> {
+        let (mut rows, _) = self.store().rows(vec![Key::Envelope(request.clone())]).await?;
         let Some(Row::Envelope(filed)) = rows.pop().flatten() else { return Ok(vec![]) };
         match self.row_at(filed.received).await? {
             Some(row) => Ok(self.body_of(&row).await?.unwrap_or_default()),
@@ -81,10 +109,6 @@ impl Engine {
             Some(Body { bytes: BodyBytes::Gone, .. }) | None => None,
         })
     }
-}
-
-fn is_envelope(row: &LogRow) -> bool {
-    matches!(row.fact, Fact::EnvelopeReceived(_))
 }
 
 /// Whether it was translated.

@@ -209,14 +209,18 @@ impl Engine {
             hash: hex(&envelope.command_hash()),
             keep_until: self.replies_are_kept_until(),
         });
-        if body.len() > BODY_IN_ROW_BYTES {
-            let held = self.store().put_artifact(body.to_vec()).await?;
-            submission.body = Some(Body { sha256: held.sha256.clone(), bytes: BodyBytes::Artifact });
-            return Ok((submission, Some(held)));
+        let (body, held) = self.body_to_keep(body.to_vec()).await?;
+        submission.body = Some(body);
+        Ok((submission, held))
+    }
+
+    /// A body as the log keeps it: large ones are files, which are held until a row names them.
+    pub(super) async fn body_to_keep(&self, bytes: Vec<u8>) -> Result<(Body, Option<Held>), EngineError> {
+        if bytes.len() > BODY_IN_ROW_BYTES {
+            let held = self.store().put_artifact(bytes).await?;
+            return Ok((Body { sha256: held.sha256.clone(), bytes: BodyBytes::Artifact }, Some(held)));
         }
-        let sha256 = hex(&Sha256::digest(body));
-        submission.body = Some(Body { sha256, bytes: BodyBytes::Here(body.to_vec()) });
-        Ok((submission, None))
+        Ok((Body { sha256: hex(&Sha256::digest(&bytes)), bytes: BodyBytes::Here(bytes) }, None))
     }
 
     /// What its author was last shown in the thread led to what it says there.

@@ -7,9 +7,10 @@
 use std::collections::BTreeMap;
 
 use rookery_core::key::Table;
-use rookery_core::routing::{Candidates, Choice, Demand, Route};
+use rookery_core::routing::{Candidates, Choice, Demand, Forward, Route};
 use rookery_core::task::Task;
-use rookery_core::{Caller, Fact, Key, MessageId, Row, Seq, TaskId};
+use rookery_core::{Caller, Command, Fact, Key, MessageId, Row, Seq, TaskId, envelope};
+use rookery_store::artifact::Held;
 use rookery_store::node::{Duty, Tenure};
 use rookery_store::query::Test;
 use rookery_store::{Head, ListQuery, Submission, SubmitError};
@@ -182,20 +183,53 @@ impl<'a> Router<'a> {
             return Ok(());
         };
         let choice = chosen(&self.candidates, |tried| Demand::of(terms, tried), &task);
-        let route = Route { task: id.clone(), choice, forward: MessageId::new(self.engine.mint("msg_")) };
-        let mut submission = Submission::internal(Caller::system(), route).out_of(self.tenure);
-        submission.run = Some(task.run.clone());
-        submission.thread = task.origin.thread.clone();
-        match self.engine.store().submit(submission).await {
+        let selected = choice.selected.clone();
+        let mut submission = self.submission(&task, Route { task: id.clone(), choice });
+        let mut held = None;
+        if let Some(to) = selected {
+            let forward = Forward { task: id.clone(), to, message: MessageId::new(self.engine.mint("msg_")) };
+            let (forward, body) = self.forwards(&task, &terms.request, forward).await?;
+            submission.others = vec![forward];
+            held = body;
+        }
+        let outcome = self.engine.store().submit(submission).await;
+        if let Some(held) = held {
+            self.engine.let_go(held).await;
+        }
+        match outcome {
             // The next choice shall know of this one.
             Ok(committed) => self.catch_up(committed.at).await,
             // Not so any more: what changed it comes by the log, and the task is looked at again then.
-            Err(SubmitError::Refused(refusal)) => {
+            Err(SubmitError::Refused(refusal) | SubmitError::RefusedOne { refusal, .. }) => {
                 tracing::debug!(task = %id, %refusal, "a choice was out of date");
                 Ok(())
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    fn submission(&self, task: &Task, command: impl Into<Command>) -> Submission {
+        let mut submission = Submission::internal(Caller::system(), command).out_of(self.tenure);
+        submission.run = Some(task.run.clone());
+        submission.thread = task.origin.thread.clone();
+        submission
+    }
+
+    /// The command that passes the request on, with the message that the agent gets as its body.
+    async fn forwards(
+        &self,
+        task: &Task,
+        request: &MessageId,
+        forward: Forward,
+    ) -> Result<(Submission, Option<Held>), RouterError> {
+        let request = self.engine.request_body(request).await?;
+        let now = self.engine.clock().now();
+        let message = envelope::forwarded(&request, task, &forward.to, &forward.message, now);
+        let bytes = serde_json::to_vec(&message).unwrap_or_default();
+        let mut submission = self.submission(task, forward);
+        let (body, held) = self.engine.body_to_keep(bytes).await?;
+        submission.body = Some(body);
+        Ok((submission, held))
     }
 
     async fn catch_up(&mut self, upto: Seq) -> Result<(), RouterError> {

@@ -10,18 +10,21 @@ use super::{LARGEST_PAGE, is_to, message_of, page};
 use crate::engine::{Engine, EngineError};
 use crate::queries::At;
 
-/// Which entries of a channel: those after a time, and of these the last ones.
+/// Which entries of a channel: those after a time and before another, and of these the last ones. No two entries of a
+/// channel have the same time, so whoever goes back page by page misses none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Span {
     /// Exclusive.
     pub since: Option<Timestamp>,
+    /// Exclusive.
+    pub before: Option<Timestamp>,
     pub limit: Option<u32>,
 }
 
 impl Engine {
     /// Entries of a channel in order. Nothing is marked.
     pub async fn channel(&self, instance: &Instance, span: Span) -> Result<At<Vec<Message>>, EngineError> {
-        self.newest_entries(instance, span.since, page(span.limit)).await
+        self.newest_entries(instance, span, page(span.limit)).await
     }
 
     /// How many entries of a span a page of so many has left out, counted as far as the largest page reaches and by one
@@ -32,14 +35,14 @@ impl Engine {
             return Ok(0);
         }
         let counted = if span.since.is_some() { LARGEST_PAGE } else { most };
-        let all = self.newest_entries(instance, span.since, counted + 1).await?;
+        let all = self.newest_entries(instance, span, counted + 1).await?;
         Ok(all.value.len().saturating_sub(returned))
     }
 
     async fn newest_entries(
         &self,
         instance: &Instance,
-        since: Option<Timestamp>,
+        Span { since, before, .. }: Span,
         most: u32,
     ) -> Result<At<Vec<Message>>, EngineError> {
         let mut query = ListQuery::all(Table::Messages)
@@ -48,6 +51,9 @@ impl Engine {
             .at_most(Some(most));
         if let Some(since) = since {
             query = query.with("at", Test::Above(since.0));
+        }
+        if let Some(before) = before {
+            query = query.with("at", Test::AtMost(before.0.saturating_sub(1)));
         }
         query.order = Order::Descending;
         let (rows, head) = self.store().list(query).await?;

@@ -22,6 +22,8 @@ use crate::engine::{Engine, EngineError};
 const SETTLE_MILLIS: u64 = 150;
 /// The same where nobody can tell whether it is still being written.
 const SETTLE_BLINDLY_MILLIS: u64 = 1_000;
+/// How long a file that somebody saves again and again is waited for.
+const RESTLESS_AT_MOST_MILLIS: u64 = 3_000;
 /// How long a file that somebody keeps open is waited for.
 const OPEN_AT_MOST_MILLIS: u64 = 10_000;
 /// How long a file must be missing before it is written anew: editors save by taking it away for a moment.
@@ -33,7 +35,7 @@ const VERSIONS: u32 = 20;
 
 pub(super) const MOST: u64 = limit::DOCUMENT_BYTES as u64;
 
-/// A file that is not as we left it, and since when it is as it is.
+/// A file that is not as we left it: since when that is so, and since when it is as it is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
     stamp: Stamp,
@@ -215,20 +217,23 @@ impl Keeper {
         self.write(engine, room, id).await
     }
 
-    /// Whether a file that is not as we left it has been left alone for long enough.
+    /// Whether a file that is not as we left it has been left alone for long enough, or has not been for too long.
     fn has_settled(&mut self, path: &str, stamp: Stamp, writers: &Writers) -> bool {
         let now = self.now;
         let seen = self.seen.entry(path.to_owned()).or_insert(Seen { stamp, first: now, since: now });
         if seen.stamp != stamp {
             *seen = Seen { stamp, first: seen.first, since: now };
         }
-        let quiet = now.saturating_sub(seen.since);
-        match writers.sees() {
-            _ if writers.write_to(stamp.id()) => now.saturating_sub(seen.first) >= OPEN_AT_MOST_MILLIS,
-            // Half of what somebody writes whom we do not see is at worst a version too many.
-            Sees::All | Sees::Some => quiet >= SETTLE_MILLIS,
-            Sees::Nothing => quiet >= SETTLE_BLINDLY_MILLIS,
+        let (quiet, waited) = (now.saturating_sub(seen.since), now.saturating_sub(seen.first));
+        if writers.write_to(stamp.id()) {
+            return waited >= OPEN_AT_MOST_MILLIS;
         }
+        // Half of what somebody writes whom we do not see is at worst a version too many.
+        let enough = match writers.sees() {
+            Sees::All | Sees::Some => SETTLE_MILLIS,
+            Sees::Nothing => SETTLE_BLINDLY_MILLIS,
+        };
+        quiet >= enough || waited >= RESTLESS_AT_MOST_MILLIS
     }
 
     /// Remembers a file by its stamp, unless that is so young that another content may get the same.

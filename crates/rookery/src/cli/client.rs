@@ -39,7 +39,14 @@ pub enum ClientError {
     #[error("the daemon at {url} serves another project")]
     OtherProject { url: String },
     #[error("{error}")]
-    Refused { status: u16, error: String, code: Option<String>, hint: Option<String> },
+    Refused {
+        status: u16,
+        error: String,
+        code: Option<String>,
+        hint: Option<String>,
+        /// What else the daemon told, such as the newer text of a document.
+        detail: Option<Value>,
+    },
     #[error("the daemon's answer is not what this program understands")]
     Garbled(#[source] serde_json::Error),
 }
@@ -66,6 +73,14 @@ impl ClientError {
         }
     }
 
+    /// What else the daemon told, for scripts.
+    pub fn detail(&self) -> Option<Value> {
+        match self {
+            Self::Refused { detail, .. } => detail.clone(),
+            _ => None,
+        }
+    }
+
     pub fn exit(&self) -> Exit {
         match self {
             Self::Unreachable { .. } | Self::OtherProject { .. } => Exit::Unreachable,
@@ -88,6 +103,7 @@ fn refusal_hint(status: u16) -> &'static str {
         401 | 403 => "the person's key of this project (.rookery/person.key) is needed for this",
         404 => "check the name; `rookery status` and its neighbours list what there is",
         409 => "look at the current state, then decide again",
+        413 => "nothing was done: shorten it, or put the long part into a file and name that",
         410 => "start again from the current state",
         429 | 503 => "wait a moment and try again; `rookery status` shows how busy the daemon is",
         500.. => "`rookery doctor` checks the daemon; its log is .rookery/log/daemon.log",
@@ -237,6 +253,11 @@ impl Client {
         self.accept(response).await
     }
 
+    /// The same, and reads its answer.
+    pub async fn json_of(&self, request: reqwest::RequestBuilder) -> Result<Value, ClientError> {
+        self.json(request.send().await.map_err(|source| self.not_sent(source))?).await
+    }
+
     /// A request to the daemon that the caller completes and sends itself.
     pub fn request(&self, method: Method, path: &[&str], query: &[(&str, String)]) -> reqwest::RequestBuilder {
         let mut url = self.base.clone();
@@ -290,10 +311,11 @@ impl Client {
             Err(source) => return Err(ClientError::Unknown(source.without_url())),
         };
         let text = |field: &str| body[field].as_str().map(str::to_owned);
-        // A refused claim has a reason where other refusals have an error.
-        let error = text("error").or_else(|| text("reason"));
+        // A refused claim has a reason where other refusals have an error, and Clutch has a message.
+        let error = text("error").or_else(|| text("reason")).or_else(|| text("message"));
         let error = error.unwrap_or_else(|| format!("the daemon answered {status}"));
-        Err(ClientError::Refused { status: status.as_u16(), error, code: text("code"), hint: text("hint") })
+        let hint = text("hint").or_else(|| body["details"]["hint"].as_str().map(str::to_owned));
+        Err(ClientError::Refused { status: status.as_u16(), error, code: text("code"), hint, detail: None })
     }
 }
 
@@ -327,6 +349,13 @@ mod tests {
         assert_eq!(error.to_string(), "Held by b");
         assert_eq!((error.code().as_deref(), error.hint().as_str()), (Some("ALREADY_CLAIMED"), "wait"));
         assert_eq!((error.exit(), error.status()), (Exit::Failed, Some(409)));
+    }
+
+    #[tokio::test]
+    async fn a_refusal_of_clutch_is_read_too() {
+        let answer = "404 Not Found\r\n\r\n{\"message\":\"no such\",\"code\":\"X\",\"retryable\":false,\"details\":{\"hint\":\"look\"}}";
+        let error = refused(answer).await;
+        assert_eq!((error.to_string().as_str(), error.hint().as_str()), ("no such", "look"));
     }
 
     #[tokio::test]

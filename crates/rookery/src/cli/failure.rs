@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::Serialize;
+use serde_json::Value;
 
 use super::client::ClientError;
 use crate::config::ConfigError;
@@ -60,6 +61,8 @@ pub struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
     pub hint: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<Value>,
     #[serde(skip)]
     pub exit: Exit,
 }
@@ -68,13 +71,13 @@ impl Report {
     /// Finds the hint, the code and the exit code in the chain of errors.
     pub fn of(error: &anyhow::Error) -> Self {
         let text = told(error);
-        let report = |hint: String, exit| Self { error: text.clone(), code: None, hint, exit };
+        let report = |hint: String, exit| Self { error: text.clone(), code: None, hint, detail: None, exit };
         for cause in error.chain() {
             if let Some(failure) = cause.downcast_ref::<Failure>() {
                 return report(failure.hint.clone().unwrap_or_else(default_hint), failure.exit);
             }
             if let Some(error) = cause.downcast_ref::<ClientError>() {
-                return Self { code: error.code(), ..report(error.hint(), error.exit()) };
+                return Self { code: error.code(), detail: error.detail(), ..report(error.hint(), error.exit()) };
             }
             if let Some(error) = cause.downcast_ref::<ConfigError>() {
                 return report(error.hint(), Exit::Usage);

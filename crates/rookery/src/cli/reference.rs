@@ -20,7 +20,7 @@ pub fn markdown() -> String {
     page.push_str("## Options of every command\n\n");
     push_arguments(&mut page, root.get_arguments());
     for command in root.get_subcommands() {
-        push_command(&mut page, command, 2);
+        push_command(&mut page, command, &root, 2);
     }
     push_settings(&mut page);
     page.truncate(page.trim_end().len());
@@ -28,7 +28,7 @@ pub fn markdown() -> String {
     page
 }
 
-fn push_command(page: &mut String, command: &Command, level: usize) {
+fn push_command(page: &mut String, command: &Command, parent: &Command, level: usize) {
     if command.is_hide_set() || command.get_name() == "help" {
         return;
     }
@@ -37,9 +37,12 @@ fn push_command(page: &mut String, command: &Command, level: usize) {
     push_about(page, command);
     let usage = command.clone().render_usage().to_string();
     let _ = write!(page, "```text\n{}\n```\n\n", usage.trim_start_matches("Usage: ").trim());
-    push_arguments(page, command.get_arguments().filter(|argument| !argument.is_global_set()));
+    // What a command takes from the one above it is told there.
+    let inherits = |argument: &Arg| parent.get_arguments().any(|known| known.get_id() == argument.get_id());
+    let own = |argument: &&Arg| !argument.is_global_set() || !inherits(argument);
+    push_arguments(page, command.get_arguments().filter(own));
     for inner in command.get_subcommands() {
-        push_command(page, inner, level + 1);
+        push_command(page, inner, command, level + 1);
     }
 }
 

@@ -7,7 +7,7 @@ use reqwest::{Method, Response};
 use serde_json::{Value, json};
 
 use super::bridge::Message;
-use super::client::{Client, ClientError};
+use super::client::{Client, ClientError, INSTANCE};
 use super::sse::Parser;
 
 const VERSION: &str = "2026-07-28";
@@ -29,11 +29,18 @@ pub struct Answer {
 pub struct Tools {
     client: Client,
     agent: Option<String>,
+    /// Where it speaks, if it is no agent whose id says that.
+    instance: Option<String>,
 }
 
 impl Tools {
     pub fn new(client: Client, agent: Option<String>) -> Tools {
-        Tools { client, agent }
+        Tools { client, agent, instance: None }
+    }
+
+    #[must_use]
+    pub fn in_instance(self, instance: Option<String>) -> Tools {
+        Tools { instance, ..self }
     }
 
     pub async fn call(&self, tool: &str, arguments: Value) -> anyhow::Result<Answer> {
@@ -42,21 +49,29 @@ impl Tools {
 
     /// As [`Tools::call`], for a tool that waits for something to happen.
     pub async fn call_within(&self, most: Duration, tool: &str, arguments: Value) -> anyhow::Result<Answer> {
-        let meta = json!({
-            "io.modelcontextprotocol/protocolVersion": VERSION,
-            "io.modelcontextprotocol/clientInfo": {"name": "rookery", "version": env!("CARGO_PKG_VERSION")},
-            "io.modelcontextprotocol/clientCapabilities": {},
-        });
-        let params = json!({"name": tool, "arguments": arguments, "_meta": meta});
-        let message = Message::new(json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}));
+        let message = call(tool, &arguments);
         let mut request = self.client.request(Method::POST, &["mcp"], &[]).timeout(most);
         request = message.headers().into_iter().fold(request, |request, (name, value)| request.header(name, value));
         if let Some(agent) = &self.agent {
             request = request.header("x-agent-id", agent);
         }
+        if let Some(instance) = &self.instance {
+            request = request.header(INSTANCE, instance);
+        }
         let answer = answer_in(self.client.send(request.json(message.value())).await?).await?;
         Ok(read(&answer)?)
     }
+}
+
+/// A call of a tool that stands for itself.
+pub fn call(tool: &str, arguments: &Value) -> Message {
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": VERSION,
+        "io.modelcontextprotocol/clientInfo": {"name": "rookery", "version": env!("CARGO_PKG_VERSION")},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let params = json!({"name": tool, "arguments": arguments, "_meta": meta});
+    Message::new(json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}))
 }
 
 /// The answer, be it one message or the last one of a stream.
@@ -82,7 +97,7 @@ async fn answer_in(mut response: Response) -> Result<Value, ClientError> {
 fn read(answer: &Value) -> Result<Answer, ClientError> {
     if let Some(error) = answer.get("error") {
         let message = error["message"].as_str().unwrap_or("the daemon does not know this call").to_owned();
-        return Err(ClientError::Refused { status: 400, error: message, code: None, hint: None });
+        return Err(ClientError::Refused { status: 400, error: message, code: None, hint: None, detail: None });
     }
     let result = &answer["result"];
     let texts = result["content"].as_array().into_iter().flatten();
@@ -99,7 +114,8 @@ fn refusal(text: &str) -> ClientError {
     let told: Value = serde_json::from_str(text).unwrap_or_default();
     let field = |name: &str| told[name].as_str().map(str::to_owned);
     let error = field("message").unwrap_or_else(|| text.to_owned());
-    ClientError::Refused { status: 400, error, code: field("code"), hint: field("suggestion") }
+    let detail = told.get("detail").cloned();
+    ClientError::Refused { status: 400, error, code: field("code"), hint: field("suggestion"), detail }
 }
 
 #[cfg(test)]

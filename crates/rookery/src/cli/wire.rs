@@ -33,6 +33,18 @@ pub struct Resource {
 }
 
 #[derive(Debug, Deserialize)]
+pub struct Artifact {
+    #[serde(rename = "ref")]
+    pub reference: String,
+    #[serde(default)]
+    pub size: u64,
+    #[serde(default)]
+    pub stored_at: i64,
+    #[serde(default)]
+    pub named: bool,
+}
+
+#[derive(Debug, Deserialize)]
 pub struct Task {
     pub id: String,
     #[serde(default)]
@@ -44,6 +56,64 @@ pub struct Task {
     pub state: Option<String>,
     #[serde(default)]
     pub created_at: i64,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Runs {
+    pub runs: Vec<Run>,
+    pub next: Option<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Run {
+    pub run_id: String,
+    #[serde(default)]
+    pub title: String,
+    #[serde(default)]
+    pub status: String,
+    pub task_count: Option<u32>,
+    pub unfinished_count: Option<u32>,
+    #[serde(default)]
+    pub updated_at: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct RunTree {
+    #[serde(flatten)]
+    pub run: Run,
+    pub tasks: Vec<RunTask>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct RunTask {
+    pub task_id: String,
+    #[serde(default)]
+    pub title: String,
+    #[serde(default)]
+    pub state: String,
+    pub agent: Option<String>,
+    #[serde(default)]
+    pub waiting_on: Vec<String>,
+    #[serde(default)]
+    pub attempts: Vec<Attempt>,
+    pub queued_ms: Option<i64>,
+    #[serde(default)]
+    pub working_ms: i64,
+    #[serde(default)]
+    pub children: Vec<RunTask>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Attempt {
+    #[serde(default)]
+    pub attempt: u32,
+    #[serde(default)]
+    pub agent: String,
+    #[serde(default)]
+    pub started_at: String,
+    pub duration_ms: Option<i64>,
+    pub outcome: Option<String>,
+    pub error: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -241,3 +241,24 @@ async fn what_is_said_in_a_thread_stands_there_once() {
 fn shown_id(seq: u64) -> String {
     rookery_core::log::event_id::of(rookery_core::Seq(seq)).replacen("evt_", "msg_", 1)
 }
+
+#[tokio::test]
+async fn a_list_shows_an_envelope_as_it_was_sent_and_what_followed_under_its_own_kind() {
+    let daemon = team(&["ken"]).await;
+    let people = json!([{"agent_id": "person:anna"}]);
+    let request =
+        envelope("m1", "task.request", "ken", json!({"to": people, "payload": {"title": "x".repeat(100_000)}}));
+    sent(&daemon, &request).await;
+    let listed = async |query: &str| {
+        let reply = daemon.get(&format!("/clutch/v0/messages?run_id=run_work{query}")).await.unwrap();
+        assert_eq!(reply.status, 200, "{}", reply.body);
+        reply.body["messages"].as_array().unwrap().iter().map(|entry| entry["message"].clone()).collect::<Vec<_>>()
+    };
+    let types = |messages: &[Value]| messages.iter().map(|message| message["type"].clone()).collect::<Vec<_>>();
+    let all = listed("").await;
+    assert_eq!(types(&all), ["task.request", "task.created"]);
+    assert_eq!(all[0], request);
+    assert_eq!(listed("&type=task.request").await, [request]);
+    assert_eq!(types(&listed("&type=task.created").await), ["task.created"]);
+    assert_eq!(listed("&type=task.created&limit=1").await.len(), 1);
+}

@@ -3,7 +3,7 @@
 use rookery_testkit::patience::eventually;
 use serde_json::json;
 
-use crate::support::{configure, folder, rookery, setup, start, until_version, with_folder};
+use crate::support::{configure, folder, read, rookery, setup, start, tool_by_http, until_version, with_folder};
 
 #[tokio::test]
 async fn only_people_and_the_lead_configure_and_nonsense_is_refused() {
@@ -60,6 +60,29 @@ async fn the_projects_file_says_what_holds_for_all_and_can_take_it_back() {
     let context = daemon.get("/contexts/any").await.unwrap().body;
     assert_eq!((&context["provider"], &context["document"]), (&json!("file"), &json!("notes.md")));
     assert!(!folder.path().join(".workflow").exists());
+}
+
+#[tokio::test]
+async fn an_instance_begins_with_the_documents_that_are_configured() {
+    let root = tempfile::tempdir().unwrap();
+    std::fs::write(root.path().join("rookery.toml"), "[context]\ndocuments = [\"goals.md\"]\n").unwrap();
+    let daemon = setup().start_at(root.path()).unwrap();
+    assert!(!root.path().join(".workflow").exists(), "nobody is there yet");
+    let listed = tool_by_http(daemon.url(), "ada@pr-1", "document_list", json!({})).await;
+    assert_eq!(listed, ("[\"goals.md\"]".to_owned(), false));
+    let goals = folder(&daemon).join("goals.md");
+    eventually("the file", || async { Ok(goals.exists().then_some(())) }).await.unwrap();
+    assert_eq!(read(&goals).as_deref(), Some(""));
+
+    let mine = root.path().join(".workflow/pr-2/mine.md");
+    std::fs::create_dir_all(mine.parent().unwrap()).unwrap();
+    std::fs::write(&mine, "written before anybody was there").unwrap();
+    let documents = json!({"documents": ["mine.md", "plans/next.md"]});
+    assert_eq!(configure(&daemon, "pr-2", documents).await.status, 200);
+    until_version(&daemon, "mine.md", "written before anybody was there").await;
+    let (text, _) = tool_by_http(daemon.url(), "ada@pr-2", "document_list", json!({})).await;
+    assert_eq!(text, "[\"mine.md\",\"plans/next.md\"]");
+    assert_eq!(read(&mine).as_deref(), Some("written before anybody was there"), "nothing is overwritten");
 }
 
 #[test]

@@ -2,10 +2,13 @@
 
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 
+use reqwest::Method;
+use reqwest::header::{AUTHORIZATION, HeaderMap};
+use rookery_testkit::daemon::read;
 use rookery_testkit::patience::eventually;
 use serde_json::{Value, json};
 
-use crate::support::{call, folder, setup, socket_of, start, tool, with_folder};
+use crate::support::{call, call_with, folder, setup, socket_of, start, tool, with_folder};
 
 #[tokio::test]
 async fn the_socket_is_private_offers_the_context_and_goes_with_the_daemon() {
@@ -60,6 +63,52 @@ async fn a_bare_name_on_the_socket_is_a_member_of_the_instance() {
     let entries: Value = serde_json::from_str(answer["result"]["content"][0]["text"].as_str().unwrap()).unwrap();
     let from: Vec<&Value> = entries.as_array().unwrap().iter().map(|entry| &entry["from"]).collect();
     assert_eq!(from, ["reviewer"; 3]);
+}
+
+#[tokio::test]
+async fn a_token_is_for_its_agent_on_the_socket_too() {
+    let daemon = start();
+    with_folder(&daemon).await;
+    let socket = socket_of(&daemon).await;
+    let token = async |agent: &str, role: &str| {
+        let request = daemon.request(Method::POST, "/admin/tokens").bearer_auth(daemon.person_key().unwrap());
+        let made = read(request.json(&json!({ "agent": agent, "role": role }))).await.unwrap();
+        HeaderMap::from_iter([(
+            AUTHORIZATION,
+            format!("Bearer {}", made.body["token"].as_str().unwrap()).parse().unwrap(),
+        )])
+    };
+    let send = async |token: &HeaderMap, agent: Option<&str>, arguments: Value| {
+        let params = json!({ "name": "channel_send", "arguments": arguments });
+        call_with(&socket, "/mcp", token.clone(), agent, "tools/call", params).await
+    };
+    let (own, member) = (token("x", "agent").await, token("y@pr-1", "agent").await);
+    let lead = token("boss", "lead").await;
+    let hello = json!({ "message": "hello" });
+    let named = |agent: &str| json!({ "message": "hello", "agent_id": agent });
+    for (token, agent, arguments) in [
+        // Whoever comes first leads, and may speak for others.
+        (&lead, Some("boss"), hello.clone()),
+        (&own, None, hello.clone()),
+        (&own, Some("x"), hello.clone()),
+        (&own, Some("x@default"), hello.clone()),
+        (&own, Some("x"), named("x")),
+        (&own, None, named("x")),
+        (&member, Some("y"), hello.clone()),
+        (&member, Some("y@pr-1"), named("y")),
+        (&lead, Some("z"), hello.clone()),
+    ] {
+        let answer = send(token, agent, arguments.clone()).await;
+        assert_eq!(answer["result"]["content"][0]["text"], "sent", "{agent:?} {arguments}: {answer}");
+    }
+    for wrong in [Some("y"), Some("x@pr-1")] {
+        assert_eq!(send(&own, wrong, hello.clone()).await["code"], "FORBIDDEN", "{wrong:?}");
+    }
+    assert_eq!(send(&own, None, named("y")).await["result"]["isError"], true);
+    let agents = daemon.get("/agents").await.unwrap().body;
+    let mut ids: Vec<&str> = agents.as_array().unwrap().iter().map(|agent| agent["id"].as_str().unwrap()).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, ["boss", "x", "y@pr-1", "z@pr-1"]);
 }
 
 #[tokio::test]

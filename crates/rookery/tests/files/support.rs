@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
 use reqwest::Method;
+use reqwest::header::HeaderMap;
 use rookery_testkit::daemon::{self, Daemon, Reply, Setup};
 use rookery_testkit::patience::eventually;
 use serde_json::{Value, json};
@@ -82,7 +83,19 @@ pub async fn rookery(daemon: &Daemon, args: &[&str]) -> Output {
 
 /// Calls a method of the socket's MCP face without a session.
 pub async fn call(socket: &Path, path: &str, agent: Option<&str>, method: &str, params: Value) -> Value {
-    let client = reqwest::Client::builder().no_proxy().unix_socket(socket).build().unwrap();
+    call_with(socket, path, HeaderMap::new(), agent, method, params).await
+}
+
+/// The same with headers of one's own.
+pub async fn call_with(
+    socket: &Path,
+    path: &str,
+    headers: HeaderMap,
+    agent: Option<&str>,
+    method: &str,
+    params: Value,
+) -> Value {
+    let client = reqwest::Client::builder().no_proxy().unix_socket(socket).default_headers(headers).build().unwrap();
     post(&client, &format!("http://localhost{path}"), agent, method, params).await
 }
 

@@ -101,9 +101,44 @@ fn documents_by_hand() {
     assert!(history.contains("appended") && history.contains("person:"), "{history}");
     let (code, _, stderr) = shell.run(&["doc", "write", "other", "--base", "1"]);
     assert!(code == 1 && stderr.contains("[STALE_VERSION]"), "{stderr}");
+    let newer = "version 2 by person:local is newer: `rookery context doc read` shows it, and --base 2 writes over it";
+    assert!(stderr.contains(newer), "{stderr}");
+    let (_, _, stderr) = shell.run(&["doc", "write", "other", "--base", "1", "--json"]);
+    let told: Value = serde_json::from_str(&stderr).unwrap();
+    let text = json!({"version": 2, "author": "person:local", "content": "# Notes\n\n- one\n- two"});
+    assert_eq!((&told["code"], &told["detail"]["newer"]), (&json!("STALE_VERSION"), &text));
+    let (_, _, stderr) = shell.run(&["doc", "delete", "findings/auth.md", "--base", "7"]);
+    assert!(stderr.contains("doc read findings/auth.md"), "{stderr}");
     assert_eq!(shell.says(&["doc", "delete", "findings/auth.md"]), "deleted\n");
     assert_eq!(shell.json(&["doc", "list"]), json!({"files": ["notes.md"]}));
     assert_eq!(shell.run(&["doc", "read", "../x.md"]).0, 1);
+}
+
+#[test]
+fn a_person_speaks_in_any_instance() {
+    let daemon = setup().start().unwrap();
+    let shell = Shell { daemon: &daemon, program: ROOKERY };
+    shell.says(&["inbox", "--agent", "coder", "--instance", "pr-1"]);
+    assert_eq!(shell.says(&["send", "@coder look at this", "--instance", "pr-1"]), "sent\n");
+    let waiting = shell.json(&["inbox", "--agent", "coder@pr-1"]);
+    assert_eq!(waiting["messages"][0]["entry"]["message"], "@coder look at this");
+    assert_eq!(shell.json(&["read", "--instance", "pr-1"])["entries"].as_array().unwrap().len(), 1);
+    assert_eq!(shell.json(&["read"])["entries"], json!([]), "the channel of another instance");
+    assert_eq!(shell.says(&["doc", "write", "for one", "--instance", "pr-1"]), "written\n");
+    assert_eq!(shell.says(&["doc", "read", "--agent", "coder@pr-1"]), "for one");
+    assert_eq!(shell.says(&["doc", "read"]), "");
+}
+
+#[test]
+fn what_is_too_large_is_told_so_and_nothing_happens() {
+    let daemon = setup().start().unwrap();
+    let shell = Shell { daemon: &daemon, program: ROOKERY };
+    for size in [1_100_000, 12_000_000] {
+        let (code, _, stderr) = outcome(shell.command(&["doc", "write", "-"]).write_stdin("x".repeat(size)));
+        assert!(code == 1 && stderr.contains("the body is larger than 1048576 bytes [TOO_LARGE]"), "{stderr}");
+        assert!(stderr.contains("hint: nothing was done"), "{stderr}");
+    }
+    assert_eq!(shell.says(&["doc", "read"]), "");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

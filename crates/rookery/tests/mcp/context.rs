@@ -223,9 +223,13 @@ async fn a_reader_of_the_channel_is_told_what_was_left_out() {
         let read = b.call(tool, arguments).await;
         (read["entries"].as_array().unwrap().len(), read["notes"][0].clone())
     };
-    let last = json!("These are the last 100. For earlier ones give a limit (1000 at most), or since.");
     for tool in ["channel_read", "channel_peek"] {
-        assert_eq!(read(tool, json!({})).await, (100, last.clone()), "{tool}");
+        let page = b.call(tool, json!({})).await;
+        assert_eq!(page["before"], page["entries"][0]["timestamp"], "{tool}");
+        let note = format!("There are earlier ones than these 100: before {} returns them.", page["before"]);
+        assert_eq!(page["notes"][0], note, "{tool}");
+        let rest = b.call(tool, json!({"before": page["before"]})).await;
+        assert_eq!((rest["entries"].as_array().unwrap().len(), rest.get("before")), (21, None), "{tool}");
         assert_eq!(read(tool, json!({"limit": 5})).await, (5, Value::Null), "{tool}: that is what was asked for");
     }
     let left_out = json!("20 earlier ones since then were left out. limit 120 returns all.");
@@ -236,6 +240,32 @@ async fn a_reader_of_the_channel_is_told_what_was_left_out() {
         let since = json!({"since": first[..length], "limit": 1_000});
         assert_eq!(read("channel_read", since).await, (121, Value::Null), "{}", &first[..length]);
     }
+}
+
+#[tokio::test]
+async fn whoever_goes_back_page_by_page_reads_every_entry_once() {
+    const MANY: usize = 1_010;
+    let daemon = setup().env("ROOKERY_MESSAGES_PER_MINUTE", "100000").start().unwrap();
+    let [a, b] = team(&daemon, ["a", "b"]).await;
+    let since = text(&a.call("channel_send", json!({"message": "before all that"})).await["timestamp"]);
+    for number in 0..MANY {
+        a.says("channel_send", json!({"message": format!("{number}")})).await;
+    }
+    let (mut pages, mut arguments) = (Vec::new(), json!({"since": since, "limit": 5_000}));
+    loop {
+        let page = b.call("channel_read", arguments.clone()).await;
+        pages.push(texts(&page, "entries"));
+        let Some(before) = page.get("before") else { break };
+        assert!(page["notes"][0].as_str().unwrap().contains(&format!("with before {before}")), "{}", page["notes"]);
+        arguments["before"] = before.clone();
+        a.says("channel_send", json!({"message": "meanwhile"})).await;
+    }
+    assert_eq!(pages.iter().map(Vec::len).collect::<Vec<_>>(), [1_000, 10]);
+    let all: Vec<String> = pages.into_iter().rev().flatten().collect();
+    assert_eq!(all, (0..MANY).map(|number| number.to_string()).collect::<Vec<_>>());
+    assert_eq!(b.refused("channel_read", json!({"before": "lately"})).await["code"], "INVALID_INPUT");
+    let minute = json!({"before": since[..16], "since": "2000-01-01"});
+    assert_eq!(b.call("channel_read", minute).await["entries"], json!([]), "none of that minute");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -49,7 +49,7 @@ async fn two_writers_do_not_overwrite_each_other_unknowingly() {
     b.call("document_write", json!({"content": "two", "base_version": 1})).await;
     let stale = a.refused("document_write", json!({"content": "three", "base_version": 1})).await;
     assert_eq!((&stale["code"], &stale["recoverable"]), (&json!("STALE_VERSION"), &json!(true)));
-    assert_eq!(stale["detail"]["newer"], json!({"version": 2, "content": "two"}));
+    assert_eq!(stale["detail"]["newer"], json!({"version": 2, "author": "b", "content": "two"}));
     let merged = json!({"content": "two and three", "base_version": stale["detail"]["newer"]["version"]});
     assert_eq!(a.call("document_write", merged).await["version"], 3);
     let late = b.refused("document_delete", json!({"file": "notes.md", "base_version": 2})).await;
@@ -63,7 +63,16 @@ async fn two_writers_do_not_overwrite_each_other_unknowingly() {
 async fn a_document_stays_where_it_belongs() {
     let daemon = setup().start().unwrap();
     let a = member(&daemon, Way::Session, "a").await;
-    for file in ["../notes.md", "/etc/notes.md", "a/../../b.md", "run.sh", "channel.md", ".git/x.md"] {
+    for file in [
+        "../notes.md",
+        "/etc/notes.md",
+        "a/../../b.md",
+        "run.sh",
+        "channel.md",
+        ".git/x.md",
+        "notes.md/x.md",
+        "mcp.json/x.md",
+    ] {
         let refused = a.refused("document_write", json!({"file": file, "content": "x"})).await;
         assert_eq!(refused["code"], "INVALID_INPUT", "{file}");
     }

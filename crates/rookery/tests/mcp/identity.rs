@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use futures_util::future::join_all;
 use reqwest::header::{HeaderName, HeaderValue};
 use rookery_testkit::daemon::Daemon;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::{Client, Way, connect, connect_to, connect_with, facts, plan, setup, text};
 
@@ -22,7 +22,7 @@ async fn inside(daemon: &Daemon, instance: &str, agent: Option<&str>) -> Client 
 #[tokio::test]
 async fn the_bridge_takes_no_name_that_no_agent_can_have() {
     let daemon = setup().start().unwrap();
-    for name in ["person:anna", "system", "group:workers", "two words"] {
+    for name in ["person:anna", "system", "group:workers", "two words", "a@b@c", "x@"] {
         let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_rookery"));
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ROOKERY_")) {
             command.env_remove(name);
@@ -35,6 +35,28 @@ async fn the_bridge_takes_no_name_that_no_agent_can_have() {
             "{said}"
         );
     }
+}
+
+#[tokio::test]
+async fn no_tool_makes_an_agent_of_a_name_that_none_can_have() {
+    let daemon = setup().start().unwrap();
+    let nobody = connect(&daemon, Way::Session, None).await;
+    for name in ["@x", "x@", "a@b@c", "a b", &"x".repeat(129)] {
+        for (tool, arguments) in [
+            ("channel_send", json!({"agent_id": name, "message": "here I am"})),
+            ("coord_send_heartbeat", json!({"agent_id": name})),
+            ("agent_heartbeat", json!({"agent_id": name})),
+        ] {
+            let refused = nobody.refused(tool, arguments).await;
+            let code = if name.len() > 128 { "TOO_LARGE" } else { "INVALID_INPUT" };
+            assert_eq!(refused["code"], code, "{tool} {name}: {refused}");
+            assert!(text(&refused["suggestion"]).contains("'name@instance'"), "{tool} {name}: {refused}");
+        }
+    }
+    assert_eq!(facts(&daemon, "agent.registered"), Vec::<Value>::new());
+    let there = connect(&daemon, Way::Session, Some("reviewer@pr-1")).await;
+    there.call("channel_send", json!({"message": "here I am"})).await;
+    assert_eq!(facts(&daemon, "agent.registered").len(), 1);
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails its test")]
 
+mod arguments;
 mod bridge;
 mod clients;
 mod codes;

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use rmcp::model::{SubscribeRequestParams, SubscriptionFilter};
+use rookery_testkit::daemon::Daemon;
 use serde_json::{Value, json};
 
-use crate::push::{open_and_ignore, session};
-use crate::support::{Client, Way, connect, inbox, setup, text};
+use crate::push::{open_and_ignore, post, session};
+use crate::support::{Client, Way, connect, facts, inbox, setup, text};
 
 /// What a mention says, without what tells one attempt from another.
 fn words(told: &Value) -> (String, String, String) {
@@ -54,6 +55,99 @@ async fn the_bridge_passes_mentions_on() {
     coder.inbox().await;
     reviewer.says("channel_send", json!({"message": "@coder over the bridge"})).await;
     assert_eq!(words(&coder.is_told().await), expected("@coder over the bridge"));
+}
+
+/// Waits until an agent is part of the team.
+async fn joins(daemon: &Daemon, agent: &str) {
+    rookery_testkit::patience::eventually("an agent that is connected is known", || async {
+        let known = daemon.get(&format!("/agents/{agent}")).await?;
+        Ok((known.status == 200).then_some(()))
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn whoever_is_connected_is_reached_before_its_first_call() {
+    let daemon = setup().start().unwrap();
+    let reviewer = connect(&daemon, Way::Session, Some("reviewer")).await;
+    for way in [Way::Session, Way::Socket, Way::Bridge] {
+        let name = format!("{way:?}");
+        let mut quiet = connect(&daemon, way, Some(&name)).await;
+        joins(&daemon, &name).await;
+        let sent = reviewer.call("channel_send", json!({"message": format!("@{name} are you there?")})).await;
+        assert_eq!(sent["mentions"], json!([name]), "{way:?}");
+        assert_eq!(quiet.is_told().await["target"], name.as_str(), "{way:?}");
+    }
+    // Without a session there is a stream only if the client asks for one.
+    let mut listens = connect(&daemon, Way::Alone, Some("listens")).await;
+    let _stream = listens.service.listen(SubscriptionFilter::new()).await.unwrap();
+    joins(&daemon, "listens").await;
+    reviewer.says("channel_send", json!({"message": "@listens hello"})).await;
+    assert_eq!(listens.is_told().await["target"], "listens");
+    let _bridge = connect(&daemon, Way::BridgeAlone, Some("bridged")).await;
+    joins(&daemon, "bridged").await;
+}
+
+#[tokio::test]
+async fn whoever_follows_its_inbox_is_known_from_then_on() {
+    let daemon = setup().start().unwrap();
+    let http = rookery_testkit::daemon::client().unwrap();
+    let id = session(daemon.url(), "quiet").await;
+    assert_eq!(facts(&daemon, "agent.registered").len(), 0, "a session alone is nobody's word to take part");
+    let follow =
+        |uri: String| json!({"jsonrpc": "2.0", "id": 2, "method": "resources/subscribe", "params": {"uri": uri}});
+    post(&http, daemon.url(), "quiet", Some(&id), follow(inbox("other"))).await;
+    assert_eq!(facts(&daemon, "agent.registered").len(), 0, "somebody else's inbox");
+    let answer = post(&http, daemon.url(), "quiet", Some(&id), follow(inbox("quiet"))).await;
+    assert!(answer.text().await.unwrap().contains("\"result\""));
+    assert_eq!(daemon.get("/agents/quiet").await.unwrap().status, 200);
+}
+
+#[tokio::test]
+async fn looking_around_without_a_name_makes_nobody() {
+    let daemon = setup().start().unwrap();
+    for way in [Way::Session, Way::Socket, Way::Bridge, Way::Alone, Way::BridgeAlone] {
+        let client = connect(&daemon, way, None).await;
+        client.service.list_all_tools().await.unwrap();
+        client.service.list_all_resources().await.unwrap();
+        client.call("channel_peek", json!({})).await;
+    }
+    assert_eq!(facts(&daemon, "agent.registered").len(), 0);
+}
+
+/// Waits for the next sign of life of an agent.
+async fn shows_itself(daemon: &Daemon, agent: &str) {
+    let looks = connect(daemon, Way::Alone, None).await;
+    let seen = async || {
+        let all = looks.call("coord_get_presence", json!({})).await["instances"].clone();
+        let found = all.as_array().unwrap().iter().find(|one| one["instance_id"] == agent).cloned();
+        found.expect("an agent that is part of the team")["last_heartbeat"].clone()
+    };
+    let before = seen().await;
+    rookery_testkit::patience::eventually("a sign of life", || async { Ok((seen().await != before).then_some(())) })
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn whoever_leaves_while_it_is_connected_has_left() {
+    let daemon = setup().env("ROOKERY_CONNECTION_AFTER", "1s").start().unwrap();
+    let reviewer = connect(&daemon, Way::Session, Some("reviewer")).await;
+    joins(&daemon, "reviewer").await;
+    for way in [Way::Session, Way::Bridge] {
+        let name = format!("{way:?}");
+        let client = connect(&daemon, way, Some(&name)).await;
+        joins(&daemon, &name).await;
+        client.call("agent_unregister", json!({})).await;
+        // Meanwhile streams show again and again that they are open.
+        for _ in 0..3 {
+            shows_itself(&daemon, "reviewer").await;
+        }
+        client.service.list_all_tools().await.unwrap();
+        let sent = reviewer.call("channel_send", json!({"message": format!("@{name} bye")})).await;
+        assert_eq!(sent["unknown"], json!([name]), "{way:?}");
+    }
 }
 
 #[tokio::test]

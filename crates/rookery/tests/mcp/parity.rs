@@ -6,7 +6,7 @@ use reqwest::Method;
 use rookery_testkit::daemon::{Daemon, read};
 use serde_json::{Value, json};
 
-use crate::support::{Client, WAYS, connect, exported, setup, task, text};
+use crate::support::{Client, WAYS, Way, connect, exported, setup, task, text};
 
 #[tokio::test]
 async fn the_same_scenario_through_rest_and_mcp_leaves_the_same_facts() {
@@ -16,10 +16,18 @@ async fn the_same_scenario_through_rest_and_mcp_leaves_the_same_facts() {
     assert!(by_rest.len() > 20, "{by_rest:?}");
     for way in WAYS {
         let daemon = setup().start().unwrap();
-        let (a, b) = (connect(&daemon, way, Some("a")).await, connect(&daemon, way, Some("b")).await);
+        let a = joined(&daemon, way, "a").await;
+        let b = joined(&daemon, way, "b").await;
         through_mcp(&daemon, &a, &b).await;
         assert_eq!(normalised(&exported(&daemon)), by_rest, "{way:?}");
     }
+}
+
+/// A client whose agent is part of the team. Most are by being connected.
+async fn joined(daemon: &Daemon, way: Way, agent: &str) -> Client {
+    let client = connect(daemon, way, Some(agent)).await;
+    client.call("coord_send_heartbeat", json!({})).await;
+    client
 }
 
 async fn through_rest(daemon: &Daemon) {
@@ -29,6 +37,10 @@ async fn through_rest(daemon: &Daemon) {
         assert!(reply.status.is_success(), "{path}: {}", reply.body);
         reply.body
     };
+    for id in ["a", "b"] {
+        let unknown = json!({"id": id, "tool": "custom", "role": "worker", "capabilities": []});
+        call(Method::POST, "/agents/announce", id, unknown).await;
+    }
     for id in ["a", "b"] {
         let agent = json!({"id": id, "tool": "claude-code", "name": id, "role": "worker", "capabilities": ["rust"]});
         call(Method::POST, "/agents/announce", id, agent).await;

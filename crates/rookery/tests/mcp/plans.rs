@@ -60,6 +60,29 @@ async fn a_plan_that_cannot_be_worked_off_is_refused_whole() {
 }
 
 #[tokio::test]
+async fn who_takes_a_task_early_is_told_what_comes_first() {
+    let (_daemon, agent) = one_agent().await;
+    let (id, tasks) = plan(
+        &agent,
+        json!([{"name": "one"}, {"name": "two", "depends_on": ["one"]}, {"name": "three", "depends_on": ["two"]}]),
+    )
+    .await;
+    let early = agent.call("task_claim", json!({"task_id": tasks["three"]})).await;
+    let two = json!({"id": tasks["two"], "name": "two", "status": "blocked"});
+    assert_eq!((&early["success"], &early["blocked_by"]), (&json!(true), &json!([two])));
+    let begun = agent.refused("task_update_status", json!({"id": tasks["three"], "status": "in_progress"})).await;
+    assert_eq!(begun["code"], "TASK_BLOCKED");
+    let now = agent.call("task_claim", json!({"task_id": tasks["one"]})).await;
+    assert_eq!((&now["success"], now.get("blocked_by")), (&json!(true), None));
+
+    let anew = json!({"summary": "without two", "reason": "not needed", "tasks": []});
+    agent.call("workflow_replan", json!({"workflow_id": id, "plan": anew})).await;
+    let again = agent.call("task_claim", json!({"task_id": tasks["three"]})).await;
+    let one = json!({"id": tasks["one"], "name": "one", "status": "pending"});
+    assert_eq!(again["blocked_by"], json!([one]), "it waits for what the removed one waited for");
+}
+
+#[tokio::test]
 async fn a_plan_changes_while_it_is_worked_on() {
     let (_daemon, agent) = one_agent().await;
     let (id, tasks) = plan(
@@ -250,4 +273,19 @@ async fn agents_say_what_they_join_for_and_that_they_do_nothing() {
     agent.call("agent_update", json!({"metadata": {"k": 1}})).await;
     agent.call("agent_update", json!({"current_task_id": tasks["one"]})).await;
     assert_eq!(agent.call("agent_get", json!({"id": "a"})).await["current_task_id"], json!(tasks["one"]));
+}
+
+#[tokio::test]
+async fn a_heartbeat_that_names_no_task_there_is_shows_life_all_the_same() {
+    let (daemon, agent) = one_agent().await;
+    agent.call("agent_update", json!({"status": "offline"})).await;
+    let beat = agent.refused("agent_heartbeat", json!({"current_task_id": "tk_nothing", "status": "busy"})).await;
+    assert_eq!((&beat["code"], &beat["message"]), (&json!("TASK_NOT_FOUND"), &json!("Task not found: 'tk_nothing'")));
+    assert!(beat["suggestion"].as_str().unwrap().contains("sign of life"), "{beat}");
+    let shown = daemon.get("/agents/a").await.unwrap().body;
+    assert_eq!((&shown["status"], &shown["current_task"]), (&json!("idle"), &Value::Null));
+    let head = daemon.get("/status").await.unwrap().body["event_count"].clone();
+    let update = json!({"current_task_id": "tk_nothing", "metadata": {"k": 1}});
+    assert_eq!(agent.refused("agent_update", update).await["code"], "TASK_NOT_FOUND");
+    assert_eq!(daemon.get("/status").await.unwrap().body["event_count"], head, "nothing is half done");
 }

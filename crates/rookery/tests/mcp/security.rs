@@ -79,3 +79,31 @@ async fn a_stranger_is_answered_not_dropped() {
     assert!(reply.status.is_client_error(), "{}", reply.status);
     assert_eq!(post(&daemon, "/mcp", &[("mcp-session-id", "none")], &early).await.status, StatusCode::NOT_FOUND);
 }
+
+#[tokio::test]
+async fn what_is_no_message_is_told_so_in_the_words_of_the_protocol() {
+    let daemon = setup().start().unwrap();
+    let post = async |kind: &str, body: &str| {
+        let request = daemon.request(Method::POST, "/mcp").header("accept", "application/json, text/event-stream");
+        read(request.header("content-type", kind).body(body.to_owned())).await.unwrap()
+    };
+    for (body, code, id) in [
+        ("{\"jsonrpc\": \"2.0\", \"id\"", -32700, json!(null)),
+        ("", -32700, json!(null)),
+        ("hello", -32700, json!(null)),
+        ("{}", -32600, json!(null)),
+        ("7", -32600, json!(null)),
+        ("[]", -32600, json!(null)),
+        ("{\"jsonrpc\": \"1.0\", \"id\": 4, \"method\": \"ping\"}", -32600, json!(4)),
+        ("{\"jsonrpc\": \"2.0\", \"id\": \"x\"}", -32600, json!("x")),
+    ] {
+        let reply = post("application/json", body).await;
+        assert_eq!(reply.status, StatusCode::BAD_REQUEST, "{body}: {}", reply.body);
+        let told = (&reply.body["jsonrpc"], &reply.body["error"]["code"], &reply.body["id"]);
+        assert_eq!(told, (&json!("2.0"), &json!(code), &id), "{body}");
+        assert!(reply.body["error"]["message"].is_string(), "{body}");
+    }
+    let message = initialize().to_string();
+    assert_eq!(post("text/plain", &message).await.status, StatusCode::UNSUPPORTED_MEDIA_TYPE);
+    assert_eq!(post("application/json", &message).await.status, StatusCode::OK);
+}

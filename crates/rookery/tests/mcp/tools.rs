@@ -39,6 +39,28 @@ async fn a_task_goes_its_way() {
 }
 
 #[tokio::test]
+async fn one_that_left_registers_before_it_is_heard_again() {
+    let daemon = setup().start().unwrap();
+    let a = connect(&daemon, Way::Session, Some("a")).await;
+    a.register("a").await;
+    assert_eq!(a.call("agent_unregister", json!({})).await["success"], true);
+    for (tool, said) in [
+        ("agent_heartbeat", json!({})),
+        ("agent_heartbeat", json!({"status": "busy"})),
+        ("agent_update", json!({"status": "online"})),
+        ("agent_update", json!({"metadata": {"x": 1}})),
+    ] {
+        let refused = a.refused(tool, said).await;
+        assert_eq!(refused["code"], "AGENT_NOT_FOUND", "{tool}: {refused}");
+        assert_eq!(refused["message"], "Agent not found: 'a' has left the team", "{tool}");
+        assert!(refused["suggestion"].as_str().unwrap().contains("agent_register"), "{refused}");
+    }
+    assert_eq!(a.call("agent_list", json!({})).await["agents"], json!([]));
+    a.register("a").await;
+    assert_eq!(a.call("agent_heartbeat", json!({})).await["success"], true);
+}
+
+#[tokio::test]
 async fn files_and_handoffs() {
     let daemon = setup().start().unwrap();
     let (a, b) = (connect(&daemon, Way::Socket, Some("a")).await, connect(&daemon, Way::Bridge, Some("b")).await);

@@ -66,7 +66,8 @@ async fn id_and_tool_are_required() {
 #[tokio::test]
 async fn names_of_other_authors_cannot_be_taken() {
     let team = team(&[]).await;
-    for id in ["system", "watcher", "person:anna", "group:workers", "a b", "a\nb"] {
+    let odd = ["@x", "x@", "a@b@c", "a@default", "a\u{200b}"];
+    for id in ["system", "watcher", "person:anna", "group:workers", "a b", "a\nb"].into_iter().chain(odd) {
         let reply = team.post("/agents/announce", json!({"id": id, "tool": "t"})).await.unwrap();
         assert_refused(&reply, 400, "INVALID", "id");
     }
@@ -176,9 +177,22 @@ async fn a_heartbeat_brings_an_offline_agent_back() {
     assert_eq!(team.ok("/agents/b").await["status"], "idle");
     let events = team.events("agent.heartbeat").await;
     assert_eq!(events.iter().map(|event| &event["agent_id"]).collect::<Vec<_>>(), ["b"]);
-    // Also one that left: 404 is for ids that nobody knows.
+}
+
+#[tokio::test]
+async fn a_late_heartbeat_does_not_bring_back_one_that_left() {
+    let team = team(&["a", "b"]).await;
     team.delete("/agents/b").await.unwrap();
-    assert_eq!(beat(&team, "b").await.status, 200);
+    let head = team.head().await;
+    let late = beat(&team, "b").await;
+    assert_error(&late, 404, "AGENT_NOT_FOUND", "Agent not found: 'b' has left the team");
+    assert_eq!(late.body["hint"], "register it again first");
+    let status = team.patch("/agents/b/status", json!({"status": "idle"})).await.unwrap();
+    assert_refused(&status, 404, "AGENT_NOT_FOUND", "'b' has left");
+    assert_eq!(team.head().await, head);
+    assert_eq!(team.ok("/agents").await.as_array().unwrap().len(), 1);
+    team.announce("b", "worker").await;
+    assert_reply(&beat(&team, "b").await, 200, json!({"ok": true}));
     assert_eq!(team.ok("/agents").await.as_array().unwrap().len(), 2);
 }
 

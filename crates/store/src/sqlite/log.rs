@@ -83,10 +83,12 @@ pub(super) fn blank(connection: &Connection, blanked: &[(Seq, Vec<u8>)]) -> Resu
     Ok(())
 }
 
-/// Whether a row keeps its body in this artifact.
+/// Whether a row keeps its body in this artifact, or something in the log refers to it.
 pub(super) fn names_artifact(connection: &Connection, sha256: &str) -> Result<bool, Problem> {
-    let mut statement =
-        connection.prepare_cached("SELECT 1 FROM log WHERE body_hash = ?1 AND body_in = 'artifact' LIMIT 1")?;
+    let mut statement = connection.prepare_cached(
+        "SELECT 1 FROM log WHERE body_hash = ?1 AND body_in = 'artifact'
+            UNION ALL SELECT 1 FROM artifact_refs WHERE sha256 = ?1 LIMIT 1",
+    )?;
     Ok(statement.exists([sha256])?)
 }
 
@@ -208,6 +210,11 @@ mod tests {
             for (query, index) in cases {
                 let plan = plan(&connection, &query);
                 assert!(plan.contains(index) && !plan.contains("TEMP B-TREE FOR ORDER BY"), "{query:?}: {plan}");
+            }
+            let places = vec![Seq(7), Seq(900_000)];
+            for kinds in [None, kinds(&["a"])] {
+                let plan = plan(&connection, &LogQuery { kinds, places: Some(places.clone()), ..all() });
+                assert!(plan.contains("PRIMARY KEY (rowid=?)"), "{plan}");
             }
             let plain = plan(&connection, &base);
             assert!(!plain.contains("TEMP B-TREE"), "{plain}");

@@ -8,7 +8,7 @@ use rookery_core::actor::{Actor, Caller};
 use rookery_core::clutch::{Shape, Taken, read_batch, take_in};
 use rookery_core::log::LogRow;
 use rookery_core::message::StormGuard;
-use rookery_core::routing::{Candidates, Demand, Route};
+use rookery_core::routing::{Candidates, Demand, Forward, Route};
 use rookery_core::task::Task;
 use rookery_core::{Command, Key, MessageId, Row};
 use serde_json::{Value, json};
@@ -81,7 +81,7 @@ fn ingest(envelope: &Value) -> Option<Asked> {
 }
 
 /// What the router would do now with one of the tasks that wait for it, or with another.
-pub(crate) fn route(log: &[LogRow], rows: &BTreeMap<Key, Row>, pick: &Index) -> Route {
+pub(crate) fn route(log: &[LogRow], rows: &BTreeMap<Key, Row>, pick: &Index) -> (Route, Option<Forward>) {
     let all: Vec<&Task> =
         rows.values().filter_map(|row| if let Row::Task(task) = row { Some(task) } else { None }).collect();
     let waiting: Vec<&Task> = all.iter().copied().filter(|task| task.to_be_routed().is_some()).collect();
@@ -89,9 +89,8 @@ pub(crate) fn route(log: &[LogRow], rows: &BTreeMap<Key, Row>, pick: &Index) -> 
     let mut candidates = Candidates::default();
     log.iter().for_each(|row| candidates.follow(row));
     let demand = task.origin.terms.as_ref().map(|terms| Demand::of(terms, &task.routing.tried)).unwrap_or_default();
-    Route {
-        task: task.id.clone(),
-        choice: candidates.choose(&demand),
-        forward: MessageId::new(format!("f{}", log.len())),
-    }
+    let choice = candidates.choose(&demand);
+    let message = MessageId::new(format!("f{}", log.len()));
+    let forward = choice.selected.clone().map(|to| Forward { task: task.id.clone(), to, message });
+    (Route { task: task.id.clone(), choice }, forward)
 }

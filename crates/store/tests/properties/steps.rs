@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use rookery_core::actor::{Auth, Caller};
 use rookery_core::agent::{
-    ComeBack, CurrentTask, DeclareOffline, Evidence, Leave, Profile, Register, Role, SetStatus, Status,
+    ComeBack, CurrentTask, DeclareOffline, Evidence, Join, Leave, Profile, Register, Role, SetStatus, Status,
 };
 use rookery_core::file::{
     Case, ChangeSource, ClaimFile, FilePath, Insist, Lock, NoteChange, NoteOthers, ReleaseFile, Resolve, Unlock,
@@ -163,6 +163,7 @@ fn about_agents() -> BoxedStrategy<Asked> {
             (Caller::system(), DeclareOffline { agent, evidence }.into())
         }),
         3 => agent_and_caller().prop_map(|(agent, caller)| (caller, ComeBack { agent }.into())),
+        1 => agent_and_caller().prop_map(|(agent, caller)| (caller, Join { agent }.into())),
     ]
     .boxed()
 }

@@ -1,8 +1,12 @@
 //! A request as every handler needs it: who calls, with this face's errors.
 
-use axum::extract::FromRequestParts;
+use axum::body::Bytes;
+use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
-use rookery_core::{Actor, Caller, Refusal};
+use rookery_core::clutch::Address;
+use rookery_core::{Actor, AgentId, Caller, Code, Command, Power, Refusal};
+use rookery_store::Committed;
+use serde::de::DeserializeOwned;
 
 use super::ClutchError;
 use crate::app::App;
@@ -21,14 +25,58 @@ impl FromRequestParts<App> for Call {
 }
 
 impl Call {
+    pub fn app(&self) -> &App {
+        self.0.app()
+    }
+
+    /// The caller of a request that is about this agent.
+    pub fn caller(&self, agent: &AgentId) -> Result<Caller, ClutchError> {
+        Ok(self.0.caller(Some(agent.as_str()))?)
+    }
+
+    pub async fn submit(
+        &self,
+        caller: Caller,
+        command: impl Into<Command>,
+        body: &Bytes,
+    ) -> Result<Committed, ClutchError> {
+        Ok(self.0.submit(caller, command, body).await?)
+    }
+
     /// Whoever reads must be allowed to, and shows a sign of life by it.
     pub async fn reader(&self) -> Result<Caller, ClutchError> {
         Ok(self.0.reader().await?)
     }
 
+    /// The same of whoever leaves something here that no fact tells of.
+    pub async fn writer(&self) -> Result<Caller, ClutchError> {
+        let caller = self.0.reader().await?;
+        if caller.power == Power::Observer {
+            return Err(Refusal::new(Code::Forbidden, "an observer may only read").into());
+        }
+        Ok(caller)
+    }
+
     /// The caller of a message that says who sends it.
     pub fn sending_as(&self, from: &Actor) -> Result<Caller, Refusal> {
         self.0.sending_as(from)
+    }
+
+    /// Whether the token that a long answer began with is still valid.
+    pub fn is_still_allowed(&self) -> bool {
+        self.0.is_still_allowed()
+    }
+}
+
+/// Query parameters, with an error that names the one that is wrong.
+#[derive(Debug)]
+pub struct Query<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequestParts<App> for Query<T> {
+    type Rejection = ClutchError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Query<T>, ClutchError> {
+        Ok(Query(rest::Query::from_request_parts(parts, app).await?.0))
     }
 }
 
@@ -41,5 +89,33 @@ impl FromRequestParts<App> for Segment {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Segment, ClutchError> {
         Ok(Segment(rest::Segment::from_request_parts(parts, app).await?.0))
+    }
+}
+
+/// The agent that the path names, with or without `agent:`.
+#[derive(Debug)]
+pub struct NamedAgent(pub AgentId);
+
+impl FromRequestParts<App> for NamedAgent {
+    type Rejection = ClutchError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<NamedAgent, ClutchError> {
+        let Segment(text) = Segment::from_request_parts(parts, app).await?;
+        match Address::parse(&text) {
+            Some(Address::Agent(id)) => Ok(NamedAgent(id)),
+            _ => Err(Refusal::new(Code::Invalid, format!("'{text}' is not the id of an agent")).into()),
+        }
+    }
+}
+
+/// A body of JSON as it was sent; its reader tells what is wrong with it.
+#[derive(Debug)]
+pub struct Json(pub Bytes);
+
+impl FromRequest<App> for Json {
+    type Rejection = ClutchError;
+
+    async fn from_request(request: Request, app: &App) -> Result<Json, ClutchError> {
+        Ok(Json(rest::call::json_bytes(request, app).await?))
     }
 }

@@ -4,11 +4,10 @@ use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use rookery_core::clutch::{Fault, Faults, Shape};
+use rookery_core::clutch::Shape;
 use rookery_core::{Code, MessageId, Refusal};
 use rookery_engine::clutch::{Envelope, IngestError, Ingested};
 use serde::Serialize;
-use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::call::{Call, Segment};
@@ -74,27 +73,6 @@ impl From<IngestError> for ClutchError {
             IngestError::Faults(faults) => faults.into(),
             IngestError::Refused { refusal, pointer } => ClutchError::from(refusal).detail("pointer", pointer),
             IngestError::Engine(error) => error.into(),
-        }
-    }
-}
-
-/// The first fault is the error; all of them are told.
-impl From<Faults> for ClutchError {
-    fn from(faults: Faults) -> ClutchError {
-        let (code, pointer, message) = match faults.first() {
-            Some(Fault { code, pointer, message }) => (code.as_str(), pointer.clone(), message.clone()),
-            None => (Code::Invalid.as_str(), String::new(), faults.to_string()),
-        };
-        let all: Value = faults
-            .iter()
-            .map(|fault| json!({ "code": fault.code, "pointer": fault.pointer, "message": fault.message }))
-            .collect();
-        let message = if pointer.is_empty() { message } else { format!("{pointer} {message}") };
-        let error =
-            ClutchError::new(StatusCode::BAD_REQUEST, code, message).detail("pointer", pointer).detail("faults", all);
-        match faults.left_out() {
-            0 => error,
-            more => error.detail("more_faults", more),
         }
     }
 }

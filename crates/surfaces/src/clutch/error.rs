@@ -5,10 +5,13 @@
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+
+use rookery_core::clutch::{FaultCode, Faults};
 use rookery_core::{Code, Refusal};
 use rookery_engine::{EngineError, SubscribeError};
+use rookery_store::artifact::ArtifactError;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
 use crate::rest::RestError;
@@ -42,6 +45,11 @@ impl ClutchError {
         ClutchError { status, body: Box::new(body), retry_after: None }
     }
 
+    /// What is wrong with a field of what was sent.
+    pub fn invalid(pointer: &str, message: impl Into<String>) -> ClutchError {
+        ClutchError::new(StatusCode::BAD_REQUEST, FaultCode::InvalidField.as_str(), message).detail("pointer", pointer)
+    }
+
     /// What is wrong with a parameter of the address, or a field of a frame.
     pub fn parameter(name: &str, message: impl Into<String>) -> ClutchError {
         ClutchError::from(Refusal::new(Code::Invalid, format!("{name} {}", message.into()))).detail("parameter", name)
@@ -70,6 +78,19 @@ impl ClutchError {
     }
 }
 
+/// Every fault is told; the first one gives the code.
+impl From<Faults> for ClutchError {
+    fn from(faults: Faults) -> ClutchError {
+        let code = faults.first().map_or(FaultCode::InvalidField, |fault| fault.code);
+        let pointer = faults.first().map_or("", |fault| fault.pointer.as_str());
+        let all: Vec<Value> = faults.iter().map(|fault| json!(fault)).collect();
+        ClutchError::new(StatusCode::BAD_REQUEST, code.as_str(), faults.to_string())
+            .detail("pointer", pointer)
+            .detail("faults", all)
+            .detail("left_out", faults.left_out())
+    }
+}
+
 impl From<RestError> for ClutchError {
     fn from(error: RestError) -> ClutchError {
         let retry_after = error.seconds_until_retry();
@@ -90,13 +111,36 @@ impl From<Refusal> for ClutchError {
 
 impl From<EngineError> for ClutchError {
     fn from(error: EngineError) -> ClutchError {
-        RestError::from(error).into()
+        match error {
+            EngineError::Artifact(error) => error.into(),
+            error => RestError::from(error).into(),
+        }
     }
 }
 
 impl From<SubscribeError> for ClutchError {
     fn from(error: SubscribeError) -> ClutchError {
         RestError::from(error).into()
+    }
+}
+
+impl From<ArtifactError> for ClutchError {
+    fn from(error: ArtifactError) -> ClutchError {
+        let message = error.to_string();
+        match error {
+            ArtifactError::Absent { .. } => ClutchError::new(StatusCode::NOT_FOUND, "ARTIFACT_NOT_FOUND", message)
+                .hint("it was never uploaded here, or nothing named it for long and it was removed; upload it"),
+            ArtifactError::Damaged { sha256 } => {
+                tracing::error!(sha256, "an artifact is damaged");
+                ClutchError::new(StatusCode::INTERNAL_SERVER_ERROR, "ARTIFACT_DAMAGED", message)
+                    .hint("upload the same content again to mend it, or restore a backup")
+            }
+            ArtifactError::Unavailable { .. } => {
+                tracing::warn!(error = message, "artifacts cannot be used");
+                let error = ClutchError::new(StatusCode::SERVICE_UNAVAILABLE, "STORE_UNAVAILABLE", message);
+                ClutchError { retry_after: Some(1), ..error }
+            }
+        }
     }
 }
 

@@ -3,13 +3,13 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rookery_core::agent::{Profile, Register, Role};
 use rookery_core::{Actor, AgentId, Caller, Code, Command, Power, Refusal, Row};
 use rookery_engine::messages::Unread;
 use rookery_engine::{Engine, Request};
 use rookery_store::{Answer, Committed};
 use tokio::sync::OnceCell;
 
+use super::arrival;
 use super::error::ToolError;
 use super::unread::unread;
 use crate::app::App;
@@ -117,7 +117,9 @@ impl Call {
     /// bound to a credential.
     pub async fn worker(&self, argument: Option<&str>) -> Result<(Caller, Option<AgentId>), ToolError> {
         let caller = self.caller(argument)?;
-        let named = self.named(argument);
+        // One that names itself means itself, also where a bare name is that of a member.
+        let itself = caller.actor.agent().filter(|own| argument == Some(own.as_str())).cloned();
+        let named = itself.or_else(|| self.named(argument));
         if let (Some(own), Some(named)) = (caller.actor.agent(), &named)
             && own != named
         {
@@ -148,23 +150,7 @@ impl Call {
 
     /// Registers the agent that a caller speaks as if nobody knows it yet: whoever names itself is part of the team.
     pub async fn arrive(&self, caller: &Caller) -> Result<(), ToolError> {
-        let Some(agent) = caller.actor.agent().filter(|_| caller.power != Power::Observer) else { return Ok(()) };
-        if self.engine().knows(agent) || self.engine().agent(agent).await?.value.is_some_and(|agent| !agent.has_left())
-        {
-            return Ok(());
-        }
-        let profile = Profile {
-            tool: "custom".to_owned(),
-            role: Role::Worker,
-            capabilities: vec![],
-            name: None,
-            workspace_path: None,
-            metadata: Default::default(),
-            card: None,
-        };
-        // Without the call's key, which is for what the tool does: a repeated call finds the agent registered.
-        self.engine().submit(Request::new(caller.clone(), Register { id: agent.clone(), profile })).await?;
-        Ok(())
+        Ok(arrival::arrive(&self.app, caller).await?)
     }
 
     pub async fn submit(&self, caller: Caller, command: impl Into<Command>) -> Result<Committed, ToolError> {

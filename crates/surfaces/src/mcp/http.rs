@@ -8,7 +8,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use futures_util::{FutureExt, StreamExt, stream};
 use http_body_util::BodyExt;
 use rmcp::ServerHandler;
@@ -17,6 +17,7 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use super::desk::Catalogue;
 use super::face::Face;
 use super::toolset::Toolset;
+use super::unreadable;
 use crate::app::App;
 use crate::guard::Via;
 use crate::rest::RestError;
@@ -66,7 +67,7 @@ fn config(app: &App) -> StreamableHttpServerConfig {
 /// What every message passes before the SDK sees it.
 async fn prepared(State(app): State<App>, request: Request, next: Next) -> Response {
     match prepare(&app, request).await {
-        Ok(Prepared::Message(request)) => in_one_piece(finished(&app, next.run(request).await)).await,
+        Ok(Prepared::Message(request, body)) => in_one_piece(finished(&app, &body, next.run(request).await)).await,
         Ok(Prepared::Stream(request, place)) => next.run(request).await.map(|body| {
             // The stream's place is free when the stream ends.
             Body::new(body.map_frame(move |frame| {
@@ -79,7 +80,7 @@ async fn prepared(State(app): State<App>, request: Request, next: Next) -> Respo
 }
 
 enum Prepared {
-    Message(Request),
+    Message(Request, Bytes),
     Stream(Request, tokio::sync::OwnedSemaphorePermit),
 }
 
@@ -104,7 +105,8 @@ async fn prepare(app: &App, mut request: Request) -> Result<Prepared, RestError>
     let Ok(bytes) = tokio::time::timeout(app.limits().request_time, read).await else {
         return Err(RestError::new(StatusCode::REQUEST_TIMEOUT, "TIMEOUT", "the message took too long to arrive"));
     };
-    Ok(Prepared::Message(Request::from_parts(parts, Body::from(bytes?))))
+    let bytes = bytes?;
+    Ok(Prepared::Message(Request::from_parts(parts, Body::from(bytes.clone())), bytes))
 }
 
 fn too_many_streams() -> RestError {
@@ -112,8 +114,12 @@ fn too_many_streams() -> RestError {
         .retry_after(5)
 }
 
-/// The SDK has one answer to everything that fails inside it; the one that we know about gets a code.
-fn finished(app: &App, response: Response) -> Response {
+/// The SDK has one answer to everything that fails inside it; the one that we know about gets a code. And what is no
+/// message is told so in the words of the protocol.
+fn finished(app: &App, body: &[u8], response: Response) -> Response {
+    if response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
+        return unreadable::answer(body).unwrap_or(response);
+    }
     if response.status() == StatusCode::INTERNAL_SERVER_ERROR && app.sessions().is_full() {
         return RestError::new(StatusCode::SERVICE_UNAVAILABLE, "TOO_MANY_SESSIONS", "no more sessions can be opened")
             .hint("close those that are not needed, or raise max_sessions")
@@ -162,7 +168,6 @@ fn says_nothing(event: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use axum::body::Bytes;
     use futures_util::Stream;
 
     use super::*;

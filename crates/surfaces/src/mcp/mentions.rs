@@ -1,8 +1,10 @@
 //! Telling an agent's connected clients what waits for it, again and again until it has read that.
 //!
-//! Only a client that could hear it is told: one with an open stream. While the stream is open its agent lives. The
-//! engine keeps the turns and bounds what waits for a listener; nobody who sends ever waits for one.
+//! Only a client that could hear it is told: one with an open stream. Its agent joins the team by that, if it was not part
+//! of it, and lives while the stream is open. The engine keeps the turns and bounds what waits for a listener; nobody who
+//! sends ever waits for one.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::model::{CustomNotification, ServerNotification};
@@ -13,8 +15,9 @@ use rookery_core::view::LifeSource;
 use rookery_core::{AgentId, Caller};
 use rookery_engine::{Listener, Notice};
 use serde_json::json;
-use tokio::sync::watch;
+use tokio::sync::{OnceCell, watch};
 
+use super::arrival;
 use super::call::Bound;
 use super::notices::SEND_TIME;
 use crate::app::App;
@@ -30,12 +33,15 @@ pub struct Addressee {
     sender: Sender,
     bound: Bound,
     agent: AgentId,
+    /// Set once the agent is part of the team. One that leaves while it listens is not brought back by that.
+    joined: Arc<OnceCell<()>>,
 }
 
 impl Addressee {
     /// The agent that a client speaks as; `None` if it is nobody.
     pub fn of(app: &App, sender: Sender, bound: Bound) -> Option<Addressee> {
-        let addressee = Addressee { app: app.clone(), sender, bound, agent: AgentId::from("") };
+        let (agent, joined) = (AgentId::from(""), Arc::default());
+        let addressee = Addressee { app: app.clone(), sender, bound, agent, joined };
         let agent = addressee.caller()?.actor.agent()?.clone();
         Some(Addressee { agent, ..addressee })
     }
@@ -53,6 +59,14 @@ impl Addressee {
     /// Whether the client still speaks for the agent.
     fn holds(&self) -> Option<Caller> {
         self.caller().filter(|caller| caller.actor.agent() == Some(&self.agent))
+    }
+
+    /// Whoever listens can be mentioned, also before its first call.
+    async fn join(&self, caller: &Caller) {
+        let joined = self.joined.get_or_try_init(|| arrival::arrive(&self.app, caller)).await;
+        if let Err(error) = joined {
+            tracing::debug!(%error, agent = %self.agent, "an agent that listens could not join yet");
+        }
     }
 
     /// Listens from now on; whoever opens a stream is back, if it was gone.
@@ -79,6 +93,7 @@ impl Hearing {
         let every = beat(self.addressee.app.engine().settings().connection_after);
         loop {
             let caller = self.addressee.holds()?;
+            self.addressee.join(&caller).await;
             if let Some(agent) = caller.itself() {
                 self.addressee.app.engine().sign_of_life(&caller, agent, LifeSource::Connection).ok()?;
             }

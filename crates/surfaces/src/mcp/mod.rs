@@ -9,7 +9,9 @@
 //! does not read: pushes go through `notices`.
 
 mod arguments;
+mod arrival;
 mod call;
+mod complaint;
 mod desk;
 mod error;
 pub mod examples;
@@ -26,6 +28,7 @@ pub mod tools;
 mod toolset;
 mod translate;
 mod unread;
+mod unreadable;
 
 pub use call::Call;
 pub use error::ToolError;

@@ -51,13 +51,16 @@ pub fn output<T: JsonSchema>() -> Arc<Object> {
 /// Where any result's structure has what else its reader should know: that messages wait, or a name that nobody has.
 pub const NOTES: &str = "notes";
 
+/// The schema of a tool's arguments with all that is known of its types, to tell what is wrong with them.
+pub fn typed<T: JsonSchema>() -> Object {
+    match raw::<T>(Contract::Deserialize) {
+        Value::Object(schema) => schema,
+        _ => Map::new(),
+    }
+}
+
 fn of<T: JsonSchema>(contract: Contract) -> Object {
-    let settings = SchemaSettings::draft2020_12().with(|settings| {
-        settings.contract = contract;
-        settings.inline_subschemas = true;
-        settings.meta_schema = None;
-    });
-    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    let mut schema = raw::<T>(contract);
     simplify(&mut schema);
     match schema {
         Value::Object(mut schema) => {
@@ -69,6 +72,15 @@ fn of<T: JsonSchema>(contract: Contract) -> Object {
         }
         _ => Map::new(),
     }
+}
+
+fn raw<T: JsonSchema>(contract: Contract) -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.contract = contract;
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    });
+    settings.into_generator().into_root_schema_for::<T>().to_value()
 }
 
 /// Takes away what only a validator of another kind would use.

@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::call::Call;
+use super::complaint;
 use super::error::ToolError;
 use super::schema::{self, Object};
 use super::toolset::Toolset;
@@ -221,20 +222,15 @@ impl Tool {
 const NEVER_ODD: [&str; 2] = ["agent_id", "session_id"];
 
 /// A name that is not known is an error: what a caller meant by it would not happen, and it would not notice.
-fn parse<A: DeserializeOwned>(arguments: Object) -> Result<A, ToolError> {
+fn parse<A: DeserializeOwned + JsonSchema>(arguments: Object) -> Result<A, ToolError> {
     let again = "call the tool again with arguments as its input schema says";
     let mut odd = Vec::new();
     // What may be left out is a '?' in the path.
     let mut note = |path: serde_ignored::Path<'_>| odd.push(path.to_string().replace("?.", ""));
-    let watched = serde_ignored::Deserializer::new(Value::Object(arguments), &mut note);
-    let parsed = serde_path_to_error::deserialize(watched).map_err(|error| {
-        let path = error.path().to_string();
-        let message = match path.as_str() {
-            "." | "?" => error.inner().to_string(),
-            path => format!("argument '{path}': {}", error.inner()),
-        };
-        ToolError::invalid(message).suggest(again)
-    })?;
+    let arguments = Value::Object(arguments);
+    let watched = serde_ignored::Deserializer::new(&arguments, &mut note);
+    let parsed = serde_path_to_error::deserialize(watched)
+        .map_err(|error| ToolError::invalid(complaint::about::<A>(&arguments, &error)).suggest(again))?;
     odd.retain(|path| !NEVER_ODD.contains(&path.as_str()));
     if odd.is_empty() {
         return Ok(parsed);
@@ -258,7 +254,7 @@ mod tests {
 
     use super::*;
 
-    #[derive(Debug, Deserialize)]
+    #[derive(Debug, Deserialize, JsonSchema)]
     #[allow(dead_code, reason = "only whether it can be read is looked at")]
     struct Plan {
         #[serde(alias = "title")]
@@ -272,9 +268,6 @@ mod tests {
         assert!(parsed(json!({"title": "a", "agent_id": "x", "session_id": "y"})).is_ok());
         let wrong = json!({"name": "a", "too": 1, "steps": [{"name": "b", "dependsOn": []}]});
         assert_eq!(parsed(wrong).unwrap_err(), "there is no argument 'steps.0.dependsOn', 'too'");
-        assert_eq!(
-            parsed(json!({"name": 1})).unwrap_err(),
-            "argument 'name': invalid type: integer `1`, expected a string"
-        );
+        assert_eq!(parsed(json!({"name": 1})).unwrap_err(), "argument 'name': must be a string, not the number 1");
     }
 }

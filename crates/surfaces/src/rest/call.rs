@@ -1,11 +1,14 @@
 //! A request as every handler needs it: who calls, the body as received, and one way to submit.
 
+use std::time::Duration;
+
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, http};
+use http_body_util::{BodyExt, Limited};
 use rookery_core::{Actor, Caller, Code, Command, Refusal, Row};
 use rookery_engine::{At, Request as EngineRequest};
 use rookery_store::{Answer, Committed, Head};
@@ -15,6 +18,10 @@ use serde::de::DeserializeOwned;
 use super::RestError;
 use crate::app::App;
 use crate::sender::Sender;
+
+/// How much of a body that is too long is still taken, and for how long.
+const DRAINED_BYTES: usize = 64 << 20;
+const DRAINING: Duration = Duration::from_secs(5);
 
 /// A request, and what it says about its sender.
 #[derive(Debug)]
@@ -94,17 +101,23 @@ impl<T: DeserializeOwned> FromRequest<App> for JsonBody<T> {
     type Rejection = RestError;
 
     async fn from_request(request: Request, app: &App) -> Result<JsonBody<T>, RestError> {
-        let json = is_json(request.headers());
-        let bytes = read(request.into_body(), app.limits().body_bytes).await?;
-        if !json {
-            return Err(RestError::new(
-                StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                "UNSUPPORTED_MEDIA_TYPE",
-                "the body must be sent as Content-Type: application/json",
-            ));
-        }
+        let bytes = json_bytes(request, app).await?;
         Ok(JsonBody { value: parse(&bytes)?, bytes })
     }
+}
+
+/// A body that says it is JSON, as it was received.
+pub async fn json_bytes(request: Request, app: &App) -> Result<Bytes, RestError> {
+    let json = is_json(request.headers());
+    let bytes = read(request.into_body(), app.limits().body_bytes).await?;
+    if !json {
+        return Err(RestError::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "UNSUPPORTED_MEDIA_TYPE",
+            "the body must be sent as Content-Type: application/json",
+        ));
+    }
+    Ok(bytes)
 }
 
 /// A JSON body that may be left out.
@@ -141,19 +154,38 @@ fn is_json(headers: &HeaderMap) -> bool {
 }
 
 /// A body as far as the limit allows.
-pub async fn read(body: Body, limit: usize) -> Result<Bytes, RestError> {
-    match axum::body::to_bytes(body, limit).await {
-        Ok(bytes) => Ok(bytes),
-        Err(error) if is_too_long(&error) => Err(RestError::new(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "TOO_LARGE",
-            format!("the body is larger than {limit} bytes"),
-        )),
+pub async fn read(mut body: Body, limit: usize) -> Result<Bytes, RestError> {
+    match Limited::new(&mut body, limit).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if is_too_long(&*error) => {
+            drain(body).await;
+            Err(RestError::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "TOO_LARGE",
+                format!("the body is larger than {limit} bytes"),
+            )
+            .hint("nothing was done: shorten it, or put the long part into a file and name that"))
+        }
         Err(error) => Err(RestError::invalid(format!("the body could not be read: {error}"))),
     }
 }
 
-fn is_too_long(error: &axum::Error) -> bool {
+/// Takes what is left of a body that is too long and forgets it, within reason: whoever still sends would not hear our answer
+/// if the connection was closed meanwhile, and could not tell what happened.
+async fn drain(mut body: Body) {
+    let all = async {
+        let mut left = DRAINED_BYTES;
+        while let Some(Ok(frame)) = body.frame().await {
+            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+            if left == 0 {
+                return;
+            }
+        }
+    };
+    drop(tokio::time::timeout(DRAINING, all).await);
+}
+
+fn is_too_long(error: &(dyn std::error::Error + 'static)) -> bool {
     let mut source: Option<&dyn std::error::Error> = Some(error);
     while let Some(error) = source {
         if error.is::<http_body_util::LengthLimitError>() {

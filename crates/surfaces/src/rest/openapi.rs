@@ -7,7 +7,7 @@ use utoipa::openapi::{Content, OpenApi as Document, PathItem, Ref, RefOr, Respon
 
 use super::wire::{self, ErrorBody};
 use super::{admin, agents, contexts, events, handoffs, held, resources, status, stream, tasks};
-use crate::clutch::{self, ClutchErrorBody};
+use crate::clutch::{self, ClutchErrorBody, artifacts};
 use crate::ops;
 
 #[derive(OpenApi)]
@@ -53,14 +53,28 @@ use crate::ops;
         admin::create_token,
         admin::revoke_token,
         admin::redact,
+        admin::collect_artifacts,
         held::list,
         held::decide,
+        clutch::agents::register,
+        clutch::agents::list,
+        clutch::agents::get,
+        clutch::agents::leave,
+        clutch::agents::heartbeat,
         ops::healthz,
         ops::readyz,
         ops::show_metrics,
+        artifacts::upload,
+        artifacts::list,
+        artifacts::download,
         clutch::envelopes::ingest,
         clutch::envelopes::get,
+        clutch::messages::list,
         clutch::router::explain,
+        clutch::runs::list,
+        clutch::runs::tree,
+        clutch::replay::replay,
+        clutch::stream::stream,
     ),
     components(schemas(ErrorBody, ClutchErrorBody, wire::ResourceFilter, wire::TaskStatus, wire::HandoffStatus))
 )]

@@ -525,11 +525,11 @@ pub(super) fn nothing_is_left_open(model: &Model, earliest: Timestamp) -> Checke
     }
 }
 
-/// At rest exactly those agents are here that still show signs of life.
+/// At rest exactly those agents are here that still show signs of life, and did not leave on purpose.
 pub(super) fn the_silent_are_offline(model: &Model, speaking: &[AgentId]) -> Checked {
     for (_, row) in model.rows() {
         let Row::Agent(agent) = row else { continue };
-        if agent.is_live() != speaking.contains(&agent.id) {
+        if !agent.has_left() && agent.is_live() != speaking.contains(&agent.id) {
             return violated("the_silent_are_offline", format!("{} is {:?}", agent.id, agent.membership));
         }
     }

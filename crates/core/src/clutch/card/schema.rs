@@ -19,7 +19,7 @@ impl Card {
             "type": "object",
             "required": ["v", "agent_id"],
             "properties": {
-                "v": { "const": VERSION },
+                "v": { "type": "string", "enum": [VERSION] },
                 "agent_id": { "description": "With or without 'agent:' in front", "type": "string",
                               "pattern": prefixed(&["agent:"], &KINDS, limit::AGENT_ID_BYTES) },
                 "display": object(json!({
@@ -75,9 +75,9 @@ fn capability() -> Value {
                 "type": "string", "minLength": 1, "maxLength": limit::NAME_BYTES })),
             "tags": names("A domain, which 'domain:x' asks for"),
             "tools": names("An MCP server that it works with, like 'mcp:browser'"),
-            "trust_level": optional(json!({ "description": "'sandbox' if absent",
+            "trust_level": optional(json!({ "description": "'sandbox' if absent", "type": "string",
                                             "enum": TrustLevel::ALL.map(TrustLevel::as_str) })),
-            "cost_hint": optional(json!({ "description": "'medium' if absent",
+            "cost_hint": optional(json!({ "description": "'medium' if absent", "type": "string",
                                           "enum": CostHint::ALL.map(CostHint::as_str) })),
             "servers": names("An MCP server that 'tool:mcp' gives access to"),
         },

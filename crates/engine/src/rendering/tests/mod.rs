@@ -225,7 +225,7 @@ impl Site1 {
     }
 
     async fn channel_text(&self) -> String {
-        let all = Span { limit: Some(1_000), since: None };
+        let all = Span { limit: Some(1_000), ..Span::default() };
         let entries = self.engine.channel(&Instance::new("pr-1"), all).await.unwrap().value;
         entries.iter().fold(String::new(), |text, entry| {
             let at = jiff::Timestamp::from_millisecond(entry.at.0).unwrap().strftime("%H:%M:%S").to_string();

@@ -25,6 +25,24 @@ async fn whoever_is_still_writing_when_the_file_is_replaced_is_waited_for() {
 }
 
 #[tokio::test]
+async fn a_file_that_is_saved_again_and_again_is_read_all_the_same() {
+    let site = Site1::new();
+    site.writes("notes.md", "one").await;
+    let mut sitting = site.settled().await;
+    let saved: Vec<String> = (1..=16).map(|times| "saved ".repeat(times)).collect();
+    for text in &saved {
+        fs::write(site.file("notes.md"), text).unwrap();
+        site.turn(&mut sitting).await;
+    }
+    // Sixteen turns are eight seconds, and it never rested for one of them.
+    let taken: Vec<String> = site.authors("notes.md").await.into_iter().filter(|author| author == "external").collect();
+    assert_eq!(taken.len(), 2, "not every time either");
+    site.settle(&mut sitting).await;
+    assert_eq!(site.text("notes.md").await.as_ref(), saved.last());
+    site.check(&["notes.md"]).await;
+}
+
+#[tokio::test]
 async fn whoever_has_the_replaced_file_open_can_still_save_it() {
     let site = Site1::new();
     site.writes("notes.md", "one").await;

@@ -43,7 +43,9 @@ pub struct Options {
 pub async fn run(home: Home, options: Options) -> anyhow::Result<()> {
     let (out, written) = stdio::writer(WAITING);
     let upstream = Arc::new(Upstream::open(home, &options, out.clone()).await?);
-    let beating = tokio::spawn(beat(upstream.clone(), options.heartbeat));
+    // Before anything the client says: it may be that it leaves.
+    let arrived = upstream.arrive().await;
+    let beating = tokio::spawn(beat(upstream.clone(), options.heartbeat, arrived));
     let mut calls = Calls::default();
     let mut lines = stdio::reader(WAITING);
     let orphaned = orphaned();
@@ -141,11 +143,16 @@ async fn take(upstream: &Arc<Upstream>, calls: &mut Calls, out: &mpsc::Sender<Va
     }
 }
 
-/// Shows that the agent lives, while this process does.
-async fn beat(upstream: Arc<Upstream>, every: Duration) {
+/// Shows that the agent lives, while this process does. One that could not join yet does so first, and only once: if it
+/// leaves, it has left.
+async fn beat(upstream: Arc<Upstream>, every: Duration, mut arrived: bool) {
     loop {
         tokio::time::sleep(every).await;
-        upstream.heartbeat().await;
+        if arrived {
+            upstream.heartbeat().await;
+        } else {
+            arrived = upstream.arrive().await;
+        }
     }
 }
 

@@ -16,8 +16,9 @@ use tokio::sync::mpsc;
 use super::Options;
 use super::home::Home;
 use super::message::{self, Failed, Message};
-use crate::cli::client::{Client, INSTANCE, SESSION};
+use crate::cli::client::{Client, INSTANCE, Proof, SESSION};
 use crate::cli::sse::Parser;
+use crate::cli::tools;
 
 /// How long a call waits for a daemon that is away.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -238,6 +239,20 @@ impl Upstream {
             tokio::time::sleep(PAUSE).await;
             link = if self.link().number > link.number { self.link() } else { link };
         }
+    }
+
+    /// Makes the agent part of the team, so that whoever mentions it before its first call reaches it. Tells whether there
+    /// is nothing left to do: nobody in particular does not join, and a daemon that is away hears of it later.
+    pub async fn arrive(&self) -> bool {
+        if self.agent().is_none() && self.home.proof == Proof::Nothing {
+            return true;
+        }
+        let message = tools::call("coord_send_heartbeat", &json!({}));
+        let request = self.named(self.link().client.request(Method::POST, &["mcp", "coord"], &[]));
+        let request = message.headers().into_iter().fold(request, |request, (name, value)| request.header(name, value));
+        let Ok(response) = request.json(message.value()).timeout(HEARTBEAT_TIME).send().await else { return false };
+        let answer = self.read(response, message.id(), 0).await;
+        matches!(answer, Ok(Some(answer)) if answer["result"]["isError"] == false)
     }
 
     pub async fn heartbeat(&self) {

@@ -5,20 +5,22 @@ use std::io;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
+use serde_json::json;
 
 use crate::cli::Failure;
 use crate::cli::context::Context;
+use crate::cli::output::Format;
 use crate::project::replace_file;
 
 /// What agents are told.
 const TEXT: &str = include_str!("../texts/instructions.md");
-const BEGIN: &str = "<!-- rookery: begin (written by `rookery instructions --into`) -->\n";
-const END: &str = "<!-- rookery: end -->\n";
+const BEGIN: &str = "<!-- rookery: begin (written by `rookery instructions --into`) -->";
+const END: &str = "<!-- rookery: end -->";
 
 /// Print the text that tells agents how to work in the team, for a project's CLAUDE.md or AGENTS.md
 ///
 /// With --into the text is put into a file, between two marks; again replaces what is between them. Everything else in the
-/// file stays as it is.
+/// file stays as it is, and the text gets the line endings that the file has.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Put the text into this file instead of printing it
@@ -27,7 +29,12 @@ pub struct Args {
 }
 
 pub(super) fn run(context: &Context, args: Args) -> anyhow::Result<()> {
-    let Some(file) = args.into else { return context.out.raw(TEXT.as_bytes()) };
+    let Some(file) = args.into else {
+        return match context.out.format() {
+            Format::Json => context.out.json(&json!({ "text": TEXT })),
+            Format::Human => context.out.raw(TEXT.as_bytes()),
+        };
+    };
     let shown = file.display();
     let before = match fs::read_to_string(&file) {
         Ok(text) => text,
@@ -38,34 +45,48 @@ pub(super) fn run(context: &Context, args: Args) -> anyhow::Result<()> {
         let hint = "take both marks out of the file, or write both";
         Failure::new(format!("{shown}: {why}")).hint(hint)
     })?;
-    if after == before {
-        context.out.note(&format!("{shown} is up to date"));
-        return Ok(());
+    let changed = after != before;
+    if changed {
+        let written = replace_file(&file, after.as_bytes());
+        written.with_context(|| format!("cannot write {shown}"))?;
     }
-    let written = replace_file(&file, after.as_bytes());
-    written.with_context(|| format!("cannot write {shown}"))?;
-    context.out.note(&format!("{shown} tells agents how to work in the team now"));
+    if context.out.format() == Format::Json {
+        return context.out.json(&json!({ "file": file, "changed": changed }));
+    }
+    let told = if changed { "tells agents how to work in the team now" } else { "is up to date" };
+    context.out.note(&format!("{shown} {told}"));
     Ok(())
 }
 
 /// The text of a file with our section in it: in the place of the old one, else at the end.
 fn with_section(text: &str) -> Result<String, &'static str> {
-    let section = format!("{BEGIN}{TEXT}{END}");
-    match (text.find(BEGIN), text.find(END)) {
+    let (before, old, after) = match (text.find(BEGIN), text.find(END)) {
         (Some(begin), Some(end)) if begin < end => {
-            Ok(format!("{}{section}{}", &text[..begin], &text[end + END.len()..]))
+            let after = &text[end + END.len()..];
+            let after = after.strip_prefix("\r\n").or_else(|| after.strip_prefix('\n')).unwrap_or(after);
+            (&text[..begin], &text[begin..text.len() - after.len()], after)
         }
-        (None, None) => {
-            let gap = match text {
-                "" => "",
-                text if text.ends_with("\n\n") => "",
-                text if text.ends_with('\n') => "\n",
-                _ => "\n\n",
-            };
-            Ok(format!("{text}{gap}{section}"))
-        }
-        _ => Err("one of the two marks around the section is missing"),
-    }
+        (None, None) => (text, "", ""),
+        _ => return Err("one of the two marks around the section is missing"),
+    };
+    // What is not ours tells the file's endings; where there is nothing else, what was written last does.
+    let others = [before, after].concat();
+    let ending = ending(if others.contains('\n') { &others } else { old });
+    let gap = match before {
+        _ if !old.is_empty() => String::new(),
+        "" => String::new(),
+        text if text.ends_with(&ending.repeat(2)) => String::new(),
+        text if text.ends_with('\n') => ending.to_owned(),
+        _ => ending.repeat(2),
+    };
+    let section = format!("{BEGIN}\n{TEXT}{END}\n").replace('\n', ending);
+    Ok(format!("{before}{gap}{section}{after}"))
+}
+
+/// How most lines of a text end.
+fn ending(text: &str) -> &'static str {
+    let (all, windows) = (text.matches('\n').count(), text.matches("\r\n").count());
+    if windows * 2 > all { "\r\n" } else { "\n" }
 }
 
 #[cfg(test)]
@@ -76,14 +97,29 @@ mod tests {
     fn the_section_is_added_once_and_replaced_where_it_stands() {
         let mine = "# My project\n\nBe nice.\n";
         let once = with_section(mine).unwrap();
-        assert!(once.starts_with(mine) && once.ends_with(END));
+        assert!(once.starts_with(mine) && once.ends_with(&format!("{END}\n")));
         assert_eq!(with_section(&once).unwrap(), once);
         let between = format!("{}\n## More of mine\n", once.replace("Working in a team", "Old words"));
         let fresh = with_section(&between).unwrap();
         assert_eq!(fresh, format!("{once}\n## More of mine\n"));
-        assert_eq!(with_section("").unwrap(), format!("{BEGIN}{TEXT}{END}"));
+        assert_eq!(with_section("").unwrap(), format!("{BEGIN}\n{TEXT}{END}\n"));
         assert!(with_section(&format!("{mine}{END}")).is_err());
         assert!(with_section(&format!("{mine}{BEGIN}")).is_err());
+    }
+
+    #[test]
+    fn the_file_keeps_its_line_endings() {
+        let windows = |text: &str| text.replace('\n', "\r\n");
+        for mine in ["# My project\n\nBe nice.\n", "# My project\n\n", "# My project\nno end"] {
+            let once = with_section(mine).unwrap();
+            assert_eq!(with_section(&windows(mine)).unwrap(), windows(&once), "{mine:?}");
+            assert_eq!(with_section(&windows(&once)).unwrap(), windows(&once), "again changes nothing");
+            // As an older version left it.
+            let (others, ours) = once.split_at(once.find(BEGIN).unwrap());
+            assert_eq!(with_section(&(windows(others) + ours)).unwrap(), windows(&once));
+        }
+        let alone = windows(&with_section("").unwrap());
+        assert_eq!(with_section(&alone).unwrap(), alone);
     }
 
     #[test]

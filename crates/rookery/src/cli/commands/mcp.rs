@@ -74,7 +74,7 @@ impl Tools {
 }
 
 /// The agent that is to speak. A bare name is that of a member of the instance.
-fn member(agent: &str, instance: Option<&str>) -> Result<String, Failure> {
+pub(super) fn member(agent: &str, instance: Option<&str>) -> Result<String, Failure> {
     let instance = instance.map_or_else(Instance::default, Instance::new);
     let member = instance.member(agent);
     let named = agent_named("--agent", member.as_str()).map_err(|refusal| {

@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 mod agents;
+mod artifacts;
 mod assign;
 mod backup;
 mod cancel;
@@ -26,6 +27,8 @@ mod resolve;
 mod resources;
 mod restore;
 mod retry;
+mod run_tree;
+mod runs;
 mod schema;
 mod status;
 mod tasks;
@@ -45,6 +48,8 @@ pub enum Command {
     Doctor(doctor::Args),
     Agents(agents::Args),
     Tasks(tasks::Args),
+    Runs(runs::Args),
+    RunTree(run_tree::Args),
     Resources(resources::Args),
     Handoffs(handoffs::Args),
     Log(log::Args),
@@ -60,6 +65,7 @@ pub enum Command {
     Backup(backup::Args),
     Restore(restore::Args),
     Migrate(migrate::Args),
+    Artifacts(artifacts::Args),
     Token(token::Args),
     Context(context::Args),
     Mcp(mcp::Args),
@@ -81,6 +87,8 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Doctor(args) => doctor::run(context, args).await,
         Command::Agents(args) => agents::run(context, args).await,
         Command::Tasks(args) => tasks::run(context, args).await,
+        Command::Runs(args) => runs::run(context, args).await,
+        Command::RunTree(args) => run_tree::run(context, args).await,
         Command::Resources(args) => resources::run(context, args).await,
         Command::Handoffs(args) => handoffs::run(context, args).await,
         Command::Log(args) => log::run(context, args).await,
@@ -96,6 +104,7 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Backup(args) => backup::run(context, args).await,
         Command::Restore(args) => restore::run(context, args).await,
         Command::Migrate(args) => migrate::run(context, args).await,
+        Command::Artifacts(args) => artifacts::run(context, args).await,
         Command::Token(args) => token::run(context, args).await,
         Command::Context(args) => context::run(context, args).await,
         Command::Mcp(args) => mcp::run(context, args).await,

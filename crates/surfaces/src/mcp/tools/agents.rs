@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use super::Done;
-use crate::mcp::arguments::{given, one_or_many, text_or_null};
+use crate::mcp::arguments::{name, name_or_null, one_or_many, text_or_null};
 use crate::mcp::call::row_of;
 use crate::mcp::translate::{self, AgentRole, AgentStatus, AgentView};
 use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
@@ -87,6 +87,7 @@ pub struct Registering {
     workspace_path: Option<String>,
     /// The workflow you join for.
     #[schemars(extend("x-rare" = true))]
+    #[serde(default, deserialize_with = "name")]
     workflow_id: Option<String>,
     /// Anything else.
     #[schemars(extend("x-rare" = true))]
@@ -107,10 +108,14 @@ async fn register(call: Call, asked: Registering) -> Answer<Registered> {
         call.engine().workflow_run(&RunId::from(workflow.as_str())).await?;
         metadata.insert(translate::JOINED_FOR.to_owned(), workflow.into());
     }
+    let capabilities = match asked.capabilities {
+        Some(said) => said,
+        None => call.engine().carded(&id).await?.unwrap_or_default(),
+    };
     let profile = Profile {
         tool: translate::tool(&asked.runtime),
         role: translate::role(asked.role.unwrap_or(AgentRole::Worker)),
-        capabilities: asked.capabilities.unwrap_or_default(),
+        capabilities,
         name: Some(asked.name),
         workspace_path: asked.workspace_path,
         metadata,
@@ -164,6 +169,7 @@ pub struct Beating {
     /// Your id, unless connected as an agent.
     agent_id: Option<String>,
     /// The task you are working on.
+    #[serde(default, deserialize_with = "name")]
     current_task_id: Option<String>,
     /// online or busy.
     status: Option<AgentStatus>,
@@ -263,8 +269,10 @@ pub struct Listing {
     /// Only agents with this role.
     role: Option<AgentRole>,
     /// Only agents that run in this program.
+    #[serde(default, deserialize_with = "name")]
     runtime: Option<String>,
     /// Only agents that joined for this workflow.
+    #[serde(default, deserialize_with = "name")]
     workflow_id: Option<String>,
 }
 
@@ -292,7 +300,7 @@ pub struct Updating {
     /// online, busy or offline.
     status: Option<AgentStatus>,
     /// The task that is worked on; null if it is none any more.
-    #[serde(default, deserialize_with = "given")]
+    #[serde(default, deserialize_with = "name_or_null")]
     #[schemars(schema_with = "text_or_null")]
     current_task_id: Option<Option<String>>,
     /// The folder that is worked in.
@@ -303,15 +311,19 @@ pub struct Updating {
 
 async fn update(call: Call, asked: Updating) -> Answer<Done> {
     let (caller, agent) = call.writer(asked.id.as_deref()).await?;
-    if asked.workspace_path.is_some() || asked.metadata.is_some() {
-        let metadata = asked.metadata.unwrap_or_default();
-        let change = UpdateProfile { agent: agent.clone(), workspace_path: asked.workspace_path, metadata };
-        call.submit(caller.clone(), change).await?;
-    }
     let current_task = match asked.current_task_id {
         Some(None) => CurrentTask::Nothing,
         task => CurrentTask::named(task.flatten().as_deref()),
     };
+    if asked.workspace_path.is_some() || asked.metadata.is_some() {
+        // The status comes second: what it would be refused for must not leave half of the change behind.
+        if let CurrentTask::Is(task) = &current_task {
+            super::tasks::known(&call, task).await?;
+        }
+        let metadata = asked.metadata.unwrap_or_default();
+        let change = UpdateProfile { agent: agent.clone(), workspace_path: asked.workspace_path, metadata };
+        call.submit(caller.clone(), change).await?;
+    }
     set_status(&call, caller, &agent, asked.status, current_task).await?;
     Ok(Reply::of(Done::yes()))
 }

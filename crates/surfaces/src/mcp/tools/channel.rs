@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::long;
 use super::messages::{Answer, Entry, Member, called, held, instance_of};
+use crate::mcp::arguments::{Limit, name};
 use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
 
 pub fn tools() -> Vec<Tool> {
@@ -48,6 +49,7 @@ pub struct Sending {
     /// What to say, with @mentions.
     message: String,
     /// Send to this agent alone, not to the channel.
+    #[serde(default, deserialize_with = "name")]
     to: Option<String>,
     /// For callers that connected without a name.
     #[schemars(skip)]
@@ -71,10 +73,11 @@ pub struct Sent {
 async fn send(call: Call, asked: Sending) -> Answer<Sent> {
     let member = Member::of(&call, asked.agent_id.as_deref()).await?;
     let message = long::fitting(&call, &member, asked.message).await?;
-    let post = match asked.to.as_deref().filter(|to| !to.is_empty()) {
-        Some(to) => Post::direct(&member.id, vec![member.named(to)], message),
+    let post = match asked.to.as_deref() {
+        Some(to) => Post::direct(&member.id, vec![member.named(to)?], message),
         None => Post::entry(&member.id, message),
     };
+    let post = Post { instance: member.instance.clone(), ..post };
     let request = call.engine().send_request(&member.caller, post);
     let message = call.engine().sent(call.marked(request)).await?;
     let header = &message.letter.header;
@@ -112,8 +115,10 @@ const NAMES_TOLD: usize = 30;
 pub struct Reading {
     /// Only entries after this time (ISO 8601); a whole minute, hour or day is included.
     since: Option<String>,
+    /// Only entries before this time, exclusive: the first timestamp that you were shown goes on to earlier ones.
+    before: Option<String>,
     /// At most so many, the newest. 100 unless said, 1000 at most.
-    limit: Option<u32>,
+    limit: Option<Limit>,
     /// For callers that connected without a name.
     #[schemars(skip)]
     agent_id: Option<String>,
@@ -121,8 +126,10 @@ pub struct Reading {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Peeking {
+    /// Only entries before this time, exclusive: the first timestamp that you were shown goes on to earlier ones.
+    before: Option<String>,
     /// At most so many, the newest. 100 unless said, 1000 at most.
-    limit: Option<u32>,
+    limit: Option<Limit>,
     /// For callers that connected without a name.
     #[schemars(skip)]
     agent_id: Option<String>,
@@ -131,64 +138,71 @@ pub struct Peeking {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Entries {
     entries: Vec<Entry>,
+    /// There are earlier ones: this, given as before, returns them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    before: Option<String>,
 }
 
 async fn read(call: Call, asked: Reading) -> Answer<Entries> {
-    let span = Span { since: asked.since.as_deref().map(after).transpose()?, limit: asked.limit };
+    let (since, before) = (time("since", asked.since.as_deref())?, time("before", asked.before.as_deref())?);
+    let span = Span {
+        since: since.map(Moment::since),
+        before: before.map(|moment| moment.first),
+        limit: asked.limit.map(Limit::get),
+    };
     let member = Member::or_guest(&call, asked.agent_id.as_deref()).await?;
     let instance = instance_of(&call, member.as_ref());
     let entries = match &member {
         Some(member) => call.engine().read_channel(&member.caller, &member.id, &instance, span).await?,
         None => call.engine().channel(&instance, span).await?,
     };
-    let earlier = earlier(&call, &instance, span, entries.value.len()).await?;
-    Ok(shown(&entries.value, &instance)?.noting(earlier))
+    shown(&call, &instance, span, &entries.value).await
 }
 
 async fn peek(call: Call, asked: Peeking) -> Answer<Entries> {
-    let span = Span { since: None, limit: asked.limit };
+    let before = time("before", asked.before.as_deref())?.map(|moment| moment.first);
+    let span = Span { since: None, before, limit: asked.limit.map(Limit::get) };
     let member = Member::or_guest(&call, asked.agent_id.as_deref()).await?;
     let instance = instance_of(&call, member.as_ref());
     let entries = match &member {
         Some(member) => call.engine().peek_channel(&member.id, &instance, span).await?,
         None => call.engine().channel(&instance, span).await?,
     };
-    let earlier = earlier(&call, &instance, span, entries.value.len()).await?;
-    Ok(shown(&entries.value, &instance)?.noting(earlier))
+    shown(&call, &instance, span, &entries.value).await
 }
 
-/// Tells of what was left out. Whoever asked for the last few, and for nothing else, knows.
-async fn earlier(call: &Call, instance: &Instance, span: Span, returned: usize) -> Result<Option<String>, ToolError> {
-    if span.since.is_none() && span.limit.is_some() {
-        return Ok(None);
-    }
-    let left_out = call.engine().left_out(instance, span, returned).await?;
-    Ok(match (left_out, span.since) {
-        (0, _) => None,
-        (_, None) => {
-            Some(format!("These are the last {returned}. For earlier ones give a limit (1000 at most), or since."))
-        }
-        (more, Some(_)) if returned + more <= LARGEST_PAGE as usize => {
-            Some(format!("{more} earlier ones since then were left out. limit {} returns all.", returned + more))
-        }
-        (more, Some(_)) => Some(format!(
-            "{more} or more earlier ones since then were left out. A limit of {LARGEST_PAGE}, the largest, returns the \
-             last {LARGEST_PAGE}."
-        )),
-    })
-}
-
-/// After which time what came since a moment came.
-fn after(since: &str) -> Result<rookery_core::Timestamp, ToolError> {
-    match Moment::parse(since) {
-        Some(moment) => Ok(moment.since()),
-        None => Err(ToolError::invalid(format!("argument 'since': '{since}' is no time"))
+/// A time that an argument names, as the whole that it stands for.
+fn time(argument: &str, text: Option<&str>) -> Result<Option<Moment>, ToolError> {
+    let Some(text) = text else { return Ok(None) };
+    match Moment::parse(text) {
+        Some(moment) => Ok(Some(moment)),
+        None => Err(ToolError::invalid(format!("argument '{argument}': '{text}' is no time"))
             .suggest("give it as entries show it, for example 2026-02-05T10:00:00.000Z")),
     }
 }
 
-fn shown(entries: &[Message], reader: &Instance) -> Answer<Entries> {
-    let entries: Vec<Entry> = entries.iter().map(|entry| Entry::of(entry, reader)).collect();
+/// Entries, and whether there are earlier ones. Whoever asked for the last few, and for nothing else, knows.
+async fn shown(call: &Call, instance: &Instance, span: Span, found: &[Message]) -> Answer<Entries> {
+    let only_the_last = span.since.is_none() && span.before.is_none() && span.limit.is_some();
+    let left_out = if only_the_last { 0 } else { call.engine().left_out(instance, span, found.len()).await? };
+    let before = found.first().filter(|_| left_out > 0).map(|first| iso(first.at));
+    let note = before.as_ref().map(|before| earlier(span, found.len(), left_out, before));
+    let entries: Vec<Entry> = found.iter().map(|entry| Entry::of(entry, instance)).collect();
     let text = serde_json::to_string(&entries).map_err(|_| ToolError::unexpected())?;
-    Ok(Reply::said(text, Entries { entries }))
+    Ok(Reply::said(text, Entries { entries, before }).noting(note))
+}
+
+/// Tells of what was left out, and how to come to it.
+fn earlier(span: Span, returned: usize, left_out: usize, before: &str) -> String {
+    let all = returned + left_out;
+    match span.since {
+        None => format!("There are earlier ones than these {returned}: before \"{before}\" returns them."),
+        Some(_) if all <= LARGEST_PAGE as usize => {
+            format!("{left_out} earlier ones since then were left out. limit {all} returns all.")
+        }
+        Some(_) => format!(
+            "{left_out} or more earlier ones since then were left out. The same with before \"{before}\" returns them, \
+             a page at a time."
+        ),
+    }
 }

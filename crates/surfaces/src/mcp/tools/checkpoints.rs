@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::mcp::arguments::{self, PAGE, one_or_many, page};
+use crate::mcp::arguments::{self, Limit, PAGE, one_or_many, page};
 use crate::mcp::call::row_of;
 use crate::mcp::translate::{self, CheckpointView};
 use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
@@ -89,7 +89,7 @@ pub struct Listing {
     /// Only those after this one.
     since_sequence: Option<u32>,
     /// The first so many. Default 100, at most 1000.
-    limit: Option<u32>,
+    limit: Option<Limit>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::long;
 use super::messages::{Answer, Member, held, more};
+use crate::mcp::arguments::Limit;
 use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
 
 /// What stands for everybody in `to`.
@@ -72,7 +73,7 @@ pub struct Asking {
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Checking {
     /// At most so many, those that you have not seen first. 100 unless said, 1000 at most.
-    limit: Option<u32>,
+    limit: Option<Limit>,
     /// For callers that connected without a name.
     #[schemars(skip)]
     agent_id: Option<String>,
@@ -109,7 +110,7 @@ fn shown(Pending { message, .. }: Pending) -> CoordMessage {
 
 async fn check(call: Call, asked: Checking) -> Answer<Waiting> {
     let member = Member::of(&call, asked.agent_id.as_deref()).await?;
-    let waiting = call.engine().check_coord(&member.caller, &member.id, asked.limit).await?;
+    let waiting = call.engine().check_coord(&member.caller, &member.id, asked.limit.map(Limit::get)).await?;
     let more = more(&waiting, "coord_ack_message");
     let pending: Vec<CoordMessage> = waiting.pending.into_iter().map(shown).collect();
     Ok(Reply::of(Waiting { count: pending.len(), pending }).noting(more))
@@ -182,7 +183,7 @@ impl To {
         if named.iter().any(|name| name == ALL) {
             return Ok(Addressees::Everyone);
         }
-        if named.is_empty() {
+        if named.is_empty() || named.iter().any(|name| name.trim().is_empty()) {
             return Err(ToolError::invalid("argument 'to': must not be empty").suggest("name agents, or give \"all\""));
         }
         Ok(Addressees::Agents(named.iter().map(|name| plain(&AgentId::from(name.as_str()))).collect()))

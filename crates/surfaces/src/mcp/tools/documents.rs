@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::messages::{Answer, Member, instance_of};
+use crate::mcp::arguments::{Limit, name};
 use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
 
 /// How many files a list names.
@@ -84,8 +85,8 @@ struct Meant {
 
 async fn meant(call: &Call, instance: &Instance, file: Option<&str>) -> Result<Meant, ToolError> {
     let entry = call.engine().entry_document(instance).await?;
-    let path = match file.map(str::trim).filter(|file| !file.is_empty()) {
-        Some(file) => DocumentPath::parse(file).map_err(Refusal::from)?,
+    let path = match file {
+        Some(file) => DocumentPath::parse(file.trim()).map_err(Refusal::from)?,
         None => entry.clone(),
     };
     Ok(Meant { is_entry: path == entry, id: DocumentId::new(instance.run(), path) })
@@ -94,6 +95,7 @@ async fn meant(call: &Call, instance: &Instance, file: Option<&str>) -> Result<M
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Reading {
     /// Which file, for example todos.md.
+    #[serde(default, deserialize_with = "name")]
     file: Option<String>,
     /// For callers that connected without a name.
     #[schemars(skip)]
@@ -130,6 +132,7 @@ pub struct Writing {
     /// The new text, which replaces the old one.
     content: String,
     /// Which file, for example todos.md.
+    #[serde(default, deserialize_with = "name")]
     file: Option<String>,
     /// The version that you have read; 0 if there was none.
     base_version: Option<u64>,
@@ -143,6 +146,7 @@ pub struct Appending {
     /// What to add.
     content: String,
     /// Which file, for example todos.md.
+    #[serde(default, deserialize_with = "name")]
     file: Option<String>,
     /// For callers that connected without a name.
     #[schemars(skip)]
@@ -224,7 +228,9 @@ async fn change(call: &Call, member: Member, command: impl Into<Command>, word: 
             Ok(Reply::said(word, Written { file: id.path.to_string(), version }))
         }
         Changed::Stale { refusal, newer } => {
-            let newer = newer.map(|newer| json!({"version": newer.version.version, "content": newer.text}));
+            let newer = newer.map(|DocumentText { version, text }| {
+                json!({"version": version.version, "author": version.author, "content": text})
+            });
             Err(ToolError::from(refusal).detailed(json!({ "newer": newer })))
         }
     }
@@ -255,11 +261,12 @@ async fn list(call: Call, asked: Listing) -> Answer<Files> {
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Asking {
     /// Which file, for example todos.md.
+    #[serde(default, deserialize_with = "name")]
     file: Option<String>,
     /// The version whose text you want.
     version: Option<u64>,
     /// At most so many changes, the newest. 100 unless said, 1000 at most.
-    limit: Option<u32>,
+    limit: Option<Limit>,
     /// For callers that connected without a name.
     #[schemars(skip)]
     agent_id: Option<String>,
@@ -306,7 +313,7 @@ async fn history(call: Call, asked: Asking) -> Answer<History> {
     let id = meant(&call, &instance_of(&call, member.as_ref()), asked.file.as_deref()).await?.id;
     let file = id.path.to_string();
     let Some(version) = asked.version else {
-        let versions = call.engine().document_history(&id, asked.limit).await?.value;
+        let versions = call.engine().document_history(&id, asked.limit.map(Limit::get)).await?.value;
         let versions: Vec<Past> = versions.iter().map(past).collect();
         let text = serde_json::to_string(&versions).map_err(|_| ToolError::unexpected())?;
         return Ok(Reply::said(text, History { file, content: None, versions }));

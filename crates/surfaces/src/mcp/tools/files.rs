@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::files;
+use crate::mcp::arguments::name;
 use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
 
 type Answer<T> = Result<Reply<T>, ToolError>;
@@ -44,6 +45,7 @@ pub struct Claiming {
     /// Relative to the project's root.
     path: String,
     /// The task you change it for.
+    #[serde(default, deserialize_with = "name")]
     task_id: Option<String>,
     /// Take it from its owner. For the lead and people.
     #[schemars(extend("x-rare" = true))]
@@ -64,7 +66,7 @@ pub struct Claimed {
 
 async fn claim(call: Call, asked: Claiming) -> Answer<Claimed> {
     let (caller, agent) = call.writer(asked.agent_id.as_deref()).await?;
-    let task = asked.task_id.as_deref().filter(|task| !task.is_empty()).map(Into::into);
+    let task = asked.task_id.as_deref().map(Into::into);
     let insist = if asked.force == Some(true) { Insist::Force } else { Insist::Ask };
     let command = files::claim(call.engine(), &asked.path, agent, task, insist).await?;
     match call.submit(caller, command).await?.answer {

@@ -5,6 +5,7 @@ use rookery_core::{AgentId, HandoffId, Row, TaskId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::mcp::arguments::name;
 use crate::mcp::call::row_of;
 use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
 
@@ -45,6 +46,7 @@ pub struct Offering {
     /// What is done and what is left to do.
     summary: String,
     /// Left out: whoever takes it.
+    #[serde(default, deserialize_with = "name")]
     to_agent: Option<String>,
     /// Files you changed.
     #[schemars(extend("x-rare" = true))]
@@ -73,7 +75,7 @@ async fn create(call: Call, asked: Offering) -> Answer<Offered> {
     let command = Initiate {
         id: call.engine().mint_handoff(),
         from,
-        to: asked.to_agent.as_deref().filter(|agent| !agent.is_empty()).map(AgentId::from),
+        to: asked.to_agent.as_deref().map(AgentId::from),
         task: TaskId::from(asked.task_id.as_str()),
         note: Note {
             summary: asked.summary,

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::WAITS;
 use super::messages::{Answer, InboxMessage, Member, more};
+use crate::mcp::arguments::Limit;
 use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
 
 /// The longest that a call waits for a message.
@@ -61,7 +62,7 @@ pub fn tools() -> Vec<Tool> {
 pub struct Checking {
     /// At most so many, those that you have not seen first. 100 unless said, 1000 at most.
     #[schemars(extend("x-rare" = true))]
-    limit: Option<u32>,
+    limit: Option<Limit>,
     /// For callers that connected without a name.
     #[schemars(skip)]
     agent_id: Option<String>,
@@ -74,13 +75,13 @@ pub struct Messages {
 
 async fn check(call: Call, asked: Checking) -> Answer<Messages> {
     let member = Member::of(&call, asked.agent_id.as_deref()).await?;
-    let waiting = call.engine().check_inbox(&member.caller, &member.id, asked.limit).await?;
+    let waiting = call.engine().check_inbox(&member.caller, &member.id, asked.limit.map(Limit::get)).await?;
     shown(&waiting, &member)
 }
 
 async fn peek(call: Call, asked: Checking) -> Answer<Messages> {
     let member = Member::of(&call, asked.agent_id.as_deref()).await?;
-    let waiting = call.engine().peek_inbox(&member.id, asked.limit).await?;
+    let waiting = call.engine().peek_inbox(&member.id, asked.limit.map(Limit::get)).await?;
     shown(&waiting, &member)
 }
 
@@ -129,7 +130,7 @@ pub struct Awaiting {
     timeout_seconds: Option<f64>,
     /// At most so many messages, those that you have not seen first. 100 unless said, 1000 at most.
     #[schemars(extend("x-rare" = true))]
-    limit: Option<u32>,
+    limit: Option<Limit>,
     /// For callers that connected without a name.
     #[schemars(skip)]
     agent_id: Option<String>,
@@ -151,7 +152,7 @@ async fn wait(call: Call, asked: Awaiting) -> Answer<Messages> {
         arrived?;
     }
     let caller = call.caller(asked.agent_id.as_deref())?;
-    shown(&call.engine().check_inbox(&caller, &member.id, asked.limit).await?, &member)
+    shown(&call.engine().check_inbox(&caller, &member.id, asked.limit.map(Limit::get)).await?, &member)
 }
 
 /// Lasts until something is in the inbox that its owner was not shown: what it has read and works on does not end the

@@ -43,7 +43,9 @@ impl Member {
         let id = agent.unwrap_or_else(|| AgentId::from(caller.actor.to_string().as_str()));
         call.engine().visit(&caller).await?;
         call.arrive(&caller).await?;
-        Ok(Member { caller, instance: Instance::of(&id), id })
+        // A person's name says nothing of where it is.
+        let instance = if caller.actor.agent().is_some() { Instance::of(&id) } else { call.sender().instance() };
+        Ok(Member { caller, instance, id })
     }
 
     /// As [`Member::of`]; `None` if the caller gave no name, and may only look.
@@ -55,9 +57,12 @@ impl Member {
     }
 
     /// The id that a name stands for here.
-    pub fn named(&self, name: &str) -> AgentId {
-        let name = name.trim().trim_start_matches('@');
-        if name.contains('@') { plain(&AgentId::from(name)) } else { self.instance.agent(name) }
+    pub fn named(&self, name: &str) -> Result<AgentId, ToolError> {
+        let bare = name.trim().trim_start_matches('@');
+        if bare.is_empty() {
+            return Err(ToolError::invalid(format!("argument 'to': '{name}' names no agent")));
+        }
+        Ok(if bare.contains('@') { plain(&AgentId::from(bare)) } else { self.instance.agent(bare) })
     }
 }
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::Done;
-use crate::mcp::arguments;
+use crate::mcp::arguments::{self, name};
 use crate::mcp::call::row_of;
 use crate::mcp::translate::TaskPlan;
 use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
@@ -271,6 +271,7 @@ pub struct AddingTask {
     /// The names or ids of tasks whose outcomes it needs to know. Left out: all before it.
     context_from: Option<Vec<String>>,
     /// The name or id of the task that it comes after. Left out: the last.
+    #[serde(default, deserialize_with = "name")]
     after_task: Option<String>,
     /// Your id, unless connected as an agent.
     agent_id: Option<String>,

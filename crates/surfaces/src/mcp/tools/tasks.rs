@@ -2,13 +2,13 @@
 
 use rookery_core::task::{Outcome, Release, State, TakeUp, Task, UpdateStatus, WaitingFor};
 use rookery_core::{AgentId, Code, Refusal, Row, TaskId};
-use rookery_engine::workflows::{CheckpointFilter, Dependencies};
+use rookery_engine::workflows::{CheckpointFilter, Dependencies, PendingDependency};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Done;
-use crate::mcp::arguments::{self, LARGEST_PAGE, page};
+use crate::mcp::arguments::{self, Limit, page};
 use crate::mcp::call::row_of;
 use crate::mcp::translate::{self, CheckpointView, TaskView};
 use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
@@ -69,7 +69,7 @@ pub struct Getting {
     /// Show its checkpoints, oldest first. Default: false.
     include_checkpoints: Option<bool>,
     /// Only the newest so many of them. Default: 100.
-    checkpoint_limit: Option<u32>,
+    checkpoint_limit: Option<Limit>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -93,11 +93,11 @@ async fn get(call: Call, asked: Getting) -> Answer<Shown> {
 async fn newest(call: &Call, task: &TaskId, count: u32) -> Result<Vec<CheckpointView>, ToolError> {
     let filter = CheckpointFilter { task: task.clone(), kinds: vec![], since_sequence: None, limit: None };
     let all = call.engine().checkpoints(&filter).await?.value;
-    let old = all.len().saturating_sub(count.min(LARGEST_PAGE) as usize);
+    let old = all.len().saturating_sub(count as usize);
     Ok(all.into_iter().skip(old).map(translate::checkpoint).collect())
 }
 
-async fn known(call: &Call, task: &TaskId) -> Result<Task, ToolError> {
+pub(super) async fn known(call: &Call, task: &TaskId) -> Result<Task, ToolError> {
     let found = call.engine().task(task).await?.value;
     found.ok_or_else(|| Refusal::new(Code::TaskNotFound, "Task not found").into())
 }
@@ -120,6 +120,9 @@ pub struct Claimed {
     /// The grant, for callers that want to be refused once somebody else has the task.
     #[serde(skip_serializing_if = "Option::is_none")]
     fence: Option<u64>,
+    /// What it waits for: you hold it, and can begin when these are finished.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    blocked_by: Vec<PendingDependency>,
 }
 
 async fn claim(call: Call, asked: Claiming) -> Answer<Claimed> {
@@ -128,8 +131,9 @@ async fn claim(call: Call, asked: Claiming) -> Answer<Claimed> {
     match call.submit(caller, TakeUp { task: task.clone(), agent }).await {
         Ok(committed) => match row_of(&committed) {
             Some(Row::Task(task)) => {
-                let fence = task.claim.map(|claim| claim.fence.0);
-                Ok(Reply::of(Claimed { success: true, already_claimed_by: None, fence }))
+                let fence = task.claim.as_ref().map(|claim| claim.fence.0);
+                let blocked_by = open_dependencies(&call, &task).await?;
+                Ok(Reply::of(Claimed { success: true, already_claimed_by: None, fence, blocked_by }))
             }
             _ => Err(ToolError::unexpected()),
         },
@@ -137,10 +141,18 @@ async fn claim(call: Call, asked: Claiming) -> Answer<Claimed> {
             // Read after the refusal: whoever has it now is whom to ask.
             let holder = known(&call, &task).await?.held_by().map(ToString::to_string);
             let already_claimed_by = Some(holder.ok_or(refused)?);
-            Ok(Reply::of(Claimed { success: false, already_claimed_by, fence: None }))
+            Ok(Reply::of(Claimed { success: false, already_claimed_by, fence: None, blocked_by: vec![] }))
         }
         Err(error) => Err(error),
     }
+}
+
+/// A task can be taken early, to have it when its turn comes; whoever does is told what comes before it.
+async fn open_dependencies(call: &Call, task: &Task) -> Result<Vec<PendingDependency>, ToolError> {
+    if !task.is_waiting() {
+        return Ok(vec![]);
+    }
+    Ok(call.engine().dependencies(&task.id).await?.value.pending)
 }
 
 fn is_taken(error: &ToolError) -> bool {

@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Nothing;
+use crate::mcp::arguments::name;
 use crate::mcp::call::row_of;
 use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
 
@@ -51,6 +52,7 @@ pub struct Creating {
     /// What it is for.
     description: Option<String>,
     /// The workflow to take the tasks from. Either this or template.
+    #[serde(default, deserialize_with = "name")]
     from_workflow_id: Option<String>,
     /// The tasks. Either this or from_workflow_id.
     template: Option<Definition>,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Map;
 
 use super::Done;
-use crate::mcp::arguments::{self, PAGE, one_or_many, page};
+use crate::mcp::arguments::{self, Limit, PAGE, name, one_or_many, page};
 use crate::mcp::call::row_of;
 use crate::mcp::translate::{self, TaskView, WorkflowView};
 use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
@@ -158,9 +158,10 @@ pub struct Listing {
     #[schemars(schema_with = "arguments::run_statuses")]
     status: Option<Vec<Status>>,
     /// Only workflows about this repository, named as when they were created.
+    #[serde(default, deserialize_with = "name")]
     repository_path: Option<String>,
     /// At most so many. Default 20, at most 1000.
-    limit: Option<u32>,
+    limit: Option<Limit>,
     /// Leave out the first so many.
     offset: Option<u32>,
 }
@@ -179,13 +180,14 @@ async fn list(call: Call, asked: Listing) -> Answer<RunPage> {
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Seeking {
     /// Left out: all that are open.
+    #[serde(default, deserialize_with = "name")]
     workflow_id: Option<String>,
     /// Failed ones, too. Default: true.
     #[schemars(extend("x-rare" = true))]
     include_failed: Option<bool>,
     /// Default: 100.
     #[schemars(extend("x-rare" = true))]
-    limit: Option<u32>,
+    limit: Option<Limit>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -229,7 +231,7 @@ async fn next_tasks(call: Call, asked: Seeking) -> Answer<Found> {
     call.reader().await?;
     let failed = if asked.include_failed == Some(false) { FailedTasks::LeftOut } else { FailedTasks::Offered };
     let limit = page(asked.limit, PAGE);
-    let Some(workflow) = asked.workflow_id.filter(|id| !id.is_empty()) else {
+    let Some(workflow) = asked.workflow_id else {
         let open = call.engine().next_tasks_anywhere(failed, limit).await?.value;
         return Ok(Reply::of(Found {
             recommended_count: open.recommended_count,

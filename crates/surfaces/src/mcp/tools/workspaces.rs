@@ -15,6 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::mcp::arguments::name;
 use crate::mcp::call::row_of;
 use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
 
@@ -70,16 +71,20 @@ pub fn tools() -> Vec<Tool> {
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Creating {
     /// The workflow it is for. May be left out for work outside of a workflow.
+    #[serde(default, deserialize_with = "name")]
     workflow_id: Option<String>,
     /// The branch to work on, for example feature/login.
     branch: String,
     /// What the branch begins from: main or master unless given.
+    #[serde(default, deserialize_with = "name")]
     base_branch: Option<String>,
     /// Make a git worktree. Without it, path must name a folder that is there.
     create_worktree: Option<bool>,
     /// The folder of the git repository. Needed for create_worktree.
+    #[serde(default, deserialize_with = "name")]
     repo_path: Option<String>,
     /// The workspace's folder. With create_worktree it may be left out: a folder beside the repository is chosen.
+    #[serde(default, deserialize_with = "name")]
     path: Option<String>,
     /// The tasks that are worked on there.
     task_ids: Option<Vec<String>>,
@@ -276,6 +281,7 @@ async fn merge(call: Call, asked: Merging) -> Answer<Merged> {
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Listing {
     /// Only those of this workflow.
+    #[serde(default, deserialize_with = "name")]
     workflow_id: Option<String>,
     /// Only those with one of these.
     status: Option<Vec<Status>>,

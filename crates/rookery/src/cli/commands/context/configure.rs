@@ -1,5 +1,6 @@
 //! `rookery context configure` and `rookery context where`
 
+use rookery_core::Instance;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -9,10 +10,6 @@ use crate::cli::wire;
 
 #[derive(Debug, clap::Args)]
 pub struct Configure {
-    /// The instance
-    #[arg(long, value_name = "NAME", default_value = "default")]
-    instance: String,
-
     /// What it is kept in
     #[arg(long, value_enum)]
     provider: Option<Provider>,
@@ -54,13 +51,6 @@ impl Provider {
     }
 }
 
-#[derive(Debug, clap::Args)]
-pub struct Where {
-    /// Only this instance
-    #[arg(long, value_name = "NAME")]
-    instance: Option<String>,
-}
-
 /// A context as the daemon tells it.
 #[derive(Debug, Deserialize)]
 struct Told {
@@ -72,7 +62,8 @@ struct Told {
     socket: Option<String>,
 }
 
-pub(super) async fn configure(context: &Context, args: Configure) -> anyhow::Result<()> {
+pub(super) async fn configure(context: &Context, args: Configure, instance: Option<String>) -> anyhow::Result<()> {
+    let instance = instance.unwrap_or_else(|| Instance::default().name().to_owned());
     let mut body = json!({});
     let mut say = |name: &str, value: Option<serde_json::Value>| {
         if let Some(value) = value {
@@ -84,14 +75,14 @@ pub(super) async fn configure(context: &Context, args: Configure) -> anyhow::Res
     say("channel", args.channel.map(Into::into));
     say("document", args.document.map(Into::into));
     say("documents", args.documents.map(Into::into));
-    let answer = context.client().await?.put(&["contexts", &args.instance], &body).await?;
+    let answer = context.client().await?.put(&["contexts", &instance], &body).await?;
     let told: Told = wire::read(&answer)?;
     context.out.done(&answer, &format!("the context of {} is kept in {}", told.instance, told.kept_in()))
 }
 
-pub(super) async fn tell(context: &Context, args: Where) -> anyhow::Result<()> {
+pub(super) async fn tell(context: &Context, instance: Option<String>) -> anyhow::Result<()> {
     let client = context.client().await?;
-    let answer = match &args.instance {
+    let answer = match &instance {
         Some(instance) => json!([client.get(&["contexts", instance], &[]).await?]),
         None => client.get(&["contexts"], &[]).await?,
     };

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Room, list, text, typed};
+use crate::cli::client::ClientError;
 use crate::cli::output::{Table, Tone};
 
 #[derive(Debug, clap::Subcommand)]
@@ -75,7 +76,11 @@ pub struct Write {
 }
 
 pub(super) async fn run(room: &Room<'_>, command: Command) -> anyhow::Result<()> {
-    let changed = async |tool: &str, arguments: Value| room.said(&room.call(tool, arguments).await?);
+    let changed = async |tool: &str, arguments: Value| {
+        let file = arguments["file"].as_str().map(str::to_owned);
+        let answer = room.call(tool, arguments).await.map_err(|error| outdated(error, file.as_deref()))?;
+        room.said(&answer)
+    };
     match command {
         Command::Read { file } => content(room, "document_read", json!({"file": file})).await,
         Command::Write(Write { content, file, base }) => {
@@ -94,6 +99,29 @@ pub(super) async fn run(room: &Room<'_>, command: Command) -> anyhow::Result<()>
         }
         Command::History { file, at: None, limit } => history(room, json!({"file": file, "limit": limit})).await,
         Command::List => files(room).await,
+    }
+}
+
+/// A refusal because somebody was faster tells who, and how to see what.
+fn outdated(error: anyhow::Error, file: Option<&str>) -> anyhow::Error {
+    match error.downcast::<ClientError>() {
+        Ok(ClientError::Refused { status, error, code, detail: Some(detail), .. }) if detail.get("newer").is_some() => {
+            let hint = Some(newer(&detail["newer"], file));
+            ClientError::Refused { status, error, code, hint, detail: Some(detail) }.into()
+        }
+        Ok(other) => other.into(),
+        Err(other) => other,
+    }
+}
+
+fn newer(newer: &Value, file: Option<&str>) -> String {
+    let file = file.map(|file| format!(" {file}")).unwrap_or_default();
+    match (newer["version"].as_u64(), newer["author"].as_str()) {
+        (Some(version), Some(author)) => format!(
+            "version {version} by {author} is newer: `rookery context doc read{file}` shows it, and --base {version} writes \
+             over it"
+        ),
+        _ => format!("it was deleted meanwhile: `rookery context doc history{file}` shows by whom"),
     }
 }
 

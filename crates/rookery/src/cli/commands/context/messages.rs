@@ -30,6 +30,10 @@ pub struct Read {
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
 
+    /// Only what was said before this time
+    #[arg(long, value_name = "TIME")]
+    before: Option<String>,
+
     /// At most so many entries, the newest
     #[arg(long, short = 'n', value_name = "N")]
     limit: Option<u32>,
@@ -38,6 +42,10 @@ pub struct Read {
 /// Look at the channel without acknowledging anything
 #[derive(Debug, clap::Args)]
 pub struct Peek {
+    /// Only what was said before this time
+    #[arg(long, value_name = "TIME")]
+    before: Option<String>,
+
     /// At most so many entries, the newest
     #[arg(long, short = 'n', value_name = "N")]
     limit: Option<u32>,
@@ -87,11 +95,11 @@ pub(super) async fn send(room: &Room<'_>, send: Send) -> anyhow::Result<()> {
 }
 
 pub(super) async fn read(room: &Room<'_>, read: Read) -> anyhow::Result<()> {
-    entries(room, "channel_read", json!({"since": read.since, "limit": read.limit})).await
+    entries(room, "channel_read", json!({"since": read.since, "before": read.before, "limit": read.limit})).await
 }
 
 pub(super) async fn peek(room: &Room<'_>, peek: Peek) -> anyhow::Result<()> {
-    entries(room, "channel_peek", json!({"limit": peek.limit})).await
+    entries(room, "channel_peek", json!({"before": peek.before, "limit": peek.limit})).await
 }
 
 async fn entries(room: &Room<'_>, tool: &str, arguments: Value) -> anyhow::Result<()> {

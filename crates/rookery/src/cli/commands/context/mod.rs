@@ -12,6 +12,7 @@ use std::io::Read as _;
 use anyhow::Context as _;
 use serde_json::Value;
 
+use super::mcp::member;
 use crate::cli::client::Proof;
 use crate::cli::context::Context;
 use crate::cli::output::{Format, Tone};
@@ -26,6 +27,10 @@ pub struct Args {
     /// The agent that speaks, such as reviewer or reviewer@pr-123
     #[arg(long, global = true, value_name = "ID", env = "ROOKERY_AGENT_ID", hide_env_values = true)]
     agent: Option<String>,
+
+    /// The instance you speak in, where the agent's name does not say
+    #[arg(long, global = true, value_name = "NAME", env = "ROOKERY_INSTANCE", hide_env_values = true)]
+    instance: Option<String>,
 
     #[command(subcommand)]
     command: Command,
@@ -57,14 +62,14 @@ enum Command {
     /// Say what an instance's context is kept in: files, memory, or nothing
     Configure(configure::Configure),
     /// Show what an instance's context is kept in, or that of all
-    Where(configure::Where),
+    Where,
 }
 
 pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
-    let room = Room::enter(context, args.agent).await?;
+    let room = Room::enter(context, args.agent, args.instance.clone()).await?;
     match args.command {
-        Command::Configure(configure) => configure::configure(context, configure).await,
-        Command::Where(asked) => configure::tell(context, asked).await,
+        Command::Configure(configure) => configure::configure(context, configure, args.instance).await,
+        Command::Where => configure::tell(context, args.instance).await,
         Command::Send(send) => messages::send(&room, send).await,
         Command::Read(read) => messages::read(&room, read).await,
         Command::Peek(peek) => messages::peek(&room, peek).await,
@@ -88,13 +93,16 @@ struct Room<'a> {
 }
 
 impl Room<'_> {
-    async fn enter(context: &Context, agent: Option<String>) -> anyhow::Result<Room<'_>> {
+    async fn enter(context: &Context, agent: Option<String>, instance: Option<String>) -> anyhow::Result<Room<'_>> {
+        let instance = instance.filter(|instance| !instance.is_empty());
+        let agent = agent.filter(|agent| !agent.is_empty());
+        let agent = agent.map(|agent| member(&agent, instance.as_deref())).transpose()?;
         let client = context.client().await?;
         let client = match own_proof() {
             Some(proof) => client.with_proof(proof),
             None => client,
         };
-        Ok(Room { context, tools: Tools::new(client, agent.filter(|agent| !agent.is_empty())) })
+        Ok(Room { context, tools: Tools::new(client, agent).in_instance(instance) })
     }
 
     /// What a tool answers; what else it wants noticed is told beside.

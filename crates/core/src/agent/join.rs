@@ -1,0 +1,77 @@
+//! An agent is part of the team by being there, without having said anything of itself.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Metadata, Profile, Register, Role};
+use crate::actor::Caller;
+use crate::command::{Decision, Halt};
+use crate::id::AgentId;
+use crate::key::{Ask, Key};
+use crate::view::View;
+
+/// Joins as a worker of which nothing else is known. What the team knows already stays as it is: whoever announces
+/// itself at the same moment is not unsaid.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Join {
+    pub agent: AgentId,
+}
+
+impl Join {
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        vec![Key::Agent(self.agent.clone()).into(), Key::Lead.into()]
+    }
+
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+        let known = view.agent(&self.agent)?.filter(|agent| !agent.has_left());
+        let profile = known.map_or_else(nothing_known, |agent| agent.profile.clone());
+        Register { id: self.agent.clone(), profile }.decide(view, caller)
+    }
+}
+
+fn nothing_known() -> Profile {
+    Profile {
+        tool: "custom".to_owned(),
+        role: Role::Worker,
+        capabilities: vec![],
+        name: None,
+        workspace_path: None,
+        metadata: Metadata::new(),
+        card: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::Leave;
+    use crate::refusal::Code;
+    use crate::testing::{World, by, register, with_token};
+
+    fn join(agent: &str) -> Join {
+        Join { agent: agent.into() }
+    }
+
+    #[test]
+    fn a_stranger_joins_and_what_is_known_stays() {
+        let mut w = World::default();
+        assert_eq!(w.does(&by("a"), join("a")), ["agent.registered", "lead.chosen"]);
+        assert_eq!(w.agent("a").profile, nothing_known());
+        w.does(&by("b"), register("b", Role::Specialist));
+        let said = w.agent("b").profile.clone();
+        assert_eq!(w.does(&by("b"), join("b")), [""; 0]);
+        assert_eq!(w.agent("b").profile, said);
+        w.does(&by("b"), Leave { agent: "b".into() });
+        assert_eq!(w.does(&by("b"), join("b")), ["agent.registered"]);
+        assert_eq!(w.agent("b").profile, nothing_known(), "it left, and what it was with it");
+    }
+
+    #[test]
+    fn it_is_checked_as_announcing_is() {
+        let mut w = World::of(&["lead", "a"]);
+        assert_eq!(w.refuses(&by("a"), join("b")), Code::Forbidden);
+        assert_eq!(w.refuses(&by("a"), join("two words")), Code::Invalid);
+        w.does(&with_token("b"), join("b"));
+        assert!(w.agent("b").sealed);
+        assert_eq!(w.refuses(&by("b"), join("b")), Code::Sealed);
+    }
+}

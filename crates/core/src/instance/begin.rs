@@ -1,0 +1,37 @@
+//! The documents that an instance begins with.
+
+use super::context::{Provider, TeamContext};
+use super::{Instance, context_keys};
+use crate::command::Halt;
+use crate::document::{self, DocumentId};
+use crate::fact::Fact;
+use crate::key::{Ask, Key};
+use crate::view::View;
+
+/// What an instance's documents depend on.
+pub(crate) fn asks(instance: &Instance) -> Vec<Ask> {
+    context_keys(instance).into_iter().map(Ask::from).collect()
+}
+
+/// The facts that make the documents that are configured for an instance: empty, and only those that never were. What
+/// somebody wrote stays as it is, and what somebody deleted stays deleted.
+pub(crate) fn documents(view: &View, instance: &Instance, context: &TeamContext) -> Result<Vec<Fact>, Halt> {
+    if context.provider == Provider::Off {
+        return Ok(vec![]);
+    }
+    let mut ids: Vec<DocumentId> = Vec::new();
+    for path in context.documents.iter().filter(|path| !context.is_channel(path)) {
+        let id = DocumentId::new(instance.run(), path.clone());
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
+    view.needs(ids.iter().map(|id| Key::Document(id.clone()).into()).collect())?;
+    let mut facts = Vec::new();
+    for id in ids {
+        if view.document(&id)?.is_none() {
+            facts.push(document::begun(id));
+        }
+    }
+    Ok(facts)
+}
