@@ -6,6 +6,7 @@ use crate::actor::{Actor, Auth, Caller, Power};
 use crate::agent::{
     Agent, ComeBack, DeclareOffline, Join, Lead, Leave, Register, RegisterCard, SetStatus, UpdateCard, UpdateProfile,
 };
+use crate::clutch::{Filed, Ingest};
 use crate::document::{AppendDocument, CreateDocument, DeleteDocument, Document, DocumentId, WriteDocument};
 use crate::fact::Fact;
 use crate::file::{ClaimFile, ClaimReply, File, FilePath, Lock, NoteChange, NoteOthers, ReleaseFile, Resolve, Unlock};
@@ -18,6 +19,7 @@ use crate::message::{AckMessages, Delivery, Message, ReadMessages, ReleaseHeld, 
 use crate::redact::Redact;
 use crate::refusal::{Code, Refusal};
 use crate::report::Report;
+use crate::routing::{Forward, Route};
 use crate::row::Row;
 use crate::run::{AddRunTask, CreateRun, RemoveRunTask, ReplanRun, SetRunPlan, SetRunStatus};
 use crate::task::{self, Edge, Task};
@@ -94,6 +96,9 @@ commands! {
     TakeUpTask(task::TakeUp),
     AddCheckpoint(task::AddCheckpoint),
     SendMessage(SendMessage),
+    Ingest(Ingest),
+    Route(Route),
+    Forward(Forward),
     ReadMessages(ReadMessages),
     AckMessages(AckMessages),
     ReleaseHeld(ReleaseHeld),
@@ -152,6 +157,8 @@ impl Decision {
 pub enum Reply {
     Done,
     Row(Key),
+    /// The same of something that was done before: this is a repetition, with the first one's answer.
+    Known(Key),
     Claim(ClaimReply),
     Released,
     NotReleased {
@@ -212,6 +219,9 @@ pub fn asks(caller: &Caller, command: &Command) -> Vec<Ask> {
         Command::TakeUpTask(c) => c.asks(),
         Command::AddCheckpoint(c) => c.asks(),
         Command::SendMessage(c) => c.asks(),
+        Command::Ingest(c) => c.asks(),
+        Command::Route(c) => c.asks(),
+        Command::Forward(c) => c.asks(),
         Command::ReadMessages(c) => c.asks(),
         Command::AckMessages(c) => c.asks(),
         Command::ReleaseHeld(c) => c.asks(),
@@ -296,6 +306,9 @@ pub fn decide(view: &View, caller: &Caller, command: &Command, now: &Now) -> Res
         Command::TakeUpTask(c) => c.decide(view, caller),
         Command::AddCheckpoint(c) => c.decide(view, caller),
         Command::SendMessage(c) => c.decide(view, caller, now),
+        Command::Ingest(c) => c.decide(view, caller, now),
+        Command::Route(c) => c.decide(view, caller),
+        Command::Forward(c) => c.decide(view, caller),
         Command::ReadMessages(c) => c.decide(view, caller),
         Command::AckMessages(c) => c.decide(view, caller),
         Command::ReleaseHeld(c) => c.decide(view, caller, now),
@@ -423,6 +436,13 @@ impl View {
         })
     }
 
+    pub(crate) fn envelope(&self, id: &MessageId) -> Result<Option<&Filed>, Halt> {
+        Ok(match self.get(&Key::Envelope(id.clone()))? {
+            Some(Row::Envelope(filed)) => Some(filed),
+            _ => None,
+        })
+    }
+
     pub fn document(&self, id: &DocumentId) -> Result<Option<&Document>, Halt> {
         Ok(match self.get(&Key::Document(id.clone()))? {
             Some(Row::Document(document)) => Some(document),
@@ -444,6 +464,11 @@ impl View {
 
     pub(crate) fn tasks_held_by(&self, agent: &AgentId) -> Result<Vec<&Task>, Halt> {
         let rows = self.all(&Lookup::TasksHeldBy(agent.clone()))?;
+        Ok(rows.into_iter().filter_map(|row| if let Row::Task(task) = row { Some(task) } else { None }).collect())
+    }
+
+    pub(crate) fn parts_of(&self, task: &TaskId) -> Result<Vec<&Task>, Halt> {
+        let rows = self.all(&Lookup::PartsOf(task.clone()))?;
         Ok(rows.into_iter().filter_map(|row| if let Row::Task(task) = row { Some(task) } else { None }).collect())
     }
 

@@ -10,6 +10,7 @@ use crate::agent::{
     self, AgentLeft, AgentRegistered, AgentReturned, AgentStatusSet, AgentUpdated, AgentWentOffline, LeadChosen,
 };
 use crate::artifact;
+use crate::clutch::{self, EnvelopeReceived};
 use crate::document::{self, DocumentDeleted, DocumentWritten};
 use crate::file::{
     self, ClaimForced, ConflictDetected, ConflictEscalated, ConflictResolved, FileClaimed, FileLocked, FileModified,
@@ -23,6 +24,7 @@ use crate::key::Key;
 use crate::message::{self, MessageDiscarded, MessageHeld, MessageReleased, MessageSent, Receipt};
 use crate::redact::{self, LogRedacted};
 use crate::report::Report;
+use crate::routing::{RoutingDecided, RoutingFailed, TaskForwarded};
 use crate::row::Row;
 use crate::run::{self, RunCreated, RunPlanned, RunReordered, RunReplanned, RunStatusSet, TaskRemoved};
 use crate::task::{
@@ -76,7 +78,7 @@ facts! {
     AgentLeft(AgentLeft) = "agent.left" v 1,
     AgentWentOffline(AgentWentOffline) = "agent.went_offline" v 1,
     LeadChosen(LeadChosen) = "lead.chosen" v 1,
-    TaskCreated(TaskCreated) = "task.created" v 2,
+    TaskCreated(TaskCreated) = "task.created" v 3,
     TaskReserved(TaskReserved) = "task.reserved" v 1,
     TaskReassigned(TaskReassigned) = "task.reassigned" v 1,
     TaskClaimed(TaskClaimed) = "task.claimed" v 2,
@@ -128,16 +130,19 @@ facts! {
     WorkspaceMerged(WorkspaceMerged) = "workspace.merged" v 1,
     WorkspaceRemoved(WorkspaceRemoved) = "workspace.removed" v 1,
     WorkspaceFailed(WorkspaceFailed) = "workspace.failed" v 1,
+    EnvelopeReceived(EnvelopeReceived) = "envelope.received" v 1,
+    RoutingDecided(RoutingDecided) = "routing.decided" v 1,
+    RoutingFailed(RoutingFailed) = "routing.failed" v 1,
+    TaskForwarded(TaskForwarded) = "task.forwarded" v 1,
 }
 
 /// The version whose form an older one has. Where a version only added fields that may be missing, the older one reads as
 /// the newer.
 fn read_as(kind: &str, version: u32) -> u32 {
-    const ADDED_TO: [&str; 11] = [
+    const ADDED_TO: [&str; 10] = [
         "agent.registered",
         "agent.updated",
         "agent.status_set",
-        "task.created",
         "task.claimed",
         "task.started",
         "task.moved",
@@ -146,7 +151,7 @@ fn read_as(kind: &str, version: u32) -> u32 {
         "task.failed",
         "task.dropped",
     ];
-    const ADDED_TO_AGAIN: [&str; 2] = ["task.completed", "checkpoint.added"];
+    const ADDED_TO_AGAIN: [&str; 3] = ["task.created", "task.completed", "checkpoint.added"];
     match version {
         1 | 2 if ADDED_TO_AGAIN.contains(&kind) => 3,
         1 if ADDED_TO.contains(&kind) => 2,
@@ -215,6 +220,10 @@ impl Fact {
             Fact::WorkspaceMerged(fact) => fact.run.as_ref(),
             Fact::WorkspaceRemoved(fact) => fact.run.as_ref(),
             Fact::WorkspaceFailed(fact) => fact.run.as_ref(),
+            Fact::EnvelopeReceived(fact) => Some(&fact.run),
+            Fact::RoutingDecided(fact) => fact.run.as_ref(),
+            Fact::RoutingFailed(fact) => fact.run.as_ref(),
+            Fact::TaskForwarded(fact) => fact.run.as_ref(),
             _ => None,
         }
     }
@@ -225,6 +234,8 @@ impl Fact {
             Fact::MessageSent(fact) => Some(&fact.letter.header.thread),
             Fact::MessageHeld(fact) => Some(&fact.letter.header.thread),
             Fact::MessageReleased(fact) => Some(&fact.header.thread),
+            Fact::EnvelopeReceived(fact) => Some(&fact.thread),
+            Fact::TaskCreated(fact) => fact.origin.thread.as_ref(),
             _ => None,
         }
     }
@@ -232,6 +243,10 @@ impl Fact {
     /// The task a fact is about.
     pub fn task(&self) -> Option<&TaskId> {
         match self {
+            Fact::EnvelopeReceived(fact) => Some(&fact.task),
+            Fact::RoutingDecided(fact) => Some(&fact.task),
+            Fact::RoutingFailed(fact) => Some(&fact.task),
+            Fact::TaskForwarded(fact) => Some(&fact.task),
             Fact::TaskCreated(fact) => Some(&fact.task),
             Fact::TaskReserved(fact) => Some(&fact.task),
             Fact::TaskReassigned(fact) => Some(&fact.task),
@@ -266,6 +281,7 @@ impl Fact {
             Fact::AgentLeft(fact) => Some(&fact.agent),
             Fact::AgentWentOffline(fact) => Some(&fact.agent),
             Fact::TaskReserved(fact) => Some(&fact.agent),
+            Fact::TaskForwarded(fact) => Some(&fact.to),
             Fact::TaskClaimed(fact) => Some(&fact.agent),
             Fact::FileClaimed(fact) => Some(&fact.agent),
             Fact::FileModified(fact) => fact.by.as_ref(),
@@ -331,7 +347,9 @@ pub fn touches(fact: &Fact) -> Vec<Key> {
         Fact::TaskCreated(fact) => {
             let edge = |dep: &TaskId| Key::Edge { task: fact.task.clone(), dep: dep.clone() };
             let run = of_run(Some(&fact.run));
-            std::iter::once(task(&fact.task)).chain(fact.depends_on.iter().map(edge)).chain(run).collect()
+            let parent = fact.origin.parent.iter().map(task);
+            let own = std::iter::once(task(&fact.task)).chain(fact.depends_on.iter().map(edge));
+            own.chain(run).chain(parent).collect()
         }
         Fact::TaskReserved(fact) => vec![task(&fact.task), agent(&fact.agent)],
         Fact::TaskReassigned(fact) => vec![task(&fact.task), agent(&fact.to)],
@@ -399,6 +417,10 @@ pub fn touches(fact: &Fact) -> Vec<Key> {
         Fact::WorkspaceMerged(fact) => workspace_keys(&fact.workspace, Some(&fact.intent)),
         Fact::WorkspaceRemoved(fact) => workspace_keys(&fact.workspace, Some(&fact.intent)),
         Fact::WorkspaceFailed(fact) => workspace_keys(&fact.workspace, Some(&fact.intent)),
+        Fact::EnvelopeReceived(fact) => fact.keys(),
+        Fact::RoutingDecided(_) => vec![],
+        Fact::RoutingFailed(fact) => vec![task(&fact.task)],
+        Fact::TaskForwarded(fact) => fact.keys(),
     }
 }
 
@@ -464,6 +486,7 @@ pub fn apply(old: Option<Row>, key: &Key, fact: &Fact, seq: Seq, at: Timestamp) 
         }
         Key::Context(scope) => instance::apply(row!(old, Context), scope, fact).map(Row::Context),
         Key::Workspace(id) => workspace::apply(row!(old, Workspace), id, fact, seq, at).map(Row::Workspace),
+        Key::Envelope(id) => clutch::apply(row!(old, Envelope), id, fact, seq).map(Row::Envelope),
         Key::ArtifactRef { sha256, by } => {
             artifact::apply(row!(old, ArtifactRef), (sha256, by), fact, seq).map(Row::ArtifactRef)
         }

@@ -31,6 +31,7 @@ pub enum Table {
     Versions,
     Contexts,
     Workspaces,
+    Envelopes,
     ArtifactRefs,
 }
 
@@ -91,7 +92,7 @@ impl From<u64> for ColumnValue {
 }
 
 impl Table {
-    pub const ALL: [Table; 20] = [
+    pub const ALL: [Table; 21] = [
         Table::Agents,
         Table::Tasks,
         Table::Edges,
@@ -111,6 +112,7 @@ impl Table {
         Table::Versions,
         Table::Contexts,
         Table::Workspaces,
+        Table::Envelopes,
         Table::ArtifactRefs,
     ];
 
@@ -135,6 +137,7 @@ impl Table {
             Table::Versions => "document_versions",
             Table::Contexts => "contexts",
             Table::Workspaces => "workspaces",
+            Table::Envelopes => "envelopes",
             Table::ArtifactRefs => "artifact_refs",
         }
     }
@@ -142,7 +145,7 @@ impl Table {
     /// The columns beside key and document, in the order of [`Row::columns`].
     pub fn columns(self) -> &'static [Column] {
         const AGENTS: [Column; 2] = [integer("live"), integer("joined")];
-        const TASKS: [Column; 7] = [
+        const TASKS: [Column; 9] = [
             integer("created"),
             text("run"),
             text("state"),
@@ -150,6 +153,8 @@ impl Table {
             text("held_by"),
             plain(integer("reserved")),
             plain(integer("waiting")),
+            text("parent"),
+            integer("unrouted"),
         ];
         const EDGES: [Column; 1] = [text("dep")];
         const FILES: [Column; 4] = [text("holder"), text("held_key"), text("task"), text("state")];
@@ -167,6 +172,7 @@ impl Table {
         const CONTEXTS: [Column; 1] = [text("scope")];
         const WORKSPACES: [Column; 5] =
             [integer("created"), text("run"), text("status"), text("place"), text("branch")];
+        const ENVELOPES: [Column; 2] = [text("type"), integer("received")];
         const ARTIFACT_REFS: [Column; 1] = [text("sha256")];
         match self {
             Table::Agents => &AGENTS,
@@ -187,6 +193,7 @@ impl Table {
             Table::Versions => &VERSIONS,
             Table::Contexts => &CONTEXTS,
             Table::Workspaces => &WORKSPACES,
+            Table::Envelopes => &ENVELOPES,
             Table::ArtifactRefs => &ARTIFACT_REFS,
         }
     }
@@ -227,6 +234,8 @@ pub enum Key {
     /// What was configured for an instance, or for all.
     Context(Scope),
     Workspace(WorkspaceId),
+    /// A message of the Clutch protocol that came in.
+    Envelope(MessageId),
     /// That something names an artifact.
     ArtifactRef {
         sha256: String,
@@ -260,6 +269,7 @@ impl Key {
             Key::Version { .. } => Table::Versions,
             Key::Context(_) => Table::Contexts,
             Key::Workspace(_) => Table::Workspaces,
+            Key::Envelope(_) => Table::Envelopes,
             Key::ArtifactRef { .. } => Table::ArtifactRefs,
         }
     }
@@ -287,6 +297,7 @@ impl Key {
             Key::Version { document, version } => format!("{version} {}", document.text()),
             Key::Context(scope) => scope.text(),
             Key::Workspace(id) => id.to_string(),
+            Key::Envelope(id) => id.to_string(),
             Key::ArtifactRef { sha256, by } => format!("{sha256} {by}"),
         }
     }
@@ -322,6 +333,7 @@ impl Key {
             }
             Table::Contexts => Key::Context(Scope::parse(id)?),
             Table::Workspaces => Key::Workspace(id.into()),
+            Table::Envelopes => Key::Envelope(id.into()),
             Table::ArtifactRefs => {
                 let (sha256, by) = id.split_once(' ')?;
                 Key::ArtifactRef { sha256: sha256.to_owned(), by: by.to_owned() }
@@ -344,6 +356,8 @@ pub enum Lookup {
     /// Claimed, locked or conflicted paths that begin with this text.
     HeldUnder(String),
     TasksOfRun(RunId),
+    /// Tasks that are part of this one.
+    PartsOf(TaskId),
     CheckpointsOf(TaskId),
     TemplatesNamed(String),
     /// The versions that make the text of a document.
@@ -372,7 +386,7 @@ impl Lookup {
             Lookup::TasksHeldBy(_) => Table::Tasks,
             Lookup::Dependents(_) => Table::Edges,
             Lookup::FilesHeldBy(_) | Lookup::FilesOfTask(_) | Lookup::HeldUnder(_) => Table::Files,
-            Lookup::TasksOfRun(_) => Table::Tasks,
+            Lookup::TasksOfRun(_) | Lookup::PartsOf(_) => Table::Tasks,
             Lookup::CheckpointsOf(_) => Table::Checkpoints,
             Lookup::TemplatesNamed(_) => Table::Templates,
             Lookup::DocumentPieces { .. } => Table::Versions,
@@ -391,6 +405,7 @@ impl Lookup {
             Lookup::FilesOfTask(_) => "task",
             Lookup::HeldUnder(_) => "held_key",
             Lookup::TasksOfRun(_) => "run",
+            Lookup::PartsOf(_) => "parent",
             Lookup::CheckpointsOf(_) => "task",
             Lookup::TemplatesNamed(_) => "name",
             Lookup::DocumentPieces { .. } => "base",
@@ -408,6 +423,7 @@ impl Lookup {
             Lookup::Dependents(id) | Lookup::FilesOfTask(id) => Match::Equals(id.as_str().into()),
             Lookup::HeldUnder(prefix) => Match::Begins(prefix.clone()),
             Lookup::TasksOfRun(id) => Match::Equals(id.as_str().into()),
+            Lookup::PartsOf(id) => Match::Equals(id.as_str().into()),
             Lookup::CheckpointsOf(id) => Match::Equals(id.as_str().into()),
             Lookup::TemplatesNamed(name) => Match::Equals(name.as_str().into()),
             Lookup::DocumentPieces { document, base } => {
@@ -463,6 +479,7 @@ mod tests {
             Lookup::FilesOfTask("t".into()),
             Lookup::HeldUnder("src/".into()),
             Lookup::TasksOfRun("r".into()),
+            Lookup::PartsOf("t".into()),
             Lookup::CheckpointsOf("t".into()),
             Lookup::TemplatesNamed("n".into()),
             Lookup::DocumentPieces { document: DocumentId::parse("run_x notes.md").unwrap(), base: 1 },
@@ -499,6 +516,7 @@ mod tests {
             Key::Context(Scope::Project),
             Key::Context(Scope::Instance("run_x".into())),
             Key::Workspace("ws_1".into()),
+            Key::Envelope("msg_1".into()),
             Key::ArtifactRef { sha256: "ab".to_owned(), by: "task:t 1".to_owned() },
         ];
         for key in keys {

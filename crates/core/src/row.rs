@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::{Agent, Lead};
 use crate::artifact::ArtifactRef;
+use crate::clutch::Filed;
 use crate::document::{Document, Version};
 use crate::file::File;
 use crate::handoff::Handoff;
@@ -40,6 +41,7 @@ pub enum Row {
     Version(Version),
     Context(Configured),
     Workspace(Workspace),
+    Envelope(Filed),
     ArtifactRef(ArtifactRef),
 }
 
@@ -65,6 +67,7 @@ impl Row {
             Row::Version(_) => Table::Versions,
             Row::Context(_) => Table::Contexts,
             Row::Workspace(_) => Table::Workspaces,
+            Row::Envelope(_) => Table::Envelopes,
             Row::ArtifactRef(_) => Table::ArtifactRefs,
         }
     }
@@ -90,6 +93,7 @@ impl Row {
             Row::Version(version) => version.columns(),
             Row::Context(configured) => configured.columns(),
             Row::Workspace(workspace) => workspace.columns(),
+            Row::Envelope(filed) => filed.columns(),
             Row::ArtifactRef(named) => vec![named.sha256.as_str().into()],
         }
     }
@@ -106,7 +110,7 @@ impl Row {
             Row::Message(message) => message.tallies(),
             Row::Edge(_) | Row::Lead(_) | Row::Checkpoint(_) | Row::Timer(_) | Row::Intent(_) => vec![],
             Row::Delivery(_) | Row::Thread(_) | Row::Sender(_) | Row::Document(_) | Row::Version(_) => vec![],
-            Row::Context(_) | Row::ArtifactRef(_) => vec![],
+            Row::Context(_) | Row::Envelope(_) | Row::ArtifactRef(_) => vec![],
         }
     }
 
@@ -136,6 +140,7 @@ impl Row {
             Table::Versions => Row::Version(serde_json::from_slice(doc)?),
             Table::Contexts => Row::Context(serde_json::from_slice(doc)?),
             Table::Workspaces => Row::Workspace(serde_json::from_slice(doc)?),
+            Table::Envelopes => Row::Envelope(serde_json::from_slice(doc)?),
             Table::ArtifactRefs => Row::ArtifactRef(serde_json::from_slice(doc)?),
         })
     }

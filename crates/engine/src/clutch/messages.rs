@@ -4,7 +4,7 @@ use rookery_core::log::LogRow;
 use rookery_core::{RunId, Seq, TaskId, ThreadId, envelope};
 use rookery_store::LogQuery;
 
-use super::show::{self, Shown, shown};
+use super::show::{Envelopes, Shown};
 use crate::engine::{Engine, EngineError};
 use crate::queries::At;
 
@@ -49,18 +49,18 @@ impl MessageFilter {
         *self == MessageFilter::default()
     }
 
-    pub fn takes(&self, row: &LogRow) -> bool {
+    pub fn takes(&self, row: &LogRow, envelopes: &Envelopes) -> bool {
         let run = || row.run.as_ref().map_or("run_default", RunId::as_str);
         let thread = || row.thread.as_ref().map_or("thr_default", ThreadId::as_str);
         self.run.as_ref().is_none_or(|wanted| wanted.as_str() == run())
             && self.thread.as_ref().is_none_or(|wanted| wanted.as_str() == thread())
             && self.task.as_ref().is_none_or(|wanted| row.task() == Some(wanted))
             && self.from.as_ref().is_none_or(|wanted| row.actor.to_string() == *wanted)
-            && self.takes_type(row)
+            && self.takes_type(row, envelopes)
     }
 
-    fn takes_type(&self, row: &LogRow) -> bool {
-        self.message_type.as_ref().is_none_or(|wanted| show::type_of(row) == wanted)
+    fn takes_type(&self, row: &LogRow, envelopes: &Envelopes) -> bool {
+        self.message_type.as_ref().is_none_or(|wanted| envelopes.type_of(row) == wanted)
     }
 
     fn query(&self, stretch: Stretch) -> LogQuery {
@@ -91,7 +91,9 @@ impl Engine {
         let next = loop {
             let rows = page.value;
             looked_at += rows.len();
-            messages.extend(rows.iter().filter(|row| filter.takes_type(row)).map(shown));
+            let (rows, envelopes) = self.to_show(rows).await?;
+            let wanted = rows.iter().filter(|row| filter.takes_type(row, &envelopes));
+            messages.extend(wanted.map(|row| envelopes.shown(row)));
             if messages.len() > limit {
                 messages.truncate(limit);
                 break messages.last().map(|message: &Shown| message.seq);

@@ -181,7 +181,8 @@ impl Engine {
             let kinds = attempts::KINDS.iter().map(|kind| (*kind).to_owned()).collect();
             attempts::of(&self.log(LogQuery { kinds: Some(kinds), ..about }).await?.value)
         };
-        Ok(TaskNode { task, parent: None, attempts, messages, children: vec![] })
+        let parent = task.origin.parent.clone();
+        Ok(TaskNode { task, parent, attempts, messages, children: vec![] })
     }
 }
 
@@ -242,6 +243,7 @@ mod tests {
             sequence: 0,
             context_from: vec![],
             details: rookery_core::task::Details::default(),
+            origin: rookery_core::task::Origin::default(),
         };
         let key = rookery_core::Key::Task(id.into());
         let row = rookery_core::apply(None, &key, &Fact::TaskCreated(fact), Seq(created), Timestamp(0));

@@ -1,9 +1,10 @@
 //! Rows of the log as messages with their place. This is the one place where it is decided how a row is shown.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use rookery_core::log::LogRow;
-use rookery_core::{Seq, Timestamp, envelope};
+use rookery_core::log::{Body, BodyBytes, LogRow};
+use rookery_core::{Fact, Seq, Timestamp, envelope};
 use rookery_store::Published;
 use rookery_store::publish::Slot;
 use serde::Serialize;
@@ -19,13 +20,45 @@ pub struct Shown {
     pub at: Timestamp,
 }
 
-pub fn shown(row: &LogRow) -> Shown {
-    Shown { seq: row.seq, message: envelope::of(row), at: row.at }
+/// What follows from an envelope is shown under its own kind: the protocol's type is the envelope's. A row does not tell that
+/// by itself, so that rows are shown by whoever knows those before them.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Envelopes(BTreeSet<Seq>);
+
+impl Envelopes {
+    /// Those among rows. A committed batch has all that its rows follow from.
+    pub fn among<'r>(rows: impl IntoIterator<Item = &'r LogRow>) -> Envelopes {
+        Envelopes(rows.into_iter().filter(|row| is_envelope(row)).map(|row| row.seq).collect())
+    }
+
+    pub(super) fn add(&mut self, envelope: Seq) {
+        self.0.insert(envelope);
+    }
+
+    fn led_to(&self, row: &LogRow) -> bool {
+        row.cause.is_some_and(|cause| self.0.contains(&cause))
+    }
+
+    /// The type that a row is shown with.
+    pub fn type_of<'r>(&self, row: &'r LogRow) -> &'r str {
+        if self.led_to(row) { row.fact.kind() } else { envelope::message_type(&row.fact) }
+    }
+
+    /// A row as a message. Its body, if it has words of its own, is at hand.
+    pub fn shown(&self, row: &LogRow) -> Shown {
+        let message = if self.led_to(row) { envelope::following(row) } else { envelope::of(row) };
+        Shown { seq: row.seq, message, at: row.at }
+    }
 }
 
-/// The type that a row is shown with.
-pub(super) fn type_of(row: &LogRow) -> &str {
-    envelope::message_type(&row.fact)
+pub(super) fn is_envelope(row: &LogRow) -> bool {
+    matches!(row.fact, Fact::EnvelopeReceived(_))
+}
+
+/// Whether it can be shown as it is.
+pub fn is_whole(row: &LogRow) -> bool {
+    let here = matches!(&row.body, Some(Body { bytes: BodyBytes::Here(_) | BodyBytes::Gone, .. }));
+    here || !envelope::has_own_words(&row.fact)
 }
 
 /// What stands between two entries of a rendering. JSON has no line breaks of its own: it can be split there again.
@@ -43,7 +76,10 @@ pub struct Rendered {
 impl Rendered {
     /// A committed batch, which is rendered by whoever asks first.
     pub fn of_batch(batch: &Published) -> Rendered {
-        Rendered::split(batch.rendered(Slot::Clutch, |rows| array(rows.iter().map(shown))))
+        Rendered::split(batch.rendered(Slot::Clutch, |rows| {
+            let envelopes = Envelopes::among(rows);
+            array(rows.iter().map(|row| envelopes.shown(row)))
+        }))
     }
 
     pub fn of(messages: impl IntoIterator<Item = Shown>) -> Rendered {
@@ -88,7 +124,6 @@ fn array(messages: impl IntoIterator<Item = Shown>) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use rookery_core::Fact;
     use rookery_core::actor::{Actor, Auth};
     use rookery_core::report::Report;
 
@@ -121,9 +156,12 @@ mod tests {
     fn a_rendering_is_one_array_and_its_entries() {
         // What separates entries cannot stand inside of one.
         let rows = [row(1, "a,\nb"), row(2, "},\n{"), row(3, "[]")];
-        let rendered = Rendered::of(rows.iter().map(shown));
+        let rendered = Rendered::of(rows.iter().map(|row| Envelopes::default().shown(row)));
         let array: Vec<Value> = serde_json::from_slice(&rendered.array()).unwrap();
-        assert_eq!(array, rows.iter().map(|row| serde_json::to_value(shown(row)).unwrap()).collect::<Vec<_>>());
+        assert_eq!(
+            array,
+            rows.iter().map(|row| serde_json::to_value(Envelopes::default().shown(row)).unwrap()).collect::<Vec<_>>()
+        );
         for (entry, whole) in rendered.entries().iter().zip(&array) {
             let single: Value = serde_json::from_slice(&rendered.array()[entry.0..entry.1]).unwrap();
             assert_eq!(single, *whole);

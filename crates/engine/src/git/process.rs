@@ -23,6 +23,11 @@ const MOST_SAID: usize = 64 << 20;
 /// What git may complain; of more, the end is lost.
 const MOST_COMPLAINED: usize = 64 << 10;
 
+/// A git that looks at all worktrees dies if another git is just writing the files of a new one, ours or anybody's. It
+/// has changed nothing then, so it is asked again: this often, with this pause.
+const HALF_MADE_TRIES: u32 = 100;
+const HALF_MADE_PAUSE: Duration = Duration::from_millis(20);
+
 /// What git is given of our own environment: where its programs and settings are, and nothing that points it elsewhere.
 const KEPT: [&str; 13] = [
     "PATH",
@@ -104,6 +109,17 @@ impl Git {
 
     /// What git says and how it ends, whichever way.
     pub async fn run<A: AsRef<OsStr>>(&self, arguments: &[A]) -> Result<Said, Refusal> {
+        for _ in 0..HALF_MADE_TRIES {
+            let said = self.once(arguments).await?;
+            if !met_half_made(&said) {
+                return Ok(said);
+            }
+            tokio::time::sleep(HALF_MADE_PAUSE).await;
+        }
+        self.once(arguments).await
+    }
+
+    async fn once<A: AsRef<OsStr>>(&self, arguments: &[A]) -> Result<Said, Refusal> {
         let name = arguments.first().map(|first| first.as_ref().to_string_lossy().into_owned()).unwrap_or_default();
         let mut child = self.command(arguments).spawn().map_err(|error| self.not_started(&error))?;
         let mut group = Group::of(child.id());
@@ -170,6 +186,12 @@ impl Git {
         command.stdin(held.map_or_else(Stdio::null, Stdio::from)).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
+}
+
+/// Whether git died of a worktree that is only half there.
+fn met_half_made(said: &Said) -> bool {
+    !said.status.success()
+        && said.stderr.lines().any(|line| line.contains("failed to read ") && line.contains("worktrees/"))
 }
 
 /// What git complained about, as the reason for a refusal.

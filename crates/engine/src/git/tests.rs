@@ -430,6 +430,23 @@ async fn a_worktree_that_git_did_not_finish_is_made_anew() {
 }
 
 #[tokio::test]
+async fn a_worktree_that_another_git_is_just_making_is_waited_for() {
+    let bench = Bench::new().await;
+    let other = bench.root.with_file_name("other");
+    git(&bench.root, &["worktree", "add", "--quiet", "-b", "other", other.to_str().unwrap()]);
+    let commondir = bench.root.join(".git/worktrees/other/commondir");
+    let whole = fs::read(&commondir).unwrap();
+    fs::write(&commondir, "").unwrap();
+    let finishing = async {
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        fs::write(&commondir, whole).unwrap();
+    };
+    let (made, ()) = tokio::join!(bench.make(), finishing);
+    assert_eq!(made.unwrap().branch, BranchOrigin::Created);
+    assert_eq!(git(&bench.path, &["branch", "--show-current"]).trim(), "b");
+}
+
+#[tokio::test]
 async fn folders_below_a_repository_stay_out_of_it() {
     let bench = Bench::new().await;
     let path = bench.root.join(".worktrees/b");

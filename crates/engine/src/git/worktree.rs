@@ -11,7 +11,7 @@ use rookery_core::workspace::BranchOrigin;
 use rookery_core::{Code, Refusal};
 use serde::{Deserialize, Serialize};
 
-use super::process::{LONG, complaint};
+use super::process::LONG;
 use super::repository::{Listed, Repository};
 
 /// In a worktree's part of the git folder.
@@ -94,19 +94,23 @@ impl Repository {
 
     async fn add(&self, wanted: Wanted<'_>, record: Record, from: &str) -> Result<Made, Refusal> {
         self.hide(wanted.path).map_err(|error| unwritten(wanted.path, &error))?;
+        match self.check_out(wanted, from).await {
+            Ok(()) => self.finish(wanted, record),
+            Err(refused) => {
+                self.undo(wanted, &record, from).await;
+                Err(refused)
+            }
+        }
+    }
+
+    /// The branch apart from the worktree: each of the two can be asked for again if git comes across a half-made one.
+    async fn check_out(&self, wanted: Wanted<'_>, from: &str) -> Result<(), Refusal> {
+        if self.branch(wanted.branch).await?.is_none() {
+            self.git().text(&["branch", "--no-track", "--", wanted.branch, from]).await?;
+        }
         let path = wanted.path.to_string_lossy();
-        let new = self.branch(wanted.branch).await?.is_none();
-        let arguments: Vec<&str> = match new {
-            true => vec!["worktree", "add", "--quiet", "--no-track", "-b", wanted.branch, "--", &path, from],
-            false => vec!["worktree", "add", "--quiet", "--", &path, wanted.branch],
-        };
-        let refused = match self.git().lasting(LONG).run(&arguments).await {
-            Ok(said) if said.status.success() => return self.finish(wanted, record),
-            Ok(said) => complaint(&said),
-            Err(refused) => refused,
-        };
-        self.undo(wanted, &record, from).await;
-        Err(refused)
+        self.git().lasting(LONG).text(&["worktree", "add", "--quiet", "--", &path, wanted.branch]).await?;
+        Ok(())
     }
 
     /// The mark says from now on whose worktree it is.

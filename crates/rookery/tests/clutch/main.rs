@@ -5,9 +5,13 @@
 mod artifacts;
 mod cli;
 mod listing;
+mod messages;
 mod nodes;
 mod registry;
+mod routing;
 mod runs;
+mod sending;
 mod stream;
 mod support;
+mod tasks;
 mod team;

@@ -138,6 +138,12 @@ impl Team {
                 let intent = IntentId::new(format!("int_{number}"));
                 Submission::new(Caller::system(), CloseIntent { intent, failed: None })
             }
+            Step::Route { pick } => {
+                let (route, forward) = crate::envelopes::route(&self.log(), &self.rows(), pick);
+                let mut submission = Submission::new(Caller::system(), route);
+                submission.others.extend(forward.map(|forward| Submission::new(Caller::system(), forward)));
+                submission
+            }
             Step::Settle { pick, well } => {
                 Submission::new(Caller::system(), crate::workspaces::settles(&self.rows(), pick, *well))
             }

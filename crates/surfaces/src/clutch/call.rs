@@ -4,7 +4,7 @@ use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use rookery_core::clutch::Address;
-use rookery_core::{AgentId, Caller, Code, Command, Power, Refusal};
+use rookery_core::{Actor, AgentId, Caller, Code, Command, Power, Refusal};
 use rookery_store::Committed;
 use serde::de::DeserializeOwned;
 
@@ -55,6 +55,11 @@ impl Call {
             return Err(Refusal::new(Code::Forbidden, "an observer may only read").into());
         }
         Ok(caller)
+    }
+
+    /// The caller of a message that says who sends it.
+    pub fn sending_as(&self, from: &Actor) -> Result<Caller, Refusal> {
+        self.0.sending_as(from)
     }
 
     /// Whether the token that a long answer began with is still valid.

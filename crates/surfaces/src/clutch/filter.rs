@@ -65,7 +65,9 @@ fn sender(text: &str) -> Result<String, ClutchError> {
     match Address::parse(text) {
         Some(Address::Agent(id)) => Ok(id.to_string()),
         Some(Address::Person(name)) => Ok(Actor::Person(name).to_string()),
-        Some(Address::Group(_)) => Err(ClutchError::parameter("agent_id", "must be one sender; a group sends nothing")),
+        Some(Address::Group(_) | Address::Server(_)) => {
+            Err(ClutchError::parameter("agent_id", "must be one sender; groups and servers send nothing"))
+        }
         Some(Address::Orchestrator) | None => Err(ClutchError::parameter(
             "agent_id",
             "must be an agent with or without 'agent:', a person with 'person:', or 'system'",

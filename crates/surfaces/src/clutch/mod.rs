@@ -5,20 +5,24 @@
 //! | `agents` | the registry: cards of agents, whichever face they joined by |
 //! | `artifacts` | content by its hash: upload, download, ranges |
 //! | `call` | a request as every handler needs it |
+//! | `envelopes` | envelopes that come in, and each by its id |
 //! | `error` | the map from what can go wrong to this protocol's errors |
 //! | `filter` | which messages, as addresses and frames say it |
 //! | `messages` | messages by run, thread, task, sender and type |
 //! | `replay` | the messages of a run once more, at once or in their time |
+//! | `router` | what the router would do with a request |
 //! | `runs` | runs, and each as a tree of its tasks |
 //! | `stream` | messages as they come, by WebSocket |
 
 pub(crate) mod agents;
 pub(crate) mod artifacts;
 mod call;
+pub(crate) mod envelopes;
 mod error;
 mod filter;
 pub(crate) mod messages;
 pub(crate) mod replay;
+pub(crate) mod router;
 pub(crate) mod runs;
 pub(crate) mod stream;
 pub(crate) mod wire;
@@ -41,7 +45,9 @@ pub fn routes() -> Router<App> {
         .route("/agents/{id}/heartbeat", post(agents::heartbeat))
         .route("/artifacts", get(artifacts::list).post(artifacts::upload))
         .route("/artifacts/{id}", get(artifacts::download))
-        .route("/messages", get(messages::list))
+        .route("/messages", get(messages::list).post(envelopes::ingest))
+        .route("/messages/{id}", get(envelopes::get))
+        .route("/router/explain", post(router::explain))
         .route("/runs", get(runs::list))
         .route("/runs/{id}", get(runs::tree))
         .route("/runs/{id}/replay", get(replay::replay))

@@ -112,7 +112,8 @@ fn word(code: Code) -> &'static str {
         | Code::MissingPath
         | Code::SiteOffline
         | Code::MergeConflict
-        | Code::GitFailed => code.as_str(),
+        | Code::GitFailed
+        | Code::UnknownRecipient => code.as_str(),
     }
 }
 
@@ -122,6 +123,7 @@ fn is_recoverable(code: Code) -> bool {
         Code::Invalid
         | Code::TooLarge
         | Code::UnknownReference
+        | Code::UnknownRecipient
         | Code::DependencyCycle
         | Code::Exists
         | Code::DependenciesUnfinished
@@ -204,7 +206,7 @@ impl From<SubmitError> for ToolError {
     fn from(error: SubmitError) -> ToolError {
         let message = error.to_string();
         match error {
-            SubmitError::Refused(refusal) => refusal.into(),
+            SubmitError::Refused(refusal) | SubmitError::RefusedOne { refusal, .. } => refusal.into(),
             SubmitError::Busy => {
                 ToolError::recoverable("BUSY", message).suggest("nothing was done; try again in a moment")
             }

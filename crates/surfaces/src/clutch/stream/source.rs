@@ -2,8 +2,9 @@
 
 use rookery_core::log::LogRow;
 use rookery_core::{LogId, Position};
-use rookery_engine::clutch::{MessageFilter, Rendered, Stretch, shown};
+use rookery_engine::clutch::{Envelopes, MessageFilter, Rendered, Stretch, is_whole};
 use rookery_engine::{Chunk, Subscription, subscribe};
+use rookery_store::Published;
 
 use crate::app::App;
 use crate::clutch::ClutchError;
@@ -56,7 +57,7 @@ impl Source {
     pub(super) async fn next(&mut self, app: &App, filter: &MessageFilter) -> Result<Portion, ClutchError> {
         loop {
             let portion = match self {
-                Source::Live(subscription) => live(&subscription.next().await?, filter),
+                Source::Live(subscription) => live(app, subscription.next().await?, filter).await?,
                 Source::Past { log, stretch } => {
                     let page = app.engine().messages(filter, *stretch).await?;
                     let position = Position { log: Some(log.clone()), seq: stretch.after };
@@ -87,20 +88,25 @@ impl Portion {
 }
 
 /// Of a live batch only the places are picked: it is rendered once for everybody.
-fn live(chunk: &Chunk, filter: &MessageFilter) -> Portion {
-    match chunk {
-        Chunk::Live(batch) => {
-            let wanted = |(_, row): &(usize, &LogRow)| filter.takes(row);
-            let picked = (!filter.is_open())
-                .then(|| batch.rows().iter().enumerate().filter(wanted).map(|(at, _)| at).collect::<Vec<_>>());
-            if picked.as_ref().is_some_and(Vec::is_empty) {
-                return Portion { rendered: Rendered::of([]), picked };
-            }
-            Portion { rendered: Rendered::of_batch(batch), picked }
-        }
-        Chunk::Read(rows) => {
-            let wanted = rows.iter().filter(|row| filter.takes(row));
-            Portion { rendered: Rendered::of(wanted.map(shown)), picked: None }
-        }
+async fn live(app: &App, chunk: Chunk, filter: &MessageFilter) -> Result<Portion, ClutchError> {
+    let rows = match chunk {
+        Chunk::Live(batch) if batch.rows().iter().all(is_whole) => return Ok(batched(&batch, filter)),
+        // What is large is not in the row.
+        Chunk::Live(batch) => batch.rows().to_vec(),
+        Chunk::Read(rows) => rows,
+    };
+    let (rows, envelopes) = app.engine().to_show(rows).await?;
+    let wanted = rows.iter().filter(|row| filter.takes(row, &envelopes));
+    Ok(Portion { rendered: Rendered::of(wanted.map(|row| envelopes.shown(row))), picked: None })
+}
+
+fn batched(batch: &Published, filter: &MessageFilter) -> Portion {
+    let envelopes = Envelopes::among(batch.rows());
+    let wanted = |(_, row): &(usize, &LogRow)| filter.takes(row, &envelopes);
+    let picked = (!filter.is_open())
+        .then(|| batch.rows().iter().enumerate().filter(wanted).map(|(at, _)| at).collect::<Vec<_>>());
+    if picked.as_ref().is_some_and(Vec::is_empty) {
+        return Portion { rendered: Rendered::of([]), picked };
     }
+    Portion { rendered: Rendered::of_batch(batch), picked }
 }
