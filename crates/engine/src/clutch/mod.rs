@@ -8,6 +8,7 @@ mod messages;
 pub(crate) mod router;
 mod runs;
 mod show;
+mod trace;
 
 pub use attempts::{Attempt, Ending};
 pub use envelope::Envelope;
@@ -15,3 +16,4 @@ pub use ingest::{IngestError, Ingested};
 pub use messages::{MessageFilter, MessagePage, Stretch};
 pub use runs::{MESSAGES, RunEntry, RunList, RunTree, TaskNode};
 pub use show::{Envelopes, Rendered, Shown, is_whole};
+pub use trace::Traced;
