@@ -5,7 +5,7 @@
 use rookery_store::batch::{Batch, Loaded, Outcome, Want};
 use rookery_store::memory::{Database, Fault, MemoryStore};
 use rookery_store::queue::Load;
-use rookery_store::{Duty, Operation, Store, Submission, SubmitError, Tenure};
+use rookery_store::{Committed, Duty, Operation, Store, Submission, SubmitError, Tenure};
 use tokio::sync::oneshot;
 
 use rookery_core::{LogId, Seq, Timestamp};
@@ -97,6 +97,11 @@ impl Turn<'_> {
                 let unbound = |submission: Submission| Submission { tenure: None, ..submission };
                 run(submissions.into_iter().map(unbound).collect())
             }
+            (Some(Sabotage::TearBundles), _) => {
+                let sizes: Vec<usize> = submissions.iter().map(|submission| submission.all().count()).collect();
+                let mut outcomes = run(submissions.into_iter().flat_map(torn).collect()).into_iter();
+                sizes.into_iter().map(|size| together(outcomes.by_ref().take(size))).collect()
+            }
             // Seldom, so that it is found before something else stumbles over it.
             (Some(Sabotage::SkipFold), _) if self.database.head().0 % 16 == 15 => {
                 let (before, _) = self.database.stored();
@@ -133,4 +138,15 @@ impl Turn<'_> {
             }
         }
     }
+}
+
+fn torn(mut submission: Submission) -> impl Iterator<Item = Submission> {
+    let others = std::mem::take(&mut submission.others);
+    std::iter::once(submission).chain(others)
+}
+
+fn together(outcomes: impl Iterator<Item = Outcome>) -> Outcome {
+    let mut all: Vec<Committed> = outcomes.collect::<Result<_, _>>()?;
+    let first = all.remove(0);
+    Ok(Committed { others: all, ..first })
 }
