@@ -93,6 +93,11 @@ fn envelopes_that_are_stored_in_part_are_caught() {
 }
 
 #[test]
+fn giving_a_task_to_somebody_who_does_not_fit_is_caught() {
+    is_caught(Sabotage::MixUpAgents, &["hard_filters_hold"]);
+}
+
+#[test]
 fn a_seed_always_runs_the_same_way() {
     for seed in [3, 17] {
         assert_eq!(sim::run(Plan::new(seed)), sim::run(Plan::new(seed)));

@@ -52,10 +52,12 @@ pub enum Sabotage {
     IgnoreEpochs,
     /// Commands that are to be done together are done one by one.
     TearBundles,
+    /// Tasks are given to another agent than the router chose, as if that one were like the other.
+    MixUpAgents,
 }
 
 impl Sabotage {
-    pub const ALL: [Sabotage; 10] = [
+    pub const ALL: [Sabotage; 11] = [
         Sabotage::SkipLock,
         Sabotage::ExpireAtStart,
         Sabotage::AckBeforeCommit,
@@ -66,6 +68,7 @@ impl Sabotage {
         Sabotage::KeepLogId,
         Sabotage::IgnoreEpochs,
         Sabotage::TearBundles,
+        Sabotage::MixUpAgents,
     ];
 
     pub fn name(self) -> &'static str {
@@ -80,6 +83,7 @@ impl Sabotage {
             Sabotage::KeepLogId => "keep-log-id",
             Sabotage::IgnoreEpochs => "ignore-epochs",
             Sabotage::TearBundles => "tear-bundles",
+            Sabotage::MixUpAgents => "mix-up-agents",
         }
     }
 
