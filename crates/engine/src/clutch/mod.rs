@@ -14,6 +14,7 @@ pub use attempts::{Attempt, Ending};
 pub use envelope::Envelope;
 pub use ingest::{IngestError, Ingested};
 pub use messages::{MessageFilter, MessagePage, Stretch};
+pub use router::Routing;
 pub use runs::{MESSAGES, RunEntry, RunList, RunTree, TaskNode};
 pub use show::{Envelopes, Rendered, Shown, is_whole};
 pub use trace::Traced;
