@@ -12,6 +12,7 @@ mod check;
 mod codegen;
 mod daemon;
 mod deny;
+mod fuzz;
 mod mcp;
 mod npm;
 mod packages;
@@ -48,6 +49,7 @@ enum Task {
     Codegen(codegen::Codegen),
     Bench(bench::Bench),
     Sim(sim::Sim),
+    Fuzz(fuzz::Fuzz),
     Postgres(postgres::Postgres),
     Advisories(advisories::Advisories),
 }
@@ -71,6 +73,7 @@ fn run(task: Task) -> Result<()> {
         Task::Codegen(codegen) => codegen.run(&workspace),
         Task::Bench(bench) => bench.run(&workspace),
         Task::Sim(sim) => sim.run(&workspace),
+        Task::Fuzz(fuzz) => fuzz.run(&workspace),
         Task::Postgres(postgres) => postgres.run(),
         Task::Advisories(advisories) => advisories.run(&workspace),
     }

@@ -3,10 +3,12 @@
 //! Nothing here reads a clock, a file, a random number or a configuration, and nothing is async. A command is decided
 //! over a [`View`] of rows that somebody else loaded; what is not loaded is answered by [`Halt::Missing`], never fetched.
 //! Read [`command`] for what can be asked, [`fact`] for what can have happened, and the folder of a noun
-//! (`agent`, `task`, `run`, `template`, `file`, `handoff`, `message`, `document`, `workspace`) for its rules.
+//! (`agent`, `task`, `run`, `template`, `file`, `handoff`, `message`, `document`, `workspace`) for its rules. How messages of the
+//! Clutch protocol are read is in [`clutch`].
 
 pub mod actor;
 pub mod agent;
+pub mod clutch;
 pub mod command;
 pub mod document;
 pub mod envelope;

@@ -36,6 +36,18 @@ pub const FILE_NAME_BYTES: usize = 255;
 /// How many appended pieces a document has before they are written as one text.
 pub const DOCUMENT_PIECES: u64 = 64;
 
+/// A message of the Clutch protocol, as it was sent.
+pub const ENVELOPE_BYTES: usize = 256 * 1024;
+/// How deep objects and arrays are nested in one.
+pub const ENVELOPE_DEPTH: usize = 100;
+/// Messages that are sent at once.
+pub const BATCH_ENVELOPES: usize = 1_000;
+/// How many faults of what was sent are told, and how many bytes long they are together.
+pub const FAULTS: usize = 100;
+pub const FAULT_BYTES: usize = 64 * 1024;
+pub const IDEMPOTENCY_KEY_BYTES: usize = 256;
+pub const SIGNATURE_BYTES: usize = 1024;
+
 pub fn text(field: &'static str, value: &str, most: usize) -> Result<(), Refusal> {
     if value.len() <= most {
         return Ok(());

@@ -2,6 +2,7 @@
 //! token, session key, `X-Agent-Id`, and at last an agent that the request itself names.
 
 use axum::http::{HeaderMap, header};
+use rookery_core::limit::IDEMPOTENCY_KEY_BYTES;
 use rookery_core::{Caller, Code, Instance, Refusal, Seq};
 use rookery_engine::Credentials;
 use rookery_engine::engine::IdempotencyKey;
@@ -12,8 +13,6 @@ use crate::app::App;
 pub const SESSION: &str = "x-rookery-session";
 /// The header that says in which instance somebody looks around who gave no name.
 pub const INSTANCE: &str = "x-rookery-instance";
-/// The longest idempotency key.
-const KEY_BYTES: usize = 256;
 
 #[derive(Clone, Debug, Default)]
 pub struct Sender {
@@ -32,8 +31,8 @@ impl Sender {
             Some(value) => Some(Seq(value.parse().map_err(|_| invalid("X-Fence must be a number"))?)),
         };
         let key = text(headers, "idempotency-key")?;
-        if key.as_ref().is_some_and(|key| key.is_empty() || key.len() > KEY_BYTES) {
-            return Err(invalid(format!("Idempotency-Key must have 1 to {KEY_BYTES} characters")));
+        if key.as_ref().is_some_and(|key| key.is_empty() || key.len() > IDEMPOTENCY_KEY_BYTES) {
+            return Err(invalid(format!("Idempotency-Key must have 1 to {IDEMPOTENCY_KEY_BYTES} characters")));
         }
         let stated = text(headers, "x-agent-id")?.filter(|id| !id.is_empty());
         let session = text(headers, SESSION)?.filter(|key| !key.is_empty());

@@ -3,7 +3,7 @@
 use crate::cli::context::Context;
 use crate::config;
 
-/// Print a schema: of the HTTP face, or of rookery.toml
+/// Print a schema: of the HTTP face, of Clutch messages, or of rookery.toml
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// What to describe
@@ -15,6 +15,8 @@ pub struct Args {
 enum What {
     /// The HTTP face, as OpenAPI
     Openapi,
+    /// The envelope of a Clutch message, as JSON Schema
+    Envelope,
     /// The settings file, as JSON Schema
     Config,
 }
@@ -22,6 +24,7 @@ enum What {
 pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     match args.what {
         What::Config => context.out.json(&config::json_schema()),
+        What::Envelope => context.out.json(&rookery_core::clutch::schema::envelope()),
         What::Openapi => context.out.json(&rookery_surfaces::rest::openapi::document()),
     }
 }

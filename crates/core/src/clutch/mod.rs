@@ -1,0 +1,35 @@
+//! The Clutch protocol's words: envelopes as they come in, read strictly, and the forms in which they are compared and signed.
+//!
+//! Bytes become an [`Envelope`] or a list of all [`Faults`], each with a code, the place in the message and a sentence for
+//! whoever wrote it. What an envelope carries beyond the protocol is kept and never a fault. Nothing here looks anything up:
+//! whether a task, an agent or a key exists is for the rules. How rows of the log are shown as envelopes is in
+//! [`crate::envelope`].
+
+mod address;
+mod attachment;
+mod batch;
+pub mod canon;
+mod envelope;
+mod fault;
+mod form;
+mod instant;
+mod json;
+pub mod legacy;
+mod message_type;
+mod need;
+mod payload_type;
+mod place;
+pub mod schema;
+mod security;
+
+pub use address::{Address, ORCHESTRATOR};
+pub use attachment::Attachment;
+pub use batch::{Received, Shape, read_batch};
+pub use envelope::{Envelope, Meta, Sender, Trace};
+pub use fault::{Fault, FaultCode, Faults};
+pub use instant::parse as parse_instant;
+pub use legacy::LegacyType;
+pub use message_type::MessageType;
+pub use need::Need;
+pub use payload_type::PayloadType;
+pub use security::{Network, Policy, Security, Signature, TrustLevel};
