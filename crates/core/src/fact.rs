@@ -9,6 +9,7 @@ use crate::agent::Lead;
 use crate::agent::{
     self, AgentLeft, AgentRegistered, AgentReturned, AgentStatusSet, AgentUpdated, AgentWentOffline, LeadChosen,
 };
+use crate::artifact;
 use crate::document::{self, DocumentDeleted, DocumentWritten};
 use crate::file::{
     self, ClaimForced, ConflictDetected, ConflictEscalated, ConflictResolved, FileClaimed, FileLocked, FileModified,
@@ -83,10 +84,10 @@ facts! {
     TaskMoved(TaskMoved) = "task.moved" v 2,
     TaskReleased(TaskReleased) = "task.released" v 2,
     TaskRetried(TaskRetried) = "task.retried" v 2,
-    TaskCompleted(TaskCompleted) = "task.completed" v 2,
+    TaskCompleted(TaskCompleted) = "task.completed" v 3,
     TaskFailed(TaskFailed) = "task.failed" v 2,
     TaskDropped(TaskDropped) = "task.dropped" v 2,
-    CheckpointAdded(CheckpointAdded) = "checkpoint.added" v 2,
+    CheckpointAdded(CheckpointAdded) = "checkpoint.added" v 3,
     FileClaimed(FileClaimed) = "resource.claimed" v 1,
     FileReleased(FileReleased) = "resource.released" v 1,
     ClaimForced(ClaimForced) = "resource.forced" v 1,
@@ -132,7 +133,7 @@ facts! {
 /// The version whose form an older one has. Where a version only added fields that may be missing, the older one reads as
 /// the newer.
 fn read_as(kind: &str, version: u32) -> u32 {
-    const ADDED_TO: [&str; 11] = [
+    const ADDED_TO: [&str; 9] = [
         "agent.status_set",
         "task.created",
         "task.claimed",
@@ -140,12 +141,15 @@ fn read_as(kind: &str, version: u32) -> u32 {
         "task.moved",
         "task.released",
         "task.retried",
-        "task.completed",
         "task.failed",
         "task.dropped",
-        "checkpoint.added",
     ];
-    if version == 1 && ADDED_TO.contains(&kind) { 2 } else { version }
+    const ADDED_TO_AGAIN: [&str; 2] = ["task.completed", "checkpoint.added"];
+    match version {
+        1 | 2 if ADDED_TO_AGAIN.contains(&kind) => 3,
+        1 if ADDED_TO.contains(&kind) => 2,
+        version => version,
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -308,6 +312,7 @@ impl Fact {
 
 /// Every row that a fact changes.
 pub fn touches(fact: &Fact) -> Vec<Key> {
+    let named = fact.artifact_keys();
     let agent = |id: &AgentId| Key::Agent(id.clone());
     let task = |id: &TaskId| Key::Task(id.clone());
     let with = |first: Key, holder: &Option<AgentId>| -> Vec<Key> {
@@ -339,14 +344,16 @@ pub fn touches(fact: &Fact) -> Vec<Key> {
         Fact::TaskRetried(fact) => vec![task(&fact.task)],
         Fact::TaskCompleted(fact) => {
             let rest = fact.unblocks.iter().map(task).chain(of_run(fact.run.as_ref()));
-            with(task(&fact.task), &fact.holder).into_iter().chain(rest).collect()
+            with(task(&fact.task), &fact.holder).into_iter().chain(rest).chain(named).collect()
         }
         Fact::TaskFailed(fact) => with(task(&fact.task), &fact.holder),
         Fact::TaskDropped(fact) => {
             let rest = fact.unblocks.iter().map(task).chain(of_run(fact.run.as_ref()));
             with(task(&fact.task), &fact.holder).into_iter().chain(rest).collect()
         }
-        Fact::CheckpointAdded(fact) => vec![Key::Checkpoint(fact.id.clone()), task(&fact.task)],
+        Fact::CheckpointAdded(fact) => {
+            [Key::Checkpoint(fact.id.clone()), task(&fact.task)].into_iter().chain(named).collect()
+        }
         Fact::FileClaimed(fact) => vec![Key::file(&fact.path)],
         Fact::FileReleased(fact) => vec![Key::file(&fact.path)],
         Fact::ClaimForced(fact) => vec![Key::file(&fact.path)],
@@ -410,7 +417,7 @@ fn workspace_keys(id: &WorkspaceId, intent: Option<&IntentId>) -> Vec<Key> {
 /// stays as it is.
 pub fn apply(old: Option<Row>, key: &Key, fact: &Fact, seq: Seq, at: Timestamp) -> Option<Row> {
     if let Fact::LogRedacted(redacted) = fact
-        && !matches!(key, Key::Intent(_))
+        && !matches!(key, Key::Intent(_) | Key::ArtifactRef { .. })
     {
         return old.map(|row| redact::apply(row, key, redacted));
     }
@@ -455,6 +462,9 @@ pub fn apply(old: Option<Row>, key: &Key, fact: &Fact, seq: Seq, at: Timestamp) 
         }
         Key::Context(scope) => instance::apply(row!(old, Context), scope, fact).map(Row::Context),
         Key::Workspace(id) => workspace::apply(row!(old, Workspace), id, fact, seq, at).map(Row::Workspace),
+        Key::ArtifactRef { sha256, by } => {
+            artifact::apply(row!(old, ArtifactRef), (sha256, by), fact, seq).map(Row::ArtifactRef)
+        }
     }
 }
 

@@ -31,6 +31,7 @@ pub enum Table {
     Versions,
     Contexts,
     Workspaces,
+    ArtifactRefs,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -90,7 +91,7 @@ impl From<u64> for ColumnValue {
 }
 
 impl Table {
-    pub const ALL: [Table; 19] = [
+    pub const ALL: [Table; 20] = [
         Table::Agents,
         Table::Tasks,
         Table::Edges,
@@ -110,6 +111,7 @@ impl Table {
         Table::Versions,
         Table::Contexts,
         Table::Workspaces,
+        Table::ArtifactRefs,
     ];
 
     pub fn name(self) -> &'static str {
@@ -133,6 +135,7 @@ impl Table {
             Table::Versions => "document_versions",
             Table::Contexts => "contexts",
             Table::Workspaces => "workspaces",
+            Table::ArtifactRefs => "artifact_refs",
         }
     }
 
@@ -164,6 +167,7 @@ impl Table {
         const CONTEXTS: [Column; 1] = [text("scope")];
         const WORKSPACES: [Column; 5] =
             [integer("created"), text("run"), text("status"), text("place"), text("branch")];
+        const ARTIFACT_REFS: [Column; 1] = [text("sha256")];
         match self {
             Table::Agents => &AGENTS,
             Table::Tasks => &TASKS,
@@ -183,6 +187,7 @@ impl Table {
             Table::Versions => &VERSIONS,
             Table::Contexts => &CONTEXTS,
             Table::Workspaces => &WORKSPACES,
+            Table::ArtifactRefs => &ARTIFACT_REFS,
         }
     }
 }
@@ -222,6 +227,11 @@ pub enum Key {
     /// What was configured for an instance, or for all.
     Context(Scope),
     Workspace(WorkspaceId),
+    /// That something names an artifact.
+    ArtifactRef {
+        sha256: String,
+        by: String,
+    },
 }
 
 impl Key {
@@ -250,6 +260,7 @@ impl Key {
             Key::Version { .. } => Table::Versions,
             Key::Context(_) => Table::Contexts,
             Key::Workspace(_) => Table::Workspaces,
+            Key::ArtifactRef { .. } => Table::ArtifactRefs,
         }
     }
 
@@ -276,6 +287,7 @@ impl Key {
             Key::Version { document, version } => format!("{version} {}", document.text()),
             Key::Context(scope) => scope.text(),
             Key::Workspace(id) => id.to_string(),
+            Key::ArtifactRef { sha256, by } => format!("{sha256} {by}"),
         }
     }
 
@@ -310,6 +322,10 @@ impl Key {
             }
             Table::Contexts => Key::Context(Scope::parse(id)?),
             Table::Workspaces => Key::Workspace(id.into()),
+            Table::ArtifactRefs => {
+                let (sha256, by) = id.split_once(' ')?;
+                Key::ArtifactRef { sha256: sha256.to_owned(), by: by.to_owned() }
+            }
         })
     }
 }
@@ -483,6 +499,7 @@ mod tests {
             Key::Context(Scope::Project),
             Key::Context(Scope::Instance("run_x".into())),
             Key::Workspace("ws_1".into()),
+            Key::ArtifactRef { sha256: "ab".to_owned(), by: "task:t 1".to_owned() },
         ];
         for key in keys {
             assert_eq!(Key::parse(key.table(), &key.id()), Some(key));

@@ -8,6 +8,7 @@
 
 pub mod actor;
 pub mod agent;
+pub mod artifact;
 pub mod clutch;
 pub mod command;
 pub mod document;

@@ -21,6 +21,8 @@ pub const TASK_CHECKPOINTS: usize = 5_000;
 pub const RUN_TASKS: usize = 500;
 /// The tasks of a plan together.
 pub const PLAN_BYTES: usize = 4 * 1024 * 1024;
+/// How many artifacts one thing names.
+pub const ATTACHMENTS: usize = 256;
 pub const MESSAGE_ID_BYTES: usize = 128;
 /// What one author sends in a minute, or at once, before its messages are held.
 pub const MESSAGES_PER_MINUTE: u32 = 600;

@@ -95,7 +95,9 @@ impl Redact {
             for key in touches(&target.fact) {
                 let Some(row) = view.get(&key)? else { continue };
                 let fields = showing(row, &texts);
-                if !fields.is_empty() {
+                // What it named, it names no longer.
+                let named = matches!(row, Row::ArtifactRef(row) if row.named_in.contains(&target.seq));
+                if named || !fields.is_empty() {
                     cleared.push(Cleared { key, fields });
                 }
             }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::agent::{Agent, Lead};
+use crate::artifact::ArtifactRef;
 use crate::document::{Document, Version};
 use crate::file::File;
 use crate::handoff::Handoff;
@@ -39,6 +40,7 @@ pub enum Row {
     Version(Version),
     Context(Configured),
     Workspace(Workspace),
+    ArtifactRef(ArtifactRef),
 }
 
 impl Row {
@@ -63,6 +65,7 @@ impl Row {
             Row::Version(_) => Table::Versions,
             Row::Context(_) => Table::Contexts,
             Row::Workspace(_) => Table::Workspaces,
+            Row::ArtifactRef(_) => Table::ArtifactRefs,
         }
     }
 
@@ -87,6 +90,7 @@ impl Row {
             Row::Version(version) => version.columns(),
             Row::Context(configured) => configured.columns(),
             Row::Workspace(workspace) => workspace.columns(),
+            Row::ArtifactRef(named) => vec![named.sha256.as_str().into()],
         }
     }
 
@@ -102,7 +106,7 @@ impl Row {
             Row::Message(message) => message.tallies(),
             Row::Edge(_) | Row::Lead(_) | Row::Checkpoint(_) | Row::Timer(_) | Row::Intent(_) => vec![],
             Row::Delivery(_) | Row::Thread(_) | Row::Sender(_) | Row::Document(_) | Row::Version(_) => vec![],
-            Row::Context(_) => vec![],
+            Row::Context(_) | Row::ArtifactRef(_) => vec![],
         }
     }
 
@@ -132,6 +136,7 @@ impl Row {
             Table::Versions => Row::Version(serde_json::from_slice(doc)?),
             Table::Contexts => Row::Context(serde_json::from_slice(doc)?),
             Table::Workspaces => Row::Workspace(serde_json::from_slice(doc)?),
+            Table::ArtifactRefs => Row::ArtifactRef(serde_json::from_slice(doc)?),
         })
     }
 }

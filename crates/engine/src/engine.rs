@@ -58,6 +58,8 @@ pub struct Settings {
     pub remember_replies: Duration,
     /// What one sender may send, and how long a chain of messages may get.
     pub storm_guard: StormGuard,
+    /// How long an artifact is kept that nothing names.
+    pub keep_artifacts: Duration,
     /// Whether other nodes can share the store, each with the project's files in a folder of its own.
     pub shared: bool,
 }
@@ -75,6 +77,7 @@ impl Settings {
             escalate_conflicts_after: Duration::from_secs(10 * 60),
             remember_replies: Duration::from_secs(7 * 24 * 3600),
             storm_guard: StormGuard::default(),
+            keep_artifacts: Duration::from_secs(24 * 3600),
             shared: false,
         }
     }

@@ -158,7 +158,9 @@ impl Hands for Engine {
             Effect::EraseArtifact { sha256 } => Box::pin(async move {
                 match self.erase_unused(&sha256).await {
                     Ok(Erased::Gone | Erased::Named) => Performed::Done,
-                    Ok(Erased::Held) => Performed::Failed("it is being stored again right now".to_owned()),
+                    Ok(Erased::Held | Erased::Young) => {
+                        Performed::Failed("it is being stored again right now".to_owned())
+                    }
                     Err(error) => Performed::Failed(error.to_string()),
                 }
             }),

@@ -5,6 +5,7 @@
 
 pub mod access;
 pub mod ambient;
+pub mod artifacts;
 pub mod attendance;
 pub mod context;
 pub mod contexts;

@@ -11,6 +11,7 @@ use rookery_store::node::{ATTEND_EVERY, Duty, LEASE, Tenure};
 use rookery_store::store::Health;
 use rookery_store::{Operation, Submission, SubmitError};
 
+use crate::artifacts::{Collected, Trial};
 use crate::engine::{Engine, EngineError};
 use crate::subscribe::{Chunk, SubscribeError, Subscription};
 use crate::sweeper::{Allowed, Glance, Sight, Sighted, Sweeper, Witness};
@@ -138,6 +139,25 @@ pub async fn exchange_presence(engine: &Engine) -> Result<(), EngineError> {
         engine.board().wrote(&entries);
     }
     Ok(())
+}
+
+/// Removes what is left of artifacts that never came whole, and those that nothing names for long enough, if that is for
+/// this node to do.
+pub async fn collect_artifacts(engine: &Engine) -> Result<(), EngineError> {
+    if engine.tenure(Duty::Upkeep).is_none() {
+        return Ok(());
+    }
+    while engine.store().tidy_artifacts().await? > 0 {}
+    loop {
+        let Collected { artifacts, bytes, more, .. } =
+            engine.collect_artifacts(engine.settings().keep_artifacts, Trial::Real).await?;
+        if artifacts > 0 {
+            tracing::info!(artifacts, bytes, "removed artifacts that nothing names");
+        }
+        if !more {
+            return Ok(());
+        }
+    }
 }
 
 /// Forgets the remembered replies whose time is over, if that is for this node to do.

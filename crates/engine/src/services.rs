@@ -1,5 +1,5 @@
 //! The subscribers that run beside the surfaces: attendance, roster, tokens, sweeper, timers, intents, presence, replies,
-//! wake-ups, watcher.
+//! artifacts, wake-ups, watcher.
 //!
 //! Here are only their loops and how often they come round; what one round does is in [`crate::rounds`].
 
@@ -25,6 +25,7 @@ use crate::{attendance, delivery, intents, timers};
 
 pub const TIMERS_EVERY: Duration = Duration::from_millis(500);
 pub const REPLIES_EVERY: Duration = Duration::from_secs(3600);
+pub const ARTIFACTS_EVERY: Duration = Duration::from_secs(3600);
 pub const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// How many rounds of effects may be under way: each may wait for something slow.
 const EFFECT_ROUNDS: usize = 8;
@@ -54,6 +55,7 @@ impl Services {
         tasks.spawn(until(stop.clone(), carry_out_intents(engine.clone())));
         tasks.spawn(until(stop.clone(), exchange_presence(engine.clone())));
         tasks.spawn(until(stop.clone(), forget_replies(engine.clone())));
+        tasks.spawn(until(stop.clone(), collect_artifacts(engine.clone())));
         tasks.spawn(until(stop.clone(), delivery::run(engine.clone())));
         let (say, sight) = watch::channel(Sight::Off);
         if watching == Watching::On {
@@ -245,13 +247,24 @@ async fn exchange_presence(engine: Engine) {
     }
 }
 
+/// Whether this node has the duty of upkeep.
+fn keeps_up(tenures: &[Tenure]) -> bool {
+    tenures.iter().any(|tenure| tenure.duty == Duty::Upkeep)
+}
+
+async fn collect_artifacts(engine: Engine) {
+    let mut duties = engine.attending().changes();
+    while duties.wait_for(|tenures| keeps_up(tenures)).await.is_ok() {
+        if let Err(error) = rounds::collect_artifacts(&engine).await {
+            tracing::debug!(%error, "artifacts that nothing names were not all removed");
+        }
+        tokio::time::sleep(ARTIFACTS_EVERY).await;
+    }
+}
+
 async fn forget_replies(engine: Engine) {
     let mut duties = engine.attending().changes();
-    loop {
-        let held = |tenures: &Vec<Tenure>| tenures.iter().any(|tenure| tenure.duty == Duty::Upkeep);
-        if duties.wait_for(held).await.is_err() {
-            return;
-        }
+    while duties.wait_for(|tenures| keeps_up(tenures)).await.is_ok() {
         if let Err(error) = rounds::forget_replies(&engine).await {
             tracing::debug!(%error, "old replies were not forgotten");
         }

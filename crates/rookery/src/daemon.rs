@@ -149,6 +149,7 @@ fn engine(settings: &Settings, project: &Project, means: Means, node: Node, open
             connection_after: *settings.connection_after,
             escalate_conflicts_after: *settings.escalate_conflicts_after,
             storm_guard: StormGuard { per_minute: *settings.messages_per_minute, hops: *settings.message_hops },
+            keep_artifacts: *settings.keep_artifacts,
             shared: opened.shared,
             ..rookery_engine::Settings::new(opened.project_name.as_str(), project.root())
         },
@@ -175,6 +176,7 @@ fn app(settings: &Settings, opened: &Opened, engine: &Engine, bound: &Bound, sig
     };
     let limits = Limits {
         body_bytes: usize::try_from(settings.max_body_bytes.get()).unwrap_or(usize::MAX),
+        artifact_bytes: settings.max_artifact_bytes.get(),
         in_flight_per_agent: *settings.max_in_flight_per_agent as usize,
         connections: *settings.max_connections as usize,
         subscriptions: *settings.max_subscriptions as usize,

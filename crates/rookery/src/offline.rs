@@ -75,6 +75,9 @@ pub struct Migrated {
     pub source: Stays,
     pub events: u64,
     pub artifacts: u64,
+    /// Artifacts that facts refer to and that are not there.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
     pub tokens: u64,
     /// Remembered replies.
     pub replies: u64,
@@ -149,7 +152,7 @@ pub async fn export(
     };
     Ok(blocking(exported).await?.map(|report| Moved {
         events: report.rows,
-        artifacts: 0,
+        artifacts: report.artifacts,
         log_id: report.head.log.to_string(),
         missing: report.missing,
         set_aside: None,
@@ -167,7 +170,7 @@ pub async fn import(
     let report = blocking(imported).await?;
     Ok(Moved {
         events: report.rows,
-        artifacts: 0,
+        artifacts: report.artifacts,
         log_id: report.head.log.to_string(),
         missing: vec![],
         set_aside: None,
@@ -198,6 +201,7 @@ pub async fn migrate(
         source: stays,
         events: report.events,
         artifacts: report.artifacts,
+        missing: report.missing,
         tokens: report.tokens,
         replies: report.replies,
         log_id: report.head.log.to_string(),

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use rookery_core::command::{Halt, Now, Reply};
 use rookery_core::file::ClaimReply;
-use rookery_core::log::LogRow;
+use rookery_core::log::{BodyBytes, LogRow};
 use rookery_core::view::{Presence, View};
 use rookery_core::{
     Actor, AgentId, Ask, Caller, Code, Decision, Fact, Key, Lookup, Refusal, Row, RunId, Seq, ThreadId, Timestamp,
@@ -83,6 +83,12 @@ pub struct WriteSet {
 impl WriteSet {
     pub fn is_empty(&self) -> bool {
         self.log.is_empty() && self.replies.is_empty()
+    }
+
+    /// Whether something names an artifact by this that did not before.
+    pub fn names_artifacts(&self) -> bool {
+        let in_body = |row: &LogRow| row.body.as_ref().is_some_and(|body| body.bytes == BodyBytes::Artifact);
+        self.log.iter().any(in_body) || self.rows.iter().any(|(_, row)| matches!(row, Some(Row::ArtifactRef(_))))
     }
 }
 

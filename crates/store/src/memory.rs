@@ -2,14 +2,17 @@
 //! simulation, where several nodes share one database and every step of a commit may fail.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use bytes::Bytes;
 use rookery_core::log::{BodyBytes, LogRow};
 use rookery_core::view::Presence;
 use rookery_core::{AgentId, Key, LogId, NodeId, Row, Seq, Timestamp};
 use tokio::sync::watch;
 
-use crate::artifact::{ArtifactError, Erased, Held, sha256_hex};
+use crate::artifact::{ArtifactError, ArtifactInfo, Erased, Held, Incoming, Made, Outgoing, Stored, clamp, sha256_hex};
 use crate::batch::{Batch, Loaded, Needs, Outcome, Remembered, Want, WriteSet};
 use crate::clock::Clock;
 use crate::node::{Attendance, Duty, LEASE, Node, REMEMBER_AWAY, Seen, Tenure, Whereabouts};
@@ -41,10 +44,13 @@ struct State {
     duties: BTreeMap<Duty, Post>,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Artifact {
-    bytes: Vec<u8>,
+    bytes: Bytes,
     holds: usize,
+    stored_at: Timestamp,
+    /// How often it was stored: what is let go of by one is not removed if another stored it since.
+    times: u64,
 }
 
 /// Who has a duty, since which change of hands and until when.
@@ -344,15 +350,31 @@ impl State {
         }
     }
 
-    fn erase_artifact(&mut self, sha256: &str) -> Erased {
-        let names = |row: &LogRow| {
+    /// Stores bytes; how often they were by now.
+    fn store_artifact(&mut self, sha256: &str, bytes: Bytes, now: Timestamp) -> u64 {
+        let new = Artifact { bytes: Bytes::new(), holds: 0, stored_at: now, times: 0 };
+        let artifact = self.artifacts.entry(sha256.to_owned()).or_insert(new);
+        (artifact.bytes, artifact.stored_at) = (bytes, now);
+        artifact.times += 1;
+        artifact.times
+    }
+
+    fn names_artifact(&self, sha256: &str) -> bool {
+        let in_body = |row: &LogRow| {
             row.body.as_ref().is_some_and(|body| body.bytes == BodyBytes::Artifact && body.sha256 == sha256)
         };
-        if self.log.iter().any(names) {
+        let refers = |row: &Row| matches!(row, Row::ArtifactRef(row) if row.sha256 == sha256);
+        self.log.iter().any(in_body) || self.rows.values().any(refers)
+    }
+
+    fn erase_artifact(&mut self, sha256: &str, may: impl FnOnce(&Artifact) -> bool) -> Erased {
+        if self.names_artifact(sha256) {
             return Erased::Named;
         }
-        if self.artifacts.get(sha256).is_some_and(|artifact| artifact.holds > 0) {
-            return Erased::Held;
+        match self.artifacts.get(sha256) {
+            Some(artifact) if artifact.holds > 0 => return Erased::Held,
+            Some(artifact) if !may(artifact) => return Erased::Young,
+            _ => {}
         }
         self.artifacts.remove(sha256);
         Erased::Gone
@@ -454,6 +476,39 @@ struct MemoryHold {
     sha256: String,
 }
 
+/// Bytes that are being received.
+struct Receiving {
+    database: Database,
+    clock: Arc<dyn Clock>,
+    bytes: Vec<u8>,
+}
+
+impl Incoming for Receiving {
+    fn write(&mut self, bytes: Bytes) -> Pending<'_, Result<(), ArtifactError>> {
+        self.bytes.extend_from_slice(&bytes);
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn finish(self: Box<Self>) -> Pending<'static, Result<Stored, ArtifactError>> {
+        let (sha256, size) = (sha256_hex(&self.bytes), self.bytes.len() as u64);
+        self.database.lock().store_artifact(&sha256, self.bytes.into(), self.clock.now());
+        Box::pin(std::future::ready(Ok(Stored { sha256, size })))
+    }
+}
+
+/// How much is handed out in one go.
+const PIECE_BYTES: usize = 256 * 1024;
+
+/// Bytes that are being sent: what is left of them.
+struct Sending(Bytes);
+
+impl Outgoing for Sending {
+    fn next(&mut self) -> Pending<'_, Result<Option<Bytes>, ArtifactError>> {
+        let piece = self.0.split_to(self.0.len().min(PIECE_BYTES));
+        Box::pin(std::future::ready(Ok(Some(piece).filter(|piece| !piece.is_empty()))))
+    }
+}
+
 impl Drop for MemoryHold {
     fn drop(&mut self) {
         if let Some(artifact) = self.database.lock().artifacts.get_mut(&self.sha256) {
@@ -525,28 +580,77 @@ impl Store for MemoryStore {
     fn put_artifact(&self, bytes: Vec<u8>) -> Pending<'_, Result<Held, ArtifactError>> {
         let sha256 = sha256_hex(&bytes);
         let mut state = self.database.lock();
-        let artifact = state.artifacts.entry(sha256.clone()).or_default();
-        artifact.bytes = bytes;
-        artifact.holds += 1;
+        let times = state.store_artifact(&sha256, bytes.into(), self.clock.now());
+        if let Some(artifact) = state.artifacts.get_mut(&sha256) {
+            artifact.holds += 1;
+        }
         drop(state);
         let hold = MemoryHold { database: self.database.clone(), sha256: sha256.clone() };
-        Box::pin(std::future::ready(Ok(Held::here(sha256, hold))))
+        let made = Made { place: (times, 0), size: 0, modified: (0, 0), changed: (0, 0) };
+        Box::pin(std::future::ready(Ok(Held::here(sha256, hold, (times == 1).then_some(made)))))
+    }
+
+    fn receive_artifact(&self) -> Pending<'_, Result<Box<dyn Incoming>, ArtifactError>> {
+        let receiving = Receiving { database: self.database.clone(), clock: self.clock.clone(), bytes: vec![] };
+        Box::pin(std::future::ready(Ok(Box::new(receiving) as Box<dyn Incoming>)))
+    }
+
+    fn artifact_size(&self, sha256: String) -> Pending<'_, Result<u64, ArtifactError>> {
+        Box::pin(async move { Ok(self.artifact(sha256).await?.len() as u64) })
+    }
+
+    fn read_artifact(&self, sha256: String, span: Range<u64>) -> Pending<'_, Result<Box<dyn Outgoing>, ArtifactError>> {
+        Box::pin(async move {
+            let found = self.database.lock().artifacts.get(&sha256).map(|artifact| artifact.bytes.clone());
+            let bytes = found.ok_or(ArtifactError::Absent { sha256 })?;
+            let span = clamp(span, bytes.len() as u64);
+            let at = |place: u64| usize::try_from(place).unwrap_or(usize::MAX);
+            Ok(Box::new(Sending(bytes.slice(at(span.start)..at(span.end)))) as Box<dyn Outgoing>)
+        })
+    }
+
+    fn artifacts(&self, after: Option<String>, limit: u32) -> Pending<'_, Result<Vec<ArtifactInfo>, ArtifactError>> {
+        let state = self.database.lock();
+        let info = |(sha256, artifact): (&String, &Artifact)| ArtifactInfo {
+            sha256: sha256.clone(),
+            size: artifact.bytes.len() as u64,
+            stored_at: artifact.stored_at,
+            named: state.names_artifact(sha256),
+        };
+        let mut found: Vec<ArtifactInfo> = state.artifacts.iter().map(info).collect();
+        drop(state);
+        found.retain(|artifact| after.as_ref().is_none_or(|after| artifact.sha256 > *after));
+        found.sort_by(|one, other| one.sha256.cmp(&other.sha256));
+        found.truncate(limit as usize);
+        Box::pin(std::future::ready(Ok(found)))
     }
 
     fn artifact(&self, sha256: String) -> Pending<'_, Result<Vec<u8>, ArtifactError>> {
-        let found = self.database.lock().artifacts.get(&sha256).map(|artifact| artifact.bytes.clone());
+        let found = self.database.lock().artifacts.get(&sha256).map(|artifact| artifact.bytes.to_vec());
         Box::pin(std::future::ready(found.ok_or(ArtifactError::Absent { sha256 })))
     }
 
     fn let_go(&self, held: Held) -> Pending<'_, Result<Erased, ArtifactError>> {
-        let sha256 = held.sha256.clone();
+        let (sha256, made) = (held.sha256.clone(), held.made());
         drop(held);
-        self.erase_artifact(sha256)
+        let mine = |artifact: &Artifact| made.is_some_and(|made| made.place.0 == artifact.times);
+        let erased = self.database.lock().erase_artifact(&sha256, mine);
+        Box::pin(std::future::ready(Ok(erased)))
     }
 
     fn erase_artifact(&self, sha256: String) -> Pending<'_, Result<Erased, ArtifactError>> {
-        let erased = self.database.lock().erase_artifact(&sha256);
+        let erased = self.database.lock().erase_artifact(&sha256, |_| true);
         Box::pin(std::future::ready(Ok(erased)))
+    }
+
+    fn collect_artifact(&self, sha256: String, age: Duration) -> Pending<'_, Result<Erased, ArtifactError>> {
+        let before = self.clock.now().0 - i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+        let erased = self.database.lock().erase_artifact(&sha256, |artifact| artifact.stored_at.0 <= before);
+        Box::pin(std::future::ready(Ok(erased)))
+    }
+
+    fn tidy_artifacts(&self) -> Pending<'_, Result<usize, ArtifactError>> {
+        Box::pin(std::future::ready(Ok(0)))
     }
 
     fn presence(&self) -> Pending<'_, Result<Vec<Sign>, ReadError>> {

@@ -1,7 +1,9 @@
 //! The interface of a store. Nothing above it may assume that this process is the only one that writes.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::pin::Pin;
+use std::time::Duration;
 
 use rookery_core::actor::Caller;
 use rookery_core::file::ClaimReply;
@@ -10,7 +12,7 @@ use rookery_core::{Command, Key, NodeId, Refusal, Row, RunId, Seq, ThreadId};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use crate::artifact::{ArtifactError, Erased, Held};
+use crate::artifact::{ArtifactError, ArtifactInfo, Erased, Held, Incoming, Outgoing};
 use crate::node::{Attendance, Node, Tenure};
 use crate::operational::{Operation, Sign, Token};
 use crate::publish::Feed;
@@ -232,11 +234,29 @@ pub trait Store: Send + Sync + 'static {
     /// The bytes of this hash, verified.
     fn artifact(&self, sha256: String) -> Pending<'_, Result<Vec<u8>, ArtifactError>>;
 
-    /// Ends a hold, and the artifact with it unless a row of the log names it or somebody else holds it.
+    /// Begins to store bytes of any length.
+    fn receive_artifact(&self) -> Pending<'_, Result<Box<dyn Incoming>, ArtifactError>>;
+
+    /// How long an artifact is. Says nothing of whether it is whole.
+    fn artifact_size(&self, sha256: String) -> Pending<'_, Result<u64, ArtifactError>>;
+
+    /// Begins to read a part of an artifact, or all of it. What of the span is beyond its end is left out.
+    fn read_artifact(&self, sha256: String, span: Range<u64>) -> Pending<'_, Result<Box<dyn Outgoing>, ArtifactError>>;
+
+    /// Artifacts after a name, in the order of their names: at most `limit`, and none only at the end.
+    fn artifacts(&self, after: Option<String>, limit: u32) -> Pending<'_, Result<Vec<ArtifactInfo>, ArtifactError>>;
+
+    /// Ends a hold, and the artifact with it unless something names it, or somebody else stored or holds it.
     fn let_go(&self, held: Held) -> Pending<'_, Result<Erased, ArtifactError>>;
 
-    /// Removes an artifact unless a row of the log names it for its body, or somebody holds it.
+    /// Removes an artifact, however young, unless something names it or somebody holds it.
     fn erase_artifact(&self, sha256: String) -> Pending<'_, Result<Erased, ArtifactError>>;
+
+    /// Removes an artifact that was last stored so long ago, unless something names it or somebody holds it.
+    fn collect_artifact(&self, sha256: String, age: Duration) -> Pending<'_, Result<Erased, ArtifactError>>;
+
+    /// Clears away what is left of artifacts that never came in whole. How many there were.
+    fn tidy_artifacts(&self) -> Pending<'_, Result<usize, ArtifactError>>;
 
     /// Signs of life as last written down, for agents of all nodes.
     fn presence(&self) -> Pending<'_, Result<Vec<Sign>, ReadError>>;

@@ -17,6 +17,8 @@ use crate::sockets::Sockets;
 #[derive(Clone, Debug)]
 pub struct Limits {
     pub body_bytes: usize,
+    /// How large an uploaded artifact may be.
+    pub artifact_bytes: u64,
     pub uri_bytes: usize,
     pub in_flight_per_agent: usize,
     pub connections: usize,
@@ -37,6 +39,7 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             body_bytes: 1024 * 1024,
+            artifact_bytes: 1024 * 1024 * 1024,
             uri_bytes: 8 * 1024,
             in_flight_per_agent: 100,
             connections: 2_048,

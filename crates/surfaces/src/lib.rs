@@ -1,10 +1,11 @@
 //! The faces of Rookery. Each translates its protocol into requests to the engine and renders the answers; it keeps
 //! nothing of its own.
 //!
-//! `rest` is the plain HTTP face; `mcp` is the one for agents that speak MCP; `web` is what a browser sees; `ops` is what
+//! `rest` is the plain HTTP face; `mcp` is the one for agents that speak MCP; `clutch` is the gateway; `web` is what a browser sees; `ops` is what
 //! operators and probes ask for; `guard` stands before all of them; `serve` holds the sockets.
 
 pub mod app;
+pub mod clutch;
 mod files;
 pub mod guard;
 pub mod mcp;
@@ -20,7 +21,8 @@ pub use serve::{Listening, Server};
 
 /// Every route of every face, with the guard before them.
 pub fn router(app: App) -> axum::Router {
-    let routes = rest::routes().merge(ops::routes()).merge(web::routes()).merge(mcp::routes(&app));
+    let routes =
+        rest::routes().merge(ops::routes()).merge(web::routes()).merge(mcp::routes(&app)).merge(clutch::routes());
     guard::around(routes, &app).with_state(app)
 }
 

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::{Checkpoint, CheckpointKind, Task, may_change};
 use crate::actor::{Actor, Caller};
+use crate::artifact;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
@@ -39,6 +40,9 @@ pub struct CheckpointAdded {
     pub detail: Option<Value>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files_changed: Vec<String>,
+    /// What is attached in the detail.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub artifacts: Vec<String>,
 }
 
 impl AddCheckpoint {
@@ -117,6 +121,7 @@ impl CheckpointAdded {
             sequence: task.checkpoints.saturating_add(1),
             detail: asked.detail.clone(),
             files_changed: asked.files_changed.clone(),
+            artifacts: artifact::attached(asked.detail.as_ref())?,
         })
     }
 

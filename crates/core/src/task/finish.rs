@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::{State, Task, check_fence, check_transition, may_change};
 use crate::actor::Caller;
+use crate::artifact;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::file::{self, ReleaseReason};
@@ -47,6 +48,9 @@ pub struct TaskCompleted {
     /// The tasks that waited for this one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unblocks: Vec<TaskId>,
+    /// What is attached to the outcome.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub artifacts: Vec<String>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -82,6 +86,7 @@ impl Complete {
             from: task.state,
             outcome: self.outcome.clone(),
             unblocks: dependents(view, task)?,
+            artifacts: artifact::attached(self.outcome.detail.as_ref())?,
         })];
         facts.extend(freed_files(view, task, ReleaseReason::TaskEnded)?);
         facts.extend(run::ends(view, task)?);

@@ -143,6 +143,7 @@ pub fn recovery(task: &Task, reason: ReleaseReason) -> Fact {
         sequence,
         detail: None,
         files_changed: vec![],
+        artifacts: vec![],
         kind: CheckpointKind::Recovery,
         summary: format!(
             "{holder} {why} while the task was {}; look at its files before going on",

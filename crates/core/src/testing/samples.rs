@@ -161,6 +161,7 @@ fn tasks() -> Vec<Fact> {
             from: State::Review,
             outcome: Outcome { text: Some("secret".to_owned()), detail: Some(json!({ "s3cret": ["hush", 1] })) },
             unblocks: vec!["task_4".into()],
+            artifacts: vec!["ab".repeat(32)],
         }),
         Fact::TaskFailed(TaskFailed {
             task: "task_1".into(),
@@ -187,6 +188,7 @@ fn tasks() -> Vec<Fact> {
             sequence: 1,
             detail: Some(json!({ "s3cret": ["hush", 1] })),
             files_changed: vec!["src/main.rs".to_owned()],
+            artifacts: vec!["cd".repeat(32)],
         }),
     ]
 }

@@ -253,6 +253,11 @@ impl Client {
         self.accept(response).await
     }
 
+    /// The same, and reads its answer.
+    pub async fn json_of(&self, request: reqwest::RequestBuilder) -> Result<Value, ClientError> {
+        self.json(request.send().await.map_err(|source| self.not_sent(source))?).await
+    }
+
     /// A request to the daemon that the caller completes and sends itself.
     pub fn request(&self, method: Method, path: &[&str], query: &[(&str, String)]) -> reqwest::RequestBuilder {
         let mut url = self.base.clone();
@@ -306,11 +311,11 @@ impl Client {
             Err(source) => return Err(ClientError::Unknown(source.without_url())),
         };
         let text = |field: &str| body[field].as_str().map(str::to_owned);
-        // A refused claim has a reason where other refusals have an error.
-        let error = text("error").or_else(|| text("reason"));
+        // A refused claim has a reason where other refusals have an error, and Clutch has a message.
+        let error = text("error").or_else(|| text("reason")).or_else(|| text("message"));
         let error = error.unwrap_or_else(|| format!("the daemon answered {status}"));
-        let (code, hint) = (text("code"), text("hint"));
-        Err(ClientError::Refused { status: status.as_u16(), error, code, hint, detail: None })
+        let hint = text("hint").or_else(|| body["details"]["hint"].as_str().map(str::to_owned));
+        Err(ClientError::Refused { status: status.as_u16(), error, code: text("code"), hint, detail: None })
     }
 }
 
@@ -344,6 +349,13 @@ mod tests {
         assert_eq!(error.to_string(), "Held by b");
         assert_eq!((error.code().as_deref(), error.hint().as_str()), (Some("ALREADY_CLAIMED"), "wait"));
         assert_eq!((error.exit(), error.status()), (Exit::Failed, Some(409)));
+    }
+
+    #[tokio::test]
+    async fn a_refusal_of_clutch_is_read_too() {
+        let answer = "404 Not Found\r\n\r\n{\"message\":\"no such\",\"code\":\"X\",\"retryable\":false,\"details\":{\"hint\":\"look\"}}";
+        let error = refused(answer).await;
+        assert_eq!((error.to_string().as_str(), error.hint().as_str()), ("no such", "look"));
     }
 
     #[tokio::test]

@@ -33,6 +33,18 @@ pub struct Resource {
 }
 
 #[derive(Debug, Deserialize)]
+pub struct Artifact {
+    #[serde(rename = "ref")]
+    pub reference: String,
+    #[serde(default)]
+    pub size: u64,
+    #[serde(default)]
+    pub stored_at: i64,
+    #[serde(default)]
+    pub named: bool,
+}
+
+#[derive(Debug, Deserialize)]
 pub struct Task {
     pub id: String,
     #[serde(default)]

@@ -90,6 +90,10 @@ settings! {
     message_hops: u32 = "20", "ROOKERY_MESSAGE_HOPS";
     /// Largest request body.
     max_body_bytes: Bytes = "1MiB", "ROOKERY_MAX_BODY_BYTES";
+    /// Largest artifact that can be uploaded.
+    max_artifact_bytes: Bytes = "1GiB", "ROOKERY_MAX_ARTIFACT_BYTES";
+    /// Time for which an artifact is kept that nothing names, since it was last uploaded.
+    keep_artifacts: Duration = "24h", "ROOKERY_KEEP_ARTIFACTS";
     /// Requests of one agent that may be in flight at once.
     max_in_flight_per_agent: u32 = "100", "ROOKERY_MAX_IN_FLIGHT_PER_AGENT";
     /// Connections that may be open at once.

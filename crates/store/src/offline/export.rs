@@ -1,14 +1,19 @@
-//! The log as JSON lines. Facts travel in the very bytes they were written in; derived rows do not travel.
+//! The log as JSON lines, and after it the artifacts that facts refer to. Facts travel in the very bytes they were
+//! written in; derived rows do not travel.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use rookery_core::log::{Body, BodyBytes};
+use rookery_core::{Fact, Key, Row, Table, apply, touches};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-use super::line::{BodyLine, Encoding, Footer, Header, Line, VERSION};
-use super::{OfflineError, RawRow, Source, each_chunk};
+use super::line::{ArtifactLine, BodyLine, Encoding, Footer, Header, Line, VERSION};
+use super::{OfflineError, RawRow, Source, each_chunk, has_artifact, referred};
 use crate::artifact::hex;
 use crate::query::Head;
 
@@ -16,6 +21,8 @@ use crate::query::Head;
 pub struct ExportReport {
     pub head: Head,
     pub rows: u64,
+    /// Artifacts that facts refer to.
+    pub artifacts: u64,
     /// Artifacts that the log names and that are not there, or not what they were.
     pub missing: Vec<String>,
 }
@@ -34,8 +41,10 @@ pub fn export(source: &mut dyn Source, out: &mut dyn Write) -> Result<ExportRepo
         project: snapshot.project.name,
     })?;
     let (mut rows, mut missing) = (0, vec![]);
+    let mut refs = Refs::default();
     each_chunk(source, |source, chunk| {
         for raw in chunk {
+            refs.add(&raw);
             let line = line(raw, source)?;
             let lost = line.body.as_ref().filter(|body| body.encoding == Encoding::Missing);
             missing.extend(lost.map(|body| body.sha256.clone()));
@@ -44,10 +53,19 @@ pub fn export(source: &mut dyn Source, out: &mut dyn Write) -> Result<ExportRepo
         }
         Ok(())
     })?;
+    let mut artifacts = 0;
+    for sha256 in referred(refs.rows.values()) {
+        if has_artifact(source, &sha256)? {
+            lines.artifact(source, &sha256)?;
+            artifacts += 1;
+        } else {
+            missing.push(sha256);
+        }
+    }
     let sha256 = hex(&lines.digest.clone().finalize());
     lines.write(&Footer { rookery_export_end: VERSION, rows, sha256 })?;
     lines.out.flush().map_err(|source| OfflineError::Stream { source })?;
-    Ok(ExportReport { head, rows, missing })
+    Ok(ExportReport { head, rows, artifacts, missing })
 }
 
 struct Lines<'a> {
@@ -62,6 +80,36 @@ impl Lines<'_> {
         bytes.push(b'\n');
         self.digest.update(&bytes);
         self.out.write_all(&bytes).map_err(stream)
+    }
+
+    /// An artifact in parts, the last of which says so.
+    fn artifact(&mut self, source: &mut dyn Source, sha256: &str) -> Result<(), OfflineError> {
+        let mut part = 0;
+        let mut line = |bytes: &[u8], last: bool| {
+            let line = ArtifactLine { artifact: sha256.to_owned(), part, last, data: STANDARD.encode(bytes) };
+            part += 1;
+            self.write(&line)
+        };
+        source.artifact(sha256, &mut |bytes| line(bytes, false))?;
+        line(&[], true)
+    }
+}
+
+/// What facts refer to, as far as this program knows them. Nothing else is folded.
+#[derive(Default)]
+struct Refs {
+    rows: BTreeMap<Key, Row>,
+}
+
+impl Refs {
+    fn add(&mut self, raw: &RawRow) {
+        let Ok(fact) = Fact::decode(&raw.kind, raw.version, &raw.fact) else { return };
+        for key in touches(&fact).into_iter().filter(|key| key.table() == Table::ArtifactRefs) {
+            let old = self.rows.remove(&key);
+            if let Some(row) = apply(old, &key, &fact, raw.seq, raw.at) {
+                self.rows.insert(key, row);
+            }
+        }
     }
 }
 
@@ -84,11 +132,20 @@ fn line(raw: RawRow, source: &mut dyn Source) -> Result<Line, OfflineError> {
     })
 }
 
+fn body_of(source: &mut dyn Source, sha256: &str) -> Result<Vec<u8>, OfflineError> {
+    let mut bytes = Vec::new();
+    source.artifact(sha256, &mut |piece| {
+        bytes.extend_from_slice(piece);
+        Ok(())
+    })?;
+    Ok(bytes)
+}
+
 fn body_line(Body { sha256, bytes }: Body, source: &mut dyn Source) -> BodyLine {
     let artifact = bytes == BodyBytes::Artifact;
     let found = match bytes {
         BodyBytes::Here(bytes) => Ok(bytes),
-        BodyBytes::Artifact => source.artifact(&sha256).map_err(|_| Encoding::Missing),
+        BodyBytes::Artifact => body_of(source, &sha256).map_err(|_| Encoding::Missing),
         BodyBytes::Gone => Err(Encoding::Gone),
     };
     let (encoding, data) = found.map_or_else(|encoding| (encoding, None), Encoding::of);

@@ -8,7 +8,7 @@ use rookery_core::log::{Body, BodyBytes};
 use rookery_core::{LogId, Seq, Timestamp};
 use sha2::{Digest, Sha256};
 
-use super::line::{BodyLine, END, Encoding, Footer, Header, LINE_BYTES, Line, VERSION};
+use super::line::{ARTIFACT, ArtifactLine, BodyLine, END, Encoding, Footer, Header, LINE_BYTES, Line, VERSION};
 use super::{Beginning, CHUNK, Ending, Entry, OfflineError, ProjectName, RawRow, Sink, give_up, publish};
 use crate::artifact::{hex, sha256_hex};
 use crate::query::Head;
@@ -21,6 +21,8 @@ const CHUNK_BYTES: usize = 16 * 1024 * 1024;
 pub struct ImportReport {
     pub head: Head,
     pub rows: u64,
+    /// Artifacts that facts refer to.
+    pub artifacts: u64,
 }
 
 /// Makes a store out of an export, with a log id of its own.
@@ -29,8 +31,9 @@ pub fn import(from: &mut dyn BufRead, sink: &mut dyn Sink, log_id: &LogId) -> Re
     let header = lines.header()?;
     let project = ProjectName { id: None, name: header.project.clone() };
     let begun = sink.begin(&Beginning { log: log_id.clone(), floor: Seq(header.floor), project });
-    let made =
-        begun.and_then(|()| Import { lines, sink, fold: Fold::default(), taken: vec![], taken_bytes: 0 }.run(&header));
+    let import =
+        |sink| Import { lines, sink, fold: Fold::default(), taken: vec![], taken_bytes: 0, part: None, artifacts: 0 };
+    let made = begun.and_then(|()| import(&mut *sink).run(&header));
     match made {
         Ok(report) => publish(sink).map(|()| report),
         Err(error) => {
@@ -48,6 +51,9 @@ struct Import<'a, 'b> {
     taken: Vec<Entry>,
     /// How long their lines were.
     taken_bytes: usize,
+    /// The artifact that is under way, and the part that follows.
+    part: Option<(String, u64)>,
+    artifacts: u64,
 }
 
 impl Import<'_, '_> {
@@ -59,6 +65,11 @@ impl Import<'_, '_> {
             if bytes.starts_with(END) {
                 break (self.lines.parse(&bytes)?, before);
             }
+            if bytes.starts_with(ARTIFACT) {
+                let line = self.lines.parse(&bytes)?;
+                self.take_part(line)?;
+                continue;
+            }
             let line: Line = self.lines.parse(&bytes)?;
             self.take(line, next)?;
             next = next.next();
@@ -67,12 +78,15 @@ impl Import<'_, '_> {
                 self.hand_over()?;
             }
         };
+        if self.part.is_some() {
+            return Err(self.lines.bad("comes before the end of an artifact"));
+        }
         let rows = next.0 - header.floor;
         self.lines.check_end(header, &footer, &sha256, rows)?;
         self.hand_over()?;
         let ending = Ending { head: Seq(header.head), fold: &self.fold, tokens: &[], presence: &[] };
         let head = self.sink.finish(&ending)?.snapshot().head.clone();
-        Ok(ImportReport { head, rows })
+        Ok(ImportReport { head, rows, artifacts: self.artifacts })
     }
 
     fn take(&mut self, line: Line, expected: Seq) -> Result<(), OfflineError> {
@@ -100,6 +114,26 @@ impl Import<'_, '_> {
         Ok(())
     }
 
+    /// Takes the next part of an artifact, which ends as what its hash says or not at all.
+    fn take_part(&mut self, line: ArtifactLine) -> Result<(), OfflineError> {
+        let expected = self.part.take().unwrap_or_else(|| (line.artifact.clone(), 0));
+        if (&line.artifact, line.part) != (&expected.0, expected.1) {
+            let (sha256, part) = expected;
+            return Err(self.lines.bad(format!("is not part {part} of artifact {sha256}, which follows")));
+        }
+        let bytes = STANDARD.decode(&line.data).map_err(|error| self.lines.bad(format!("has bad base64: {error}")))?;
+        self.sink.artifact_piece(&bytes)?;
+        if !line.last {
+            self.part = Some((line.artifact, line.part + 1));
+            return Ok(());
+        }
+        if self.sink.put_artifact()? != line.artifact {
+            return Err(self.lines.bad("ends an artifact that is not what its hash says"));
+        }
+        self.artifacts += 1;
+        Ok(())
+    }
+
     fn hand_over(&mut self) -> Result<(), OfflineError> {
         let taken = std::mem::take(&mut self.taken);
         self.taken_bytes = 0;
@@ -123,7 +157,8 @@ impl Import<'_, '_> {
         if !body.artifact {
             return Ok(Body { sha256, bytes: BodyBytes::Here(bytes) });
         }
-        self.sink.put_artifact(&bytes)?;
+        self.sink.artifact_piece(&bytes)?;
+        self.sink.put_artifact()?;
         Ok(Body { sha256, bytes: BodyBytes::Artifact })
     }
 }
@@ -138,8 +173,9 @@ impl Lines<'_> {
     fn header(&mut self) -> Result<Header, OfflineError> {
         let bytes = self.read()?;
         let header: Header = self.parse(&bytes)?;
-        if header.rookery_export != VERSION {
-            return Err(self.bad(format!("has version {}, and this program reads {VERSION}", header.rookery_export)));
+        if !(1..=VERSION).contains(&header.rookery_export) {
+            let version = header.rookery_export;
+            return Err(self.bad(format!("has version {version}, and this program reads those up to {VERSION}")));
         }
         let last = i64::MAX.unsigned_abs();
         if header.floor == 0 || header.head >= last || header.head + 1 < header.floor {

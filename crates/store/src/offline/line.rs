@@ -1,14 +1,17 @@
-//! The lines of an export: a header, a line for each row, and a footer with the hash of all lines before it.
+//! The lines of an export: a header, a line for each row, the parts of artifacts that facts refer to, and a footer with the
+//! hash of all lines before it. The first version had no artifacts but bodies.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 /// How a footer begins.
 pub(super) const END: &[u8] = b"{\"rookery_export_end\":";
-/// No line is longer than this: an artifact in base64 with some room.
+/// How a part of an artifact begins.
+pub(super) const ARTIFACT: &[u8] = b"{\"artifact\":";
+/// No line is longer than this: a body in base64 with some room.
 pub(super) const LINE_BYTES: u64 = 1024 * 1024 * 1024;
 
 #[derive(Serialize, Deserialize)]
@@ -43,6 +46,17 @@ pub(super) struct Line {
     pub(super) cause: Option<u64>,
     pub(super) fact: Box<RawValue>,
     pub(super) body: Option<BodyLine>,
+}
+
+/// A part of an artifact. The parts of one follow each other.
+#[derive(Serialize, Deserialize)]
+pub(super) struct ArtifactLine {
+    /// Its hash.
+    pub(super) artifact: String,
+    pub(super) part: u64,
+    /// Nothing of it follows.
+    pub(super) last: bool,
+    pub(super) data: String,
 }
 
 #[derive(Serialize, Deserialize)]

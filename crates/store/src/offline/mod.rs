@@ -19,6 +19,8 @@ mod raw;
 mod relocate;
 mod verify;
 
+use std::collections::BTreeSet;
+
 use rookery_core::key::ColumnValue;
 use rookery_core::{Key, LogId, Row, Seq, Table};
 
@@ -38,6 +40,9 @@ use crate::store::Tallies;
 
 /// How many rows are read or written in one go.
 pub const CHUNK: u32 = 1_000;
+
+/// What takes an artifact piece by piece.
+pub type Take<'a> = dyn FnMut(&[u8]) -> Result<(), OfflineError> + 'a;
 
 /// How far something has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,8 +66,11 @@ pub trait Source: Send {
 
     fn tallies(&mut self) -> Result<Tallies, OfflineError>;
 
-    /// The bytes of this hash, verified.
-    fn artifact(&mut self, sha256: &str) -> Result<Vec<u8>, ArtifactError>;
+    /// Hands out the bytes of this hash piece by piece, and fails at the end if they were not what it says.
+    fn artifact(&mut self, sha256: &str, take: &mut Take<'_>) -> Result<(), OfflineError>;
+
+    /// All artifacts, whether something names them or not.
+    fn artifacts(&mut self) -> Result<Vec<String>, OfflineError>;
 
     /// All tokens, the oldest first.
     fn tokens(&mut self) -> Result<Vec<Token>, OfflineError>;
@@ -96,8 +104,11 @@ pub trait Sink: Send {
     /// Takes the next rows of the log, which follow each other from the floor without a gap.
     fn append(&mut self, rows: &[Entry]) -> Result<(), OfflineError>;
 
-    /// Stores bytes under their hash, and tells it. Comes before the row that names it.
-    fn put_artifact(&mut self, bytes: &[u8]) -> Result<String, OfflineError>;
+    /// Takes the next bytes of an artifact.
+    fn artifact_piece(&mut self, bytes: &[u8]) -> Result<(), OfflineError>;
+
+    /// Stores the bytes that came since the last one under their hash, and tells it.
+    fn put_artifact(&mut self) -> Result<String, OfflineError>;
 
     fn remember(&mut self, replies: &[Reply]) -> Result<(), OfflineError>;
 
@@ -167,6 +178,30 @@ pub struct Reply {
     pub answer: Vec<u8>,
     /// When it may be forgotten, in epoch milliseconds.
     pub keep_until: i64,
+}
+
+/// Carries one artifact into another store. One that is not there or not whole is told apart from other troubles.
+fn carry_artifact(source: &mut dyn Source, sink: &mut dyn Sink, sha256: &str) -> Result<(), OfflineError> {
+    source.artifact(sha256, &mut |piece| sink.artifact_piece(piece))?;
+    sink.put_artifact().map(drop)
+}
+
+/// Whether an artifact is there and whole.
+fn has_artifact(source: &mut dyn Source, sha256: &str) -> Result<bool, OfflineError> {
+    match source.artifact(sha256, &mut |_| Ok(())) {
+        Ok(()) => Ok(true),
+        Err(OfflineError::Artifact(ArtifactError::Absent { .. } | ArtifactError::Damaged { .. })) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The artifacts that something in these rows refers to.
+fn referred<'a>(rows: impl Iterator<Item = &'a Row>) -> BTreeSet<String> {
+    let named = |row: &Row| match row {
+        Row::ArtifactRef(row) => Some(row.sha256.clone()),
+        _ => None,
+    };
+    rows.filter_map(named).collect()
 }
 
 /// Ends what was begun: the store is made, or nothing of it is left.

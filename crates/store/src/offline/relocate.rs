@@ -13,8 +13,8 @@ use rookery_core::{LogId, Seq};
 use super::raw::LogDigest;
 use super::verify::other_format;
 use super::{
-    Beginning, CHUNK, Ending, Entry, OfflineError, Origin, Progress, RawRow, Reply, Sink, Snapshot, Source, each_chunk,
-    give_up, publish, verify,
+    Beginning, CHUNK, Ending, Entry, OfflineError, Origin, Progress, RawRow, Reply, Sink, Snapshot, Source,
+    carry_artifact, each_chunk, give_up, has_artifact, publish, referred, verify,
 };
 use crate::FORMAT;
 use crate::operational::{Sign, Token};
@@ -27,6 +27,8 @@ pub struct RelocateReport {
     pub head: Head,
     pub events: u64,
     pub artifacts: u64,
+    /// Artifacts that facts refer to and that are not there.
+    pub missing: Vec<String>,
     pub tokens: u64,
     pub replies: u64,
     /// The hash of the log as it is stored, the same on both sides.
@@ -116,6 +118,7 @@ fn write(
     if carried.next != head.head.next() {
         return Err(OfflineError::Gap { before: Seq(carried.next.0.saturating_sub(1)), next: head.head });
     }
+    carried.take_referred(source, sink)?;
     carried.replies = carry_replies(source, sink)?;
     (carried.tokens, carried.presence) = (source.tokens()?, source.presence()?);
     let fold = std::mem::take(&mut carried.fold);
@@ -132,6 +135,7 @@ struct Carried {
     fold: Fold,
     digest: LogDigest,
     artifacts: BTreeSet<String>,
+    missing: Vec<String>,
     next: Seq,
     replies: u64,
     tokens: Vec<Token>,
@@ -144,6 +148,7 @@ impl Carried {
             fold: Fold::default(),
             digest: LogDigest::default(),
             artifacts: BTreeSet::new(),
+            missing: vec![],
             next: floor,
             replies: 0,
             tokens: vec![],
@@ -175,10 +180,25 @@ impl Carried {
     ) -> Result<(), OfflineError> {
         match &raw.body {
             Some(body) if body.bytes == BodyBytes::Artifact && self.artifacts.insert(body.sha256.clone()) => {
-                sink.put_artifact(&source.artifact(&body.sha256)?).map(drop)
+                carry_artifact(source, sink, &body.sha256)
             }
             _ => Ok(()),
         }
+    }
+
+    /// Takes what facts refer to, and what nothing names yet: that was uploaded to be named.
+    fn take_referred(&mut self, source: &mut dyn Source, sink: &mut dyn Sink) -> Result<(), OfflineError> {
+        let referred = referred(self.fold.rows().values());
+        for sha256 in source.artifacts()? {
+            let known = self.artifacts.contains(&sha256);
+            if !known && (referred.contains(&sha256) || has_artifact(source, &sha256)?) {
+                carry_artifact(source, sink, &sha256)?;
+                self.artifacts.insert(sha256);
+            }
+        }
+        // Nobody has to have what is referred to, so that this keeps nothing from moving.
+        self.missing = referred.difference(&self.artifacts).cloned().collect();
+        Ok(())
     }
 
     /// Reads the new store back and compares it with what was handed to it.
@@ -195,7 +215,7 @@ impl Carried {
             differences.push("the logs differ".to_owned());
         }
         for sha256 in &self.artifacts {
-            written.artifact(sha256)?;
+            written.artifact(sha256, &mut |_| Ok(()))?;
         }
         if by_id(&written.tokens()?) != by_id(&self.tokens) {
             differences.push("the tokens differ".to_owned());
@@ -218,6 +238,7 @@ impl Carried {
             head: found.head,
             events: found.facts,
             artifacts: self.artifacts.len() as u64,
+            missing: self.missing,
             tokens: self.tokens.len() as u64,
             replies,
             log_sha256: sha256,

@@ -36,6 +36,7 @@ mod text;
 mod transact;
 mod writer;
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
@@ -48,7 +49,7 @@ use rookery_core::{Key, LogId, NodeId, Row, Seq};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
-use self::artifacts::Artifacts;
+use self::artifacts::{Artifacts, Only};
 use self::connection::{Connector, Frame, HEAD, Question, Stored, ask, stored};
 use self::follow::Follower;
 use self::migrate::{Fitness, MIGRATIONS};
@@ -56,7 +57,7 @@ use self::nodes::Fit;
 use self::reader::Reader;
 use self::writer::Writer;
 use crate::FORMAT;
-use crate::artifact::{ArtifactError, Erased, Held};
+use crate::artifact::{ArtifactError, ArtifactInfo, Erased, Held, Incoming, Outgoing};
 use crate::clock::Clock;
 use crate::node::{Attendance, Node};
 use crate::operational::{Operation, PresenceBoard, Sign, Token};
@@ -250,7 +251,11 @@ impl PostgresStore {
         };
         Ok(PostgresStore {
             shared,
-            artifacts: Artifacts { pool: pool.clone(), node: options.node.clone(), holds: Arc::new(AtomicU64::new(0)) },
+            artifacts: Artifacts {
+                reader: Reader { pool: pool.clone() },
+                node: options.node.clone(),
+                number: Arc::default(),
+            },
             reader: Reader { pool },
             own,
             clock: options.clock,
@@ -340,12 +345,39 @@ impl Store for PostgresStore {
         Box::pin(self.artifacts.get(sha256))
     }
 
+    fn receive_artifact(&self) -> Pending<'_, Result<Box<dyn Incoming>, ArtifactError>> {
+        Box::pin(self.artifacts.receive())
+    }
+
+    fn artifact_size(&self, sha256: String) -> Pending<'_, Result<u64, ArtifactError>> {
+        Box::pin(self.artifacts.size(sha256))
+    }
+
+    fn read_artifact(&self, sha256: String, span: Range<u64>) -> Pending<'_, Result<Box<dyn Outgoing>, ArtifactError>> {
+        Box::pin(self.artifacts.read(sha256, span))
+    }
+
+    fn artifacts(&self, after: Option<String>, limit: u32) -> Pending<'_, Result<Vec<ArtifactInfo>, ArtifactError>> {
+        Box::pin(self.artifacts.page(after, limit))
+    }
+
     fn let_go(&self, held: Held) -> Pending<'_, Result<Erased, ArtifactError>> {
-        Box::pin(async move { self.artifacts.erase(held.sha256.clone(), held.hold_id()).await })
+        Box::pin(async move {
+            let only = Only::StoredAt(held.stored_at());
+            self.artifacts.erase(held.sha256.clone(), only, held.hold_id()).await
+        })
     }
 
     fn erase_artifact(&self, sha256: String) -> Pending<'_, Result<Erased, ArtifactError>> {
-        Box::pin(self.artifacts.erase(sha256, None))
+        Box::pin(self.artifacts.erase(sha256, Only::Any, None))
+    }
+
+    fn collect_artifact(&self, sha256: String, age: Duration) -> Pending<'_, Result<Erased, ArtifactError>> {
+        Box::pin(self.artifacts.erase(sha256, Only::Older(age), None))
+    }
+
+    fn tidy_artifacts(&self) -> Pending<'_, Result<usize, ArtifactError>> {
+        Box::pin(self.artifacts.tidy())
     }
 
     fn presence(&self) -> Pending<'_, Result<Vec<Sign>, ReadError>> {

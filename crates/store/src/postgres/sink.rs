@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-use super::connection::{Connector, HEAD, LOCKED_HEAD, Param, Question, stored, stored_seq};
+use sha2::{Digest, Sha256};
+
+use super::artifacts::{CHUNK_BYTES, INSERT_CHUNK};
+use super::connection::{Connector, HEAD, LOCKED_HEAD, NOW, Param, Question, stored, stored_seq};
 use super::error::{OpenError, Problem};
 use super::migrate::{self, Birth, Found, MIGRATIONS};
 use super::source::{PostgresSource, Session};
-use super::{artifacts, log, transact};
-use crate::artifact::sha256_hex;
+use super::{log, transact};
+use crate::artifact::Hashing;
 use crate::node::LEASE;
 use crate::offline::{Beginning, Ending, Entry, OfflineError, Reply, Sink, Source};
 use crate::operational::Operation;
@@ -23,6 +26,34 @@ struct Making {
     session: Arc<Session>,
     /// What it is called, by which it is known afterwards.
     beginning: Beginning,
+    incoming: Piecemeal,
+}
+
+/// The artifact that pieces go to.
+#[derive(Debug, Default)]
+struct Piecemeal {
+    number: u64,
+    n: i32,
+    bytes: i64,
+    buffer: Vec<u8>,
+    hashing: Hashing,
+}
+
+impl Piecemeal {
+    fn blob(&self) -> String {
+        format!("carried.{}", self.number)
+    }
+}
+
+impl Making {
+    fn add(&mut self, chunk: Vec<u8>) -> Result<(), OfflineError> {
+        let incoming = &mut self.incoming;
+        let hash = Sha256::digest(&chunk).to_vec();
+        incoming.bytes += i64::try_from(chunk.len()).unwrap_or(i64::MAX);
+        let params: Vec<Param> = vec![Box::new(incoming.blob()), Box::new(incoming.n), Box::new(chunk), Box::new(hash)];
+        incoming.n += 1;
+        self.session.one(Question::new(INSERT_CHUNK, params)).map(drop)
+    }
 }
 
 impl PostgresSink {
@@ -35,6 +66,11 @@ impl PostgresSink {
             Some(making) => Ok(&making.session),
             None => Err(OfflineError::Unreadable(format!("{} is not being made", self.connector.address()))),
         }
+    }
+
+    fn making(&mut self) -> Result<&mut Making, OfflineError> {
+        let address = self.connector.address();
+        self.making.as_mut().ok_or_else(|| OfflineError::Unreadable(format!("{address} is not being made")))
     }
 
     fn exists(&self) -> OfflineError {
@@ -92,7 +128,8 @@ impl Sink for PostgresSink {
         session.wait(migrate::in_transaction(&session.client, address, &birth, MIGRATIONS))?;
         let floor = "UPDATE log_head SET floor = $1, head = $1::bigint - 1";
         session.ask(&[Question::new(floor, vec![Box::new(stored_seq(beginning.floor))])])?;
-        self.making = Some(Making { session: Arc::new(session), beginning: beginning.clone() });
+        let beginning = beginning.clone();
+        self.making = Some(Making { session: Arc::new(session), beginning, incoming: Piecemeal::default() });
         Ok(())
     }
 
@@ -100,9 +137,36 @@ impl Sink for PostgresSink {
         self.session()?.ask(&[log::append(rows.iter().map(log::Raw::from).collect())]).map(drop)
     }
 
-    fn put_artifact(&mut self, bytes: &[u8]) -> Result<String, OfflineError> {
-        let (session, sha256) = (self.session()?, sha256_hex(bytes));
-        session.wait(artifacts::store(&*session.client, &sha256, bytes))?;
+    fn artifact_piece(&mut self, bytes: &[u8]) -> Result<(), OfflineError> {
+        let making = self.making()?;
+        making.incoming.hashing.add(bytes);
+        making.incoming.buffer.extend_from_slice(bytes);
+        while making.incoming.buffer.len() >= CHUNK_BYTES {
+            let rest = making.incoming.buffer.split_off(CHUNK_BYTES);
+            let chunk = std::mem::replace(&mut making.incoming.buffer, rest);
+            making.add(chunk)?;
+        }
+        Ok(())
+    }
+
+    fn put_artifact(&mut self) -> Result<String, OfflineError> {
+        let making = self.making()?;
+        let chunk = std::mem::take(&mut making.incoming.buffer);
+        if !chunk.is_empty() {
+            making.add(chunk)?;
+        }
+        let next = making.incoming.number + 1;
+        let incoming = std::mem::replace(&mut making.incoming, Piecemeal { number: next, ..Piecemeal::default() });
+        let (blob, sha256) = (incoming.blob(), incoming.hashing.hex());
+        let sql = format!(
+            "INSERT INTO artifacts (sha256, bytes, stored_at, blob) VALUES ($1, $2, {NOW}, $3)
+                ON CONFLICT (sha256) DO NOTHING RETURNING 1"
+        );
+        let params: Vec<Param> = vec![Box::new(sha256.clone()), Box::new(incoming.bytes), Box::new(blob.clone())];
+        if making.session.one(Question::new(sql, params))?.is_empty() {
+            let sql = "DELETE FROM artifact_chunks WHERE blob = $1";
+            making.session.one(Question::new(sql, vec![Box::new(blob)]))?;
+        }
         Ok(sha256)
     }
 

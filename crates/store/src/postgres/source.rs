@@ -6,14 +6,13 @@ use deadpool_postgres::ClientWrapper;
 use rookery_core::{Key, Seq, Table};
 use tokio::runtime::Handle;
 
-use super::artifacts;
-use super::connection::{Connector, Frame, HEAD, LOCKED_HEAD, NOW, Question, ask, some_text, stored, text};
+use super::connection::{Connector, Frame, HEAD, LOCKED_HEAD, NOW, Param, Question, ask, some_text, stored, text};
 use super::error::{OpenError, Problem};
 use super::migrate::{self, Found};
 use super::{log, schema, transact};
-use crate::artifact::ArtifactError;
+use crate::artifact::{ArtifactError, Hashing};
 use crate::node::LEASE;
-use crate::offline::{DerivedRow, OfflineError, Origin, ProjectName, RawRow, Reply, Snapshot, Source};
+use crate::offline::{DerivedRow, OfflineError, Origin, ProjectName, RawRow, Reply, Snapshot, Source, Take};
 use crate::operational::{Sign, Token};
 use crate::store::Tallies;
 
@@ -119,8 +118,32 @@ impl Source for PostgresSource {
         Ok(transact::tallies(&self.session.one(Question::new(transact::ALL_TALLIES, vec![]))?)?)
     }
 
-    fn artifact(&mut self, sha256: &str) -> Result<Vec<u8>, ArtifactError> {
-        self.session.wait(artifacts::read(&self.session.client, Frame::Bare, sha256.to_owned()))
+    fn artifact(&mut self, sha256: &str, take: &mut Take<'_>) -> Result<(), OfflineError> {
+        let name = || -> Param { Box::new(sha256.to_owned()) };
+        let there = Question::new("SELECT blob FROM artifacts WHERE sha256 = $1", vec![name()]);
+        let there = self.session.one(there)?;
+        let Some(row) = there.first() else { return Err(ArtifactError::Absent { sha256: sha256.to_owned() }.into()) };
+        let blob: String = row.try_get(0).map_err(Problem::from)?;
+        let (mut hashing, mut n) = (Hashing::default(), 0_i32);
+        let sql = "SELECT data FROM artifact_chunks WHERE blob = $1 AND n = $2";
+        loop {
+            let rows = self.session.one(Question::new(sql, vec![Box::new(blob.clone()), Box::new(n)]))?;
+            let Some(row) = rows.first() else { break };
+            let data: &[u8] = row.try_get(0).map_err(Problem::from)?;
+            hashing.add(data);
+            take(data)?;
+            n += 1;
+        }
+        if hashing.hex() != sha256 {
+            return Err(ArtifactError::Damaged { sha256: sha256.to_owned() }.into());
+        }
+        Ok(())
+    }
+
+    fn artifacts(&mut self) -> Result<Vec<String>, OfflineError> {
+        let rows = self.session.one(Question::new("SELECT sha256 FROM artifacts ORDER BY sha256", vec![]))?;
+        let names = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>();
+        Ok(names.map_err(Problem::from)?)
     }
 
     fn tokens(&mut self) -> Result<Vec<Token>, OfflineError> {

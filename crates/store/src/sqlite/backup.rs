@@ -1,8 +1,9 @@
-//! Backups: the database as it is at one moment and every artifact that its log names, in a single file.
+//! Backups: the database as it is at one moment and every artifact, in a single file.
 //!
-//! The database is copied first and the artifacts after it, so that none is missed; one that was erased meanwhile is
-//! named in the report. A backup has its name only when it is complete and on disk.
+//! The database is copied first and the artifacts after it, so that none is missed that it names: those are not collected.
+//! One that was redacted meanwhile is named in the report. A backup has its name only when it is complete and on disk.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
 use std::path::Path;
@@ -96,19 +97,30 @@ fn add_artifacts(copy: &Connection, artifacts: &ArtifactDir) -> Result<(u64, Vec
             sha256 TEXT NOT NULL, part INTEGER NOT NULL, bytes BLOB NOT NULL, PRIMARY KEY (sha256, part)
          ) STRICT;",
     )?;
-    let mut named = copy.prepare("SELECT DISTINCT body_hash FROM log WHERE body_in = 'artifact' ORDER BY 1")?;
-    let named: Vec<String> = named.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+    let named = named(copy)?;
+    let there = artifacts.list().map_err(failed(artifacts.folder()))?;
     let (mut stored, mut missing) = (0, vec![]);
-    for sha256 in named {
-        if add_artifact(copy, artifacts, &sha256)? {
+    for sha256 in named.iter().chain(there.iter().filter(|sha256| !named.contains(*sha256))) {
+        if add_artifact(copy, artifacts, sha256)? {
             stored += 1;
         } else {
-            copy.execute("DELETE FROM backup_artifacts WHERE sha256 = ?1", [&sha256])?;
-            missing.push(sha256);
+            copy.execute("DELETE FROM backup_artifacts WHERE sha256 = ?1", [sha256])?;
+            missing.extend(named.get(sha256).cloned());
         }
     }
     copy.execute_batch("COMMIT")?;
     Ok((stored, missing))
+}
+
+/// The artifacts that the log names. What facts refer to is not known of a store that an older program made.
+fn named(copy: &Connection) -> Result<BTreeSet<String>, OfflineError> {
+    let mut sql = "SELECT body_hash FROM log WHERE body_in = 'artifact'".to_owned();
+    let known = "SELECT 1 FROM sqlite_schema WHERE name = 'artifact_refs'";
+    if copy.prepare(known)?.exists([])? {
+        sql.push_str(" UNION SELECT sha256 FROM artifact_refs");
+    }
+    let mut named = copy.prepare(&sql)?;
+    Ok(named.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?)
 }
 
 /// Copies one artifact part by part. False if it is not there or not what it was.

@@ -83,10 +83,12 @@ pub(super) fn blank(connection: &Connection, blanked: &[(Seq, Vec<u8>)]) -> Resu
     Ok(())
 }
 
-/// Whether a row keeps its body in this artifact.
+/// Whether a row keeps its body in this artifact, or something in the log refers to it.
 pub(super) fn names_artifact(connection: &Connection, sha256: &str) -> Result<bool, Problem> {
-    let mut statement =
-        connection.prepare_cached("SELECT 1 FROM log WHERE body_hash = ?1 AND body_in = 'artifact' LIMIT 1")?;
+    let mut statement = connection.prepare_cached(
+        "SELECT 1 FROM log WHERE body_hash = ?1 AND body_in = 'artifact'
+            UNION ALL SELECT 1 FROM artifact_refs WHERE sha256 = ?1 LIMIT 1",
+    )?;
     Ok(statement.exists([sha256])?)
 }
 

@@ -32,6 +32,7 @@ mod source;
 mod transact;
 mod writer;
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::JoinHandle;
@@ -52,7 +53,7 @@ use self::lock::Lock;
 use self::migrate::{Birth, Fitness, MIGRATIONS};
 use self::writer::Writer;
 use crate::FORMAT;
-use crate::artifact::{ArtifactDir, ArtifactError, Artifacts, Erased, Held};
+use crate::artifact::{ArtifactDir, ArtifactError, ArtifactInfo, Artifacts, Erased, Held, Incoming, Only, Outgoing};
 use crate::clock::Clock;
 use crate::node::{Attendance, Duty, Node, Seen, Tenure, Whereabouts};
 use crate::operational::{Operation, PresenceBoard, Sign, Token};
@@ -129,6 +130,7 @@ pub struct SqliteStore {
     shared: Arc<Shared>,
     reader: Reader,
     artifacts: Artifacts,
+    path: PathBuf,
     clock: Arc<dyn Clock>,
     project_id: Option<String>,
     /// Given up by the writer when it has closed the store.
@@ -178,7 +180,10 @@ impl SqliteStore {
 
     fn start(options: Options, connection: Connection, lock: Lock, found: Found) -> Result<SqliteStore, OpenError> {
         let (path, clock) = (options.path, options.clock.clone());
-        let artifacts = Artifacts::new(options.artifacts);
+        if let Err(error) = options.artifacts.sweep() {
+            tracing::warn!(%error, "what is left of unfinished uploads was not removed");
+        }
+        let artifacts = Artifacts::new(options.artifacts, options.clock.clone());
         let reader = Reader::open(&path, options.readers)?;
         let head = connection::stored(&connection)
             .map_err(|source| OpenError::Rebuild { path: path.clone(), source })?
@@ -208,15 +213,18 @@ impl SqliteStore {
             marked: !found.clean,
             reset_above: options.upkeep.bound_bytes,
             redacted: false,
+            naming: artifacts.committing(),
             lock: lock.clone(),
         };
-        let checkpointer = Checkpointer::start(path, options.upkeep).map_err(|source| OpenError::Thread { source })?;
+        let checkpointer =
+            Checkpointer::start(path.clone(), options.upkeep).map_err(|source| OpenError::Thread { source })?;
         let writer = std::thread::Builder::new()
             .name("store-writer".to_owned())
             .spawn(move || writer.run())
             .map_err(|source| OpenError::Thread { source })?;
         let threads = Threads { writer: Some(writer), checkpointer: Some(checkpointer) };
-        Ok(SqliteStore { shared, reader, artifacts, clock, project_id, lock, threads: Arc::new(Mutex::new(threads)) })
+        let threads = Arc::new(Mutex::new(threads));
+        Ok(SqliteStore { shared, reader, artifacts, path, clock, project_id, lock, threads })
     }
 
     /// Writes into the lock file where the daemon can be reached, for whoever finds the store taken.
@@ -239,6 +247,19 @@ impl SqliteStore {
 
     pub fn reader(&self) -> &Reader {
         &self.reader
+    }
+
+    async fn erase(&self, sha256: String, only: Only) -> Result<Erased, ArtifactError> {
+        // Most often it is named; then nobody has to wait.
+        if self.reader.artifacts_named(vec![sha256.clone()]).await? == [true] {
+            return Ok(Erased::Named);
+        }
+        let (path, name) = (self.path.clone(), sha256.clone());
+        let named = Box::new(move || {
+            let connection = connection::reader(&path).map_err(Problem::from)?;
+            Ok(log::names_artifact(&connection, &name)?)
+        });
+        self.artifacts.erase(sha256, only, named).await
     }
 }
 
@@ -335,17 +356,44 @@ impl Store for SqliteStore {
         Box::pin(self.artifacts.get(sha256))
     }
 
+    fn receive_artifact(&self) -> Pending<'_, Result<Box<dyn Incoming>, ArtifactError>> {
+        Box::pin(self.artifacts.receive())
+    }
+
+    fn artifact_size(&self, sha256: String) -> Pending<'_, Result<u64, ArtifactError>> {
+        Box::pin(self.artifacts.size(sha256))
+    }
+
+    fn read_artifact(&self, sha256: String, span: Range<u64>) -> Pending<'_, Result<Box<dyn Outgoing>, ArtifactError>> {
+        Box::pin(self.artifacts.read(sha256, span))
+    }
+
+    fn artifacts(&self, after: Option<String>, limit: u32) -> Pending<'_, Result<Vec<ArtifactInfo>, ArtifactError>> {
+        Box::pin(async move {
+            let page = self.artifacts.page(after, limit as usize).await?;
+            let names = page.iter().map(|artifact| artifact.sha256.clone()).collect();
+            let named = self.reader.artifacts_named(names).await?;
+            Ok(page.into_iter().zip(named).map(|(artifact, named)| ArtifactInfo { named, ..artifact }).collect())
+        })
+    }
+
     fn let_go(&self, held: Held) -> Pending<'_, Result<Erased, ArtifactError>> {
-        let sha256 = held.sha256.clone();
+        let (sha256, only) = (held.sha256.clone(), Only::Made(held.made()));
         drop(held);
-        self.erase_artifact(sha256)
+        Box::pin(self.erase(sha256, only))
     }
 
     fn erase_artifact(&self, sha256: String) -> Pending<'_, Result<Erased, ArtifactError>> {
-        Box::pin(async move {
-            let named = || self.reader.artifact_in_use(sha256.clone());
-            self.artifacts.erase(sha256.clone(), named).await
-        })
+        Box::pin(self.erase(sha256, Only::Any))
+    }
+
+    fn collect_artifact(&self, sha256: String, age: Duration) -> Pending<'_, Result<Erased, ArtifactError>> {
+        Box::pin(self.erase(sha256, Only::Older(age)))
+    }
+
+    fn tidy_artifacts(&self) -> Pending<'_, Result<usize, ArtifactError>> {
+        // Whoever gives up clears away; what a crash left was cleared away at the start.
+        Box::pin(std::future::ready(Ok(0)))
     }
 
     fn presence(&self) -> Pending<'_, Result<Vec<Sign>, ReadError>> {

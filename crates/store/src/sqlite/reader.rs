@@ -84,8 +84,12 @@ impl Reader {
         })
     }
 
-    pub fn artifact_in_use(&self, sha256: String) -> Pending<'_, Result<bool, ReadError>> {
-        let read = self.run(move |connection| log::names_artifact(connection, &sha256));
+    /// Which of these artifacts something names.
+    pub fn artifacts_named(&self, names: Vec<String>) -> Pending<'_, Result<Vec<bool>, ReadError>> {
+        let read = move |connection: &Connection| {
+            names.iter().map(|sha256| log::names_artifact(connection, sha256)).collect::<Result<_, _>>()
+        };
+        let read = self.run(read);
         Box::pin(async { read.await.map(|(found, _)| found) })
     }
 

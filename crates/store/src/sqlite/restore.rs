@@ -13,7 +13,7 @@ use super::error::OpenError;
 use super::integrity::{check, open_existing};
 use super::lock::Lock;
 use super::{FORMAT, checkpoint, migrate};
-use crate::artifact::{ArtifactDir, sha256_hex};
+use crate::artifact::ArtifactDir;
 use crate::offline::{OfflineError, other_format};
 use crate::query::Head;
 
@@ -117,16 +117,17 @@ fn take_artifacts(copy: &Connection, artifacts: &ArtifactDir) -> Result<u64, Off
         .collect::<rusqlite::Result<_>>()?;
     let mut parts = copy.prepare("SELECT bytes FROM backup_artifacts WHERE sha256 = ?1 ORDER BY part")?;
     for name in &names {
-        let mut bytes = Vec::new();
+        let mut partial = artifacts.begin().map_err(failed(artifacts.folder()))?;
         let mut rows = parts.query([name])?;
         while let Some(row) = rows.next()? {
-            bytes.extend_from_slice(row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?);
+            let bytes = row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?;
+            partial.write(bytes).map_err(failed(artifacts.folder()))?;
         }
-        if sha256_hex(&bytes) != *name {
+        if partial.name() != *name {
             let problem = format!("artifact {name} is not what its name says");
             return Err(OfflineError::Damaged { path: artifacts.folder().to_owned(), problem });
         }
-        artifacts.put(&bytes).map_err(failed(artifacts.folder()))?;
+        partial.place(None).map_err(failed(artifacts.folder()))?;
     }
     drop(parts);
     copy.execute_batch("DROP TABLE backup_artifacts")?;

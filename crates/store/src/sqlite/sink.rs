@@ -13,7 +13,7 @@ use super::lock::Lock;
 use super::migrate::{self, Birth, MIGRATIONS};
 use super::source::source;
 use super::{checkpoint, log, transact};
-use crate::artifact::ArtifactDir;
+use crate::artifact::{ArtifactDir, Partial};
 use crate::offline::{Beginning, Ending, Entry, OfflineError, Reply, Sink, Source};
 use crate::operational::Operation;
 
@@ -35,6 +35,8 @@ struct Making {
     partial: PathBuf,
     /// Closed when all is written.
     connection: Option<Connection>,
+    /// The artifact that is under way.
+    incoming: Option<Partial>,
     /// Artifacts that were not there before.
     added: Vec<String>,
     /// The finished file, by which it is known wherever it is.
@@ -43,11 +45,21 @@ struct Making {
 }
 
 impl SqliteSink {
-    fn open(&mut self) -> Result<(&Connection, &ArtifactDir, &mut Vec<String>), OfflineError> {
-        match &mut self.making {
-            Some(Making { connection: Some(connection), added, .. }) => Ok((connection, &self.artifacts, added)),
+    fn open(&mut self) -> Result<&Connection, OfflineError> {
+        match &self.making {
+            Some(Making { connection: Some(connection), .. }) => Ok(connection),
             _ => Err(not_begun(&self.path)),
         }
+    }
+
+    /// The artifact that pieces go to.
+    fn incoming(&mut self) -> Result<&mut Partial, OfflineError> {
+        let Some(making) = &mut self.making else { return Err(not_begun(&self.path)) };
+        let partial = match making.incoming.take() {
+            Some(partial) => partial,
+            None => self.artifacts.begin().map_err(failed(self.artifacts.folder()))?,
+        };
+        Ok(making.incoming.insert(partial))
     }
 }
 
@@ -58,31 +70,39 @@ impl Sink for SqliteSink {
         refuse_full(&self.path)?;
         let partial = beside(&self.path, ".importing");
         remove_file(&partial)?;
-        let making = Making { partial, connection: None, added: vec![], file: None, _lock: lock };
+        let making = Making { partial, connection: None, incoming: None, added: vec![], file: None, _lock: lock };
         let making = self.making.insert(making);
         making.connection = Some(create(&making.partial, beginning)?);
         Ok(())
     }
 
     fn append(&mut self, rows: &[Entry]) -> Result<(), OfflineError> {
-        Ok(log::append_entries(self.open()?.0, rows)?)
+        Ok(log::append_entries(self.open()?, rows)?)
     }
 
-    fn put_artifact(&mut self, bytes: &[u8]) -> Result<String, OfflineError> {
-        let (_, artifacts, added) = self.open()?;
-        let sha256 = crate::artifact::sha256_hex(bytes);
-        if !artifacts.contains(&sha256) {
-            added.push(sha256);
+    fn artifact_piece(&mut self, bytes: &[u8]) -> Result<(), OfflineError> {
+        self.incoming()?.write(bytes).map_err(failed(self.artifacts.folder()))
+    }
+
+    fn put_artifact(&mut self) -> Result<String, OfflineError> {
+        let name = self.incoming()?.name();
+        let new = !self.artifacts.contains(&name);
+        let Some(making) = &mut self.making else { return Err(not_begun(&self.path)) };
+        if let Some(partial) = making.incoming.take() {
+            partial.place(None).map_err(failed(self.artifacts.folder()))?;
         }
-        artifacts.put(bytes).map_err(failed(artifacts.folder()))
+        if new {
+            making.added.push(name.clone());
+        }
+        Ok(name)
     }
 
     fn remember(&mut self, replies: &[Reply]) -> Result<(), OfflineError> {
-        Ok(transact::put_replies(self.open()?.0, replies)?)
+        Ok(transact::put_replies(self.open()?, replies)?)
     }
 
     fn finish(&mut self, ending: &Ending<'_>) -> Result<Box<dyn Source + '_>, OfflineError> {
-        let (connection, ..) = self.open()?;
+        let connection = self.open()?;
         migrate::write_fold(connection, ending.fold)?;
         for token in ending.tokens {
             transact::operate(connection, &Operation::PutToken(token.clone()))?;
@@ -113,7 +133,7 @@ impl Sink for SqliteSink {
 
     fn abort(&mut self) -> Result<(), OfflineError> {
         let Some(making) = self.making.take() else { return Ok(()) };
-        drop(making.connection);
+        drop((making.connection, making.incoming));
         if making.file.is_some() && identity(&self.path) == making.file {
             // It got its name, and then something failed.
             remove(&self.path)?;

@@ -6,13 +6,14 @@ use std::time::Duration;
 use rookery_core::{Key, Seq, Table};
 use rusqlite::Connection;
 
+use super::backup::failed;
 use super::connection::{self, begin_reading, roll_back, stored};
 use super::error::OpenError;
 use super::integrity::open_existing;
 use super::lock::Lock;
 use super::{checkpoint, log, migrate, schema, transact};
-use crate::artifact::{ArtifactDir, ArtifactError};
-use crate::offline::{DerivedRow, OfflineError, Origin, ProjectName, RawRow, Reply, Snapshot, Source};
+use crate::artifact::{ArtifactDir, ArtifactError, Unread};
+use crate::offline::{DerivedRow, OfflineError, Origin, ProjectName, RawRow, Reply, Snapshot, Source, Take};
 use crate::operational::{Sign, Token};
 use crate::store::Tallies;
 
@@ -86,8 +87,15 @@ impl Source for SqliteSource {
         Ok(transact::all_tallies(&self.connection)?)
     }
 
-    fn artifact(&mut self, sha256: &str) -> Result<Vec<u8>, ArtifactError> {
-        self.artifacts.get(sha256).map_err(|error| ArtifactError::reading(sha256, error))
+    fn artifact(&mut self, sha256: &str, take: &mut Take<'_>) -> Result<(), OfflineError> {
+        self.artifacts.read(sha256, take).map_err(|unread| match unread {
+            Unread::File(error) => ArtifactError::reading(sha256, error).into(),
+            Unread::Taking(error) => error,
+        })
+    }
+
+    fn artifacts(&mut self) -> Result<Vec<String>, OfflineError> {
+        self.artifacts.list().map_err(failed(self.artifacts.folder()))
     }
 
     fn tokens(&mut self) -> Result<Vec<Token>, OfflineError> {

@@ -54,6 +54,8 @@ pub(super) struct Writer {
     pub(super) reset_above: u64,
     /// Whether the write-ahead log may still hold what was redacted.
     pub(super) redacted: bool,
+    /// Held by a commit that names artifacts.
+    pub(super) naming: Arc<Mutex<()>>,
     /// Held until the last write is done.
     pub(super) lock: Arc<Mutex<Option<Lock>>>,
 }
@@ -148,6 +150,10 @@ impl Writer {
             self.probe_if_unhealthy();
             return Ok(vec![]);
         }
+        let naming = self.naming.clone();
+        let connection = self.connection()?;
+        // Nobody removes what this commit names between the last look and the commit.
+        let _naming = write.names_artifacts().then(|| naming.lock().unwrap_or_else(PoisonError::into_inner));
         transact::write(connection, &write, faults.as_deref())?;
         self.mark()?;
         self.commit(&write, before)?;

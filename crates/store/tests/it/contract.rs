@@ -12,6 +12,12 @@ use rookery_store::artifact::{ArtifactError, Erased, sha256_hex};
 use rookery_store::query::{Bodies, Order, Test};
 use rookery_store::{Answer, Duty, ListQuery, LogQuery, Operation, Store, Submission, SubmitError, Tenure, Token};
 
+use crate::artifacts::{
+    an_artifact_comes_in_and_goes_out_piece_by_piece, artifacts_are_listed_page_by_page,
+    letting_go_takes_nothing_that_somebody_else_stored, nothing_goes_that_is_named_at_the_same_time,
+    only_what_is_old_and_unnamed_is_collected, the_same_content_at_once_is_one_artifact, what_is_no_artifact_is_absent,
+    what_nothing_names_any_more_can_go,
+};
 use crate::mail::{
     a_storm_is_held_and_listed, documents_are_made_of_their_pieces_and_redacted_by_them,
     messages_are_found_by_channel_recipient_and_audience,
@@ -70,6 +76,14 @@ contract![
     presence_is_seen_by_decisions,
     a_page_of_the_log_ends_where_its_bytes_do,
     an_artifact_stays_while_it_is_held_or_named,
+    an_artifact_comes_in_and_goes_out_piece_by_piece,
+    what_is_no_artifact_is_absent,
+    the_same_content_at_once_is_one_artifact,
+    only_what_is_old_and_unnamed_is_collected,
+    what_nothing_names_any_more_can_go,
+    letting_go_takes_nothing_that_somebody_else_stored,
+    artifacts_are_listed_page_by_page,
+    nothing_goes_that_is_named_at_the_same_time,
     a_command_out_of_duty_needs_the_epoch_that_counts,
     a_workflow_is_planned_found_and_worked_off,
     messages_are_found_by_channel_recipient_and_audience,

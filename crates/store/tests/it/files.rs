@@ -39,7 +39,7 @@ impl Place {
         offline::export(&mut source(&self.database(), self.artifacts())?, out)
     }
 
-    fn import(&self, mut lines: &[u8], log: &str) -> Result<ImportReport, OfflineError> {
+    pub(crate) fn import(&self, mut lines: &[u8], log: &str) -> Result<ImportReport, OfflineError> {
         offline::import(&mut lines, &mut sink(&self.database(), self.artifacts()), &log.into())
     }
 
@@ -275,7 +275,7 @@ async fn an_export_that_is_not_whole_is_not_taken() {
     bad.push(("an unknown kind".to_owned(), text.replace("task.created", "task.imagined").into_bytes()));
     bad.push((
         "another version".to_owned(),
-        text.replace(r#""rookery_export":1"#, r#""rookery_export":2"#).into_bytes(),
+        text.replace(r#""rookery_export":2"#, r#""rookery_export":3"#).into_bytes(),
     ));
     for (what, lines) in bad {
         let failed = other.import(&lines, "log_b");

@@ -10,6 +10,7 @@ use regex::bytes::Regex;
 use rookery_core::log::{BodyBytes, LogRow};
 use rookery_core::redact::{Erase, Redact, Target};
 use rookery_core::{Actor, Code, Fact, IntentId, Power, Refusal, Seq};
+use rookery_engine::artifacts::{Collected, Trial};
 use rookery_engine::{At, Engine, EngineError, Waited, access, ambient};
 use rookery_store::artifact::ArtifactError;
 use rookery_store::query::Bodies;
@@ -17,7 +18,7 @@ use rookery_store::store::Health;
 use rookery_store::{LogQuery, Operation, Token};
 
 use super::RestError;
-use super::call::{Call, JsonBody, Segment};
+use super::call::{Call, JsonBody, MaybeBody, Segment};
 use super::wire::{self, TokenRole};
 use crate::app::App;
 
@@ -147,6 +148,22 @@ pub async fn revoke_token(
     engine.store().operate(Operation::RevokeToken { id }).await?;
     heed_tokens(engine).await;
     Ok(Json(wire::Done { ok: true }))
+}
+
+/// Remove artifacts that nothing names. A bounded number of them in one call.
+#[utoipa::path(post, path = "/admin/artifacts/collect", tag = "admin", request_body = wire::CollectRequest,
+    responses((status = 200, body = wire::CollectResult)))]
+pub async fn collect_artifacts(
+    call: Call,
+    body: MaybeBody<wire::CollectRequest>,
+) -> Result<Json<wire::CollectResult>, RestError> {
+    call.person()?;
+    let engine = call.app().engine();
+    let age = body.value.older_than_seconds.map_or(engine.settings().keep_artifacts, Duration::from_secs);
+    let dry_run = body.value.dry_run.unwrap_or(false);
+    let trial = if dry_run { Trial::Dry } else { Trial::Real };
+    let Collected { artifacts: removed, bytes, young, more } = engine.collect_artifacts(age, trial).await?;
+    Ok(Json(wire::CollectResult { removed, bytes, young, more, dry_run }))
 }
 
 /// Take texts and bodies out of the log. The rows and their hashes stay, and a fact says what was done.

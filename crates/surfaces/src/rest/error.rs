@@ -32,6 +32,15 @@ impl RestError {
         self
     }
 
+    /// Status and body, for a face that tells them in its own form.
+    pub(crate) fn into_parts(self) -> (StatusCode, ErrorBody) {
+        (self.status, *self.body)
+    }
+
+    pub(crate) fn seconds_until_retry(&self) -> Option<u32> {
+        self.retry_after
+    }
+
     #[must_use]
     pub fn retry_after(mut self, seconds: u32) -> RestError {
         self.retry_after = Some(seconds);

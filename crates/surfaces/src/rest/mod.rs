@@ -24,7 +24,7 @@ use axum::Router;
 use axum::routing::{delete, get, patch, post};
 
 pub use call::Call;
-pub(crate) use call::read;
+pub(crate) use call::{Query, Segment, read};
 pub use error::RestError;
 
 use crate::app::App;
@@ -64,6 +64,7 @@ pub fn routes() -> Router<App> {
         .route("/admin/tokens", get(admin::list_tokens).post(admin::create_token))
         .route("/admin/tokens/{id}", delete(admin::revoke_token))
         .route("/admin/redact", post(admin::redact))
+        .route("/admin/artifacts/collect", post(admin::collect_artifacts))
         .route("/admin/messages/held", get(held::list))
         .route("/admin/messages/{id}/decision", post(held::decide))
         .route("/openapi.json", get(openapi::serve))

@@ -7,6 +7,7 @@ use utoipa::openapi::{Content, OpenApi as Document, PathItem, Ref, RefOr, Respon
 
 use super::wire::{self, ErrorBody};
 use super::{admin, agents, contexts, events, handoffs, held, resources, status, stream, tasks};
+use crate::clutch::{self, ClutchErrorBody, artifacts};
 use crate::ops;
 
 #[derive(OpenApi)]
@@ -52,13 +53,17 @@ use crate::ops;
         admin::create_token,
         admin::revoke_token,
         admin::redact,
+        admin::collect_artifacts,
         held::list,
         held::decide,
         ops::healthz,
         ops::readyz,
         ops::show_metrics,
+        artifacts::upload,
+        artifacts::list,
+        artifacts::download,
     ),
-    components(schemas(ErrorBody, wire::ResourceFilter, wire::TaskStatus, wire::HandoffStatus))
+    components(schemas(ErrorBody, ClutchErrorBody, wire::ResourceFilter, wire::TaskStatus, wire::HandoffStatus))
 )]
 struct Api;
 
@@ -81,18 +86,19 @@ const ERRORS: [(&str, &str); 12] = [
 /// The whole description.
 pub fn document() -> Document {
     let mut document = Api::openapi();
-    for item in document.paths.paths.values_mut() {
+    for (path, item) in &mut document.paths.paths {
+        let body = if path.starts_with(clutch::ROOT) { "ClutchErrorBody" } else { "ErrorBody" };
         for operation in operations_mut(item) {
             for (code, text) in ERRORS {
-                operation.responses.responses.entry(code.to_owned()).or_insert_with(|| RefOr::T(error(text)));
+                operation.responses.responses.entry(code.to_owned()).or_insert_with(|| RefOr::T(error(text, body)));
             }
         }
     }
     document
 }
 
-fn error(text: &str) -> Response {
-    let content = Content::new(Some(RefOr::Ref(Ref::from_schema_name("ErrorBody"))));
+fn error(text: &str, body: &str) -> Response {
+    let content = Content::new(Some(RefOr::Ref(Ref::from_schema_name(body))));
     ResponseBuilder::new().description(text).content("application/json", content).build()
 }
 

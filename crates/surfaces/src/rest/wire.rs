@@ -18,6 +18,28 @@ pub struct ErrorBody {
     pub snapshot: Option<String>,
 }
 
+/// Which artifacts to remove of those that nothing names.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+pub struct CollectRequest {
+    /// Only those last uploaded so long ago. Left out, as long as the daemon keeps them.
+    pub older_than_seconds: Option<u64>,
+    /// Only tell what would be removed.
+    pub dry_run: Option<bool>,
+}
+
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct CollectResult {
+    /// How many artifacts were removed, or would be.
+    pub removed: u64,
+    /// How many bytes they had.
+    pub bytes: u64,
+    /// How many stay because they are too young.
+    pub young: u64,
+    /// There may be more to remove: ask again.
+    pub more: bool,
+    pub dry_run: bool,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AgentRole {

@@ -1,12 +1,14 @@
 //! A node's store: commands wait in a real queue until the simulation gives the writer a turn; reads see the shared
 //! database as it is.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use rookery_core::log::LogRow;
 use rookery_core::{Key, NodeId, Row};
-use rookery_store::artifact::{ArtifactError, Erased, Held};
+use rookery_store::artifact::{ArtifactError, ArtifactInfo, Erased, Held, Incoming, Outgoing};
 use rookery_store::memory::{Database, MemoryStore};
 use rookery_store::queue::Queue;
 use rookery_store::store::{Health, Tallies};
@@ -78,6 +80,30 @@ impl Store for NodeStore {
 
     fn artifact(&self, sha256: String) -> Pending<'_, Result<Vec<u8>, ArtifactError>> {
         self.memory.artifact(sha256)
+    }
+
+    fn receive_artifact(&self) -> Pending<'_, Result<Box<dyn Incoming>, ArtifactError>> {
+        self.memory.receive_artifact()
+    }
+
+    fn artifact_size(&self, sha256: String) -> Pending<'_, Result<u64, ArtifactError>> {
+        self.memory.artifact_size(sha256)
+    }
+
+    fn read_artifact(&self, sha256: String, span: Range<u64>) -> Pending<'_, Result<Box<dyn Outgoing>, ArtifactError>> {
+        self.memory.read_artifact(sha256, span)
+    }
+
+    fn artifacts(&self, after: Option<String>, limit: u32) -> Pending<'_, Result<Vec<ArtifactInfo>, ArtifactError>> {
+        self.memory.artifacts(after, limit)
+    }
+
+    fn collect_artifact(&self, sha256: String, age: Duration) -> Pending<'_, Result<Erased, ArtifactError>> {
+        self.memory.collect_artifact(sha256, age)
+    }
+
+    fn tidy_artifacts(&self) -> Pending<'_, Result<usize, ArtifactError>> {
+        self.memory.tidy_artifacts()
     }
 
     fn let_go(&self, held: Held) -> Pending<'_, Result<Erased, ArtifactError>> {

@@ -63,6 +63,7 @@ fn tell(context: &Context, migrated: &Migrated) -> anyhow::Result<()> {
         "{done} {events} events, {artifacts} artifacts, {tokens} tokens and {replies} remembered replies to {to}; the \
          new store agrees with its log"
     );
+    context.out.missing(&migrated.missing);
     context.out.done(migrated, &text)?;
     if migrated.source == Stays::Closed {
         context

@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 mod agents;
+mod artifacts;
 mod assign;
 mod backup;
 mod cancel;
@@ -60,6 +61,7 @@ pub enum Command {
     Backup(backup::Args),
     Restore(restore::Args),
     Migrate(migrate::Args),
+    Artifacts(artifacts::Args),
     Token(token::Args),
     Context(context::Args),
     Mcp(mcp::Args),
@@ -96,6 +98,7 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Backup(args) => backup::run(context, args).await,
         Command::Restore(args) => restore::run(context, args).await,
         Command::Migrate(args) => migrate::run(context, args).await,
+        Command::Artifacts(args) => artifacts::run(context, args).await,
         Command::Token(args) => token::run(context, args).await,
         Command::Context(args) => context::run(context, args).await,
         Command::Mcp(args) => mcp::run(context, args).await,

@@ -1,0 +1,232 @@
+//! Artifacts as the log knows them: bytes named by their SHA-256, and which facts name them.
+//!
+//! Only a structured reference counts: an entry of an `attachments` list. What a text says is never searched for names.
+//! The bytes themselves are the store's.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::fact::Fact;
+use crate::id::Seq;
+use crate::key::Key;
+use crate::limit;
+use crate::refusal::{Code, Refusal};
+
+/// How a reference begins; the hash in hex follows.
+pub const REF_PREFIX: &str = "artifact:sha256-";
+/// The `kind` of an attachment that is one.
+const KIND: &str = "artifact_ref";
+
+/// How an artifact is referred to.
+pub fn reference(sha256: &str) -> String {
+    format!("{REF_PREFIX}{sha256}")
+}
+
+/// The hash in a reference; `None` if it is of another form.
+pub fn referred(reference: &str) -> Option<&str> {
+    reference.strip_prefix(REF_PREFIX).filter(|sha256| is_sha256(sha256))
+}
+
+/// Whether a name is a hash and nothing else.
+pub fn is_sha256(name: &str) -> bool {
+    name.len() == 64 && name.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// The artifacts in the `attachments` of a detail, each once. References of another form are somebody else's, and nobody
+/// has to have what is named: it may be uploaded later.
+pub(crate) fn attached(detail: Option<&Value>) -> Result<Vec<String>, Refusal> {
+    let Some(entries) = detail.and_then(|detail| detail.get("attachments")).and_then(Value::as_array) else {
+        return Ok(vec![]);
+    };
+    let named = entries.iter().filter(|entry| entry.get("kind").and_then(Value::as_str) == Some(KIND));
+    let named = named.filter_map(|entry| entry.get("ref").and_then(Value::as_str)).filter_map(referred);
+    let mut found: Vec<String> = named.map(str::to_owned).collect();
+    found.sort();
+    found.dedup();
+    if found.len() > limit::ATTACHMENTS {
+        let message = format!("{} artifacts are attached; at most {} are taken", found.len(), limit::ATTACHMENTS);
+        return Err(Refusal::new(Code::TooLarge, message).hint("put them into an archive, and attach that"));
+    }
+    Ok(found)
+}
+
+/// That something names an artifact: while there is such a row, nobody removes the artifact.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ArtifactRef {
+    pub sha256: String,
+    /// What names it, as in `task:ID`.
+    pub by: String,
+    /// The facts that do.
+    pub named_in: Vec<Seq>,
+}
+
+impl Fact {
+    /// The artifacts that the fact names, by their SHA-256.
+    pub fn artifacts(&self) -> Vec<&str> {
+        match self {
+            Fact::TaskCompleted(fact) => fact.artifacts.iter().map(String::as_str).collect(),
+            Fact::CheckpointAdded(fact) => fact.artifacts.iter().map(String::as_str).collect(),
+            _ => vec![],
+        }
+    }
+
+    /// The rows that say so. Redaction takes them back, so that what was attached can go, too.
+    pub(crate) fn artifact_keys(&self) -> Vec<Key> {
+        let by = match self {
+            Fact::TaskCompleted(fact) => format!("task:{}", fact.task),
+            Fact::CheckpointAdded(fact) => format!("checkpoint:{}", fact.id),
+            _ => return vec![],
+        };
+        let key = |sha256: &str| Key::ArtifactRef { sha256: sha256.to_owned(), by: by.clone() };
+        self.artifacts().into_iter().map(key).collect()
+    }
+}
+
+pub(crate) fn apply(
+    old: Option<ArtifactRef>,
+    (sha256, by): (&str, &str),
+    fact: &Fact,
+    seq: Seq,
+) -> Option<ArtifactRef> {
+    if let Fact::LogRedacted(redacted) = fact {
+        let mut row = old?;
+        row.named_in.retain(|named| *named != redacted.seq);
+        return (!row.named_in.is_empty()).then_some(row);
+    }
+    let mut row = old.unwrap_or_else(|| ArtifactRef { sha256: sha256.to_owned(), by: by.to_owned(), named_in: vec![] });
+    row.named_in.push(seq);
+    Some(row)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::redact::{Redact, Target};
+    use crate::row::Row;
+    use crate::task::{AddCheckpoint, CheckpointKind, Complete, Outcome};
+    use crate::testing::{World, anna, by, complete};
+
+    const A: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    const B: &str = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
+
+    fn attaching(hashes: &[&str]) -> Option<Value> {
+        let entry = |hash: &&str| json!({ "kind": KIND, "ref": reference(hash) });
+        Some(json!({ "attachments": hashes.iter().map(entry).collect::<Vec<_>>() }))
+    }
+
+    fn completing(hashes: &[&str]) -> Complete {
+        Complete { outcome: Outcome { text: Some("done".to_owned()), detail: attaching(hashes) }, ..complete("t") }
+    }
+
+    fn noting(id: &str, detail: Option<Value>) -> AddCheckpoint {
+        AddCheckpoint {
+            id: id.to_owned(),
+            task: "t".into(),
+            agent: None,
+            kind: CheckpointKind::Progress,
+            summary: "half".to_owned(),
+            detail,
+            files_changed: vec![],
+        }
+    }
+
+    fn named(w: &World) -> Vec<(String, String, usize)> {
+        let row = |row: &Row| match row {
+            Row::ArtifactRef(row) => Some((row.sha256[..1].to_owned(), row.by.clone(), row.named_in.len())),
+            _ => None,
+        };
+        let mut rows: Vec<_> = w.rows().values().filter_map(row).collect();
+        rows.sort();
+        rows
+    }
+
+    fn working() -> World {
+        let mut w = World::of(&["a"]);
+        w.creates("t", &[]);
+        w.starts("a", "t");
+        w
+    }
+
+    #[test]
+    fn a_reference_is_a_prefix_and_a_hash_and_nothing_else() {
+        assert_eq!(referred(&reference(A)), Some(A));
+        let upper = reference(&A.to_uppercase());
+        for other in
+            ["", "artifact:report_456", A, &upper, "artifact:sha256-", "artifact:sha256-../../etc", &reference("ab")]
+        {
+            assert_eq!(referred(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn only_attachments_name_artifacts() {
+        let entry = json!({ "kind": KIND, "ref": reference(A) });
+        let details = [
+            json!(null),
+            json!("artifact"),
+            json!([entry]),
+            json!({ "attachments": entry }),
+            json!({ "nested": { "attachments": [entry] } }),
+            json!({ "attachments": [reference(A), { "ref": reference(A) }, { "kind": "link", "ref": reference(A) }] }),
+            json!({ "attachments": [{ "kind": KIND, "ref": "artifact:report_456" }, { "kind": KIND, "ref": 7 }] }),
+            json!({ "text": reference(A) }),
+        ];
+        for detail in details {
+            assert_eq!(attached(Some(&detail)).unwrap(), Vec::<String>::new(), "{detail}");
+        }
+        assert_eq!(attached(attaching(&[B, A, B]).as_ref()).unwrap(), [A, B]);
+    }
+
+    #[test]
+    fn tasks_and_checkpoints_name_what_is_attached_to_them() {
+        let mut w = working();
+        w.does(&by("a"), noting("cp_1", attaching(&[A])));
+        w.does(&by("a"), completing(&[A, B]));
+        let row = |hash: &str, by: &str, facts| (hash.to_owned(), by.to_owned(), facts);
+        assert_eq!(named(&w), [row("a", "checkpoint:cp_1", 1), row("a", "task:t", 1), row("b", "task:t", 1)]);
+        assert_eq!(w.rebuilt(), *w.rows());
+    }
+
+    #[test]
+    fn redaction_takes_back_what_the_redacted_fact_named_and_nothing_else() {
+        let mut w = working();
+        w.does(&by("a"), noting("cp_1", attaching(&[A])));
+        let noted = w.log.len() as u64;
+        w.does(&by("a"), completing(&[A]));
+        let left = [("a".to_owned(), "task:t".to_owned(), 1)];
+        for time in ["once", "twice"] {
+            let fact = w.log[usize::try_from(noted - 1).unwrap()].fact.clone();
+            w.does(&anna(), Redact { rows: vec![Target { seq: Seq(noted), fact, artifact: None }] });
+            assert_eq!(named(&w), left, "{time}");
+            assert_eq!(w.rebuilt(), *w.rows(), "{time}");
+        }
+    }
+
+    #[test]
+    fn what_two_facts_name_is_named_until_both_are_redacted() {
+        let mut w = working();
+        w.does(&by("a"), completing(&[A]));
+        let fact = w.log.last().unwrap().fact.clone();
+        let redacted = |seq| {
+            let (kind, cleared) = (fact.kind().to_owned(), vec![]);
+            Fact::LogRedacted(crate::redact::LogRedacted { seq: Seq(seq), kind, cleared, erases: vec![] })
+        };
+        let key = (A, "task:t");
+        let both = apply(apply(None, key, &fact, Seq(3)), key, &fact, Seq(7));
+        let one = apply(both, key, &redacted(3), Seq(8));
+        assert_eq!(one.as_ref().unwrap().named_in, [Seq(7)]);
+        assert_eq!(apply(one, key, &redacted(7), Seq(9)), None);
+    }
+
+    #[test]
+    fn there_is_a_limit_to_what_is_attached() {
+        let mut w = working();
+        let many: Vec<String> = (0..=limit::ATTACHMENTS).map(|number| format!("{number:064x}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert_eq!(w.refuses(&by("a"), completing(&many)), Code::TooLarge);
+        assert_eq!(w.refuses(&by("a"), noting("cp_1", attaching(&many))), Code::TooLarge);
+        w.does(&by("a"), completing(&many[1..]));
+    }
+}

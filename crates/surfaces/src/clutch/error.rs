@@ -1,0 +1,116 @@
+//! The map from what can go wrong to this protocol's errors: a code, a sentence, whether another try may help, and details.
+//!
+//! Codes and statuses are those of the plain HTTP face, whose table names every code of the core.
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use rookery_core::Refusal;
+use rookery_engine::EngineError;
+use rookery_store::artifact::ArtifactError;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use crate::rest::RestError;
+
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct ClutchErrorBody {
+    /// Stable; programs can rely on it.
+    pub code: String,
+    pub message: String,
+    /// Whether the same request may succeed later.
+    pub retryable: bool,
+    /// What belongs to the code; `hint` says what to do next.
+    pub details: Map<String, Value>,
+}
+
+#[derive(Clone, Debug)]
+pub struct ClutchError {
+    status: StatusCode,
+    body: Box<ClutchErrorBody>,
+    retry_after: Option<u32>,
+}
+
+impl ClutchError {
+    pub fn new(status: StatusCode, code: impl Into<String>, message: impl Into<String>) -> ClutchError {
+        let retryable = matches!(
+            status,
+            StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
+        );
+        let (code, message) = (code.into(), message.into());
+        let body = ClutchErrorBody { code, message, retryable, details: Map::new() };
+        ClutchError { status, body: Box::new(body), retry_after: None }
+    }
+
+    #[must_use]
+    pub fn hint(self, hint: impl Into<String>) -> ClutchError {
+        self.detail("hint", hint.into())
+    }
+
+    #[must_use]
+    pub fn detail(mut self, name: &str, value: impl Into<Value>) -> ClutchError {
+        self.body.details.insert(name.to_owned(), value.into());
+        self
+    }
+}
+
+impl From<RestError> for ClutchError {
+    fn from(error: RestError) -> ClutchError {
+        let retry_after = error.seconds_until_retry();
+        let (status, body) = error.into_parts();
+        let mut made = ClutchError::new(status, body.code, body.error);
+        if let Some(hint) = body.hint {
+            made = made.hint(hint);
+        }
+        ClutchError { retry_after, ..made }
+    }
+}
+
+impl From<Refusal> for ClutchError {
+    fn from(refusal: Refusal) -> ClutchError {
+        RestError::from(refusal).into()
+    }
+}
+
+impl From<EngineError> for ClutchError {
+    fn from(error: EngineError) -> ClutchError {
+        match error {
+            EngineError::Artifact(error) => error.into(),
+            error => RestError::from(error).into(),
+        }
+    }
+}
+
+impl From<ArtifactError> for ClutchError {
+    fn from(error: ArtifactError) -> ClutchError {
+        let message = error.to_string();
+        match error {
+            ArtifactError::Absent { .. } => ClutchError::new(StatusCode::NOT_FOUND, "ARTIFACT_NOT_FOUND", message)
+                .hint("it was never uploaded here, or nothing named it for long and it was removed; upload it"),
+            ArtifactError::Damaged { sha256 } => {
+                tracing::error!(sha256, "an artifact is damaged");
+                ClutchError::new(StatusCode::INTERNAL_SERVER_ERROR, "ARTIFACT_DAMAGED", message)
+                    .hint("upload the same content again to mend it, or restore a backup")
+            }
+            ArtifactError::Unavailable { .. } => {
+                tracing::warn!(error = message, "artifacts cannot be used");
+                let error = ClutchError::new(StatusCode::SERVICE_UNAVAILABLE, "STORE_UNAVAILABLE", message);
+                ClutchError { retry_after: Some(1), ..error }
+            }
+        }
+    }
+}
+
+impl IntoResponse for ClutchError {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, Json(*self.body)).into_response();
+        if let Some(seconds) = self.retry_after {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}
