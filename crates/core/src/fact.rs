@@ -10,11 +10,13 @@ use crate::agent::{
     self, AgentLeft, AgentRegistered, AgentReturned, AgentStatusSet, AgentUpdated, AgentWentOffline, LeadChosen,
 };
 use crate::artifact;
+use crate::contract::{self, SchemaRegistered, WorkflowDefined};
 use crate::document::{self, DocumentDeleted, DocumentWritten};
 use crate::file::{
     self, ClaimForced, ConflictDetected, ConflictEscalated, ConflictResolved, FileClaimed, FileLocked, FileModified,
     FileReleased, FileUnlocked, FilesChanged,
 };
+use crate::group::{self, GroupRemoved, GroupSet};
 use crate::handoff::{self, HandoffAccepted, HandoffInitiated, HandoffRejected};
 use crate::id::{AgentId, IntentId, RunId, Seq, TaskId, ThreadId, Timestamp, WorkspaceId};
 use crate::instance::{self, ContextConfigured};
@@ -128,6 +130,10 @@ facts! {
     WorkspaceMerged(WorkspaceMerged) = "workspace.merged" v 1,
     WorkspaceRemoved(WorkspaceRemoved) = "workspace.removed" v 1,
     WorkspaceFailed(WorkspaceFailed) = "workspace.failed" v 1,
+    SchemaRegistered(SchemaRegistered) = "schema.registered" v 1,
+    WorkflowDefined(WorkflowDefined) = "workflow.defined" v 1,
+    GroupSet(GroupSet) = "group.set" v 1,
+    GroupRemoved(GroupRemoved) = "group.removed" v 1,
 }
 
 /// The version whose form an older one has. Where a version only added fields that may be missing, the older one reads as
@@ -397,6 +403,10 @@ pub fn touches(fact: &Fact) -> Vec<Key> {
         Fact::WorkspaceMerged(fact) => workspace_keys(&fact.workspace, Some(&fact.intent)),
         Fact::WorkspaceRemoved(fact) => workspace_keys(&fact.workspace, Some(&fact.intent)),
         Fact::WorkspaceFailed(fact) => workspace_keys(&fact.workspace, Some(&fact.intent)),
+        Fact::SchemaRegistered(fact) => vec![Key::Schema(fact.payload_type.clone())],
+        Fact::WorkflowDefined(fact) => vec![Key::Workflow(fact.workflow.clone())],
+        Fact::GroupSet(fact) => vec![Key::Group(fact.group.clone())],
+        Fact::GroupRemoved(fact) => vec![Key::Group(fact.group.clone())],
     }
 }
 
@@ -465,6 +475,9 @@ pub fn apply(old: Option<Row>, key: &Key, fact: &Fact, seq: Seq, at: Timestamp) 
         Key::ArtifactRef { sha256, by } => {
             artifact::apply(row!(old, ArtifactRef), (sha256, by), fact, seq).map(Row::ArtifactRef)
         }
+        Key::Schema(id) => contract::apply_schema(row!(old, Schema), id, fact, seq, at).map(Row::Schema),
+        Key::Workflow(name) => contract::apply_workflow(row!(old, Workflow), name, fact, seq, at).map(Row::Workflow),
+        Key::Group(name) => group::apply(row!(old, Group), name, fact, seq, at).map(Row::Group),
     }
 }
 

@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::clutch::PayloadType;
 use crate::document::{DocumentId, Version};
 use crate::file::FilePath;
 use crate::id::{AgentId, HandoffId, IntentId, MessageId, RunId, TaskId, TemplateId, ThreadId, TimerId, WorkspaceId};
@@ -32,6 +33,9 @@ pub enum Table {
     Contexts,
     Workspaces,
     ArtifactRefs,
+    Schemas,
+    Workflows,
+    Groups,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -91,7 +95,7 @@ impl From<u64> for ColumnValue {
 }
 
 impl Table {
-    pub const ALL: [Table; 20] = [
+    pub const ALL: [Table; 23] = [
         Table::Agents,
         Table::Tasks,
         Table::Edges,
@@ -112,6 +116,9 @@ impl Table {
         Table::Contexts,
         Table::Workspaces,
         Table::ArtifactRefs,
+        Table::Schemas,
+        Table::Workflows,
+        Table::Groups,
     ];
 
     pub fn name(self) -> &'static str {
@@ -136,6 +143,9 @@ impl Table {
             Table::Contexts => "contexts",
             Table::Workspaces => "workspaces",
             Table::ArtifactRefs => "artifact_refs",
+            Table::Schemas => "schemas",
+            Table::Workflows => "workflow_rules",
+            Table::Groups => "groups",
         }
     }
 
@@ -168,6 +178,9 @@ impl Table {
         const WORKSPACES: [Column; 5] =
             [integer("created"), text("run"), text("status"), text("place"), text("branch")];
         const ARTIFACT_REFS: [Column; 1] = [text("sha256")];
+        const SCHEMAS: [Column; 1] = [integer("registered")];
+        const WORKFLOWS: [Column; 1] = [integer("defined")];
+        const GROUPS: [Column; 1] = [integer("changed")];
         match self {
             Table::Agents => &AGENTS,
             Table::Tasks => &TASKS,
@@ -188,6 +201,9 @@ impl Table {
             Table::Contexts => &CONTEXTS,
             Table::Workspaces => &WORKSPACES,
             Table::ArtifactRefs => &ARTIFACT_REFS,
+            Table::Schemas => &SCHEMAS,
+            Table::Workflows => &WORKFLOWS,
+            Table::Groups => &GROUPS,
         }
     }
 }
@@ -232,6 +248,10 @@ pub enum Key {
         sha256: String,
         by: String,
     },
+    Schema(PayloadType),
+    /// What the steps of a workflow expect, by its name.
+    Workflow(String),
+    Group(String),
 }
 
 impl Key {
@@ -261,6 +281,9 @@ impl Key {
             Key::Context(_) => Table::Contexts,
             Key::Workspace(_) => Table::Workspaces,
             Key::ArtifactRef { .. } => Table::ArtifactRefs,
+            Key::Schema(_) => Table::Schemas,
+            Key::Workflow(_) => Table::Workflows,
+            Key::Group(_) => Table::Groups,
         }
     }
 
@@ -288,6 +311,8 @@ impl Key {
             Key::Context(scope) => scope.text(),
             Key::Workspace(id) => id.to_string(),
             Key::ArtifactRef { sha256, by } => format!("{sha256} {by}"),
+            Key::Schema(id) => id.to_string(),
+            Key::Workflow(name) | Key::Group(name) => name.clone(),
         }
     }
 
@@ -326,6 +351,9 @@ impl Key {
                 let (sha256, by) = id.split_once(' ')?;
                 Key::ArtifactRef { sha256: sha256.to_owned(), by: by.to_owned() }
             }
+            Table::Schemas => Key::Schema(PayloadType::parse(id)?),
+            Table::Workflows => Key::Workflow(id.to_owned()),
+            Table::Groups => Key::Group(id.to_owned()),
         })
     }
 }
@@ -500,6 +528,9 @@ mod tests {
             Key::Context(Scope::Instance("run_x".into())),
             Key::Workspace("ws_1".into()),
             Key::ArtifactRef { sha256: "ab".to_owned(), by: "task:t 1".to_owned() },
+            Key::Schema(PayloadType::parse("a.b.v1").unwrap()),
+            Key::Workflow("w".to_owned()),
+            Key::Group("g".to_owned()),
         ];
         for key in keys {
             assert_eq!(Key::parse(key.table(), &key.id()), Some(key));

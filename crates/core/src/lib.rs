@@ -3,7 +3,7 @@
 //! Nothing here reads a clock, a file, a random number or a configuration, and nothing is async. A command is decided
 //! over a [`View`] of rows that somebody else loaded; what is not loaded is answered by [`Halt::Missing`], never fetched.
 //! Read [`command`] for what can be asked, [`fact`] for what can have happened, and the folder of a noun
-//! (`agent`, `task`, `run`, `template`, `file`, `handoff`, `message`, `document`, `workspace`) for its rules. How messages of the
+//! (`agent`, `task`, `run`, `template`, `file`, `handoff`, `message`, `document`, `workspace`, `contract`, `group`) for its rules. How messages of the
 //! Clutch protocol are read is in [`clutch`].
 
 pub mod actor;
@@ -11,10 +11,12 @@ pub mod agent;
 pub mod artifact;
 pub mod clutch;
 pub mod command;
+pub mod contract;
 pub mod document;
 pub mod envelope;
 pub mod fact;
 pub mod file;
+pub mod group;
 pub mod handoff;
 pub mod id;
 pub mod instance;

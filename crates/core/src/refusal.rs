@@ -85,6 +85,8 @@ pub enum Code {
     MergeConflict,
     /// Git refused or failed; the message is its own.
     GitFailed,
+    SchemaNotFound,
+    GroupNotFound,
 }
 
 impl Code {
@@ -143,6 +145,8 @@ impl Code {
             Code::SiteOffline => "SITE_OFFLINE",
             Code::MergeConflict => "MERGE_CONFLICT",
             Code::GitFailed => "GIT_FAILED",
+            Code::SchemaNotFound => "SCHEMA_NOT_FOUND",
+            Code::GroupNotFound => "GROUP_NOT_FOUND",
         }
     }
 }

@@ -4,8 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::{Agent, Lead};
 use crate::artifact::ArtifactRef;
+use crate::contract::{Schema, Workflow};
 use crate::document::{Document, Version};
 use crate::file::File;
+use crate::group::Group;
 use crate::handoff::Handoff;
 use crate::instance::Configured;
 use crate::intent::Intent;
@@ -41,6 +43,9 @@ pub enum Row {
     Context(Configured),
     Workspace(Workspace),
     ArtifactRef(ArtifactRef),
+    Schema(Schema),
+    Workflow(Workflow),
+    Group(Group),
 }
 
 impl Row {
@@ -66,6 +71,9 @@ impl Row {
             Row::Context(_) => Table::Contexts,
             Row::Workspace(_) => Table::Workspaces,
             Row::ArtifactRef(_) => Table::ArtifactRefs,
+            Row::Schema(_) => Table::Schemas,
+            Row::Workflow(_) => Table::Workflows,
+            Row::Group(_) => Table::Groups,
         }
     }
 
@@ -91,6 +99,9 @@ impl Row {
             Row::Context(configured) => configured.columns(),
             Row::Workspace(workspace) => workspace.columns(),
             Row::ArtifactRef(named) => vec![named.sha256.as_str().into()],
+            Row::Schema(schema) => schema.columns(),
+            Row::Workflow(workflow) => workflow.columns(),
+            Row::Group(group) => group.columns(),
         }
     }
 
@@ -107,6 +118,7 @@ impl Row {
             Row::Edge(_) | Row::Lead(_) | Row::Checkpoint(_) | Row::Timer(_) | Row::Intent(_) => vec![],
             Row::Delivery(_) | Row::Thread(_) | Row::Sender(_) | Row::Document(_) | Row::Version(_) => vec![],
             Row::Context(_) | Row::ArtifactRef(_) => vec![],
+            Row::Schema(_) | Row::Workflow(_) | Row::Group(_) => vec![],
         }
     }
 
@@ -137,6 +149,9 @@ impl Row {
             Table::Contexts => Row::Context(serde_json::from_slice(doc)?),
             Table::Workspaces => Row::Workspace(serde_json::from_slice(doc)?),
             Table::ArtifactRefs => Row::ArtifactRef(serde_json::from_slice(doc)?),
+            Table::Schemas => Row::Schema(serde_json::from_slice(doc)?),
+            Table::Workflows => Row::Workflow(serde_json::from_slice(doc)?),
+            Table::Groups => Row::Group(serde_json::from_slice(doc)?),
         })
     }
 }

@@ -7,6 +7,7 @@ pub mod access;
 pub mod ambient;
 pub mod artifacts;
 pub mod attendance;
+pub mod clutch;
 pub mod context;
 pub mod contexts;
 pub mod delivery;

@@ -75,7 +75,11 @@ fn status(code: Code) -> StatusCode {
         | Code::TokenNotFound
         | Code::WorkflowNotFound
         | Code::TemplateNotFound => StatusCode::NOT_FOUND,
-        Code::MessageNotFound | Code::DocumentNotFound | Code::WorkspaceNotFound => StatusCode::NOT_FOUND,
+        Code::MessageNotFound
+        | Code::DocumentNotFound
+        | Code::WorkspaceNotFound
+        | Code::SchemaNotFound
+        | Code::GroupNotFound => StatusCode::NOT_FOUND,
         Code::Exists
         | Code::AgentOffline
         | Code::InvalidTransition

@@ -89,7 +89,11 @@ pub fn action(fact: &Fact) -> String {
         | Fact::WorkspaceMerging(_)
         | Fact::WorkspaceMerged(_)
         | Fact::WorkspaceRemoved(_)
-        | Fact::WorkspaceFailed(_) => return format!("x.{}", fact.kind()),
+        | Fact::WorkspaceFailed(_)
+        | Fact::SchemaRegistered(_)
+        | Fact::WorkflowDefined(_)
+        | Fact::GroupSet(_)
+        | Fact::GroupRemoved(_) => return format!("x.{}", fact.kind()),
     };
     action.to_owned()
 }
