@@ -8,6 +8,7 @@
 //! | `reads` | whether a long log is as quick to read as a short one |
 //! | `daemon` | how long it takes to start, and how much memory it needs |
 //! | `mcp` | what calling tools costs beside a bare server of the same SDK, and a durable write beside REST |
+//! | `routing` | what a decision about who does a task takes among 10, 1,000 and 10,000 agents |
 //! | `postgres` | what PostgreSQL makes of the same beside SQLite, with one, two and four daemons |
 //!
 //! Absolute figures are this machine's. What is compared runs interleaved in short slices, and ratios are taken within a
@@ -25,6 +26,7 @@ mod postgres;
 mod reads;
 mod report;
 mod rest;
+mod routing;
 mod sample;
 mod say;
 mod stopwatch;
@@ -75,6 +77,7 @@ enum Part {
     Reads,
     Daemon,
     Mcp,
+    Routing,
     Postgres,
 }
 
@@ -161,6 +164,10 @@ fn main() -> anyhow::Result<()> {
     if wanted(Part::Mcp) {
         say::heading("tools over MCP");
         mcp::run(&plan, &mut report)?;
+    }
+    if wanted(Part::Routing) {
+        say::heading("choosing who does a task");
+        routing::run(&plan, &mut report)?;
     }
     if wanted(Part::Postgres) {
         say::heading("PostgreSQL beside SQLite");

@@ -114,6 +114,7 @@ pub(crate) async fn announce(store: &dyn Store, agents: usize) -> anyhow::Result
             name: None,
             workspace_path: None,
             metadata: serde_json::Map::new(),
+            card: None,
         };
         let register = Register { id: id.as_str().into(), profile };
         store.submit(Submission::new(Caller::asserted(id.as_str()), register)).await?;

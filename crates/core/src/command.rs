@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::actor::{Actor, Auth, Caller, Power};
-use crate::agent::{Agent, ComeBack, DeclareOffline, Join, Lead, Leave, Register, SetStatus, UpdateProfile};
+use crate::agent::{
+    Agent, ComeBack, DeclareOffline, Join, Lead, Leave, Register, RegisterCard, SetStatus, UpdateCard, UpdateProfile,
+};
 use crate::contract::{DefineWorkflow, RegisterSchema};
 use crate::document::{AppendDocument, CreateDocument, DeleteDocument, Document, DocumentId, WriteDocument};
 use crate::fact::Fact;
@@ -49,6 +51,8 @@ commands! {
     Register(Register),
     Join(Join),
     UpdateProfile(UpdateProfile),
+    RegisterCard(RegisterCard),
+    UpdateCard(UpdateCard),
     SetStatus(SetStatus),
     Leave(Leave),
     DeclareOffline(DeclareOffline),
@@ -169,6 +173,8 @@ pub fn asks(caller: &Caller, command: &Command) -> Vec<Ask> {
         Command::Register(c) => c.asks(),
         Command::Join(c) => c.asks(),
         Command::UpdateProfile(c) => c.asks(),
+        Command::RegisterCard(c) => c.asks(),
+        Command::UpdateCard(c) => c.asks(),
         Command::SetStatus(c) => c.asks(),
         Command::Leave(c) => c.asks(),
         Command::DeclareOffline(c) => c.asks(),
@@ -255,6 +261,8 @@ pub fn decide(view: &View, caller: &Caller, command: &Command, now: &Now) -> Res
         Command::Register(c) => c.decide(view, caller),
         Command::Join(c) => c.decide(view, caller),
         Command::UpdateProfile(c) => c.decide(view, caller),
+        Command::RegisterCard(c) => c.decide(view, caller),
+        Command::UpdateCard(c) => c.decide(view, caller),
         Command::SetStatus(c) => c.decide(view, caller),
         Command::Leave(c) => c.decide(view, caller),
         Command::DeclareOffline(c) => c.decide(view, caller),

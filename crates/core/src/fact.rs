@@ -71,8 +71,8 @@ macro_rules! facts {
 }
 
 facts! {
-    AgentRegistered(AgentRegistered) = "agent.registered" v 1,
-    AgentUpdated(AgentUpdated) = "agent.updated" v 1,
+    AgentRegistered(AgentRegistered) = "agent.registered" v 2,
+    AgentUpdated(AgentUpdated) = "agent.updated" v 2,
     AgentReturned(AgentReturned) = "agent.returned" v 1,
     AgentStatusSet(AgentStatusSet) = "agent.status_set" v 2,
     AgentLeft(AgentLeft) = "agent.left" v 1,
@@ -139,7 +139,9 @@ facts! {
 /// The version whose form an older one has. Where a version only added fields that may be missing, the older one reads as
 /// the newer.
 fn read_as(kind: &str, version: u32) -> u32 {
-    const ADDED_TO: [&str; 9] = [
+    const ADDED_TO: [&str; 11] = [
+        "agent.registered",
+        "agent.updated",
         "agent.status_set",
         "task.created",
         "task.claimed",
@@ -337,8 +339,8 @@ pub fn touches(fact: &Fact) -> Vec<Key> {
             let run = of_run(Some(&fact.run));
             std::iter::once(task(&fact.task)).chain(fact.depends_on.iter().map(edge)).chain(run).collect()
         }
-        Fact::TaskReserved(fact) => vec![task(&fact.task)],
-        Fact::TaskReassigned(fact) => vec![task(&fact.task)],
+        Fact::TaskReserved(fact) => vec![task(&fact.task), agent(&fact.agent)],
+        Fact::TaskReassigned(fact) => vec![task(&fact.task), agent(&fact.to)],
         Fact::TaskClaimed(fact) => {
             let mut keys = with(task(&fact.task), &fact.from);
             keys.push(agent(&fact.agent));

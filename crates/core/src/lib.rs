@@ -3,8 +3,8 @@
 //! Nothing here reads a clock, a file, a random number or a configuration, and nothing is async. A command is decided
 //! over a [`View`] of rows that somebody else loaded; what is not loaded is answered by [`Halt::Missing`], never fetched.
 //! Read [`command`] for what can be asked, [`fact`] for what can have happened, and the folder of a noun
-//! (`agent`, `task`, `run`, `template`, `file`, `handoff`, `message`, `document`, `workspace`, `contract`, `group`) for its rules. How messages of the
-//! Clutch protocol are read is in [`clutch`].
+//! (`agent`, `task`, `run`, `template`, `file`, `handoff`, `message`, `document`, `workspace`, `contract`,
+//! `group`) for its rules; `clutch` reads what comes in by that protocol, and `routing` chooses who does a task.
 
 pub mod actor;
 pub mod agent;
@@ -28,6 +28,7 @@ pub mod message;
 pub mod redact;
 pub mod refusal;
 pub mod report;
+pub mod routing;
 pub mod row;
 pub mod run;
 pub mod task;

@@ -54,6 +54,9 @@ pub const SCHEMA_BYTES: usize = 64 * 1024;
 /// The rules of a workflow, as they were sent.
 pub const WORKFLOW_BYTES: usize = 256 * 1024;
 pub const WORKFLOW_STEPS: usize = 500;
+/// A card of an agent, with what it says beyond what is known here.
+pub const CARD_BYTES: usize = 64 * 1024;
+pub const URL_BYTES: usize = 2 * 1024;
 
 pub fn text(field: &'static str, value: &str, most: usize) -> Result<(), Refusal> {
     if value.len() <= most {

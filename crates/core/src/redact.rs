@@ -18,9 +18,10 @@ use crate::view::View;
 pub const REDACTED: &str = "[redacted]";
 
 /// The names of fields that hold free text, in facts and rows alike.
-const TEXTS: [&str; 19] = [
+const TEXTS: [&str; 20] = [
     "title",
     "description",
+    "desc",
     "reason",
     "error",
     "outcome",

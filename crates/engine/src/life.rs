@@ -154,6 +154,7 @@ mod tests {
                 name: None,
                 workspace_path: None,
                 metadata: serde_json::Map::new(),
+                card: None,
             };
             let submission = Submission::new(Caller::person("anna"), Register { id: (*id).into(), profile });
             database.run(vec![submission], rookery_core::Timestamp(0), &PresenceBoard::default(), None);

@@ -67,6 +67,13 @@ impl Engine {
         self.one(Key::Agent(id.clone()), |row| if let Row::Agent(agent) = row { Some(agent) } else { None }).await
     }
 
+    /// What an agent's card says that it can do, in the words of the other faces: what one that announces itself again
+    /// and says nothing of it goes on with.
+    pub async fn carded(&self, id: &AgentId) -> Result<Option<Vec<String>>, EngineError> {
+        let known = self.agent(id).await?.value.filter(|agent| !agent.has_left());
+        Ok(known.and_then(|agent| agent.profile.card).map(|card| card.words()))
+    }
+
     pub async fn task(&self, id: &TaskId) -> Result<At<Option<Task>>, EngineError> {
         self.one(Key::Task(id.clone()), |row| if let Row::Task(task) = row { Some(task) } else { None }).await
     }

@@ -82,6 +82,7 @@ impl Team {
             name: None,
             workspace_path: None,
             metadata: serde_json::Map::new(),
+            card: None,
         };
         self.engine.submit(Request::new(by(agent), Register { id: agent.into(), profile })).await.unwrap();
     }

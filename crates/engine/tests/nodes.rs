@@ -63,6 +63,7 @@ impl Daemon {
             name: None,
             workspace_path: None,
             metadata: serde_json::Map::new(),
+            card: None,
         };
         let register = Register { id: agent.into(), profile };
         self.engine.submit(Request::new(Caller::asserted(agent), register)).await.unwrap();

@@ -1,8 +1,9 @@
 //! The faces of Rookery. Each translates its protocol into requests to the engine and renders the answers; it keeps
 //! nothing of its own.
 //!
-//! `rest` is the plain HTTP face; `mcp` is the one for agents that speak MCP; `clutch` is the gateway; `web` is what a browser sees; `ops` is what
-//! operators and probes ask for; `guard` stands before all of them; `serve` holds the sockets.
+//! `rest` is the plain HTTP face; `mcp` is the one for agents that speak MCP; `clutch` is the gateway of that protocol; `web`
+//! is what a browser sees; `ops` is what operators and probes ask for; `guard` stands before all of them; `serve` holds the
+//! sockets.
 
 pub mod app;
 pub mod clutch;

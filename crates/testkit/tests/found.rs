@@ -40,6 +40,7 @@ impl Team {
             name: None,
             workspace_path: None,
             metadata: serde_json::Map::new(),
+            card: None,
         };
         self.person(Register { id: agent.into(), profile });
     }

@@ -36,6 +36,7 @@ fn nothing_known() -> Profile {
         name: None,
         workspace_path: None,
         metadata: Metadata::new(),
+        card: None,
     }
 }
 

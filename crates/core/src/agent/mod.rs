@@ -1,10 +1,12 @@
 //! Agents: who is here, what they are, and who leads.
 
+mod card;
 mod come_back;
 mod join;
 mod lead;
 mod leave;
 mod offline;
+mod recent;
 mod register;
 mod status;
 mod update;
@@ -12,11 +14,13 @@ mod update;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use card::{RegisterCard, UpdateCard};
 pub use come_back::ComeBack;
 pub use join::Join;
 pub use lead::{Lead, LeadChosen, LeadReason, successor, take_if_vacant};
 pub use leave::{AgentLeft, Leave};
 pub use offline::{AgentReturned, AgentWentOffline, DeclareOffline, Evidence, Lost, LostFile};
+pub use recent::Recent;
 pub use register::{AgentRegistered, AgentUpdated, Profile, Register};
 pub use status::{AgentStatusSet, CurrentTask, SetStatus};
 pub use update::UpdateProfile;
@@ -84,6 +88,12 @@ pub struct Agent {
     pub holding: u32,
     /// What it held when it was declared offline, to be given back if nobody took it.
     pub lost: Lost,
+    /// How its latest tasks ended.
+    #[serde(default, skip_serializing_if = "Recent::is_empty")]
+    pub recent: Recent,
+    /// When it was last given a task without having asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub given: Option<Seq>,
 }
 
 impl Agent {
@@ -171,6 +181,8 @@ pub(crate) fn apply(old: Option<Agent>, id: &AgentId, fact: &Fact, seq: Seq, at:
             agent.seen_at = fact.evidence.last_seen;
             agent.lost = fact.lost.clone();
         }
+        Fact::TaskReserved(fact) if fact.agent == *id => agent.given = Some(seq),
+        Fact::TaskReassigned(fact) if fact.to == *id => agent.given = Some(seq),
         Fact::TaskClaimed(fact) if fact.agent == *id => agent.took(&fact.task),
         Fact::TaskClaimed(fact) if fact.from.as_ref() == Some(id) => agent.gave_up(&fact.task),
         Fact::TaskStarted(fact) if fact.holder == *id => agent.works_on(&fact.task),
@@ -180,8 +192,14 @@ pub(crate) fn apply(old: Option<Agent>, id: &AgentId, fact: &Fact, seq: Seq, at:
             agent.status = Status::WaitingReview;
         }
         Fact::TaskReleased(fact) if fact.holder.as_ref() == Some(id) => agent.gave_up(&fact.task),
-        Fact::TaskCompleted(fact) if fact.holder.as_ref() == Some(id) => agent.gave_up(&fact.task),
-        Fact::TaskFailed(fact) if fact.holder.as_ref() == Some(id) => agent.gave_up(&fact.task),
+        Fact::TaskCompleted(fact) if fact.holder.as_ref() == Some(id) => {
+            agent.gave_up(&fact.task);
+            agent.recent.succeeded();
+        }
+        Fact::TaskFailed(fact) if fact.holder.as_ref() == Some(id) => {
+            agent.gave_up(&fact.task);
+            agent.recent.failed();
+        }
         Fact::TaskDropped(fact) if fact.holder.as_ref() == Some(id) => agent.gave_up(&fact.task),
         _ => {}
     }

@@ -1,9 +1,12 @@
 //! An agent announces itself, for the first time or again.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
-use super::{Agent, LeadChosen, LeadReason, Lost, Membership, Metadata, Role, Status};
+use super::{Agent, LeadChosen, LeadReason, Lost, Membership, Metadata, Recent, Role, Status};
 use crate::actor::{Actor, Caller};
+use crate::clutch::Card;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::{AgentId, Seq, Timestamp};
@@ -25,6 +28,9 @@ pub struct Profile {
     pub workspace_path: Option<String>,
     #[serde(default, skip_serializing_if = "Metadata::is_empty")]
     pub metadata: Metadata,
+    /// What it said by a card, in step with the fields above.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub card: Option<Arc<Card>>,
 }
 
 /// Joins the team, or updates what the team knows of the agent and brings it back. What it holds stays its own.
@@ -52,6 +58,21 @@ pub struct AgentUpdated {
     pub sealed: bool,
 }
 
+impl Profile {
+    /// What the team knows of an agent after it said this: a card that it sent before stays, with what was said now.
+    fn beside(&self, known: Option<&Agent>) -> Result<Profile, Refusal> {
+        let mut profile = self.clone();
+        let known = known.filter(|agent| !agent.has_left() && profile.card.is_none());
+        if let Some(card) = known.and_then(|agent| agent.profile.card.as_ref()) {
+            let card = card.restated(&profile);
+            profile.name = card.display.name.clone();
+            profile.card = Some(Arc::new(card));
+        }
+        limit::json("card", &profile.card, limit::CARD_BYTES)?;
+        Ok(profile)
+    }
+}
+
 impl Register {
     pub(crate) fn asks(&self) -> Vec<Ask> {
         let mut asks = vec![Key::Agent(self.id.clone()).into(), Key::Lead.into()];
@@ -64,13 +85,14 @@ impl Register {
         view.may_speak_for(caller, &self.id)?;
         let sealed = caller.is_proven() && caller.itself() == Some(&self.id);
         let known = view.agent(&self.id)?;
+        let profile = self.profile.beside(known)?;
         let mut facts = Vec::new();
         match known {
             Some(agent) if !agent.has_left() => {
-                if agent.profile != self.profile || (sealed && !agent.sealed) {
+                if agent.profile != profile || (sealed && !agent.sealed) {
                     facts.push(Fact::AgentUpdated(AgentUpdated {
                         id: self.id.clone(),
-                        profile: self.profile.clone(),
+                        profile,
                         sealed: sealed || agent.sealed,
                     }));
                 }
@@ -80,7 +102,7 @@ impl Register {
             }
             _ => facts.push(Fact::AgentRegistered(AgentRegistered {
                 id: self.id.clone(),
-                profile: self.profile.clone(),
+                profile,
                 sealed: sealed || known.is_some_and(|agent| agent.sealed),
             })),
         }
@@ -141,8 +163,10 @@ impl AgentRegistered {
             joined: seq,
             seen_at: at,
             sealed: self.sealed,
-            holding: old.map_or(0, |agent| agent.holding),
+            holding: old.as_ref().map_or(0, |agent| agent.holding),
             lost: Lost::default(),
+            recent: old.as_ref().map_or_else(Recent::default, |agent| agent.recent),
+            given: old.and_then(|agent| agent.given),
         }
     }
 }

@@ -97,6 +97,15 @@ fn within(text: &str, most: usize) -> Result<(), Flaw> {
     }
 }
 
+/// One of some words.
+pub(super) fn one_of<T: Copy>(value: &Value, all: &[T], word: impl Fn(T) -> &'static str) -> Result<T, Flaw> {
+    let text = string(value)?;
+    all.iter().copied().find(|&one| word(one) == text).ok_or_else(|| {
+        let words: Vec<_> = all.iter().map(|&one| word(one)).collect();
+        Flaw::invalid(format!("{} is not known: expected {}", quoted(text), words.join(" or ")))
+    })
+}
+
 /// A whole number from 1, however it is written.
 pub(super) fn count(value: &Value) -> Result<u32, Flaw> {
     let Value::Number(number) = value else { return Err(wrong("a whole number", value)) };
@@ -205,6 +214,10 @@ impl<'a> Fields<'a> {
             }
         });
         read.collect::<Vec<_>>().into_iter().collect()
+    }
+
+    pub(super) fn object(&self) -> &'a Map<String, Value> {
+        self.object
     }
 
     pub(super) fn required_objects<T>(

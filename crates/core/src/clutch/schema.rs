@@ -16,7 +16,7 @@ const NAME: &str = r"^[^\s\u0000-\u001f\u007f-\u009f]+$";
 const TIME: &str = r"^\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})$";
 const NEED: &str = r"^([^\s:@]+|[^\s:@]+:[^\s@]+)(@.+)?$";
 
-const KINDS: [&str; 3] = ["agent:", "person:", "group:"];
+pub(super) const KINDS: [&str; 3] = ["agent:", "person:", "group:"];
 
 pub fn envelope() -> Value {
     json!({
@@ -61,7 +61,7 @@ pub fn envelope() -> Value {
     })
 }
 
-fn name(description: &str, most: usize) -> Value {
+pub(super) fn name(description: &str, most: usize) -> Value {
     json!({ "description": description, "type": "string", "maxLength": most, "pattern": NAME })
 }
 
@@ -72,17 +72,17 @@ fn id(description: &str, prefix: &str, most: usize) -> Value {
 
 /// A name with one of these kinds in front or none, and with none of those inside. Schemas count characters and the reader
 /// bytes, so that a schema is never stricter.
-fn prefixed(in_front: &[&str], never_inside: &[&str], most: usize) -> String {
+pub(super) fn prefixed(in_front: &[&str], never_inside: &[&str], most: usize) -> String {
     let (in_front, never_inside) = (in_front.join("|"), never_inside.join("|"));
     format!(r"^({in_front})?(?!{never_inside})[^\s\u0000-\u001f\u007f-\u009f]{{1,{most}}}$")
 }
 
 /// Null is as good as nothing.
-fn optional(schema: Value) -> Value {
+pub(super) fn optional(schema: Value) -> Value {
     json!({ "anyOf": [schema, { "type": "null" }] })
 }
 
-fn list(items: Value) -> Value {
+pub(super) fn list(items: Value) -> Value {
     json!({ "type": "array", "maxItems": limit::LIST_ENTRIES, "items": items })
 }
 

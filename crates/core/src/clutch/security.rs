@@ -104,20 +104,12 @@ fn policy(fields: &mut Fields<'_>) -> Read<Policy> {
     let sandbox = fields.optional("sandbox", form::boolean);
     let says_tools = fields.has("tool_allowlist");
     let tools = fields.list("tool_allowlist", |value| form::name(limit::NAME_BYTES)(value).map(str::to_owned));
-    let network = fields.optional("network", |value| one_of(value, &Network::ALL, Network::as_str));
-    let trust_level = fields.optional("trust_level", |value| one_of(value, &TrustLevel::ALL, TrustLevel::as_str));
+    let network = fields.optional("network", |value| form::one_of(value, &Network::ALL, Network::as_str));
+    let trust_level = fields.optional("trust_level", |value| form::one_of(value, &TrustLevel::ALL, TrustLevel::as_str));
     Some(Policy {
         sandbox: sandbox?,
         tool_allowlist: says_tools.then_some(tools?),
         network: network?,
         trust_level: trust_level?,
-    })
-}
-
-fn one_of<T: Copy>(value: &Value, all: &[T], word: impl Fn(T) -> &'static str) -> Result<T, Flaw> {
-    let text = form::string(value)?;
-    all.iter().copied().find(|&one| word(one) == text).ok_or_else(|| {
-        let words: Vec<_> = all.iter().map(|&one| word(one)).collect();
-        Flaw::invalid(format!("{} is not known: expected {}", quoted(text), words.join(" or ")))
     })
 }

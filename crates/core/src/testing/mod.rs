@@ -348,6 +348,7 @@ pub(crate) fn profile(role: Role) -> Profile {
         name: None,
         workspace_path: None,
         metadata: serde_json::Map::new(),
+        card: None,
     }
 }
 

@@ -1,5 +1,7 @@
 //! One fact of every kind, with every field filled.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value, json};
 
 use super::{path, profile};
@@ -7,7 +9,7 @@ use crate::agent::{
     AgentLeft, AgentRegistered, AgentReturned, AgentStatusSet, AgentUpdated, AgentWentOffline, Evidence, LeadChosen,
     LeadReason, Lost, LostFile, Profile, Role, Status,
 };
-use crate::clutch::{MessageType, PayloadType};
+use crate::clutch::{Card, MessageType, PayloadType};
 use crate::contract::{Expects, SchemaRegistered, StepRule, WorkflowDefined};
 use crate::document::{Change, DocumentDeleted, DocumentId, DocumentPath, DocumentWritten};
 use crate::fact::Fact;
@@ -72,8 +74,32 @@ fn full() -> Profile {
         name: Some("Ada".to_owned()),
         workspace_path: Some("worktrees/ada".to_owned()),
         metadata: metadata(),
+        card: Some(Arc::new(card())),
         ..profile(Role::Specialist)
     }
+}
+
+fn card() -> Card {
+    let said = json!({
+        "v": "clutch/0.1",
+        "agent_id": "agent:ada",
+        "display": { "name": "Ada", "desc": "secret", "avatar": "ada.png" },
+        "endpoints": { "a2a": { "url": "http://ada/a2a" }, "clutch": { "url": "http://ada/clutch" } },
+        "capabilities": [
+            { "id": "skill:code", "version": "^1.2", "tags": ["rust"], "tools": ["mcp:files"], "trust_level": "prod",
+              "cost_hint": "low" },
+            { "id": "tool:mcp", "servers": ["mcp:files"] },
+        ],
+        "limits": { "max_concurrency": 2, "max_runtime_sec": 600 },
+        "security": {
+            "sandbox": true,
+            "network": "egress-restricted",
+            "tool_allowlist": ["mcp:files"],
+            "keys": [{ "kid": "key_1", "public_key": "11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=" }],
+        },
+        "meta": { "framework": "claude-code" },
+    });
+    Card::read(&said).unwrap()
 }
 
 fn agents() -> Vec<Fact> {

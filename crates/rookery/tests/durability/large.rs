@@ -137,6 +137,7 @@ fn join(number: usize) -> Submission {
         name: None,
         workspace_path: None,
         metadata: Default::default(),
+        card: None,
     };
     let id = agent(number);
     Submission::new(Caller::asserted(id.as_str()), Register { id: id.as_str().into(), profile })

@@ -175,6 +175,7 @@ pub(crate) fn register(id: &str) -> Submission {
         name: None,
         workspace_path: None,
         metadata: Default::default(),
+        card: None,
     };
     Submission::new(Caller::asserted(id), Register { id: id.into(), profile })
 }

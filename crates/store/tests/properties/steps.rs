@@ -143,6 +143,7 @@ fn about_agents() -> BoxedStrategy<Asked> {
                 name: None,
                 workspace_path: None,
                 metadata,
+                card: None,
             };
             (caller, Register { id, profile }.into())
         }),

@@ -57,6 +57,7 @@ impl Team {
                 name: None,
                 workspace_path: None,
                 metadata: serde_json::Map::new(),
+                card: None,
             };
             team.begins_with(Submission::new(Caller::asserted(*agent), Register { id: (*agent).into(), profile }));
         }

@@ -1,8 +1,11 @@
 //! A request as every handler needs it: who calls, with this face's errors.
 
-use axum::extract::FromRequestParts;
+use axum::body::Bytes;
+use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
-use rookery_core::{Caller, Code, Power, Refusal};
+use rookery_core::clutch::Address;
+use rookery_core::{AgentId, Caller, Code, Command, Power, Refusal};
+use rookery_store::Committed;
 use serde::de::DeserializeOwned;
 
 use super::ClutchError;
@@ -22,6 +25,29 @@ impl FromRequestParts<App> for Call {
 }
 
 impl Call {
+    pub fn app(&self) -> &App {
+        self.0.app()
+    }
+
+    /// The caller of a request that is about no agent in particular.
+    pub fn anybody(&self) -> Result<Caller, ClutchError> {
+        Ok(self.0.caller(None)?)
+    }
+
+    /// The caller of a request that is about this agent.
+    pub fn caller(&self, agent: &AgentId) -> Result<Caller, ClutchError> {
+        Ok(self.0.caller(Some(agent.as_str()))?)
+    }
+
+    pub async fn submit(
+        &self,
+        caller: Caller,
+        command: impl Into<Command>,
+        body: &Bytes,
+    ) -> Result<Committed, ClutchError> {
+        Ok(self.0.submit(caller, command, body).await?)
+    }
+
     /// Whoever reads must be allowed to, and shows a sign of life by it.
     pub async fn reader(&self) -> Result<Caller, ClutchError> {
         Ok(self.0.reader().await?)
@@ -58,5 +84,49 @@ impl FromRequestParts<App> for Segment {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Segment, ClutchError> {
         Ok(Segment(rest::Segment::from_request_parts(parts, app).await?.0))
+    }
+}
+
+/// The agent that the path names, with or without `agent:`.
+#[derive(Debug)]
+pub struct NamedAgent(pub AgentId);
+
+impl FromRequestParts<App> for NamedAgent {
+    type Rejection = ClutchError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<NamedAgent, ClutchError> {
+        let Segment(text) = Segment::from_request_parts(parts, app).await?;
+        match Address::parse(&text) {
+            Some(Address::Agent(id)) => Ok(NamedAgent(id)),
+            _ => Err(Refusal::new(Code::Invalid, format!("'{text}' is not the id of an agent")).into()),
+        }
+    }
+}
+
+/// A body of JSON as it was sent; its reader tells what is wrong with it.
+#[derive(Debug)]
+pub struct Json(pub Bytes);
+
+impl FromRequest<App> for Json {
+    type Rejection = ClutchError;
+
+    async fn from_request(request: Request, app: &App) -> Result<Json, ClutchError> {
+        Ok(Json(rest::call::json_bytes(request, app).await?))
+    }
+}
+
+/// A body of JSON that is parsed, with an error that names the field that is wrong.
+#[derive(Debug)]
+pub struct JsonBody<T> {
+    pub value: T,
+    pub bytes: Bytes,
+}
+
+impl<T: DeserializeOwned> FromRequest<App> for JsonBody<T> {
+    type Rejection = ClutchError;
+
+    async fn from_request(request: Request, app: &App) -> Result<JsonBody<T>, ClutchError> {
+        let rest::call::JsonBody { value, bytes } = rest::call::JsonBody::from_request(request, app).await?;
+        Ok(JsonBody { value, bytes })
     }
 }

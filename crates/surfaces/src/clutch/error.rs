@@ -6,10 +6,12 @@ use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use rookery_core::Refusal;
+use rookery_core::clutch::{FaultCode, Faults};
+use rookery_core::contract::Violations;
 use rookery_engine::EngineError;
 use rookery_store::artifact::ArtifactError;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
 use crate::rest::RestError;
@@ -43,6 +45,16 @@ impl ClutchError {
         ClutchError { status, body: Box::new(body), retry_after: None }
     }
 
+    /// What is wrong with a field of what was sent.
+    pub fn invalid(pointer: &str, message: impl Into<String>) -> ClutchError {
+        ClutchError::new(StatusCode::BAD_REQUEST, FaultCode::InvalidField.as_str(), message).detail("pointer", pointer)
+    }
+
+    /// What it tells, for those who are told otherwise than by a response.
+    pub fn body(&self) -> &ClutchErrorBody {
+        &self.body
+    }
+
     #[must_use]
     pub fn hint(self, hint: impl Into<String>) -> ClutchError {
         self.detail("hint", hint.into())
@@ -52,6 +64,32 @@ impl ClutchError {
     pub fn detail(mut self, name: &str, value: impl Into<Value>) -> ClutchError {
         self.body.details.insert(name.to_owned(), value.into());
         self
+    }
+}
+
+/// Every fault is told; the first one gives the code.
+impl From<Faults> for ClutchError {
+    fn from(faults: Faults) -> ClutchError {
+        let code = faults.first().map_or(FaultCode::InvalidField, |fault| fault.code);
+        let pointer = faults.first().map_or("", |fault| fault.pointer.as_str());
+        let all: Vec<Value> = faults.iter().map(|fault| json!(fault)).collect();
+        ClutchError::new(StatusCode::BAD_REQUEST, code.as_str(), faults.to_string())
+            .detail("pointer", pointer)
+            .detail("faults", all)
+            .detail("left_out", faults.left_out())
+    }
+}
+
+/// A message that is not what its step of a workflow expects: every place is told.
+impl From<Violations> for ClutchError {
+    fn from(violations: Violations) -> ClutchError {
+        let pointer = violations.iter().next().map_or("", |violation| violation.pointer.as_str());
+        let all: Vec<Value> = violations.iter().map(|violation| json!(violation)).collect();
+        ClutchError::new(StatusCode::UNPROCESSABLE_ENTITY, "SCHEMA_VIOLATION", violations.to_string())
+            .detail("pointer", pointer)
+            .detail("violations", all)
+            .detail("left_out", violations.left_out())
+            .hint("the step is still open: correct these places and send it again")
     }
 }
 

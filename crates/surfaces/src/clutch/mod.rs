@@ -2,16 +2,27 @@
 //!
 //! | file | what it owns |
 //! |---|---|
+//! | `agents` | the registry: cards of agents, whichever face they joined by |
 //! | `artifacts` | content by its hash: upload, download, ranges |
 //! | `call` | a request as every handler needs it |
 //! | `error` | the map from what can go wrong to this protocol's errors |
+//! | `groups` | lists of agents that messages can be sent to |
+//! | `page` | pages of what has a place in the log |
+//! | `schemas` | schemas of payloads |
+//! | `workflows` | what the steps of workflows expect |
 
+pub(crate) mod agents;
 pub(crate) mod artifacts;
 mod call;
 mod error;
+pub(crate) mod groups;
+mod page;
+pub(crate) mod schemas;
+pub(crate) mod wire;
+pub(crate) mod workflows;
 
 use axum::Router;
-use axum::routing::get;
+use axum::routing::{get, post};
 
 pub use error::ClutchError;
 pub(crate) use error::ClutchErrorBody;
@@ -23,8 +34,17 @@ pub const ROOT: &str = "/clutch/v0";
 
 pub fn routes() -> Router<App> {
     let routes = Router::new()
+        .route("/agents", get(agents::list))
+        .route("/agents/{id}", get(agents::get).put(agents::register).delete(agents::leave))
+        .route("/agents/{id}/heartbeat", post(agents::heartbeat))
         .route("/artifacts", get(artifacts::list).post(artifacts::upload))
-        .route("/artifacts/{id}", get(artifacts::download));
+        .route("/artifacts/{id}", get(artifacts::download))
+        .route("/groups", get(groups::list))
+        .route("/groups/{name}", get(groups::get).put(groups::set).delete(groups::remove))
+        .route("/schemas", get(schemas::list))
+        .route("/schemas/{payload_type}", get(schemas::get).put(schemas::register))
+        .route("/workflows", get(workflows::list))
+        .route("/workflows/{name}", get(workflows::get).put(workflows::define));
     Router::new().nest(ROOT, routes)
 }
 

@@ -112,7 +112,9 @@ fn word(code: Code) -> &'static str {
         | Code::MissingPath
         | Code::SiteOffline
         | Code::MergeConflict
-        | Code::GitFailed => code.as_str(),
+        | Code::GitFailed
+        | Code::SchemaNotFound
+        | Code::GroupNotFound => code.as_str(),
     }
 }
 
@@ -171,7 +173,9 @@ fn is_recoverable(code: Code) -> bool {
         | Code::ContextDisabled
         | Code::WorkspaceNotFound
         | Code::WorkflowMismatch
-        | Code::GitFailed => false,
+        | Code::GitFailed
+        | Code::SchemaNotFound
+        | Code::GroupNotFound => false,
     }
 }
 

@@ -18,15 +18,22 @@ pub async fn announce(call: Call, body: JsonBody<wire::Announce>) -> Result<Resp
     let [id, tool] = call::need("id and tool are required", [&body.value.id, &body.value.tool])?;
     let caller = call.caller(Some(&id))?;
     let request = body.value;
+    let capabilities = match request.capabilities {
+        Some(said) => said,
+        None => {
+            call.app().engine().carded(&AgentId::from(id.as_str())).await?.unwrap_or_else(|| vec!["code".to_owned()])
+        }
+    };
     let command = Register {
         id: AgentId::from(id.as_str()),
         profile: Profile {
             tool,
             role: translate::role(request.role.unwrap_or(wire::AgentRole::Worker)),
-            capabilities: request.capabilities.unwrap_or_else(|| vec!["code".to_owned()]),
+            capabilities,
             name: request.name,
             workspace_path: request.workspace_path,
             metadata: request.metadata.unwrap_or_default(),
+            card: None,
         },
     };
     let committed = call.submit(caller, command, &body.bytes).await?;

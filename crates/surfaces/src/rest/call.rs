@@ -96,17 +96,23 @@ impl<T: DeserializeOwned> FromRequest<App> for JsonBody<T> {
     type Rejection = RestError;
 
     async fn from_request(request: Request, app: &App) -> Result<JsonBody<T>, RestError> {
-        let json = is_json(request.headers());
-        let bytes = read(request.into_body(), app.limits().body_bytes).await?;
-        if !json {
-            return Err(RestError::new(
-                StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                "UNSUPPORTED_MEDIA_TYPE",
-                "the body must be sent as Content-Type: application/json",
-            ));
-        }
+        let bytes = json_bytes(request, app).await?;
         Ok(JsonBody { value: parse(&bytes)?, bytes })
     }
+}
+
+/// A body that says it is JSON, as it was received.
+pub async fn json_bytes(request: Request, app: &App) -> Result<Bytes, RestError> {
+    let json = is_json(request.headers());
+    let bytes = read(request.into_body(), app.limits().body_bytes).await?;
+    if !json {
+        return Err(RestError::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "UNSUPPORTED_MEDIA_TYPE",
+            "the body must be sent as Content-Type: application/json",
+        ));
+    }
+    Ok(bytes)
 }
 
 /// A JSON body that may be left out.

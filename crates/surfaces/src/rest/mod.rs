@@ -6,7 +6,7 @@
 
 mod admin;
 mod agents;
-mod call;
+pub(crate) mod call;
 mod contexts;
 mod error;
 mod events;

@@ -61,6 +61,7 @@ pub(super) fn register(rng: &mut StdRng, agent: &AgentId) -> Command {
         name: rng.random_bool(0.3).then(|| format!("name {}", rng.random_range(0..3))),
         workspace_path: None,
         metadata: serde_json::Map::from_iter([("note".to_owned(), rng.random_range(0..3).into())]),
+        card: None,
     };
     Register { id: agent.clone(), profile }.into()
 }

@@ -3,7 +3,7 @@
 use crate::cli::context::Context;
 use crate::config;
 
-/// Print a schema: of the HTTP face, of Clutch messages, or of rookery.toml
+/// Print a schema: of the HTTP face, of rookery.toml, or of what agents send
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// What to describe
@@ -19,10 +19,13 @@ enum What {
     Envelope,
     /// The settings file, as JSON Schema
     Config,
+    /// The card of an agent, as JSON Schema
+    Card,
 }
 
 pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     match args.what {
+        What::Card => context.out.json(&rookery_core::clutch::Card::schema()),
         What::Config => context.out.json(&config::json_schema()),
         What::Envelope => context.out.json(&rookery_core::clutch::schema::envelope()),
         What::Openapi => context.out.json(&rookery_surfaces::rest::openapi::document()),

@@ -108,13 +108,18 @@ async fn register(call: Call, asked: Registering) -> Answer<Registered> {
         call.engine().workflow_run(&RunId::from(workflow.as_str())).await?;
         metadata.insert(translate::JOINED_FOR.to_owned(), workflow.into());
     }
+    let capabilities = match asked.capabilities {
+        Some(said) => said,
+        None => call.engine().carded(&id).await?.unwrap_or_default(),
+    };
     let profile = Profile {
         tool: translate::tool(&asked.runtime),
         role: translate::role(asked.role.unwrap_or(AgentRole::Worker)),
-        capabilities: asked.capabilities.unwrap_or_default(),
+        capabilities,
         name: Some(asked.name),
         workspace_path: asked.workspace_path,
         metadata,
+        card: None,
     };
     let committed = call.submit(caller, Register { id: id.clone(), profile }).await?;
     let Some(Row::Agent(agent)) = row_of(&committed) else { return Err(ToolError::unexpected()) };

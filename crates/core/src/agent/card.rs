@@ -1,0 +1,244 @@
+//! An agent announces itself by a card, or changes a part of it. Both are announcing: what the card says in other words
+//! than the other faces is said in theirs too.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::Register;
+use crate::actor::Caller;
+use crate::clutch::Card;
+use crate::command::{Decision, Halt};
+use crate::id::AgentId;
+use crate::key::{Ask, Key};
+use crate::refusal::{Code, Refusal};
+use crate::view::View;
+
+/// Joins the team by a card, or replaces the card that the team knows. What the agent said by other faces and a card
+/// cannot say stays.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct RegisterCard {
+    pub card: Card,
+}
+
+/// Changes a part of an agent's card, whichever way it joined: objects are merged, `null` takes a field away, everything
+/// else replaces what was there (RFC 7396).
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct UpdateCard {
+    pub agent: AgentId,
+    pub change: Map<String, Value>,
+}
+
+impl RegisterCard {
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        asks(&self.card.agent_id)
+    }
+
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+        let card = read(&serde_json::to_value(&self.card).unwrap_or_default())?;
+        register(card, view, caller)
+    }
+}
+
+impl UpdateCard {
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        asks(&self.agent)
+    }
+
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+        let known = Card::of(view.agent_here(&self.agent)?);
+        let mut changed = serde_json::to_value(&known).unwrap_or_default();
+        merge(&mut changed, &Value::Object(self.change.clone()));
+        let card = read(&changed)?;
+        if card.agent_id != self.agent {
+            return Err(Refusal::new(Code::Invalid, "/agent_id: a change cannot give an agent another id").into());
+        }
+        register(card, view, caller)
+    }
+}
+
+fn asks(agent: &AgentId) -> Vec<Ask> {
+    vec![Key::Agent(agent.clone()).into(), Key::Lead.into()]
+}
+
+fn register(card: Card, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    let id = card.agent_id.clone();
+    let known = view.agent(&id)?.filter(|agent| !agent.has_left()).map(|agent| &agent.profile);
+    let profile = card.profile(known);
+    Register { id, profile }.decide(view, caller)
+}
+
+/// Whatever way a card came here, it is one that could have come in.
+fn read(card: &Value) -> Result<Card, Refusal> {
+    Card::read(card).map_err(|faults| {
+        Refusal::new(Code::Invalid, faults.to_string()).hint("'rookery schema card' describes what a card can say")
+    })
+}
+
+fn merge(into: &mut Value, change: &Value) {
+    let Value::Object(change) = change else {
+        *into = change.clone();
+        return;
+    };
+    if !into.is_object() {
+        *into = Value::Object(Map::new());
+    }
+    let Value::Object(fields) = into else { return };
+    for (name, value) in change {
+        if value.is_null() {
+            fields.remove(name);
+        } else {
+            merge(fields.entry(name.clone()).or_insert(Value::Null), value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::agent::{Leave, Role};
+    use crate::limit;
+    use crate::testing::{World, anna, by, register as announce, with_token};
+
+    fn card(id: &str, more: Value) -> RegisterCard {
+        let mut card = json!({ "v": "clutch/0.1", "agent_id": id });
+        merge(&mut card, &more);
+        RegisterCard { card: Card::read(&card).unwrap() }
+    }
+
+    fn change(agent: &str, change: Value) -> UpdateCard {
+        UpdateCard { agent: agent.into(), change: change.as_object().unwrap().clone() }
+    }
+
+    fn shown(w: &World, agent: &str) -> Value {
+        serde_json::to_value(Card::of(w.agent(agent))).unwrap()
+    }
+
+    #[test]
+    fn a_card_is_told_in_the_words_of_the_other_faces() {
+        let mut w = World::default();
+        let ken = card(
+            "agent:ken",
+            json!({ "display": { "name": "Ken" }, "meta": { "framework": "langgraph", "role": "coordinator" },
+                    "capabilities": [{ "id": "skill:research", "version": "1.0" }, { "id": "skill:research",
+                    "version": "2.0" }, { "id": "tool:mcp", "servers": ["mcp:browser"] }, { "id": "model:x" }] }),
+        );
+        assert_eq!(w.does(&by("ken"), ken), ["agent.registered", "lead.chosen"]);
+        let profile = &w.agent("ken").profile;
+        assert_eq!((profile.tool.as_str(), profile.role), ("langgraph", Role::Lead));
+        assert_eq!((profile.name.as_deref(), w.seat().unwrap().asked), (Some("Ken"), true));
+        assert_eq!(profile.capabilities, ["research", "tool:mcp", "model:x"]);
+        let mut w = World::of(&["lead"]);
+        w.does(&by("bare"), card("bare", json!({})));
+        let profile = &w.agent("bare").profile;
+        assert_eq!((profile.tool.as_str(), profile.role, profile.capabilities.len()), ("custom", Role::Worker, 0));
+    }
+
+    #[test]
+    fn the_same_card_again_is_no_news_and_another_is() {
+        let mut w = World::of(&["lead"]);
+        let ken = card("ken", json!({ "limits": { "max_concurrency": 2 }, "x": 1 }));
+        assert_eq!(w.does(&by("ken"), ken.clone()), ["agent.registered"]);
+        assert_eq!(w.does(&by("ken"), ken), [""; 0]);
+        assert_eq!(w.does(&by("ken"), card("ken", json!({ "x": 2 }))), ["agent.updated"]);
+        assert_eq!(shown(&w, "ken"), json!({ "v": "clutch/0.1", "agent_id": "agent:ken", "capabilities": [], "x": 2 }));
+    }
+
+    #[test]
+    fn what_other_faces_said_and_a_card_cannot_say_stays() {
+        let mut w = World::of(&["lead"]);
+        let mut said = announce("ken", Role::Specialist);
+        said.profile.workspace_path = Some("/w".to_owned());
+        said.profile.metadata.insert("k".to_owned(), json!(1));
+        w.does(&by("ken"), said);
+        w.does(&by("ken"), card("ken", json!({ "capabilities": [{ "id": "skill:research" }] })));
+        let profile = &w.agent("ken").profile;
+        assert_eq!((profile.tool.as_str(), profile.role), ("claude-code", Role::Specialist));
+        assert_eq!((profile.workspace_path.as_deref(), &profile.metadata["k"]), (Some("/w"), &json!(1)));
+        assert_eq!(profile.capabilities, ["research"]);
+    }
+
+    #[test]
+    fn announcing_by_another_face_keeps_what_that_face_cannot_say() {
+        let mut w = World::of(&["lead"]);
+        let research = json!({ "id": "skill:research", "version": "1.0", "tags": ["fintech"], "own": true });
+        let said = json!({
+            "display": { "name": "Ken", "desc": "finds out" }, "endpoints": { "clutch": { "url": "http://ken/" } },
+            "capabilities": [research, { "id": "skill:law" }, { "id": "model:x" }],
+            "limits": { "max_concurrency": 2, "per_day": 9 }, "security": { "sandbox": true },
+            "meta": { "framework": "langgraph", "more": 1 },
+        });
+        w.does(&by("ken"), card("ken", said.clone()));
+        let mut again = announce("ken", Role::Worker);
+        again.profile.capabilities = ["code", "research", "model:x"].map(str::to_owned).to_vec();
+        assert_eq!(w.does(&by("ken"), again.clone()), ["agent.updated"]);
+        let mut expected = said;
+        merge(
+            &mut expected,
+            &json!({ "v": "clutch/0.1", "agent_id": "agent:ken", "meta": { "framework": "claude-code" },
+                     "capabilities": [research, { "id": "model:x" }, { "id": "skill:code" }] }),
+        );
+        assert_eq!(shown(&w, "ken"), expected);
+        assert_eq!(w.agent("ken").profile.name.as_deref(), Some("Ken"));
+        assert_eq!(w.does(&by("ken"), again), [""; 0], "nothing new was said");
+    }
+
+    #[test]
+    fn one_that_left_begins_with_a_new_card() {
+        let mut w = World::of(&["lead"]);
+        w.does(&by("ken"), card("ken", json!({ "limits": { "max_concurrency": 2 } })));
+        w.does(&by("ken"), Leave { agent: "ken".into() });
+        assert_eq!(w.refuses(&by("ken"), change("ken", json!({}))), Code::AgentNotFound);
+        w.joins("ken", Role::Worker);
+        assert_eq!(Card::of(w.agent("ken")).limits.max_concurrency, None);
+    }
+
+    #[test]
+    fn a_change_is_merged_into_the_card() {
+        let mut w = World::of(&["lead", "ada"]);
+        w.does(&by("ken"), card("ken", json!({ "limits": { "max_concurrency": 2, "x": 1 }, "y": 1 })));
+        let more = json!({ "limits": { "max_concurrency": 5 }, "y": null, "capabilities": [{ "id": "skill:law" }] });
+        assert_eq!(w.does(&by("ken"), change("ken", more.clone())), ["agent.updated"]);
+        assert_eq!(w.does(&by("ken"), change("ken", more)), [""; 0]);
+        let expected = json!({ "v": "clutch/0.1", "agent_id": "agent:ken", "capabilities": [{ "id": "skill:law" }],
+                               "limits": { "max_concurrency": 5, "x": 1 } });
+        assert_eq!(shown(&w, "ken"), expected);
+        w.does(&by("ada"), change("ada", json!({ "capabilities": [{ "id": "skill:law" }] })));
+        assert_eq!(w.agent("ada").profile.capabilities, ["law"], "it joined by another face");
+        assert_eq!(w.agent("ada").profile.tool, "claude-code");
+    }
+
+    #[test]
+    fn a_change_must_leave_a_card() {
+        let mut w = World::of(&["lead", "ada"]);
+        for bad in [
+            json!({ "agent_id": "bob" }),
+            json!({ "agent_id": null }),
+            json!({ "v": "clutch/9" }),
+            json!({ "limits": { "max_concurrency": -1 } }),
+            json!({ "x": "x".repeat(limit::CARD_BYTES) }),
+        ] {
+            assert_eq!(w.refuses(&by("ada"), change("ada", bad.clone())), Code::Invalid, "{bad}");
+        }
+        assert_eq!(w.refuses(&anna(), change("nobody-yet", json!({}))), Code::AgentNotFound);
+    }
+
+    #[test]
+    fn it_is_checked_as_announcing_is() {
+        let mut w = World::of(&["lead", "a", "b"]);
+        assert_eq!(w.refuses(&by("b"), card("a", json!({}))), Code::Forbidden);
+        assert_eq!(w.refuses(&by("b"), change("a", json!({ "x": 1 }))), Code::Forbidden);
+        w.does(&with_token("a"), announce("a", Role::Worker));
+        for caller in [by("a"), Caller::nobody(), by("lead")] {
+            assert_eq!(w.refuses(&caller, card("a", json!({}))), Code::Sealed, "{:?}", caller.actor);
+        }
+        w.does(&with_token("a"), card("a", json!({})));
+        let reserved = Card { agent_id: "router".into(), ..card("x", json!({})).card };
+        assert_eq!(w.refuses(&anna(), RegisterCard { card: reserved }), Code::Invalid);
+        let long = "x".repeat(limit::NAME_BYTES + 1);
+        let mut named = card("x", json!({}));
+        named.card.display.name = Some(long);
+        assert_eq!(w.refuses(&anna(), named), Code::Invalid);
+    }
+}

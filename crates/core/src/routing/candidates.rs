@@ -1,0 +1,358 @@
+//! Everybody whom a task could be given to, kept ready for choices: follows the log fact by fact.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::choice::{Choice, Filter, Reject, Rejected, Scored};
+use super::demand::{Among, Demand};
+use super::offer::{Offer, Words};
+use super::plan::Plan;
+use crate::agent::{self, Agent, Recent};
+use crate::clutch::Card;
+use crate::clutch::card::CostHint;
+use crate::fact::{Fact, touches};
+use crate::id::{AgentId, Seq, TaskId};
+use crate::key::Key;
+use crate::log::LogRow;
+
+/// How many candidates and how many rejections a choice names that is kept in the log.
+const NAMED: usize = 20;
+/// Words of agents that are gone are dropped when there are this many times as many as in use.
+const SPARE_WORDS: usize = 4;
+
+/// The agents of the team with what they offer and what they are given. Nobody else is ever a candidate.
+#[derive(Debug, Default)]
+pub struct Candidates {
+    pub(super) agents: BTreeMap<AgentId, Candidate>,
+    assigned: HashMap<TaskId, AgentId>,
+    pub(super) words: Words,
+    /// How many words the offers use, each as often as it is used.
+    used: usize,
+}
+
+/// What a choice looks at comes first; the row is there for what follows in the log.
+#[derive(Debug)]
+pub(super) struct Candidate {
+    is_live: bool,
+    /// Tasks that it has claimed or that are reserved for it.
+    pub(super) load: u32,
+    /// Its share of failures, smoothed.
+    failing: u32,
+    given: Option<Seq>,
+    offer: Offer,
+    pub(super) agent: Box<Agent>,
+}
+
+impl Candidate {
+    fn new(agent: Agent, offer: Offer, load: u32) -> Candidate {
+        Candidate {
+            is_live: agent.is_live(),
+            load,
+            failing: failing(agent.recent),
+            given: agent.given,
+            offer,
+            agent: Box::new(agent),
+        }
+    }
+
+    /// Takes what a fact made of its row, which did not change what it offers.
+    fn update(&mut self, agent: Agent) {
+        self.is_live = agent.is_live();
+        self.failing = failing(agent.recent);
+        self.given = agent.given;
+        *self.agent = agent;
+    }
+}
+
+/// The share of failures, as if one more task had succeeded and one had failed. Shares of so few tasks differ by more than
+/// what is cut off here, and equal ones are equal.
+fn failing(recent: Recent) -> u32 {
+    const WHOLE: u32 = 1 << 20;
+    let failures = recent.count() - recent.successes();
+    (failures + 1) * WHOLE / (recent.count() + 2)
+}
+
+/// Whether an agent with so many tasks may be given this one, as far as the agent's row tells: the filters of a choice,
+/// and nothing of who would be better.
+pub fn admits(demand: &Demand, agent: &Agent, load: u32) -> Result<(), Rejected> {
+    let mut candidates = Candidates::default();
+    candidates.put(agent.clone());
+    if let Some(candidate) = candidates.agents.get_mut(&agent.id) {
+        candidate.load = load;
+    }
+    let one = Demand { among: Among::Agents(vec![agent.id.clone()]), ..demand.clone() };
+    match candidates.choose(&one).rejected.pop() {
+        Some(rejected) => Err(rejected),
+        None => Ok(()),
+    }
+}
+
+impl Candidates {
+    /// Takes an agent as its row shows it, with the tasks it is known to have.
+    pub fn put(&mut self, agent: Agent) {
+        if agent.has_left() {
+            self.remove(&agent.id);
+            return;
+        }
+        let offer = Offer::of(&Card::of(&agent), &mut self.words);
+        let load = match self.agents.get(&agent.id) {
+            Some(known) => known.load,
+            None => self.assigned.values().filter(|assignee| **assignee == agent.id).count().try_into().unwrap_or(0),
+        };
+        self.used += offer.words();
+        if let Some(old) = self.agents.insert(agent.id.clone(), Candidate::new(agent, offer, load)) {
+            self.used -= old.offer.words();
+        }
+        self.tidy();
+    }
+
+    fn remove(&mut self, agent: &AgentId) {
+        if let Some(old) = self.agents.remove(agent) {
+            self.used -= old.offer.words();
+        }
+    }
+
+    /// Notes that a task belongs to an agent, claimed or only reserved.
+    pub fn assign(&mut self, task: &TaskId, to: &AgentId) {
+        self.unassign(task);
+        self.assigned.insert(task.clone(), to.clone());
+        if let Some(candidate) = self.agents.get_mut(to) {
+            candidate.load = candidate.load.saturating_add(1);
+        }
+    }
+
+    fn unassign(&mut self, task: &TaskId) {
+        let from = self.assigned.remove(task);
+        if let Some(candidate) = from.and_then(|from| self.agents.get_mut(&from)) {
+            candidate.load = candidate.load.saturating_sub(1);
+        }
+    }
+
+    /// Takes the next row of the log.
+    pub fn follow(&mut self, row: &LogRow) {
+        for key in touches(&row.fact) {
+            if let Key::Agent(id) = key {
+                self.fold(&id, row);
+            }
+        }
+        match &row.fact {
+            Fact::TaskReserved(fact) => self.assign(&fact.task, &fact.agent),
+            Fact::TaskReassigned(fact) => self.assign(&fact.task, &fact.to),
+            Fact::TaskClaimed(fact) => self.assign(&fact.task, &fact.agent),
+            Fact::TaskReleased(fact) => self.unassign(&fact.task),
+            Fact::TaskCompleted(fact) => self.unassign(&fact.task),
+            Fact::TaskFailed(fact) => self.unassign(&fact.task),
+            Fact::TaskDropped(fact) => self.unassign(&fact.task),
+            Fact::TaskRemoved(fact) => self.unassign(&fact.task),
+            _ => {}
+        }
+    }
+
+    fn fold(&mut self, id: &AgentId, row: &LogRow) {
+        let says_what_it_is = matches!(row.fact, Fact::AgentRegistered(_) | Fact::AgentUpdated(_));
+        match self.agents.get_mut(id) {
+            Some(candidate) if !says_what_it_is => {
+                let old = Agent::clone(&candidate.agent);
+                match agent::apply(Some(old), id, &row.fact, row.seq, row.at) {
+                    Some(agent) if !agent.has_left() => candidate.update(agent),
+                    _ => self.remove(id),
+                }
+            }
+            known => {
+                let old = known.map(|candidate| Agent::clone(&candidate.agent));
+                if let Some(agent) = agent::apply(old, id, &row.fact, row.seq, row.at) {
+                    self.put(agent);
+                }
+            }
+        }
+    }
+
+    /// Reads all offers again if most of the words are those of offers that are gone.
+    fn tidy(&mut self) {
+        const ALWAYS_FINE: usize = 4_096;
+        if self.words.len() <= ALWAYS_FINE.max(SPARE_WORDS * self.used) {
+            return;
+        }
+        self.words = Words::default();
+        for candidate in self.agents.values_mut() {
+            candidate.offer = Offer::of(&Card::of(&candidate.agent), &mut self.words);
+        }
+    }
+
+    /// Chooses, and names as many of the others as are worth keeping.
+    pub fn choose(&self, demand: &Demand) -> Choice {
+        self.decide(demand, NAMED)
+    }
+
+    /// Chooses, and names everybody.
+    pub fn explain(&self, demand: &Demand) -> Choice {
+        self.decide(demand, usize::MAX)
+    }
+
+    fn decide(&self, demand: &Demand, named: usize) -> Choice {
+        let plan = Plan::of(demand, &self.words);
+        let mut tally = Tally { plan: &plan, named, best: vec![], eligible: 0, rejected: vec![], counts: [0; FILTERS] };
+        match &demand.among {
+            Among::Anyone => self.agents.iter().for_each(|(id, candidate)| tally.consider(id, candidate)),
+            Among::Role(role) => {
+                let with_role = self.agents.iter().filter(|(_, candidate)| candidate.agent.profile.role == *role);
+                with_role.for_each(|(id, candidate)| tally.consider(id, candidate));
+            }
+            Among::Agents(agents) => {
+                let mut agents: Vec<&AgentId> = agents.iter().collect();
+                agents.sort_unstable();
+                agents.dedup();
+                for agent in agents {
+                    match self.agents.get(agent) {
+                        Some(candidate) => tally.consider(agent, candidate),
+                        None => tally.unknown(agent),
+                    }
+                }
+            }
+        }
+        tally.choice()
+    }
+}
+
+/// A choice in the making: candidates come by id.
+struct Tally<'a> {
+    plan: &'a Plan<'a>,
+    named: usize,
+    /// The best so far, in order; no more of them than are named.
+    best: Vec<Rank<'a>>,
+    eligible: u32,
+    rejected: Vec<Rejected>,
+    /// By filter.
+    counts: [u32; FILTERS],
+}
+
+const FILTERS: usize = Filter::ALL.len();
+
+impl<'a> Tally<'a> {
+    fn consider(&mut self, agent: &'a AgentId, candidate: &'a Candidate) {
+        match self.admits(agent, candidate) {
+            Ok(cost) => self.rank(agent, candidate, cost),
+            Err(reject) => {
+                let offer = Some((&candidate.offer, candidate.load));
+                self.reject(agent, reject, offer);
+            }
+        }
+    }
+
+    fn admits(&self, agent: &AgentId, candidate: &Candidate) -> Result<CostHint, Reject> {
+        if !candidate.is_live {
+            return Err(Reject::Offline);
+        }
+        self.plan.admits(agent, &candidate.offer, candidate.load)
+    }
+
+    fn unknown(&mut self, agent: &AgentId) {
+        self.reject(agent, Reject::Unknown, None);
+    }
+
+    fn reject(&mut self, agent: &AgentId, reject: Reject, offer: Option<(&Offer, u32)>) {
+        let filter = reject.filter();
+        self.counts[filter as usize] += 1;
+        if self.rejected.len() < self.named {
+            let reason = self.plan.because(reject, offer);
+            self.rejected.push(Rejected { agent: agent.clone(), filter, reason });
+        }
+    }
+
+    /// Puts it among the best, behind those that came before it and are as good.
+    fn rank(&mut self, agent: &'a AgentId, candidate: &Candidate, cost: CostHint) {
+        self.eligible += 1;
+        let standing = Standing {
+            lacking: self.plan.lacking(&candidate.offer),
+            load: candidate.load,
+            failing: candidate.failing,
+            cost,
+            given: candidate.given,
+        };
+        // Most are no better than the last that is named, in a team that is larger than that.
+        if self.best.len() == self.named && self.best.last().is_none_or(|last| last.standing <= standing) {
+            return;
+        }
+        let at = self.best.partition_point(|better| better.standing <= standing);
+        self.best.truncate(self.named.saturating_sub(1));
+        self.best.insert(at, Rank { agent, standing });
+    }
+
+    fn choice(self) -> Choice {
+        let scored = |rank: &Rank<'_>| Scored {
+            agent: rank.agent.clone(),
+            score: self.plan.score(rank.standing.lacking),
+            load: rank.standing.load,
+        };
+        Choice {
+            selected: self.best.first().map(|rank| rank.agent.clone()),
+            candidates: self.best.iter().map(scored).collect(),
+            eligible: self.eligible,
+            reason: self.reason(),
+            counts: self.counts().collect(),
+            rejected: self.rejected,
+        }
+    }
+
+    fn counts(&self) -> impl Iterator<Item = (Filter, u32)> {
+        let counts = self.counts;
+        Filter::ALL.into_iter().map(move |filter| (filter, counts[filter as usize])).filter(|(_, count)| *count > 0)
+    }
+
+    /// What was matched, and what decided between the first and the second.
+    fn reason(&self) -> String {
+        let Some(first) = self.best.first() else { return self.failure() };
+        let requires: Vec<String> = self.plan.demand.requires.iter().map(ToString::to_string).collect();
+        let matched = match requires.is_empty() {
+            true => "nothing required".to_owned(),
+            false => format!("matched requires[{}]", requires.join(", ")),
+        };
+        let decided = match self.best.get(1) {
+            None => "the only candidate",
+            Some(second) => first.standing.ahead_by(&second.standing),
+        };
+        format!("{matched}, {decided}")
+    }
+
+    fn failure(&self) -> String {
+        let counts: Vec<String> =
+            self.counts().map(|(filter, count)| format!("{count} by {}", filter.as_str())).collect();
+        match counts.is_empty() {
+            true => "no agent is registered".to_owned(),
+            false => format!("no agent fits; rejected: {}", counts.join(", ")),
+        }
+    }
+}
+
+/// One that fits.
+struct Rank<'a> {
+    agent: &'a AgentId,
+    standing: Standing,
+}
+
+/// What those who fit are put in order by, the first field first; the least is the best.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Standing {
+    /// What it misses of all that is preferred.
+    lacking: u32,
+    load: u32,
+    failing: u32,
+    cost: CostHint,
+    given: Option<Seq>,
+}
+
+impl Standing {
+    /// What this one is better by than the next.
+    fn ahead_by(&self, next: &Standing) -> &'static str {
+        if self.lacking != next.lacking {
+            "highest score"
+        } else if self.load != next.load {
+            "lowest load"
+        } else if self.failing != next.failing {
+            "best success rate"
+        } else if self.cost != next.cost {
+            "lowest cost"
+        } else {
+            "round-robin"
+        }
+    }
+}

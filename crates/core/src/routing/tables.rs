@@ -1,0 +1,260 @@
+//! What a choice says, case by case.
+
+use serde_json::{Value, json};
+
+use super::{Among, Candidates, Choice, Demand, Filter};
+use crate::agent::{RegisterCard, Role};
+use crate::clutch::{Card, Need, Network, Policy, TrustLevel};
+use crate::testing::{World, by, complete};
+
+/// A team whose members sent these cards, each beside an id.
+fn world(cards: &[(&str, Value)]) -> World {
+    let mut w = World::default();
+    for (id, more) in cards {
+        let mut card = json!({ "v": "clutch/0.1", "agent_id": id });
+        card.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        w.does(&by(id), RegisterCard { card: Card::read(&card).unwrap() });
+    }
+    w
+}
+
+fn candidates(w: &World) -> Candidates {
+    let mut candidates = Candidates::default();
+    w.log.iter().for_each(|row| candidates.follow(row));
+    candidates
+}
+
+fn choose(w: &World, demand: &Demand) -> Choice {
+    candidates(w).choose(demand)
+}
+
+fn needs(texts: &[&str]) -> Vec<Need> {
+    texts.iter().map(|text| Need::parse(text).unwrap()).collect()
+}
+
+fn requiring(texts: &[&str]) -> Demand {
+    Demand { requires: needs(texts), ..Demand::default() }
+}
+
+fn preferring(texts: &[&str]) -> Demand {
+    Demand { prefers: needs(texts), ..Demand::default() }
+}
+
+fn research() -> Value {
+    json!({ "capabilities": [
+        { "id": "skill:research", "version": "1.0", "tags": ["fintech"], "tools": ["mcp:browser"] },
+        { "id": "tool:mcp", "servers": ["mcp:files"] },
+        { "id": "tool:shell" },
+    ] })
+}
+
+#[test]
+fn words_of_a_request_are_met_as_they_are_written() {
+    let w = world(&[("a", research())]);
+    for (text, met) in [
+        ("skill:research", true),
+        ("research", true),
+        ("skill:research@^1.0", true),
+        ("skill:research@^2.0", false),
+        ("skill:law", false),
+        ("tool:browser", true),
+        ("mcp:browser", true),
+        ("tool:files", true),
+        ("tool:shell", true),
+        ("tool:mcp", true),
+        ("tool:search", false),
+        ("tool:browser@^1.0", false),
+        ("domain:fintech", true),
+        ("tag:fintech", true),
+        ("domain:health", false),
+    ] {
+        assert_eq!(choose(&w, &requiring(&[text])).selected.is_some(), met, "{text}");
+    }
+}
+
+#[test]
+fn everybody_who_is_rejected_is_told_why() {
+    let own = |more: Value| {
+        let mut card = research();
+        card.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        card
+    };
+    let policy = |policy: Policy| Demand { policy, ..requiring(&["skill:research"]) };
+    let tools = |tools: &[&str]| tools.iter().map(ToString::to_string).collect::<Vec<_>>();
+    for (card, demand, filter, reason) in [
+        (json!({}), requiring(&["skill:research"]), Filter::Requires, "lacks skill:research"),
+        (
+            research(),
+            requiring(&["skill:research@^2"]),
+            Filter::Requires,
+            "lacks skill:research@^2: it has another version",
+        ),
+        (research(), policy(Policy { sandbox: Some(true), ..Policy::default() }), Filter::Security, "is not sandboxed"),
+        (
+            research(),
+            policy(Policy { trust_level: Some(TrustLevel::Prod), ..Policy::default() }),
+            Filter::Security,
+            "is not trusted at level prod",
+        ),
+        (
+            json!({ "capabilities": [{ "id": "skill:research" }, { "id": "skill:law", "trust_level": "prod" }] }),
+            policy(Policy { trust_level: Some(TrustLevel::Prod), ..Policy::default() }),
+            Filter::Requires,
+            "lacks skill:research at trust level prod",
+        ),
+        (
+            research(),
+            policy(Policy { network: Some(Network::EgressAllowed), ..Policy::default() }),
+            Filter::Network,
+            "reaches egress-restricted of the network, not egress-allowed",
+        ),
+        (
+            research(),
+            Demand { tools: tools(&["mcp:browser", "mcp:mail"]), ..Demand::default() },
+            Filter::Tools,
+            "does not offer mcp:mail",
+        ),
+        (
+            own(json!({ "security": { "tool_allowlist": ["mcp:files"] } })),
+            Demand { tools: tools(&["mcp:browser"]), ..Demand::default() },
+            Filter::Tools,
+            "does not offer mcp:browser",
+        ),
+        (
+            research(),
+            Demand {
+                tools: tools(&["mcp:browser"]),
+                policy: Policy { tool_allowlist: Some(tools(&["mcp:files"])), ..Policy::default() },
+                ..Demand::default()
+            },
+            Filter::Tools,
+            "may not use mcp:browser, which the allowlist leaves out",
+        ),
+        (research(), Demand { tried: vec!["a".into()], ..Demand::default() }, Filter::Tried, "was tried already"),
+    ] {
+        let choice = choose(&world(&[("a", card)]), &demand);
+        assert_eq!(choice.selected, None);
+        let told: Vec<_> = choice.rejected.iter().map(|one| (one.filter, one.reason.as_str())).collect();
+        assert_eq!(told, [(filter, reason)]);
+        assert_eq!(choice.counts, [(filter, 1)].into());
+        assert_eq!(choice.reason, format!("no agent fits; rejected: 1 by {}", filter.as_str()));
+    }
+}
+
+#[test]
+fn whoever_is_busy_or_away_is_not_asked() {
+    let mut w = world(&[("a", json!({ "limits": { "max_concurrency": 1 } })), ("b", json!({}))]);
+    w.reserves("t", "a");
+    w.goes_offline("b");
+    let choice = choose(&w, &Demand::default());
+    let told: Vec<_> = choice.rejected.iter().map(|one| (one.agent.as_str(), one.reason.as_str())).collect();
+    assert_eq!(told, [("a", "has 1 of 1 tasks"), ("b", "is offline")]);
+    w.starts("a", "t");
+    assert_eq!(choose(&w, &Demand::default()).selected, None, "claimed, it is the same task still");
+    w.does(&by("a"), complete("t"));
+    assert_eq!(choose(&w, &Demand::default()).selected, Some("a".into()));
+    w.does(&by("a"), crate::agent::Leave { agent: "a".into() });
+    assert_eq!(choose(&w, &Demand::default()).counts, [(Filter::Offline, 1)].into(), "one that left is nobody");
+    assert_eq!(choose(&World::default(), &Demand::default()).reason, "no agent is registered");
+}
+
+#[test]
+fn only_those_who_are_asked_for_are_looked_at() {
+    let mut w = world(&[("a", research()), ("b", research()), ("c", json!({}))]);
+    w.joins("d", Role::Specialist);
+    let among = |among: Among| choose(&w, &Demand { among, ..requiring(&["skill:research"]) });
+    let named = among(Among::Agents(vec!["b".into()]));
+    assert_eq!(named.selected, Some("b".into()));
+    assert_eq!((named.eligible, named.counts.len()), (1, 0));
+    assert_eq!(named.reason, "matched requires[skill:research], the only candidate");
+    let unknown = among(Among::Agents(vec!["x".into(), "c".into()]));
+    let told: Vec<_> = unknown.rejected.iter().map(|one| (one.agent.as_str(), one.reason.as_str())).collect();
+    assert_eq!(told, [("c", "lacks skill:research"), ("x", "is not registered")]);
+    let specialists = among(Among::Role(Role::Specialist));
+    assert_eq!(specialists.counts, [(Filter::Requires, 1)].into());
+}
+
+#[test]
+fn scores_are_shares_of_what_is_preferred() {
+    let w = world(&[("a", research())]);
+    let score = |texts: &[&str]| choose(&w, &preferring(texts)).candidates[0].score;
+    for (texts, expected) in [
+        (&[][..], 1.0),
+        (&["tool:browser", "domain:fintech"], 1.0),
+        (&["skill:research", "skill:law"], 0.5),
+        (&["tool:browser", "domain:health"], 0.7 / 1.2),
+        (&["skill:law", "tool:browser", "domain:fintech", "tag:none"], 1.2 / 2.5),
+        (&["fintech"], 0.3),
+        (&["domain:health"], 0.0),
+    ] {
+        assert!((score(texts) - expected).abs() < 1e-9, "{texts:?}: {}", score(texts));
+    }
+    let about = |domain: &str| Demand { domain: Some(domain.to_owned()), ..Demand::default() };
+    assert_eq!(choose(&w, &about("fintech")).candidates[0].score, 1.0);
+    assert_eq!(choose(&w, &about("health")).candidates[0].score, 0.0);
+    let both = Demand { prefers: needs(&["tool:browser"]), ..about("health") };
+    assert_eq!(choose(&w, &both).candidates[0].score, 1.0, "preferences that are stated are all that counts");
+}
+
+#[test]
+fn what_decided_is_told() {
+    let skill = |cost: &str| json!({ "capabilities": [{ "id": "skill:x", "cost_hint": cost }] });
+    let mut w = world(&[("a", skill("high")), ("b", skill("low"))]);
+    let decided = |w: &World, demand: &Demand| {
+        let choice = choose(w, demand);
+        (choice.selected.unwrap().to_string(), choice.reason)
+    };
+    let said = |agent: &str, word: &str| (agent.to_owned(), format!("matched requires[skill:x], {word}"));
+    let demand = requiring(&["skill:x"]);
+    assert_eq!(decided(&w, &demand), said("b", "lowest cost"));
+    w.creates("t", &[]);
+    w.starts("b", "t");
+    assert_eq!(decided(&w, &demand), said("a", "lowest load"));
+    w.does(&by("b"), complete("t"));
+    assert_eq!(decided(&w, &demand), said("b", "best success rate"));
+    let w = world(&[("a", skill("low")), ("b", skill("low"))]);
+    assert_eq!(decided(&w, &demand), said("a", "round-robin"));
+    let mut w = world(&[("a", skill("low")), ("b", skill("low"))]);
+    w.reserves("t", "a");
+    w.does(&by("a"), crate::testing::release("t"));
+    assert_eq!(decided(&w, &demand), said("b", "round-robin"));
+    let mut w = world(&[("a", json!({})), ("b", research())]);
+    w.reserves("t", "b");
+    let preferred = decided(&w, &preferring(&["skill:research"]));
+    assert_eq!(preferred, ("b".to_owned(), "nothing required, highest score".to_owned()));
+}
+
+#[test]
+fn a_choice_that_is_kept_names_twenty_and_an_explanation_names_all() {
+    let skilled: Vec<(String, Value)> =
+        (0..60).map(|number| (format!("a{number:02}"), if number % 2 == 0 { research() } else { json!({}) })).collect();
+    let cards: Vec<(&str, Value)> = skilled.iter().map(|(id, card)| (id.as_str(), card.clone())).collect();
+    let w = world(&cards);
+    let demand = requiring(&["skill:research"]);
+    let kept = choose(&w, &demand);
+    assert_eq!((kept.candidates.len(), kept.rejected.len(), kept.eligible), (20, 20, 30));
+    assert_eq!(kept.counts, [(Filter::Requires, 30)].into());
+    let all = candidates(&w).explain(&demand);
+    assert_eq!((all.candidates.len(), all.rejected.len()), (30, 30));
+    assert_eq!((&all.candidates[..20], &all.rejected[..20]), (&kept.candidates[..], &kept.rejected[..]));
+}
+
+#[test]
+fn a_choice_is_shown_as_the_protocol_says() {
+    let w = world(&[("ken", research()), ("ada", json!({}))]);
+    assert_eq!(
+        choose(&w, &requiring(&["skill:research"])).payload(),
+        json!({
+            "selected": "agent:ken",
+            "candidates": ["agent:ken"],
+            "eligible": 1,
+            "reason": "matched requires[skill:research], the only candidate",
+            "scores": { "agent:ken": 1.0 },
+            "rejected": { "agent:ada": "lacks skill:research" },
+            "rejected_counts": { "requires": 1 },
+        })
+    );
+    let nobody = choose(&w, &requiring(&["skill:law"])).payload();
+    assert_eq!(nobody.get("selected"), None);
+    assert_eq!(nobody["rejected_counts"], json!({ "requires": 2 }));
+}

@@ -1,0 +1,78 @@
+//! The registry: cards of agents, whichever face they joined by.
+
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use rookery_core::agent::{Agent, Leave, RegisterCard};
+use rookery_core::clutch::Card;
+use rookery_core::{Code, Refusal, Row};
+use rookery_engine::At;
+
+use super::ClutchError;
+use super::call::{Call, Json, NamedAgent};
+use super::wire::{AgentCard, AgentCards, Beaten};
+use crate::app::App;
+use crate::rest::call;
+use crate::rest::wire::Done;
+
+/// Register an agent by its card, or replace the card and bring the agent back.
+#[utoipa::path(put, path = "/clutch/v0/agents/{id}", tag = "clutch", operation_id = "clutch_register",
+    params(("id" = String, Path)), request_body = AgentCard, responses((status = 200, body = AgentCard)))]
+pub async fn register(call: Call, NamedAgent(id): NamedAgent, Json(body): Json) -> Result<Response, ClutchError> {
+    let card = Card::parse(&body)?;
+    if card.agent_id != id {
+        let told = format!("names 'agent:{}', and the address 'agent:{id}'", card.agent_id);
+        return Err(ClutchError::invalid("/agent_id", told));
+    }
+    let caller = call.caller(&id)?;
+    let committed = call.submit(caller, RegisterCard { card }, &body).await?;
+    match call::row_of(&committed) {
+        Some(Row::Agent(agent)) => Ok(call::written(StatusCode::OK, &committed, shown(&agent))),
+        _ => Err(call::unexpected(&committed).into()),
+    }
+}
+
+/// The cards of all agents that have not left.
+#[utoipa::path(get, path = "/clutch/v0/agents", tag = "clutch", operation_id = "clutch_agents",
+    responses((status = 200, body = AgentCards)))]
+pub async fn list(State(app): State<App>, call: Call) -> Result<Response, ClutchError> {
+    call.reader().await?;
+    let found = app.engine().agents().await?;
+    Ok(call::at(found.map(|agents| AgentCards { agents: agents.iter().map(shown).collect() })))
+}
+
+/// One agent's card; also that of one that has left.
+#[utoipa::path(get, path = "/clutch/v0/agents/{id}", tag = "clutch", operation_id = "clutch_agent",
+    params(("id" = String, Path)), responses((status = 200, body = AgentCard)))]
+pub async fn get(State(app): State<App>, call: Call, NamedAgent(id): NamedAgent) -> Result<Response, ClutchError> {
+    call.reader().await?;
+    let found = app.engine().agent(&id).await?;
+    let card = found.value.as_ref().map(shown);
+    let card = card.ok_or_else(|| Refusal::new(Code::AgentNotFound, "Agent not found"))?;
+    Ok(call::at(At { value: card, head: found.head }))
+}
+
+/// Take the agent out of the team; everything it holds is freed.
+#[utoipa::path(delete, path = "/clutch/v0/agents/{id}", tag = "clutch", operation_id = "clutch_leave",
+    params(("id" = String, Path)), responses((status = 200, body = Done)))]
+pub async fn leave(call: Call, NamedAgent(id): NamedAgent) -> Result<Response, ClutchError> {
+    let caller = call.caller(&id)?;
+    let committed = call.submit(caller, Leave { agent: id }, &Bytes::new()).await?;
+    Ok(call::written(StatusCode::OK, &committed, Done { ok: true }))
+}
+
+/// Show a sign of life.
+#[utoipa::path(post, path = "/clutch/v0/agents/{id}/heartbeat", tag = "clutch", operation_id = "clutch_heartbeat",
+    params(("id" = String, Path)), responses((status = 200, body = Beaten)))]
+pub async fn heartbeat(call: Call, NamedAgent(id): NamedAgent) -> Result<axum::Json<Beaten>, ClutchError> {
+    let caller = call.caller(&id)?;
+    let engine = call.app().engine();
+    engine.heartbeat(&caller, &id).await?;
+    let interval = engine.settings().heartbeat_interval.as_millis();
+    Ok(axum::Json(Beaten { ok: true, next_heartbeat_ms: u64::try_from(interval).unwrap_or(u64::MAX) }))
+}
+
+fn shown(agent: &Agent) -> AgentCard {
+    AgentCard(Card::of(agent))
+}
