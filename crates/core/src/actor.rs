@@ -22,7 +22,8 @@ const RESERVED: [&str; 8] = ["system", "watcher", "router", "orchestrator", "nob
 
 impl Actor {
     pub fn is_reserved(name: &str) -> bool {
-        RESERVED.contains(&name) || ["person:", "agent:", "group:"].iter().any(|prefix| name.starts_with(prefix))
+        RESERVED.contains(&name)
+            || ["person:", "agent:", "group:", "mcp:"].iter().any(|prefix| name.starts_with(prefix))
     }
 
     pub fn agent(&self) -> Option<&AgentId> {

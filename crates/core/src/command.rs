@@ -6,6 +6,7 @@ use crate::actor::{Actor, Auth, Caller, Power};
 use crate::agent::{
     Agent, ComeBack, DeclareOffline, Join, Lead, Leave, Register, RegisterCard, SetStatus, UpdateCard, UpdateProfile,
 };
+use crate::clutch::{Filed, Ingest};
 use crate::contract::{DefineWorkflow, RegisterSchema};
 use crate::document::{AppendDocument, CreateDocument, DeleteDocument, Document, DocumentId, WriteDocument};
 use crate::fact::Fact;
@@ -20,6 +21,7 @@ use crate::message::{AckMessages, Delivery, Message, ReadMessages, ReleaseHeld, 
 use crate::redact::Redact;
 use crate::refusal::{Code, Refusal};
 use crate::report::Report;
+use crate::routing::Route;
 use crate::row::Row;
 use crate::run::{AddRunTask, CreateRun, RemoveRunTask, ReplanRun, SetRunPlan, SetRunStatus};
 use crate::task::{self, Edge, Task};
@@ -96,6 +98,8 @@ commands! {
     TakeUpTask(task::TakeUp),
     AddCheckpoint(task::AddCheckpoint),
     SendMessage(SendMessage),
+    Ingest(Ingest),
+    Route(Route),
     ReadMessages(ReadMessages),
     AckMessages(AckMessages),
     ReleaseHeld(ReleaseHeld),
@@ -158,6 +162,8 @@ impl Decision {
 pub enum Reply {
     Done,
     Row(Key),
+    /// The same of something that was done before: this is a repetition, with the first one's answer.
+    Known(Key),
     Claim(ClaimReply),
     Released,
     NotReleased {
@@ -218,6 +224,8 @@ pub fn asks(caller: &Caller, command: &Command) -> Vec<Ask> {
         Command::TakeUpTask(c) => c.asks(),
         Command::AddCheckpoint(c) => c.asks(),
         Command::SendMessage(c) => c.asks(),
+        Command::Ingest(c) => c.asks(),
+        Command::Route(c) => c.asks(),
         Command::ReadMessages(c) => c.asks(),
         Command::AckMessages(c) => c.asks(),
         Command::ReleaseHeld(c) => c.asks(),
@@ -306,6 +314,8 @@ pub fn decide(view: &View, caller: &Caller, command: &Command, now: &Now) -> Res
         Command::TakeUpTask(c) => c.decide(view, caller),
         Command::AddCheckpoint(c) => c.decide(view, caller),
         Command::SendMessage(c) => c.decide(view, caller, now),
+        Command::Ingest(c) => c.decide(view, caller, now),
+        Command::Route(c) => c.decide(view, caller),
         Command::ReadMessages(c) => c.decide(view, caller),
         Command::AckMessages(c) => c.decide(view, caller),
         Command::ReleaseHeld(c) => c.decide(view, caller, now),
@@ -437,6 +447,13 @@ impl View {
         })
     }
 
+    pub(crate) fn envelope(&self, id: &MessageId) -> Result<Option<&Filed>, Halt> {
+        Ok(match self.get(&Key::Envelope(id.clone()))? {
+            Some(Row::Envelope(filed)) => Some(filed),
+            _ => None,
+        })
+    }
+
     pub fn document(&self, id: &DocumentId) -> Result<Option<&Document>, Halt> {
         Ok(match self.get(&Key::Document(id.clone()))? {
             Some(Row::Document(document)) => Some(document),
@@ -458,6 +475,11 @@ impl View {
 
     pub(crate) fn tasks_held_by(&self, agent: &AgentId) -> Result<Vec<&Task>, Halt> {
         let rows = self.all(&Lookup::TasksHeldBy(agent.clone()))?;
+        Ok(rows.into_iter().filter_map(|row| if let Row::Task(task) = row { Some(task) } else { None }).collect())
+    }
+
+    pub(crate) fn parts_of(&self, task: &TaskId) -> Result<Vec<&Task>, Halt> {
+        let rows = self.all(&Lookup::PartsOf(task.clone()))?;
         Ok(rows.into_iter().filter_map(|row| if let Row::Task(task) = row { Some(task) } else { None }).collect())
     }
 

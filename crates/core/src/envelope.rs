@@ -1,21 +1,24 @@
 //! Any row of the log as a ClutchMessage envelope (`clutch/0.1`).
 //!
-//! A fact that came in as an envelope is shown verbatim from its body; an internal fact is shown with the protocol's own
-//! type where one fits and with its kind otherwise, in the project's default run and thread if it has none.
+//! What came in as an envelope is shown as it was sent, in today's words ([`received`]); what followed from one is shown under
+//! its own kind ([`following`]), for the protocol's type was the envelope's; any other fact is shown with the protocol's own type
+//! where one fits and with its kind otherwise. All are in the project's default run and thread if they have none.
 
 use serde_json::{Map, Value, json};
 
 use crate::actor::Actor;
+use crate::clutch::{EnvelopeReceived, ORCHESTRATOR, legacy};
 use crate::fact::Fact;
-use crate::id::{RunId, ThreadId, Timestamp};
-use crate::log::{LogRow, event_id};
+use crate::id::{RunId, TaskId, ThreadId, Timestamp};
+use crate::log::{Body, BodyBytes, LogRow, event_id};
 use crate::message::{Header, Recipients};
+use crate::routing::TaskForwarded;
 use crate::task::State;
 
 pub const VERSION: &str = "clutch/0.1";
 
 /// The message type that a fact is shown with.
-pub fn message_type(fact: &Fact) -> &'static str {
+pub fn message_type(fact: &Fact) -> &str {
     match fact {
         Fact::AgentRegistered(_) => "agent.register",
         Fact::AgentUpdated(_) => "agent.update",
@@ -25,14 +28,60 @@ pub fn message_type(fact: &Fact) -> &'static str {
         Fact::TaskFailed(_) => "task.error",
         Fact::TaskDropped(fact) if fact.to == State::Cancelled => "task.cancel",
         Fact::MessageSent(_) => "chat.message",
+        Fact::EnvelopeReceived(fact) => fact.message_type.as_str(),
+        Fact::RoutingDecided(_) => "routing.decision",
+        Fact::RoutingFailed(_) => "routing.failure",
+        Fact::TaskForwarded(_) => "task.request",
         other => other.kind(),
     }
 }
 
+/// A row of the log whose body, if it has one, is at hand.
 pub fn of(row: &LogRow) -> Value {
+    match (&row.fact, &row.body) {
+        (Fact::EnvelopeReceived(fact), Some(Body { bytes: BodyBytes::Here(bytes), .. })) => {
+            received(bytes).unwrap_or_else(|| header(row, fact))
+        }
+        (Fact::EnvelopeReceived(fact), _) => header(row, fact),
+        (fact, _) => shown(row, message_type(fact)),
+    }
+}
+
+/// A row that follows from an envelope.
+pub fn following(row: &LogRow) -> Value {
+    shown(row, row.fact.kind())
+}
+
+/// An envelope by its body: as it was sent, in today's words.
+pub fn received(body: &[u8]) -> Option<Value> {
+    let mut document = serde_json::from_slice::<Map<String, Value>>(body).ok()?;
+    legacy::translate(&mut document);
+    Some(Value::Object(document))
+}
+
+/// What is left of an envelope whose body is gone.
+fn header(row: &LogRow, fact: &EnvelopeReceived) -> Value {
+    let mut left = shown(row, fact.message_type.as_str());
+    left["id"] = json!(fact.message);
+    left["ts"] = json!(iso(fact.ts));
+    left["parent_task_id"] = json!(fact.parent);
+    left["to"] = fact.to.iter().map(|address| json!({ "agent_id": address })).collect();
+    left["payload"] = json!({});
+    for (field, value) in [("domain", json!(fact.domain)), ("payload_type", json!(fact.payload_type))] {
+        if !value.is_null() {
+            left[field] = value;
+        }
+    }
+    if let Some(role) = &fact.role {
+        left["from"]["role"] = json!(role);
+    }
+    left
+}
+
+fn shown(row: &LogRow, message_type: &str) -> Value {
     let run = row.run.clone().unwrap_or_else(RunId::project_default);
     let thread = row.thread.clone().unwrap_or_else(ThreadId::project_default);
-    let mut from = Map::from_iter([("agent_id".to_owned(), Value::String(address(&row.actor)))]);
+    let mut from = Map::from_iter([("agent_id".to_owned(), Value::String(author(row)))]);
     if let Actor::Person(_) = row.actor {
         from.insert("role".to_owned(), json!("person"));
     }
@@ -43,14 +92,59 @@ pub fn of(row: &LogRow) -> Value {
         "thread_id": thread,
         "run_id": run,
         "task_id": row.task(),
-        "parent_task_id": null,
+        "parent_task_id": parent(&row.fact),
         "from": from,
         "to": recipients(&row.fact),
-        "type": message_type(&row.fact),
-        "payload": row.fact,
+        "type": message_type,
+        "payload": payload(&row.fact),
         "meta": { "seq": row.seq, "kind": row.fact.kind(), "version": row.fact.version(), "auth": row.auth.as_str(),
                   "via": row.via, "cause": row.cause },
     })
+}
+
+/// What the router tells, it tells as the orchestrator.
+fn author(row: &LogRow) -> String {
+    match &row.fact {
+        Fact::RoutingDecided(_) | Fact::RoutingFailed(_) | Fact::TaskForwarded(_) => ORCHESTRATOR.to_owned(),
+        _ => address(&row.actor),
+    }
+}
+
+fn payload(fact: &Fact) -> Value {
+    match fact {
+        Fact::RoutingDecided(fact) => fact.choice.payload(),
+        Fact::RoutingFailed(fact) => fact.choice.payload(),
+        other => json!(other),
+    }
+}
+
+/// A request as it is passed on: in the words of the one who asked, whose body this is.
+pub fn forwarded(row: &LogRow, fact: &TaskForwarded, request: &[u8]) -> Value {
+    let mut shown = shown(row, message_type(&row.fact));
+    if let Some(Value::Object(asked)) = received(request) {
+        for (field, value) in asked {
+            if !PASSED_ON_ANEW.contains(&field.as_str()) {
+                shown[field] = value;
+            }
+        }
+    }
+    // Who vouched for the message did not vouch for this one.
+    if let Some(security) = shown.get_mut("security").and_then(Value::as_object_mut) {
+        security.remove("auth");
+    }
+    shown["id"] = json!(fact.message);
+    shown["attempt"] = json!(fact.attempt);
+    shown
+}
+
+/// The fields of a request that are not those of the message that passes it on.
+const PASSED_ON_ANEW: [&str; 7] = ["v", "id", "ts", "from", "to", "type", "idempotency_key"];
+
+fn parent(fact: &Fact) -> Option<&TaskId> {
+    match fact {
+        Fact::TaskCreated(fact) => fact.origin.parent.as_ref(),
+        _ => None,
+    }
 }
 
 fn address(actor: &Actor) -> String {
@@ -65,6 +159,7 @@ fn recipients(fact: &Fact) -> Value {
     let to = match fact {
         Fact::TaskReserved(fact) => Some(&fact.agent),
         Fact::TaskReassigned(fact) => Some(&fact.to),
+        Fact::TaskForwarded(fact) => Some(&fact.to),
         Fact::HandoffInitiated(fact) => fact.to.as_ref(),
         Fact::HandoffAccepted(fact) => Some(&fact.from),
         Fact::HandoffRejected(fact) => Some(&fact.from),
@@ -147,14 +242,17 @@ mod tests {
                     assert!(envelope.get(field).is_some(), "{kind} lacks {field}");
                 }
                 assert_eq!(envelope["v"], "clutch/0.1");
-                assert_eq!(envelope["ts"], "1970-01-01T00:00:00.000Z");
+                let sent =
+                    if kind == "envelope.received" { "1970-01-01T00:00:00.005Z" } else { "1970-01-01T00:00:00.000Z" };
+                assert_eq!(envelope["ts"], sent);
                 assert!(envelope["id"].as_str().is_some_and(|id| id.starts_with("msg_")));
                 assert_eq!(
                     (&envelope["run_id"], &envelope["thread_id"]),
                     (&json!("run_default"), &json!("thr_default"))
                 );
                 assert_eq!(envelope["task_id"], json!(task));
-                assert_eq!(envelope["from"]["agent_id"], from);
+                let routed = kind.starts_with("routing.") || kind == "task.forwarded";
+                assert_eq!(envelope["from"]["agent_id"], if routed { "agent:orchestrator" } else { from });
                 assert!(envelope["to"].is_array() && envelope["payload"].is_object(), "{kind}");
                 assert_eq!(envelope["meta"]["kind"], kind);
                 let shown = envelope["type"].as_str().unwrap();
@@ -164,8 +262,44 @@ mod tests {
     }
 
     #[test]
+    fn what_came_in_is_shown_as_it_was_sent_and_what_followed_under_its_own_kind() {
+        let fact = samples().into_iter().find(|fact| fact.kind() == "envelope.received").unwrap();
+        let row = |fact: Fact, bytes: BodyBytes| LogRow {
+            seq: Seq(7),
+            at: Timestamp(0),
+            run: Some("run_1".into()),
+            thread: Some("thr_1".into()),
+            actor: Actor::Agent("ada".into()),
+            auth: Auth::Asserted,
+            via: None,
+            cause: None,
+            fact,
+            body: Some(Body { sha256: "x".to_owned(), bytes }),
+        };
+        let sent = json!({ "id": "msg_1", "type": "PLAN", "payload": { "a": 1.50 }, "own": [1] });
+        let shown = of(&row(fact.clone(), BodyBytes::Here(serde_json::to_vec(&sent).unwrap())));
+        assert_eq!((&shown["type"], &shown["meta"]["legacy_type"]), (&json!("task.request"), &json!("PLAN")));
+        assert_eq!((&shown["payload"], &shown["own"]), (&json!({ "a": 1.50 }), &json!([1])));
+        let left = of(&row(fact, BodyBytes::Gone));
+        assert_eq!(
+            (&left["id"], &left["type"], &left["payload"]),
+            (&json!("msg_1"), &json!("task.request"), &json!({}))
+        );
+        assert_eq!(left["to"], json!([{ "agent_id": "agent:orchestrator" }, { "agent_id": "mcp:browser" }]));
+        assert_eq!((&left["domain"], &left["from"]["role"]), (&json!("research"), &json!("worker")));
+        let created = samples().into_iter().find(|fact| fact.kind() == "task.created").unwrap();
+        let created = row(created, BodyBytes::Gone);
+        assert_eq!(
+            (&of(&created)["type"], &following(&created)["type"]),
+            (&json!("task.request"), &json!("task.created"))
+        );
+        assert_eq!(of(&created)["parent_task_id"], "task_0");
+    }
+
+    #[test]
     fn the_protocols_own_types_are_used_where_one_fits() {
-        let shown: Vec<_> = samples().iter().map(message_type).collect();
+        let samples = samples();
+        let shown: Vec<_> = samples.iter().map(message_type).collect();
         for own in [
             "agent.register",
             "agent.update",

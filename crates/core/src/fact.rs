@@ -10,6 +10,7 @@ use crate::agent::{
     self, AgentLeft, AgentRegistered, AgentReturned, AgentStatusSet, AgentUpdated, AgentWentOffline, LeadChosen,
 };
 use crate::artifact;
+use crate::clutch::{self, EnvelopeReceived};
 use crate::contract::{self, SchemaRegistered, WorkflowDefined};
 use crate::document::{self, DocumentDeleted, DocumentWritten};
 use crate::file::{
@@ -25,6 +26,7 @@ use crate::key::Key;
 use crate::message::{self, MessageDiscarded, MessageHeld, MessageReleased, MessageSent, Receipt};
 use crate::redact::{self, LogRedacted};
 use crate::report::Report;
+use crate::routing::{RoutingDecided, RoutingFailed, TaskForwarded};
 use crate::row::Row;
 use crate::run::{self, RunCreated, RunPlanned, RunReordered, RunReplanned, RunStatusSet, TaskRemoved};
 use crate::task::{
@@ -78,7 +80,7 @@ facts! {
     AgentLeft(AgentLeft) = "agent.left" v 1,
     AgentWentOffline(AgentWentOffline) = "agent.went_offline" v 1,
     LeadChosen(LeadChosen) = "lead.chosen" v 1,
-    TaskCreated(TaskCreated) = "task.created" v 2,
+    TaskCreated(TaskCreated) = "task.created" v 3,
     TaskReserved(TaskReserved) = "task.reserved" v 1,
     TaskReassigned(TaskReassigned) = "task.reassigned" v 1,
     TaskClaimed(TaskClaimed) = "task.claimed" v 2,
@@ -134,16 +136,19 @@ facts! {
     WorkflowDefined(WorkflowDefined) = "workflow.defined" v 1,
     GroupSet(GroupSet) = "group.set" v 1,
     GroupRemoved(GroupRemoved) = "group.removed" v 1,
+    EnvelopeReceived(EnvelopeReceived) = "envelope.received" v 1,
+    RoutingDecided(RoutingDecided) = "routing.decided" v 1,
+    RoutingFailed(RoutingFailed) = "routing.failed" v 1,
+    TaskForwarded(TaskForwarded) = "task.forwarded" v 1,
 }
 
 /// The version whose form an older one has. Where a version only added fields that may be missing, the older one reads as
 /// the newer.
 fn read_as(kind: &str, version: u32) -> u32 {
-    const ADDED_TO: [&str; 11] = [
+    const ADDED_TO: [&str; 10] = [
         "agent.registered",
         "agent.updated",
         "agent.status_set",
-        "task.created",
         "task.claimed",
         "task.started",
         "task.moved",
@@ -152,7 +157,7 @@ fn read_as(kind: &str, version: u32) -> u32 {
         "task.failed",
         "task.dropped",
     ];
-    const ADDED_TO_AGAIN: [&str; 2] = ["task.completed", "checkpoint.added"];
+    const ADDED_TO_AGAIN: [&str; 3] = ["task.created", "task.completed", "checkpoint.added"];
     match version {
         1 | 2 if ADDED_TO_AGAIN.contains(&kind) => 3,
         1 if ADDED_TO.contains(&kind) => 2,
@@ -221,6 +226,10 @@ impl Fact {
             Fact::WorkspaceMerged(fact) => fact.run.as_ref(),
             Fact::WorkspaceRemoved(fact) => fact.run.as_ref(),
             Fact::WorkspaceFailed(fact) => fact.run.as_ref(),
+            Fact::EnvelopeReceived(fact) => Some(&fact.run),
+            Fact::RoutingDecided(fact) => fact.run.as_ref(),
+            Fact::RoutingFailed(fact) => fact.run.as_ref(),
+            Fact::TaskForwarded(fact) => fact.run.as_ref(),
             _ => None,
         }
     }
@@ -231,6 +240,8 @@ impl Fact {
             Fact::MessageSent(fact) => Some(&fact.letter.header.thread),
             Fact::MessageHeld(fact) => Some(&fact.letter.header.thread),
             Fact::MessageReleased(fact) => Some(&fact.header.thread),
+            Fact::EnvelopeReceived(fact) => Some(&fact.thread),
+            Fact::TaskCreated(fact) => fact.origin.thread.as_ref(),
             _ => None,
         }
     }
@@ -238,6 +249,10 @@ impl Fact {
     /// The task a fact is about.
     pub fn task(&self) -> Option<&TaskId> {
         match self {
+            Fact::EnvelopeReceived(fact) => Some(&fact.task),
+            Fact::RoutingDecided(fact) => Some(&fact.task),
+            Fact::RoutingFailed(fact) => Some(&fact.task),
+            Fact::TaskForwarded(fact) => Some(&fact.task),
             Fact::TaskCreated(fact) => Some(&fact.task),
             Fact::TaskReserved(fact) => Some(&fact.task),
             Fact::TaskReassigned(fact) => Some(&fact.task),
@@ -272,6 +287,7 @@ impl Fact {
             Fact::AgentLeft(fact) => Some(&fact.agent),
             Fact::AgentWentOffline(fact) => Some(&fact.agent),
             Fact::TaskReserved(fact) => Some(&fact.agent),
+            Fact::TaskForwarded(fact) => Some(&fact.to),
             Fact::TaskClaimed(fact) => Some(&fact.agent),
             Fact::FileClaimed(fact) => Some(&fact.agent),
             Fact::FileModified(fact) => fact.by.as_ref(),
@@ -337,7 +353,9 @@ pub fn touches(fact: &Fact) -> Vec<Key> {
         Fact::TaskCreated(fact) => {
             let edge = |dep: &TaskId| Key::Edge { task: fact.task.clone(), dep: dep.clone() };
             let run = of_run(Some(&fact.run));
-            std::iter::once(task(&fact.task)).chain(fact.depends_on.iter().map(edge)).chain(run).collect()
+            let parent = fact.origin.parent.iter().map(task);
+            let own = std::iter::once(task(&fact.task)).chain(fact.depends_on.iter().map(edge));
+            own.chain(run).chain(parent).collect()
         }
         Fact::TaskReserved(fact) => vec![task(&fact.task), agent(&fact.agent)],
         Fact::TaskReassigned(fact) => vec![task(&fact.task), agent(&fact.to)],
@@ -409,6 +427,10 @@ pub fn touches(fact: &Fact) -> Vec<Key> {
         Fact::WorkflowDefined(fact) => vec![Key::Workflow(fact.workflow.clone())],
         Fact::GroupSet(fact) => vec![Key::Group(fact.group.clone())],
         Fact::GroupRemoved(fact) => vec![Key::Group(fact.group.clone())],
+        Fact::EnvelopeReceived(fact) => fact.keys(),
+        Fact::RoutingDecided(_) => vec![],
+        Fact::RoutingFailed(fact) => vec![task(&fact.task)],
+        Fact::TaskForwarded(fact) => fact.keys(),
     }
 }
 
@@ -480,6 +502,7 @@ pub fn apply(old: Option<Row>, key: &Key, fact: &Fact, seq: Seq, at: Timestamp) 
         Key::Schema(id) => contract::apply_schema(row!(old, Schema), id, fact, seq, at).map(Row::Schema),
         Key::Workflow(name) => contract::apply_workflow(row!(old, Workflow), name, fact, seq, at).map(Row::Workflow),
         Key::Group(name) => group::apply(row!(old, Group), name, fact, seq, at).map(Row::Group),
+        Key::Envelope(id) => clutch::apply(row!(old, Envelope), id, fact, seq).map(Row::Envelope),
     }
 }
 

@@ -36,6 +36,7 @@ pub enum Table {
     Schemas,
     Workflows,
     Groups,
+    Envelopes,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,7 +96,7 @@ impl From<u64> for ColumnValue {
 }
 
 impl Table {
-    pub const ALL: [Table; 23] = [
+    pub const ALL: [Table; 24] = [
         Table::Agents,
         Table::Tasks,
         Table::Edges,
@@ -119,6 +120,7 @@ impl Table {
         Table::Schemas,
         Table::Workflows,
         Table::Groups,
+        Table::Envelopes,
     ];
 
     pub fn name(self) -> &'static str {
@@ -146,13 +148,14 @@ impl Table {
             Table::Schemas => "schemas",
             Table::Workflows => "workflow_rules",
             Table::Groups => "groups",
+            Table::Envelopes => "envelopes",
         }
     }
 
     /// The columns beside key and document, in the order of [`Row::columns`].
     pub fn columns(self) -> &'static [Column] {
         const AGENTS: [Column; 2] = [integer("live"), integer("joined")];
-        const TASKS: [Column; 7] = [
+        const TASKS: [Column; 9] = [
             integer("created"),
             text("run"),
             text("state"),
@@ -160,6 +163,8 @@ impl Table {
             text("held_by"),
             plain(integer("reserved")),
             plain(integer("waiting")),
+            text("parent"),
+            integer("unrouted"),
         ];
         const EDGES: [Column; 1] = [text("dep")];
         const FILES: [Column; 4] = [text("holder"), text("held_key"), text("task"), text("state")];
@@ -181,6 +186,7 @@ impl Table {
         const SCHEMAS: [Column; 1] = [integer("registered")];
         const WORKFLOWS: [Column; 1] = [integer("defined")];
         const GROUPS: [Column; 1] = [integer("changed")];
+        const ENVELOPES: [Column; 2] = [text("type"), integer("received")];
         match self {
             Table::Agents => &AGENTS,
             Table::Tasks => &TASKS,
@@ -204,6 +210,7 @@ impl Table {
             Table::Schemas => &SCHEMAS,
             Table::Workflows => &WORKFLOWS,
             Table::Groups => &GROUPS,
+            Table::Envelopes => &ENVELOPES,
         }
     }
 }
@@ -252,6 +259,8 @@ pub enum Key {
     /// What the steps of a workflow expect, by its name.
     Workflow(String),
     Group(String),
+    /// A message of the Clutch protocol that came in.
+    Envelope(MessageId),
 }
 
 impl Key {
@@ -284,6 +293,7 @@ impl Key {
             Key::Schema(_) => Table::Schemas,
             Key::Workflow(_) => Table::Workflows,
             Key::Group(_) => Table::Groups,
+            Key::Envelope(_) => Table::Envelopes,
         }
     }
 
@@ -313,6 +323,7 @@ impl Key {
             Key::ArtifactRef { sha256, by } => format!("{sha256} {by}"),
             Key::Schema(id) => id.to_string(),
             Key::Workflow(name) | Key::Group(name) => name.clone(),
+            Key::Envelope(id) => id.to_string(),
         }
     }
 
@@ -354,6 +365,7 @@ impl Key {
             Table::Schemas => Key::Schema(PayloadType::parse(id)?),
             Table::Workflows => Key::Workflow(id.to_owned()),
             Table::Groups => Key::Group(id.to_owned()),
+            Table::Envelopes => Key::Envelope(id.into()),
         })
     }
 }
@@ -372,6 +384,8 @@ pub enum Lookup {
     /// Claimed, locked or conflicted paths that begin with this text.
     HeldUnder(String),
     TasksOfRun(RunId),
+    /// Tasks that are part of this one.
+    PartsOf(TaskId),
     CheckpointsOf(TaskId),
     TemplatesNamed(String),
     /// The versions that make the text of a document.
@@ -400,7 +414,7 @@ impl Lookup {
             Lookup::TasksHeldBy(_) => Table::Tasks,
             Lookup::Dependents(_) => Table::Edges,
             Lookup::FilesHeldBy(_) | Lookup::FilesOfTask(_) | Lookup::HeldUnder(_) => Table::Files,
-            Lookup::TasksOfRun(_) => Table::Tasks,
+            Lookup::TasksOfRun(_) | Lookup::PartsOf(_) => Table::Tasks,
             Lookup::CheckpointsOf(_) => Table::Checkpoints,
             Lookup::TemplatesNamed(_) => Table::Templates,
             Lookup::DocumentPieces { .. } => Table::Versions,
@@ -419,6 +433,7 @@ impl Lookup {
             Lookup::FilesOfTask(_) => "task",
             Lookup::HeldUnder(_) => "held_key",
             Lookup::TasksOfRun(_) => "run",
+            Lookup::PartsOf(_) => "parent",
             Lookup::CheckpointsOf(_) => "task",
             Lookup::TemplatesNamed(_) => "name",
             Lookup::DocumentPieces { .. } => "base",
@@ -436,6 +451,7 @@ impl Lookup {
             Lookup::Dependents(id) | Lookup::FilesOfTask(id) => Match::Equals(id.as_str().into()),
             Lookup::HeldUnder(prefix) => Match::Begins(prefix.clone()),
             Lookup::TasksOfRun(id) => Match::Equals(id.as_str().into()),
+            Lookup::PartsOf(id) => Match::Equals(id.as_str().into()),
             Lookup::CheckpointsOf(id) => Match::Equals(id.as_str().into()),
             Lookup::TemplatesNamed(name) => Match::Equals(name.as_str().into()),
             Lookup::DocumentPieces { document, base } => {
@@ -491,6 +507,7 @@ mod tests {
             Lookup::FilesOfTask("t".into()),
             Lookup::HeldUnder("src/".into()),
             Lookup::TasksOfRun("r".into()),
+            Lookup::PartsOf("t".into()),
             Lookup::CheckpointsOf("t".into()),
             Lookup::TemplatesNamed("n".into()),
             Lookup::DocumentPieces { document: DocumentId::parse("run_x notes.md").unwrap(), base: 1 },
@@ -531,6 +548,7 @@ mod tests {
             Key::Schema(PayloadType::parse("a.b.v1").unwrap()),
             Key::Workflow("w".to_owned()),
             Key::Group("g".to_owned()),
+            Key::Envelope("msg_1".into()),
         ];
         for key in keys {
             assert_eq!(Key::parse(key.table(), &key.id()), Some(key));

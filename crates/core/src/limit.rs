@@ -17,6 +17,10 @@ pub const PATH_DEPTH: usize = 128;
 
 /// What a checkpoint tells at a glance; the rest goes into its detail.
 pub const SUMMARY_BYTES: usize = 16 * 1024;
+/// How deep tasks are within each other.
+pub const TASK_LEVELS: u32 = 8;
+/// How many open tasks end together with the one that they are part of.
+pub const TASK_PARTS: usize = 10_000;
 pub const TASK_CHECKPOINTS: usize = 5_000;
 pub const RUN_TASKS: usize = 500;
 /// The tasks of a plan together.

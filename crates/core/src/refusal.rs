@@ -25,6 +25,8 @@ pub enum Code {
     TokenNotFound,
     /// `depends_on` or `assigned_to` names what does not exist.
     UnknownReference,
+    /// A message is to somebody whom nobody knows.
+    UnknownRecipient,
     DependencyCycle,
     /// The id is taken by something else.
     Exists,
@@ -86,6 +88,8 @@ pub enum Code {
     /// Git refused or failed; the message is its own.
     GitFailed,
     SchemaNotFound,
+    /// A message is not what its step of a workflow expects.
+    SchemaViolation,
     GroupNotFound,
 }
 
@@ -102,6 +106,7 @@ impl Code {
             Code::EventNotFound => "EVENT_NOT_FOUND",
             Code::TokenNotFound => "TOKEN_NOT_FOUND",
             Code::UnknownReference => "UNKNOWN_REFERENCE",
+            Code::UnknownRecipient => "UNKNOWN_RECIPIENT",
             Code::DependencyCycle => "DEPENDENCY_CYCLE",
             Code::Exists => "EXISTS",
             Code::InvalidTransition => "INVALID_TRANSITION",
@@ -145,6 +150,7 @@ impl Code {
             Code::SiteOffline => "SITE_OFFLINE",
             Code::MergeConflict => "MERGE_CONFLICT",
             Code::GitFailed => "GIT_FAILED",
+            Code::SchemaViolation => "SCHEMA_VIOLATION",
             Code::SchemaNotFound => "SCHEMA_NOT_FOUND",
             Code::GroupNotFound => "GROUP_NOT_FOUND",
         }
@@ -156,11 +162,14 @@ pub struct Refusal {
     pub code: Code,
     pub message: String,
     pub hint: Option<String>,
+    /// The field of the message that it is about, as a JSON pointer, where it came as one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pointer: Option<String>,
 }
 
 impl Refusal {
     pub fn new(code: Code, message: impl Into<String>) -> Refusal {
-        Refusal { code, message: message.into(), hint: None }
+        Refusal { code, message: message.into(), hint: None, pointer: None }
     }
 
     /// The caller merely says that it is this agent.
@@ -177,6 +186,13 @@ impl Refusal {
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Refusal {
         self.hint = Some(hint.into());
+        self
+    }
+
+    /// Says which field it is about, unless that is known already.
+    #[must_use]
+    pub fn about(mut self, pointer: &str) -> Refusal {
+        self.pointer.get_or_insert_with(|| pointer.to_owned());
         self
     }
 }

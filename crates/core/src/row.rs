@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::{Agent, Lead};
 use crate::artifact::ArtifactRef;
+use crate::clutch::Filed;
 use crate::contract::{Schema, Workflow};
 use crate::document::{Document, Version};
 use crate::file::File;
@@ -46,6 +47,7 @@ pub enum Row {
     Schema(Schema),
     Workflow(Workflow),
     Group(Group),
+    Envelope(Filed),
 }
 
 impl Row {
@@ -74,6 +76,7 @@ impl Row {
             Row::Schema(_) => Table::Schemas,
             Row::Workflow(_) => Table::Workflows,
             Row::Group(_) => Table::Groups,
+            Row::Envelope(_) => Table::Envelopes,
         }
     }
 
@@ -102,6 +105,7 @@ impl Row {
             Row::Schema(schema) => schema.columns(),
             Row::Workflow(workflow) => workflow.columns(),
             Row::Group(group) => group.columns(),
+            Row::Envelope(filed) => filed.columns(),
         }
     }
 
@@ -117,7 +121,7 @@ impl Row {
             Row::Message(message) => message.tallies(),
             Row::Edge(_) | Row::Lead(_) | Row::Checkpoint(_) | Row::Timer(_) | Row::Intent(_) => vec![],
             Row::Delivery(_) | Row::Thread(_) | Row::Sender(_) | Row::Document(_) | Row::Version(_) => vec![],
-            Row::Context(_) | Row::ArtifactRef(_) => vec![],
+            Row::Context(_) | Row::ArtifactRef(_) | Row::Envelope(_) => vec![],
             Row::Schema(_) | Row::Workflow(_) | Row::Group(_) => vec![],
         }
     }
@@ -152,6 +156,7 @@ impl Row {
             Table::Schemas => Row::Schema(serde_json::from_slice(doc)?),
             Table::Workflows => Row::Workflow(serde_json::from_slice(doc)?),
             Table::Groups => Row::Group(serde_json::from_slice(doc)?),
+            Table::Envelopes => Row::Envelope(serde_json::from_slice(doc)?),
         })
     }
 }

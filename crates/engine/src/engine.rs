@@ -28,7 +28,7 @@ use crate::shown::Shown;
 use crate::unread::Counts;
 
 /// Bodies above this are kept as files, not in the log's rows.
-const BODY_IN_ROW_BYTES: usize = 64 * 1024;
+pub(crate) const BODY_IN_ROW_BYTES: usize = 64 * 1024;
 
 /// What the engine is made of; the process that wires it chooses.
 #[expect(missing_debug_implementations, reason = "a store shows nothing of itself")]
@@ -211,7 +211,7 @@ impl Engine {
     }
 
     /// Ends a hold, and the artifact with it if nothing names it.
-    async fn let_go(&self, held: Held) {
+    pub(crate) async fn let_go(&self, held: Held) {
         let sha256 = held.sha256.clone();
         if let Err(error) = self.store().let_go(held).await {
             tracing::warn!(%error, sha256, "the body of a request that came to nothing was not removed");
@@ -314,14 +314,19 @@ impl Engine {
     fn admit(&self, request: Request) -> Submission {
         let mut submission = Submission::new(request.caller, request.command);
         let sender = submission.caller.actor.to_string();
-        let keep = u64::try_from(self.settings().remember_replies.as_millis()).unwrap_or(u64::MAX);
         submission.idempotency = request.idempotency.map(|idempotency| Idempotency {
             scope: format!("run_default {sender}"),
             key: idempotency.key,
             hash: hex(&Sha256::digest(idempotency.fingerprint)),
-            keep_until: self.clock().now().plus_millis(keep).0,
+            keep_until: self.replies_are_kept_until(),
         });
         submission
+    }
+
+    /// Until when the answer to a command with an idempotency key of now is remembered.
+    pub(crate) fn replies_are_kept_until(&self) -> i64 {
+        let keep = u64::try_from(self.settings().remember_replies.as_millis()).unwrap_or(u64::MAX);
+        self.clock().now().plus_millis(keep).0
     }
 
     /// A sign of life, and the only door to presence. An id that is bound to a credential needs that credential; nobody
@@ -374,7 +379,7 @@ impl Engine {
         Ok(())
     }
 
-    async fn look_up(&self, agent: &AgentId) -> Result<(), EngineError> {
+    pub(crate) async fn look_up(&self, agent: &AgentId) -> Result<(), EngineError> {
         let found = self.agent(agent).await?;
         let Some(known) = found.value else {
             let unknown = Refusal::new(Code::AgentNotFound, "Agent not found");
@@ -385,7 +390,7 @@ impl Engine {
     }
 
     /// Brings an agent back on the credentials of its call, so that nobody does it in its name.
-    async fn comes_back(&self, agent: &AgentId, caller: &Caller) -> Result<(), EngineError> {
+    pub(crate) async fn comes_back(&self, agent: &AgentId, caller: &Caller) -> Result<(), EngineError> {
         let caller = Caller { fence: None, ..caller.clone() };
         let command = rookery_core::agent::ComeBack { agent: agent.clone() };
         let committed = self.store().submit(Submission::new(caller, command)).await?;

@@ -1,5 +1,5 @@
 //! The subscribers that run beside the surfaces: attendance, roster, tokens, sweeper, timers, intents, presence, replies,
-//! artifacts, wake-ups, watcher.
+//! artifacts, wake-ups, router, watcher.
 //!
 //! Here are only their loops and how often they come round; what one round does is in [`crate::rounds`].
 
@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::Sleep;
 use tokio_util::sync::CancellationToken;
 
+use crate::clutch::router;
 use crate::engine::{Engine, EngineError};
 use crate::rendering::{self, Rendered, Rendering};
 use crate::rounds::{self, Following, Sweeping};
@@ -57,6 +58,7 @@ impl Services {
         tasks.spawn(until(stop.clone(), forget_replies(engine.clone())));
         tasks.spawn(until(stop.clone(), collect_artifacts(engine.clone())));
         tasks.spawn(until(stop.clone(), delivery::run(engine.clone())));
+        tasks.spawn(until(stop.clone(), router::run(engine.clone())));
         let (say, sight) = watch::channel(Sight::Off);
         if watching == Watching::On {
             say.send_replace(Sight::Blind { reason: "watching has not begun".to_owned() });

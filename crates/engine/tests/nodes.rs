@@ -215,10 +215,10 @@ async fn duties_are_had_by_one_node_and_go_over_when_it_stops() {
     let one = Daemon::start(&database, "one", Watching::Off, quick).await;
     let other = Daemon::start(&database, "other", Watching::Off, quick).await;
     let has = |daemon: &Daemon| Duty::ALL.map(|duty| daemon.has(duty));
-    assert_eq!((has(&one), has(&other)), ([true; 4], [false; 4]));
+    assert_eq!((has(&one), has(&other)), ([true; 5], [false; 5]));
     one.register("a").await;
     one.stop().await;
-    until(|| has(&other) == [true; 4]).await;
+    until(|| has(&other) == [true; 5]).await;
     // The new node misses whom only the other one saw, after a full period and no sooner.
     let offline = || database.log().iter().any(|row| matches!(row.fact, Fact::AgentWentOffline(_)));
     until(offline).await;

@@ -99,6 +99,13 @@ pub enum Want {
     Write(WriteSet),
 }
 
+/// A command by its submission, and its place among those of it.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    at: usize,
+    part: usize,
+}
+
 pub type Outcome = Result<Committed, SubmitError>;
 
 #[derive(Debug)]
@@ -115,6 +122,20 @@ pub struct Batch {
     write: WriteSet,
     now: Now,
     asked: bool,
+    /// The submission of several commands that is under way.
+    under_way: Option<UnderWay>,
+}
+
+/// Several commands that are done together or not at all: what they came to so far, and how it was before them.
+#[derive(Debug)]
+struct UnderWay {
+    done: Vec<Committed>,
+    head: Seq,
+    log: usize,
+    replies: usize,
+    blanked: usize,
+    rows: Vec<(Key, Option<Row>)>,
+    remembered: Vec<(String, String)>,
 }
 
 impl Batch {
@@ -131,6 +152,7 @@ impl Batch {
             write: WriteSet::default(),
             now: Now { at: Timestamp(0) },
             asked: false,
+            under_way: None,
         }
     }
 
@@ -161,6 +183,7 @@ impl Batch {
                     self.rounds = 0;
                 }
                 Err(_) if self.rounds >= MAX_ROUNDS => {
+                    self.undo();
                     let reason = "its rule asked for more than it may".to_owned();
                     self.outcomes[at] = Some(Err(SubmitError::Broken { reason }));
                     self.rounds = 0;
@@ -210,7 +233,7 @@ impl Batch {
 
     fn asks(&self) -> Needs {
         let mut needs = Needs::default();
-        for submission in &self.submissions {
+        for submission in self.submissions.iter().flat_map(Submission::all) {
             rookery_core::asks(&submission.caller, &submission.command).into_iter().for_each(|ask| needs.add(ask));
             if let Some(idempotency) = &submission.idempotency {
                 needs.replies.insert((idempotency.scope.clone(), idempotency.key.clone()));
@@ -220,9 +243,77 @@ impl Batch {
         needs
     }
 
-    /// Runs one command: its outcome, or what must be loaded first.
+    /// Runs a submission: its outcome, or what must be loaded first.
     fn run(&mut self, at: usize) -> Result<Outcome, Needs> {
-        let submission = &self.submissions[at];
+        if self.submissions[at].others.is_empty() {
+            return self.run_one(Place { at, part: 0 });
+        }
+        let parts = 1 + self.submissions[at].others.len();
+        loop {
+            let part = self.begun().done.len();
+            if part == parts {
+                return Ok(Ok(self.done_together()));
+            }
+            match self.run_one(Place { at, part })? {
+                Ok(committed) => {
+                    self.begun().done.push(committed);
+                    self.rounds = 0;
+                }
+                Err(error) => {
+                    self.undo();
+                    return Ok(Err(error.of_one(part)));
+                }
+            }
+        }
+    }
+
+    fn begun(&mut self) -> &mut UnderWay {
+        let write = &self.write;
+        self.under_way.get_or_insert_with(|| UnderWay {
+            done: vec![],
+            head: write.head,
+            log: write.log.len(),
+            replies: write.replies.len(),
+            blanked: write.blanked.len(),
+            rows: vec![],
+            remembered: vec![],
+        })
+    }
+
+    fn done_together(&mut self) -> Committed {
+        let mut done = self.under_way.take().map(|under_way| under_way.done).unwrap_or_default().into_iter();
+        let first = done.next().unwrap_or_else(|| Committed {
+            answer: Answer::Done,
+            at: self.write.head,
+            duplicate: false,
+            others: vec![],
+        });
+        Committed { at: self.write.head, others: done.collect(), ..first }
+    }
+
+    /// Leaves no trace of the commands that were under way together.
+    fn undo(&mut self) {
+        let Some(under_way) = self.under_way.take() else { return };
+        for (key, row) in under_way.rows.into_iter().rev() {
+            self.view.set(key, row);
+        }
+        for key in under_way.remembered {
+            self.remembered.insert(key, None);
+        }
+        self.write.head = under_way.head;
+        self.write.log.truncate(under_way.log);
+        self.write.replies.truncate(under_way.replies);
+        self.write.blanked.truncate(under_way.blanked);
+    }
+
+    fn submission(&self, place: Place) -> &Submission {
+        let submission = &self.submissions[place.at];
+        place.part.checked_sub(1).map_or(submission, |other| &submission.others[other])
+    }
+
+    /// Runs one command: its outcome, or what must be loaded first.
+    fn run_one(&mut self, place: Place) -> Result<Outcome, Needs> {
+        let submission = self.submission(place);
         if let Some(tenure) = submission.tenure.filter(|tenure| self.duties.get(&tenure.duty) != Some(&tenure.epoch)) {
             let message = format!("another node has taken over the duty '{}'", tenure.duty.name());
             return Ok(Err(SubmitError::Refused(Refusal::new(Code::Stale, message))));
@@ -250,7 +341,7 @@ impl Batch {
         if !needs.is_empty() {
             return Err(needs);
         }
-        Ok(Ok(self.commit(at, decision)))
+        Ok(Ok(self.commit(place, decision)))
     }
 
     fn halted(&self, halt: Halt) -> Result<Outcome, Needs> {
@@ -274,19 +365,19 @@ impl Batch {
                 .hint("use a new key for a new request"),
             ));
         }
-        Ok(Committed { answer: earlier.answer.clone(), at: self.write.head, duplicate: true })
+        Ok(Committed { answer: earlier.answer.clone(), at: self.write.head, duplicate: true, others: vec![] })
     }
 
     /// Puts a decision's facts into the batch. Every row they touch is in view.
-    fn commit(&mut self, at: usize, decision: Decision) -> Committed {
+    fn commit(&mut self, place: Place, decision: Decision) -> Committed {
         let first = self.write.head.next();
-        let actor = author(&self.submissions[at].caller, &decision.facts);
+        let actor = author(&self.submission(place).caller, &decision.facts);
         for fact in decision.facts {
             let seq = self.write.head.next();
             self.write.head = seq;
             self.fold(&fact, seq);
-            let submission = &self.submissions[at];
-            self.write.log.push(LogRow {
+            let submission = self.submission(place);
+            let row = LogRow {
                 seq,
                 at: self.now.at,
                 run: run_of(submission, &fact),
@@ -298,24 +389,33 @@ impl Batch {
                 cause: if seq == first { submission.cause } else { Some(first) },
                 body: if seq == first { submission.body.clone() } else { None },
                 fact,
-            });
+            };
+            self.write.log.push(row);
         }
         self.write.blanked.extend(decision.blanked);
+        let duplicate = matches!(decision.reply, Reply::Known(_));
         let answer = self.answer(decision.reply, first);
         // That a claim was refused is no effect: asked again with the same key, it may be granted.
         let refused = matches!(answer, Answer::Claim(ClaimReply::Refused { .. }));
-        if let Some(idempotency) = self.submissions[at].idempotency.as_ref().filter(|_| !refused) {
+        if let Some(idempotency) = self.submission(place).idempotency.clone().filter(|_| !refused) {
             let remembered = Remembered { hash: idempotency.hash.clone(), answer: answer.clone() };
-            self.remembered.insert((idempotency.scope.clone(), idempotency.key.clone()), Some(remembered));
-            self.write.replies.push((idempotency.clone(), answer.clone()));
+            let key = (idempotency.scope.clone(), idempotency.key.clone());
+            if let Some(under_way) = &mut self.under_way {
+                under_way.remembered.push(key.clone());
+            }
+            self.remembered.insert(key, Some(remembered));
+            self.write.replies.push((idempotency, answer.clone()));
         }
-        Committed { answer, at: self.write.head, duplicate: false }
+        Committed { answer, at: self.write.head, duplicate, others: vec![] }
     }
 
     fn fold(&mut self, fact: &Fact, seq: Seq) {
         for key in rookery_core::touches(fact) {
             let old = self.view.get(&key).ok().flatten().cloned();
             self.before.entry(key.clone()).or_insert_with(|| old.clone());
+            if let Some(under_way) = &mut self.under_way {
+                under_way.rows.push((key.clone(), old.clone()));
+            }
             let new = rookery_core::apply(old, &key, fact, seq, self.now.at);
             self.view.set(key, new);
         }
@@ -324,7 +424,7 @@ impl Batch {
     fn answer(&self, reply: Reply, first: Seq) -> Answer {
         match reply {
             Reply::Done => Answer::Done,
-            Reply::Row(key) => match self.view.get(&key) {
+            Reply::Row(key) | Reply::Known(key) => match self.view.get(&key) {
                 Ok(Some(row)) => Answer::Row(key, Box::new(StoredRow(row.clone()))),
                 _ => Answer::Done,
             },

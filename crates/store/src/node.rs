@@ -48,10 +48,12 @@ pub enum Duty {
     Effects,
     /// Forgets the replies whose time is over.
     Upkeep,
+    /// Gives tasks to whoever fits.
+    Router,
 }
 
 impl Duty {
-    pub const ALL: [Duty; 4] = [Duty::Sweeper, Duty::Timers, Duty::Effects, Duty::Upkeep];
+    pub const ALL: [Duty; 5] = [Duty::Sweeper, Duty::Timers, Duty::Effects, Duty::Upkeep, Duty::Router];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -59,6 +61,7 @@ impl Duty {
             Duty::Timers => "timers",
             Duty::Effects => "effects",
             Duty::Upkeep => "upkeep",
+            Duty::Router => "router",
         }
     }
 

@@ -42,6 +42,8 @@ pub struct Submission {
     pub thread: Option<ThreadId>,
     /// The duty that it is submitted out of, if so: refused once another node has taken that over.
     pub tenure: Option<Tenure>,
+    /// Commands that are decided after this one, in order: either all of them are done or none.
+    pub others: Vec<Submission>,
 }
 
 impl Submission {
@@ -68,6 +70,7 @@ impl Submission {
             run: None,
             thread: None,
             tenure: None,
+            others: vec![],
         }
     }
 
@@ -76,6 +79,11 @@ impl Submission {
     pub fn out_of(mut self, tenure: Tenure) -> Submission {
         self.tenure = Some(tenure);
         self
+    }
+
+    /// All commands of the submission, this one first.
+    pub fn all(&self) -> impl Iterator<Item = &Submission> {
+        std::iter::once(self).chain(&self.others)
     }
 
     /// What the command weighs in the queue: the body, and the same once more in the command.
@@ -96,7 +104,8 @@ impl Submission {
             Command::CreateDocument(command) => command.text.len(),
             _ => 0,
         };
-        256 + body + self.received_bytes.max(body).max(text) + targets
+        let others: usize = self.others.iter().map(Submission::bytes).sum();
+        256 + body + self.received_bytes.max(body).max(text) + targets + others
     }
 }
 
@@ -124,8 +133,10 @@ pub struct Committed {
     pub answer: Answer,
     /// The head of the log that this answer is true at.
     pub at: Seq,
-    /// An earlier command with the same idempotency key got this answer.
+    /// The same was done before and got this answer: it is a repetition by its idempotency key, or by what it is.
     pub duplicate: bool,
+    /// What became of [`Submission::others`].
+    pub others: Vec<Committed>,
 }
 
 /// What the caller is told, self-contained: it can be remembered and told again.
@@ -175,6 +186,9 @@ impl<'de> Deserialize<'de> for StoredRow {
 pub enum SubmitError {
     #[error("{0}")]
     Refused(Refusal),
+    /// One of several commands that are done together or not at all, by its place among them.
+    #[error("{refusal}")]
+    RefusedOne { place: usize, refusal: Refusal },
     /// The queue is full; nothing was done.
     #[error("too many commands are waiting")]
     Busy,
@@ -189,6 +203,16 @@ pub enum SubmitError {
     Broken { reason: String },
     #[error("the daemon is stopping")]
     Stopped,
+}
+
+impl SubmitError {
+    /// The same as told by one of several commands that are done together.
+    pub(crate) fn of_one(self, place: usize) -> SubmitError {
+        match self {
+            SubmitError::Refused(refusal) => SubmitError::RefusedOne { place, refusal },
+            other => other,
+        }
+    }
 }
 
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]

@@ -3,7 +3,7 @@
 
 use axum::http::{HeaderMap, header};
 use rookery_core::limit::IDEMPOTENCY_KEY_BYTES;
-use rookery_core::{Caller, Code, Instance, Refusal, Seq};
+use rookery_core::{Actor, Caller, Code, Instance, Refusal, Seq};
 use rookery_engine::Credentials;
 use rookery_engine::engine::IdempotencyKey;
 
@@ -50,6 +50,22 @@ impl Sender {
             fence: self.fence,
         };
         app.engine().access().identify(&credentials, app.engine().clock().now())
+    }
+
+    /// The caller of a message that says who sends it: whoever the headers say must be that one. Without any, its word
+    /// is taken, as far as words are.
+    pub fn sending_as(&self, app: &App, from: &Actor) -> Result<Caller, Refusal> {
+        let stated = self.stated.clone().or_else(|| from.agent().map(ToString::to_string));
+        let caller = Sender { stated, ..self.clone() }.caller(app, None)?;
+        if caller.actor == *from {
+            return Ok(caller);
+        }
+        let refusal =
+            Refusal::new(Code::Forbidden, format!("the message says that it is from '{from}', and it is not"));
+        Err(match from {
+            Actor::Person(_) => refusal.hint("a person needs a token, or the project's key"),
+            _ => refusal.hint(format!("'{}' calls: send as that one", caller.actor)),
+        })
     }
 
     /// The instance that it is in, if it gives no name that tells.

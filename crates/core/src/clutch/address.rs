@@ -1,4 +1,5 @@
-//! Who sends and who is meant: `agent:ken`, `group:reviewers`, `person:anna`, or the router by the name of the orchestrator.
+//! Who sends and who is meant: `agent:ken`, `group:reviewers`, `person:anna`, the tools of `mcp:browser`,
+//! or the router by the name of the orchestrator.
 //!
 //! The kind in front may be left out for an agent, and is left out inside: `agent:ken` and `ken` are the same agent.
 
@@ -19,6 +20,7 @@ pub const ORCHESTRATOR: &str = "agent:orchestrator";
 const AGENT: &str = "agent:";
 const GROUP: &str = "group:";
 const PERSON: &str = "person:";
+const SERVER: &str = "mcp:";
 
 /// A recipient.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -28,6 +30,8 @@ pub enum Address {
     /// A group by the name it was given, or everybody with a role.
     Group(String),
     Person(String),
+    /// A server of tools.
+    Server(String),
     /// Whoever the router chooses.
     Orchestrator,
 }
@@ -44,6 +48,7 @@ impl fmt::Display for Address {
             Address::Agent(id) => write!(f, "{AGENT}{id}"),
             Address::Group(name) => write!(f, "{GROUP}{name}"),
             Address::Person(name) => write!(f, "{PERSON}{name}"),
+            Address::Server(name) => write!(f, "{SERVER}{name}"),
             Address::Orchestrator => f.write_str(ORCHESTRATOR),
         }
     }
@@ -73,6 +78,7 @@ pub(super) fn sender(value: &Value) -> Result<Actor, Flaw> {
         Address::Agent(id) => Ok(Actor::Agent(id)),
         Address::Person(name) => Ok(Actor::Person(name)),
         Address::Group(_) => Err(reserved("is a group; a message is sent by one agent or person")),
+        Address::Server(_) => Err(reserved("is a server of tools, which sends nothing by itself")),
         Address::Orchestrator => Err(reserved("is the daemon itself; send as the agent that you are")),
     }
 }
@@ -83,6 +89,9 @@ fn address(text: &str) -> Result<Address, Flaw> {
     }
     if let Some(name) = text.strip_prefix(PERSON) {
         return unprefixed(name).map(|name| Address::Person(name.to_owned()));
+    }
+    if let Some(name) = text.strip_prefix(SERVER) {
+        return unprefixed(name).map(|name| Address::Server(name.to_owned()));
     }
     let name = unprefixed(text.strip_prefix(AGENT).unwrap_or(text))?;
     let id = instance::plain(&AgentId::from(name));
@@ -97,7 +106,7 @@ fn address(text: &str) -> Result<Address, Flaw> {
 
 fn unprefixed(name: &str) -> Result<&str, Flaw> {
     form::check_name(name, limit::AGENT_ID_BYTES)?;
-    match [AGENT, GROUP, PERSON].into_iter().find(|prefix| name.starts_with(prefix)) {
+    match [AGENT, GROUP, PERSON, SERVER].into_iter().find(|prefix| name.starts_with(prefix)) {
         Some(prefix) => Err(Flaw::invalid(format!("has a second '{prefix}' inside; write the kind once, in front"))),
         None => Ok(name),
     }
@@ -123,6 +132,7 @@ mod tests {
             ("user:ken", "agent:user:ken"),
             ("group:workers", "group:workers"),
             ("person:anna", "person:anna"),
+            ("mcp:browser", "mcp:browser"),
             ("orchestrator", "agent:orchestrator"),
             ("agent:orchestrator", "agent:orchestrator"),
         ] {
@@ -135,9 +145,19 @@ mod tests {
 
     #[test]
     fn other_names_are_nobodys() {
-        for text in
-            ["", "agent:", "group:", "person:", "agent:agent:ken", "agent:group:x", "group:agent:x", "a b", "system"]
-        {
+        for text in [
+            "",
+            "agent:",
+            "group:",
+            "person:",
+            "mcp:",
+            "mcp:agent:x",
+            "agent:agent:ken",
+            "agent:group:x",
+            "group:agent:x",
+            "a b",
+            "system",
+        ] {
             assert_eq!(Address::parse(text), None, "{text}");
         }
         for (text, code) in [
@@ -145,6 +165,7 @@ mod tests {
             ("router", FaultCode::ReservedName),
             ("agent:orchestrator", FaultCode::ReservedName),
             ("group:workers", FaultCode::ReservedName),
+            ("mcp:browser", FaultCode::ReservedName),
             ("agent:", FaultCode::InvalidField),
         ] {
             assert_eq!(sender(&json!(text)).unwrap_err().code, code, "{text}");

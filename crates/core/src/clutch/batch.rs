@@ -41,6 +41,8 @@ impl Shape {
 pub struct Received<'a> {
     pub envelope: Envelope,
     pub body: &'a [u8],
+    /// Its place among those that were sent; none if it was sent as it is.
+    pub index: Option<usize>,
 }
 
 /// All messages of what was sent, at least one. A fault's pointer begins with the index of its message unless a single
@@ -65,7 +67,7 @@ const SPACE: [char; 4] = [' ', '\t', '\n', '\r'];
 
 fn one(text: &str) -> Result<Vec<Received<'_>>, Faults> {
     let body = text.trim_matches(SPACE).as_bytes();
-    Envelope::read(body).map(|envelope| vec![Received { envelope, body }])
+    Envelope::read(body).map(|envelope| vec![Received { envelope, body, index: None }])
 }
 
 fn array(text: &str) -> Result<Vec<Received<'_>>, Faults> {
@@ -93,7 +95,7 @@ fn all<'a>(bodies: impl Iterator<Item = &'a str>) -> Result<Vec<Received<'a>>, F
             break;
         }
         match Envelope::read_at(body.as_bytes(), &Place::Entry(&Place::Root, index)) {
-            Ok(envelope) => messages.push(Received { envelope, body: body.as_bytes() }),
+            Ok(envelope) => messages.push(Received { envelope, body: body.as_bytes(), index: Some(index) }),
             Err(found) => faults.append(found),
         }
     }

@@ -138,6 +138,16 @@ impl Faults {
         self.push(Fault { code, pointer: place.pointer(), message: message.into() });
     }
 
+    /// The same faults, of something that is a field of what is at this place.
+    pub(super) fn within(self, place: &Place<'_>, field: &str) -> Faults {
+        let front = Place::Field(place, field).pointer();
+        let mut faults = Faults { left_out: self.left_out, ..Faults::default() };
+        for fault in self.found {
+            faults.push(Fault { pointer: format!("{front}{}", fault.pointer), ..fault });
+        }
+        faults
+    }
+
     pub(super) fn append(&mut self, others: Faults) {
         self.left_out += others.left_out;
         others.found.into_iter().for_each(|fault| self.push(fault));

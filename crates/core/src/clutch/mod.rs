@@ -4,6 +4,9 @@
 //! whoever wrote it. What an envelope carries beyond the protocol is kept and never a fault. Nothing here looks anything up:
 //! whether a task, an agent or a key exists is for the rules. How rows of the log are shown as envelopes is in
 //! [`crate::envelope`].
+//!
+//! What an envelope does is decided by [`Ingest`]: it is recorded ([`EnvelopeReceived`]), and the rules of the noun that it is
+//! about decide the rest, as they do for every other face.
 
 mod address;
 mod attachment;
@@ -13,13 +16,17 @@ pub mod card;
 mod envelope;
 mod fault;
 mod form;
+mod group;
+mod ingest;
 mod instant;
+mod intake;
 mod json;
 pub mod legacy;
 mod message_type;
 mod need;
 mod payload_type;
 mod place;
+mod received;
 pub mod schema;
 mod security;
 pub mod version;
@@ -30,11 +37,16 @@ pub use batch::{Received, Shape, read_batch};
 pub use card::Card;
 pub use envelope::{Envelope, Meta, Sender, Trace};
 pub use fault::{Fault, FaultCode, Faults};
+pub use group::Group;
+pub use ingest::{Act, Ingest};
 pub use instant::parse as parse_instant;
+pub use intake::{Taken, draft_demand, take_in};
 pub use legacy::LegacyType;
 pub use message_type::MessageType;
 pub use need::Need;
 pub use payload_type::PayloadType;
+pub(crate) use received::apply;
+pub use received::{EnvelopeReceived, Filed};
 pub use security::{Network, Policy, Security, Signature, TrustLevel};
 
 /// A JSON value, read as strictly as messages are: no field named twice, not too deep.

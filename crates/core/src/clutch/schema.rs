@@ -16,7 +16,7 @@ const NAME: &str = r"^[^\s\u0000-\u001f\u007f-\u009f]+$";
 const TIME: &str = r"^\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})$";
 const NEED: &str = r"^([^\s:@]+|[^\s:@]+:[^\s@]+)(@.+)?$";
 
-pub(super) const KINDS: [&str; 3] = ["agent:", "person:", "group:"];
+pub(super) const KINDS: [&str; 4] = ["agent:", "person:", "group:", "mcp:"];
 
 pub fn envelope() -> Value {
     json!({
@@ -115,7 +115,7 @@ fn recipient() -> Value {
         "type": "object", "required": ["agent_id"],
         "properties": {
             "agent_id": {
-                "description": "An agent, 'group:' and the name of a group or role, 'person:' and a name, or 'agent:orchestrator', who chooses",
+                "description": "An agent, 'group:' and the name of a group or role, 'person:' and a name, 'mcp:' and a server of tools, or 'agent:orchestrator', who chooses",
                 "type": "string", "pattern": pattern },
         },
     })

@@ -80,6 +80,35 @@ pub struct Expects {
     pub required: Vec<String>,
 }
 
+/// The step of a workflow that a request binds the messages to which answer it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct BoundTo {
+    pub workflow: String,
+    pub step: String,
+}
+
+/// What came of holding a message against its step, before it is decided.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Checked {
+    pub bound: BoundTo,
+    /// The definition of the workflow that was asked, if there is one.
+    pub defined: Option<Seq>,
+    pub violations: Violations,
+}
+
+impl Checked {
+    /// Whether the message may be stored: it was held against the step that it belongs to, by the definition that holds now.
+    pub(crate) fn allows(checked: Option<&Checked>, bound: &BoundTo, view: &View) -> Result<(), Halt> {
+        let now = view.workflow(&bound.workflow)?.map(|workflow| workflow.defined);
+        match checked.filter(|checked| checked.bound == *bound && checked.defined == now) {
+            Some(checked) => checked.violations.refusal().map_or(Ok(()), |refusal| Err(refusal.into())),
+            None => Err(Refusal::new(Code::Stale, "what is expected at this step has changed meanwhile")
+                .hint("send it again")
+                .into()),
+        }
+    }
+}
+
 pub(crate) fn apply_schema(
     old: Option<Schema>,
     payload_type: &PayloadType,
@@ -131,9 +160,4 @@ impl View {
             .hint("ask its author, the lead or a person; or choose another name")
             .into())
     }
-}
-
-/// Whether a decision was made by the workflow as it is now.
-pub fn is_current(view: &View, workflow: &str, defined: Option<Seq>) -> Result<bool, Halt> {
-    Ok(view.workflow(workflow)?.map(|workflow| workflow.defined) == defined)
 }

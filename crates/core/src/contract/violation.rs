@@ -6,6 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::limit;
+use crate::refusal::{Code, Refusal};
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct Violation {
@@ -44,6 +45,20 @@ impl Violations {
 
     pub fn iter(&self) -> std::slice::Iter<'_, Violation> {
         self.found.iter()
+    }
+
+    /// The same in a message that stands at this place among others.
+    #[must_use]
+    pub fn within(mut self, front: &str) -> Violations {
+        self.found.iter_mut().for_each(|violation| violation.pointer.insert_str(0, front));
+        self
+    }
+
+    /// Why the message is not taken, if there are any.
+    pub fn refusal(&self) -> Option<Refusal> {
+        let first = self.found.first()?;
+        let refusal = Refusal::new(Code::SchemaViolation, self.to_string()).about(&first.pointer);
+        Some(refusal.hint("the step is still open: correct these places and send it again"))
     }
 
     /// How many more there are than are told.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub use remove::{GroupRemoved, RemoveGroup};
 pub use set::{GroupSet, SetGroup};
 
-use crate::agent::Role;
+use crate::clutch::{Address, Group as RoleGroup};
 use crate::command::Halt;
 use crate::fact::Fact;
 use crate::id::{AgentId, Seq, Timestamp};
@@ -34,19 +34,9 @@ impl Group {
     }
 }
 
-/// The role that a name stands for, in the singular or the plural. No list can have such a name.
-pub fn role(name: &str) -> Option<Role> {
-    match name {
-        "lead" | "leads" => Some(Role::Lead),
-        "specialist" | "specialists" => Some(Role::Specialist),
-        "worker" | "workers" => Some(Role::Worker),
-        _ => None,
-    }
-}
-
 /// What [`members`] needs to see.
 pub fn asks(name: &str) -> Ask {
-    match role(name) {
+    match RoleGroup::named(name) {
         Some(_) => Lookup::LiveAgents.into(),
         None => Key::Group(name.to_owned()).into(),
     }
@@ -55,10 +45,10 @@ pub fn asks(name: &str) -> Ask {
 /// Who is meant by a group, each once and in the order of their names: the agents on its list, or all with the role that are
 /// here. `None` if there is no such group.
 pub fn members(view: &View, name: &str) -> Result<Option<Vec<AgentId>>, Halt> {
-    let found: BTreeSet<AgentId> = match role(name) {
-        Some(role) => {
+    let found: BTreeSet<AgentId> = match RoleGroup::named(name) {
+        Some(group) => {
             let live = view.live_agents()?;
-            live.into_iter().filter(|agent| agent.profile.role == role).map(|agent| agent.id.clone()).collect()
+            live.into_iter().filter(|agent| group.has(agent.profile.role)).map(|agent| agent.id.clone()).collect()
         }
         None => match view.group(name)? {
             Some(group) => group.members.iter().cloned().collect(),
@@ -66,6 +56,17 @@ pub fn members(view: &View, name: &str) -> Result<Option<Vec<AgentId>>, Halt> {
         },
     };
     Ok(Some(found.into_iter().collect()))
+}
+
+/// The members of all lists among these recipients.
+pub(crate) fn listed(view: &View, to: &[Address]) -> Result<Vec<AgentId>, Halt> {
+    let name = |address: &Address| if let Address::Group(name) = address { Some(name.clone()) } else { None };
+    let lists = to.iter().filter_map(name).filter(|name| RoleGroup::named(name).is_none());
+    let mut found = BTreeSet::new();
+    for name in lists {
+        found.extend(members(view, &name)?.unwrap_or_default());
+    }
+    Ok(found.into_iter().collect())
 }
 
 pub(crate) fn apply(old: Option<Group>, name: &str, fact: &Fact, seq: Seq, at: Timestamp) -> Option<Group> {
@@ -88,6 +89,7 @@ impl View {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agent::Role;
     use crate::testing::{World, by};
 
     fn resolved(w: &World, name: &str) -> Option<Vec<String>> {
@@ -118,6 +120,7 @@ mod tests {
             ("specialists", Some(vec!["sam"])),
             ("leads", Some(vec!["liz"])),
             ("team", Some(vec!["bob", "zoe"])),
+            ("everyone", Some(vec!["ada", "liz", "sam"])),
             ("ghosts", None),
         ] {
             let expected = expected.map(|names| names.into_iter().map(str::to_owned).collect::<Vec<_>>());

@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Group, role};
+use super::Group;
 use crate::actor::Caller;
+use crate::clutch::Group as RoleGroup;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::{AgentId, Seq, Timestamp};
@@ -49,8 +50,8 @@ impl SetGroup {
 
     fn check(&self) -> Result<(), Refusal> {
         limit::name("a group's name", &self.group, limit::AGENT_ID_BYTES)?;
-        if role(&self.group).is_some() {
-            let message = format!("'{}' is everybody with that role, and cannot be a list", self.group);
+        if RoleGroup::named(&self.group).is_some() {
+            let message = format!("'{}' is everybody with a role, or everybody, and cannot be a list", self.group);
             return Err(Refusal::new(Code::Invalid, message).hint("choose another name"));
         }
         if self.group.contains(':') {
@@ -106,7 +107,7 @@ mod tests {
     #[test]
     fn names_of_roles_and_names_that_no_message_can_say_are_refused() {
         let mut w = World::of(&["a"]);
-        for name in ["workers", "worker", "leads", "specialist", "", "a b", "group:x"] {
+        for name in ["workers", "worker", "leads", "everyone", "specialist", "", "a b", "group:x"] {
             assert_eq!(w.refuses(&by("a"), set(name, &["a"])), Code::Invalid, "{name}");
         }
         assert_eq!(w.refuses(&by("a"), set("team", &["a b"])), Code::Invalid);

@@ -14,10 +14,11 @@ use serde::{Deserialize, Serialize};
 pub use held::{MessageDiscarded, MessageReleased, ReleaseHeld, Verdict};
 pub use mention::mentions;
 pub use receive::{AckMessages, ReadMessages, Receipt, Shown};
-pub use send::{Ack, Addressees, Cause, MessageHeld, MessageSent, SendMessage, StormGuard, What};
+pub use send::{Ack, Addressees, Cause, MessageHeld, MessageSent, SendMessage, StormGuard, Tone, What};
 
 use crate::fact::Fact;
 use crate::id::{AgentId, MessageId, RunId, Seq, ThreadId, Timestamp};
+use crate::instance::Instance;
 use crate::key::{ColumnValue, Key};
 
 /// How long a message waits for a recipient that nobody knows yet, and how long a message about a session matters.
@@ -32,6 +33,8 @@ pub enum Form {
     Direct,
     /// A coordination message.
     Coord,
+    /// A message of the Clutch protocol that says nothing in a channel: it is read in its own words.
+    Envelope,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -220,6 +223,11 @@ impl Header {
         }
     }
 
+    /// The instance whose channel it stands in, if it stands in one's: its run and thread are those of one.
+    pub fn instance(&self) -> Option<Instance> {
+        Some(Instance::of_thread(&self.thread)).filter(|instance| instance.run() == self.run)
+    }
+
     pub fn is_to_everyone(&self) -> bool {
         self.to == Recipients::Everyone
     }
@@ -322,6 +330,12 @@ pub(crate) fn apply_delivery(
     match fact {
         Fact::MessageSent(fact) => queued(&fact.letter.header, fact.at).or(old),
         Fact::MessageReleased(fact) => queued(&fact.header, fact.at).or(old),
+        Fact::EnvelopeReceived(fact) if fact.reaches(message, agent) => {
+            Some(new(AddressedAs::Recipient { form: Form::Envelope, wakes: true }))
+        }
+        Fact::TaskForwarded(fact) if fact.message == *message && fact.to == *agent => {
+            Some(new(AddressedAs::Recipient { form: Form::Envelope, wakes: true }))
+        }
         Fact::MessagesRead(receipt) => noted(receipt, Standing::Read),
         Fact::MessagesAcked(receipt) => noted(receipt, Standing::Acked),
         _ => old,

@@ -32,10 +32,20 @@ pub struct SendMessage {
 pub enum What {
     /// For everybody to read in the thread's channel. Whoever is mentioned is told.
     Entry,
+    /// As an entry, and these are told besides those that the text mentions.
+    Chat { to: Vec<AgentId>, mentions: Vec<AgentId>, tone: Tone },
     /// For these agents only.
     Direct { to: Vec<AgentId> },
     /// A coordination message, pending until each recipient acknowledges it.
     Coord { topic: String, subject: String, to: Addressees, ack: Ack },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tone {
+    /// Wakes whom it is to.
+    Speech,
+    /// Is there to be read, and wakes nobody.
+    Notice,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -106,6 +116,7 @@ impl SendMessage {
     pub(crate) fn asks(&self) -> Vec<Ask> {
         let own = [
             Key::Message(self.id.clone()),
+            Key::Envelope(self.id.clone()),
             Key::Thread(self.thread.clone()),
             Key::Sender(self.from.clone()),
             Key::Agent(self.from.clone()),
@@ -121,10 +132,24 @@ impl SendMessage {
         Instance::of_thread(&self.thread)
     }
 
+    /// Where names in the text are understood. Threads of the Clutch protocol are nobody's: there it is where the author is.
+    fn here(&self) -> Instance {
+        match &self.what {
+            What::Chat { .. } => Instance::of(&self.from),
+            What::Entry | What::Direct { .. } | What::Coord { .. } => self.instance(),
+        }
+    }
+
+    /// What the author is called by those who read it: in the instance whose channel it is, if it is one's.
+    fn name(&self) -> String {
+        let own = matches!(self.what, What::Chat { .. }) && self.instance().run() != self.run;
+        if own { self.here().calls(&self.from) } else { self.instance().calls(&self.from) }
+    }
+
     pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Halt> {
         self.check()?;
         view.may_sign_as(caller, &self.from)?;
-        if !matches!(self.what, What::Coord { .. }) {
+        if matches!(self.what, What::Entry | What::Direct { .. }) {
             view.needs_context(&self.instance())?;
         }
         let reply = Reply::Row(Key::Message(self.id.clone()));
@@ -132,9 +157,10 @@ impl SendMessage {
             if known.letter.header.from == self.from && known.letter.text == self.text {
                 return Ok(Decision::nothing(reply));
             }
-            return Err(
-                Refusal::new(Code::Exists, format!("message '{}' exists and says something else", self.id)).into()
-            );
+            return Err(self.is_another().into());
+        }
+        if view.envelope(&self.id)?.is_some() {
+            return Err(self.is_another().into());
         }
         let letter = self.letter(view)?;
         let fact = match self.held(view, &letter.header, now)? {
@@ -148,6 +174,10 @@ impl SendMessage {
         Ok(Decision::new(vec![fact], reply))
     }
 
+    fn is_another(&self) -> Refusal {
+        Refusal::new(Code::Exists, format!("message '{}' exists and says something else", self.id))
+    }
+
     fn check(&self) -> Result<(), Refusal> {
         limit::name("message id", self.id.as_str(), limit::MESSAGE_ID_BYTES)?;
         limit::name("run", self.run.as_str(), limit::NAME_BYTES)?;
@@ -156,10 +186,10 @@ impl SendMessage {
         limit::text("message", &self.text, limit::TEXT_BYTES)?;
         limit::list("recipients", &self.names())?;
         match &self.what {
-            What::Entry | What::Direct { .. } if self.text.trim().is_empty() => {
+            What::Entry | What::Chat { .. } | What::Direct { .. } if self.text.trim().is_empty() => {
                 Err(Refusal::new(Code::Invalid, "message must not be empty"))
             }
-            What::Entry => Ok(()),
+            What::Entry | What::Chat { .. } => Ok(()),
             What::Direct { to } => check_ids(to),
             What::Coord { topic, subject, to, .. } => {
                 check_topic(topic)?;
@@ -181,7 +211,8 @@ impl SendMessage {
     /// Everybody that the message names, whether they are agents or not.
     fn names(&self) -> Vec<AgentId> {
         let named = match &self.what {
-            What::Entry => return mentions(&self.text, &Instance::of_thread(&self.thread)),
+            What::Entry => return self.mentioned(),
+            What::Chat { to, .. } => &[to.clone(), self.mentioned()].concat(),
             What::Direct { to } | What::Coord { to: Addressees::Agents(to), .. } => to,
             What::Coord { to: Addressees::Everyone, .. } => return vec![],
         };
@@ -189,6 +220,16 @@ impl SendMessage {
         let new = named.iter().map(plain).filter(|name| seen.insert(name.clone()));
         // One too many is enough to be refused.
         new.take(limit::LIST_ENTRIES + 1).collect()
+    }
+
+    /// Everybody that it mentions, in its text or otherwise.
+    fn mentioned(&self) -> Vec<AgentId> {
+        let mut mentioned = mentions(&self.text, &self.here());
+        if let What::Chat { mentions, .. } = &self.what {
+            let others = mentions.iter().filter(|agent| !mentioned.contains(agent)).cloned().collect::<Vec<_>>();
+            mentioned.extend(others);
+        }
+        mentioned
     }
 
     fn resolve(&self, view: &View) -> Result<Named, Halt> {
@@ -202,11 +243,16 @@ impl SendMessage {
 
     fn letter(&self, view: &View) -> Result<Letter, Halt> {
         let Named { known, unknown } = self.resolve(view)?;
-        let mentions = if self.what == What::Entry { known.clone() } else { vec![] };
+        let mentions: Vec<AgentId> = match &self.what {
+            What::Entry => known.clone(),
+            What::Chat { .. } => self.mentioned().into_iter().filter(|agent| known.contains(agent)).collect(),
+            What::Direct { .. } | What::Coord { .. } => vec![],
+        };
+        let notice = matches!(self.what, What::Chat { tone: Tone::Notice, .. });
         let others: Vec<AgentId> = known.into_iter().filter(|agent| *agent != self.from).collect();
         let (cause, hops) = self.chain(view)?;
         let (form, topic, subject) = match &self.what {
-            What::Entry => (Form::Entry, None, None),
+            What::Entry | What::Chat { .. } => (Form::Entry, None, None),
             What::Direct { .. } => (Form::Direct, None, None),
             What::Coord { topic, subject, .. } => (Form::Coord, Some(topic.clone()), Some(subject.clone())),
         };
@@ -226,7 +272,7 @@ impl SendMessage {
             run: self.run.clone(),
             thread: self.thread.clone(),
             form,
-            name: Instance::of_thread(&self.thread).calls(&self.from),
+            name: self.name(),
             from: self.from.clone(),
             topic,
             priority: if urgent || mentions.len() > 1 { Priority::High } else { Priority::Normal },
@@ -235,7 +281,7 @@ impl SendMessage {
             awaits_millis: waits.then_some(DAY_MILLIS),
             unknown,
             requires_ack: self.requires_ack(session),
-            wakes: (reaches || waits) && !session,
+            wakes: (reaches || waits) && !session && !notice,
             lasts_millis: session.then_some(DAY_MILLIS),
             cause,
             hops,
@@ -245,7 +291,7 @@ impl SendMessage {
 
     fn requires_ack(&self, session: bool) -> bool {
         match &self.what {
-            What::Entry | What::Direct { .. } => true,
+            What::Entry | What::Chat { .. } | What::Direct { .. } => true,
             What::Coord { ack: Ack::NotRequired, .. } => false,
             // Whatever was asked for: nobody waits for these.
             What::Coord { .. } => !session,

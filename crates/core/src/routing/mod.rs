@@ -19,7 +19,7 @@
 //! A score is the weight of what is met in what is preferred: a capability 1.0, a tool 0.7, a domain 0.5, a tag 0.3. An
 //! agent that lacks a preferred skill and has a tag of that name meets it as a tag.
 //!
-//! [`Candidates`] follows the log and chooses without looking anything up; [`admits`] decides about one agent over rows.
+//! [`Route`] is the command that gives a task to whom the choice fell on. [`Candidates`] follows the log and chooses without looking anything up; [`admits`] decides about one agent over rows.
 
 mod candidates;
 mod choice;
@@ -28,9 +28,11 @@ mod offer;
 mod plan;
 #[cfg(test)]
 mod properties;
+mod route;
 #[cfg(test)]
 mod tables;
 
 pub use candidates::{Candidates, admits};
 pub use choice::{Choice, Filter, Rejected, Scored};
 pub use demand::{Among, Demand};
+pub use route::{Route, Routing, RoutingDecided, RoutingFailed, TaskForwarded};

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{PlannedTask, Resolved, Status, author, resolve, steering_asks};
+use super::{PlannedTask, Resolved, Status, author, resolve, rollup, steering_asks};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
@@ -10,7 +10,7 @@ use crate::id::{RunId, TaskId};
 use crate::key::{Ask, Key, Lookup};
 use crate::limit;
 use crate::refusal::{Code, Refusal};
-use crate::task::{Task, TaskCreated};
+use crate::task::{Origin, Task, TaskCreated};
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -57,6 +57,7 @@ impl SetRunPlan {
             planned: self.tasks.iter().map(|task| task.id.clone()).collect(),
         })];
         facts.extend(planned(view, &self.run, &author(caller), last(&stay), resolved)?);
+        facts.extend(rollup::is_begun(run, &stay));
         Ok(Decision::new(facts, Reply::Row(Key::Run(self.run.clone()))))
     }
 }
@@ -99,6 +100,7 @@ pub(crate) fn planned(
             sequence,
             context_from,
             details: task.details,
+            origin: Origin::default(),
         }));
     }
     Ok(facts)

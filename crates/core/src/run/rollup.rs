@@ -46,9 +46,16 @@ pub(crate) fn begins(view: &View, claimed: &[&Task]) -> Result<Vec<Fact>, Halt> 
     Ok(facts)
 }
 
-/// The end of the last task that was left to do completes its run.
-pub(crate) fn ends(view: &View, ended: &Task) -> Result<Option<Fact>, Halt> {
-    Ok(of(view, ended)?.and_then(|run| ends_with(run, run.tasks, run.unfinished.saturating_sub(1))))
+/// A plan for a run that somebody works in already: it is not only ready.
+pub(super) fn is_begun(run: &Run, tasks: &[&Task]) -> Option<Fact> {
+    let begun = tasks.iter().any(|task| task.claim.is_some());
+    begun.then(|| follows(&Run { status: Status::Ready, ..run.clone() }, Status::InProgress, Trigger::TaskClaimed))
+}
+
+/// The end of a task, and of those that end with it, completes its run if none is left to do. `ended` counts them all.
+pub(crate) fn ends(view: &View, task: &Task, ended: usize) -> Result<Option<Fact>, Halt> {
+    let ended = u32::try_from(ended).unwrap_or(u32::MAX);
+    Ok(of(view, task)?.and_then(|run| ends_with(run, run.tasks, run.unfinished.saturating_sub(ended))))
 }
 
 /// Completes a run that will have this many tasks, and so many that are left to do.
@@ -142,6 +149,17 @@ mod tests {
             w.does(&by("lead"), cancel(task));
         }
         assert_eq!(status(&w), Status::Abandoned);
+    }
+
+    #[test]
+    fn a_plan_for_a_run_that_is_worked_in_already_begins_it() {
+        let mut w = World::of(&["a"]);
+        w.does(&anna(), crate::testing::create_run("wf"));
+        w.does(&Caller::nobody(), crate::task::Create { run: "wf".into(), ..create("t", &[]) });
+        w.claims("a", "t");
+        assert_eq!(status(&w), Status::Planning);
+        w.does(&anna(), crate::testing::plan("wf", &[("one", &[])]));
+        assert_eq!(status(&w), Status::InProgress);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Details, State, Task};
+use super::{Details, Origin, State, Task};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
@@ -12,6 +12,7 @@ use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
 use crate::key::{Ask, Key};
 use crate::limit;
 use crate::refusal::{Code, Refusal};
+use crate::routing::Routing;
 use crate::run;
 use crate::view::View;
 
@@ -44,6 +45,8 @@ pub struct TaskCreated {
     pub context_from: Vec<TaskId>,
     #[serde(default, skip_serializing_if = "Details::are_none")]
     pub details: Details,
+    #[serde(default, skip_serializing_if = "Origin::is_none")]
+    pub origin: Origin,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
@@ -67,10 +70,15 @@ impl Create {
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+        let facts = self.creates(view, caller, Origin::default())?;
+        Ok(Decision::new(facts, Reply::Row(Key::Task(self.id.clone()))))
+    }
+
+    pub(super) fn creates(&self, view: &View, caller: &Caller, origin: Origin) -> Result<Vec<Fact>, Halt> {
         self.check()?;
         view.may_sign_as(caller, &AgentId::from(self.assigned_by.as_str()))?;
         if view.task(&self.id)?.is_some() {
-            return Err(Refusal::new(Code::Exists, format!("task {} exists", self.id)).into());
+            return Err(Refusal::new(Code::Exists, format!("task {} exists", self.id)).about("/task_id").into());
         }
         if let Some(agent) = &self.assigned_to
             && view.agent(agent)?.is_none_or(|agent| agent.has_left())
@@ -105,12 +113,13 @@ impl Create {
             sequence: 0,
             context_from: vec![],
             details: Details::default(),
+            origin,
         })];
         if let Some(agent) = &self.assigned_to {
             facts.push(Fact::TaskReserved(TaskReserved { task: self.id.clone(), agent: agent.clone() }));
         }
         facts.extend(run.and_then(run::reopens));
-        Ok(Decision::new(facts, Reply::Row(Key::Task(self.id.clone()))))
+        Ok(facts)
     }
 
     fn check(&self) -> Result<(), Refusal> {
@@ -173,6 +182,9 @@ impl TaskCreated {
             plan: None,
             context: serde_json::Map::new(),
             files_changed: BTreeSet::new(),
+            origin: self.origin.clone(),
+            routing: Routing::default(),
+            has_parts: false,
         }
     }
 }

@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::State;
-use super::finish::{dependents, ending_asks, freed_files, may_end};
+use super::finish::{ending_asks, may_end};
+use super::parts::{dropped, open_parts};
+use super::{State, Task};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
-use crate::file::ReleaseReason;
 use crate::id::{AgentId, RunId, TaskId};
 use crate::key::{Ask, Key};
 use crate::limit;
@@ -74,16 +74,24 @@ fn drop(
     let task = view.task_known(id)?;
     limit::text("reason", reason.unwrap_or(""), limit::TEXT_BYTES)?;
     may_end(view, caller, task, agent, to)?;
-    let mut facts = vec![Fact::TaskDropped(TaskDropped {
-        task: id.clone(),
-        run: task.workflow(),
-        holder: task.holder().cloned(),
-        from: task.state,
-        to,
-        reason: reason.map(str::to_owned),
-        unblocks: dependents(view, task)?,
-    })];
-    facts.extend(freed_files(view, task, ReleaseReason::TaskEnded)?);
-    facts.extend(run::ends(view, task)?);
+    let facts = match to {
+        State::Cancelled => cancelled(view, task, reason)?,
+        _ => {
+            let mut facts = dropped(view, task, to, reason)?;
+            facts.extend(run::ends(view, task, 1)?);
+            facts
+        }
+    };
     Ok(Decision::new(facts, Reply::Row(Key::Task(id.clone()))))
+}
+
+/// The facts that cancel a task, and with it all that is part of it. Whether somebody may is asked before.
+pub(crate) fn cancelled(view: &View, task: &Task, reason: Option<&str>) -> Result<Vec<Fact>, Halt> {
+    let mut facts = dropped(view, task, State::Cancelled, reason)?;
+    let parts = open_parts(view, task)?;
+    for part in &parts {
+        facts.extend(dropped(view, part, State::Cancelled, reason)?);
+    }
+    facts.extend(run::ends(view, task, parts.len() + 1)?);
+    Ok(facts)
 }

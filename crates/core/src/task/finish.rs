@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::parts::{self, WHOLE_IS_COMPLETED};
 use super::{State, Task, check_fence, check_transition, may_change};
 use crate::actor::Caller;
 use crate::artifact;
@@ -75,7 +76,7 @@ impl Complete {
     }
 
     /// The facts that complete the task, which may have been begun only just now.
-    pub(super) fn completes(&self, view: &View, caller: &Caller, task: &Task) -> Result<Vec<Fact>, Halt> {
+    pub(crate) fn completes(&self, view: &View, caller: &Caller, task: &Task) -> Result<Vec<Fact>, Halt> {
         limit::text("outcome", self.outcome.text.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
         limit::json("outcome_detail", &self.outcome.detail, limit::TEXT_BYTES)?;
         may_end(view, caller, task, self.agent.as_ref(), State::Completed)?;
@@ -89,7 +90,12 @@ impl Complete {
             artifacts: artifact::attached(self.outcome.detail.as_ref())?,
         })];
         facts.extend(freed_files(view, task, ReleaseReason::TaskEnded)?);
-        facts.extend(run::ends(view, task)?);
+        // What is part of the whole is of no use any more when that is done.
+        let parts = if task.origin.parent.is_none() { parts::open_parts(view, task)? } else { vec![] };
+        for part in &parts {
+            facts.extend(parts::dropped(view, part, State::Cancelled, Some(WHOLE_IS_COMPLETED))?);
+        }
+        facts.extend(run::ends(view, task, parts.len() + 1)?);
         Ok(facts)
     }
 }
@@ -105,7 +111,7 @@ impl Fail {
     }
 
     /// The facts that end the task badly, which may have been begun only just now.
-    pub(super) fn fails(&self, view: &View, caller: &Caller, task: &Task) -> Result<Vec<Fact>, Halt> {
+    pub(crate) fn fails(&self, view: &View, caller: &Caller, task: &Task) -> Result<Vec<Fact>, Halt> {
         limit::text("error", self.error.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
         may_end(view, caller, task, self.agent.as_ref(), State::Failed)?;
         let mut facts = vec![Fact::TaskFailed(TaskFailed {

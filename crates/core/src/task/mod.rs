@@ -6,8 +6,10 @@ mod claim;
 mod create;
 mod drop;
 mod finish;
+mod parts;
 mod plan;
 mod release;
+mod request;
 mod start;
 mod step;
 mod take_up;
@@ -24,10 +26,13 @@ pub use assign::{Assign, TaskReassigned};
 pub use checkpoint::{AddCheckpoint, CheckpointAdded};
 pub use claim::{Claim, TaskClaimed};
 pub use create::{Create, TaskCreated, TaskReserved};
+pub(crate) use drop::cancelled;
 pub use drop::{Cancel, Skip, TaskDropped};
 pub use finish::{Complete, Fail, Outcome, TaskCompleted, TaskFailed};
 pub use plan::{Plan, Replan, SetPlan, TaskPlanned};
 pub use release::{Because, Release, Retry, TaskReleased, TaskRetried, recovery, released};
+pub use request::{Origin, Request, Terms};
+pub(crate) use start::begun;
 pub use start::{Start, TaskStarted};
 pub use step::{MoveTo, TaskMoved, WaitingFor};
 pub use take_up::TakeUp;
@@ -35,11 +40,13 @@ pub use update::UpdateStatus;
 
 use crate::actor::{Actor, Caller};
 use crate::command::Halt;
+use crate::contract::BoundTo;
 use crate::fact::Fact;
 use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
 use crate::key::{Ask, ColumnValue, Key};
 use crate::limit;
 use crate::refusal::{Code, Refusal};
+use crate::routing::Routing;
 use crate::view::View;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Serialize, Deserialize)]
@@ -157,6 +164,18 @@ pub struct Task {
     pub context: Map<String, Value>,
     /// The files that its checkpoints name.
     pub files_changed: BTreeSet<String>,
+    #[serde(default, skip_serializing_if = "Origin::is_none")]
+    pub origin: Origin,
+    #[serde(default, skip_serializing_if = "Routing::is_none")]
+    pub routing: Routing,
+    /// Whether other tasks are part of it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub has_parts: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_false(flag: &bool) -> bool {
+    !*flag
 }
 
 /// What a plan may say of a task beside what it is.
@@ -212,6 +231,17 @@ impl Task {
         self.held_by().or(if self.state.is_open() { None } else { self.worked_by.as_ref() })
     }
 
+    /// What it was asked for on, if the router shall give it to somebody now.
+    pub fn to_be_routed(&self) -> Option<&Terms> {
+        let free = self.state == State::Pending && self.held_by().is_none() && self.waiting_on.is_empty();
+        self.origin.terms.as_deref().filter(|terms| free && terms.is_for_agents())
+    }
+
+    /// The step of a workflow that the messages about it are held against.
+    pub fn bound_to(&self) -> Option<&BoundTo> {
+        self.origin.terms.as_ref()?.bound.as_ref()
+    }
+
     /// The run it is part of, unless that is the project's default one.
     pub fn workflow(&self) -> Option<RunId> {
         Some(&self.run).filter(|run| **run != RunId::project_default()).cloned()
@@ -230,6 +260,8 @@ impl Task {
             self.held_by().map(ToString::to_string).into(),
             self.held_by().is_some().into(),
             self.is_waiting().into(),
+            self.origin.parent.as_ref().map(ToString::to_string).into(),
+            self.to_be_routed().map_or(ColumnValue::Null, |_| self.created.0.into()),
         ]
     }
 
@@ -340,6 +372,8 @@ pub(crate) fn apply(old: Option<Task>, id: &TaskId, fact: &Fact, seq: Seq, at: T
                 task.sequence = place.sequence;
             }
         }
+        // A task that is part of another touches that one.
+        Fact::TaskCreated(fact) if fact.origin.parent.as_ref() == Some(id) => task.has_parts = true,
         // The end of a dependency touches those that wait for it.
         Fact::TaskCompleted(fact) if fact.task != *id => {
             task.waiting_on.remove(&fact.task);
@@ -348,7 +382,14 @@ pub(crate) fn apply(old: Option<Task>, id: &TaskId, fact: &Fact, seq: Seq, at: T
             task.waiting_on.remove(&fact.task);
         }
         _ if fact.task() != Some(id) => {}
-        Fact::TaskReserved(fact) => task.reserved_for = Some(fact.agent.clone()),
+        Fact::TaskReserved(fact) => {
+            task.reserved_for = Some(fact.agent.clone());
+            (task.routing.failed, task.routing.failed_by) = (false, vec![]);
+        }
+        Fact::RoutingFailed(fact) => {
+            task.routing.failed = true;
+            task.routing.failed_by = fact.choice.counts.keys().copied().collect();
+        }
         Fact::TaskReassigned(fact) => task.reserved_for = Some(fact.to.clone()),
         Fact::TaskClaimed(fact) => {
             task.reserved_for = None;
@@ -367,6 +408,11 @@ pub(crate) fn apply(old: Option<Task>, id: &TaskId, fact: &Fact, seq: Seq, at: T
             task.waiting_for = fact.waiting_for;
         }
         Fact::TaskReleased(fact) => {
+            if fact.because == Because::Asked
+                && let Some(agent) = task.held_by().cloned()
+            {
+                task.routing.tried(&agent);
+            }
             task.state = State::Pending;
             task.claim = None;
             task.reserved_for = None;

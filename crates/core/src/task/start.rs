@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{State, Task, check_transition, may_change};
+use super::{Grant, State, Task, check_transition, may_change};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
-use crate::id::{AgentId, RunId, TaskId};
+use crate::id::{AgentId, RunId, Seq, TaskId};
 use crate::key::{Ask, Key};
 use crate::refusal::{Code, Refusal};
 use crate::view::View;
@@ -90,4 +90,16 @@ impl Start {
             .cloned()
             .ok_or_else(|| Refusal::new(Code::Invalid, "agent_id is needed: nobody holds the task yet").into())
     }
+}
+
+/// A task that its agent ends without having said that it began: as it is once it has, and the facts that begin it.
+pub(crate) fn begun(view: &View, caller: &Caller, task: &Task, agent: &AgentId) -> Result<(Task, Vec<Fact>), Halt> {
+    if task.state != State::Pending || task.held_by() != Some(agent) {
+        return Ok((task.clone(), vec![]));
+    }
+    let start = Start { task: task.id.clone(), agent: Some(agent.clone()) };
+    let facts = start.decide(view, caller)?.facts;
+    let granted = || Grant { holder: agent.clone(), fence: Seq::ZERO, since: task.created_at };
+    let claim = Some(task.claim.clone().unwrap_or_else(granted));
+    Ok((Task { state: State::InProgress, claim, reserved_for: None, ..task.clone() }, facts))
 }

@@ -2,10 +2,12 @@
 //!
 //! It loads what a rule asks for just as a store would, and fails the test if a rule asks more often than one may.
 
+mod envelopes;
 mod samples;
 
 use std::collections::BTreeMap;
 
+pub(crate) use envelopes::{ingest, sender, sends};
 pub(crate) use samples::{blank_texts, samples};
 
 use crate::actor::{Auth, Caller};

@@ -9,8 +9,8 @@ use crate::agent::{
     AgentLeft, AgentRegistered, AgentReturned, AgentStatusSet, AgentUpdated, AgentWentOffline, Evidence, LeadChosen,
     LeadReason, Lost, LostFile, Profile, Role, Status,
 };
-use crate::clutch::{Card, MessageType, PayloadType};
-use crate::contract::{Expects, SchemaRegistered, StepRule, WorkflowDefined};
+use crate::clutch::{Address, Card, EnvelopeReceived, MessageType, Need, Network, PayloadType, Policy, TrustLevel};
+use crate::contract::{BoundTo, Expects, SchemaRegistered, StepRule, WorkflowDefined};
 use crate::document::{Change, DocumentDeleted, DocumentId, DocumentPath, DocumentWritten};
 use crate::fact::Fact;
 use crate::file::{
@@ -19,7 +19,7 @@ use crate::file::{
 };
 use crate::group::{GroupRemoved, GroupSet};
 use crate::handoff::{HandoffAccepted, HandoffInitiated, HandoffRejected, Note};
-use crate::id::{Seq, Timestamp};
+use crate::id::{AgentId, Seq, TaskId, Timestamp};
 use crate::instance::{ContextConfigured, ContextSettings, Provider, Scope};
 use crate::intent::IntentClosed;
 use crate::key::Key;
@@ -29,14 +29,15 @@ use crate::message::{
 };
 use crate::redact::{Cleared, Erase, LogRedacted};
 use crate::report::Report;
+use crate::routing::{Choice, Filter, Rejected, RoutingDecided, RoutingFailed, Scored, TaskForwarded};
 use crate::run::{
     Brief, Place, Rewired, RunCreated, RunPlanned, RunReordered, RunReplanned, RunStatusSet, SourceType, TaskRemoved,
     Trigger,
 };
 use crate::task::{
-    Because, CheckpointAdded, CheckpointKind, Complexity, Details, Outcome, Plan, State, TaskClaimed, TaskCompleted,
-    TaskCreated, TaskDropped, TaskFailed, TaskMoved, TaskPlanned, TaskReassigned, TaskReleased, TaskReserved,
-    TaskRetried, TaskStarted, WaitingFor,
+    Because, CheckpointAdded, CheckpointKind, Complexity, Details, Origin, Outcome, Plan, State, TaskClaimed,
+    TaskCompleted, TaskCreated, TaskDropped, TaskFailed, TaskMoved, TaskPlanned, TaskReassigned, TaskReleased,
+    TaskReserved, TaskRetried, TaskStarted, Terms, WaitingFor,
 };
 use crate::template::{Step, TemplateCreated};
 use crate::timer::conflict_timer;
@@ -57,6 +58,8 @@ pub(crate) fn samples() -> Vec<Fact> {
     all.push(context());
     all.extend(workspaces());
     all.extend(registry());
+    all.push(envelope());
+    all.extend(routing());
     all
 }
 
@@ -136,6 +139,70 @@ fn agents() -> Vec<Fact> {
     ]
 }
 
+fn terms() -> Terms {
+    let need = |text: &str| Need::parse(text).unwrap();
+    Terms {
+        request: "msg_1".into(),
+        to: vec![Address::Orchestrator, Address::Agent("ada".into()), Address::Group("workers".to_owned())],
+        requires: vec![need("skill:research@^1.0")],
+        prefers: vec![need("domain:fintech")],
+        domain: Some("research".to_owned()),
+        policy: Policy {
+            sandbox: Some(true),
+            tool_allowlist: Some(vec!["mcp:browser".to_owned()]),
+            network: Some(Network::EgressRestricted),
+            trust_level: Some(TrustLevel::Sandbox),
+        },
+        members: vec!["bob".into()],
+        bound: Some(BoundTo { workflow: "product-research".to_owned(), step: "research".to_owned() }),
+        deadline: Some(Timestamp(9_000)),
+        max_runtime_sec: Some(60),
+        max_attempts: Some(2),
+    }
+}
+
+fn routing() -> Vec<Fact> {
+    let choice = |selected: Option<&str>| Choice {
+        selected: selected.map(AgentId::from),
+        candidates: vec![Scored { agent: "ada".into(), score: 0.5, load: 1 }],
+        eligible: 1,
+        reason: "secret".to_owned(),
+        rejected: vec![Rejected { agent: "bob".into(), filter: Filter::Requires, reason: "secret".to_owned() }],
+        counts: [(Filter::Requires, 1)].into_iter().collect(),
+    };
+    let (task, run) = (TaskId::from("task_1"), Some("run_1".into()));
+    vec![
+        Fact::RoutingDecided(RoutingDecided { task: task.clone(), run: run.clone(), choice: choice(Some("ada")) }),
+        Fact::RoutingFailed(RoutingFailed { task: task.clone(), run: run.clone(), choice: choice(None) }),
+        Fact::TaskForwarded(TaskForwarded {
+            task,
+            run,
+            to: "ada".into(),
+            message: "msg_2".into(),
+            request: "msg_1".into(),
+            attempt: 1,
+        }),
+    ]
+}
+
+fn envelope() -> Fact {
+    Fact::EnvelopeReceived(EnvelopeReceived {
+        message: "msg_1".into(),
+        message_type: MessageType::TaskRequest,
+        run: "run_1".into(),
+        thread: "thr_1".into(),
+        task: "task_1".into(),
+        parent: Some("task_0".into()),
+        ts: Timestamp(5),
+        role: Some("worker".to_owned()),
+        to: vec![Address::Orchestrator, Address::Server("browser".to_owned())],
+        domain: Some("research".to_owned()),
+        payload_type: PayloadType::parse("research.query.v1"),
+        hash: "e3b0c4".to_owned(),
+        delivered: vec!["ada".into()],
+    })
+}
+
 fn tasks() -> Vec<Fact> {
     vec![
         Fact::TaskCreated(TaskCreated {
@@ -150,6 +217,12 @@ fn tasks() -> Vec<Fact> {
             sequence: 3,
             context_from: vec!["task_2".into()],
             details: details(),
+            origin: Origin {
+                thread: Some("thr_1".into()),
+                parent: Some("task_0".into()),
+                level: 1,
+                terms: Some(Box::new(terms())),
+            },
         }),
         Fact::TaskReserved(TaskReserved { task: "task_1".into(), agent: "ada".into() }),
         Fact::TaskReassigned(TaskReassigned { task: "task_1".into(), from: "ada".into(), to: "bob".into() }),

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use rookery_core::group::{Group, role};
+use rookery_core::clutch::Group as RoleGroup;
+use rookery_core::group::Group;
 use rookery_core::key::Table;
 use rookery_core::{AgentId, Key, Row, Seq};
 use rookery_store::ListQuery;
@@ -22,10 +23,10 @@ pub enum Members {
 impl Engine {
     /// The members of a group; `None` if there is none of that name.
     pub async fn group(&self, name: &str) -> Result<Option<Members>, EngineError> {
-        if let Some(role) = role(name) {
+        if let Some(group) = RoleGroup::named(name) {
             let here = self.agents().await?.value.into_iter().filter(|agent| agent.is_live());
             let found: BTreeSet<AgentId> =
-                here.filter(|agent| agent.profile.role == role).map(|agent| agent.id).collect();
+                here.filter(|agent| group.has(agent.profile.role)).map(|agent| agent.id).collect();
             return Ok(Some(Members::OfRole(found.into_iter().collect())));
         }
         let (mut rows, _) = self.store().rows(vec![Key::Group(name.to_owned())]).await?;

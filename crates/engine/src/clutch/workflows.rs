@@ -33,7 +33,7 @@ pub struct Validate<'a> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Validated {
     /// The definition of the workflow that was asked; `None` if there is no such workflow. The rule that stores the message
-    /// must find the same one, or it has to be held against the new one.
+    /// must find the same one, or the message has to be held against the new one.
     pub defined: Option<Seq>,
     /// Empty if the step expects nothing of such a message.
     pub violations: Violations,
@@ -107,4 +107,33 @@ fn lacking(expects: &Expects, payload_type: Option<&PayloadType>, payload: &Valu
 
 fn workflow(row: Row) -> Option<Workflow> {
     if let Row::Workflow(workflow) = row { Some(workflow) } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn named(name: &str) -> PayloadType {
+        PayloadType::parse(name).unwrap()
+    }
+
+    #[test]
+    fn what_a_step_requires_is_looked_for_beside_the_schema() {
+        let required = ["a", "b/c"].map(str::to_owned).to_vec();
+        let expects = Expects { message_type: MessageType::TaskResult, payload_type: named("x.y.v1"), required };
+        let (right, other) = (named("x.y.v1"), named("x.y.v2"));
+        for (payload_type, payload, pointers) in [
+            (Some(&right), json!({ "a": null, "b/c": 1 }), vec![]),
+            (Some(&right), json!({ "a": 1 }), vec!["/payload/b~1c"]),
+            (Some(&right), json!([]), vec!["/payload/a", "/payload/b~1c"]),
+            (Some(&other), json!({ "a": 1, "b/c": 1 }), vec!["/payload_type"]),
+            (None, json!("text"), vec!["/payload_type", "/payload/a", "/payload/b~1c"]),
+        ] {
+            let found: Vec<_> =
+                lacking(&expects, payload_type, &payload).into_iter().map(|found| found.pointer).collect();
+            assert_eq!(found, pointers, "{payload_type:?} {payload}");
+        }
+    }
 }

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use rookery_core::run::{Brief, Run, SourceType, Status};
-use rookery_core::task::{Checkpoint, CheckpointKind, Details, Plan, State, Task};
+use rookery_core::task::{Checkpoint, CheckpointKind, Details, Origin, Plan, State, Task};
 use rookery_core::{Code, Seq, TaskId, Timestamp};
 use serde_json::{Map, json};
 
@@ -63,6 +63,9 @@ fn task(id: &str, sequence: u32, text: &str) -> Task {
         plan: None,
         context: Map::new(),
         files_changed: BTreeSet::new(),
+        origin: Origin::default(),
+        routing: rookery_core::routing::Routing::default(),
+        has_parts: false,
     }
 }
 

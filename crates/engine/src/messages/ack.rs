@@ -35,7 +35,7 @@ impl Engine {
         agent: &AgentId,
         until: Until,
     ) -> Result<Vec<MessageId>, EngineError> {
-        let mut seen = self.places(agent, |form| form != Form::Coord).await?;
+        let mut seen = self.places(agent, |form| matches!(form, Form::Entry | Form::Direct)).await?;
         seen.retain(|place| !place.is_unseen() || self.shown().has_peeked(agent, &place.message));
         seen.sort_by_key(|place| place.sent);
         if let Until::Message(id) = &until {

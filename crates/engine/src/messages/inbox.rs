@@ -29,7 +29,7 @@ impl Engine {
 
     /// What waits in an inbox; nobody is shown it by this.
     pub async fn inbox(&self, agent: &AgentId, limit: Option<u32>) -> Result<Waiting, EngineError> {
-        self.pending(agent, limit, |form| form != Form::Coord).await
+        self.pending(agent, limit, |form| matches!(form, Form::Entry | Form::Direct)).await
     }
 
     /// Marks what an agent is shown, in one fact.

@@ -70,14 +70,15 @@ impl Unread {
         match place.form {
             Form::Entry | Form::Direct => *inbox += 1,
             Form::Coord => *coord += usize::from(place.calls),
+            Form::Envelope => {}
         }
     }
 }
 
 impl Engine {
-    /// What an agent has not acknowledged, of whatever form.
+    /// What an agent has not acknowledged and can be told in words: all but envelopes that say nothing.
     pub async fn all_pending(&self, agent: &AgentId, limit: Option<u32>) -> Result<Waiting, EngineError> {
-        self.pending(agent, limit, |_| true).await
+        self.pending(agent, limit, |form| form != Form::Envelope).await
     }
 
     /// How much waits for an agent, as far as this node has heard: cheap enough to be told with every answer.
@@ -88,7 +89,7 @@ impl Engine {
         }
         let before = self.counts().before();
         let mut unread = Unread::default();
-        self.places(agent, |_| true).await?.iter().for_each(|place| unread.add(place));
+        self.places(agent, |form| form != Form::Envelope).await?.iter().for_each(|place| unread.add(place));
         self.counts().counted(agent, unread, before, now);
         Ok(unread)
     }

@@ -9,7 +9,7 @@ use notify::event::{AccessKind, AccessMode, ModifyKind};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use rookery_core::instance::{Configured, Instance, Provider, Scope, TeamContext};
 use rookery_core::key::Table;
-use rookery_core::message::Form;
+use rookery_core::message::{Form, Header};
 use rookery_core::{AgentId, Fact, Key, LogId, Position, Row};
 use rookery_store::query::Test;
 use rookery_store::{ListQuery, LogQuery};
@@ -21,6 +21,7 @@ use super::state::Shelf;
 use super::steps::Steps;
 use super::{Folder, RenderError, Rendered, Rendering};
 use crate::engine::{Engine, EngineError};
+use crate::messages::message_of;
 use crate::services::RETRY_AFTER;
 use crate::subscribe::{SubscribeError, Subscription};
 
@@ -225,12 +226,8 @@ impl Desk {
     /// Takes note of what a fact means for the files.
     pub(super) async fn heed(&mut self, fact: &Fact) {
         match fact {
-            Fact::MessageSent(fact) if fact.letter.header.form == Form::Entry => {
-                self.changed(&Instance::of_thread(&fact.letter.header.thread));
-            }
-            Fact::MessageReleased(fact) if fact.header.form == Form::Entry => {
-                self.changed(&Instance::of_thread(&fact.header.thread));
-            }
+            Fact::MessageSent(fact) if fact.letter.header.form == Form::Entry => self.said(&fact.letter.header),
+            Fact::MessageReleased(fact) if fact.header.form == Form::Entry => self.said(&fact.header),
             Fact::DocumentWritten(fact) => self.changed(&Instance::of_run(&fact.id.run)),
             Fact::DocumentDeleted(fact) => self.changed(&Instance::of_run(&fact.id.run)),
             Fact::AgentRegistered(fact) => {
@@ -244,6 +241,18 @@ impl Desk {
                 self.reread_all();
             }
             _ => {}
+        }
+    }
+
+    /// Threads that are not an instance's have no files; what is said in an instance's by somebody elsewhere is in its file.
+    fn said(&mut self, header: &Header) {
+        match header.instance() {
+            Some(instance) => self.changed(&instance),
+            None => {
+                if let Some(place) = self.places.get_mut(&Instance::of_thread(&header.thread)) {
+                    place.stale = true;
+                }
+            }
         }
     }
 
@@ -347,9 +356,8 @@ impl Desk {
             if let Row::Thread(thread) = row {
                 let channel = Test::Is(thread.id.as_str().into());
                 let first = ListQuery::all(Table::Messages).with("channel", channel).at_most(Some(1));
-                if !self.engine.store().list(first).await?.0.is_empty() {
-                    found.insert(Instance::of_thread(&thread.id));
-                }
+                let said = self.engine.store().list(first).await?.0.into_iter().next().and_then(message_of);
+                found.extend(said.and_then(|message| message.letter.header.instance()));
             }
         }
         let agents = self.engine.agents().await?.value;

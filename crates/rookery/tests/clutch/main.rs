@@ -3,6 +3,10 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails its test")]
 
 mod artifacts;
+mod messages;
 mod registry;
+mod routing;
 mod schemas;
+mod sending;
 mod support;
+mod tasks;

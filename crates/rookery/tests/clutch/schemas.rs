@@ -2,6 +2,7 @@
 
 use reqwest::{Method, StatusCode, header};
 use rookery_testkit::daemon::{Daemon, Engine, Reply, read};
+use rookery_testkit::patience::eventually;
 use serde_json::{Value, json};
 
 use crate::support::{ask, setup, start};
@@ -243,4 +244,111 @@ async fn another_node_knows_what_was_registered() {
     let rules = RULES.replace("research.summary.v1", "own.thing.v1");
     done(&put_text(&second, "/workflows/product-research", "application/yaml", &rules).await);
     done(&get(&first, "/workflows/product-research").await);
+}
+
+fn envelope(id: &str, kind: &str, from: &str, more: &Value) -> Value {
+    let mut envelope = json!({
+        "v": "clutch/0.1", "id": id, "ts": "2026-02-01T13:20:11.123Z", "thread_id": "thr_1", "run_id": "run_1",
+        "task_id": "task_1", "from": { "agent_id": from }, "to": [{ "agent_id": "agent:orchestrator" }], "type": kind,
+        "payload": {},
+    });
+    for (field, value) in more.as_object().unwrap() {
+        envelope[field] = value.clone();
+    }
+    envelope
+}
+
+async fn send(daemon: &Daemon, message: &Value) -> Reply {
+    ask(daemon, Method::POST, "/messages", Some(message.clone())).await
+}
+
+async fn sent(daemon: &Daemon, message: &Value) {
+    let reply = send(daemon, message).await;
+    assert_eq!(reply.status, 202, "{}", reply.body);
+}
+
+#[track_caller]
+fn violated(reply: &Reply) -> Vec<&str> {
+    refused(reply, 422, "SCHEMA_VIOLATION");
+    let violations = reply.body["details"]["violations"].as_array().unwrap();
+    violations.iter().map(|violation| violation["pointer"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_result_is_held_against_its_step_and_can_be_corrected() {
+    let daemon = start();
+    done(&put_text(&daemon, "/workflows/product-research", "application/yaml", RULES).await);
+    let card = json!({ "v": "clutch/0.1", "agent_id": "agent:ken" });
+    done(&put(&daemon, "/agents/ken", &card).await);
+    let meta = json!({ "workflow": "product-research", "step": "research" });
+    let request = json!({ "meta": meta, "to": [{ "agent_id": "agent:ken" }], "payload": { "query": "who?" } });
+    sent(&daemon, &envelope("req", "task.request", "ui", &request)).await;
+    let accepted = eventually("ken is given the task", || async {
+        let reply = send(&daemon, &envelope("acc", "task.accept", "ken", &json!({}))).await;
+        Ok((reply.status == 202).then_some(()))
+    });
+    accepted.await.unwrap();
+    sent(&daemon, &envelope("pro", "task.progress", "ken", &json!({ "payload": { "half": true } }))).await;
+
+    let result = |id: &str, payload_type: Option<&str>, payload: Value| {
+        envelope(id, "task.result", "ken", &json!({ "payload_type": payload_type, "payload": payload }))
+    };
+    let summary = Some("research.summary.v1");
+    let before = head(&daemon);
+    for (id, payload_type, payload, pointers) in [
+        ("r1", summary, json!({}), vec!["/payload/citations", "/payload/findings"]),
+        ("r2", summary, json!({ "findings": "one", "citations": [] }), vec!["/payload/findings"]),
+        ("r3", None, json!({ "findings": [], "citations": [] }), vec!["/payload_type"]),
+        ("r4", Some("code.review.v1"), json!({ "findings": [] }), vec!["/payload/citations", "/payload_type"]),
+    ] {
+        assert_eq!(violated(&send(&daemon, &result(id, payload_type, payload)).await), pointers, "{id}");
+    }
+    let two =
+        json!(
+            [envelope("pro2", "task.progress", "ken", &json!({})), result("r5", summary, json!({ "findings": [] })),]
+        );
+    assert_eq!(violated(&send(&daemon, &two).await), ["/1/payload/citations"]);
+    assert_eq!(head(&daemon), before, "none of these is stored");
+    let task = daemon.get("/tasks/task_1").await.unwrap().body;
+    assert_eq!(task["state"], "in_progress", "the step stays open: {task}");
+
+    let good = result("r1", summary, json!({ "findings": ["a"], "citations": [] }));
+    sent(&daemon, &good).await;
+    assert_eq!(daemon.get("/tasks/task_1").await.unwrap().body["state"], "completed");
+    let again = send(&daemon, &good).await;
+    assert_eq!(again.body["results"][0]["duplicate"], true, "{}", again.body);
+}
+
+#[tokio::test]
+async fn what_no_workflow_expects_is_not_held_against_anything() {
+    let daemon = start();
+    done(&put(&daemon, "/agents/ken", &json!({ "v": "clutch/0.1", "agent_id": "agent:ken" })).await);
+    for (task, meta) in [("t1", json!({})), ("t2", json!({ "workflow": "nothing", "step": "s" }))] {
+        let about = json!({ "task_id": task, "meta": meta, "to": [{ "agent_id": "agent:ken" }] });
+        sent(&daemon, &envelope(&format!("req-{task}"), "task.request", "ui", &about)).await;
+        let done = eventually("ken is given the task and ends it", || async {
+            let result = json!({ "task_id": task, "payload_type": "research.summary.v1", "payload": { "x": 1 } });
+            let reply = send(&daemon, &envelope(&format!("res-{task}"), "task.result", "ken", &result)).await;
+            Ok((reply.status == 202).then_some(()))
+        });
+        done.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_message_to_a_group_reaches_its_list() {
+    let daemon = start();
+    for agent in ["ken", "ada", "bob"] {
+        let card = json!({ "v": "clutch/0.1", "agent_id": format!("agent:{agent}") });
+        done(&put(&daemon, &format!("/agents/{agent}"), &card).await);
+    }
+    done(&put(&daemon, "/groups/reviewers", &json!({ "members": ["ada", "bob", "ghost"] })).await);
+    let to = json!({ "to": [{ "agent_id": "group:reviewers" }] });
+    sent(&daemon, &envelope("m1", "x.news", "ken", &to)).await;
+    let facts = daemon.export().unwrap();
+    let received = facts.iter().find(|row| row["kind"] == "envelope.received").unwrap();
+    assert_eq!(received["fact"]["delivered"], json!(["ada", "bob"]), "{received}");
+    let unknown = json!({ "to": [{ "agent_id": "group:ghosts" }] });
+    let reply = send(&daemon, &envelope("m2", "x.news", "ken", &unknown)).await;
+    assert_eq!(refused(&reply, 400, "UNKNOWN_RECIPIENT"), "/to/0/agent_id");
 }

@@ -2,7 +2,7 @@
 
 use rookery_core::actor::Power;
 use rookery_core::key::ColumnValue;
-use rookery_core::log::{Body, BodyBytes};
+use rookery_core::log::{Body, BodyBytes, LogRow};
 use rookery_core::redact::{Redact, Target};
 use rookery_core::run::RemoveRunTask;
 use rookery_core::task::{Complete, Outcome, Start};
@@ -60,6 +60,7 @@ contract![
     a_command_is_answered_with_the_row_it_left,
     a_refusal_leaves_no_trace,
     a_repeated_command_gets_the_first_answer,
+    many_are_done_together_or_not_at_all,
     a_forgotten_reply_is_forgotten,
     rows_are_read_by_key_and_listed,
     rows_are_found_by_what_they_became,
@@ -146,6 +147,48 @@ async fn a_refusal_leaves_no_trace(world: &World) {
     // A refusal is not remembered: the same key may be used for what is put right.
     let created = done(store, with_key(create("task_2", "two"), "k", "h2")).await;
     assert!(!created.duplicate);
+}
+
+async fn many_are_done_together_or_not_at_all(world: &World) {
+    let store = &*world.store;
+    done(store, register("a")).await;
+    done(store, create("task_0", "before")).await;
+    let before = (whole_log(store).await, store.tallies().await.unwrap());
+    let together = |mut parts: Vec<Submission>| {
+        let mut first = parts.remove(0);
+        first.others = parts;
+        first
+    };
+    let good = || {
+        let keyed = with_key(with_body(create("task_1", "one"), b"body one"), "k", "h");
+        vec![
+            keyed,
+            with_body(create("task_2", "two"), b"body two"),
+            claim_task("task_1", "a"),
+            claim_task("task_0", "a"),
+        ]
+    };
+    let mut bad = good();
+    bad.push(create("task_0", "again"));
+    let (one, refusal) = tokio::join!(store.submit(create("task_9", "beside")), store.submit(together(bad)));
+    assert!(one.is_ok(), "the others of its batch go on without it");
+    match refusal {
+        Err(SubmitError::RefusedOne { place: 4, refusal }) => assert_eq!(refusal.code, Code::Exists),
+        other => panic!("{other:?}"),
+    }
+    let (rows, _) = store.rows(vec![Key::Task("task_1".into()), Key::Task("task_2".into())]).await.unwrap();
+    assert_eq!(rows, [None, None]);
+    let log = whole_log(store).await;
+    assert_eq!(log.len(), before.0.len() + 1, "only what was beside it");
+    let committed = done(store, together(good())).await;
+    assert_eq!((committed.duplicate, committed.others.len()), (false, 3), "no key was remembered");
+    let log = whole_log(store).await;
+    let bodies: Vec<&LogRow> = log.iter().filter(|row| row.body.is_some()).collect();
+    assert_eq!(bodies.len(), 2, "each has its own body");
+    assert_eq!(bodies.iter().map(|row| row.cause).collect::<Vec<_>>(), [None, None]);
+    let again =
+        done(store, together(vec![create("task_3", "three"), with_key(create("task_1", "one"), "k", "h")])).await;
+    assert_eq!((again.duplicate, again.others[0].duplicate), (false, true));
 }
 
 async fn a_repeated_command_gets_the_first_answer(world: &World) {

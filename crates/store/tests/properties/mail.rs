@@ -18,6 +18,7 @@ use rookery_core::message::{
 };
 use rookery_core::{AgentId, Command, Fact, Instance, Key, MessageId, Row, Timestamp};
 
+use crate::envelopes::ENVELOPES;
 use crate::steps::{AGENTS, Step, steps};
 use crate::team::Team;
 
@@ -31,7 +32,7 @@ fn agent() -> impl Strategy<Value = AgentId> {
 }
 
 fn message() -> impl Strategy<Value = MessageId> {
-    select(&MESSAGES[..]).prop_map(MessageId::from)
+    prop_oneof![4 => select(&MESSAGES[..]), 1 => select(&ENVELOPES[..])].prop_map(MessageId::from)
 }
 
 fn document() -> impl Strategy<Value = DocumentId> {
@@ -148,6 +149,16 @@ impl Ledger {
                     ledger.queue(&fact.header, fact.at);
                 }
                 Fact::MessageDiscarded(fact) => assert!(ledger.held.remove(&fact.message).is_some()),
+                Fact::EnvelopeReceived(fact) => {
+                    for agent in &fact.delivered {
+                        let key = (fact.message.clone(), agent.clone());
+                        assert_eq!(ledger.deliveries.insert(key, Standing::Queued), None);
+                    }
+                }
+                Fact::TaskForwarded(fact) => {
+                    let key = (fact.message.clone(), fact.to.clone());
+                    assert_eq!(ledger.deliveries.insert(key, Standing::Queued), None);
+                }
                 Fact::MessagesRead(receipt) => ledger.note(receipt, Standing::Read),
                 Fact::MessagesAcked(receipt) => ledger.note(receipt, Standing::Acked),
                 _ => {}

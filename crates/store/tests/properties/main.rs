@@ -1,6 +1,7 @@
 //! What no sequence of commands may break, over the memory engine: random teams do random things in batches of any size.
 
 mod engines;
+mod envelopes;
 mod invariants;
 mod mail;
 mod steps;

@@ -57,6 +57,10 @@ pub(crate) enum Step {
     Close {
         pick: prop::sample::Index,
     },
+    /// Gives a task that waits for the router to whom the choice falls on.
+    Route {
+        pick: prop::sample::Index,
+    },
     /// Tells how something ended that is under way with a workspace.
     Settle {
         pick: prop::sample::Index,
@@ -80,11 +84,13 @@ fn step() -> impl Strategy<Value = Step> {
     let asked = prop_oneof![2 => about_agents(), 10 => about_tasks(), 8 => about_files(), 4 => about_handoffs(),
         8 => about_runs(), 4 => about_plans()];
     prop_oneof![
-        40 => (asked, key).prop_map(|((caller, command), key)| Step::Ask { caller, command, key }),
+        48 => (asked, key).prop_map(|((caller, command), key)| Step::Ask { caller, command, key }),
         24 => crate::mail::asked().prop_map(|(caller, command)| Step::Ask { caller, command, key: None }),
+        12 => crate::envelopes::asked().prop_map(|(caller, command)| Step::Ask { caller, command, key: None }),
         3 => crate::workspaces::asked().prop_map(|(caller, command)| Step::Ask { caller, command, key: None }),
         2 => (any::<prop::sample::Index>(), prop::bool::weighted(0.7))
             .prop_map(|(pick, well)| Step::Settle { pick, well }),
+        5 => any::<prop::sample::Index>().prop_map(|pick| Step::Route { pick }),
         2 => (path(), any::<bool>()).prop_map(|(path, late)| Step::Fire { path, late }),
         1 => (any::<prop::sample::Index>(), any::<bool>()).prop_map(|(pick, on_disk)| Step::Redact { pick, on_disk }),
         1 => any::<prop::sample::Index>().prop_map(|pick| Step::Close { pick }),
@@ -193,7 +199,7 @@ fn about_tasks() -> BoxedStrategy<Asked> {
             (caller, MoveTo { task, agent, to, reason, waiting_for: None }.into())
         }),
         1 => (anybody(), task(), named()).prop_map(|(caller, task, agent)| (caller, Release { task, agent, reason: None }.into())),
-        1 => (anybody(), task(), named()).prop_map(|(caller, task, agent)| (caller, Retry { task, agent }.into())),
+        3 => (anybody(), task(), named()).prop_map(|(caller, task, agent)| (caller, Retry { task, agent }.into())),
         2 => (anybody(), task(), agent()).prop_map(|(caller, task, to)| (caller, Assign { task, to }.into())),
         2 => (anybody(), task(), named(), prop::option::of(text())).prop_map(|(caller, task, agent, text)| {
             let detail = text.clone().map(|text| serde_json::json!({ "told": text }));

@@ -138,6 +138,9 @@ impl Team {
                 let intent = IntentId::new(format!("int_{number}"));
                 Submission::new(Caller::system(), CloseIntent { intent, failed: None })
             }
+            Step::Route { pick } => {
+                Submission::new(Caller::system(), crate::envelopes::route(&self.log(), &self.rows(), pick))
+            }
             Step::Settle { pick, well } => {
                 Submission::new(Caller::system(), crate::workspaces::settles(&self.rows(), pick, *well))
             }

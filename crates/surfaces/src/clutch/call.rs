@@ -4,7 +4,7 @@ use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use rookery_core::clutch::Address;
-use rookery_core::{AgentId, Caller, Code, Command, Power, Refusal};
+use rookery_core::{Actor, AgentId, Caller, Code, Command, Power, Refusal};
 use rookery_store::Committed;
 use serde::de::DeserializeOwned;
 
@@ -51,6 +51,11 @@ impl Call {
     /// Whoever reads must be allowed to, and shows a sign of life by it.
     pub async fn reader(&self) -> Result<Caller, ClutchError> {
         Ok(self.0.reader().await?)
+    }
+
+    /// The caller of a message that says who sends it.
+    pub fn sending_as(&self, from: &Actor) -> Result<Caller, Refusal> {
+        self.0.sending_as(from)
     }
 
     /// The same of whoever leaves something here that no fact tells of.

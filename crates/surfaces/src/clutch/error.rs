@@ -5,10 +5,10 @@
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use rookery_core::Refusal;
 use rookery_core::clutch::{FaultCode, Faults};
 use rookery_core::contract::Violations;
-use rookery_engine::EngineError;
+use rookery_core::{Code, Refusal};
+use rookery_engine::{EngineError, SubscribeError};
 use rookery_store::artifact::ArtifactError;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -50,9 +50,20 @@ impl ClutchError {
         ClutchError::new(StatusCode::BAD_REQUEST, FaultCode::InvalidField.as_str(), message).detail("pointer", pointer)
     }
 
+    /// What is wrong with a parameter of the address, or a field of a frame.
+    pub fn parameter(name: &str, message: impl Into<String>) -> ClutchError {
+        ClutchError::from(Refusal::new(Code::Invalid, format!("{name} {}", message.into()))).detail("parameter", name)
+    }
+
     /// What it tells, for those who are told otherwise than by a response.
     pub fn body(&self) -> &ClutchErrorBody {
         &self.body
+    }
+
+    #[must_use]
+    pub fn retry_after(mut self, seconds: u32) -> ClutchError {
+        self.retry_after = Some(seconds);
+        self
     }
 
     #[must_use]
@@ -85,7 +96,7 @@ impl From<Violations> for ClutchError {
     fn from(violations: Violations) -> ClutchError {
         let pointer = violations.iter().next().map_or("", |violation| violation.pointer.as_str());
         let all: Vec<Value> = violations.iter().map(|violation| json!(violation)).collect();
-        ClutchError::new(StatusCode::UNPROCESSABLE_ENTITY, "SCHEMA_VIOLATION", violations.to_string())
+        ClutchError::new(StatusCode::UNPROCESSABLE_ENTITY, Code::SchemaViolation.as_str(), violations.to_string())
             .detail("pointer", pointer)
             .detail("violations", all)
             .detail("left_out", violations.left_out())
@@ -117,6 +128,12 @@ impl From<EngineError> for ClutchError {
             EngineError::Artifact(error) => error.into(),
             error => RestError::from(error).into(),
         }
+    }
+}
+
+impl From<SubscribeError> for ClutchError {
+    fn from(error: SubscribeError) -> ClutchError {
+        RestError::from(error).into()
     }
 }
 

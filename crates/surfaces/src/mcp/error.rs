@@ -114,7 +114,9 @@ fn word(code: Code) -> &'static str {
         | Code::MergeConflict
         | Code::GitFailed
         | Code::SchemaNotFound
-        | Code::GroupNotFound => code.as_str(),
+        | Code::SchemaViolation
+        | Code::GroupNotFound
+        | Code::UnknownRecipient => code.as_str(),
     }
 }
 
@@ -124,6 +126,7 @@ fn is_recoverable(code: Code) -> bool {
         Code::Invalid
         | Code::TooLarge
         | Code::UnknownReference
+        | Code::UnknownRecipient
         | Code::DependencyCycle
         | Code::Exists
         | Code::DependenciesUnfinished
@@ -143,6 +146,7 @@ fn is_recoverable(code: Code) -> bool {
         | Code::MissingRepoPath
         | Code::MissingPath
         | Code::SiteOffline
+        | Code::SchemaViolation
         | Code::MergeConflict => true,
         Code::AgentNotFound
         | Code::AgentOffline
@@ -208,7 +212,7 @@ impl From<SubmitError> for ToolError {
     fn from(error: SubmitError) -> ToolError {
         let message = error.to_string();
         match error {
-            SubmitError::Refused(refusal) => refusal.into(),
+            SubmitError::Refused(refusal) | SubmitError::RefusedOne { refusal, .. } => refusal.into(),
             SubmitError::Busy => {
                 ToolError::recoverable("BUSY", message).suggest("nothing was done; try again in a moment")
             }

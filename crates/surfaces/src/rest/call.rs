@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, http};
 use http_body_util::{BodyExt, Limited};
-use rookery_core::{Caller, Code, Command, Refusal, Row};
+use rookery_core::{Actor, Caller, Code, Command, Refusal, Row};
 use rookery_engine::{At, Request as EngineRequest};
 use rookery_store::{Answer, Committed, Head};
 use serde::Serialize;
@@ -49,6 +49,11 @@ impl Call {
     /// The caller of a request that names `argument` as the agent it is about.
     pub fn caller(&self, argument: Option<&str>) -> Result<Caller, RestError> {
         Ok(self.sender.caller(&self.app, argument)?)
+    }
+
+    /// The caller of a message that says who sends it.
+    pub fn sending_as(&self, from: &Actor) -> Result<Caller, Refusal> {
+        self.sender.sending_as(&self.app, from)
     }
 
     /// Whoever reads must be allowed to, and shows a sign of life by it.

@@ -54,6 +54,7 @@ fn status(code: Code) -> StatusCode {
         Code::Invalid
         | Code::TooLarge
         | Code::UnknownReference
+        | Code::UnknownRecipient
         | Code::DependencyCycle
         | Code::DuplicateTaskName
         | Code::SelfDependency
@@ -101,7 +102,7 @@ fn status(code: Code) -> StatusCode {
         }
         Code::SiteOffline => StatusCode::SERVICE_UNAVAILABLE,
         Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,
-        Code::IdempotencyMismatch => StatusCode::UNPROCESSABLE_ENTITY,
+        Code::IdempotencyMismatch | Code::SchemaViolation => StatusCode::UNPROCESSABLE_ENTITY,
     }
 }
 
@@ -116,7 +117,7 @@ impl From<SubmitError> for RestError {
     fn from(error: SubmitError) -> RestError {
         let message = error.to_string();
         match error {
-            SubmitError::Refused(refusal) => refusal.into(),
+            SubmitError::Refused(refusal) | SubmitError::RefusedOne { refusal, .. } => refusal.into(),
             SubmitError::Busy => RestError::new(StatusCode::SERVICE_UNAVAILABLE, "BUSY", message)
                 .hint("nothing was done; try again in a moment")
                 .retry_after(1),

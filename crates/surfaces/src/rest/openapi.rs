@@ -77,6 +77,9 @@ use crate::ops;
         artifacts::upload,
         artifacts::list,
         artifacts::download,
+        clutch::envelopes::ingest,
+        clutch::envelopes::get,
+        clutch::router::explain,
     ),
     components(schemas(ErrorBody, ClutchErrorBody, wire::ResourceFilter, wire::TaskStatus, wire::HandoffStatus))
 )]

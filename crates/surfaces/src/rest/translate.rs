@@ -93,7 +93,11 @@ pub fn action(fact: &Fact) -> String {
         | Fact::SchemaRegistered(_)
         | Fact::WorkflowDefined(_)
         | Fact::GroupSet(_)
-        | Fact::GroupRemoved(_) => return format!("x.{}", fact.kind()),
+        | Fact::GroupRemoved(_)
+        | Fact::EnvelopeReceived(_)
+        | Fact::RoutingDecided(_)
+        | Fact::RoutingFailed(_)
+        | Fact::TaskForwarded(_) => return format!("x.{}", fact.kind()),
     };
     action.to_owned()
 }

@@ -121,7 +121,7 @@ impl Model {
     pub(super) fn answer(&self, reply: Reply, first: Seq, end: Seq) -> Answer {
         match reply {
             Reply::Done => Answer::Done,
-            Reply::Row(key) => match self.row_at(&key, end).cloned() {
+            Reply::Row(key) | Reply::Known(key) => match self.row_at(&key, end).cloned() {
                 Some(row) => Answer::Row(key, Box::new(StoredRow(row))),
                 None => Answer::Done,
             },

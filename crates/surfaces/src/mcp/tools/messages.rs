@@ -261,6 +261,7 @@ fn kind(form: Form) -> &'static str {
         Form::Entry => "entry",
         Form::Direct => "direct",
         Form::Coord => "coord",
+        Form::Envelope => "envelope",
     }
 }
 

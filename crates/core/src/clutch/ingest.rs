@@ -1,0 +1,684 @@
+//! What an envelope does: it is recorded, and the rules of every face decide what follows from it.
+
+use super::address::Address;
+use super::message_type::MessageType;
+use super::received::EnvelopeReceived;
+use crate::actor::{Actor, Caller};
+use crate::agent::{RegisterCard, UpdateCard};
+use crate::command::{Decision, Halt, Now, Reply};
+use crate::contract::Checked;
+use crate::fact::Fact;
+use crate::group;
+use crate::id::AgentId;
+use crate::key::{Ask, Key, Lookup};
+use crate::limit;
+use crate::message::{Cause, SendMessage, StormGuard, Tone, What};
+use crate::refusal::{Code, Refusal};
+use crate::task::{self, Complete, Fail, Outcome, Start, State, Task};
+use crate::view::View;
+
+/// Takes in an envelope. Sent again, it is answered as it was the first time.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Ingest {
+    pub received: EnvelopeReceived,
+    pub from: Actor,
+    pub act: Act,
+    /// Where its task is bound to a step of a workflow: what came of holding it against that.
+    pub checked: Option<Checked>,
+}
+
+/// What it asks for.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Act {
+    /// To be recorded and delivered, and nothing else.
+    Record,
+    Say {
+        text: String,
+        mentions: Vec<AgentId>,
+        tone: Tone,
+        cause: Cause,
+        guard: StormGuard,
+    },
+    Register(Box<RegisterCard>),
+    Update(UpdateCard),
+    Request(Box<task::Request>),
+    Accept(AgentId),
+    Progress,
+    Complete(Outcome),
+    Fail(String),
+    Cancel(Option<String>),
+}
+
+impl Ingest {
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        let received = &self.received;
+        let mut asks: Vec<Ask> =
+            vec![Key::Envelope(received.message.clone()).into(), Key::Message(received.message.clone()).into()];
+        asks.extend(received.to.iter().filter_map(|address| match address {
+            Address::Agent(id) => Some(Key::Agent(id.clone()).into()),
+            Address::Group(name) => Some(group::asks(name)),
+            Address::Person(_) | Address::Server(_) | Address::Orchestrator => None,
+        }));
+        asks.push(Key::Task(received.task.clone()).into());
+        match &self.act {
+            Act::Record => {}
+            Act::Say { .. } => asks.extend(self.speech(vec![]).into_iter().flat_map(|speech| speech.asks())),
+            Act::Register(register) => asks.extend(register.asks()),
+            Act::Update(update) => asks.extend(update.asks()),
+            Act::Request(request) => asks.extend(request.asks()),
+            Act::Accept(_) | Act::Progress => asks.push(Key::Lead.into()),
+            Act::Complete(_) | Act::Fail(_) | Act::Cancel(_) => {
+                asks.push(Key::Lead.into());
+                asks.push(Lookup::Dependents(received.task.clone()).into());
+                asks.push(Lookup::FilesOfTask(received.task.clone()).into());
+            }
+        }
+        asks
+    }
+
+    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Halt> {
+        self.decided(view, caller, now).map_err(|halt| match halt {
+            Halt::Refused(refusal) => Halt::Refused(self.placed(refusal)),
+            Halt::Missing(asks) => Halt::Missing(asks),
+        })
+    }
+
+    /// Every refusal says which field of the envelope it is about.
+    fn placed(&self, refusal: Refusal) -> Refusal {
+        let pointer = match refusal.code {
+            Code::TaskNotFound | Code::InvalidTransition | Code::DependenciesUnfinished => "/task_id",
+            Code::NotHolder | Code::Reserved | Code::AlreadyClaimed => "/from/agent_id",
+            Code::AgentNotFound | Code::AgentOffline | Code::Sealed | Code::Forbidden => "/from/agent_id",
+            Code::Exists => "/id",
+            Code::InvalidState => "/run_id",
+            _ => "/payload",
+        };
+        refusal.about(pointer)
+    }
+
+    fn decided(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Halt> {
+        if caller.actor != self.from {
+            let message = format!("'{}' may not send as '{}'", caller.actor, self.from);
+            return Err(Refusal::new(Code::Forbidden, message)
+                .hint("send as the agent that the call comes from")
+                .into());
+        }
+        let key = Key::Envelope(self.received.message.clone());
+        if let Some(known) = view.envelope(&self.received.message)? {
+            if known.hash == self.received.hash {
+                return Ok(Decision::nothing(Reply::Known(key)));
+            }
+            return Err(self.says_something_else().into());
+        }
+        if view.message(&self.received.message)?.is_some() {
+            return Err(self.says_something_else().into());
+        }
+        let reached = self.recipients(view)?;
+        let (delivered, followers) = match &self.act {
+            Act::Say { .. } => (vec![], self.says(view, caller, now, reached)?),
+            Act::Register(register) => (vec![], register.decide(view, caller)?.facts),
+            Act::Update(update) => (vec![], update.decide(view, caller)?.facts),
+            // It is passed on to whoever shall do it.
+            Act::Request(request) => (vec![], request.creates(view, caller)?),
+            Act::Record => (reached, vec![]),
+            Act::Accept(_) | Act::Progress | Act::Complete(_) | Act::Fail(_) | Act::Cancel(_) => {
+                (reached, self.moves(view, caller)?)
+            }
+        };
+        self.keeps_to_its_step(view)?;
+        let received = EnvelopeReceived { delivered, ..self.received.clone() };
+        let mut facts = vec![Fact::EnvelopeReceived(received)];
+        facts.extend(followers);
+        Ok(Decision::new(facts, Reply::Row(key)))
+    }
+
+    /// What answers a request that is bound to a step of a workflow is what that expects.
+    fn keeps_to_its_step(&self, view: &View) -> Result<(), Halt> {
+        if matches!(self.act, Act::Request(_)) {
+            return Ok(());
+        }
+        match view.task(&self.received.task)?.and_then(Task::bound_to) {
+            Some(bound) => Checked::allows(self.checked.as_ref(), bound, view),
+            None => Ok(()),
+        }
+    }
+
+    fn says_something_else(&self) -> Refusal {
+        let message = format!("message '{}' exists and says something else", self.received.message);
+        Refusal::new(Code::Exists, message).hint("give every message an id of its own").about("/id")
+    }
+
+    /// The agents that it is to, without its sender. Whoever nobody knows gets nothing, and so does everybody else.
+    fn recipients(&self, view: &View) -> Result<Vec<AgentId>, Halt> {
+        let mut reached: Vec<AgentId> = Vec::new();
+        for (index, address) in self.received.to.iter().enumerate() {
+            let pointer = format!("/to/{index}/agent_id");
+            match address {
+                Address::Agent(id) if view.agent(id)?.is_some_and(|agent| !agent.has_left()) => {
+                    reached.push(id.clone())
+                }
+                // Whoever asked for the task is told of it by this, even if it never registered.
+                Address::Agent(id) if self.was_asked_by(view, id)? => {}
+                Address::Group(name) => match group::members(view, name)? {
+                    // Those on a list who are not here are none that can be reached.
+                    Some(members) => {
+                        view.needs(members.iter().map(|id| Key::Agent(id.clone()).into()).collect())?;
+                        for id in members {
+                            if view.agent(&id)?.is_some_and(|agent| !agent.has_left()) {
+                                reached.push(id);
+                            }
+                        }
+                    }
+                    None => return Err(unknown(address, "group").about(&pointer).into()),
+                },
+                Address::Agent(_) => return Err(unknown(address, "agent").about(&pointer).into()),
+                Address::Server(_) if !self.takes_tools() => {
+                    let message =
+                        format!("'{address}' is a server of tools, and takes no '{}'", self.received.message_type);
+                    return Err(Refusal::new(Code::UnknownRecipient, message).about(&pointer).into());
+                }
+                Address::Server(_) | Address::Person(_) | Address::Orchestrator => {}
+            }
+        }
+        let mut seen = std::collections::BTreeSet::new();
+        reached.retain(|agent| self.from.agent() != Some(agent) && seen.insert(agent.clone()));
+        Ok(reached)
+    }
+
+    fn takes_tools(&self) -> bool {
+        matches!(self.received.message_type, MessageType::ToolCall | MessageType::Extension(_))
+    }
+
+    fn was_asked_by(&self, view: &View, agent: &AgentId) -> Result<bool, Halt> {
+        Ok(view.task(&self.received.task)?.is_some_and(|task| task.assigned_by == agent.as_str()))
+    }
+
+    fn speech(&self, to: Vec<AgentId>) -> Option<SendMessage> {
+        let Act::Say { text, mentions, tone, cause, guard } = &self.act else { return None };
+        Some(SendMessage {
+            id: self.received.message.clone(),
+            run: self.received.run.clone(),
+            thread: self.received.thread.clone(),
+            from: AgentId::new(self.from.to_string()),
+            what: What::Chat { to, mentions: mentions.clone(), tone: *tone },
+            text: text.clone(),
+            cause: cause.clone(),
+            guard: *guard,
+        })
+    }
+
+    fn says(&self, view: &View, caller: &Caller, now: &Now, to: Vec<AgentId>) -> Result<Vec<Fact>, Halt> {
+        match self.speech(to) {
+            Some(speech) => Ok(speech.decide(view, caller, now)?.facts),
+            None => Ok(vec![]),
+        }
+    }
+
+    /// What becomes of the task that it is about.
+    fn moves(&self, view: &View, caller: &Caller) -> Result<Vec<Fact>, Halt> {
+        let task = view.task_known(&self.received.task)?;
+        if task.run != self.received.run {
+            let message = format!("task {} is in run {}", task.id, task.run);
+            return Err(Refusal::new(Code::Invalid, message).about("/run_id").into());
+        }
+        match &self.act {
+            Act::Accept(agent) => {
+                self.needs_open(task, State::InProgress)?;
+                self.needs_own(view, caller, task)?;
+                let start = Start { task: task.id.clone(), agent: Some(agent.clone()) };
+                Ok(start.decide(view, caller)?.facts)
+            }
+            Act::Progress => {
+                self.needs_open(task, State::InProgress)?;
+                match task.holder() {
+                    Some(_) => self.needs_own(view, caller, task).map(|()| vec![]),
+                    None => Err(task::refuse_transition(task, State::InProgress)
+                        .hint("accept the task first, by 'task.accept'")
+                        .into()),
+                }
+            }
+            Act::Complete(outcome) => {
+                self.needs_open(task, State::Completed)?;
+                self.needs_own(view, caller, task)?;
+                let (begun, mut facts) = self.begun(view, caller, task)?;
+                let complete = Complete { task: task.id.clone(), agent: None, outcome: outcome.clone() };
+                facts.extend(complete.completes(view, caller, &begun)?);
+                Ok(facts)
+            }
+            Act::Fail(error) => {
+                self.needs_open(task, State::Failed)?;
+                self.needs_own(view, caller, task)?;
+                let (begun, mut facts) = self.begun(view, caller, task)?;
+                let fail = Fail { task: task.id.clone(), agent: None, error: Some(error.clone()) };
+                facts.extend(fail.fails(view, caller, &begun)?);
+                Ok(facts)
+            }
+            Act::Cancel(reason) => {
+                self.needs_open(task, State::Cancelled)?;
+                limit::text("reason", reason.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
+                if task.assigned_by != self.from.to_string() {
+                    self.needs_own(view, caller, task)?;
+                }
+                task::cancelled(view, task, reason.as_deref())
+            }
+            Act::Record | Act::Say { .. } | Act::Register(_) | Act::Update(_) | Act::Request(_) => Ok(vec![]),
+        }
+    }
+
+    /// A task that has ended answers the same, whoever asks.
+    fn needs_open(&self, task: &Task, next: State) -> Result<(), Refusal> {
+        if task.state.is_open() { Ok(()) } else { Err(task::refuse_transition(task, next)) }
+    }
+
+    /// Only whoever has the task tells how it goes, or the lead or a person for it.
+    fn needs_own(&self, view: &View, caller: &Caller, task: &Task) -> Result<(), Halt> {
+        let holder = task.held_by();
+        let own = match &self.act {
+            // One that belongs to nobody is there to be taken.
+            Act::Accept(agent) => holder.is_none_or(|holder| holder == agent),
+            _ => holder.is_some() && holder == self.from.agent(),
+        };
+        if own || (!matches!(self.act, Act::Accept(_)) && view.has_authority(caller)?) {
+            return Ok(());
+        }
+        let whose = holder.map_or_else(|| "nobody yet".to_owned(), ToString::to_string);
+        Err(Refusal::new(Code::NotHolder, format!("task {} belongs to {whose}", task.id))
+            .hint("only its assignee tells how a task goes; who asked for it can cancel it")
+            .into())
+    }
+
+    /// Whoever ends what it was given began it, though it did not say so.
+    fn begun(&self, view: &View, caller: &Caller, task: &Task) -> Result<(Task, Vec<Fact>), Halt> {
+        match self.from.agent() {
+            Some(agent) => task::begun(view, caller, task, agent),
+            None => Ok((task.clone(), vec![])),
+        }
+    }
+}
+
+fn unknown(address: &Address, what: &str) -> Refusal {
+    Refusal::new(Code::UnknownRecipient, format!("'{address}' is no {what} known here"))
+        .hint("send to agents that are registered, to 'group:workers', or to 'agent:orchestrator', who chooses")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::clutch::PayloadType;
+    use crate::contract::{BoundTo, DefineWorkflow, Expects, StepRule, Violations, missing};
+    use crate::group::SetGroup;
+    use crate::message::{Fate, Standing};
+    use crate::run::Status;
+    use crate::testing::{World, anna, by, claim, complete, create, ingest, sender as caller, sends, start};
+
+    fn refused(w: &mut World, id: &str, kind: &str, from: &str, more: &Value) -> (Code, String) {
+        let head = w.log.len();
+        let refusal = w.run(&caller(from), ingest(id, kind, from, more)).unwrap_err();
+        assert_eq!(w.log.len(), head);
+        (refusal.code, refusal.pointer.unwrap_or_default())
+    }
+
+    fn chat(text: &str) -> Value {
+        json!({ "payload": { "text": text } })
+    }
+
+    #[test]
+    fn sent_again_it_is_the_same_and_with_another_content_it_is_refused() {
+        let mut w = World::of(&["ken"]);
+        let first = ingest("m", "x.deploy", "ken", &json!({}));
+        assert_eq!(w.does(&by("ken"), first.clone()), ["envelope.received"]);
+        let again = ingest("m", "x.deploy", "ken", &json!({ "attempt": 2, "trace": { "trace_id": "t" } }));
+        let (facts, reply) = w.run(&by("ken"), again).unwrap();
+        assert_eq!((facts, reply), (vec![], Reply::Known(Key::Envelope("m".into()))));
+        let other = json!({ "payload": { "more": 1 } });
+        assert_eq!(refused(&mut w, "m", "x.deploy", "ken", &other), (Code::Exists, "/id".to_owned()));
+        w.does(&by("ken"), crate::testing::entry("n", "ken", "hello"));
+        assert_eq!(refused(&mut w, "n", "x.deploy", "ken", &json!({})), (Code::Exists, "/id".to_owned()));
+    }
+
+    #[test]
+    fn nobody_sends_in_anothers_name() {
+        let mut w = World::of(&["lead", "ken", "ada"]);
+        for (caller, from) in [(by("ada"), "ken"), (by("lead"), "ken"), (anna(), "ken"), (by("ken"), "person:anna")] {
+            let code = w.refuses(&caller, ingest("m", "x.y", from, &json!({})));
+            assert_eq!(code, Code::Forbidden);
+        }
+        assert_eq!(sends(&mut w, "m", "x.y", "stranger", &json!({})), ["envelope.received"], "anybody may send");
+        assert_eq!(sends(&mut w, "n", "x.y", "person:anna", &json!({})), ["envelope.received"]);
+    }
+
+    #[test]
+    fn whoever_is_known_gets_it_and_nobody_does_if_one_is_not() {
+        let mut w = World::of(&["lead", "ken", "ada"]);
+        let to =
+            |names: &[&str]| json!({ "to": names.iter().map(|name| json!({ "agent_id": name })).collect::<Value>() });
+        sends(
+            &mut w,
+            "m",
+            "x.y",
+            "ken",
+            &to(&["agent:ada", "ken", "person:anna", "agent:orchestrator", "mcp:browser"]),
+        );
+        assert_eq!((w.standing("m", "ada"), w.standing("m", "ken")), (Some(Standing::Queued), None));
+        sends(&mut w, "n", "x.y", "ken", &to(&["group:workers", "ada"]));
+        assert_eq!((w.pending("ada"), w.pending("lead")), (vec!["m", "n"], vec!["n"]));
+        for (index, stranger) in ["agent:ghost", "group:ghosts"].into_iter().enumerate() {
+            let mut names = vec!["agent:ada"; index + 1];
+            names.truncate(1);
+            names.push(stranger);
+            let told = refused(&mut w, "o", "x.y", "ken", &to(&names));
+            assert_eq!(told, (Code::UnknownRecipient, "/to/1/agent_id".to_owned()), "{stranger}");
+        }
+        let told = refused(&mut w, "o", "task.request", "ken", &to(&["mcp:browser"]));
+        assert_eq!(told, (Code::UnknownRecipient, "/to/0/agent_id".to_owned()));
+    }
+
+    #[test]
+    fn chat_stands_in_its_thread_and_reaches_whom_it_is_to_and_whom_it_mentions() {
+        let mut w = World::of(&["lead", "ken", "ada", "bob"]);
+        let said = json!({ "to": [{ "agent_id": "agent:ada" }],
+                           "payload": { "text": "@bob look", "mentions": ["agent:lead", "bob"] }, "run_id": "run_2" });
+        assert_eq!(sends(&mut w, "m", "chat.message", "ken", &said), ["envelope.received", "message.sent"]);
+        let header = w.message("m").letter.header.clone();
+        assert_eq!((header.thread.as_str(), header.run.as_str(), header.name.as_str()), ("thr_1", "run_2", "ken"));
+        let names = |agents: &[AgentId]| agents.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(names(&header.mentions), ["bob", "lead"]);
+        for agent in ["ada", "bob", "lead"] {
+            assert_eq!(w.standing("m", agent), Some(Standing::Queued), "{agent}");
+        }
+        assert!(header.wakes);
+        sends(
+            &mut w,
+            "n",
+            "chat.system",
+            "ken",
+            &json!({ "to": [{ "agent_id": "ada" }], "payload": { "text": "up" } }),
+        );
+        assert!(!w.message("n").letter.header.wakes, "a notice wakes nobody");
+        assert_eq!(w.message("n").letter.text, "up");
+        sends(&mut w, "o", "chat.system", "ken", &json!({ "payload": { "load": 1 } }));
+        assert_eq!(w.message("o").letter.text, r#"{"load":1}"#);
+    }
+
+    #[test]
+    fn a_storm_of_chat_is_held() {
+        let mut w = World::of(&["ken", "ada"]);
+        let mut rushed = ingest("m", "chat.message", "ken", &chat("@ada"));
+        if let Act::Say { guard, .. } = &mut rushed.act {
+            guard.per_minute = 1;
+        }
+        let again =
+            Ingest { received: EnvelopeReceived { message: "n".into(), ..rushed.received.clone() }, ..rushed.clone() };
+        w.does(&by("ken"), rushed);
+        assert_eq!(w.does(&by("ken"), again), ["envelope.received", "message.held"]);
+        assert!(matches!(w.message("n").fate, Fate::Held(_)));
+    }
+
+    #[test]
+    fn cards_come_in_by_envelopes_too() {
+        let mut w = World::of(&["lead"]);
+        let card = json!({ "v": "clutch/0.1", "agent_id": "agent:ken", "capabilities": [{ "id": "skill:law" }] });
+        let facts = sends(&mut w, "m", "agent.register", "ken", &json!({ "payload": card }));
+        assert_eq!(facts, ["envelope.received", "agent.registered"]);
+        let change = json!({ "payload": { "limits": { "max_concurrency": 3 } } });
+        assert_eq!(sends(&mut w, "n", "agent.update", "ken", &change), ["envelope.received", "agent.updated"]);
+        assert_eq!(w.agent("ken").profile.capabilities, ["law"]);
+        let stranger = json!({ "payload": { "card": card } });
+        assert_eq!(
+            refused(&mut w, "o", "agent.register", "ada", &stranger),
+            (Code::Forbidden, "/from/agent_id".to_owned())
+        );
+    }
+
+    /// A request by `ui`, as far along as the state says, with `ken` as its worker.
+    fn requested(state: State) -> World {
+        let mut w = World::of(&["lead", "ken", "ada"]);
+        let facts = sends(&mut w, "req", "task.request", "ui", &json!({ "payload": { "title": "Find out" } }));
+        assert_eq!(facts, ["envelope.received", "task.created"]);
+        w.does(&by("lead"), crate::testing::assign("t", "ken"));
+        if state != State::Pending {
+            sends(&mut w, "acc", "task.accept", "ken", &json!({}));
+        }
+        match state {
+            State::Completed => drop(sends(&mut w, "res", "task.result", "ken", &json!({}))),
+            State::Failed => drop(sends(&mut w, "err", "task.error", "ken", &json!({}))),
+            State::Cancelled => drop(sends(&mut w, "can", "task.cancel", "ui", &json!({}))),
+            _ => {}
+        }
+        assert_eq!(w.task("t").state, state);
+        w
+    }
+
+    #[test]
+    fn every_type_by_everybody_in_every_state() {
+        let no_code: Option<Code> = None;
+        for kind in ["task.accept", "task.progress", "task.result", "task.error", "task.cancel"] {
+            for state in [State::Pending, State::InProgress, State::Completed, State::Failed, State::Cancelled] {
+                for from in ["ken", "ada", "lead", "ui", "stranger", "person:anna"] {
+                    if kind == "task.accept" && from == "person:anna" {
+                        continue; // Refused when it is read.
+                    }
+                    let expected = match (kind, from, state) {
+                        (_, _, State::Completed | State::Failed | State::Cancelled) => Some(Code::InvalidTransition),
+                        ("task.progress", _, State::Pending) => Some(Code::InvalidTransition),
+                        (_, "ken", _) | ("task.cancel", "ui" | "lead" | "person:anna", _) => no_code,
+                        // Nobody but its agent begins it, and what has not begun cannot end well or badly.
+                        ("task.result" | "task.error", "lead" | "person:anna", State::Pending) => {
+                            Some(Code::InvalidTransition)
+                        }
+                        ("task.progress" | "task.result" | "task.error", "lead" | "person:anna", _) => no_code,
+                        _ => Some(Code::NotHolder),
+                    };
+                    let mut w = requested(state);
+                    let outcome = w.run(&caller(from), ingest("m", kind, from, &json!({})));
+                    let code = outcome.as_ref().err().map(|refusal| refusal.code);
+                    assert_eq!(code, expected, "{kind} by {from}, {state:?}");
+                    match outcome {
+                        Ok((facts, _)) => assert_eq!(facts[0].kind(), "envelope.received"),
+                        Err(refusal) => {
+                            let pointer = if code == Some(Code::NotHolder) { "/from/agent_id" } else { "/task_id" };
+                            assert_eq!(refusal.pointer.as_deref(), Some(pointer), "{kind} by {from}, {state:?}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_about_an_unknown_task_or_another_run_is_refused() {
+        for kind in ["task.accept", "task.progress", "task.result", "task.error", "task.cancel"] {
+            let mut w = requested(State::InProgress);
+            let unknown = refused(&mut w, "m", kind, "ken", &json!({ "task_id": "ghost" }));
+            assert_eq!(unknown, (Code::TaskNotFound, "/task_id".to_owned()), "{kind}");
+            let elsewhere = refused(&mut w, "m", kind, "ken", &json!({ "run_id": "run_2" }));
+            assert_eq!(elsewhere, (Code::Invalid, "/run_id".to_owned()), "{kind}");
+        }
+        let mut w = requested(State::InProgress);
+        assert_eq!(refused(&mut w, "m", "task.request", "ui", &json!({})), (Code::Exists, "/task_id".to_owned()));
+    }
+
+    #[test]
+    fn a_request_keeps_where_it_belongs_and_on_what_terms() {
+        let mut w = World::of(&["ken"]);
+        let said = json!({
+            "payload": { "query": "who?", "deadline": "2026-02-01T13:20:11.123Z", "max_attempts": 2 },
+            "limits": { "max_runtime_sec": 60 }, "requires": ["skill:law"], "domain": "law",
+        });
+        sends(&mut w, "m", "task.request", "ken", &said);
+        let task = w.task("t");
+        assert_eq!(
+            (task.title.as_str(), task.description.as_str(), task.assigned_by.as_str()),
+            ("who?", "who?", "ken")
+        );
+        let terms = task.origin.terms.as_ref().unwrap();
+        assert_eq!((terms.max_runtime_sec, terms.max_attempts, terms.deadline.is_some()), (Some(60), Some(2), true));
+        assert_eq!((terms.requires.len(), terms.domain.as_deref(), terms.request.as_str()), (1, Some("law"), "m"));
+        assert_eq!(task.origin.thread.as_ref().map(|thread| thread.as_str()), Some("thr_1"));
+        assert_eq!(w.run_row("run_1").status, Status::Ready);
+    }
+
+    #[test]
+    fn results_and_errors_say_what_came_of_it() {
+        let mut w = requested(State::InProgress);
+        let payload = json!({ "title": "Done", "findings": ["a"] });
+        let facts = sends(&mut w, "m", "task.result", "ken", &json!({ "payload": payload }));
+        assert_eq!(facts, ["envelope.received", "task.completed", "run.status_set"]);
+        let task = w.task("t");
+        assert_eq!((task.outcome.as_deref(), task.outcome_detail.as_ref()), (Some("Done"), Some(&payload)));
+        assert_eq!(w.run_row("run_1").status, Status::Completed);
+        let mut w = requested(State::Pending);
+        let failed = json!({ "payload": { "code": "TOOL_UNAVAILABLE", "message": "no browser", "retryable": true } });
+        let facts = sends(&mut w, "m", "task.error", "ken", &failed);
+        assert_eq!(facts[..4], ["envelope.received", "task.claimed", "run.status_set", "task.started"]);
+        assert_eq!(w.task("t").reason.as_deref(), Some("TOOL_UNAVAILABLE: no browser"));
+        assert_eq!((w.task("t").worked_by.as_ref().map(AgentId::as_str), w.agent("ken").holding), (Some("ken"), 0));
+    }
+
+    #[test]
+    fn tasks_of_other_faces_are_the_same_tasks() {
+        let mut w = World::of(&["lead", "ken"]);
+        w.does(&Caller::nobody(), create("t", &[]));
+        let own = json!({ "run_id": "run_default" });
+        assert_eq!(
+            sends(&mut w, "m", "task.accept", "ken", &own),
+            ["envelope.received", "task.claimed", "task.started"],
+            "what belongs to nobody can be taken"
+        );
+        assert_eq!(sends(&mut w, "n", "task.result", "ken", &own), ["envelope.received", "task.completed"]);
+        sends(&mut w, "o", "task.request", "ken", &json!({ "task_id": "u" }));
+        assert_eq!(w.does(&by("lead"), claim("lead", "u"))[0], "task.claimed");
+        w.does(&by("lead"), start(None, "u"));
+        assert_eq!(w.does(&by("lead"), complete("u"))[0], "task.completed");
+    }
+
+    #[test]
+    fn cancelling_takes_along_all_that_is_part_of_it() {
+        let mut w = requested(State::InProgress);
+        let part = |w: &mut World, id: &str, parent: &str| {
+            let said = json!({ "task_id": id, "parent_task_id": parent });
+            sends(w, &format!("m{id}"), "task.request", "ken", &said);
+        };
+        part(&mut w, "a", "t");
+        part(&mut w, "b", "a");
+        part(&mut w, "c", "b");
+        part(&mut w, "d", "t");
+        w.does(&by("ada"), start(Some("ada"), "b"));
+        w.does(&by("lead"), start(Some("lead"), "d"));
+        w.does(&by("lead"), complete("d"));
+        assert_eq!(w.agent("ada").holding, 1);
+        let facts = sends(&mut w, "m", "task.cancel", "ui", &json!({ "payload": { "reason": "enough" } }));
+        assert_eq!(facts.iter().filter(|kind| **kind == "task.dropped").count(), 4);
+        for id in ["t", "a", "b", "c"] {
+            assert_eq!((w.task(id).state, w.task(id).reason.as_deref()), (State::Cancelled, Some("enough")), "{id}");
+        }
+        assert_eq!((w.task("d").state, w.agent("ada").holding), (State::Completed, 0));
+        assert_eq!((w.run_row("run_1").status, w.run_row("run_1").unfinished), (Status::Completed, 0));
+        assert_eq!(w.rebuilt(), *w.rows());
+        let late = json!({ "task_id": "e", "parent_task_id": "t" });
+        assert_eq!(
+            refused(&mut w, "n", "task.request", "ken", &late),
+            (Code::InvalidState, "/parent_task_id".to_owned())
+        );
+    }
+
+    #[test]
+    fn the_end_of_the_whole_ends_its_parts_and_that_of_a_part_does_not() {
+        let mut w = requested(State::InProgress);
+        for (id, parent) in [("a", "t"), ("b", "a")] {
+            let said = json!({ "task_id": id, "parent_task_id": parent });
+            sends(&mut w, id, "task.request", "ken", &said);
+        }
+        w.does(&by("ada"), start(Some("ada"), "a"));
+        w.does(&by("ada"), complete("a"));
+        assert_eq!(w.task("b").state, State::Pending);
+        sends(&mut w, "m", "task.result", "ken", &json!({}));
+        assert_eq!((w.task("b").state, w.run_row("run_1").status), (State::Cancelled, Status::Completed));
+    }
+
+    #[test]
+    fn a_part_must_fit_into_the_whole() {
+        let mut w = requested(State::InProgress);
+        let under = |id: &str, parent: &str| json!({ "task_id": id, "parent_task_id": parent });
+        let unknown = refused(&mut w, "m", "task.request", "ken", &under("a", "ghost"));
+        assert_eq!(unknown, (Code::TaskNotFound, "/parent_task_id".to_owned()));
+        let elsewhere = json!({ "task_id": "a", "parent_task_id": "t", "run_id": "run_2" });
+        assert_eq!(refused(&mut w, "m", "task.request", "ken", &elsewhere), (Code::Invalid, "/run_id".to_owned()));
+        let mut parent = "t".to_owned();
+        for level in 1..=limit::TASK_LEVELS {
+            let id = format!("l{level}");
+            sends(&mut w, &id, "task.request", "ken", &under(&id, &parent));
+            parent = id;
+        }
+        let deeper = refused(&mut w, "m", "task.request", "ken", &under("deep", &parent));
+        assert_eq!(deeper, (Code::TooLarge, "/parent_task_id".to_owned()));
+    }
+
+    /// A task whose answers are bound to a step, in a workflow that expects something there.
+    fn bound() -> World {
+        let mut w = World::of(&["lead", "ken"]);
+        defines(&mut w, "findings");
+        let said = json!({ "meta": { "workflow": "w", "step": "s" } });
+        sends(&mut w, "req", "task.request", "ui", &said);
+        w.does(&by("lead"), crate::testing::assign("t", "ken"));
+        w
+    }
+
+    fn defines(w: &mut World, required: &str) {
+        let payload_type = PayloadType::parse("research.summary.v1").unwrap();
+        let required = vec![required.to_owned()];
+        let expects = Expects { message_type: MessageType::TaskResult, payload_type, required };
+        let rules = vec![StepRule { id: "s".to_owned(), expects }];
+        w.does(&anna(), DefineWorkflow { workflow: "w".to_owned(), rules });
+    }
+
+    fn result(w: &World, checked: bool, violations: Violations) -> Ingest {
+        let defined = match w.rows().get(&Key::Workflow("w".to_owned())) {
+            Some(crate::row::Row::Workflow(workflow)) => Some(workflow.defined),
+            _ => None,
+        };
+        let bound = BoundTo { workflow: "w".to_owned(), step: "s".to_owned() };
+        let checked = checked.then_some(Checked { bound, defined, violations });
+        Ingest { checked, ..ingest("res", "task.result", "ken", &json!({ "payload": { "a": 1 } })) }
+    }
+
+    #[test]
+    fn what_is_bound_to_a_step_is_held_against_it_as_it_is_now() {
+        let mut w = bound();
+        assert_eq!(w.refuses(&by("ken"), result(&w, false, Violations::default())), Code::Stale);
+        let before = result(&w, true, Violations::default());
+        defines(&mut w, "citations");
+        assert_eq!(w.refuses(&by("ken"), before), Code::Stale, "it was held against what holds no more");
+        let wrong = Violations::of([missing("/payload", "citations")]);
+        let refusal = w.run(&by("ken"), result(&w, true, wrong)).unwrap_err();
+        assert_eq!((refusal.code, refusal.pointer.as_deref()), (Code::SchemaViolation, Some("/payload/citations")));
+        assert_eq!(w.task("t").state, State::Pending, "the step is open still");
+        let again = result(&w, true, Violations::default());
+        assert!(w.does(&by("ken"), again.clone()).contains(&"task.completed"));
+        defines(&mut w, "findings");
+        assert_eq!(w.does(&by("ken"), again), [""; 0], "sent again, it is answered as it was");
+    }
+
+    #[test]
+    fn whoever_may_not_answer_is_told_that_first() {
+        let mut w = bound();
+        let wrong = Violations::of([missing("/payload", "citations")]);
+        let by_another = Ingest { from: Actor::Agent("ada".into()), ..result(&w, true, wrong) };
+        assert_eq!(w.refuses(&by("ada"), by_another), Code::NotHolder);
+    }
+
+    #[test]
+    fn a_list_of_agents_is_reached_as_far_as_they_are_known() {
+        let mut w = World::of(&["lead", "ken", "ada"]);
+        let members = vec!["ada".into(), "lead".into(), "ghost".into()];
+        w.does(&anna(), SetGroup { group: "team".to_owned(), members });
+        let to = json!({ "to": [{ "agent_id": "group:team" }] });
+        sends(&mut w, "m", "x.y", "ken", &to);
+        assert_eq!((w.pending("ada"), w.pending("lead"), w.pending("ken")), (vec!["m"], vec!["m"], vec![]));
+        sends(&mut w, "req", "task.request", "ui", &to);
+        let members = &w.task("t").origin.terms.as_ref().unwrap().members;
+        assert_eq!(members.iter().map(AgentId::as_str).collect::<Vec<_>>(), ["ada", "ghost", "lead"]);
+    }
+}

@@ -1,0 +1,84 @@
+//! An envelope that came in: the first fact of whatever it does. Its body, as it was sent, is that of the fact.
+
+use serde::{Deserialize, Serialize};
+
+use super::address::Address;
+use super::message_type::MessageType;
+use super::payload_type::PayloadType;
+use crate::fact::Fact;
+use crate::id::{AgentId, MessageId, RunId, Seq, TaskId, ThreadId, Timestamp};
+use crate::key::{ColumnValue, Key};
+
+/// What is known of an envelope without its body, which may be redacted.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct EnvelopeReceived {
+    pub message: MessageId,
+    /// In today's words.
+    #[serde(rename = "type")]
+    pub message_type: MessageType,
+    pub run: RunId,
+    pub thread: ThreadId,
+    pub task: TaskId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<TaskId>,
+    /// The sender's time.
+    pub ts: Timestamp,
+    /// What the sender says it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+    pub to: Vec<Address>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload_type: Option<PayloadType>,
+    /// What makes another message of the same id the same message; see [`super::canon::sameness`].
+    pub hash: String,
+    /// Who finds it in its inbox.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub delivered: Vec<AgentId>,
+}
+
+/// Where an envelope is, by its id: one that came in, or that the router passed on.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Filed {
+    pub id: MessageId,
+    #[serde(rename = "type")]
+    pub message_type: MessageType,
+    /// The place of its fact in the log.
+    pub received: Seq,
+    pub hash: String,
+}
+
+impl EnvelopeReceived {
+    pub(crate) fn keys(&self) -> Vec<Key> {
+        let delivery = |agent: &AgentId| Key::Delivery { message: self.message.clone(), agent: agent.clone() };
+        std::iter::once(Key::Envelope(self.message.clone())).chain(self.delivered.iter().map(delivery)).collect()
+    }
+
+    pub(crate) fn reaches(&self, message: &MessageId, agent: &AgentId) -> bool {
+        self.message == *message && self.delivered.contains(agent)
+    }
+}
+
+impl Filed {
+    pub(crate) fn columns(&self) -> Vec<ColumnValue> {
+        vec![self.message_type.as_str().into(), self.received.0.into()]
+    }
+}
+
+/// What becomes of an envelope's row: it never changes.
+pub(crate) fn apply(old: Option<Filed>, id: &MessageId, fact: &Fact, seq: Seq) -> Option<Filed> {
+    match fact {
+        Fact::EnvelopeReceived(fact) if fact.message == *id => Some(Filed {
+            id: id.clone(),
+            message_type: fact.message_type.clone(),
+            received: seq,
+            hash: fact.hash.clone(),
+        }),
+        // What the router sends has an id like any other, and no body that another could be the same as.
+        Fact::TaskForwarded(fact) if fact.message == *id => {
+            Some(Filed { id: id.clone(), message_type: MessageType::TaskRequest, received: seq, hash: String::new() })
+        }
+        _ => old,
+    }
+}

@@ -1,0 +1,289 @@
+//! Giving a task to whom a choice fell on. The choice was made over what the router knew; the rule looks again, over rows.
+
+use serde::{Deserialize, Serialize};
+
+use super::candidates::admits;
+use super::choice::{Choice, Filter};
+use super::demand::Demand;
+use crate::actor::{Actor, Caller};
+use crate::command::{Decision, Halt, Reply};
+use crate::fact::Fact;
+use crate::id::{AgentId, MessageId, RunId, TaskId};
+use crate::key::{Ask, Key, Lookup};
+use crate::refusal::{Code, Refusal};
+use crate::run;
+use crate::task::{Task, TaskReserved, Terms};
+use crate::view::View;
+
+/// Reserves a task that was asked for by a request for the agent that was chosen, and passes the request on to it; or tells
+/// that nobody fits. Refused if it is not so any more: then the router looks again.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Route {
+    pub task: TaskId,
+    pub choice: Choice,
+    /// The id of the request as it is passed on.
+    pub forward: MessageId,
+}
+
+/// Whom a task was given to, and why.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct RoutingDecided {
+    pub task: TaskId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
+    pub choice: Choice,
+}
+
+/// Why a task was given to nobody. It waits until somebody fits.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct RoutingFailed {
+    pub task: TaskId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
+    pub choice: Choice,
+}
+
+/// The request is passed on to the agent that was chosen, who finds it in its inbox.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TaskForwarded {
+    pub task: TaskId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
+    pub to: AgentId,
+    pub message: MessageId,
+    /// The message that asked for the task, whose words these are.
+    pub request: MessageId,
+    pub attempt: u32,
+}
+
+/// What the router knows of a task from one look to the next.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Routing {
+    /// What rejected everybody the last time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed_by: Vec<Filter>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub failed: bool,
+    /// Whom it was given to in vain.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tried: Vec<AgentId>,
+}
+
+impl Routing {
+    pub(crate) fn is_none(&self) -> bool {
+        *self == Routing::default()
+    }
+
+    pub(crate) fn tried(&mut self, agent: &AgentId) {
+        const REMEMBERED: usize = 20;
+        self.tried.retain(|known| known != agent);
+        if self.tried.len() == REMEMBERED {
+            self.tried.remove(0);
+        }
+        self.tried.push(agent.clone());
+    }
+}
+
+impl TaskForwarded {
+    pub(crate) fn keys(&self) -> Vec<Key> {
+        let delivery = Key::Delivery { message: self.message.clone(), agent: self.to.clone() };
+        vec![Key::Envelope(self.message.clone()), delivery]
+    }
+}
+
+impl Route {
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        let mut asks: Vec<Ask> = vec![Key::Task(self.task.clone()).into()];
+        if let Some(agent) = &self.choice.selected {
+            asks.push(Key::Agent(agent.clone()).into());
+            asks.push(Lookup::TasksHeldBy(agent.clone()).into());
+            asks.push(Key::Envelope(self.forward.clone()).into());
+            asks.push(Key::Message(self.forward.clone()).into());
+        }
+        asks
+    }
+
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+        if caller.actor != Actor::System {
+            return Err(Refusal::new(Code::Forbidden, "only the router assigns tasks by routing").into());
+        }
+        let task = view.task_known(&self.task)?;
+        let terms = task.to_be_routed().ok_or_else(|| stale("it is not to be routed any more"))?;
+        run::gives_work(view, task).map_err(as_stale)?;
+        let facts = match &self.choice.selected {
+            Some(agent) => self.gives(view, task, terms, agent)?,
+            None => self.fails(task),
+        };
+        Ok(Decision::new(facts, Reply::Row(Key::Task(self.task.clone()))))
+    }
+
+    fn gives(&self, view: &View, task: &Task, terms: &Terms, agent: &AgentId) -> Result<Vec<Fact>, Halt> {
+        let known = view.agent_live(agent).map_err(as_stale)?;
+        let demand = Demand::of(terms, &[]);
+        let load = u32::try_from(view.tasks_held_by(agent)?.len()).unwrap_or(u32::MAX);
+        if !demand.among.has(known) {
+            return Err(stale("the request is to somebody else").into());
+        }
+        admits(&demand, known, load).map_err(|rejected| stale(&format!("{agent} {}", rejected.reason)))?;
+        if view.envelope(&self.forward)?.is_some() || view.message(&self.forward)?.is_some() {
+            return Err(stale("the id of its message is taken").into());
+        }
+        let (id, run) = (task.id.clone(), task.workflow());
+        Ok(vec![
+            Fact::RoutingDecided(RoutingDecided { task: id.clone(), run: run.clone(), choice: self.choice.clone() }),
+            Fact::TaskReserved(TaskReserved { task: id.clone(), agent: agent.clone() }),
+            Fact::TaskForwarded(TaskForwarded {
+                task: id,
+                run,
+                to: agent.clone(),
+                message: self.forward.clone(),
+                request: terms.request.clone(),
+                attempt: task.attempt,
+            }),
+        ])
+    }
+
+    /// Told once, and again if it fails for other reasons: how many were rejected is no news.
+    fn fails(&self, task: &Task) -> Vec<Fact> {
+        let same = task.routing.failed && self.choice.counts.keys().eq(&task.routing.failed_by);
+        if same {
+            return vec![];
+        }
+        let (task, run) = (task.id.clone(), task.workflow());
+        vec![Fact::RoutingFailed(RoutingFailed { task, run, choice: self.choice.clone() })]
+    }
+}
+
+fn stale(why: &str) -> Refusal {
+    Refusal::new(Code::Stale, format!("the choice is out of date: {why}"))
+}
+
+fn as_stale(halt: Halt) -> Halt {
+    match halt {
+        Halt::Refused(refusal) => stale(&refusal.message).into(),
+        missing @ Halt::Missing(_) => missing,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::Candidates;
+    use super::*;
+    use crate::message::Standing;
+    use crate::task::State;
+    use crate::testing::{World, by, claim, release, sends};
+
+    fn card(id: &str, max: u32) -> Value {
+        json!({ "payload": { "v": "clutch/0.1", "agent_id": id, "capabilities": [{ "id": "skill:law" }],
+                             "limits": { "max_concurrency": max } } })
+    }
+
+    /// Agents with a skill that take so many tasks at a time.
+    fn team(agents: &[(&str, u32)]) -> World {
+        let mut w = World::default();
+        for (agent, max) in agents {
+            sends(&mut w, &format!("reg_{agent}"), "agent.register", agent, &card(agent, *max));
+        }
+        w
+    }
+
+    fn asks_for(w: &mut World, task: &str, more: &Value) {
+        let mut said = json!({ "task_id": task, "requires": ["skill:law"] });
+        for (field, value) in more.as_object().unwrap() {
+            said[field] = value.clone();
+        }
+        sends(w, &format!("req_{task}"), "task.request", "ui", &said);
+    }
+
+    fn choice(w: &World, task: &str) -> Choice {
+        let mut candidates = Candidates::default();
+        w.log.iter().for_each(|row| candidates.follow(row));
+        let task = w.task(task);
+        candidates.choose(&Demand::of(task.origin.terms.as_ref().unwrap(), &task.routing.tried))
+    }
+
+    fn route(w: &World, task: &str) -> Route {
+        Route { task: task.into(), choice: choice(w, task), forward: format!("fwd_{task}").as_str().into() }
+    }
+
+    fn routes(w: &mut World, task: &str) -> Vec<&'static str> {
+        let route = route(w, task);
+        w.does(&Caller::system(), route)
+    }
+
+    const GIVEN: [&str; 3] = ["routing.decided", "task.reserved", "task.forwarded"];
+
+    #[test]
+    fn whoever_was_chosen_gets_the_task_and_the_request() {
+        let mut w = team(&[("ken", 1), ("ada", 1)]);
+        asks_for(&mut w, "t", &json!({}));
+        assert_eq!(routes(&mut w, "t"), GIVEN);
+        let chosen = w.task("t").held_by().unwrap().to_string();
+        assert_eq!(w.standing("fwd_t", &chosen), Some(Standing::Queued));
+        let other = if chosen == "ken" { "ada" } else { "ken" };
+        assert_eq!(w.refuses(&by(other), claim(other, "t")), Code::Reserved);
+        sends(&mut w, "acc", "task.accept", &chosen, &json!({ "task_id": "t" }));
+        assert_eq!(w.task("t").state, State::InProgress);
+        assert_eq!(w.rebuilt(), *w.rows());
+    }
+
+    #[test]
+    fn nobody_routes_but_the_router_and_nothing_is_routed_twice() {
+        let mut w = team(&[("ken", 2)]);
+        asks_for(&mut w, "t", &json!({}));
+        let first = route(&w, "t");
+        assert_eq!(w.refuses(&by("ken"), first.clone()), Code::Forbidden);
+        w.does(&Caller::system(), first.clone());
+        assert_eq!(w.refuses(&Caller::system(), first), Code::Stale);
+        w.creates("plain", &[]);
+        let plain = Route { task: "plain".into(), ..route(&w, "t") };
+        assert_eq!(w.refuses(&Caller::system(), plain), Code::Stale, "it was not asked for by a request");
+    }
+
+    #[test]
+    fn a_choice_that_breaks_a_limit_by_now_is_refused() {
+        let mut w = team(&[("ken", 1), ("ada", 1)]);
+        asks_for(&mut w, "t", &json!({ "to": [{ "agent_id": "agent:ken" }] }));
+        asks_for(&mut w, "u", &json!({ "to": [{ "agent_id": "agent:ken" }] }));
+        let (first, second) = (route(&w, "t"), route(&w, "u"));
+        w.does(&Caller::system(), first);
+        assert_eq!(w.refuses(&Caller::system(), second), Code::Stale, "ken has all that it takes");
+        let mut stray = route(&w, "u");
+        stray.choice.selected = Some("ada".into());
+        assert_eq!(w.refuses(&Caller::system(), stray), Code::Stale, "the request is to ken");
+        asks_for(&mut w, "v", &json!({}));
+        let to_ada = route(&w, "v");
+        w.goes_offline("ada");
+        assert_eq!(w.refuses(&Caller::system(), to_ada), Code::Stale);
+    }
+
+    #[test]
+    fn that_nobody_fits_is_told_once_until_something_changes() {
+        let mut w = team(&[]);
+        asks_for(&mut w, "t", &json!({}));
+        assert_eq!(routes(&mut w, "t"), ["routing.failed"]);
+        assert_eq!(routes(&mut w, "t"), [""; 0]);
+        for agent in ["lead", "other"] {
+            w.joins(agent, crate::agent::Role::Worker);
+        }
+        assert_eq!(routes(&mut w, "t"), ["routing.failed"], "for another reason");
+        w.joins("third", crate::agent::Role::Worker);
+        assert_eq!(routes(&mut w, "t"), [""; 0]);
+        sends(&mut w, "reg", "agent.register", "ken", &card("ken", 1));
+        assert_eq!(routes(&mut w, "t"), GIVEN);
+    }
+
+    #[test]
+    fn whoever_declines_is_not_asked_again_while_there_is_another() {
+        let mut w = team(&[("ken", 1), ("ada", 1)]);
+        asks_for(&mut w, "t", &json!({}));
+        routes(&mut w, "t");
+        let first = w.task("t").held_by().unwrap().clone();
+        w.does(&by(first.as_str()), release("t"));
+        let again = Route { forward: "again".into(), ..route(&w, "t") };
+        assert_ne!(again.choice.selected.as_ref(), Some(&first));
+        assert_eq!(w.does(&Caller::system(), again), GIVEN);
+    }
+}

@@ -1,0 +1,55 @@
+//! Tasks within tasks: what is part of a task ends with it.
+
+use super::finish::{dependents, freed_files};
+use super::{State, Task, TaskDropped};
+use crate::command::Halt;
+use crate::fact::Fact;
+use crate::file::ReleaseReason;
+use crate::id::TaskId;
+use crate::key::{Ask, Lookup};
+use crate::limit;
+use crate::refusal::{Code, Refusal};
+use crate::view::View;
+
+/// Why the parts of a completed task are cancelled.
+pub(super) const WHOLE_IS_COMPLETED: &str = "the task that it was part of is completed";
+
+/// Every open task that is part of this one, directly or within others.
+pub(super) fn open_parts<'v>(view: &'v View, task: &Task) -> Result<Vec<&'v Task>, Halt> {
+    let mut open = Vec::new();
+    let mut level: Vec<TaskId> = Vec::from_iter(task.has_parts.then(|| task.id.clone()));
+    while !level.is_empty() {
+        view.needs(level.iter().map(|id| Lookup::PartsOf(id.clone()).into()).collect())?;
+        let mut parts = Vec::new();
+        for id in &level {
+            parts.extend(view.parts_of(id)?);
+        }
+        level = parts.iter().filter(|part| part.has_parts).map(|part| part.id.clone()).collect();
+        open.extend(parts.into_iter().filter(|part| part.state.is_open()));
+        if open.len() > limit::TASK_PARTS {
+            let message = format!("more than {} open tasks are part of {}", limit::TASK_PARTS, task.id);
+            return Err(Refusal::new(Code::TooLarge, message).hint("end some of them first").into());
+        }
+    }
+    view.needs(open.iter().flat_map(|part| ends_of(&part.id)).collect())?;
+    Ok(open)
+}
+
+fn ends_of(task: &TaskId) -> [Ask; 2] {
+    [Lookup::Dependents(task.clone()).into(), Lookup::FilesOfTask(task.clone()).into()]
+}
+
+/// The facts that end a task without its work being done, and nothing of what follows from them.
+pub(super) fn dropped(view: &View, task: &Task, to: State, reason: Option<&str>) -> Result<Vec<Fact>, Halt> {
+    let mut facts = vec![Fact::TaskDropped(TaskDropped {
+        task: task.id.clone(),
+        run: task.workflow(),
+        holder: task.holder().cloned(),
+        from: task.state,
+        to,
+        reason: reason.map(str::to_owned),
+        unblocks: dependents(view, task)?,
+    })];
+    facts.extend(freed_files(view, task, ReleaseReason::TaskEnded)?);
+    Ok(facts)
+}

@@ -1,0 +1,134 @@
+//! Asking for work by a request of the Clutch protocol: as creating a task, with where it belongs and on what terms.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Create, Task};
+use crate::actor::Caller;
+use crate::clutch::{Address, Need, Policy};
+use crate::command::Halt;
+use crate::contract::BoundTo;
+use crate::fact::Fact;
+use crate::group;
+use crate::id::{AgentId, MessageId, TaskId, ThreadId, Timestamp};
+use crate::key::{Ask, Key};
+use crate::limit;
+use crate::refusal::{Code, Refusal};
+use crate::view::View;
+
+/// What a request says of who shall do the task, how and until when.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Terms {
+    /// The message that asked for it.
+    pub request: MessageId,
+    /// Whom it was sent to: the router, agents by name, or groups.
+    pub to: Vec<Address>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requires: Vec<Need>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub prefers: Vec<Need>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<String>,
+    pub policy: Policy,
+    /// Who was in the groups with a list that it was sent to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<AgentId>,
+    /// What the messages that answer it are held against.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound: Option<BoundTo>,
+    /// When it is of use to nobody any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Timestamp>,
+    /// How long one attempt may take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_runtime_sec: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_attempts: Option<u32>,
+}
+
+impl Terms {
+    /// Whether it is for agents to do: a request to people waits for them.
+    pub fn is_for_agents(&self) -> bool {
+        self.to.iter().any(|address| matches!(address, Address::Orchestrator | Address::Agent(_) | Address::Group(_)))
+    }
+}
+
+/// Where a task belongs, and on what terms it is asked for.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Origin {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread: Option<ThreadId>,
+    /// The task that it is part of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<TaskId>,
+    /// How many tasks it is part of, one within the other.
+    #[serde(default, skip_serializing_if = "is_top")]
+    pub level: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub terms: Option<Box<Terms>>,
+}
+
+impl Origin {
+    pub(super) fn is_none(&self) -> bool {
+        *self == Origin::default()
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_top(level: &u32) -> bool {
+    *level == 0
+}
+
+/// A task that is asked for by a message.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Request {
+    pub create: Create,
+    pub thread: ThreadId,
+    pub parent: Option<TaskId>,
+    pub terms: Terms,
+}
+
+impl Request {
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        let mut asks = self.create.asks();
+        asks.push(Key::Run(self.create.run.clone()).into());
+        asks.extend(self.parent.iter().map(|parent| Key::Task(parent.clone()).into()));
+        asks
+    }
+
+    pub(crate) fn creates(&self, view: &View, caller: &Caller) -> Result<Vec<Fact>, Halt> {
+        let level = match &self.parent {
+            Some(parent) => self.level_within(view, parent)?,
+            None => 0,
+        };
+        let origin = Origin {
+            thread: Some(self.thread.clone()),
+            parent: self.parent.clone(),
+            level,
+            terms: Some(Box::new(Terms { members: group::listed(view, &self.terms.to)?, ..self.terms.clone() })),
+        };
+        self.create.creates(view, caller, origin)
+    }
+
+    fn level_within(&self, view: &View, parent: &TaskId) -> Result<u32, Halt> {
+        let unknown = || Refusal::new(Code::TaskNotFound, format!("there is no task '{parent}' to be part of"));
+        let task = view.task(parent)?.ok_or_else(|| unknown().about("/parent_task_id"))?;
+        self.fits(task).map_err(Halt::from)
+    }
+
+    fn fits(&self, parent: &Task) -> Result<u32, Refusal> {
+        if parent.run != self.create.run {
+            let message = format!("task {} is in run {}, and so are its subtasks", parent.id, parent.run);
+            return Err(Refusal::new(Code::Invalid, message).about("/run_id"));
+        }
+        if !parent.state.is_open() {
+            let message = format!("task {} is {} and takes no subtasks", parent.id, parent.state.as_str());
+            return Err(Refusal::new(Code::InvalidState, message).about("/parent_task_id"));
+        }
+        let level = parent.origin.level.saturating_add(1);
+        if level > limit::TASK_LEVELS {
+            let message = format!("tasks are within each other at most {} levels deep", limit::TASK_LEVELS);
+            return Err(Refusal::new(Code::TooLarge, message).about("/parent_task_id"));
+        }
+        Ok(level)
+    }
+}

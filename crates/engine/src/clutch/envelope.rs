@@ -1,0 +1,94 @@
+//! Rows of the log as envelopes.
+
+use rookery_core::clutch::LegacyType;
+use rookery_core::log::{Body, BodyBytes, LogRow, event_id};
+use rookery_core::routing::TaskForwarded;
+use rookery_core::{Fact, Key, MessageId, Row, Seq, envelope};
+use rookery_store::LogQuery;
+use rookery_store::query::Bodies;
+use serde_json::Value;
+
+use crate::engine::{Engine, EngineError};
+use crate::queries::At;
+
+/// A message as it is shown.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Envelope {
+    /// As it was sent, byte for byte.
+    Verbatim(Vec<u8>),
+    Shown(Value),
+}
+
+impl Engine {
+    /// The message of an id: an envelope that came in, or a fact by the id that it is shown with.
+    pub async fn envelope(&self, id: &MessageId) -> Result<At<Option<(Seq, Envelope)>>, EngineError> {
+        let (mut rows, head) = self.store().rows(vec![Key::Envelope(id.clone())]).await?;
+        let seq = match rows.pop().flatten() {
+            Some(Row::Envelope(filed)) => Some(filed.received),
+            _ => event_id::parse(&id.as_str().replacen("msg_", "evt_", 1)).filter(|seq| *seq <= head.head),
+        };
+        let row = match seq {
+            Some(seq) => self.row_at(seq).await?,
+            None => None,
+        };
+        let value = match row {
+            Some(row) => Some((row.seq, self.shown_in_full(row).await?)),
+            None => None,
+        };
+        Ok(At { value, head })
+    }
+
+    async fn row_at(&self, seq: Seq) -> Result<Option<LogRow>, EngineError> {
+        let before = Seq(seq.0.saturating_sub(1));
+        let query = LogQuery { upto: Some(seq), bodies: Bodies::Read, ..LogQuery::after(before, 1) };
+        Ok(self.store().log(query).await?.0.into_iter().next().filter(|row| row.seq == seq))
+    }
+
+    async fn shown_in_full(&self, row: LogRow) -> Result<Envelope, EngineError> {
+        if let Fact::TaskForwarded(fact) = &row.fact {
+            let request = self.request_of(fact).await?;
+            return Ok(Envelope::Shown(envelope::forwarded(&row, fact, &request)));
+        }
+        if !matches!(row.fact, Fact::EnvelopeReceived(_)) {
+            let follows = match row.cause {
+                Some(cause) => self.row_at(cause).await?.is_some_and(|cause| is_envelope(&cause)),
+                None => false,
+            };
+            return Ok(Envelope::Shown(if follows { envelope::following(&row) } else { envelope::of(&row) }));
+        }
+        let Some(bytes) = self.body_of(&row).await? else { return Ok(Envelope::Shown(envelope::of(&row))) };
+        match envelope::received(&bytes) {
+            Some(shown) if is_legacy(&shown) => Ok(Envelope::Shown(shown)),
+            _ => Ok(Envelope::Verbatim(bytes)),
+        }
+    }
+
+    /// The request that was passed on, as it was sent; nothing if that was redacted.
+    async fn request_of(&self, fact: &TaskForwarded) -> Result<Vec<u8>, EngineError> {
+        let (mut rows, _) = self.store().rows(vec![Key::Envelope(fact.request.clone())]).await?;
+        let Some(Row::Envelope(filed)) = rows.pop().flatten() else { return Ok(vec![]) };
+        match self.row_at(filed.received).await? {
+            Some(row) => Ok(self.body_of(&row).await?.unwrap_or_default()),
+            None => Ok(vec![]),
+        }
+    }
+
+    /// The body of a row, wherever it is kept.
+    async fn body_of(&self, row: &LogRow) -> Result<Option<Vec<u8>>, EngineError> {
+        Ok(match &row.body {
+            Some(Body { bytes: BodyBytes::Here(bytes), .. }) => Some(bytes.clone()),
+            Some(Body { bytes: BodyBytes::Artifact, sha256 }) => Some(self.store().artifact(sha256.clone()).await?),
+            Some(Body { bytes: BodyBytes::Gone, .. }) | None => None,
+        })
+    }
+}
+
+fn is_envelope(row: &LogRow) -> bool {
+    matches!(row.fact, Fact::EnvelopeReceived(_))
+}
+
+/// Whether it was translated.
+fn is_legacy(shown: &Value) -> bool {
+    let word = shown["meta"]["legacy_type"].as_str();
+    word.is_some_and(|word| LegacyType::parse(word).is_some())
+}

@@ -1,0 +1,345 @@
+//! Taking in envelopes: read, checked and decided together, so that either all of them are stored or none.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rookery_core::clutch::{Act, Faults, Ingest, Received, Shape, Taken, read_batch, take_in};
+use rookery_core::contract::{BoundTo, Checked, Violations};
+use rookery_core::log::{Body, BodyBytes};
+use rookery_core::message::Cause;
+use rookery_core::view::LifeSource;
+use rookery_core::{Actor, AgentId, Caller, Code, Key, MessageId, Refusal, Row, Seq, TaskId};
+use rookery_store::artifact::Held;
+use rookery_store::{Answer, Committed, Idempotency, Submission, SubmitError};
+use sha2::{Digest, Sha256};
+
+use super::{Validate, Validated};
+use crate::engine::{BODY_IN_ROW_BYTES, Engine, EngineError, hex};
+
+/// How often envelopes are held against what is expected, if that changes all the time.
+const ATTEMPTS: usize = 3;
+
+/// What became of an envelope.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ingested {
+    /// The message that it is: the first one, if the same was sent before.
+    pub id: MessageId,
+    /// Its place in the log; a heartbeat has none.
+    pub seq: Option<Seq>,
+    pub duplicate: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum IngestError {
+    /// What was sent is not what the protocol says.
+    #[error("{0}")]
+    Faults(Faults),
+    /// It is, and one of the envelopes cannot be done.
+    /// One of them is not what its step of a workflow expects.
+    #[error("{0}")]
+    Violations(Violations),
+    #[error("{refusal}")]
+    Refused { refusal: Refusal, pointer: String },
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}
+
+impl From<Faults> for IngestError {
+    fn from(faults: Faults) -> IngestError {
+        IngestError::Faults(faults)
+    }
+}
+
+/// An envelope on its way, with its place among those that it came with.
+struct Item<'a> {
+    received: &'a Received<'a>,
+    taken: Taken,
+    caller: Caller,
+}
+
+impl Item<'_> {
+    fn refused(&self, refusal: Refusal) -> IngestError {
+        let front = self.received.index.map(|index| format!("/{index}")).unwrap_or_default();
+        if refusal.code == Code::SchemaViolation
+            && let Taken::Command(ingest) = &self.taken
+            && let Some(checked) = &ingest.checked
+        {
+            return IngestError::Violations(checked.violations.clone().within(&front));
+        }
+        let pointer = format!("{front}{}", refusal.pointer.as_deref().unwrap_or_default());
+        IngestError::Refused { refusal, pointer }
+    }
+
+    /// Why it was not done. What is not about the envelope stays what it is.
+    fn failed(&self, error: EngineError) -> IngestError {
+        match error {
+            EngineError::Submit(SubmitError::Refused(refusal) | SubmitError::RefusedOne { refusal, .. }) => {
+                self.refused(refusal.about("/from/agent_id"))
+            }
+            other => other.into(),
+        }
+    }
+}
+
+impl Engine {
+    /// Takes in all envelopes of what was sent. `caller` makes out who calls when an envelope says that it is from somebody.
+    pub async fn ingest(
+        &self,
+        bytes: &[u8],
+        shape: Shape,
+        caller: impl Fn(&Actor) -> Result<Caller, Refusal>,
+    ) -> Result<Vec<Ingested>, IngestError> {
+        let received = read_batch(bytes, shape)?;
+        let taken = take_in(&received, self.settings().storm_guard)?;
+        let mut items = Vec::with_capacity(received.len());
+        for (received, taken) in received.iter().zip(taken) {
+            let from = &received.envelope.from.actor;
+            let mut item = Item { received, taken, caller: Caller::nobody() };
+            item.caller = caller(from).map_err(|refusal| item.refused(refusal.about("/from/agent_id")))?;
+            items.push(item);
+        }
+        for item in &items {
+            self.greet(item).await.map_err(|error| item.failed(error))?;
+        }
+        let mut stored = self.store_as_expected(&mut items).await?.into_iter();
+        let mut ingested = Vec::with_capacity(items.len());
+        for item in &items {
+            let filed = match &item.taken {
+                Taken::Heartbeat(_) => None,
+                Taken::Command(_) => stored.next(),
+            };
+            ingested.push(match filed {
+                Some(committed) => self.answered(item, &committed).await?,
+                None => Ingested { id: item.received.envelope.id.clone(), seq: None, duplicate: false },
+            });
+        }
+        Ok(ingested)
+    }
+
+    /// Stores them after holding each against the step of a workflow that its task is bound to; once more if what is expected
+    /// there has changed meanwhile.
+    async fn store_as_expected(&self, items: &mut [Item<'_>]) -> Result<Vec<Committed>, IngestError> {
+        for _ in 1..ATTEMPTS {
+            self.hold_against_steps(items).await?;
+            match self.store_together(items).await {
+                Err(IngestError::Refused { refusal, .. }) if refusal.code == Code::Stale => {}
+                outcome => return outcome,
+            }
+        }
+        self.hold_against_steps(items).await?;
+        self.store_together(items).await
+    }
+
+    async fn hold_against_steps(&self, items: &mut [Item<'_>]) -> Result<(), EngineError> {
+        let bound = self.bound_tasks(items).await?;
+        for item in items {
+            let Taken::Command(ingest) = &mut item.taken else { continue };
+            let Some(bound) = bound.get(&ingest.received.task) else { continue };
+            if matches!(ingest.act, Act::Request(_)) {
+                continue;
+            }
+            let validated = self.validate(Validate {
+                workflow: &bound.workflow,
+                step: &bound.step,
+                message_type: &ingest.received.message_type,
+                payload_type: ingest.received.payload_type.as_ref(),
+                payload: item.received.envelope.payload(),
+            });
+            let Validated { defined, violations } = validated.await?;
+            ingest.checked = Some(Checked { bound: bound.clone(), defined, violations });
+        }
+        Ok(())
+    }
+
+    /// The steps that the tasks of these are bound to, by requests that came before or come along with them.
+    async fn bound_tasks(&self, items: &[Item<'_>]) -> Result<BTreeMap<TaskId, BoundTo>, EngineError> {
+        let (mut bound, mut asked) = (BTreeMap::new(), BTreeSet::new());
+        for item in items {
+            let Taken::Command(ingest) = &item.taken else { continue };
+            match &ingest.act {
+                Act::Request(request) => {
+                    bound.extend(request.terms.bound.clone().map(|step| (ingest.received.task.clone(), step)));
+                }
+                _ => {
+                    asked.insert(ingest.received.task.clone());
+                }
+            }
+        }
+        if asked.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let (rows, _) = self.store().rows(asked.into_iter().map(Key::Task).collect()).await?;
+        for row in rows.into_iter().flatten() {
+            if let Row::Task(task) = row
+                && let Some(step) = task.bound_to()
+            {
+                bound.insert(task.id.clone(), step.clone());
+            }
+        }
+        Ok(bound)
+    }
+
+    /// Whoever sends lives now, whatever becomes of what it sends; a heartbeat is nothing else.
+    async fn greet(&self, item: &Item<'_>) -> Result<(), EngineError> {
+        match (&item.taken, item.caller.itself()) {
+            (Taken::Heartbeat(agent), _) => self.heartbeat(&item.caller, agent).await,
+            (Taken::Command(_), Some(agent)) => {
+                self.sign_of_life(&item.caller, agent, LifeSource::Call)?;
+                if self.roster().is_offline(agent) {
+                    self.comes_back(agent, &item.caller).await?;
+                }
+                Ok(())
+            }
+            (Taken::Command(_), None) => Ok(()),
+        }
+    }
+
+    /// What became of each command, in order.
+    async fn store_together(&self, items: &[Item<'_>]) -> Result<Vec<Committed>, IngestError> {
+        let commands: Vec<&Item<'_>> = items.iter().filter(|item| matches!(item.taken, Taken::Command(_))).collect();
+        let mut held = Vec::new();
+        let mut submissions = Vec::with_capacity(commands.len());
+        for item in &commands {
+            match self.submission(item).await {
+                Ok((submission, artifact)) => {
+                    submissions.push(submission);
+                    held.extend(artifact);
+                }
+                Err(error) => {
+                    self.let_all_go(held).await;
+                    return Err(error.into());
+                }
+            }
+        }
+        let mut submissions = submissions.into_iter();
+        let Some(mut first) = submissions.next() else { return Ok(vec![]) };
+        first.others = submissions.collect();
+        match self.submit_with(first, held).await? {
+            Ok(mut committed) => {
+                let others = std::mem::take(&mut committed.others);
+                Ok(std::iter::once(committed).chain(others).collect())
+            }
+            Err(SubmitError::Refused(refusal)) => Err(refused(commands.first().copied(), refusal)),
+            Err(SubmitError::RefusedOne { place, refusal }) => Err(refused(commands.get(place).copied(), refusal)),
+            Err(error) => Err(EngineError::from(error).into()),
+        }
+    }
+
+    async fn submit_with(
+        &self,
+        submission: Submission,
+        held: Vec<Held>,
+    ) -> Result<Result<Committed, SubmitError>, EngineError> {
+        if held.is_empty() {
+            return self.submit_present(submission).await;
+        }
+        // Goes on to its end even if nobody waits any more, so that the files of large ones are looked after.
+        let engine = self.clone();
+        let ended = tokio::spawn(async move {
+            let outcome = engine.submit_present(submission).await;
+            // A commit of unknown outcome may still turn out to name them.
+            if !matches!(outcome, Ok(Err(SubmitError::OutcomeUnknown { .. }))) {
+                engine.let_all_go(held).await;
+            }
+            outcome
+        });
+        let lost = |error| SubmitError::OutcomeUnknown { reason: format!("the request ended early: {error}") };
+        ended.await.map_err(lost)?
+    }
+
+    /// Submits, and once more if a sender was declared offline a moment ago, which the roster did not know yet.
+    async fn submit_present(&self, submission: Submission) -> Result<Result<Committed, SubmitError>, EngineError> {
+        let outcome = self.store().submit(submission.clone()).await;
+        let (place, refusal) = match &outcome {
+            Err(SubmitError::Refused(refusal)) => (0, refusal),
+            Err(SubmitError::RefusedOne { place, refusal }) => (*place, refusal),
+            _ => return Ok(outcome),
+        };
+        let sender = submission.all().nth(place).map(|refused| &refused.caller);
+        match sender.and_then(|caller| Some((caller, caller.itself()?))) {
+            Some((caller, agent)) if refusal.code == Code::AgentOffline => {
+                self.comes_back(agent, caller).await?;
+                Ok(self.store().submit(submission).await)
+            }
+            _ => Ok(outcome),
+        }
+    }
+
+    async fn let_all_go(&self, held: Vec<Held>) {
+        for artifact in held {
+            self.let_go(artifact).await;
+        }
+    }
+
+    /// An envelope as a command, with its body, which is a file if it is large.
+    async fn submission(&self, item: &Item<'_>) -> Result<(Submission, Option<Held>), EngineError> {
+        let Item { received: Received { envelope, body, .. }, taken, caller } = item;
+        let mut ingest = match taken {
+            Taken::Command(ingest) => Ingest::clone(ingest),
+            Taken::Heartbeat(agent) => return Err(Refusal::new(Code::Invalid, format!("'{agent}' only lives")).into()),
+        };
+        self.link(&mut ingest);
+        let mut submission = Submission::new(caller.clone(), ingest);
+        submission.run = Some(envelope.run.clone());
+        submission.thread = Some(envelope.thread.clone());
+        submission.received_bytes = body.len();
+        submission.idempotency = envelope.idempotency_key.as_ref().map(|key| Idempotency {
+            scope: format!("{} {}", envelope.run, caller.actor),
+            key: key.clone(),
+            hash: hex(&envelope.command_hash()),
+            keep_until: self.replies_are_kept_until(),
+        });
+        if body.len() > BODY_IN_ROW_BYTES {
+            let held = self.store().put_artifact(body.to_vec()).await?;
+            submission.body = Some(Body { sha256: held.sha256.clone(), bytes: BodyBytes::Artifact });
+            return Ok((submission, Some(held)));
+        }
+        let sha256 = hex(&Sha256::digest(body));
+        submission.body = Some(Body { sha256, bytes: BodyBytes::Here(body.to_vec()) });
+        Ok((submission, None))
+    }
+
+    /// What its author was last shown in the thread led to what it says there.
+    fn link(&self, ingest: &mut Ingest) {
+        let author = AgentId::new(ingest.from.to_string());
+        if let Act::Say { cause, .. } = &mut ingest.act
+            && let Some(message) = self.shown().newest(&author, &ingest.received.thread)
+        {
+            *cause = Cause::Shown(message);
+        }
+    }
+
+    /// The answer to its sender. What the next call must find so is taken note of at once.
+    async fn answered(&self, item: &Item<'_>, committed: &Committed) -> Result<Ingested, EngineError> {
+        let Answer::Row(_, row) = &committed.answer else { return Err(unexpected().into()) };
+        let Row::Envelope(filed) = &row.0 else { return Err(unexpected().into()) };
+        if let Taken::Command(ingest) = &item.taken
+            && !committed.duplicate
+        {
+            match &ingest.act {
+                Act::Say { .. } => self.counts().all_changed(),
+                Act::Register(register) => self.meet(&item.caller, &register.card.agent_id).await?,
+                Act::Update(update) => self.meet(&item.caller, &update.agent).await?,
+                _ => {}
+            }
+        }
+        Ok(Ingested { id: filed.id.clone(), seq: Some(filed.received), duplicate: committed.duplicate })
+    }
+
+    async fn meet(&self, caller: &Caller, agent: &AgentId) -> Result<(), EngineError> {
+        self.look_up(agent).await?;
+        // What is committed is answered: a seal that came in between is the next call's matter.
+        self.sign_of_life(caller, agent, LifeSource::Call).ok();
+        Ok(())
+    }
+}
+
+fn refused(item: Option<&Item<'_>>, refusal: Refusal) -> IngestError {
+    match item {
+        Some(item) => item.refused(refusal),
+        None => IngestError::Refused { pointer: refusal.pointer.clone().unwrap_or_default(), refusal },
+    }
+}
+
+fn unexpected() -> Refusal {
+    Refusal::new(Code::MessageNotFound, "the message was stored, and is not there any more")
+}

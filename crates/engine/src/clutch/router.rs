@@ -1,0 +1,251 @@
+//! The router: follows the log, and gives every task that was asked for by a request to somebody who fits.
+//!
+//! A duty, and restart-safe: what waits is found in rows, so that whoever takes the duty over goes on with it. The choice is
+//! made in memory and submitted; the rule looks at the hard limits again. What nobody fits for waits, and is tried again when
+//! somebody comes, changes or gets free.
+
+use std::collections::BTreeMap;
+
+use rookery_core::key::Table;
+use rookery_core::routing::{Candidates, Choice, Demand, Route};
+use rookery_core::task::Task;
+use rookery_core::{Caller, Fact, Key, MessageId, Row, Seq, TaskId};
+use rookery_store::node::{Duty, Tenure};
+use rookery_store::query::Test;
+use rookery_store::{Head, ListQuery, Submission, SubmitError};
+
+use crate::engine::{Engine, EngineError};
+use crate::services::RETRY_AFTER;
+use crate::subscribe::{SubscribeError, Subscription};
+
+/// Routes whenever that is for this node to do.
+pub(crate) async fn run(engine: Engine) {
+    let mut duties = engine.attending().changes();
+    loop {
+        let held = |tenures: &Vec<Tenure>| tenures.iter().any(|tenure| tenure.duty == Duty::Router);
+        if duties.wait_for(held).await.is_err() {
+            return;
+        }
+        if let Some(tenure) = engine.tenure(Duty::Router)
+            && let Err(error) = serve(&engine, tenure).await
+        {
+            tracing::warn!(%error, "routing is interrupted");
+        }
+        tokio::time::sleep(RETRY_AFTER).await;
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum RouterError {
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    #[error(transparent)]
+    Subscribe(#[from] SubscribeError),
+}
+
+impl From<SubmitError> for RouterError {
+    fn from(error: SubmitError) -> RouterError {
+        RouterError::Engine(error.into())
+    }
+}
+
+/// Routes until the duty is another node's.
+async fn serve(engine: &Engine, tenure: Tenure) -> Result<(), RouterError> {
+    let mut router = Router::begin(engine, tenure).await?;
+    while engine.tenure(Duty::Router) == Some(tenure) {
+        router.route_due().await?;
+        let mut duties = engine.attending().changes();
+        duties.mark_unchanged();
+        tokio::select! {
+            chunk = router.subscription.next() => {
+                for row in chunk?.rows() {
+                    router.take(row);
+                }
+            }
+            _ = duties.changed() => {}
+        }
+    }
+    Ok(())
+}
+
+struct Router<'a> {
+    engine: &'a Engine,
+    tenure: Tenure,
+    subscription: Subscription,
+    candidates: Candidates,
+    /// What is known is true at this place.
+    at: Seq,
+    /// Tasks that wait for somebody, by when they were created.
+    waiting: BTreeMap<TaskId, Seq>,
+    /// Tasks that may have begun or ceased to wait.
+    to_look_at: Vec<TaskId>,
+    /// Tasks to choose for; all that wait, if the team has changed.
+    due: Due,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Due {
+    Some(Vec<TaskId>),
+    All,
+}
+
+impl<'a> Router<'a> {
+    async fn begin(engine: &'a Engine, tenure: Tenure) -> Result<Router<'a>, RouterError> {
+        let subscription = engine.subscribe(None).await?;
+        let unrouted = ListQuery::all(Table::Tasks).with("unrouted", Test::Present);
+        let (candidates, rest, head) = known(engine, vec![unrouted]).await?;
+        let tasks = rest.into_iter().flatten().filter_map(task_of);
+        let waiting = tasks.map(|task| (task.id, task.created)).collect();
+        let at = head.head;
+        let (to_look_at, due) = (vec![], Due::All);
+        Ok(Router { engine, tenure, subscription, candidates, at, waiting, to_look_at, due })
+    }
+
+    /// Takes the next row of the log, unless what is known has it already.
+    fn take(&mut self, row: &rookery_core::log::LogRow) {
+        if row.seq <= self.at {
+            return;
+        }
+        self.at = row.seq;
+        self.candidates.follow(row);
+        match &row.fact {
+            Fact::TaskCreated(fact) if fact.origin.terms.is_some() => self.to_look_at.push(fact.task.clone()),
+            Fact::TaskRetried(fact) => self.to_look_at.push(fact.task.clone()),
+            Fact::TaskReleased(fact) => {
+                self.to_look_at.push(fact.task.clone());
+                self.due = Due::All;
+            }
+            Fact::TaskReserved(fact) => drop(self.waiting.remove(&fact.task)),
+            Fact::TaskClaimed(fact) => drop(self.waiting.remove(&fact.task)),
+            Fact::TaskCompleted(fact) => self.freed(&fact.task, &fact.unblocks),
+            Fact::TaskDropped(fact) => self.freed(&fact.task, &fact.unblocks),
+            Fact::TaskFailed(fact) => self.freed(&fact.task, &[]),
+            Fact::TaskRemoved(fact) => self.freed(&fact.task, &[]),
+            Fact::AgentRegistered(_) | Fact::AgentUpdated(_) | Fact::AgentReturned(_) | Fact::RunStatusSet(_) => {
+                self.due = Due::All;
+            }
+            _ => {}
+        }
+    }
+
+    /// A task has ended: whoever had it can take another, and what waited for it may be routed.
+    fn freed(&mut self, ended: &TaskId, unblocked: &[TaskId]) {
+        self.waiting.remove(ended);
+        self.to_look_at.extend(unblocked.iter().cloned());
+        self.due = Due::All;
+    }
+
+    async fn route_due(&mut self) -> Result<(), RouterError> {
+        loop {
+            self.look().await?;
+            let due = match std::mem::replace(&mut self.due, Due::Some(vec![])) {
+                Due::Some(tasks) => tasks,
+                Due::All => {
+                    let mut all: Vec<_> = self.waiting.iter().collect();
+                    all.sort_by_key(|(_, created)| **created);
+                    all.into_iter().map(|(task, _)| task.clone()).collect()
+                }
+            };
+            if due.is_empty() {
+                return Ok(());
+            }
+            for task in due {
+                self.route(&task).await?;
+            }
+        }
+    }
+
+    /// Reads those tasks that may wait now.
+    async fn look(&mut self) -> Result<(), RouterError> {
+        let ids = std::mem::take(&mut self.to_look_at);
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let keys = ids.into_iter().map(Key::Task).collect();
+        let (rows, _) = self.engine.store().rows(keys).await.map_err(EngineError::from)?;
+        for task in rows.into_iter().flatten().filter_map(task_of).filter(|task| task.to_be_routed().is_some()) {
+            self.waiting.insert(task.id.clone(), task.created);
+            if let Due::Some(due) = &mut self.due {
+                due.push(task.id);
+            }
+        }
+        Ok(())
+    }
+
+    async fn route(&mut self, id: &TaskId) -> Result<(), RouterError> {
+        let Some(task) = self.engine.task(id).await?.value else {
+            self.waiting.remove(id);
+            return Ok(());
+        };
+        let Some(terms) = task.to_be_routed() else {
+            self.waiting.remove(id);
+            return Ok(());
+        };
+        let choice = chosen(&self.candidates, |tried| Demand::of(terms, tried), &task);
+        let route = Route { task: id.clone(), choice, forward: MessageId::new(self.engine.mint("msg_")) };
+        let mut submission = Submission::internal(Caller::system(), route).out_of(self.tenure);
+        submission.run = Some(task.run.clone());
+        submission.thread = task.origin.thread.clone();
+        match self.engine.store().submit(submission).await {
+            // The next choice shall know of this one.
+            Ok(committed) => self.catch_up(committed.at).await,
+            // Not so any more: what changed it comes by the log, and the task is looked at again then.
+            Err(SubmitError::Refused(refusal)) => {
+                tracing::debug!(task = %id, %refusal, "a choice was out of date");
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn catch_up(&mut self, upto: Seq) -> Result<(), RouterError> {
+        while self.at < upto {
+            for row in self.subscription.next().await?.rows() {
+                self.take(row);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Somebody whom the task was not given to in vain, if there is anybody; else whoever fits.
+fn chosen(candidates: &Candidates, demand: impl Fn(&[rookery_core::AgentId]) -> Demand, task: &Task) -> Choice {
+    let choice = candidates.choose(&demand(&task.routing.tried));
+    match choice.selected {
+        None if !task.routing.tried.is_empty() => candidates.choose(&demand(&[])),
+        _ => choice,
+    }
+}
+
+/// Everybody who could be given a task, with what they have, and whatever else is asked for at the same place.
+async fn known(engine: &Engine, more: Vec<ListQuery>) -> Result<(Candidates, Vec<Vec<Row>>, Head), EngineError> {
+    let agents = ListQuery::all(Table::Agents);
+    let held = ListQuery::all(Table::Tasks).with("held_by", Test::Present);
+    let queries = [agents, held].into_iter().chain(more).collect();
+    let (lists, head) = engine.store().lists(queries).await?;
+    let mut lists = lists.into_iter();
+    let mut candidates = Candidates::default();
+    for row in lists.next().unwrap_or_default() {
+        if let Row::Agent(agent) = row {
+            candidates.put(agent);
+        }
+    }
+    for task in lists.next().unwrap_or_default().into_iter().filter_map(task_of) {
+        if let Some(agent) = task.held_by() {
+            candidates.assign(&task.id, agent);
+        }
+    }
+    Ok((candidates, lists.collect(), head))
+}
+
+fn task_of(row: Row) -> Option<Task> {
+    if let Row::Task(task) = row { Some(task) } else { None }
+}
+
+impl Engine {
+    /// Whom a task with these demands would be given to now, and why nobody else. Nothing is stored.
+    pub async fn explain(&self, demand: &Demand) -> Result<Choice, EngineError> {
+        let (candidates, _, _) = known(self, vec![]).await?;
+        Ok(candidates.explain(demand))
+    }
+}

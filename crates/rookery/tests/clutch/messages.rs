@@ -1,0 +1,243 @@
+//! Envelopes that come in: alone, many at once, again, and wrong.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use reqwest::Method;
+use rookery_testkit::daemon::read;
+use serde_json::{Value, json};
+
+use crate::sending::{envelope, expected, kinds, post, post_text, refused, rows, sent, team, told};
+
+fn note(id: &str, from: &str) -> Value {
+    envelope(id, "x.note", from, json!({"payload": {"n": 1.50, "text": "a  b"}, "own_field": [1, null]}))
+}
+
+#[tokio::test]
+async fn an_envelope_is_kept_as_it_was_sent() {
+    let daemon = team(&["ken", "ada"]).await;
+    let spelled = serde_json::to_string_pretty(&note("m1", "agent:ken")).unwrap().replace("1.5", "1.50e0");
+    let reply = post_text(&daemon, "application/json", spelled.clone()).await;
+    assert_eq!(reply.status, 202, "{}", reply.body);
+    let seq = reply.body["results"][0]["seq"].as_u64().unwrap();
+    assert_eq!(reply.body, json!({"results": [{"id": "m1", "seq": seq, "duplicate": false}]}));
+    let request = daemon.request(Method::GET, "/clutch/v0/messages/m1");
+    let shown = request.send().await.unwrap();
+    assert_eq!(shown.status(), 200);
+    assert_eq!(shown.text().await.unwrap(), spelled, "byte for byte");
+    let row = rows(&daemon).into_iter().find(|row| row["seq"] == seq).unwrap();
+    assert_eq!((&row["kind"], &row["actor"]), (&json!("envelope.received"), &json!("ken")));
+    assert_eq!((&row["run"], &row["thread"]), (&json!("run_work"), &json!("thr_talk")));
+    assert_eq!(told(&daemon.get("/clutch/v0/messages/ghost").await.unwrap()).0, 404);
+    daemon.replay_verify().unwrap();
+}
+
+#[tokio::test]
+async fn many_come_as_an_array_or_on_lines_in_their_order() {
+    let daemon = team(&["ken"]).await;
+    let array = json!([note("m1", "ken"), note("m2", "ken"), note("m1", "ken")]);
+    let reply = post(&daemon, &array).await;
+    assert_eq!(reply.status, 202, "{}", reply.body);
+    let results = &reply.body["results"];
+    let first = results[0]["seq"].as_u64().unwrap();
+    assert_eq!(
+        *results,
+        json!([{"id": "m1", "seq": first, "duplicate": false}, {"id": "m2", "seq": first + 1, "duplicate": false},
+               {"id": "m1", "seq": first, "duplicate": true}])
+    );
+    let lines = format!("{}\n\n{}\n", note("m3", "ken"), note("m4", "ken"));
+    let reply = post_text(&daemon, "application/x-ndjson", lines).await;
+    assert_eq!(reply.status, 202, "{}", reply.body);
+    assert_eq!(reply.body["results"][1], json!({"id": "m4", "seq": first + 3, "duplicate": false}));
+    daemon.replay_verify().unwrap();
+}
+
+#[tokio::test]
+async fn none_of_many_is_stored_if_one_is_refused() {
+    let daemon = team(&["ken"]).await;
+    let before = kinds(&daemon);
+    let mut stranger = note("m3", "ken");
+    stranger["to"] = json!([{"agent_id": "agent:ken"}, {"agent_id": "agent:ghost"}]);
+    let request = envelope("m1", "task.request", "ken", json!({"idempotency_key": "once"}));
+    let batch = json!([request, note("m2", "ken"), stranger]);
+    assert_eq!(refused(&daemon, &batch).await, expected(400, "UNKNOWN_RECIPIENT", "/2/to/1/agent_id"));
+    assert_eq!(kinds(&daemon), before);
+    let lines = format!("{}\n{}", note("m2", "ken"), envelope("m4", "task.accept", "ken", json!({})));
+    let reply = post_text(&daemon, "application/x-ndjson", lines).await;
+    assert_eq!(told(&reply), expected(404, "TASK_NOT_FOUND", "/1/task_id"));
+    assert_eq!(kinds(&daemon), before);
+    let good = json!([request, note("m2", "ken")]);
+    let reply = post(&daemon, &good).await;
+    assert_eq!(reply.status, 202, "what was refused left no trace: {}", reply.body);
+    assert_eq!(reply.body["results"][0]["duplicate"], false);
+    daemon.replay_verify().unwrap();
+}
+
+#[tokio::test]
+async fn the_same_again_is_told_the_first_answer_even_after_a_crash() {
+    let mut daemon = team(&["ken"]).await;
+    let first = sent(&daemon, &note("m1", "ken")).await;
+    let mut again = note("m1", "agent:ken");
+    again["attempt"] = json!(2);
+    again["trace"] = json!({"trace_id": "t"});
+    again["from"] = json!({"agent_id": "ken"});
+    daemon.kill().unwrap();
+    daemon.restart().unwrap();
+    let repeated = json!({"id": "m1", "seq": first["seq"], "duplicate": true});
+    assert_eq!(sent(&daemon, &again).await, repeated);
+    again["payload"] = json!({"n": 2});
+    assert_eq!(refused(&daemon, &again).await, expected(409, "EXISTS", "/id"));
+    assert_eq!(kinds(&daemon).iter().filter(|kind| *kind == "envelope.received").count(), 1);
+}
+
+#[tokio::test]
+async fn a_key_makes_a_command_be_done_once() {
+    let daemon = team(&["ken", "ada"]).await;
+    let keyed = |id: &str, more: Value| {
+        let mut envelope = note(id, "ken");
+        envelope["idempotency_key"] = json!("once");
+        envelope["payload"] = more;
+        envelope
+    };
+    let first = sent(&daemon, &keyed("m1", json!({"n": 1}))).await;
+    let mut again = keyed("m2", json!({"n": 1}));
+    again["ts"] = json!("2026-02-01T13:20:12.123Z");
+    assert_eq!(sent(&daemon, &again).await, json!({"id": "m1", "seq": first["seq"], "duplicate": true}));
+    let other = keyed("m3", json!({"n": 2}));
+    assert_eq!(refused(&daemon, &other).await.0, 422);
+    assert_eq!(refused(&daemon, &json!([note("m4", "ken"), other])).await.1, "IDEMPOTENCY_MISMATCH");
+    let mut elsewhere = other.clone();
+    elsewhere["run_id"] = json!("run_other");
+    assert_eq!(sent(&daemon, &elsewhere).await["duplicate"], false, "keys are of a run and a sender");
+    let mut of_ada = other;
+    of_ada["from"] = json!({"agent_id": "ada"});
+    of_ada["id"] = json!("m5");
+    assert_eq!(sent(&daemon, &of_ada).await["duplicate"], false);
+}
+
+#[tokio::test]
+async fn nobody_sends_in_anothers_name() {
+    let daemon = team(&["ken", "ada"]).await;
+    let key = daemon.person_key().unwrap();
+    let new_token = daemon.request(Method::POST, "/admin/tokens").bearer_auth(&key).json(&json!({"agent": "ken"}));
+    let token = read(new_token).await.unwrap().body["token"].as_str().unwrap().to_owned();
+    let before = kinds(&daemon).len();
+    let send = |body: Value| daemon.request(Method::POST, "/clutch/v0/messages").json(&body);
+    let foreign = expected(403, "FORBIDDEN", "/from/agent_id");
+    let with = |token: &str, body: Value| send(body).bearer_auth(token);
+    assert_eq!(told(&read(with(&token, note("m", "ada"))).await.unwrap()), foreign);
+    assert_eq!(told(&read(send(note("m", "ada")).header("x-agent-id", "ken")).await.unwrap()), foreign);
+    assert_eq!(told(&read(send(note("m", "person:anna"))).await.unwrap()), foreign);
+    let many = json!([note("m", "ken"), note("n", "ada")]);
+    assert_eq!(told(&read(with(&token, many)).await.unwrap()), expected(403, "FORBIDDEN", "/1/from/agent_id"));
+    assert_eq!(told(&read(with("wrong", note("m", "ken"))).await.unwrap()).0, 401);
+    assert_eq!(kinds(&daemon).len(), before);
+    assert_eq!(read(with(&token, note("m1", "ken"))).await.unwrap().status, 202);
+    assert_eq!(read(send(note("m2", "stranger"))).await.unwrap().status, 202, "anybody may send");
+    assert_eq!(read(with(&key, note("m3", "ada"))).await.unwrap().status, 202, "a person may speak for an agent");
+    assert_eq!(rows(&daemon).last().unwrap()["via"], "person:local");
+    assert_eq!(read(with(&key, note("m4", "person:local"))).await.unwrap().status, 202);
+}
+
+fn corpus() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/tests/clutch")
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_told_with_its_place_and_nothing_is_stored() {
+    let daemon = team(&["ken"]).await;
+    let before = kinds(&daemon);
+    let faults: BTreeMap<String, Vec<String>> =
+        serde_json::from_slice(&std::fs::read(corpus().join("faults.json")).unwrap()).unwrap();
+    for (name, faults) in &faults {
+        let bytes = std::fs::read(corpus().join("bad").join(format!("{name}.json"))).unwrap();
+        // Nothing at all, and an array, are other faults of a batch than of an envelope, or none.
+        if bytes.trim_ascii().is_empty() || bytes.trim_ascii().starts_with(b"[") {
+            continue;
+        }
+        let reply = post_text(&daemon, "application/json", bytes).await;
+        let (status, code, pointer) = told(&reply);
+        assert_eq!((status, format!("{code} {pointer}").trim_end()), (400, faults[0].as_str()), "{name}");
+        let told = reply.body["details"]["faults"].as_array().unwrap();
+        let all: Vec<String> = told
+            .iter()
+            .map(|fault| format!("{} {}", fault["code"].as_str().unwrap(), fault["pointer"].as_str().unwrap()))
+            .map(|fault| fault.trim_end().to_owned())
+            .collect();
+        assert_eq!(all, *faults, "{name}");
+    }
+    for (kind, payload, pointer) in [
+        ("chat.message", json!({}), "/payload/text"),
+        ("chat.message", json!({"text": " "}), "/payload/text"),
+        ("chat.message", json!({"text": "x", "mentions": ["group:x"]}), "/payload/mentions/0"),
+        ("agent.register", json!({"v": "clutch/0.1"}), "/payload/agent_id"),
+        ("agent.register", json!({"card": {"v": "clutch/0.1"}}), "/payload/card/agent_id"),
+    ] {
+        let wrong = envelope("m", kind, "ken", json!({"payload": payload}));
+        let (status, _, place) = refused(&daemon, &wrong).await;
+        assert_eq!((status, place.as_str()), (400, pointer), "{kind}");
+        let (status, _, place) = refused(&daemon, &json!([note("n", "ken"), wrong])).await;
+        assert_eq!((status, place), (400, format!("/1{pointer}")), "{kind}");
+    }
+    let limits = envelope("m", "task.request", "ken", json!({"limits": {"max_runtime_sec": 0}, "deadline": "soon"}));
+    assert_eq!(refused(&daemon, &limits).await.2, "/deadline");
+    assert_eq!(kinds(&daemon), before);
+}
+
+#[tokio::test]
+async fn a_large_envelope_comes_back_whole() {
+    let daemon = team(&["ken"]).await;
+    let large = envelope("m1", "x.blob", "ken", json!({"payload": {"blob": "x".repeat(200_000)}}));
+    let small = note("m2", "ken");
+    let reply = post(&daemon, &json!([large, small])).await;
+    assert_eq!(reply.status, 202, "{}", reply.body);
+    assert_eq!(daemon.get("/clutch/v0/messages/m1").await.unwrap().body, large);
+    assert_eq!(daemon.get("/clutch/v0/messages/m2").await.unwrap().body, small);
+    let huge = envelope("m3", "x.blob", "ken", json!({"payload": {"blob": "x".repeat(300_000)}}));
+    assert_eq!(refused(&daemon, &huge).await, expected(400, "TOO_LARGE", ""));
+}
+
+#[tokio::test]
+async fn heartbeats_and_cards_come_in_by_envelopes() {
+    let daemon = team(&["lead"]).await;
+    let beat = |id: &str| envelope(id, "agent.heartbeat", "ken", json!({}));
+    assert_eq!(refused(&daemon, &beat("m0")).await, expected(404, "AGENT_NOT_FOUND", "/from/agent_id"));
+    let card = json!({"v": "clutch/0.1", "agent_id": "agent:ken", "display": {"name": "Ken"},
+                      "capabilities": [{"id": "skill:research", "version": "1.0"}]});
+    sent(&daemon, &envelope("m1", "agent.register", "agent:ken", json!({"payload": card}))).await;
+    let ken = daemon.get("/agents/ken").await.unwrap().body;
+    assert_eq!((&ken["name"], &ken["capabilities"]), (&json!("Ken"), &json!(["research"])));
+    let before = kinds(&daemon);
+    assert_eq!(sent(&daemon, &beat("m2")).await, json!({"id": "m2", "seq": null, "duplicate": false}));
+    assert_eq!(kinds(&daemon), before, "presence is not in the log");
+    let change = json!({"capabilities": [{"id": "skill:law"}]});
+    sent(&daemon, &envelope("m3", "agent.update", "ken", json!({"payload": change}))).await;
+    assert_eq!(daemon.get("/agents/ken").await.unwrap().body["capabilities"], json!(["law"]));
+    assert_eq!(kinds(&daemon)[before.len()..], ["envelope.received", "agent.updated"]);
+}
+
+#[tokio::test]
+async fn what_is_said_in_a_thread_stands_there_once() {
+    let daemon = team(&["ken", "ada"]).await;
+    let said =
+        envelope("m1", "chat.message", "ken", json!({"to": [{"agent_id": "agent:ada"}], "payload": {"text": "hello"}}));
+    let first = sent(&daemon, &said).await;
+    assert_eq!(sent(&daemon, &said).await["seq"], first["seq"]);
+    let log = rows(&daemon);
+    let message = log.iter().find(|row| row["kind"] == "message.sent").unwrap();
+    assert_eq!(message["cause"], first["seq"], "it follows from the envelope");
+    assert_eq!((&message["fact"]["text"], &message["fact"]["to"]), (&json!("hello"), &json!({"agents": ["ada"]})));
+    assert_eq!(log.iter().filter(|row| row["kind"] == "message.sent").count(), 1);
+    let follower = format!("/clutch/v0/messages/{}", shown_id(message["seq"].as_u64().unwrap()));
+    let follower = daemon.get(&follower).await.unwrap().body;
+    assert_eq!((&follower["type"], &follower["meta"]["cause"]), (&json!("message.sent"), &first["seq"]));
+    let legacy = envelope("m2", "PLAN", "ken", json!({"task_id": "task_two"}));
+    sent(&daemon, &legacy).await;
+    let shown = daemon.get("/clutch/v0/messages/m2").await.unwrap().body;
+    assert_eq!((&shown["type"], &shown["meta"]["legacy_type"]), (&json!("task.request"), &json!("PLAN")));
+}
+
+/// The id that a fact is listed with.
+fn shown_id(seq: u64) -> String {
+    rookery_core::log::event_id::of(rookery_core::Seq(seq)).replacen("evt_", "msg_", 1)
+}

@@ -1,0 +1,97 @@
+//! Envelopes: what random senders say about tasks, to each other and of themselves.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+use rookery_core::actor::{Actor, Caller};
+use rookery_core::clutch::{Shape, Taken, read_batch, take_in};
+use rookery_core::log::LogRow;
+use rookery_core::message::StormGuard;
+use rookery_core::routing::{Candidates, Demand, Route};
+use rookery_core::task::Task;
+use rookery_core::{Command, Key, MessageId, Row};
+use serde_json::{Value, json};
+
+use crate::steps::{AGENTS, TASKS};
+
+pub(crate) const ENVELOPES: [&str; 6] = ["e0", "e1", "e2", "e3", "e4", "e5"];
+const KINDS: [&str; 11] = [
+    "task.request",
+    "task.accept",
+    "task.progress",
+    "task.result",
+    "task.error",
+    "task.cancel",
+    "chat.message",
+    "chat.system",
+    "x.note",
+    "agent.register",
+    "agent.update",
+];
+
+type Asked = (Caller, Command);
+
+/// Ids are few, so that the same comes again, and something else under the same id.
+fn id() -> impl Strategy<Value = MessageId> {
+    prop_oneof![6 => select(&ENVELOPES[..]), 1 => select(vec!["m0", "m1"])].prop_map(MessageId::from)
+}
+
+pub(crate) fn asked() -> BoxedStrategy<Asked> {
+    let from = prop_oneof![8 => select(&AGENTS[..]), 1 => Just("person:anna"), 1 => Just("stranger")];
+    let to = prop_oneof![
+        3 => Just("agent:orchestrator"),
+        3 => select(&AGENTS[..]),
+        1 => Just("group:workers"),
+        1 => Just("agent:ghost"),
+    ];
+    let run = prop_oneof![3 => Just("run_default"), 1 => Just("r0")];
+    let parent = prop::option::weighted(0.5, select(&TASKS[..]));
+    (id(), select(&KINDS[..]), from, to, select(&TASKS[..]), run, parent)
+        .prop_filter_map("an envelope", |(id, kind, from, to, task, run, parent)| {
+            let envelope = json!({
+                "v": "clutch/0.1", "id": id, "ts": "2026-02-01T13:20:11Z", "thread_id": "thr_default", "run_id": run,
+                "task_id": task, "parent_task_id": parent.filter(|parent| *parent != task && kind == "task.request"),
+                "from": { "agent_id": from }, "to": [{ "agent_id": to }], "type": kind, "payload": payload(kind, from),
+            });
+            ingest(&envelope)
+        })
+        .boxed()
+}
+
+fn payload(kind: &str, from: &str) -> Value {
+    match kind {
+        "agent.register" => json!({ "v": "clutch/0.1", "agent_id": from, "capabilities": [{ "id": "skill:law" }] }),
+        "agent.update" => json!({ "limits": { "max_concurrency": 2 } }),
+        _ => json!({ "text": "@a look", "title": "one" }),
+    }
+}
+
+fn ingest(envelope: &Value) -> Option<Asked> {
+    let bytes = serde_json::to_vec(envelope).ok()?;
+    let received = read_batch(&bytes, Shape::Json).ok()?;
+    // So strict that holds are common.
+    let taken = take_in(&received, StormGuard { per_minute: 2, hops: 0 }).ok()?.pop()?;
+    let Taken::Command(ingest) = taken else { return None };
+    let caller = match &ingest.from {
+        Actor::Person(name) => Caller::person(name),
+        sender => Caller::asserted(sender.agent()?.clone()),
+    };
+    Some((caller, Command::Ingest(*ingest)))
+}
+
+/// What the router would do now with one of the tasks that wait for it, or with another.
+pub(crate) fn route(log: &[LogRow], rows: &BTreeMap<Key, Row>, pick: &Index) -> Route {
+    let all: Vec<&Task> =
+        rows.values().filter_map(|row| if let Row::Task(task) = row { Some(task) } else { None }).collect();
+    let waiting: Vec<&Task> = all.iter().copied().filter(|task| task.to_be_routed().is_some()).collect();
+    let task = pick.get(if waiting.is_empty() { &all } else { &waiting });
+    let mut candidates = Candidates::default();
+    log.iter().for_each(|row| candidates.follow(row));
+    let demand = task.origin.terms.as_ref().map(|terms| Demand::of(terms, &task.routing.tried)).unwrap_or_default();
+    Route {
+        task: task.id.clone(),
+        choice: candidates.choose(&demand),
+        forward: MessageId::new(format!("f{}", log.len())),
+    }
+}

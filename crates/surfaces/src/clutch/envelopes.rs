@@ -1,0 +1,80 @@
+//! Envelopes that come in, alone or many at once, and each by its id.
+
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use rookery_core::clutch::Shape;
+use rookery_core::{Code, MessageId, Refusal};
+use rookery_engine::clutch::{Envelope, IngestError, Ingested};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::call::{Call, Segment};
+use super::{ClutchError, ClutchErrorBody};
+use crate::app::App;
+use crate::rest;
+
+/// What became of each envelope, in the order they were sent.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct IngestResults {
+    results: Vec<IngestResult>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct IngestResult {
+    /// The message's id; that of the first one if the same command was sent before under another id.
+    id: String,
+    /// Its place in the log; null for a heartbeat, which is not kept.
+    seq: Option<u64>,
+    /// Whether the same was received before. Nothing was done again.
+    duplicate: bool,
+}
+
+impl From<Ingested> for IngestResult {
+    fn from(ingested: Ingested) -> IngestResult {
+        let Ingested { id, seq, duplicate } = ingested;
+        IngestResult { id: id.to_string(), seq: seq.map(|seq| seq.0), duplicate }
+    }
+}
+
+/// Send an envelope, an array of them, or one on each line (`application/x-ndjson`). Either all are stored or none.
+#[utoipa::path(post, path = "/clutch/v0/messages", tag = "clutch", operation_id = "clutch_send",
+    request_body(content = Object, description = "A ClutchMessage, or several"),
+    responses((status = 202, body = IngestResults), (status = 400, body = ClutchErrorBody),
+        (status = 422, body = ClutchErrorBody)))]
+pub async fn ingest(State(app): State<App>, call: Call, request: Request) -> Result<Response, ClutchError> {
+    let media = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let shape = media.map_or(Shape::Either, Shape::of_content_type);
+    let bytes = rest::read(request.into_body(), app.limits().body_bytes).await?;
+    let ingested = app.engine().ingest(&bytes, shape, |from| call.sending_as(from)).await?;
+    let results = ingested.into_iter().map(IngestResult::from).collect();
+    Ok((StatusCode::ACCEPTED, Json(IngestResults { results })).into_response())
+}
+
+/// One message as it was sent. What was sent before the protocol's own words is shown in them, and facts of other faces by
+/// the ids that they are listed with.
+#[utoipa::path(get, path = "/clutch/v0/messages/{id}", tag = "clutch", operation_id = "clutch_message",
+    params(("id" = String, Path)), responses((status = 200, body = Object), (status = 404, body = ClutchErrorBody)))]
+pub async fn get(State(app): State<App>, call: Call, Segment(id): Segment) -> Result<Response, ClutchError> {
+    call.reader().await?;
+    let found = app.engine().envelope(&MessageId::from(id.as_str())).await?.value;
+    match found {
+        Some((_, Envelope::Verbatim(bytes))) => {
+            Ok(([(header::CONTENT_TYPE, "application/json")], bytes).into_response())
+        }
+        Some((_, Envelope::Shown(message))) => Ok(Json(message).into_response()),
+        None => Err(Refusal::new(Code::MessageNotFound, format!("there is no message '{id}'")).into()),
+    }
+}
+
+impl From<IngestError> for ClutchError {
+    fn from(error: IngestError) -> ClutchError {
+        match error {
+            IngestError::Faults(faults) => faults.into(),
+            IngestError::Violations(violations) => violations.into(),
+            IngestError::Refused { refusal, pointer } => ClutchError::from(refusal).detail("pointer", pointer),
+            IngestError::Engine(error) => error.into(),
+        }
+    }
+}
