@@ -56,6 +56,11 @@ impl Daemon {
         Daemon::helper("mcp-echo")
     }
 
+    /// The bare WebSocket server that is compared with.
+    pub(crate) fn ws_echo() -> anyhow::Result<Daemon> {
+        Daemon::helper("ws-echo")
+    }
+
     fn helper(name: &str) -> anyhow::Result<Daemon> {
         let mut command = command(&std::env::current_exe()?);
         command.arg(name);

@@ -83,10 +83,10 @@ impl Connection {
     }
 
     /// Sends a request whose answer does not end, and hands over what follows the head.
-    pub(crate) async fn follow(mut self, request: &[u8]) -> anyhow::Result<(TcpStream, Vec<u8>)> {
+    pub(crate) async fn follow(mut self, request: &[u8], expected: u16) -> anyhow::Result<(TcpStream, Vec<u8>)> {
         self.stream.write_all(request).await?;
         let (status, head, _) = self.head().await?;
-        if status != 200 {
+        if status != expected {
             bail!("the stream was answered with {status}");
         }
         Ok((self.stream, self.buffer.split_off(head)))

@@ -5,6 +5,8 @@
 //! | `create` | what durable task creation costs beside a bare SQLite writer and a bare HTTP server |
 //! | `fanout` | whether a thousand subscribers get everything in time, and what they cost the writers |
 //! | `stream` | the same over sockets, with 200 event streams |
+//! | `websocket` | the same by WebSocket, beside a bare server that stores nothing |
+//! | `replay` | how quickly a long log is read back as messages |
 //! | `reads` | whether a long log is as quick to read as a short one |
 //! | `daemon` | how long it takes to start, and how much memory it needs |
 //! | `mcp` | what calling tools costs beside a bare server of the same SDK, and a durable write beside REST |
@@ -24,6 +26,7 @@ mod mcp;
 mod memory;
 mod postgres;
 mod reads;
+mod replay;
 mod report;
 mod rest;
 mod routing;
@@ -32,6 +35,7 @@ mod say;
 mod stopwatch;
 mod stream;
 mod turns;
+mod websocket;
 mod work;
 
 use std::path::PathBuf;
@@ -74,6 +78,8 @@ enum Part {
     Create,
     Fanout,
     Stream,
+    Websocket,
+    Replay,
     Reads,
     Daemon,
     Mcp,
@@ -91,6 +97,10 @@ enum Helper {
     /// Serve the bare MCP server that is compared with
     #[command(hide = true)]
     McpEcho,
+
+    /// Serve the bare WebSocket server that is compared with
+    #[command(hide = true)]
+    WsEcho,
 }
 
 /// How much is measured.
@@ -131,6 +141,7 @@ fn main() -> anyhow::Result<()> {
     match args.helper {
         Some(Helper::Echo) => return create::echo::serve(),
         Some(Helper::McpEcho) => return mcp::echo::serve(),
+        Some(Helper::WsEcho) => return websocket::bare::serve(),
         None => {}
     }
     let plan = Plan::of(&args);
@@ -152,6 +163,14 @@ fn main() -> anyhow::Result<()> {
     if wanted(Part::Stream) {
         say::heading("event streams");
         stream::run(&plan, &mut report)?;
+    }
+    if wanted(Part::Websocket) {
+        say::heading("WebSockets");
+        websocket::run(&plan, &mut report)?;
+    }
+    if wanted(Part::Replay) {
+        say::heading("replay of a long log");
+        replay::run(&plan, &mut report)?;
     }
     if wanted(Part::Reads) {
         say::heading("reads in a long log");

@@ -88,7 +88,7 @@ fn card(id: &AgentId, number: usize) -> anyhow::Result<Card> {
             { "id": "tool:mcp", "servers": ["mcp:browser", "mcp:files"] },
         ],
         "limits": { "max_concurrency": 4 },
-        "security": { "sandbox": number % 4 == 0 },
+        "security": { "sandbox": number.is_multiple_of(4) },
     });
     Card::read(&card).map_err(|faults| anyhow::anyhow!("{faults}"))
 }

@@ -59,7 +59,7 @@ async fn measure(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
 }
 
 /// The newest seq of the log.
-async fn head(address: SocketAddr) -> anyhow::Result<u64> {
+pub(crate) async fn head(address: SocketAddr) -> anyhow::Result<u64> {
     let mut connection = Connection::open(address).await?;
     let reply = connection.ask(&http::request("GET", "/status", None)).await?;
     let status: serde_json::Value = serde_json::from_slice(&reply.body)?;
@@ -77,7 +77,7 @@ pub(crate) struct Stream {
 impl Stream {
     pub(crate) async fn open(address: SocketAddr) -> anyhow::Result<Stream> {
         let request = http::request("GET", "/events/stream", None);
-        let (socket, buffer) = Connection::open(address).await?.follow(&request).await?;
+        let (socket, buffer) = Connection::open(address).await?.follow(&request, 200).await?;
         Ok(Stream { socket, buffer, last: None, count: 0, broken: false })
     }
 

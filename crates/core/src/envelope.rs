@@ -7,7 +7,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::actor::Actor;
-use crate::clutch::{EnvelopeReceived, ORCHESTRATOR, legacy};
+use crate::clutch::{EnvelopeReceived, MessageType, ORCHESTRATOR, legacy};
 use crate::fact::Fact;
 use crate::id::{RunId, TaskId, ThreadId, Timestamp};
 use crate::log::{Body, BodyBytes, LogRow, event_id};
@@ -34,6 +34,31 @@ pub fn message_type(fact: &Fact) -> &str {
         Fact::TaskForwarded(_) => "task.request",
         other => other.kind(),
     }
+}
+
+/// The types of the protocol that facts are shown with, and the kind of those facts.
+const PROTOCOLS_OWN: [(&str, &str); 8] = [
+    ("agent.register", "agent.registered"),
+    ("agent.update", "agent.updated"),
+    ("task.request", "task.created"),
+    ("task.accept", "task.started"),
+    ("task.result", "task.completed"),
+    ("task.error", "task.failed"),
+    ("task.cancel", "task.dropped"),
+    ("chat.message", "message.sent"),
+];
+
+/// The kinds of facts that may be shown with this type: where to look for them. Each has to be looked at still, because
+/// a kind may be shown with one type or another.
+pub fn kinds_shown_as(message_type: &str) -> Vec<&'static str> {
+    let own = PROTOCOLS_OWN.iter().filter(|(shown, _)| *shown == message_type).map(|(_, kind)| *kind);
+    let same = Fact::KINDS.iter().map(|(kind, _)| *kind).filter(|kind| *kind == message_type);
+    own.chain(same).collect()
+}
+
+/// Whether a message can have this type: one of the protocol, one of somebody's own, or the kind of a fact.
+pub fn is_shown_type(text: &str) -> bool {
+    MessageType::parse(text).is_some() || Fact::KINDS.iter().any(|(kind, _)| *kind == text)
 }
 
 /// A row of the log whose body, if it has one, is at hand.
@@ -311,6 +336,17 @@ mod tests {
         ] {
             assert!(shown.contains(&own), "{own}");
         }
+    }
+
+    #[test]
+    fn every_fact_is_found_by_the_type_it_is_shown_with() {
+        for fact in samples() {
+            let shown = message_type(&fact);
+            assert!(is_shown_type(shown), "{shown}");
+            assert!(kinds_shown_as(shown).contains(&fact.kind()), "{} is shown as {shown}", fact.kind());
+        }
+        assert_eq!(kinds_shown_as("tool.call"), [""; 0]);
+        assert!(is_shown_type("tool.call") && is_shown_type("x.mine") && !is_shown_type("task.requested"));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use rookery_core::Timestamp;
-use rookery_store::artifact::{ArtifactInfo, Erased};
+use rookery_store::artifact::{ArtifactInfo, Erased, is_older};
 
 use crate::engine::{Engine, EngineError};
 
@@ -57,8 +57,7 @@ impl Engine {
 
 /// What would become of one that nothing names.
 fn judged(artifact: &ArtifactInfo, age: Duration, now: Timestamp) -> Erased {
-    let old = now.0 - artifact.stored_at.0 >= i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
-    if old { Erased::Gone } else { Erased::Young }
+    if is_older(artifact.stored_at, now, age) { Erased::Gone } else { Erased::Young }
 }
 
 impl Collected {

@@ -12,7 +12,9 @@ use rookery_core::view::Presence;
 use rookery_core::{AgentId, Key, LogId, NodeId, Row, Seq, Timestamp};
 use tokio::sync::watch;
 
-use crate::artifact::{ArtifactError, ArtifactInfo, Erased, Held, Incoming, Made, Outgoing, Stored, clamp, sha256_hex};
+use crate::artifact::{
+    ArtifactError, ArtifactInfo, Erased, Held, Incoming, Made, Outgoing, Stored, clamp, is_older, sha256_hex,
+};
 use crate::batch::{Batch, Loaded, Needs, Outcome, Remembered, Want, WriteSet};
 use crate::clock::Clock;
 use crate::node::{Attendance, Duty, LEASE, Node, REMEMBER_AWAY, Seen, Tenure, Whereabouts};
@@ -410,6 +412,7 @@ impl State {
         let fits = |row: &&LogRow| {
             query.after.is_none_or(|after| row.seq > after)
                 && query.upto.is_none_or(|upto| row.seq <= upto)
+                && query.places.as_ref().is_none_or(|places| places.contains(&row.seq))
                 && query.since.is_none_or(|since| row.at.0 > since)
                 && query.actor.as_ref().is_none_or(|actor| row.actor.to_string() == *actor)
                 && query.concerns.as_ref().is_none_or(|agent| row.concerns() == *agent)
@@ -644,8 +647,8 @@ impl Store for MemoryStore {
     }
 
     fn collect_artifact(&self, sha256: String, age: Duration) -> Pending<'_, Result<Erased, ArtifactError>> {
-        let before = self.clock.now().0 - i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
-        let erased = self.database.lock().erase_artifact(&sha256, |artifact| artifact.stored_at.0 <= before);
+        let now = self.clock.now();
+        let erased = self.database.lock().erase_artifact(&sha256, |artifact| is_older(artifact.stored_at, now, age));
         Box::pin(std::future::ready(Ok(erased)))
     }
 

@@ -8,7 +8,7 @@
 //! | nodes, duties | every node attends again within seconds; duties change hands |
 //! | who was shown which message, wake-ups (in the memory of a node) | a chain of messages begins anew; a wake-up is repeated |
 //! | what of the log stands in the context's files (files of its own in `.rookery/rendered/`) | files are compared with the log itself, which takes longer |
-//! | batch ids, holds on artifacts | commits under way are of unknown outcome; an upload under way may lose its file |
+//! | batch ids, holds on artifacts, blobs of uploads under way | commits under way are of unknown outcome; an upload under way fails |
 //!
 //! All of it is backed up; none of it is replayed.
 

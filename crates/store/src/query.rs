@@ -96,6 +96,8 @@ pub enum Order {
 pub struct LogQuery {
     pub after: Option<Seq>,
     pub upto: Option<Seq>,
+    /// Only rows at these places; a list as long as a page at most.
+    pub places: Option<Vec<Seq>>,
     /// Rows later than this time, in epoch milliseconds.
     pub since: Option<i64>,
     pub actor: Option<String>,
@@ -130,6 +132,7 @@ impl LogQuery {
         LogQuery {
             after: None,
             upto: None,
+            places: None,
             since: None,
             actor: None,
             concerns: None,
@@ -143,6 +146,12 @@ impl LogQuery {
             bytes: usize::MAX,
             bodies: Bodies::Left,
         }
+    }
+
+    /// The rows at these places that there are, in order.
+    pub fn at(places: Vec<Seq>) -> LogQuery {
+        let limit = u32::try_from(places.len()).unwrap_or(u32::MAX);
+        LogQuery { places: Some(places), order: Order::Ascending, ..LogQuery::newest(limit) }
     }
 
     pub fn one(seq: Seq) -> LogQuery {

@@ -158,6 +158,9 @@ pub(crate) fn log(dialect: Dialect, query: &LogQuery) -> Sql {
     if let Some(upto) = query.upto {
         only.compare("seq <=", stored_seq(upto));
     }
+    if let Some(places) = &query.places {
+        only.among("seq", places.iter().map(|place| stored_seq(*place)));
+    }
     if let Some(since) = query.since {
         only.compare("at >", ColumnValue::Integer(since));
     }
@@ -222,6 +225,12 @@ impl Only {
         self.terms.push(format!("{term} {place}"));
     }
 
+    fn among(&mut self, column: &str, values: impl Iterator<Item = ColumnValue>) {
+        let places: Vec<String> = values.map(|value| self.binder.bind(value)).collect();
+        let term = if places.is_empty() { "FALSE".to_owned() } else { format!("{column} IN ({})", places.join(", ")) };
+        self.terms.push(term);
+    }
+
     fn text(&mut self, column: &str, value: Option<&String>) {
         if let Some(value) = value {
             self.compare(&format!("{column} ="), ColumnValue::Text(value.clone()));
@@ -243,9 +252,10 @@ impl Only {
     /// Several kinds are merged from one ordered stretch of the index each: an `IN` would sort all there ever were. Where
     /// another index is narrower, it is used and the kinds are looked at row by row.
     fn of_kinds(&mut self, query: &LogQuery, kinds: &[String], page: &str) -> String {
-        let narrowed = [&query.actor, &query.concerns, &query.run, &query.thread, &query.task, &query.path]
-            .into_iter()
-            .any(Option::is_some);
+        let narrowed = query.places.is_some()
+            || [&query.actor, &query.concerns, &query.run, &query.thread, &query.task, &query.path]
+                .into_iter()
+                .any(Option::is_some);
         let others = self.sql();
         let places: Vec<String> = kinds.iter().map(|kind| self.binder.bind(ColumnValue::Text(kind.clone()))).collect();
         if places.is_empty() {

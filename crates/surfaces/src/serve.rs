@@ -115,9 +115,16 @@ impl Server {
         notices.abort();
         drop(listening.tcp);
         drop(listening.unix);
-        if tokio::time::timeout(GRACE, graceful.shutdown()).await.is_err() {
+        if tokio::time::timeout(GRACE, self.ended(graceful)).await.is_err() {
             tracing::info!("some connections were closed before they were done");
         }
+    }
+
+    /// Waits for connections, and for streams that have outgrown theirs: a WebSocket is none of the server's any more.
+    async fn ended(&self, graceful: GracefulShutdown) {
+        let streams = u32::try_from(self.faces.app.limits().subscriptions).unwrap_or(u32::MAX);
+        let ((), places) = tokio::join!(graceful.shutdown(), self.faces.app.subscriptions().acquire_many(streams));
+        drop(places);
     }
 
     async fn tcp(
@@ -196,7 +203,7 @@ where
     builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.header_time).max_buf_size(64 * 1024);
     builder.http2().timer(TokioTimer::new()).keep_alive_interval(PING_EVERY).max_concurrent_streams(256);
     let service = TowerToHyperService::new(Extension(via).layer(faces.routes));
-    if let Err(error) = watcher.watch(builder.serve_connection(stream, service).into_owned()).await {
+    if let Err(error) = watcher.watch(builder.serve_connection_with_upgrades(stream, service).into_owned()).await {
         tracing::debug!(%error, "a connection ended early");
     }
     drop(place);

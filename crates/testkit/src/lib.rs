@@ -10,3 +10,4 @@ pub mod proxy;
 pub mod sim;
 pub mod stream;
 pub mod tool;
+pub mod websocket;

@@ -137,7 +137,7 @@ impl Envelope {
     }
 }
 
-pub(super) fn check_size(bytes: &[u8], place: &Place<'_>) -> Result<(), Faults> {
+fn check_size(bytes: &[u8], place: &Place<'_>) -> Result<(), Faults> {
     let most = limit::ENVELOPE_BYTES;
     if bytes.len() <= most {
         return Ok(());

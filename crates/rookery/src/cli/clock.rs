@@ -36,12 +36,27 @@ impl Clock {
         format!("{} ago", span(seconds))
     }
 
+    /// How long ago a moment was that is told in ISO 8601, in its largest unit; none if it is none.
+    pub fn since(&self, moment: &str) -> Option<String> {
+        let then: Timestamp = moment.parse().ok()?;
+        Some(span((self.now.as_second() - then.as_second()).max(0)))
+    }
+
     /// Local date and time of a moment.
     pub fn local(&self, millis: i64) -> String {
         match Timestamp::from_millisecond(millis) {
             Ok(moment) => moment.to_zoned(self.zone.clone()).strftime("%Y-%m-%d %H:%M:%S").to_string(),
             Err(_) => millis.to_string(),
         }
+    }
+}
+
+/// Milliseconds as people say it: exact while they are few.
+pub fn millis(millis: i64) -> String {
+    match millis {
+        ..1_000 => format!("{millis}ms"),
+        1_000..10_000 => format!("{}.{}s", millis / 1_000, millis % 1_000 / 100),
+        _ => span(millis / 1_000),
     }
 }
 
@@ -68,5 +83,14 @@ mod tests {
             assert_eq!(clock.age(1_700_000_000_000 - before * 1_000), age);
         }
         assert_eq!(clock.local(1_700_000_000_000), "2023-11-14 22:13:20");
+        assert_eq!(clock.since("2023-11-14T22:12:50.000Z").as_deref(), Some("30s"));
+        assert_eq!(clock.since("yesterday"), None);
+    }
+
+    #[test]
+    fn durations_are_exact_while_they_are_short() {
+        for (given, told) in [(0, "0ms"), (999, "999ms"), (1_234, "1.2s"), (59_999, "59s"), (600_000, "10m")] {
+            assert_eq!(millis(given), told);
+        }
     }
 }

@@ -106,6 +106,11 @@ impl Output {
         self.format
     }
 
+    /// Whether a person looks at it, who sees more than letters.
+    pub fn is_terminal(&self) -> bool {
+        io::stdout().is_terminal()
+    }
+
     pub fn clock(&self) -> &Clock {
         &self.clock
     }

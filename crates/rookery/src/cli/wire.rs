@@ -59,6 +59,64 @@ pub struct Task {
 }
 
 #[derive(Debug, Deserialize)]
+pub struct Runs {
+    pub runs: Vec<Run>,
+    pub next: Option<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Run {
+    pub run_id: String,
+    #[serde(default)]
+    pub title: String,
+    #[serde(default)]
+    pub status: String,
+    pub task_count: Option<u32>,
+    pub unfinished_count: Option<u32>,
+    #[serde(default)]
+    pub updated_at: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct RunTree {
+    #[serde(flatten)]
+    pub run: Run,
+    pub tasks: Vec<RunTask>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct RunTask {
+    pub task_id: String,
+    #[serde(default)]
+    pub title: String,
+    #[serde(default)]
+    pub state: String,
+    pub agent: Option<String>,
+    #[serde(default)]
+    pub waiting_on: Vec<String>,
+    #[serde(default)]
+    pub attempts: Vec<Attempt>,
+    pub queued_ms: Option<i64>,
+    #[serde(default)]
+    pub working_ms: i64,
+    #[serde(default)]
+    pub children: Vec<RunTask>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Attempt {
+    #[serde(default)]
+    pub attempt: u32,
+    #[serde(default)]
+    pub agent: String,
+    #[serde(default)]
+    pub started_at: String,
+    pub duration_ms: Option<i64>,
+    pub outcome: Option<String>,
+    pub error: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
 pub struct Handoff {
     pub id: String,
     #[serde(default)]

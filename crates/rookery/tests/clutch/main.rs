@@ -3,10 +3,16 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails its test")]
 
 mod artifacts;
+mod cli;
+mod listing;
 mod messages;
+mod nodes;
 mod registry;
 mod routing;
+mod runs;
 mod schemas;
 mod sending;
+mod stream;
 mod support;
 mod tasks;
+mod team;

@@ -12,13 +12,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rookery_core::Timestamp;
+use rustix::process::{Pid, test_kill_process};
 
 use super::{Hashing, Made, is_sha256, sha256_hex};
 
 /// How much is read in one go.
 const READ_BYTES: usize = 1024 * 1024;
-/// How the names of files begin that are not whole.
-const UNFINISHED: &str = ".incoming.";
+/// What files are called that are not whole, after a dot.
+const INCOMING: &str = "incoming";
 
 #[derive(Clone, Debug)]
 pub struct ArtifactDir {
@@ -55,7 +56,7 @@ impl ArtifactDir {
     pub(crate) fn begin(&self) -> io::Result<Partial> {
         fs::create_dir_all(&self.folder)?;
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = self.folder.join(format!("{UNFINISHED}{}.{number}", std::process::id()));
+        let path = self.folder.join(format!(".{INCOMING}.{}.{number}", std::process::id()));
         let file = File::create(&path)?;
         Ok(Partial { file, path: Some(path), folder: self.clone(), hashing: Hashing::default(), size: 0 })
     }
@@ -128,9 +129,10 @@ impl ArtifactDir {
         Ok(names)
     }
 
-    /// Clears away what is not whole. Only for whoever has the store for itself.
+    /// Clears away what processes left that are over. Only for whoever has the store for itself: what is of this process is
+    /// of an earlier one with the same number.
     pub(crate) fn sweep(&self) -> io::Result<usize> {
-        let unfinished: Vec<String> = self.names()?.into_iter().filter(|name| is_unfinished(name)).collect();
+        let unfinished: Vec<String> = self.names()?.into_iter().filter(|name| is_left(name)).collect();
         for name in &unfinished {
             fs::remove_file(self.folder.join(name))?;
         }
@@ -154,10 +156,19 @@ impl ArtifactDir {
     }
 }
 
-/// Earlier versions put the hash after the dot.
-fn is_unfinished(name: &str) -> bool {
-    let earlier = || name.strip_prefix('.').and_then(|name| name.split('.').next()).is_some_and(is_sha256);
-    name.starts_with(UNFINISHED) || earlier()
+/// Whether this is what is left of a file that a process did not finish which is over. One that goes on works on another
+/// store that has the same folder. Earlier versions had the hash where it says that the file is coming in.
+fn is_left(name: &str) -> bool {
+    let mut parts = name.split('.');
+    let unfinished = parts.next() == Some("") && parts.next().is_some_and(|what| what == INCOMING || is_sha256(what));
+    let process = parts.next().and_then(|number| number.parse().ok());
+    unfinished && process.is_some_and(|number: u32| number == std::process::id() || !is_alive(number))
+}
+
+fn is_alive(process: u32) -> bool {
+    let process = i32::try_from(process).ok().and_then(Pid::from_raw);
+    // One of another user may not be asked, but it is there.
+    process.is_some_and(|process| !matches!(test_kill_process(process), Err(rustix::io::Errno::SRCH)))
 }
 
 /// Hands out what is left of a file piece by piece, and fails at the end if it was not what its name says.
@@ -320,11 +331,13 @@ mod tests {
         assert_eq!(artifacts.names().unwrap(), Vec::<String>::new());
         // A process that is killed drops nothing.
         std::mem::forget(artifacts.begin().unwrap());
-        fs::write(folder.path().join(format!(".{}.77.0", "ab".repeat(32))), b"of an earlier version").unwrap();
+        let nobody = i32::MAX;
+        fs::write(folder.path().join(format!(".{}.{nobody}.0", "ab".repeat(32))), b"of an earlier version").unwrap();
+        fs::write(folder.path().join(".incoming.1.0"), b"of a process that goes on").unwrap();
         fs::write(folder.path().join(".keep"), b"of somebody else").unwrap();
         let kept = artifacts.put(b"whole").unwrap();
         assert_eq!(artifacts.sweep().unwrap(), 2);
         assert_eq!(artifacts.list().unwrap(), [kept]);
-        assert!(folder.path().join(".keep").exists());
+        assert!(folder.path().join(".keep").exists() && folder.path().join(".incoming.1.0").exists());
     }
 }

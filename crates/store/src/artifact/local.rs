@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use tokio::sync::{OwnedRwLockReadGuard, RwLock, Semaphore};
 use super::folder::{look_through, made};
 use super::{
     ArtifactDir, ArtifactError, ArtifactInfo, Erased, Hashing, Held, Incoming, Made, Outgoing, Partial, Stored, clamp,
-    is_sha256, unavailable,
+    is_older, is_sha256, unavailable,
 };
 use crate::clock::Clock;
 use crate::store::{Pending, ReadError};
@@ -79,6 +80,10 @@ impl Artifacts {
     pub(crate) fn new(folder: ArtifactDir, clock: Arc<dyn Clock>) -> Artifacts {
         let whole = Whole { files: Mutex::default(), looking: Semaphore::new(AT_ONCE) };
         Artifacts { folder, clock, naming: Arc::default(), committing: Arc::default(), whole: Arc::new(whole) }
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.folder()
     }
 
     /// What a commit that names an artifact takes before it writes.
@@ -185,7 +190,7 @@ impl Only {
         Ok(match self {
             Only::Any => true,
             Only::Made(made) => made == Some(found),
-            Only::Older(age) => now.0 - found.stored_at().0 >= i64::try_from(age.as_millis()).unwrap_or(i64::MAX),
+            Only::Older(age) => is_older(found.stored_at(), now, age),
         })
     }
 }

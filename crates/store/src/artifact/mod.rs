@@ -9,6 +9,7 @@ mod local;
 
 use std::io;
 use std::ops::Range;
+use std::time::Duration;
 
 use bytes::Bytes;
 use rookery_core::Timestamp;
@@ -178,6 +179,11 @@ impl Hashing {
     pub(crate) fn hex(self) -> String {
         hex(&self.digest.finalize())
     }
+}
+
+/// Whether something was stored so long ago. On a clock that went back, it was stored now.
+pub fn is_older(stored_at: Timestamp, now: Timestamp, age: Duration) -> bool {
+    (now.0 - stored_at.0).max(0) >= i64::try_from(age.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// A span within an artifact of this size.

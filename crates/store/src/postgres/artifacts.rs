@@ -20,7 +20,8 @@ use super::connection::{Frame, LOCKED_HEAD, NOW, Param, Question};
 use super::error::Problem;
 use super::reader::Reader;
 use crate::artifact::{
-    ArtifactError, ArtifactInfo, Erased, Hashing, Held, Incoming, Outgoing, Stored, clamp, is_sha256, sha256_hex,
+    ArtifactError, ArtifactInfo, Erased, Hashing, Held, Incoming, Outgoing, Stored, clamp, is_older, is_sha256,
+    sha256_hex,
 };
 use crate::store::Pending;
 
@@ -239,7 +240,7 @@ async fn erase(client: &Transaction<'_>, sha256: &str, only: &Only) -> Result<Er
     let may = match only {
         Only::Any => true,
         Only::StoredAt(time) => *time == Some(stored_at),
-        Only::Older(age) => now - stored_at >= i64::try_from(age.as_millis()).unwrap_or(i64::MAX),
+        Only::Older(age) => is_older(Timestamp(stored_at), Timestamp(now), *age),
     };
     if !may {
         return Ok(Erased::Young);

@@ -115,8 +115,7 @@ fn add_artifacts(copy: &Connection, artifacts: &ArtifactDir) -> Result<(u64, Vec
 /// The artifacts that the log names. What facts refer to is not known of a store that an older program made.
 fn named(copy: &Connection) -> Result<BTreeSet<String>, OfflineError> {
     let mut sql = "SELECT body_hash FROM log WHERE body_in = 'artifact'".to_owned();
-    let known = "SELECT 1 FROM sqlite_schema WHERE name = 'artifact_refs'";
-    if copy.prepare(known)?.exists([])? {
+    if connection::has_table(copy, "artifact_refs")? {
         sql.push_str(" UNION SELECT sha256 FROM artifact_refs");
     }
     let mut named = copy.prepare(&sql)?;

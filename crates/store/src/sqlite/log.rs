@@ -211,6 +211,11 @@ mod tests {
                 let plan = plan(&connection, &query);
                 assert!(plan.contains(index) && !plan.contains("TEMP B-TREE FOR ORDER BY"), "{query:?}: {plan}");
             }
+            let places = vec![Seq(7), Seq(900_000)];
+            for kinds in [None, kinds(&["a"])] {
+                let plan = plan(&connection, &LogQuery { kinds, places: Some(places.clone()), ..all() });
+                assert!(plan.contains("PRIMARY KEY (rowid=?)"), "{plan}");
+            }
             let plain = plan(&connection, &base);
             assert!(!plain.contains("TEMP B-TREE"), "{plain}");
         }

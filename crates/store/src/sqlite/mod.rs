@@ -27,6 +27,7 @@ pub mod offline;
 mod reader;
 mod restore;
 mod schema;
+mod siblings;
 mod sink;
 mod source;
 mod transact;
@@ -255,9 +256,11 @@ impl SqliteStore {
             return Ok(Erased::Named);
         }
         let (path, name) = (self.path.clone(), sha256.clone());
+        let shared = matches!(only, Only::Older(_)).then(|| self.artifacts.folder().to_owned());
         let named = Box::new(move || {
             let connection = connection::reader(&path).map_err(Problem::from)?;
-            Ok(log::names_artifact(&connection, &name)?)
+            let named = log::names_artifact(&connection, &name)?;
+            Ok(named || shared.is_some_and(|artifacts| siblings::name(&path, &artifacts, &name)))
         });
         self.artifacts.erase(sha256, only, named).await
     }

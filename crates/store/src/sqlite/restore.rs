@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rookery_core::LogId;
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::Connection;
 
 use super::backup::{copy_into, exists, failed, put_in_place, remove};
 use super::connection::{self, beside, stored, wal_of};
@@ -107,8 +107,7 @@ fn settle(partial: &Path, artifacts: &ArtifactDir, log_id: &LogId) -> Result<(He
 }
 
 fn take_artifacts(copy: &Connection, artifacts: &ArtifactDir) -> Result<u64, OfflineError> {
-    let known = "SELECT 1 FROM sqlite_schema WHERE name = 'backup_artifacts'";
-    if copy.query_row(known, [], |_| Ok(())).optional()?.is_none() {
+    if !connection::has_table(copy, "backup_artifacts")? {
         return Ok(0);
     }
     let names: Vec<String> = copy

@@ -316,6 +316,29 @@ async fn a_backup_has_what_is_named_and_what_may_yet_be() {
     holds(&other, &wanted).await;
 }
 
+/// Two stores of one project share its artifacts: neither collects what the other names.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_store_beside_this_one_names_is_not_collected() {
+    let (place, wanted) = place_with_attached().await;
+    let saved = place.file("a.backup");
+    let young = Place::new();
+    backup(&young.database(), &young.artifacts(), &saved, &mut |_| {}).unwrap_err();
+    let store = open(&young.database());
+    done(&store, register("b")).await;
+    store.close().await;
+    backup(&young.database(), &young.artifacts(), &saved, &mut |_| {}).unwrap();
+    // The store that was here is set aside, and the one in its place knows nothing of the artifacts.
+    let restored = restore(&saved, &place.database(), &place.artifacts(), &"log_b".into(), Existing::SetAside).unwrap();
+    let aside = restored.set_aside.unwrap();
+    let store = open(&place.database());
+    assert_eq!(names(&store).await.len(), 2);
+    assert_eq!(collect(&store, &wanted[0], Duration::ZERO).await, Erased::Named);
+    assert_eq!(collect(&store, &wanted[1], Duration::ZERO).await, Erased::Gone);
+    std::fs::remove_file(aside).unwrap();
+    assert_eq!(collect(&store, &wanted[0], Duration::ZERO).await, Erased::Gone);
+    store.close().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_export_has_what_facts_refer_to() {
     let (place, wanted) = place_with_attached().await;

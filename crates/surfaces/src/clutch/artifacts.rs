@@ -11,7 +11,8 @@ use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use futures_util::{Stream, StreamExt, stream};
+use futures_util::{StreamExt, stream};
+use http_body_util::BodyExt;
 use rookery_core::artifact::{is_sha256, reference};
 use rookery_core::{Code, Refusal};
 use rookery_store::artifact::{ArtifactError, ArtifactInfo, Incoming, Outgoing, Stored};
@@ -21,6 +22,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::call::{Call, Query, Segment};
 use super::{ClutchError, ClutchErrorBody, ROOT};
 use crate::app::App;
+use crate::rest::drain;
 
 mod range;
 
@@ -28,9 +30,6 @@ use range::Wanted;
 
 /// How slow an upload may be, beside its pauses.
 const SLOWEST_BYTES_PER_MILLI: u64 = 16;
-/// How much more is taken of an upload that is refused, and how long.
-const HEARD_OUT_BYTES: usize = 16 * 1024 * 1024;
-const HEARD_OUT_TIME: Duration = Duration::from_secs(2);
 const PAGE: u32 = 100;
 const LARGEST_PAGE: u32 = 1_000;
 
@@ -86,54 +85,34 @@ pub async fn upload(
     call.writer().await?;
     let most = app.limits().artifact_bytes;
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-    let mut body = body.into_data_stream();
     if announced.is_some_and(|length| length > most) {
         // Whoever waits to be told to go on has sent nothing, and needs not.
         if !headers.contains_key(header::EXPECT) {
-            hear_out(&mut body).await;
+            drain(body).await;
         }
         return Err(too_large(most));
     }
     let incoming = app.engine().store().receive_artifact().await?;
-    let Stored { sha256, size } = receive(&app, incoming, &mut body).await?;
+    let Stored { sha256, size } = receive(&app, incoming, body).await?;
     let address = format!("{ROOT}/artifacts/{}", id(&sha256));
     let uploaded = UploadedArtifact { reference: reference(&sha256), sha256, size };
     Ok((StatusCode::CREATED, [(header::LOCATION, address)], Json(uploaded)).into_response())
 }
 
 /// Takes everything that comes, as long as it comes and is not too much. Given up, nothing is left of it.
-async fn receive(
-    app: &App,
-    mut incoming: Box<dyn Incoming>,
-    body: &mut (impl Stream<Item = Result<Bytes, axum::Error>> + Unpin),
-) -> Result<Stored, ClutchError> {
+async fn receive(app: &App, mut incoming: Box<dyn Incoming>, mut body: Body) -> Result<Stored, ClutchError> {
     let most = app.limits().artifact_bytes;
     let mut pace = Pace::new(app);
     loop {
-        let Some(piece) = pace.next(body).await? else { break };
+        let Some(piece) = pace.next(&mut body).await? else { break };
         if pace.received > most {
             drop(incoming);
-            hear_out(body).await;
+            drain(body).await;
             return Err(too_large(most));
         }
         incoming.write(piece).await?;
     }
     Ok(incoming.finish().await?)
-}
-
-/// Takes a while more of what a client sends that is about to be refused: one that is still sending when its connection
-/// ends may never see the answer.
-async fn hear_out(body: &mut (impl Stream<Item = Result<Bytes, axum::Error>> + Unpin)) {
-    let hearing = async {
-        let mut heard = 0;
-        while heard < HEARD_OUT_BYTES
-            && let Some(Ok(piece)) = body.next().await
-        {
-            heard += piece.len();
-        }
-    };
-    // Whether it was all or not, the answer follows.
-    drop(tokio::time::timeout(HEARD_OUT_TIME, hearing).await);
 }
 
 /// How an upload comes along: neither a long pause nor a trickle keeps a place for ever.
@@ -149,16 +128,14 @@ impl Pace<'_> {
         Pace { app, pause: app.limits().request_time, began: app.engine().clock().monotonic(), received: 0 }
     }
 
-    async fn next(
-        &mut self,
-        body: &mut (impl Stream<Item = Result<Bytes, axum::Error>> + Unpin),
-    ) -> Result<Option<Bytes>, ClutchError> {
-        let piece = match tokio::time::timeout(self.pause, body.next()).await {
+    async fn next(&mut self, body: &mut Body) -> Result<Option<Bytes>, ClutchError> {
+        let piece = match tokio::time::timeout(self.pause, body.frame()).await {
             Err(_) => return Err(too_slow("nothing more of the upload came")),
             Ok(Some(Err(error))) => {
                 return Err(Refusal::new(Code::Invalid, format!("the upload broke off: {error}")).into());
             }
-            Ok(Some(Ok(piece))) => Some(piece),
+            // What follows the content is not part of it.
+            Ok(Some(Ok(frame))) => Some(frame.into_data().unwrap_or_default()),
             Ok(None) => None,
         };
         self.received += piece.as_ref().map_or(0, |piece| piece.len() as u64);

@@ -66,6 +66,11 @@ impl Call {
         }
         Ok(caller)
     }
+
+    /// Whether the token that a long answer began with is still valid.
+    pub fn is_still_allowed(&self) -> bool {
+        self.0.is_still_allowed()
+    }
 }
 
 /// Query parameters, with an error that names the one that is wrong.

@@ -172,7 +172,7 @@ pub async fn read(mut body: Body, limit: usize) -> Result<Bytes, RestError> {
 
 /// Takes what is left of a body that is too long and forgets it, within reason: whoever still sends would not hear our answer
 /// if the connection was closed meanwhile, and could not tell what happened.
-async fn drain(mut body: Body) {
+pub async fn drain(mut body: Body) {
     let all = async {
         let mut left = DRAINED_BYTES;
         while let Some(Ok(frame)) = body.frame().await {

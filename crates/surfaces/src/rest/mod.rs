@@ -24,7 +24,7 @@ use axum::Router;
 use axum::routing::{delete, get, patch, post};
 
 pub use call::Call;
-pub(crate) use call::{Query, Segment, read};
+pub(crate) use call::{Query, Segment, at, drain, read};
 pub use error::RestError;
 
 use crate::app::App;

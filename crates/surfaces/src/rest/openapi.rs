@@ -80,6 +80,11 @@ use crate::ops;
         clutch::envelopes::ingest,
         clutch::envelopes::get,
         clutch::router::explain,
+        clutch::messages::list,
+        clutch::runs::list,
+        clutch::runs::tree,
+        clutch::replay::replay,
+        clutch::stream::stream,
     ),
     components(schemas(ErrorBody, ClutchErrorBody, wire::ResourceFilter, wire::TaskStatus, wire::HandoffStatus))
 )]

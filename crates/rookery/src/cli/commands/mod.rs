@@ -27,6 +27,8 @@ mod resolve;
 mod resources;
 mod restore;
 mod retry;
+mod run_tree;
+mod runs;
 mod schema;
 mod status;
 mod tasks;
@@ -46,6 +48,8 @@ pub enum Command {
     Doctor(doctor::Args),
     Agents(agents::Args),
     Tasks(tasks::Args),
+    Runs(runs::Args),
+    RunTree(run_tree::Args),
     Resources(resources::Args),
     Handoffs(handoffs::Args),
     Log(log::Args),
@@ -83,6 +87,8 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Doctor(args) => doctor::run(context, args).await,
         Command::Agents(args) => agents::run(context, args).await,
         Command::Tasks(args) => tasks::run(context, args).await,
+        Command::Runs(args) => runs::run(context, args).await,
+        Command::RunTree(args) => run_tree::run(context, args).await,
         Command::Resources(args) => resources::run(context, args).await,
         Command::Handoffs(args) => handoffs::run(context, args).await,
         Command::Log(args) => log::run(context, args).await,

@@ -3,7 +3,7 @@
 use crate::cli::context::Context;
 use crate::config;
 
-/// Print a schema: of the HTTP face, of rookery.toml, or of what agents send
+/// Print a schema: of the HTTP face, of Clutch messages and cards, or of rookery.toml
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// What to describe
@@ -17,10 +17,10 @@ enum What {
     Openapi,
     /// The envelope of a Clutch message, as JSON Schema
     Envelope,
-    /// The settings file, as JSON Schema
-    Config,
     /// The card of an agent, as JSON Schema
     Card,
+    /// The settings file, as JSON Schema
+    Config,
 }
 
 pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {

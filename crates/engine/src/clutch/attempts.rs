@@ -1,0 +1,182 @@
+//! Who worked on a task, from when to when, and how it ended: read off the facts of the task.
+
+use rookery_core::log::LogRow;
+use rookery_core::task::State;
+use rookery_core::{AgentId, Fact, Timestamp};
+
+/// One agent's work on a task, from taking it up until it ended or changed hands.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Attempt {
+    /// The task's own count: a retry is the next attempt, another agent in the same attempt is not.
+    pub number: u32,
+    pub agent: AgentId,
+    pub started_at: Timestamp,
+    pub ended: Option<(Timestamp, Ending)>,
+}
+
+/// How an attempt ended, and why if somebody said so.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Ending {
+    Completed { outcome: Option<String> },
+    Failed { error: Option<String> },
+    Released { reason: Option<String> },
+    HandedOver { to: AgentId },
+    Dropped { state: State, reason: Option<String> },
+}
+
+impl Ending {
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Ending::Completed { .. } => State::Completed.as_str(),
+            Ending::Failed { .. } => State::Failed.as_str(),
+            Ending::Released { .. } => "released",
+            Ending::HandedOver { .. } => "handed_over",
+            Ending::Dropped { state, .. } => state.as_str(),
+        }
+    }
+
+    /// Why it did not end well.
+    pub fn error(&self) -> Option<&str> {
+        match self {
+            Ending::Completed { .. } | Ending::HandedOver { .. } => None,
+            Ending::Failed { error } => error.as_deref(),
+            Ending::Released { reason } | Ending::Dropped { reason, .. } => reason.as_deref(),
+        }
+    }
+}
+
+impl Attempt {
+    /// How long it took; none while it goes on.
+    pub fn millis(&self) -> Option<i64> {
+        self.ended.as_ref().map(|(at, _)| (at.0 - self.started_at.0).max(0))
+    }
+}
+
+/// The kinds of facts that attempts are read from.
+pub(super) const KINDS: [&str; 7] =
+    ["task.claimed", "task.started", "task.released", "task.retried", "task.completed", "task.failed", "task.dropped"];
+
+/// The attempts at one task, from what the log has of it in order.
+pub(super) fn of(rows: &[LogRow]) -> Vec<Attempt> {
+    let mut history = History { number: 1, attempts: vec![] };
+    for row in rows {
+        history.add(row.at, &row.fact);
+    }
+    history.attempts
+}
+
+struct History {
+    number: u32,
+    attempts: Vec<Attempt>,
+}
+
+impl History {
+    fn add(&mut self, at: Timestamp, fact: &Fact) {
+        match fact {
+            Fact::TaskClaimed(fact) => self.taken_up(at, &fact.agent),
+            Fact::TaskStarted(fact) => self.taken_up(at, &fact.holder),
+            Fact::TaskRetried(fact) => self.number = fact.attempt,
+            Fact::TaskReleased(fact) => self.end(at, Ending::Released { reason: fact.reason.clone() }),
+            Fact::TaskCompleted(fact) => self.end(at, Ending::Completed { outcome: fact.outcome.text.clone() }),
+            Fact::TaskFailed(fact) => self.end(at, Ending::Failed { error: fact.error.clone() }),
+            Fact::TaskDropped(fact) => {
+                self.end(at, Ending::Dropped { state: fact.to, reason: fact.reason.clone() });
+            }
+            _ => {}
+        }
+    }
+
+    /// A claim and the start after it are one beginning; a claim by somebody else takes the work over.
+    fn taken_up(&mut self, at: Timestamp, agent: &AgentId) {
+        if self.open().is_some_and(|open| open.agent == *agent) {
+            return;
+        }
+        self.end(at, Ending::HandedOver { to: agent.clone() });
+        self.attempts.push(Attempt { number: self.number, agent: agent.clone(), started_at: at, ended: None });
+    }
+
+    fn end(&mut self, at: Timestamp, ending: Ending) {
+        if let Some(open) = self.open() {
+            open.ended = Some((at, ending));
+        }
+    }
+
+    fn open(&mut self) -> Option<&mut Attempt> {
+        self.attempts.last_mut().filter(|last| last.ended.is_none())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rookery_core::Seq;
+    use rookery_core::actor::{Actor, Auth};
+    use rookery_core::task::{TaskClaimed, TaskFailed, TaskRetried, TaskStarted};
+
+    use super::*;
+
+    fn rows(facts: Vec<(i64, Fact)>) -> Vec<LogRow> {
+        let row = |(seq, (at, fact)): (usize, (i64, Fact))| LogRow {
+            seq: Seq(seq as u64),
+            at: Timestamp(at),
+            run: None,
+            thread: None,
+            actor: Actor::System,
+            auth: Auth::None,
+            via: None,
+            cause: None,
+            fact,
+            body: None,
+        };
+        facts.into_iter().enumerate().map(row).collect()
+    }
+
+    fn claimed(agent: &str) -> Fact {
+        Fact::TaskClaimed(TaskClaimed { task: "t".into(), run: None, agent: agent.into(), from: None })
+    }
+
+    fn started(agent: &str) -> Fact {
+        Fact::TaskStarted(TaskStarted { task: "t".into(), run: None, holder: agent.into(), from: State::Pending })
+    }
+
+    fn failed(error: &str) -> Fact {
+        let (task, from, error) = ("t".into(), State::InProgress, Some(error.to_owned()));
+        Fact::TaskFailed(TaskFailed { task, run: None, holder: None, from, error })
+    }
+
+    fn retried(attempt: u32) -> Fact {
+        Fact::TaskRetried(TaskRetried { task: "t".into(), run: None, attempt })
+    }
+
+    #[test]
+    fn a_task_that_changes_hands_and_is_tried_again() {
+        let found = of(&rows(vec![
+            (10, claimed("ken")),
+            (20, started("ken")),
+            (30, claimed("mia")),
+            (50, failed("no network")),
+            (60, retried(2)),
+            (70, claimed("ken")),
+        ]));
+        let told: Vec<_> = found
+            .iter()
+            .map(|attempt| {
+                let ended = attempt.ended.as_ref();
+                let error = ended.and_then(|(_, ending)| ending.error());
+                (attempt.number, attempt.agent.as_str(), attempt.millis(), ended.map(|(_, e)| e.as_str()), error)
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [
+                (1, "ken", Some(20), Some("handed_over"), None),
+                (1, "mia", Some(20), Some("failed"), Some("no network")),
+                (2, "ken", None, None, None),
+            ]
+        );
+    }
+
+    #[test]
+    fn what_ends_without_having_begun_is_no_attempt() {
+        assert_eq!(of(&rows(vec![(10, failed("never begun"))])), []);
+    }
+}

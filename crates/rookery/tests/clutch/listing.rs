@@ -1,0 +1,145 @@
+//! `GET /clutch/v0/messages`: every fact as an envelope, by each of the five indexes, page by page.
+
+use rookery_testkit::websocket::Placed;
+use serde_json::{Value, json};
+
+use crate::team::{Tools, moved, note, ok, pages, refused, task, team, text};
+
+fn types(messages: &[Placed]) -> Vec<&str> {
+    messages.iter().map(Placed::message_type).collect()
+}
+
+#[tokio::test]
+async fn whatever_happened_by_any_face_is_a_message() {
+    let team = team(&["ken", "mia"]).await;
+    let work = task(&team, "find out").await;
+    moved(&team, &work, json!({"status": "in_progress", "agent_id": "ken"})).await;
+    moved(&team, &work, json!({"status": "done", "agent_id": "ken", "outcome": "found"})).await;
+    let (all, _) = pages(&team, "/messages?limit=1000").await;
+    let places: Vec<u64> = all.iter().map(|placed| placed.seq).collect();
+    assert_eq!(places, (1..=places.len() as u64).collect::<Vec<_>>(), "in order, and all of them");
+    for placed in &all {
+        assert_eq!(placed.message["v"], "clutch/0.1");
+        for field in ["id", "ts", "thread_id", "run_id", "from", "to", "payload"] {
+            assert!(!placed.message[field].is_null(), "{field} of {}", placed.message);
+        }
+    }
+    let of_task = pages(&team, &format!("/messages?task_id={work}")).await.0;
+    let told = types(&of_task);
+    assert_eq!((told[0], told[told.len() - 1]), ("task.request", "task.result"));
+    assert!(told.contains(&"task.accept"), "{told:?}");
+    assert_eq!(of_task[told.len() - 1].message["from"]["agent_id"], "agent:ken");
+}
+
+#[tokio::test]
+async fn each_filter_finds_what_it_names_and_all_hold_together() {
+    let team = team(&["ken", "mia"]).await;
+    let ken = Tools::connect(&team, "ken").await;
+    let (run, tasks) = ken.plan(json!([{"name": "one"}, {"name": "two"}])).await;
+    let one = &tasks["one"];
+    ken.call("task_claim", json!({"task_id": one})).await;
+    ken.call("channel_send", json!({"message": "@mia look"})).await;
+    let other = task(&team, "elsewhere").await;
+    moved(&team, &other, json!({"status": "in_progress", "agent_id": "mia"})).await;
+    let (all, _) = pages(&team, "/messages?limit=1000").await;
+    let thread = all.iter().find(|placed| placed.message_type() == "chat.message").unwrap();
+    let thread = text(&thread.message["thread_id"]);
+
+    let all = &all;
+    let expect = async |query: String, fits: &dyn Fn(&Value) -> bool| {
+        let found = pages(&team, &format!("/messages?limit=7&{query}")).await.0;
+        let wanted: Vec<Placed> = all.iter().filter(|placed| fits(&placed.message)).cloned().collect();
+        assert!(!wanted.is_empty(), "{query} would find nothing");
+        assert_eq!(found, wanted, "{query}");
+    };
+    expect(format!("run_id={run}"), &|m| m["run_id"] == *run).await;
+    expect(format!("run_id=run:{run}"), &|m| m["run_id"] == *run).await;
+    expect("run_id=run_default".to_owned(), &|m| m["run_id"] == "run_default").await;
+    expect(format!("thread_id={thread}"), &|m| m["thread_id"] == *thread).await;
+    expect(format!("task_id=task:{one}"), &|m| m["task_id"] == **one).await;
+    expect("agent_id=mia".to_owned(), &|m| m["from"]["agent_id"] == "agent:mia").await;
+    expect("agent_id=agent:ken".to_owned(), &|m| m["from"]["agent_id"] == "agent:ken").await;
+    for name in ["task.request", "task.accept", "chat.message", "agent.register", "task.claimed", "run.created"] {
+        expect(format!("type={name}"), &|m| m["type"] == name).await;
+    }
+    expect(format!("type=task.request&run_id={run}"), &|m| m["type"] == "task.request" && m["run_id"] == *run).await;
+    expect(format!("agent_id=ken&task_id={one}&type=task.claimed"), &|m| {
+        m["from"]["agent_id"] == "agent:ken" && m["task_id"] == **one && m["type"] == "task.claimed"
+    })
+    .await;
+    for nothing in ["type=tool.call", "type=x.mine", "run_id=run_unknown", "agent_id=person:anna", "agent_id=watcher"] {
+        let found = ok(&team, &format!("/messages?{nothing}")).await;
+        assert_eq!((&found["messages"], &found["next"]), (&json!([]), &Value::Null), "{nothing}");
+    }
+}
+
+#[tokio::test]
+async fn a_type_that_is_some_of_a_kind_is_found_page_by_page() {
+    let team = team(&["ken"]).await;
+    let mut cancelled = Vec::new();
+    for number in 0..12 {
+        let id = task(&team, &format!("task {number}")).await;
+        if number % 3 == 0 {
+            let reply = team.post(&format!("/tasks/{id}/cancel"), json!({"agent_id": "ken"})).await.unwrap();
+            assert_eq!(reply.status, 200, "{}", reply.body);
+            cancelled.push(id);
+        }
+    }
+    let (found, count) = pages(&team, "/messages?type=task.cancel&limit=1").await;
+    let tasks: Vec<String> = found.iter().map(|placed| text(&placed.message["task_id"])).collect();
+    assert_eq!((tasks, count), (cancelled, 4));
+    let dropped = ok(&team, "/messages?type=task.dropped").await;
+    assert_eq!(dropped["messages"], json!([]), "those are shown as cancelled");
+}
+
+#[tokio::test]
+async fn pages_have_a_size_and_a_place_to_go_on_from() {
+    let team = team(&["ken"]).await;
+    for number in 0..230 {
+        note(&team, "ken", number).await;
+    }
+    let first = ok(&team, "/messages").await;
+    assert_eq!(first["messages"].as_array().unwrap().len(), 100, "the default");
+    assert_eq!(first["next"], first["messages"][99]["seq"]);
+    let (all, count) = pages(&team, "/messages?limit=50").await;
+    assert_eq!(count, all.len().div_ceil(50));
+    let huge = ok(&team, "/messages?limit=99999999999999999999").await;
+    assert_eq!((huge["messages"].as_array().unwrap().len(), &huge["next"]), (all.len(), &Value::Null), "clamped");
+    let head = team.get("/status").await.unwrap();
+    let log = head.headers["x-rookery-log"].to_str().unwrap().to_owned();
+    let rest = ok(&team, &format!("/messages?after={log}:{}&limit=1000", all.len() - 3)).await;
+    assert_eq!(rest["messages"].as_array().unwrap().len(), 3);
+    let end = ok(&team, &format!("/messages?after={}", all.len())).await;
+    assert_eq!((&end["messages"], &end["next"]), (&json!([]), &Value::Null));
+}
+
+#[tokio::test]
+async fn wrong_parameters_are_named() {
+    let team = team(&["ken"]).await;
+    let long = "x".repeat(2_000);
+    for (query, parameter) in [
+        ("limit=0", "limit"),
+        ("limit=-1", "limit"),
+        ("limit=many", "limit"),
+        ("limit=", "limit"),
+        ("after=x", "after"),
+        ("after=-1", "after"),
+        ("run_id=", "run_id"),
+        ("thread_id=", "thread_id"),
+        ("task_id=%00", "task_id"),
+        (&format!("task_id={long}"), "task_id"),
+        ("agent_id=", "agent_id"),
+        ("agent_id=group:workers", "agent_id"),
+        ("agent_id=a%20b", "agent_id"),
+        ("type=", "type"),
+        ("type=task.requested", "type"),
+        ("type=PLAN", "type"),
+    ] {
+        let (status, code, details) = refused(&team, &format!("/messages?{query}")).await;
+        assert_eq!((status, code.as_str(), &details["parameter"]), (400, "INVALID", &json!(parameter)), "{query}");
+    }
+    for gone in ["999999", "log_other:1"] {
+        let (status, code, _) = refused(&team, &format!("/messages?after={gone}")).await;
+        assert_eq!((status, code.as_str()), (410, "POSITION_GONE"), "{gone}");
+    }
+}

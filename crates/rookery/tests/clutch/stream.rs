@@ -1,0 +1,214 @@
+//! The WebSocket: its frames, filters, resuming, whoever does not read, and the end of the daemon.
+
+use rookery_testkit::stream::Receiving;
+use rookery_testkit::websocket::{Placed, Socket};
+use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::Message;
+
+use crate::team::{follow, note, pages, setup, task, team, team_of, text};
+
+fn numbers(placed: &[Placed]) -> Vec<u64> {
+    placed.iter().map(|placed| placed.message["payload"]["metadata"]["n"].as_u64().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn messages_come_as_they_are_listed() {
+    let team = team(&["ken"]).await;
+    let mut now = follow(&team, "").await;
+    note(&team, "ken", 1).await;
+    let came = now.next().await.unwrap();
+    let (listed, _) = pages(&team, "/messages?limit=1000").await;
+    assert_eq!(Some(&came), listed.last(), "it begins now");
+    let mut all = follow(&team, "?after=0").await;
+    assert_eq!(all.take(listed.len()).await.unwrap(), listed, "one that comes late sees the same");
+}
+
+#[tokio::test]
+async fn resuming_leaves_no_gap_and_repeats_nothing() {
+    let mut team = team(&["ken"]).await;
+    let mut first = follow(&team, "").await;
+    for number in 0..40 {
+        note(&team, "ken", number).await;
+    }
+    let seen = first.take(15).await.unwrap();
+    drop(first);
+    let last = seen[14].seq;
+    let mut again = follow(&team, &format!("?after={last}")).await;
+    for number in 40..60 {
+        note(&team, "ken", number).await;
+    }
+    let rest = again.take(45).await.unwrap();
+    assert_eq!([numbers(&seen), numbers(&rest)].concat(), (0..60).collect::<Vec<_>>());
+    team.restart().unwrap();
+    let mut after_crash = follow(&team, &format!("?after={last}")).await;
+    assert_eq!(after_crash.take(45).await.unwrap(), rest);
+}
+
+#[tokio::test]
+async fn filters_pass_what_was_asked_for_of_the_past_and_of_now() {
+    let team = team(&["ken", "mia"]).await;
+    for number in 0..10 {
+        note(&team, if number % 2 == 0 { "ken" } else { "mia" }, number).await;
+    }
+    let mut past = follow(&team, "?agent_id=mia&type=report.added&after=0").await;
+    let mut now = follow(&team, "?agent_id=agent:mia&type=report.added").await;
+    let work = task(&team, "work").await;
+    let mut of_task = follow(&team, &format!("?task_id={work}&after=0")).await;
+    for number in 10..20 {
+        note(&team, if number % 2 == 0 { "ken" } else { "mia" }, number).await;
+    }
+    assert_eq!(numbers(&past.take(10).await.unwrap()), [1, 3, 5, 7, 9, 11, 13, 15, 17, 19]);
+    assert_eq!(numbers(&now.take(5).await.unwrap()), [11, 13, 15, 17, 19]);
+    assert_eq!(of_task.next().await.unwrap().message_type(), "task.request");
+}
+
+#[tokio::test]
+async fn batches_are_arrays_of_the_same() {
+    let team = team(&["ken", "mia"]).await;
+    for number in 0..30 {
+        note(&team, "ken", number).await;
+    }
+    for query in ["?batch=1&after=0", "?batch=1&after=0&agent_id=ken"] {
+        let (listed, _) = pages(&team, "/messages?limit=1000").await;
+        let mut stream = follow(&team, query).await;
+        let wanted: Vec<Placed> = listed
+            .iter()
+            .filter(|placed| !query.contains("ken") || placed.message["from"]["agent_id"] == "agent:ken")
+            .cloned()
+            .collect();
+        let (mut came, mut frames) = (Vec::new(), 0);
+        while came.len() < wanted.len() {
+            let frame = stream.frame().await.unwrap();
+            came.extend(frame.as_array().unwrap().iter().map(|entry| Placed::read(entry).unwrap()));
+            frames += 1;
+        }
+        assert_eq!(came, wanted);
+        assert!(frames < wanted.len(), "{frames} frames");
+        note(&team, "mia", 1).await;
+        note(&team, "ken", 2).await;
+        let live = stream.frame().await.unwrap();
+        let agent = if query.contains("ken") { "agent:ken" } else { "agent:mia" };
+        assert_eq!(live[0]["message"]["from"]["agent_id"], agent);
+    }
+}
+
+#[tokio::test]
+async fn what_is_followed_can_be_changed() {
+    let team = team(&["ken", "mia"]).await;
+    let mut stream = follow(&team, "?agent_id=ken").await;
+    note(&team, "ken", 1).await;
+    let first = stream.next().await.unwrap();
+    stream.send(&json!({"op": "subscribe", "agent_id": "mia", "after": 0, "type": "report.added"})).await.unwrap();
+    assert_eq!(stream.frame().await.unwrap(), json!({"op": "subscribed", "after": 0}));
+    note(&team, "mia", 2).await;
+    assert_eq!(numbers(&[stream.next().await.unwrap()]), [2]);
+    // Without a place it goes on where it is, and nothing comes twice.
+    stream.send(&json!({"op": "subscribe"})).await.unwrap();
+    let here = stream.frame().await.unwrap();
+    assert!(here["after"].as_u64().unwrap() > first.seq, "{here}");
+    note(&team, "ken", 3).await;
+    assert_eq!(numbers(&[stream.next().await.unwrap()]), [3]);
+}
+
+#[tokio::test]
+async fn what_cannot_be_done_is_told_and_changes_nothing() {
+    let team = team(&["ken"]).await;
+    let mut stream = follow(&team, "?agent_id=ken").await;
+    let told = |frame: Value| {
+        assert_eq!((&frame["type"], &frame["retryable"]), (&json!("error"), &json!(false)), "{frame}");
+        assert!(frame["message"].is_string(), "{frame}");
+        (text(&frame["code"]), frame["details"]["parameter"].clone())
+    };
+    for (asked, code, parameter) in [
+        ("not json", "INVALID", Value::Null),
+        ("{}", "INVALID", Value::Null),
+        (r#"{"op":"dance"}"#, "INVALID", Value::Null),
+        (r#"{"op":"subscribe","runid":"x"}"#, "INVALID", Value::Null),
+        (r#"{"op":"subscribe","type":"task.requested"}"#, "INVALID", json!("type")),
+        (r#"{"op":"subscribe","agent_id":"group:x"}"#, "INVALID", json!("agent_id")),
+        (r#"{"op":"subscribe","after":-1}"#, "INVALID", json!("after")),
+        (r#"{"op":"subscribe","after":{}}"#, "INVALID", json!("after")),
+        (r#"{"op":"subscribe","after":9999999}"#, "POSITION_GONE", Value::Null),
+        (r#"{"op":"subscribe","after":"log_other:1"}"#, "POSITION_GONE", Value::Null),
+    ] {
+        stream.send_text(asked).await.unwrap();
+        assert_eq!(told(stream.frame().await.unwrap()), (code.to_owned(), parameter), "{asked}");
+    }
+    stream.send_raw(Message::binary(vec![1, 2])).await.unwrap();
+    assert_eq!(told(stream.frame().await.unwrap()).0, "INVALID");
+    note(&team, "ken", 1).await;
+    assert_eq!(numbers(&[stream.next().await.unwrap()]), [1], "it still follows what it followed");
+}
+
+#[tokio::test]
+async fn a_ping_is_answered() {
+    let team = team(&["ken"]).await;
+    let mut stream = follow(&team, "").await;
+    stream.send_raw(Message::Ping("here?".into())).await.unwrap();
+    loop {
+        match stream.raw().await.unwrap().unwrap() {
+            Message::Pong(said) => return assert_eq!(&said[..], b"here?"),
+            Message::Ping(_) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_may_not_follow_is_refused_before_the_handshake() {
+    let team = team(&["ken"]).await;
+    let ask = async |query: &str, headers: &[(&'static str, &str)]| {
+        let refused = Socket::ask(team.url(), query, headers, Receiving::Usual).await.unwrap();
+        let refused = refused.err().unwrap_or_else(|| panic!("{query} {headers:?} was let in"));
+        (refused.status, text(&refused.body["code"]))
+    };
+    let invalid = |status, code: &str| (status, code.to_owned());
+    assert_eq!(ask("?after=x", &[]).await, invalid(400, "INVALID"));
+    assert_eq!(ask("?batch=yes", &[]).await, invalid(400, "INVALID"));
+    assert_eq!(ask("?type=nothing", &[]).await, invalid(400, "INVALID"));
+    assert_eq!(ask("?after=999999", &[]).await, invalid(410, "POSITION_GONE"));
+    assert_eq!(ask("", &[("authorization", "Bearer wrong")]).await, invalid(401, "UNAUTHENTICATED"));
+    assert_eq!(ask("", &[("origin", "http://evil.example")]).await, invalid(403, "FOREIGN_ORIGIN"));
+    assert_eq!(ask("", &[("host", "evil.example")]).await, invalid(403, "FOREIGN_HOST"));
+    let plain = team.get("/clutch/v0/stream").await.unwrap();
+    assert_eq!((plain.status.as_u16(), &plain.body["code"]), (426, &json!("UPGRADE_REQUIRED")));
+    let own = team.url().to_owned();
+    Socket::ask(team.url(), "", &[("origin", &own)], Receiving::Usual).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn no_more_streams_than_allowed() {
+    let team = team_of(setup().env("ROOKERY_MAX_SUBSCRIPTIONS", "1"), &["ken"]).await;
+    let open = follow(&team, "").await;
+    let refused = Socket::ask(team.url(), "", &[], Receiving::Usual).await.unwrap().unwrap_err();
+    assert_eq!((refused.status, &refused.body["code"]), (503, &json!("TOO_MANY_SUBSCRIBERS")));
+    drop(open);
+    rookery_testkit::patience::eventually("a place is free again", async || {
+        Ok(Socket::ask(team.url(), "", &[], Receiving::Usual).await?.ok())
+    })
+    .await
+    .unwrap();
+}
+
+/// A connection that is never read holds up neither the writers nor the others, and the daemon stops in time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_does_not_read_holds_up_nobody() {
+    let mut team = team(&["ken"]).await;
+    let mut never = Vec::new();
+    for _ in 0..5 {
+        never.push(Socket::ask(team.url(), "?after=0", &[], Receiving::Little).await.unwrap().unwrap());
+    }
+    let mut reader = follow(&team, "").await;
+    let large = "x".repeat(50_000);
+    for number in 0..100 {
+        let body = json!({"agent_id": "ken", "action": "x.n", "metadata": {"n": number, "text": large}});
+        assert_eq!(team.post("/events", body).await.unwrap().status, 201);
+    }
+    assert_eq!(numbers(&reader.take(100).await.unwrap()), (0..100).collect::<Vec<_>>());
+    // One that comes back finds everything.
+    let mut late = never.pop().unwrap();
+    let (listed, _) = pages(&team, "/messages?limit=1000").await;
+    assert_eq!(late.take(listed.len()).await.unwrap(), listed);
+    assert_eq!(team.stop().unwrap(), Some(0));
+    assert_eq!(reader.closed().await.unwrap(), Some(1001), "it was told that the daemon goes away");
+}

@@ -1,0 +1,150 @@
+//! A team for one test, and short words for what tests ask of it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::{Deref, DerefMut};
+use std::path::Path;
+
+use reqwest::header::{HeaderName, HeaderValue};
+use rmcp::model::CallToolRequestParams;
+use rmcp::service::{RoleClient, RunningService, ServiceExt};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rookery_testkit::daemon::{Daemon, Setup, client};
+use rookery_testkit::websocket::{Placed, Socket};
+use serde_json::{Value, json};
+
+pub fn setup() -> Setup {
+    Setup::new(env!("CARGO_BIN_EXE_rookery")).env("ROOKERY_LOG", "error").arg("--no-watch")
+}
+
+pub struct Team(pub Daemon);
+
+impl Deref for Team {
+    type Target = Daemon;
+    fn deref(&self) -> &Daemon {
+        &self.0
+    }
+}
+
+impl DerefMut for Team {
+    fn deref_mut(&mut self) -> &mut Daemon {
+        &mut self.0
+    }
+}
+
+/// A daemon with these agents.
+pub async fn team(agents: &[&str]) -> Team {
+    team_of(setup(), agents).await
+}
+
+pub async fn team_of(setup: Setup, agents: &[&str]) -> Team {
+    let team = Team(setup.start().unwrap());
+    for agent in agents {
+        announce(&team, agent).await;
+    }
+    team
+}
+
+pub async fn announce(daemon: &Daemon, agent: &str) {
+    let reply = daemon.post("/agents/announce", json!({"id": agent, "tool": "test", "role": "worker"})).await.unwrap();
+    assert!(reply.status.is_success(), "{}", reply.body);
+}
+
+/// Tells the team a number.
+pub async fn note(daemon: &Daemon, agent: &str, number: usize) {
+    let body = json!({"agent_id": agent, "action": "x.n", "metadata": {"n": number}});
+    assert_eq!(daemon.post("/events", body).await.unwrap().status, 201);
+}
+
+pub async fn task(daemon: &Daemon, title: &str) -> String {
+    let reply = daemon.post("/tasks", json!({"title": title, "assigned_by": "somebody"})).await.unwrap();
+    assert_eq!(reply.status, 201, "{}", reply.body);
+    text(&reply.body["id"])
+}
+
+pub async fn moved(daemon: &Daemon, task: &str, change: Value) {
+    let reply = daemon.patch(&format!("/tasks/{task}"), change).await.unwrap();
+    assert_eq!(reply.status, 200, "{}", reply.body);
+}
+
+/// What a successful GET below the gateway answers.
+pub async fn ok(daemon: &Daemon, path: &str) -> Value {
+    let reply = daemon.get(&format!("/clutch/v0{path}")).await.unwrap();
+    assert_eq!(reply.status, 200, "{path}: {}", reply.body);
+    reply.body
+}
+
+/// Status, code and details of a refused GET below the gateway.
+pub async fn refused(daemon: &Daemon, path: &str) -> (u16, String, Value) {
+    let reply = daemon.get(&format!("/clutch/v0{path}")).await.unwrap();
+    assert_eq!(reply.body["retryable"], json!(reply.status == 503), "{}", reply.body);
+    assert!(reply.body["message"].is_string(), "{}", reply.body);
+    (reply.status.as_u16(), text(&reply.body["code"]), reply.body["details"].clone())
+}
+
+/// Every page of a listing, and how many there were.
+pub async fn pages(daemon: &Daemon, path: &str) -> (Vec<Placed>, usize) {
+    let (mut all, mut count, mut after) = (Vec::new(), 0, None::<u64>);
+    loop {
+        let more = after.map(|after| format!("&after={after}")).unwrap_or_default();
+        let page = ok(daemon, &format!("{path}{more}")).await;
+        let messages = page["messages"].as_array().unwrap();
+        all.extend(messages.iter().map(|message| Placed::read(message).unwrap()));
+        count += 1;
+        match page["next"].as_u64() {
+            Some(next) => after = Some(next),
+            None => return (all, count),
+        }
+    }
+}
+
+pub async fn follow(daemon: &Daemon, query: &str) -> Socket {
+    Socket::open(daemon.url(), query).await.unwrap()
+}
+
+/// Exit code, stdout and stderr of `rookery`, run in a project's folder.
+pub fn rookery(root: &Path, store: Option<&str>, args: &[&str]) -> (i32, String, String) {
+    let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_rookery"));
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ROOKERY_")) {
+        command.env_remove(name);
+    }
+    command.envs(store.map(|store| ("ROOKERY_STORE", store)));
+    let output = command.current_dir(root).args(args).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+pub fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_else(|| panic!("{value} is no text")).to_owned()
+}
+
+/// An agent that speaks MCP.
+pub struct Tools(RunningService<RoleClient, ()>);
+
+impl Tools {
+    pub async fn connect(daemon: &Daemon, agent: &str) -> Tools {
+        let name = HeaderName::from_static("x-agent-id");
+        let headers = HashMap::from([(name, HeaderValue::from_str(agent).unwrap())]);
+        let config = StreamableHttpClientTransportConfig::with_uri(format!("{}/mcp", daemon.url()));
+        let transport = StreamableHttpClientTransport::with_client(client().unwrap(), config.custom_headers(headers));
+        Tools(().serve(transport).await.unwrap())
+    }
+
+    pub async fn call(&self, tool: &str, arguments: Value) -> Value {
+        let Value::Object(arguments) = arguments else { panic!("{arguments} are no arguments") };
+        let call = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+        let result = self.0.call_tool(call).await.unwrap();
+        assert_ne!(result.is_error, Some(true), "{tool}: {:?}", result.content);
+        result.structured_content.unwrap_or_default()
+    }
+
+    /// A run with these tasks; its id, and theirs by their names.
+    pub async fn plan(&self, tasks: Value) -> (String, BTreeMap<String, String>) {
+        let created = json!({"name": "a run", "source_type": "prompt", "source_content": "do it"});
+        let run = text(&self.call("workflow_create", created).await["id"]);
+        self.call("workflow_set_plan", json!({"id": run, "plan": {"summary": "s", "tasks": tasks}})).await;
+        let planned = self.call("workflow_get", json!({"id": run, "include_tasks": true})).await;
+        let tasks = planned["tasks"].as_array().unwrap().iter().map(|task| (text(&task["name"]), text(&task["id"])));
+        (run, tasks.collect())
+    }
+}

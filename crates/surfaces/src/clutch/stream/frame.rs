@@ -1,0 +1,120 @@
+//! The frames of a stream, both ways.
+
+use axum::body::Bytes;
+use axum::extract::ws::{Message, Utf8Bytes};
+use rookery_core::{Position, Seq};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::source::Portion;
+use crate::clutch::filter::{self, Wanted};
+use crate::clutch::{ClutchError, ClutchErrorBody};
+
+/// What a client asks for.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "op", rename_all = "snake_case")]
+pub(super) enum Asked {
+    /// Follow something else from here on.
+    Subscribe(Subscribe),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Subscribe {
+    run_id: Option<String>,
+    thread_id: Option<String>,
+    task_id: Option<String>,
+    agent_id: Option<String>,
+    #[serde(rename = "type")]
+    message_type: Option<String>,
+    /// Where to begin: a number, or `log-id:number`. Left out, it goes on where it is.
+    after: Option<Value>,
+}
+
+impl Asked {
+    pub(super) fn read(text: &str) -> Result<Asked, ClutchError> {
+        serde_json::from_str(text).map_err(|error| {
+            let message = format!("the frame is not what is expected: {error}");
+            ClutchError::from(rookery_core::Refusal::new(rookery_core::Code::Invalid, message))
+                .hint("send {\"op\": \"subscribe\", …} with the filters of the stream")
+        })
+    }
+}
+
+impl Subscribe {
+    pub(super) fn wanted(&self) -> Wanted {
+        Wanted {
+            run_id: self.run_id.clone(),
+            thread_id: self.thread_id.clone(),
+            task_id: self.task_id.clone(),
+            agent_id: self.agent_id.clone(),
+            message_type: self.message_type.clone(),
+        }
+    }
+
+    pub(super) fn position(&self) -> Result<Option<Position>, ClutchError> {
+        match &self.after {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::String(text)) => filter::position(text).map(Some),
+            Some(other) => filter::position(&other.to_string()).map(Some),
+        }
+    }
+}
+
+/// That a stream follows what was asked for, after this place.
+pub(super) fn subscribed(after: Seq) -> Message {
+    text(json!({ "op": "subscribed", "after": after }).to_string())
+}
+
+/// Why something was not done.
+pub(super) fn error(error: &ClutchError) -> Message {
+    #[derive(Serialize)]
+    struct Frame<'a> {
+        #[serde(rename = "type")]
+        frame_type: &'static str,
+        #[serde(flatten)]
+        body: &'a ClutchErrorBody,
+    }
+    text(serde_json::to_string(&Frame { frame_type: "error", body: error.body() }).unwrap_or_default())
+}
+
+fn text(text: String) -> Message {
+    Message::Text(text.into())
+}
+
+/// A frame for each message: slices of what everybody shares.
+pub(super) fn single(portion: &Portion) -> Vec<Message> {
+    let whole = Bytes::from_owner(portion.rendered.array());
+    portion.ranges().filter_map(|(begin, end)| utf8(whole.slice(begin..end))).collect()
+}
+
+/// One frame with all messages.
+pub(super) fn batch(portion: &Portion) -> Option<Message> {
+    let whole = Bytes::from_owner(portion.rendered.array());
+    if portion.picked.is_none() {
+        return utf8(whole);
+    }
+    let mut bytes = Vec::new();
+    for (begin, end) in portion.ranges() {
+        bytes.push(if bytes.is_empty() { b'[' } else { b',' });
+        bytes.extend_from_slice(&whole[begin..end]);
+    }
+    bytes.push(b']');
+    utf8(bytes.into())
+}
+
+/// Renderings are JSON, which is UTF-8.
+fn utf8(bytes: Bytes) -> Option<Message> {
+    Utf8Bytes::try_from(bytes).ok().map(Message::Text)
+}
+
+impl Portion {
+    fn ranges(&self) -> impl Iterator<Item = (usize, usize)> {
+        let entries = self.rendered.entries();
+        let places: Vec<usize> = match &self.picked {
+            Some(picked) => picked.clone(),
+            None => (0..entries.len()).collect(),
+        };
+        places.into_iter().filter_map(|at| entries.get(at).copied())
+    }
+}
