@@ -66,7 +66,7 @@ fn sender(text: &str) -> Result<String, ClutchError> {
         Some(Address::Agent(id)) => Ok(id.to_string()),
         Some(Address::Person(name)) => Ok(Actor::Person(name).to_string()),
         Some(Address::Group(_)) => Err(ClutchError::parameter("agent_id", "must be one sender; a group sends nothing")),
-        Some(Address::Orchestrator) | None => Err(ClutchError::parameter(
+        Some(Address::Server(_) | Address::Orchestrator) | None => Err(ClutchError::parameter(
             "agent_id",
             "must be an agent with or without 'agent:', a person with 'person:', or 'system'",
         )),
