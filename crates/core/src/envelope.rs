@@ -37,7 +37,7 @@ pub fn message_type(fact: &Fact) -> &str {
 }
 
 /// The types of the protocol that facts are shown with, and the kind of those facts.
-const PROTOCOLS_OWN: [(&str, &str); 8] = [
+const PROTOCOLS_OWN: [(&str, &str); 11] = [
     ("agent.register", "agent.registered"),
     ("agent.update", "agent.updated"),
     ("task.request", "task.created"),
@@ -46,14 +46,21 @@ const PROTOCOLS_OWN: [(&str, &str); 8] = [
     ("task.error", "task.failed"),
     ("task.cancel", "task.dropped"),
     ("chat.message", "message.sent"),
+    ("routing.decision", "routing.decided"),
+    ("routing.failure", "routing.failed"),
+    ("task.request", "task.forwarded"),
 ];
+
+/// What came in as a message is shown with the type that it has.
+const RECEIVED: &str = "envelope.received";
 
 /// The kinds of facts that may be shown with this type: where to look for them. Each has to be looked at still, because
 /// a kind may be shown with one type or another.
 pub fn kinds_shown_as(message_type: &str) -> Vec<&'static str> {
     let own = PROTOCOLS_OWN.iter().filter(|(shown, _)| *shown == message_type).map(|(_, kind)| *kind);
     let same = Fact::KINDS.iter().map(|(kind, _)| *kind).filter(|kind| *kind == message_type);
-    own.chain(same).collect()
+    let received = MessageType::parse(message_type).map(|_| RECEIVED);
+    own.chain(same).chain(received).collect()
 }
 
 /// Whether a message can have this type: one of the protocol, one of somebody's own, or the kind of a fact.
@@ -345,7 +352,8 @@ mod tests {
             assert!(is_shown_type(shown), "{shown}");
             assert!(kinds_shown_as(shown).contains(&fact.kind()), "{} is shown as {shown}", fact.kind());
         }
-        assert_eq!(kinds_shown_as("tool.call"), [""; 0]);
+        assert_eq!(kinds_shown_as("tool.call"), [RECEIVED]);
+        assert_eq!(kinds_shown_as("task.claimed"), ["task.claimed"]);
         assert!(is_shown_type("tool.call") && is_shown_type("x.mine") && !is_shown_type("task.requested"));
     }
 
