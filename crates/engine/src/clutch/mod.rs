@@ -11,6 +11,7 @@ mod runs;
 mod schema;
 mod schemas;
 mod show;
+mod trace;
 mod workflows;
 
 pub use attempts::{Attempt, Ending};
@@ -23,4 +24,5 @@ pub use schema::SchemaFault;
 pub(crate) use schemas::Schemas;
 pub use schemas::{KnownSchema, UnfitSchema};
 pub use show::{Envelopes, Rendered, Shown, is_whole};
+pub use trace::Traced;
 pub use workflows::{Expectation, Validate, Validated};

@@ -16,3 +16,4 @@ mod stream;
 mod support;
 mod tasks;
 mod team;
+mod telemetry;
