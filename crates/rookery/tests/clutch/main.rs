@@ -10,6 +10,7 @@ mod nodes;
 mod registry;
 mod routing;
 mod runs;
+mod schemas;
 mod sending;
 mod stream;
 mod support;
