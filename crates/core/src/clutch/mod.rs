@@ -38,7 +38,7 @@ pub use card::Card;
 pub use envelope::{Envelope, Meta, Sender, Trace};
 pub use fault::{Fault, FaultCode, Faults};
 pub use group::Group;
-pub use ingest::{Act, Ingest};
+pub use ingest::{Act, Again, Ingest};
 pub use instant::parse as parse_instant;
 pub use intake::{Taken, draft_demand, take_in};
 pub use legacy::LegacyType;

@@ -1,6 +1,6 @@
 //! Taking in envelopes: read, checked and decided together, so that either all of them are stored or none.
 
-use rookery_core::clutch::{Act, Faults, Ingest, Received, Shape, Taken, read_batch, take_in};
+use rookery_core::clutch::{Act, Again, Faults, Ingest, Received, Shape, Taken, read_batch, take_in};
 use rookery_core::log::{Body, BodyBytes};
 use rookery_core::message::Cause;
 use rookery_core::view::LifeSource;
@@ -10,6 +10,7 @@ use rookery_store::{Answer, Committed, Idempotency, Submission, SubmitError};
 use sha2::{Digest, Sha256};
 
 use crate::engine::{BODY_IN_ROW_BYTES, Engine, EngineError, hex};
+use crate::timers::millis;
 
 /// What became of an envelope.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -199,6 +200,7 @@ impl Engine {
             Taken::Heartbeat(agent) => return Err(Refusal::new(Code::Invalid, format!("'{agent}' only lives")).into()),
         };
         self.link(&mut ingest);
+        self.settle(&mut ingest);
         let mut submission = Submission::new(caller.clone(), ingest);
         submission.run = Some(envelope.run.clone());
         submission.thread = Some(envelope.thread.clone());
@@ -230,6 +232,18 @@ impl Engine {
             && let Some(message) = self.shown().newest(&author, &ingest.received.thread)
         {
             *cause = Cause::Shown(message);
+        }
+    }
+
+    /// What the message leaves open is as the settings say.
+    fn settle(&self, ingest: &mut Ingest) {
+        let settings = self.settings();
+        match &mut ingest.act {
+            Act::Request(request) => drop(request.terms.max_attempts.get_or_insert(settings.max_attempts)),
+            Act::Fail { again: Again::After { backoff_millis }, .. } => {
+                *backoff_millis = millis(settings.retry_backoff)
+            }
+            _ => {}
         }
     }
 

@@ -1,5 +1,7 @@
 //! What the daemon's answers look like, as far as tables need it. Lenient: unknown fields pass, absent ones are empty.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -95,7 +97,12 @@ pub struct RunTask {
     #[serde(default)]
     pub waiting_on: Vec<String>,
     #[serde(default)]
+    pub attempt: u32,
+    #[serde(default)]
     pub attempts: Vec<Attempt>,
+    /// What happens to it by itself, and when.
+    #[serde(default)]
+    pub clocks: BTreeMap<String, String>,
     pub queued_ms: Option<i64>,
     #[serde(default)]
     pub working_ms: i64,

@@ -34,6 +34,11 @@ impl Call {
         Ok(self.0.caller(Some(agent.as_str()))?)
     }
 
+    /// The caller of a request that is about no agent.
+    pub fn anybody(&self) -> Result<Caller, ClutchError> {
+        Ok(self.0.caller(None)?)
+    }
+
     pub async fn submit(
         &self,
         caller: Caller,

@@ -10,6 +10,7 @@
 //! | `filter` | which messages, as addresses and frames say it |
 //! | `messages` | messages by run, thread, task, sender and type |
 //! | `replay` | the messages of a run once more, at once or in their time |
+//! | `retry` | a part of a run once more |
 //! | `router` | what the router would do with a request |
 //! | `runs` | runs, and each as a tree of its tasks |
 //! | `stream` | messages as they come, by WebSocket |
@@ -22,6 +23,7 @@ mod error;
 mod filter;
 pub(crate) mod messages;
 pub(crate) mod replay;
+pub(crate) mod retry;
 pub(crate) mod router;
 pub(crate) mod runs;
 pub(crate) mod stream;
@@ -51,6 +53,7 @@ pub fn routes() -> Router<App> {
         .route("/runs", get(runs::list))
         .route("/runs/{id}", get(runs::tree))
         .route("/runs/{id}/replay", get(replay::replay))
+        .route("/runs/{id}/retry", post(retry::retry))
         .route("/stream", get(stream::stream));
     Router::new().nest(ROOT, routes)
 }
