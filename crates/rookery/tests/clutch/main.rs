@@ -15,3 +15,4 @@ mod stream;
 mod support;
 mod tasks;
 mod team;
+mod timing;
