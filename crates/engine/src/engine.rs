@@ -20,6 +20,7 @@ use sha2::{Digest, Sha256};
 use crate::access::Access;
 use crate::ambient::Ids;
 use crate::attendance::Attending;
+use crate::clutch::Schemas;
 use crate::intents::InHand;
 use crate::life::{Place, Roster};
 use crate::notices::Notices;
@@ -154,6 +155,7 @@ pub(crate) struct Inner {
     pub(crate) notices: Notices,
     pub(crate) counts: Counts,
     pub(crate) in_hand: InHand,
+    pub(crate) schemas: Schemas,
 }
 
 impl Debug for Engine {
@@ -176,6 +178,7 @@ impl Engine {
                 notices: Notices::default(),
                 counts: Counts::default(),
                 in_hand: InHand::default(),
+                schemas: Schemas::default(),
             }),
         }
     }
@@ -480,6 +483,10 @@ impl Engine {
 
     pub(crate) fn counts(&self) -> &Counts {
         &self.inner.counts
+    }
+
+    pub(crate) fn schemas_here(&self) -> &Schemas {
+        &self.inner.schemas
     }
 
     pub(crate) fn shown(&self) -> &Shown {

@@ -1,5 +1,8 @@
 //! What must hold, whatever happens. Each check is one function that names what it found.
 
+pub(super) mod envelopes;
+pub(super) mod routing;
+
 use std::collections::BTreeMap;
 
 use rookery_core::agent::Evidence;
@@ -36,7 +39,7 @@ fn violated(check: &'static str, what: impl Into<String>) -> Checked {
 pub(super) struct Sent {
     pub(super) id: String,
     pub(super) caller: Caller,
-    pub(super) command: Command,
+    pub(super) command: Box<Command>,
     pub(super) keyed: bool,
     /// The head of the log when it was first sent.
     pub(super) since: Seq,
@@ -317,6 +320,7 @@ fn out_of_duty(row: &LogRow) -> Option<Duty> {
         Fact::ConflictEscalated(_) | Fact::TaskTimedOut(_) | Fact::RoutingResumed(_) => Some(Duty::Timers),
         Fact::TaskReleased(fact) if fact.because == Because::NotAccepted => Some(Duty::Timers),
         Fact::IntentClosed(_) => Some(Duty::Effects),
+        Fact::RoutingDecided(_) | Fact::RoutingFailed(_) | Fact::TaskForwarded(_) => Some(Duty::Router),
         _ => None,
     }
 }
