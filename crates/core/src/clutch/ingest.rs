@@ -45,8 +45,21 @@ pub enum Act {
     Accept(AgentId),
     Progress,
     Complete(Outcome),
-    Fail(String),
+    Fail {
+        error: String,
+        again: Again,
+    },
     Cancel(Option<String>),
+}
+
+/// Whether another attempt may mend an error, by the word of whoever tells it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Again {
+    Never,
+    /// After a pause, which is twice as long after each further attempt.
+    After {
+        backoff_millis: u64,
+    },
 }
 
 impl Ingest {
@@ -67,7 +80,7 @@ impl Ingest {
             Act::Update(update) => asks.extend(update.asks()),
             Act::Request(request) => asks.extend(request.asks()),
             Act::Accept(_) | Act::Progress => asks.push(Key::Lead.into()),
-            Act::Complete(_) | Act::Fail(_) | Act::Cancel(_) => {
+            Act::Complete(_) | Act::Fail { .. } | Act::Cancel(_) => {
                 asks.push(Key::Lead.into());
                 asks.push(Lookup::Dependents(received.task.clone()).into());
                 asks.push(Lookup::FilesOfTask(received.task.clone()).into());
@@ -121,8 +134,8 @@ impl Ingest {
             // It is passed on to whoever shall do it.
             Act::Request(request) => (vec![], request.creates(view, caller)?),
             Act::Record => (reached, vec![]),
-            Act::Accept(_) | Act::Progress | Act::Complete(_) | Act::Fail(_) | Act::Cancel(_) => {
-                (reached, self.moves(view, caller)?)
+            Act::Accept(_) | Act::Progress | Act::Complete(_) | Act::Fail { .. } | Act::Cancel(_) => {
+                (reached, self.moves(view, caller, now)?)
             }
         };
         self.keeps_to_its_step(view)?;
@@ -215,7 +228,7 @@ impl Ingest {
     }
 
     /// What becomes of the task that it is about.
-    fn moves(&self, view: &View, caller: &Caller) -> Result<Vec<Fact>, Halt> {
+    fn moves(&self, view: &View, caller: &Caller, now: &Now) -> Result<Vec<Fact>, Halt> {
         let task = view.task_known(&self.received.task)?;
         if task.run != self.received.run {
             let message = format!("task {} is in run {}", task.id, task.run);
@@ -226,7 +239,7 @@ impl Ingest {
                 self.needs_open(task, State::InProgress)?;
                 self.needs_own(view, caller, task)?;
                 let start = Start { task: task.id.clone(), agent: Some(agent.clone()) };
-                Ok(start.decide(view, caller)?.facts)
+                Ok(start.decide(view, caller, now)?.facts)
             }
             Act::Progress => {
                 self.needs_open(task, State::InProgress)?;
@@ -240,17 +253,20 @@ impl Ingest {
             Act::Complete(outcome) => {
                 self.needs_open(task, State::Completed)?;
                 self.needs_own(view, caller, task)?;
-                let (begun, mut facts) = self.begun(view, caller, task)?;
+                let (begun, mut facts) = self.begun(view, caller, task, now)?;
                 let complete = Complete { task: task.id.clone(), agent: None, outcome: outcome.clone() };
                 facts.extend(complete.completes(view, caller, &begun)?);
                 Ok(facts)
             }
-            Act::Fail(error) => {
+            Act::Fail { error, again } => {
                 self.needs_open(task, State::Failed)?;
                 self.needs_own(view, caller, task)?;
-                let (begun, mut facts) = self.begun(view, caller, task)?;
+                let (begun, mut facts) = self.begun(view, caller, task, now)?;
                 let fail = Fail { task: task.id.clone(), agent: None, error: Some(error.clone()) };
                 facts.extend(fail.fails(view, caller, &begun)?);
+                if let Again::After { backoff_millis } = again {
+                    facts.extend(task::tried_again(&begun, error, *backoff_millis, now));
+                }
                 Ok(facts)
             }
             Act::Cancel(reason) => {
@@ -288,9 +304,9 @@ impl Ingest {
     }
 
     /// Whoever ends what it was given began it, though it did not say so.
-    fn begun(&self, view: &View, caller: &Caller, task: &Task) -> Result<(Task, Vec<Fact>), Halt> {
+    fn begun(&self, view: &View, caller: &Caller, task: &Task, now: &Now) -> Result<(Task, Vec<Fact>), Halt> {
         match self.from.agent() {
-            Some(agent) => task::begun(view, caller, task, agent),
+            Some(agent) => task::begun(view, caller, task, agent, now),
             None => Ok((task.clone(), vec![])),
         }
     }
@@ -534,6 +550,7 @@ mod tests {
         let failed = json!({ "payload": { "code": "TOOL_UNAVAILABLE", "message": "no browser", "retryable": true } });
         let facts = sends(&mut w, "m", "task.error", "ken", &failed);
         assert_eq!(facts[..4], ["envelope.received", "task.claimed", "run.status_set", "task.started"]);
+        assert_eq!((&facts[4..], w.task("t").state), (&["task.failed", "task.retried"][..], State::Pending));
         assert_eq!(w.task("t").reason.as_deref(), Some("TOOL_UNAVAILABLE: no browser"));
         assert_eq!((w.task("t").worked_by.as_ref().map(AgentId::as_str), w.agent("ken").holding), (Some("ken"), 0));
     }

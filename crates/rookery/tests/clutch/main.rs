@@ -17,3 +17,4 @@ mod support;
 mod tasks;
 mod team;
 mod telemetry;
+mod timing;
