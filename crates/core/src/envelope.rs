@@ -7,7 +7,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::actor::Actor;
-use crate::clutch::{EnvelopeReceived, MessageType, ORCHESTRATOR, legacy};
+use crate::clutch::{EnvelopeReceived, MessageType, ORCHESTRATOR, ToolDenied, legacy};
 use crate::fact::Fact;
 use crate::id::{AgentId, MessageId, RunId, TaskId, ThreadId, Timestamp};
 use crate::log::{Body, BodyBytes, LogRow, event_id};
@@ -31,12 +31,13 @@ pub fn message_type(fact: &Fact) -> &str {
         Fact::RoutingDecided(_) => "routing.decision",
         Fact::RoutingFailed(_) => "routing.failure",
         Fact::TaskForwarded(_) => "task.request",
+        Fact::ToolDenied(_) => "tool.error",
         other => other.kind(),
     }
 }
 
 /// The types of the protocol that facts are shown with, and the kind of those facts.
-const PROTOCOLS_OWN: [(&str, &str); 11] = [
+const PROTOCOLS_OWN: [(&str, &str); 12] = [
     ("agent.register", "agent.registered"),
     ("agent.update", "agent.updated"),
     ("task.request", "task.created"),
@@ -48,6 +49,7 @@ const PROTOCOLS_OWN: [(&str, &str); 11] = [
     ("task.request", "task.forwarded"),
     ("routing.decision", "routing.decided"),
     ("routing.failure", "routing.failed"),
+    ("tool.error", "tool.denied"),
 ];
 
 /// The kinds of facts that may be shown with this type: where to look for them. Each has to be looked at still, because
@@ -72,6 +74,7 @@ pub fn of(row: &LogRow) -> Value {
             received(bytes).unwrap_or_else(|| without_words(row))
         }
         (fact, _) if has_own_words(fact) => without_words(row),
+        (Fact::ToolDenied(fact), _) => answer(row, fact),
         (fact, _) => shown(row, message_type(fact)),
     }
 }
@@ -92,6 +95,17 @@ fn without_words(row: &LogRow) -> Value {
         }
         fact => shown(row, message_type(fact)),
     }
+}
+
+/// The answer to a call of a tool that came to nothing.
+fn answer(row: &LogRow, fact: &ToolDenied) -> Value {
+    let mut answer = shown(row, message_type(&row.fact));
+    answer["id"] = json!(fact.message);
+    answer["meta"]["in_reply_to"] = json!(fact.call);
+    if !fact.trace.is_none() {
+        answer["trace"] = json!(fact.trace);
+    }
+    answer
 }
 
 /// A row that follows from an envelope.
@@ -152,7 +166,9 @@ fn shown(row: &LogRow, message_type: &str) -> Value {
 /// What the router tells, it tells as the orchestrator.
 fn author(row: &LogRow) -> String {
     match &row.fact {
-        Fact::RoutingDecided(_) | Fact::RoutingFailed(_) | Fact::TaskForwarded(_) => ORCHESTRATOR.to_owned(),
+        Fact::RoutingDecided(_) | Fact::RoutingFailed(_) | Fact::TaskForwarded(_) | Fact::ToolDenied(_) => {
+            ORCHESTRATOR.to_owned()
+        }
         _ => address(&row.actor),
     }
 }
@@ -161,6 +177,7 @@ fn payload(fact: &Fact) -> Value {
     match fact {
         Fact::RoutingDecided(fact) => fact.choice.payload(),
         Fact::RoutingFailed(fact) => fact.choice.payload(),
+        Fact::ToolDenied(fact) => fact.denial.payload(&fact.call),
         other => json!(other),
     }
 }
@@ -221,6 +238,7 @@ fn recipients(fact: &Fact) -> Value {
         Fact::HandoffRejected(fact) => Some(&fact.from),
         Fact::ClaimForced(fact) => Some(&fact.loser),
         Fact::MessageSent(fact) => return everybody_named(&fact.letter.header),
+        Fact::ToolDenied(fact) => return json!([{ "agent_id": address(&Actor::parse(&fact.to)) }]),
         _ => None,
     };
     match to {
@@ -307,7 +325,7 @@ mod tests {
                     (&json!("run_default"), &json!("thr_default"))
                 );
                 assert_eq!(envelope["task_id"], json!(task));
-                let routed = kind.starts_with("routing.") || kind == "task.forwarded";
+                let routed = kind.starts_with("routing.") || kind == "task.forwarded" || kind == "tool.denied";
                 assert_eq!(envelope["from"]["agent_id"], if routed { "agent:orchestrator" } else { from });
                 assert!(envelope["to"].is_array() && envelope["payload"].is_object(), "{kind}");
                 assert_eq!(envelope["meta"]["kind"], kind);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rookery_core::agent::Status;
+use rookery_core::clutch::SigningPolicy;
 use rookery_core::log::{Body, BodyBytes};
 use rookery_core::message::StormGuard;
 use rookery_core::view::{LifeSource, Presence};
@@ -19,6 +20,7 @@ use sha2::{Digest, Sha256};
 use crate::access::Access;
 use crate::ambient::Ids;
 use crate::attendance::Attending;
+use crate::clutch::rejections::Rejections;
 use crate::intents::InHand;
 use crate::life::{Place, Roster};
 use crate::notices::Notices;
@@ -58,6 +60,8 @@ pub struct Settings {
     pub remember_replies: Duration,
     /// What one sender may send, and how long a chain of messages may get.
     pub storm_guard: StormGuard,
+    /// Which envelopes must be signed.
+    pub signatures: SigningPolicy,
     /// How long an artifact is kept that nothing names.
     pub keep_artifacts: Duration,
     /// Whether other nodes can share the store, each with the project's files in a folder of its own.
@@ -77,6 +81,7 @@ impl Settings {
             escalate_conflicts_after: Duration::from_secs(10 * 60),
             remember_replies: Duration::from_secs(7 * 24 * 3600),
             storm_guard: StormGuard::default(),
+            signatures: SigningPolicy::default(),
             keep_artifacts: Duration::from_secs(24 * 3600),
             shared: false,
         }
@@ -144,6 +149,7 @@ pub(crate) struct Inner {
     pub(crate) notices: Notices,
     pub(crate) counts: Counts,
     pub(crate) in_hand: InHand,
+    pub(crate) rejections: Rejections,
 }
 
 impl Debug for Engine {
@@ -166,6 +172,7 @@ impl Engine {
                 notices: Notices::default(),
                 counts: Counts::default(),
                 in_hand: InHand::default(),
+                rejections: Rejections::default(),
             }),
         }
     }
@@ -474,6 +481,10 @@ impl Engine {
 
     pub(crate) fn shown(&self) -> &Shown {
         &self.inner.shown
+    }
+
+    pub(crate) fn rejections(&self) -> &Rejections {
+        &self.inner.rejections
     }
 
     pub(crate) fn roster(&self) -> &Roster {

@@ -149,6 +149,7 @@ fn engine(settings: &Settings, project: &Project, means: Means, node: Node, open
             connection_after: *settings.connection_after,
             escalate_conflicts_after: *settings.escalate_conflicts_after,
             storm_guard: StormGuard { per_minute: *settings.messages_per_minute, hops: *settings.message_hops },
+            signatures: settings.signatures.0,
             keep_artifacts: *settings.keep_artifacts,
             shared: opened.shared,
             ..rookery_engine::Settings::new(opened.project_name.as_str(), project.root())

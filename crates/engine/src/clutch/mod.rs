@@ -5,9 +5,11 @@ mod attempts;
 mod envelope;
 mod ingest;
 mod messages;
+pub(crate) mod rejections;
 pub(crate) mod router;
 mod runs;
 mod show;
+mod signatures;
 
 pub use attempts::{Attempt, Ending};
 pub use envelope::Envelope;

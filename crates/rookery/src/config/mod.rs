@@ -19,7 +19,7 @@ use crate::project::Project;
 use file::FileLayer;
 pub use schema::json_schema;
 pub use table::{Settings, TABLE};
-pub use value::{Bytes, ContextProvider, StoreUrl, Value, parse_duration};
+pub use value::{Bytes, ContextProvider, Signatures, StoreUrl, Value, parse_duration};
 
 /// One setting as the table defines it.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{Bytes, ConfigError, ContextProvider, Definition, Entry, Setting, Sources, StoreUrl, Value};
+use super::{Bytes, ConfigError, ContextProvider, Definition, Entry, Setting, Signatures, Sources, StoreUrl, Value};
 
 /// Makes the [`Settings`] record and the [`TABLE`] that describes it from the same lines, so that they cannot differ.
 macro_rules! settings {
@@ -88,6 +88,8 @@ settings! {
     messages_per_minute: u32 = "600", "ROOKERY_MESSAGES_PER_MINUTE";
     /// Messages that may follow from each other without a person; what is above and would wake somebody is held.
     message_hops: u32 = "20", "ROOKERY_MESSAGE_HOPS";
+    /// Which envelopes agents must sign: `off`, `sensitive` (what changes who an agent is or reaches into production, if it has keys) or `all`.
+    signatures: Signatures = "sensitive", "ROOKERY_SIGNATURES";
     /// Largest request body.
     max_body_bytes: Bytes = "1MiB", "ROOKERY_MAX_BODY_BYTES";
     /// Largest artifact that can be uploaded.

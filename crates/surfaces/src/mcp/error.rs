@@ -113,6 +113,9 @@ fn word(code: Code) -> &'static str {
         | Code::SiteOffline
         | Code::MergeConflict
         | Code::GitFailed
+        | Code::BadSignature
+        | Code::UnknownKey
+        | Code::SignatureRequired
         | Code::UnknownRecipient => code.as_str(),
     }
 }
@@ -144,7 +147,10 @@ fn is_recoverable(code: Code) -> bool {
         | Code::MissingPath
         | Code::SiteOffline
         | Code::MergeConflict => true,
-        Code::AgentNotFound
+        Code::BadSignature
+        | Code::UnknownKey
+        | Code::SignatureRequired
+        | Code::AgentNotFound
         | Code::AgentOffline
         | Code::TaskNotFound
         | Code::HandoffNotFound

@@ -91,6 +91,8 @@ pub fn action(fact: &Fact) -> String {
         | Fact::WorkspaceRemoved(_)
         | Fact::WorkspaceFailed(_)
         | Fact::EnvelopeReceived(_)
+        | Fact::EnvelopeRejected(_)
+        | Fact::ToolDenied(_)
         | Fact::RoutingDecided(_)
         | Fact::RoutingFailed(_)
         | Fact::TaskForwarded(_) => return format!("x.{}", fact.kind()),
