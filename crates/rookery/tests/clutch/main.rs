@@ -11,6 +11,7 @@ mod registry;
 mod routing;
 mod runs;
 mod sending;
+mod signatures;
 mod stream;
 mod support;
 mod tasks;
