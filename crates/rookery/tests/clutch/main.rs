@@ -4,6 +4,7 @@
 
 mod artifacts;
 mod cli;
+mod legacy;
 mod listing;
 mod messages;
 mod nodes;
@@ -16,3 +17,4 @@ mod stream;
 mod support;
 mod tasks;
 mod team;
+mod tools;
