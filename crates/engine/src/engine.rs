@@ -21,6 +21,7 @@ use crate::access::Access;
 use crate::ambient::Ids;
 use crate::attendance::Attending;
 use crate::clutch::rejections::Rejections;
+use crate::hooks::Hook;
 use crate::intents::InHand;
 use crate::life::{Place, Roster};
 use crate::notices::Notices;
@@ -62,6 +63,8 @@ pub struct Settings {
     pub storm_guard: StormGuard,
     /// Which envelopes must be signed.
     pub signatures: SigningPolicy,
+    /// Where others may POST to.
+    pub hooks: Vec<Hook>,
     /// How long an artifact is kept that nothing names.
     pub keep_artifacts: Duration,
     /// Whether other nodes can share the store, each with the project's files in a folder of its own.
@@ -82,6 +85,7 @@ impl Settings {
             remember_replies: Duration::from_secs(7 * 24 * 3600),
             storm_guard: StormGuard::default(),
             signatures: SigningPolicy::default(),
+            hooks: vec![],
             keep_artifacts: Duration::from_secs(24 * 3600),
             shared: false,
         }

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{Bytes, ConfigError, ContextProvider, Definition, Entry, Setting, Signatures, Sources, StoreUrl, Value};
+use super::{
+    Bytes, ConfigError, ContextProvider, Definition, Entry, HookSettings, Setting, Signatures, Sources, StoreUrl, Value,
+};
 
 /// Makes the [`Settings`] record and the [`TABLE`] that describes it from the same lines, so that they cannot differ.
 macro_rules! settings {
@@ -12,6 +14,8 @@ macro_rules! settings {
         #[derive(Debug, Clone)]
         pub struct Settings {
             $( $(#[doc = $help])+ pub $name: Setting<$type>, )+
+            /// Webhooks, which only the file has.
+            pub hooks: Vec<HookSettings>,
         }
 
         /// Every setting as it is defined, in the order in which it is shown.
@@ -27,7 +31,10 @@ macro_rules! settings {
 
         impl Settings {
             pub(super) fn gather(sources: &Sources) -> Result<Self, ConfigError> {
-                Ok(Self { $( $name: sources.resolve(stringify!($name), $env, $default)?, )+ })
+                Ok(Self {
+                    $( $name: sources.resolve(stringify!($name), $env, $default)?, )+
+                    hooks: sources.hooks(),
+                })
             }
 
             /// What `rookery config` shows.

@@ -4,6 +4,7 @@
 
 mod artifacts;
 mod cli;
+mod hooks;
 mod legacy;
 mod listing;
 mod messages;

@@ -8,6 +8,7 @@
 //! | `envelopes` | envelopes that come in, and each by its id |
 //! | `error` | the map from what can go wrong to this protocol's errors |
 //! | `filter` | which messages, as addresses and frames say it |
+//! | `hooks` | what other programs POST in forms of their own, at `/hooks/{name}` |
 //! | `messages` | messages by run, thread, task, sender and type |
 //! | `replay` | the messages of a run once more, at once or in their time |
 //! | `router` | what the router would do with a request |
@@ -20,6 +21,7 @@ mod call;
 pub(crate) mod envelopes;
 mod error;
 mod filter;
+pub(crate) mod hooks;
 pub(crate) mod messages;
 pub(crate) mod replay;
 pub(crate) mod router;
@@ -52,7 +54,7 @@ pub fn routes() -> Router<App> {
         .route("/runs/{id}", get(runs::tree))
         .route("/runs/{id}/replay", get(replay::replay))
         .route("/stream", get(stream::stream));
-    Router::new().nest(ROOT, routes)
+    Router::new().nest(ROOT, routes).route("/hooks/{name}", post(hooks::receive))
 }
 
 /// Whether a request takes as long as there are bytes to carry, and bounds that by itself.
