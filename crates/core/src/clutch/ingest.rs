@@ -807,7 +807,7 @@ mod tests {
             let forbidden = [Code::SignatureRequired, Code::Forbidden].contains(&refusal.code);
             assert!(forbidden, "{:?}: {refusal}", caller.actor);
         }
-        assert_eq!(w.does(&anna(), registers(&[old.clone()])), ["agent.updated"]);
+        assert_eq!(w.does(&anna(), registers(std::slice::from_ref(&old))), ["agent.updated"]);
         assert_eq!(w.does(&with_token("lead"), registers(&[])), ["agent.updated"], "the lead may take them away");
     }
 

@@ -351,7 +351,7 @@ mod tests {
         let (a, b) = (key("a", 1).public(), key("b", 2).public());
         let unpadded = SigningKey { public_key: a.public_key.trim_end_matches('=').to_owned(), ..a.clone() };
         assert!(same_keys(&[a.clone(), b.clone()], &[b.clone(), unpadded]));
-        assert!(!same_keys(&[a.clone()], &[a.clone(), b.clone()]) && !same_keys(&[a], &[b]));
+        assert!(!same_keys(std::slice::from_ref(&a), &[a.clone(), b.clone()]) && !same_keys(&[a], &[b]));
     }
 
     #[test]

@@ -94,9 +94,8 @@ impl std::fmt::Display for Source {
 impl Mapping {
     /// The first thing that would have to be otherwise for the hook to be meant.
     pub(super) fn unmet(&self, incoming: &Incoming<'_>) -> Option<String> {
-        let meets = |source: &Source, wanted: &[String]| {
-            source.text(incoming).is_some_and(|text| wanted.iter().any(|wanted| *wanted == text))
-        };
+        let meets =
+            |source: &Source, wanted: &[String]| source.text(incoming).is_some_and(|text| wanted.contains(&text));
         let (source, wanted) = self.when.iter().find(|(source, wanted)| !meets(source, wanted))?;
         Some(format!("{source} is not {}", wanted.join(" or ")))
     }

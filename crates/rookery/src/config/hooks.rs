@@ -101,7 +101,6 @@ fn one(name: String, table: toml::Value) -> Result<HookSettings, String> {
     }
     let settings = HookSettings { name: name.clone(), table };
     settings.from().map_err(|what| wrong(&what))?;
-    settings.mapping().map_err(|what| wrong(&what))?;
     Ok(settings)
 }
 
@@ -133,7 +132,7 @@ impl HookSettings {
             },
             from: self.from().map_err(wrong)?,
             delivery: self.table.delivery.as_deref().map(Source::read),
-            mapping: self.mapping().map_err(wrong)?,
+            mapping: self.mapping(),
         })
     }
 
@@ -147,7 +146,7 @@ impl HookSettings {
         Ok(plain(&AgentId::from(name)))
     }
 
-    fn mapping(&self) -> Result<Mapping, String> {
+    fn mapping(&self) -> Mapping {
         let table = &self.table;
         let sources = |several: &Option<Several>| {
             several.iter().flat_map(Several::texts).map(|text| Source::read(&text)).collect()
@@ -162,31 +161,26 @@ impl HookSettings {
             ("payload_type", &table.payload_type),
         ];
         let texts = texts.into_iter().filter_map(|(field, said)| Some((field, Source::read(said.as_deref()?))));
-        let payload = match &table.payload {
-            None => None,
-            Some(fields) => Some(
-                fields.iter().map(|(name, value)| Ok((name.clone(), source(value)?))).collect::<Result<_, String>>()?,
-            ),
-        };
-        Ok(Mapping {
+        let payload = table
+            .payload
+            .as_ref()
+            .map(|fields| fields.iter().map(|(name, value)| (name.clone(), source(value))).collect());
+        Mapping {
             when: table.when.iter().map(|(at, values)| (Source::read(at), values.texts())).collect(),
             texts: texts.collect(),
             to: sources(&table.to),
             requires: sources(&table.requires),
             prefers: sources(&table.prefers),
             payload,
-        })
+        }
     }
 }
 
 /// A text says where the value is; everything else is the value.
-fn source(value: &toml::Value) -> Result<Source, String> {
+fn source(value: &toml::Value) -> Source {
     match value {
-        toml::Value::String(text) => Ok(Source::read(text)),
-        other => match serde_json::to_value(other) {
-            Ok(value) if !matches!(other, toml::Value::Datetime(_)) => Ok(Source::Constant(value)),
-            _ => Err(format!("payload: '{other}' cannot be said in JSON; write it as a text")),
-        },
+        toml::Value::String(text) => Source::read(text),
+        other => Source::Constant(serde_json::to_value(other).unwrap_or_default()),
     }
 }
 
@@ -290,7 +284,6 @@ mod tests {
             ("[http.ci]\nsecret_env = \"A\"\nscheme = \"gitlab\"\n", "unknown variant `gitlab`"),
             ("[http.ci]\nsecret_env = \"A\"\nfrom = \"person:anna\"\n", "is not the name of an agent"),
             ("[http.system]\nsecret_env = \"A\"\n", "is not the name of an agent"),
-            ("[http.ci]\nsecret_env = \"A\"\npayload = { at = 1979-05-27T07:32:00Z }\n", "cannot be said in JSON"),
             ("[smtp.x]\n", "unknown field `smtp`"),
         ] {
             let error = hooks(text).unwrap_err();

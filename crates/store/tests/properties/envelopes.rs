@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use rookery_core::actor::{Actor, Caller};
-use rookery_core::clutch::{Shape, Taken, read_batch, take_in};
+use rookery_core::clutch::{AnswerCall, Shape, Taken, Trace, read_batch, take_in};
 use rookery_core::log::LogRow;
 use rookery_core::message::StormGuard;
 use rookery_core::routing::{Candidates, Demand, Forward, Route};
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::steps::{AGENTS, TASKS};
 
 pub(crate) const ENVELOPES: [&str; 6] = ["e0", "e1", "e2", "e3", "e4", "e5"];
-const KINDS: [&str; 11] = [
+const KINDS: [&str; 12] = [
     "task.request",
     "task.accept",
     "task.progress",
@@ -28,6 +28,7 @@ const KINDS: [&str; 11] = [
     "x.note",
     "agent.register",
     "agent.update",
+    "tool.call",
 ];
 
 type Asked = (Caller, Command);
@@ -44,25 +45,44 @@ pub(crate) fn asked() -> BoxedStrategy<Asked> {
         3 => select(&AGENTS[..]),
         1 => Just("group:workers"),
         1 => Just("agent:ghost"),
+        1 => Just("mcp:browser"),
     ];
     let run = prop_oneof![3 => Just("run_default"), 1 => Just("r0")];
     let parent = prop::option::weighted(0.5, select(&TASKS[..]));
-    (id(), select(&KINDS[..]), from, to, select(&TASKS[..]), run, parent)
-        .prop_filter_map("an envelope", |(id, kind, from, to, task, run, parent)| {
+    let sent = (id(), select(&KINDS[..]), from, to, select(&TASKS[..]), run, parent).prop_filter_map(
+        "an envelope",
+        |(id, kind, from, to, task, run, parent)| {
             let envelope = json!({
                 "v": "clutch/0.1", "id": id, "ts": "2026-02-01T13:20:11Z", "thread_id": "thr_default", "run_id": run,
                 "task_id": task, "parent_task_id": parent.filter(|parent| *parent != task && kind == "task.request"),
                 "from": { "agent_id": from }, "to": [{ "agent_id": to }], "type": kind, "payload": payload(kind, from),
             });
             ingest(&envelope)
-        })
+        },
+    );
+    prop_oneof![12 => sent, 1 => (select(&ENVELOPES[..]), select(&AGENTS[..])).prop_map(|(call, to)| answer(call, to))]
         .boxed()
+}
+
+/// The daemon answers for a tool that is not there, if it is a call, and if that was not told yet.
+fn answer(call: &str, to: &str) -> Asked {
+    let answer = AnswerCall {
+        call: call.into(),
+        message: format!("answer-{call}").as_str().into(),
+        to: Actor::Agent(to.into()),
+        run: "run_default".into(),
+        thread: "thr_default".into(),
+        task: TASKS[0].into(),
+        trace: Trace::default(),
+    };
+    (Caller::system(), answer.into())
 }
 
 fn payload(kind: &str, from: &str) -> Value {
     match kind {
         "agent.register" => json!({ "v": "clutch/0.1", "agent_id": from, "capabilities": [{ "id": "skill:law" }] }),
         "agent.update" => json!({ "limits": { "max_concurrency": 2 } }),
+        "tool.call" => json!({ "tool": "mcp:browser" }),
         _ => json!({ "text": "@a look", "title": "one" }),
     }
 }
