@@ -93,6 +93,10 @@ pub enum Code {
     UnknownKey,
     /// What is asked for has to be signed, and is not.
     SignatureRequired,
+    SchemaNotFound,
+    /// A message is not what its step of a workflow expects.
+    SchemaViolation,
+    GroupNotFound,
 }
 
 impl Code {
@@ -155,6 +159,9 @@ impl Code {
             Code::BadSignature => "BAD_SIGNATURE",
             Code::UnknownKey => "UNKNOWN_KEY",
             Code::SignatureRequired => "SIGNATURE_REQUIRED",
+            Code::SchemaViolation => "SCHEMA_VIOLATION",
+            Code::SchemaNotFound => "SCHEMA_NOT_FOUND",
+            Code::GroupNotFound => "GROUP_NOT_FOUND",
         }
     }
 }

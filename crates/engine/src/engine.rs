@@ -20,6 +20,7 @@ use sha2::{Digest, Sha256};
 use crate::access::Access;
 use crate::ambient::Ids;
 use crate::attendance::Attending;
+use crate::clutch::Schemas;
 use crate::clutch::rejections::Rejections;
 use crate::hooks::Hook;
 use crate::intents::InHand;
@@ -154,6 +155,7 @@ pub(crate) struct Inner {
     pub(crate) counts: Counts,
     pub(crate) in_hand: InHand,
     pub(crate) rejections: Rejections,
+    pub(crate) schemas: Schemas,
 }
 
 impl Debug for Engine {
@@ -177,6 +179,7 @@ impl Engine {
                 counts: Counts::default(),
                 in_hand: InHand::default(),
                 rejections: Rejections::default(),
+                schemas: Schemas::default(),
             }),
         }
     }
@@ -481,6 +484,10 @@ impl Engine {
 
     pub(crate) fn counts(&self) -> &Counts {
         &self.inner.counts
+    }
+
+    pub(crate) fn schemas_here(&self) -> &Schemas {
+        &self.inner.schemas
     }
 
     pub(crate) fn shown(&self) -> &Shown {

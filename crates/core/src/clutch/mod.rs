@@ -54,3 +54,9 @@ pub use rejected::{EnvelopeRejected, NoteRejected};
 pub use security::{Network, Policy, Security, Signature, TrustLevel};
 pub use signature::{SecretKey, Signing, SigningPolicy};
 pub use tool::{AnswerCall, Denial, Restriction, ToolCall, ToolDenied, ToolErrorCode};
+
+/// A JSON value, read as strictly as messages are: no field named twice, not too deep.
+pub fn read_json(bytes: &[u8]) -> Result<serde_json::Value, Faults> {
+    let (value, faults) = json::read(bytes, &place::Place::Root)?;
+    if faults.is_empty() { Ok(value) } else { Err(faults) }
+}

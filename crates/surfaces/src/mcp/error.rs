@@ -116,6 +116,9 @@ fn word(code: Code) -> &'static str {
         | Code::BadSignature
         | Code::UnknownKey
         | Code::SignatureRequired
+        | Code::SchemaNotFound
+        | Code::SchemaViolation
+        | Code::GroupNotFound
         | Code::UnknownRecipient => code.as_str(),
     }
 }
@@ -146,6 +149,7 @@ fn is_recoverable(code: Code) -> bool {
         | Code::MissingRepoPath
         | Code::MissingPath
         | Code::SiteOffline
+        | Code::SchemaViolation
         | Code::MergeConflict => true,
         Code::BadSignature
         | Code::UnknownKey
@@ -179,7 +183,9 @@ fn is_recoverable(code: Code) -> bool {
         | Code::ContextDisabled
         | Code::WorkspaceNotFound
         | Code::WorkflowMismatch
-        | Code::GitFailed => false,
+        | Code::GitFailed
+        | Code::SchemaNotFound
+        | Code::GroupNotFound => false,
     }
 }
 

@@ -77,7 +77,11 @@ fn status(code: Code) -> StatusCode {
         | Code::TokenNotFound
         | Code::WorkflowNotFound
         | Code::TemplateNotFound => StatusCode::NOT_FOUND,
-        Code::MessageNotFound | Code::DocumentNotFound | Code::WorkspaceNotFound => StatusCode::NOT_FOUND,
+        Code::MessageNotFound
+        | Code::DocumentNotFound
+        | Code::WorkspaceNotFound
+        | Code::SchemaNotFound
+        | Code::GroupNotFound => StatusCode::NOT_FOUND,
         Code::Exists
         | Code::AgentOffline
         | Code::InvalidTransition
@@ -99,7 +103,7 @@ fn status(code: Code) -> StatusCode {
         }
         Code::SiteOffline => StatusCode::SERVICE_UNAVAILABLE,
         Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,
-        Code::IdempotencyMismatch => StatusCode::UNPROCESSABLE_ENTITY,
+        Code::IdempotencyMismatch | Code::SchemaViolation => StatusCode::UNPROCESSABLE_ENTITY,
     }
 }
 

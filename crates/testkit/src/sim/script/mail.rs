@@ -15,7 +15,7 @@ use rookery_core::{AgentId, Command, Instance, MessageId, Row};
 use super::Script;
 
 /// So strict that holds are common.
-const GUARD: StormGuard = StormGuard { per_minute: 6, hops: 2 };
+pub(in crate::sim) const GUARD: StormGuard = StormGuard { per_minute: 6, hops: 2 };
 
 impl Script<'_> {
     pub(super) fn mail(&mut self, agent: &AgentId) -> Command {
