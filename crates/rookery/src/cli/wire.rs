@@ -1,5 +1,7 @@
 //! What the daemon's answers look like, as far as tables need it. Lenient: unknown fields pass, absent ones are empty.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -114,6 +116,20 @@ pub struct Attempt {
     pub duration_ms: Option<i64>,
     pub outcome: Option<String>,
     pub error: Option<String>,
+}
+
+/// What the router would do.
+#[derive(Debug, Deserialize)]
+pub struct Choice {
+    pub selected: Option<String>,
+    #[serde(default)]
+    pub reason: String,
+    #[serde(default)]
+    pub candidates: Vec<String>,
+    #[serde(default)]
+    pub scores: BTreeMap<String, f64>,
+    #[serde(default)]
+    pub rejected: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Deserialize)]

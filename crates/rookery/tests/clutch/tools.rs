@@ -50,6 +50,8 @@ async fn a_call_that_nothing_serves_is_answered_once() {
     assert_eq!(socket.take(1).await.unwrap()[0].message, *answer);
     let by_ken = ok(&daemon, "/messages?agent_id=ken&type=tool.error").await;
     assert_eq!(by_ken["messages"], json!([]), "the daemon says it, not ken");
+    let by_router = ok(&daemon, "/messages?agent_id=agent:orchestrator&type=tool.error").await;
+    assert_eq!(by_router["messages"].as_array().unwrap().len(), 1);
 
     assert_eq!(sent(&daemon, &said).await["duplicate"], true);
     let mut renamed = said.clone();
