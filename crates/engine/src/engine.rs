@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rookery_core::agent::Status;
+use rookery_core::clutch::SigningPolicy;
 use rookery_core::log::{Body, BodyBytes};
 use rookery_core::message::StormGuard;
 use rookery_core::task::{MAX_ATTEMPTS, RETRY_BACKOFF_MILLIS};
@@ -21,6 +22,8 @@ use crate::access::Access;
 use crate::ambient::Ids;
 use crate::attendance::Attending;
 use crate::clutch::Schemas;
+use crate::clutch::rejections::Rejections;
+use crate::hooks::Hook;
 use crate::intents::InHand;
 use crate::life::{Place, Roster};
 use crate::notices::Notices;
@@ -66,6 +69,10 @@ pub struct Settings {
     pub max_attempts: u32,
     /// The pause before the second attempt; each further one is twice as long.
     pub retry_backoff: Duration,
+    /// Which envelopes must be signed.
+    pub signatures: SigningPolicy,
+    /// Where others may POST to.
+    pub hooks: Vec<Hook>,
     /// How long an artifact is kept that nothing names.
     pub keep_artifacts: Duration,
     /// Whether other nodes can share the store, each with the project's files in a folder of its own.
@@ -88,6 +95,8 @@ impl Settings {
             accept_timeout: Duration::from_secs(30),
             max_attempts: MAX_ATTEMPTS,
             retry_backoff: Duration::from_millis(RETRY_BACKOFF_MILLIS),
+            signatures: SigningPolicy::default(),
+            hooks: vec![],
             keep_artifacts: Duration::from_secs(24 * 3600),
             shared: false,
         }
@@ -155,6 +164,7 @@ pub(crate) struct Inner {
     pub(crate) notices: Notices,
     pub(crate) counts: Counts,
     pub(crate) in_hand: InHand,
+    pub(crate) rejections: Rejections,
     pub(crate) schemas: Schemas,
 }
 
@@ -178,6 +188,7 @@ impl Engine {
                 notices: Notices::default(),
                 counts: Counts::default(),
                 in_hand: InHand::default(),
+                rejections: Rejections::default(),
                 schemas: Schemas::default(),
             }),
         }
@@ -491,6 +502,10 @@ impl Engine {
 
     pub(crate) fn shown(&self) -> &Shown {
         &self.inner.shown
+    }
+
+    pub(crate) fn rejections(&self) -> &Rejections {
+        &self.inner.rejections
     }
 
     pub(crate) fn roster(&self) -> &Roster {

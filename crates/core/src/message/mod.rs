@@ -333,6 +333,9 @@ pub(crate) fn apply_delivery(
         Fact::EnvelopeReceived(fact) if fact.reaches(message, agent) => {
             Some(new(AddressedAs::Recipient { form: Form::Envelope, wakes: true }))
         }
+        Fact::ToolDenied(fact) if fact.reaches(message, agent) => {
+            Some(new(AddressedAs::Recipient { form: Form::Envelope, wakes: true }))
+        }
         Fact::TaskForwarded(fact) if fact.message == *message && fact.to == *agent => {
             Some(new(AddressedAs::Recipient { form: Form::Envelope, wakes: true }))
         }

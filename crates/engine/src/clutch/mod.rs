@@ -6,11 +6,13 @@ mod envelope;
 mod groups;
 mod ingest;
 mod messages;
+pub(crate) mod rejections;
 pub(crate) mod router;
 mod runs;
 mod schema;
 mod schemas;
 mod show;
+mod signatures;
 mod trace;
 mod workflows;
 

@@ -4,6 +4,8 @@
 
 mod artifacts;
 mod cli;
+mod hooks;
+mod legacy;
 mod listing;
 mod messages;
 mod nodes;
@@ -12,9 +14,11 @@ mod routing;
 mod runs;
 mod schemas;
 mod sending;
+mod signatures;
 mod stream;
 mod support;
 mod tasks;
 mod team;
 mod telemetry;
 mod timing;
+mod tools;

@@ -8,6 +8,7 @@
 //! | `envelopes` | envelopes that come in, and each by its id |
 //! | `error` | the map from what can go wrong to this protocol's errors |
 //! | `filter` | which messages, as addresses and frames say it |
+//! | `hooks` | what other programs POST in forms of their own, at `/hooks/{name}` |
 //! | `groups` | lists of agents that messages can be sent to |
 //! | `messages` | messages by run, thread, task, sender and type |
 //! | `page` | pages of what has a place in the log |
@@ -26,6 +27,7 @@ pub(crate) mod envelopes;
 mod error;
 mod filter;
 pub(crate) mod groups;
+pub(crate) mod hooks;
 pub(crate) mod messages;
 mod page;
 pub(crate) mod replay;
@@ -69,7 +71,7 @@ pub fn routes() -> Router<App> {
         .route("/runs/{id}/replay", get(replay::replay))
         .route("/runs/{id}/retry", post(retry::retry))
         .route("/stream", get(stream::stream));
-    Router::new().nest(ROOT, routes)
+    Router::new().nest(ROOT, routes).route("/hooks/{name}", post(hooks::receive))
 }
 
 /// Whether a request takes as long as there are bytes to carry, and bounds that by itself.

@@ -10,6 +10,7 @@ mod config;
 mod context;
 mod doctor;
 mod down;
+mod envelope;
 mod export;
 mod handoffs;
 mod import;
@@ -68,6 +69,7 @@ pub enum Command {
     Restore(restore::Args),
     Migrate(migrate::Args),
     Artifacts(artifacts::Args),
+    Envelope(envelope::Args),
     Token(token::Args),
     Context(context::Args),
     Mcp(mcp::Args),
@@ -108,6 +110,7 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Restore(args) => restore::run(context, args).await,
         Command::Migrate(args) => migrate::run(context, args).await,
         Command::Artifacts(args) => artifacts::run(context, args).await,
+        Command::Envelope(args) => envelope::run(context, args),
         Command::Token(args) => token::run(context, args).await,
         Command::Context(args) => context::run(context, args).await,
         Command::Mcp(args) => mcp::run(context, args).await,

@@ -2,6 +2,7 @@
 
 use rand::Rng;
 use rand::seq::{IndexedRandom, IteratorRandom};
+use rookery_core::clutch::SecretKey;
 use rookery_core::task::Task;
 use rookery_core::{AgentId, Fact, RunId};
 use serde_json::{Value, json};
@@ -64,10 +65,12 @@ impl Script<'_> {
                 self.signed_off(from, at, "agent.update", json!({ "payload": { "limits": limits } }))
             }
             83..86 => self.signed_off(from, at, "agent.heartbeat", json!({})),
-            86..89 => {
+            86..88 => {
                 let to = self.agent_address();
                 self.signed_off(from, at, "x.note", json!({ "to": [to] }))
             }
+            88..91 => self.call(agent, from, at),
+            91 => self.forged(agent, from, at),
             _ => self.again(from, at),
         }
     }
@@ -176,6 +179,30 @@ impl Script<'_> {
         let kind = if self.rng.random_bool(0.8) { "chat.message" } else { "chat.system" };
         let payload = json!({ "text": format!("text {}", self.rng.random_range(0..20)), "mentions": mentions });
         self.signed_off(from, at, kind, json!({ "to": [to], "payload": payload }))
+    }
+
+    /// A call of a tool: of one that nobody serves, or of somebody else's.
+    fn call(&mut self, agent: &AgentId, from: &str, at: u32) -> Value {
+        let to = if self.rng.random_bool(0.6) { json!({ "agent_id": "mcp:browser" }) } else { self.agent_address() };
+        let payload = json!({ "tool": "mcp:browser", "args": {} });
+        let mut call = self.about_own(agent, from, at, "tool.call", payload);
+        call["to"] = json!([to]);
+        if self.rng.random_bool(0.3) {
+            call["security"] = json!({ "policy": { "tool_allowlist": ["mcp:files"] } });
+        }
+        call
+    }
+
+    /// A card that somebody signed who does not have the key that stands on it.
+    fn forged(&mut self, agent: &AgentId, from: &str, at: u32) -> Value {
+        let (own, other) = (SecretKey::new("key_01", [1; 32]), SecretKey::new("key_01", [2; 32]));
+        let mut payload = self.card_of(agent);
+        payload["security"]["keys"] = json!([own.public()]);
+        let mut forged = self.signed_off(from, at, "agent.register", json!({ "payload": payload }));
+        if let Value::Object(forged) = &mut forged {
+            other.sign(forged);
+        }
+        forged
     }
 
     fn card_of(&mut self, agent: &AgentId) -> Value {
