@@ -55,6 +55,13 @@ const PROTOCOLS_OWN: [(&str, &str); 12] = [
 /// What came in as a message is shown with the type that it has.
 const RECEIVED: &str = "envelope.received";
 
+/// The kinds of facts by which the router tells what it does. It tells that as the orchestrator.
+pub const ROUTERS_KINDS: [&str; 5] =
+    ["routing.decided", "routing.failed", "routing.resumed", "task.forwarded", "task.timed_out"];
+
+/// The kinds of facts that are envelopes themselves, which a table finds by their type.
+pub const KINDS_WITH_OWN_WORDS: [&str; 2] = [RECEIVED, "task.forwarded"];
+
 /// The kinds of facts that may be shown with this type: where to look for them. Each has to be looked at still, because
 /// a kind may be shown with one type or another.
 pub fn kinds_shown_as(message_type: &str) -> Vec<&'static str> {
@@ -82,7 +89,12 @@ pub fn of(row: &LogRow) -> Value {
 
 /// Whether a fact is an envelope itself, which its body shows.
 pub fn has_own_words(fact: &Fact) -> bool {
-    matches!(fact, Fact::EnvelopeReceived(_) | Fact::TaskForwarded(_))
+    KINDS_WITH_OWN_WORDS.contains(&fact.kind())
+}
+
+/// Whether the router tells something by it.
+pub fn is_of_the_router(fact: &Fact) -> bool {
+    ROUTERS_KINDS.contains(&fact.kind())
 }
 
 fn without_words(row: &LogRow) -> Value {
@@ -155,13 +167,7 @@ fn shown(row: &LogRow, message_type: &str) -> Value {
 
 /// What the router tells, it tells as the orchestrator, and so is told what time brings about.
 fn author(row: &LogRow) -> String {
-    match &row.fact {
-        Fact::RoutingDecided(_) | Fact::RoutingFailed(_) | Fact::RoutingResumed(_) | Fact::TaskForwarded(_) => {
-            ORCHESTRATOR.to_owned()
-        }
-        Fact::TaskTimedOut(_) => ORCHESTRATOR.to_owned(),
-        _ => address(&row.actor),
-    }
+    if is_of_the_router(&row.fact) { ORCHESTRATOR.to_owned() } else { address(&row.actor) }
 }
 
 fn payload(fact: &Fact) -> Value {
@@ -405,6 +411,8 @@ mod tests {
         assert_eq!(kinds_shown_as("tool.call"), [RECEIVED]);
         assert_eq!(kinds_shown_as("task.claimed"), ["task.claimed"]);
         assert_eq!(kinds_shown_as("nobody.knows"), [""; 0]);
+        let known = |kind: &&str| Fact::KINDS.iter().any(|(known, _)| known == kind);
+        assert!(ROUTERS_KINDS.iter().chain(&KINDS_WITH_OWN_WORDS).all(|kind| known(&kind)));
         assert!(is_shown_type("tool.call") && is_shown_type("x.mine") && !is_shown_type("task.requested"));
     }
 

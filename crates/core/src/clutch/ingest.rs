@@ -182,9 +182,9 @@ impl Ingest {
                             }
                         }
                     }
-                    None => return Err(unknown(address, "group").about(&pointer).into()),
+                    None => return Err(unknown_recipient(address, "group").about(&pointer).into()),
                 },
-                Address::Agent(_) => return Err(unknown(address, "agent").about(&pointer).into()),
+                Address::Agent(_) => return Err(unknown_recipient(address, "agent").about(&pointer).into()),
                 Address::Server(_) if !self.takes_tools() => {
                     let message =
                         format!("'{address}' is a server of tools, and takes no '{}'", self.received.message_type);
@@ -312,7 +312,8 @@ impl Ingest {
     }
 }
 
-fn unknown(address: &Address, what: &str) -> Refusal {
+/// Whom a message is to is not known.
+pub fn unknown_recipient(address: &Address, what: &str) -> Refusal {
     Refusal::new(Code::UnknownRecipient, format!("'{address}' is no {what} known here"))
         .hint("send to agents that are registered, to 'group:workers', or to 'agent:orchestrator', who chooses")
 }

@@ -20,7 +20,6 @@ use crate::envelope::VERSION;
 use crate::id::{AgentId, Timestamp};
 use crate::limit;
 use crate::message::{Cause, StormGuard, Tone};
-use crate::routing::Demand;
 use crate::task::{self, Outcome, Terms};
 
 /// What is done with an envelope.
@@ -126,8 +125,8 @@ fn agent(envelope: &Envelope, place: &Place<'_>, faults: &mut Faults) -> Read<Ag
     }
 }
 
-/// What a draft of a request demands of whoever does it. Whatever else a message needs can be left out of a draft.
-pub fn draft_demand(bytes: &[u8]) -> Result<Demand, Faults> {
+/// On what terms a draft of a request asks for work. Whatever else a message needs can be left out of a draft.
+pub fn draft_terms(bytes: &[u8]) -> Result<Terms, Faults> {
     let (value, faults) = json::read(bytes, &Place::Root)?;
     let Value::Object(given) = value else {
         return Err(Faults::of(FaultCode::WrongType, &Place::Root, "a draft is an object"));
@@ -154,7 +153,7 @@ pub fn draft_demand(bytes: &[u8]) -> Result<Demand, Faults> {
     }
     let mut faults = Faults::default();
     match request(&draft, &Map::new(), &Place::Root, &mut faults) {
-        Some(request) => Ok(Demand::of(&request.terms, &[])),
+        Some(request) => Ok(request.terms),
         None => Err(faults),
     }
 }

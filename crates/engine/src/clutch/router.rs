@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use rookery_core::key::Table;
 use rookery_core::routing::{Candidates, Choice, Demand, Forward, Route};
-use rookery_core::task::Task;
+use rookery_core::task::{Task, Terms};
 use rookery_core::{Caller, Command, Fact, Key, MessageId, Row, Seq, TaskId, envelope};
 use rookery_store::artifact::Held;
 use rookery_store::node::{Duty, Tenure};
@@ -309,9 +309,10 @@ fn task_of(row: Row) -> Option<Task> {
 }
 
 impl Engine {
-    /// Whom a task with these demands would be given to now, and why nobody else. Nothing is stored.
-    pub async fn explain(&self, demand: &Demand) -> Result<Choice, EngineError> {
+    /// Whom a task on these terms would be given to now, and why nobody else. Nothing is stored.
+    pub async fn explain(&self, terms: Terms) -> Result<Choice, EngineError> {
+        let members = self.listed_members(&terms.to).await?;
         let (candidates, _, _) = known(self, vec![]).await?;
-        Ok(candidates.explain(demand))
+        Ok(candidates.explain(&Demand::of(&Terms { members, ..terms }, &[])))
     }
 }

@@ -123,6 +123,20 @@ pub struct Attempt {
     pub error: Option<String>,
 }
 
+/// What the router would do.
+#[derive(Debug, Deserialize)]
+pub struct Choice {
+    pub selected: Option<String>,
+    #[serde(default)]
+    pub reason: String,
+    #[serde(default)]
+    pub candidates: Vec<String>,
+    #[serde(default)]
+    pub scores: BTreeMap<String, f64>,
+    #[serde(default)]
+    pub rejected: BTreeMap<String, String>,
+}
+
 #[derive(Debug, Deserialize)]
 pub struct Handoff {
     pub id: String,

@@ -8,6 +8,7 @@ use rookery_core::clutch::{FaultCode, Faults};
 use rookery_core::contract::Violations;
 use rookery_core::{Code, Refusal};
 use rookery_engine::{EngineError, SubscribeError};
+use rookery_store::SubmitError;
 use rookery_store::artifact::ArtifactError;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -121,7 +122,12 @@ impl From<RestError> for ClutchError {
 
 impl From<Refusal> for ClutchError {
     fn from(refusal: Refusal) -> ClutchError {
-        RestError::from(refusal).into()
+        let pointer = refusal.pointer.clone();
+        let error = ClutchError::from(RestError::from(refusal));
+        match pointer {
+            Some(pointer) => error.detail("pointer", pointer),
+            None => error,
+        }
     }
 }
 
@@ -129,6 +135,7 @@ impl From<EngineError> for ClutchError {
     fn from(error: EngineError) -> ClutchError {
         match error {
             EngineError::Artifact(error) => error.into(),
+            EngineError::Submit(SubmitError::Refused(refusal)) => refusal.into(),
             error => RestError::from(error).into(),
         }
     }

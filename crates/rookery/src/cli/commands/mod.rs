@@ -27,6 +27,7 @@ mod resolve;
 mod resources;
 mod restore;
 mod retry;
+mod route;
 mod run_tree;
 mod runs;
 mod schema;
@@ -50,6 +51,7 @@ pub enum Command {
     Tasks(tasks::Args),
     Runs(runs::Args),
     RunTree(run_tree::Args),
+    Route(route::Args),
     Resources(resources::Args),
     Handoffs(handoffs::Args),
     Log(log::Args),
@@ -89,6 +91,7 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Tasks(args) => tasks::run(context, args).await,
         Command::Runs(args) => runs::run(context, args).await,
         Command::RunTree(args) => run_tree::run(context, args).await,
+        Command::Route(args) => route::run(context, args).await,
         Command::Resources(args) => resources::run(context, args).await,
         Command::Handoffs(args) => handoffs::run(context, args).await,
         Command::Log(args) => log::run(context, args).await,

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use axum::extract::ws::{CloseFrame, Message, WebSocket, close_code};
 use futures_util::SinkExt;
-use rookery_core::Caller;
+use rookery_core::clutch::Shape;
 use rookery_core::view::LifeSource;
+use rookery_core::{Actor, Caller};
 use rookery_engine::clutch::MessageFilter;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{MissedTickBehavior, interval};
@@ -15,6 +16,7 @@ use super::source::{Portion, Source};
 use crate::app::App;
 use crate::clutch::ClutchError;
 use crate::clutch::call::Call;
+use crate::clutch::envelopes::IngestResults;
 
 /// After so many pings without a word the client is gone.
 const PINGS: u32 = 3;
@@ -136,6 +138,7 @@ impl Client {
         }
         let answered = match Asked::read(&text) {
             Ok(Asked::Subscribe(wanted)) => self.subscribe(&wanted).await,
+            Ok(Asked::Publish(message)) => self.publish(message.get()).await,
             Err(error) => Err(error),
         };
         Ok(vec![answered.unwrap_or_else(|error| frame::error(&error))])
@@ -148,6 +151,13 @@ impl Client {
         self.source = Source::open(&self.app, &filter, Some(position)).await?;
         self.filter = filter;
         Ok(frame::subscribed(self.source.position().seq))
+    }
+
+    /// Takes in what was sent as if it had been posted.
+    async fn publish(&self, message: &str) -> Result<Message, ClutchError> {
+        let sender = |from: &Actor| self.call.sending_as(from);
+        let ingested = self.app.engine().ingest(message.as_bytes(), Shape::Json, sender).await?;
+        Ok(frame::published(IngestResults::from(ingested)))
     }
 }
 
