@@ -9,6 +9,7 @@ use rookery_core::clutch::{
 use rookery_core::contract::{BoundTo, Checked, Violations};
 use rookery_core::log::{Body, BodyBytes};
 use rookery_core::message::Cause;
+use rookery_core::task::MAX_ATTEMPTS;
 use rookery_core::view::LifeSource;
 use rookery_core::{Actor, AgentId, Caller, Code, Key, MessageId, Refusal, Row, Seq, TaskId};
 use rookery_store::artifact::Held;
@@ -368,7 +369,10 @@ impl Engine {
     fn settle(&self, ingest: &mut Ingest) {
         let settings = self.settings();
         match &mut ingest.act {
-            Act::Request(request) => drop(request.terms.max_attempts.get_or_insert(settings.max_attempts)),
+            // What the rules would take anyway need not be written down.
+            Act::Request(request) if settings.max_attempts != MAX_ATTEMPTS => {
+                request.terms.max_attempts.get_or_insert(settings.max_attempts);
+            }
             Act::Fail { again: Again::After { backoff_millis }, .. } => {
                 *backoff_millis = millis(settings.retry_backoff)
             }
