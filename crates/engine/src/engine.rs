@@ -196,6 +196,7 @@ impl Engine {
 
     /// Decides a command. The answer comes after its commit is durable.
     pub async fn submit(&self, mut request: Request) -> Result<Committed, EngineError> {
+        self.hold_outcome(&mut request.command).await?;
         match &request.body {
             Some(bytes) if bytes.len() > BODY_IN_ROW_BYTES => {
                 // Goes on to its end even if nobody waits any more, so that its file is looked after.

@@ -207,12 +207,11 @@ impl Ingest {
 
     /// What answers a request that is bound to a step of a workflow is what that expects.
     fn keeps_to_its_step(&self, view: &View) -> Result<(), Halt> {
-        if matches!(self.act, Act::Request(_)) {
-            return Ok(());
-        }
-        match view.task(&self.received.task)?.and_then(Task::bound_to) {
-            Some(bound) => Checked::allows(self.checked.as_ref(), bound, view),
-            None => Ok(()),
+        match view.task(&self.received.task)? {
+            Some(task) if !matches!(self.act, Act::Request(_)) => {
+                Checked::keeps_to_its_step(self.checked.as_ref(), task, view)
+            }
+            _ => Ok(()),
         }
     }
 
@@ -314,7 +313,7 @@ impl Ingest {
                 self.needs_open(task, State::Completed)?;
                 self.needs_own(view, caller, task)?;
                 let (begun, mut facts) = self.begun(view, caller, task, now)?;
-                let complete = Complete { task: task.id.clone(), agent: None, outcome: outcome.clone() };
+                let complete = Complete { task: task.id.clone(), agent: None, outcome: outcome.clone(), checked: None };
                 facts.extend(complete.completes(view, caller, &begun)?);
                 Ok(facts)
             }
@@ -391,6 +390,7 @@ mod tests {
     use crate::group::SetGroup;
     use crate::message::{Fate, Standing};
     use crate::run::Status;
+    use crate::task::UpdateStatus;
     use crate::testing::{
         World, anna, by, claim, complete, create, ingest, sender as caller, sends, start, with_token,
     };
@@ -905,6 +905,33 @@ mod tests {
         assert!(w.does(&by("ken"), again.clone()).contains(&"task.completed"));
         defines(&mut w, "findings");
         assert_eq!(w.does(&by("ken"), again), [""; 0], "sent again, it is answered as it was");
+    }
+
+    #[test]
+    fn completing_it_without_a_message_is_held_against_the_step_too() {
+        let mut w = bound();
+        w.claims("ken", "t");
+        w.does(&by("ken"), start(None, "t"));
+        let checked = |w: &World, violations| result(w, true, violations).checked;
+        let wrong = Violations::of([missing("/outcome_detail", "citations")]);
+        assert_eq!(w.refuses(&by("ken"), complete("t")), Code::Stale);
+        let by_update = |checked| UpdateStatus {
+            task: "t".into(),
+            agent: None,
+            to: State::Completed,
+            outcome: Outcome { text: Some("done".to_owned()), detail: None },
+            error: None,
+            reason: None,
+            waiting_for: None,
+            checked,
+        };
+        assert_eq!(w.refuses(&by("ken"), by_update(None)), Code::Stale);
+        assert_eq!(w.refuses(&by("ken"), by_update(checked(&w, wrong.clone()))), Code::SchemaViolation);
+        let wrongly = Complete { checked: checked(&w, wrong), ..complete("t") };
+        assert_eq!(w.refuses(&by("ada"), wrongly.clone()), Code::NotHolder);
+        assert_eq!(w.refuses(&by("ken"), wrongly), Code::SchemaViolation);
+        let rightly = Complete { checked: checked(&w, Violations::default()), ..complete("t") };
+        assert!(w.does(&by("ken"), rightly).contains(&"task.completed"));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use rookery_store::artifact::Held;
 use rookery_store::{Answer, Committed, Idempotency, Submission, SubmitError};
 use sha2::{Digest, Sha256};
 
-use super::{Validate, Validated};
+use super::workflows::{Validate, Validated};
 use crate::engine::{BODY_IN_ROW_BYTES, Engine, EngineError, hex};
 use crate::timers::millis;
 

@@ -178,8 +178,13 @@ impl Script<'_> {
             90..95 => (Caller::nobody(), Start { task: self.task(), agent: Some(agent) }.into()),
             _ => (
                 Caller::nobody(),
-                Complete { task: self.task(), agent: None, outcome: Outcome { text: self.reason(), detail: None } }
-                    .into(),
+                Complete {
+                    task: self.task(),
+                    agent: None,
+                    outcome: Outcome { text: self.reason(), detail: None },
+                    checked: None,
+                }
+                .into(),
             ),
         };
         Wish::command(caller, command)
@@ -392,7 +397,17 @@ impl Script<'_> {
                 let to = *State::ALL.choose(self.rng).unwrap_or(&State::Completed);
                 let outcome = Outcome { text: self.reason(), detail: None };
                 let (error, reason) = (self.reason(), self.reason());
-                UpdateStatus { task, agent: self.maybe(agent), to, outcome, error, reason, waiting_for: None }.into()
+                UpdateStatus {
+                    task,
+                    agent: self.maybe(agent),
+                    to,
+                    outcome,
+                    error,
+                    reason,
+                    waiting_for: None,
+                    checked: None,
+                }
+                .into()
             }
         }
     }
@@ -412,7 +427,7 @@ impl Script<'_> {
     fn complete(&mut self, agent: &AgentId) -> Command {
         let detail = self.rng.random_bool(0.3).then(|| serde_json::json!({ "text": "detail", "lines": 3 }));
         let outcome = Outcome { text: self.reason(), detail };
-        Complete { task: self.own_task(agent), agent: self.maybe(agent), outcome }.into()
+        Complete { task: self.own_task(agent), agent: self.maybe(agent), outcome, checked: None }.into()
     }
 
     fn fail(&mut self, agent: &AgentId) -> Command {
