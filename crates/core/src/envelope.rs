@@ -429,8 +429,8 @@ mod tests {
         assert_eq!(kinds_shown_as("tool.call"), [RECEIVED]);
         assert_eq!(kinds_shown_as("task.claimed"), ["task.claimed"]);
         assert_eq!(kinds_shown_as("nobody.knows"), [""; 0]);
-        let known = |kind: &&str| Fact::KINDS.iter().any(|(known, _)| known == kind);
-        assert!(ROUTERS_KINDS.iter().chain(&FILED_KINDS).all(|kind| known(&kind)));
+        let known = |kind: &str| Fact::KINDS.iter().any(|(known, _)| *known == kind);
+        assert!(ROUTERS_KINDS.iter().chain(&FILED_KINDS).all(|kind| known(kind)));
         assert!(is_shown_type("tool.call") && is_shown_type("x.mine") && !is_shown_type("task.requested"));
     }
 
