@@ -1,6 +1,7 @@
 //! The long log: made once by the real store and kept, because it takes a while.
 
-use std::path::PathBuf;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Context;
@@ -32,25 +33,19 @@ impl LongLog {
     pub(crate) async fn get(plan: &Plan) -> anyhow::Result<LongLog> {
         let root = plan.folder.join(format!("log-{}", plan.events));
         let log = LongLog { root, tasks: plan.events / EVENTS_OF_A_TASK };
-        let made = log.root.join("made");
-        if std::fs::read_to_string(&made).is_ok_and(|text| text == MADE) {
-            return Ok(log);
-        }
-        say::note(format_args!("making a log of {} events; it is kept for the next run", plan.events));
-        if log.root.exists() {
-            std::fs::remove_dir_all(&log.root)?;
-        }
-        std::fs::create_dir_all(log.root.join(".rookery"))?;
-        let store = work::open(&log.database())?;
-        work::announce(&store, AGENTS as usize).await?;
-        log.fill(&store).await?;
-        store.close().await;
-        std::fs::write(made, MADE)?;
+        kept(&log.root, MADE, format_args!("{} events", plan.events), async || {
+            let store = work::open(&log.database())?;
+            work::announce(&store, AGENTS as usize).await?;
+            log.fill(&store).await?;
+            store.close().await;
+            Ok(())
+        })
+        .await?;
         Ok(log)
     }
 
     pub(crate) fn database(&self) -> PathBuf {
-        self.root.join(".rookery/rookery.db")
+        database(&self.root)
     }
 
     async fn fill(&self, store: &SqliteStore) -> anyhow::Result<()> {
@@ -80,6 +75,31 @@ impl LongLog {
             task: task(at % self.tasks),
         }
     }
+}
+
+/// A project that is made once and found again, unless it is to be made in another way by now.
+pub(crate) async fn kept(
+    root: &Path,
+    way: &str,
+    what: impl Display,
+    make: impl AsyncFnOnce() -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let made = root.join("made");
+    if std::fs::read_to_string(&made).is_ok_and(|text| text == way) {
+        return Ok(());
+    }
+    say::note(format_args!("making a log of {what}; it is kept for the next run"));
+    if root.exists() {
+        std::fs::remove_dir_all(root)?;
+    }
+    std::fs::create_dir_all(root.join(".rookery"))?;
+    make().await?;
+    Ok(std::fs::write(made, way)?)
+}
+
+/// Where the store of a project lies.
+pub(crate) fn database(root: &Path) -> PathBuf {
+    root.join(".rookery/rookery.db")
 }
 
 #[derive(Debug)]

@@ -8,13 +8,16 @@ use tokio::net::TcpStream;
 
 /// A request, ready to be sent any number of times.
 pub(crate) fn request(method: &str, path: &str, body: Option<&str>) -> Vec<u8> {
-    let mut text = format!("{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n");
-    if let Some(body) = body {
-        text.push_str(&format!("content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len()));
-    } else {
-        text.push_str("\r\n");
+    match body {
+        Some(body) => request_with(method, path, "application/json", body),
+        None => format!("{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n").into_bytes(),
     }
-    text.into_bytes()
+}
+
+/// The same with a body of another kind.
+pub(crate) fn request_with(method: &str, path: &str, kind: &str, body: &str) -> Vec<u8> {
+    let head = format!("{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: {kind}\r\n");
+    format!("{head}content-length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
 #[derive(Debug)]

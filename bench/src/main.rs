@@ -20,11 +20,14 @@ mod create;
 mod daemon;
 mod data;
 mod fanout;
+mod follower;
 mod http;
+mod ingest;
 mod machine;
 mod mcp;
 mod memory;
 mod postgres;
+mod raw;
 mod reads;
 mod replay;
 mod report;
@@ -76,6 +79,7 @@ struct Args {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
     Create,
+    Ingest,
     Fanout,
     Stream,
     Websocket,
@@ -155,6 +159,10 @@ fn main() -> anyhow::Result<()> {
     if wanted(Part::Create) {
         say::heading("durable task creation");
         create::run(&plan, &mut report)?;
+    }
+    if wanted(Part::Ingest) {
+        say::heading("taking in envelopes");
+        ingest::run(&plan, &mut report)?;
     }
     if wanted(Part::Fanout) {
         say::heading("fan-out in the process");

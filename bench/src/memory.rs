@@ -10,7 +10,7 @@ use crate::data::LongLog;
 use crate::http::{self, Connection};
 use crate::report::{Figure, Report};
 use crate::sample::Spread;
-use crate::stream::{STREAMS, Stream};
+use crate::stream::{self, STREAMS};
 
 const STARTS: usize = 5;
 /// Reads all over the log before its memory is looked at.
@@ -45,7 +45,7 @@ async fn measure(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
     let (target, _) = watch::channel(None);
     let mut streams = Vec::new();
     for _ in 0..STREAMS {
-        streams.push(tokio::spawn(Stream::open(daemon.address).await?.read(target.subscribe())));
+        streams.push(tokio::spawn(stream::open(daemon.address).await?.read(target.subscribe())));
     }
     read_all_over(&daemon, &log).await?;
     tokio::time::sleep(SETTLE).await;

@@ -1,17 +1,14 @@
 //! Event streams over sockets: 200 connections that read everything while others write.
 
-use std::io::BufRead;
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use anyhow::Context;
 use futures_util::future::join_all;
-use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use crate::Plan;
 use crate::daemon::Daemon;
+use crate::follower::{Follower, Tally};
 use crate::http::{self, Connection};
 use crate::report::{Figure, Report};
 use crate::rest::HttpClient;
@@ -20,7 +17,6 @@ use crate::stopwatch::Stopwatch;
 
 pub(crate) const STREAMS: usize = 200;
 const WRITERS: usize = 8;
-const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) fn run(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -36,7 +32,7 @@ async fn measure(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
     let (target, _) = watch::channel(None);
     let mut streams = Vec::new();
     for _ in 0..STREAMS {
-        streams.push(tokio::spawn(Stream::open(daemon.address).await?.read(target.subscribe())));
+        streams.push(tokio::spawn(open(daemon.address).await?.read(target.subscribe())));
     }
     let mut writers = Vec::new();
     for at in 0..WRITERS {
@@ -66,74 +62,18 @@ pub(crate) async fn head(address: SocketAddr) -> anyhow::Result<u64> {
     status["event_count"].as_u64().context("the status has no event count")
 }
 
-pub(crate) struct Stream {
-    socket: TcpStream,
-    buffer: Vec<u8>,
-    last: Option<u64>,
-    count: u64,
-    broken: bool,
+pub(crate) async fn open(address: SocketAddr) -> anyhow::Result<Follower> {
+    Follower::open(address, &http::request("GET", "/events/stream", None), 200, scan).await
 }
 
-impl Stream {
-    pub(crate) async fn open(address: SocketAddr) -> anyhow::Result<Stream> {
-        let request = http::request("GET", "/events/stream", None);
-        let (socket, buffer) = Connection::open(address).await?.follow(&request, 200).await?;
-        Ok(Stream { socket, buffer, last: None, count: 0, broken: false })
-    }
-
-    /// Reads until the target is reached or nothing comes for too long; how many events came in order.
-    pub(crate) async fn read(mut self, mut target: watch::Receiver<Option<u64>>) -> u64 {
-        loop {
-            self.scan();
-            let wanted = *target.borrow_and_update();
-            if self.broken || wanted.is_some_and(|wanted| self.last.is_some_and(|last| last >= wanted)) {
-                return self.count;
-            }
-            let more = async {
-                tokio::select! {
-                    read = self.socket.read_buf(&mut self.buffer) => matches!(read, Ok(1..)),
-                    changed = target.changed() => changed.is_ok(),
-                }
-            };
-            if !tokio::time::timeout(PATIENCE, more).await.unwrap_or(false) {
-                return self.count;
-            }
+/// An event's place stands on a line of its own.
+fn scan(bytes: &[u8], tally: &mut Tally) -> usize {
+    let mut done = 0;
+    while let Some(end) = bytes[done..].iter().position(|byte| *byte == b'\n') {
+        if let Some(id) = bytes[done..done + end].strip_prefix(b"id: ") {
+            tally.saw(std::str::from_utf8(id).ok().and_then(|id| id.trim().rsplit_once(':')?.1.parse().ok()));
         }
+        done += end + 1;
     }
-
-    /// The whole lines that have come since; `None` once the stream has ended.
-    pub(crate) async fn lines(&mut self) -> Option<Vec<Vec<u8>>> {
-        loop {
-            if let Some(end) = self.buffer.iter().rposition(|byte| *byte == b'\n') {
-                let rest = self.buffer.split_off(end + 1);
-                let whole = std::mem::replace(&mut self.buffer, rest);
-                return Some(whole.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect());
-            }
-            if !matches!(self.socket.read_buf(&mut self.buffer).await, Ok(1..)) {
-                return None;
-            }
-        }
-    }
-
-    /// Counts the events of the whole lines that have come.
-    fn scan(&mut self) {
-        let mut rest = &self.buffer[..];
-        loop {
-            let line = rest;
-            let read = rest.skip_until(b'\n').unwrap_or(0);
-            let line = &line[..read];
-            if !line.ends_with(b"\n") {
-                let keep = line.len();
-                let done = self.buffer.len() - keep;
-                self.buffer.drain(..done);
-                return;
-            }
-            if let Some(id) = line.strip_prefix(b"id: ") {
-                self.count += 1;
-                let seq = std::str::from_utf8(id).ok().and_then(|id| id.trim().rsplit_once(':')?.1.parse().ok());
-                self.broken |= seq.is_none() || self.last.is_some_and(|last| seq != Some(last + 1));
-                self.last = seq;
-            }
-        }
-    }
+    done
 }

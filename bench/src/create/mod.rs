@@ -4,13 +4,18 @@
 pub(super) mod echo;
 mod floor;
 mod own;
-mod raw;
+
+use std::path::Path;
+
+use rookery_store::Store;
 
 use crate::Plan;
+use crate::raw::{Pattern, Raw, Target};
 use crate::report::{Figure, Report};
 use crate::rest::Rest;
 use crate::sample::Spread;
 use crate::turns::{Runner, ratio, rotate, share, slices};
+use crate::work::{self, Order};
 
 /// How many clients are tried, each of them waiting for its answer.
 const CLIENTS: [usize; 3] = [1, 8, 64];
@@ -27,7 +32,7 @@ pub(crate) fn run(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
     // The clients share one thread, which is as lean for those in this process as for those over sockets.
     let load = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut floor = floor::Floor::open(scratch.path())?;
-    let raw = raw::Raw::open(scratch.path(), &load)?;
+    let raw = load.block_on(raw(&scratch.path().join("raw.db")))?;
     let own = own::Own::open(scratch.path(), &load)?;
     let rest = load.block_on(Rest::start(scratch.path(), MOST))?;
     let echo = echo::Echo::start()?;
@@ -46,6 +51,21 @@ pub(crate) fn run(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
     drop(runners);
     load.block_on(own.close());
     Ok(())
+}
+
+/// Lets the store make a database and write a task of each agent into it, for the bare writer to copy.
+async fn raw(path: &Path) -> anyhow::Result<Raw> {
+    let store = work::open(path)?;
+    work::announce(&store, MOST).await?;
+    let mut patterns = Vec::new();
+    for at in 0..MOST {
+        let id = work::mint();
+        let committed = store.submit(Order::by(at).create(id.clone())).await?;
+        patterns.push(Pattern { id: id.to_string(), seq: committed.at.0 });
+    }
+    store.close().await;
+    let mint = || work::mint().to_string();
+    Raw::open(path, Target { table: "tasks", place: "created", tallies: "tasks%", mint }, patterns)
 }
 
 fn absolute(runners: &[Runner<'_>], report: &mut Report) {

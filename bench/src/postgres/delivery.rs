@@ -13,7 +13,7 @@ use crate::report::{Figure, Report};
 use crate::rest::Rest;
 use crate::sample::percentile;
 use crate::stopwatch::Stopwatch;
-use crate::stream::Stream;
+use crate::stream;
 use crate::{Plan, say, work};
 
 /// Requests come at a pace that leaves the machine idle in between.
@@ -77,7 +77,7 @@ async fn ask(address: SocketAddr, begun: Stopwatch, length: Duration) -> anyhow:
 
 /// Follows a stream: which task appeared when.
 async fn watch(address: SocketAddr, begun: Stopwatch) -> anyhow::Result<mpsc::UnboundedReceiver<(String, u64)>> {
-    let mut stream = Stream::open(address).await?;
+    let mut stream = stream::open(address).await?;
     let (tell, told) = mpsc::unbounded_channel();
     tokio::spawn(async move {
         while let Some(lines) = stream.lines().await {

@@ -19,7 +19,7 @@ use crate::sample::{Spread, closed_loop};
 use crate::stopwatch::Stopwatch;
 use crate::{Plan, say, stream};
 
-pub(crate) use reader::Reader;
+pub(crate) use reader::open;
 
 const READERS: usize = 200;
 const WRITERS: usize = 8;
@@ -94,7 +94,7 @@ impl Runner {
         let (target, _) = watch::channel(None);
         let mut readers = Vec::new();
         for _ in 0..READERS {
-            readers.push(tokio::spawn(Reader::open(self.address, self.path).await?.read(target.subscribe())));
+            readers.push(tokio::spawn(open(self.address, self.path).await?.read(target.subscribe())));
         }
         let mut writers = Vec::new();
         for at in 0..WRITERS {

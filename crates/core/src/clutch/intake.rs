@@ -75,7 +75,9 @@ fn one(envelope: &Envelope, guard: StormGuard, place: &Place<'_>, faults: &mut F
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
 }
 
 fn act(envelope: &Envelope, guard: StormGuard, place: &Place<'_>, faults: &mut Faults) -> Read<Act> {

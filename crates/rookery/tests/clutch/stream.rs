@@ -5,6 +5,7 @@ use rookery_testkit::websocket::{Placed, Socket};
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
+use crate::sending::{self, post_text};
 use crate::team::{envelope, follow, note, pages, setup, task, team, team_of, text};
 
 fn numbers(placed: &[Placed]) -> Vec<u64> {
@@ -181,6 +182,27 @@ async fn a_ping_is_answered() {
             Message::Pong(said) => return assert_eq!(&said[..], b"here?"),
             Message::Ping(_) => {}
             other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_talks_while_it_reads_misses_nothing() {
+    let team = team(&["ken"]).await;
+    for batch in 0..3 {
+        let note = |at: u32| sending::envelope(&format!("note_{batch}_{at}"), "x.note", "ken", json!({}));
+        let lines: String = (0..1_000).map(|at| format!("{}\n", note(at))).collect();
+        assert_eq!(post_text(&team, "application/x-ndjson", lines).await.status, 202);
+    }
+    let mut stream = follow(&team, "?after=0&batch=1").await;
+    let mut seen = 0;
+    while seen < 3_000 {
+        stream.send_raw(Message::Ping("here?".into())).await.unwrap();
+        if let Message::Text(frame) = stream.raw().await.unwrap().unwrap() {
+            for entry in serde_json::from_str::<Vec<Value>>(&frame).unwrap() {
+                seen += 1;
+                assert_eq!(entry["seq"], seen);
+            }
         }
     }
 }

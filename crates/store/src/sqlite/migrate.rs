@@ -165,7 +165,10 @@ pub(super) fn write_fold(connection: &Connection, fold: &Fold) -> Result<(), Pro
     for table in Table::ALL {
         schema::clear(connection, table)?;
     }
-    for (key, row) in fold.rows() {
+    // In the order of their keys, so that a table grows at its end.
+    let mut rows: Vec<_> = fold.rows().iter().collect();
+    rows.sort_unstable_by_key(|(key, _)| *key);
+    for (key, row) in rows {
         schema::put(connection, key, row)?;
     }
     connection.execute("DELETE FROM tallies", [])?;

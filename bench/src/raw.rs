@@ -1,6 +1,6 @@
 //! What SQLite can do at best with the same rows: a thread that does nothing but write them, many in one commit.
 //!
-//! The database is made by our own store, and the rows are copies of what it wrote for a task of each agent: the same
+//! The database is made by our own store, and the rows are copies of what it wrote for something of each agent: the same
 //! columns, indexes and bytes, whatever the schema becomes. The settings and the care for the write-ahead log are the
 //! store's, too.
 
@@ -8,17 +8,13 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 
 use anyhow::Context;
-use rookery_core::TaskId;
-use rookery_store::Store;
 use rookery_store::sqlite::Upkeep;
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
-use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
-use super::MOST;
 use crate::sample::Client;
-use crate::work::{self, Order};
+use crate::work;
 
 const BATCH: usize = 512;
 const PRAGMAS: &str = "
@@ -30,12 +26,32 @@ const PRAGMAS: &str = "
     PRAGMA temp_store = MEMORY;
 ";
 
-/// The rows of one agent's task, and the id in them that another takes the place of.
+/// What is written again and again: one row of the log and one of another table.
+#[derive(Clone, Debug)]
+pub(crate) struct Pattern {
+    /// The id in the rows that another takes the place of.
+    pub(crate) id: String,
+    /// Where the log tells of it.
+    pub(crate) seq: u64,
+}
+
+/// Where the other row lies, and what else a commit changes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target {
+    pub(crate) table: &'static str,
+    /// The column that is its place in the log.
+    pub(crate) place: &'static str,
+    /// Tallies that count it.
+    pub(crate) tallies: &'static str,
+    pub(crate) mint: fn() -> String,
+}
+
+/// The rows of one pattern.
 #[derive(Clone, Debug)]
 struct Template {
     id: String,
     log: Row,
-    task: Row,
+    other: Row,
 }
 
 /// A row as it was found in its table.
@@ -47,65 +63,70 @@ struct Row {
     counted: Vec<usize>,
 }
 
-type Job = (Vec<Value>, Vec<Value>, oneshot::Sender<()>);
+type Rows = (Vec<Value>, Vec<Value>);
 
-#[derive(Debug)]
-pub(super) struct Raw {
-    jobs: Sender<Job>,
-    templates: Vec<Template>,
+/// What is written in one commit, with whatever else waits.
+struct Job {
+    rows: Vec<Rows>,
+    reply: oneshot::Sender<()>,
 }
 
 #[derive(Debug)]
-pub(super) struct RawClient {
+pub(crate) struct Raw {
+    jobs: Sender<Job>,
+    templates: Vec<Template>,
+    target: Target,
+}
+
+#[derive(Debug)]
+pub(crate) struct RawClient {
     jobs: Sender<Job>,
     template: Template,
+    at_once: usize,
+    mint: fn() -> String,
 }
 
 impl Raw {
-    pub(super) fn open(folder: &Path, load: &Runtime) -> anyhow::Result<Raw> {
-        let path = folder.join("raw.db");
-        let tasks = load.block_on(seed(&path))?;
-        let connection = Connection::open(&path)?;
+    /// A writer of a database that our store made, with a pattern for each client.
+    pub(crate) fn open(path: &Path, target: Target, patterns: Vec<Pattern>) -> anyhow::Result<Raw> {
+        let connection = Connection::open(path)?;
         connection.execute_batch(PRAGMAS)?;
-        let templates =
-            tasks.into_iter().map(|id| Template::read(&connection, id)).collect::<anyhow::Result<Vec<_>>>()?;
-        let template = templates.first().cloned().context("there is no task to copy")?;
+        let templates = patterns
+            .into_iter()
+            .map(|pattern| Template::read(&connection, target, pattern))
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        let template = templates.first().cloned().context("there is nothing to copy")?;
         let (jobs, waiting) = channel();
-        let writer = Writer { connection, path: path.clone(), template, waiting };
+        let writer = Writer { connection, path: path.to_owned(), template, tallies: target.tallies, waiting };
         std::thread::Builder::new().name("raw-writer".to_owned()).spawn(move || writer.run())?;
-        let upkeep = std::thread::Builder::new().name("raw-checkpoint".to_owned());
+        let (path, upkeep) = (path.to_owned(), std::thread::Builder::new().name("raw-checkpoint".to_owned()));
         upkeep.spawn(move || checkpoint(&path))?;
-        Ok(Raw { jobs, templates })
+        Ok(Raw { jobs, templates, target })
     }
 
-    pub(super) fn clients(&self, count: usize) -> Vec<RawClient> {
-        let templates = self.templates.iter().take(count).cloned();
-        templates.map(|template| RawClient { jobs: self.jobs.clone(), template }).collect()
+    pub(crate) fn clients(&self, count: usize) -> Vec<RawClient> {
+        self.bulk_clients(count, 1)
     }
-}
 
-/// Lets the store make the database and write a task of each agent into it.
-async fn seed(path: &Path) -> anyhow::Result<Vec<TaskId>> {
-    let store = work::open(path)?;
-    work::announce(&store, MOST).await?;
-    let mut tasks = Vec::new();
-    for at in 0..MOST {
-        let id = work::mint();
-        store.submit(Order::by(at).create(id.clone())).await?;
-        tasks.push(id);
+    /// Clients that each write so many at once.
+    pub(crate) fn bulk_clients(&self, count: usize, at_once: usize) -> Vec<RawClient> {
+        let client = |template| RawClient { jobs: self.jobs.clone(), template, at_once, mint: self.target.mint };
+        self.templates.iter().take(count).cloned().map(client).collect()
     }
-    store.close().await;
-    Ok(tasks)
 }
 
 impl Template {
-    fn read(connection: &Connection, id: TaskId) -> anyhow::Result<Template> {
-        let id = id.to_string();
+    fn read(connection: &Connection, target: Target, pattern: Pattern) -> anyhow::Result<Template> {
+        let Pattern { id, seq } = pattern;
         Ok(Template {
-            log: Row::read(connection, "log", "task", &id, &["seq"])?,
-            task: Row::read(connection, "tasks", "key", &id, &["created"])?,
+            log: Row::read(connection, "log", "seq", &seq.to_string(), &["seq"])?,
+            other: Row::read(connection, target.table, "key", &id, &[target.place])?,
             id,
         })
+    }
+
+    fn with_id(&self, new: &str) -> Rows {
+        (self.log.with_id(&self.id, new), self.other.with_id(&self.id, new))
     }
 }
 
@@ -135,11 +156,9 @@ impl Row {
 
 impl Client for RawClient {
     async fn act(&mut self) -> anyhow::Result<()> {
-        let id = work::mint();
-        let log = self.template.log.with_id(&self.template.id, id.as_str());
-        let task = self.template.task.with_id(&self.template.id, id.as_str());
+        let rows = (0..self.at_once).map(|_| self.template.with_id(&(self.mint)())).collect();
         let (reply, answer) = oneshot::channel();
-        self.jobs.send((log, task, reply)).ok().context("the raw writer is gone")?;
+        self.jobs.send(Job { rows, reply }).ok().context("the raw writer is gone")?;
         answer.await.context("the raw writer failed")
     }
 }
@@ -148,6 +167,7 @@ struct Writer {
     connection: Connection,
     path: PathBuf,
     template: Template,
+    tallies: &'static str,
     waiting: Receiver<Job>,
 }
 
@@ -164,7 +184,11 @@ impl Writer {
             match self.waiting.recv_timeout(upkeep.idle) {
                 Ok(first) => {
                     let mut batch = vec![first];
-                    batch.extend(self.waiting.try_iter().take(BATCH - 1));
+                    while batch.iter().map(|job| job.rows.len()).sum::<usize>() < BATCH
+                        && let Ok(job) = self.waiting.try_recv()
+                    {
+                        batch.push(job);
+                    }
                     head = self.commit(batch, head)?;
                     if wal_bytes(&self.path) > upkeep.bound_bytes {
                         self.reset()?;
@@ -177,24 +201,27 @@ impl Writer {
     }
 
     fn commit(&self, batch: Vec<Job>, head: i64) -> rusqlite::Result<i64> {
-        let count = batch.len() as i64;
         self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-        let mut replies = Vec::with_capacity(batch.len());
+        let (mut seq, mut replies) = (head, Vec::with_capacity(batch.len()));
         let mut log = self.connection.prepare_cached(&self.template.log.insert)?;
-        let mut task = self.connection.prepare_cached(&self.template.task.insert)?;
-        for (seq, (log_row, task_row, reply)) in (head + 1..).zip(batch) {
-            log.execute(params_from_iter(counted(log_row, &self.template.log, seq)))?;
-            task.execute(params_from_iter(counted(task_row, &self.template.task, seq)))?;
+        let mut other = self.connection.prepare_cached(&self.template.other.insert)?;
+        for Job { rows, reply } in batch {
+            for (log_row, other_row) in rows {
+                seq += 1;
+                log.execute(params_from_iter(counted(log_row, &self.template.log, seq)))?;
+                other.execute(params_from_iter(counted(other_row, &self.template.other, seq)))?;
+            }
             replies.push(reply);
         }
-        self.connection.prepare_cached("UPDATE tallies SET n = n + ?1 WHERE name LIKE 'tasks%'")?.execute([count])?;
-        self.connection.prepare_cached("UPDATE log_head SET head = ?1")?.execute([head + count])?;
+        let tally = "UPDATE tallies SET n = n + ?1 WHERE name LIKE ?2";
+        self.connection.prepare_cached(tally)?.execute((seq - head, self.tallies))?;
+        self.connection.prepare_cached("UPDATE log_head SET head = ?1")?.execute([seq])?;
         self.connection.prepare_cached("COMMIT")?.execute([])?;
         for reply in replies {
             // Whoever no longer waits needs no answer.
             let _ = reply.send(());
         }
-        Ok(head + count)
+        Ok(seq)
     }
 
     fn reset(&self) -> rusqlite::Result<()> {

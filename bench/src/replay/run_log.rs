@@ -1,0 +1,108 @@
+//! A long run of envelopes: taken in once by the real engine and kept, because it takes a while.
+//!
+//! One task is open from the beginning to the end, and the others are part of it: each is asked for, accepted, reported on
+//! and brought to its end.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rookery_core::clutch::Shape;
+use rookery_engine::Engine;
+use rookery_store::{PresenceBoard, Store};
+use serde_json::{Value, json};
+
+use crate::ingest::caller;
+use crate::{Plan, data, fanout, say, work};
+
+pub(crate) const RUN: &str = "run_long";
+/// Counts up when the log is made in another way.
+const MADE: &str = "1";
+const AGENTS: u64 = 200;
+const ROOT: &str = "task_root";
+/// Asked for, accepted, told of seven times, done.
+const ENVELOPES_OF_A_TASK: u64 = 10;
+/// As many as a call may carry.
+const TASKS_AT_ONCE: u64 = 100;
+
+/// A project with such a run in it.
+#[derive(Debug)]
+pub(super) struct RunLog {
+    pub(super) root: PathBuf,
+    pub(super) envelopes: u64,
+}
+
+impl RunLog {
+    pub(super) async fn get(plan: &Plan) -> anyhow::Result<RunLog> {
+        let log = RunLog { root: plan.folder.join(format!("run-{}", plan.events)), envelopes: plan.events };
+        data::kept(&log.root, MADE, format_args!("{} envelopes", plan.events), async || {
+            let store = Arc::new(work::open(&log.database())?);
+            work::announce(store.as_ref(), AGENTS as usize).await?;
+            let engine = fanout::engine(plan, store.clone(), Arc::new(PresenceBoard::default()));
+            log.fill(&engine).await?;
+            store.close().await;
+            Ok(())
+        })
+        .await?;
+        Ok(log)
+    }
+
+    pub(super) fn database(&self) -> PathBuf {
+        data::database(&self.root)
+    }
+
+    async fn fill(&self, engine: &Engine) -> anyhow::Result<()> {
+        take_in(engine, &[asked_for(ROOT, None, 0), told(ROOT, 0, 0, "task.accept", &json!({}))]).await?;
+        let tasks = self.envelopes / ENVELOPES_OF_A_TASK;
+        for first in (0..tasks).step_by(TASKS_AT_ONCE as usize) {
+            if first.is_multiple_of((tasks / 10).max(1)) {
+                say::note(format_args!("{} %", 100 * first / tasks));
+            }
+            let upto = tasks.min(first + TASKS_AT_ONCE);
+            let envelopes: Vec<Value> = (first..upto).flat_map(life_of).collect();
+            take_in(engine, &envelopes).await?;
+        }
+        Ok(())
+    }
+}
+
+async fn take_in(engine: &Engine, envelopes: &[Value]) -> anyhow::Result<()> {
+    let lines: String = envelopes.iter().map(|envelope| format!("{envelope}\n")).collect();
+    engine.ingest(lines.as_bytes(), Shape::Lines, |from| Ok(caller(from))).await?;
+    Ok(())
+}
+
+/// All envelopes of one task.
+fn life_of(at: u64) -> Vec<Value> {
+    let task = format!("task_{at:09}");
+    let mut envelopes = vec![asked_for(&task, Some(ROOT), at), told(&task, at, 0, "task.accept", &json!({}))];
+    for step in 1..=7 {
+        let payload = json!({ "percent": step * 12, "text": "Read the next part of what has to be read." });
+        envelopes.push(told(&task, at, step, "task.progress", &payload));
+    }
+    let result = json!({ "summary": "All parts are read, and two of them have to be split.", "parts": 7 });
+    envelopes.push(told(&task, at, 8, "task.result", &result));
+    envelopes
+}
+
+fn asked_for(task: &str, parent: Option<&str>, at: u64) -> Value {
+    let payload = json!({
+        "title": format!("Part {at}"),
+        "description": "Something that somebody wants to have done, in about as many words as people use.",
+    });
+    let mut request = envelope(task, "agent:ui", &format!("{at}_request"), "task.request", &payload);
+    request["parent_task_id"] = json!(parent);
+    request
+}
+
+fn told(task: &str, at: u64, step: u64, kind: &str, payload: &Value) -> Value {
+    let from = format!("agent:{}", work::agent((at % AGENTS) as usize));
+    envelope(task, &from, &format!("{at}_{step}"), kind, payload)
+}
+
+fn envelope(task: &str, from: &str, id: &str, kind: &str, payload: &Value) -> Value {
+    json!({
+        "v": "clutch/0.1", "id": format!("msg_{task}_{id}"), "ts": "2026-11-16T08:00:00.000Z",
+        "thread_id": "thr_long", "run_id": RUN, "task_id": task,
+        "from": { "agent_id": from }, "to": [{ "agent_id": "agent:orchestrator" }], "type": kind, "payload": payload,
+    })
+}
