@@ -12,7 +12,7 @@ use crate::fact::Fact;
 use crate::id::{AgentId, MessageId, RunId, TaskId, ThreadId, Timestamp};
 use crate::log::{Body, BodyBytes, LogRow, event_id};
 use crate::message::{Header, Recipients};
-use crate::task::{State, Task};
+use crate::task::{Because, State, Task, TimeLimit};
 
 pub const VERSION: &str = "clutch/0.1";
 
@@ -31,13 +31,14 @@ pub fn message_type(fact: &Fact) -> &str {
         Fact::RoutingDecided(_) => "routing.decision",
         Fact::RoutingFailed(_) => "routing.failure",
         Fact::TaskForwarded(_) => "task.request",
+        Fact::TaskTimedOut(_) => "task.timeout",
         Fact::ToolDenied(_) => "tool.error",
         other => other.kind(),
     }
 }
 
 /// The types of the protocol that facts are shown with, and the kind of those facts.
-const PROTOCOLS_OWN: [(&str, &str); 12] = [
+const PROTOCOLS_OWN: [(&str, &str); 13] = [
     ("agent.register", "agent.registered"),
     ("agent.update", "agent.updated"),
     ("task.request", "task.created"),
@@ -49,14 +50,17 @@ const PROTOCOLS_OWN: [(&str, &str); 12] = [
     ("task.request", "task.forwarded"),
     ("routing.decision", "routing.decided"),
     ("routing.failure", "routing.failed"),
+    ("task.timeout", "task.timed_out"),
     ("tool.error", "tool.denied"),
 ];
 
 /// What came in as a message is shown with the type that it has.
 const RECEIVED: &str = "envelope.received";
 
-/// The kinds of facts by which the router tells what it does, and that nobody takes a call. It tells that as the orchestrator.
-pub const ROUTERS_KINDS: [&str; 4] = ["routing.decided", "routing.failed", "task.forwarded", "tool.denied"];
+/// The kinds of facts by which the router tells what it does, what time brings about, and that nobody takes a call. It
+/// tells that as the orchestrator.
+pub const ROUTERS_KINDS: [&str; 6] =
+    ["routing.decided", "routing.failed", "routing.resumed", "task.forwarded", "task.timed_out", "tool.denied"];
 
 /// The kinds of facts that are messages with an id of their own, which a table finds by their type.
 pub const FILED_KINDS: [&str; 3] = [RECEIVED, "task.forwarded", "tool.denied"];
@@ -176,6 +180,7 @@ fn shown(row: &LogRow, message_type: &str) -> Value {
     })
 }
 
+/// What the router tells, it tells as the orchestrator, and so is told what time brings about.
 fn author(row: &LogRow) -> String {
     if is_of_the_router(&row.fact) { ORCHESTRATOR.to_owned() } else { address(&row.actor) }
 }
@@ -183,7 +188,19 @@ fn author(row: &LogRow) -> String {
 fn payload(fact: &Fact) -> Value {
     match fact {
         Fact::RoutingDecided(fact) => fact.choice.payload(),
-        Fact::RoutingFailed(fact) => fact.choice.payload(),
+        Fact::RoutingFailed(fact) => {
+            let mut payload = fact.choice.payload();
+            if let Some(again_at) = fact.again_at {
+                payload["asked_again_at"] = json!(iso(again_at));
+            }
+            payload
+        }
+        Fact::TaskTimedOut(fact) => json!({
+            "code": fact.limit.code(),
+            "message": fact.reason,
+            "retryable": fact.limit == TimeLimit::Runtime,
+            "details": { "attempt": fact.attempt, "due": iso(fact.due), "holder": agent_address(fact.holder.as_ref()) },
+        }),
         Fact::ToolDenied(fact) => fact.denial.payload(&fact.call),
         other => json!(other),
     }
@@ -234,6 +251,10 @@ fn address(actor: &Actor) -> String {
     }
 }
 
+fn agent_address(agent: Option<&AgentId>) -> Option<String> {
+    agent.map(|agent| format!("agent:{agent}"))
+}
+
 /// Whom the fact concerns most: the agent that is given something, else everybody.
 fn recipients(fact: &Fact) -> Value {
     let to = match fact {
@@ -245,6 +266,9 @@ fn recipients(fact: &Fact) -> Value {
         Fact::HandoffRejected(fact) => Some(&fact.from),
         Fact::ClaimForced(fact) => Some(&fact.loser),
         Fact::MessageSent(fact) => return everybody_named(&fact.letter.header),
+        // Whoever loses it.
+        Fact::TaskTimedOut(_) | Fact::TaskDropped(_) | Fact::TaskReopened(_) => fact.holder(),
+        Fact::TaskReleased(released) if released.because == Because::NotAccepted => fact.holder(),
         Fact::ToolDenied(fact) => return json!([{ "agent_id": address(&Actor::parse(&fact.to)) }]),
         _ => None,
     };
@@ -332,7 +356,8 @@ mod tests {
                     (&json!("run_default"), &json!("thr_default"))
                 );
                 assert_eq!(envelope["task_id"], json!(task));
-                let routed = kind.starts_with("routing.") || kind == "task.forwarded" || kind == "tool.denied";
+                let routed =
+                    kind.starts_with("routing.") || ["task.forwarded", "task.timed_out", "tool.denied"].contains(&kind);
                 assert_eq!(envelope["from"]["agent_id"], if routed { "agent:orchestrator" } else { from });
                 assert!(envelope["to"].is_array() && envelope["payload"].is_object(), "{kind}");
                 assert_eq!(envelope["meta"]["kind"], kind);
@@ -404,8 +429,8 @@ mod tests {
         assert_eq!(kinds_shown_as("tool.call"), [RECEIVED]);
         assert_eq!(kinds_shown_as("task.claimed"), ["task.claimed"]);
         assert_eq!(kinds_shown_as("nobody.knows"), [""; 0]);
-        let known = |kind: &&str| Fact::KINDS.iter().any(|(known, _)| known == kind);
-        assert!(ROUTERS_KINDS.iter().chain(&KINDS_WITH_OWN_WORDS).all(|kind| known(&kind)));
+        let known = |kind: &str| Fact::KINDS.iter().any(|(known, _)| *known == kind);
+        assert!(ROUTERS_KINDS.iter().chain(&FILED_KINDS).all(|kind| known(kind)));
         assert!(is_shown_type("tool.call") && is_shown_type("x.mine") && !is_shown_type("task.requested"));
     }
 

@@ -9,6 +9,7 @@ use rookery_core::agent::Status;
 use rookery_core::clutch::SigningPolicy;
 use rookery_core::log::{Body, BodyBytes};
 use rookery_core::message::StormGuard;
+use rookery_core::task::{MAX_ATTEMPTS, RETRY_BACKOFF_MILLIS};
 use rookery_core::view::{LifeSource, Presence};
 use rookery_core::{AgentId, Caller, Code, Command, HandoffId, IntentId, Key, Power, Refusal, Row, SiteId, TaskId};
 use rookery_store::artifact::{ArtifactError, Erased, Held};
@@ -62,6 +63,12 @@ pub struct Settings {
     pub remember_replies: Duration,
     /// What one sender may send, and how long a chain of messages may get.
     pub storm_guard: StormGuard,
+    /// How long an agent has to accept a task that the router gave it.
+    pub accept_timeout: Duration,
+    /// How often a task is tried whose request does not say so.
+    pub max_attempts: u32,
+    /// The pause before the second attempt; each further one is twice as long.
+    pub retry_backoff: Duration,
     /// Which envelopes must be signed.
     pub signatures: SigningPolicy,
     /// Where others may POST to.
@@ -87,6 +94,9 @@ impl Settings {
             escalate_conflicts_after: Duration::from_secs(10 * 60),
             remember_replies: Duration::from_secs(7 * 24 * 3600),
             storm_guard: StormGuard::default(),
+            accept_timeout: Duration::from_secs(30),
+            max_attempts: MAX_ATTEMPTS,
+            retry_backoff: Duration::from_millis(RETRY_BACKOFF_MILLIS),
             signatures: SigningPolicy::default(),
             hooks: vec![],
             outgoing_hooks: vec![],
@@ -189,6 +199,7 @@ impl Engine {
 
     /// Decides a command. The answer comes after its commit is durable.
     pub async fn submit(&self, mut request: Request) -> Result<Committed, EngineError> {
+        self.hold_outcome(&mut request.command).await?;
         match &request.body {
             Some(bytes) if bytes.len() > BODY_IN_ROW_BYTES => {
                 // Goes on to its end even if nobody waits any more, so that its file is looked after.

@@ -49,9 +49,22 @@ pub enum Act {
     Accept(AgentId),
     Progress,
     Complete(Outcome),
-    Fail(String),
+    Fail {
+        error: String,
+        again: Again,
+    },
     Cancel(Option<String>),
     Call(ToolCall),
+}
+
+/// Whether another attempt may mend an error, by the word of whoever tells it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Again {
+    Never,
+    /// After a pause, which is twice as long after each further attempt.
+    After {
+        backoff_millis: u64,
+    },
 }
 
 impl Ingest {
@@ -72,7 +85,7 @@ impl Ingest {
             Act::Update(update) => asks.extend(update.asks()),
             Act::Request(request) => asks.extend(request.asks()),
             Act::Accept(_) | Act::Progress => asks.push(Key::Lead.into()),
-            Act::Complete(_) | Act::Fail(_) | Act::Cancel(_) => {
+            Act::Complete(_) | Act::Fail { .. } | Act::Cancel(_) => {
                 asks.push(Key::Lead.into());
                 asks.push(Lookup::Dependents(received.task.clone()).into());
                 asks.push(Lookup::FilesOfTask(received.task.clone()).into());
@@ -130,8 +143,8 @@ impl Ingest {
             Act::Request(request) => (vec![], request.creates(view, caller)?),
             Act::Call(_) if denied.is_some() => (vec![], vec![]),
             Act::Record | Act::Call(_) => (reached, vec![]),
-            Act::Accept(_) | Act::Progress | Act::Complete(_) | Act::Fail(_) | Act::Cancel(_) => {
-                (reached, self.moves(view, caller)?)
+            Act::Accept(_) | Act::Progress | Act::Complete(_) | Act::Fail { .. } | Act::Cancel(_) => {
+                (reached, self.moves(view, caller, now)?)
             }
         };
         self.keeps_to_its_step(view)?;
@@ -194,12 +207,11 @@ impl Ingest {
 
     /// What answers a request that is bound to a step of a workflow is what that expects.
     fn keeps_to_its_step(&self, view: &View) -> Result<(), Halt> {
-        if matches!(self.act, Act::Request(_)) {
-            return Ok(());
-        }
-        match view.task(&self.received.task)?.and_then(Task::bound_to) {
-            Some(bound) => Checked::allows(self.checked.as_ref(), bound, view),
-            None => Ok(()),
+        match view.task(&self.received.task)? {
+            Some(task) if !matches!(self.act, Act::Request(_)) => {
+                Checked::keeps_to_its_step(self.checked.as_ref(), task, view)
+            }
+            _ => Ok(()),
         }
     }
 
@@ -275,7 +287,7 @@ impl Ingest {
     }
 
     /// What becomes of the task that it is about.
-    fn moves(&self, view: &View, caller: &Caller) -> Result<Vec<Fact>, Halt> {
+    fn moves(&self, view: &View, caller: &Caller, now: &Now) -> Result<Vec<Fact>, Halt> {
         let task = view.task_known(&self.received.task)?;
         if task.run != self.received.run {
             let message = format!("task {} is in run {}", task.id, task.run);
@@ -286,7 +298,7 @@ impl Ingest {
                 self.needs_open(task, State::InProgress)?;
                 self.needs_own(view, caller, task)?;
                 let start = Start { task: task.id.clone(), agent: Some(agent.clone()) };
-                Ok(start.decide(view, caller)?.facts)
+                Ok(start.decide(view, caller, now)?.facts)
             }
             Act::Progress => {
                 self.needs_open(task, State::InProgress)?;
@@ -300,17 +312,20 @@ impl Ingest {
             Act::Complete(outcome) => {
                 self.needs_open(task, State::Completed)?;
                 self.needs_own(view, caller, task)?;
-                let (begun, mut facts) = self.begun(view, caller, task)?;
-                let complete = Complete { task: task.id.clone(), agent: None, outcome: outcome.clone() };
+                let (begun, mut facts) = self.begun(view, caller, task, now)?;
+                let complete = Complete { task: task.id.clone(), agent: None, outcome: outcome.clone(), checked: None };
                 facts.extend(complete.completes(view, caller, &begun)?);
                 Ok(facts)
             }
-            Act::Fail(error) => {
+            Act::Fail { error, again } => {
                 self.needs_open(task, State::Failed)?;
                 self.needs_own(view, caller, task)?;
-                let (begun, mut facts) = self.begun(view, caller, task)?;
+                let (begun, mut facts) = self.begun(view, caller, task, now)?;
                 let fail = Fail { task: task.id.clone(), agent: None, error: Some(error.clone()) };
                 facts.extend(fail.fails(view, caller, &begun)?);
+                if let Again::After { backoff_millis } = again {
+                    facts.extend(task::tried_again(&begun, error, *backoff_millis, now));
+                }
                 Ok(facts)
             }
             Act::Cancel(reason) => {
@@ -350,9 +365,9 @@ impl Ingest {
     }
 
     /// Whoever ends what it was given began it, though it did not say so.
-    fn begun(&self, view: &View, caller: &Caller, task: &Task) -> Result<(Task, Vec<Fact>), Halt> {
+    fn begun(&self, view: &View, caller: &Caller, task: &Task, now: &Now) -> Result<(Task, Vec<Fact>), Halt> {
         match self.from.agent() {
-            Some(agent) => task::begun(view, caller, task, agent),
+            Some(agent) => task::begun(view, caller, task, agent, now),
             None => Ok((task.clone(), vec![])),
         }
     }
@@ -375,6 +390,7 @@ mod tests {
     use crate::group::SetGroup;
     use crate::message::{Fate, Standing};
     use crate::run::Status;
+    use crate::task::UpdateStatus;
     use crate::testing::{
         World, anna, by, claim, complete, create, ingest, sender as caller, sends, start, with_token,
     };
@@ -599,6 +615,7 @@ mod tests {
         let failed = json!({ "payload": { "code": "TOOL_UNAVAILABLE", "message": "no browser", "retryable": true } });
         let facts = sends(&mut w, "m", "task.error", "ken", &failed);
         assert_eq!(facts[..4], ["envelope.received", "task.claimed", "run.status_set", "task.started"]);
+        assert_eq!((&facts[4..], w.task("t").state), (&["task.failed", "task.retried"][..], State::Pending));
         assert_eq!(w.task("t").reason.as_deref(), Some("TOOL_UNAVAILABLE: no browser"));
         assert_eq!((w.task("t").worked_by.as_ref().map(AgentId::as_str), w.agent("ken").holding), (Some("ken"), 0));
     }
@@ -888,6 +905,33 @@ mod tests {
         assert!(w.does(&by("ken"), again.clone()).contains(&"task.completed"));
         defines(&mut w, "findings");
         assert_eq!(w.does(&by("ken"), again), [""; 0], "sent again, it is answered as it was");
+    }
+
+    #[test]
+    fn completing_it_without_a_message_is_held_against_the_step_too() {
+        let mut w = bound();
+        w.claims("ken", "t");
+        w.does(&by("ken"), start(None, "t"));
+        let checked = |w: &World, violations| result(w, true, violations).checked;
+        let wrong = Violations::of([missing("/outcome_detail", "citations")]);
+        assert_eq!(w.refuses(&by("ken"), complete("t")), Code::Stale);
+        let by_update = |checked| UpdateStatus {
+            task: "t".into(),
+            agent: None,
+            to: State::Completed,
+            outcome: Outcome { text: Some("done".to_owned()), detail: None },
+            error: None,
+            reason: None,
+            waiting_for: None,
+            checked,
+        };
+        assert_eq!(w.refuses(&by("ken"), by_update(None)), Code::Stale);
+        assert_eq!(w.refuses(&by("ken"), by_update(checked(&w, wrong.clone()))), Code::SchemaViolation);
+        let wrongly = Complete { checked: checked(&w, wrong), ..complete("t") };
+        assert_eq!(w.refuses(&by("ada"), wrongly.clone()), Code::NotHolder);
+        assert_eq!(w.refuses(&by("ken"), wrongly), Code::SchemaViolation);
+        let rightly = Complete { checked: checked(&w, Violations::default()), ..complete("t") };
+        assert!(w.does(&by("ken"), rightly).contains(&"task.completed"));
     }
 
     #[test]

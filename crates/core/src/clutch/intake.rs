@@ -7,7 +7,7 @@ use super::card::Card;
 use super::envelope::Envelope;
 use super::fault::{FaultCode, Faults};
 use super::form::{self, Fields, Flaw, Read};
-use super::ingest::{Act, Ingest};
+use super::ingest::{Act, Again, Ingest};
 use super::message_type::MessageType;
 use super::place::Place;
 use super::received::EnvelopeReceived;
@@ -88,7 +88,7 @@ fn act(envelope: &Envelope, guard: StormGuard, place: &Place<'_>, faults: &mut F
         MessageType::TaskResult => {
             Act::Complete(Outcome { text: told(payload, &OUTCOME), detail: Some(envelope.payload().clone()) })
         }
-        MessageType::TaskError => Act::Fail(error(payload)),
+        MessageType::TaskError => Act::Fail { error: error(payload), again: again(payload) },
         MessageType::TaskCancel => Act::Cancel(told(payload, &REASON)),
         MessageType::ChatMessage => {
             let place = Place::Field(place, "payload");
@@ -211,6 +211,14 @@ fn error(payload: &Map<String, Value>) -> String {
         (Some(code), None) => code.to_owned(),
         (None, Some(message)) => message,
         (None, None) => written(payload),
+    }
+}
+
+/// Whoever tells an error says whether another try may help; who says nothing does not think so.
+fn again(payload: &Map<String, Value>) -> Again {
+    match payload.get("retryable") {
+        Some(Value::Bool(true)) => Again::After { backoff_millis: task::RETRY_BACKOFF_MILLIS },
+        _ => Again::Never,
     }
 }
 

@@ -7,7 +7,7 @@ mod samples;
 
 use std::collections::BTreeMap;
 
-pub(crate) use envelopes::{ingest, sender, sends};
+pub(crate) use envelopes::{ingest, route, sender, sends};
 pub(crate) use samples::{blank_texts, samples};
 
 use crate::actor::{Auth, Caller};
@@ -398,7 +398,7 @@ pub(crate) fn retry(task: &str) -> task::Retry {
 }
 
 pub(crate) fn complete(task: &str) -> task::Complete {
-    task::Complete { task: task.into(), agent: None, outcome: task::Outcome::default() }
+    task::Complete { task: task.into(), agent: None, outcome: task::Outcome::default(), checked: None }
 }
 
 pub(crate) fn fail(task: &str) -> task::Fail {

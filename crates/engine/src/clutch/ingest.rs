@@ -4,19 +4,21 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rookery_core::clutch::card::SigningKey;
 use rookery_core::clutch::{
-    Act, AnswerCall, Faults, Ingest, Received, Shape, Signing, SigningPolicy, Taken, read_batch, take_in,
+    Act, Again, AnswerCall, Faults, Ingest, Received, Shape, Signing, SigningPolicy, Taken, read_batch, take_in,
 };
 use rookery_core::contract::{BoundTo, Checked, Violations};
 use rookery_core::log::{Body, BodyBytes};
 use rookery_core::message::Cause;
+use rookery_core::task::MAX_ATTEMPTS;
 use rookery_core::view::LifeSource;
 use rookery_core::{Actor, AgentId, Caller, Code, Key, MessageId, Refusal, Row, Seq, TaskId};
 use rookery_store::artifact::Held;
 use rookery_store::{Answer, Committed, Idempotency, Submission, SubmitError};
 use sha2::{Digest, Sha256};
 
-use super::{Validate, Validated};
+use super::workflows::{Validate, Validated};
 use crate::engine::{BODY_IN_ROW_BYTES, Engine, EngineError, hex};
+use crate::timers::millis;
 
 /// How often envelopes are held against what is expected, if that changes all the time.
 const ATTEMPTS: usize = 3;
@@ -328,6 +330,7 @@ impl Engine {
             Taken::Heartbeat(agent) => return Err(Refusal::new(Code::Invalid, format!("'{agent}' only lives")).into()),
         };
         self.link(&mut ingest);
+        self.settle(&mut ingest);
         let mut submission = Submission::new(caller.clone(), ingest);
         submission.run = Some(envelope.run.clone());
         submission.thread = Some(envelope.thread.clone());
@@ -359,6 +362,21 @@ impl Engine {
             && let Some(message) = self.shown().newest(&author, &ingest.received.thread)
         {
             *cause = Cause::Shown(message);
+        }
+    }
+
+    /// What the message leaves open is as the settings say.
+    fn settle(&self, ingest: &mut Ingest) {
+        let settings = self.settings();
+        match &mut ingest.act {
+            // What the rules would take anyway need not be written down.
+            Act::Request(request) if settings.max_attempts != MAX_ATTEMPTS => {
+                request.terms.max_attempts.get_or_insert(settings.max_attempts);
+            }
+            Act::Fail { again: Again::After { backoff_millis }, .. } => {
+                *backoff_millis = millis(settings.retry_backoff)
+            }
+            _ => {}
         }
     }
 

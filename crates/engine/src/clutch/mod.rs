@@ -28,4 +28,3 @@ pub(crate) use schemas::Schemas;
 pub use schemas::{KnownSchema, UnfitSchema};
 pub use show::{Envelopes, Rendered, Shown};
 pub use trace::Traced;
-pub use workflows::{Expectation, Validate, Validated};

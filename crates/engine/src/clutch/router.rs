@@ -2,7 +2,8 @@
 //!
 //! A duty, and restart-safe: what waits is found in rows, so that whoever takes the duty over goes on with it. The choice is
 //! made in memory and submitted; the rule looks at the hard limits again. What nobody fits for waits, and is tried again when
-//! somebody comes, changes or gets free.
+//! somebody comes, changes or gets free. Whoever does not accept in time, and pauses before further attempts, are clocks of the
+//! task, which the log tells of when they go off.
 
 use std::collections::BTreeMap;
 
@@ -18,6 +19,7 @@ use rookery_store::{Head, ListQuery, Submission, SubmitError};
 use crate::engine::{Engine, EngineError};
 use crate::services::RETRY_AFTER;
 use crate::subscribe::Subscription;
+use crate::timers::millis;
 
 /// Routes whenever that is for this node to do.
 pub(crate) async fn run(engine: Engine) {
@@ -126,6 +128,11 @@ impl Router {
         match &row.fact {
             Fact::TaskCreated(fact) if fact.origin.terms.is_some() => self.to_look_at.push(fact.task.clone()),
             Fact::TaskRetried(fact) => self.to_look_at.push(fact.task.clone()),
+            Fact::RoutingResumed(fact) => self.to_look_at.push(fact.task.clone()),
+            Fact::TaskReopened(fact) => {
+                self.to_look_at.push(fact.task.clone());
+                self.due = Due::All;
+            }
             Fact::TaskReleased(fact) => {
                 self.to_look_at.push(fact.task.clone());
                 self.due = Due::All;
@@ -135,6 +142,7 @@ impl Router {
             Fact::TaskCompleted(fact) => self.freed(&fact.task, &fact.unblocks),
             Fact::TaskDropped(fact) => self.freed(&fact.task, &fact.unblocks),
             Fact::TaskFailed(fact) => self.freed(&fact.task, &[]),
+            Fact::TaskTimedOut(fact) => self.freed(&fact.task, &[]),
             Fact::TaskRemoved(fact) => self.freed(&fact.task, &[]),
             Fact::AgentRegistered(_) | Fact::AgentUpdated(_) | Fact::AgentReturned(_) | Fact::RunStatusSet(_) => {
                 self.due = Due::All;
@@ -196,12 +204,15 @@ impl Router {
             self.waiting.remove(id);
             return Ok(());
         };
-        let choice = chosen(&self.candidates, |tried| Demand::of(terms, tried), &task);
+        let choice = self.candidates.choose_for(&task, terms);
         let selected = choice.selected.clone();
-        let mut submission = self.submission(&task, Route { task: id.clone(), choice });
+        let accept_within_millis = millis(self.engine.settings().accept_timeout);
+        let route = Route { task: id.clone(), choice, pause_millis: accept_within_millis };
+        let mut submission = self.submission(&task, route);
         let mut held = None;
         if let Some(to) = selected {
-            let forward = Forward { task: id.clone(), to, message: MessageId::new(self.engine.mint("msg_")) };
+            let message = MessageId::new(self.engine.mint("msg_"));
+            let forward = Forward { task: id.clone(), to, message, accept_within_millis };
             let (forward, body) = self.forwards(&task, &terms.request, forward).await?;
             submission.others = vec![forward];
             held = body;
@@ -269,15 +280,6 @@ impl Router {
             self.take(row);
         }
         Ok(())
-    }
-}
-
-/// Somebody whom the task was not given to in vain, if there is anybody; else whoever fits.
-fn chosen(candidates: &Candidates, demand: impl Fn(&[rookery_core::AgentId]) -> Demand, task: &Task) -> Choice {
-    let choice = candidates.choose(&demand(&task.routing.tried));
-    match choice.selected {
-        None if !task.routing.tried.is_empty() => candidates.choose(&demand(&[])),
-        _ => choice,
     }
 }
 

@@ -97,7 +97,12 @@ pub struct RunTask {
     #[serde(default)]
     pub waiting_on: Vec<String>,
     #[serde(default)]
+    pub attempt: u32,
+    #[serde(default)]
     pub attempts: Vec<Attempt>,
+    /// What happens to it by itself, and when.
+    #[serde(default)]
+    pub clocks: BTreeMap<String, String>,
     pub queued_ms: Option<i64>,
     #[serde(default)]
     pub working_ms: i64,

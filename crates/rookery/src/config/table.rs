@@ -97,6 +97,12 @@ settings! {
     messages_per_minute: u32 = "600", "ROOKERY_MESSAGES_PER_MINUTE";
     /// Messages that may follow from each other without a person; what is above and would wake somebody is held.
     message_hops: u32 = "20", "ROOKERY_MESSAGE_HOPS";
+    /// Time that an agent has to accept a task that the router gave it; then it is given to another.
+    accept_timeout: Duration = "30s", "ROOKERY_ACCEPT_TIMEOUT";
+    /// How often a task is tried whose request does not say so.
+    max_attempts: u32 = "3", "ROOKERY_MAX_ATTEMPTS";
+    /// Pause before the second attempt at a task; before each further one it is twice as long.
+    retry_backoff: Duration = "1s", "ROOKERY_RETRY_BACKOFF";
     /// Which envelopes agents must sign: `off`, `sensitive` (what changes who an agent is or reaches into production, if it has keys) or `all`.
     signatures: Signatures = "sensitive", "ROOKERY_SIGNATURES";
     /// Largest request body.

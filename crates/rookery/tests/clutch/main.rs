@@ -20,4 +20,5 @@ mod support;
 mod tasks;
 mod team;
 mod telemetry;
+mod timing;
 mod tools;

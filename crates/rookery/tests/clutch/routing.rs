@@ -171,7 +171,7 @@ async fn a_dry_run_names_everybody_and_stores_nothing() {
     assert_eq!(told(&explain(json!({"type": "task.result"})).await), expected(400, "INVALID_FIELD", "/type"));
     assert_eq!(kinds(&daemon), before);
     let to = |group: &str| json!({"to": [{"agent_id": "agent:orchestrator"}, {"agent_id": group}]});
-    assert_eq!(told(&explain(to("group:cooks")).await), expected(400, "UNKNOWN_RECIPIENT", "/to/1"));
+    assert_eq!(told(&explain(to("group:cooks")).await), expected(400, "UNKNOWN_RECIPIENT", "/to/1/agent_id"));
     let list = daemon.request(Method::PUT, "/clutch/v0/groups/cooks").json(&json!({"members": ["a3", "ghost"]}));
     assert_eq!(read(list).await.unwrap().status, 200);
     let cooks = explain(to("group:cooks")).await;

@@ -107,10 +107,14 @@ impl From<Violations> for ClutchError {
 impl From<RestError> for ClutchError {
     fn from(error: RestError) -> ClutchError {
         let retry_after = error.seconds_until_retry();
+        let pointer = error.pointer().map(str::to_owned);
         let (status, body) = error.into_parts();
         let mut made = ClutchError::new(status, body.code, body.error);
         if let Some(hint) = body.hint {
             made = made.hint(hint);
+        }
+        if let Some(pointer) = pointer {
+            made = made.detail("pointer", pointer);
         }
         ClutchError { retry_after, ..made }
     }

@@ -49,6 +49,12 @@ pub(super) fn run(text: &str) -> Result<RunId, ClutchError> {
     Ok(RunId::new(id("run", "run:", Some(text))?.unwrap_or_default()))
 }
 
+/// The id of a task in a body, at this place.
+pub(super) fn task(pointer: &str, text: &str) -> Result<TaskId, ClutchError> {
+    let task = id("task_id", "task:", Some(text)).map_err(|error| error.detail("pointer", pointer))?;
+    Ok(TaskId::new(task.unwrap_or_default()))
+}
+
 fn id(name: &str, prefix: &str, text: Option<&str>) -> Result<Option<String>, ClutchError> {
     let Some(text) = text else { return Ok(None) };
     let bare = text.strip_prefix(prefix).unwrap_or(text);

@@ -3,8 +3,9 @@
 use rand::Rng;
 use rand::seq::{IndexedRandom, IteratorRandom};
 use rookery_core::clutch::SecretKey;
+use rookery_core::envelope::iso;
 use rookery_core::task::Task;
-use rookery_core::{AgentId, Fact, RunId};
+use rookery_core::{AgentId, Fact, RunId, Timestamp};
 use serde_json::{Value, json};
 
 use super::Script;
@@ -56,7 +57,11 @@ impl Script<'_> {
             28..44 => self.accept(agent, from, at),
             44..49 => self.about_own(agent, from, at, "task.progress", json!({ "percent": 50 })),
             49..60 => self.about_own(agent, from, at, "task.result", json!({ "summary": "done" })),
-            60..64 => self.about_own(agent, from, at, "task.error", json!({ "code": "BROKEN", "message": "no" })),
+            60..64 => {
+                let retryable = self.rng.random_bool(0.7);
+                let payload = json!({ "code": "BROKEN", "message": "no", "retryable": retryable });
+                self.about_own(agent, from, at, "task.error", payload)
+            }
             64..67 => self.cancel(from, at),
             67..78 => self.speech(from, at),
             78..81 => self.card(agent),
@@ -119,6 +124,14 @@ impl Script<'_> {
                 POLICIES.choose(self.rng).and_then(|policy| serde_json::from_str::<Value>(policy).ok())
         {
             more["security"] = json!({ "policy": policy });
+        }
+        if self.rng.random_bool(0.5) {
+            let (seconds, attempts) = (self.rng.random_range(1..90), self.rng.random_range(1..4));
+            more["limits"] = json!({ "max_runtime_sec": seconds, "max_attempts": attempts });
+        }
+        if self.rng.random_bool(0.15) {
+            let now = self.model.log().last().map_or(0, |row| row.at.0);
+            more["deadline"] = json!(iso(Timestamp(now + self.rng.random_range(0..120_000))));
         }
         if self.rng.random_bool(0.3) {
             more["prefers"] = json!(["skill:law", "domain:fintech"]);
