@@ -23,7 +23,7 @@ use crate::ambient::Ids;
 use crate::attendance::Attending;
 use crate::clutch::Schemas;
 use crate::clutch::rejections::Rejections;
-use crate::hooks::Hook;
+use crate::hooks::{Hook, Outgoing};
 use crate::intents::InHand;
 use crate::life::{Place, Roster};
 use crate::notices::Notices;
@@ -73,6 +73,8 @@ pub struct Settings {
     pub signatures: SigningPolicy,
     /// Where others may POST to.
     pub hooks: Vec<Hook>,
+    /// Who is sent messages as they come.
+    pub outgoing_hooks: Vec<Outgoing>,
     /// How long an artifact is kept that nothing names.
     pub keep_artifacts: Duration,
     /// Whether other nodes can share the store, each with the project's files in a folder of its own.
@@ -97,6 +99,7 @@ impl Settings {
             retry_backoff: Duration::from_millis(RETRY_BACKOFF_MILLIS),
             signatures: SigningPolicy::default(),
             hooks: vec![],
+            outgoing_hooks: vec![],
             keep_artifacts: Duration::from_secs(24 * 3600),
             shared: false,
         }

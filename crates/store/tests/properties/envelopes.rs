@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use rookery_core::actor::{Actor, Caller};
-use rookery_core::clutch::{Act, Again, AnswerCall, Shape, Taken, Trace, read_batch, take_in};
+use rookery_core::clutch::{
+    Act, Again, AnswerCall, EnvelopeRejected, MessageType, NoteRejected, Shape, Taken, Trace, read_batch, take_in,
+};
 use rookery_core::log::LogRow;
 use rookery_core::message::StormGuard;
 use rookery_core::routing::{Candidates, Demand, Forward, Route};
 use rookery_core::task::{Clock, FireClock, Task};
-use rookery_core::{Command, Key, MessageId, Row};
+use rookery_core::{Code, Command, Key, MessageId, Row};
 use serde_json::{Value, json};
 
 use crate::contracts::{STEP, WORKFLOW};
@@ -68,8 +70,23 @@ pub(crate) fn asked() -> BoxedStrategy<Asked> {
             ingest(&envelope, limits)
         },
     );
-    prop_oneof![12 => sent, 1 => (select(&ENVELOPES[..]), select(&AGENTS[..])).prop_map(|(call, to)| answer(call, to))]
-        .boxed()
+    let answered = (select(&ENVELOPES[..]), select(&AGENTS[..])).prop_map(|(call, to)| answer(call, to));
+    let rejected = (id(), select(&AGENTS[..])).prop_map(|(id, from)| rejected(id, from));
+    prop_oneof![12 => sent, 1 => answered, 1 => rejected].boxed()
+}
+
+/// The daemon notes that it refused what somebody else signed.
+fn rejected(message: MessageId, from: &str) -> Asked {
+    let rejected = EnvelopeRejected {
+        message,
+        message_type: MessageType::TaskCancel,
+        from: from.to_owned(),
+        kid: Some("key_01".to_owned()),
+        code: Code::UnknownKey,
+        pointer: "/security/auth/kid".to_owned(),
+        others: 0,
+    };
+    (Caller::system(), NoteRejected { rejected }.into())
 }
 
 /// Times that are over at once, so that what they bring about can come at any moment after.
