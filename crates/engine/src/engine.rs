@@ -19,6 +19,7 @@ use sha2::{Digest, Sha256};
 use crate::access::Access;
 use crate::ambient::Ids;
 use crate::attendance::Attending;
+use crate::handed::Handed;
 use crate::intents::InHand;
 use crate::life::{Place, Roster};
 use crate::notices::Notices;
@@ -143,6 +144,7 @@ pub(crate) struct Inner {
     pub(crate) shown: Shown,
     pub(crate) notices: Notices,
     pub(crate) counts: Counts,
+    pub(crate) handed: Handed,
     pub(crate) in_hand: InHand,
 }
 
@@ -165,6 +167,7 @@ impl Engine {
                 shown: Shown::default(),
                 notices: Notices::default(),
                 counts: Counts::default(),
+                handed: Handed::default(),
                 in_hand: InHand::default(),
             }),
         }
@@ -462,6 +465,15 @@ impl Engine {
     /// Whether an agent is on the team as far as this node has heard: no rule may rest on it.
     pub fn knows(&self, agent: &AgentId) -> bool {
         self.inner.roster.knows(agent)
+    }
+
+    /// How deliveries go, as far as this node knows.
+    pub fn handed(&self) -> &Handed {
+        &self.inner.handed
+    }
+
+    pub(crate) fn is_sealed(&self, agent: &AgentId) -> bool {
+        self.inner.roster.is_sealed(agent)
     }
 
     pub(crate) fn in_hand(&self) -> &InHand {

@@ -74,6 +74,9 @@ pub struct Routing {
     /// Whom it was given to in vain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tried: Vec<AgentId>,
+    /// The request as it was passed on to whoever has the task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passed_on: Option<MessageId>,
 }
 
 impl Routing {
@@ -94,7 +97,7 @@ impl Routing {
 impl TaskForwarded {
     pub(crate) fn keys(&self) -> Vec<Key> {
         let delivery = Key::Delivery { message: self.message.clone(), agent: self.to.clone() };
-        vec![Key::Envelope(self.message.clone()), delivery]
+        vec![Key::Envelope(self.message.clone()), delivery, Key::Task(self.task.clone())]
     }
 }
 

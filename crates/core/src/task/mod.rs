@@ -380,6 +380,7 @@ pub(crate) fn apply(old: Option<Task>, id: &TaskId, fact: &Fact, seq: Seq, at: T
             task.reserved_for = Some(fact.agent.clone());
             (task.routing.failed, task.routing.failed_by) = (false, vec![]);
         }
+        Fact::TaskForwarded(fact) => task.routing.passed_on = Some(fact.message.clone()),
         Fact::RoutingFailed(fact) => {
             task.routing.failed = true;
             task.routing.failed_by = fact.choice.counts.keys().copied().collect();

@@ -4,12 +4,14 @@
 //! one that led to it.
 
 mod ack;
+mod arrival;
 mod broadcast;
 mod channel;
 mod coord;
 mod inbox;
 mod pending;
 mod place;
+mod pull;
 mod send;
 mod status;
 
@@ -18,9 +20,12 @@ use rookery_core::message::{Delivery, Message, Recipients};
 use rookery_core::{AgentId, Row, Seq, Timestamp};
 
 pub use ack::Until;
+pub use arrival::Arrival;
 pub use channel::Span;
 pub use coord::{InstancePresence, PresenceWord};
 pub use pending::{Pending, Unread, Waiting};
+pub use pull::{Mailbox, Parcel, Pull, PullError, Pulled};
+pub(crate) use pull::Waits;
 pub use send::Post;
 pub use status::{MessageStatus, Reached, RecipientStatus};
 

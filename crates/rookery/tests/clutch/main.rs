@@ -4,6 +4,7 @@
 
 mod artifacts;
 mod cli;
+mod inbox;
 mod listing;
 mod messages;
 mod nodes;

@@ -29,6 +29,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 5, name: "workspaces", sql: include_str!("../../migrations/sqlite/0005_workspaces.sql") },
     Migration { version: 6, name: "artifacts", sql: include_str!("../../migrations/sqlite/0006_artifacts.sql") },
     Migration { version: 7, name: "clutch", sql: include_str!("../../migrations/sqlite/0007_clutch.sql") },
+    Migration { version: 9, name: "deliveries", sql: include_str!("../../migrations/sqlite/0009_deliveries.sql") },
 ];
 
 const CHUNK: u32 = 1_000;
@@ -306,6 +307,7 @@ mod tests {
         let (connection, _) = new_store(&folder.path().join("rookery.db"), MIGRATIONS);
         for (table, column, order_by) in [
             (Table::Deliveries, "pending", "sent"),
+            (Table::Deliveries, "state", "sent"),
             (Table::Messages, "audience", "sent"),
             (Table::Messages, "channel", "at"),
             (Table::Versions, "document", "version"),

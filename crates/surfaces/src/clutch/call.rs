@@ -108,6 +108,18 @@ impl FromRequestParts<App> for NamedAgent {
     }
 }
 
+/// A body of JSON that is read into a type, with an error that names the field that is wrong.
+#[derive(Debug)]
+pub struct Body<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
+    type Rejection = ClutchError;
+
+    async fn from_request(request: Request, app: &App) -> Result<Body<T>, ClutchError> {
+        Ok(Body(rest::call::JsonBody::from_request(request, app).await?.value))
+    }
+}
+
 /// A body of JSON as it was sent; its reader tells what is wrong with it.
 #[derive(Debug)]
 pub struct Json(pub Bytes);

@@ -8,6 +8,7 @@
 //! | `envelopes` | envelopes that come in, and each by its id |
 //! | `error` | the map from what can go wrong to this protocol's errors |
 //! | `filter` | which messages, as addresses and frames say it |
+//! | `inbox` | what waits for an agent, pulled and acknowledged |
 //! | `messages` | messages by run, thread, task, sender and type |
 //! | `replay` | the messages of a run once more, at once or in their time |
 //! | `router` | what the router would do with a request |
@@ -20,6 +21,7 @@ mod call;
 pub(crate) mod envelopes;
 mod error;
 mod filter;
+pub(crate) mod inbox;
 pub(crate) mod messages;
 pub(crate) mod replay;
 pub(crate) mod router;
@@ -43,6 +45,8 @@ pub fn routes() -> Router<App> {
         .route("/agents", get(agents::list))
         .route("/agents/{id}", get(agents::get).put(agents::register).delete(agents::leave))
         .route("/agents/{id}/heartbeat", post(agents::heartbeat))
+        .route("/agents/{id}/inbox", get(inbox::pull))
+        .route("/agents/{id}/inbox/ack", post(inbox::ack))
         .route("/artifacts", get(artifacts::list).post(artifacts::upload))
         .route("/artifacts/{id}", get(artifacts::download))
         .route("/messages", get(messages::list).post(envelopes::ingest))
@@ -55,7 +59,10 @@ pub fn routes() -> Router<App> {
     Router::new().nest(ROOT, routes)
 }
 
-/// Whether a request takes as long as there are bytes to carry, and bounds that by itself.
+/// Whether a request takes as long as there are bytes to carry or something to wait for, and bounds that by itself.
 pub(crate) fn takes_its_time(path: &str) -> bool {
-    path.strip_prefix(ROOT).is_some_and(|path| path == "/artifacts" || path.starts_with("/artifacts/"))
+    path.strip_prefix(ROOT).is_some_and(|path| {
+        let waits = path.starts_with("/agents/") && path.ends_with("/inbox");
+        waits || path == "/artifacts" || path.starts_with("/artifacts/")
+    })
 }

@@ -61,6 +61,8 @@ use crate::ops;
         clutch::agents::get,
         clutch::agents::leave,
         clutch::agents::heartbeat,
+        clutch::inbox::pull,
+        clutch::inbox::ack,
         ops::healthz,
         ops::readyz,
         ops::show_metrics,

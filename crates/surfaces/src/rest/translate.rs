@@ -54,7 +54,7 @@ pub fn action(fact: &Fact) -> String {
         Fact::HandoffAccepted(_) => "handoff.accepted",
         Fact::HandoffRejected(_) => "handoff.rejected",
         Fact::LeadChosen(_) | Fact::ClaimForced(_) | Fact::TaskReassigned(_) => "authority.decision",
-        Fact::ConflictEscalated(_) | Fact::MessageHeld(_) => "authority.escalation",
+        Fact::ConflictEscalated(_) | Fact::MessageHeld(_) | Fact::DeliveryAbandoned(_) => "authority.escalation",
         Fact::ReportAdded(report) => return report.action.clone(),
         Fact::AgentUpdated(_)
         | Fact::TaskMoved(_)
@@ -80,6 +80,7 @@ pub fn action(fact: &Fact) -> String {
         | Fact::MessageDiscarded(_)
         | Fact::MessagesRead(_)
         | Fact::MessagesAcked(_)
+        | Fact::DeliveryRetried(_)
         | Fact::DocumentWritten(_)
         | Fact::DocumentDeleted(_)
         | Fact::ContextConfigured(_)
@@ -111,7 +112,7 @@ pub fn kinds(action: &str) -> Vec<String> {
         "task.completed" => &["task.completed"],
         "task.blocked" => &["task.failed", "task.moved"],
         "authority.decision" => &["lead.chosen", "resource.forced", "task.reassigned"],
-        "authority.escalation" => &["resource.conflict_escalated", "message.held"],
+        "authority.escalation" => &["resource.conflict_escalated", "message.held", "delivery.abandoned"],
         other => &[other.strip_prefix("x.").unwrap_or(other)],
     };
     kinds.iter().map(|kind| (*kind).to_owned()).chain(std::iter::once("report.added".to_owned())).collect()
