@@ -16,7 +16,8 @@ use crate::instance::ConfigureContext;
 use crate::intent::{CloseIntent, Intent};
 use crate::key::{Ask, Key, Lookup};
 use crate::message::{
-    AckMessages, Delivery, GiveUpDelivery, Message, ReadMessages, ReleaseHeld, RetryDelivery, SendMessage, Sender, Thread,
+    AckMessages, Delivery, GiveUpDelivery, Message, ReadMessages, ReleaseHeld, RetryDelivery, SendMessage, Sender,
+    Thread,
 };
 use crate::redact::Redact;
 use crate::refusal::{Code, Refusal};

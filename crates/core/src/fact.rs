@@ -21,7 +21,9 @@ use crate::id::{AgentId, IntentId, RunId, Seq, TaskId, ThreadId, Timestamp, Work
 use crate::instance::{self, ContextConfigured};
 use crate::intent::{self, IntentClosed};
 use crate::key::Key;
-use crate::message::{self, DeliveryAbandoned, DeliveryRetried, MessageDiscarded, MessageHeld, MessageReleased, MessageSent, Receipt};
+use crate::message::{
+    self, DeliveryAbandoned, DeliveryRetried, MessageDiscarded, MessageHeld, MessageReleased, MessageSent, Receipt,
+};
 use crate::redact::{self, LogRedacted};
 use crate::report::Report;
 use crate::routing::{RoutingDecided, RoutingFailed, TaskForwarded};

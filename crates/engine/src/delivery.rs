@@ -70,6 +70,7 @@ pub fn note(engine: &Engine, row: &LogRow) {
             notices.read(&receipt.agent, receipt.messages.iter().chain(&receipt.broadcasts));
             engine.handed().forget(&receipt.agent, receipt.messages.iter().chain(&receipt.broadcasts));
         }
+        Fact::DeliveryAbandoned(fact) => engine.handed().forget(&fact.agent, [&fact.message]),
         Fact::TaskForwarded(fact) => {
             let notice = Notice::of_request(&fact.to, &fact.message, &fact.task, row.at);
             notices.add(notice, engine.clock().monotonic());

@@ -19,6 +19,7 @@ use sha2::{Digest, Sha256};
 use crate::access::Access;
 use crate::ambient::Ids;
 use crate::attendance::Attending;
+use crate::clutch::Effort;
 use crate::handed::Handed;
 use crate::intents::InHand;
 use crate::life::{Place, Roster};
@@ -61,6 +62,8 @@ pub struct Settings {
     pub storm_guard: StormGuard,
     /// How long an artifact is kept that nothing names.
     pub keep_artifacts: Duration,
+    /// How hard it is tried to deliver messages to endpoints.
+    pub effort: Effort,
     /// Whether other nodes can share the store, each with the project's files in a folder of its own.
     pub shared: bool,
 }
@@ -79,6 +82,7 @@ impl Settings {
             remember_replies: Duration::from_secs(7 * 24 * 3600),
             storm_guard: StormGuard::default(),
             keep_artifacts: Duration::from_secs(24 * 3600),
+            effort: Effort::default(),
             shared: false,
         }
     }

@@ -179,7 +179,11 @@ mod tests {
     fn a_message_to_everybody_can_be_dead_for_one() {
         let mut w = World::of(&["a", "b"]);
         w.does(&by("a"), coord("m", "a", "GENERAL", &[]));
-        assert_eq!(w.refuses(&Caller::system(), give_up("m", "a")), Code::MessageNotFound, "it is no news to its author");
+        assert_eq!(
+            w.refuses(&Caller::system(), give_up("m", "a")),
+            Code::MessageNotFound,
+            "it is no news to its author"
+        );
         w.does(&Caller::system(), give_up("m", "b"));
         assert_eq!(state(&w, "m", "b"), "dead".into());
         assert_eq!(w.does(&anna(), retry("m", "b")), ["delivery.retried"]);

@@ -22,8 +22,8 @@ use crate::instance::{ContextConfigured, ContextSettings, Provider, Scope};
 use crate::intent::IntentClosed;
 use crate::key::Key;
 use crate::message::{
-    DAY_MILLIS, DeliveryAbandoned, DeliveryRetried, Form, Header, Hold, Letter, MessageDiscarded, MessageHeld, MessageReleased, MessageSent, Priority,
-    Receipt, Recipients,
+    DAY_MILLIS, DeliveryAbandoned, DeliveryRetried, Form, Header, Hold, Letter, MessageDiscarded, MessageHeld,
+    MessageReleased, MessageSent, Priority, Receipt, Recipients,
 };
 use crate::redact::{Cleared, Erase, LogRedacted};
 use crate::report::Report;

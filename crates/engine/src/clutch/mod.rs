@@ -2,6 +2,7 @@
 //! and runs as trees of tasks.
 
 mod attempts;
+pub(crate) mod courier;
 mod envelope;
 mod ingest;
 mod messages;
@@ -10,6 +11,7 @@ mod runs;
 mod show;
 
 pub use attempts::{Attempt, Ending};
+pub use courier::{Answered, Carrier, Carrying, Effort, Http, Posting, Reach, SIGNATURE_HEADER, delivery_key};
 pub use envelope::Envelope;
 pub use ingest::{IngestError, Ingested};
 pub use messages::{MessageFilter, MessagePage, Stretch};

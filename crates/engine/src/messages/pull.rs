@@ -141,6 +141,14 @@ impl Engine {
         }
     }
 
+    /// The same in bytes: those that were sent, if it came as an envelope.
+    pub(crate) async fn parcel_bytes(&self, id: &MessageId) -> Result<Option<Vec<u8>>, EngineError> {
+        if let Some((_, clutch::Envelope::Verbatim(bytes))) = self.envelope(id).await?.value {
+            return Ok(Some(bytes));
+        }
+        Ok(self.parcel(id).await?.map(|parcel| parcel.message.to_string().into_bytes()))
+    }
+
     /// The oldest that an agent has not acknowledged after a place, in order.
     pub(crate) async fn waits(&self, agent: &AgentId, after: Seq, most: u32) -> Result<Vec<Waits>, EngineError> {
         let known = self.agent(agent).await?.value;

@@ -40,8 +40,11 @@ async fn what_is_sent_to_an_agent_waits_until_it_acknowledges_it() {
     let mut daemon = team(&["lead", "ken", "ada"]).await;
     let first = envelope("m1", "x.note", "ada", json!({"to": to(&["agent:ken"]), "payload": {"n": 1.50}}));
     let result = sent(&daemon, &first).await;
-    sent(&daemon, &envelope("m2", "chat.message", "ada", json!({"to": to(&["ken", "lead"]), "payload": {"text": "hi"}})))
-        .await;
+    sent(
+        &daemon,
+        &envelope("m2", "chat.message", "ada", json!({"to": to(&["ken", "lead"]), "payload": {"text": "hi"}})),
+    )
+    .await;
     sent(&daemon, &envelope("m3", "x.other", "ada", json!({"to": to(&["lead"])}))).await;
     let page = inbox(&daemon, "agent:ken", "").await;
     assert_eq!(ids(&page), ["m1", "m2"]);
@@ -142,7 +145,8 @@ async fn nobody_else_opens_an_inbox_and_nothing_unknown_is_acknowledged() {
         let reply = daemon.post(&format!("{path}/ack"), body.clone()).await.unwrap();
         assert_eq!(told(&reply).0, 400, "{body}");
     }
-    for (query, code) in [("?wait=soon", 400), ("?max=0", 400), ("?max=x", 400), ("?after=x", 400), ("?max=99999", 200)] {
+    for (query, code) in [("?wait=soon", 400), ("?max=0", 400), ("?max=x", 400), ("?after=x", 400), ("?max=99999", 200)]
+    {
         assert_eq!(daemon.get(&format!("{path}{query}")).await.unwrap().status, code, "{query}");
     }
     let unknown = daemon.get("/clutch/v0/agents/ghost/inbox").await.unwrap();

@@ -4,6 +4,8 @@
 
 mod artifacts;
 mod cli;
+mod delivery;
+mod endpoint;
 mod inbox;
 mod listing;
 mod messages;

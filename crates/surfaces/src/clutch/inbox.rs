@@ -188,7 +188,8 @@ mod tests {
 
     #[test]
     fn a_wait_is_a_time_and_never_too_long() {
-        for (text, millis) in [("0s", 0), ("30s", 30_000), ("250ms", 250), ("2m", 120_000), ("5", 5_000), ("1000m", 300_000)]
+        for (text, millis) in
+            [("0s", 0), ("30s", 30_000), ("250ms", 250), ("2m", 120_000), ("5", 5_000), ("1000m", 300_000)]
         {
             assert_eq!(wait(Some(text)).unwrap(), Duration::from_millis(millis), "{text}");
         }

@@ -5,6 +5,7 @@
 //! | `agents` | the registry: cards of agents, whichever face they joined by |
 //! | `artifacts` | content by its hash: upload, download, ranges |
 //! | `call` | a request as every handler needs it |
+//! | `deliveries` | where every message stands with each of its recipients |
 //! | `envelopes` | envelopes that come in, and each by its id |
 //! | `error` | the map from what can go wrong to this protocol's errors |
 //! | `filter` | which messages, as addresses and frames say it |
@@ -18,6 +19,7 @@
 pub(crate) mod agents;
 pub(crate) mod artifacts;
 mod call;
+pub(crate) mod deliveries;
 pub(crate) mod envelopes;
 mod error;
 mod filter;
@@ -49,6 +51,8 @@ pub fn routes() -> Router<App> {
         .route("/agents/{id}/inbox/ack", post(inbox::ack))
         .route("/artifacts", get(artifacts::list).post(artifacts::upload))
         .route("/artifacts/{id}", get(artifacts::download))
+        .route("/deliveries", get(deliveries::list))
+        .route("/deliveries/{id}/retry", post(deliveries::retry))
         .route("/messages", get(messages::list).post(envelopes::ingest))
         .route("/messages/{id}", get(envelopes::get))
         .route("/router/explain", post(router::explain))

@@ -63,6 +63,8 @@ use crate::ops;
         clutch::agents::heartbeat,
         clutch::inbox::pull,
         clutch::inbox::ack,
+        clutch::deliveries::list,
+        clutch::deliveries::retry,
         ops::healthz,
         ops::readyz,
         ops::show_metrics,
