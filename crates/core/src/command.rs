@@ -7,9 +7,11 @@ use crate::agent::{
     Agent, ComeBack, DeclareOffline, Join, Lead, Leave, Register, RegisterCard, SetStatus, UpdateCard, UpdateProfile,
 };
 use crate::clutch::{Filed, Ingest};
+use crate::contract::{DefineWorkflow, RegisterSchema};
 use crate::document::{AppendDocument, CreateDocument, DeleteDocument, Document, DocumentId, WriteDocument};
 use crate::fact::Fact;
 use crate::file::{ClaimFile, ClaimReply, File, FilePath, Lock, NoteChange, NoteOthers, ReleaseFile, Resolve, Unlock};
+use crate::group::{RemoveGroup, SetGroup};
 use crate::handoff::{Accept, Handoff, Initiate, Reject};
 use crate::id::{AgentId, HandoffId, IntentId, MessageId, Seq, TaskId, ThreadId, TimerId, Timestamp};
 use crate::instance::ConfigureContext;
@@ -116,6 +118,10 @@ commands! {
     UpdateWorkspace(UpdateWorkspace),
     MergeWorkspace(MergeWorkspace),
     SettleWorkspace(SettleWorkspace),
+    RegisterSchema(RegisterSchema),
+    DefineWorkflow(DefineWorkflow),
+    SetGroup(SetGroup),
+    RemoveGroup(RemoveGroup),
 }
 
 /// The inputs to a decision that are neither rows nor the command.
@@ -241,6 +247,10 @@ pub fn asks(caller: &Caller, command: &Command) -> Vec<Ask> {
         Command::UpdateWorkspace(c) => c.asks(),
         Command::MergeWorkspace(c) => c.asks(),
         Command::SettleWorkspace(c) => c.asks(),
+        Command::RegisterSchema(c) => c.asks(),
+        Command::DefineWorkflow(c) => c.asks(),
+        Command::SetGroup(c) => c.asks(),
+        Command::RemoveGroup(c) => c.asks(),
     };
     asks.extend(caller.actor.agent().map(|agent| Ask::Row(Key::Agent(agent.clone()))));
     asks
@@ -330,6 +340,10 @@ pub fn decide(view: &View, caller: &Caller, command: &Command, now: &Now) -> Res
         Command::UpdateWorkspace(c) => c.decide(view, caller),
         Command::MergeWorkspace(c) => c.decide(view, caller),
         Command::SettleWorkspace(c) => c.decide(view, caller),
+        Command::RegisterSchema(c) => c.decide(view, caller),
+        Command::DefineWorkflow(c) => c.decide(view, caller),
+        Command::SetGroup(c) => c.decide(view, caller),
+        Command::RemoveGroup(c) => c.decide(view, caller),
     }
 }
 

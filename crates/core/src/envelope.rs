@@ -50,13 +50,15 @@ const PROTOCOLS_OWN: [(&str, &str); 11] = [
     ("routing.failure", "routing.failed"),
 ];
 
+/// What came in as a message is shown with the type that it has.
+const RECEIVED: &str = "envelope.received";
+
 /// The kinds of facts that may be shown with this type: where to look for them. Each has to be looked at still, because
 /// a kind may be shown with one type or another.
 pub fn kinds_shown_as(message_type: &str) -> Vec<&'static str> {
     let own = PROTOCOLS_OWN.iter().filter(|(shown, _)| *shown == message_type).map(|(_, kind)| *kind);
     let same = Fact::KINDS.iter().map(|(kind, _)| *kind).filter(|kind| *kind == message_type);
-    // What came in has the type that it was sent with.
-    let sent = MessageType::parse(message_type).map(|_| "envelope.received");
+    let sent = MessageType::parse(message_type).map(|_| RECEIVED);
     own.chain(same).chain(sent).collect()
 }
 
@@ -412,7 +414,8 @@ mod tests {
             assert!(is_shown_type(shown), "{shown}");
             assert!(kinds_shown_as(shown).contains(&fact.kind()), "{} is shown as {shown}", fact.kind());
         }
-        assert_eq!(kinds_shown_as("tool.call"), ["envelope.received"]);
+        assert_eq!(kinds_shown_as("tool.call"), [RECEIVED]);
+        assert_eq!(kinds_shown_as("task.claimed"), ["task.claimed"]);
         assert_eq!(kinds_shown_as("nobody.knows"), [""; 0]);
         assert!(is_shown_type("tool.call") && is_shown_type("x.mine") && !is_shown_type("task.requested"));
     }

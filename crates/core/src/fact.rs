@@ -11,11 +11,13 @@ use crate::agent::{
 };
 use crate::artifact;
 use crate::clutch::{self, EnvelopeReceived};
+use crate::contract::{self, SchemaRegistered, WorkflowDefined};
 use crate::document::{self, DocumentDeleted, DocumentWritten};
 use crate::file::{
     self, ClaimForced, ConflictDetected, ConflictEscalated, ConflictResolved, FileClaimed, FileLocked, FileModified,
     FileReleased, FileUnlocked, FilesChanged,
 };
+use crate::group::{self, GroupRemoved, GroupSet};
 use crate::handoff::{self, HandoffAccepted, HandoffInitiated, HandoffRejected};
 use crate::id::{AgentId, IntentId, RunId, Seq, TaskId, ThreadId, Timestamp, WorkspaceId};
 use crate::instance::{self, ContextConfigured};
@@ -134,6 +136,10 @@ facts! {
     WorkspaceMerged(WorkspaceMerged) = "workspace.merged" v 1,
     WorkspaceRemoved(WorkspaceRemoved) = "workspace.removed" v 1,
     WorkspaceFailed(WorkspaceFailed) = "workspace.failed" v 1,
+    SchemaRegistered(SchemaRegistered) = "schema.registered" v 1,
+    WorkflowDefined(WorkflowDefined) = "workflow.defined" v 1,
+    GroupSet(GroupSet) = "group.set" v 1,
+    GroupRemoved(GroupRemoved) = "group.removed" v 1,
     EnvelopeReceived(EnvelopeReceived) = "envelope.received" v 1,
     RoutingDecided(RoutingDecided) = "routing.decided" v 1,
     RoutingFailed(RoutingFailed) = "routing.failed" v 1,
@@ -425,6 +431,10 @@ pub fn touches(fact: &Fact) -> Vec<Key> {
         Fact::WorkspaceMerged(fact) => workspace_keys(&fact.workspace, Some(&fact.intent)),
         Fact::WorkspaceRemoved(fact) => workspace_keys(&fact.workspace, Some(&fact.intent)),
         Fact::WorkspaceFailed(fact) => workspace_keys(&fact.workspace, Some(&fact.intent)),
+        Fact::SchemaRegistered(fact) => vec![Key::Schema(fact.payload_type.clone())],
+        Fact::WorkflowDefined(fact) => vec![Key::Workflow(fact.workflow.clone())],
+        Fact::GroupSet(fact) => vec![Key::Group(fact.group.clone())],
+        Fact::GroupRemoved(fact) => vec![Key::Group(fact.group.clone())],
         Fact::EnvelopeReceived(fact) => fact.keys(),
         Fact::RoutingDecided(_) => vec![],
         Fact::RoutingFailed(fact) => vec![task(&fact.task)],
@@ -494,10 +504,13 @@ pub fn apply(old: Option<Row>, key: &Key, fact: &Fact, seq: Seq, at: Timestamp) 
         }
         Key::Context(scope) => instance::apply(row!(old, Context), scope, fact).map(Row::Context),
         Key::Workspace(id) => workspace::apply(row!(old, Workspace), id, fact, seq, at).map(Row::Workspace),
-        Key::Envelope(id) => clutch::apply(row!(old, Envelope), id, fact, seq).map(Row::Envelope),
         Key::ArtifactRef { sha256, by } => {
             artifact::apply(row!(old, ArtifactRef), (sha256, by), fact, seq).map(Row::ArtifactRef)
         }
+        Key::Schema(id) => contract::apply_schema(row!(old, Schema), id, fact, seq, at).map(Row::Schema),
+        Key::Workflow(name) => contract::apply_workflow(row!(old, Workflow), name, fact, seq, at).map(Row::Workflow),
+        Key::Group(name) => group::apply(row!(old, Group), name, fact, seq, at).map(Row::Group),
+        Key::Envelope(id) => clutch::apply(row!(old, Envelope), id, fact, seq).map(Row::Envelope),
     }
 }
 

@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::clutch::PayloadType;
 use crate::document::{DocumentId, Version};
 use crate::file::FilePath;
 use crate::id::{AgentId, HandoffId, IntentId, MessageId, RunId, TaskId, TemplateId, ThreadId, TimerId, WorkspaceId};
@@ -31,8 +32,11 @@ pub enum Table {
     Versions,
     Contexts,
     Workspaces,
-    Envelopes,
     ArtifactRefs,
+    Schemas,
+    Workflows,
+    Groups,
+    Envelopes,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -92,7 +96,7 @@ impl From<u64> for ColumnValue {
 }
 
 impl Table {
-    pub const ALL: [Table; 21] = [
+    pub const ALL: [Table; 24] = [
         Table::Agents,
         Table::Tasks,
         Table::Edges,
@@ -112,8 +116,11 @@ impl Table {
         Table::Versions,
         Table::Contexts,
         Table::Workspaces,
-        Table::Envelopes,
         Table::ArtifactRefs,
+        Table::Schemas,
+        Table::Workflows,
+        Table::Groups,
+        Table::Envelopes,
     ];
 
     pub fn name(self) -> &'static str {
@@ -137,8 +144,11 @@ impl Table {
             Table::Versions => "document_versions",
             Table::Contexts => "contexts",
             Table::Workspaces => "workspaces",
-            Table::Envelopes => "envelopes",
             Table::ArtifactRefs => "artifact_refs",
+            Table::Schemas => "schemas",
+            Table::Workflows => "workflow_rules",
+            Table::Groups => "groups",
+            Table::Envelopes => "envelopes",
         }
     }
 
@@ -172,8 +182,11 @@ impl Table {
         const CONTEXTS: [Column; 1] = [text("scope")];
         const WORKSPACES: [Column; 5] =
             [integer("created"), text("run"), text("status"), text("place"), text("branch")];
-        const ENVELOPES: [Column; 2] = [text("type"), integer("received")];
         const ARTIFACT_REFS: [Column; 1] = [text("sha256")];
+        const SCHEMAS: [Column; 1] = [integer("registered")];
+        const WORKFLOWS: [Column; 1] = [integer("defined")];
+        const GROUPS: [Column; 1] = [integer("changed")];
+        const ENVELOPES: [Column; 2] = [text("type"), integer("received")];
         match self {
             Table::Agents => &AGENTS,
             Table::Tasks => &TASKS,
@@ -193,8 +206,11 @@ impl Table {
             Table::Versions => &VERSIONS,
             Table::Contexts => &CONTEXTS,
             Table::Workspaces => &WORKSPACES,
-            Table::Envelopes => &ENVELOPES,
             Table::ArtifactRefs => &ARTIFACT_REFS,
+            Table::Schemas => &SCHEMAS,
+            Table::Workflows => &WORKFLOWS,
+            Table::Groups => &GROUPS,
+            Table::Envelopes => &ENVELOPES,
         }
     }
 }
@@ -234,13 +250,17 @@ pub enum Key {
     /// What was configured for an instance, or for all.
     Context(Scope),
     Workspace(WorkspaceId),
-    /// A message of the Clutch protocol that came in.
-    Envelope(MessageId),
     /// That something names an artifact.
     ArtifactRef {
         sha256: String,
         by: String,
     },
+    Schema(PayloadType),
+    /// What the steps of a workflow expect, by its name.
+    Workflow(String),
+    Group(String),
+    /// A message of the Clutch protocol that came in.
+    Envelope(MessageId),
 }
 
 impl Key {
@@ -269,8 +289,11 @@ impl Key {
             Key::Version { .. } => Table::Versions,
             Key::Context(_) => Table::Contexts,
             Key::Workspace(_) => Table::Workspaces,
-            Key::Envelope(_) => Table::Envelopes,
             Key::ArtifactRef { .. } => Table::ArtifactRefs,
+            Key::Schema(_) => Table::Schemas,
+            Key::Workflow(_) => Table::Workflows,
+            Key::Group(_) => Table::Groups,
+            Key::Envelope(_) => Table::Envelopes,
         }
     }
 
@@ -297,8 +320,10 @@ impl Key {
             Key::Version { document, version } => format!("{version} {}", document.text()),
             Key::Context(scope) => scope.text(),
             Key::Workspace(id) => id.to_string(),
-            Key::Envelope(id) => id.to_string(),
             Key::ArtifactRef { sha256, by } => format!("{sha256} {by}"),
+            Key::Schema(id) => id.to_string(),
+            Key::Workflow(name) | Key::Group(name) => name.clone(),
+            Key::Envelope(id) => id.to_string(),
         }
     }
 
@@ -333,11 +358,14 @@ impl Key {
             }
             Table::Contexts => Key::Context(Scope::parse(id)?),
             Table::Workspaces => Key::Workspace(id.into()),
-            Table::Envelopes => Key::Envelope(id.into()),
             Table::ArtifactRefs => {
                 let (sha256, by) = id.split_once(' ')?;
                 Key::ArtifactRef { sha256: sha256.to_owned(), by: by.to_owned() }
             }
+            Table::Schemas => Key::Schema(PayloadType::parse(id)?),
+            Table::Workflows => Key::Workflow(id.to_owned()),
+            Table::Groups => Key::Group(id.to_owned()),
+            Table::Envelopes => Key::Envelope(id.into()),
         })
     }
 }
@@ -516,8 +544,11 @@ mod tests {
             Key::Context(Scope::Project),
             Key::Context(Scope::Instance("run_x".into())),
             Key::Workspace("ws_1".into()),
-            Key::Envelope("msg_1".into()),
             Key::ArtifactRef { sha256: "ab".to_owned(), by: "task:t 1".to_owned() },
+            Key::Schema(PayloadType::parse("a.b.v1").unwrap()),
+            Key::Workflow("w".to_owned()),
+            Key::Group("g".to_owned()),
+            Key::Envelope("msg_1".into()),
         ];
         for key in keys {
             assert_eq!(Key::parse(key.table(), &key.id()), Some(key));

@@ -3,18 +3,20 @@
 //! Nothing here reads a clock, a file, a random number or a configuration, and nothing is async. A command is decided
 //! over a [`View`] of rows that somebody else loaded; what is not loaded is answered by [`Halt::Missing`], never fetched.
 //! Read [`command`] for what can be asked, [`fact`] for what can have happened, and the folder of a noun
-//! (`agent`, `task`, `run`, `template`, `file`, `handoff`, `message`, `document`, `workspace`) for its rules; `clutch` reads
-//! what comes in by that protocol, and `routing` chooses who does a task.
+//! (`agent`, `task`, `run`, `template`, `file`, `handoff`, `message`, `document`, `workspace`, `contract`,
+//! `group`) for its rules; `clutch` reads what comes in by that protocol, and `routing` chooses who does a task.
 
 pub mod actor;
 pub mod agent;
 pub mod artifact;
 pub mod clutch;
 pub mod command;
+pub mod contract;
 pub mod document;
 pub mod envelope;
 pub mod fact;
 pub mod file;
+pub mod group;
 pub mod handoff;
 pub mod id;
 pub mod instance;

@@ -53,6 +53,11 @@ pub const FAULTS: usize = 100;
 pub const FAULT_BYTES: usize = 64 * 1024;
 pub const IDEMPOTENCY_KEY_BYTES: usize = 256;
 pub const SIGNATURE_BYTES: usize = 1024;
+/// A JSON Schema, as it was sent.
+pub const SCHEMA_BYTES: usize = 64 * 1024;
+/// The rules of a workflow, as they were sent.
+pub const WORKFLOW_BYTES: usize = 256 * 1024;
+pub const WORKFLOW_STEPS: usize = 500;
 /// A card of an agent, with what it says beyond what is known here.
 pub const CARD_BYTES: usize = 64 * 1024;
 pub const URL_BYTES: usize = 2 * 1024;

@@ -87,6 +87,10 @@ pub enum Code {
     MergeConflict,
     /// Git refused or failed; the message is its own.
     GitFailed,
+    SchemaNotFound,
+    /// A message is not what its step of a workflow expects.
+    SchemaViolation,
+    GroupNotFound,
 }
 
 impl Code {
@@ -146,6 +150,9 @@ impl Code {
             Code::SiteOffline => "SITE_OFFLINE",
             Code::MergeConflict => "MERGE_CONFLICT",
             Code::GitFailed => "GIT_FAILED",
+            Code::SchemaViolation => "SCHEMA_VIOLATION",
+            Code::SchemaNotFound => "SCHEMA_NOT_FOUND",
+            Code::GroupNotFound => "GROUP_NOT_FOUND",
         }
     }
 }

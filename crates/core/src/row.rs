@@ -5,8 +5,10 @@ use serde::{Deserialize, Serialize};
 use crate::agent::{Agent, Lead};
 use crate::artifact::ArtifactRef;
 use crate::clutch::Filed;
+use crate::contract::{Schema, Workflow};
 use crate::document::{Document, Version};
 use crate::file::File;
+use crate::group::Group;
 use crate::handoff::Handoff;
 use crate::instance::Configured;
 use crate::intent::Intent;
@@ -41,8 +43,11 @@ pub enum Row {
     Version(Version),
     Context(Configured),
     Workspace(Workspace),
-    Envelope(Filed),
     ArtifactRef(ArtifactRef),
+    Schema(Schema),
+    Workflow(Workflow),
+    Group(Group),
+    Envelope(Filed),
 }
 
 impl Row {
@@ -67,8 +72,11 @@ impl Row {
             Row::Version(_) => Table::Versions,
             Row::Context(_) => Table::Contexts,
             Row::Workspace(_) => Table::Workspaces,
-            Row::Envelope(_) => Table::Envelopes,
             Row::ArtifactRef(_) => Table::ArtifactRefs,
+            Row::Schema(_) => Table::Schemas,
+            Row::Workflow(_) => Table::Workflows,
+            Row::Group(_) => Table::Groups,
+            Row::Envelope(_) => Table::Envelopes,
         }
     }
 
@@ -93,8 +101,11 @@ impl Row {
             Row::Version(version) => version.columns(),
             Row::Context(configured) => configured.columns(),
             Row::Workspace(workspace) => workspace.columns(),
-            Row::Envelope(filed) => filed.columns(),
             Row::ArtifactRef(named) => vec![named.sha256.as_str().into()],
+            Row::Schema(schema) => schema.columns(),
+            Row::Workflow(workflow) => workflow.columns(),
+            Row::Group(group) => group.columns(),
+            Row::Envelope(filed) => filed.columns(),
         }
     }
 
@@ -110,7 +121,8 @@ impl Row {
             Row::Message(message) => message.tallies(),
             Row::Edge(_) | Row::Lead(_) | Row::Checkpoint(_) | Row::Timer(_) | Row::Intent(_) => vec![],
             Row::Delivery(_) | Row::Thread(_) | Row::Sender(_) | Row::Document(_) | Row::Version(_) => vec![],
-            Row::Context(_) | Row::Envelope(_) | Row::ArtifactRef(_) => vec![],
+            Row::Context(_) | Row::ArtifactRef(_) | Row::Envelope(_) => vec![],
+            Row::Schema(_) | Row::Workflow(_) | Row::Group(_) => vec![],
         }
     }
 
@@ -140,8 +152,11 @@ impl Row {
             Table::Versions => Row::Version(serde_json::from_slice(doc)?),
             Table::Contexts => Row::Context(serde_json::from_slice(doc)?),
             Table::Workspaces => Row::Workspace(serde_json::from_slice(doc)?),
-            Table::Envelopes => Row::Envelope(serde_json::from_slice(doc)?),
             Table::ArtifactRefs => Row::ArtifactRef(serde_json::from_slice(doc)?),
+            Table::Schemas => Row::Schema(serde_json::from_slice(doc)?),
+            Table::Workflows => Row::Workflow(serde_json::from_slice(doc)?),
+            Table::Groups => Row::Group(serde_json::from_slice(doc)?),
+            Table::Envelopes => Row::Envelope(serde_json::from_slice(doc)?),
         })
     }
 }

@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 use crate::access::Access;
 use crate::ambient::Ids;
 use crate::attendance::Attending;
-use crate::clutch::Effort;
+use crate::clutch::{Effort, Schemas};
 use crate::handed::Handed;
 use crate::intents::InHand;
 use crate::life::{Place, Roster};
@@ -150,6 +150,7 @@ pub(crate) struct Inner {
     pub(crate) counts: Counts,
     pub(crate) handed: Handed,
     pub(crate) in_hand: InHand,
+    pub(crate) schemas: Schemas,
 }
 
 impl Debug for Engine {
@@ -173,6 +174,7 @@ impl Engine {
                 counts: Counts::default(),
                 handed: Handed::default(),
                 in_hand: InHand::default(),
+                schemas: Schemas::default(),
             }),
         }
     }
@@ -486,6 +488,10 @@ impl Engine {
 
     pub(crate) fn counts(&self) -> &Counts {
         &self.inner.counts
+    }
+
+    pub(crate) fn schemas_here(&self) -> &Schemas {
+        &self.inner.schemas
     }
 
     pub(crate) fn shown(&self) -> &Shown {

@@ -31,6 +31,7 @@ use crate::config::{Origin, Settings};
 use crate::project::{DaemonFile, Project, ProjectLock, host_name, run_time_folder};
 use crate::stores::{self, Means, Opened};
 use crate::team_files;
+use crate::telemetry::Telemetry;
 
 /// The version of this program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -83,6 +84,8 @@ pub async fn serve(
     let watching = if *settings.watch { Watching::On } else { Watching::Off };
     team_files::settle_defaults(&engine, settings).await?;
     let mut services = Services::start(&engine, watching).await.context("cannot read the store")?;
+    let endpoint = settings.otlp_endpoint.as_ref();
+    let telemetry = endpoint.map(|endpoint| Telemetry::start(&engine, endpoint, &opened.project_name)).transpose()?;
     let program = std::env::current_exe().context("cannot tell which program this is")?;
     let rendered = services.render(&engine, team_files::rendering(project, &program));
     services.deliver(&engine, carrier(settings)?);
@@ -107,6 +110,7 @@ pub async fn serve(
     tracing::info!("stopping");
     app.stopping().cancel();
     serving.await.context("serving ended badly")?;
+    drop(telemetry);
     let ending = async {
         services.stop(&engine).await;
         engine.store().close().await;

@@ -88,6 +88,16 @@ fn acting_on_a_duty_that_is_over_is_caught() {
 }
 
 #[test]
+fn envelopes_that_are_stored_in_part_are_caught() {
+    is_caught(Sabotage::TearBundles, &["bundles_are_whole"]);
+}
+
+#[test]
+fn giving_a_task_to_somebody_who_does_not_fit_is_caught() {
+    is_caught(Sabotage::MixUpAgents, &["hard_filters_hold"]);
+}
+
+#[test]
 fn a_seed_always_runs_the_same_way() {
     for seed in [3, 17] {
         assert_eq!(sim::run(Plan::new(seed)), sim::run(Plan::new(seed)));

@@ -1,13 +1,14 @@
 //! What an envelope does: it is recorded, and the rules of every face decide what follows from it.
 
 use super::address::Address;
-use super::group::Group;
 use super::message_type::MessageType;
 use super::received::EnvelopeReceived;
 use crate::actor::{Actor, Caller};
 use crate::agent::{RegisterCard, UpdateCard};
 use crate::command::{Decision, Halt, Now, Reply};
+use crate::contract::Checked;
 use crate::fact::Fact;
+use crate::group;
 use crate::id::AgentId;
 use crate::key::{Ask, Key, Lookup};
 use crate::limit;
@@ -22,6 +23,8 @@ pub struct Ingest {
     pub received: EnvelopeReceived,
     pub from: Actor,
     pub act: Act,
+    /// Where its task is bound to a step of a workflow: what came of holding it against that.
+    pub checked: Option<Checked>,
 }
 
 /// What it asks for.
@@ -53,7 +56,7 @@ impl Ingest {
             vec![Key::Envelope(received.message.clone()).into(), Key::Message(received.message.clone()).into()];
         asks.extend(received.to.iter().filter_map(|address| match address {
             Address::Agent(id) => Some(Key::Agent(id.clone()).into()),
-            Address::Group(_) => Some(Lookup::LiveAgents.into()),
+            Address::Group(name) => Some(group::asks(name)),
             Address::Person(_) | Address::Server(_) | Address::Orchestrator => None,
         }));
         asks.push(Key::Task(received.task.clone()).into());
@@ -122,10 +125,22 @@ impl Ingest {
                 (reached, self.moves(view, caller)?)
             }
         };
+        self.keeps_to_its_step(view)?;
         let received = EnvelopeReceived { delivered, ..self.received.clone() };
         let mut facts = vec![Fact::EnvelopeReceived(received)];
         facts.extend(followers);
         Ok(Decision::new(facts, Reply::Row(key)))
+    }
+
+    /// What answers a request that is bound to a step of a workflow is what that expects.
+    fn keeps_to_its_step(&self, view: &View) -> Result<(), Halt> {
+        if matches!(self.act, Act::Request(_)) {
+            return Ok(());
+        }
+        match view.task(&self.received.task)?.and_then(Task::bound_to) {
+            Some(bound) => Checked::allows(self.checked.as_ref(), bound, view),
+            None => Ok(()),
+        }
     }
 
     fn says_something_else(&self) -> Refusal {
@@ -144,10 +159,15 @@ impl Ingest {
                 }
                 // Whoever asked for the task is told of it by this, even if it never registered.
                 Address::Agent(id) if self.was_asked_by(view, id)? => {}
-                Address::Group(name) => match Group::named(name) {
-                    Some(group) => {
-                        let members = view.live_agents()?.into_iter().filter(|agent| group.has(agent.profile.role));
-                        reached.extend(members.map(|agent| agent.id.clone()));
+                Address::Group(name) => match group::members(view, name)? {
+                    // Those on a list who are not here are none that can be reached.
+                    Some(members) => {
+                        view.needs(members.iter().map(|id| Key::Agent(id.clone()).into()).collect())?;
+                        for id in members {
+                            if view.agent(&id)?.is_some_and(|agent| !agent.has_left()) {
+                                reached.push(id);
+                            }
+                        }
                     }
                     None => return Err(unknown(address, "group").about(&pointer).into()),
                 },
@@ -303,6 +323,9 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::clutch::PayloadType;
+    use crate::contract::{BoundTo, DefineWorkflow, Expects, StepRule, Violations, missing};
+    use crate::group::SetGroup;
     use crate::message::{Fate, Standing};
     use crate::run::Status;
     use crate::testing::{World, anna, by, claim, complete, create, ingest, sender as caller, sends, start};
@@ -608,5 +631,71 @@ mod tests {
         }
         let deeper = refused(&mut w, "m", "task.request", "ken", &under("deep", &parent));
         assert_eq!(deeper, (Code::TooLarge, "/parent_task_id".to_owned()));
+    }
+
+    /// A task whose answers are bound to a step, in a workflow that expects something there.
+    fn bound() -> World {
+        let mut w = World::of(&["lead", "ken"]);
+        defines(&mut w, "findings");
+        let said = json!({ "meta": { "workflow": "w", "step": "s" } });
+        sends(&mut w, "req", "task.request", "ui", &said);
+        w.does(&by("lead"), crate::testing::assign("t", "ken"));
+        w
+    }
+
+    fn defines(w: &mut World, required: &str) {
+        let payload_type = PayloadType::parse("research.summary.v1").unwrap();
+        let required = vec![required.to_owned()];
+        let expects = Expects { message_type: MessageType::TaskResult, payload_type, required };
+        let rules = vec![StepRule { id: "s".to_owned(), expects }];
+        w.does(&anna(), DefineWorkflow { workflow: "w".to_owned(), rules });
+    }
+
+    fn result(w: &World, checked: bool, violations: Violations) -> Ingest {
+        let defined = match w.rows().get(&Key::Workflow("w".to_owned())) {
+            Some(crate::row::Row::Workflow(workflow)) => Some(workflow.defined),
+            _ => None,
+        };
+        let bound = BoundTo { workflow: "w".to_owned(), step: "s".to_owned() };
+        let checked = checked.then_some(Checked { bound, defined, violations });
+        Ingest { checked, ..ingest("res", "task.result", "ken", &json!({ "payload": { "a": 1 } })) }
+    }
+
+    #[test]
+    fn what_is_bound_to_a_step_is_held_against_it_as_it_is_now() {
+        let mut w = bound();
+        assert_eq!(w.refuses(&by("ken"), result(&w, false, Violations::default())), Code::Stale);
+        let before = result(&w, true, Violations::default());
+        defines(&mut w, "citations");
+        assert_eq!(w.refuses(&by("ken"), before), Code::Stale, "it was held against what holds no more");
+        let wrong = Violations::of([missing("/payload", "citations")]);
+        let refusal = w.run(&by("ken"), result(&w, true, wrong)).unwrap_err();
+        assert_eq!((refusal.code, refusal.pointer.as_deref()), (Code::SchemaViolation, Some("/payload/citations")));
+        assert_eq!(w.task("t").state, State::Pending, "the step is open still");
+        let again = result(&w, true, Violations::default());
+        assert!(w.does(&by("ken"), again.clone()).contains(&"task.completed"));
+        defines(&mut w, "findings");
+        assert_eq!(w.does(&by("ken"), again), [""; 0], "sent again, it is answered as it was");
+    }
+
+    #[test]
+    fn whoever_may_not_answer_is_told_that_first() {
+        let mut w = bound();
+        let wrong = Violations::of([missing("/payload", "citations")]);
+        let by_another = Ingest { from: Actor::Agent("ada".into()), ..result(&w, true, wrong) };
+        assert_eq!(w.refuses(&by("ada"), by_another), Code::NotHolder);
+    }
+
+    #[test]
+    fn a_list_of_agents_is_reached_as_far_as_they_are_known() {
+        let mut w = World::of(&["lead", "ken", "ada"]);
+        let members = vec!["ada".into(), "lead".into(), "ghost".into()];
+        w.does(&anna(), SetGroup { group: "team".to_owned(), members });
+        let to = json!({ "to": [{ "agent_id": "group:team" }] });
+        sends(&mut w, "m", "x.y", "ken", &to);
+        assert_eq!((w.pending("ada"), w.pending("lead"), w.pending("ken")), (vec!["m"], vec!["m"], vec![]));
+        sends(&mut w, "req", "task.request", "ui", &to);
+        let members = &w.task("t").origin.terms.as_ref().unwrap().members;
+        assert_eq!(members.iter().map(AgentId::as_str).collect::<Vec<_>>(), ["ada", "ghost", "lead"]);
     }
 }

@@ -15,6 +15,7 @@ use super::{ORCHESTRATOR, address, instant, json};
 use crate::actor::Actor;
 use crate::agent::{RegisterCard, UpdateCard};
 use crate::clutch::Address;
+use crate::contract::BoundTo;
 use crate::envelope::VERSION;
 use crate::id::{AgentId, Timestamp};
 use crate::limit;
@@ -61,7 +62,7 @@ fn one(envelope: &Envelope, guard: StormGuard, place: &Place<'_>, faults: &mut F
         hash: hex(&envelope.sameness()),
         delivered: vec![],
     };
-    Some(Taken::Command(Box::new(Ingest { received, from: envelope.from.actor.clone(), act })))
+    Some(Taken::Command(Box::new(Ingest { received, from: envelope.from.actor.clone(), act, checked: None })))
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {
@@ -239,11 +240,18 @@ fn request(
         prefers: envelope.prefers.clone(),
         domain: envelope.domain.clone(),
         policy: envelope.security.policy.clone(),
+        members: vec![],
+        bound: bound(envelope),
         deadline: limits.deadline.or_else(|| payload.get("deadline")?.as_str().and_then(instant::parse)),
         max_runtime_sec: limits.max_runtime_sec.or_else(|| counted(payload, "max_runtime_sec")),
         max_attempts: limits.max_attempts.or_else(|| counted(payload, "max_attempts")),
     };
     Some(task::Request { create, thread: envelope.thread.clone(), parent: envelope.parent.clone(), terms })
+}
+
+fn bound(envelope: &Envelope) -> Option<BoundTo> {
+    let (workflow, step) = (envelope.meta.workflow.clone()?, envelope.meta.step.clone()?);
+    Some(BoundTo { workflow, step })
 }
 
 /// What a payload says about its limits counts if it can be understood; payloads are anybody's own.

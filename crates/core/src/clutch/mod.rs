@@ -48,3 +48,9 @@ pub use payload_type::PayloadType;
 pub(crate) use received::apply;
 pub use received::{EnvelopeReceived, Filed};
 pub use security::{Network, Policy, Security, Signature, TrustLevel};
+
+/// A JSON value, read as strictly as messages are: no field named twice, not too deep.
+pub fn read_json(bytes: &[u8]) -> Result<serde_json::Value, Faults> {
+    let (value, faults) = json::read(bytes, &place::Place::Root)?;
+    if faults.is_empty() { Ok(value) } else { Err(faults) }
+}

@@ -40,7 +40,7 @@ impl Demand {
             domain: terms.domain.clone(),
             policy: terms.policy.clone(),
             tools: vec![],
-            among: Among::of(&terms.to),
+            among: Among::of(terms),
             tried: tried.to_vec(),
         }
     }
@@ -48,16 +48,18 @@ impl Demand {
 
 impl Among {
     /// Whom a request is to. Who is named goes before groups, and a group before everybody.
-    pub fn of(to: &[Address]) -> Among {
+    pub fn of(terms: &Terms) -> Among {
         let named = |address: &Address| if let Address::Agent(id) = address { Some(id.clone()) } else { None };
-        let agents: Vec<AgentId> = to.iter().filter_map(named).collect();
+        let agents: Vec<AgentId> = terms.to.iter().filter_map(named).collect();
         if !agents.is_empty() {
             return Among::Agents(agents);
         }
-        let group = |address: &Address| if let Address::Group(name) = address { Group::named(name) } else { None };
-        match to.iter().find_map(group) {
-            Some(Group::Role(role)) => Among::Role(role),
-            Some(Group::Everyone) | None => Among::Anyone,
+        let group =
+            |address: &Address| if let Address::Group(name) = address { Some(Group::named(name)) } else { None };
+        match terms.to.iter().find_map(group) {
+            Some(Some(Group::Role(role))) => Among::Role(role),
+            Some(Some(Group::Everyone)) | None => Among::Anyone,
+            Some(None) => Among::Agents(terms.members.clone()),
         }
     }
 

@@ -46,7 +46,7 @@ pub(crate) fn begins(view: &View, claimed: &[&Task]) -> Result<Vec<Fact>, Halt> 
     Ok(facts)
 }
 
-/// A plan for a run that somebody works in already: it is not only ready.
+/// A run becomes ready that somebody works in already: it is more than that.
 pub(super) fn is_begun(run: &Run, tasks: &[&Task]) -> Option<Fact> {
     let begun = tasks.iter().any(|task| task.claim.is_some());
     begun.then(|| follows(&Run { status: Status::Ready, ..run.clone() }, Status::InProgress, Trigger::TaskClaimed))

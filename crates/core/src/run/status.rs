@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Status, steering_asks};
+use super::{Status, rollup, steering_asks};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
@@ -66,14 +66,17 @@ impl SetRunStatus {
                 .hint("it completes by itself with its last task; skip or cancel what is not needed, or abandon it")
                 .into());
         }
-        let fact = Fact::RunStatusSet(RunStatusSet {
+        let mut facts = vec![Fact::RunStatusSet(RunStatusSet {
             run: run.id.clone(),
             from: run.status,
             to: self.to,
             reason: self.reason.clone(),
             because: Trigger::Asked,
-        });
-        Ok(Decision::new(vec![fact], reply))
+        })];
+        if self.to == Status::Ready {
+            facts.extend(rollup::is_begun(run, &view.tasks_of_run(&self.run)?));
+        }
+        Ok(Decision::new(facts, reply))
     }
 }
 
@@ -92,7 +95,8 @@ fn hint(from: Status) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{World, by, complete};
+    use crate::task::Create;
+    use crate::testing::{World, by, complete, create};
 
     fn set(to: Status, reason: Option<&str>) -> SetRunStatus {
         SetRunStatus { run: "wf".into(), to, reason: reason.map(str::to_owned) }
@@ -135,6 +139,16 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_somebody_works_in_is_more_than_ready() {
+        let mut w = world(Status::Planning);
+        w.does(&by("a"), Create { run: "wf".into(), ..create("t", &[]) });
+        w.starts("a", "t");
+        assert_eq!(w.run_row("wf").status, Status::Planning, "it has no plan yet");
+        assert_eq!(w.does(&by("a"), set(Status::Ready, None)), ["run.status_set", "run.status_set"]);
+        assert_eq!(w.run_row("wf").status, Status::InProgress);
     }
 
     #[test]

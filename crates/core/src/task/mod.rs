@@ -40,6 +40,7 @@ pub use update::UpdateStatus;
 
 use crate::actor::{Actor, Caller};
 use crate::command::Halt;
+use crate::contract::BoundTo;
 use crate::fact::Fact;
 use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
 use crate::key::{Ask, ColumnValue, Key};
@@ -234,6 +235,11 @@ impl Task {
     pub fn to_be_routed(&self) -> Option<&Terms> {
         let free = self.state == State::Pending && self.held_by().is_none() && self.waiting_on.is_empty();
         self.origin.terms.as_deref().filter(|terms| free && terms.is_for_agents())
+    }
+
+    /// The step of a workflow that the messages about it are held against.
+    pub fn bound_to(&self) -> Option<&BoundTo> {
+        self.origin.terms.as_ref()?.bound.as_ref()
     }
 
     /// The run it is part of, unless that is the project's default one.

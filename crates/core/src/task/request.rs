@@ -6,8 +6,10 @@ use super::{Create, Task};
 use crate::actor::Caller;
 use crate::clutch::{Address, Need, Policy};
 use crate::command::Halt;
+use crate::contract::BoundTo;
 use crate::fact::Fact;
-use crate::id::{MessageId, TaskId, ThreadId, Timestamp};
+use crate::group;
+use crate::id::{AgentId, MessageId, TaskId, ThreadId, Timestamp};
 use crate::key::{Ask, Key};
 use crate::limit;
 use crate::refusal::{Code, Refusal};
@@ -27,6 +29,12 @@ pub struct Terms {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
     pub policy: Policy,
+    /// Who was in the groups with a list that it was sent to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<AgentId>,
+    /// What the messages that answer it are held against.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound: Option<BoundTo>,
     /// When it is of use to nobody any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Timestamp>,
@@ -96,7 +104,7 @@ impl Request {
             thread: Some(self.thread.clone()),
             parent: self.parent.clone(),
             level,
-            terms: Some(Box::new(self.terms.clone())),
+            terms: Some(Box::new(Terms { members: group::listed(view, &self.terms.to)?, ..self.terms.clone() })),
         };
         self.create.creates(view, caller, origin)
     }

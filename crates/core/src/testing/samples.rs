@@ -10,12 +10,14 @@ use crate::agent::{
     LeadReason, Lost, LostFile, Profile, Role, Status,
 };
 use crate::clutch::{Address, Card, EnvelopeReceived, MessageType, Need, Network, PayloadType, Policy, TrustLevel};
+use crate::contract::{BoundTo, Expects, SchemaRegistered, StepRule, WorkflowDefined};
 use crate::document::{Change, DocumentDeleted, DocumentId, DocumentPath, DocumentWritten};
 use crate::fact::Fact;
 use crate::file::{
     ChangeSource, ClaimForced, ConflictDetected, ConflictEscalated, ConflictResolved, FileClaimed, FileLocked,
     FileModified, FileReleased, FileUnlocked, FilesChanged, ReleaseReason,
 };
+use crate::group::{GroupRemoved, GroupSet};
 use crate::handoff::{HandoffAccepted, HandoffInitiated, HandoffRejected, Note};
 use crate::id::{AgentId, Seq, TaskId, Timestamp};
 use crate::instance::{ContextConfigured, ContextSettings, Provider, Scope};
@@ -55,6 +57,7 @@ pub(crate) fn samples() -> Vec<Fact> {
     all.extend(documents());
     all.push(context());
     all.extend(workspaces());
+    all.extend(registry());
     all.push(envelope());
     all.extend(routing());
     all
@@ -150,6 +153,8 @@ fn terms() -> Terms {
             network: Some(Network::EgressRestricted),
             trust_level: Some(TrustLevel::Sandbox),
         },
+        members: vec!["bob".into()],
+        bound: Some(BoundTo { workflow: "product-research".to_owned(), step: "research".to_owned() }),
         deadline: Some(Timestamp(9_000)),
         max_runtime_sec: Some(60),
         max_attempts: Some(2),
@@ -644,5 +649,34 @@ fn workspaces() -> Vec<Fact> {
             code: crate::refusal::Code::MergeConflict,
             reason: "secret".to_owned(),
         }),
+    ]
+}
+
+fn registry() -> Vec<Fact> {
+    let payload_type = || PayloadType::parse("research.summary.v2").unwrap();
+    vec![
+        Fact::SchemaRegistered(SchemaRegistered {
+            payload_type: payload_type(),
+            text: r#"{"type":"object","title":"secret"}"#.to_owned(),
+            registered_by: "ada".to_owned(),
+        }),
+        Fact::WorkflowDefined(WorkflowDefined {
+            workflow: "product-research".to_owned(),
+            rules: vec![StepRule {
+                id: "research".to_owned(),
+                expects: Expects {
+                    message_type: MessageType::TaskResult,
+                    payload_type: payload_type(),
+                    required: vec!["findings".to_owned()],
+                },
+            }],
+            defined_by: "person:anna".to_owned(),
+        }),
+        Fact::GroupSet(GroupSet {
+            group: "reviewers".to_owned(),
+            members: vec!["ada".into(), "bob@pr-1".into()],
+            set_by: "nobody".to_owned(),
+        }),
+        Fact::GroupRemoved(GroupRemoved { group: "reviewers".to_owned() }),
     ]
 }

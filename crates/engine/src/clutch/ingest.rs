@@ -1,15 +1,22 @@
 //! Taking in envelopes: read, checked and decided together, so that either all of them are stored or none.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use rookery_core::clutch::{Act, Faults, Ingest, Received, Shape, Taken, read_batch, take_in};
+use rookery_core::contract::{BoundTo, Checked, Violations};
 use rookery_core::log::{Body, BodyBytes};
 use rookery_core::message::Cause;
 use rookery_core::view::LifeSource;
-use rookery_core::{Actor, AgentId, Caller, Code, MessageId, Refusal, Row, Seq};
+use rookery_core::{Actor, AgentId, Caller, Code, Key, MessageId, Refusal, Row, Seq, TaskId};
 use rookery_store::artifact::Held;
 use rookery_store::{Answer, Committed, Idempotency, Submission, SubmitError};
 use sha2::{Digest, Sha256};
 
+use super::{Validate, Validated};
 use crate::engine::{BODY_IN_ROW_BYTES, Engine, EngineError, hex};
+
+/// How often envelopes are held against what is expected, if that changes all the time.
+const ATTEMPTS: usize = 3;
 
 /// What became of an envelope.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -26,7 +33,10 @@ pub enum IngestError {
     /// What was sent is not what the protocol says.
     #[error("{0}")]
     Faults(Faults),
-    /// It is, and one of the envelopes cannot be done.
+    /// It is, and one of the envelopes is not what its step of a workflow expects.
+    #[error("{0}")]
+    Violations(Violations),
+    /// It is, and one of them cannot be done.
     #[error("{refusal}")]
     Refused { refusal: Refusal, pointer: String },
     #[error(transparent)]
@@ -49,6 +59,12 @@ struct Item<'a> {
 impl Item<'_> {
     fn refused(&self, refusal: Refusal) -> IngestError {
         let front = self.received.index.map(|index| format!("/{index}")).unwrap_or_default();
+        if refusal.code == Code::SchemaViolation
+            && let Taken::Command(ingest) = &self.taken
+            && let Some(checked) = &ingest.checked
+        {
+            return IngestError::Violations(checked.violations.clone().within(&front));
+        }
         let pointer = format!("{front}{}", refusal.pointer.as_deref().unwrap_or_default());
         IngestError::Refused { refusal, pointer }
     }
@@ -84,7 +100,7 @@ impl Engine {
         for item in &items {
             self.greet(item).await.map_err(|error| item.failed(error))?;
         }
-        let mut stored = self.store_together(&items).await?.into_iter();
+        let mut stored = self.store_as_expected(&mut items).await?.into_iter();
         let mut ingested = Vec::with_capacity(items.len());
         for item in &items {
             let filed = match &item.taken {
@@ -97,6 +113,69 @@ impl Engine {
             });
         }
         Ok(ingested)
+    }
+
+    /// Stores them after holding each against the step of a workflow that its task is bound to; once more if what is expected
+    /// there has changed meanwhile.
+    async fn store_as_expected(&self, items: &mut [Item<'_>]) -> Result<Vec<Committed>, IngestError> {
+        for _ in 1..ATTEMPTS {
+            self.hold_against_steps(items).await?;
+            match self.store_together(items).await {
+                Err(IngestError::Refused { refusal, .. }) if refusal.code == Code::Stale => {}
+                outcome => return outcome,
+            }
+        }
+        self.hold_against_steps(items).await?;
+        self.store_together(items).await
+    }
+
+    async fn hold_against_steps(&self, items: &mut [Item<'_>]) -> Result<(), EngineError> {
+        let bound = self.bound_tasks(items).await?;
+        for item in items {
+            let Taken::Command(ingest) = &mut item.taken else { continue };
+            let Some(bound) = bound.get(&ingest.received.task) else { continue };
+            if matches!(ingest.act, Act::Request(_)) {
+                continue;
+            }
+            let validated = self.validate(Validate {
+                workflow: &bound.workflow,
+                step: &bound.step,
+                message_type: &ingest.received.message_type,
+                payload_type: ingest.received.payload_type.as_ref(),
+                payload: item.received.envelope.payload(),
+            });
+            let Validated { defined, violations } = validated.await?;
+            ingest.checked = Some(Checked { bound: bound.clone(), defined, violations });
+        }
+        Ok(())
+    }
+
+    /// The steps that the tasks of these are bound to, by requests that came before or come along with them.
+    async fn bound_tasks(&self, items: &[Item<'_>]) -> Result<BTreeMap<TaskId, BoundTo>, EngineError> {
+        let (mut bound, mut asked) = (BTreeMap::new(), BTreeSet::new());
+        for item in items {
+            let Taken::Command(ingest) = &item.taken else { continue };
+            match &ingest.act {
+                Act::Request(request) => {
+                    bound.extend(request.terms.bound.clone().map(|step| (ingest.received.task.clone(), step)));
+                }
+                _ => {
+                    asked.insert(ingest.received.task.clone());
+                }
+            }
+        }
+        if asked.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let (rows, _) = self.store().rows(asked.into_iter().map(Key::Task).collect()).await?;
+        for row in rows.into_iter().flatten() {
+            if let Row::Task(task) = row
+                && let Some(step) = task.bound_to()
+            {
+                bound.insert(task.id.clone(), step.clone());
+            }
+        }
+        Ok(bound)
     }
 
     /// Whoever sends lives now, whatever becomes of what it sends; a heartbeat is nothing else.

@@ -1,19 +1,31 @@
 //! The log as the protocol of envelopes sees it: those that come in and what is done with them, messages by any of its indexes,
-//! and runs as trees of tasks.
+//! and runs as trees of tasks; and what it keeps beside them: schemas of payloads, what workflows expect, groups.
 
 mod attempts;
 pub(crate) mod courier;
 mod envelope;
+mod groups;
 mod ingest;
 mod messages;
 pub(crate) mod router;
 mod runs;
+mod schema;
+mod schemas;
 mod show;
+mod trace;
+mod workflows;
 
 pub use attempts::{Attempt, Ending};
 pub use courier::{Answered, Carrier, Carrying, Effort, Http, Posting, Reach, SIGNATURE_HEADER, delivery_key};
 pub use envelope::Envelope;
+pub use groups::Members;
 pub use ingest::{IngestError, Ingested};
 pub use messages::{MessageFilter, MessagePage, Stretch};
+pub use router::Routing;
 pub use runs::{MESSAGES, RunEntry, RunList, RunTree, TaskNode};
+pub use schema::SchemaFault;
+pub(crate) use schemas::Schemas;
+pub use schemas::{KnownSchema, UnfitSchema};
 pub use show::{Envelopes, Rendered, Shown, is_whole};
+pub use trace::Traced;
+pub use workflows::{Expectation, Validate, Validated};

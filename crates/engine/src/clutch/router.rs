@@ -17,7 +17,7 @@ use rookery_store::{Head, ListQuery, Submission, SubmitError};
 
 use crate::engine::{Engine, EngineError};
 use crate::services::RETRY_AFTER;
-use crate::subscribe::{SubscribeError, Subscription};
+use crate::subscribe::Subscription;
 
 /// Routes whenever that is for this node to do.
 pub(crate) async fn run(engine: Engine) {
@@ -27,50 +27,64 @@ pub(crate) async fn run(engine: Engine) {
         if duties.wait_for(held).await.is_err() {
             return;
         }
-        if let Some(tenure) = engine.tenure(Duty::Router)
-            && let Err(error) = serve(&engine, tenure).await
-        {
+        if let Err(error) = serve(&engine).await {
             tracing::warn!(%error, "routing is interrupted");
         }
         tokio::time::sleep(RETRY_AFTER).await;
     }
 }
 
-#[derive(Debug, thiserror::Error)]
-enum RouterError {
-    #[error(transparent)]
-    Engine(#[from] EngineError),
-    #[error(transparent)]
-    Subscribe(#[from] SubscribeError),
-}
-
-impl From<SubmitError> for RouterError {
-    fn from(error: SubmitError) -> RouterError {
-        RouterError::Engine(error.into())
-    }
-}
-
 /// Routes until the duty is another node's.
-async fn serve(engine: &Engine, tenure: Tenure) -> Result<(), RouterError> {
-    let mut router = Router::begin(engine, tenure).await?;
-    while engine.tenure(Duty::Router) == Some(tenure) {
-        router.route_due().await?;
+async fn serve(engine: &Engine) -> Result<(), EngineError> {
+    let mut routing = Routing::default();
+    while engine.tenure(Duty::Router).is_some() {
         let mut duties = engine.attending().changes();
-        duties.mark_unchanged();
+        routing.round(engine).await?;
         tokio::select! {
-            chunk = router.subscription.next() => {
-                for row in chunk?.rows() {
-                    router.take(row);
-                }
-            }
+            heard = routing.hear() => heard?,
             _ = duties.changed() => {}
         }
     }
     Ok(())
 }
 
-struct Router<'a> {
-    engine: &'a Engine,
+/// The router with what it knows from one round to the next. The simulation runs its rounds as the daemon does.
+#[derive(Debug, Default)]
+pub struct Routing {
+    /// That of this tenure: whoever takes the duty over looks at everything anew.
+    router: Option<Router>,
+}
+
+impl Routing {
+    /// Routes what is due by what it has heard, if that is for this node to do.
+    pub async fn round(&mut self, engine: &Engine) -> Result<(), EngineError> {
+        let Some(tenure) = engine.tenure(Duty::Router) else {
+            self.router = None;
+            return Ok(());
+        };
+        let known = self.router.take().filter(|router| router.tenure == tenure);
+        let mut router = match known {
+            Some(router) => router,
+            None => Router::begin(engine, tenure).await?,
+        };
+        // One that fails may know half of something: the next round begins anew.
+        router.route_due().await?;
+        self.router = Some(router);
+        Ok(())
+    }
+
+    /// Takes the next stretch of the log; waits until there is one. Safe to drop while it waits.
+    pub async fn hear(&mut self) -> Result<(), EngineError> {
+        match &mut self.router {
+            Some(router) => router.hear().await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Router {
+    engine: Engine,
     tenure: Tenure,
     subscription: Subscription,
     candidates: Candidates,
@@ -90,8 +104,8 @@ enum Due {
     All,
 }
 
-impl<'a> Router<'a> {
-    async fn begin(engine: &'a Engine, tenure: Tenure) -> Result<Router<'a>, RouterError> {
+impl Router {
+    async fn begin(engine: &Engine, tenure: Tenure) -> Result<Router, EngineError> {
         let subscription = engine.subscribe(None).await?;
         let unrouted = ListQuery::all(Table::Tasks).with("unrouted", Test::Present);
         let (candidates, rest, head) = known(engine, vec![unrouted]).await?;
@@ -99,7 +113,7 @@ impl<'a> Router<'a> {
         let waiting = tasks.map(|task| (task.id, task.created)).collect();
         let at = head.head;
         let (to_look_at, due) = (vec![], Due::All);
-        Ok(Router { engine, tenure, subscription, candidates, at, waiting, to_look_at, due })
+        Ok(Router { engine: engine.clone(), tenure, subscription, candidates, at, waiting, to_look_at, due })
     }
 
     /// Takes the next row of the log, unless what is known has it already.
@@ -136,7 +150,7 @@ impl<'a> Router<'a> {
         self.due = Due::All;
     }
 
-    async fn route_due(&mut self) -> Result<(), RouterError> {
+    async fn route_due(&mut self) -> Result<(), EngineError> {
         loop {
             self.look().await?;
             let due = match std::mem::replace(&mut self.due, Due::Some(vec![])) {
@@ -157,13 +171,13 @@ impl<'a> Router<'a> {
     }
 
     /// Reads those tasks that may wait now.
-    async fn look(&mut self) -> Result<(), RouterError> {
+    async fn look(&mut self) -> Result<(), EngineError> {
         let ids = std::mem::take(&mut self.to_look_at);
         if ids.is_empty() {
             return Ok(());
         }
         let keys = ids.into_iter().map(Key::Task).collect();
-        let (rows, _) = self.engine.store().rows(keys).await.map_err(EngineError::from)?;
+        let (rows, _) = self.engine.store().rows(keys).await?;
         for task in rows.into_iter().flatten().filter_map(task_of).filter(|task| task.to_be_routed().is_some()) {
             self.waiting.insert(task.id.clone(), task.created);
             if let Due::Some(due) = &mut self.due {
@@ -173,7 +187,7 @@ impl<'a> Router<'a> {
         Ok(())
     }
 
-    async fn route(&mut self, id: &TaskId) -> Result<(), RouterError> {
+    async fn route(&mut self, id: &TaskId) -> Result<(), EngineError> {
         let Some(task) = self.engine.task(id).await?.value else {
             self.waiting.remove(id);
             return Ok(());
@@ -199,13 +213,24 @@ impl<'a> Router<'a> {
         match outcome {
             // The next choice shall know of this one.
             Ok(committed) => self.catch_up(committed.at).await,
-            // Not so any more: what changed it comes by the log, and the task is looked at again then.
             Err(SubmitError::Refused(refusal) | SubmitError::RefusedOne { refusal, .. }) => {
                 tracing::debug!(task = %id, %refusal, "a choice was out of date");
-                Ok(())
+                self.looks_again(id).await
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// A choice was refused: what it did not know of is in the log by now, and the next one shall know it. If nothing is, the
+    /// task waits for what comes.
+    async fn looks_again(&mut self, id: &TaskId) -> Result<(), EngineError> {
+        let chosen_at = self.at;
+        let (_, head) = self.engine.store().tallies().await?;
+        self.catch_up(head.head).await?;
+        if self.at > chosen_at && self.engine.tenure(Duty::Router) == Some(self.tenure) {
+            self.to_look_at.push(id.clone());
+        }
+        Ok(())
     }
 
     fn submission(&self, task: &Task, command: impl Into<Command>) -> Submission {
@@ -221,7 +246,7 @@ impl<'a> Router<'a> {
         task: &Task,
         request: &MessageId,
         forward: Forward,
-    ) -> Result<(Submission, Option<Held>), RouterError> {
+    ) -> Result<(Submission, Option<Held>), EngineError> {
         let request = self.engine.request_body(request).await?;
         let now = self.engine.clock().now();
         let message = envelope::forwarded(&request, task, &forward.to, &forward.message, now);
@@ -232,11 +257,16 @@ impl<'a> Router<'a> {
         Ok((submission, held))
     }
 
-    async fn catch_up(&mut self, upto: Seq) -> Result<(), RouterError> {
+    async fn catch_up(&mut self, upto: Seq) -> Result<(), EngineError> {
         while self.at < upto {
-            for row in self.subscription.next().await?.rows() {
-                self.take(row);
-            }
+            self.hear().await?;
+        }
+        Ok(())
+    }
+
+    async fn hear(&mut self) -> Result<(), EngineError> {
+        for row in self.subscription.next().await?.rows() {
+            self.take(row);
         }
         Ok(())
     }

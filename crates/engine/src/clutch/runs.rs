@@ -169,7 +169,7 @@ impl Engine {
     }
 
     /// A task with what the log has about it.
-    async fn node(&self, task: Task, upto: Seq) -> Result<TaskNode, EngineError> {
+    pub(super) async fn node(&self, task: Task, upto: Seq) -> Result<TaskNode, EngineError> {
         let about =
             LogQuery { upto: Some(upto), task: Some(task.id.to_string()), ..LogQuery::after(Seq::ZERO, MESSAGES) };
         let rows = self.log(about.clone()).await?.value;

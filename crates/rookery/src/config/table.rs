@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use reqwest::Url;
+
 use super::{Bytes, ConfigError, ContextProvider, Definition, Entry, Setting, Sources, StoreUrl, Value};
 
 /// Makes the [`Settings`] record and the [`TABLE`] that describes it from the same lines, so that they cannot differ.
@@ -130,6 +132,8 @@ settings! {
     write_timeout: Duration = "30s", "ROOKERY_WRITE_TIMEOUT";
     /// How often an event stream on which nothing happens says that it is alive.
     stream_keep_alive: Duration = "15s", "ROOKERY_STREAM_KEEP_ALIVE";
+    /// Address of an OpenTelemetry collector that gets a span for every task that ends, as in `http://127.0.0.1:4318`. Default: none.
+    otlp_endpoint: Option<Url> = "", "ROOKERY_OTLP_ENDPOINT";
     /// How much the daemon writes to its log: error, warn, info, debug, trace, or a filter such as `info,rookery=debug`.
     log_level: String = "info", "ROOKERY_LOG";
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use reqwest::Url;
 use rookery_core::instance::Provider;
 use rookery_store::postgres::{Address, is_postgres};
 use serde_json::json;
@@ -364,6 +365,34 @@ impl Value for Option<PathBuf> {
 
     fn schema() -> serde_json::Value {
         json!({ "type": "string" })
+    }
+}
+
+/// An address that requests are sent to.
+impl Value for Option<Url> {
+    const EXPECTED: &'static str = "an address such as http://127.0.0.1:4318";
+
+    fn parse(text: &str) -> Option<Self> {
+        match text.trim() {
+            "" => Some(None),
+            text => Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https")).map(Some),
+        }
+    }
+
+    fn from_toml(value: &toml::Value) -> Option<Self> {
+        value.as_str().and_then(Self::parse)
+    }
+
+    fn text(&self) -> String {
+        self.as_ref().map(Url::to_string).unwrap_or_default()
+    }
+
+    fn json(&self) -> serde_json::Value {
+        json!(self.as_ref().map(Url::to_string))
+    }
+
+    fn schema() -> serde_json::Value {
+        json!({ "type": "string", "format": "uri" })
     }
 }
 

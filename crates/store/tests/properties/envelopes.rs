@@ -13,6 +13,7 @@ use rookery_core::task::Task;
 use rookery_core::{Command, Key, MessageId, Row};
 use serde_json::{Value, json};
 
+use crate::contracts::{STEP, WORKFLOW};
 use crate::steps::{AGENTS, TASKS};
 
 pub(crate) const ENVELOPES: [&str; 6] = ["e0", "e1", "e2", "e3", "e4", "e5"];
@@ -43,16 +44,19 @@ pub(crate) fn asked() -> BoxedStrategy<Asked> {
         3 => Just("agent:orchestrator"),
         3 => select(&AGENTS[..]),
         1 => Just("group:workers"),
+        1 => Just("group:team"),
         1 => Just("agent:ghost"),
     ];
     let run = prop_oneof![3 => Just("run_default"), 1 => Just("r0")];
     let parent = prop::option::weighted(0.5, select(&TASKS[..]));
-    (id(), select(&KINDS[..]), from, to, select(&TASKS[..]), run, parent)
-        .prop_filter_map("an envelope", |(id, kind, from, to, task, run, parent)| {
+    let meta = prop_oneof![2 => Just(json!({})), 1 => Just(json!({ "workflow": WORKFLOW, "step": STEP }))];
+    (id(), select(&KINDS[..]), from, to, select(&TASKS[..]), run, parent, meta)
+        .prop_filter_map("an envelope", |(id, kind, from, to, task, run, parent, meta)| {
             let envelope = json!({
                 "v": "clutch/0.1", "id": id, "ts": "2026-02-01T13:20:11Z", "thread_id": "thr_default", "run_id": run,
                 "task_id": task, "parent_task_id": parent.filter(|parent| *parent != task && kind == "task.request"),
                 "from": { "agent_id": from }, "to": [{ "agent_id": to }], "type": kind, "payload": payload(kind, from),
+                "meta": meta,
             });
             ingest(&envelope)
         })

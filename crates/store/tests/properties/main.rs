@@ -1,5 +1,6 @@
 //! What no sequence of commands may break, over the memory engine: random teams do random things in batches of any size.
 
+mod contracts;
 mod engines;
 mod envelopes;
 mod invariants;

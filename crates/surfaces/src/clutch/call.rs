@@ -29,6 +29,11 @@ impl Call {
         self.0.app()
     }
 
+    /// The caller of a request that is about no agent in particular.
+    pub fn anybody(&self) -> Result<Caller, ClutchError> {
+        Ok(self.0.caller(None)?)
+    }
+
     /// The caller of a request that is about this agent.
     pub fn caller(&self, agent: &AgentId) -> Result<Caller, ClutchError> {
         Ok(self.0.caller(Some(agent.as_str()))?)
@@ -129,5 +134,21 @@ impl FromRequest<App> for Json {
 
     async fn from_request(request: Request, app: &App) -> Result<Json, ClutchError> {
         Ok(Json(rest::call::json_bytes(request, app).await?))
+    }
+}
+
+/// A body of JSON that is parsed, with an error that names the field that is wrong.
+#[derive(Debug)]
+pub struct JsonBody<T> {
+    pub value: T,
+    pub bytes: Bytes,
+}
+
+impl<T: DeserializeOwned> FromRequest<App> for JsonBody<T> {
+    type Rejection = ClutchError;
+
+    async fn from_request(request: Request, app: &App) -> Result<JsonBody<T>, ClutchError> {
+        let rest::call::JsonBody { value, bytes } = rest::call::JsonBody::from_request(request, app).await?;
+        Ok(JsonBody { value, bytes })
     }
 }

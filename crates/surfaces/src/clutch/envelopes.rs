@@ -41,7 +41,8 @@ impl From<Ingested> for IngestResult {
 /// Send an envelope, an array of them, or one on each line (`application/x-ndjson`). Either all are stored or none.
 #[utoipa::path(post, path = "/clutch/v0/messages", tag = "clutch", operation_id = "clutch_send",
     request_body(content = Object, description = "A ClutchMessage, or several"),
-    responses((status = 202, body = IngestResults), (status = 400, body = ClutchErrorBody)))]
+    responses((status = 202, body = IngestResults), (status = 400, body = ClutchErrorBody),
+        (status = 422, body = ClutchErrorBody)))]
 pub async fn ingest(State(app): State<App>, call: Call, request: Request) -> Result<Response, ClutchError> {
     let media = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let shape = media.map_or(Shape::Either, Shape::of_content_type);
@@ -71,6 +72,7 @@ impl From<IngestError> for ClutchError {
     fn from(error: IngestError) -> ClutchError {
         match error {
             IngestError::Faults(faults) => faults.into(),
+            IngestError::Violations(violations) => violations.into(),
             IngestError::Refused { refusal, pointer } => ClutchError::from(refusal).detail("pointer", pointer),
             IngestError::Engine(error) => error.into(),
         }

@@ -5,6 +5,7 @@
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use rookery_core::clutch::{FaultCode, Faults};
+use rookery_core::contract::Violations;
 use rookery_core::{Code, Refusal};
 use rookery_engine::{EngineError, SubscribeError};
 use rookery_store::artifact::ArtifactError;
@@ -86,6 +87,19 @@ impl From<Faults> for ClutchError {
             .detail("pointer", pointer)
             .detail("faults", all)
             .detail("left_out", faults.left_out())
+    }
+}
+
+/// A message that is not what its step of a workflow expects: every place is told.
+impl From<Violations> for ClutchError {
+    fn from(violations: Violations) -> ClutchError {
+        let pointer = violations.iter().next().map_or("", |violation| violation.pointer.as_str());
+        let all: Vec<Value> = violations.iter().map(|violation| json!(violation)).collect();
+        ClutchError::new(StatusCode::UNPROCESSABLE_ENTITY, Code::SchemaViolation.as_str(), violations.to_string())
+            .detail("pointer", pointer)
+            .detail("violations", all)
+            .detail("left_out", violations.left_out())
+            .hint("the step is still open: correct these places and send it again")
     }
 }
 

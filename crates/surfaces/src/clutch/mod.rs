@@ -9,12 +9,16 @@
 //! | `envelopes` | envelopes that come in, and each by its id |
 //! | `error` | the map from what can go wrong to this protocol's errors |
 //! | `filter` | which messages, as addresses and frames say it |
+//! | `groups` | lists of agents that messages can be sent to |
 //! | `inbox` | what waits for an agent, pulled and acknowledged |
 //! | `messages` | messages by run, thread, task, sender and type |
+//! | `page` | pages of what has a place in the log |
 //! | `replay` | the messages of a run once more, at once or in their time |
 //! | `router` | what the router would do with a request |
 //! | `runs` | runs, and each as a tree of its tasks |
+//! | `schemas` | schemas of payloads |
 //! | `stream` | messages as they come, by WebSocket |
+//! | `workflows` | what the steps of workflows expect |
 
 pub(crate) mod agents;
 pub(crate) mod artifacts;
@@ -23,13 +27,17 @@ pub(crate) mod deliveries;
 pub(crate) mod envelopes;
 mod error;
 mod filter;
+pub(crate) mod groups;
 pub(crate) mod inbox;
 pub(crate) mod messages;
+mod page;
 pub(crate) mod replay;
 pub(crate) mod router;
 pub(crate) mod runs;
+pub(crate) mod schemas;
 pub(crate) mod stream;
 pub(crate) mod wire;
+pub(crate) mod workflows;
 
 use axum::Router;
 use axum::routing::{get, post};
@@ -51,11 +59,17 @@ pub fn routes() -> Router<App> {
         .route("/agents/{id}/inbox/ack", post(inbox::ack))
         .route("/artifacts", get(artifacts::list).post(artifacts::upload))
         .route("/artifacts/{id}", get(artifacts::download))
+        .route("/groups", get(groups::list))
+        .route("/groups/{name}", get(groups::get).put(groups::set).delete(groups::remove))
         .route("/deliveries", get(deliveries::list))
         .route("/deliveries/{id}/retry", post(deliveries::retry))
         .route("/messages", get(messages::list).post(envelopes::ingest))
         .route("/messages/{id}", get(envelopes::get))
         .route("/router/explain", post(router::explain))
+        .route("/schemas", get(schemas::list))
+        .route("/schemas/{payload_type}", get(schemas::get).put(schemas::register))
+        .route("/workflows", get(workflows::list))
+        .route("/workflows/{name}", get(workflows::get).put(workflows::define))
         .route("/runs", get(runs::list))
         .route("/runs/{id}", get(runs::tree))
         .route("/runs/{id}/replay", get(replay::replay))

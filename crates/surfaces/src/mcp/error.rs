@@ -113,6 +113,9 @@ fn word(code: Code) -> &'static str {
         | Code::SiteOffline
         | Code::MergeConflict
         | Code::GitFailed
+        | Code::SchemaNotFound
+        | Code::SchemaViolation
+        | Code::GroupNotFound
         | Code::UnknownRecipient => code.as_str(),
     }
 }
@@ -143,6 +146,7 @@ fn is_recoverable(code: Code) -> bool {
         | Code::MissingRepoPath
         | Code::MissingPath
         | Code::SiteOffline
+        | Code::SchemaViolation
         | Code::MergeConflict => true,
         Code::AgentNotFound
         | Code::AgentOffline
@@ -173,7 +177,9 @@ fn is_recoverable(code: Code) -> bool {
         | Code::ContextDisabled
         | Code::WorkspaceNotFound
         | Code::WorkflowMismatch
-        | Code::GitFailed => false,
+        | Code::GitFailed
+        | Code::SchemaNotFound
+        | Code::GroupNotFound => false,
     }
 }
 

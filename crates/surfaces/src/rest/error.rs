@@ -76,7 +76,11 @@ fn status(code: Code) -> StatusCode {
         | Code::TokenNotFound
         | Code::WorkflowNotFound
         | Code::TemplateNotFound => StatusCode::NOT_FOUND,
-        Code::MessageNotFound | Code::DocumentNotFound | Code::WorkspaceNotFound => StatusCode::NOT_FOUND,
+        Code::MessageNotFound
+        | Code::DocumentNotFound
+        | Code::WorkspaceNotFound
+        | Code::SchemaNotFound
+        | Code::GroupNotFound => StatusCode::NOT_FOUND,
         Code::Exists
         | Code::AgentOffline
         | Code::InvalidTransition
@@ -98,7 +102,7 @@ fn status(code: Code) -> StatusCode {
         }
         Code::SiteOffline => StatusCode::SERVICE_UNAVAILABLE,
         Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,
-        Code::IdempotencyMismatch => StatusCode::UNPROCESSABLE_ENTITY,
+        Code::IdempotencyMismatch | Code::SchemaViolation => StatusCode::UNPROCESSABLE_ENTITY,
     }
 }
 

@@ -1,5 +1,8 @@
 //! What must hold, whatever happens. Each check is one function that names what it found.
 
+pub(super) mod envelopes;
+pub(super) mod routing;
+
 use std::collections::BTreeMap;
 
 use rookery_core::agent::Evidence;
@@ -35,7 +38,7 @@ fn violated(check: &'static str, what: impl Into<String>) -> Checked {
 pub(super) struct Sent {
     pub(super) id: String,
     pub(super) caller: Caller,
-    pub(super) command: Command,
+    pub(super) command: Box<Command>,
     pub(super) keyed: bool,
     /// The head of the log when it was first sent.
     pub(super) since: Seq,
@@ -313,6 +316,7 @@ fn out_of_duty(row: &LogRow) -> Option<Duty> {
         Fact::AgentWentOffline(_) => Some(Duty::Sweeper),
         Fact::ConflictEscalated(_) => Some(Duty::Timers),
         Fact::IntentClosed(_) => Some(Duty::Effects),
+        Fact::RoutingDecided(_) | Fact::RoutingFailed(_) | Fact::TaskForwarded(_) => Some(Duty::Router),
         _ => None,
     }
 }

@@ -1,8 +1,9 @@
 //! Simulation: whole teams over whole clusters, with everything that can go wrong, from one number.
 //!
 //! One to four nodes share a database in memory and take turns at its duties. Each runs the daemon's own engine, queue,
-//! driver, attendance, sweeper, timers, effects and subscriber; only the clocks, the disk, the network and the writer's thread are the simulation's. Scripted
-//! agents ask for everything that can be asked while nodes are killed, stopped and put to sleep, commits fail in each of
+//! driver, attendance, sweeper, timers, effects, router and subscriber; only the clocks, the disk, the network and the writer's
+//! thread are the simulation's. Scripted agents ask for everything that can be asked, by commands and by envelopes of the
+//! Clutch protocol, while nodes are killed, stopped and put to sleep, commits fail in each of
 //! their ways, requests come late, twice or never, clocks jump, disks fill up and old backups come back. Named checks
 //! ([`check`]) watch every row, reply and restart. Then the faults stop, and what was begun must come to its end.
 //!
@@ -11,6 +12,7 @@
 //!
 //! Not simulated: surfaces, the watcher's file system, artifacts on disk, SQLite itself.
 
+mod bundle;
 mod check;
 mod clock;
 mod model;
@@ -48,10 +50,14 @@ pub enum Sabotage {
     KeepLogId,
     /// What a node submits out of a duty is taken also when another node has taken that over.
     IgnoreEpochs,
+    /// Commands that are to be done together are done one by one.
+    TearBundles,
+    /// Tasks are given to another agent than the router chose, as if that one were like the other.
+    MixUpAgents,
 }
 
 impl Sabotage {
-    pub const ALL: [Sabotage; 9] = [
+    pub const ALL: [Sabotage; 11] = [
         Sabotage::SkipLock,
         Sabotage::ExpireAtStart,
         Sabotage::AckBeforeCommit,
@@ -61,6 +67,8 @@ impl Sabotage {
         Sabotage::LoseCommits,
         Sabotage::KeepLogId,
         Sabotage::IgnoreEpochs,
+        Sabotage::TearBundles,
+        Sabotage::MixUpAgents,
     ];
 
     pub fn name(self) -> &'static str {
@@ -74,6 +82,8 @@ impl Sabotage {
             Sabotage::LoseCommits => "lose-commits",
             Sabotage::KeepLogId => "keep-log-id",
             Sabotage::IgnoreEpochs => "ignore-epochs",
+            Sabotage::TearBundles => "tear-bundles",
+            Sabotage::MixUpAgents => "mix-up-agents",
         }
     }
 

@@ -3,15 +3,18 @@
 //! The model is fed with the log as it grows and folds it with `touches` and `apply` alone. Commands are decided again
 //! over it, one at a time, without the driver, its batches and its overlay.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use rookery_core::clutch::Envelope;
 use rookery_core::command::{Halt, Now, Reply};
 use rookery_core::log::{BodyBytes, LogRow};
 use rookery_core::view::View;
-use rookery_core::{Ask, Caller, Command, Decision, Key, Lookup, Refusal, Row, Seq, Timestamp};
+use rookery_core::{Ask, Caller, Command, Decision, Fact, Key, Lookup, MessageId, Refusal, Row, Seq, Timestamp};
 use rookery_store::batch::{Loaded, Needs};
 use rookery_store::store::StoredRow;
 use rookery_store::{Answer, PresenceBoard};
+
+use super::bundle::{UsedKey, used_key};
 
 /// How often a rule may ask for more; the driver allows as many rounds and loads several things in one.
 const MAX_ROUNDS: usize = 64;
@@ -24,6 +27,10 @@ pub(super) struct Model {
     requests: BTreeMap<String, Vec<Seq>>,
     /// What was answered to requests with an idempotency key.
     pub(super) answers: BTreeMap<String, Answer>,
+    /// What the idempotency keys of envelopes were used for, by their scope, and where.
+    keys: BTreeMap<String, (Seq, UsedKey)>,
+    /// Envelopes whose senders were told that they are new.
+    pub(super) told: BTreeSet<MessageId>,
 }
 
 impl Model {
@@ -35,6 +42,9 @@ impl Model {
         }
         if let Some(request) = request_of(&row) {
             self.requests.entry(request).or_default().push(row.seq);
+        }
+        if let Some(used) = key_of(&row) {
+            self.keys.entry(used.scope.clone()).or_insert((row.seq, used));
         }
         self.log.push(row);
     }
@@ -77,17 +87,50 @@ impl Model {
         &rest[..=more]
     }
 
+    /// What an idempotency key of envelopes was used for, and where.
+    pub(super) fn used(&self, scope: &str) -> Option<&(Seq, UsedKey)> {
+        self.keys.get(scope)
+    }
+
     /// Decides a command over the rows as they were right after `seq`.
     pub(super) fn decide_at(&self, seq: Seq, caller: &Caller, command: &Command, at: Timestamp) -> Redone {
-        let mut view = View::default();
+        self.decide_in(&mut View::default(), seq, caller, command, at)
+    }
+
+    fn decide_in(&self, view: &mut View, seq: Seq, caller: &Caller, command: &Command, at: Timestamp) -> Redone {
         for _ in 0..MAX_ROUNDS {
-            match rookery_core::decide(&view, caller, command, &Now { at }) {
+            match rookery_core::decide(view, caller, command, &Now { at }) {
                 Ok(decision) => return Redone::Decided(decision),
                 Err(Halt::Refused(refusal)) => return Redone::Refused(refusal),
-                Err(Halt::Missing(asks)) => asks.into_iter().for_each(|ask| self.show(&mut view, seq, ask)),
+                Err(Halt::Missing(asks)) => asks.into_iter().for_each(|ask| self.show(view, seq, ask)),
             }
         }
         Redone::Endless
+    }
+
+    /// Decides commands one after the other, each over what those before it made of the rows right after `seq`; the last
+    /// one's outcome, or that of the first that is not decided.
+    pub(super) fn decide_together_at(&self, seq: Seq, caller: &Caller, commands: &[Command]) -> (usize, Redone) {
+        let (mut view, mut head, at) = (View::default(), seq, Timestamp(0));
+        let mut last = (0, Redone::Endless);
+        for (place, command) in commands.iter().enumerate() {
+            last = (place, self.decide_in(&mut view, seq, caller, command, at));
+            let Redone::Decided(decision) = &last.1 else { return last };
+            for fact in &decision.facts {
+                head = head.next();
+                self.lay_over(&mut view, seq, fact, head);
+            }
+        }
+        last
+    }
+
+    fn lay_over(&self, view: &mut View, seq: Seq, fact: &Fact, head: Seq) {
+        for key in rookery_core::touches(fact) {
+            self.show(view, seq, Ask::Row(key.clone()));
+            let old = view.get(&key).ok().flatten().cloned();
+            let new = rookery_core::apply(old, &key, fact, head, Timestamp(0));
+            view.set(key, new);
+        }
     }
 
     fn show(&self, view: &mut View, seq: Seq, ask: Ask) {
@@ -141,10 +184,29 @@ pub(super) enum Redone {
     Endless,
 }
 
-/// Every request of the simulation carries its id as its body.
+/// Every request of the simulation carries its id as its body; an envelope has an id of its own.
 pub(super) fn request_of(row: &LogRow) -> Option<String> {
+    match &row.fact {
+        Fact::EnvelopeReceived(fact) => Some(envelope_request(&fact.message)),
+        Fact::TaskForwarded(_) => None,
+        _ => String::from_utf8(body_of(row)?.to_vec()).ok(),
+    }
+}
+
+/// What an envelope is called among the requests.
+pub(super) fn envelope_request(message: &MessageId) -> String {
+    format!("envelope {message}")
+}
+
+/// The idempotency key that an envelope came in with.
+pub(super) fn key_of(row: &LogRow) -> Option<UsedKey> {
+    let Fact::EnvelopeReceived(_) = &row.fact else { return None };
+    used_key(&Envelope::read(body_of(row)?).ok()?)
+}
+
+pub(super) fn body_of(row: &LogRow) -> Option<&[u8]> {
     match &row.body.as_ref()?.bytes {
-        BodyBytes::Here(bytes) => String::from_utf8(bytes.clone()).ok(),
+        BodyBytes::Here(bytes) => Some(bytes),
         BodyBytes::Artifact | BodyBytes::Gone => None,
     }
 }

@@ -8,13 +8,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use rookery_core::agent::{DeclareOffline, Evidence};
 use rookery_core::intent::Effect;
 use rookery_core::log::LogRow;
 use rookery_core::view::LifeSource;
 use rookery_core::workspace::{BranchFate, BranchOrigin, Outcome};
-use rookery_core::{AgentId, Auth, Caller, Code, NodeId, Row, Seq, SiteId};
+use rookery_core::{AgentId, Auth, Caller, Code, Command, MessageId, NodeId, Row, Seq, SiteId};
 use rookery_engine::access::Trust;
+use rookery_engine::clutch::{Envelope, IngestError, Ingested, Routing};
 use rookery_engine::engine::IdempotencyKey;
 use rookery_engine::intents::{self, Hands, Performed};
 use rookery_engine::rounds::{self, Following, Sweeping};
@@ -25,11 +27,16 @@ use rookery_store::node::{ATTEND_EVERY, Duty, Node, Site, Tenure};
 use rookery_store::queue::{Limits, Queue};
 use rookery_store::{Clock, Committed, ListQuery, Pending, PresenceBoard, Submission};
 
+use super::bundle::Bundle;
 use super::check::{Checked, Sent, stream_is_in_order};
 use super::clock::NodeClock;
+use super::script::GUARD;
 use super::store::NodeStore;
 
 type Future<T> = Pin<Box<dyn std::future::Future<Output = T>>>;
+
+/// How long the log may have grown before the router hears of it.
+const ROUTES_EVERY: Duration = Duration::from_millis(100);
 
 /// Asks a future once whether it is done.
 fn poll<T>(future: &mut Future<T>) -> Option<T> {
@@ -74,29 +81,64 @@ enum RoundName {
     Sweep,
     Timers,
     Effects,
+    Routing,
     Other,
+}
+
+/// Something that a process is asked for.
+#[derive(Clone, Debug)]
+pub(super) enum Parcel {
+    Command(Sent),
+    Bundle(Bundle),
+}
+
+impl Parcel {
+    pub(super) fn caller(&self) -> &Caller {
+        match self {
+            Parcel::Command(sent) => &sent.caller,
+            Parcel::Bundle(bundle) => &bundle.caller,
+        }
+    }
 }
 
 /// A request on its way through the process.
 struct Call {
-    sent: Sent,
     /// The head of the log when it arrived.
     asked: Seq,
     kind: CallKind,
 }
 
 enum CallKind {
-    Command(Future<Result<Committed, EngineError>>),
+    Command(Sent, Future<Result<Committed, EngineError>>),
+    Bundle(Bundle, Future<Result<Vec<Ingested>, IngestError>>),
     Heartbeat(Future<Result<(), EngineError>>),
 }
 
-/// What a command came to.
+impl CallKind {
+    /// What it came to, if it is over. A sender of heartbeats goes on whatever it is told.
+    fn poll(&mut self) -> Option<Option<Answered>> {
+        match self {
+            CallKind::Command(sent, future) => poll(future).map(|result| Some(Answered::Command(sent.clone(), result))),
+            CallKind::Bundle(bundle, future) => {
+                poll(future).map(|result| Some(Answered::Bundle(bundle.clone(), result)))
+            }
+            CallKind::Heartbeat(future) => poll(future).map(|_| None),
+        }
+    }
+}
+
+/// What a request came to.
 #[derive(Debug)]
 pub(super) struct Returned {
-    pub(super) sent: Sent,
     /// The head of the log when it arrived.
     pub(super) asked: Seq,
-    pub(super) result: Result<Committed, EngineError>,
+    pub(super) answered: Answered,
+}
+
+#[derive(Debug)]
+pub(super) enum Answered {
+    Command(Sent, Result<Committed, EngineError>),
+    Bundle(Bundle, Result<Vec<Ingested>, IngestError>),
 }
 
 /// How the sweeper of a process works: as it should, or by the time of day as a sabotage.
@@ -163,6 +205,7 @@ fn settings() -> Settings {
     Settings {
         silent_after: Duration::from_secs(120),
         escalate_conflicts_after: Duration::from_secs(60),
+        storm_guard: GUARD,
         shared: true,
         ..Settings::new("simulation", PathBuf::from("simulation"))
     }
@@ -226,25 +269,39 @@ impl Process {
         process
     }
 
-    /// A command arrives.
-    pub(super) fn take(&mut self, sent: &Sent, head: Seq) {
+    /// A request arrives.
+    pub(super) fn take(&mut self, parcel: Parcel, head: Seq) {
+        let kind = match parcel {
+            Parcel::Command(sent) => self.command(sent),
+            Parcel::Bundle(bundle) => self.bundle(bundle),
+        };
+        self.calls.push(Call { asked: head, kind });
+    }
+
+    fn command(&self, sent: Sent) -> CallKind {
         let engine = self.engine.clone();
         let request = Request {
             idempotency: sent
                 .keyed
                 .then(|| IdempotencyKey { key: sent.id.clone(), fingerprint: format!("{:?}", sent.command) }),
             body: Some(sent.id.clone().into_bytes()),
-            ..Request::new(sent.caller.clone(), sent.command.clone())
+            ..Request::new(sent.caller.clone(), Command::clone(&sent.command))
         };
-        let future: Future<_> = Box::pin(async move { engine.submit(request).await });
-        self.calls.push(Call { sent: sent.clone(), asked: head, kind: CallKind::Command(future) });
+        CallKind::Command(sent, Box::pin(async move { engine.submit(request).await }))
+    }
+
+    fn bundle(&self, bundle: Bundle) -> CallKind {
+        let (engine, caller) = (self.engine.clone(), bundle.caller.clone());
+        let (bytes, shape) = (bundle.bytes.clone(), bundle.shape);
+        let future: Future<_> = Box::pin(async move { engine.ingest(&bytes, shape, |_| Ok(caller.clone())).await });
+        CallKind::Bundle(bundle, future)
     }
 
     /// A heartbeat arrives.
-    pub(super) fn take_heartbeat(&mut self, agent: &AgentId, sent: Sent, head: Seq) {
-        let (engine, agent, caller) = (self.engine.clone(), agent.clone(), sent.caller.clone());
+    pub(super) fn take_heartbeat(&mut self, agent: &AgentId, caller: Caller, head: Seq) {
+        let (engine, agent) = (self.engine.clone(), agent.clone());
         let future: Future<_> = Box::pin(async move { engine.heartbeat(&caller, &agent).await });
-        self.calls.push(Call { sent, asked: head, kind: CallKind::Heartbeat(future) });
+        self.calls.push(Call { asked: head, kind: CallKind::Heartbeat(future) });
     }
 
     /// A sign of life that needs no call: a connection is open, a process runs.
@@ -279,17 +336,9 @@ impl Process {
         }
         let mut returned = Vec::new();
         for mut call in std::mem::take(&mut self.calls) {
-            match &mut call.kind {
-                CallKind::Command(future) => match poll(future) {
-                    Some(result) => returned.push(Returned { sent: call.sent, asked: call.asked, result }),
-                    None => self.calls.push(call),
-                },
-                // A sender of heartbeats goes on whatever it is told.
-                CallKind::Heartbeat(future) => {
-                    if poll(future).is_none() {
-                        self.calls.push(call);
-                    }
-                }
+            match call.kind.poll() {
+                Some(answered) => returned.extend(answered.map(|answered| Returned { asked: call.asked, answered })),
+                None => self.calls.push(call),
             }
         }
         returned
@@ -316,9 +365,21 @@ impl Process {
     }
 
     /// What was on its way when the process was killed: nobody knows what became of it.
-    pub(super) fn dies(self) -> Vec<Sent> {
-        let commands = self.calls.into_iter().filter(|call| matches!(call.kind, CallKind::Command(_)));
-        commands.map(|call| call.sent).collect()
+    pub(super) fn dies(self) -> Vec<Parcel> {
+        let parcel = |call: Call| match call.kind {
+            CallKind::Command(sent, _) => Some(Parcel::Command(sent)),
+            CallKind::Bundle(bundle, _) => Some(Parcel::Bundle(bundle)),
+            CallKind::Heartbeat(_) => None,
+        };
+        self.calls.into_iter().filter_map(parcel).collect()
+    }
+
+    /// An envelope as this node shows it.
+    pub(super) fn shows(&self, message: &MessageId) -> Option<(Seq, Envelope)> {
+        let (engine, message) = (self.engine.clone(), message.clone());
+        let mut read: Future<_> = Box::pin(async move { engine.envelope(&message).await });
+        // Reads of the memory engine are never late.
+        poll(&mut read)?.ok()?.value
     }
 
     /// It stops as it should, and gives up its place.
@@ -368,6 +429,7 @@ fn all_rounds(engine: &Engine, queue: &Arc<Queue>, expiry: Expiry) -> Vec<Round>
             RETRY_AFTER,
             again(engine, |engine| async move { drop(intents::carry_out(&engine, &NoHands).await) }),
         ),
+        every(RoundName::Routing, ROUTES_EVERY, route(engine.clone())),
         every(
             RoundName::Other,
             exchange,
@@ -392,6 +454,23 @@ where
 {
     let engine = engine.clone();
     Box::new(move || Box::pin(round(engine.clone())))
+}
+
+/// The router hears what there is to hear and routes what is due. The daemon does so whenever the log grows.
+fn route(engine: Engine) -> Box<dyn Fn() -> Future<()>> {
+    let routing = Arc::new(tokio::sync::Mutex::new(Routing::default()));
+    Box::new(move || {
+        let (engine, routing) = (engine.clone(), routing.clone());
+        Box::pin(async move {
+            let mut routing = routing.lock().await;
+            while let Some(heard) = routing.hear().now_or_never() {
+                if heard.is_err() {
+                    *routing = Routing::default();
+                }
+            }
+            drop(routing.round(&engine).await);
+        })
+    })
 }
 
 fn sweep(engine: Engine, queue: Arc<Queue>, expiry: Expiry) -> Box<dyn Fn() -> Future<()>> {

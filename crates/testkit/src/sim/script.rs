@@ -1,5 +1,6 @@
 //! What agents and people ask for: every command, with arguments that mostly make sense and sometimes are out of date.
 
+mod envelopes;
 mod mail;
 mod workspaces;
 
@@ -22,8 +23,11 @@ use rookery_core::task::{
 };
 use rookery_core::template::{ApplyTemplate, CreateTemplate, TemplateSource};
 use rookery_core::{AgentId, Caller, Command, HandoffId, IntentId, Row, RunId, TaskId, TemplateId};
+use serde_json::Value;
 
 use super::model::Model;
+
+pub(super) use mail::GUARD;
 
 const PATHS: [&str; 9] = [
     "src/",
@@ -40,7 +44,23 @@ const PATHS: [&str; 9] = [
 /// Something to ask for, and as whom.
 pub(super) struct Wish {
     pub(super) caller: Caller,
-    pub(super) command: Command,
+    pub(super) what: Wanted,
+}
+
+pub(super) enum Wanted {
+    Command(Box<Command>),
+    /// What one call of the Clutch face carries.
+    Envelopes(Vec<Value>),
+}
+
+impl Wish {
+    fn command(caller: Caller, command: impl Into<Command>) -> Wish {
+        Wish { caller, what: Wanted::Command(Box::new(command.into())) }
+    }
+
+    fn envelopes(caller: Caller, envelopes: Vec<Value>) -> Wish {
+        Wish { caller, what: Wanted::Envelopes(envelopes) }
+    }
 }
 
 /// Chooses what to ask, knowing the rows as they are.
@@ -52,7 +72,7 @@ pub(super) struct Script<'a> {
     pub(super) fresh: u64,
 }
 
-pub(super) fn register(rng: &mut StdRng, agent: &AgentId) -> Command {
+fn register(rng: &mut StdRng, agent: &AgentId) -> Command {
     let role = *[Role::Worker, Role::Worker, Role::Specialist, Role::Lead].choose(rng).unwrap_or(&Role::Worker);
     let profile = Profile {
         tool: "script".to_owned(),
@@ -67,13 +87,28 @@ pub(super) fn register(rng: &mut StdRng, agent: &AgentId) -> Command {
 }
 
 impl Script<'_> {
+    /// What one asks for that nobody knows yet.
+    pub(super) fn first_wish(&mut self, caller: Caller, agent: &AgentId) -> Wish {
+        if self.rng.random_bool(0.5) {
+            let card = self.card(agent);
+            return Wish::envelopes(caller, vec![card]);
+        }
+        Wish::command(caller, register(self.rng, agent))
+    }
+
     /// What an agent asks for.
     pub(super) fn agent_wish(&mut self, mut caller: Caller, agent: &AgentId) -> Wish {
+        if self.rng.random_bool(0.045) {
+            let envelopes = self.envelopes(agent);
+            return Wish::envelopes(caller, envelopes);
+        }
         if self.rng.random_bool(0.2) {
-            return Wish { caller, command: self.mail(agent) };
+            let command = self.mail(agent);
+            return Wish::command(caller, command);
         }
         if self.rng.random_bool(0.05) {
-            return Wish { caller, command: self.of_workspace() };
+            let command = self.of_workspace();
+            return Wish::command(caller, command);
         }
         let command = match self.rng.random_range(0..100) {
             0..3 => register(self.rng, agent),
@@ -100,16 +135,25 @@ impl Script<'_> {
         if self.rng.random_bool(0.1) {
             caller.fence = self.fence(&command);
         }
-        Wish { caller, command }
+        Wish::command(caller, command)
     }
 
     /// What people, callers without a name and the watcher ask for.
     pub(super) fn other_wish(&mut self) -> Wish {
         if self.rng.random_bool(0.1) {
-            return Wish { caller: Caller::person("anna"), command: self.decision_about_held() };
+            let command = self.decision_about_held();
+            return Wish::command(Caller::person("anna"), command);
+        }
+        if self.rng.random_bool(0.08) {
+            return self.undelivered();
         }
         if self.rng.random_bool(0.03) {
-            return Wish { caller: Caller::person("anna"), command: self.configure() };
+            let command = self.configure();
+            return Wish::command(Caller::person("anna"), command);
+        }
+        if self.rng.random_bool(0.08) {
+            let envelopes = self.envelopes_of_person();
+            return Wish::envelopes(Caller::person("anna"), envelopes);
         }
         let agent = self.agent();
         let person = Caller::person("anna");
@@ -135,7 +179,7 @@ impl Script<'_> {
                     .into(),
             ),
         };
-        Wish { caller, command }
+        Wish::command(caller, command)
     }
 
     fn agent(&mut self) -> AgentId {

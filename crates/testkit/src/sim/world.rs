@@ -9,17 +9,19 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rookery_core::view::LifeSource;
-use rookery_core::{AgentId, Auth, Caller, Key, LogId, NodeId, Position, Row, Seq, Timestamp};
+use rookery_core::{AgentId, Auth, Caller, Key, LogId, MessageId, NodeId, Position, Refusal, Row, Seq, Timestamp};
 use rookery_engine::EngineError;
+use rookery_engine::clutch::IngestError;
 use rookery_store::memory::{Database, Fault};
 use rookery_store::node::Duty;
 use rookery_store::{Clock, Head, Operation, SubmitError};
 
-use super::check::{self, Checked, Sent, Sight, Violation};
+use super::bundle::Bundle;
+use super::check::{self, Checked, Sent, Sight, Violation, envelopes, routing};
 use super::clock::NodeClock;
 use super::model::Model;
-use super::node::{Expiry, Process, Returned, Start};
-use super::script::{self, Script};
+use super::node::{Answered, Expiry, Parcel, Process, Returned, Start};
+use super::script::{Script, Wanted, Wish};
 use super::writer::{Answers, Turn};
 use super::{Plan, Sabotage, Summary};
 
@@ -55,6 +57,8 @@ pub(super) struct World {
     nodes: Vec<Node>,
     agents: Vec<Agent>,
     posts: Vec<Post>,
+    /// What was sent together with an envelope, by the envelope.
+    bundles: BTreeMap<MessageId, Bundle>,
     backup: Option<(Database, Model)>,
     /// Where readers of earlier histories stood when a backup took their place.
     abandoned: Vec<Position>,
@@ -108,7 +112,7 @@ struct Agent {
 struct Post {
     due: u64,
     node: usize,
-    sent: Sent,
+    parcel: Parcel,
     attempt: u32,
 }
 
@@ -161,6 +165,7 @@ impl World {
             nodes,
             agents,
             posts: vec![],
+            bundles: BTreeMap::new(),
             backup: None,
             abandoned: vec![],
             written: BTreeMap::new(),
@@ -223,6 +228,7 @@ impl World {
         let steady = self.agents.iter().filter(|agent| agent.steady && self.is_known(&agent.id));
         let steady: Vec<AgentId> = steady.map(|agent| agent.id.clone()).collect();
         check::the_silent_are_offline(&self.model, &steady)?;
+        routing::nobody_waits_in_vain(&self.model)?;
         let busy = |node: &Node| node.process.as_ref().is_some_and(Process::is_busy);
         if self.nodes.iter().any(busy) || !self.posts.is_empty() {
             return Err(Violation { check: "everything_is_answered", what: "requests are on their way".to_owned() });
@@ -240,6 +246,9 @@ impl World {
                 let what = format!("{} of {head} rows seen", process.cursor);
                 return Err(Violation { check: "stream_is_complete", what });
             }
+        }
+        for process in self.nodes.iter().filter_map(|node| node.process.as_ref()).take(1) {
+            envelopes::everything_is_shown_as_it_was_sent(&self.model, |message| process.shows(message))?;
         }
         let mut hasher = DefaultHasher::new();
         for row in self.model.log() {
@@ -363,9 +372,9 @@ impl World {
         if self.rng.random_bool(0.3) {
             process.departs();
         }
-        for sent in process.dies() {
+        for parcel in process.dies() {
             self.summary.unknown += 1;
-            self.again(sent);
+            self.again(parcel);
         }
         self.check_database()
     }
@@ -440,14 +449,11 @@ impl World {
             }
             self.fresh += 1;
             let caller = self.agents[number].caller();
-            let wish = if self.is_known(&id) {
-                let fresh = self.fresh;
-                // Now and then somebody uses an id that is not its own.
-                let caller = if self.rng.random_bool(0.03) { Caller::asserted(id.clone()) } else { caller };
-                Script { rng: &mut self.rng, model: &self.model, agents: &ids, fresh }.agent_wish(caller, &id)
-            } else {
-                script::Wish { caller, command: script::register(&mut self.rng, &id) }
-            };
+            let (known, fresh) = (self.is_known(&id), self.fresh);
+            // Now and then somebody uses an id that is not its own.
+            let caller = if known && self.rng.random_bool(0.03) { Caller::asserted(id.clone()) } else { caller };
+            let mut script = Script { rng: &mut self.rng, model: &self.model, agents: &ids, fresh };
+            let wish = if known { script.agent_wish(caller, &id) } else { script.first_wish(caller, &id) };
             self.sends(wish);
         }
         if self.rng.random_bool(0.3) {
@@ -458,28 +464,49 @@ impl World {
         }
     }
 
-    /// Gives a request to the network, which may be slow, and may deliver what has a key twice.
-    fn sends(&mut self, wish: script::Wish) {
-        let keyed = self.rng.random_bool(0.4);
-        let id = format!("{}-{}", if keyed { "key" } else { "request" }, self.fresh);
-        let sent = Sent { id, caller: wish.caller, command: wish.command, keyed, since: self.model.head() };
-        let copies = if keyed && self.rng.random_bool(0.15) { 2 } else { 1 };
-        for _ in 0..copies {
-            self.posts(sent.clone(), 0);
+    /// Gives a request to the network, which may be slow, and may deliver twice what can be told to be the same.
+    fn sends(&mut self, wish: Wish) {
+        let Wish { caller, what } = wish;
+        let parcel = match what {
+            Wanted::Command(command) => {
+                let keyed = self.rng.random_bool(0.4);
+                let id = format!("{}-{}", if keyed { "key" } else { "request" }, self.fresh);
+                Parcel::Command(Sent { id, caller, command, keyed, since: self.model.head() })
+            }
+            Wanted::Envelopes(envelopes) => Parcel::Bundle(self.bundles(caller, &envelopes)),
+        };
+        match parcel {
+            Parcel::Command(Sent { keyed: false, .. }) => self.posts(parcel, 0),
+            parcel if self.rng.random_bool(0.15) => {
+                let parcel = repeated(parcel);
+                self.posts(parcel.clone(), 0);
+                self.posts(parcel, 0);
+            }
+            parcel => self.posts(parcel, 0),
         }
     }
 
-    fn posts(&mut self, sent: Sent, attempt: u32) {
+    fn bundles(&mut self, caller: Caller, envelopes: &[serde_json::Value]) -> Bundle {
+        let bundle = Bundle::new(caller, envelopes, self.rng.random_bool(0.5), self.model.head());
+        for item in bundle.items.iter() {
+            if self.model.row(&Key::Envelope(item.id.clone())).is_none() {
+                self.bundles.insert(item.id.clone(), bundle.clone());
+            }
+        }
+        bundle
+    }
+
+    fn posts(&mut self, parcel: Parcel, attempt: u32) {
         let delay = if self.rng.random_bool(0.2) { self.rng.random_range(0..6_000) } else { 0 };
         let wait = if attempt == 0 { 0 } else { self.rng.random_range(500..5_000) };
         let node = self.rng.random_range(0..self.nodes.len());
-        self.posts.push(Post { due: self.now + delay + wait, node, sent, attempt });
+        self.posts.push(Post { due: self.now + delay + wait, node, parcel, attempt });
     }
 
-    /// Nobody knows what became of a request: with a key it can be sent again.
-    fn again(&mut self, sent: Sent) {
-        if sent.keyed {
-            self.posts(sent, 1);
+    /// Nobody knows what became of a request: one with a key can be sent again, and so can envelopes.
+    fn again(&mut self, parcel: Parcel) {
+        if !matches!(parcel, Parcel::Command(Sent { keyed: false, .. })) {
+            self.posts(repeated(parcel), 1);
         }
     }
 
@@ -491,10 +518,11 @@ impl World {
             let node = &mut self.nodes[post.node];
             match (&node.state, &mut node.process) {
                 (State::Up | State::Stopped { .. } | State::Asleep { .. }, Some(process)) => {
-                    process.take(&post.sent, self.model.head());
-                    self.notices(post.node, &post.sent.caller);
+                    let caller = post.parcel.caller().clone();
+                    process.take(post.parcel, self.model.head());
+                    self.notices(post.node, &caller);
                 }
-                _ if post.attempt < ATTEMPTS || self.resting => self.posts(post.sent, post.attempt + 1),
+                _ if post.attempt < ATTEMPTS || self.resting => self.posts(post.parcel, post.attempt + 1),
                 _ => {}
             }
         }
@@ -528,11 +556,7 @@ impl World {
             self.notices(node, &caller);
             let Some(process) = &mut self.nodes[node].process else { continue };
             match source {
-                LifeSource::Heartbeat => {
-                    let command = rookery_core::agent::ComeBack { agent: id.clone() }.into();
-                    let sent = Sent { id: String::new(), caller, command, keyed: false, since: head };
-                    process.take_heartbeat(&id, sent, head);
-                }
+                LifeSource::Heartbeat => process.take_heartbeat(&id, caller, head),
                 source => process.sees(&id, source),
             }
         }
@@ -605,31 +629,68 @@ impl World {
 
     /// Somebody is told what became of a request.
     fn told(&mut self, returned: Returned) -> Checked {
-        let Returned { sent, asked, result } = returned;
-        match result {
-            Ok(committed) => {
+        let asked = returned.asked;
+        match returned.answered {
+            Answered::Command(sent, Ok(committed)) => {
                 self.summary.acknowledged += 1;
                 self.summary.duplicates += u64::from(committed.duplicate);
                 check::reply_agrees_with_the_log(&self.model, &sent, &committed)?;
                 check::key_has_one_answer(&mut self.model, &sent, &committed)
             }
-            Err(EngineError::Submit(SubmitError::Refused(refusal))) => {
+            Answered::Command(sent, Err(EngineError::Submit(SubmitError::Refused(refusal)))) => {
                 self.summary.refused += 1;
                 check::failure_left_no_trace(&self.model, &sent)?;
                 check::refusal_is_justified(&self.model, &sent, asked, &refusal)
             }
-            Err(EngineError::Submit(SubmitError::Unavailable { .. } | SubmitError::Busy)) => {
-                check::failure_left_no_trace(&self.model, &sent)?;
-                self.again(sent);
-                Ok(())
+            Answered::Command(sent, Err(error)) => {
+                if was_not_done(&error) {
+                    check::failure_left_no_trace(&self.model, &sent)?;
+                }
+                self.failed(Parcel::Command(sent), error)
             }
-            Err(EngineError::Submit(SubmitError::OutcomeUnknown { .. } | SubmitError::Stopped)) => {
-                self.summary.unknown += 1;
-                self.again(sent);
-                Ok(())
+            Answered::Bundle(bundle, Ok(ingested)) => {
+                self.summary.acknowledged += 1;
+                self.summary.duplicates += u64::from(ingested.iter().any(|answer| answer.duplicate));
+                envelopes::reply_agrees_with_the_log(&self.model, &bundle, &ingested)?;
+                envelopes::told_to_be_new_once(&mut self.model, &ingested)
             }
-            Err(error) => Err(Violation { check: "nothing_breaks", what: format!("{}: {error}", sent.id) }),
+            Answered::Bundle(bundle, Err(IngestError::Refused { refusal, pointer })) => {
+                self.refused(&bundle, asked, &refusal, &pointer)
+            }
+            // Its sender could not be brought back.
+            Answered::Bundle(bundle, Err(IngestError::Engine(EngineError::Submit(SubmitError::Refused(refusal))))) => {
+                self.refused(&bundle, asked, &refusal, "")
+            }
+            Answered::Bundle(_, Err(IngestError::Faults(faults))) => {
+                Err(Violation { check: "nothing_breaks", what: faults.to_string() })
+            }
+            Answered::Bundle(_, Err(IngestError::Violations(violations))) => {
+                Err(Violation { check: "nothing_breaks", what: violations.to_string() })
+            }
+            Answered::Bundle(bundle, Err(IngestError::Engine(error))) => {
+                if was_not_done(&error) {
+                    envelopes::failure_left_no_trace(&self.model, &bundle)?;
+                }
+                self.failed(Parcel::Bundle(bundle), error)
+            }
         }
+    }
+
+    fn refused(&mut self, bundle: &Bundle, asked: Seq, refusal: &Refusal, pointer: &str) -> Checked {
+        self.summary.refused += 1;
+        envelopes::failure_left_no_trace(&self.model, bundle)?;
+        envelopes::refusal_is_justified(&self.model, bundle, asked, refusal, pointer)
+    }
+
+    /// Something went wrong that is not the request's fault.
+    fn failed(&mut self, parcel: Parcel, error: EngineError) -> Checked {
+        match error {
+            EngineError::Submit(SubmitError::Unavailable { .. } | SubmitError::Busy) => {}
+            EngineError::Submit(SubmitError::OutcomeUnknown { .. } | SubmitError::Stopped) => self.summary.unknown += 1,
+            error => return Err(Violation { check: "nothing_breaks", what: format!("{parcel:?}: {error}") }),
+        }
+        self.again(parcel);
+        Ok(())
     }
 
     fn fault(&mut self) -> Option<Fault> {
@@ -686,6 +747,9 @@ impl World {
             check::lead_changes_by_facts(&self.model, row)?;
             check::deliveries_only_go_on(&self.model, row)?;
             check::duties_are_done_by_whoever_has_them(row, &writer, &self.database)?;
+            envelopes::idempotency_keys_are_used_once(&self.model, row)?;
+            routing::hard_filters_hold(&self.model, row)?;
+            routing::decisions_are_passed_on(row, &rows[at + 1..])?;
             if let Some((agent, evidence)) = check::declaration(row) {
                 check::expired_after_clear_sight(agent, evidence, &self.sight(node, agent))?;
                 self.summary.declared_offline += 1;
@@ -699,7 +763,7 @@ impl World {
                 check::runs_follow_their_tasks(&self.model)?;
             }
         }
-        Ok(())
+        envelopes::bundles_are_whole(&self.model, &self.bundles, &rows)
     }
 
     fn notices_take_overs(&mut self) {
@@ -731,6 +795,17 @@ impl World {
             None => Sight { clear_millis: 0, taken_millis_ago: None, taken_elsewhere_millis_ago, written_millis_ago },
         }
     }
+}
+
+fn repeated(parcel: Parcel) -> Parcel {
+    match parcel {
+        Parcel::Bundle(bundle) => Parcel::Bundle(Bundle { repeated: true, ..bundle }),
+        command @ Parcel::Command(_) => command,
+    }
+}
+
+fn was_not_done(error: &EngineError) -> bool {
+    matches!(error, EngineError::Submit(SubmitError::Unavailable { .. } | SubmitError::Busy))
 }
 
 impl Agent {

@@ -2,13 +2,13 @@
 //!
 //! This is the simulation's own pump around the real queue and driver, and so the place where most sabotage happens.
 
-use rookery_store::batch::{Batch, Loaded, Outcome, Want};
+use rookery_store::batch::{Batch, Loaded, Needs, Outcome, Want};
 use rookery_store::memory::{Database, Fault, MemoryStore};
 use rookery_store::queue::Load;
-use rookery_store::{Duty, Operation, Store, Submission, SubmitError, Tenure};
+use rookery_store::{Committed, Duty, Operation, Store, Submission, SubmitError, Tenure};
 use tokio::sync::oneshot;
 
-use rookery_core::{LogId, Seq, Timestamp};
+use rookery_core::{Command, Key, LogId, Row, Seq, Timestamp};
 use rookery_store::Clock;
 
 use super::Sabotage;
@@ -78,7 +78,14 @@ impl Turn<'_> {
         let at = process.clock.now();
         let run = |submissions| self.database.run(submissions, at, &process.board, self.fault);
         match (self.sabotage, self.fault) {
-            (Some(Sabotage::SkipLock), None) => self.without_the_lock(submissions, process, at),
+            (Some(Sabotage::SkipLock), None) => {
+                let stale = Seq(self.database.head().0.saturating_sub(6));
+                self.without_the_lock(submissions, at, |needs| self.model.load_at(stale, needs, &process.board))
+            }
+            (Some(Sabotage::MixUpAgents), None) => match submissions.as_slice() {
+                [submission] if is_choice(submission) => self.mixing_up(submission.clone(), process, at),
+                _ => run(submissions),
+            },
             (Some(Sabotage::AckBeforeCommit), Some(Fault::NotWritten | Fault::CommitLost)) => {
                 let elsewhere = self.database.copy(LogId::from("elsewhere"));
                 elsewhere.run(submissions, at, &process.board, None)
@@ -97,6 +104,11 @@ impl Turn<'_> {
                 let unbound = |submission: Submission| Submission { tenure: None, ..submission };
                 run(submissions.into_iter().map(unbound).collect())
             }
+            (Some(Sabotage::TearBundles), _) => {
+                let sizes: Vec<usize> = submissions.iter().map(|submission| submission.all().count()).collect();
+                let mut outcomes = run(submissions.into_iter().flat_map(torn).collect()).into_iter();
+                sizes.into_iter().map(|size| together(outcomes.by_ref().take(size))).collect()
+            }
             // Seldom, so that it is found before something else stumbles over it.
             (Some(Sabotage::SkipFold), _) if self.database.head().0 % 16 == 15 => {
                 let (before, _) = self.database.stored();
@@ -112,9 +124,13 @@ impl Turn<'_> {
         }
     }
 
-    /// Decides over the rows as they were a few facts ago, as if another node had not been waited for.
-    fn without_the_lock(&self, submissions: Vec<Submission>, process: &Process, at: Timestamp) -> Vec<Outcome> {
-        let stale = Seq(self.database.head().0.saturating_sub(6));
+    /// Decides over rows as somebody else says they are.
+    fn without_the_lock(
+        &self,
+        submissions: Vec<Submission>,
+        at: Timestamp,
+        load: impl Fn(&Needs) -> Loaded,
+    ) -> Vec<Outcome> {
         let mut batch = Batch::new(submissions);
         batch.begin(self.database.head(), at);
         loop {
@@ -123,8 +139,7 @@ impl Turn<'_> {
                     let posts = self.database.posts();
                     let tenure = |duty: &Duty| Some(Tenure { duty: *duty, epoch: posts.get(duty)?.epoch });
                     let duties = needs.duties.iter().filter_map(tenure).collect();
-                    let loaded = Loaded { duties, ..self.model.load_at(stale, &needs, &process.board) };
-                    batch.supply(&needs, loaded);
+                    batch.supply(&needs, Loaded { duties, ..load(&needs) });
                 }
                 Want::Write(write) => {
                     self.database.commit(write);
@@ -133,4 +148,47 @@ impl Turn<'_> {
             }
         }
     }
+
+    /// Gives a task to the first agent there is, which looks to the rule as if it were the chosen one with nothing to do.
+    fn mixing_up(&self, mut submission: Submission, process: &Process, at: Timestamp) -> Vec<Outcome> {
+        let mut live =
+            self.model.rows().filter_map(|(_, row)| if let Row::Agent(agent) = row { Some(agent) } else { None });
+        let Some(first) = live.find(|agent| agent.is_live()).map(|agent| agent.id.clone()) else { return vec![] };
+        let mut chosen = None;
+        if let Command::Route(route) = &mut submission.command {
+            chosen = route.choice.selected.replace(first.clone());
+        }
+        for other in &mut submission.others {
+            if let Command::Forward(forward) = &mut other.command {
+                forward.to = first.clone();
+            }
+        }
+        let like = chosen.and_then(|chosen| self.model.row(&Key::Agent(chosen)));
+        let load = |needs: &Needs| {
+            let mut loaded = self.model.load_at(self.database.head(), needs, &process.board);
+            for (_, row) in &mut loaded.rows {
+                if let (Row::Agent(agent), Some(Row::Agent(like))) = (row, like) {
+                    agent.profile = like.profile.clone();
+                }
+            }
+            loaded.lookups.iter_mut().for_each(|(_, rows)| rows.clear());
+            loaded
+        };
+        self.without_the_lock(vec![submission], at, load)
+    }
+}
+
+fn is_choice(submission: &Submission) -> bool {
+    matches!(&submission.command, Command::Route(route) if route.choice.selected.is_some())
+}
+
+fn torn(mut submission: Submission) -> impl Iterator<Item = Submission> {
+    let others = std::mem::take(&mut submission.others);
+    std::iter::once(submission).chain(others)
+}
+
+fn together(outcomes: impl Iterator<Item = Outcome>) -> Outcome {
+    let mut all: Vec<Committed> = outcomes.collect::<Result<_, _>>()?;
+    let first = all.remove(0);
+    Ok(Committed { others: all, ..first })
 }

@@ -1,0 +1,163 @@
+//! What payloads have to be like: schemas by the payload type that they are of, and workflows whose steps expect some.
+//!
+//! A schema is kept as the text that was registered; whether it is one, and whether a payload keeps it, is for the engine,
+//! which compiles it. Here it is decided that a version never changes, and that a workflow only expects what there is.
+
+mod builtin;
+mod define;
+mod register;
+mod violation;
+
+use serde::{Deserialize, Serialize};
+
+pub use builtin::{BUILT_IN, BuiltIn, built_in};
+pub use define::{DefineWorkflow, WorkflowDefined};
+pub use register::{RegisterSchema, SchemaRegistered};
+pub use violation::{Violation, Violations, missing, pointer_below};
+
+use crate::actor::Caller;
+use crate::clutch::{MessageType, PayloadType};
+use crate::command::Halt;
+use crate::fact::Fact;
+use crate::id::{Seq, Timestamp};
+use crate::key::{ColumnValue, Key};
+use crate::refusal::{Code, Refusal};
+use crate::row::Row;
+use crate::view::View;
+
+/// A schema that somebody registered.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Schema {
+    pub payload_type: PayloadType,
+    /// JSON, as it was sent.
+    pub text: String,
+    pub registered_by: String,
+    pub registered: Seq,
+    pub registered_at: Timestamp,
+}
+
+impl Schema {
+    pub(crate) fn columns(&self) -> Vec<ColumnValue> {
+        vec![self.registered.0.into()]
+    }
+}
+
+/// What the steps of a workflow expect, as it was defined last.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Workflow {
+    pub name: String,
+    pub rules: Vec<StepRule>,
+    pub defined_by: String,
+    /// Which definition it is: whoever decided by an older one decided by something else.
+    pub defined: Seq,
+    pub defined_at: Timestamp,
+}
+
+impl Workflow {
+    pub(crate) fn columns(&self) -> Vec<ColumnValue> {
+        vec![self.defined.0.into()]
+    }
+
+    pub fn rule(&self, step: &str) -> Option<&StepRule> {
+        self.rules.iter().find(|rule| rule.id == step)
+    }
+}
+
+/// A step of a workflow, and what it expects.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct StepRule {
+    pub id: String,
+    pub expects: Expects,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Expects {
+    #[serde(rename = "type")]
+    pub message_type: MessageType,
+    pub payload_type: PayloadType,
+    /// Fields of the payload, beside those that its schema requires.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub required: Vec<String>,
+}
+
+/// The step of a workflow that a request binds the messages to which answer it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct BoundTo {
+    pub workflow: String,
+    pub step: String,
+}
+
+/// What came of holding a message against its step, before it is decided.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Checked {
+    pub bound: BoundTo,
+    /// The definition of the workflow that was asked, if there is one.
+    pub defined: Option<Seq>,
+    pub violations: Violations,
+}
+
+impl Checked {
+    /// Whether the message may be stored: it was held against the step that it belongs to, by the definition that holds now.
+    pub(crate) fn allows(checked: Option<&Checked>, bound: &BoundTo, view: &View) -> Result<(), Halt> {
+        let now = view.workflow(&bound.workflow)?.map(|workflow| workflow.defined);
+        match checked.filter(|checked| checked.bound == *bound && checked.defined == now) {
+            Some(checked) => checked.violations.refusal().map_or(Ok(()), |refusal| Err(refusal.into())),
+            None => Err(Refusal::new(Code::Stale, "what is expected at this step has changed meanwhile")
+                .hint("send it again")
+                .into()),
+        }
+    }
+}
+
+pub(crate) fn apply_schema(
+    old: Option<Schema>,
+    payload_type: &PayloadType,
+    fact: &Fact,
+    seq: Seq,
+    at: Timestamp,
+) -> Option<Schema> {
+    match fact {
+        Fact::SchemaRegistered(fact) if fact.payload_type == *payload_type => Some(fact.schema(seq, at)),
+        _ => old,
+    }
+}
+
+pub(crate) fn apply_workflow(
+    old: Option<Workflow>,
+    name: &str,
+    fact: &Fact,
+    seq: Seq,
+    at: Timestamp,
+) -> Option<Workflow> {
+    match fact {
+        Fact::WorkflowDefined(fact) if fact.workflow == name => Some(fact.workflow(seq, at)),
+        _ => old,
+    }
+}
+
+impl View {
+    pub fn schema(&self, payload_type: &PayloadType) -> Result<Option<&Schema>, Halt> {
+        Ok(match self.get(&Key::Schema(payload_type.clone()))? {
+            Some(Row::Schema(schema)) => Some(schema),
+            _ => None,
+        })
+    }
+
+    pub fn workflow(&self, name: &str) -> Result<Option<&Workflow>, Halt> {
+        Ok(match self.get(&Key::Workflow(name.to_owned()))? {
+            Some(Row::Workflow(workflow)) => Some(workflow),
+            _ => None,
+        })
+    }
+
+    /// What somebody set, its author, the lead and people may set anew. What nobody in particular set, anybody may.
+    pub(crate) fn may_replace(&self, caller: &Caller, author: &str, what: &str) -> Result<(), Halt> {
+        let own = caller.actor.to_string() == author || author == crate::actor::Actor::Nobody.to_string();
+        if own || self.has_authority(caller)? {
+            return Ok(());
+        }
+        Err(Refusal::new(Code::Forbidden, format!("{what} was set by {author}"))
+            .hint("ask its author, the lead or a person; or choose another name")
+            .into())
+    }
+}

@@ -1,0 +1,48 @@
+//! Groups as surfaces ask for them.
+
+use std::collections::BTreeSet;
+
+use rookery_core::clutch::Group as RoleGroup;
+use rookery_core::group::Group;
+use rookery_core::key::Table;
+use rookery_core::{AgentId, Key, Row, Seq};
+use rookery_store::ListQuery;
+use rookery_store::query::Test;
+
+use crate::engine::{Engine, EngineError};
+use crate::queries::At;
+
+/// Who is in a group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Members {
+    Listed(Group),
+    /// Everybody with a role who is here.
+    OfRole(Vec<AgentId>),
+}
+
+impl Engine {
+    /// The members of a group; `None` if there is none of that name.
+    pub async fn group(&self, name: &str) -> Result<Option<Members>, EngineError> {
+        if let Some(group) = RoleGroup::named(name) {
+            let here = self.agents().await?.value.into_iter().filter(|agent| agent.is_live());
+            let found: BTreeSet<AgentId> =
+                here.filter(|agent| group.has(agent.profile.role)).map(|agent| agent.id).collect();
+            return Ok(Some(Members::OfRole(found.into_iter().collect())));
+        }
+        let (mut rows, _) = self.store().rows(vec![Key::Group(name.to_owned())]).await?;
+        Ok(rows.pop().flatten().and_then(group).map(Members::Listed))
+    }
+
+    /// Groups with a list in the order in which they were set, after one that was set then.
+    pub async fn groups(&self, after: Option<Seq>, limit: u32) -> Result<At<Vec<Group>>, EngineError> {
+        let query = ListQuery::all(Table::Groups)
+            .with("changed", Test::Above(after.unwrap_or(Seq(0)).0.cast_signed()))
+            .ordered_by("changed");
+        let (rows, head) = self.store().list(query.at_most(Some(limit))).await?;
+        Ok(At { value: rows.into_iter().filter_map(group).collect(), head })
+    }
+}
+
+fn group(row: Row) -> Option<Group> {
+    if let Row::Group(group) = row { Some(group) } else { None }
+}

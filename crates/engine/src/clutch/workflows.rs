@@ -1,0 +1,139 @@
+//! What workflows expect of messages, and holding messages against it.
+
+use rookery_core::clutch::{MessageType, PayloadType};
+use rookery_core::contract::{Expects, Violation, Violations, Workflow, missing};
+use rookery_core::key::Table;
+use rookery_core::{Key, Row, Seq};
+use rookery_store::ListQuery;
+use rookery_store::query::Test;
+use serde_json::Value;
+
+use crate::engine::{Engine, EngineError};
+use crate::queries::At;
+
+/// What a step of a workflow expects.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Expectation {
+    pub expects: Expects,
+    /// The definition that says so.
+    pub defined: Seq,
+}
+
+/// A message that belongs to a step of a workflow.
+#[derive(Clone, Copy, Debug)]
+pub struct Validate<'a> {
+    pub workflow: &'a str,
+    pub step: &'a str,
+    pub message_type: &'a MessageType,
+    pub payload_type: Option<&'a PayloadType>,
+    pub payload: &'a Value,
+}
+
+/// What came of holding a message against its step.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Validated {
+    /// The definition of the workflow that was asked; `None` if there is no such workflow. The rule that stores the message
+    /// must find the same one, or the message has to be held against the new one.
+    pub defined: Option<Seq>,
+    /// Empty if the step expects nothing of such a message.
+    pub violations: Violations,
+}
+
+impl Engine {
+    /// What the steps of a workflow expect.
+    pub async fn workflow_rules(&self, name: &str) -> Result<Option<Workflow>, EngineError> {
+        let (mut rows, _) = self.store().rows(vec![Key::Workflow(name.to_owned())]).await?;
+        Ok(rows.pop().flatten().and_then(workflow))
+    }
+
+    /// Workflows with rules in the order in which they were defined, after one that was defined then.
+    pub async fn all_workflow_rules(&self, after: Option<Seq>, limit: u32) -> Result<At<Vec<Workflow>>, EngineError> {
+        let query = ListQuery::all(Table::Workflows)
+            .with("defined", Test::Above(after.unwrap_or(Seq(0)).0.cast_signed()))
+            .ordered_by("defined");
+        let (rows, head) = self.store().list(query.at_most(Some(limit))).await?;
+        Ok(At { value: rows.into_iter().filter_map(workflow).collect(), head })
+    }
+
+    /// What a step expects; `None` if the workflow or the step is not defined, which then expect nothing.
+    pub async fn clutch_expectation(&self, workflow: &str, step: &str) -> Result<Option<Expectation>, EngineError> {
+        let rules = self.workflow_rules(workflow).await?;
+        Ok(rules.and_then(|rules| {
+            let expects = rules.rule(step)?.expects.clone();
+            Some(Expectation { expects, defined: rules.defined })
+        }))
+    }
+
+    /// Holds a message against what its step expects, if that expects something of messages of its type.
+    pub async fn validate(&self, message: Validate<'_>) -> Result<Validated, EngineError> {
+        let Some(rules) = self.workflow_rules(message.workflow).await? else {
+            return Ok(Validated { defined: None, violations: Violations::default() });
+        };
+        let rule = rules.rule(message.step).filter(|rule| rule.expects.message_type == *message.message_type);
+        let violations = match rule {
+            Some(rule) => self.check(&rule.expects, message.payload_type, message.payload).await?,
+            None => Violations::default(),
+        };
+        Ok(Validated { defined: Some(rules.defined), violations })
+    }
+
+    /// Every place where a payload is not what is expected: of another type, without a required field, or against its schema.
+    pub async fn check(
+        &self,
+        expects: &Expects,
+        payload_type: Option<&PayloadType>,
+        payload: &Value,
+    ) -> Result<Violations, EngineError> {
+        let mut found = lacking(expects, payload_type, payload);
+        found.extend(self.held_against(&expects.payload_type, payload).await?);
+        Ok(Violations::of(found))
+    }
+}
+
+/// What can be told without the schema.
+fn lacking(expects: &Expects, payload_type: Option<&PayloadType>, payload: &Value) -> Vec<Violation> {
+    let wanted = &expects.payload_type;
+    let of_another = match payload_type {
+        Some(given) if given == wanted => None,
+        Some(given) => Some(format!("must be '{wanted}' at this step of the workflow, not '{given}'")),
+        None => Some(format!("is missing; it must be '{wanted}' at this step of the workflow")),
+    };
+    let mut found: Vec<Violation> =
+        of_another.map(|message| Violation { pointer: "/payload_type".to_owned(), message }).into_iter().collect();
+    let absent = expects.required.iter().filter(|field| payload.get(field.as_str()).is_none());
+    found.extend(absent.map(|field| missing("/payload", field)));
+    found
+}
+
+fn workflow(row: Row) -> Option<Workflow> {
+    if let Row::Workflow(workflow) = row { Some(workflow) } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn named(name: &str) -> PayloadType {
+        PayloadType::parse(name).unwrap()
+    }
+
+    #[test]
+    fn what_a_step_requires_is_looked_for_beside_the_schema() {
+        let required = ["a", "b/c"].map(str::to_owned).to_vec();
+        let expects = Expects { message_type: MessageType::TaskResult, payload_type: named("x.y.v1"), required };
+        let (right, other) = (named("x.y.v1"), named("x.y.v2"));
+        for (payload_type, payload, pointers) in [
+            (Some(&right), json!({ "a": null, "b/c": 1 }), vec![]),
+            (Some(&right), json!({ "a": 1 }), vec!["/payload/b~1c"]),
+            (Some(&right), json!([]), vec!["/payload/a", "/payload/b~1c"]),
+            (Some(&other), json!({ "a": 1, "b/c": 1 }), vec!["/payload_type"]),
+            (None, json!("text"), vec!["/payload_type", "/payload/a", "/payload/b~1c"]),
+        ] {
+            let found: Vec<_> =
+                lacking(&expects, payload_type, &payload).into_iter().map(|found| found.pointer).collect();
+            assert_eq!(found, pointers, "{payload_type:?} {payload}");
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! Schemas, what workflows expect, and groups, over HTTP.
+
+use reqwest::{Method, StatusCode, header};
+use rookery_testkit::daemon::{Daemon, Engine, Reply, read};
+use rookery_testkit::patience::eventually;
+use serde_json::{Value, json};
+
+use crate::support::{ask, setup, start};
+
+const ROOT: &str = "/clutch/v0";
+const RULES: &str = "\
+workflow: product-research
+steps:
+  - id: research
+    expects:
+      type: task.result
+      payload_type: research.summary.v1
+      required:
+        - findings
+        - citations
+";
+
+async fn get(daemon: &Daemon, path: &str) -> Reply {
+    ask(daemon, Method::GET, path, None).await
+}
+
+async fn put(daemon: &Daemon, path: &str, body: &Value) -> Reply {
+    ask(daemon, Method::PUT, path, Some(body.clone())).await
+}
+
+async fn put_text(daemon: &Daemon, path: &str, content_type: &str, body: &str) -> Reply {
+    let request = daemon.request(Method::PUT, &format!("{ROOT}{path}"));
+    read(request.header(header::CONTENT_TYPE, content_type).body(body.to_owned())).await.unwrap()
+}
+
+#[track_caller]
+fn done(reply: &Reply) -> &Value {
+    assert_eq!(reply.status, StatusCode::OK, "{}", reply.body);
+    &reply.body
+}
+
+/// What was refused, and where.
+#[track_caller]
+fn refused(reply: &Reply, status: u16, code: &str) -> String {
+    assert_eq!((reply.status.as_u16(), reply.body["code"].as_str()), (status, Some(code)), "{}", reply.body);
+    assert!(!reply.body["message"].as_str().unwrap().is_empty());
+    assert_eq!(reply.body["retryable"], false);
+    reply.body["details"]["pointer"].as_str().unwrap_or_default().to_owned()
+}
+
+fn head(daemon: &Daemon) -> usize {
+    daemon.export().unwrap().len()
+}
+
+#[tokio::test]
+async fn the_schemas_of_the_protocol_are_there_from_the_beginning() {
+    let daemon = start();
+    for (payload_type, required) in [
+        ("research.query.v1", json!(["query"])),
+        ("research.summary.v1", json!(["findings", "citations"])),
+        ("research.sources.v1", json!(["sources", "relevance_scores"])),
+        ("code.output.v1", json!(["files", "language", "tests_passed"])),
+        ("code.review.v1", json!(["findings", "severity"])),
+        ("review.feedback.v1", json!(["decision", "comments", "blocking_issues"])),
+    ] {
+        let reply = get(&daemon, &format!("/schemas/{payload_type}")).await;
+        assert_eq!(done(&reply)["required"], required);
+        assert_eq!(reply.headers[header::CONTENT_TYPE], "application/json");
+        done(&put(&daemon, &format!("/schemas/{payload_type}"), &reply.body).await);
+        let other = put(&daemon, &format!("/schemas/{payload_type}"), &json!({})).await;
+        refused(&other, 409, "EXISTS");
+    }
+    let listed = get(&daemon, "/schemas").await;
+    assert_eq!(done(&listed)["schemas"].as_array().unwrap().len(), 6);
+    assert_eq!(listed.body["schemas"][4]["schema_ref"], "schema://clutch/research/summary@1");
+    assert_eq!((&listed.body["schemas"][4]["built_in"], &listed.body["next"]), (&json!(true), &Value::Null));
+}
+
+#[tokio::test]
+async fn a_version_is_registered_once_and_outlasts_the_daemon() {
+    let mut daemon = start();
+    let schema = json!({ "type": "object", "required": ["x"], "properties": { "x": { "$ref": "#/$defs/x" } },
+                         "$defs": { "x": { "type": "integer" } } });
+    let first = put(&daemon, "/schemas/own.thing.v1", &schema).await;
+    assert_eq!(done(&first)["schema_ref"], "schema://clutch/own/thing@1");
+    assert_eq!((&first.body["built_in"], &first.body["registered_by"]), (&json!(false), &json!("nobody")));
+    let before = head(&daemon);
+    assert_eq!(done(&put(&daemon, "/schemas/own.thing.v1", &schema).await)["seq"], first.body["seq"]);
+    let spaced = serde_json::to_string_pretty(&schema).unwrap();
+    done(&put_text(&daemon, "/schemas/own.thing.v1", "application/json", &spaced).await);
+    refused(&put(&daemon, "/schemas/own.thing.v1", &json!({ "type": "object" })).await, 409, "EXISTS");
+    assert_eq!(head(&daemon), before, "nothing was written by any of these");
+    done(&put(&daemon, "/schemas/own.thing.v2", &json!({ "type": "object" })).await);
+
+    daemon.kill().unwrap();
+    daemon.restart().unwrap();
+    assert_eq!(done(&get(&daemon, "/schemas/own.thing.v1").await), &schema);
+    let page = get(&daemon, "/schemas?limit=1").await;
+    let own: Vec<&Value> =
+        done(&page)["schemas"].as_array().unwrap().iter().filter(|s| s["built_in"] == false).collect();
+    assert_eq!((own.len(), &own[0]["payload_type"]), (1, &json!("own.thing.v1")));
+    let rest = get(&daemon, &format!("/schemas?after={}", page.body["next"])).await;
+    assert_eq!(
+        (&rest.body["schemas"][0]["payload_type"], rest.body["schemas"].as_array().unwrap().len()),
+        (&json!("own.thing.v2"), 1)
+    );
+    refused(&get(&daemon, "/schemas/own.thing.v3").await, 404, "SCHEMA_NOT_FOUND");
+    daemon.stop().unwrap();
+    daemon.replay_verify().unwrap();
+}
+
+#[tokio::test]
+async fn what_is_no_schema_is_refused_and_leaves_nothing() {
+    let daemon = start();
+    let before = head(&daemon);
+    for (schema, pointer) in [
+        (json!({ "type": "objekt" }), "/type"),
+        (json!({ "properties": { "a": { "pattern": "(" } } }), "/properties/a/pattern"),
+        (json!({ "items": { "$ref": "https://example.com/x.json" } }), "/items/$ref"),
+        (json!({ "allOf": [{ "$ref": "#" }] }), ""),
+        (json!({ "$schema": "http://json-schema.org/draft-07/schema#" }), "/$schema"),
+        (json!(7), ""),
+    ] {
+        let reply = put(&daemon, "/schemas/own.thing.v1", &schema).await;
+        assert_eq!(refused(&reply, 400, "INVALID_SCHEMA"), pointer, "{}", reply.body);
+    }
+    for text in ["", "{", r#"{"a":1,"a":2}"#] {
+        refused(&put_text(&daemon, "/schemas/own.thing.v1", "application/json", text).await, 400, "INVALID_SCHEMA");
+    }
+    let large = json!({ "title": "x".repeat(100_000) });
+    refused(&put(&daemon, "/schemas/own.thing.v1", &large).await, 400, "INVALID_SCHEMA");
+    for name in ["thing", "own.thing", "own.thing.v0", "own..v1", "own thing.v1"] {
+        refused(&put(&daemon, &format!("/schemas/{name}"), &json!({})).await, 400, "INVALID");
+    }
+    let plain = put_text(&daemon, "/schemas/own.thing.v1", "text/plain", "{}").await;
+    refused(&plain, 415, "UNSUPPORTED_MEDIA_TYPE");
+    assert_eq!(head(&daemon), before);
+}
+
+#[tokio::test]
+async fn a_workflow_is_defined_in_yaml_or_json_and_replaced() {
+    let daemon = start();
+    refused(&get(&daemon, "/workflows/product-research").await, 404, "WORKFLOW_NOT_FOUND");
+    let told = put_text(&daemon, "/workflows/product-research", "application/yaml", RULES).await;
+    let rules = json!({ "workflow": "product-research", "steps": [{ "id": "research", "expects": {
+        "type": "task.result", "payload_type": "research.summary.v1", "required": ["findings", "citations"] } }] });
+    assert_eq!(done(&told), &rules);
+    let before = head(&daemon);
+    assert_eq!(done(&put(&daemon, "/workflows/product-research", &rules).await), &rules);
+    assert_eq!(head(&daemon), before, "the same again is no new definition");
+    assert_eq!(done(&get(&daemon, "/workflows/product-research").await), &rules);
+
+    let mut replaced = rules.clone();
+    replaced["steps"][0]["id"] = json!("look");
+    done(&put(&daemon, "/workflows/product-research", &replaced).await);
+    let listed = get(&daemon, "/workflows").await;
+    assert_eq!(
+        (&listed.body["workflows"][0]["steps"], listed.body["workflows"].as_array().unwrap().len()),
+        (&json!(["look"]), 1)
+    );
+    let kinds: Vec<Value> = daemon.export().unwrap().into_iter().map(|row| row["kind"].clone()).collect();
+    assert_eq!(kinds.iter().filter(|kind| **kind == "workflow.defined").count(), 2, "both are in the log");
+}
+
+#[tokio::test]
+async fn rules_that_are_wrong_are_told_where_and_leave_nothing() {
+    let daemon = start();
+    let before = head(&daemon);
+    for (from, to, field) in [
+        ("id: research", "id: research\n    colour: red", "colour"),
+        ("task.result", "task.dance", "task.dance"),
+        ("workflow: product-research", "workflow: other", "other"),
+        ("id: research", "id: &anchor research", ""),
+    ] {
+        let reply =
+            put_text(&daemon, "/workflows/product-research", "application/yaml", &RULES.replacen(from, to, 1)).await;
+        refused(&reply, 400, "INVALID_FIELD");
+        assert!(reply.body["message"].as_str().unwrap().contains(field), "{}", reply.body);
+    }
+    let unknown = RULES.replacen("research.summary.v1", "own.thing.v1", 1);
+    let reply = put_text(&daemon, "/workflows/product-research", "application/yaml", &unknown).await;
+    refused(&reply, 400, "UNKNOWN_REFERENCE");
+    let twice = format!("{RULES}{}", RULES.lines().skip(2).map(|line| format!("{line}\n")).collect::<String>());
+    refused(&put_text(&daemon, "/workflows/product-research", "application/yaml", &twice).await, 400, "INVALID");
+    let plain = put_text(&daemon, "/workflows/product-research", "text/plain", RULES).await;
+    refused(&plain, 415, "UNSUPPORTED_MEDIA_TYPE");
+    let large = format!("{RULES}# {}", "x".repeat(300_000));
+    let reply = put_text(&daemon, "/workflows/product-research", "application/yaml", &large).await;
+    refused(&reply, 413, "TOO_LARGE");
+    assert_eq!(head(&daemon), before);
+}
+
+#[tokio::test]
+async fn a_group_is_a_list_or_a_role() {
+    let mut daemon = start();
+    let set = put(&daemon, "/groups/reviewers", &json!({ "members": ["agent:ken", "ada", "ken"] })).await;
+    let expected = json!({ "name": "reviewers", "members": ["agent:ada", "agent:ken"] });
+    assert_eq!(done(&set), &expected);
+    daemon.restart().unwrap();
+    assert_eq!(done(&get(&daemon, "/groups/reviewers").await), &expected);
+    done(&put(&daemon, "/groups/reviewers", &json!({ "members": [], "name": "reviewers" })).await);
+    assert_eq!(get(&daemon, "/groups").await.body["groups"], json!([{ "name": "reviewers", "members": [] }]));
+
+    for (body, pointer) in [
+        (json!({ "members": ["agent:ken", "person:anna"] }), "/members/1"),
+        (json!({ "members": ["agent:orchestrator"] }), "/members/0"),
+        (json!({ "members": [], "name": "others" }), "/name"),
+    ] {
+        assert_eq!(refused(&put(&daemon, "/groups/reviewers", &body).await, 400, "INVALID_FIELD"), pointer);
+    }
+    for (name, body) in [
+        ("workers", json!({ "members": [] })),
+        ("group:x", json!({ "members": [] })),
+        ("x", json!({})),
+        ("x", json!({ "members": [], "colour": "red" })),
+    ] {
+        refused(&put(&daemon, &format!("/groups/{name}"), &body).await, 400, "INVALID");
+    }
+    assert_eq!(done(&get(&daemon, "/groups/workers").await)["members"], json!([]));
+    for (agent, role) in [("ken", "worker"), ("sam", "specialist")] {
+        let announced = json!({ "id": agent, "tool": "custom", "role": role });
+        assert!(daemon.post("/agents/announce", announced).await.unwrap().status.is_success());
+    }
+    assert_eq!(get(&daemon, "/groups/workers").await.body["members"], json!(["agent:ken"]));
+    assert_eq!(get(&daemon, "/groups/specialists").await.body["members"], json!(["agent:sam"]));
+
+    done(&daemon.delete(&format!("{ROOT}/groups/reviewers")).await.unwrap());
+    refused(&get(&daemon, "/groups/reviewers").await, 404, "GROUP_NOT_FOUND");
+    refused(&daemon.delete(&format!("{ROOT}/groups/reviewers")).await.unwrap(), 404, "GROUP_NOT_FOUND");
+    daemon.stop().unwrap();
+    daemon.replay_verify().unwrap();
+}
+
+/// What was registered through one node holds on the other, on a store that both share.
+#[tokio::test]
+async fn another_node_knows_what_was_registered() {
+    if Engine::asked_for().unwrap() != Engine::Postgres {
+        return;
+    }
+    let first = start();
+    let second = setup().store(first.store().unwrap()).start().unwrap();
+    done(&put(&first, "/schemas/own.thing.v1", &json!({ "required": ["x"] })).await);
+    assert_eq!(done(&get(&second, "/schemas/own.thing.v1").await)["required"], json!(["x"]));
+    let rules = RULES.replace("research.summary.v1", "own.thing.v1");
+    done(&put_text(&second, "/workflows/product-research", "application/yaml", &rules).await);
+    done(&get(&first, "/workflows/product-research").await);
+}
+
+fn envelope(id: &str, kind: &str, from: &str, more: &Value) -> Value {
+    let mut envelope = json!({
+        "v": "clutch/0.1", "id": id, "ts": "2026-02-01T13:20:11.123Z", "thread_id": "thr_1", "run_id": "run_1",
+        "task_id": "task_1", "from": { "agent_id": from }, "to": [{ "agent_id": "agent:orchestrator" }], "type": kind,
+        "payload": {},
+    });
+    for (field, value) in more.as_object().unwrap() {
+        envelope[field] = value.clone();
+    }
+    envelope
+}
+
+async fn send(daemon: &Daemon, message: &Value) -> Reply {
+    ask(daemon, Method::POST, "/messages", Some(message.clone())).await
+}
+
+async fn sent(daemon: &Daemon, message: &Value) {
+    let reply = send(daemon, message).await;
+    assert_eq!(reply.status, 202, "{}", reply.body);
+}
+
+#[track_caller]
+fn violated(reply: &Reply) -> Vec<&str> {
+    refused(reply, 422, "SCHEMA_VIOLATION");
+    let violations = reply.body["details"]["violations"].as_array().unwrap();
+    violations.iter().map(|violation| violation["pointer"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_result_is_held_against_its_step_and_can_be_corrected() {
+    let daemon = start();
+    done(&put_text(&daemon, "/workflows/product-research", "application/yaml", RULES).await);
+    let card = json!({ "v": "clutch/0.1", "agent_id": "agent:ken" });
+    done(&put(&daemon, "/agents/ken", &card).await);
+    let meta = json!({ "workflow": "product-research", "step": "research" });
+    let request = json!({ "meta": meta, "to": [{ "agent_id": "agent:ken" }], "payload": { "query": "who?" } });
+    sent(&daemon, &envelope("req", "task.request", "ui", &request)).await;
+    let accepted = eventually("ken is given the task", || async {
+        let reply = send(&daemon, &envelope("acc", "task.accept", "ken", &json!({}))).await;
+        Ok((reply.status == 202).then_some(()))
+    });
+    accepted.await.unwrap();
+    sent(&daemon, &envelope("pro", "task.progress", "ken", &json!({ "payload": { "half": true } }))).await;
+
+    let result = |id: &str, payload_type: Option<&str>, payload: Value| {
+        envelope(id, "task.result", "ken", &json!({ "payload_type": payload_type, "payload": payload }))
+    };
+    let summary = Some("research.summary.v1");
+    let before = head(&daemon);
+    for (id, payload_type, payload, pointers) in [
+        ("r1", summary, json!({}), vec!["/payload/citations", "/payload/findings"]),
+        ("r2", summary, json!({ "findings": "one", "citations": [] }), vec!["/payload/findings"]),
+        ("r3", None, json!({ "findings": [], "citations": [] }), vec!["/payload_type"]),
+        ("r4", Some("code.review.v1"), json!({ "findings": [] }), vec!["/payload/citations", "/payload_type"]),
+    ] {
+        assert_eq!(violated(&send(&daemon, &result(id, payload_type, payload)).await), pointers, "{id}");
+    }
+    let two =
+        json!(
+            [envelope("pro2", "task.progress", "ken", &json!({})), result("r5", summary, json!({ "findings": [] })),]
+        );
+    assert_eq!(violated(&send(&daemon, &two).await), ["/1/payload/citations"]);
+    assert_eq!(head(&daemon), before, "none of these is stored");
+    let task = daemon.get("/tasks/task_1").await.unwrap().body;
+    assert_eq!(task["state"], "in_progress", "the step stays open: {task}");
+
+    let good = result("r1", summary, json!({ "findings": ["a"], "citations": [] }));
+    sent(&daemon, &good).await;
+    assert_eq!(daemon.get("/tasks/task_1").await.unwrap().body["state"], "completed");
+    let again = send(&daemon, &good).await;
+    assert_eq!(again.body["results"][0]["duplicate"], true, "{}", again.body);
+}
+
+#[tokio::test]
+async fn what_no_workflow_expects_is_not_held_against_anything() {
+    let daemon = start();
+    done(&put(&daemon, "/agents/ken", &json!({ "v": "clutch/0.1", "agent_id": "agent:ken" })).await);
+    for (task, meta) in [("t1", json!({})), ("t2", json!({ "workflow": "nothing", "step": "s" }))] {
+        let about = json!({ "task_id": task, "meta": meta, "to": [{ "agent_id": "agent:ken" }] });
+        sent(&daemon, &envelope(&format!("req-{task}"), "task.request", "ui", &about)).await;
+        let done = eventually("ken is given the task and ends it", || async {
+            let result = json!({ "task_id": task, "payload_type": "research.summary.v1", "payload": { "x": 1 } });
+            let reply = send(&daemon, &envelope(&format!("res-{task}"), "task.result", "ken", &result)).await;
+            Ok((reply.status == 202).then_some(()))
+        });
+        done.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_message_to_a_group_reaches_its_list() {
+    let daemon = start();
+    for agent in ["ken", "ada", "bob"] {
+        let card = json!({ "v": "clutch/0.1", "agent_id": format!("agent:{agent}") });
+        done(&put(&daemon, &format!("/agents/{agent}"), &card).await);
+    }
+    done(&put(&daemon, "/groups/reviewers", &json!({ "members": ["ada", "bob", "ghost"] })).await);
+    let to = json!({ "to": [{ "agent_id": "group:reviewers" }] });
+    sent(&daemon, &envelope("m1", "x.news", "ken", &to)).await;
+    let facts = daemon.export().unwrap();
+    let received = facts.iter().find(|row| row["kind"] == "envelope.received").unwrap();
+    assert_eq!(received["fact"]["delivered"], json!(["ada", "bob"]), "{received}");
+    let unknown = json!({ "to": [{ "agent_id": "group:ghosts" }] });
+    let reply = send(&daemon, &envelope("m2", "x.news", "ken", &unknown)).await;
+    assert_eq!(refused(&reply, 400, "UNKNOWN_RECIPIENT"), "/to/0/agent_id");
+}

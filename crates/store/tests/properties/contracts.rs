@@ -1,0 +1,56 @@
+//! What random callers expect of each other's payloads, and the groups they make.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use proptest::sample::{select, subsequence};
+use rookery_core::actor::Caller;
+use rookery_core::clutch::{Ingest, MessageType, PayloadType};
+use rookery_core::contract::{Checked, DefineWorkflow, Expects, RegisterSchema, StepRule, Violations};
+use rookery_core::group::{RemoveGroup, SetGroup};
+use rookery_core::{AgentId, Command, Key, Row};
+
+use crate::steps::AGENTS;
+
+pub(crate) const WORKFLOW: &str = "w";
+pub(crate) const STEP: &str = "s";
+pub(crate) const GROUP: &str = "team";
+const TYPES: [&str; 3] = ["own.thing.v1", "own.thing.v2", "research.summary.v1"];
+
+fn payload_type() -> impl Strategy<Value = PayloadType> {
+    select(&TYPES[..]).prop_filter_map("a type", PayloadType::parse)
+}
+
+pub(crate) fn asked() -> BoxedStrategy<(Caller, Command)> {
+    let caller = prop_oneof![2 => select(&AGENTS[..]).prop_map(Caller::asserted), 1 => Just(Caller::person("anna"))];
+    let register = (payload_type(), select(vec!["{}", "true"]))
+        .prop_map(|(payload_type, text)| RegisterSchema { payload_type, text: text.to_owned() });
+    let define = (payload_type(), any::<bool>()).prop_map(|(payload_type, more)| {
+        let required = if more { vec!["more".to_owned()] } else { vec![] };
+        let expects = Expects { message_type: MessageType::TaskResult, payload_type, required };
+        DefineWorkflow { workflow: WORKFLOW.to_owned(), rules: vec![StepRule { id: STEP.to_owned(), expects }] }
+    });
+    let set = subsequence(&AGENTS[..], 0..=AGENTS.len()).prop_map(|members| SetGroup {
+        group: GROUP.to_owned(),
+        members: members.into_iter().map(AgentId::from).collect(),
+    });
+    let command = prop_oneof![
+        1 => register.prop_map(Command::from),
+        2 => define.prop_map(Command::from),
+        2 => set.prop_map(Command::from),
+        1 => Just(Command::from(RemoveGroup { group: GROUP.to_owned() })),
+    ];
+    (caller, command).boxed()
+}
+
+/// Holds a message against the step that its task is bound to, as things stand; nothing is wrong with it.
+pub(crate) fn hold(ingest: &mut Ingest, rows: &BTreeMap<Key, Row>) {
+    let Some(Row::Task(task)) = rows.get(&Key::Task(ingest.received.task.clone())) else { return };
+    ingest.checked = task.bound_to().map(|bound| {
+        let defined = match rows.get(&Key::Workflow(bound.workflow.clone())) {
+            Some(Row::Workflow(workflow)) => Some(workflow.defined),
+            _ => None,
+        };
+        Checked { bound: bound.clone(), defined, violations: Violations::default() }
+    });
+}

@@ -1,0 +1,30 @@
+//! Pages of what has a place in the log.
+
+use rookery_core::Seq;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+const PAGE: u32 = 100;
+
+#[derive(Debug, Deserialize, IntoParams)]
+pub struct PageQuery {
+    /// Only what comes after this, as `next` told it.
+    after: Option<u64>,
+    /// At most 100, which is also meant if it is not given.
+    limit: Option<u32>,
+}
+
+impl PageQuery {
+    pub fn after(&self) -> Option<Seq> {
+        self.after.map(Seq)
+    }
+
+    pub fn limit(&self) -> u32 {
+        self.limit.unwrap_or(PAGE).clamp(1, PAGE)
+    }
+
+    /// Where the page after this one begins, if there may be one.
+    pub fn next(&self, shown: &[Seq]) -> Option<u64> {
+        shown.last().filter(|_| shown.len() >= self.limit() as usize).map(|last| last.0)
+    }
+}

@@ -1,0 +1,85 @@
+//! Envelopes that are sent together, as their sender and the checks know them.
+
+use std::sync::Arc;
+
+use rookery_core::clutch::{Envelope, Ingest, Received, Shape, Taken, read_batch, take_in};
+use rookery_core::{Caller, Command, MessageId, Seq};
+use serde_json::Value;
+
+use super::script::GUARD;
+
+/// What one call carries: an envelope, an array of them, or one on each line.
+#[derive(Clone, Debug)]
+pub(super) struct Bundle {
+    pub(super) caller: Caller,
+    pub(super) bytes: Arc<[u8]>,
+    pub(super) shape: Shape,
+    /// Empty if the daemon must refuse to read it.
+    pub(super) items: Arc<[Item]>,
+    /// Whether it was sent more than once.
+    pub(super) repeated: bool,
+    /// The head of the log when it was first sent.
+    pub(super) since: Seq,
+}
+
+/// One envelope, and what it comes to if nothing is against it.
+#[derive(Clone, Debug)]
+pub(super) struct Item {
+    pub(super) id: MessageId,
+    pub(super) key: Option<UsedKey>,
+    /// Nothing if it is a sign of life, which the log does not keep.
+    pub(super) ingest: Option<Box<Ingest>>,
+}
+
+/// An idempotency key: within run and sender, for one thing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct UsedKey {
+    pub(super) scope: String,
+    pub(super) for_what: [u8; 32],
+}
+
+impl Bundle {
+    pub(super) fn new(caller: Caller, envelopes: &[Value], lines: bool, since: Seq) -> Bundle {
+        let (text, shape) = match envelopes {
+            [one] => (one.to_string(), Shape::Json),
+            several if lines => {
+                (several.iter().map(|envelope| format!("{envelope}\n")).collect::<String>(), Shape::Lines)
+            }
+            several => (Value::from(several).to_string(), Shape::Either),
+        };
+        let items = read(text.as_bytes(), shape);
+        Bundle { caller, bytes: text.into_bytes().into(), shape, items: items.into(), repeated: false, since }
+    }
+
+    /// Which of its envelopes a pointer is into.
+    pub(super) fn place(&self, pointer: &str) -> usize {
+        let first = pointer.split('/').nth(1).and_then(|step| step.parse().ok());
+        first.filter(|_| self.items.len() > 1).unwrap_or(0)
+    }
+}
+
+impl Item {
+    pub(super) fn command(&self) -> Option<Command> {
+        self.ingest.as_deref().cloned().map(Command::from)
+    }
+}
+
+fn read(bytes: &[u8], shape: Shape) -> Vec<Item> {
+    let Ok(received) = read_batch(bytes, shape) else { return vec![] };
+    let Ok(taken) = take_in(&received, GUARD) else { return vec![] };
+    received.iter().zip(taken).map(|(received, taken)| item(received, taken)).collect()
+}
+
+fn item(received: &Received<'_>, taken: Taken) -> Item {
+    let ingest = match taken {
+        Taken::Command(ingest) => Some(ingest),
+        Taken::Heartbeat(_) => None,
+    };
+    Item { id: received.envelope.id.clone(), key: used_key(&received.envelope), ingest }
+}
+
+pub(super) fn used_key(envelope: &Envelope) -> Option<UsedKey> {
+    let key = envelope.idempotency_key.as_ref()?;
+    let scope = format!("{} {} {key}", envelope.run, envelope.from.actor);
+    Some(UsedKey { scope, for_what: envelope.command_hash() })
+}

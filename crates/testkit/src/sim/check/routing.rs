@@ -1,0 +1,120 @@
+//! What must hold of the router. Who fits is worked out here once more, from the words of cards and requests alone.
+
+use rookery_core::agent::Agent;
+use rookery_core::clutch::{Address, Card, Group, Need, TrustLevel};
+use rookery_core::log::LogRow;
+use rookery_core::run::Status;
+use rookery_core::task::{Task, Terms};
+use rookery_core::{AgentId, Fact, Key, Row};
+
+use super::{Checked, violated};
+use crate::sim::model::Model;
+
+/// Nobody is given a task whom a hard filter excludes at that moment. Told before the row is taken in.
+pub(in crate::sim) fn hard_filters_hold(model: &Model, row: &LogRow) -> Checked {
+    let Fact::RoutingDecided(fact) = &row.fact else { return Ok(()) };
+    let wrong = |why: &str| {
+        violated("hard_filters_hold", format!("{} gives {} to {:?}: {why}", row.seq, fact.task, fact.choice.selected))
+    };
+    let Some(Row::Task(task)) = model.row(&Key::Task(fact.task.clone())) else { return wrong("there is no such task") };
+    let Some(terms) = task.to_be_routed() else { return wrong("it is not to be routed") };
+    let agent = fact.choice.selected.as_ref().and_then(|agent| model.row(&Key::Agent(agent.clone())));
+    let Some(Row::Agent(agent)) = agent else { return wrong("there is no such agent") };
+    match excluded(model, terms, agent) {
+        None => Ok(()),
+        Some(filter) => wrong(filter),
+    }
+}
+
+/// Whoever is chosen gets the task and the request with it, all in one commit.
+pub(in crate::sim) fn decisions_are_passed_on(row: &LogRow, rest: &[LogRow]) -> Checked {
+    let Fact::RoutingDecided(decided) = &row.fact else { return Ok(()) };
+    let chosen = decided.choice.selected.as_ref();
+    match (rest.first().map(|row| &row.fact), rest.get(1).map(|row| &row.fact)) {
+        (Some(Fact::TaskReserved(reserved)), Some(Fact::TaskForwarded(forwarded)))
+            if reserved.task == decided.task
+                && forwarded.task == decided.task
+                && Some(&reserved.agent) == chosen
+                && Some(&forwarded.to) == chosen =>
+        {
+            Ok(())
+        }
+        other => violated("decisions_are_passed_on", format!("{} is followed by {other:?}", row.seq)),
+    }
+}
+
+/// At rest no task waits that somebody here could be given.
+pub(in crate::sim) fn nobody_waits_in_vain(model: &Model) -> Checked {
+    for (_, row) in model.rows() {
+        let Row::Task(task) = row else { continue };
+        let Some(terms) = task.to_be_routed().filter(|_| gives_work(model, task)) else { continue };
+        let fits = |row: &Row| matches!(row, Row::Agent(agent) if excluded(model, terms, agent).is_none());
+        if let Some((key, _)) = model.rows().find(|(_, row)| fits(row)) {
+            return violated("nobody_waits_in_vain", format!("{} waits, and {key:?} fits", task.id));
+        }
+    }
+    Ok(())
+}
+
+fn gives_work(model: &Model, task: &Task) -> bool {
+    match model.row(&Key::Run(task.run.clone())) {
+        Some(Row::Run(run)) => !matches!(run.status, Status::Paused | Status::Abandoned),
+        _ => true,
+    }
+}
+
+/// The filter that keeps a task from an agent, if one does.
+fn excluded(model: &Model, terms: &Terms, agent: &Agent) -> Option<&'static str> {
+    let (card, policy) = (Card::of(agent), &terms.policy);
+    let trust = policy.trust_level.unwrap_or(TrustLevel::Sandbox);
+    let full = card.limits.max_concurrency.is_some_and(|most| load(model, &agent.id) >= most as usize);
+    let allowed = |need: &&Need| match &policy.tool_allowlist {
+        Some(list) if is_tool(need) => list.iter().any(|tool| tool.ends_with(&format!(":{}", need.name()))),
+        _ => true,
+    };
+    let filters = [
+        ("it is not here", !agent.is_live()),
+        ("it was not asked", !is_asked(terms, agent)),
+        ("no sandbox", policy.sandbox == Some(true) && card.security.sandbox != Some(true)),
+        ("not trusted", !card.capabilities.iter().any(|one| one.trust() >= trust) && trust > TrustLevel::Sandbox),
+        ("a tool that is not allowed", !terms.requires.iter().all(|need| allowed(&need))),
+        ("it has enough to do", full),
+        ("no network", policy.network.is_some_and(|needed| card.network() < needed)),
+        ("something that is required", !terms.requires.iter().all(|need| meets(&card, need, trust))),
+    ];
+    filters.into_iter().find(|(_, excludes)| *excludes).map(|(why, _)| why)
+}
+
+fn load(model: &Model, agent: &AgentId) -> usize {
+    let held = |row: &Row| matches!(row, Row::Task(task) if task.held_by() == Some(agent));
+    model.rows().filter(|(_, row)| held(row)).count()
+}
+
+/// Names count before groups, and groups before whoever the router chooses.
+fn is_asked(terms: &Terms, agent: &Agent) -> bool {
+    let mut named =
+        terms.to.iter().filter_map(|to| if let Address::Agent(id) = to { Some(id) } else { None }).peekable();
+    if named.peek().is_some() {
+        return named.any(|id| *id == agent.id);
+    }
+    let groups = terms.to.iter().filter_map(|to| if let Address::Group(name) = to { Group::named(name) } else { None });
+    groups.into_iter().next().is_none_or(|group| group.has(agent.profile.role))
+}
+
+fn is_tool(need: &Need) -> bool {
+    need.kind() == "tool"
+}
+
+/// The words of the script: skills with and without versions, and one tool.
+fn meets(card: &Card, need: &Need, trust: TrustLevel) -> bool {
+    if is_tool(need) {
+        return card.tools().any(|tool| tool == need.name());
+    }
+    card.capabilities.iter().any(|capability| {
+        let stated = capability.version.as_deref();
+        let fits = need.versions.as_ref().is_none_or(|range| {
+            stated.and_then(|version| version.parse().ok()).is_some_and(|version| range.matches(&version))
+        });
+        capability.id == need.capability && fits && capability.trust() >= trust
+    })
+}

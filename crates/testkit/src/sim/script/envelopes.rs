@@ -1,0 +1,215 @@
+//! What is sent as envelopes: work asked for and done, things said, cards, and much of it again.
+
+use rand::Rng;
+use rand::seq::{IndexedRandom, IteratorRandom};
+use rookery_core::task::Task;
+use rookery_core::{AgentId, Fact, RunId};
+use serde_json::{Value, json};
+
+use super::Script;
+use crate::sim::model::body_of;
+
+const RUNS: [&str; 4] = ["run_default", "run_1", "run_2", "run_3"];
+const SKILLS: [&str; 4] = ["skill:rust", "skill:law", "skill:law@^1.2", "tool:browser"];
+const POLICIES: [&str; 4] = [
+    r#"{ "sandbox": true }"#,
+    r#"{ "network": "egress-allowed" }"#,
+    r#"{ "trust_level": "prod" }"#,
+    r#"{ "tool_allowlist": ["mcp:browser"] }"#,
+];
+
+impl Script<'_> {
+    /// What an agent sends in one call.
+    pub(super) fn envelopes(&mut self, agent: &AgentId) -> Vec<Value> {
+        let from = format!("agent:{agent}");
+        if self.rng.random_bool(0.12) {
+            return self.whole_task(&from);
+        }
+        let count = if self.rng.random_bool(0.6) { 1 } else { self.rng.random_range(2..5) };
+        (0..count).map(|at| self.envelope(agent, &from, at)).collect()
+    }
+
+    /// What a person sends in one call.
+    pub(super) fn envelopes_of_person(&mut self) -> Vec<Value> {
+        let from = "person:anna";
+        let count = self.rng.random_range(1..4);
+        (0..count)
+            .map(|at| match self.rng.random_range(0..4) {
+                0..2 => self.request(from, at),
+                2 => self.cancel(from, at),
+                _ => self.speech(from, at),
+            })
+            .collect()
+    }
+
+    /// How somebody who speaks the protocol joins.
+    pub(super) fn card(&mut self, agent: &AgentId) -> Value {
+        let payload = self.card_of(agent);
+        self.signed_off(&format!("agent:{agent}"), 0, "agent.register", json!({ "payload": payload }))
+    }
+
+    fn envelope(&mut self, agent: &AgentId, from: &str, at: u32) -> Value {
+        match self.rng.random_range(0..100) {
+            0..28 => self.request(from, at),
+            28..44 => self.accept(agent, from, at),
+            44..49 => self.about_own(agent, from, at, "task.progress", json!({ "percent": 50 })),
+            49..60 => self.about_own(agent, from, at, "task.result", json!({ "summary": "done" })),
+            60..64 => self.about_own(agent, from, at, "task.error", json!({ "code": "BROKEN", "message": "no" })),
+            64..67 => self.cancel(from, at),
+            67..78 => self.speech(from, at),
+            78..81 => self.card(agent),
+            81..83 => {
+                let limits = json!({ "max_concurrency": self.rng.random_range(1..4) });
+                self.signed_off(from, at, "agent.update", json!({ "payload": { "limits": limits } }))
+            }
+            83..86 => self.signed_off(from, at, "agent.heartbeat", json!({})),
+            86..89 => {
+                let to = self.agent_address();
+                self.signed_off(from, at, "x.note", json!({ "to": [to] }))
+            }
+            _ => self.again(from, at),
+        }
+    }
+
+    /// What every envelope says, with what this one says beside it.
+    fn signed_off(&mut self, from: &str, at: u32, kind: &str, more: Value) -> Value {
+        let mut envelope = json!({
+            "v": "clutch/0.1", "id": format!("env_{}_{at}", self.fresh), "ts": "2026-02-01T13:20:11.123Z",
+            "thread_id": format!("thr_{}", self.rng.random_range(0..2)), "run_id": "run_default", "task_id": "task_none",
+            "from": { "agent_id": from }, "to": [{ "agent_id": "agent:orchestrator" }], "type": kind, "payload": {},
+        });
+        if self.rng.random_bool(0.3) {
+            envelope["idempotency_key"] = json!(format!("idem_{}_{at}", self.fresh));
+        }
+        if let Value::Object(more) = more {
+            more.into_iter().for_each(|(field, value)| envelope[field] = value);
+        }
+        envelope
+    }
+
+    fn agent_address(&mut self) -> Value {
+        json!({ "agent_id": format!("agent:{}", self.agent()) })
+    }
+
+    fn request(&mut self, from: &str, at: u32) -> Value {
+        let to = match self.rng.random_range(0..8) {
+            0..4 => json!({ "agent_id": "agent:orchestrator" }),
+            4..6 => self.agent_address(),
+            6 => json!({ "agent_id": "group:workers" }),
+            _ => json!({ "agent_id": "group:all" }),
+        };
+        let count = self.rng.random_range(0..3);
+        let requires: Vec<&str> = SKILLS.choose_multiple(self.rng, count).copied().collect();
+        let parent = self.rng.random_bool(0.2).then(|| self.one_of(|task| task.state.is_open())).flatten();
+        let run = match &parent {
+            Some((_, run)) => run.to_string(),
+            None => RUNS.choose(self.rng).map_or_else(String::new, ToString::to_string),
+        };
+        let mut more = json!({
+            "task_id": format!("task_e{}_{at}", self.fresh), "run_id": run, "to": [to], "requires": requires,
+            "parent_task_id": parent.map(|(task, _)| task), "payload": { "title": format!("asked for by {from}") },
+        });
+        if self.rng.random_bool(0.25)
+            && let Some(policy) =
+                POLICIES.choose(self.rng).and_then(|policy| serde_json::from_str::<Value>(policy).ok())
+        {
+            more["security"] = json!({ "policy": policy });
+        }
+        if self.rng.random_bool(0.3) {
+            more["prefers"] = json!(["skill:law", "domain:fintech"]);
+        }
+        self.signed_off(from, at, "task.request", more)
+    }
+
+    /// One that asks for a task, takes it itself and tells how it went, all at once.
+    fn whole_task(&mut self, from: &str) -> Vec<Value> {
+        let request = self.request(from, 0);
+        let about = |kind: &str, script: &mut Self, at: u32| {
+            let more = json!({ "task_id": request["task_id"], "run_id": request["run_id"] });
+            script.signed_off(from, at, kind, more)
+        };
+        let (accept, result) = (about("task.accept", self, 1), about("task.result", self, 2));
+        vec![request, accept, result]
+    }
+
+    fn accept(&mut self, agent: &AgentId, from: &str, at: u32) -> Value {
+        let task = self.one_of(|task| task.reserved_for.as_ref() == Some(agent));
+        self.about(task, from, at, "task.accept", json!({}))
+    }
+
+    fn about_own(&mut self, agent: &AgentId, from: &str, at: u32, kind: &str, payload: Value) -> Value {
+        let own = self.one_of(|task| task.held_by() == Some(agent));
+        self.about(own, from, at, kind, payload)
+    }
+
+    fn cancel(&mut self, from: &str, at: u32) -> Value {
+        let name = from.strip_prefix("agent:").unwrap_or(from);
+        let task = self.one_of(|task| task.assigned_by == name && task.state.is_open());
+        self.about(task, from, at, "task.cancel", json!({ "reason": "not needed" }))
+    }
+
+    /// A message about a task; about any that is open if there is none that it should be about.
+    fn about(&mut self, task: Option<(String, RunId)>, from: &str, at: u32, kind: &str, payload: Value) -> Value {
+        let (task, run) = match task.or_else(|| self.one_of(|task| task.state.is_open())) {
+            Some(known) => known,
+            None => ("task_none".to_owned(), RunId::project_default()),
+        };
+        self.signed_off(from, at, kind, json!({ "task_id": task, "run_id": run, "payload": payload }))
+    }
+
+    /// One of these tasks, and the run that it is in.
+    fn one_of(&mut self, these: impl Fn(&Task) -> bool) -> Option<(String, RunId)> {
+        let found = self.tasks().filter(|task| these(task)).map(|task| (task.id.to_string(), task.run.clone()));
+        found.collect::<Vec<_>>().choose(self.rng).cloned()
+    }
+
+    fn speech(&mut self, from: &str, at: u32) -> Value {
+        let to = match self.rng.random_range(0..4) {
+            0..2 => self.agent_address(),
+            2 => json!({ "agent_id": "group:all" }),
+            _ => json!({ "agent_id": "person:anna" }),
+        };
+        let mentions: Vec<String> = if self.rng.random_bool(0.3) { vec![self.agent().to_string()] } else { vec![] };
+        let kind = if self.rng.random_bool(0.8) { "chat.message" } else { "chat.system" };
+        let payload = json!({ "text": format!("text {}", self.rng.random_range(0..20)), "mentions": mentions });
+        self.signed_off(from, at, kind, json!({ "to": [to], "payload": payload }))
+    }
+
+    fn card_of(&mut self, agent: &AgentId) -> Value {
+        let version = ["1.0.0", "1.3.0", "2.0.0"].choose(self.rng).copied().unwrap_or("1.0.0");
+        let trust = if self.rng.random_bool(0.5) { "prod" } else { "sandbox" };
+        let mut capabilities = vec![json!({ "id": "skill:law", "version": version, "trust_level": trust })];
+        if self.rng.random_bool(0.5) {
+            capabilities.push(json!({ "id": "skill:rust", "tags": ["fintech"], "tools": ["mcp:browser"] }));
+        }
+        let network = ["none", "egress-restricted", "egress-allowed"].choose(self.rng).copied().unwrap_or("none");
+        json!({
+            "v": "clutch/0.1", "agent_id": format!("agent:{agent}"), "capabilities": capabilities,
+            "limits": { "max_concurrency": self.rng.random_range(1..4) },
+            "security": { "sandbox": self.rng.random_bool(0.5), "network": network },
+        })
+    }
+
+    /// Something that is in the log already: as it was, under its id with other words, or under its key.
+    fn again(&mut self, from: &str, at: u32) -> Value {
+        let said = |row: &&rookery_core::log::LogRow| {
+            matches!(&row.fact, Fact::EnvelopeReceived(_)) && row.actor.to_string() == from.replace("agent:", "")
+        };
+        let row = self.model.log().iter().filter(said).choose(self.rng);
+        let Some(mut envelope) = row.and_then(body_of).and_then(|body| serde_json::from_slice::<Value>(body).ok())
+        else {
+            return self.speech(from, at);
+        };
+        let another_id = json!(format!("env_{}_{at}", self.fresh));
+        match self.rng.random_range(0..8) {
+            0..3 => envelope["attempt"] = json!(self.rng.random_range(2..4)),
+            3..5 => envelope["payload"]["changed"] = json!(true),
+            5..7 => envelope["id"] = another_id,
+            _ => {
+                envelope["id"] = another_id;
+                envelope["payload"]["changed"] = json!(true);
+            }
+        }
+        envelope
+    }
+}
