@@ -3,10 +3,11 @@
 use reqwest::Method;
 use rookery_testkit::daemon::{Daemon, Reply, read};
 use rookery_testkit::patience;
+use rookery_testkit::websocket::{Placed, Socket};
 use serde_json::{Value, json};
 
 use crate::sending::{envelope, kinds, rows, sent, team, told};
-use crate::team::Tools;
+use crate::team::{Tools, follow};
 
 pub fn to(agents: &[&str]) -> Value {
     agents.iter().map(|agent| json!({"agent_id": agent})).collect()
@@ -198,4 +199,48 @@ async fn a_task_that_is_given_to_an_agent_of_another_face_is_seen_there() {
     assert_eq!(acked, 1);
     let after = ken.call("inbox_check", json!({})).await;
     assert!(!after.to_string().contains("unread"), "{after}");
+}
+
+#[tokio::test]
+async fn a_connected_agent_gets_what_is_for_it_and_acknowledges_it_there() {
+    let daemon = team(&["lead", "ken", "ada"]).await;
+    for (id, agent) in [("m1", "ken"), ("m2", "ada"), ("m3", "ken")] {
+        sent(&daemon, &envelope(id, "x.note", "lead", json!({"to": to(&[agent])}))).await;
+    }
+    let mut ken = follow(&daemon, "?inbox=agent:ken").await;
+    let names = |placed: Vec<Placed>| placed.into_iter().map(|one| one.message["id"].clone()).collect::<Vec<_>>();
+    assert_eq!(names(ken.take(2).await.unwrap()), ["m1", "m3"], "what waits comes first");
+    sent(&daemon, &envelope("m4", "x.note", "lead", json!({"to": to(&["ada"])}))).await;
+    sent(&daemon, &envelope("m5", "chat.message", "lead", json!({"to": to(&["ken"]), "payload": {"text": "hi"}})))
+        .await;
+    assert_eq!(names(ken.take(1).await.unwrap()), ["m5"], "then what comes, and nothing that is for others");
+
+    ken.send(&json!({"op": "ack", "ids": ["m1", "m5"]})).await.unwrap();
+    assert_eq!(ken.frame().await.unwrap(), json!({"op": "acked", "ids": ["m1", "m5"]}));
+    assert_eq!(ids(&inbox(&daemon, "ken", "").await), ["m3"]);
+    for (frame, code) in [
+        (json!({"op": "ack", "ids": ["m2"]}), "MESSAGE_NOT_FOUND"),
+        (json!({"op": "ack", "ids": ["m3"], "agent_id": "group:workers"}), "INVALID"),
+        (json!({"op": "ack"}), "INVALID"),
+        (json!({"op": "ack", "ids": ["m3"], "agent_id": "ghost"}), "AGENT_NOT_FOUND"),
+    ] {
+        ken.send(&frame).await.unwrap();
+        let error = ken.frame().await.unwrap();
+        assert_eq!((&error["type"], &error["code"]), (&json!("error"), &json!(code)), "{frame}");
+    }
+    assert_eq!(ids(&inbox(&daemon, "ken", "").await), ["m3"], "nothing else was acknowledged");
+    drop(ken);
+    let mut again = follow(&daemon, "?inbox=ken").await;
+    assert_eq!(names(again.take(1).await.unwrap()), ["m3"], "what is not acknowledged comes again");
+
+    // On a stream of everything it has to be said whose they are.
+    let mut all = follow(&daemon, "").await;
+    all.send(&json!({"op": "ack", "ids": ["m3"]})).await.unwrap();
+    assert_eq!(all.frame().await.unwrap()["details"]["parameter"], "agent_id");
+    all.send(&json!({"op": "ack", "ids": ["m3"], "agent_id": "agent:ken"})).await.unwrap();
+    let answered = || async { Ok(Some(inbox(&daemon, "ken", "").await).filter(|page| ids(page).is_empty())) };
+    patience::eventually("it to be acknowledged", answered).await.unwrap();
+    for query in ["?inbox=1", "?inbox=group:workers", "?inbox=ghost", "?inbox=ken&type=x.note"] {
+        assert!(Socket::open(daemon.url(), query).await.is_err(), "{query}");
+    }
 }

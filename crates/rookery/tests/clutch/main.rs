@@ -13,6 +13,7 @@ mod nodes;
 mod registry;
 mod routing;
 mod runs;
+mod scenario;
 mod schemas;
 mod sending;
 mod stream;

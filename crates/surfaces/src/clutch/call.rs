@@ -39,6 +39,11 @@ impl Call {
         Ok(self.0.caller(Some(agent.as_str()))?)
     }
 
+    /// The agent that calls, if it says who it is.
+    pub fn itself(&self) -> Result<Option<AgentId>, ClutchError> {
+        Ok(self.0.caller(None)?.actor.agent().cloned())
+    }
+
     pub async fn submit(
         &self,
         caller: Caller,

@@ -16,6 +16,8 @@ use crate::clutch::{ClutchError, ClutchErrorBody};
 pub(super) enum Asked {
     /// Follow something else from here on.
     Subscribe(Subscribe),
+    /// Be done with messages.
+    Ack(Ack),
 }
 
 #[derive(Debug, Deserialize)]
@@ -31,12 +33,21 @@ pub(super) struct Subscribe {
     after: Option<Value>,
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Ack {
+    pub(super) ids: Vec<String>,
+    /// Whose; that of the connection if it is left out.
+    pub(super) agent_id: Option<String>,
+}
+
 impl Asked {
     pub(super) fn read(text: &str) -> Result<Asked, ClutchError> {
         serde_json::from_str(text).map_err(|error| {
             let message = format!("the frame is not what is expected: {error}");
-            ClutchError::from(rookery_core::Refusal::new(rookery_core::Code::Invalid, message))
-                .hint("send {\"op\": \"subscribe\", …} with the filters of the stream")
+            ClutchError::from(rookery_core::Refusal::new(rookery_core::Code::Invalid, message)).hint(
+                "send {\"op\": \"subscribe\", …} with the filters of the stream, or {\"op\": \"ack\", \"ids\": […]}",
+            )
         })
     }
 }
@@ -64,6 +75,11 @@ impl Subscribe {
 /// That a stream follows what was asked for, after this place.
 pub(super) fn subscribed(after: Seq) -> Message {
     text(json!({ "op": "subscribed", "after": after }).to_string())
+}
+
+/// That messages are done with.
+pub(super) fn acked(ids: &[String]) -> Message {
+    text(json!({ "op": "acked", "ids": ids }).to_string())
 }
 
 /// Why something was not done.

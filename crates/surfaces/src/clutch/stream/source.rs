@@ -1,8 +1,9 @@
 //! Where a connection reads from: what was, by the indexes of its filter, and then what is.
 
 use rookery_core::log::LogRow;
-use rookery_core::{LogId, Position};
-use rookery_engine::clutch::{Envelopes, MessageFilter, Rendered, Stretch, is_whole};
+use rookery_core::{AgentId, LogId, Position, Seq, Timestamp};
+use rookery_engine::clutch::{Envelopes, MessageFilter, Rendered, Shown, Stretch, is_whole};
+use rookery_engine::messages::{Mailbox, Parcel, Pull};
 use rookery_engine::{Chunk, Subscription, subscribe};
 use rookery_store::Published;
 
@@ -19,6 +20,11 @@ pub(super) enum Source {
         stretch: Stretch,
     },
     Live(Box<Subscription>),
+    /// What waits for an agent, and what comes for it.
+    Inbox {
+        mailbox: Box<Mailbox>,
+        after: Seq,
+    },
 }
 
 /// What comes next, and which of it is wanted.
@@ -45,11 +51,18 @@ impl Source {
         Ok(Source::Past { log: head.log, stretch })
     }
 
+    /// What waits for an agent after a position, or all of it.
+    pub(super) async fn inbox(app: &App, agent: &AgentId, after: Option<Position>) -> Result<Source, ClutchError> {
+        let mailbox = Box::new(app.engine().mailbox(agent).await?);
+        Ok(Source::Inbox { mailbox, after: after.map(|position| position.seq).unwrap_or_default() })
+    }
+
     /// The last place that was looked at.
     pub(super) fn position(&self) -> Position {
         match self {
             Source::Past { log, stretch } => Position { log: Some(log.clone()), seq: stretch.after },
             Source::Live(subscription) => subscription.position(),
+            Source::Inbox { after, .. } => Position { log: None, seq: *after },
         }
     }
 
@@ -58,6 +71,12 @@ impl Source {
         loop {
             let portion = match self {
                 Source::Live(subscription) => live(app, subscription.next().await?, filter).await?,
+                Source::Inbox { mailbox, after } => {
+                    let pulled = mailbox.next(Pull { after: *after, most: Some(PAGE) }).await?;
+                    *after = pulled.next.unwrap_or(*after);
+                    let shown = pulled.messages.into_iter().map(shown);
+                    Portion { rendered: Rendered::of(shown), picked: None }
+                }
                 Source::Past { log, stretch } => {
                     let page = app.engine().messages(filter, *stretch).await?;
                     let position = Position { log: Some(log.clone()), seq: stretch.after };
@@ -85,6 +104,10 @@ impl Portion {
     fn is_empty(&self) -> bool {
         self.picked.as_ref().map_or_else(|| self.rendered.entries().is_empty(), Vec::is_empty)
     }
+}
+
+fn shown(Parcel { seq, message, .. }: Parcel) -> Shown {
+    Shown { seq, message, at: Timestamp::default() }
 }
 
 /// Of a live batch only the places are picked: it is rendered once for everybody.
