@@ -12,7 +12,7 @@ use crate::fact::Fact;
 use crate::id::{AgentId, MessageId, RunId, TaskId, ThreadId, Timestamp};
 use crate::log::{Body, BodyBytes, LogRow, event_id};
 use crate::message::{Form, Header, Letter, Message, Recipients};
-use crate::task::{State, Task};
+use crate::task::{Because, State, Task, TimeLimit};
 
 pub const VERSION: &str = "clutch/0.1";
 
@@ -31,12 +31,13 @@ pub fn message_type(fact: &Fact) -> &str {
         Fact::RoutingDecided(_) => "routing.decision",
         Fact::RoutingFailed(_) => "routing.failure",
         Fact::TaskForwarded(_) => "task.request",
+        Fact::TaskTimedOut(_) => "task.timeout",
         other => other.kind(),
     }
 }
 
 /// The types of the protocol that facts are shown with, and the kind of those facts.
-const PROTOCOLS_OWN: [(&str, &str); 11] = [
+const PROTOCOLS_OWN: [(&str, &str); 12] = [
     ("agent.register", "agent.registered"),
     ("agent.update", "agent.updated"),
     ("task.request", "task.created"),
@@ -48,10 +49,18 @@ const PROTOCOLS_OWN: [(&str, &str); 11] = [
     ("task.request", "task.forwarded"),
     ("routing.decision", "routing.decided"),
     ("routing.failure", "routing.failed"),
+    ("task.timeout", "task.timed_out"),
 ];
 
 /// What came in as a message is shown with the type that it has.
 const RECEIVED: &str = "envelope.received";
+
+/// The kinds of facts by which the router tells what it does. It tells that as the orchestrator.
+pub const ROUTERS_KINDS: [&str; 5] =
+    ["routing.decided", "routing.failed", "routing.resumed", "task.forwarded", "task.timed_out"];
+
+/// The kinds of facts that are envelopes themselves, which a table finds by their type.
+pub const KINDS_WITH_OWN_WORDS: [&str; 2] = [RECEIVED, "task.forwarded"];
 
 /// The kinds of facts that may be shown with this type: where to look for them. Each has to be looked at still, because
 /// a kind may be shown with one type or another.
@@ -115,7 +124,12 @@ fn words(letter: &Letter, mut payload: Value) -> Value {
 
 /// Whether a fact is an envelope itself, which its body shows.
 pub fn has_own_words(fact: &Fact) -> bool {
-    matches!(fact, Fact::EnvelopeReceived(_) | Fact::TaskForwarded(_))
+    KINDS_WITH_OWN_WORDS.contains(&fact.kind())
+}
+
+/// Whether the router tells something by it.
+pub fn is_of_the_router(fact: &Fact) -> bool {
+    ROUTERS_KINDS.contains(&fact.kind())
 }
 
 fn without_words(row: &LogRow) -> Value {
@@ -186,19 +200,28 @@ fn shown(row: &LogRow, message_type: &str) -> Value {
     })
 }
 
-/// What the router tells, it tells as the orchestrator.
+/// What the router tells, it tells as the orchestrator, and so is told what time brings about.
 fn author(row: &LogRow) -> String {
-    match &row.fact {
-        Fact::RoutingDecided(_) | Fact::RoutingFailed(_) | Fact::TaskForwarded(_) => ORCHESTRATOR.to_owned(),
-        _ => address(&row.actor),
-    }
+    if is_of_the_router(&row.fact) { ORCHESTRATOR.to_owned() } else { address(&row.actor) }
 }
 
 fn payload(fact: &Fact) -> Value {
     match fact {
         Fact::RoutingDecided(fact) => fact.choice.payload(),
-        Fact::RoutingFailed(fact) => fact.choice.payload(),
         Fact::MessageSent(sent) => words(&sent.letter, json!(fact)),
+        Fact::RoutingFailed(fact) => {
+            let mut payload = fact.choice.payload();
+            if let Some(again_at) = fact.again_at {
+                payload["asked_again_at"] = json!(iso(again_at));
+            }
+            payload
+        }
+        Fact::TaskTimedOut(fact) => json!({
+            "code": fact.limit.code(),
+            "message": fact.reason,
+            "retryable": fact.limit == TimeLimit::Runtime,
+            "details": { "attempt": fact.attempt, "due": iso(fact.due), "holder": agent_address(fact.holder.as_ref()) },
+        }),
         other => json!(other),
     }
 }
@@ -248,6 +271,10 @@ fn address(actor: &Actor) -> String {
     }
 }
 
+fn agent_address(agent: Option<&AgentId>) -> Option<String> {
+    agent.map(|agent| format!("agent:{agent}"))
+}
+
 /// Whom the fact concerns most: the agent that is given something, else everybody.
 fn recipients(fact: &Fact) -> Value {
     let to = match fact {
@@ -259,6 +286,9 @@ fn recipients(fact: &Fact) -> Value {
         Fact::HandoffRejected(fact) => Some(&fact.from),
         Fact::ClaimForced(fact) => Some(&fact.loser),
         Fact::MessageSent(fact) => return everybody_named(&fact.letter.header),
+        // Whoever loses it.
+        Fact::TaskTimedOut(_) | Fact::TaskDropped(_) | Fact::TaskReopened(_) => fact.holder(),
+        Fact::TaskReleased(released) if released.because == Because::NotAccepted => fact.holder(),
         _ => None,
     };
     match to {
@@ -345,7 +375,7 @@ mod tests {
                     (&json!("run_default"), &json!("thr_default"))
                 );
                 assert_eq!(envelope["task_id"], json!(task));
-                let routed = kind.starts_with("routing.") || kind == "task.forwarded";
+                let routed = kind.starts_with("routing.") || ["task.forwarded", "task.timed_out"].contains(&kind);
                 assert_eq!(envelope["from"]["agent_id"], if routed { "agent:orchestrator" } else { from });
                 assert!(envelope["to"].is_array() && envelope["payload"].is_object(), "{kind}");
                 assert_eq!(envelope["meta"]["kind"], kind);
@@ -417,6 +447,8 @@ mod tests {
         assert_eq!(kinds_shown_as("tool.call"), [RECEIVED]);
         assert_eq!(kinds_shown_as("task.claimed"), ["task.claimed"]);
         assert_eq!(kinds_shown_as("nobody.knows"), [""; 0]);
+        let known = |kind: &&str| Fact::KINDS.iter().any(|(known, _)| known == kind);
+        assert!(ROUTERS_KINDS.iter().chain(&KINDS_WITH_OWN_WORDS).all(|kind| known(&kind)));
         assert!(is_shown_type("tool.call") && is_shown_type("x.mine") && !is_shown_type("task.requested"));
     }
 

@@ -28,12 +28,13 @@ use crate::message::{
 };
 use crate::redact::{self, LogRedacted};
 use crate::report::Report;
-use crate::routing::{RoutingDecided, RoutingFailed, TaskForwarded};
+use crate::routing::{RoutingDecided, RoutingFailed, RoutingResumed, TaskForwarded};
 use crate::row::Row;
 use crate::run::{self, RunCreated, RunPlanned, RunReordered, RunReplanned, RunStatusSet, TaskRemoved};
 use crate::task::{
-    self, CheckpointAdded, Edge, TaskClaimed, TaskCompleted, TaskCreated, TaskDropped, TaskFailed, TaskMoved,
-    TaskPlanned, TaskReassigned, TaskReleased, TaskReserved, TaskRetried, TaskStarted,
+    self, CheckpointAdded, Edge, TaskClaimed, TaskCompleted, TaskCreated, TaskDropped, TaskExhausted, TaskFailed,
+    TaskMoved, TaskPlanned, TaskReassigned, TaskReleased, TaskReopened, TaskReserved, TaskRetried, TaskStarted,
+    TaskTimedOut,
 };
 use crate::template::{self, TemplateCreated};
 use crate::timer::{self, conflict_timer};
@@ -86,13 +87,13 @@ facts! {
     TaskReserved(TaskReserved) = "task.reserved" v 1,
     TaskReassigned(TaskReassigned) = "task.reassigned" v 1,
     TaskClaimed(TaskClaimed) = "task.claimed" v 2,
-    TaskStarted(TaskStarted) = "task.started" v 2,
+    TaskStarted(TaskStarted) = "task.started" v 3,
     TaskMoved(TaskMoved) = "task.moved" v 2,
-    TaskReleased(TaskReleased) = "task.released" v 2,
-    TaskRetried(TaskRetried) = "task.retried" v 2,
+    TaskReleased(TaskReleased) = "task.released" v 3,
+    TaskRetried(TaskRetried) = "task.retried" v 3,
     TaskCompleted(TaskCompleted) = "task.completed" v 3,
     TaskFailed(TaskFailed) = "task.failed" v 2,
-    TaskDropped(TaskDropped) = "task.dropped" v 2,
+    TaskDropped(TaskDropped) = "task.dropped" v 3,
     CheckpointAdded(CheckpointAdded) = "checkpoint.added" v 3,
     FileClaimed(FileClaimed) = "resource.claimed" v 1,
     FileReleased(FileReleased) = "resource.released" v 1,
@@ -114,7 +115,7 @@ facts! {
     RunPlanned(RunPlanned) = "run.planned" v 1,
     RunReplanned(RunReplanned) = "run.replanned" v 1,
     RunReordered(RunReordered) = "run.reordered" v 1,
-    RunStatusSet(RunStatusSet) = "run.status_set" v 1,
+    RunStatusSet(RunStatusSet) = "run.status_set" v 2,
     TaskPlanned(TaskPlanned) = "task.planned" v 1,
     TaskRemoved(TaskRemoved) = "task.removed" v 1,
     TemplateCreated(TemplateCreated) = "template.created" v 1,
@@ -142,26 +143,37 @@ facts! {
     GroupRemoved(GroupRemoved) = "group.removed" v 1,
     EnvelopeReceived(EnvelopeReceived) = "envelope.received" v 1,
     RoutingDecided(RoutingDecided) = "routing.decided" v 1,
-    RoutingFailed(RoutingFailed) = "routing.failed" v 1,
-    TaskForwarded(TaskForwarded) = "task.forwarded" v 1,
+    RoutingFailed(RoutingFailed) = "routing.failed" v 2,
+    TaskForwarded(TaskForwarded) = "task.forwarded" v 2,
+    RoutingResumed(RoutingResumed) = "routing.resumed" v 1,
+    TaskTimedOut(TaskTimedOut) = "task.timed_out" v 1,
+    TaskExhausted(TaskExhausted) = "task.exhausted" v 1,
+    TaskReopened(TaskReopened) = "task.reopened" v 1,
 }
 
 /// The version whose form an older one has. Where a version only added fields that may be missing, the older one reads as
 /// the newer.
 fn read_as(kind: &str, version: u32) -> u32 {
-    const ADDED_TO: [&str; 10] = [
+    const ADDED_TO: [&str; 9] = [
         "agent.registered",
         "agent.updated",
         "agent.status_set",
         "task.claimed",
-        "task.started",
         "task.moved",
+        "task.failed",
+        "run.status_set",
+        "routing.failed",
+        "task.forwarded",
+    ];
+    const ADDED_TO_AGAIN: [&str; 7] = [
+        "task.created",
+        "task.started",
         "task.released",
         "task.retried",
-        "task.failed",
+        "task.completed",
         "task.dropped",
+        "checkpoint.added",
     ];
-    const ADDED_TO_AGAIN: [&str; 3] = ["task.created", "task.completed", "checkpoint.added"];
     match version {
         1 | 2 if ADDED_TO_AGAIN.contains(&kind) => 3,
         1 if ADDED_TO.contains(&kind) => 2,
@@ -234,6 +246,10 @@ impl Fact {
             Fact::RoutingDecided(fact) => fact.run.as_ref(),
             Fact::RoutingFailed(fact) => fact.run.as_ref(),
             Fact::TaskForwarded(fact) => fact.run.as_ref(),
+            Fact::RoutingResumed(fact) => fact.run.as_ref(),
+            Fact::TaskTimedOut(fact) => fact.run.as_ref(),
+            Fact::TaskExhausted(fact) => fact.run.as_ref(),
+            Fact::TaskReopened(fact) => fact.run.as_ref(),
             _ => None,
         }
     }
@@ -257,6 +273,10 @@ impl Fact {
             Fact::RoutingDecided(fact) => Some(&fact.task),
             Fact::RoutingFailed(fact) => Some(&fact.task),
             Fact::TaskForwarded(fact) => Some(&fact.task),
+            Fact::RoutingResumed(fact) => Some(&fact.task),
+            Fact::TaskTimedOut(fact) => Some(&fact.task),
+            Fact::TaskExhausted(fact) => Some(&fact.task),
+            Fact::TaskReopened(fact) => Some(&fact.task),
             Fact::TaskCreated(fact) => Some(&fact.task),
             Fact::TaskReserved(fact) => Some(&fact.task),
             Fact::TaskReassigned(fact) => Some(&fact.task),
@@ -315,7 +335,10 @@ impl Fact {
             Fact::TaskReleased(fact) => fact.holder.as_ref().or(fact.reserved_for.as_ref()),
             Fact::TaskCompleted(fact) => fact.holder.as_ref(),
             Fact::TaskFailed(fact) => fact.holder.as_ref(),
-            Fact::TaskDropped(fact) => fact.holder.as_ref(),
+            Fact::TaskDropped(fact) => fact.holder.as_ref().or(fact.reserved_for.as_ref()),
+            Fact::TaskTimedOut(fact) => fact.holder.as_ref().or(fact.reserved_for.as_ref()),
+            Fact::TaskExhausted(fact) => fact.holder.as_ref(),
+            Fact::TaskReopened(fact) => fact.holder.as_ref().or(fact.reserved_for.as_ref()),
             Fact::TaskPlanned(fact) => fact.holder.as_ref(),
             Fact::FileReleased(fact) => Some(&fact.holder),
             _ => None,
@@ -439,6 +462,13 @@ pub fn touches(fact: &Fact) -> Vec<Key> {
         Fact::RoutingDecided(_) => vec![],
         Fact::RoutingFailed(fact) => vec![task(&fact.task)],
         Fact::TaskForwarded(fact) => fact.keys(),
+        Fact::RoutingResumed(fact) => vec![task(&fact.task)],
+        Fact::TaskTimedOut(fact) => with(task(&fact.task), &fact.holder),
+        Fact::TaskExhausted(_) => vec![],
+        Fact::TaskReopened(fact) => {
+            let rest = fact.blocks.iter().map(task).chain(of_run(fact.run.as_ref()));
+            with(task(&fact.task), &fact.holder).into_iter().chain(rest).collect()
+        }
     }
 }
 

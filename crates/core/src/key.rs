@@ -155,7 +155,7 @@ impl Table {
     /// The columns beside key and document, in the order of [`Row::columns`].
     pub fn columns(self) -> &'static [Column] {
         const AGENTS: [Column; 2] = [integer("live"), integer("joined")];
-        const TASKS: [Column; 9] = [
+        const TASKS: [Column; 10] = [
             integer("created"),
             text("run"),
             text("state"),
@@ -165,6 +165,7 @@ impl Table {
             plain(integer("waiting")),
             text("parent"),
             integer("unrouted"),
+            integer("due"),
         ];
         const EDGES: [Column; 1] = [text("dep")];
         const FILES: [Column; 4] = [text("holder"), text("held_key"), text("task"), text("state")];

@@ -8,6 +8,7 @@ use std::time::Duration;
 use rookery_core::agent::Status;
 use rookery_core::log::{Body, BodyBytes};
 use rookery_core::message::StormGuard;
+use rookery_core::task::{MAX_ATTEMPTS, RETRY_BACKOFF_MILLIS};
 use rookery_core::view::{LifeSource, Presence};
 use rookery_core::{AgentId, Caller, Code, Command, HandoffId, IntentId, Key, Power, Refusal, Row, SiteId, TaskId};
 use rookery_store::artifact::{ArtifactError, Erased, Held};
@@ -60,6 +61,12 @@ pub struct Settings {
     pub remember_replies: Duration,
     /// What one sender may send, and how long a chain of messages may get.
     pub storm_guard: StormGuard,
+    /// How long an agent has to accept a task that the router gave it.
+    pub accept_timeout: Duration,
+    /// How often a task is tried whose request does not say so.
+    pub max_attempts: u32,
+    /// The pause before the second attempt; each further one is twice as long.
+    pub retry_backoff: Duration,
     /// How long an artifact is kept that nothing names.
     pub keep_artifacts: Duration,
     /// How hard it is tried to deliver messages to endpoints.
@@ -81,6 +88,9 @@ impl Settings {
             escalate_conflicts_after: Duration::from_secs(10 * 60),
             remember_replies: Duration::from_secs(7 * 24 * 3600),
             storm_guard: StormGuard::default(),
+            accept_timeout: Duration::from_secs(30),
+            max_attempts: MAX_ATTEMPTS,
+            retry_backoff: Duration::from_millis(RETRY_BACKOFF_MILLIS),
             keep_artifacts: Duration::from_secs(24 * 3600),
             effort: Effort::default(),
             shared: false,

@@ -1,33 +1,64 @@
-//! Firing what has fallen due, which is a duty. A timer that changed meanwhile refuses.
+//! Firing what has fallen due, which is a duty. What changed meanwhile refuses.
+
+use std::time::Duration;
 
 use rookery_core::key::Table;
-use rookery_core::timer::FireTimer;
-use rookery_core::{Caller, Row};
-use rookery_store::node::Duty;
+use rookery_core::task::{FireClock, Task};
+use rookery_core::timer::{FireTimer, Timer};
+use rookery_core::{Caller, Row, Timestamp};
+use rookery_store::node::{Duty, Tenure};
 use rookery_store::query::Test;
-use rookery_store::{ListQuery, Submission};
+use rookery_store::{ListQuery, Submission, SubmitError};
 
 use crate::engine::{Engine, EngineError};
 
-/// How many timers are fired in one go.
+/// How many timers, and how many clocks of tasks, are fired in one go.
 const PAGE: u32 = 100;
 
-/// Fires every timer that is due now, if that is for this node to do; how many there were.
+/// Fires every timer and every clock of a task that is due now, if that is for this node to do; how many there were.
 pub async fn fire_due(engine: &Engine) -> Result<usize, EngineError> {
     let Some(tenure) = engine.tenure(Duty::Timers) else { return Ok(0) };
     let now = engine.store_now();
-    let due = ListQuery::all(Table::Timers).with("due", Test::AtMost(now.0)).ordered_by("due").at_most(Some(PAGE));
-    let (rows, _) = engine.store().list(due).await?;
+    let due = |table| ListQuery::all(table).with("due", Test::AtMost(now.0)).ordered_by("due").at_most(Some(PAGE));
+    let (lists, _) = engine.store().lists(vec![due(Table::Timers), due(Table::Tasks)]).await?;
     let mut fired = 0;
-    for row in rows {
-        let Row::Timer(timer) = row else { continue };
-        let command = FireTimer { timer: timer.id, version: timer.version };
-        match engine.store().submit(Submission::internal(Caller::system(), command).out_of(tenure)).await {
-            Ok(_) => fired += 1,
-            // Somebody else was quicker, or what it was for is over.
-            Err(rookery_store::SubmitError::Refused(_)) => {}
-            Err(error) => return Err(error.into()),
+    for row in lists.into_iter().flatten() {
+        let submission = match row {
+            Row::Timer(timer) => Some(timer_fired(timer)),
+            Row::Task(task) => clock_fired(engine, &task, now),
+            _ => None,
+        };
+        if let Some(submission) = submission {
+            fired += submit(engine, submission, tenure).await?;
         }
     }
     Ok(fired)
+}
+
+async fn submit(engine: &Engine, submission: Submission, tenure: Tenure) -> Result<usize, EngineError> {
+    match engine.store().submit(submission.out_of(tenure)).await {
+        Ok(_) => Ok(1),
+        // Somebody else was quicker, or what it was for is over.
+        Err(SubmitError::Refused(_)) => Ok(0),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn timer_fired(timer: Timer) -> Submission {
+    Submission::internal(Caller::system(), FireTimer { timer: timer.id, version: timer.version })
+}
+
+/// What time does to a task belongs to its run and thread.
+fn clock_fired(engine: &Engine, task: &Task, now: Timestamp) -> Option<Submission> {
+    let (clock, alarm) = task.clocks.due(now)?;
+    let backoff_millis = millis(engine.settings().retry_backoff);
+    let fire = FireClock { task: task.id.clone(), clock, set: alarm.set, backoff_millis };
+    let mut submission = Submission::internal(Caller::system(), fire);
+    submission.run = Some(task.run.clone());
+    submission.thread = task.origin.thread.clone();
+    Some(submission)
+}
+
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -29,12 +29,14 @@ pub struct Published {
     rows: Vec<LogRow>,
     bytes: usize,
     rendered: [OnceLock<Arc<[u8]>>; 2],
+    /// Held by whoever renders and has to wait on the way.
+    rendering: tokio::sync::Mutex<()>,
 }
 
 impl Published {
     pub fn new(rows: Vec<LogRow>) -> Published {
         let bytes = weigh(&rows);
-        Published { rows, bytes, rendered: Default::default() }
+        Published { rows, bytes, rendered: Default::default(), rendering: Default::default() }
     }
 
     pub fn rows(&self) -> &[LogRow] {
@@ -48,6 +50,26 @@ impl Published {
     /// The whole batch in a face's own form; rendered by whoever asks first.
     pub fn rendered(&self, slot: Slot, render: impl FnOnce(&[LogRow]) -> Vec<u8>) -> Arc<[u8]> {
         self.rendered[slot as usize].get_or_init(|| render(&self.rows).into()).clone()
+    }
+
+    /// The same where rendering may have to wait: whoever comes meanwhile waits for the first.
+    pub async fn rendered_by<E>(
+        &self,
+        slot: Slot,
+        rendering: impl Future<Output = Result<Vec<u8>, E>>,
+    ) -> Result<Arc<[u8]>, E> {
+        let rendered = &self.rendered[slot as usize];
+        if let Some(done) = rendered.get() {
+            return Ok(done.clone());
+        }
+        let _alone = self.rendering.lock().await;
+        match rendered.get() {
+            Some(done) => Ok(done.clone()),
+            None => {
+                let bytes = rendering.await?;
+                Ok(rendered.get_or_init(|| bytes.into()).clone())
+            }
+        }
     }
 }
 

@@ -200,7 +200,12 @@ pub(crate) fn apply(old: Option<Agent>, id: &AgentId, fact: &Fact, seq: Seq, at:
             agent.gave_up(&fact.task);
             agent.recent.failed();
         }
+        Fact::TaskTimedOut(fact) if fact.holder.as_ref() == Some(id) => {
+            agent.gave_up(&fact.task);
+            agent.recent.failed();
+        }
         Fact::TaskDropped(fact) if fact.holder.as_ref() == Some(id) => agent.gave_up(&fact.task),
+        Fact::TaskReopened(fact) if fact.holder.as_ref() == Some(id) => agent.gave_up(&fact.task),
         _ => {}
     }
     Some(agent)

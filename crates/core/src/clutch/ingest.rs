@@ -45,8 +45,21 @@ pub enum Act {
     Accept(AgentId),
     Progress,
     Complete(Outcome),
-    Fail(String),
+    Fail {
+        error: String,
+        again: Again,
+    },
     Cancel(Option<String>),
+}
+
+/// Whether another attempt may mend an error, by the word of whoever tells it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Again {
+    Never,
+    /// After a pause, which is twice as long after each further attempt.
+    After {
+        backoff_millis: u64,
+    },
 }
 
 impl Ingest {
@@ -67,7 +80,7 @@ impl Ingest {
             Act::Update(update) => asks.extend(update.asks()),
             Act::Request(request) => asks.extend(request.asks()),
             Act::Accept(_) | Act::Progress => asks.push(Key::Lead.into()),
-            Act::Complete(_) | Act::Fail(_) | Act::Cancel(_) => {
+            Act::Complete(_) | Act::Fail { .. } | Act::Cancel(_) => {
                 asks.push(Key::Lead.into());
                 asks.push(Lookup::Dependents(received.task.clone()).into());
                 asks.push(Lookup::FilesOfTask(received.task.clone()).into());
@@ -121,8 +134,8 @@ impl Ingest {
             // It is passed on to whoever shall do it.
             Act::Request(request) => (vec![], request.creates(view, caller)?),
             Act::Record => (reached, vec![]),
-            Act::Accept(_) | Act::Progress | Act::Complete(_) | Act::Fail(_) | Act::Cancel(_) => {
-                (reached, self.moves(view, caller)?)
+            Act::Accept(_) | Act::Progress | Act::Complete(_) | Act::Fail { .. } | Act::Cancel(_) => {
+                (reached, self.moves(view, caller, now)?)
             }
         };
         self.keeps_to_its_step(view)?;
@@ -169,9 +182,9 @@ impl Ingest {
                             }
                         }
                     }
-                    None => return Err(unknown(address, "group").about(&pointer).into()),
+                    None => return Err(unknown_recipient(address, "group").about(&pointer).into()),
                 },
-                Address::Agent(_) => return Err(unknown(address, "agent").about(&pointer).into()),
+                Address::Agent(_) => return Err(unknown_recipient(address, "agent").about(&pointer).into()),
                 Address::Server(_) if !self.takes_tools() => {
                     let message =
                         format!("'{address}' is a server of tools, and takes no '{}'", self.received.message_type);
@@ -191,7 +204,7 @@ impl Ingest {
     fn passed_on_to(&self, view: &View) -> Result<Option<AgentId>, Halt> {
         let Some(task) = view.task(&self.received.task)? else { return Ok(None) };
         let concerned = match &self.act {
-            Act::Accept(_) | Act::Progress | Act::Complete(_) | Act::Fail(_) => match Actor::parse(&task.assigned_by) {
+            Act::Accept(_) | Act::Progress | Act::Complete(_) | Act::Fail { .. } => match Actor::parse(&task.assigned_by) {
                 Actor::Agent(asker) => Some(asker),
                 _ => None,
             },
@@ -232,7 +245,7 @@ impl Ingest {
     }
 
     /// What becomes of the task that it is about.
-    fn moves(&self, view: &View, caller: &Caller) -> Result<Vec<Fact>, Halt> {
+    fn moves(&self, view: &View, caller: &Caller, now: &Now) -> Result<Vec<Fact>, Halt> {
         let task = view.task_known(&self.received.task)?;
         if task.run != self.received.run {
             let message = format!("task {} is in run {}", task.id, task.run);
@@ -243,7 +256,7 @@ impl Ingest {
                 self.needs_open(task, State::InProgress)?;
                 self.needs_own(view, caller, task)?;
                 let start = Start { task: task.id.clone(), agent: Some(agent.clone()) };
-                Ok(start.decide(view, caller)?.facts)
+                Ok(start.decide(view, caller, now)?.facts)
             }
             Act::Progress => {
                 self.needs_open(task, State::InProgress)?;
@@ -257,17 +270,20 @@ impl Ingest {
             Act::Complete(outcome) => {
                 self.needs_open(task, State::Completed)?;
                 self.needs_own(view, caller, task)?;
-                let (begun, mut facts) = self.begun(view, caller, task)?;
+                let (begun, mut facts) = self.begun(view, caller, task, now)?;
                 let complete = Complete { task: task.id.clone(), agent: None, outcome: outcome.clone() };
                 facts.extend(complete.completes(view, caller, &begun)?);
                 Ok(facts)
             }
-            Act::Fail(error) => {
+            Act::Fail { error, again } => {
                 self.needs_open(task, State::Failed)?;
                 self.needs_own(view, caller, task)?;
-                let (begun, mut facts) = self.begun(view, caller, task)?;
+                let (begun, mut facts) = self.begun(view, caller, task, now)?;
                 let fail = Fail { task: task.id.clone(), agent: None, error: Some(error.clone()) };
                 facts.extend(fail.fails(view, caller, &begun)?);
+                if let Again::After { backoff_millis } = again {
+                    facts.extend(task::tried_again(&begun, error, *backoff_millis, now));
+                }
                 Ok(facts)
             }
             Act::Cancel(reason) => {
@@ -305,15 +321,16 @@ impl Ingest {
     }
 
     /// Whoever ends what it was given began it, though it did not say so.
-    fn begun(&self, view: &View, caller: &Caller, task: &Task) -> Result<(Task, Vec<Fact>), Halt> {
+    fn begun(&self, view: &View, caller: &Caller, task: &Task, now: &Now) -> Result<(Task, Vec<Fact>), Halt> {
         match self.from.agent() {
-            Some(agent) => task::begun(view, caller, task, agent),
+            Some(agent) => task::begun(view, caller, task, agent, now),
             None => Ok((task.clone(), vec![])),
         }
     }
 }
 
-fn unknown(address: &Address, what: &str) -> Refusal {
+/// Whom a message is to is not known.
+pub fn unknown_recipient(address: &Address, what: &str) -> Refusal {
     Refusal::new(Code::UnknownRecipient, format!("'{address}' is no {what} known here"))
         .hint("send to agents that are registered, to 'group:workers', or to 'agent:orchestrator', who chooses")
 }
@@ -550,6 +567,7 @@ mod tests {
         let failed = json!({ "payload": { "code": "TOOL_UNAVAILABLE", "message": "no browser", "retryable": true } });
         let facts = sends(&mut w, "m", "task.error", "ken", &failed);
         assert_eq!(facts[..4], ["envelope.received", "task.claimed", "run.status_set", "task.started"]);
+        assert_eq!((&facts[4..], w.task("t").state), (&["task.failed", "task.retried"][..], State::Pending));
         assert_eq!(w.task("t").reason.as_deref(), Some("TOOL_UNAVAILABLE: no browser"));
         assert_eq!((w.task("t").worked_by.as_ref().map(AgentId::as_str), w.agent("ken").holding), (Some("ken"), 0));
     }

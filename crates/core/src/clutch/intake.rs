@@ -7,7 +7,7 @@ use super::card::Card;
 use super::envelope::Envelope;
 use super::fault::{FaultCode, Faults};
 use super::form::{self, Fields, Flaw, Read};
-use super::ingest::{Act, Ingest};
+use super::ingest::{Act, Again, Ingest};
 use super::message_type::MessageType;
 use super::place::Place;
 use super::received::EnvelopeReceived;
@@ -20,7 +20,6 @@ use crate::envelope::VERSION;
 use crate::id::{AgentId, Timestamp};
 use crate::limit;
 use crate::message::{Cause, StormGuard, Tone};
-use crate::routing::Demand;
 use crate::task::{self, Outcome, Terms};
 
 /// What is done with an envelope.
@@ -79,7 +78,7 @@ fn act(envelope: &Envelope, guard: StormGuard, place: &Place<'_>, faults: &mut F
         MessageType::TaskResult => {
             Act::Complete(Outcome { text: told(payload, &OUTCOME), detail: Some(envelope.payload().clone()) })
         }
-        MessageType::TaskError => Act::Fail(error(payload)),
+        MessageType::TaskError => Act::Fail { error: error(payload), again: again(payload) },
         MessageType::TaskCancel => Act::Cancel(told(payload, &REASON)),
         MessageType::ChatMessage => {
             let place = Place::Field(place, "payload");
@@ -126,8 +125,8 @@ fn agent(envelope: &Envelope, place: &Place<'_>, faults: &mut Faults) -> Read<Ag
     }
 }
 
-/// What a draft of a request demands of whoever does it. Whatever else a message needs can be left out of a draft.
-pub fn draft_demand(bytes: &[u8]) -> Result<Demand, Faults> {
+/// On what terms a draft of a request asks for work. Whatever else a message needs can be left out of a draft.
+pub fn draft_terms(bytes: &[u8]) -> Result<Terms, Faults> {
     let (value, faults) = json::read(bytes, &Place::Root)?;
     let Value::Object(given) = value else {
         return Err(Faults::of(FaultCode::WrongType, &Place::Root, "a draft is an object"));
@@ -154,7 +153,7 @@ pub fn draft_demand(bytes: &[u8]) -> Result<Demand, Faults> {
     }
     let mut faults = Faults::default();
     match request(&draft, &Map::new(), &Place::Root, &mut faults) {
-        Some(request) => Ok(Demand::of(&request.terms, &[])),
+        Some(request) => Ok(request.terms),
         None => Err(faults),
     }
 }
@@ -202,6 +201,14 @@ fn error(payload: &Map<String, Value>) -> String {
         (Some(code), None) => code.to_owned(),
         (None, Some(message)) => message,
         (None, None) => written(payload),
+    }
+}
+
+/// Whoever tells an error says whether another try may help; who says nothing does not think so.
+fn again(payload: &Map<String, Value>) -> Again {
+    match payload.get("retryable") {
+        Some(Value::Bool(true)) => Again::After { backoff_millis: task::RETRY_BACKOFF_MILLIS },
+        _ => Again::Never,
     }
 }
 

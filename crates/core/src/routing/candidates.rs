@@ -13,6 +13,7 @@ use crate::fact::{Fact, touches};
 use crate::id::{AgentId, Seq, TaskId};
 use crate::key::Key;
 use crate::log::LogRow;
+use crate::task::{Task, Terms};
 
 /// How many candidates and how many rejections a choice names that is kept in the log.
 const NAMED: usize = 20;
@@ -141,7 +142,9 @@ impl Candidates {
             Fact::TaskReleased(fact) => self.unassign(&fact.task),
             Fact::TaskCompleted(fact) => self.unassign(&fact.task),
             Fact::TaskFailed(fact) => self.unassign(&fact.task),
+            Fact::TaskTimedOut(fact) => self.unassign(&fact.task),
             Fact::TaskDropped(fact) => self.unassign(&fact.task),
+            Fact::TaskReopened(fact) => self.unassign(&fact.task),
             Fact::TaskRemoved(fact) => self.unassign(&fact.task),
             _ => {}
         }
@@ -181,6 +184,19 @@ impl Candidates {
     /// Chooses, and names as many of the others as are worth keeping.
     pub fn choose(&self, demand: &Demand) -> Choice {
         self.decide(demand, NAMED)
+    }
+
+    /// Chooses for a task that was asked for on these terms: nobody who was asked in vain, and whoever failed at it only if
+    /// there is nobody else.
+    pub fn choose_for(&self, task: &Task, terms: &Terms) -> Choice {
+        let routing = &task.routing;
+        if !routing.avoid.is_empty() {
+            let others = self.choose(&Demand::of(terms, &[routing.tried.as_slice(), &routing.avoid].concat()));
+            if others.selected.is_some() {
+                return others;
+            }
+        }
+        self.choose(&Demand::of(terms, &routing.tried))
     }
 
     /// Chooses, and names everybody.

@@ -35,4 +35,4 @@ mod tables;
 pub use candidates::{Candidates, admits};
 pub use choice::{Choice, Filter, Rejected, Scored};
 pub use demand::{Among, Demand};
-pub use route::{Forward, Route, Routing, RoutingDecided, RoutingFailed, TaskForwarded};
+pub use route::{Forward, Route, Routing, RoutingDecided, RoutingFailed, RoutingResumed, TaskForwarded};

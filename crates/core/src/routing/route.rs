@@ -6,13 +6,13 @@ use super::candidates::admits;
 use super::choice::{Choice, Filter};
 use super::demand::Demand;
 use crate::actor::{Actor, Caller};
-use crate::command::{Decision, Halt, Reply};
+use crate::command::{Decision, Halt, Now, Reply};
 use crate::fact::Fact;
-use crate::id::{AgentId, MessageId, RunId, TaskId};
+use crate::id::{AgentId, MessageId, RunId, TaskId, Timestamp};
 use crate::key::{Ask, Key, Lookup};
 use crate::refusal::{Code, Refusal};
 use crate::run;
-use crate::task::{Task, TaskReserved, Terms};
+use crate::task::{Clock, Task, TaskReserved, Terms, doubled};
 use crate::view::View;
 
 /// Reserves a task that was asked for by a request for the agent that was chosen, or tells that nobody fits. Refused if it is not so any more: then the router looks again.
@@ -20,6 +20,8 @@ use crate::view::View;
 pub struct Route {
     pub task: TaskId,
     pub choice: Choice,
+    /// If everybody who fits was asked in vain: how long until they are asked anew. The next time it is twice as long.
+    pub pause_millis: u64,
 }
 
 /// Passes the request on to the agent that the task was just reserved for. Done together with [`Route`], so that its body,
@@ -30,6 +32,8 @@ pub struct Forward {
     pub to: AgentId,
     /// The id of the request as it is passed on.
     pub message: MessageId,
+    /// How long the agent has to accept the task.
+    pub accept_within_millis: u64,
 }
 
 /// Whom a task was given to, and why.
@@ -48,6 +52,19 @@ pub struct RoutingFailed {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
     pub choice: Choice,
+    /// When those are asked anew who were asked in vain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub again_at: Option<Timestamp>,
+}
+
+/// A pause is over: the task is given to somebody from here on, also to those who were asked in vain.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RoutingResumed {
+    pub task: TaskId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
+    /// What the pause was for.
+    pub clock: Clock,
 }
 
 /// The request is passed on to the agent that was chosen, who finds it in its inbox.
@@ -61,6 +78,9 @@ pub struct TaskForwarded {
     /// The message that asked for the task, whose words these are.
     pub request: MessageId,
     pub attempt: u32,
+    /// When it is given to somebody else, if the agent has not accepted it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accept_by: Option<Timestamp>,
 }
 
 /// What the router knows of a task from one look to the next.
@@ -71,13 +91,32 @@ pub struct Routing {
     pub failed_by: Vec<Filter>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub failed: bool,
-    /// Whom it was given to in vain.
+    /// Whom it was given to in vain, in this attempt and since they were last asked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tried: Vec<AgentId>,
+    /// Whose attempts failed: anybody else goes before them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub avoid: Vec<AgentId>,
+    /// How often everybody was asked in vain, one time after the other.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub rounds: u32,
+    /// The attempts before somebody last asked for it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub earlier_attempts: u32,
     /// The request as it was passed on to whoever has the task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passed_on: Option<MessageId>,
 }
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
+}
+
+/// How many agents are remembered as asked in vain. Where there are more, the first is asked anew when its turn comes.
+const REMEMBERED: usize = 100;
+/// Those who were asked in vain are asked anew at least this often.
+const LONGEST_PAUSE_MILLIS: u64 = 60 * 60 * 1_000;
 
 impl Routing {
     pub(crate) fn is_none(&self) -> bool {
@@ -85,13 +124,35 @@ impl Routing {
     }
 
     pub(crate) fn tried(&mut self, agent: &AgentId) {
-        const REMEMBERED: usize = 20;
-        self.tried.retain(|known| known != agent);
-        if self.tried.len() == REMEMBERED {
-            self.tried.remove(0);
-        }
-        self.tried.push(agent.clone());
+        remember(&mut self.tried, agent);
     }
+
+    /// Somebody has it: whoever was asked before may be asked again if it comes back.
+    pub(crate) fn taken_up(&mut self) {
+        (self.failed, self.failed_by, self.rounds) = (false, vec![], 0);
+        self.tried.clear();
+    }
+
+    /// The attempt of this agent failed, and another one follows.
+    pub(crate) fn failed_with(&mut self, agent: Option<AgentId>) {
+        self.taken_up();
+        if let Some(agent) = agent {
+            remember(&mut self.avoid, &agent);
+        }
+    }
+
+    /// Somebody wants another attempt: what came of those before it counts no more.
+    pub(crate) fn asked_again(&mut self, attempt: u32) {
+        *self = Routing { earlier_attempts: attempt.saturating_sub(1), ..Routing::default() };
+    }
+}
+
+fn remember(agents: &mut Vec<AgentId>, agent: &AgentId) {
+    agents.retain(|known| known != agent);
+    if agents.len() == REMEMBERED {
+        agents.remove(0);
+    }
+    agents.push(agent.clone());
 }
 
 impl TaskForwarded {
@@ -111,14 +172,17 @@ impl Route {
         asks
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Halt> {
         needs_router(caller)?;
         let task = view.task_known(&self.task)?;
+        if task.clocks.get(Clock::Deadline).is_some_and(|deadline| deadline.due <= now.at) {
+            return Err(stale("its deadline is over").into());
+        }
         let terms = task.to_be_routed().ok_or_else(|| stale("it is not to be routed any more"))?;
         run::gives_work(view, task).map_err(as_stale)?;
         let facts = match &self.choice.selected {
             Some(agent) => self.gives(view, task, terms, agent)?,
-            None => self.fails(task),
+            None => self.fails(task, now),
         };
         Ok(Decision::new(facts, Reply::Row(Key::Task(self.task.clone()))))
     }
@@ -127,6 +191,9 @@ impl Route {
         let known = view.agent_live(agent).map_err(as_stale)?;
         let demand = Demand::of(terms, &[]);
         let load = u32::try_from(view.tasks_held_by(agent)?.len()).unwrap_or(u32::MAX);
+        if task.routing.tried.contains(agent) {
+            return Err(stale("the agent was asked in vain meanwhile").into());
+        }
         if !demand.among.has(known) {
             return Err(stale("the request is to somebody else").into());
         }
@@ -139,13 +206,22 @@ impl Route {
     }
 
     /// Told once, and again if it fails for other reasons: how many were rejected is no news.
-    fn fails(&self, task: &Task) -> Vec<Fact> {
+    fn fails(&self, task: &Task, now: &Now) -> Vec<Fact> {
+        let (again, again_at) = (task.clocks.get(Clock::Anew), self.again_at(task, now));
         let same = task.routing.failed && self.choice.counts.keys().eq(&task.routing.failed_by);
-        if same {
+        if same && (again_at.is_none() || again.is_some()) {
             return vec![];
         }
         let (task, run) = (task.id.clone(), task.workflow());
-        vec![Fact::RoutingFailed(RoutingFailed { task, run, choice: self.choice.clone() })]
+        vec![Fact::RoutingFailed(RoutingFailed { task, run, choice: self.choice.clone(), again_at })]
+    }
+
+    /// When those who were asked in vain are asked anew, if there are such. Pauses get longer, so that a team that does not
+    /// answer does not fill the log.
+    fn again_at(&self, task: &Task, now: &Now) -> Option<Timestamp> {
+        self.choice.counts.get(&Filter::Tried)?;
+        let pause = doubled(self.pause_millis, task.routing.rounds, LONGEST_PAUSE_MILLIS);
+        Some(task.clocks.get(Clock::Anew).map_or_else(|| now.at.plus_millis(pause), |alarm| alarm.due))
     }
 }
 
@@ -156,7 +232,7 @@ impl Forward {
         keys.into_iter().map(Ask::from).collect()
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Halt> {
         needs_router(caller)?;
         let task = view.task_known(&self.task)?;
         let Some(terms) = task.origin.terms.as_ref().filter(|_| task.reserved_for.as_ref() == Some(&self.to)) else {
@@ -172,6 +248,7 @@ impl Forward {
             message: self.message.clone(),
             request: terms.request.clone(),
             attempt: task.attempt,
+            accept_by: Some(now.at.plus_millis(self.accept_within_millis)),
         });
         Ok(Decision::new(vec![fact], Reply::Row(Key::Task(self.task.clone()))))
     }
@@ -199,7 +276,6 @@ fn as_stale(halt: Halt) -> Halt {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::Candidates;
     use super::*;
     use crate::message::Standing;
     use crate::task::State;
@@ -227,15 +303,8 @@ mod tests {
         sends(w, &format!("req_{task}"), "task.request", "ui", &said);
     }
 
-    fn choice(w: &World, task: &str) -> Choice {
-        let mut candidates = Candidates::default();
-        w.log.iter().for_each(|row| candidates.follow(row));
-        let task = w.task(task);
-        candidates.choose(&Demand::of(task.origin.terms.as_ref().unwrap(), &task.routing.tried))
-    }
-
     fn route(w: &World, task: &str) -> Route {
-        Route { task: task.into(), choice: choice(w, task) }
+        crate::testing::route(w, task)
     }
 
     fn routes(w: &mut World, task: &str) -> Vec<&'static str> {
@@ -244,7 +313,8 @@ mod tests {
     }
 
     fn forward(task: &str, to: &str) -> Forward {
-        Forward { task: task.into(), to: to.into(), message: format!("fwd_{task}").as_str().into() }
+        let message = format!("fwd_{task}").as_str().into();
+        Forward { task: task.into(), to: to.into(), message, accept_within_millis: 30_000 }
     }
 
     const GIVEN: [&str; 2] = ["routing.decided", "task.reserved"];

@@ -23,7 +23,7 @@ pub use plan::{RunPlanned, SetRunPlan};
 pub(crate) use plan::{check_summary, planned};
 pub use remove::{RemoveRunTask, Rewired, TaskRemoved};
 pub use replan::{ReplanRun, RunReplanned};
-pub(crate) use rollup::{begins, ends, gives_work, reopens, takes_work};
+pub(crate) use rollup::{begins, ends, gives_work, goes_on, reopens, takes_work};
 pub use status::{RunStatusSet, SetRunStatus, Trigger};
 
 use crate::actor::{Actor, Caller};
@@ -219,6 +219,8 @@ pub(crate) fn apply(old: Option<Run>, id: &RunId, fact: &Fact, seq: Seq, at: Tim
             run.tasks = run.tasks.saturating_add(1);
             run.unfinished = run.unfinished.saturating_add(1);
         }
+        // A failed one was among those that are left all the time.
+        Fact::TaskReopened(fact) if fact.from.is_finished() => run.unfinished = run.unfinished.saturating_add(1),
         Fact::TaskCompleted(_) | Fact::TaskDropped(_) => run.unfinished = run.unfinished.saturating_sub(1),
         Fact::TaskRemoved(_) => {
             run.tasks = run.tasks.saturating_sub(1);

@@ -6,6 +6,7 @@ use super::{Run, RunStatusSet, Status, Trigger};
 use crate::command::Halt;
 use crate::fact::Fact;
 use crate::id::RunId;
+use crate::key::Key;
 use crate::refusal::{Code, Refusal};
 use crate::task::Task;
 use crate::view::View;
@@ -68,6 +69,21 @@ pub(super) fn ends_with(run: &Run, tasks: u32, unfinished: u32) -> Option<Fact> 
 /// A new task in a run that was completed opens it again.
 pub(crate) fn reopens(run: &Run) -> Option<Fact> {
     (run.status == Status::Completed).then(|| follows(run, Status::InProgress, Trigger::TaskAdded))
+}
+
+/// Tasks that begin anew open the runs again that had come to an end with them.
+pub(crate) fn goes_on(view: &View, opened: &[&Task]) -> Result<Vec<Fact>, Halt> {
+    let runs: BTreeSet<RunId> = opened.iter().filter_map(|task| task.workflow()).collect();
+    view.needs(runs.iter().map(|id| Key::Run(id.clone()).into()).collect())?;
+    let mut facts = Vec::new();
+    for id in runs {
+        if let Some(run) = view.run(&id)?
+            && matches!(run.status, Status::Completed | Status::Failed)
+        {
+            facts.push(follows(run, Status::InProgress, Trigger::TaskReopened));
+        }
+    }
+    Ok(facts)
 }
 
 fn of<'v>(view: &'v View, task: &Task) -> Result<Option<&'v Run>, Halt> {

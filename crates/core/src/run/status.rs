@@ -27,6 +27,7 @@ pub enum Trigger {
     TaskClaimed,
     TasksEnded,
     TaskAdded,
+    TaskReopened,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Details, Origin, State, Task};
+use super::{Clock, Clocks, Details, Origin, State, Task};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
@@ -153,6 +153,10 @@ fn unknown(field: &str, id: &str, what: &str) -> Refusal {
 
 impl TaskCreated {
     pub(super) fn task(&self, seq: Seq, at: Timestamp) -> Task {
+        let mut clocks = Clocks::default();
+        if let Some(deadline) = self.origin.terms.as_ref().and_then(|terms| terms.deadline) {
+            clocks.set(Clock::Deadline, deadline, seq);
+        }
         Task {
             id: self.task.clone(),
             run: self.run.clone(),
@@ -185,6 +189,7 @@ impl TaskCreated {
             origin: self.origin.clone(),
             routing: Routing::default(),
             has_parts: false,
+            clocks,
         }
     }
 }

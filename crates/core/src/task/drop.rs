@@ -34,6 +34,9 @@ pub struct TaskDropped {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
     pub holder: Option<AgentId>,
+    /// Whom it was kept for who had not claimed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserved_for: Option<AgentId>,
     pub from: State,
     /// `cancelled` or `skipped`.
     pub to: State,

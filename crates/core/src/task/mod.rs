@@ -1,18 +1,24 @@
 //! Tasks: one state machine for every face, claims with fences, dependencies that block.
 
+mod again;
 mod assign;
 mod checkpoint;
 mod claim;
+mod clocks;
 mod create;
 mod drop;
 mod finish;
 mod parts;
 mod plan;
 mod release;
+mod reopen;
 mod request;
 mod start;
 mod step;
 mod take_up;
+mod time_out;
+#[cfg(test)]
+mod timing;
 #[cfg(test)]
 mod transitions;
 mod update;
@@ -22,20 +28,25 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+pub use again::{MAX_ATTEMPTS, RETRY_BACKOFF_MILLIS, TaskExhausted};
+pub(crate) use again::{doubled, tried_again};
 pub use assign::{Assign, TaskReassigned};
 pub use checkpoint::{AddCheckpoint, CheckpointAdded};
 pub use claim::{Claim, TaskClaimed};
+pub use clocks::{Alarm, Clock, Clocks};
 pub use create::{Create, TaskCreated, TaskReserved};
 pub(crate) use drop::cancelled;
 pub use drop::{Cancel, Skip, TaskDropped};
 pub use finish::{Complete, Fail, Outcome, TaskCompleted, TaskFailed};
 pub use plan::{Plan, Replan, SetPlan, TaskPlanned};
 pub use release::{Because, Release, Retry, TaskReleased, TaskRetried, recovery, released};
+pub use reopen::{RetryPart, TaskReopened};
 pub use request::{Origin, Request, Terms};
 pub(crate) use start::begun;
 pub use start::{Start, TaskStarted};
 pub use step::{MoveTo, TaskMoved, WaitingFor};
 pub use take_up::TakeUp;
+pub use time_out::{FireClock, TaskTimedOut, TimeLimit};
 pub use update::UpdateStatus;
 
 use crate::actor::{Actor, Caller};
@@ -171,6 +182,9 @@ pub struct Task {
     /// Whether other tasks are part of it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub has_parts: bool,
+    /// What happens to it by itself, and when.
+    #[serde(default, skip_serializing_if = "Clocks::are_none")]
+    pub clocks: Clocks,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
@@ -234,6 +248,7 @@ impl Task {
     /// What it was asked for on, if the router shall give it to somebody now.
     pub fn to_be_routed(&self) -> Option<&Terms> {
         let free = self.state == State::Pending && self.held_by().is_none() && self.waiting_on.is_empty();
+        let free = free && self.clocks.get(Clock::Rest).is_none();
         self.origin.terms.as_deref().filter(|terms| free && terms.is_for_agents())
     }
 
@@ -262,6 +277,7 @@ impl Task {
             self.is_waiting().into(),
             self.origin.parent.as_ref().map(ToString::to_string).into(),
             self.to_be_routed().map_or(ColumnValue::Null, |_| self.created.0.into()),
+            self.clocks.next().map_or(ColumnValue::Null, |due| ColumnValue::Integer(due.0)),
         ]
     }
 
@@ -281,11 +297,41 @@ impl Task {
         self.waiting_for = None;
         self.claim = None;
         self.reserved_for = None;
+        self.clocks.stop_all();
         if state.is_finished() {
             self.completed_at = Some(at);
         }
     }
+
+    /// It can be worked on again, by anybody who fits.
+    fn begins_anew(&mut self, attempt: u32, seq: Seq, at: Timestamp) {
+        self.worked_by = self.held_by().cloned().or(self.worked_by.take());
+        self.state = State::Pending;
+        self.claim = None;
+        self.reserved_for = None;
+        self.reason = None;
+        self.waiting_for = None;
+        self.completed_at = None;
+        self.attempt = attempt;
+        self.clocks.stop_all();
+        // A deadline that is over has had its effect: whoever opens the task again wants it all the same.
+        if let Some(deadline) = self.deadline().filter(|deadline| *deadline > at) {
+            self.clocks.set(Clock::Deadline, deadline, seq);
+        }
+    }
+
+    fn deadline(&self) -> Option<Timestamp> {
+        self.origin.terms.as_ref().and_then(|terms| terms.deadline)
+    }
+
+    /// How often it was tried since somebody asked for it, or asked for it again.
+    pub(crate) fn attempts_used(&self) -> u32 {
+        self.attempt.saturating_sub(self.routing.earlier_attempts).max(1)
+    }
 }
+
+/// The clocks that go only while a task belongs to nobody, or has only been given to somebody.
+const BEFORE_IT_IS_TAKEN: [Clock; 3] = [Clock::Accept, Clock::Rest, Clock::Anew];
 
 pub mod tally {
     pub const TASKS: &str = "tasks";
@@ -381,39 +427,70 @@ pub(crate) fn apply(old: Option<Task>, id: &TaskId, fact: &Fact, seq: Seq, at: T
         Fact::TaskDropped(fact) if fact.task != *id => {
             task.waiting_on.remove(&fact.task);
         }
+        Fact::TaskReopened(fact) if fact.task != *id => {
+            if fact.blocks.contains(id) {
+                task.waiting_on.insert(fact.task.clone());
+            }
+        }
         _ if fact.task() != Some(id) => {}
         Fact::TaskReserved(fact) => {
             task.reserved_for = Some(fact.agent.clone());
+            task.clocks.stop(&BEFORE_IT_IS_TAKEN);
             (task.routing.failed, task.routing.failed_by) = (false, vec![]);
         }
-        Fact::TaskForwarded(fact) => task.routing.passed_on = Some(fact.message.clone()),
         Fact::RoutingFailed(fact) => {
             task.routing.failed = true;
             task.routing.failed_by = fact.choice.counts.keys().copied().collect();
+            if let Some(again) = fact.again_at.filter(|_| task.clocks.get(Clock::Anew).is_none()) {
+                task.routing.rounds = task.routing.rounds.saturating_add(1);
+                task.clocks.set(Clock::Anew, again, seq);
+            }
         }
-        Fact::TaskReassigned(fact) => task.reserved_for = Some(fact.to.clone()),
+        Fact::RoutingResumed(fact) => {
+            task.clocks.stop(&[fact.clock]);
+            if fact.clock == Clock::Anew {
+                task.routing.tried.clear();
+            }
+        }
+        Fact::TaskForwarded(fact) => {
+            task.routing.passed_on = Some(fact.message.clone());
+            if let Some(accept_by) = fact.accept_by.filter(|_| task.reserved_for.as_ref() == Some(&fact.to)) {
+                task.clocks.set(Clock::Accept, accept_by, seq);
+            }
+        }
+        Fact::TaskReassigned(fact) => {
+            task.reserved_for = Some(fact.to.clone());
+            task.clocks.stop(&BEFORE_IT_IS_TAKEN);
+        }
         Fact::TaskClaimed(fact) => {
+            task.clocks.stop(&BEFORE_IT_IS_TAKEN);
+            task.routing.taken_up();
             task.reserved_for = None;
             task.worked_by = Some(fact.agent.clone());
             task.claim = Some(Grant { holder: fact.agent.clone(), fence: seq, since: at });
         }
-        Fact::TaskStarted(_) => {
+        Fact::TaskStarted(fact) => {
+            if let Some(end_by) = fact.end_by {
+                task.clocks.set(Clock::Runtime, end_by, seq);
+            }
             task.state = State::InProgress;
             task.reason = None;
             task.waiting_for = None;
             task.started_at.get_or_insert(at);
         }
         Fact::TaskMoved(fact) => {
+            task.clocks.stop(&BEFORE_IT_IS_TAKEN);
             task.state = fact.to;
             task.reason = fact.reason.clone();
             task.waiting_for = fact.waiting_for;
         }
         Fact::TaskReleased(fact) => {
-            if fact.because == Because::Asked
+            if matches!(fact.because, Because::Asked | Because::NotAccepted)
                 && let Some(agent) = task.held_by().cloned()
             {
                 task.routing.tried(&agent);
             }
+            task.clocks.stop(&[Clock::Accept, Clock::Runtime, Clock::Rest, Clock::Anew]);
             task.state = State::Pending;
             task.claim = None;
             task.reserved_for = None;
@@ -421,10 +498,27 @@ pub(crate) fn apply(old: Option<Task>, id: &TaskId, fact: &Fact, seq: Seq, at: T
             task.waiting_for = None;
         }
         Fact::TaskRetried(fact) => {
-            task.state = State::Pending;
-            task.reason = None;
-            task.completed_at = None;
-            task.attempt = fact.attempt;
+            let why = task.reason.take();
+            task.begins_anew(fact.attempt, seq, at);
+            match fact.not_before {
+                Some(not_before) => {
+                    task.reason = why;
+                    task.routing.failed_with(task.worked_by.clone());
+                    if task.origin.terms.as_ref().is_some_and(|terms| terms.is_for_agents()) {
+                        task.clocks.set(Clock::Rest, not_before, seq);
+                    }
+                }
+                None => task.routing.asked_again(fact.attempt),
+            }
+        }
+        Fact::TaskReopened(fact) => {
+            task.begins_anew(fact.attempt, seq, at);
+            (task.outcome, task.outcome_detail) = (None, None);
+            task.routing.asked_again(fact.attempt);
+        }
+        Fact::TaskTimedOut(fact) => {
+            task.reason = Some(fact.reason.clone());
+            task.ends(State::Failed, at);
         }
         Fact::TaskCompleted(fact) => {
             task.outcome = fact.outcome.text.clone();
@@ -441,6 +535,9 @@ pub(crate) fn apply(old: Option<Task>, id: &TaskId, fact: &Fact, seq: Seq, at: T
             task.ends(fact.to, at);
         }
         Fact::TaskPlanned(fact) => {
+            if fact.to != State::Pending {
+                task.clocks.stop(&BEFORE_IT_IS_TAKEN);
+            }
             task.state = fact.to;
             task.plan = Some(fact.plan.clone());
             task.context = fact.context.clone();

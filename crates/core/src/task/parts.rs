@@ -45,6 +45,7 @@ pub(super) fn dropped(view: &View, task: &Task, to: State, reason: Option<&str>)
         task: task.id.clone(),
         run: task.workflow(),
         holder: task.holder().cloned(),
+        reserved_for: task.reserved_for.clone(),
         from: task.state,
         to,
         reason: reason.map(str::to_owned),

@@ -7,7 +7,7 @@ use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::file::ReleaseReason;
-use crate::id::{AgentId, RunId, TaskId};
+use crate::id::{AgentId, RunId, TaskId, Timestamp};
 use crate::key::{Ask, Key};
 use crate::limit;
 use crate::view::View;
@@ -32,6 +32,8 @@ pub struct Retry {
 pub enum Because {
     Asked,
     Reassigned,
+    /// Whom it was reserved for did not take it in time.
+    NotAccepted,
     #[serde(untagged)]
     Holder(ReleaseReason),
 }
@@ -55,6 +57,9 @@ pub struct TaskRetried {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
     pub attempt: u32,
+    /// When the attempt may begin, if nobody asked for it: a pause comes before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_before: Option<Timestamp>,
 }
 
 impl Release {
@@ -107,7 +112,7 @@ impl Retry {
 
 pub(super) fn retried(task: &Task) -> Fact {
     let attempt = task.attempt.saturating_add(1);
-    Fact::TaskRetried(TaskRetried { task: task.id.clone(), run: task.workflow(), attempt })
+    Fact::TaskRetried(TaskRetried { task: task.id.clone(), run: task.workflow(), attempt, not_before: None })
 }
 
 pub fn released(task: &Task, because: Because) -> Fact {
@@ -115,7 +120,7 @@ pub fn released(task: &Task, because: Because) -> Fact {
 }
 
 impl TaskReleased {
-    fn of(task: &Task, because: Because) -> TaskReleased {
+    pub(super) fn of(task: &Task, because: Because) -> TaskReleased {
         TaskReleased {
             task: task.id.clone(),
             run: task.workflow(),

@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Grant, State, Task, check_transition, may_change};
+use super::{Clock, Grant, State, Task, check_transition, may_change};
 use crate::actor::Caller;
-use crate::command::{Decision, Halt, Reply};
+use crate::command::{Decision, Halt, Now, Reply};
 use crate::fact::Fact;
-use crate::id::{AgentId, RunId, Seq, TaskId};
+use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
 use crate::key::{Ask, Key};
 use crate::refusal::{Code, Refusal};
 use crate::view::View;
@@ -25,6 +25,9 @@ pub struct TaskStarted {
     pub run: Option<RunId>,
     pub holder: AgentId,
     pub from: State,
+    /// When the attempt must have ended, if that is limited and begins to count now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_by: Option<Timestamp>,
 }
 
 impl Start {
@@ -32,7 +35,7 @@ impl Start {
         super::asks(&self.task, self.agent.as_ref())
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Halt> {
         let task = view.task_known(&self.task)?;
         let reply = Reply::Row(Key::Task(self.task.clone()));
         if task.state != State::InProgress {
@@ -72,6 +75,7 @@ impl Start {
         facts.push(Fact::TaskStarted(TaskStarted {
             task: task.id.clone(),
             run: task.workflow(),
+            end_by: end_by(view, task, &agent, now)?,
             holder: agent,
             from: task.state,
         }));
@@ -92,13 +96,31 @@ impl Start {
     }
 }
 
+/// When an attempt that begins now must have ended: as the request and the agent's card say, whichever is sooner. The time
+/// of an attempt that goes on is not counted anew.
+fn end_by(view: &View, task: &Task, agent: &AgentId, now: &Now) -> Result<Option<Timestamp>, Halt> {
+    let Some(terms) = task.origin.terms.as_ref().filter(|_| task.clocks.get(Clock::Runtime).is_none()) else {
+        return Ok(None);
+    };
+    let card = view.agent_known(agent)?.profile.card.as_ref();
+    let limits = [terms.max_runtime_sec, card.and_then(|card| card.limits.max_runtime_sec)];
+    let seconds = limits.into_iter().flatten().min();
+    Ok(seconds.map(|seconds| now.at.plus_millis(u64::from(seconds) * 1_000)))
+}
+
 /// A task that its agent ends without having said that it began: as it is once it has, and the facts that begin it.
-pub(crate) fn begun(view: &View, caller: &Caller, task: &Task, agent: &AgentId) -> Result<(Task, Vec<Fact>), Halt> {
+pub(crate) fn begun(
+    view: &View,
+    caller: &Caller,
+    task: &Task,
+    agent: &AgentId,
+    now: &Now,
+) -> Result<(Task, Vec<Fact>), Halt> {
     if task.state != State::Pending || task.held_by() != Some(agent) {
         return Ok((task.clone(), vec![]));
     }
     let start = Start { task: task.id.clone(), agent: Some(agent.clone()) };
-    let facts = start.decide(view, caller)?.facts;
+    let facts = start.decide(view, caller, now)?.facts;
     let granted = || Grant { holder: agent.clone(), fence: Seq::ZERO, since: task.created_at };
     let claim = Some(task.claim.clone().unwrap_or_else(granted));
     Ok((Task { state: State::InProgress, claim, reserved_for: None, ..task.clone() }, facts))

@@ -6,7 +6,7 @@ use super::finish::ending_asks;
 use super::step::check_waiting_for;
 use super::{Cancel, Complete, Fail, MoveTo, Outcome, Release, Skip, Start, State, Task, WaitingFor, check_transition};
 use crate::actor::Caller;
-use crate::command::{Decision, Halt, Reply};
+use crate::command::{Decision, Halt, Now, Reply};
 use crate::fact::Fact;
 use crate::id::{AgentId, TaskId};
 use crate::key::{Ask, Key};
@@ -37,25 +37,25 @@ impl UpdateStatus {
         }
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Halt> {
         check_waiting_for(self.to, self.waiting_for)?;
         let (task, agent) = (self.task.clone(), self.agent.clone());
         match self.to {
             State::Pending => Release { task, agent, reason: self.reason.clone() }.decide(view, caller),
-            State::InProgress => Start { task, agent }.decide(view, caller),
+            State::InProgress => Start { task, agent }.decide(view, caller, now),
             State::Planning | State::Review | State::Paused => {
                 let (reason, waiting_for) = (self.reason.clone(), self.waiting_for);
                 MoveTo { task, agent, to: self.to, reason, waiting_for }.decide(view, caller)
             }
             State::Completed => {
-                let (begun, mut facts) = self.begun(view, caller)?;
+                let (begun, mut facts) = self.begun(view, caller, now)?;
                 self.needs(&begun, self.outcome.text.as_ref(), Code::MissingOutcome, "outcome")?;
                 let complete = Complete { task, agent, outcome: self.outcome.clone() };
                 facts.extend(complete.completes(view, caller, &begun)?);
                 Ok(Decision::new(facts, Reply::Row(Key::Task(begun.id))))
             }
             State::Failed => {
-                let (begun, mut facts) = self.begun(view, caller)?;
+                let (begun, mut facts) = self.begun(view, caller, now)?;
                 self.needs(&begun, self.error.as_ref(), Code::MissingError, "error")?;
                 let fail = Fail { task, agent, error: self.error.clone() };
                 facts.extend(fail.fails(view, caller, &begun)?);
@@ -68,13 +68,13 @@ impl UpdateStatus {
 
     /// The task as it is before its end. A holder that never said that it began did so, for otherwise it could not be
     /// done.
-    fn begun(&self, view: &View, caller: &Caller) -> Result<(Task, Vec<Fact>), Halt> {
+    fn begun(&self, view: &View, caller: &Caller, now: &Now) -> Result<(Task, Vec<Fact>), Halt> {
         let task = view.task_known(&self.task)?;
         if task.state != State::Pending || task.holder().is_none() {
             return Ok((task.clone(), vec![]));
         }
         let start = Start { task: self.task.clone(), agent: self.agent.clone() };
-        Ok((Task { state: State::InProgress, ..task.clone() }, start.decide(view, caller)?.facts))
+        Ok((Task { state: State::InProgress, ..task.clone() }, start.decide(view, caller, now)?.facts))
     }
 
     /// What is missing matters only where the state can be reached at all.

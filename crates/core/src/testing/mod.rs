@@ -7,7 +7,7 @@ mod samples;
 
 use std::collections::BTreeMap;
 
-pub(crate) use envelopes::{ingest, sender, sends};
+pub(crate) use envelopes::{ingest, route, sender, sends};
 pub(crate) use samples::{blank_texts, samples};
 
 use crate::actor::{Auth, Caller};

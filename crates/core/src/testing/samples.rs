@@ -29,15 +29,15 @@ use crate::message::{
 };
 use crate::redact::{Cleared, Erase, LogRedacted};
 use crate::report::Report;
-use crate::routing::{Choice, Filter, Rejected, RoutingDecided, RoutingFailed, Scored, TaskForwarded};
+use crate::routing::{Choice, Filter, Rejected, RoutingDecided, RoutingFailed, RoutingResumed, Scored, TaskForwarded};
 use crate::run::{
     Brief, Place, Rewired, RunCreated, RunPlanned, RunReordered, RunReplanned, RunStatusSet, SourceType, TaskRemoved,
     Trigger,
 };
 use crate::task::{
-    Because, CheckpointAdded, CheckpointKind, Complexity, Details, Origin, Outcome, Plan, State, TaskClaimed,
-    TaskCompleted, TaskCreated, TaskDropped, TaskFailed, TaskMoved, TaskPlanned, TaskReassigned, TaskReleased,
-    TaskReserved, TaskRetried, TaskStarted, Terms, WaitingFor,
+    Because, CheckpointAdded, CheckpointKind, Clock, Complexity, Details, Origin, Outcome, Plan, State, TaskClaimed,
+    TaskCompleted, TaskCreated, TaskDropped, TaskExhausted, TaskFailed, TaskMoved, TaskPlanned, TaskReassigned,
+    TaskReleased, TaskReopened, TaskReserved, TaskRetried, TaskStarted, TaskTimedOut, Terms, TimeLimit, WaitingFor,
 };
 use crate::template::{Step, TemplateCreated};
 use crate::timer::conflict_timer;
@@ -173,15 +173,22 @@ fn routing() -> Vec<Fact> {
     let (task, run) = (TaskId::from("task_1"), Some("run_1".into()));
     vec![
         Fact::RoutingDecided(RoutingDecided { task: task.clone(), run: run.clone(), choice: choice(Some("ada")) }),
-        Fact::RoutingFailed(RoutingFailed { task: task.clone(), run: run.clone(), choice: choice(None) }),
+        Fact::RoutingFailed(RoutingFailed {
+            task: task.clone(),
+            run: run.clone(),
+            choice: choice(None),
+            again_at: Some(Timestamp(30_000)),
+        }),
         Fact::TaskForwarded(TaskForwarded {
-            task,
-            run,
+            task: task.clone(),
+            run: run.clone(),
             to: "ada".into(),
             message: "msg_2".into(),
             request: "msg_1".into(),
             attempt: 1,
+            accept_by: Some(Timestamp(30_000)),
         }),
+        Fact::RoutingResumed(RoutingResumed { task, run, clock: Clock::Anew }),
     ]
 }
 
@@ -237,6 +244,7 @@ fn tasks() -> Vec<Fact> {
             run: Some("wf_1".into()),
             holder: "ada".into(),
             from: State::Pending,
+            end_by: Some(Timestamp(60_000)),
         }),
         Fact::TaskMoved(TaskMoved {
             task: "task_1".into(),
@@ -253,10 +261,15 @@ fn tasks() -> Vec<Fact> {
             holder: Some("ada".into()),
             reserved_for: Some("bob".into()),
             from: State::InProgress,
-            because: Because::Holder(ReleaseReason::HolderOffline),
+            because: Because::NotAccepted,
             reason: Some("secret".to_owned()),
         }),
-        Fact::TaskRetried(TaskRetried { task: "task_1".into(), run: Some("wf_1".into()), attempt: 2 }),
+        Fact::TaskRetried(TaskRetried {
+            task: "task_1".into(),
+            run: Some("wf_1".into()),
+            attempt: 2,
+            not_before: Some(Timestamp(1_000)),
+        }),
         Fact::TaskCompleted(TaskCompleted {
             task: "task_1".into(),
             run: Some("wf_1".into()),
@@ -277,10 +290,39 @@ fn tasks() -> Vec<Fact> {
             task: "task_1".into(),
             run: Some("wf_1".into()),
             holder: Some("ada".into()),
+            reserved_for: Some("bob".into()),
             from: State::Planning,
             to: State::Cancelled,
             reason: Some("secret".to_owned()),
             unblocks: vec!["task_4".into()],
+        }),
+        Fact::TaskTimedOut(TaskTimedOut {
+            task: "task_1".into(),
+            run: Some("wf_1".into()),
+            holder: Some("ada".into()),
+            reserved_for: Some("bob".into()),
+            from: State::InProgress,
+            attempt: 2,
+            limit: TimeLimit::Runtime,
+            due: Timestamp(60_000),
+            reason: "secret".to_owned(),
+        }),
+        Fact::TaskExhausted(TaskExhausted {
+            task: "task_1".into(),
+            run: Some("wf_1".into()),
+            attempts: 3,
+            holder: Some("ada".into()),
+            error: Some("secret".to_owned()),
+        }),
+        Fact::TaskReopened(TaskReopened {
+            task: "task_1".into(),
+            run: Some("wf_1".into()),
+            holder: Some("ada".into()),
+            reserved_for: Some("bob".into()),
+            from: State::Completed,
+            attempt: 2,
+            because_of: Some("task_2".into()),
+            blocks: vec!["task_4".into()],
         }),
         Fact::CheckpointAdded(CheckpointAdded {
             id: "cp_task_1_1".to_owned(),

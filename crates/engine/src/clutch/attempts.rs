@@ -1,10 +1,11 @@
 //! Who worked on a task, from when to when, and how it ended: read off the facts of the task.
 
 use rookery_core::log::LogRow;
-use rookery_core::task::State;
+use rookery_core::task::{Because, State, TaskReleased, TimeLimit};
 use rookery_core::{AgentId, Fact, Timestamp};
 
-/// One agent's work on a task, from taking it up until it ended or changed hands.
+/// One agent's work on a task, from taking it up until it ended or changed hands. Whoever was given it and did not accept has
+/// one too, from when it was given until it was taken away.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Attempt {
     /// The task's own count: a retry is the next attempt, another agent in the same attempt is not.
@@ -17,11 +18,31 @@ pub struct Attempt {
 /// How an attempt ended, and why if somebody said so.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Ending {
-    Completed { outcome: Option<String> },
-    Failed { error: Option<String> },
-    Released { reason: Option<String> },
-    HandedOver { to: AgentId },
-    Dropped { state: State, reason: Option<String> },
+    Completed {
+        outcome: Option<String>,
+    },
+    Failed {
+        error: Option<String>,
+    },
+    Released {
+        reason: Option<String>,
+    },
+    HandedOver {
+        to: AgentId,
+    },
+    NotAccepted {
+        reason: Option<String>,
+    },
+    TimedOut {
+        limit: TimeLimit,
+        reason: String,
+    },
+    /// Somebody had the task begin anew.
+    Reopened,
+    Dropped {
+        state: State,
+        reason: Option<String>,
+    },
 }
 
 impl Ending {
@@ -31,6 +52,9 @@ impl Ending {
             Ending::Failed { .. } => State::Failed.as_str(),
             Ending::Released { .. } => "released",
             Ending::HandedOver { .. } => "handed_over",
+            Ending::NotAccepted { .. } => "not_accepted",
+            Ending::TimedOut { .. } => "timed_out",
+            Ending::Reopened => "reopened",
             Ending::Dropped { state, .. } => state.as_str(),
         }
     }
@@ -38,9 +62,12 @@ impl Ending {
     /// Why it did not end well.
     pub fn error(&self) -> Option<&str> {
         match self {
-            Ending::Completed { .. } | Ending::HandedOver { .. } => None,
+            Ending::Completed { .. } | Ending::HandedOver { .. } | Ending::Reopened => None,
             Ending::Failed { error } => error.as_deref(),
-            Ending::Released { reason } | Ending::Dropped { reason, .. } => reason.as_deref(),
+            Ending::TimedOut { reason, .. } => Some(reason),
+            Ending::Released { reason } | Ending::NotAccepted { reason } | Ending::Dropped { reason, .. } => {
+                reason.as_deref()
+            }
         }
     }
 }
@@ -50,15 +77,30 @@ impl Attempt {
     pub fn millis(&self) -> Option<i64> {
         self.ended.as_ref().map(|(at, _)| (at.0 - self.started_at.0).max(0))
     }
+
+    /// Whether somebody worked on the task in it.
+    pub fn is_work(&self) -> bool {
+        !matches!(self.ended, Some((_, Ending::NotAccepted { .. })))
+    }
 }
 
 /// The kinds of facts that attempts are read from.
-pub(super) const KINDS: [&str; 7] =
-    ["task.claimed", "task.started", "task.released", "task.retried", "task.completed", "task.failed", "task.dropped"];
+pub(super) const KINDS: [&str; 10] = [
+    "task.forwarded",
+    "task.claimed",
+    "task.started",
+    "task.released",
+    "task.retried",
+    "task.completed",
+    "task.failed",
+    "task.timed_out",
+    "task.reopened",
+    "task.dropped",
+];
 
 /// The attempts at one task, from what the log has of it in order.
 pub(super) fn of(rows: &[LogRow]) -> Vec<Attempt> {
-    let mut history = History { number: 1, attempts: vec![] };
+    let mut history = History { number: 1, given_at: None, attempts: vec![] };
     for row in rows {
         history.add(row.at, &row.fact);
     }
@@ -67,6 +109,8 @@ pub(super) fn of(rows: &[LogRow]) -> Vec<Attempt> {
 
 struct History {
     number: u32,
+    /// When it was last given to somebody who was to accept it.
+    given_at: Option<Timestamp>,
     attempts: Vec<Attempt>,
 }
 
@@ -76,7 +120,16 @@ impl History {
             Fact::TaskClaimed(fact) => self.taken_up(at, &fact.agent),
             Fact::TaskStarted(fact) => self.taken_up(at, &fact.holder),
             Fact::TaskRetried(fact) => self.number = fact.attempt,
+            Fact::TaskForwarded(_) => self.given_at = Some(at),
+            Fact::TaskReleased(fact) if fact.because == Because::NotAccepted => self.not_accepted(at, fact),
             Fact::TaskReleased(fact) => self.end(at, Ending::Released { reason: fact.reason.clone() }),
+            Fact::TaskTimedOut(fact) => {
+                self.end(at, Ending::TimedOut { limit: fact.limit, reason: fact.reason.clone() });
+            }
+            Fact::TaskReopened(fact) => {
+                self.end(at, Ending::Reopened);
+                self.number = fact.attempt;
+            }
             Fact::TaskCompleted(fact) => self.end(at, Ending::Completed { outcome: fact.outcome.text.clone() }),
             Fact::TaskFailed(fact) => self.end(at, Ending::Failed { error: fact.error.clone() }),
             Fact::TaskDropped(fact) => {
@@ -95,6 +148,12 @@ impl History {
         self.attempts.push(Attempt { number: self.number, agent: agent.clone(), started_at: at, ended: None });
     }
 
+    fn not_accepted(&mut self, at: Timestamp, fact: &TaskReleased) {
+        let (Some(agent), started_at) = (fact.reserved_for.clone(), self.given_at.unwrap_or(at)) else { return };
+        let ended = Some((at, Ending::NotAccepted { reason: fact.reason.clone() }));
+        self.attempts.push(Attempt { number: self.number, agent, started_at, ended });
+    }
+
     fn end(&mut self, at: Timestamp, ending: Ending) {
         if let Some(open) = self.open() {
             open.ended = Some((at, ending));
@@ -110,7 +169,8 @@ impl History {
 mod tests {
     use rookery_core::Seq;
     use rookery_core::actor::{Actor, Auth};
-    use rookery_core::task::{TaskClaimed, TaskFailed, TaskRetried, TaskStarted};
+    use rookery_core::routing::TaskForwarded;
+    use rookery_core::task::{TaskClaimed, TaskFailed, TaskRetried, TaskStarted, TaskTimedOut};
 
     use super::*;
 
@@ -135,7 +195,13 @@ mod tests {
     }
 
     fn started(agent: &str) -> Fact {
-        Fact::TaskStarted(TaskStarted { task: "t".into(), run: None, holder: agent.into(), from: State::Pending })
+        Fact::TaskStarted(TaskStarted {
+            task: "t".into(),
+            run: None,
+            holder: agent.into(),
+            from: State::Pending,
+            end_by: None,
+        })
     }
 
     fn failed(error: &str) -> Fact {
@@ -144,7 +210,7 @@ mod tests {
     }
 
     fn retried(attempt: u32) -> Fact {
-        Fact::TaskRetried(TaskRetried { task: "t".into(), run: None, attempt })
+        Fact::TaskRetried(TaskRetried { task: "t".into(), run: None, attempt, not_before: None })
     }
 
     #[test]
@@ -171,6 +237,67 @@ mod tests {
                 (1, "ken", Some(20), Some("handed_over"), None),
                 (1, "mia", Some(20), Some("failed"), Some("no network")),
                 (2, "ken", None, None, None),
+            ]
+        );
+    }
+
+    #[test]
+    fn whoever_does_not_accept_or_takes_too_long_is_told_of() {
+        let (task, run) = (rookery_core::TaskId::from("t"), None);
+        let given = |to: &str| {
+            Fact::TaskForwarded(TaskForwarded {
+                task: task.clone(),
+                run: run.clone(),
+                to: to.into(),
+                message: "m".into(),
+                request: "r".into(),
+                attempt: 1,
+                accept_by: Some(Timestamp(40)),
+            })
+        };
+        let not_accepted = Fact::TaskReleased(TaskReleased {
+            task: task.clone(),
+            run: run.clone(),
+            holder: None,
+            reserved_for: Some("ken".into()),
+            from: State::Pending,
+            because: Because::NotAccepted,
+            reason: Some("ken did not accept it".to_owned()),
+        });
+        let timed_out = Fact::TaskTimedOut(TaskTimedOut {
+            task: task.clone(),
+            run: run.clone(),
+            holder: Some("mia".into()),
+            reserved_for: None,
+            from: State::InProgress,
+            attempt: 1,
+            limit: TimeLimit::Runtime,
+            due: Timestamp(90),
+            reason: "RUNTIME_EXCEEDED: so".to_owned(),
+        });
+        let facts = vec![
+            (10, given("ken")),
+            (40, not_accepted),
+            (45, given("mia")),
+            (50, claimed("mia")),
+            (90, timed_out),
+            (90, retried(2)),
+            (95, given("ken")),
+            (99, claimed("ken")),
+        ];
+        let told: Vec<_> = of(&rows(facts))
+            .iter()
+            .map(|attempt| {
+                let ended = attempt.ended.as_ref().map(|(_, ending)| ending.as_str());
+                (attempt.number, attempt.agent.to_string(), attempt.millis(), ended, attempt.is_work())
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [
+                (1, "ken".to_owned(), Some(30), Some("not_accepted"), false),
+                (1, "mia".to_owned(), Some(40), Some("timed_out"), true),
+                (2, "ken".to_owned(), None, None, true),
             ]
         );
     }

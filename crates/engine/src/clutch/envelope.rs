@@ -1,7 +1,5 @@
 //! Rows of the log as envelopes.
 
-use std::collections::BTreeSet;
-
 use rookery_core::clutch::LegacyType;
 use rookery_core::log::{Body, BodyBytes, LogRow, event_id};
 use rookery_core::{Key, MessageId, Row, Seq, envelope};
@@ -9,7 +7,6 @@ use rookery_store::LogQuery;
 use rookery_store::query::Bodies;
 use serde_json::Value;
 
-use super::show::{Envelopes, is_envelope, is_whole};
 use crate::engine::{Engine, EngineError};
 use crate::queries::At;
 
@@ -48,48 +45,28 @@ impl Engine {
     }
 
     async fn shown_in_full(&self, row: LogRow) -> Result<Envelope, EngineError> {
-        let (rows, envelopes) = self.to_show(vec![row]).await?;
-        let Some(row) = rows.first() else { return Ok(Envelope::Shown(Value::Null)) };
-        let shown = envelopes.shown(row).message;
-        match &row.body {
+        let envelopes = self.envelopes_behind(std::slice::from_ref(&row)).await?;
+        let row = self.with_words(row).await?;
+        let shown = envelopes.shown(&row).message;
+        match row.body {
             Some(Body { bytes: BodyBytes::Here(bytes), .. })
                 if envelope::has_own_words(&row.fact) && !is_legacy(&shown) =>
             {
-                Ok(Envelope::Verbatim(bytes.clone()))
+                Ok(Envelope::Verbatim(bytes))
             }
             _ => Ok(Envelope::Shown(shown)),
         }
     }
 
-    /// Rows with all that is needed to show them: the bodies of envelopes, and which of them follow from one.
-    pub async fn to_show(&self, mut rows: Vec<LogRow>) -> Result<(Vec<LogRow>, Envelopes), EngineError> {
-        let mut envelopes = Envelopes::among(&rows);
-        let seen: BTreeSet<Seq> = rows.iter().map(|row| row.seq).collect();
-        let says_otherwise = |row: &&LogRow| envelope::message_type(&row.fact) != row.fact.kind();
-        let causes: BTreeSet<Seq> = rows
-            .iter()
-            .filter(says_otherwise)
-            .filter_map(|row| row.cause)
-            .filter(|cause| !seen.contains(cause))
-            .collect();
-        for cause in causes {
-            if self.row_at(cause).await?.is_some_and(|row| is_envelope(&row)) {
-                envelopes.add(cause);
-            }
+    /// A row that was read with its body. One that has words of its own has them at hand then, unless they are gone.
+    pub(super) async fn with_words(&self, mut row: LogRow) -> Result<LogRow, EngineError> {
+        if envelope::has_own_words(&row.fact)
+            && let Some(bytes) = self.body_of(&row).await?
+            && let Some(body) = &mut row.body
+        {
+            body.bytes = BodyBytes::Here(bytes);
         }
-        for row in rows.iter_mut().filter(|row| !is_whole(row)) {
-            let body = match &row.body {
-                Some(body) => Some(body.clone()),
-                None => self.row_at(row.seq).await?.and_then(|row| row.body),
-            };
-            row.body = body;
-            if let Some(bytes) = self.body_of(row).await?
-                && let Some(body) = &mut row.body
-            {
-                body.bytes = BodyBytes::Here(bytes);
-            }
-        }
-        Ok((rows, envelopes))
+        Ok(row)
     }
 
     /// A request as it was sent; nothing if it was redacted.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use rookery_core::clutch::Group as RoleGroup;
+use rookery_core::clutch::{Address, Group as RoleGroup, unknown_recipient};
 use rookery_core::group::Group;
 use rookery_core::key::Table;
 use rookery_core::{AgentId, Key, Row, Seq};
@@ -31,6 +31,20 @@ impl Engine {
         }
         let (mut rows, _) = self.store().rows(vec![Key::Group(name.to_owned())]).await?;
         Ok(rows.pop().flatten().and_then(group).map(Members::Listed))
+    }
+
+    /// Who is in the groups with a list among these recipients.
+    pub(super) async fn listed_members(&self, to: &[Address]) -> Result<Vec<AgentId>, EngineError> {
+        let mut found = BTreeSet::new();
+        for (place, address) in to.iter().enumerate() {
+            let Address::Group(name) = address else { continue };
+            match self.group(name).await? {
+                Some(Members::Listed(group)) => found.extend(group.members),
+                Some(Members::OfRole(_)) => {}
+                None => return Err(unknown_recipient(address, "group").about(&format!("/to/{place}")).into()),
+            }
+        }
+        Ok(found.into_iter().collect())
     }
 
     /// Groups with a list in the order in which they were set, after one that was set then.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rookery_core::clutch::{Act, Faults, Ingest, Received, Shape, Taken, read_batch, take_in};
+use rookery_core::clutch::{Act, Again, Faults, Ingest, Received, Shape, Taken, read_batch, take_in};
 use rookery_core::contract::{BoundTo, Checked, Violations};
 use rookery_core::log::{Body, BodyBytes};
 use rookery_core::message::Cause;
@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Validate, Validated};
 use crate::engine::{BODY_IN_ROW_BYTES, Engine, EngineError, hex};
+use crate::timers::millis;
 
 /// How often envelopes are held against what is expected, if that changes all the time.
 const ATTEMPTS: usize = 3;
@@ -278,6 +279,7 @@ impl Engine {
             Taken::Heartbeat(agent) => return Err(Refusal::new(Code::Invalid, format!("'{agent}' only lives")).into()),
         };
         self.link(&mut ingest);
+        self.settle(&mut ingest);
         let mut submission = Submission::new(caller.clone(), ingest);
         submission.run = Some(envelope.run.clone());
         submission.thread = Some(envelope.thread.clone());
@@ -309,6 +311,18 @@ impl Engine {
             && let Some(message) = self.shown().newest(&author, &ingest.received.thread)
         {
             *cause = Cause::Shown(message);
+        }
+    }
+
+    /// What the message leaves open is as the settings say.
+    fn settle(&self, ingest: &mut Ingest) {
+        let settings = self.settings();
+        match &mut ingest.act {
+            Act::Request(request) => drop(request.terms.max_attempts.get_or_insert(settings.max_attempts)),
+            Act::Fail { again: Again::After { backoff_millis }, .. } => {
+                *backoff_millis = millis(settings.retry_backoff)
+            }
+            _ => {}
         }
     }
 

@@ -1,14 +1,18 @@
 //! Messages by run, thread, task, sender and type: each is an index of the log, and a page costs what it holds.
 
+use rookery_core::clutch::MessageType;
+use rookery_core::key::Table;
 use rookery_core::log::LogRow;
-use rookery_core::{RunId, Seq, TaskId, ThreadId, envelope};
-use rookery_store::LogQuery;
+use rookery_core::{Row, RunId, Seq, TaskId, ThreadId, envelope};
+use rookery_store::query::Test;
+use rookery_store::{ListQuery, LogQuery};
 
 use super::show::{Envelopes, Shown};
 use crate::engine::{Engine, EngineError};
 use crate::queries::At;
 
-/// What a page reads of the log at most, in bytes of its facts: it may hold fewer messages than were asked for.
+/// What a page reads of the log at most, in bytes of its facts, and what it holds in bytes of bodies: it may have fewer
+/// messages than were asked for.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 /// How many rows are looked at for one page, where only some of a kind are wanted.
 const LOOKED_AT: usize = 10_000;
@@ -20,10 +24,18 @@ pub struct MessageFilter {
     pub run: Option<RunId>,
     pub thread: Option<ThreadId>,
     pub task: Option<TaskId>,
-    /// The sender, as the log names authors.
-    pub from: Option<String>,
+    pub from: Option<Sender>,
     /// The type that it is shown with.
     pub message_type: Option<String>,
+}
+
+/// Who a message is shown to be from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Sender {
+    /// As the log names authors.
+    Author(String),
+    /// The router, which tells what it does.
+    Orchestrator,
 }
 
 /// What lies between two places of the log.
@@ -49,26 +61,55 @@ impl MessageFilter {
         *self == MessageFilter::default()
     }
 
+    /// Whether a row passes, given the envelopes that it may follow from.
     pub fn takes(&self, row: &LogRow, envelopes: &Envelopes) -> bool {
         let run = || row.run.as_ref().map_or("run_default", RunId::as_str);
         let thread = || row.thread.as_ref().map_or("thr_default", ThreadId::as_str);
         self.run.as_ref().is_none_or(|wanted| wanted.as_str() == run())
             && self.thread.as_ref().is_none_or(|wanted| wanted.as_str() == thread())
             && self.task.as_ref().is_none_or(|wanted| row.task() == Some(wanted))
-            && self.from.as_ref().is_none_or(|wanted| row.actor.to_string() == *wanted)
-            && self.takes_type(row, envelopes)
+            && self.takes_shown(row, envelopes)
     }
 
-    fn takes_type(&self, row: &LogRow, envelopes: &Envelopes) -> bool {
+    /// Whether what a row is shown with passes, which no index of the log tells alone.
+    fn takes_shown(&self, row: &LogRow, envelopes: &Envelopes) -> bool {
+        let of_the_router = envelope::is_of_the_router(&row.fact);
         self.message_type.as_ref().is_none_or(|wanted| envelopes.type_of(row) == wanted)
+            && self.from.as_ref().is_none_or(|wanted| match wanted {
+                Sender::Author(author) => !of_the_router && row.actor.to_string() == *author,
+                Sender::Orchestrator => of_the_router,
+            })
+    }
+
+    /// The type, if nothing else is asked for: the envelopes of a type have an index of their own.
+    fn type_alone(&self) -> Option<&str> {
+        let wanted = self.message_type.as_deref().filter(|wanted| MessageType::parse(wanted).is_some())?;
+        let open = MessageFilter { message_type: None, ..self.clone() };
+        open.is_open().then_some(wanted)
+    }
+
+    /// The kinds of facts to look for.
+    fn kinds(&self) -> Option<Vec<&'static str>> {
+        let mut kinds = self.message_type.as_deref().map(envelope::kinds_shown_as);
+        if self.type_alone().is_some() {
+            kinds.iter_mut().for_each(|kinds| kinds.retain(|kind| !envelope::KINDS_WITH_OWN_WORDS.contains(kind)));
+        }
+        if self.from != Some(Sender::Orchestrator) {
+            return kinds;
+        }
+        let told = envelope::ROUTERS_KINDS.into_iter();
+        Some(told.filter(|kind| kinds.as_ref().is_none_or(|kinds| kinds.contains(kind))).collect())
     }
 
     fn query(&self, stretch: Stretch) -> LogQuery {
-        let kinds = self.message_type.as_deref().map(envelope::kinds_shown_as);
+        let actor = match &self.from {
+            Some(Sender::Author(author)) => Some(author.clone()),
+            Some(Sender::Orchestrator) | None => None,
+        };
         LogQuery {
             upto: stretch.upto,
-            actor: self.from.clone(),
-            kinds: kinds.map(|kinds| kinds.into_iter().map(str::to_owned).collect()),
+            actor,
+            kinds: self.kinds().map(|kinds| kinds.into_iter().map(str::to_owned).collect()),
             run: self.run.as_ref().map(ToString::to_string),
             thread: self.thread.as_ref().map(ToString::to_string),
             task: self.task.as_ref().map(ToString::to_string),
@@ -84,17 +125,21 @@ impl Engine {
     pub async fn messages(&self, filter: &MessageFilter, stretch: Stretch) -> Result<At<MessagePage>, EngineError> {
         let limit = stretch.limit as usize;
         let mut query = filter.query(stretch);
-        let mut page = self.log(query.clone()).await?;
+        let mut page = self.rows_of(filter, &query).await?;
         let head = page.head.clone();
         query.upto = Some(stretch.upto.map_or(head.head, |upto| upto.min(head.head)));
-        let (mut messages, mut looked_at) = (Vec::new(), 0);
+        let (mut messages, mut looked_at, mut bytes_left) = (Vec::new(), 0, PAGE_BYTES);
         let next = loop {
             let rows = page.value;
             looked_at += rows.len();
-            let (rows, envelopes) = self.to_show(rows).await?;
-            let wanted = rows.iter().filter(|row| filter.takes_type(row, &envelopes));
-            messages.extend(wanted.map(|row| envelopes.shown(row)));
-            if messages.len() > limit {
+            let envelopes = self.envelopes_behind(&rows).await?;
+            let lacking = (limit + 1).saturating_sub(messages.len());
+            let wanted: Vec<LogRow> =
+                rows.iter().filter(|row| filter.takes_shown(row, &envelopes)).take(lacking).cloned().collect();
+            let shown = self.show_rows(&wanted, &envelopes, &mut bytes_left).await?;
+            let is_full = shown.len() < wanted.len();
+            messages.extend(shown);
+            if messages.len() > limit || is_full {
                 messages.truncate(limit);
                 break messages.last().map(|message: &Shown| message.seq);
             }
@@ -102,15 +147,52 @@ impl Engine {
             query.after = Some(last);
             if rows.len() < query.limit as usize {
                 // It ended there, or with as many bytes as a page may have.
-                let more = self.log(LogQuery { limit: 1, ..query }).await?;
+                let more = self.rows_of(filter, &LogQuery { limit: 1, ..query }).await?;
                 break (!more.value.is_empty()).then_some(last);
             }
             if looked_at >= LOOKED_AT {
                 break Some(last);
             }
             query.limit = READ_ON;
-            page = self.log(query.clone()).await?;
+            page = self.rows_of(filter, &query).await?;
         };
         Ok(At { value: MessagePage { messages, next }, head })
     }
+
+    /// The rows of a page, whole up to the last of them: facts by their kind, and the envelopes of a type by theirs.
+    async fn rows_of(&self, filter: &MessageFilter, query: &LogQuery) -> Result<At<Vec<LogRow>>, EngineError> {
+        let Some(wanted) = filter.type_alone() else { return self.log(query.clone()).await };
+        let envelopes = ListQuery::all(Table::Envelopes)
+            .with("type", Test::Is(wanted.into()))
+            .with("received", Test::Above(stored(query.after.unwrap_or(Seq::ZERO))))
+            .with("received", Test::AtMost(query.upto.map_or(i64::MAX, stored)))
+            .ordered_by("received")
+            .at_most(Some(query.limit));
+        let (found, head) = self.store().list(envelopes).await?;
+        let filed = |row| if let Row::Envelope(filed) = row { Some(filed.received) } else { None };
+        let places: Vec<Seq> = found.into_iter().filter_map(filed).collect();
+        // Of one position: what was committed since the first read is left for the next page.
+        let query = LogQuery { upto: Some(query.upto.map_or(head.head, |upto| upto.min(head.head))), ..query.clone() };
+        let facts = self.log(query.clone()).await?.value;
+        let bound = self.end_of(&facts, &query).await?;
+        let mut rows = self.log(LogQuery::at(places)).await?.value;
+        rows.extend(facts);
+        rows.sort_by_key(|row| row.seq);
+        rows.retain(|row| bound.is_none_or(|bound| row.seq <= bound));
+        rows.truncate(query.limit as usize);
+        Ok(At { value: rows, head })
+    }
+
+    /// Where facts end that were cut short by their bytes.
+    async fn end_of(&self, facts: &[LogRow], query: &LogQuery) -> Result<Option<Seq>, EngineError> {
+        let Some(last) = facts.last().map(|row| row.seq).filter(|_| facts.len() < query.limit as usize) else {
+            return Ok(None);
+        };
+        let more = self.log(LogQuery { after: Some(last), limit: 1, ..query.clone() }).await?;
+        Ok((!more.value.is_empty()).then_some(last))
+    }
+}
+
+fn stored(seq: Seq) -> i64 {
+    i64::try_from(seq.0).unwrap_or(i64::MAX)
 }

@@ -20,12 +20,12 @@ pub use courier::{Answered, Carrier, Carrying, Effort, Http, Posting, Reach, SIG
 pub use envelope::Envelope;
 pub use groups::Members;
 pub use ingest::{IngestError, Ingested};
-pub use messages::{MessageFilter, MessagePage, Stretch};
+pub use messages::{MessageFilter, MessagePage, Sender, Stretch};
 pub use router::Routing;
 pub use runs::{MESSAGES, RunEntry, RunList, RunTree, TaskNode};
 pub use schema::SchemaFault;
 pub(crate) use schemas::Schemas;
 pub use schemas::{KnownSchema, UnfitSchema};
-pub use show::{Envelopes, Rendered, Shown, is_whole};
+pub use show::{Envelopes, Rendered, Shown};
 pub use trace::Traced;
 pub use workflows::{Expectation, Validate, Validated};

@@ -2,13 +2,14 @@
 //!
 //! A duty, and restart-safe: what waits is found in rows, so that whoever takes the duty over goes on with it. The choice is
 //! made in memory and submitted; the rule looks at the hard limits again. What nobody fits for waits, and is tried again when
-//! somebody comes, changes or gets free.
+//! somebody comes, changes or gets free. Whoever does not accept in time, and pauses before further attempts, are clocks of the
+//! task, which the log tells of when they go off.
 
 use std::collections::BTreeMap;
 
 use rookery_core::key::Table;
 use rookery_core::routing::{Candidates, Choice, Demand, Forward, Route};
-use rookery_core::task::Task;
+use rookery_core::task::{Task, Terms};
 use rookery_core::{Caller, Command, Fact, Key, MessageId, Row, Seq, TaskId, envelope};
 use rookery_store::artifact::Held;
 use rookery_store::node::{Duty, Tenure};
@@ -18,6 +19,7 @@ use rookery_store::{Head, ListQuery, Submission, SubmitError};
 use crate::engine::{Engine, EngineError};
 use crate::services::RETRY_AFTER;
 use crate::subscribe::Subscription;
+use crate::timers::millis;
 
 /// Routes whenever that is for this node to do.
 pub(crate) async fn run(engine: Engine) {
@@ -126,6 +128,11 @@ impl Router {
         match &row.fact {
             Fact::TaskCreated(fact) if fact.origin.terms.is_some() => self.to_look_at.push(fact.task.clone()),
             Fact::TaskRetried(fact) => self.to_look_at.push(fact.task.clone()),
+            Fact::RoutingResumed(fact) => self.to_look_at.push(fact.task.clone()),
+            Fact::TaskReopened(fact) => {
+                self.to_look_at.push(fact.task.clone());
+                self.due = Due::All;
+            }
             Fact::TaskReleased(fact) => {
                 self.to_look_at.push(fact.task.clone());
                 self.due = Due::All;
@@ -135,6 +142,7 @@ impl Router {
             Fact::TaskCompleted(fact) => self.freed(&fact.task, &fact.unblocks),
             Fact::TaskDropped(fact) => self.freed(&fact.task, &fact.unblocks),
             Fact::TaskFailed(fact) => self.freed(&fact.task, &[]),
+            Fact::TaskTimedOut(fact) => self.freed(&fact.task, &[]),
             Fact::TaskRemoved(fact) => self.freed(&fact.task, &[]),
             Fact::AgentRegistered(_) | Fact::AgentUpdated(_) | Fact::AgentReturned(_) | Fact::RunStatusSet(_) => {
                 self.due = Due::All;
@@ -196,12 +204,15 @@ impl Router {
             self.waiting.remove(id);
             return Ok(());
         };
-        let choice = chosen(&self.candidates, |tried| Demand::of(terms, tried), &task);
+        let choice = self.candidates.choose_for(&task, terms);
         let selected = choice.selected.clone();
-        let mut submission = self.submission(&task, Route { task: id.clone(), choice });
+        let accept_within_millis = millis(self.engine.settings().accept_timeout);
+        let route = Route { task: id.clone(), choice, pause_millis: accept_within_millis };
+        let mut submission = self.submission(&task, route);
         let mut held = None;
         if let Some(to) = selected {
-            let forward = Forward { task: id.clone(), to, message: MessageId::new(self.engine.mint("msg_")) };
+            let message = MessageId::new(self.engine.mint("msg_"));
+            let forward = Forward { task: id.clone(), to, message, accept_within_millis };
             let (forward, body) = self.forwards(&task, &terms.request, forward).await?;
             submission.others = vec![forward];
             held = body;
@@ -272,15 +283,6 @@ impl Router {
     }
 }
 
-/// Somebody whom the task was not given to in vain, if there is anybody; else whoever fits.
-fn chosen(candidates: &Candidates, demand: impl Fn(&[rookery_core::AgentId]) -> Demand, task: &Task) -> Choice {
-    let choice = candidates.choose(&demand(&task.routing.tried));
-    match choice.selected {
-        None if !task.routing.tried.is_empty() => candidates.choose(&demand(&[])),
-        _ => choice,
-    }
-}
-
 /// Everybody who could be given a task, with what they have, and whatever else is asked for at the same place.
 async fn known(engine: &Engine, more: Vec<ListQuery>) -> Result<(Candidates, Vec<Vec<Row>>, Head), EngineError> {
     let agents = ListQuery::all(Table::Agents);
@@ -307,9 +309,10 @@ fn task_of(row: Row) -> Option<Task> {
 }
 
 impl Engine {
-    /// Whom a task with these demands would be given to now, and why nobody else. Nothing is stored.
-    pub async fn explain(&self, demand: &Demand) -> Result<Choice, EngineError> {
+    /// Whom a task on these terms would be given to now, and why nobody else. Nothing is stored.
+    pub async fn explain(&self, terms: Terms) -> Result<Choice, EngineError> {
+        let members = self.listed_members(&terms.to).await?;
         let (candidates, _, _) = known(self, vec![]).await?;
-        Ok(candidates.explain(demand))
+        Ok(candidates.explain(&Demand::of(&Terms { members, ..terms }, &[])))
     }
 }

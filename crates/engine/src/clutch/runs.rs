@@ -68,13 +68,14 @@ pub struct TaskNode {
 impl TaskNode {
     /// From its creation until somebody took it up, or until it ended without that; none while it waits.
     pub fn queued_millis(&self) -> Option<i64> {
-        let until = self.attempts.first().map(|first| first.started_at).or(self.task.completed_at)?;
+        let first = self.attempts.iter().find(|attempt| attempt.is_work());
+        let until = first.map(|first| first.started_at).or(self.task.completed_at)?;
         Some((until.0 - self.task.created_at.0).max(0))
     }
 
     /// How long the attempts took that have ended.
     pub fn working_millis(&self) -> i64 {
-        self.attempts.iter().filter_map(Attempt::millis).sum()
+        self.attempts.iter().filter(|attempt| attempt.is_work()).filter_map(Attempt::millis).sum()
     }
 }
 

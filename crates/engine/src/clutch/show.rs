@@ -5,10 +5,16 @@ use std::sync::Arc;
 
 use rookery_core::log::{Body, BodyBytes, LogRow};
 use rookery_core::{Fact, Seq, Timestamp, envelope};
-use rookery_store::Published;
 use rookery_store::publish::Slot;
+use rookery_store::query::Bodies;
+use rookery_store::{LogQuery, Published};
 use serde::Serialize;
 use serde_json::Value;
+
+use crate::engine::{Engine, EngineError};
+
+/// How many bodies are read at once.
+const BODIES: usize = 50;
 
 /// A message and its place in the log.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -31,10 +37,6 @@ impl Envelopes {
         Envelopes(rows.into_iter().filter(|row| is_envelope(row)).map(|row| row.seq).collect())
     }
 
-    pub(super) fn add(&mut self, envelope: Seq) {
-        self.0.insert(envelope);
-    }
-
     fn led_to(&self, row: &LogRow) -> bool {
         row.cause.is_some_and(|cause| self.0.contains(&cause))
     }
@@ -51,14 +53,78 @@ impl Envelopes {
     }
 }
 
-pub(super) fn is_envelope(row: &LogRow) -> bool {
+fn is_envelope(row: &LogRow) -> bool {
     matches!(row.fact, Fact::EnvelopeReceived(_))
 }
 
-/// Whether it can be shown as it is.
-pub fn is_whole(row: &LogRow) -> bool {
-    let here = matches!(&row.body, Some(Body { bytes: BodyBytes::Here(_) | BodyBytes::Gone, .. }));
-    here || !envelope::has_own_words(&row.fact)
+impl Engine {
+    /// The envelopes that these rows may follow from.
+    pub async fn envelopes_behind(&self, rows: &[LogRow]) -> Result<Envelopes, EngineError> {
+        let mut envelopes = Envelopes::among(rows);
+        let elsewhere = causes_elsewhere(rows);
+        if !elsewhere.is_empty() {
+            let causes = self.log(LogQuery::at(elsewhere)).await?.value;
+            envelopes.0.extend(Envelopes::among(&causes).0);
+        }
+        Ok(envelopes)
+    }
+
+    /// Rows as messages, in order: all up to the one whose body uses up the bytes that are left.
+    pub async fn show_rows(
+        &self,
+        rows: &[LogRow],
+        envelopes: &Envelopes,
+        left: &mut usize,
+    ) -> Result<Vec<Shown>, EngineError> {
+        let mut shown = Vec::with_capacity(rows.len());
+        for rows in rows.chunks(BODIES) {
+            let mut bodies = self.with_bodies(rows).await?.into_iter().peekable();
+            for row in rows {
+                if *left == 0 {
+                    return Ok(shown);
+                }
+                let read = bodies.next_if(|read| read.seq == row.seq).unwrap_or_else(|| row.clone());
+                let whole = self.with_words(read).await?;
+                *left = left.saturating_sub(length(&whole));
+                shown.push(envelopes.shown(&whole));
+            }
+        }
+        Ok(shown)
+    }
+
+    /// A committed batch, rendered by whoever asks first.
+    pub async fn rendered(&self, batch: &Published) -> Result<Rendered, EngineError> {
+        let rendering = async {
+            let (envelopes, mut all) = (Envelopes::among(batch.rows()), usize::MAX);
+            Ok::<_, EngineError>(array(self.show_rows(batch.rows(), &envelopes, &mut all).await?))
+        };
+        Ok(Rendered::split(batch.rendered_by(Slot::Clutch, rendering).await?))
+    }
+
+    /// Those that have words of their own and came without them, read again.
+    async fn with_bodies(&self, rows: &[LogRow]) -> Result<Vec<LogRow>, EngineError> {
+        let lacking = rows.iter().filter(|row| row.body.is_none() && envelope::has_own_words(&row.fact));
+        let places: Vec<Seq> = lacking.map(|row| row.seq).collect();
+        if places.is_empty() {
+            return Ok(vec![]);
+        }
+        Ok(self.log(LogQuery { bodies: Bodies::Read, ..LogQuery::at(places) }).await?.value)
+    }
+}
+
+/// The causes that are not among the rows. They only matter for facts that the protocol has a type of its own for.
+fn causes_elsewhere(rows: &[LogRow]) -> Vec<Seq> {
+    let here: BTreeSet<Seq> = rows.iter().map(|row| row.seq).collect();
+    let matters = |row: &&LogRow| envelope::message_type(&row.fact) != row.fact.kind();
+    let causes = rows.iter().filter(matters).filter_map(|row| row.cause).filter(|cause| !here.contains(cause));
+    causes.collect::<BTreeSet<Seq>>().into_iter().collect()
+}
+
+fn length(row: &LogRow) -> usize {
+    match &row.body {
+        Some(Body { bytes: BodyBytes::Here(bytes), .. }) => bytes.len(),
+        _ => 0,
+    }
 }
 
 /// What stands between two entries of a rendering. JSON has no line breaks of its own: it can be split there again.
@@ -74,14 +140,6 @@ pub struct Rendered {
 }
 
 impl Rendered {
-    /// A committed batch, which is rendered by whoever asks first.
-    pub fn of_batch(batch: &Published) -> Rendered {
-        Rendered::split(batch.rendered(Slot::Clutch, |rows| {
-            let envelopes = Envelopes::among(rows);
-            array(rows.iter().map(|row| envelopes.shown(row)))
-        }))
-    }
-
     pub fn of(messages: impl IntoIterator<Item = Shown>) -> Rendered {
         Rendered::split(array(messages).into())
     }
@@ -168,7 +226,5 @@ mod tests {
         }
         assert_eq!(rendered.entries().len(), 3);
         assert_eq!(Rendered::of([]).entries(), []);
-        let batch = Published::new(rows.to_vec());
-        assert_eq!(Rendered::of_batch(&batch).entries(), rendered.entries());
     }
 }

@@ -66,6 +66,7 @@ fn task(id: &str, sequence: u32, text: &str) -> Task {
         origin: Origin::default(),
         routing: rookery_core::routing::Routing::default(),
         has_parts: false,
+        clocks: rookery_core::task::Clocks::default(),
     }
 }
 

@@ -42,6 +42,13 @@ impl Clock {
         Some(span((self.now.as_second() - then.as_second()).max(0)))
     }
 
+    /// How long it is until a moment that is told in ISO 8601; none if it is over or none.
+    pub fn until(&self, moment: &str) -> Option<String> {
+        let then: Timestamp = moment.parse().ok()?;
+        let left = then.as_millisecond() - self.now.as_millisecond();
+        (left > 0).then(|| millis(left))
+    }
+
     /// Local date and time of a moment.
     pub fn local(&self, millis: i64) -> String {
         match Timestamp::from_millisecond(millis) {

@@ -1,5 +1,7 @@
 //! What the daemon's answers look like, as far as tables need it. Lenient: unknown fields pass, absent ones are empty.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -117,7 +119,12 @@ pub struct RunTask {
     #[serde(default)]
     pub waiting_on: Vec<String>,
     #[serde(default)]
+    pub attempt: u32,
+    #[serde(default)]
     pub attempts: Vec<Attempt>,
+    /// What happens to it by itself, and when.
+    #[serde(default)]
+    pub clocks: BTreeMap<String, String>,
     pub queued_ms: Option<i64>,
     #[serde(default)]
     pub working_ms: i64,
@@ -136,6 +143,20 @@ pub struct Attempt {
     pub duration_ms: Option<i64>,
     pub outcome: Option<String>,
     pub error: Option<String>,
+}
+
+/// What the router would do.
+#[derive(Debug, Deserialize)]
+pub struct Choice {
+    pub selected: Option<String>,
+    #[serde(default)]
+    pub reason: String,
+    #[serde(default)]
+    pub candidates: Vec<String>,
+    #[serde(default)]
+    pub scores: BTreeMap<String, f64>,
+    #[serde(default)]
+    pub rejected: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Deserialize)]

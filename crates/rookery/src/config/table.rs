@@ -90,6 +90,12 @@ settings! {
     messages_per_minute: u32 = "600", "ROOKERY_MESSAGES_PER_MINUTE";
     /// Messages that may follow from each other without a person; what is above and would wake somebody is held.
     message_hops: u32 = "20", "ROOKERY_MESSAGE_HOPS";
+    /// Time that an agent has to accept a task that the router gave it; then it is given to another.
+    accept_timeout: Duration = "30s", "ROOKERY_ACCEPT_TIMEOUT";
+    /// How often a task is tried whose request does not say so.
+    max_attempts: u32 = "3", "ROOKERY_MAX_ATTEMPTS";
+    /// Pause before the second attempt at a task; before each further one it is twice as long.
+    retry_backoff: Duration = "1s", "ROOKERY_RETRY_BACKOFF";
     /// Attempts to post a message to an agent's endpoint before its delivery is given up on.
     delivery_attempts: u32 = "12", "ROOKERY_DELIVERY_ATTEMPTS";
     /// Time for an endpoint to answer.

@@ -1,5 +1,7 @@
-//! `rookery runs` and `rookery run-tree` over a real daemon.
+//! `rookery runs`, `rookery run-tree` and `rookery route` over a real daemon.
 
+use reqwest::Method;
+use rookery_testkit::daemon::read;
 use serde_json::{Value, json};
 
 use crate::team::{Team, Tools, ok, rookery, team};
@@ -38,4 +40,58 @@ async fn a_run_can_be_seen_in_the_terminal() {
     let (code, stdout, stderr) = rookery(team.root(), team.store(), &["run-tree", "run_nowhere"]);
     assert_eq!((code, stdout.as_str()), (1, ""), "{stderr}");
     assert!(stderr.contains("Run not found") && stderr.contains("list the runs"), "{stderr}");
+}
+
+#[tokio::test]
+async fn the_router_tells_whom_it_would_choose() {
+    let team = team(&["mia"]).await;
+    for (agent, tags) in [("ken", json!(["law"])), ("ada", json!(["law", "tax"]))] {
+        let capability = json!({"id": "skill:research", "version": "1.2.0", "tags": tags});
+        let card = json!({"v": "clutch/0.1", "agent_id": agent, "capabilities": [capability]});
+        let path = format!("/clutch/v0/agents/{agent}");
+        assert!(read(team.request(Method::PUT, &path).json(&card)).await.unwrap().status.is_success());
+    }
+    let before = team.export().unwrap().len();
+    let args = ["route", "explain", "--requires", "skill:research@^1.0", "--prefers", "domain:tax"];
+    let told = shown(&team, &args);
+    let lines: Vec<Vec<&str>> = told.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[0][0], "ada:", "{told}");
+    assert_eq!(lines[1], ["AGENT", "SCORE", "OUTCOME"]);
+    assert_eq!(
+        (&lines[2][..], &lines[3][..]),
+        (&["ada", "1.00", "selected"][..], &["ken", "0.00", "fits"][..]),
+        "{told}"
+    );
+    assert_eq!(lines[4], ["mia", "-", "lacks", "skill:research@^1.0"], "{told}");
+    let json: Value = serde_json::from_str(&shown(&team, &[&args[..], &["--json"]].concat())).unwrap();
+    assert_eq!(
+        (&json["selected"], &json["rejected"]["agent:mia"]),
+        (&json!("agent:ada"), &json!("lacks skill:research@^1.0"))
+    );
+
+    // A group is who is on its list, also in a draft; options go before it.
+    let group = team.request(Method::PUT, "/clutch/v0/groups/tax").json(&json!({"members": ["ken", "mia"]}));
+    assert!(read(group).await.unwrap().status.is_success());
+    let draft = team.root().join("draft.json");
+    std::fs::write(&draft, json!({"requires": ["skill:flying"], "to": [{"agent_id": "group:tax"}]}).to_string())
+        .unwrap();
+    let nobody = shown(&team, &["route", "explain", "draft.json"]);
+    assert!(nobody.contains("lacks skill:flying") && !nobody.contains("ada"), "{nobody}");
+    let ken = shown(&team, &["route", "explain", "draft.json", "--requires", "skill:research"]);
+    assert!(ken.starts_with("ken:") && !ken.contains("ada"), "{ken}");
+
+    for (args, told) in [
+        (["--to", "group:nobodys"], "'group:nobodys' is no group known here"),
+        (["--requires", "skill:x@what"], "/requires/0"),
+        (["draft.json", "--to=person:"], "/to/0"),
+    ] {
+        let (code, stdout, stderr) = rookery(team.root(), team.store(), &[&["route", "explain"][..], &args].concat());
+        assert_eq!((code, stdout.as_str()), (1, ""), "{args:?}: {stderr}");
+        assert!(stderr.contains(told), "{args:?}: {stderr}");
+    }
+    std::fs::write(&draft, "[1]").unwrap();
+    let (code, _, stderr) = rookery(team.root(), team.store(), &["route", "explain", "draft.json"]);
+    assert!(code == 1 && stderr.contains("is not an object"), "{stderr}");
+    let group_set = 1;
+    assert_eq!(team.export().unwrap().len(), before + group_set, "asking stores nothing");
 }

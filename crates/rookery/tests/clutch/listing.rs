@@ -1,9 +1,10 @@
 //! `GET /clutch/v0/messages`: every fact as an envelope, by each of the five indexes, page by page.
 
+use rookery_testkit::patience::eventually;
 use rookery_testkit::websocket::Placed;
 use serde_json::{Value, json};
 
-use crate::team::{Tools, moved, note, ok, pages, refused, task, team, text};
+use crate::team::{Tools, envelope, follow, moved, note, ok, pages, refused, task, team, text};
 
 fn types(messages: &[Placed]) -> Vec<&str> {
     messages.iter().map(Placed::message_type).collect()
@@ -90,6 +91,83 @@ async fn a_type_that_is_some_of_a_kind_is_found_page_by_page() {
     assert_eq!((tasks, count), (cancelled, 4));
     let dropped = ok(&team, "/messages?type=task.dropped").await;
     assert_eq!(dropped["messages"], json!([]), "those are shown as cancelled");
+}
+
+#[tokio::test]
+async fn envelopes_are_found_by_their_own_types_beside_facts() {
+    let team = team(&["ken"]).await;
+    let mut expected = Vec::new();
+    for number in 0..6 {
+        // One by envelope, one by REST.
+        let mut sent =
+            envelope(&format!("msg_{number}"), "task.request", &format!("task_{number}"), json!({"title": "t"}));
+        if number > 0 {
+            sent["parent_task_id"] = json!("task_0");
+        }
+        let reply = team.post("/clutch/v0/messages", sent).await.unwrap();
+        assert_eq!(reply.status, 202, "{}", reply.body);
+        expected.push(format!("task_{number}"));
+        expected.push(task(&team, "by REST").await);
+    }
+    let large = "x".repeat(200_000);
+    let sent = envelope("msg_large", "x.note", "task_0", json!({"note": large}));
+    let reply = team.post("/clutch/v0/messages", sent.clone()).await.unwrap();
+    assert_eq!(reply.status, 202, "{}", reply.body);
+    for limit in [1, 5, 100] {
+        let found = pages(&team, &format!("/messages?type=task.request&limit={limit}")).await.0;
+        let tasks: Vec<String> = found.iter().map(|placed| text(&placed.message["task_id"])).collect();
+        assert_eq!(tasks, expected, "pages of {limit}");
+    }
+    let created = pages(&team, "/messages?type=task.created&limit=2").await.0;
+    assert_eq!(created.len(), 6, "what followed from envelopes is shown under its own kind");
+    let of_run = pages(&team, "/messages?run_id=run_1&type=task.request&limit=4").await.0;
+    assert_eq!(of_run.len(), 6);
+    let notes = pages(&team, "/messages?type=x.note").await.0;
+    assert_eq!(notes.iter().map(|placed| placed.message.clone()).collect::<Vec<_>>(), [sent]);
+    let told = eventually("the router tells that nobody fits", || async {
+        let told = pages(&team, "/messages?agent_id=agent:orchestrator&limit=4").await.0;
+        Ok((told.len() == 6).then_some(told))
+    });
+    let told = told.await.unwrap();
+    assert!(types(&told).iter().all(|told| *told == "routing.failure"), "{told:?}");
+    assert_eq!(pages(&team, "/messages?agent_id=agent:orchestrator&type=routing.failure").await.0, told);
+    assert_eq!(pages(&team, "/messages?type=routing.failure&limit=5").await.0, told);
+    assert_eq!(pages(&team, "/messages?agent_id=agent:orchestrator&type=chat.message").await.0, []);
+    assert!(pages(&team, "/messages?agent_id=system").await.0.iter().all(|placed| !told.contains(placed)));
+
+    let tree = ok(&team, "/runs/run_1").await;
+    let root = &tree["tasks"][0];
+    assert_eq!((&tree["tasks"].as_array().unwrap().len(), &root["task_id"]), (&1, &json!("task_0")));
+    let children: Vec<&Value> =
+        root["children"].as_array().unwrap().iter().map(|child| &child["parent_task_id"]).collect();
+    assert_eq!(children, vec![&json!("task_0"); 5]);
+    let replayed = pages(&team, "/runs/run_1/replay?limit=3").await.0;
+    let mut stream = follow(&team, "?run_id=run_1&after=0").await;
+    assert_eq!(stream.take(replayed.len()).await.unwrap(), replayed);
+    let mut open = follow(&team, "?after=0").await;
+    let (all, _) = pages(&team, "/messages?limit=1000").await;
+    assert_eq!(open.take(all.len()).await.unwrap(), all);
+}
+
+#[tokio::test]
+async fn pages_of_large_envelopes_are_short_and_leave_nothing_out() {
+    let team = team(&["ken"]).await;
+    let mut expected = Vec::new();
+    // Some are kept in the log, some beside it.
+    for (number, size) in [30_000, 230_000].into_iter().cycle().take(40).enumerate() {
+        let sent = envelope(&format!("msg_{number}"), "x.note", "task_0", json!({"note": "x".repeat(size)}));
+        let reply = team.post("/clutch/v0/messages", sent.clone()).await.unwrap();
+        assert_eq!(reply.status, 202, "{}", reply.body);
+        expected.push(sent);
+    }
+    for path in ["/messages?type=x.note", "/messages?task_id=task_0&type=x.note"] {
+        let (found, turned) = pages(&team, path).await;
+        assert_eq!(found.iter().map(|placed| placed.message.clone()).collect::<Vec<_>>(), expected);
+        assert!(turned > 1, "{path}: not all at once");
+    }
+    let all = pages(&team, "/messages?limit=1000").await.0;
+    let mut open = follow(&team, "?after=0").await;
+    assert_eq!(open.take(all.len()).await.unwrap(), all);
 }
 
 #[tokio::test]

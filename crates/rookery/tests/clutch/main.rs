@@ -21,3 +21,4 @@ mod support;
 mod tasks;
 mod team;
 mod telemetry;
+mod timing;

@@ -170,4 +170,13 @@ async fn a_dry_run_names_everybody_and_stores_nothing() {
     assert_eq!(told(&explain(json!({"requires": "skill:law"})).await), expected(400, "WRONG_TYPE", "/requires"));
     assert_eq!(told(&explain(json!({"type": "task.result"})).await), expected(400, "INVALID_FIELD", "/type"));
     assert_eq!(kinds(&daemon), before);
+    let to = |group: &str| json!({"to": [{"agent_id": "agent:orchestrator"}, {"agent_id": group}]});
+    assert_eq!(told(&explain(to("group:cooks")).await), expected(400, "UNKNOWN_RECIPIENT", "/to/1"));
+    let list = daemon.request(Method::PUT, "/clutch/v0/groups/cooks").json(&json!({"members": ["a3", "ghost"]}));
+    assert_eq!(read(list).await.unwrap().status, 200);
+    let cooks = explain(to("group:cooks")).await;
+    assert_eq!((&cooks.body["selected"], &cooks.body["candidates"]), (&json!("agent:a3"), &json!(["agent:a3"])));
+    assert_eq!(cooks.body["rejected"].as_object().unwrap().len(), 1, "only who is on the list is looked at");
+    let workers = explain(to("group:workers")).await;
+    assert_eq!(workers.body["eligible"], 26, "{}", workers.body);
 }

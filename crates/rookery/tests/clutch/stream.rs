@@ -5,7 +5,7 @@ use rookery_testkit::websocket::{Placed, Socket};
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::team::{follow, note, pages, setup, task, team, team_of, text};
+use crate::team::{envelope, follow, note, pages, setup, task, team, team_of, text};
 
 fn numbers(placed: &[Placed]) -> Vec<u64> {
     placed.iter().map(|placed| placed.message["payload"]["metadata"]["n"].as_u64().unwrap()).collect()
@@ -122,7 +122,7 @@ async fn what_cannot_be_done_is_told_and_changes_nothing() {
     for (asked, code, parameter) in [
         ("not json", "INVALID", Value::Null),
         ("{}", "INVALID", Value::Null),
-        (r#"{"op":"dance"}"#, "INVALID", Value::Null),
+        (r#"{"op":"dance"}"#, "INVALID", json!("op")),
         (r#"{"op":"subscribe","runid":"x"}"#, "INVALID", Value::Null),
         (r#"{"op":"subscribe","type":"task.requested"}"#, "INVALID", json!("type")),
         (r#"{"op":"subscribe","agent_id":"group:x"}"#, "INVALID", json!("agent_id")),
@@ -138,6 +138,37 @@ async fn what_cannot_be_done_is_told_and_changes_nothing() {
     assert_eq!(told(stream.frame().await.unwrap()).0, "INVALID");
     note(&team, "ken", 1).await;
     assert_eq!(numbers(&[stream.next().await.unwrap()]), [1], "it still follows what it followed");
+}
+
+#[tokio::test]
+async fn what_is_published_is_taken_in_and_comes_to_everybody() {
+    let team = team(&["ken"]).await;
+    let mut sender = follow(&team, "?type=task.request").await;
+    let mut other = follow(&team, "?type=task.created").await;
+    let sent = envelope("msg_1", "task.request", "task_1", json!({"title": "find out", "own": 1.50}));
+    sender.send(&json!({"op": "publish", "message": sent})).await.unwrap();
+    let (mut told, mut came) = (None, None);
+    while told.is_none() || came.is_none() {
+        let frame = sender.frame().await.unwrap();
+        if frame["op"] == "published" { told = Some(frame) } else { came = Some(Placed::read(&frame).unwrap()) }
+    }
+    let (told, came) = (told.unwrap(), came.unwrap());
+    assert_eq!(told["results"], json!([{"id": "msg_1", "seq": came.seq, "duplicate": false}]));
+    assert_eq!(came.message, sent, "it is shown as it was sent");
+    let follower = other.next().await.unwrap();
+    assert_eq!(
+        (&follower.message["task_id"], &follower.message["meta"]["cause"]),
+        (&json!("task_1"), &json!(came.seq))
+    );
+    // The same again is the same; something wrong is told with its place, and nothing is stored.
+    sender.send(&json!({"op": "publish", "message": sent})).await.unwrap();
+    assert_eq!(sender.frame().await.unwrap()["results"][0]["duplicate"], true);
+    sender.send(&json!({"op": "publish", "message": {"v": "clutch/0.1"}})).await.unwrap();
+    let refused = sender.frame().await.unwrap();
+    assert_eq!((&refused["type"], refused["details"]["pointer"].is_string()), (&json!("error"), true), "{refused}");
+    sender.send(&json!({"op": "publish"})).await.unwrap();
+    assert_eq!(sender.frame().await.unwrap()["details"]["parameter"], "message");
+    assert_eq!(pages(&team, "/messages?type=task.request").await.0, [came]);
 }
 
 #[tokio::test]

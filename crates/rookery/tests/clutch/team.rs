@@ -98,6 +98,15 @@ pub async fn pages(daemon: &Daemon, path: &str) -> (Vec<Placed>, usize) {
     }
 }
 
+/// An envelope from ken to the router, which finds nobody for it.
+pub fn envelope(id: &str, message_type: &str, task: &str, payload: Value) -> Value {
+    json!({
+        "v": "clutch/0.1", "id": id, "ts": "2026-02-01T13:20:11.123Z", "thread_id": "thr_1", "run_id": "run_1",
+        "task_id": task, "from": {"agent_id": "agent:ken", "role": "worker"}, "to": [{"agent_id": "agent:orchestrator"}],
+        "type": message_type, "payload": payload, "requires": ["skill:flying"],
+    })
+}
+
 pub async fn follow(daemon: &Daemon, query: &str) -> Socket {
     Socket::open(daemon.url(), query).await.unwrap()
 }

@@ -7,7 +7,7 @@ CREATE TABLE envelopes (
     received bigint,
     doc      bytea NOT NULL
 );
-CREATE INDEX envelopes_type ON envelopes (type, received) WHERE type IS NOT NULL;
+CREATE INDEX envelopes_type ON envelopes (type, received NULLS FIRST) WHERE type IS NOT NULL;
 CREATE INDEX envelopes_received ON envelopes (received NULLS FIRST);
 
 DROP TABLE tasks;

@@ -86,10 +86,18 @@ fn without_times(value: &mut Value) {
         Value::Number(number) if number.as_i64().is_some_and(|number| number >= NOW.0) => {
             *value = Value::from("a time")
         }
+        Value::String(text) => *text = without_written_times(text),
         Value::Array(entries) => entries.iter_mut().for_each(without_times),
         Value::Object(fields) => fields.values_mut().for_each(without_times),
         _ => {}
     }
+}
+
+/// Texts tell times as `2026-02-01T13:20:11.123Z`.
+fn without_written_times(text: &str) -> String {
+    let is_time = |word: &str| word.len() == 24 && word.ends_with('Z') && word.as_bytes()[10] == b'T';
+    let words: Vec<&str> = text.split(' ').map(|word| if is_time(word) { "a time" } else { word }).collect();
+    words.join(" ")
 }
 
 fn brief(outcome: Result<Committed, SubmitError>) -> String {

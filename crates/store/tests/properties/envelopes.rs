@@ -5,18 +5,21 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use rookery_core::actor::{Actor, Caller};
-use rookery_core::clutch::{Shape, Taken, read_batch, take_in};
+use rookery_core::clutch::{Act, Again, Shape, Taken, read_batch, take_in};
 use rookery_core::log::LogRow;
 use rookery_core::message::StormGuard;
 use rookery_core::routing::{Candidates, Demand, Forward, Route};
-use rookery_core::task::Task;
+use rookery_core::task::{Clock, FireClock, Task};
 use rookery_core::{Command, Key, MessageId, Row};
 use serde_json::{Value, json};
 
 use crate::contracts::{STEP, WORKFLOW};
-use crate::steps::{AGENTS, TASKS};
+use crate::steps::{AGENTS, STALE, TASKS};
+use crate::team::NOW;
 
-pub(crate) const ENVELOPES: [&str; 6] = ["e0", "e1", "e2", "e3", "e4", "e5"];
+pub(crate) const ENVELOPES: [&str; 12] = ["e0", "e1", "e2", "e3", "e4", "e5", "e6", "e7", "e8", "e9", "e10", "e11"];
+/// Tasks that are there only if they were asked for by a request.
+const ASKED: [&str; 3] = ["t4", "t5", "q0"];
 const KINDS: [&str; 11] = [
     "task.request",
     "task.accept",
@@ -50,17 +53,45 @@ pub(crate) fn asked() -> BoxedStrategy<Asked> {
     let run = prop_oneof![3 => Just("run_default"), 1 => Just("r0")];
     let parent = prop::option::weighted(0.5, select(&TASKS[..]));
     let meta = prop_oneof![2 => Just(json!({})), 1 => Just(json!({ "workflow": WORKFLOW, "step": STEP }))];
-    (id(), select(&KINDS[..]), from, to, select(&TASKS[..]), run, parent, meta)
-        .prop_filter_map("an envelope", |(id, kind, from, to, task, run, parent, meta)| {
+    let task = prop_oneof![1 => select(&TASKS[..]), 1 => select(&ASKED[..])];
+    (id(), select(&KINDS[..]), from, to, task, run, parent, (meta, limits()))
+        .prop_filter_map("an envelope", |(id, kind, from, to, task, run, parent, (meta, limits))| {
             let envelope = json!({
                 "v": "clutch/0.1", "id": id, "ts": "2026-02-01T13:20:11Z", "thread_id": "thr_default", "run_id": run,
                 "task_id": task, "parent_task_id": parent.filter(|parent| *parent != task && kind == "task.request"),
                 "from": { "agent_id": from }, "to": [{ "agent_id": to }], "type": kind, "payload": payload(kind, from),
                 "meta": meta,
             });
-            ingest(&envelope)
+            ingest(&envelope, limits)
         })
         .boxed()
+}
+
+/// Times that are over at once, so that what they bring about can come at any moment after.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    deadline: bool,
+    runtime: bool,
+    max_attempts: Option<u32>,
+    retryable: bool,
+}
+
+fn limits() -> impl Strategy<Value = Limits> {
+    let attempts = prop_oneof![1 => Just(None), 4 => Just(Some(1)), 1 => Just(Some(2))];
+    (prop::bool::weighted(0.2), prop::bool::weighted(0.8), attempts, prop::bool::weighted(0.8))
+        .prop_map(|(deadline, runtime, max_attempts, retryable)| Limits { deadline, runtime, max_attempts, retryable })
+}
+
+fn limit(act: &mut Act, limits: Limits) {
+    match act {
+        Act::Request(request) => {
+            request.terms.deadline = limits.deadline.then_some(NOW);
+            request.terms.max_runtime_sec = limits.runtime.then_some(0);
+            request.terms.max_attempts = limits.max_attempts;
+        }
+        Act::Fail { again, .. } if limits.retryable => *again = Again::After { backoff_millis: 0 },
+        _ => {}
+    }
 }
 
 fn payload(kind: &str, from: &str) -> Value {
@@ -71,12 +102,13 @@ fn payload(kind: &str, from: &str) -> Value {
     }
 }
 
-fn ingest(envelope: &Value) -> Option<Asked> {
+fn ingest(envelope: &Value, limits: Limits) -> Option<Asked> {
     let bytes = serde_json::to_vec(envelope).ok()?;
     let received = read_batch(&bytes, Shape::Json).ok()?;
     // So strict that holds are common.
     let taken = take_in(&received, StormGuard { per_minute: 2, hops: 0 }).ok()?.pop()?;
-    let Taken::Command(ingest) = taken else { return None };
+    let Taken::Command(mut ingest) = taken else { return None };
+    limit(&mut ingest.act, limits);
     let caller = match &ingest.from {
         Actor::Person(name) => Caller::person(name),
         sender => Caller::asserted(sender.agent()?.clone()),
@@ -92,9 +124,24 @@ pub(crate) fn route(log: &[LogRow], rows: &BTreeMap<Key, Row>, pick: &Index) -> 
     let task = pick.get(if waiting.is_empty() { &all } else { &waiting });
     let mut candidates = Candidates::default();
     log.iter().for_each(|row| candidates.follow(row));
-    let demand = task.origin.terms.as_ref().map(|terms| Demand::of(terms, &task.routing.tried)).unwrap_or_default();
-    let choice = candidates.choose(&demand);
-    let message = MessageId::new(format!("f{}", log.len()));
-    let forward = choice.selected.clone().map(|to| Forward { task: task.id.clone(), to, message });
-    (Route { task: task.id.clone(), choice }, forward)
+    let terms = task.origin.terms.as_ref();
+    let choice =
+        terms.map_or_else(|| candidates.choose(&Demand::default()), |terms| candidates.choose_for(task, terms));
+    let (id, message) = (task.id.clone(), MessageId::new(format!("f{}", log.len())));
+    let forward = choice.selected.clone().map(|to| Forward { task: id.clone(), to, message, accept_within_millis: 0 });
+    (Route { task: id, choice, pause_millis: 0 }, forward)
+}
+
+/// A clock of one of the tasks goes off, as it is set or as it was before.
+pub(crate) fn goes_off(rows: &BTreeMap<Key, Row>, pick: &Index, late: bool) -> FireClock {
+    let clocks = |row: &Row| match row {
+        Row::Task(task) => task.clocks.iter().map(|(clock, alarm)| (task.id.clone(), clock, alarm.set)).collect(),
+        _ => vec![],
+    };
+    let set: Vec<_> = rows.values().flat_map(clocks).collect();
+    let (task, clock, set) = match set.is_empty() {
+        true => (TASKS[0].into(), Clock::Accept, STALE),
+        false => pick.get(&set).clone(),
+    };
+    FireClock { task, clock, set: if late { STALE } else { set }, backoff_millis: 0 }
 }

@@ -6,7 +6,7 @@ use rookery_core::agent::Agent;
 use rookery_core::file::File;
 use rookery_core::log::LogRow;
 use rookery_core::run;
-use rookery_core::task::Task;
+use rookery_core::task::{Clock, State, Task};
 use rookery_core::timer::conflict_timer;
 use rookery_core::{AgentId, Fact, Key, Row, Seq, TaskId, TimerId, apply, touches};
 use rookery_store::replay::Fold;
@@ -33,6 +33,8 @@ pub(crate) fn check(team: &Team) {
     runs_follow_their_tasks(&rows, &tasks);
     checkpoints_are_counted(&rows, &tasks);
     timers_are_those_of_open_conflicts(&log, &rows, &files);
+    clocks_go_for_what_goes_on(&tasks);
+    an_attempt_ends_once(&log);
     one_lead_if_anybody_is_here(&agents, &rows);
     only_facts_change_holders(&log);
     crate::mail::check(&log, &rows);
@@ -200,6 +202,44 @@ fn timers_are_those_of_open_conflicts(log: &[LogRow], rows: &BTreeMap<Key, Row>,
     }
 }
 
+/// No clock outlives what it is for, and nothing that has ended has one.
+fn clocks_go_for_what_goes_on(tasks: &BTreeMap<&TaskId, &Task>) {
+    for task in tasks.values() {
+        let free = task.state == State::Pending && task.held_by().is_none();
+        let terms = task.origin.terms.as_ref();
+        for (clock, alarm) in task.clocks.iter() {
+            assert!(task.state.is_open(), "{task:?}");
+            let right = match clock {
+                Clock::Deadline => terms.and_then(|terms| terms.deadline) == Some(alarm.due),
+                Clock::Accept => task.state == State::Pending && task.reserved_for.is_some(),
+                Clock::Runtime => {
+                    task.claim.is_some() && matches!(task.state, State::InProgress | State::Review | State::Paused)
+                }
+                Clock::Rest | Clock::Anew => free && terms.is_some_and(|terms| terms.is_for_agents()),
+            };
+            assert!(right, "{clock:?} of {task:?}");
+        }
+    }
+}
+
+/// Between its opening and the next one, a task ends at most once. Only what failed may be given up after that.
+fn an_attempt_ends_once(log: &[LogRow]) {
+    let mut ended: BTreeMap<TaskId, u32> = BTreeMap::new();
+    for row in log {
+        let Some(task) = row.fact.task().cloned() else { continue };
+        match &row.fact {
+            Fact::TaskCreated(_) | Fact::TaskRetried(_) | Fact::TaskReopened(_) => drop(ended.insert(task, 0)),
+            Fact::TaskDropped(fact) if fact.from == State::Failed => {}
+            Fact::TaskCompleted(_) | Fact::TaskFailed(_) | Fact::TaskTimedOut(_) | Fact::TaskDropped(_) => {
+                let ends = ended.entry(task).or_default();
+                *ends += 1;
+                assert_eq!(*ends, 1, "{row:?}");
+            }
+            _ => {}
+        }
+    }
+}
+
 fn one_lead_if_anybody_is_here(agents: &BTreeMap<&AgentId, &Agent>, rows: &BTreeMap<Key, Row>) {
     let holder = match rows.get(&Key::Lead) {
         Some(Row::Lead(lead)) => lead.holder.as_ref(),
@@ -244,7 +284,9 @@ fn changes(fact: &Fact) -> (Option<&AgentId>, Option<&AgentId>) {
         Fact::TaskReleased(fact) => (fact.holder.as_ref(), None),
         Fact::TaskCompleted(fact) => (fact.holder.as_ref(), None),
         Fact::TaskFailed(fact) => (fact.holder.as_ref(), None),
+        Fact::TaskTimedOut(fact) => (fact.holder.as_ref(), None),
         Fact::TaskDropped(fact) => (fact.holder.as_ref(), None),
+        Fact::TaskReopened(fact) => (fact.holder.as_ref(), None),
         Fact::FileClaimed(fact) => (fact.from.as_ref(), Some(&fact.agent)),
         Fact::FileReleased(fact) => (Some(&fact.holder), None),
         Fact::ClaimForced(fact) => (Some(&fact.loser), None),

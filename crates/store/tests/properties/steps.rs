@@ -18,7 +18,7 @@ use rookery_core::run::{
 };
 use rookery_core::task::{
     AddCheckpoint, Assign, Cancel, CheckpointKind, Claim, Complete, Create, Details, Fail, MoveTo, Outcome, Plan,
-    Release, Replan, Retry, SetPlan, Skip, Start, State, TakeUp, UpdateStatus,
+    Release, Replan, Retry, RetryPart, SetPlan, Skip, Start, State, TakeUp, UpdateStatus,
 };
 use rookery_core::template::{ApplyTemplate, CreateTemplate, TemplateSource, TemplateTask};
 use rookery_core::view::LifeSource;
@@ -61,6 +61,11 @@ pub(crate) enum Step {
     Route {
         pick: prop::sample::Index,
     },
+    /// What time does to a task.
+    Clock {
+        pick: prop::sample::Index,
+        late: bool,
+    },
     /// Tells how something ended that is under way with a workspace.
     Settle {
         pick: prop::sample::Index,
@@ -92,6 +97,9 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (any::<prop::sample::Index>(), prop::bool::weighted(0.7))
             .prop_map(|(pick, well)| Step::Settle { pick, well }),
         5 => any::<prop::sample::Index>().prop_map(|pick| Step::Route { pick }),
+        8 => (any::<prop::sample::Index>(), prop::bool::weighted(0.1))
+            .prop_map(|(pick, late)| Step::Clock { pick, late }),
+        3 => retry_part().prop_map(|(caller, command)| Step::Ask { caller, command, key: None }),
         2 => (path(), any::<bool>()).prop_map(|(path, late)| Step::Fire { path, late }),
         1 => (any::<prop::sample::Index>(), any::<bool>()).prop_map(|(pick, on_disk)| Step::Redact { pick, on_disk }),
         1 => any::<prop::sample::Index>().prop_map(|pick| Step::Close { pick }),
@@ -101,6 +109,11 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 type Asked = (Caller, Command);
+
+fn retry_part() -> impl Strategy<Value = Asked> {
+    let run = prop_oneof![2 => Just("run_default"), 1 => select(&RUNS[..])].prop_map(RunId::from);
+    (anybody(), run, task()).prop_map(|(caller, run, task)| (caller, RetryPart { run, task }.into()))
+}
 
 fn agent() -> impl Strategy<Value = AgentId> {
     select(&AGENTS[..]).prop_map(AgentId::from)

@@ -148,6 +148,9 @@ impl Team {
                 submission.others.extend(forward.map(|forward| Submission::new(Caller::system(), forward)));
                 submission
             }
+            Step::Clock { pick, late } => {
+                Submission::new(Caller::system(), crate::envelopes::goes_off(&self.rows(), pick, *late))
+            }
             Step::Settle { pick, well } => {
                 Submission::new(Caller::system(), crate::workspaces::settles(&self.rows(), pick, *well))
             }

@@ -31,6 +31,12 @@ pub struct IngestResult {
     duplicate: bool,
 }
 
+impl From<Vec<Ingested>> for IngestResults {
+    fn from(ingested: Vec<Ingested>) -> IngestResults {
+        IngestResults { results: ingested.into_iter().map(IngestResult::from).collect() }
+    }
+}
+
 impl From<Ingested> for IngestResult {
     fn from(ingested: Ingested) -> IngestResult {
         let Ingested { id, seq, duplicate } = ingested;
@@ -48,8 +54,7 @@ pub async fn ingest(State(app): State<App>, call: Call, request: Request) -> Res
     let shape = media.map_or(Shape::Either, Shape::of_content_type);
     let bytes = rest::read(request.into_body(), app.limits().body_bytes).await?;
     let ingested = app.engine().ingest(&bytes, shape, |from| call.sending_as(from)).await?;
-    let results = ingested.into_iter().map(IngestResult::from).collect();
-    Ok((StatusCode::ACCEPTED, Json(IngestResults { results })).into_response())
+    Ok((StatusCode::ACCEPTED, Json(IngestResults::from(ingested))).into_response())
 }
 
 /// One message as it was sent. What was sent before the protocol's own words is shown in them, and facts of other faces by

@@ -8,6 +8,7 @@ use rookery_core::clutch::{FaultCode, Faults};
 use rookery_core::contract::Violations;
 use rookery_core::{Code, Refusal};
 use rookery_engine::{EngineError, SubscribeError};
+use rookery_store::SubmitError;
 use rookery_store::artifact::ArtifactError;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -106,10 +107,14 @@ impl From<Violations> for ClutchError {
 impl From<RestError> for ClutchError {
     fn from(error: RestError) -> ClutchError {
         let retry_after = error.seconds_until_retry();
+        let pointer = error.pointer().map(str::to_owned);
         let (status, body) = error.into_parts();
         let mut made = ClutchError::new(status, body.code, body.error);
         if let Some(hint) = body.hint {
             made = made.hint(hint);
+        }
+        if let Some(pointer) = pointer {
+            made = made.detail("pointer", pointer);
         }
         ClutchError { retry_after, ..made }
     }
@@ -117,7 +122,12 @@ impl From<RestError> for ClutchError {
 
 impl From<Refusal> for ClutchError {
     fn from(refusal: Refusal) -> ClutchError {
-        RestError::from(refusal).into()
+        let pointer = refusal.pointer.clone();
+        let error = ClutchError::from(RestError::from(refusal));
+        match pointer {
+            Some(pointer) => error.detail("pointer", pointer),
+            None => error,
+        }
     }
 }
 
@@ -125,6 +135,7 @@ impl From<EngineError> for ClutchError {
     fn from(error: EngineError) -> ClutchError {
         match error {
             EngineError::Artifact(error) => error.into(),
+            EngineError::Submit(SubmitError::Refused(refusal)) => refusal.into(),
             error => RestError::from(error).into(),
         }
     }

@@ -3,7 +3,7 @@
 use rookery_core::actor::Actor;
 use rookery_core::clutch::Address;
 use rookery_core::{Position, RunId, Seq, TaskId, ThreadId, envelope, limit};
-use rookery_engine::clutch::MessageFilter;
+use rookery_engine::clutch::{MessageFilter, Sender};
 use rookery_engine::subscribe;
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -23,7 +23,8 @@ pub struct Wanted {
     /// `thr_default` holds what belongs to no other thread.
     pub thread_id: Option<String>,
     pub task_id: Option<String>,
-    /// The sender: an agent with or without `agent:`, a person with `person:`, or `system`.
+    /// The sender: an agent with or without `agent:`, a person with `person:`, `agent:orchestrator` for the router, or
+    /// `system`.
     pub agent_id: Option<String>,
     /// The type that a message is shown with: one of the protocol, one that begins with `x.`, or the kind of a fact.
     #[serde(rename = "type")]
@@ -48,6 +49,12 @@ pub(super) fn run(text: &str) -> Result<RunId, ClutchError> {
     Ok(RunId::new(id("run", "run:", Some(text))?.unwrap_or_default()))
 }
 
+/// The id of a task in a body, at this place.
+pub(super) fn task(pointer: &str, text: &str) -> Result<TaskId, ClutchError> {
+    let task = id("task_id", "task:", Some(text)).map_err(|error| error.detail("pointer", pointer))?;
+    Ok(TaskId::new(task.unwrap_or_default()))
+}
+
 fn id(name: &str, prefix: &str, text: Option<&str>) -> Result<Option<String>, ClutchError> {
     let Some(text) = text else { return Ok(None) };
     let bare = text.strip_prefix(prefix).unwrap_or(text);
@@ -57,18 +64,18 @@ fn id(name: &str, prefix: &str, text: Option<&str>) -> Result<Option<String>, Cl
     Ok(Some(bare.to_owned()))
 }
 
-/// A sender as the log names its authors.
-fn sender(text: &str) -> Result<String, ClutchError> {
+fn sender(text: &str) -> Result<Sender, ClutchError> {
     if matches!(Actor::parse(text), Actor::System | Actor::Watcher | Actor::Nobody) {
-        return Ok(text.to_owned());
+        return Ok(Sender::Author(text.to_owned()));
     }
     match Address::parse(text) {
-        Some(Address::Agent(id)) => Ok(id.to_string()),
-        Some(Address::Person(name)) => Ok(Actor::Person(name).to_string()),
+        Some(Address::Agent(id)) => Ok(Sender::Author(id.to_string())),
+        Some(Address::Person(name)) => Ok(Sender::Author(Actor::Person(name).to_string())),
+        Some(Address::Orchestrator) => Ok(Sender::Orchestrator),
         Some(Address::Group(_) | Address::Server(_)) => {
             Err(ClutchError::parameter("agent_id", "must be one sender; groups and servers send nothing"))
         }
-        Some(Address::Orchestrator) | None => Err(ClutchError::parameter(
+        None => Err(ClutchError::parameter(
             "agent_id",
             "must be an agent with or without 'agent:', a person with 'person:', or 'system'",
         )),

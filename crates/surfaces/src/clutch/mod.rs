@@ -14,6 +14,7 @@
 //! | `messages` | messages by run, thread, task, sender and type |
 //! | `page` | pages of what has a place in the log |
 //! | `replay` | the messages of a run once more, at once or in their time |
+//! | `retry` | a part of a run once more |
 //! | `router` | what the router would do with a request |
 //! | `runs` | runs, and each as a tree of its tasks |
 //! | `schemas` | schemas of payloads |
@@ -32,6 +33,7 @@ pub(crate) mod inbox;
 pub(crate) mod messages;
 mod page;
 pub(crate) mod replay;
+pub(crate) mod retry;
 pub(crate) mod router;
 pub(crate) mod runs;
 pub(crate) mod schemas;
@@ -73,6 +75,7 @@ pub fn routes() -> Router<App> {
         .route("/runs", get(runs::list))
         .route("/runs/{id}", get(runs::tree))
         .route("/runs/{id}/replay", get(replay::replay))
+        .route("/runs/{id}/retry", post(retry::retry))
         .route("/stream", get(stream::stream));
     Router::new().nest(ROOT, routes)
 }

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use rookery_core::clutch::draft_demand;
+use rookery_core::clutch::draft_terms;
 
 use super::call::Call;
 use super::{ClutchError, ClutchErrorBody};
@@ -18,7 +18,6 @@ use crate::rest;
 pub async fn explain(State(app): State<App>, call: Call, request: Request) -> Result<Response, ClutchError> {
     call.reader().await?;
     let bytes = rest::read(request.into_body(), app.limits().body_bytes).await?;
-    let demand = draft_demand(&bytes)?;
-    let choice = app.engine().explain(&demand).await?;
+    let choice = app.engine().explain(draft_terms(&bytes)?).await?;
     Ok(Json(choice.payload()).into_response())
 }

@@ -1,5 +1,7 @@
 //! Runs, and each as a tree of its tasks: who did what, how often it was tried, and how long it took.
 
+use std::collections::BTreeMap;
+
 use axum::extract::State;
 use axum::response::Response;
 use rookery_core::{Seq, Timestamp, envelope};
@@ -73,6 +75,9 @@ pub struct TaskInfo {
     /// Which attempt it is at, from 1.
     attempt: u32,
     attempts: Vec<AttemptInfo>,
+    /// What happens to it by itself, and when: `deadline` (it fails), `accept` (it is given to somebody else), `runtime` (the
+    /// attempt is ended), `rest` (the next attempt begins), `anew` (those who were asked in vain are asked anew).
+    clocks: BTreeMap<&'static str, String>,
     #[schema(format = DateTime)]
     created_at: String,
     /// When it was finished.
@@ -104,7 +109,7 @@ pub struct AttemptInfo {
     #[schema(format = DateTime)]
     ended_at: Option<String>,
     duration_ms: Option<i64>,
-    /// `completed`, `failed`, `released`, `handed_over`, `cancelled` or `skipped`.
+    /// `completed`, `failed`, `timed_out`, `not_accepted`, `released`, `handed_over`, `reopened`, `cancelled` or `skipped`.
     outcome: Option<&'static str>,
     /// Why it did not end well, if somebody said so.
     error: Option<String>,
@@ -196,6 +201,7 @@ impl From<TaskNode> for TaskInfo {
             waiting_on: task.waiting_on.iter().map(ToString::to_string).collect(),
             attempt: task.attempt,
             attempts: node.attempts.into_iter().map(AttemptInfo::from).collect(),
+            clocks: task.clocks.iter().map(|(clock, alarm)| (clock.as_str(), envelope::iso(alarm.due))).collect(),
             created_at: envelope::iso(task.created_at),
             completed_at: task.completed_at.map(envelope::iso),
             queued_ms,

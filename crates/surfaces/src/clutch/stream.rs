@@ -43,9 +43,12 @@ pub struct StreamQuery {
 /// Follow messages by WebSocket. Frames are text: `{seq, message}`, or arrays of those with `batch=1`.
 ///
 /// The client may send `{"op": "subscribe", …}` with any of the filters and `after`, which replaces what the connection
-/// follows and is answered by `{"op": "subscribed", "after": seq}`, and `{"op": "ack", "ids": […]}`, with `agent_id` if it is not
-/// clear whose, which acknowledges messages and is answered by `{"op": "acked", "ids": […]}`. What cannot be done is answered by a frame
-/// `{"type": "error", "code", "message", "retryable", "details"}`. To resume, connect with the last seq as `after`.
+/// follows and is answered by `{"op": "subscribed", "after": seq}`; `{"op": "publish", "message": …}` with an envelope
+/// or an array of them, which does what `POST /clutch/v0/messages` does and is answered by `{"op": "published", "results"}`;
+/// and `{"op": "ack", "ids": […]}`, with `agent_id` if it is not clear whose, which acknowledges messages and is answered by
+/// `{"op": "acked", "ids": […]}`. What cannot be done is answered by a frame
+/// `{"type": "error", "code", "message", "retryable", "details"}`. Answers come in the order of what was asked. To resume,
+/// connect with the last seq as `after`.
 #[utoipa::path(get, path = "/clutch/v0/stream", tag = "clutch", operation_id = "clutch_stream",
     params(Wanted, StreamQuery),
     responses((status = 101, description = "The connection is a WebSocket from here on."),

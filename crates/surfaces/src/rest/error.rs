@@ -14,12 +14,14 @@ pub struct RestError {
     status: StatusCode,
     body: Box<ErrorBody>,
     retry_after: Option<u32>,
+    /// The field that a refusal is about, for faces that tell it.
+    pointer: Option<String>,
 }
 
 impl RestError {
     pub fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> RestError {
         let body = ErrorBody { error: message.into(), code: code.to_owned(), hint: None, snapshot: None };
-        RestError { status, body: Box::new(body), retry_after: None }
+        RestError { status, body: Box::new(body), retry_after: None, pointer: None }
     }
 
     pub fn invalid(message: impl Into<String>) -> RestError {
@@ -39,6 +41,10 @@ impl RestError {
 
     pub(crate) fn seconds_until_retry(&self) -> Option<u32> {
         self.retry_after
+    }
+
+    pub(crate) fn pointer(&self) -> Option<&str> {
+        self.pointer.as_deref()
     }
 
     #[must_use]
@@ -109,7 +115,8 @@ fn status(code: Code) -> StatusCode {
 impl From<Refusal> for RestError {
     fn from(refusal: Refusal) -> RestError {
         let error = RestError::new(status(refusal.code), refusal.code.as_str(), refusal.message);
-        RestError { body: Box::new(ErrorBody { hint: refusal.hint, ..*error.body }), ..error }
+        let body = Box::new(ErrorBody { hint: refusal.hint, ..*error.body });
+        RestError { body, pointer: refusal.pointer, ..error }
     }
 }
 

@@ -88,6 +88,7 @@ use crate::ops;
         clutch::runs::list,
         clutch::runs::tree,
         clutch::replay::replay,
+        clutch::retry::retry,
         clutch::stream::stream,
     ),
     components(schemas(ErrorBody, ClutchErrorBody, wire::ResourceFilter, wire::TaskStatus, wire::HandoffStatus))

@@ -48,13 +48,15 @@ pub fn action(fact: &Fact) -> String {
         Fact::TaskReserved(_) | Fact::TaskClaimed(_) => "task.assigned",
         Fact::TaskStarted(_) => "task.started",
         Fact::TaskCompleted(_) => "task.completed",
-        Fact::TaskFailed(_) => "task.blocked",
+        Fact::TaskFailed(_) | Fact::TaskTimedOut(_) => "task.blocked",
         Fact::TaskMoved(fact) if fact.to == task::State::Paused => "task.blocked",
         Fact::HandoffInitiated(_) => "handoff.initiated",
         Fact::HandoffAccepted(_) => "handoff.accepted",
         Fact::HandoffRejected(_) => "handoff.rejected",
         Fact::LeadChosen(_) | Fact::ClaimForced(_) | Fact::TaskReassigned(_) => "authority.decision",
-        Fact::ConflictEscalated(_) | Fact::MessageHeld(_) | Fact::DeliveryAbandoned(_) => "authority.escalation",
+        Fact::ConflictEscalated(_) | Fact::MessageHeld(_) | Fact::TaskExhausted(_) | Fact::DeliveryAbandoned(_) => {
+            "authority.escalation"
+        }
         Fact::ReportAdded(report) => return report.action.clone(),
         Fact::AgentUpdated(_)
         | Fact::TaskMoved(_)
@@ -98,7 +100,9 @@ pub fn action(fact: &Fact) -> String {
         | Fact::EnvelopeReceived(_)
         | Fact::RoutingDecided(_)
         | Fact::RoutingFailed(_)
-        | Fact::TaskForwarded(_) => return format!("x.{}", fact.kind()),
+        | Fact::RoutingResumed(_)
+        | Fact::TaskForwarded(_)
+        | Fact::TaskReopened(_) => return format!("x.{}", fact.kind()),
     };
     action.to_owned()
 }
@@ -114,9 +118,11 @@ pub fn kinds(action: &str) -> Vec<String> {
         "task.assigned" => &["task.reserved", "task.claimed"],
         "task.started" => &["task.started"],
         "task.completed" => &["task.completed"],
-        "task.blocked" => &["task.failed", "task.moved"],
+        "task.blocked" => &["task.failed", "task.timed_out", "task.moved"],
         "authority.decision" => &["lead.chosen", "resource.forced", "task.reassigned"],
-        "authority.escalation" => &["resource.conflict_escalated", "message.held", "delivery.abandoned"],
+        "authority.escalation" => {
+            &["resource.conflict_escalated", "message.held", "task.exhausted", "delivery.abandoned"]
+        }
         other => &[other.strip_prefix("x.").unwrap_or(other)],
     };
     kinds.iter().map(|kind| (*kind).to_owned()).chain(std::iter::once("report.added".to_owned())).collect()

@@ -9,6 +9,7 @@ use rookery_core::agent::Evidence;
 use rookery_core::file::ClaimReply;
 use rookery_core::log::LogRow;
 use rookery_core::run::Status;
+use rookery_core::task::Because;
 use rookery_core::{
     Actor, AgentId, Auth, Caller, Command, Fact, Key, NodeId, Position, Refusal, Row, RunId, Seq, Timestamp,
 };
@@ -84,7 +85,9 @@ pub(super) fn task_claims_end_by_facts(model: &Model, row: &LogRow) -> Checked {
             Fact::TaskReleased(fact) => fact.holder.as_ref(),
             Fact::TaskCompleted(fact) => fact.holder.as_ref(),
             Fact::TaskFailed(fact) => fact.holder.as_ref(),
+            Fact::TaskTimedOut(fact) => fact.holder.as_ref(),
             Fact::TaskDropped(fact) => fact.holder.as_ref(),
+            Fact::TaskReopened(fact) => fact.holder.as_ref(),
             other => {
                 return violated("task_claims_end_by_facts", format!("{key:?} changed hands by {}", other.kind()));
             }
@@ -314,7 +317,8 @@ fn out_of_duty(row: &LogRow) -> Option<Duty> {
     match &row.fact {
         _ if row.actor != Actor::System => None,
         Fact::AgentWentOffline(_) => Some(Duty::Sweeper),
-        Fact::ConflictEscalated(_) => Some(Duty::Timers),
+        Fact::ConflictEscalated(_) | Fact::TaskTimedOut(_) | Fact::RoutingResumed(_) => Some(Duty::Timers),
+        Fact::TaskReleased(fact) if fact.because == Because::NotAccepted => Some(Duty::Timers),
         Fact::IntentClosed(_) => Some(Duty::Effects),
         Fact::RoutingDecided(_) | Fact::RoutingFailed(_) | Fact::TaskForwarded(_) => Some(Duty::Router),
         _ => None,
@@ -521,6 +525,7 @@ pub(super) fn nothing_is_left_open(model: &Model, earliest: Timestamp) -> Checke
     let open = model.rows().find(|(_, row)| match row {
         Row::Intent(_) => true,
         Row::Timer(timer) => timer.due <= earliest,
+        Row::Task(task) => task.clocks.due(earliest).is_some(),
         _ => false,
     });
     match open {

@@ -1,5 +1,6 @@
 //! What agents and people ask for: every command, with arguments that mostly make sense and sometimes are out of date.
 
+mod contracts;
 mod envelopes;
 mod mail;
 mod workspaces;
@@ -149,6 +150,10 @@ impl Script<'_> {
         }
         if self.rng.random_bool(0.03) {
             let command = self.configure();
+            return Wish::command(Caller::person("anna"), command);
+        }
+        if self.rng.random_bool(0.05) {
+            let command = self.contract();
             return Wish::command(Caller::person("anna"), command);
         }
         if self.rng.random_bool(0.08) {

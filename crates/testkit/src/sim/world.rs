@@ -661,11 +661,8 @@ impl World {
             Answered::Bundle(bundle, Err(IngestError::Engine(EngineError::Submit(SubmitError::Refused(refusal))))) => {
                 self.refused(&bundle, asked, &refusal, "")
             }
-            Answered::Bundle(_, Err(IngestError::Faults(faults))) => {
-                Err(Violation { check: "nothing_breaks", what: faults.to_string() })
-            }
-            Answered::Bundle(_, Err(IngestError::Violations(violations))) => {
-                Err(Violation { check: "nothing_breaks", what: violations.to_string() })
+            Answered::Bundle(_, Err(error @ (IngestError::Faults(_) | IngestError::Violations(_)))) => {
+                Err(Violation { check: "nothing_breaks", what: error.to_string() })
             }
             Answered::Bundle(bundle, Err(IngestError::Engine(error))) => {
                 if was_not_done(&error) {
@@ -763,6 +760,7 @@ impl World {
                 check::runs_follow_their_tasks(&self.model)?;
             }
         }
+        envelopes::calls_are_answered_once(&self.model, &rows)?;
         envelopes::bundles_are_whole(&self.model, &self.bundles, &rows)
     }
 

@@ -28,6 +28,7 @@ mod resolve;
 mod resources;
 mod restore;
 mod retry;
+mod route;
 mod run_tree;
 mod runs;
 mod schema;
@@ -51,6 +52,7 @@ pub enum Command {
     Tasks(tasks::Args),
     Runs(runs::Args),
     RunTree(run_tree::Args),
+    Route(route::Args),
     Resources(resources::Args),
     Handoffs(handoffs::Args),
     Deliveries(deliveries::Args),
@@ -91,6 +93,7 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Tasks(args) => tasks::run(context, args).await,
         Command::Runs(args) => runs::run(context, args).await,
         Command::RunTree(args) => run_tree::run(context, args).await,
+        Command::Route(args) => route::run(context, args).await,
         Command::Resources(args) => resources::run(context, args).await,
         Command::Handoffs(args) => handoffs::run(context, args).await,
         Command::Deliveries(args) => deliveries::run(context, args).await,

@@ -1,6 +1,6 @@
 //! `rookery run-tree`
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::runs;
 use crate::cli::client::{Client, ClientError};
@@ -19,10 +19,18 @@ pub struct Args {
     /// The run; `rookery runs` lists them
     #[arg(value_name = "RUN")]
     run: String,
+
+    /// First have this task begin anew, which has ended, with its subtasks and all that depends on it
+    #[arg(long, value_name = "TASK")]
+    retry: Option<String>,
 }
 
 pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
-    let answer = whole(&context.client().await?, &args.run).await?;
+    let client = context.client().await?;
+    if let Some(task) = &args.retry {
+        client.post(&["clutch", "v0", "runs", &args.run, "retry"], &json!({ "task_id": task })).await?;
+    }
+    let answer = whole(&client, &args.run).await?;
     if context.out.format() == Format::Json {
         return context.out.json(&answer);
     }
@@ -152,8 +160,12 @@ impl Drawing<'_> {
         let open = task.attempts.last().filter(|attempt| attempt.outcome.is_none());
         let since = open.and_then(|attempt| self.clock.since(&attempt.started_at));
         parts.extend(since.map(|since| format!("at it for {since}")));
-        if task.attempts.len() > 1 {
-            parts.push(format!("{} attempts", task.attempts.len()));
+        let next = task.clocks.get("rest").and_then(|at| self.clock.until(at));
+        parts.extend(next.map(|next| format!("attempt {} in {next}", task.attempt)));
+        let attempts =
+            task.attempts.iter().filter(|attempt| attempt.outcome.as_deref() != Some("not_accepted")).count();
+        if attempts > 1 {
+            parts.push(format!("{attempts} attempts"));
         }
         parts.join("  ")
     }
@@ -172,8 +184,6 @@ fn bare(agent: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn drawn(signs: Signs) -> String {

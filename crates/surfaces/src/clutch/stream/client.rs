@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use axum::extract::ws::{CloseFrame, Message, WebSocket, close_code};
 use futures_util::SinkExt;
-use rookery_core::clutch::Address;
+use rookery_core::clutch::{Address, Shape};
 use rookery_core::view::LifeSource;
-use rookery_core::{AgentId, Caller};
+use rookery_core::{Actor, AgentId, Caller};
 use rookery_engine::clutch::MessageFilter;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{MissedTickBehavior, interval};
@@ -15,6 +15,7 @@ use super::frame::{self, Ack, Asked, Subscribe};
 use super::source::{Portion, Source};
 use crate::app::App;
 use crate::clutch::call::Call;
+use crate::clutch::envelopes::IngestResults;
 use crate::clutch::{ClutchError, inbox};
 
 /// After so many pings without a word the client is gone.
@@ -140,6 +141,7 @@ impl Client {
         let answered = match Asked::read(&text) {
             Ok(Asked::Subscribe(wanted)) => self.subscribe(&wanted).await,
             Ok(Asked::Ack(ack)) => self.ack(ack).await,
+            Ok(Asked::Publish(message)) => self.publish(message.get()).await,
             Err(error) => Err(error),
         };
         Ok(vec![answered.unwrap_or_else(|error| frame::error(&error))])
@@ -165,6 +167,13 @@ impl Client {
         self.source = Source::open(&self.app, &filter, Some(position)).await?;
         self.filter = filter;
         Ok(frame::subscribed(self.source.position().seq))
+    }
+
+    /// Takes in what was sent as if it had been posted.
+    async fn publish(&self, message: &str) -> Result<Message, ClutchError> {
+        let sender = |from: &Actor| self.call.sending_as(from);
+        let ingested = self.app.engine().ingest(message.as_bytes(), Shape::Json, sender).await?;
+        Ok(frame::published(IngestResults::from(ingested)))
     }
 }
 

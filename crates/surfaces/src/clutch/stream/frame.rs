@@ -3,26 +3,39 @@
 use axum::body::Bytes;
 use axum::extract::ws::{Message, Utf8Bytes};
 use rookery_core::{Position, Seq};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::source::Portion;
+use crate::clutch::envelopes::IngestResults;
 use crate::clutch::filter::{self, Wanted};
 use crate::clutch::{ClutchError, ClutchErrorBody};
 
 /// What a client asks for.
-#[derive(Debug, Deserialize)]
-#[serde(tag = "op", rename_all = "snake_case")]
-pub(super) enum Asked {
+#[derive(Debug)]
+pub(super) enum Asked<'a> {
     /// Follow something else from here on.
     Subscribe(Subscribe),
+    /// Take in an envelope, or several: as it was written.
+    Publish(&'a RawValue),
     /// Be done with messages.
     Ack(Ack),
 }
 
 #[derive(Debug, Deserialize)]
+struct Op<'a> {
+    op: String,
+    #[serde(borrow)]
+    message: Option<&'a RawValue>,
+}
+
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Subscribe {
+    #[serde(rename = "op")]
+    _op: IgnoredAny,
     run_id: Option<String>,
     thread_id: Option<String>,
     task_id: Option<String>,
@@ -36,20 +49,31 @@ pub(super) struct Subscribe {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Ack {
+    #[serde(rename = "op")]
+    _op: IgnoredAny,
     pub(super) ids: Vec<String>,
     /// Whose; that of the connection if it is left out.
     pub(super) agent_id: Option<String>,
 }
 
-impl Asked {
-    pub(super) fn read(text: &str) -> Result<Asked, ClutchError> {
-        serde_json::from_str(text).map_err(|error| {
-            let message = format!("the frame is not what is expected: {error}");
-            ClutchError::from(rookery_core::Refusal::new(rookery_core::Code::Invalid, message)).hint(
-                "send {\"op\": \"subscribe\", …} with the filters of the stream, or {\"op\": \"ack\", \"ids\": […]}",
-            )
-        })
+impl Asked<'_> {
+    pub(super) fn read(text: &str) -> Result<Asked<'_>, ClutchError> {
+        let Op { op, message } = serde_json::from_str(text).map_err(unexpected)?;
+        match (op.as_str(), message) {
+            ("subscribe", _) => serde_json::from_str(text).map(Asked::Subscribe).map_err(unexpected),
+            ("publish", Some(message)) => Ok(Asked::Publish(message)),
+            ("publish", None) => Err(ClutchError::parameter("message", "is what a publish needs: an envelope")),
+            ("ack", _) => serde_json::from_str(text).map(Asked::Ack).map_err(unexpected),
+            _ => Err(ClutchError::parameter("op", "must be 'subscribe', 'publish' or 'ack'")),
+        }
     }
+}
+
+fn unexpected(error: serde_json::Error) -> ClutchError {
+    let message = format!("the frame is not what is expected: {error}");
+    ClutchError::from(rookery_core::Refusal::new(rookery_core::Code::Invalid, message)).hint(
+        "send {\"op\": \"subscribe\", …} with the filters of the stream, or {\"op\": \"publish\", \"message\": …}",
+    )
 }
 
 impl Subscribe {
@@ -80,6 +104,17 @@ pub(super) fn subscribed(after: Seq) -> Message {
 /// That messages are done with.
 pub(super) fn acked(ids: &[String]) -> Message {
     text(json!({ "op": "acked", "ids": ids }).to_string())
+}
+
+/// What became of what was published.
+pub(super) fn published(results: IngestResults) -> Message {
+    #[derive(Serialize)]
+    struct Frame {
+        op: &'static str,
+        #[serde(flatten)]
+        results: IngestResults,
+    }
+    text(serde_json::to_string(&Frame { op: "published", results }).unwrap_or_default())
 }
 
 /// Why something was not done.

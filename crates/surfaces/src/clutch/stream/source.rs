@@ -2,7 +2,7 @@
 
 use rookery_core::log::LogRow;
 use rookery_core::{AgentId, LogId, Position, Seq, Timestamp};
-use rookery_engine::clutch::{Envelopes, MessageFilter, Rendered, Shown, Stretch, is_whole};
+use rookery_engine::clutch::{Envelopes, MessageFilter, Rendered, Shown, Stretch};
 use rookery_engine::messages::{Mailbox, Parcel, Pull};
 use rookery_engine::{Chunk, Subscription, subscribe};
 use rookery_store::Published;
@@ -10,8 +10,10 @@ use rookery_store::Published;
 use crate::app::App;
 use crate::clutch::ClutchError;
 
-/// How many messages of the past are read at once. A client that does not take them keeps so many in memory.
+/// How many messages of the past are read at once, and how much of what came with them. A client that does not take them
+/// keeps so much in memory.
 const PAGE: u32 = 200;
+const PAGE_BYTES: usize = 1024 * 1024;
 
 pub(super) enum Source {
     /// A stretch of the past of which only some is wanted, so that the rest is not read.
@@ -19,12 +21,18 @@ pub(super) enum Source {
         log: LogId,
         stretch: Stretch,
     },
-    Live(Box<Subscription>),
+    Live(Box<Live>),
     /// What waits for an agent, and what comes for it.
     Inbox {
         mailbox: Box<Mailbox>,
         after: Seq,
     },
+}
+
+pub(super) struct Live {
+    subscription: Subscription,
+    /// What the subscription gave and was not handed on yet.
+    pending: Option<Chunk>,
 }
 
 /// What comes next, and which of it is wanted.
@@ -43,7 +51,7 @@ impl Source {
     ) -> Result<Source, ClutchError> {
         let position = match position {
             Some(position) if !filter.is_open() => position,
-            position => return Ok(Source::Live(Box::new(app.engine().subscribe(position).await?))),
+            position => return Source::live(app, position).await,
         };
         let head = app.engine().tallies().await?.head;
         let after = subscribe::check(&position, &head)?;
@@ -57,11 +65,16 @@ impl Source {
         Ok(Source::Inbox { mailbox, after: after.map(|position| position.seq).unwrap_or_default() })
     }
 
+    async fn live(app: &App, position: Option<Position>) -> Result<Source, ClutchError> {
+        let subscription = app.engine().subscribe(position).await?;
+        Ok(Source::Live(Box::new(Live { subscription, pending: None })))
+    }
+
     /// The last place that was looked at.
     pub(super) fn position(&self) -> Position {
         match self {
             Source::Past { log, stretch } => Position { log: Some(log.clone()), seq: stretch.after },
-            Source::Live(subscription) => subscription.position(),
+            Source::Live(live) => live.position(),
             Source::Inbox { after, .. } => Position { log: None, seq: *after },
         }
     }
@@ -70,7 +83,7 @@ impl Source {
     pub(super) async fn next(&mut self, app: &App, filter: &MessageFilter) -> Result<Portion, ClutchError> {
         loop {
             let portion = match self {
-                Source::Live(subscription) => live(app, subscription.next().await?, filter).await?,
+                Source::Live(live) => live.next(app, filter).await?,
                 Source::Inbox { mailbox, after } => {
                     let pulled = mailbox.next(Pull { after: *after, most: Some(PAGE) }).await?;
                     *after = pulled.next.unwrap_or(*after);
@@ -86,8 +99,7 @@ impl Source {
                         Some(after) => stretch.after = after,
                         None => {
                             let seq = stretch.upto.unwrap_or(page.head.head);
-                            let rest = Position { log: Some(log.clone()), seq };
-                            *self = Source::Live(Box::new(app.engine().subscribe(Some(rest)).await?));
+                            *self = Source::live(app, Some(Position { log: Some(log.clone()), seq })).await?;
                         }
                     }
                     Portion { rendered: Rendered::of(page.value.messages), picked: None }
@@ -100,6 +112,57 @@ impl Source {
     }
 }
 
+impl Live {
+    fn position(&self) -> Position {
+        let position = self.subscription.position();
+        match self.pending.as_ref().and_then(|chunk| chunk.rows().first()) {
+            Some(first) => Position { seq: Seq(first.seq.0.saturating_sub(1)), ..position },
+            None => position,
+        }
+    }
+
+    async fn next(&mut self, app: &App, filter: &MessageFilter) -> Result<Portion, ClutchError> {
+        // Kept until it is handed on, so that nothing is lost if nobody waits for it any more.
+        let chunk = match self.pending.take() {
+            Some(chunk) => self.pending.insert(chunk),
+            None => self.pending.insert(self.subscription.next().await?),
+        };
+        let (portion, rest) = match chunk {
+            Chunk::Live(batch) => (live(app, batch, filter).await?, None),
+            Chunk::Read(rows) => read(app, rows, filter).await?,
+        };
+        self.pending = rest.map(Chunk::Read);
+        Ok(portion)
+    }
+}
+
+/// Of a live batch only the places are picked: it is rendered once for everybody.
+async fn live(app: &App, batch: &Published, filter: &MessageFilter) -> Result<Portion, ClutchError> {
+    if filter.is_open() {
+        return Ok(Portion { rendered: app.engine().rendered(batch).await?, picked: None });
+    }
+    let envelopes = Envelopes::among(batch.rows());
+    let wanted = |(_, row): &(usize, &LogRow)| filter.takes(row, &envelopes);
+    let picked: Vec<usize> = batch.rows().iter().enumerate().filter(wanted).map(|(at, _)| at).collect();
+    let rendered = if picked.is_empty() { Rendered::of([]) } else { app.engine().rendered(batch).await? };
+    Ok(Portion { rendered, picked: Some(picked) })
+}
+
+/// As much of what was read back as may be kept for a client, and the rest of it.
+async fn read(
+    app: &App,
+    rows: &[LogRow],
+    filter: &MessageFilter,
+) -> Result<(Portion, Option<Vec<LogRow>>), ClutchError> {
+    let envelopes = app.engine().envelopes_behind(rows).await?;
+    let wanted: Vec<LogRow> = rows.iter().filter(|row| filter.takes(row, &envelopes)).cloned().collect();
+    let mut bytes_left = PAGE_BYTES;
+    let shown = app.engine().show_rows(&wanted, &envelopes, &mut bytes_left).await?;
+    let last = shown.last().filter(|_| shown.len() < wanted.len()).map(|last| last.seq);
+    let rest = last.map(|last| rows.iter().filter(|row| row.seq > last).cloned().collect());
+    Ok((Portion { rendered: Rendered::of(shown), picked: None }, rest))
+}
+
 impl Portion {
     fn is_empty(&self) -> bool {
         self.picked.as_ref().map_or_else(|| self.rendered.entries().is_empty(), Vec::is_empty)
@@ -108,28 +171,4 @@ impl Portion {
 
 fn shown(Parcel { seq, message, .. }: Parcel) -> Shown {
     Shown { seq, message, at: Timestamp::default() }
-}
-
-/// Of a live batch only the places are picked: it is rendered once for everybody.
-async fn live(app: &App, chunk: Chunk, filter: &MessageFilter) -> Result<Portion, ClutchError> {
-    let rows = match chunk {
-        Chunk::Live(batch) if batch.rows().iter().all(is_whole) => return Ok(batched(&batch, filter)),
-        // What is large is not in the row.
-        Chunk::Live(batch) => batch.rows().to_vec(),
-        Chunk::Read(rows) => rows,
-    };
-    let (rows, envelopes) = app.engine().to_show(rows).await?;
-    let wanted = rows.iter().filter(|row| filter.takes(row, &envelopes));
-    Ok(Portion { rendered: Rendered::of(wanted.map(|row| envelopes.shown(row))), picked: None })
-}
-
-fn batched(batch: &Published, filter: &MessageFilter) -> Portion {
-    let envelopes = Envelopes::among(batch.rows());
-    let wanted = |(_, row): &(usize, &LogRow)| filter.takes(row, &envelopes);
-    let picked = (!filter.is_open())
-        .then(|| batch.rows().iter().enumerate().filter(wanted).map(|(at, _)| at).collect::<Vec<_>>());
-    if picked.as_ref().is_some_and(Vec::is_empty) {
-        return Portion { rendered: Rendered::of([]), picked };
-    }
-    Portion { rendered: Rendered::of_batch(batch), picked }
 }

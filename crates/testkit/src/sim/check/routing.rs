@@ -97,8 +97,12 @@ fn is_asked(terms: &Terms, agent: &Agent) -> bool {
     if named.peek().is_some() {
         return named.any(|id| *id == agent.id);
     }
-    let groups = terms.to.iter().filter_map(|to| if let Address::Group(name) = to { Group::named(name) } else { None });
-    groups.into_iter().next().is_none_or(|group| group.has(agent.profile.role))
+    let group = terms.to.iter().find_map(|to| if let Address::Group(name) = to { Some(name) } else { None });
+    group.is_none_or(|name| match Group::named(name) {
+        Some(group) => group.has(agent.profile.role),
+        // Whoever was in it when the request came.
+        None => terms.members.contains(&agent.id),
+    })
 }
 
 fn is_tool(need: &Need) -> bool {

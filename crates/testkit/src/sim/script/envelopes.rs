@@ -7,6 +7,7 @@ use rookery_core::{AgentId, Fact, RunId};
 use serde_json::{Value, json};
 
 use super::Script;
+use super::contracts::TEAM;
 use crate::sim::model::body_of;
 
 const RUNS: [&str; 4] = ["run_default", "run_1", "run_2", "run_3"];
@@ -92,10 +93,11 @@ impl Script<'_> {
     }
 
     fn request(&mut self, from: &str, at: u32) -> Value {
-        let to = match self.rng.random_range(0..8) {
+        let to = match self.rng.random_range(0..9) {
             0..4 => json!({ "agent_id": "agent:orchestrator" }),
             4..6 => self.agent_address(),
             6 => json!({ "agent_id": "group:workers" }),
+            7 => json!({ "agent_id": format!("group:{TEAM}") }),
             _ => json!({ "agent_id": "group:all" }),
         };
         let count = self.rng.random_range(0..3);
@@ -164,9 +166,10 @@ impl Script<'_> {
     }
 
     fn speech(&mut self, from: &str, at: u32) -> Value {
-        let to = match self.rng.random_range(0..4) {
+        let to = match self.rng.random_range(0..5) {
             0..2 => self.agent_address(),
             2 => json!({ "agent_id": "group:all" }),
+            3 => json!({ "agent_id": format!("group:{TEAM}") }),
             _ => json!({ "agent_id": "person:anna" }),
         };
         let mentions: Vec<String> = if self.rng.random_bool(0.3) { vec![self.agent().to_string()] } else { vec![] };

@@ -1,0 +1,62 @@
+//! Trying a task again by itself: how often, after what pause, and what is told when that was in vain.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Task, TaskRetried};
+use crate::command::Now;
+use crate::fact::Fact;
+use crate::id::{AgentId, RunId, TaskId};
+
+/// How often a task is tried that does not say so itself.
+pub const MAX_ATTEMPTS: u32 = 3;
+/// The pause before the second attempt; each further one is twice as long.
+pub const RETRY_BACKOFF_MILLIS: u64 = 1_000;
+/// No pause between attempts is longer.
+const LONGEST_BACKOFF_MILLIS: u64 = 10 * 60 * 1_000;
+
+/// Every attempt that a task has was in vain: somebody should look at it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TaskExhausted {
+    pub task: TaskId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
+    /// How many attempts there were.
+    pub attempts: u32,
+    /// Whose attempt was the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder: Option<AgentId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// What follows the failure of an attempt that another one may mend. `task` is the task as it was before it failed.
+pub(crate) fn tried_again(task: &Task, error: &str, backoff_millis: u64, now: &Now) -> Option<Fact> {
+    let terms = task.origin.terms.as_deref()?;
+    let attempts = task.attempts_used();
+    if attempts >= terms.max_attempts.unwrap_or(MAX_ATTEMPTS).max(1) {
+        return Some(Fact::TaskExhausted(TaskExhausted {
+            task: task.id.clone(),
+            run: task.workflow(),
+            attempts,
+            holder: task.holder().cloned(),
+            error: Some(error.to_owned()),
+        }));
+    }
+    let not_before = now.at.plus_millis(doubled(backoff_millis, attempts - 1, LONGEST_BACKOFF_MILLIS));
+    // An attempt that could only begin when the task is of use to nobody is none.
+    if terms.deadline.is_some_and(|deadline| deadline <= not_before) {
+        return None;
+    }
+    Some(Fact::TaskRetried(TaskRetried {
+        task: task.id.clone(),
+        run: task.workflow(),
+        attempt: task.attempt.saturating_add(1),
+        not_before: Some(not_before),
+    }))
+}
+
+/// A pause that was doubled so often, as long as it is not too long.
+pub(crate) fn doubled(millis: u64, times: u32, most: u64) -> u64 {
+    let factor = 1_u64.checked_shl(times).unwrap_or(u64::MAX);
+    millis.saturating_mul(factor).min(most.max(millis))
+}

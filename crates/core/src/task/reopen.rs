@@ -1,0 +1,179 @@
+//! Trying a part of a run again: a task that has ended, and with it everything that went on from it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::finish::{dependents, freed_files};
+use super::{State, Task};
+use crate::actor::Caller;
+use crate::command::{Decision, Halt, Reply};
+use crate::fact::Fact;
+use crate::file::ReleaseReason;
+use crate::id::{AgentId, RunId, TaskId};
+use crate::key::{Ask, Key, Lookup};
+use crate::limit;
+use crate::refusal::{Code, Refusal};
+use crate::run::{self, Run};
+use crate::view::View;
+
+/// How many runs, one after the other, what depends on a task may lie apart from it.
+const RUNS_APART: usize = 5;
+
+/// Opens a task of a run again that has ended, its subtasks, and all that depends on one of them.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RetryPart {
+    pub run: RunId,
+    pub task: TaskId,
+}
+
+/// The task begins anew, whatever came of it. Whoever held it holds it no longer.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TaskReopened {
+    pub task: TaskId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
+    pub holder: Option<AgentId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserved_for: Option<AgentId>,
+    pub from: State,
+    pub attempt: u32,
+    /// The task that was to be tried again, if that was another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub because_of: Option<TaskId>,
+    /// The tasks that have to wait for this one again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub blocks: Vec<TaskId>,
+}
+
+impl RetryPart {
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        let mut asks = super::asks(&self.task, None);
+        if self.run != RunId::project_default() {
+            asks.push(Key::Run(self.run.clone()).into());
+            asks.push(Lookup::TasksOfRun(self.run.clone()).into());
+        }
+        asks
+    }
+
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+        let of_run = self.run_known(view)?;
+        let task = view.task_known(&self.task).map_err(at_task)?;
+        if task.run != self.run {
+            let message = format!("task {} is in run {}", task.id, task.run);
+            return Err(Refusal::new(Code::Invalid, message).about("/task_id").into());
+        }
+        if task.state.is_open() {
+            let message = format!("task {} is {}: only what has ended is tried again", task.id, task.state.as_str());
+            return Err(Refusal::new(Code::InvalidTransition, message)
+                .hint("wait for its end, or cancel it first")
+                .about("/task_id")
+                .into());
+        }
+        if let Some(run) = of_run {
+            run::takes_work(run)?;
+            if task.assigned_by != caller.actor.to_string() {
+                view.may_steer(caller, run)?;
+            }
+        }
+        let facts = self.opens_again(view, task)?;
+        Ok(Decision::new(facts, Reply::Row(Key::Task(self.task.clone()))))
+    }
+
+    /// The run; the project's default one has no row.
+    fn run_known<'v>(&self, view: &'v View) -> Result<Option<&'v Run>, Halt> {
+        if self.run == RunId::project_default() {
+            return Ok(None);
+        }
+        let unknown = || Refusal::new(Code::WorkflowNotFound, "Run not found").hint("list the runs to see their ids");
+        Ok(Some(view.run(&self.run)?.ok_or_else(unknown)?))
+    }
+
+    fn opens_again(&self, view: &View, task: &Task) -> Result<Vec<Fact>, Halt> {
+        let found = self.went_on_from(view, task)?;
+        let begun = |found: &&Task| found.state != State::Pending || found.held_by().is_some();
+        let opened: Vec<&Task> = found.into_iter().filter(begun).collect();
+        let files = |task: &&Task| Lookup::FilesOfTask(task.id.clone()).into();
+        view.needs(opened.iter().map(files).collect())?;
+        let mut facts = Vec::new();
+        for opened in &opened {
+            facts.push(Fact::TaskReopened(TaskReopened {
+                task: opened.id.clone(),
+                run: opened.workflow(),
+                holder: opened.holder().cloned(),
+                reserved_for: opened.reserved_for.clone(),
+                from: opened.state,
+                attempt: opened.attempt.saturating_add(1),
+                because_of: Some(task.id.clone()).filter(|because_of| *because_of != opened.id),
+                blocks: dependents(view, opened)?,
+            }));
+            facts.extend(freed_files(view, opened, ReleaseReason::TaskEnded)?);
+        }
+        facts.extend(run::goes_on(view, &opened)?);
+        Ok(facts)
+    }
+
+    /// The task itself, and whatever is part of it or depends on it, directly or by others. Those of its run are found at
+    /// once, those of other runs one run after the other.
+    fn went_on_from<'v>(&self, view: &'v View, task: &'v Task) -> Result<Vec<&'v Task>, Halt> {
+        let of_run = if task.workflow().is_some() { view.tasks_of_run(&self.run)? } else { vec![] };
+        let mut found = BTreeMap::from([(task.id.clone(), task)]);
+        let mut asked = BTreeSet::new();
+        for _ in 0..=RUNS_APART {
+            within(&of_run, &mut found);
+            if found.len() > limit::TASK_PARTS {
+                let message = format!("more than {} tasks went on from {}", limit::TASK_PARTS, task.id);
+                return Err(Refusal::new(Code::TooLarge, message).hint("retry them one by one").into());
+            }
+            let next: Vec<TaskId> = found.keys().filter(|id| !asked.contains(*id)).cloned().collect();
+            if next.is_empty() {
+                let mut found: Vec<&Task> = found.into_values().collect();
+                found.sort_by_key(|found| (found.id != task.id, found.created));
+                return Ok(found);
+            }
+            found.extend(beyond(view, &next)?.into_iter().map(|task| (task.id.clone(), task)));
+            asked.extend(next);
+        }
+        let message = format!("what went on from {} is too many steps away from it", task.id);
+        Err(Refusal::new(Code::TooLarge, message).hint("retry what depends on it one by one").into())
+    }
+}
+
+fn at_task(halt: Halt) -> Halt {
+    match halt {
+        Halt::Refused(refusal) => refusal.about("/task_id").into(),
+        missing @ Halt::Missing(_) => missing,
+    }
+}
+
+/// Adds those of a run that are part of, or depend on, what was found.
+fn within<'v>(of_run: &[&'v Task], found: &mut BTreeMap<TaskId, &'v Task>) {
+    loop {
+        let before = found.len();
+        for task in of_run {
+            let part = task.origin.parent.iter().chain(&task.depends_on).any(|id| found.contains_key(id));
+            if part {
+                found.insert(task.id.clone(), task);
+            }
+        }
+        if found.len() == before {
+            return;
+        }
+    }
+}
+
+/// What is part of these tasks or depends on them.
+fn beyond<'v>(view: &'v View, tasks: &[TaskId]) -> Result<Vec<&'v Task>, Halt> {
+    let asks = |id: &TaskId| [Ask::from(Lookup::PartsOf(id.clone())), Lookup::Dependents(id.clone()).into()];
+    view.needs(tasks.iter().flat_map(asks).collect())?;
+    let (mut found, mut dependents) = (Vec::new(), Vec::new());
+    for id in tasks {
+        found.extend(view.parts_of(id)?);
+        dependents.extend(view.dependents(id)?.into_iter().map(|edge| edge.task.clone()));
+    }
+    view.needs(dependents.iter().map(|id| Key::Task(id.clone()).into()).collect())?;
+    for id in &dependents {
+        found.extend(view.task(id)?);
+    }
+    Ok(found)
+}

@@ -1,0 +1,137 @@
+//! What becomes of a task when one of its clocks goes off.
+
+use serde::{Deserialize, Serialize};
+
+use super::again::tried_again;
+use super::finish::freed_files;
+use super::parts::{dropped, open_parts};
+use super::{Because, Clock, State, Task, TaskReleased};
+use crate::actor::{Actor, Caller};
+use crate::command::{Decision, Halt, Now, Reply};
+use crate::envelope::iso;
+use crate::fact::Fact;
+use crate::file::ReleaseReason;
+use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
+use crate::key::{Ask, Key, Lookup};
+use crate::refusal::{Code, Refusal};
+use crate::routing::RoutingResumed;
+use crate::view::View;
+
+/// Does what a clock of a task is for, if it is still the one that went off.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FireClock {
+    pub task: TaskId,
+    pub clock: Clock,
+    /// The `seq` of the fact that set it.
+    pub set: Seq,
+    /// The pause before a second attempt, if this ends the first.
+    pub backoff_millis: u64,
+}
+
+/// Which time was over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TimeLimit {
+    Runtime,
+    Deadline,
+}
+
+impl TimeLimit {
+    pub fn code(self) -> &'static str {
+        match self {
+            TimeLimit::Runtime => "RUNTIME_EXCEEDED",
+            TimeLimit::Deadline => "DEADLINE_EXCEEDED",
+        }
+    }
+}
+
+/// The time for a task, or for one attempt at it, was over. It has failed with that; another attempt may follow.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TaskTimedOut {
+    pub task: TaskId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
+    pub holder: Option<AgentId>,
+    /// Whom it was given to who had not accepted it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserved_for: Option<AgentId>,
+    pub from: State,
+    pub attempt: u32,
+    pub limit: TimeLimit,
+    /// When the time was over.
+    pub due: Timestamp,
+    pub reason: String,
+}
+
+impl FireClock {
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        let files = Lookup::FilesOfTask(self.task.clone());
+        vec![Key::Task(self.task.clone()).into(), files.into()]
+    }
+
+    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Halt> {
+        if caller.actor != Actor::System {
+            return Err(Refusal::new(Code::Forbidden, "clocks go off by themselves").into());
+        }
+        let stale = || Refusal::new(Code::Stale, format!("the {} of {} is not due", self.clock.as_str(), self.task));
+        let task = view.task(&self.task)?.ok_or_else(stale)?;
+        let alarm = task.clocks.get(self.clock).filter(|alarm| alarm.set == self.set && alarm.due <= now.at);
+        let due = alarm.ok_or_else(stale)?.due;
+        let facts = match self.clock {
+            Clock::Accept => vec![not_accepted(task, due)],
+            Clock::Runtime => self.runtime_is_over(view, task, due, now)?,
+            Clock::Deadline => deadline_is_over(view, task, due)?,
+            Clock::Rest | Clock::Anew => {
+                let (id, run) = (task.id.clone(), task.workflow());
+                vec![Fact::RoutingResumed(RoutingResumed { task: id, run, clock: self.clock })]
+            }
+        };
+        Ok(Decision::new(facts, Reply::Row(Key::Task(self.task.clone()))))
+    }
+
+    /// The holder loses the task. That is an error as another attempt may mend it.
+    fn runtime_is_over(&self, view: &View, task: &Task, due: Timestamp, now: &Now) -> Result<Vec<Fact>, Halt> {
+        let holder = task.holder().map_or("its holder", AgentId::as_str);
+        let why = format!("{holder} had until {} to end attempt {}", iso(due), task.attempt);
+        let (timed_out, reason) = timed_out(task, TimeLimit::Runtime, due, &why);
+        let mut facts = vec![timed_out];
+        facts.extend(freed_files(view, task, ReleaseReason::TaskEnded)?);
+        facts.extend(tried_again(task, &reason, self.backoff_millis, now));
+        Ok(facts)
+    }
+}
+
+/// Whoever it was given to did not take it: it goes to somebody else.
+fn not_accepted(task: &Task, due: Timestamp) -> Fact {
+    let whom = task.reserved_for.as_ref().map_or("nobody", AgentId::as_str);
+    let reason = Some(format!("{whom} did not accept it until {}", iso(due)));
+    Fact::TaskReleased(TaskReleased { reason, ..TaskReleased::of(task, Because::NotAccepted) })
+}
+
+/// It is of use to nobody any more, and neither is what is part of it.
+fn deadline_is_over(view: &View, task: &Task, due: Timestamp) -> Result<Vec<Fact>, Halt> {
+    let why = format!("its deadline was {}", iso(due));
+    let (timed_out, reason) = timed_out(task, TimeLimit::Deadline, due, &why);
+    let mut facts = vec![timed_out];
+    facts.extend(freed_files(view, task, ReleaseReason::TaskEnded)?);
+    for part in open_parts(view, task)? {
+        facts.extend(dropped(view, part, State::Cancelled, Some(&reason))?);
+    }
+    Ok(facts)
+}
+
+fn timed_out(task: &Task, limit: TimeLimit, due: Timestamp, why: &str) -> (Fact, String) {
+    let reason = format!("{}: {why}", limit.code());
+    let fact = Fact::TaskTimedOut(TaskTimedOut {
+        task: task.id.clone(),
+        run: task.workflow(),
+        holder: task.holder().cloned(),
+        reserved_for: task.reserved_for.clone(),
+        from: task.state,
+        attempt: task.attempt,
+        limit,
+        due,
+        reason: reason.clone(),
+    });
+    (fact, reason)
+}

@@ -1,0 +1,44 @@
+//! What is expected of payloads, and groups of agents by name.
+
+use rand::Rng;
+use rand::seq::IndexedRandom;
+use rookery_core::Command;
+use rookery_core::clutch::{MessageType, PayloadType};
+use rookery_core::contract::{DefineWorkflow, Expects, RegisterSchema, StepRule};
+use rookery_core::group::{RemoveGroup, SetGroup};
+
+use super::Script;
+
+/// The group that is there from time to time.
+pub(super) const TEAM: &str = "team";
+const TYPES: [&str; 3] = ["own.thing.v1", "own.thing.v2", "research.summary.v1"];
+
+impl Script<'_> {
+    pub(super) fn contract(&mut self) -> Command {
+        let group = TEAM.to_owned();
+        match (self.rng.random_range(0..6), self.payload_type()) {
+            (0, Some(payload_type)) => self.schema(payload_type).into(),
+            (1..3, Some(payload_type)) => self.workflow(payload_type).into(),
+            (3..5, _) => {
+                let count = self.rng.random_range(0..3);
+                SetGroup { group, members: self.agents.choose_multiple(self.rng, count).cloned().collect() }.into()
+            }
+            _ => RemoveGroup { group }.into(),
+        }
+    }
+
+    fn payload_type(&mut self) -> Option<PayloadType> {
+        TYPES.choose(self.rng).and_then(|text| PayloadType::parse(text))
+    }
+
+    fn schema(&mut self, payload_type: PayloadType) -> RegisterSchema {
+        let text = if self.rng.random_bool(0.8) { "{}" } else { "true" };
+        RegisterSchema { payload_type, text: text.to_owned() }
+    }
+
+    fn workflow(&mut self, payload_type: PayloadType) -> DefineWorkflow {
+        let required = if self.rng.random_bool(0.5) { vec!["more".to_owned()] } else { vec![] };
+        let expects = Expects { message_type: MessageType::TaskResult, payload_type, required };
+        DefineWorkflow { workflow: "w".to_owned(), rules: vec![StepRule { id: "s".to_owned(), expects }] }
+    }
+}
