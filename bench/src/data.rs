@@ -126,7 +126,7 @@ async fn live_through(store: &SqliteStore, at: u64) -> anyhow::Result<()> {
         create.into(),
         Claim { task: id.clone(), agent: agent.clone() }.into(),
         Start { task: id.clone(), agent: Some(agent.clone()) }.into(),
-        Complete { task: id, agent: Some(agent), outcome }.into(),
+        Complete { task: id, agent: Some(agent), outcome, checked: None }.into(),
     ];
     for command in steps {
         let submission =

@@ -6,7 +6,7 @@ use crate::actor::{Actor, Auth, Caller, Power};
 use crate::agent::{
     Agent, ComeBack, DeclareOffline, Join, Lead, Leave, Register, RegisterCard, SetStatus, UpdateCard, UpdateProfile,
 };
-use crate::clutch::{Filed, Ingest};
+use crate::clutch::{AnswerCall, Filed, Ingest, NoteRejected};
 use crate::contract::{DefineWorkflow, RegisterSchema};
 use crate::document::{AppendDocument, CreateDocument, DeleteDocument, Document, DocumentId, WriteDocument};
 use crate::fact::Fact;
@@ -104,6 +104,8 @@ commands! {
     AddCheckpoint(task::AddCheckpoint),
     SendMessage(SendMessage),
     Ingest(Ingest),
+    AnswerCall(AnswerCall),
+    NoteRejected(NoteRejected),
     Route(Route),
     Forward(Forward),
     ReadMessages(ReadMessages),
@@ -235,6 +237,8 @@ pub fn asks(caller: &Caller, command: &Command) -> Vec<Ask> {
         Command::AddCheckpoint(c) => c.asks(),
         Command::SendMessage(c) => c.asks(),
         Command::Ingest(c) => c.asks(),
+        Command::AnswerCall(c) => c.asks(),
+        Command::NoteRejected(_) => vec![],
         Command::Route(c) => c.asks(),
         Command::Forward(c) => c.asks(),
         Command::ReadMessages(c) => c.asks(),
@@ -330,6 +334,8 @@ pub fn decide(view: &View, caller: &Caller, command: &Command, now: &Now) -> Res
         Command::AddCheckpoint(c) => c.decide(view, caller),
         Command::SendMessage(c) => c.decide(view, caller, now),
         Command::Ingest(c) => c.decide(view, caller, now),
+        Command::AnswerCall(c) => c.decide(view, caller),
+        Command::NoteRejected(c) => c.decide(caller),
         Command::Route(c) => c.decide(view, caller, now),
         Command::Forward(c) => c.decide(view, caller, now),
         Command::ReadMessages(c) => c.decide(view, caller),

@@ -7,7 +7,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::actor::Actor;
-use crate::clutch::{EnvelopeReceived, MessageType, ORCHESTRATOR, legacy};
+use crate::clutch::{EnvelopeReceived, MessageType, ORCHESTRATOR, ToolDenied, legacy};
 use crate::fact::Fact;
 use crate::id::{AgentId, MessageId, RunId, TaskId, ThreadId, Timestamp};
 use crate::log::{Body, BodyBytes, LogRow, event_id};
@@ -32,12 +32,13 @@ pub fn message_type(fact: &Fact) -> &str {
         Fact::RoutingFailed(_) => "routing.failure",
         Fact::TaskForwarded(_) => "task.request",
         Fact::TaskTimedOut(_) => "task.timeout",
+        Fact::ToolDenied(_) => "tool.error",
         other => other.kind(),
     }
 }
 
 /// The types of the protocol that facts are shown with, and the kind of those facts.
-const PROTOCOLS_OWN: [(&str, &str); 12] = [
+const PROTOCOLS_OWN: [(&str, &str); 13] = [
     ("agent.register", "agent.registered"),
     ("agent.update", "agent.updated"),
     ("task.request", "task.created"),
@@ -50,17 +51,19 @@ const PROTOCOLS_OWN: [(&str, &str); 12] = [
     ("routing.decision", "routing.decided"),
     ("routing.failure", "routing.failed"),
     ("task.timeout", "task.timed_out"),
+    ("tool.error", "tool.denied"),
 ];
 
 /// What came in as a message is shown with the type that it has.
 const RECEIVED: &str = "envelope.received";
 
-/// The kinds of facts by which the router tells what it does. It tells that as the orchestrator.
-pub const ROUTERS_KINDS: [&str; 5] =
-    ["routing.decided", "routing.failed", "routing.resumed", "task.forwarded", "task.timed_out"];
+/// The kinds of facts by which the router tells what it does, what time brings about, and that nobody takes a call. It
+/// tells that as the orchestrator.
+pub const ROUTERS_KINDS: [&str; 6] =
+    ["routing.decided", "routing.failed", "routing.resumed", "task.forwarded", "task.timed_out", "tool.denied"];
 
-/// The kinds of facts that are envelopes themselves, which a table finds by their type.
-pub const KINDS_WITH_OWN_WORDS: [&str; 2] = [RECEIVED, "task.forwarded"];
+/// The kinds of facts that are messages with an id of their own, which a table finds by their type.
+pub const FILED_KINDS: [&str; 3] = [RECEIVED, "task.forwarded", "tool.denied"];
 
 /// The kinds of facts that may be shown with this type: where to look for them. Each has to be looked at still, because
 /// a kind may be shown with one type or another.
@@ -84,6 +87,7 @@ pub fn of(row: &LogRow) -> Value {
         }
         (fact, _) if has_own_words(fact) => without_words(row),
         (Fact::MessageSent(fact), _) => named(shown(row, message_type(&row.fact)), &fact.letter.header),
+        (Fact::ToolDenied(fact), _) => answer(row, fact),
         (fact, _) => shown(row, message_type(fact)),
     }
 }
@@ -124,7 +128,7 @@ fn words(letter: &Letter, mut payload: Value) -> Value {
 
 /// Whether a fact is an envelope itself, which its body shows.
 pub fn has_own_words(fact: &Fact) -> bool {
-    KINDS_WITH_OWN_WORDS.contains(&fact.kind())
+    matches!(fact, Fact::EnvelopeReceived(_) | Fact::TaskForwarded(_))
 }
 
 /// Whether the router tells something by it.
@@ -143,6 +147,17 @@ fn without_words(row: &LogRow) -> Value {
         }
         fact => shown(row, message_type(fact)),
     }
+}
+
+/// The answer to a call of a tool that came to nothing.
+fn answer(row: &LogRow, fact: &ToolDenied) -> Value {
+    let mut answer = shown(row, message_type(&row.fact));
+    answer["id"] = json!(fact.message);
+    answer["meta"]["in_reply_to"] = json!(fact.call);
+    if !fact.trace.is_none() {
+        answer["trace"] = json!(fact.trace);
+    }
+    answer
 }
 
 /// A row that follows from an envelope.
@@ -222,6 +237,7 @@ fn payload(fact: &Fact) -> Value {
             "retryable": fact.limit == TimeLimit::Runtime,
             "details": { "attempt": fact.attempt, "due": iso(fact.due), "holder": agent_address(fact.holder.as_ref()) },
         }),
+        Fact::ToolDenied(fact) => fact.denial.payload(&fact.call),
         other => json!(other),
     }
 }
@@ -289,6 +305,7 @@ fn recipients(fact: &Fact) -> Value {
         // Whoever loses it.
         Fact::TaskTimedOut(_) | Fact::TaskDropped(_) | Fact::TaskReopened(_) => fact.holder(),
         Fact::TaskReleased(released) if released.because == Because::NotAccepted => fact.holder(),
+        Fact::ToolDenied(fact) => return json!([{ "agent_id": address(&Actor::parse(&fact.to)) }]),
         _ => None,
     };
     match to {
@@ -375,7 +392,8 @@ mod tests {
                     (&json!("run_default"), &json!("thr_default"))
                 );
                 assert_eq!(envelope["task_id"], json!(task));
-                let routed = kind.starts_with("routing.") || ["task.forwarded", "task.timed_out"].contains(&kind);
+                let routed =
+                    kind.starts_with("routing.") || ["task.forwarded", "task.timed_out", "tool.denied"].contains(&kind);
                 assert_eq!(envelope["from"]["agent_id"], if routed { "agent:orchestrator" } else { from });
                 assert!(envelope["to"].is_array() && envelope["payload"].is_object(), "{kind}");
                 assert_eq!(envelope["meta"]["kind"], kind);
@@ -447,8 +465,8 @@ mod tests {
         assert_eq!(kinds_shown_as("tool.call"), [RECEIVED]);
         assert_eq!(kinds_shown_as("task.claimed"), ["task.claimed"]);
         assert_eq!(kinds_shown_as("nobody.knows"), [""; 0]);
-        let known = |kind: &&str| Fact::KINDS.iter().any(|(known, _)| known == kind);
-        assert!(ROUTERS_KINDS.iter().chain(&KINDS_WITH_OWN_WORDS).all(|kind| known(&kind)));
+        let known = |kind: &str| Fact::KINDS.iter().any(|(known, _)| *known == kind);
+        assert!(ROUTERS_KINDS.iter().chain(&FILED_KINDS).all(|kind| known(kind)));
         assert!(is_shown_type("tool.call") && is_shown_type("x.mine") && !is_shown_type("task.requested"));
     }
 

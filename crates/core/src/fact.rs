@@ -10,7 +10,7 @@ use crate::agent::{
     self, AgentLeft, AgentRegistered, AgentReturned, AgentStatusSet, AgentUpdated, AgentWentOffline, LeadChosen,
 };
 use crate::artifact;
-use crate::clutch::{self, EnvelopeReceived};
+use crate::clutch::{self, EnvelopeReceived, EnvelopeRejected, ToolDenied};
 use crate::contract::{self, SchemaRegistered, WorkflowDefined};
 use crate::document::{self, DocumentDeleted, DocumentWritten};
 use crate::file::{
@@ -142,6 +142,8 @@ facts! {
     GroupSet(GroupSet) = "group.set" v 1,
     GroupRemoved(GroupRemoved) = "group.removed" v 1,
     EnvelopeReceived(EnvelopeReceived) = "envelope.received" v 1,
+    EnvelopeRejected(EnvelopeRejected) = "envelope.rejected" v 1,
+    ToolDenied(ToolDenied) = "tool.denied" v 1,
     RoutingDecided(RoutingDecided) = "routing.decided" v 1,
     RoutingFailed(RoutingFailed) = "routing.failed" v 2,
     TaskForwarded(TaskForwarded) = "task.forwarded" v 2,
@@ -243,6 +245,7 @@ impl Fact {
             Fact::WorkspaceRemoved(fact) => fact.run.as_ref(),
             Fact::WorkspaceFailed(fact) => fact.run.as_ref(),
             Fact::EnvelopeReceived(fact) => Some(&fact.run),
+            Fact::ToolDenied(fact) => Some(&fact.run),
             Fact::RoutingDecided(fact) => fact.run.as_ref(),
             Fact::RoutingFailed(fact) => fact.run.as_ref(),
             Fact::TaskForwarded(fact) => fact.run.as_ref(),
@@ -261,6 +264,7 @@ impl Fact {
             Fact::MessageHeld(fact) => Some(&fact.letter.header.thread),
             Fact::MessageReleased(fact) => Some(&fact.header.thread),
             Fact::EnvelopeReceived(fact) => Some(&fact.thread),
+            Fact::ToolDenied(fact) => Some(&fact.thread),
             Fact::TaskCreated(fact) => fact.origin.thread.as_ref(),
             _ => None,
         }
@@ -270,6 +274,7 @@ impl Fact {
     pub fn task(&self) -> Option<&TaskId> {
         match self {
             Fact::EnvelopeReceived(fact) => Some(&fact.task),
+            Fact::ToolDenied(fact) => Some(&fact.task),
             Fact::RoutingDecided(fact) => Some(&fact.task),
             Fact::RoutingFailed(fact) => Some(&fact.task),
             Fact::TaskForwarded(fact) => Some(&fact.task),
@@ -421,7 +426,7 @@ pub fn touches(fact: &Fact) -> Vec<Key> {
         Fact::HandoffInitiated(fact) => vec![Key::Handoff(fact.handoff.clone())],
         Fact::HandoffAccepted(fact) => vec![Key::Handoff(fact.handoff.clone())],
         Fact::HandoffRejected(fact) => vec![Key::Handoff(fact.handoff.clone())],
-        Fact::FilesChanged(_) | Fact::ReportAdded(_) => vec![],
+        Fact::FilesChanged(_) | Fact::ReportAdded(_) | Fact::EnvelopeRejected(_) => vec![],
         Fact::LogRedacted(fact) => {
             let cleared = fact.cleared.iter().map(|cleared| cleared.key.clone());
             cleared.chain(fact.erases.iter().map(|erase| Key::Intent(erase.intent.clone()))).collect()
@@ -459,6 +464,7 @@ pub fn touches(fact: &Fact) -> Vec<Key> {
         Fact::GroupSet(fact) => vec![Key::Group(fact.group.clone())],
         Fact::GroupRemoved(fact) => vec![Key::Group(fact.group.clone())],
         Fact::EnvelopeReceived(fact) => fact.keys(),
+        Fact::ToolDenied(fact) => fact.keys(),
         Fact::RoutingDecided(_) => vec![],
         Fact::RoutingFailed(fact) => vec![task(&fact.task)],
         Fact::TaskForwarded(fact) => fact.keys(),

@@ -87,6 +87,12 @@ pub enum Code {
     MergeConflict,
     /// Git refused or failed; the message is its own.
     GitFailed,
+    /// The signature of a message is not of this message, or not by the key that it names.
+    BadSignature,
+    /// A message is signed by a key that its sender does not have.
+    UnknownKey,
+    /// What is asked for has to be signed, and is not.
+    SignatureRequired,
     SchemaNotFound,
     /// A message is not what its step of a workflow expects.
     SchemaViolation,
@@ -150,6 +156,9 @@ impl Code {
             Code::SiteOffline => "SITE_OFFLINE",
             Code::MergeConflict => "MERGE_CONFLICT",
             Code::GitFailed => "GIT_FAILED",
+            Code::BadSignature => "BAD_SIGNATURE",
+            Code::UnknownKey => "UNKNOWN_KEY",
+            Code::SignatureRequired => "SIGNATURE_REQUIRED",
             Code::SchemaViolation => "SCHEMA_VIOLATION",
             Code::SchemaNotFound => "SCHEMA_NOT_FOUND",
             Code::GroupNotFound => "GROUP_NOT_FOUND",

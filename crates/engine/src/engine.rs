@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rookery_core::agent::Status;
+use rookery_core::clutch::SigningPolicy;
 use rookery_core::log::{Body, BodyBytes};
 use rookery_core::message::StormGuard;
 use rookery_core::task::{MAX_ATTEMPTS, RETRY_BACKOFF_MILLIS};
@@ -20,8 +21,10 @@ use sha2::{Digest, Sha256};
 use crate::access::Access;
 use crate::ambient::Ids;
 use crate::attendance::Attending;
+use crate::clutch::rejections::Rejections;
 use crate::clutch::{Effort, Schemas};
 use crate::handed::Handed;
+use crate::hooks::Hook;
 use crate::intents::InHand;
 use crate::life::{Place, Roster};
 use crate::notices::Notices;
@@ -67,6 +70,10 @@ pub struct Settings {
     pub max_attempts: u32,
     /// The pause before the second attempt; each further one is twice as long.
     pub retry_backoff: Duration,
+    /// Which envelopes must be signed.
+    pub signatures: SigningPolicy,
+    /// Where others may POST to.
+    pub hooks: Vec<Hook>,
     /// How long an artifact is kept that nothing names.
     pub keep_artifacts: Duration,
     /// How hard it is tried to deliver messages to endpoints.
@@ -91,6 +98,8 @@ impl Settings {
             accept_timeout: Duration::from_secs(30),
             max_attempts: MAX_ATTEMPTS,
             retry_backoff: Duration::from_millis(RETRY_BACKOFF_MILLIS),
+            signatures: SigningPolicy::default(),
+            hooks: vec![],
             keep_artifacts: Duration::from_secs(24 * 3600),
             effort: Effort::default(),
             shared: false,
@@ -160,6 +169,7 @@ pub(crate) struct Inner {
     pub(crate) counts: Counts,
     pub(crate) handed: Handed,
     pub(crate) in_hand: InHand,
+    pub(crate) rejections: Rejections,
     pub(crate) schemas: Schemas,
 }
 
@@ -184,6 +194,7 @@ impl Engine {
                 counts: Counts::default(),
                 handed: Handed::default(),
                 in_hand: InHand::default(),
+                rejections: Rejections::default(),
                 schemas: Schemas::default(),
             }),
         }
@@ -191,6 +202,7 @@ impl Engine {
 
     /// Decides a command. The answer comes after its commit is durable.
     pub async fn submit(&self, mut request: Request) -> Result<Committed, EngineError> {
+        self.hold_outcome(&mut request.command).await?;
         match &request.body {
             Some(bytes) if bytes.len() > BODY_IN_ROW_BYTES => {
                 // Goes on to its end even if nobody waits any more, so that its file is looked after.
@@ -506,6 +518,10 @@ impl Engine {
 
     pub(crate) fn shown(&self) -> &Shown {
         &self.inner.shown
+    }
+
+    pub(crate) fn rejections(&self) -> &Rejections {
+        &self.inner.rejections
     }
 
     pub(crate) fn roster(&self) -> &Roster {

@@ -15,6 +15,7 @@ pub mod documents;
 pub mod engine;
 mod git;
 pub mod handed;
+pub mod hooks;
 pub mod intents;
 pub mod life;
 pub mod messages;

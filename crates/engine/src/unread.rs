@@ -89,6 +89,7 @@ impl Counts {
             Fact::AgentRegistered(fact) => self.changed([&fact.id]),
             Fact::AgentLeft(fact) => self.changed([&fact.agent]),
             Fact::EnvelopeReceived(fact) => self.changed(&fact.delivered),
+            Fact::ToolDenied(fact) => self.changed(&fact.delivered),
             Fact::TaskForwarded(fact) => self.changed([&fact.to]),
             _ => {}
         }

@@ -113,6 +113,7 @@ fn update(task: &str, to: State) -> UpdateStatus {
         error: Some(format!("{task} broke")),
         reason: None,
         waiting_for: None,
+        checked: None,
     }
 }
 

@@ -27,7 +27,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::config::{Origin, Settings};
+use crate::config::{HookSettings, Origin, Settings};
 use crate::project::{DaemonFile, Project, ProjectLock, host_name, run_time_folder};
 use crate::stores::{self, Means, Opened};
 use crate::team_files;
@@ -140,6 +140,9 @@ fn node(project: &Project, means: &Means, bound: &Bound) -> anyhow::Result<Node>
 fn engine(settings: &Settings, project: &Project, means: Means, node: Node, opened: &Opened) -> anyhow::Result<Engine> {
     let trust = if *settings.require_token { Trust::TokensOnly } else { Trust::Local };
     let person_key = project.person_key()?;
+    let with_secret = |hook: &HookSettings| hook.with_secret(project.root(), |name| std::env::var(name).ok());
+    let hooks: Result<Vec<_>, String> = settings.hooks.iter().map(with_secret).collect();
+    let hooks = hooks.map_err(anyhow::Error::msg)?;
     Ok(Engine::new(Parts {
         store: opened.store.clone(),
         clock: means.clock,
@@ -158,6 +161,8 @@ fn engine(settings: &Settings, project: &Project, means: Means, node: Node, open
             accept_timeout: *settings.accept_timeout,
             max_attempts: *settings.max_attempts,
             retry_backoff: *settings.retry_backoff,
+            signatures: settings.signatures.0,
+            hooks,
             keep_artifacts: *settings.keep_artifacts,
             effort: effort(settings),
             shared: opened.shared,

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::Register;
+use super::{Register, Vouched};
 use crate::actor::Caller;
 use crate::clutch::Card;
 use crate::command::{Decision, Halt};
@@ -34,8 +34,12 @@ impl RegisterCard {
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+        self.announces(view, caller, Vouched::ByNobody)
+    }
+
+    pub(crate) fn announces(&self, view: &View, caller: &Caller, vouched: Vouched) -> Result<Decision, Halt> {
         let card = read(&serde_json::to_value(&self.card).unwrap_or_default())?;
-        register(card, view, caller)
+        register(card, view, caller, vouched)
     }
 }
 
@@ -45,6 +49,10 @@ impl UpdateCard {
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+        self.announces(view, caller, Vouched::ByNobody)
+    }
+
+    pub(crate) fn announces(&self, view: &View, caller: &Caller, vouched: Vouched) -> Result<Decision, Halt> {
         let known = Card::of(view.agent_here(&self.agent)?);
         let mut changed = serde_json::to_value(&known).unwrap_or_default();
         merge(&mut changed, &Value::Object(self.change.clone()));
@@ -52,7 +60,7 @@ impl UpdateCard {
         if card.agent_id != self.agent {
             return Err(Refusal::new(Code::Invalid, "/agent_id: a change cannot give an agent another id").into());
         }
-        register(card, view, caller)
+        register(card, view, caller, vouched)
     }
 }
 
@@ -60,11 +68,11 @@ fn asks(agent: &AgentId) -> Vec<Ask> {
     vec![Key::Agent(agent.clone()).into(), Key::Lead.into()]
 }
 
-fn register(card: Card, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+fn register(card: Card, view: &View, caller: &Caller, vouched: Vouched) -> Result<Decision, Halt> {
     let id = card.agent_id.clone();
     let known = view.agent(&id)?.filter(|agent| !agent.has_left()).map(|agent| &agent.profile);
     let profile = card.profile(known);
-    Register { id, profile }.decide(view, caller)
+    Register { id, profile }.announces(view, caller, vouched)
 }
 
 /// Whatever way a card came here, it is one that could have come in.

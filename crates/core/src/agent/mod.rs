@@ -21,6 +21,7 @@ pub use lead::{Lead, LeadChosen, LeadReason, successor, take_if_vacant};
 pub use leave::{AgentLeft, Leave};
 pub use offline::{AgentReturned, AgentWentOffline, DeclareOffline, Evidence, Lost, LostFile};
 pub use recent::Recent;
+pub(crate) use register::Vouched;
 pub use register::{AgentRegistered, AgentUpdated, Profile, Register};
 pub use status::{AgentStatusSet, CurrentTask, SetStatus};
 pub use update::UpdateProfile;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{Agent, LeadChosen, LeadReason, Lost, Membership, Metadata, Recent, Role, Status};
-use crate::actor::{Actor, Caller};
+use crate::actor::{Actor, Caller, Power};
 use crate::clutch::Card;
+use crate::clutch::signature::{keys_of, same_keys};
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::{AgentId, Seq, Timestamp};
@@ -58,15 +59,29 @@ pub struct AgentUpdated {
     pub sealed: bool,
 }
 
+/// Whether a key of the agent vouches for what is said in its name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Vouched {
+    ByKey,
+    ByNobody,
+}
+
 impl Profile {
     /// What the team knows of an agent after it said this: a card that it sent before stays, with what was said now.
     fn beside(&self, known: Option<&Agent>) -> Result<Profile, Refusal> {
         let mut profile = self.clone();
-        let known = known.filter(|agent| !agent.has_left() && profile.card.is_none());
-        if let Some(card) = known.and_then(|agent| agent.profile.card.as_ref()) {
-            let card = card.restated(&profile);
-            profile.name = card.display.name.clone();
-            profile.card = Some(Arc::new(card));
+        let known = known.filter(|_| profile.card.is_none());
+        if let Some((agent, card)) = known.and_then(|agent| Some((agent, agent.profile.card.as_ref()?))) {
+            if !agent.has_left() {
+                let card = card.restated(&profile);
+                profile.name = card.display.name.clone();
+                profile.card = Some(Arc::new(card));
+            } else if !card.security.keys.is_empty() {
+                // It begins anew, and is still the one that has these keys.
+                let mut begun = Card::made(&agent.id, &profile);
+                begun.security.keys = card.security.keys.clone();
+                profile.card = Some(Arc::new(begun));
+            }
         }
         limit::json("card", &profile.card, limit::CARD_BYTES)?;
         Ok(profile)
@@ -81,11 +96,18 @@ impl Register {
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+        self.announces(view, caller, Vouched::ByNobody)
+    }
+
+    pub(crate) fn announces(&self, view: &View, caller: &Caller, vouched: Vouched) -> Result<Decision, Halt> {
         self.check()?;
         view.may_speak_for(caller, &self.id)?;
         let sealed = caller.is_proven() && caller.itself() == Some(&self.id);
         let known = view.agent(&self.id)?;
         let profile = self.profile.beside(known)?;
+        if vouched == Vouched::ByNobody {
+            may_set_keys(view, caller, known, &profile)?;
+        }
         let mut facts = Vec::new();
         match known {
             Some(agent) if !agent.has_left() => {
@@ -149,6 +171,21 @@ impl Register {
         };
         Ok(Some(LeadChosen::fact(Some(self.id.clone()), reason, seat)))
     }
+}
+
+/// Keys are what an agent is known by: they are replaced by whoever has one of them, or by the lead or a person, and both
+/// more than by word.
+fn may_set_keys(view: &View, caller: &Caller, known: Option<&Agent>, profile: &Profile) -> Result<(), Halt> {
+    let (old, new) = (keys_of(known), profile.card.as_ref().map_or(&[][..], |card| &card.security.keys));
+    if old.is_empty() || same_keys(old, new) {
+        return Ok(());
+    }
+    if caller.power == Power::Person || (caller.is_proven() && view.has_authority(caller)?) {
+        return Ok(());
+    }
+    Err(Refusal::new(Code::SignatureRequired, "an agent's keys are replaced only by whoever has one of them")
+        .hint("send an 'agent.register' or 'agent.update' that is signed by one of its keys, or let the lead or a person do it, with a token")
+        .into())
 }
 
 impl AgentRegistered {

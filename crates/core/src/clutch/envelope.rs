@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::address::{self, Address};
@@ -59,10 +60,18 @@ pub struct Sender {
     pub role: Option<String>,
 }
 
-#[derive(Clone, Default, PartialEq, Eq, Debug)]
+#[derive(Clone, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Trace {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub span_id: Option<String>,
+}
+
+impl Trace {
+    pub fn is_none(&self) -> bool {
+        *self == Trace::default()
+    }
 }
 
 /// The parts of `meta` that mean something here.

@@ -3,8 +3,10 @@
 use super::address::Address;
 use super::message_type::MessageType;
 use super::received::EnvelopeReceived;
+use super::signature::{self, Signing, SigningPolicy};
+use super::tool::{Denial, ToolCall};
 use crate::actor::{Actor, Caller};
-use crate::agent::{RegisterCard, UpdateCard};
+use crate::agent::{Agent, RegisterCard, UpdateCard, Vouched};
 use crate::command::{Decision, Halt, Now, Reply};
 use crate::contract::Checked;
 use crate::fact::Fact;
@@ -23,6 +25,8 @@ pub struct Ingest {
     pub received: EnvelopeReceived,
     pub from: Actor,
     pub act: Act,
+    /// What was found about its signature.
+    pub signing: Signing,
     /// Where its task is bound to a step of a workflow: what came of holding it against that.
     pub checked: Option<Checked>,
 }
@@ -50,6 +54,7 @@ pub enum Act {
         again: Again,
     },
     Cancel(Option<String>),
+    Call(ToolCall),
 }
 
 /// Whether another attempt may mend an error, by the word of whoever tells it.
@@ -74,7 +79,7 @@ impl Ingest {
         }));
         asks.push(Key::Task(received.task.clone()).into());
         match &self.act {
-            Act::Record => {}
+            Act::Record | Act::Call(_) => {}
             Act::Say { .. } => asks.extend(self.speech(vec![]).into_iter().flat_map(|speech| speech.asks())),
             Act::Register(register) => asks.extend(register.asks()),
             Act::Update(update) => asks.extend(update.asks()),
@@ -104,6 +109,7 @@ impl Ingest {
             Code::AgentNotFound | Code::AgentOffline | Code::Sealed | Code::Forbidden => "/from/agent_id",
             Code::Exists => "/id",
             Code::InvalidState => "/run_id",
+            Code::SignatureRequired => "/security/auth",
             _ => "/payload",
         };
         refusal.about(pointer)
@@ -116,6 +122,7 @@ impl Ingest {
                 .hint("send as the agent that the call comes from")
                 .into());
         }
+        self.needs_signature(view, caller)?;
         let key = Key::Envelope(self.received.message.clone());
         if let Some(known) = view.envelope(&self.received.message)? {
             if known.hash == self.received.hash {
@@ -127,32 +134,84 @@ impl Ingest {
             return Err(self.says_something_else().into());
         }
         let reached = self.recipients(view)?;
+        let denied = self.denied(view, &reached)?;
         let (delivered, followers) = match &self.act {
             Act::Say { .. } => (vec![], self.says(view, caller, now, reached)?),
-            Act::Register(register) => (vec![], register.decide(view, caller)?.facts),
-            Act::Update(update) => (vec![], update.decide(view, caller)?.facts),
+            Act::Register(register) => (vec![], register.announces(view, caller, self.vouched())?.facts),
+            Act::Update(update) => (vec![], update.announces(view, caller, self.vouched())?.facts),
             // It is passed on to whoever shall do it.
             Act::Request(request) => (vec![], request.creates(view, caller)?),
-            Act::Record => (reached, vec![]),
+            Act::Call(_) if denied.is_some() => (vec![], vec![]),
+            Act::Record | Act::Call(_) => (reached, vec![]),
             Act::Accept(_) | Act::Progress | Act::Complete(_) | Act::Fail { .. } | Act::Cancel(_) => {
                 (reached, self.moves(view, caller, now)?)
             }
         };
         self.keeps_to_its_step(view)?;
-        let received = EnvelopeReceived { delivered, ..self.received.clone() };
+        let signed_by = self.signing.by.as_ref().map(|key| key.kid.clone());
+        let received = EnvelopeReceived { delivered, signed_by, denied, ..self.received.clone() };
         let mut facts = vec![Fact::EnvelopeReceived(received)];
         facts.extend(followers);
         Ok(Decision::new(facts, Reply::Row(key)))
     }
 
+    /// Whoever has keys, or must have, vouches for what it sends as far as the policy demands. The key that was found was
+    /// one of the sender's then; it has to be one still.
+    fn needs_signature(&self, view: &View, caller: &Caller) -> Result<(), Halt> {
+        // People show a token, and whoever speaks in an agent's name has shown one too.
+        let Some(sender) = self.from.agent().filter(|_| self.signing.policy != SigningPolicy::Off) else {
+            return Ok(());
+        };
+        let agent = view.agent(sender)?;
+        let known = signature::keys_of(agent);
+        match (&self.signing.by, &self.act) {
+            // Whoever is new brings its keys along.
+            (Some(key), Act::Register(register)) if known.is_empty() => {
+                let brought = register.card.security.keys.iter().any(|brought| brought.is(key));
+                if brought { Ok(()) } else { Err(signature::unknown_key(&key.kid, sender.as_str()).into()) }
+            }
+            (Some(key), _) if known.iter().any(|known| known.is(key)) => Ok(()),
+            (Some(key), _) => Err(signature::unknown_key(&key.kid, sender.as_str()).into()),
+            (None, _) if caller.by.is_some() || !self.is_to_be_signed(view, agent)? => Ok(()),
+            (None, _) => Err(signature::signature_required(self.received.message_type.as_str()).into()),
+        }
+    }
+
+    fn is_to_be_signed(&self, view: &View, sender: Option<&Agent>) -> Result<bool, Halt> {
+        match self.signing.policy {
+            SigningPolicy::Off => Ok(false),
+            SigningPolicy::All => Ok(true),
+            SigningPolicy::Sensitive if signature::keys_of(sender).is_empty() => Ok(false),
+            SigningPolicy::Sensitive => match &self.act {
+                Act::Call(call) => Ok(call.is_for_production(sender, view.task(&self.received.task)?)),
+                _ => Ok(signature::is_sensitive(&self.received.message_type)),
+            },
+        }
+    }
+
+    fn vouched(&self) -> Vouched {
+        if self.signing.by.is_some() { Vouched::ByKey } else { Vouched::ByNobody }
+    }
+
+    /// Why a call of a tool comes to nothing. It is recorded, its sender is told, and nobody gets it.
+    fn denied(&self, view: &View, reached: &[AgentId]) -> Result<Option<Denial>, Halt> {
+        let Act::Call(call) = &self.act else { return Ok(None) };
+        let caller = match self.from.agent() {
+            Some(agent) => view.agent(agent)?,
+            None => None,
+        };
+        let forbidden = call.forbidden(caller, view.task(&self.received.task)?);
+        let taken = !reached.is_empty() || self.received.to.iter().any(|to| matches!(to, Address::Person(_)));
+        Ok(forbidden.or_else(|| call.unserved().filter(|_| !taken)))
+    }
+
     /// What answers a request that is bound to a step of a workflow is what that expects.
     fn keeps_to_its_step(&self, view: &View) -> Result<(), Halt> {
-        if matches!(self.act, Act::Request(_)) {
-            return Ok(());
-        }
-        match view.task(&self.received.task)?.and_then(Task::bound_to) {
-            Some(bound) => Checked::allows(self.checked.as_ref(), bound, view),
-            None => Ok(()),
+        match view.task(&self.received.task)? {
+            Some(task) if !matches!(self.act, Act::Request(_)) => {
+                Checked::keeps_to_its_step(self.checked.as_ref(), task, view)
+            }
+            _ => Ok(()),
         }
     }
 
@@ -204,12 +263,14 @@ impl Ingest {
     fn passed_on_to(&self, view: &View) -> Result<Option<AgentId>, Halt> {
         let Some(task) = view.task(&self.received.task)? else { return Ok(None) };
         let concerned = match &self.act {
-            Act::Accept(_) | Act::Progress | Act::Complete(_) | Act::Fail { .. } => match Actor::parse(&task.assigned_by) {
-                Actor::Agent(asker) => Some(asker),
-                _ => None,
-            },
+            Act::Accept(_) | Act::Progress | Act::Complete(_) | Act::Fail { .. } => {
+                match Actor::parse(&task.assigned_by) {
+                    Actor::Agent(asker) => Some(asker),
+                    _ => None,
+                }
+            }
             Act::Cancel(_) => task.held_by().cloned(),
-            Act::Record | Act::Say { .. } | Act::Register(_) | Act::Update(_) | Act::Request(_) => None,
+            Act::Record | Act::Call(_) | Act::Say { .. } | Act::Register(_) | Act::Update(_) | Act::Request(_) => None,
         };
         let Some(agent) = concerned else { return Ok(None) };
         Ok(view.agent(&agent)?.is_some_and(|known| !known.has_left()).then_some(agent))
@@ -271,7 +332,7 @@ impl Ingest {
                 self.needs_open(task, State::Completed)?;
                 self.needs_own(view, caller, task)?;
                 let (begun, mut facts) = self.begun(view, caller, task, now)?;
-                let complete = Complete { task: task.id.clone(), agent: None, outcome: outcome.clone() };
+                let complete = Complete { task: task.id.clone(), agent: None, outcome: outcome.clone(), checked: None };
                 facts.extend(complete.completes(view, caller, &begun)?);
                 Ok(facts)
             }
@@ -294,7 +355,9 @@ impl Ingest {
                 }
                 task::cancelled(view, task, reason.as_deref())
             }
-            Act::Record | Act::Say { .. } | Act::Register(_) | Act::Update(_) | Act::Request(_) => Ok(vec![]),
+            Act::Record | Act::Say { .. } | Act::Register(_) | Act::Update(_) | Act::Request(_) | Act::Call(_) => {
+                Ok(vec![])
+            }
         }
     }
 
@@ -340,12 +403,16 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::clutch::PayloadType;
+    use crate::clutch::card::SigningKey;
+    use crate::clutch::{Card, PayloadType, SecretKey};
     use crate::contract::{BoundTo, DefineWorkflow, Expects, StepRule, Violations, missing};
     use crate::group::SetGroup;
     use crate::message::{Fate, Standing};
     use crate::run::Status;
-    use crate::testing::{World, anna, by, claim, complete, create, ingest, sender as caller, sends, start};
+    use crate::task::UpdateStatus;
+    use crate::testing::{
+        World, anna, by, claim, complete, create, ingest, sender as caller, sends, start, with_token,
+    };
 
     fn refused(w: &mut World, id: &str, kind: &str, from: &str, more: &Value) -> (Code, String) {
         let head = w.log.len();
@@ -651,6 +718,169 @@ mod tests {
         assert_eq!(deeper, (Code::TooLarge, "/parent_task_id".to_owned()));
     }
 
+    fn key(kid: &str, seed: u8) -> SigningKey {
+        SecretKey::new(kid, [seed; 32]).public()
+    }
+
+    fn card(keys: &[SigningKey], more: Value) -> Value {
+        let mut card = json!({ "v": "clutch/0.1", "agent_id": "agent:ken", "security": { "keys": keys } });
+        card.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        card
+    }
+
+    /// `ken` with these keys, and `ada` with none.
+    fn keyed(keys: &[SigningKey]) -> World {
+        let mut w = World::of(&["lead", "ada"]);
+        sends(&mut w, "reg", "agent.register", "ken", &json!({ "payload": card(keys, json!({})) }));
+        w
+    }
+
+    /// An envelope whose signature was found to be by this key.
+    fn signed(policy: SigningPolicy, by: Option<&SigningKey>, kind: &str, from: &str, more: &Value) -> Ingest {
+        Ingest { signing: Signing { policy, by: by.cloned() }, ..ingest("m", kind, from, more) }
+    }
+
+    #[test]
+    fn what_must_be_signed_depends_on_the_policy_and_on_whether_there_are_keys() {
+        use SigningPolicy::{All, Off, Sensitive};
+        let own = key("k1", 1);
+        let update = json!({ "payload": { "limits": { "max_concurrency": 1 } } });
+        let prod = json!({ "security": { "policy": { "trust_level": "prod" } }, "to": [{ "agent_id": "mcp:x" }] });
+        let plain = json!({});
+        for (kind, more, sensitive) in [
+            ("agent.register", &json!({ "payload": card(std::slice::from_ref(&own), json!({})) }), true),
+            ("agent.update", &update, true),
+            ("task.cancel", &plain, true),
+            ("x.handoff", &plain, true),
+            ("x.handoff.accept", &plain, true),
+            ("tool.call", &prod, true),
+            ("tool.call", &json!({ "to": [{ "agent_id": "mcp:x" }] }), false),
+            ("x.handoffs", &plain, false),
+            ("chat.message", &chat("hi"), false),
+            ("task.request", &json!({ "task_id": "new" }), false),
+        ] {
+            for (policy, from, demanded) in [
+                (Off, "ken", false),
+                (Sensitive, "ken", sensitive),
+                (Sensitive, "ada", false),
+                (All, "ken", true),
+                (All, "ada", true),
+                (All, "stranger", true),
+                (All, "person:anna", false),
+            ] {
+                let mut w = keyed(std::slice::from_ref(&own));
+                let command = signed(policy, None, kind, "ken", more);
+                let command = Ingest { from: Actor::parse(from), ..command };
+                let refusal = w.run(&caller(from), command).err();
+                let told = refusal.map(|refusal| (refusal.code, refusal.pointer.unwrap()));
+                let unsigned = told == Some((Code::SignatureRequired, "/security/auth".to_owned()));
+                assert_eq!(unsigned, demanded, "{kind} from {from}, {policy:?}: {told:?}");
+                if from == "ken" {
+                    let mut w = keyed(std::slice::from_ref(&own));
+                    let outcome = w.run(&caller(from), signed(policy, Some(&own), kind, from, more));
+                    let code = outcome.err().map(|refusal| refusal.code);
+                    assert_ne!(code, Some(Code::SignatureRequired), "{kind} is signed");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_call_is_for_production_by_what_any_side_says() {
+        let own = key("k1", 1);
+        let call = json!({ "to": [{ "agent_id": "mcp:deploy" }] });
+        let needs = |w: &mut World| {
+            let outcome = w.run(&by("ken"), signed(SigningPolicy::Sensitive, None, "tool.call", "ken", &call));
+            outcome.err().map(|refusal| refusal.code) == Some(Code::SignatureRequired)
+        };
+        let mut w = keyed(std::slice::from_ref(&own));
+        assert!(!needs(&mut w));
+        let mut w = keyed(std::slice::from_ref(&own));
+        sends(&mut w, "r", "task.request", "lead", &json!({ "security": { "policy": { "trust_level": "prod" } } }));
+        assert!(needs(&mut w), "the task's");
+        let tools = json!([{ "id": "skill:ship", "tools": ["mcp:deploy"], "trust_level": "prod" }]);
+        let mut w = World::of(&["lead"]);
+        let said = json!({ "payload": card(&[own], json!({ "capabilities": tools })) });
+        sends(&mut w, "reg", "agent.register", "ken", &said);
+        assert!(needs(&mut w), "the capability's");
+    }
+
+    #[test]
+    fn a_key_that_is_not_the_senders_any_more_vouches_for_nothing() {
+        let (old, new) = (key("k1", 1), key("k2", 2));
+        for policy in [SigningPolicy::Sensitive, SigningPolicy::All] {
+            let mut w = keyed(std::slice::from_ref(&new));
+            for (by, from) in [(&old, "ken"), (&new, "ada"), (&key("k2", 3), "ken"), (&key("k3", 2), "ken")] {
+                let refusal = w.run(&caller(from), signed(policy, Some(by), "x.y", from, &json!({}))).unwrap_err();
+                assert_eq!((refusal.code, refusal.pointer.as_deref()), (Code::UnknownKey, Some("/security/auth/kid")));
+            }
+            assert_eq!(w.does(&by("ken"), signed(policy, Some(&new), "x.y", "ken", &json!({}))), ["envelope.received"]);
+        }
+    }
+
+    #[test]
+    fn whoever_is_new_vouches_with_the_keys_that_it_brings() {
+        let (own, other) = (key("k1", 1), key("k2", 2));
+        let said = json!({ "payload": card(std::slice::from_ref(&own), json!({})) });
+        for policy in [SigningPolicy::Sensitive, SigningPolicy::All] {
+            let mut w = World::of(&["lead"]);
+            let refusal = w.run(&by("ken"), signed(policy, Some(&other), "agent.register", "ken", &said)).unwrap_err();
+            assert_eq!(refusal.code, Code::UnknownKey);
+            let facts = w.does(&by("ken"), signed(policy, Some(&own), "agent.register", "ken", &said));
+            assert_eq!(facts, ["envelope.received", "agent.registered"]);
+        }
+    }
+
+    #[test]
+    fn keys_are_replaced_by_whoever_has_one_of_them_or_by_lead_and_people() {
+        let (old, new) = (key("k1", 1), key("k2", 2));
+        let change = json!({ "payload": { "security": { "keys": [&old, &new] } } });
+        let replaced = json!({ "payload": card(std::slice::from_ref(&new), json!({})) });
+        let sensitive = SigningPolicy::Sensitive;
+        let mut w = keyed(std::slice::from_ref(&old));
+        for kind in ["agent.update", "agent.register"] {
+            let said = if kind == "agent.update" { &change } else { &replaced };
+            for policy in [SigningPolicy::Off, sensitive, SigningPolicy::All] {
+                let refusal = w.run(&by("ken"), signed(policy, None, kind, "ken", said)).unwrap_err();
+                assert_eq!(
+                    (refusal.code, refusal.pointer.as_deref()),
+                    (Code::SignatureRequired, Some("/security/auth"))
+                );
+            }
+            let by_new = w.run(&by("ken"), signed(sensitive, Some(&new), kind, "ken", said)).unwrap_err();
+            assert_eq!(by_new.code, Code::UnknownKey, "a new key does not vouch for itself");
+        }
+        let facts = w.does(&by("ken"), signed(sensitive, Some(&old), "agent.update", "ken", &change));
+        assert_eq!(facts, ["envelope.received", "agent.updated"]);
+        let last = Ingest {
+            received: EnvelopeReceived {
+                message: "n".into(),
+                ..ingest("n", "agent.register", "ken", &replaced).received
+            },
+            ..signed(sensitive, Some(&new), "agent.register", "ken", &replaced)
+        };
+        assert_eq!(w.does(&by("ken"), last), ["envelope.received", "agent.updated"], "rotated: the second is enough");
+        let registers = |keys: &[SigningKey]| RegisterCard { card: Card::read(&card(keys, json!({}))).unwrap() };
+        for caller in [by("ken"), with_token("ken"), by("lead"), by("ada"), Caller::nobody()] {
+            let refusal = w.run(&caller, registers(std::slice::from_ref(&old))).unwrap_err();
+            let forbidden = [Code::SignatureRequired, Code::Forbidden].contains(&refusal.code);
+            assert!(forbidden, "{:?}: {refusal}", caller.actor);
+        }
+        assert_eq!(w.does(&anna(), registers(std::slice::from_ref(&old))), ["agent.updated"]);
+        assert_eq!(w.does(&with_token("lead"), registers(&[])), ["agent.updated"], "the lead may take them away");
+    }
+
+    #[test]
+    fn leaving_and_coming_back_does_not_shake_off_the_keys() {
+        let own = key("k1", 1);
+        let mut w = keyed(std::slice::from_ref(&own));
+        w.does(&by("ken"), crate::agent::Leave { agent: "ken".into() });
+        let other = RegisterCard { card: Card::read(&card(&[key("k2", 2)], json!({}))).unwrap() };
+        assert_eq!(w.refuses(&by("ken"), other), Code::SignatureRequired);
+        w.joins("ken", crate::agent::Role::Worker);
+        assert!(signature::same_keys(&Card::of(w.agent("ken")).security.keys, &[own]));
+    }
+
     /// A task whose answers are bound to a step, in a workflow that expects something there.
     fn bound() -> World {
         let mut w = World::of(&["lead", "ken"]);
@@ -694,6 +924,33 @@ mod tests {
         assert!(w.does(&by("ken"), again.clone()).contains(&"task.completed"));
         defines(&mut w, "findings");
         assert_eq!(w.does(&by("ken"), again), [""; 0], "sent again, it is answered as it was");
+    }
+
+    #[test]
+    fn completing_it_without_a_message_is_held_against_the_step_too() {
+        let mut w = bound();
+        w.claims("ken", "t");
+        w.does(&by("ken"), start(None, "t"));
+        let checked = |w: &World, violations| result(w, true, violations).checked;
+        let wrong = Violations::of([missing("/outcome_detail", "citations")]);
+        assert_eq!(w.refuses(&by("ken"), complete("t")), Code::Stale);
+        let by_update = |checked| UpdateStatus {
+            task: "t".into(),
+            agent: None,
+            to: State::Completed,
+            outcome: Outcome { text: Some("done".to_owned()), detail: None },
+            error: None,
+            reason: None,
+            waiting_for: None,
+            checked,
+        };
+        assert_eq!(w.refuses(&by("ken"), by_update(None)), Code::Stale);
+        assert_eq!(w.refuses(&by("ken"), by_update(checked(&w, wrong.clone()))), Code::SchemaViolation);
+        let wrongly = Complete { checked: checked(&w, wrong), ..complete("t") };
+        assert_eq!(w.refuses(&by("ada"), wrongly.clone()), Code::NotHolder);
+        assert_eq!(w.refuses(&by("ken"), wrongly), Code::SchemaViolation);
+        let rightly = Complete { checked: checked(&w, Violations::default()), ..complete("t") };
+        assert!(w.does(&by("ken"), rightly).contains(&"task.completed"));
     }
 
     #[test]

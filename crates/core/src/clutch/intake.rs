@@ -11,6 +11,8 @@ use super::ingest::{Act, Again, Ingest};
 use super::message_type::MessageType;
 use super::place::Place;
 use super::received::EnvelopeReceived;
+use super::signature::{Signing, SigningPolicy};
+use super::tool::ToolCall;
 use super::{ORCHESTRATOR, address, instant, json};
 use crate::actor::Actor;
 use crate::agent::{RegisterCard, UpdateCard};
@@ -60,8 +62,16 @@ fn one(envelope: &Envelope, guard: StormGuard, place: &Place<'_>, faults: &mut F
         payload_type: envelope.payload_type.clone(),
         hash: hex(&envelope.sameness()),
         delivered: vec![],
+        signed_by: None,
+        denied: None,
     };
-    Some(Taken::Command(Box::new(Ingest { received, from: envelope.from.actor.clone(), act, checked: None })))
+    Some(Taken::Command(Box::new(Ingest {
+        received,
+        from: envelope.from.actor.clone(),
+        act,
+        signing: Signing { policy: SigningPolicy::Off, by: None },
+        checked: None,
+    })))
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {
@@ -100,8 +110,8 @@ fn act(envelope: &Envelope, guard: StormGuard, place: &Place<'_>, faults: &mut F
             let change = payload.get("card").and_then(Value::as_object).unwrap_or(payload).clone();
             Act::Update(UpdateCard { agent: agent(envelope, place, faults)?, change })
         }
-        MessageType::ToolCall
-        | MessageType::ToolResult
+        MessageType::ToolCall => Act::Call(ToolCall::of(envelope)),
+        MessageType::ToolResult
         | MessageType::ToolError
         | MessageType::Extension(_)
         // What only the daemon sends was refused when it was read.

@@ -27,8 +27,11 @@ mod need;
 mod payload_type;
 mod place;
 mod received;
+mod rejected;
 pub mod schema;
 mod security;
+pub mod signature;
+mod tool;
 pub mod version;
 
 pub use address::{Address, ORCHESTRATOR};
@@ -47,7 +50,10 @@ pub use need::Need;
 pub use payload_type::PayloadType;
 pub(crate) use received::apply;
 pub use received::{EnvelopeReceived, Filed};
+pub use rejected::{EnvelopeRejected, NoteRejected};
 pub use security::{Network, Policy, Security, Signature, TrustLevel};
+pub use signature::{SecretKey, Signing, SigningPolicy};
+pub use tool::{AnswerCall, Denial, Restriction, ToolCall, ToolDenied, ToolErrorCode};
 
 /// A JSON value, read as strictly as messages are: no field named twice, not too deep.
 pub fn read_json(bytes: &[u8]) -> Result<serde_json::Value, Faults> {

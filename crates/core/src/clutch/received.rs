@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::address::Address;
 use super::message_type::MessageType;
 use super::payload_type::PayloadType;
+use super::tool::Denial;
 use crate::fact::Fact;
 use crate::id::{AgentId, MessageId, RunId, Seq, TaskId, ThreadId, Timestamp};
 use crate::key::{ColumnValue, Key};
@@ -36,9 +37,15 @@ pub struct EnvelopeReceived {
     /// Who finds it in its inbox.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub delivered: Vec<AgentId>,
+    /// The key that its signature was found to be by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signed_by: Option<String>,
+    /// Why a call of a tool comes to nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub denied: Option<Denial>,
 }
 
-/// Where an envelope is, by its id: one that came in, or that the router passed on.
+/// Where an envelope is, by its id: one that came in, or that the daemon sent.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Filed {
     pub id: MessageId,
@@ -47,6 +54,9 @@ pub struct Filed {
     /// The place of its fact in the log.
     pub received: Seq,
     pub hash: String,
+    /// Why it comes to nothing, as long as whoever called was not told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub denied: Option<Denial>,
 }
 
 impl EnvelopeReceived {
@@ -61,12 +71,17 @@ impl EnvelopeReceived {
 }
 
 impl Filed {
+    /// What the daemon sends has an id like any other, and no body that another could be the same as.
+    fn own(id: &MessageId, message_type: MessageType, seq: Seq) -> Filed {
+        Filed { id: id.clone(), message_type, received: seq, hash: String::new(), denied: None }
+    }
+
     pub(crate) fn columns(&self) -> Vec<ColumnValue> {
         vec![self.message_type.as_str().into(), self.received.0.into()]
     }
 }
 
-/// What becomes of an envelope's row: it never changes.
+/// What becomes of an envelope's row: it never changes, but that a call is answered.
 pub(crate) fn apply(old: Option<Filed>, id: &MessageId, fact: &Fact, seq: Seq) -> Option<Filed> {
     match fact {
         Fact::EnvelopeReceived(fact) if fact.message == *id => Some(Filed {
@@ -74,11 +89,11 @@ pub(crate) fn apply(old: Option<Filed>, id: &MessageId, fact: &Fact, seq: Seq) -
             message_type: fact.message_type.clone(),
             received: seq,
             hash: fact.hash.clone(),
+            denied: fact.denied.clone(),
         }),
-        // What the router sends has an id like any other, and no body that another could be the same as.
-        Fact::TaskForwarded(fact) if fact.message == *id => {
-            Some(Filed { id: id.clone(), message_type: MessageType::TaskRequest, received: seq, hash: String::new() })
-        }
+        Fact::TaskForwarded(fact) if fact.message == *id => Some(Filed::own(id, MessageType::TaskRequest, seq)),
+        Fact::ToolDenied(fact) if fact.message == *id => Some(Filed::own(id, MessageType::ToolError, seq)),
+        Fact::ToolDenied(fact) if fact.call == *id => old.map(|call| Filed { denied: None, ..call }),
         _ => old,
     }
 }

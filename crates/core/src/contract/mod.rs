@@ -23,6 +23,7 @@ use crate::id::{Seq, Timestamp};
 use crate::key::{ColumnValue, Key};
 use crate::refusal::{Code, Refusal};
 use crate::row::Row;
+use crate::task::Task;
 use crate::view::View;
 
 /// A schema that somebody registered.
@@ -97,8 +98,16 @@ pub struct Checked {
 }
 
 impl Checked {
+    /// What answers a request that is bound to a step of a workflow is what that expects.
+    pub(crate) fn keeps_to_its_step(checked: Option<&Checked>, task: &Task, view: &View) -> Result<(), Halt> {
+        match task.bound_to() {
+            Some(bound) => Checked::allows(checked, bound, view),
+            None => Ok(()),
+        }
+    }
+
     /// Whether the message may be stored: it was held against the step that it belongs to, by the definition that holds now.
-    pub(crate) fn allows(checked: Option<&Checked>, bound: &BoundTo, view: &View) -> Result<(), Halt> {
+    fn allows(checked: Option<&Checked>, bound: &BoundTo, view: &View) -> Result<(), Halt> {
         let now = view.workflow(&bound.workflow)?.map(|workflow| workflow.defined);
         match checked.filter(|checked| checked.bound == *bound && checked.defined == now) {
             Some(checked) => checked.violations.refusal().map_or(Ok(()), |refusal| Err(refusal.into())),

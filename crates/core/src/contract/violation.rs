@@ -54,6 +54,17 @@ impl Violations {
         self
     }
 
+    /// The same where what stands below one place stands below another.
+    #[must_use]
+    pub fn moved(mut self, from: &str, to: &str) -> Violations {
+        for violation in &mut self.found {
+            if let Some(rest) = violation.pointer.strip_prefix(from) {
+                violation.pointer = format!("{to}{rest}");
+            }
+        }
+        self
+    }
+
     /// Why the message is not taken, if there are any.
     pub fn refusal(&self) -> Option<Refusal> {
         let first = self.found.first()?;

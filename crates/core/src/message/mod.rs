@@ -358,6 +358,7 @@ pub(crate) fn apply_delivery(
         Fact::MessageSent(fact) => queued(&fact.letter.header, fact.at).or(old),
         Fact::MessageReleased(fact) => queued(&fact.header, fact.at).or(old),
         Fact::EnvelopeReceived(fact) if fact.reaches(message, agent) => Some(new(envelope, Some(&fact.task))),
+        Fact::ToolDenied(fact) if fact.reaches(message, agent) => Some(new(envelope, Some(&fact.task))),
         Fact::TaskForwarded(fact) if fact.message == *message && fact.to == *agent => {
             Some(new(envelope, Some(&fact.task)))
         }

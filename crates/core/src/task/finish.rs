@@ -8,6 +8,7 @@ use super::{State, Task, check_fence, check_transition, may_change};
 use crate::actor::Caller;
 use crate::artifact;
 use crate::command::{Decision, Halt, Reply};
+use crate::contract::Checked;
 use crate::fact::Fact;
 use crate::file::{self, ReleaseReason};
 use crate::id::{AgentId, RunId, TaskId};
@@ -29,6 +30,9 @@ pub struct Complete {
     pub task: TaskId,
     pub agent: Option<AgentId>,
     pub outcome: Outcome,
+    /// Where the task is bound to a step of a workflow: what came of holding the outcome against that.
+    #[serde(skip)]
+    pub checked: Option<Checked>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -71,7 +75,9 @@ impl Complete {
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
-        let facts = self.completes(view, caller, view.task_known(&self.task)?)?;
+        let task = view.task_known(&self.task)?;
+        let facts = self.completes(view, caller, task)?;
+        Checked::keeps_to_its_step(self.checked.as_ref(), task, view)?;
         Ok(Decision::new(facts, Reply::Row(Key::Task(self.task.clone()))))
     }
 

@@ -427,10 +427,9 @@ pub(crate) fn apply(old: Option<Task>, id: &TaskId, fact: &Fact, seq: Seq, at: T
         Fact::TaskDropped(fact) if fact.task != *id => {
             task.waiting_on.remove(&fact.task);
         }
-        Fact::TaskReopened(fact) if fact.task != *id => {
-            if fact.blocks.contains(id) {
-                task.waiting_on.insert(fact.task.clone());
-            }
+        // That it begins anew touches those that must wait for it again.
+        Fact::TaskReopened(fact) if fact.task != *id && fact.blocks.contains(id) => {
+            task.waiting_on.insert(fact.task.clone());
         }
         _ if fact.task() != Some(id) => {}
         Fact::TaskReserved(fact) => {

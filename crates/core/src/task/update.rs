@@ -7,6 +7,7 @@ use super::step::check_waiting_for;
 use super::{Cancel, Complete, Fail, MoveTo, Outcome, Release, Skip, Start, State, Task, WaitingFor, check_transition};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt, Now, Reply};
+use crate::contract::Checked;
 use crate::fact::Fact;
 use crate::id::{AgentId, TaskId};
 use crate::key::{Ask, Key};
@@ -23,6 +24,9 @@ pub struct UpdateStatus {
     pub error: Option<String>,
     pub reason: Option<String>,
     pub waiting_for: Option<WaitingFor>,
+    /// Where the task is bound to a step of a workflow: what came of holding the outcome against that.
+    #[serde(skip)]
+    pub checked: Option<Checked>,
 }
 
 impl UpdateStatus {
@@ -50,8 +54,9 @@ impl UpdateStatus {
             State::Completed => {
                 let (begun, mut facts) = self.begun(view, caller, now)?;
                 self.needs(&begun, self.outcome.text.as_ref(), Code::MissingOutcome, "outcome")?;
-                let complete = Complete { task, agent, outcome: self.outcome.clone() };
+                let complete = Complete { task, agent, outcome: self.outcome.clone(), checked: None };
                 facts.extend(complete.completes(view, caller, &begun)?);
+                Checked::keeps_to_its_step(self.checked.as_ref(), &begun, view)?;
                 Ok(Decision::new(facts, Reply::Row(Key::Task(begun.id))))
             }
             State::Failed => {
@@ -105,6 +110,7 @@ mod tests {
             error: Some("broken".to_owned()),
             reason: None,
             waiting_for: None,
+            checked: None,
         }
     }
 

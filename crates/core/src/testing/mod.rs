@@ -398,7 +398,7 @@ pub(crate) fn retry(task: &str) -> task::Retry {
 }
 
 pub(crate) fn complete(task: &str) -> task::Complete {
-    task::Complete { task: task.into(), agent: None, outcome: task::Outcome::default() }
+    task::Complete { task: task.into(), agent: None, outcome: task::Outcome::default(), checked: None }
 }
 
 pub(crate) fn fail(task: &str) -> task::Fail {

@@ -9,7 +9,10 @@ use crate::agent::{
     AgentLeft, AgentRegistered, AgentReturned, AgentStatusSet, AgentUpdated, AgentWentOffline, Evidence, LeadChosen,
     LeadReason, Lost, LostFile, Profile, Role, Status,
 };
-use crate::clutch::{Address, Card, EnvelopeReceived, MessageType, Need, Network, PayloadType, Policy, TrustLevel};
+use crate::clutch::{
+    Address, Card, Denial, EnvelopeReceived, EnvelopeRejected, MessageType, Need, Network, PayloadType, Policy,
+    Restriction, ToolDenied, ToolErrorCode, Trace, TrustLevel,
+};
 use crate::contract::{BoundTo, Expects, SchemaRegistered, StepRule, WorkflowDefined};
 use crate::document::{Change, DocumentDeleted, DocumentId, DocumentPath, DocumentWritten};
 use crate::fact::Fact;
@@ -28,6 +31,7 @@ use crate::message::{
     MessageReleased, MessageSent, Priority, Receipt, Recipients,
 };
 use crate::redact::{Cleared, Erase, LogRedacted};
+use crate::refusal::Code;
 use crate::report::Report;
 use crate::routing::{Choice, Filter, Rejected, RoutingDecided, RoutingFailed, RoutingResumed, Scored, TaskForwarded};
 use crate::run::{
@@ -59,6 +63,7 @@ pub(crate) fn samples() -> Vec<Fact> {
     all.extend(workspaces());
     all.extend(registry());
     all.push(envelope());
+    all.extend(refused_envelopes());
     all.extend(routing());
     all
 }
@@ -207,7 +212,39 @@ fn envelope() -> Fact {
         payload_type: PayloadType::parse("research.query.v1"),
         hash: "e3b0c4".to_owned(),
         delivered: vec!["ada".into()],
+        signed_by: Some("key_01".to_owned()),
+        denied: Some(denial(None)),
     })
+}
+
+fn denial(by: Option<Restriction>) -> Denial {
+    let code = if by.is_some() { ToolErrorCode::ToolNotAllowed } else { ToolErrorCode::ToolUnavailable };
+    Denial { code, tool: "mcp:browser".to_owned(), by }
+}
+
+fn refused_envelopes() -> Vec<Fact> {
+    vec![
+        Fact::EnvelopeRejected(EnvelopeRejected {
+            message: "msg_1".into(),
+            message_type: MessageType::TaskCancel,
+            from: "ada".to_owned(),
+            kid: Some("key_01".to_owned()),
+            code: Code::BadSignature,
+            pointer: "/security/auth/sig".to_owned(),
+            others: 2,
+        }),
+        Fact::ToolDenied(ToolDenied {
+            call: "msg_1".into(),
+            message: "msg_2".into(),
+            to: "ada".to_owned(),
+            run: "run_1".into(),
+            thread: "thr_1".into(),
+            task: "task_1".into(),
+            trace: Trace { trace_id: Some("tr_1".to_owned()), span_id: None },
+            denial: denial(Some(Restriction::Card)),
+            delivered: Some("ada".into()),
+        }),
+    ]
 }
 
 fn tasks() -> Vec<Fact> {

@@ -41,7 +41,7 @@ impl Engine {
             match self.group(name).await? {
                 Some(Members::Listed(group)) => found.extend(group.members),
                 Some(Members::OfRole(_)) => {}
-                None => return Err(unknown_recipient(address, "group").about(&format!("/to/{place}")).into()),
+                None => return Err(unknown_recipient(address, "group").about(&format!("/to/{place}/agent_id")).into()),
             }
         }
         Ok(found.into_iter().collect())

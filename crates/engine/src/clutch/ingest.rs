@@ -2,17 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rookery_core::clutch::{Act, Again, Faults, Ingest, Received, Shape, Taken, read_batch, take_in};
+use rookery_core::clutch::card::SigningKey;
+use rookery_core::clutch::{
+    Act, Again, AnswerCall, Faults, Ingest, Received, Shape, Signing, SigningPolicy, Taken, read_batch, take_in,
+};
 use rookery_core::contract::{BoundTo, Checked, Violations};
 use rookery_core::log::{Body, BodyBytes};
 use rookery_core::message::Cause;
+use rookery_core::task::MAX_ATTEMPTS;
 use rookery_core::view::LifeSource;
 use rookery_core::{Actor, AgentId, Caller, Code, Key, MessageId, Refusal, Row, Seq, TaskId};
 use rookery_store::artifact::Held;
 use rookery_store::{Answer, Committed, Idempotency, Submission, SubmitError};
 use sha2::{Digest, Sha256};
 
-use super::{Validate, Validated};
+use super::workflows::{Validate, Validated};
 use crate::engine::{BODY_IN_ROW_BYTES, Engine, EngineError, hex};
 use crate::timers::millis;
 
@@ -51,14 +55,21 @@ impl From<Faults> for IngestError {
 }
 
 /// An envelope on its way, with its place among those that it came with.
-struct Item<'a> {
-    received: &'a Received<'a>,
-    taken: Taken,
-    caller: Caller,
+pub(super) struct Item<'a> {
+    pub(super) received: &'a Received<'a>,
+    pub(super) taken: Taken,
+    pub(super) caller: Caller,
 }
 
 impl Item<'_> {
-    fn refused(&self, refusal: Refusal) -> IngestError {
+    /// Takes note of what was found about its signature, for the rule.
+    pub(super) fn signed(&mut self, policy: SigningPolicy, by: Option<SigningKey>) {
+        if let Taken::Command(ingest) = &mut self.taken {
+            ingest.signing = Signing { policy, by };
+        }
+    }
+
+    pub(super) fn refused(&self, refusal: Refusal) -> IngestError {
         let front = self.received.index.map(|index| format!("/{index}")).unwrap_or_default();
         if refusal.code == Code::SchemaViolation
             && let Taken::Command(ingest) = &self.taken
@@ -98,6 +109,7 @@ impl Engine {
             item.caller = caller(from).map_err(|refusal| item.refused(refusal.about("/from/agent_id")))?;
             items.push(item);
         }
+        self.check_signatures(&mut items).await?;
         for item in &items {
             self.greet(item).await.map_err(|error| item.failed(error))?;
         }
@@ -198,12 +210,19 @@ impl Engine {
     async fn store_together(&self, items: &[Item<'_>]) -> Result<Vec<Committed>, IngestError> {
         let commands: Vec<&Item<'_>> = items.iter().filter(|item| matches!(item.taken, Taken::Command(_))).collect();
         let mut held = Vec::new();
+        // Each with the envelope that it takes in; what the daemon answers at once takes in none.
         let mut submissions = Vec::with_capacity(commands.len());
-        for item in &commands {
+        let mut places = Vec::with_capacity(commands.len());
+        for item in commands {
             match self.submission(item).await {
                 Ok((submission, artifact)) => {
                     submissions.push(submission);
+                    places.push(Some(item));
                     held.extend(artifact);
+                    if let Some(answer) = self.answer(item) {
+                        submissions.push(answer);
+                        places.push(None);
+                    }
                 }
                 Err(error) => {
                     self.let_all_go(held).await;
@@ -217,12 +236,44 @@ impl Engine {
         match self.submit_with(first, held).await? {
             Ok(mut committed) => {
                 let others = std::mem::take(&mut committed.others);
-                Ok(std::iter::once(committed).chain(others).collect())
+                let all = std::iter::once(committed).chain(others).zip(places);
+                Ok(all.filter(|(_, item)| item.is_some()).map(|(committed, _)| committed).collect())
             }
-            Err(SubmitError::Refused(refusal)) => Err(refused(commands.first().copied(), refusal)),
-            Err(SubmitError::RefusedOne { place, refusal }) => Err(refused(commands.get(place).copied(), refusal)),
+            Err(SubmitError::Refused(refusal)) => Err(self.refused(places.first().copied().flatten(), refusal).await),
+            Err(SubmitError::RefusedOne { place, refusal }) => {
+                Err(self.refused(places.get(place).copied().flatten(), refusal).await)
+            }
             Err(error) => Err(EngineError::from(error).into()),
         }
+    }
+
+    async fn refused(&self, item: Option<&Item<'_>>, refusal: Refusal) -> IngestError {
+        match item {
+            Some(item) => {
+                self.note_rejected(item, &refusal).await;
+                item.refused(refusal)
+            }
+            None => IngestError::Refused { pointer: refusal.pointer.clone().unwrap_or_default(), refusal },
+        }
+    }
+
+    /// What is answered together with taking in the call of a tool, if the rule finds that it comes to nothing.
+    fn answer(&self, item: &Item<'_>) -> Option<Submission> {
+        let Taken::Command(ingest) = &item.taken else { return None };
+        let Ingest { received, from, act: Act::Call(_), .. } = &**ingest else { return None };
+        let answer = AnswerCall {
+            call: received.message.clone(),
+            message: MessageId::new(self.mint("msg_")),
+            to: from.clone(),
+            run: received.run.clone(),
+            thread: received.thread.clone(),
+            task: received.task.clone(),
+            trace: item.received.envelope.trace.clone(),
+        };
+        let mut submission = Submission::new(Caller::system(), answer);
+        submission.run = Some(received.run.clone());
+        submission.thread = Some(received.thread.clone());
+        Some(submission)
     }
 
     async fn submit_with(
@@ -318,7 +369,10 @@ impl Engine {
     fn settle(&self, ingest: &mut Ingest) {
         let settings = self.settings();
         match &mut ingest.act {
-            Act::Request(request) => drop(request.terms.max_attempts.get_or_insert(settings.max_attempts)),
+            // What the rules would take anyway need not be written down.
+            Act::Request(request) if settings.max_attempts != MAX_ATTEMPTS => {
+                request.terms.max_attempts.get_or_insert(settings.max_attempts);
+            }
             Act::Fail { again: Again::After { backoff_millis }, .. } => {
                 *backoff_millis = millis(settings.retry_backoff)
             }
@@ -348,13 +402,6 @@ impl Engine {
         // What is committed is answered: a seal that came in between is the next call's matter.
         self.sign_of_life(caller, agent, LifeSource::Call).ok();
         Ok(())
-    }
-}
-
-fn refused(item: Option<&Item<'_>>, refusal: Refusal) -> IngestError {
-    match item {
-        Some(item) => item.refused(refusal),
-        None => IngestError::Refused { pointer: refusal.pointer.clone().unwrap_or_default(), refusal },
     }
 }
 

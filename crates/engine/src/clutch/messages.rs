@@ -92,7 +92,7 @@ impl MessageFilter {
     fn kinds(&self) -> Option<Vec<&'static str>> {
         let mut kinds = self.message_type.as_deref().map(envelope::kinds_shown_as);
         if self.type_alone().is_some() {
-            kinds.iter_mut().for_each(|kinds| kinds.retain(|kind| !envelope::KINDS_WITH_OWN_WORDS.contains(kind)));
+            kinds.iter_mut().for_each(|kinds| kinds.retain(|kind| !envelope::FILED_KINDS.contains(kind)));
         }
         if self.from != Some(Sender::Orchestrator) {
             return kinds;

@@ -7,11 +7,13 @@ mod envelope;
 mod groups;
 mod ingest;
 mod messages;
+pub(crate) mod rejections;
 pub(crate) mod router;
 mod runs;
 mod schema;
 mod schemas;
 mod show;
+mod signatures;
 mod trace;
 mod workflows;
 
@@ -28,4 +30,3 @@ pub(crate) use schemas::Schemas;
 pub use schemas::{KnownSchema, UnfitSchema};
 pub use show::{Envelopes, Rendered, Shown};
 pub use trace::Traced;
-pub use workflows::{Expectation, Validate, Validated};

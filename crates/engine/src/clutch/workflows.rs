@@ -1,9 +1,10 @@
 //! What workflows expect of messages, and holding messages against it.
 
 use rookery_core::clutch::{MessageType, PayloadType};
-use rookery_core::contract::{Expects, Violation, Violations, Workflow, missing};
+use rookery_core::contract::{Checked, Expects, StepRule, Violation, Violations, Workflow, missing};
 use rookery_core::key::Table;
-use rookery_core::{Key, Row, Seq};
+use rookery_core::task::State;
+use rookery_core::{Command, Key, Row, Seq};
 use rookery_store::ListQuery;
 use rookery_store::query::Test;
 use serde_json::Value;
@@ -11,17 +12,9 @@ use serde_json::Value;
 use crate::engine::{Engine, EngineError};
 use crate::queries::At;
 
-/// What a step of a workflow expects.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Expectation {
-    pub expects: Expects,
-    /// The definition that says so.
-    pub defined: Seq,
-}
-
 /// A message that belongs to a step of a workflow.
 #[derive(Clone, Copy, Debug)]
-pub struct Validate<'a> {
+pub(super) struct Validate<'a> {
     pub workflow: &'a str,
     pub step: &'a str,
     pub message_type: &'a MessageType,
@@ -31,7 +24,7 @@ pub struct Validate<'a> {
 
 /// What came of holding a message against its step.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Validated {
+pub(super) struct Validated {
     /// The definition of the workflow that was asked; `None` if there is no such workflow. The rule that stores the message
     /// must find the same one, or the message has to be held against the new one.
     pub defined: Option<Seq>,
@@ -55,17 +48,8 @@ impl Engine {
         Ok(At { value: rows.into_iter().filter_map(workflow).collect(), head })
     }
 
-    /// What a step expects; `None` if the workflow or the step is not defined, which then expect nothing.
-    pub async fn clutch_expectation(&self, workflow: &str, step: &str) -> Result<Option<Expectation>, EngineError> {
-        let rules = self.workflow_rules(workflow).await?;
-        Ok(rules.and_then(|rules| {
-            let expects = rules.rule(step)?.expects.clone();
-            Some(Expectation { expects, defined: rules.defined })
-        }))
-    }
-
     /// Holds a message against what its step expects, if that expects something of messages of its type.
-    pub async fn validate(&self, message: Validate<'_>) -> Result<Validated, EngineError> {
+    pub(super) async fn validate(&self, message: Validate<'_>) -> Result<Validated, EngineError> {
         let Some(rules) = self.workflow_rules(message.workflow).await? else {
             return Ok(Validated { defined: None, violations: Violations::default() });
         };
@@ -77,8 +61,35 @@ impl Engine {
         Ok(Validated { defined: Some(rules.defined), violations })
     }
 
+    /// Holds the outcome of a task that is completed without a message against the step that the task is bound to: its detail
+    /// is the payload, of the type that is expected.
+    pub(crate) async fn hold_outcome(&self, command: &mut Command) -> Result<(), EngineError> {
+        let (task, outcome, checked) = match command {
+            Command::CompleteTask(complete) => (&complete.task, &complete.outcome, &mut complete.checked),
+            Command::UpdateTaskStatus(update) if update.to == State::Completed => {
+                (&update.task, &update.outcome, &mut update.checked)
+            }
+            _ => return Ok(()),
+        };
+        let (mut rows, _) = self.store().rows(vec![Key::Task(task.clone())]).await?;
+        let Some(Row::Task(task)) = rows.pop().flatten() else { return Ok(()) };
+        let Some(bound) = task.bound_to().cloned() else { return Ok(()) };
+        let rules = self.workflow_rules(&bound.workflow).await?;
+        let rule = rules.as_ref().and_then(|rules| rules.rule(&bound.step));
+        let violations = match rule.filter(|rule| rule.expects.message_type == MessageType::TaskResult) {
+            Some(StepRule { expects, .. }) => {
+                let payload = outcome.detail.as_ref().unwrap_or(&Value::Null);
+                let found = self.check(expects, Some(&expects.payload_type), payload).await?;
+                found.moved("/payload", "/outcome_detail")
+            }
+            None => Violations::default(),
+        };
+        *checked = Some(Checked { bound, defined: rules.map(|rules| rules.defined), violations });
+        Ok(())
+    }
+
     /// Every place where a payload is not what is expected: of another type, without a required field, or against its schema.
-    pub async fn check(
+    async fn check(
         &self,
         expects: &Expects,
         payload_type: Option<&PayloadType>,

@@ -17,6 +17,7 @@ impl<'f> Arrival<'f> {
             Fact::MessageSent(fact) => Arrival::of_letter(&fact.letter.header),
             Fact::MessageReleased(fact) => Arrival::of_letter(&fact.header),
             Fact::EnvelopeReceived(fact) => Arrival::agents(fact.delivered.iter()),
+            Fact::ToolDenied(fact) => Arrival::agents(&fact.delivered),
             Fact::TaskForwarded(fact) => Arrival::agents([&fact.to]),
             Fact::DeliveryRetried(fact) => Arrival::agents([&fact.agent]),
             // What waited for it, and what was said to everybody before it came.

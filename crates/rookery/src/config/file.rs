@@ -7,10 +7,13 @@ use std::path::PathBuf;
 
 use toml::de::DeTable;
 
+use super::hooks::{self, HookSettings};
 use super::{ConfigError, Origin, TABLE};
 
-/// The one table of the file.
+/// The one table of the file with settings.
 const CONTEXT: &str = "context";
+/// What others connect by.
+const ADAPTERS: &str = "adapters";
 /// How many letters may differ for a known key to be suggested.
 const NEAR: usize = 3;
 
@@ -23,7 +26,10 @@ pub(super) struct Found {
 
 /// The settings that the file has, all of them known.
 #[derive(Debug)]
-pub(super) struct FileLayer(BTreeMap<String, Found>);
+pub(super) struct FileLayer {
+    found: BTreeMap<String, Found>,
+    pub(super) hooks: Vec<HookSettings>,
+}
 
 impl FileLayer {
     /// Reads the file; `None` if there is none.
@@ -36,7 +42,7 @@ impl FileLayer {
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&Found> {
-        self.0.get(name)
+        self.found.get(name)
     }
 
     fn parse(path: PathBuf, text: &str) -> Result<Self, ConfigError> {
@@ -46,7 +52,7 @@ impl FileLayer {
             line: line_at(error.span().map_or(0, |span| span.start)),
             message: error.message().to_owned(),
         };
-        let values: toml::Table = toml::from_str(text).map_err(|error| syntax(&error))?;
+        let mut values: toml::Table = toml::from_str(text).map_err(|error| syntax(&error))?;
         // The second reading is for the places of the keys, which the plain one forgets.
         let places = DeTable::parse(text).map_err(|error| syntax(&error))?;
         let lines: BTreeMap<&str, usize> =
@@ -60,6 +66,13 @@ impl FileLayer {
             })
             .map(|(key, start)| (key, line_at(start)))
             .collect();
+        let hooks = match values.remove(ADAPTERS) {
+            Some(adapters) => hooks::read(adapters).map_err(|message| {
+                let line = lines.get(ADAPTERS).copied().unwrap_or(1);
+                ConfigError::Adapter { path: path.clone(), line, message }
+            })?,
+            None => vec![],
+        };
         let mut found = BTreeMap::new();
         let mut unknown: Vec<(usize, String)> = Vec::new();
         for (key, line, value) in flattened(values, &lines, &inner) {
@@ -71,7 +84,7 @@ impl FileLayer {
         }
         match unknown.into_iter().min() {
             Some((line, key)) => Err(ConfigError::UnknownKey { path, line, nearest: nearest(&key), key }),
-            None => Ok(Self(found)),
+            None => Ok(Self { found, hooks }),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! every setting once; `rookery config`, the environment, the file's JSON Schema and the documentation follow from it.
 
 mod file;
+mod hooks;
 mod schema;
 mod table;
 mod value;
@@ -17,9 +18,10 @@ use std::path::PathBuf;
 use crate::project::Project;
 
 use file::FileLayer;
+pub use hooks::HookSettings;
 pub use schema::json_schema;
 pub use table::{Settings, TABLE};
-pub use value::{Bytes, ContextProvider, StoreUrl, Value, parse_duration};
+pub use value::{Bytes, ContextProvider, Signatures, StoreUrl, Value, parse_duration};
 
 /// One setting as the table defines it.
 #[derive(Debug)]
@@ -91,6 +93,8 @@ pub enum ConfigError {
     UnknownFlag { key: String, nearest: Option<&'static str> },
     #[error("{origin}: `{name}` must be {expected}, not {found}")]
     BadValue { name: &'static str, origin: Origin, expected: &'static str, found: String },
+    #[error("{}:{line}: {message}", path.display())]
+    Adapter { path: PathBuf, line: usize, message: String },
     #[error("{problem}")]
     Contradiction { problem: String, mend: &'static str },
 }
@@ -110,6 +114,7 @@ impl ConfigError {
                 Origin::Flag => format!("give another value for `{name}`"),
                 Origin::File { .. } | Origin::Default => format!("change `{name}`, or remove the line for the default"),
             },
+            Self::Adapter { .. } => "`rookery schema config` describes what a hook can say".into(),
             Self::Contradiction { mend, .. } => (*mend).into(),
         }
     }
@@ -175,6 +180,12 @@ impl Sources {
         }
         let text = default.replace("{folder}", &self.folder).replace("{database}", &self.database);
         parse(name, &text, Origin::Default)
+    }
+}
+
+impl Sources {
+    fn hooks(&self) -> Vec<HookSettings> {
+        self.file.as_ref().map(|file| file.hooks.clone()).unwrap_or_default()
     }
 }
 

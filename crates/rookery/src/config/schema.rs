@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Definition, TABLE};
+use super::{Definition, TABLE, hooks};
 
 /// The schema, made from the table of settings.
 pub fn json_schema() -> Value {
@@ -10,6 +10,7 @@ pub fn json_schema() -> Value {
     let mut properties: Map<String, Value> =
         plain.into_iter().map(|definition| (definition.name.to_owned(), property(definition))).collect();
     properties.insert("context".to_owned(), context(&nested));
+    properties.insert("adapters".to_owned(), hooks::schema());
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "rookery.toml",

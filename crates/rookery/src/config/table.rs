@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use reqwest::Url;
 
-use super::{Bytes, ConfigError, ContextProvider, Definition, Entry, Setting, Sources, StoreUrl, Value};
+use super::{
+    Bytes, ConfigError, ContextProvider, Definition, Entry, HookSettings, Setting, Signatures, Sources, StoreUrl, Value,
+};
 
 /// Makes the [`Settings`] record and the [`TABLE`] that describes it from the same lines, so that they cannot differ.
 macro_rules! settings {
@@ -14,6 +16,8 @@ macro_rules! settings {
         #[derive(Debug, Clone)]
         pub struct Settings {
             $( $(#[doc = $help])+ pub $name: Setting<$type>, )+
+            /// Webhooks, which only the file has.
+            pub hooks: Vec<HookSettings>,
         }
 
         /// Every setting as it is defined, in the order in which it is shown.
@@ -29,7 +33,10 @@ macro_rules! settings {
 
         impl Settings {
             pub(super) fn gather(sources: &Sources) -> Result<Self, ConfigError> {
-                Ok(Self { $( $name: sources.resolve(stringify!($name), $env, $default)?, )+ })
+                Ok(Self {
+                    $( $name: sources.resolve(stringify!($name), $env, $default)?, )+
+                    hooks: sources.hooks(),
+                })
             }
 
             /// What `rookery config` shows.
@@ -96,6 +103,8 @@ settings! {
     max_attempts: u32 = "3", "ROOKERY_MAX_ATTEMPTS";
     /// Pause before the second attempt at a task; before each further one it is twice as long.
     retry_backoff: Duration = "1s", "ROOKERY_RETRY_BACKOFF";
+    /// Which envelopes agents must sign: `off`, `sensitive` (what changes who an agent is or reaches into production, if it has keys) or `all`.
+    signatures: Signatures = "sensitive", "ROOKERY_SIGNATURES";
     /// Attempts to post a message to an agent's endpoint before its delivery is given up on.
     delivery_attempts: u32 = "12", "ROOKERY_DELIVERY_ATTEMPTS";
     /// Time for an endpoint to answer.

@@ -156,6 +156,7 @@ fn flags_become_variables_for_another_process() {
 fn the_schema_describes_every_setting_as_the_file_has_it() {
     let schema = json_schema();
     let mut properties = schema["properties"].as_object().unwrap().clone();
+    assert!(properties.remove("adapters").is_some(), "which is no setting");
     // What the file has in a table is a setting with that table's name before its own.
     let table = properties.remove("context").unwrap()["anyOf"][1]["properties"].as_object().unwrap().clone();
     properties.extend(table.into_iter().map(|(name, property)| (format!("context_{name}"), property)));
@@ -170,4 +171,15 @@ fn the_schema_describes_every_setting_as_the_file_has_it() {
             assert_eq!(written.json, unwritten.json, "{name}");
         }
     }
+}
+
+#[test]
+fn hooks_are_tables_of_the_file_and_what_is_wrong_with_one_has_its_line() {
+    let settings = load("port = 1\n\n[adapters.http.ci]\nsecret_env = \"CI\"\n", &[], &[]).unwrap();
+    assert_eq!(settings.hooks.iter().map(HookSettings::name).collect::<Vec<_>>(), ["ci"]);
+    assert!(load("", &[], &[]).unwrap().hooks.is_empty());
+    let told = load("port = 1\n\n[adapters.http.ci]\nsecret = \"x\"\n", &[], &[]).unwrap_err();
+    assert!(told.starts_with("rookery.toml:3: `adapters.http.ci`: unknown field `secret`"), "{told}");
+    assert!(told.ends_with("`rookery schema config` describes what a hook can say"), "{told}");
+    assert!(load("adapters = 1\n", &[], &[]).unwrap_err().starts_with("rookery.toml:1: `adapters`"));
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use reqwest::Url;
+use rookery_core::clutch::SigningPolicy;
 use rookery_core::instance::Provider;
 use rookery_store::postgres::{Address, is_postgres};
 use serde_json::json;
@@ -70,6 +71,34 @@ impl Value for ContextProvider {
 
     fn schema() -> serde_json::Value {
         json!({ "type": "string", "enum": Provider::EVERY.map(Provider::as_str) })
+    }
+}
+
+/// Which envelopes must be signed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Signatures(pub SigningPolicy);
+
+impl Value for Signatures {
+    const EXPECTED: &'static str = "off, sensitive or all";
+
+    fn parse(text: &str) -> Option<Self> {
+        SigningPolicy::parse(text.trim()).map(Self)
+    }
+
+    fn from_toml(value: &toml::Value) -> Option<Self> {
+        value.as_str().and_then(Self::parse)
+    }
+
+    fn text(&self) -> String {
+        self.0.as_str().to_owned()
+    }
+
+    fn json(&self) -> serde_json::Value {
+        json!(self.0.as_str())
+    }
+
+    fn schema() -> serde_json::Value {
+        json!({ "type": "string", "enum": SigningPolicy::EVERY.map(SigningPolicy::as_str) })
     }
 }
 

@@ -48,7 +48,7 @@ pub enum ProjectError {
     Write { path: PathBuf, source: io::Error },
     #[error("{} is not what a daemon writes", path.display())]
     DaemonFile { path: PathBuf, source: serde_json::Error },
-    #[error("the system gave no randomness for the person's key")]
+    #[error("the system gave no randomness for a key")]
     Randomness,
     #[error("a daemon already serves {}{}", root.display(), pid.map(|pid| format!(" (process {pid})")).unwrap_or_default())]
     Served { root: PathBuf, pid: Option<u32> },
@@ -298,11 +298,17 @@ fn sync_folder_of(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), |folder| fs::File::open(folder)?.sync_all())
 }
 
-/// A fresh secret in hexadecimal, from the random source that the TLS library already checks and uses.
-fn new_person_key() -> Result<String, ProjectError> {
-    let mut bytes = [0_u8; PERSON_KEY_BYTES];
+/// Bytes that nobody can guess, from the random source that the TLS library already checks and uses.
+pub fn random<const N: usize>() -> Result<[u8; N], ProjectError> {
+    let mut bytes = [0_u8; N];
     let source = rustls::crypto::ring::default_provider().secure_random;
     source.fill(&mut bytes).map_err(|_| ProjectError::Randomness)?;
+    Ok(bytes)
+}
+
+/// A fresh secret in hexadecimal.
+fn new_person_key() -> Result<String, ProjectError> {
+    let bytes = random::<PERSON_KEY_BYTES>()?;
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     Ok(format!("rkp_{hex}\n"))
 }

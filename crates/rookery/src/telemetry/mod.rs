@@ -115,6 +115,7 @@ fn ended(row: &LogRow) -> Option<(&TaskId, Timestamp)> {
     match &row.fact {
         Fact::TaskCompleted(fact) => Some((&fact.task, row.at)),
         Fact::TaskFailed(fact) => Some((&fact.task, row.at)),
+        Fact::TaskTimedOut(fact) => Some((&fact.task, row.at)),
         Fact::TaskDropped(fact) => Some((&fact.task, row.at)),
         _ => None,
     }

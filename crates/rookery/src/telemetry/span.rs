@@ -64,7 +64,7 @@ fn attempt_span(
         None => (task_ended, Status::Unset),
         Some((when, ending)) => match (ending.as_str(), ending.error()) {
             ("completed", _) => (*when, Status::Ok),
-            ("failed", error) => (*when, Status::error(error.unwrap_or_default().to_owned())),
+            ("failed" | "timed_out", error) => (*when, Status::error(error.unwrap_or_default().to_owned())),
             _ => (*when, Status::Unset),
         },
     };

@@ -171,7 +171,7 @@ async fn a_dry_run_names_everybody_and_stores_nothing() {
     assert_eq!(told(&explain(json!({"type": "task.result"})).await), expected(400, "INVALID_FIELD", "/type"));
     assert_eq!(kinds(&daemon), before);
     let to = |group: &str| json!({"to": [{"agent_id": "agent:orchestrator"}, {"agent_id": group}]});
-    assert_eq!(told(&explain(to("group:cooks")).await), expected(400, "UNKNOWN_RECIPIENT", "/to/1"));
+    assert_eq!(told(&explain(to("group:cooks")).await), expected(400, "UNKNOWN_RECIPIENT", "/to/1/agent_id"));
     let list = daemon.request(Method::PUT, "/clutch/v0/groups/cooks").json(&json!({"members": ["a3", "ghost"]}));
     assert_eq!(read(list).await.unwrap().status, 200);
     let cooks = explain(to("group:cooks")).await;
@@ -179,4 +179,37 @@ async fn a_dry_run_names_everybody_and_stores_nothing() {
     assert_eq!(cooks.body["rejected"].as_object().unwrap().len(), 1, "only who is on the list is looked at");
     let workers = explain(to("group:workers")).await;
     assert_eq!(workers.body["eligible"], 26, "{}", workers.body);
+}
+
+/// What a policy demands of whoever does the task, and why each other agent does not get it.
+#[tokio::test]
+async fn policies_of_a_request_are_hard_limits() {
+    let daemon = team(&["lead"]).await;
+    joins(&daemon, "box", json!({"security": {"sandbox": true, "network": "none"}})).await;
+    let trusted = json!([{"id": "skill:ship", "tools": ["mcp:deploy"], "trust_level": "prod"}]);
+    joins(&daemon, "net", json!({"security": {"network": "egress-allowed"}, "capabilities": trusted})).await;
+    for (task, policy, chosen, rejected) in [
+        ("t1", json!({"sandbox": true}), "box", ["agent:lead", "agent:net"]),
+        ("t2", json!({"network": "egress-allowed"}), "net", ["agent:lead", "agent:box"]),
+        ("t3", json!({"trust_level": "prod"}), "net", ["agent:lead", "agent:box"]),
+    ] {
+        sent(&daemon, &request(task, json!({"security": {"policy": policy}}))).await;
+        assert_eq!(told_of(&daemon, "task.reserved", task).await["fact"]["agent"], chosen, "{task}");
+        let decided = shown(&daemon, &told_of(&daemon, "routing.decided", task).await).await;
+        for agent in rejected {
+            assert!(decided["payload"]["rejected"][agent].is_string(), "{task}: {}", decided["payload"]);
+        }
+    }
+    let nobody = json!({"security": {"policy": {"sandbox": true, "network": "egress-allowed"}}});
+    sent(&daemon, &request("t4", nobody)).await;
+    let failed = shown(&daemon, &told_of(&daemon, "routing.failed", "t4").await).await;
+    assert_eq!(failed["payload"]["rejected"].as_object().unwrap().len(), 3, "{}", failed["payload"]);
+    joins(&daemon, "both", json!({"security": {"sandbox": true, "network": "egress-allowed"}})).await;
+    assert_eq!(told_of(&daemon, "task.reserved", "t4").await["fact"]["agent"], "both");
+    // A tool outside of the request's own allowlist is given to nobody, whoever offers it.
+    let tools = json!({"requires": ["tool:deploy"], "security": {"policy": {"tool_allowlist": ["mcp:files"]}}});
+    sent(&daemon, &request("t5", tools)).await;
+    told_of(&daemon, "routing.failed", "t5").await;
+    sent(&daemon, &request("t6", json!({"requires": ["tool:deploy"]}))).await;
+    assert_eq!(told_of(&daemon, "task.reserved", "t6").await["fact"]["agent"], "net");
 }

@@ -6,6 +6,7 @@ use rookery_testkit::patience::eventually;
 use serde_json::{Value, json};
 
 use crate::support::{ask, setup, start};
+use crate::team::Tools;
 
 const ROOT: &str = "/clutch/v0";
 const RULES: &str = "\
@@ -317,6 +318,57 @@ async fn a_result_is_held_against_its_step_and_can_be_corrected() {
     assert_eq!(daemon.get("/tasks/task_1").await.unwrap().body["state"], "completed");
     let again = send(&daemon, &good).await;
     assert_eq!(again.body["results"][0]["duplicate"], true, "{}", again.body);
+}
+
+#[tokio::test]
+async fn whoever_completes_it_over_another_face_gives_what_the_step_expects_as_detail() {
+    let daemon = start();
+    done(&put_text(&daemon, "/workflows/product-research", "application/yaml", RULES).await);
+    done(&put(&daemon, "/agents/ken", &json!({ "v": "clutch/0.1", "agent_id": "agent:ken" })).await);
+    let ken = Tools::connect(&daemon, "ken").await;
+    let meta = json!({ "workflow": "product-research", "step": "research" });
+    for task in ["t1", "t2"] {
+        let about = json!({ "task_id": task, "meta": meta, "to": [{ "agent_id": "agent:ken" }] });
+        sent(&daemon, &envelope(&format!("req-{task}"), "task.request", "ui", &about)).await;
+        let begun = eventually("ken is given the task", || async {
+            let begin = json!({ "status": "in_progress", "agent_id": "ken" });
+            let reply = daemon.patch(&format!("/tasks/{task}"), begin).await?;
+            Ok((reply.status == 200).then_some(()))
+        });
+        begun.await.unwrap();
+    }
+    let before = head(&daemon);
+    let (lacking, whole) = (json!({ "findings": [] }), json!({ "findings": [], "citations": ["x"] }));
+    let rest = async |detail: &Value| {
+        let done = json!({ "status": "done", "agent_id": "ken", "outcome": "done", "outcome_detail": detail });
+        daemon.patch("/tasks/t1", done).await.unwrap()
+    };
+    let mcp = async |detail: &Value| {
+        let done = json!({ "task_id": "t2", "status": "completed", "outcome": "done", "outcome_detail": detail });
+        ken.attempt("task_update_status", done).await
+    };
+    for detail in [&Value::Null, &lacking] {
+        let refused = rest(detail).await;
+        assert_eq!(
+            (refused.status.as_u16(), &refused.body["code"]),
+            (422, &json!("SCHEMA_VIOLATION")),
+            "{}",
+            refused.body
+        );
+        assert!(
+            refused.body["error"].as_str().unwrap().contains("/outcome_detail/citations is required"),
+            "{}",
+            refused.body
+        );
+        let refused = mcp(detail).await.unwrap_err();
+        assert!(refused.contains("SCHEMA_VIOLATION") && refused.contains("/outcome_detail/citations"), "{refused}");
+    }
+    assert_eq!(head(&daemon), before, "none of these is stored");
+    assert_eq!(rest(&whole).await.status, 200);
+    mcp(&whole).await.unwrap();
+    for task in ["t1", "t2"] {
+        assert_eq!(daemon.get(&format!("/tasks/{task}")).await.unwrap().body["state"], "completed");
+    }
 }
 
 #[tokio::test]

@@ -140,11 +140,18 @@ impl Tools {
     }
 
     pub async fn call(&self, tool: &str, arguments: Value) -> Value {
+        self.attempt(tool, arguments).await.unwrap_or_else(|refused| panic!("{tool}: {refused}"))
+    }
+
+    /// What it answers, or what it says instead.
+    pub async fn attempt(&self, tool: &str, arguments: Value) -> Result<Value, String> {
         let Value::Object(arguments) = arguments else { panic!("{arguments} are no arguments") };
         let call = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         let result = self.0.call_tool(call).await.unwrap();
-        assert_ne!(result.is_error, Some(true), "{tool}: {:?}", result.content);
-        result.structured_content.unwrap_or_default()
+        match result.is_error {
+            Some(true) => Err(format!("{:?}", result.content)),
+            _ => Ok(result.structured_content.unwrap_or_default()),
+        }
     }
 
     /// A run with these tasks; its id, and theirs by their names.

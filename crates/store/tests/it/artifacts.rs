@@ -61,7 +61,7 @@ async fn attach(store: &dyn Store, task: &str, hashes: &[&str]) {
     done(store, claim_task(task, "a")).await;
     let by = || Caller::asserted("a");
     done(store, Submission::new(by(), Start { task: task.into(), agent: None })).await;
-    done(store, Submission::new(by(), Complete { task: task.into(), agent: None, outcome })).await;
+    done(store, Submission::new(by(), Complete { task: task.into(), agent: None, outcome, checked: None })).await;
 }
 
 /// Takes the outcome of the last task that ended out of the log.

@@ -126,8 +126,14 @@ async fn a_workflow_is_planned_found_and_worked_off(world: &World) {
         done(store, claim_task(task, "a")).await;
         let by = || Caller::asserted("a");
         done(store, Submission::new(by(), Start { task: task.into(), agent: None })).await;
-        done(store, Submission::new(by(), Complete { task: task.into(), agent: None, outcome: Outcome::default() }))
-            .await;
+        done(
+            store,
+            Submission::new(
+                by(),
+                Complete { task: task.into(), agent: None, outcome: Outcome::default(), checked: None },
+            ),
+        )
+        .await;
     }
     assert_eq!(listed(ListQuery::all(Table::Runs).with("status", status("completed"))).await, ["wf_1"]);
     let (tallies, _) = store.tallies().await.unwrap();
@@ -241,7 +247,7 @@ async fn rows_are_found_by_what_they_became(world: &World) {
         (create("task_1", "one"), "pending", None),
         (claim_task("task_1", "a"), "pending", Some("a")),
         (by(Start { task: task(), agent: agent.clone() }.into()), "in_progress", Some("a")),
-        (by(Complete { task: task(), agent, outcome: Default::default() }.into()), "completed", None),
+        (by(Complete { task: task(), agent, outcome: Default::default(), checked: None }.into()), "completed", None),
     ];
     for (submission, state, holder) in steps {
         done(store, submission).await;

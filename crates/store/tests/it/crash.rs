@@ -53,7 +53,7 @@ async fn recorded_run() -> (Remains, Vec<LogRow>) {
         done(&store, claim_task(&id, "a")).await;
         done(&store, claim_file(&format!("src/{at}.rs"), "a")).await;
         done(&store, Submission::new(Caller::asserted("a"), Start { task: id.as_str().into(), agent: None })).await;
-        let complete = Complete { task: id.as_str().into(), agent: None, outcome: Default::default() };
+        let complete = Complete { task: id.as_str().into(), agent: None, outcome: Default::default(), checked: None };
         done(&store, Submission::new(Caller::asserted("a"), complete)).await;
     }
     (Remains::of(&database(&folder)), whole_log(&store).await)

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use rookery_core::actor::Caller;
-use rookery_core::clutch::{Ingest, MessageType, PayloadType};
+use rookery_core::clutch::{MessageType, PayloadType};
 use rookery_core::contract::{Checked, DefineWorkflow, Expects, RegisterSchema, StepRule, Violations};
 use rookery_core::group::{RemoveGroup, SetGroup};
 use rookery_core::{AgentId, Command, Key, Row};
@@ -43,10 +43,16 @@ pub(crate) fn asked() -> BoxedStrategy<(Caller, Command)> {
     (caller, command).boxed()
 }
 
-/// Holds a message against the step that its task is bound to, as things stand; nothing is wrong with it.
-pub(crate) fn hold(ingest: &mut Ingest, rows: &BTreeMap<Key, Row>) {
-    let Some(Row::Task(task)) = rows.get(&Key::Task(ingest.received.task.clone())) else { return };
-    ingest.checked = task.bound_to().map(|bound| {
+/// Holds what a command says about a task against the step that this is bound to, as things stand; nothing is wrong with it.
+pub(crate) fn hold(command: &mut Command, rows: &BTreeMap<Key, Row>) {
+    let (task, checked) = match command {
+        Command::Ingest(ingest) => (&ingest.received.task, &mut ingest.checked),
+        Command::CompleteTask(complete) => (&complete.task, &mut complete.checked),
+        Command::UpdateTaskStatus(update) => (&update.task, &mut update.checked),
+        _ => return,
+    };
+    let Some(Row::Task(task)) = rows.get(&Key::Task(task.clone())) else { return };
+    *checked = task.bound_to().map(|bound| {
         let defined = match rows.get(&Key::Workflow(bound.workflow.clone())) {
             Some(Row::Workflow(workflow)) => Some(workflow.defined),
             _ => None,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use rookery_core::actor::{Actor, Caller};
-use rookery_core::clutch::{Act, Again, Shape, Taken, read_batch, take_in};
+use rookery_core::clutch::{Act, Again, AnswerCall, Shape, Taken, Trace, read_batch, take_in};
 use rookery_core::log::LogRow;
 use rookery_core::message::StormGuard;
 use rookery_core::routing::{Candidates, Demand, Forward, Route};
@@ -20,7 +20,7 @@ use crate::team::NOW;
 pub(crate) const ENVELOPES: [&str; 12] = ["e0", "e1", "e2", "e3", "e4", "e5", "e6", "e7", "e8", "e9", "e10", "e11"];
 /// Tasks that are there only if they were asked for by a request.
 const ASKED: [&str; 3] = ["t4", "t5", "q0"];
-const KINDS: [&str; 11] = [
+const KINDS: [&str; 12] = [
     "task.request",
     "task.accept",
     "task.progress",
@@ -32,6 +32,7 @@ const KINDS: [&str; 11] = [
     "x.note",
     "agent.register",
     "agent.update",
+    "tool.call",
 ];
 
 type Asked = (Caller, Command);
@@ -49,13 +50,15 @@ pub(crate) fn asked() -> BoxedStrategy<Asked> {
         1 => Just("group:workers"),
         1 => Just("group:team"),
         1 => Just("agent:ghost"),
+        1 => Just("mcp:browser"),
     ];
     let run = prop_oneof![3 => Just("run_default"), 1 => Just("r0")];
     let parent = prop::option::weighted(0.5, select(&TASKS[..]));
     let meta = prop_oneof![2 => Just(json!({})), 1 => Just(json!({ "workflow": WORKFLOW, "step": STEP }))];
     let task = prop_oneof![1 => select(&TASKS[..]), 1 => select(&ASKED[..])];
-    (id(), select(&KINDS[..]), from, to, task, run, parent, (meta, limits()))
-        .prop_filter_map("an envelope", |(id, kind, from, to, task, run, parent, (meta, limits))| {
+    let sent = (id(), select(&KINDS[..]), from, to, task, run, parent, (meta, limits())).prop_filter_map(
+        "an envelope",
+        |(id, kind, from, to, task, run, parent, (meta, limits))| {
             let envelope = json!({
                 "v": "clutch/0.1", "id": id, "ts": "2026-02-01T13:20:11Z", "thread_id": "thr_default", "run_id": run,
                 "task_id": task, "parent_task_id": parent.filter(|parent| *parent != task && kind == "task.request"),
@@ -63,7 +66,9 @@ pub(crate) fn asked() -> BoxedStrategy<Asked> {
                 "meta": meta,
             });
             ingest(&envelope, limits)
-        })
+        },
+    );
+    prop_oneof![12 => sent, 1 => (select(&ENVELOPES[..]), select(&AGENTS[..])).prop_map(|(call, to)| answer(call, to))]
         .boxed()
 }
 
@@ -94,10 +99,25 @@ fn limit(act: &mut Act, limits: Limits) {
     }
 }
 
+/// The daemon answers for a tool that is not there, if it is a call, and if that was not told yet.
+fn answer(call: &str, to: &str) -> Asked {
+    let answer = AnswerCall {
+        call: call.into(),
+        message: format!("answer-{call}").as_str().into(),
+        to: Actor::Agent(to.into()),
+        run: "run_default".into(),
+        thread: "thr_default".into(),
+        task: TASKS[0].into(),
+        trace: Trace::default(),
+    };
+    (Caller::system(), answer.into())
+}
+
 fn payload(kind: &str, from: &str) -> Value {
     match kind {
         "agent.register" => json!({ "v": "clutch/0.1", "agent_id": from, "capabilities": [{ "id": "skill:law" }] }),
         "agent.update" => json!({ "limits": { "max_concurrency": 2 } }),
+        "tool.call" => json!({ "tool": "mcp:browser" }),
         _ => json!({ "text": "@a look", "title": "one" }),
     }
 }

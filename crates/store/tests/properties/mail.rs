@@ -162,6 +162,12 @@ impl Ledger {
                         assert_eq!(ledger.deliveries.insert(key, Standing::Queued), None);
                     }
                 }
+                Fact::ToolDenied(fact) => {
+                    if let Some(agent) = &fact.delivered {
+                        let key = (fact.message.clone(), agent.clone());
+                        assert_eq!(ledger.deliveries.insert(key, Standing::Queued), None);
+                    }
+                }
                 Fact::TaskForwarded(fact) => {
                     let key = (fact.message.clone(), fact.to.clone());
                     assert_eq!(ledger.deliveries.insert(key, Standing::Queued), None);

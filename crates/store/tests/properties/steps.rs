@@ -217,7 +217,7 @@ fn about_tasks() -> BoxedStrategy<Asked> {
         2 => (anybody(), task(), agent()).prop_map(|(caller, task, to)| (caller, Assign { task, to }.into())),
         2 => (anybody(), task(), named(), prop::option::of(text())).prop_map(|(caller, task, agent, text)| {
             let detail = text.clone().map(|text| serde_json::json!({ "told": text }));
-            (caller, Complete { task, agent, outcome: Outcome { text, detail } }.into())
+            (caller, Complete { task, agent, outcome: Outcome { text, detail }, checked: None }.into())
         }),
         1 => (anybody(), task(), named(), prop::option::of(text()))
             .prop_map(|(caller, task, agent, error)| (caller, Fail { task, agent, error }.into())),
@@ -419,7 +419,7 @@ fn about_plans() -> BoxedStrategy<Asked> {
         3 => (anybody(), task(), select(State::ALL.to_vec()), prop::option::of(text())).prop_map(
             |(caller, task, to, text)| {
                 let outcome = Outcome { text: text.clone(), detail: None };
-                (caller, UpdateStatus { task, agent: None, to, outcome, error: text.clone(), reason: text, waiting_for: None }.into())
+                (caller, UpdateStatus { task, agent: None, to, outcome, error: text.clone(), reason: text, waiting_for: None, checked: None }.into())
             }
         ),
     ]

@@ -11,7 +11,7 @@ use rookery_core::redact::{Erase, Redact, Target};
 use rookery_core::task::Create;
 use rookery_core::timer::{FireTimer, conflict_timer};
 use rookery_core::view::{LifeSource, Presence};
-use rookery_core::{Command, IntentId, Key, LogId, Row, RunId, Seq, TaskId, Timestamp};
+use rookery_core::{IntentId, Key, LogId, Row, RunId, Seq, TaskId, Timestamp};
 use rookery_store::batch::Outcome;
 use rookery_store::memory::Database;
 use rookery_store::{Idempotency, PresenceBoard, Submission};
@@ -108,9 +108,7 @@ impl Team {
         match step {
             Step::Ask { caller, command, key } => {
                 let mut command = command.clone();
-                if let Command::Ingest(ingest) = &mut command {
-                    crate::contracts::hold(ingest, &self.rows());
-                }
+                crate::contracts::hold(&mut command, &self.rows());
                 let mut submission = Submission::new(caller.clone(), command.clone());
                 submission.idempotency = key.map(|key| Idempotency {
                     scope: caller.actor.to_string(),

@@ -26,6 +26,7 @@ pub async fn register(call: Call, NamedAgent(id): NamedAgent, Json(body): Json) 
         return Err(ClutchError::invalid("/agent_id", told));
     }
     let caller = call.caller(&id)?;
+    call.app().engine().admits_card(&caller, &card).await?;
     let committed = call.submit(caller, RegisterCard { card }, &body).await?;
     match call::row_of(&committed) {
         Some(Row::Agent(agent)) => Ok(call::written(StatusCode::OK, &committed, shown(&agent))),

@@ -9,6 +9,7 @@
 //! | `envelopes` | envelopes that come in, and each by its id |
 //! | `error` | the map from what can go wrong to this protocol's errors |
 //! | `filter` | which messages, as addresses and frames say it |
+//! | `hooks` | what other programs POST in forms of their own, at `/hooks/{name}` |
 //! | `groups` | lists of agents that messages can be sent to |
 //! | `inbox` | what waits for an agent, pulled and acknowledged |
 //! | `messages` | messages by run, thread, task, sender and type |
@@ -29,6 +30,7 @@ pub(crate) mod envelopes;
 mod error;
 mod filter;
 pub(crate) mod groups;
+pub(crate) mod hooks;
 pub(crate) mod inbox;
 pub(crate) mod messages;
 mod page;
@@ -77,7 +79,7 @@ pub fn routes() -> Router<App> {
         .route("/runs/{id}/replay", get(replay::replay))
         .route("/runs/{id}/retry", post(retry::retry))
         .route("/stream", get(stream::stream));
-    Router::new().nest(ROOT, routes)
+    Router::new().nest(ROOT, routes).route("/hooks/{name}", post(hooks::receive))
 }
 
 /// Whether a request takes as long as there are bytes to carry or something to wait for, and bounds that by itself.

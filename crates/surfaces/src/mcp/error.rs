@@ -113,6 +113,9 @@ fn word(code: Code) -> &'static str {
         | Code::SiteOffline
         | Code::MergeConflict
         | Code::GitFailed
+        | Code::BadSignature
+        | Code::UnknownKey
+        | Code::SignatureRequired
         | Code::SchemaNotFound
         | Code::SchemaViolation
         | Code::GroupNotFound
@@ -148,7 +151,10 @@ fn is_recoverable(code: Code) -> bool {
         | Code::SiteOffline
         | Code::SchemaViolation
         | Code::MergeConflict => true,
-        Code::AgentNotFound
+        Code::BadSignature
+        | Code::UnknownKey
+        | Code::SignatureRequired
+        | Code::AgentNotFound
         | Code::AgentOffline
         | Code::TaskNotFound
         | Code::HandoffNotFound

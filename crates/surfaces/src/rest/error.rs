@@ -74,6 +74,7 @@ fn status(code: Code) -> StatusCode {
         | Code::MissingPath => StatusCode::BAD_REQUEST,
         Code::Unauthenticated => StatusCode::UNAUTHORIZED,
         Code::NotHolder | Code::Sealed | Code::Forbidden => StatusCode::FORBIDDEN,
+        Code::BadSignature | Code::UnknownKey | Code::SignatureRequired => StatusCode::FORBIDDEN,
         Code::AgentNotFound
         | Code::TaskNotFound
         | Code::HandoffNotFound

@@ -83,6 +83,7 @@ use crate::ops;
         artifacts::download,
         clutch::envelopes::ingest,
         clutch::envelopes::get,
+        clutch::hooks::receive,
         clutch::messages::list,
         clutch::router::explain,
         clutch::runs::list,

@@ -62,7 +62,7 @@ pub async fn update(call: Call, Segment(id): Segment, body: JsonBody<wire::TaskC
         TaskStatus::Blocked => moved(task, named, task::State::Paused, request.reason).into(),
         TaskStatus::Done => {
             let outcome = Outcome { text: request.outcome, detail: request.outcome_detail };
-            Complete { task, agent: named, outcome }.into()
+            Complete { task, agent: named, outcome, checked: None }.into()
         }
     };
     let committed = call.submit(call.caller(Some(&agent_id))?, command, &body.bytes).await?;

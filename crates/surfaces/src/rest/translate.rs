@@ -98,6 +98,8 @@ pub fn action(fact: &Fact) -> String {
         | Fact::GroupSet(_)
         | Fact::GroupRemoved(_)
         | Fact::EnvelopeReceived(_)
+        | Fact::EnvelopeRejected(_)
+        | Fact::ToolDenied(_)
         | Fact::RoutingDecided(_)
         | Fact::RoutingFailed(_)
         | Fact::RoutingResumed(_)

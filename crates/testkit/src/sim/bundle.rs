@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use rookery_core::clutch::{Envelope, Ingest, Received, Shape, Taken, read_batch, take_in};
+use rookery_core::clutch::signature::signed_by;
+use rookery_core::clutch::{Act, Envelope, Ingest, Received, Shape, Taken, read_batch, take_in};
 use rookery_core::{Caller, Command, MessageId, Seq};
 use serde_json::Value;
 
@@ -29,6 +30,8 @@ pub(super) struct Item {
     pub(super) key: Option<UsedKey>,
     /// Nothing if it is a sign of life, which the log does not keep.
     pub(super) ingest: Option<Box<Ingest>>,
+    /// Whether somebody else signed it than has the keys that it brings.
+    pub(super) forged: bool,
 }
 
 /// An idempotency key: within run and sender, for one thing.
@@ -75,7 +78,17 @@ fn item(received: &Received<'_>, taken: Taken) -> Item {
         Taken::Command(ingest) => Some(ingest),
         Taken::Heartbeat(_) => None,
     };
-    Item { id: received.envelope.id.clone(), key: used_key(&received.envelope), ingest }
+    let forged = ingest.as_ref().is_some_and(|ingest| is_forged(&received.envelope, ingest));
+    Item { id: received.envelope.id.clone(), key: used_key(&received.envelope), ingest, forged }
+}
+
+fn is_forged(envelope: &Envelope, ingest: &Ingest) -> bool {
+    match &ingest.act {
+        Act::Register(register) if envelope.security.auth.is_some() => {
+            signed_by(envelope, &register.card.security.keys).is_err()
+        }
+        _ => false,
+    }
 }
 
 pub(super) fn used_key(envelope: &Envelope) -> Option<UsedKey> {

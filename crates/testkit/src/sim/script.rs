@@ -20,7 +20,7 @@ use rookery_core::run::{
 };
 use rookery_core::task::{
     AddCheckpoint, Assign, Cancel, CheckpointKind, Claim, Complete, Create, Details, Fail, MoveTo, Outcome, Plan,
-    Release, Replan, Retry, SetPlan, Skip, Start, State, TakeUp, Task, UpdateStatus,
+    Release, Replan, Retry, RetryPart, SetPlan, Skip, Start, State, TakeUp, Task, UpdateStatus,
 };
 use rookery_core::template::{ApplyTemplate, CreateTemplate, TemplateSource};
 use rookery_core::{AgentId, Caller, Command, HandoffId, IntentId, Row, RunId, TaskId, TemplateId};
@@ -167,7 +167,8 @@ impl Script<'_> {
             14..24 => (person, Assign { task: self.task(), to: agent }.into()),
             24..29 => (person, Cancel { task: self.task(), agent: None, reason: self.reason() }.into()),
             29..33 => (person, Skip { task: self.task(), agent: None, reason: self.reason() }.into()),
-            33..37 => (person, Retry { task: self.task(), agent: None }.into()),
+            33..35 => (person, Retry { task: self.task(), agent: None }.into()),
+            35..37 => (person, self.retry_part()),
             37..41 => (person, Lock { path: self.path() }.into()),
             41..46 => (person, Unlock { path: self.path() }.into()),
             46..52 => (person, Resolve { path: self.conflicted(), winner: agent }.into()),
@@ -180,11 +181,24 @@ impl Script<'_> {
             90..95 => (Caller::nobody(), Start { task: self.task(), agent: Some(agent) }.into()),
             _ => (
                 Caller::nobody(),
-                Complete { task: self.task(), agent: None, outcome: Outcome { text: self.reason(), detail: None } }
-                    .into(),
+                Complete {
+                    task: self.task(),
+                    agent: None,
+                    outcome: Outcome { text: self.reason(), detail: None },
+                    checked: None,
+                }
+                .into(),
             ),
         };
         Wish::command(caller, command)
+    }
+
+    /// A task that has ended shall be tried again, with what went on from it.
+    fn retry_part(&mut self) -> Command {
+        let ended = self.tasks().filter(|task| !task.state.is_open()).map(|task| (task.run.clone(), task.id.clone()));
+        let ended: Vec<(RunId, TaskId)> = ended.collect();
+        let (run, task) = ended.choose(self.rng).cloned().unwrap_or((RunId::project_default(), "task_none".into()));
+        RetryPart { run, task }.into()
     }
 
     fn agent(&mut self) -> AgentId {
@@ -386,7 +400,17 @@ impl Script<'_> {
                 let to = *State::ALL.choose(self.rng).unwrap_or(&State::Completed);
                 let outcome = Outcome { text: self.reason(), detail: None };
                 let (error, reason) = (self.reason(), self.reason());
-                UpdateStatus { task, agent: self.maybe(agent), to, outcome, error, reason, waiting_for: None }.into()
+                UpdateStatus {
+                    task,
+                    agent: self.maybe(agent),
+                    to,
+                    outcome,
+                    error,
+                    reason,
+                    waiting_for: None,
+                    checked: None,
+                }
+                .into()
             }
         }
     }
@@ -406,7 +430,7 @@ impl Script<'_> {
     fn complete(&mut self, agent: &AgentId) -> Command {
         let detail = self.rng.random_bool(0.3).then(|| serde_json::json!({ "text": "detail", "lines": 3 }));
         let outcome = Outcome { text: self.reason(), detail };
-        Complete { task: self.own_task(agent), agent: self.maybe(agent), outcome }.into()
+        Complete { task: self.own_task(agent), agent: self.maybe(agent), outcome, checked: None }.into()
     }
 
     fn fail(&mut self, agent: &AgentId) -> Command {

@@ -760,6 +760,7 @@ impl World {
                 check::runs_follow_their_tasks(&self.model)?;
             }
         }
+        envelopes::calls_are_answered_once(&self.model, &rows)?;
         envelopes::bundles_are_whole(&self.model, &self.bundles, &rows)
     }
 

@@ -173,7 +173,7 @@ impl Capability {
         self.trust_level.unwrap_or(TrustLevel::Sandbox)
     }
 
-    fn offers(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn offers(&self) -> impl Iterator<Item = &str> {
         let itself = self.id.strip_prefix("tool:").filter(|name| *name != "mcp");
         itself.into_iter().chain(self.tools.iter().chain(&self.servers).map(|tool| tool_name(tool)))
     }

@@ -11,6 +11,7 @@ use crate::clutch::form::{self, Fields, Flaw, Read, quoted};
 use crate::clutch::json;
 use crate::clutch::place::Place;
 use crate::clutch::security::TrustLevel;
+use crate::clutch::signature::is_public_key;
 use crate::clutch::version::Stated;
 use crate::envelope::VERSION;
 use crate::id::AgentId;
@@ -194,12 +195,8 @@ fn key(fields: &mut Fields<'_>) -> Read<SigningKey> {
 }
 
 fn public_key(value: &Value) -> Result<&str, Flaw> {
-    /// The base64 of 32 bytes, without padding.
-    const CHARS: usize = 43;
     let text = form::string(value)?;
-    let digits = text.strip_suffix('=').unwrap_or(text);
-    let base64 = |byte: u8| byte.is_ascii_alphanumeric() || b"+/-_".contains(&byte);
-    match digits.len() == CHARS && digits.bytes().all(base64) {
+    match is_public_key(text) {
         true => Ok(text),
         false => Err(Flaw::invalid("must be the 32 bytes of an ed25519 key in base64")),
     }

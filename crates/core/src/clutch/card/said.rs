@@ -29,7 +29,7 @@ impl Card {
         }
     }
 
-    fn made(id: &AgentId, profile: &Profile) -> Card {
+    pub(crate) fn made(id: &AgentId, profile: &Profile) -> Card {
         let meta = json!({ "framework": profile.tool, "role": profile.role });
         Card {
             v: VERSION.to_owned(),

@@ -11,6 +11,7 @@ mod context;
 mod deliveries;
 mod doctor;
 mod down;
+mod envelope;
 mod export;
 mod handoffs;
 mod import;
@@ -70,6 +71,7 @@ pub enum Command {
     Restore(restore::Args),
     Migrate(migrate::Args),
     Artifacts(artifacts::Args),
+    Envelope(envelope::Args),
     Token(token::Args),
     Context(context::Args),
     Mcp(mcp::Args),
@@ -111,6 +113,7 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Restore(args) => restore::run(context, args).await,
         Command::Migrate(args) => migrate::run(context, args).await,
         Command::Artifacts(args) => artifacts::run(context, args).await,
+        Command::Envelope(args) => envelope::run(context, args),
         Command::Token(args) => token::run(context, args).await,
         Command::Context(args) => context::run(context, args).await,
         Command::Mcp(args) => mcp::run(context, args).await,

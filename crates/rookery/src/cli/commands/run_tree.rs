@@ -154,7 +154,8 @@ impl Drawing<'_> {
             parts.push(format!("waits for {}", task.waiting_on.join(", ")));
         }
         parts.extend(task.queued_ms.map(|queued| format!("queued {}", clock::millis(queued))));
-        if task.attempts.iter().any(|attempt| attempt.duration_ms.is_some()) {
+        let worked = || task.attempts.iter().filter(|attempt| attempt.outcome.as_deref() != Some("not_accepted"));
+        if worked().any(|attempt| attempt.duration_ms.is_some()) {
             parts.push(format!("worked {}", clock::millis(task.working_ms)));
         }
         let open = task.attempts.last().filter(|attempt| attempt.outcome.is_none());

@@ -258,6 +258,7 @@ impl Moving {
             error: self.error,
             reason: self.reason,
             waiting_for: self.waiting_for,
+            checked: None,
         }
     }
 }

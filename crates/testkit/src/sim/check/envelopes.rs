@@ -42,6 +42,23 @@ pub(in crate::sim) fn bundles_are_whole(
     Ok(())
 }
 
+/// Whoever calls a tool in vain is told so by the same commit, once.
+pub(in crate::sim) fn calls_are_answered_once(model: &Model, rows: &[LogRow]) -> Checked {
+    let in_vain = rows.iter().filter_map(received).filter(|fact| fact.denied.is_some()).map(|fact| &fact.message);
+    for call in in_vain {
+        let answers = rows.iter().filter(|row| matches!(&row.fact, Fact::ToolDenied(fact) if fact.call == *call));
+        let waits = filed(model, call).is_none_or(|filed| filed.denied.is_some());
+        if answers.count() != 1 || waits {
+            return violated("calls_are_answered_once", format!("at {}: {call}", model.head()));
+        }
+    }
+    let answered = |call: &MessageId| rows.iter().filter_map(received).any(|fact| fact.message == *call);
+    match rows.iter().find(|row| matches!(&row.fact, Fact::ToolDenied(fact) if !answered(&fact.call))) {
+        None => Ok(()),
+        Some(row) => violated("calls_are_answered_once", format!("{} answers what came before", row.seq)),
+    }
+}
+
 fn received(row: &LogRow) -> Option<&EnvelopeReceived> {
     if let Fact::EnvelopeReceived(fact) = &row.fact { Some(fact) } else { None }
 }
@@ -73,6 +90,9 @@ pub(in crate::sim) fn reply_agrees_with_the_log(model: &Model, bundle: &Bundle, 
     }
     for (item, answer) in bundle.items.iter().zip(told) {
         let wrong = |why: &str| violated(check, format!("{} was told {answer:?}: {why}", item.id));
+        if item.forged {
+            return wrong("it is forged");
+        }
         if item.ingest.is_none() {
             match answer.seq {
                 None => continue,
@@ -153,6 +173,9 @@ pub(in crate::sim) fn refusal_is_justified(
     };
     let right =
         |at: Seq| refused_together(model, bundle, place, at, refusal) || is_not_here(model, bundle, at, refusal);
+    if matches!(refusal.code, Code::BadSignature | Code::UnknownKey) && item.forged {
+        return Ok(());
+    }
     let used_otherwise = refusal.code == Code::IdempotencyMismatch && key_is_taken(model, bundle, place);
     if used_otherwise || (asked.0..=model.head().0).rev().map(Seq).any(right) {
         return Ok(());

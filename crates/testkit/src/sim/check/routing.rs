@@ -4,7 +4,7 @@ use rookery_core::agent::Agent;
 use rookery_core::clutch::{Address, Card, Group, Need, TrustLevel};
 use rookery_core::log::LogRow;
 use rookery_core::run::Status;
-use rookery_core::task::{Task, Terms};
+use rookery_core::task::{Clock, Task, Terms};
 use rookery_core::{AgentId, Fact, Key, Row};
 
 use super::{Checked, violated};
@@ -43,12 +43,16 @@ pub(in crate::sim) fn decisions_are_passed_on(row: &LogRow, rest: &[LogRow]) -> 
     }
 }
 
-/// At rest no task waits that somebody here could be given.
+/// At rest no task waits that somebody here could be given. Whoever was asked in vain is asked anew when the time for that
+/// has come, which some clock must tell.
 pub(in crate::sim) fn nobody_waits_in_vain(model: &Model) -> Checked {
     for (_, row) in model.rows() {
         let Row::Task(task) = row else { continue };
         let Some(terms) = task.to_be_routed().filter(|_| gives_work(model, task)) else { continue };
-        let fits = |row: &Row| matches!(row, Row::Agent(agent) if excluded(model, terms, agent).is_none());
+        let asked_later = task.clocks.get(Clock::Anew).is_some();
+        let rests = |agent: &Agent| asked_later && task.routing.tried.contains(&agent.id);
+        let fits = |agent: &Agent| !rests(agent) && excluded(model, terms, agent).is_none();
+        let fits = |row: &Row| matches!(row, Row::Agent(agent) if fits(agent));
         if let Some((key, _)) = model.rows().find(|(_, row)| fits(row)) {
             return violated("nobody_waits_in_vain", format!("{} waits, and {key:?} fits", task.id));
         }

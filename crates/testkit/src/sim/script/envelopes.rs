@@ -2,8 +2,10 @@
 
 use rand::Rng;
 use rand::seq::{IndexedRandom, IteratorRandom};
+use rookery_core::clutch::SecretKey;
+use rookery_core::envelope::iso;
 use rookery_core::task::Task;
-use rookery_core::{AgentId, Fact, RunId};
+use rookery_core::{AgentId, Fact, RunId, Timestamp};
 use serde_json::{Value, json};
 
 use super::Script;
@@ -55,7 +57,11 @@ impl Script<'_> {
             28..44 => self.accept(agent, from, at),
             44..49 => self.about_own(agent, from, at, "task.progress", json!({ "percent": 50 })),
             49..60 => self.about_own(agent, from, at, "task.result", json!({ "summary": "done" })),
-            60..64 => self.about_own(agent, from, at, "task.error", json!({ "code": "BROKEN", "message": "no" })),
+            60..64 => {
+                let retryable = self.rng.random_bool(0.7);
+                let payload = json!({ "code": "BROKEN", "message": "no", "retryable": retryable });
+                self.about_own(agent, from, at, "task.error", payload)
+            }
             64..67 => self.cancel(from, at),
             67..78 => self.speech(from, at),
             78..81 => self.card(agent),
@@ -64,10 +70,12 @@ impl Script<'_> {
                 self.signed_off(from, at, "agent.update", json!({ "payload": { "limits": limits } }))
             }
             83..86 => self.signed_off(from, at, "agent.heartbeat", json!({})),
-            86..89 => {
+            86..88 => {
                 let to = self.agent_address();
                 self.signed_off(from, at, "x.note", json!({ "to": [to] }))
             }
+            88..91 => self.call(agent, from, at),
+            91 => self.forged(agent, from, at),
             _ => self.again(from, at),
         }
     }
@@ -116,6 +124,14 @@ impl Script<'_> {
                 POLICIES.choose(self.rng).and_then(|policy| serde_json::from_str::<Value>(policy).ok())
         {
             more["security"] = json!({ "policy": policy });
+        }
+        if self.rng.random_bool(0.5) {
+            let (seconds, attempts) = (self.rng.random_range(1..90), self.rng.random_range(1..4));
+            more["limits"] = json!({ "max_runtime_sec": seconds, "max_attempts": attempts });
+        }
+        if self.rng.random_bool(0.15) {
+            let now = self.model.log().last().map_or(0, |row| row.at.0);
+            more["deadline"] = json!(iso(Timestamp(now + self.rng.random_range(0..120_000))));
         }
         if self.rng.random_bool(0.3) {
             more["prefers"] = json!(["skill:law", "domain:fintech"]);
@@ -176,6 +192,30 @@ impl Script<'_> {
         let kind = if self.rng.random_bool(0.8) { "chat.message" } else { "chat.system" };
         let payload = json!({ "text": format!("text {}", self.rng.random_range(0..20)), "mentions": mentions });
         self.signed_off(from, at, kind, json!({ "to": [to], "payload": payload }))
+    }
+
+    /// A call of a tool: of one that nobody serves, or of somebody else's.
+    fn call(&mut self, agent: &AgentId, from: &str, at: u32) -> Value {
+        let to = if self.rng.random_bool(0.6) { json!({ "agent_id": "mcp:browser" }) } else { self.agent_address() };
+        let payload = json!({ "tool": "mcp:browser", "args": {} });
+        let mut call = self.about_own(agent, from, at, "tool.call", payload);
+        call["to"] = json!([to]);
+        if self.rng.random_bool(0.3) {
+            call["security"] = json!({ "policy": { "tool_allowlist": ["mcp:files"] } });
+        }
+        call
+    }
+
+    /// A card that somebody signed who does not have the key that stands on it.
+    fn forged(&mut self, agent: &AgentId, from: &str, at: u32) -> Value {
+        let (own, other) = (SecretKey::new("key_01", [1; 32]), SecretKey::new("key_01", [2; 32]));
+        let mut payload = self.card_of(agent);
+        payload["security"]["keys"] = json!([own.public()]);
+        let mut forged = self.signed_off(from, at, "agent.register", json!({ "payload": payload }));
+        if let Value::Object(forged) = &mut forged {
+            other.sign(forged);
+        }
+        forged
     }
 
     fn card_of(&mut self, agent: &AgentId) -> Value {

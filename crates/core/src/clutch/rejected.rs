@@ -1,0 +1,74 @@
+//! A message that was signed, and not by whom it says it is from. The message itself is not kept; that somebody tried is.
+
+use serde::{Deserialize, Serialize};
+
+use super::message_type::MessageType;
+use crate::actor::{Actor, Caller};
+use crate::command::{Decision, Halt, Reply};
+use crate::fact::Fact;
+use crate::id::MessageId;
+use crate::refusal::{Code, Refusal};
+
+/// Notes that a message was refused. How often that may be noted is for the one who notes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NoteRejected {
+    pub rejected: EnvelopeRejected,
+}
+
+/// What was refused, as it said itself: nothing of it is known to be true.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct EnvelopeRejected {
+    pub message: MessageId,
+    #[serde(rename = "type")]
+    pub message_type: MessageType,
+    /// Whom it says it is from.
+    pub from: String,
+    /// The key that it says it is signed by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kid: Option<String>,
+    pub code: Code,
+    pub pointer: String,
+    /// How many more were refused since this was last noted, and are not in the log.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub others: u64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+impl NoteRejected {
+    pub(crate) fn decide(&self, caller: &Caller) -> Result<Decision, Halt> {
+        match caller.actor {
+            Actor::System => Ok(Decision::new(vec![Fact::EnvelopeRejected(self.rejected.clone())], Reply::Recorded)),
+            _ => Err(Refusal::new(Code::Forbidden, "only the daemon notes what it refused").into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{World, anna, by};
+
+    #[test]
+    fn it_is_noted_by_the_daemon_alone_and_changes_nothing() {
+        let mut w = World::of(&["ken"]);
+        let rejected = EnvelopeRejected {
+            message: "msg_1".into(),
+            message_type: MessageType::TaskCancel,
+            from: "ken".to_owned(),
+            kid: Some("k".to_owned()),
+            code: Code::BadSignature,
+            pointer: "/security/auth/sig".to_owned(),
+            others: 0,
+        };
+        let note = NoteRejected { rejected };
+        let rows = w.rows().clone();
+        for caller in [by("ken"), anna(), Caller::nobody()] {
+            assert_eq!(w.refuses(&caller, note.clone()), Code::Forbidden);
+        }
+        assert_eq!(w.does(&Caller::system(), note), ["envelope.rejected"]);
+        assert_eq!(*w.rows(), rows);
+    }
+}

@@ -1,0 +1,373 @@
+//! Calls of tools: whether one is allowed, whether anybody can take it, and the answer to one that comes to nothing.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::address::Address;
+use super::card::{Card, tool_name};
+use super::envelope::{Envelope, Trace};
+use super::security::{Policy, TrustLevel};
+use crate::actor::{Actor, Caller};
+use crate::agent::Agent;
+use crate::command::{Decision, Halt, Reply};
+use crate::fact::Fact;
+use crate::id::{AgentId, MessageId, RunId, TaskId, ThreadId};
+use crate::key::{Ask, Key};
+use crate::limit;
+use crate::refusal::{Code, Refusal};
+use crate::task::Task;
+use crate::view::View;
+
+/// What a `tool.call` asks for.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ToolCall {
+    /// As allowlists name them: servers (`mcp:browser`), or whatever else the call says.
+    tools: Vec<String>,
+    policy: Policy,
+}
+
+/// Why a call comes to nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum ToolErrorCode {
+    ToolNotAllowed,
+    ToolUnavailable,
+}
+
+impl ToolErrorCode {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ToolErrorCode::ToolNotAllowed => "TOOL_NOT_ALLOWED",
+            ToolErrorCode::ToolUnavailable => "TOOL_UNAVAILABLE",
+        }
+    }
+
+    /// A server may come; what an allowlist leaves out stays out.
+    fn is_retryable(self) -> bool {
+        self == ToolErrorCode::ToolUnavailable
+    }
+}
+
+/// That a call comes to nothing, and why.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Denial {
+    pub code: ToolErrorCode,
+    pub tool: String,
+    /// Whose allowlist leaves it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<Restriction>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Restriction {
+    Card,
+    Message,
+    Task,
+}
+
+impl Denial {
+    /// In the protocol's form of an error.
+    pub fn payload(&self, call: &MessageId) -> Value {
+        let mut details = json!({ "tool": self.tool, "call_id": call });
+        let message = match self.by {
+            None => format!("nothing here serves {}", self.tool),
+            Some(by) => {
+                details["allowlist"] = json!(by);
+                let whose = match by {
+                    Restriction::Card => "the caller's card",
+                    Restriction::Message => "the call's own policy",
+                    Restriction::Task => "the policy of the task",
+                };
+                format!("{} is not in the tool_allowlist of {whose}", self.tool)
+            }
+        };
+        json!({ "code": self.code, "message": message, "retryable": self.code.is_retryable(), "details": details })
+    }
+}
+
+impl ToolCall {
+    pub(super) fn of(envelope: &Envelope) -> ToolCall {
+        let servers = envelope.to.iter().filter_map(|address| match address {
+            Address::Server(_) => Some(address.to_string()),
+            _ => None,
+        });
+        let mut tools: Vec<String> = servers.collect();
+        // What a call to a server names is something of that server, unless it names a server itself.
+        let named = envelope.payload().get("tool").and_then(Value::as_str).filter(|name| !name.trim().is_empty());
+        if let Some(named) = named.filter(|named| tools.is_empty() || named.starts_with("mcp:")) {
+            tools.push(named[..named.floor_char_boundary(limit::NAME_BYTES)].to_owned());
+        }
+        ToolCall { tools, policy: envelope.security.policy.clone() }
+    }
+
+    /// Whether it is for production, by what any side of it says.
+    pub(super) fn is_for_production(&self, caller: Option<&Agent>, task: Option<&Task>) -> bool {
+        let says = |policy: &Policy| policy.trust_level == Some(TrustLevel::Prod);
+        let offers = |card: &Card| {
+            let of_production = card.capabilities.iter().filter(|capability| capability.trust() == TrustLevel::Prod);
+            let mut offered = of_production.flat_map(|capability| capability.offers());
+            offered.any(|tool| self.tools.iter().any(|called| server(called) == tool))
+        };
+        says(&self.policy)
+            || task_policy(task).is_some_and(says)
+            || caller.and_then(|agent| agent.profile.card.as_deref()).is_some_and(offers)
+    }
+
+    /// The first thing that it may not use.
+    pub(super) fn forbidden(&self, caller: Option<&Agent>, task: Option<&Task>) -> Option<Denial> {
+        let card = caller.and_then(|agent| agent.profile.card.as_ref());
+        let lists = [
+            (Restriction::Card, card.and_then(|card| card.security.tool_allowlist.as_ref())),
+            (Restriction::Message, self.policy.tool_allowlist.as_ref()),
+            (Restriction::Task, task_policy(task).and_then(|policy| policy.tool_allowlist.as_ref())),
+        ];
+        let unnamed = [String::new()];
+        let tools = if self.tools.is_empty() { &unnamed } else { self.tools.as_slice() };
+        lists.into_iter().find_map(|(by, list)| {
+            let list = list?;
+            let tool = tools.iter().find(|tool| !list.iter().any(|entry| covers(entry, tool)))?;
+            let tool = if tool.is_empty() { "a tool without a name".to_owned() } else { tool.clone() };
+            Some(Denial { code: ToolErrorCode::ToolNotAllowed, tool, by: Some(by) })
+        })
+    }
+
+    /// That nobody takes it.
+    pub(super) fn unserved(&self) -> Option<Denial> {
+        let tool = self.tools.first()?.clone();
+        Some(Denial { code: ToolErrorCode::ToolUnavailable, tool, by: None })
+    }
+}
+
+fn task_policy(task: Option<&Task>) -> Option<&Policy> {
+    task.and_then(|task| task.origin.terms.as_ref()).map(|terms| &terms.policy)
+}
+
+/// An entry allows a server with all it has, or one thing of it: `mcp:files`, `mcp:files/read`.
+fn covers(entry: &str, tool: &str) -> bool {
+    tool_name(entry) == tool_name(tool) || tool_name(entry) == server(tool)
+}
+
+fn server(tool: &str) -> &str {
+    let name = tool_name(tool);
+    name.split_once('/').map_or(name, |(server, _)| server)
+}
+
+/// Answers a call that came to nothing. Done together with taking it in, so that each has one answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AnswerCall {
+    pub call: MessageId,
+    /// The id of the answer.
+    pub message: MessageId,
+    pub to: Actor,
+    pub run: RunId,
+    pub thread: ThreadId,
+    pub task: TaskId,
+    pub trace: Trace,
+}
+
+/// A call came to nothing, and whoever called finds that in its inbox.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ToolDenied {
+    pub call: MessageId,
+    pub message: MessageId,
+    /// Who called.
+    pub to: String,
+    pub run: RunId,
+    pub thread: ThreadId,
+    pub task: TaskId,
+    #[serde(default, skip_serializing_if = "Trace::is_none")]
+    pub trace: Trace,
+    pub denial: Denial,
+    /// Whether it is somebody with an inbox.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivered: Option<AgentId>,
+}
+
+impl ToolDenied {
+    pub(crate) fn keys(&self) -> Vec<Key> {
+        let (message, call) = (Key::Envelope(self.message.clone()), Key::Envelope(self.call.clone()));
+        let inbox =
+            self.delivered.iter().map(|agent| Key::Delivery { message: self.message.clone(), agent: agent.clone() });
+        [call, message].into_iter().chain(inbox).collect()
+    }
+
+    pub(crate) fn reaches(&self, message: &MessageId, agent: &AgentId) -> bool {
+        self.message == *message && self.delivered.as_ref() == Some(agent)
+    }
+}
+
+impl AnswerCall {
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        let keys =
+            [Key::Envelope(self.call.clone()), Key::Envelope(self.message.clone()), Key::Message(self.message.clone())];
+        keys.into_iter().chain(self.to.agent().map(|agent| Key::Agent(agent.clone()))).map(Ask::from).collect()
+    }
+
+    /// Nothing, if the call goes on or was answered before.
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+        if caller.actor != Actor::System {
+            return Err(Refusal::new(Code::Forbidden, "only the daemon answers for tools that are not there").into());
+        }
+        let Some(denial) = view.envelope(&self.call)?.and_then(|filed| filed.denied.clone()) else {
+            return Ok(Decision::nothing(Reply::Done));
+        };
+        if view.envelope(&self.message)?.is_some() || view.message(&self.message)?.is_some() {
+            return Err(Refusal::new(Code::Stale, "the id of the answer is taken").into());
+        }
+        let agent = match self.to.agent() {
+            Some(agent) => view.agent(agent)?.filter(|agent| !agent.has_left()),
+            None => None,
+        };
+        let fact = ToolDenied {
+            call: self.call.clone(),
+            message: self.message.clone(),
+            to: self.to.to_string(),
+            run: self.run.clone(),
+            thread: self.thread.clone(),
+            task: self.task.clone(),
+            trace: self.trace.clone(),
+            denial,
+            delivered: agent.map(|agent| agent.id.clone()),
+        };
+        Ok(Decision::new(vec![Fact::ToolDenied(fact)], Reply::Done))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::RegisterCard;
+    use crate::message::Standing;
+    use crate::testing::{World, by, ingest, sends};
+
+    const BROWSER: &str = "mcp:browser";
+
+    /// `ken`, who works on a task under these policies, and `smith`, an agent with tools of its own.
+    fn world(card: Value, task: &Value) -> World {
+        let mut w = World::of(&["lead", "smith"]);
+        let mut said = json!({ "v": "clutch/0.1", "agent_id": "ken" });
+        said["security"] = card;
+        w.does(&by("ken"), RegisterCard { card: Card::read(&said).unwrap() });
+        sends(&mut w, "req", "task.request", "lead", &json!({ "security": { "policy": task } }));
+        w
+    }
+
+    fn call(to: &str, tool: Option<&str>, policy: Value) -> Value {
+        json!({ "to": [{ "agent_id": to }], "payload": { "tool": tool, "args": {} },
+                "security": { "policy": policy }, "trace": { "trace_id": "tr_1" } })
+    }
+
+    fn answer(id: &str) -> AnswerCall {
+        AnswerCall {
+            call: id.into(),
+            message: format!("answer-{id}").as_str().into(),
+            to: Actor::Agent("ken".into()),
+            run: "run_1".into(),
+            thread: "thr_1".into(),
+            task: "t".into(),
+            trace: Trace { trace_id: Some("tr_1".to_owned()), span_id: None },
+        }
+    }
+
+    /// What becomes of a call: the code and whose list it was, as the answer tells them.
+    fn called(w: &mut World, said: &Value) -> Option<(&'static str, Option<Restriction>)> {
+        assert_eq!(sends(w, "call", "tool.call", "ken", said), ["envelope.received"]);
+        match w.run(&Caller::system(), answer("call")).unwrap().0.as_slice() {
+            [Fact::ToolDenied(denied)] => Some((denied.denial.code.as_str(), denied.denial.by)),
+            [] => None,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn every_allowlist_must_have_it_and_what_is_not_said_restricts_nothing() {
+        let (none, has) = (json!({}), json!({ "tool_allowlist": ["mcp:files", "mcp:browser"] }));
+        let lacks = json!({ "tool_allowlist": ["mcp:files"] });
+        for (card, message, task, by) in [
+            (&none, &none, &none, None),
+            (&has, &has, &has, None),
+            (&lacks, &has, &has, Some(Restriction::Card)),
+            (&has, &lacks, &has, Some(Restriction::Message)),
+            (&has, &has, &lacks, Some(Restriction::Task)),
+            (&none, &none, &lacks, Some(Restriction::Task)),
+            (&none, &lacks, &lacks, Some(Restriction::Message)),
+        ] {
+            for to in [BROWSER, "agent:smith", "agent:orchestrator"] {
+                let mut w = world(card.clone(), task);
+                let denied = called(&mut w, &call(to, Some(BROWSER), message.clone()));
+                let expected = match by {
+                    Some(by) => Some(("TOOL_NOT_ALLOWED", Some(by))),
+                    None if to == "agent:smith" => None,
+                    None => Some(("TOOL_UNAVAILABLE", None)),
+                };
+                assert_eq!(denied, expected, "to {to}, by {by:?}");
+                let reached = w.standing("call", "smith");
+                assert_eq!(reached.is_some(), to == "agent:smith" && by.is_none(), "nobody gets what is not allowed");
+            }
+        }
+    }
+
+    #[test]
+    fn tools_are_known_by_their_server_and_by_their_own_name() {
+        let only = json!({ "tool_allowlist": ["mcp:files/read", "tool:browser"] });
+        for (to, tool, allowed) in [
+            ("agent:smith", Some("mcp:browser"), true),
+            ("agent:smith", Some("browser"), true),
+            ("agent:smith", Some("mcp:browser/click"), true),
+            ("agent:smith", Some("mcp:files/read"), true),
+            ("agent:smith", Some("mcp:files/write"), false),
+            ("agent:smith", Some("mcp:files"), false),
+            ("agent:smith", None, false),
+            ("agent:smith", Some(" "), false),
+            (BROWSER, Some("click"), true),
+            (BROWSER, Some("mcp:shell"), false),
+            ("mcp:shell", Some("click"), false),
+        ] {
+            let denied = called(&mut world(only.clone(), &json!({})), &call(to, tool, json!({})));
+            let forbidden = denied.is_some_and(|(code, _)| code == "TOOL_NOT_ALLOWED");
+            assert_eq!(forbidden, !allowed, "{tool:?} to {to}");
+        }
+    }
+
+    #[test]
+    fn whoever_calls_is_answered_once() {
+        let mut w = world(json!({}), &json!({}));
+        let said = call(BROWSER, Some(BROWSER), json!({}));
+        sends(&mut w, "call", "tool.call", "ken", &said);
+        assert_eq!(w.does(&Caller::system(), answer("call")), ["tool.denied"]);
+        assert_eq!(w.standing("answer-call", "ken"), Some(Standing::Queued));
+        w.does(&by("ken"), ingest("call", "tool.call", "ken", &said));
+        let again = AnswerCall { message: "again".into(), ..answer("call") };
+        assert_eq!(w.does(&Caller::system(), again), [""; 0]);
+        assert_eq!(w.does(&Caller::system(), answer("req")), [""; 0], "what is no call is not answered");
+        assert_eq!(w.does(&Caller::system(), answer("unknown")), [""; 0]);
+        assert_eq!(w.rebuilt(), *w.rows());
+        for caller in [by("ken"), by("lead"), Caller::person("anna")] {
+            assert_eq!(w.refuses(&caller, answer("call")), Code::Forbidden);
+        }
+    }
+
+    #[test]
+    fn strangers_and_people_are_told_too_and_have_no_inbox() {
+        for from in ["stranger", "person:anna"] {
+            let mut w = world(json!({}), &json!({}));
+            sends(&mut w, "call", "tool.call", from, &call(BROWSER, None, json!({})));
+            let told = AnswerCall { to: Actor::parse(from), ..answer("call") };
+            let (facts, _) = w.run(&Caller::system(), told).unwrap();
+            let [Fact::ToolDenied(denied)] = facts.as_slice() else { panic!("{facts:?}") };
+            assert_eq!((denied.to.as_str(), &denied.delivered), (from, &None));
+        }
+    }
+
+    #[test]
+    fn a_denial_is_told_in_the_protocols_form() {
+        let denial = Denial { code: ToolErrorCode::ToolUnavailable, tool: BROWSER.to_owned(), by: None };
+        let told = json!({ "code": "TOOL_UNAVAILABLE", "message": "nothing here serves mcp:browser", "retryable": true,
+                           "details": { "tool": BROWSER, "call_id": "m" } });
+        assert_eq!(denial.payload(&"m".into()), told);
+        let by = Some(Restriction::Task);
+        let told = Denial { code: ToolErrorCode::ToolNotAllowed, by, ..denial }.payload(&"m".into());
+        assert_eq!((&told["retryable"], &told["details"]["allowlist"]), (&json!(false), &json!("task")));
+    }
+}

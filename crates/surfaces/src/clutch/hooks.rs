@@ -1,0 +1,100 @@
+//! Webhooks: what other programs POST in forms of their own. The configuration says what envelope it becomes.
+
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use rookery_core::Code;
+use rookery_core::clutch::{FaultCode, Shape};
+use rookery_engine::clutch::IngestError;
+use rookery_engine::hooks::{Gap, Incoming, Mapped, SignatureError};
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::call::Segment;
+use super::envelopes::IngestResults;
+use super::{ClutchError, ClutchErrorBody};
+use crate::app::App;
+use crate::rest;
+
+/// A request that the hook is not meant for.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Ignored {
+    ignored: bool,
+    /// What would have to be otherwise.
+    reason: String,
+}
+
+/// Deliver to a webhook that the configuration names. The request is signed with the hook's secret: `X-Rookery-Signature`, or
+/// GitHub's `X-Hub-Signature-256`. What is delivered again is done once.
+#[utoipa::path(post, path = "/hooks/{name}", tag = "clutch", operation_id = "clutch_hook",
+    params(("name" = String, Path)), request_body(content = Object, description = "JSON of any form"),
+    responses((status = 202, body = IngestResults), (status = 200, body = Ignored),
+              (status = 403, body = ClutchErrorBody), (status = 404, body = ClutchErrorBody)))]
+pub async fn receive(
+    State(app): State<App>,
+    Segment(name): Segment,
+    request: Request,
+) -> Result<Response, ClutchError> {
+    let Some(hook) = app.engine().settings().hooks.iter().find(|hook| hook.name == name) else {
+        return Err(ClutchError::new(StatusCode::NOT_FOUND, "HOOK_NOT_FOUND", "there is no hook of this name")
+            .hint("name it in rookery.toml as [adapters.http.NAME], and start the daemon anew"));
+    };
+    let headers = request.headers().clone();
+    let body = rest::call::json_bytes(request, &app).await?;
+    let header = |name: &str| text(&headers, name);
+    let now = app.engine().clock().now();
+    let vouched = hook.verify(&body, &header, now).inspect_err(|_| {
+        metrics::counter!("rookery_hooks_refused_total", "hook" => hook.name.clone()).increment(1);
+    })?;
+    let json: Value = serde_json::from_slice(&body).map_err(|error| {
+        ClutchError::new(StatusCode::BAD_REQUEST, FaultCode::MalformedJson.as_str(), format!("not JSON: {error}"))
+    })?;
+    let envelope = match hook.envelope(&Incoming { body: &body, json: &json, header: &header }, &vouched, now)? {
+        Mapped::Envelope(envelope) => serde_json::to_vec(&envelope).unwrap_or_default(),
+        Mapped::NotMeant(reason) => return Ok(Json(Ignored { ignored: true, reason }).into_response()),
+    };
+    let ingested = app.engine().ingest(&envelope, Shape::Json, |_| Ok(hook.caller())).await.map_err(refused)?;
+    Ok((StatusCode::ACCEPTED, Json(IngestResults::from(ingested))).into_response())
+}
+
+/// The same body was taken before, and this is not its sender trying again: that one would be told so.
+fn refused(error: IngestError) -> ClutchError {
+    match &error {
+        IngestError::Refused { refusal, pointer } if refusal.code == Code::Exists && pointer == "/id" => {
+            ClutchError::new(StatusCode::CONFLICT, "REPLAYED", "this was delivered before as another delivery").hint(
+                "a new event needs a new body or a new time; send one that is tried again with its first delivery id",
+            )
+        }
+        _ => error.into(),
+    }
+}
+
+fn text(headers: &HeaderMap, name: &str) -> Option<String> {
+    headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
+}
+
+impl From<SignatureError> for ClutchError {
+    fn from(error: SignatureError) -> ClutchError {
+        let code = match error {
+            SignatureError::Missing(_) => Code::SignatureRequired.as_str(),
+            SignatureError::Malformed(..) | SignatureError::Wrong(_) => Code::BadSignature.as_str(),
+            SignatureError::Old => "STALE_SIGNATURE",
+        };
+        let hint = match error {
+            SignatureError::Old => "sign anew with the time of now, and look whether both clocks are right",
+            _ => "sign the body as it is sent with the secret that the hook's configuration names",
+        };
+        ClutchError::new(StatusCode::FORBIDDEN, code, error.to_string()).hint(hint)
+    }
+}
+
+impl From<Gap> for ClutchError {
+    fn from(gap: Gap) -> ClutchError {
+        ClutchError::new(StatusCode::BAD_REQUEST, FaultCode::MissingField.as_str(), gap.to_string())
+            .detail("pointer", gap.at)
+            .detail("field", gap.field)
+            .hint("the hook's table in rookery.toml says where each field is")
+    }
+}
