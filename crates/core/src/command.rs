@@ -17,7 +17,10 @@ use crate::id::{AgentId, HandoffId, IntentId, MessageId, Seq, TaskId, ThreadId, 
 use crate::instance::ConfigureContext;
 use crate::intent::{CloseIntent, Intent};
 use crate::key::{Ask, Key, Lookup};
-use crate::message::{AckMessages, Delivery, Message, ReadMessages, ReleaseHeld, SendMessage, Sender, Thread};
+use crate::message::{
+    AckMessages, Delivery, GiveUpDelivery, Message, ReadMessages, ReleaseHeld, RetryDelivery, SendMessage, Sender,
+    Thread,
+};
 use crate::redact::Redact;
 use crate::refusal::{Code, Refusal};
 use crate::report::Report;
@@ -108,6 +111,8 @@ commands! {
     ReadMessages(ReadMessages),
     AckMessages(AckMessages),
     ReleaseHeld(ReleaseHeld),
+    GiveUpDelivery(GiveUpDelivery),
+    RetryDelivery(RetryDelivery),
     WriteDocument(WriteDocument),
     AppendDocument(AppendDocument),
     CreateDocument(CreateDocument),
@@ -239,6 +244,8 @@ pub fn asks(caller: &Caller, command: &Command) -> Vec<Ask> {
         Command::ReadMessages(c) => c.asks(),
         Command::AckMessages(c) => c.asks(),
         Command::ReleaseHeld(c) => c.asks(),
+        Command::GiveUpDelivery(c) => c.asks(),
+        Command::RetryDelivery(c) => c.asks(),
         Command::WriteDocument(c) => c.asks(),
         Command::AppendDocument(c) => c.asks(),
         Command::CreateDocument(c) => c.asks(),
@@ -334,6 +341,8 @@ pub fn decide(view: &View, caller: &Caller, command: &Command, now: &Now) -> Res
         Command::ReadMessages(c) => c.decide(view, caller),
         Command::AckMessages(c) => c.decide(view, caller),
         Command::ReleaseHeld(c) => c.decide(view, caller, now),
+        Command::GiveUpDelivery(c) => c.decide(view, caller),
+        Command::RetryDelivery(c) => c.decide(view, caller),
         Command::WriteDocument(c) => c.decide(view, caller),
         Command::AppendDocument(c) => c.decide(view, caller),
         Command::CreateDocument(c) => c.decide(view, caller),

@@ -11,7 +11,7 @@ use crate::clutch::{EnvelopeReceived, MessageType, ORCHESTRATOR, ToolDenied, leg
 use crate::fact::Fact;
 use crate::id::{AgentId, MessageId, RunId, TaskId, ThreadId, Timestamp};
 use crate::log::{Body, BodyBytes, LogRow, event_id};
-use crate::message::{Header, Recipients};
+use crate::message::{Form, Header, Letter, Message, Recipients};
 use crate::task::{Because, State, Task, TimeLimit};
 
 pub const VERSION: &str = "clutch/0.1";
@@ -86,9 +86,44 @@ pub fn of(row: &LogRow) -> Value {
             received(bytes).unwrap_or_else(|| without_words(row))
         }
         (fact, _) if has_own_words(fact) => without_words(row),
+        (Fact::MessageSent(fact), _) => named(shown(row, message_type(&row.fact)), &fact.letter.header),
         (Fact::ToolDenied(fact), _) => answer(row, fact),
         (fact, _) => shown(row, message_type(fact)),
     }
+}
+
+/// A message that was sent is known by its own id, whoever shows it.
+fn named(mut message: Value, header: &Header) -> Value {
+    message["id"] = json!(header.message);
+    message["task_id"] = json!(header.task);
+    message
+}
+
+/// A message of any face as it is delivered.
+pub fn of_message(message: &Message) -> Value {
+    let header = &message.letter.header;
+    json!({
+        "v": VERSION,
+        "id": header.message,
+        "ts": iso(message.at),
+        "thread_id": header.thread,
+        "run_id": header.run,
+        "task_id": header.task,
+        "parent_task_id": null,
+        "from": { "agent_id": address(&Actor::parse(header.from.as_str())) },
+        "to": everybody_named(header),
+        "type": MessageType::ChatMessage,
+        "payload": words(&message.letter, json!(message.letter)),
+        "meta": { "seq": message.sent, "kind": "message.sent" },
+    })
+}
+
+/// What a coordination message says is called a description here.
+fn words(letter: &Letter, mut payload: Value) -> Value {
+    if letter.header.form == Form::Coord {
+        payload["description"] = json!(letter.text);
+    }
+    payload
 }
 
 /// Whether a fact is an envelope itself, which its body shows.
@@ -188,6 +223,7 @@ fn author(row: &LogRow) -> String {
 fn payload(fact: &Fact) -> Value {
     match fact {
         Fact::RoutingDecided(fact) => fact.choice.payload(),
+        Fact::MessageSent(sent) => words(&sent.letter, json!(fact)),
         Fact::RoutingFailed(fact) => {
             let mut payload = fact.choice.payload();
             if let Some(again_at) = fact.again_at {
@@ -350,7 +386,7 @@ mod tests {
                 let sent =
                     if kind == "envelope.received" { "1970-01-01T00:00:00.005Z" } else { "1970-01-01T00:00:00.000Z" };
                 assert_eq!(envelope["ts"], sent);
-                assert!(envelope["id"].as_str().is_some_and(|id| id.starts_with("msg_")));
+                assert!(envelope["id"].as_str().is_some_and(|id| id.starts_with("msg")));
                 assert_eq!(
                     (&envelope["run_id"], &envelope["thread_id"]),
                     (&json!("run_default"), &json!("thr_default"))

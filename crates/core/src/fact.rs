@@ -23,7 +23,9 @@ use crate::id::{AgentId, IntentId, RunId, Seq, TaskId, ThreadId, Timestamp, Work
 use crate::instance::{self, ContextConfigured};
 use crate::intent::{self, IntentClosed};
 use crate::key::Key;
-use crate::message::{self, MessageDiscarded, MessageHeld, MessageReleased, MessageSent, Receipt};
+use crate::message::{
+    self, DeliveryAbandoned, DeliveryRetried, MessageDiscarded, MessageHeld, MessageReleased, MessageSent, Receipt,
+};
 use crate::redact::{self, LogRedacted};
 use crate::report::Report;
 use crate::routing::{RoutingDecided, RoutingFailed, RoutingResumed, TaskForwarded};
@@ -123,6 +125,8 @@ facts! {
     MessageDiscarded(MessageDiscarded) = "message.discarded" v 1,
     MessagesRead(Receipt) = "message.read" v 1,
     MessagesAcked(Receipt) = "message.acked" v 1,
+    DeliveryAbandoned(DeliveryAbandoned) = "delivery.abandoned" v 1,
+    DeliveryRetried(DeliveryRetried) = "delivery.retried" v 1,
     DocumentWritten(DocumentWritten) = "document.written" v 1,
     DocumentDeleted(DocumentDeleted) = "document.deleted" v 1,
     ContextConfigured(ContextConfigured) = "context.configured" v 1,
@@ -322,6 +326,8 @@ impl Fact {
             Fact::HandoffRejected(fact) => Some(&fact.by),
             Fact::ReportAdded(fact) => Some(&fact.agent),
             Fact::MessagesRead(fact) | Fact::MessagesAcked(fact) => Some(&fact.agent),
+            Fact::DeliveryAbandoned(fact) => Some(&fact.agent),
+            Fact::DeliveryRetried(fact) => Some(&fact.agent),
             other => other.holder(),
         }
     }
@@ -441,6 +447,8 @@ pub fn touches(fact: &Fact) -> Vec<Key> {
         Fact::MessageReleased(fact) => fact.header.keys(),
         Fact::MessageDiscarded(fact) => vec![Key::Message(fact.message.clone()), Key::Sender(fact.from.clone())],
         Fact::MessagesRead(fact) | Fact::MessagesAcked(fact) => fact.keys(),
+        Fact::DeliveryAbandoned(fact) => vec![fact.key()],
+        Fact::DeliveryRetried(fact) => vec![fact.key()],
         Fact::DocumentWritten(fact) => document_keys(&fact.id, fact.version),
         Fact::DocumentDeleted(fact) => document_keys(&fact.id, fact.version),
         Fact::ContextConfigured(fact) => vec![Key::Context(fact.scope.clone())],

@@ -177,7 +177,7 @@ impl Table {
         const TEMPLATES: [Column; 2] = [integer("created"), text("name")];
         const MESSAGES: [Column; 5] =
             [text("channel"), plain(integer("at")), text("audience"), plain(integer("sent")), text("held")];
-        const DELIVERIES: [Column; 3] = [text("pending"), plain(integer("sent")), text("message")];
+        const DELIVERIES: [Column; 4] = [text("pending"), plain(integer("sent")), text("message"), text("state")];
         const DOCUMENTS: [Column; 1] = [text("live_in")];
         const VERSIONS: [Column; 3] = [text("document"), plain(integer("version")), text("base")];
         const CONTEXTS: [Column; 1] = [text("scope")];

@@ -82,6 +82,11 @@ impl Access {
         Ok(Caller { auth: Auth::Session, ..caller })
     }
 
+    /// The key that messages to an agent's endpoint are signed with; `None` in a project without a key file.
+    pub(crate) fn delivery_key(&self, agent: &AgentId) -> Option<String> {
+        self.person_key.as_ref().map(|hash| crate::clutch::courier::key_of(hash, agent))
+    }
+
     fn by_secret(&self, secret: &str, credentials: &Credentials<'_>, now: Timestamp) -> Result<Caller, Refusal> {
         let hash = hash(secret);
         if self.person_key.as_ref() == Some(&hash) {

@@ -65,8 +65,15 @@ pub fn note(engine: &Engine, row: &LogRow) {
     match &row.fact {
         Fact::MessageSent(fact) if fact.letter.header.wakes => queued(engine, fact),
         Fact::MessageReleased(fact) if fact.header.wakes => notices.look_everybody_up_again(),
-        Fact::MessagesRead(receipt) | Fact::MessagesAcked(receipt) => {
+        Fact::MessagesRead(receipt) => notices.read(&receipt.agent, receipt.messages.iter().chain(&receipt.broadcasts)),
+        Fact::MessagesAcked(receipt) => {
             notices.read(&receipt.agent, receipt.messages.iter().chain(&receipt.broadcasts));
+            engine.handed().forget(&receipt.agent, receipt.messages.iter().chain(&receipt.broadcasts));
+        }
+        Fact::DeliveryAbandoned(fact) => engine.handed().forget(&fact.agent, [&fact.message]),
+        Fact::TaskForwarded(fact) => {
+            let notice = Notice::of_request(&fact.to, &fact.message, &fact.task, row.at);
+            notices.add(notice, engine.clock().monotonic());
         }
         Fact::LogRedacted(fact) => fact.cleared.iter().for_each(|cleared| forget(engine, &cleared.key)),
         Fact::AgentRegistered(fact) => notices.look_up_again(&fact.id),
@@ -111,5 +118,7 @@ async fn waiting(engine: &Engine, agent: &AgentId) -> Result<Vec<Notice>, Engine
     let pending = engine.all_pending(agent, Some(LARGEST_PAGE)).await?.pending;
     let unseen = pending.iter().filter(|pending| pending.standing == Standing::Queued);
     let waking = unseen.filter(|pending| pending.message.letter.header.wakes);
-    Ok(waking.map(|pending| Notice::of(agent, &pending.message.letter, pending.message.at)).collect())
+    let said = waking.map(|pending| Notice::of(agent, &pending.message.letter, pending.message.at));
+    let given = engine.requests_to(agent).await?.into_iter();
+    Ok(said.chain(given.map(|given| Notice::of_request(agent, &given.message, &given.task, given.at))).collect())
 }

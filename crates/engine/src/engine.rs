@@ -21,8 +21,9 @@ use sha2::{Digest, Sha256};
 use crate::access::Access;
 use crate::ambient::Ids;
 use crate::attendance::Attending;
-use crate::clutch::Schemas;
 use crate::clutch::rejections::Rejections;
+use crate::clutch::{Effort, Schemas};
+use crate::handed::Handed;
 use crate::hooks::{Hook, Outgoing};
 use crate::intents::InHand;
 use crate::life::{Place, Roster};
@@ -77,6 +78,8 @@ pub struct Settings {
     pub outgoing_hooks: Vec<Outgoing>,
     /// How long an artifact is kept that nothing names.
     pub keep_artifacts: Duration,
+    /// How hard it is tried to deliver messages to endpoints.
+    pub effort: Effort,
     /// Whether other nodes can share the store, each with the project's files in a folder of its own.
     pub shared: bool,
 }
@@ -101,6 +104,7 @@ impl Settings {
             hooks: vec![],
             outgoing_hooks: vec![],
             keep_artifacts: Duration::from_secs(24 * 3600),
+            effort: Effort::default(),
             shared: false,
         }
     }
@@ -166,6 +170,7 @@ pub(crate) struct Inner {
     pub(crate) shown: Shown,
     pub(crate) notices: Notices,
     pub(crate) counts: Counts,
+    pub(crate) handed: Handed,
     pub(crate) in_hand: InHand,
     pub(crate) rejections: Rejections,
     pub(crate) schemas: Schemas,
@@ -190,6 +195,7 @@ impl Engine {
                 shown: Shown::default(),
                 notices: Notices::default(),
                 counts: Counts::default(),
+                handed: Handed::default(),
                 in_hand: InHand::default(),
                 rejections: Rejections::default(),
                 schemas: Schemas::default(),
@@ -490,6 +496,15 @@ impl Engine {
     /// Whether an agent is on the team as far as this node has heard: no rule may rest on it.
     pub fn knows(&self, agent: &AgentId) -> bool {
         self.inner.roster.knows(agent)
+    }
+
+    /// How deliveries go, as far as this node knows.
+    pub fn handed(&self) -> &Handed {
+        &self.inner.handed
+    }
+
+    pub(crate) fn is_sealed(&self, agent: &AgentId) -> bool {
+        self.inner.roster.is_sealed(agent)
     }
 
     pub(crate) fn in_hand(&self) -> &InHand {

@@ -14,6 +14,7 @@ pub mod delivery;
 pub mod documents;
 pub mod engine;
 mod git;
+pub mod handed;
 pub mod hooks;
 pub mod intents;
 pub mod life;

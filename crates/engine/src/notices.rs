@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rookery_core::message::{Form, Letter, Priority};
-use rookery_core::{AgentId, Instance, MessageId, Timestamp};
+use rookery_core::{AgentId, Instance, MessageId, TaskId, Timestamp};
 use tokio::sync::Notify;
 
 /// How many notices wait for one listener.
@@ -50,6 +50,21 @@ impl Notice {
             instance: Instance::of_thread(&header.thread),
             excerpt: text.chars().take(EXCERPT_CHARACTERS).collect(),
             priority: header.priority,
+            at,
+            attempt: 0,
+        }
+    }
+
+    /// A request that the router passed on. Taking the task is how it is read.
+    pub fn of_request(agent: &AgentId, message: &MessageId, task: &TaskId, at: Timestamp) -> Notice {
+        Notice {
+            agent: agent.clone(),
+            message: message.clone(),
+            form: Form::Envelope,
+            from: "orchestrator".to_owned(),
+            instance: Instance::of(agent),
+            excerpt: format!("task {task} is given to you: claim it"),
+            priority: Priority::Normal,
             at,
             attempt: 0,
         }

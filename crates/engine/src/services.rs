@@ -1,9 +1,10 @@
 //! The subscribers that run beside the surfaces: attendance, roster, tokens, sweeper, timers, intents, presence, replies,
-//! artifacts, wake-ups, router, watcher.
+//! artifacts, wake-ups, router, courier, watcher.
 //!
 //! Here are only their loops and how often they come round; what one round does is in [`crate::rounds`].
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -17,7 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::Sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::clutch::router;
+use crate::clutch::{Carrier, courier, router};
 use crate::engine::{Engine, EngineError};
 use crate::rendering::{self, Rendered, Rendering};
 use crate::rounds::{self, Following, Sweeping};
@@ -75,6 +76,11 @@ impl Services {
         let work = move || runtime.block_on(until(stop, rendering::run(engine, rendering, say)));
         self.tasks.spawn_blocking(work);
         rendered
+    }
+
+    /// Delivers messages to the endpoints of agents.
+    pub fn deliver(&mut self, engine: &Engine, carrier: Arc<dyn Carrier>) {
+        self.tasks.spawn(until(self.stop.clone(), courier::run(engine.clone(), carrier)));
     }
 
     /// How much of the project's files is seen, as it changes.

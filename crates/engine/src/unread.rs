@@ -88,6 +88,9 @@ impl Counts {
             Fact::MessagesRead(receipt) | Fact::MessagesAcked(receipt) => self.changed([&receipt.agent]),
             Fact::AgentRegistered(fact) => self.changed([&fact.id]),
             Fact::AgentLeft(fact) => self.changed([&fact.agent]),
+            Fact::EnvelopeReceived(fact) => self.changed(&fact.delivered),
+            Fact::ToolDenied(fact) => self.changed(&fact.delivered),
+            Fact::TaskForwarded(fact) => self.changed([&fact.to]),
             _ => {}
         }
     }
@@ -121,7 +124,8 @@ impl Drop for Followed<'_> {
 mod tests {
     use super::*;
 
-    const TWO: Unread = Unread { pending: 2, unseen: 1, inbox: 1, coord: 0, inbox_read: 1, coord_read: 0 };
+    const TWO: Unread =
+        Unread { pending: 2, unseen: 1, inbox: 1, coord: 0, inbox_read: 1, coord_read: 0, envelopes: 0 };
 
     #[test]
     fn counts_are_remembered_while_somebody_follows_and_nothing_changed() {

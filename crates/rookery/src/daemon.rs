@@ -11,6 +11,7 @@ use anyhow::Context;
 use rookery_core::message::StormGuard;
 use rookery_core::{NodeId, SiteId};
 use rookery_engine::access::Trust;
+use rookery_engine::clutch::{Carrier, Effort, Http, Reach};
 use rookery_engine::rendering::Rendered;
 use rookery_engine::watching::{Sight, Watching};
 use rookery_engine::{Access, Engine, Parts, RandomIds, Services, SystemClock};
@@ -87,6 +88,7 @@ pub async fn serve(
     let telemetry = endpoint.map(|endpoint| Telemetry::start(&engine, endpoint, &opened.project_name)).transpose()?;
     let program = std::env::current_exe().context("cannot tell which program this is")?;
     let rendered = services.render(&engine, team_files::rendering(project, &program));
+    services.deliver(&engine, carrier(settings)?);
     let app = app(settings, &opened, &engine, &bound, Sights { files: services.sight(), rendered })?;
     let socket = project.prepare_socket()?;
     let unix = listen_unix(&socket).with_context(|| format!("cannot open the socket {}", socket.display()))?;
@@ -165,10 +167,28 @@ fn engine(settings: &Settings, project: &Project, means: Means, node: Node, open
             hooks,
             outgoing_hooks,
             keep_artifacts: *settings.keep_artifacts,
+            effort: effort(settings),
             shared: opened.shared,
             ..rookery_engine::Settings::new(opened.project_name.as_str(), project.root())
         },
     }))
+}
+
+/// How messages get to the endpoints of agents. Where everybody who calls is trusted, those on this machine are served too.
+fn carrier(settings: &Settings) -> anyhow::Result<Arc<dyn Carrier>> {
+    let reach = Reach { this_machine: !*settings.require_token, hosts: settings.delivery_hosts.to_vec() };
+    let http = Http::new(reach, *settings.delivery_timeout);
+    Ok(Arc::new(http.map_err(|error| anyhow::anyhow!("cannot prepare to deliver messages: {error}"))?))
+}
+
+fn effort(settings: &Settings) -> Effort {
+    Effort {
+        attempts: *settings.delivery_attempts,
+        first_pause: *settings.delivery_pause,
+        circuit_failures: *settings.delivery_circuit_failures,
+        circuit_pause: *settings.delivery_circuit_pause,
+        ..Effort::default()
+    }
 }
 
 /// What is seen of files, as it changes.

@@ -50,10 +50,12 @@ pub enum Duty {
     Upkeep,
     /// Gives tasks to whoever fits.
     Router,
+    /// Posts messages to the endpoints of agents.
+    Courier,
 }
 
 impl Duty {
-    pub const ALL: [Duty; 5] = [Duty::Sweeper, Duty::Timers, Duty::Effects, Duty::Upkeep, Duty::Router];
+    pub const ALL: [Duty; 6] = [Duty::Sweeper, Duty::Timers, Duty::Effects, Duty::Upkeep, Duty::Router, Duty::Courier];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -62,6 +64,7 @@ impl Duty {
             Duty::Effects => "effects",
             Duty::Upkeep => "upkeep",
             Duty::Router => "router",
+            Duty::Courier => "courier",
         }
     }
 

@@ -7,6 +7,7 @@
 //! | remembered replies | a repeated request may be carried out twice |
 //! | nodes, duties | every node attends again within seconds; duties change hands |
 //! | who was shown which message, wake-ups (in the memory of a node) | a chain of messages begins anew; a wake-up is repeated |
+//! | how often a message was handed to its recipient, circuits of endpoints (in the memory of a node) | pauses and attempts begin anew |
 //! | what of the log stands in the context's files (files of its own in `.rookery/rendered/`) | files are compared with the log itself, which takes longer |
 //! | batch ids, holds on artifacts, blobs of uploads under way | commits under way are of unknown outcome; an upload under way fails |
 //!

@@ -249,12 +249,31 @@ impl Ingest {
                         format!("'{address}' is a server of tools, and takes no '{}'", self.received.message_type);
                     return Err(Refusal::new(Code::UnknownRecipient, message).about(&pointer).into());
                 }
-                Address::Server(_) | Address::Person(_) | Address::Orchestrator => {}
+                Address::Orchestrator => reached.extend(self.passed_on_to(view)?),
+                Address::Server(_) | Address::Person(_) => {}
             }
         }
         let mut seen = std::collections::BTreeSet::new();
         reached.retain(|agent| self.from.agent() != Some(agent) && seen.insert(agent.clone()));
         Ok(reached)
+    }
+
+    /// What an assignee tells the orchestrator about a task is for whoever asked for it, and that it is cancelled for whoever
+    /// has it.
+    fn passed_on_to(&self, view: &View) -> Result<Option<AgentId>, Halt> {
+        let Some(task) = view.task(&self.received.task)? else { return Ok(None) };
+        let concerned = match &self.act {
+            Act::Accept(_) | Act::Progress | Act::Complete(_) | Act::Fail { .. } => {
+                match Actor::parse(&task.assigned_by) {
+                    Actor::Agent(asker) => Some(asker),
+                    _ => None,
+                }
+            }
+            Act::Cancel(_) => task.held_by().cloned(),
+            Act::Record | Act::Call(_) | Act::Say { .. } | Act::Register(_) | Act::Update(_) | Act::Request(_) => None,
+        };
+        let Some(agent) = concerned else { return Ok(None) };
+        Ok(view.agent(&agent)?.is_some_and(|known| !known.has_left()).then_some(agent))
     }
 
     fn takes_tools(&self) -> bool {
@@ -272,7 +291,7 @@ impl Ingest {
             run: self.received.run.clone(),
             thread: self.received.thread.clone(),
             from: AgentId::new(self.from.to_string()),
-            what: What::Chat { to, mentions: mentions.clone(), tone: *tone },
+            what: What::Chat { to, mentions: mentions.clone(), tone: *tone, about: self.received.task.clone() },
             text: text.clone(),
             cause: cause.clone(),
             guard: *guard,

@@ -8,6 +8,7 @@ mod held;
 mod mention;
 mod receive;
 mod send;
+mod undelivered;
 
 use serde::{Deserialize, Serialize};
 
@@ -15,9 +16,10 @@ pub use held::{MessageDiscarded, MessageReleased, ReleaseHeld, Verdict};
 pub use mention::mentions;
 pub use receive::{AckMessages, ReadMessages, Receipt, Shown};
 pub use send::{Ack, Addressees, Cause, MessageHeld, MessageSent, SendMessage, StormGuard, Tone, What};
+pub use undelivered::{Dead, DeliveryAbandoned, DeliveryRetried, GiveUpDelivery, RetryDelivery};
 
 use crate::fact::Fact;
-use crate::id::{AgentId, MessageId, RunId, Seq, ThreadId, Timestamp};
+use crate::id::{AgentId, MessageId, RunId, Seq, TaskId, ThreadId, Timestamp};
 use crate::instance::Instance;
 use crate::key::{ColumnValue, Key};
 
@@ -58,6 +60,9 @@ pub struct Header {
     pub message: MessageId,
     pub run: RunId,
     pub thread: ThreadId,
+    /// The task that it is about, if it says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<TaskId>,
     pub form: Form,
     /// The author by full id.
     pub from: AgentId,
@@ -161,8 +166,16 @@ pub struct Delivery {
     pub to: AddressedAs,
     /// The place of the message, or where this agent first showed that it knows of one to everybody.
     pub sent: Seq,
+    /// When it was queued, or the agent first showed that it knows of it.
+    pub queued_at: Timestamp,
+    /// The task that the message is about: what is about one task arrives in order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<TaskId>,
     pub read_at: Option<Timestamp>,
     pub acked_at: Option<Timestamp>,
+    /// Given up on, until it is tried again or acknowledged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dead: Option<Dead>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -269,13 +282,23 @@ impl Delivery {
     pub(crate) fn columns(&self) -> Vec<ColumnValue> {
         let counts = self.to != AddressedAs::Everyone && self.standing != Standing::Acked;
         let pending = counts.then(|| self.agent.to_string());
-        vec![pending.into(), self.sent.0.into(), self.message.as_str().into()]
+        vec![pending.into(), self.sent.0.into(), self.message.as_str().into(), self.state().into()]
+    }
+
+    pub fn is_dead(&self) -> bool {
+        self.dead.is_some()
+    }
+
+    /// Where it stands, in one word.
+    pub fn state(&self) -> &'static str {
+        if self.is_dead() { "dead" } else { self.standing.as_str() }
     }
 
     fn moved(&mut self, to: Standing, at: Timestamp) {
         self.read_at = self.read_at.or(Some(at));
         if to == Standing::Acked {
             self.acked_at = self.acked_at.or(Some(at));
+            self.dead = None;
         }
         self.standing = self.standing.max(to);
     }
@@ -306,21 +329,25 @@ pub(crate) fn apply_delivery(
     seq: Seq,
     at: Timestamp,
 ) -> Option<Delivery> {
-    let new = |to: AddressedAs| Delivery {
+    let new = |to: AddressedAs, task: Option<&TaskId>| Delivery {
         message: message.clone(),
         agent: agent.clone(),
         standing: Standing::Queued,
         to,
         sent: seq,
+        queued_at: at,
+        task: task.cloned(),
         read_at: None,
         acked_at: None,
+        dead: None,
     };
+    let envelope = AddressedAs::Recipient { form: Form::Envelope, wakes: true };
     let queued = |header: &Header, at: Timestamp| {
         let addressed = (header.message == *message).then(|| header.addresses(agent, at)).flatten();
-        addressed.map(new)
+        addressed.map(|to| new(to, header.task.as_ref()))
     };
     let noted = |receipt: &Receipt, to: Standing| {
-        let broadcast = receipt.is_broadcast(agent, message).then(|| new(AddressedAs::Everyone));
+        let broadcast = receipt.is_broadcast(agent, message).then(|| new(AddressedAs::Everyone, None));
         let mut delivery = old.clone().or(broadcast)?;
         if receipt.names(agent, message) {
             delivery.moved(to, at);
@@ -330,14 +357,18 @@ pub(crate) fn apply_delivery(
     match fact {
         Fact::MessageSent(fact) => queued(&fact.letter.header, fact.at).or(old),
         Fact::MessageReleased(fact) => queued(&fact.header, fact.at).or(old),
-        Fact::EnvelopeReceived(fact) if fact.reaches(message, agent) => {
-            Some(new(AddressedAs::Recipient { form: Form::Envelope, wakes: true }))
-        }
-        Fact::ToolDenied(fact) if fact.reaches(message, agent) => {
-            Some(new(AddressedAs::Recipient { form: Form::Envelope, wakes: true }))
-        }
+        Fact::EnvelopeReceived(fact) if fact.reaches(message, agent) => Some(new(envelope, Some(&fact.task))),
+        Fact::ToolDenied(fact) if fact.reaches(message, agent) => Some(new(envelope, Some(&fact.task))),
         Fact::TaskForwarded(fact) if fact.message == *message && fact.to == *agent => {
-            Some(new(AddressedAs::Recipient { form: Form::Envelope, wakes: true }))
+            Some(new(envelope, Some(&fact.task)))
+        }
+        Fact::DeliveryAbandoned(fact) if fact.message == *message && fact.agent == *agent => {
+            let known = old.or_else(|| fact.broadcast.then(|| new(AddressedAs::Everyone, None)));
+            let dead = Some(Dead { attempts: fact.attempts, error: fact.error.clone(), at });
+            known.map(|delivery| Delivery { dead, ..delivery })
+        }
+        Fact::DeliveryRetried(fact) if fact.message == *message && fact.agent == *agent => {
+            old.map(|delivery| Delivery { dead: None, ..delivery })
         }
         Fact::MessagesRead(receipt) => noted(receipt, Standing::Read),
         Fact::MessagesAcked(receipt) => noted(receipt, Standing::Acked),

@@ -9,7 +9,7 @@ use super::{DAY_MILLIS, Form, Header, Hold, Letter, Priority, Recipients};
 use crate::actor::{Actor, Caller};
 use crate::command::{Decision, Halt, Now, Reply};
 use crate::fact::Fact;
-use crate::id::{AgentId, MessageId, RunId, ThreadId, Timestamp};
+use crate::id::{AgentId, MessageId, RunId, TaskId, ThreadId, Timestamp};
 use crate::instance::{Instance, context_keys, plain};
 use crate::key::{Ask, Key};
 use crate::limit;
@@ -33,7 +33,7 @@ pub enum What {
     /// For everybody to read in the thread's channel. Whoever is mentioned is told.
     Entry,
     /// As an entry, and these are told besides those that the text mentions.
-    Chat { to: Vec<AgentId>, mentions: Vec<AgentId>, tone: Tone },
+    Chat { to: Vec<AgentId>, mentions: Vec<AgentId>, tone: Tone, about: TaskId },
     /// For these agents only.
     Direct { to: Vec<AgentId> },
     /// A coordination message, pending until each recipient acknowledges it.
@@ -271,6 +271,7 @@ impl SendMessage {
             message: self.id.clone(),
             run: self.run.clone(),
             thread: self.thread.clone(),
+            task: self.about().cloned(),
             form,
             name: self.name(),
             from: self.from.clone(),
@@ -287,6 +288,10 @@ impl SendMessage {
             hops,
         };
         Ok(Letter { header, subject, text: self.text.clone() })
+    }
+
+    fn about(&self) -> Option<&TaskId> {
+        if let What::Chat { about, .. } = &self.what { Some(about) } else { None }
     }
 
     fn requires_ack(&self, session: bool) -> bool {

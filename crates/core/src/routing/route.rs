@@ -103,6 +103,9 @@ pub struct Routing {
     /// The attempts before somebody last asked for it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub earlier_attempts: u32,
+    /// The request as it was passed on to whoever has the task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passed_on: Option<MessageId>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]

@@ -8,6 +8,7 @@ use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::{AgentId, RunId, TaskId};
 use crate::key::{Ask, Key};
+use crate::message::{Receipt, Standing};
 use crate::refusal::{Code, Refusal};
 use crate::run;
 use crate::view::View;
@@ -73,7 +74,16 @@ pub(super) fn grant(view: &View, caller: &Caller, task: &Task, agent: &AgentId) 
     run::gives_work(view, task)?;
     let mut facts = vec![Fact::TaskClaimed(TaskClaimed::new(task, agent))];
     facts.extend(run::begins(view, &[task])?);
+    facts.extend(took_note(view, task, agent)?);
     Ok(facts)
+}
+
+/// Whoever takes a task that the router gave it has seen the request, by whichever way it learned of it.
+fn took_note(view: &View, task: &Task, agent: &AgentId) -> Result<Option<Fact>, Halt> {
+    let Some(request) = &task.routing.passed_on else { return Ok(None) };
+    let open = view.delivery(request, agent)?.is_some_and(|delivery| delivery.standing != Standing::Acked);
+    let receipt = || Receipt { agent: agent.clone(), messages: vec![request.clone()], broadcasts: vec![] };
+    Ok(open.then(receipt).map(Fact::MessagesAcked))
 }
 
 #[cfg(test)]

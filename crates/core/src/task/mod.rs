@@ -452,6 +452,7 @@ pub(crate) fn apply(old: Option<Task>, id: &TaskId, fact: &Fact, seq: Seq, at: T
             }
         }
         Fact::TaskForwarded(fact) => {
+            task.routing.passed_on = Some(fact.message.clone());
             if let Some(accept_by) = fact.accept_by.filter(|_| task.reserved_for.as_ref() == Some(&fact.to)) {
                 task.clocks.set(Clock::Accept, accept_by, seq);
             }

@@ -27,8 +27,8 @@ use crate::instance::{ContextConfigured, ContextSettings, Provider, Scope};
 use crate::intent::IntentClosed;
 use crate::key::Key;
 use crate::message::{
-    DAY_MILLIS, Form, Header, Hold, Letter, MessageDiscarded, MessageHeld, MessageReleased, MessageSent, Priority,
-    Receipt, Recipients,
+    DAY_MILLIS, DeliveryAbandoned, DeliveryRetried, Form, Header, Hold, Letter, MessageDiscarded, MessageHeld,
+    MessageReleased, MessageSent, Priority, Receipt, Recipients,
 };
 use crate::redact::{Cleared, Erase, LogRedacted};
 use crate::refusal::Code;
@@ -573,6 +573,7 @@ fn header() -> Header {
         message: "msg-1700000000-1".into(),
         run: "run_pr-1".into(),
         thread: "thr_pr-1".into(),
+        task: None,
         form: Form::Coord,
         from: "ada@pr-1".into(),
         name: "ada".to_owned(),
@@ -617,6 +618,14 @@ fn messages() -> Vec<Fact> {
         }),
         Fact::MessagesRead(receipt()),
         Fact::MessagesAcked(receipt()),
+        Fact::DeliveryAbandoned(DeliveryAbandoned {
+            message: "msg-1700000000-2".into(),
+            agent: "bob@pr-1".into(),
+            attempts: 8,
+            error: "a secret refused".to_owned(),
+            broadcast: true,
+        }),
+        Fact::DeliveryRetried(DeliveryRetried { message: "msg-1700000000-2".into(), agent: "bob@pr-1".into() }),
     ]
 }
 

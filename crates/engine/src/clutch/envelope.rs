@@ -19,11 +19,12 @@ pub enum Envelope {
 }
 
 impl Engine {
-    /// The message of an id: an envelope that came in, or a fact by the id that it is shown with.
+    /// The message of an id: an envelope that came in, a message of another face, or a fact by the id that it is shown with.
     pub async fn envelope(&self, id: &MessageId) -> Result<At<Option<(Seq, Envelope)>>, EngineError> {
-        let (mut rows, head) = self.store().rows(vec![Key::Envelope(id.clone())]).await?;
-        let seq = match rows.pop().flatten() {
+        let (rows, head) = self.store().rows(vec![Key::Envelope(id.clone()), Key::Message(id.clone())]).await?;
+        let seq = match rows.into_iter().flatten().next() {
             Some(Row::Envelope(filed)) => Some(filed.received),
+            Some(Row::Message(message)) => Some(message.sent),
             _ => event_id::parse(&id.as_str().replacen("msg_", "evt_", 1)).filter(|seq| *seq <= head.head),
         };
         let row = match seq {

@@ -2,6 +2,7 @@
 //! and runs as trees of tasks; and what it keeps beside them: schemas of payloads, what workflows expect, groups.
 
 mod attempts;
+pub(crate) mod courier;
 mod envelope;
 mod groups;
 mod ingest;
@@ -17,6 +18,7 @@ mod trace;
 mod workflows;
 
 pub use attempts::{Attempt, Ending};
+pub use courier::{Answered, Carrier, Carrying, Effort, Http, Posting, Reach, SIGNATURE_HEADER, delivery_key};
 pub use envelope::Envelope;
 pub use groups::Members;
 pub use ingest::{IngestError, Ingested};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rookery_core::message::{AckMessages, Form, Shown, Standing};
+use rookery_core::message::{AckMessages, Delivery, Form, Shown, Standing};
 use rookery_core::{AgentId, Caller, Code, Key, MessageId, Refusal, Row, Seq, Timestamp};
 
 use super::{LARGEST_PAGE, delivery_of};
@@ -88,9 +88,19 @@ impl Engine {
         agent: &AgentId,
         messages: &[MessageId],
     ) -> Result<BTreeMap<MessageId, Standing>, EngineError> {
+        let deliveries = self.deliveries_of(agent, messages).await?.into_iter();
+        Ok(deliveries.map(|(message, delivery)| (message, delivery.standing)).collect())
+    }
+
+    /// Where an agent stands with messages, by their ids.
+    pub(super) async fn deliveries_of(
+        &self,
+        agent: &AgentId,
+        messages: &[MessageId],
+    ) -> Result<BTreeMap<MessageId, Delivery>, EngineError> {
         let key = |message: &MessageId| Key::Delivery { message: message.clone(), agent: agent.clone() };
         let (rows, _) = self.store().rows(messages.iter().map(key).collect()).await?;
         let deliveries = rows.into_iter().flatten().filter_map(delivery_of);
-        Ok(deliveries.map(|delivery| (delivery.message, delivery.standing)).collect())
+        Ok(deliveries.map(|delivery| (delivery.message.clone(), delivery)).collect())
     }
 }

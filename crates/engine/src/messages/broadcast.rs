@@ -88,9 +88,8 @@ impl Engine {
         let own = |message: &Message| message.is_broadcast_for(&agent.id) && !has_expired(message, now);
         let messages: Vec<Message> = messages.into_iter().filter(own).collect();
         let ids: Vec<MessageId> = messages.iter().map(|message| message.id().clone()).collect();
-        let standings = self.standings(&agent.id, &ids).await?;
-        let standing = |message: &Message| standings.get(message.id()).copied().unwrap_or(Standing::Queued);
-        let places = messages.iter().map(|message| Place::of_broadcast(message, standing(message)));
+        let known = self.deliveries_of(&agent.id, &ids).await?;
+        let places = messages.iter().map(|message| Place::of_broadcast(message, known.get(message.id())));
         Ok(places.filter(|place| place.standing != Standing::Acked).collect())
     }
 }

@@ -4,12 +4,15 @@
 //! one that led to it.
 
 mod ack;
+mod arrival;
 mod broadcast;
 mod channel;
 mod coord;
+mod deliveries;
 mod inbox;
 mod pending;
 mod place;
+mod pull;
 mod send;
 mod status;
 
@@ -18,9 +21,13 @@ use rookery_core::message::{Delivery, Message, Recipients};
 use rookery_core::{AgentId, Row, Seq, Timestamp};
 
 pub use ack::Until;
+pub use arrival::Arrival;
 pub use channel::Span;
 pub use coord::{InstancePresence, PresenceWord};
+pub use deliveries::{DeliveryFilter, DeliveryId, DeliveryPage, DeliveryState, DeliveryStatus};
 pub use pending::{Pending, Unread, Waiting};
+pub(crate) use pull::Waits;
+pub use pull::{Mailbox, Parcel, Pull, PullError, Pulled};
 pub use send::Post;
 pub use status::{MessageStatus, Reached, RecipientStatus};
 

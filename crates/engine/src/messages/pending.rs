@@ -57,6 +57,8 @@ pub struct Unread {
     pub inbox_read: usize,
     /// Of those that were shown to it, coordination messages that want its attention.
     pub coord_read: usize,
+    /// Messages of the Clutch protocol that say nothing in a channel: requests, results, calls of tools.
+    pub envelopes: usize,
 }
 
 impl Unread {
@@ -70,7 +72,7 @@ impl Unread {
         match place.form {
             Form::Entry | Form::Direct => *inbox += 1,
             Form::Coord => *coord += usize::from(place.calls),
-            Form::Envelope => {}
+            Form::Envelope => self.envelopes += 1,
         }
     }
 }
@@ -89,7 +91,7 @@ impl Engine {
         }
         let before = self.counts().before();
         let mut unread = Unread::default();
-        self.places(agent, |form| form != Form::Envelope).await?.iter().for_each(|place| unread.add(place));
+        self.places(agent, |_| true).await?.iter().for_each(|place| unread.add(place));
         self.counts().counted(agent, unread, before, now);
         Ok(unread)
     }
@@ -139,7 +141,7 @@ impl Engine {
     }
 
     /// The deliveries that an agent has not acknowledged, newest first: one range of an index.
-    async fn deliveries(&self, agent: &AgentId) -> Result<Vec<Delivery>, EngineError> {
+    pub(super) async fn deliveries(&self, agent: &AgentId) -> Result<Vec<Delivery>, EngineError> {
         let mut found: Vec<Delivery> = Vec::new();
         let mut upto = i64::MAX;
         loop {

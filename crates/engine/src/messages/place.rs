@@ -15,6 +15,8 @@ pub(super) struct Place {
     pub(super) form: Form,
     /// Whether it wants attention: what tells of a session does not.
     pub(super) calls: bool,
+    /// Given up on at the agent's endpoint.
+    pub(super) dead: bool,
 }
 
 impl Place {
@@ -28,13 +30,16 @@ impl Place {
             }
             AddressedAs::Everyone => return None,
         };
-        Some(Place { message: delivery.message, sent: delivery.sent, standing: delivery.standing, form, calls })
+        let dead = delivery.is_dead();
+        Some(Place { message: delivery.message, sent: delivery.sent, standing: delivery.standing, form, calls, dead })
     }
 
-    pub(super) fn of_broadcast(message: &Message, standing: Standing) -> Place {
+    pub(super) fn of_broadcast(message: &Message, delivery: Option<&Delivery>) -> Place {
         let header = &message.letter.header;
         let calls = header.wakes || header.requires_ack;
-        Place { message: message.id().clone(), sent: message.sent, standing, form: header.form, calls }
+        let standing = delivery.map_or(Standing::Queued, |delivery| delivery.standing);
+        let dead = delivery.is_some_and(Delivery::is_dead);
+        Place { message: message.id().clone(), sent: message.sent, standing, form: header.form, calls, dead }
     }
 
     pub(super) fn is_unseen(&self) -> bool {
@@ -56,7 +61,8 @@ mod tests {
     use super::*;
 
     fn place(sent: u64, standing: Standing, calls: bool) -> Place {
-        Place { message: format!("m{sent}").as_str().into(), sent: Seq(sent), standing, form: Form::Coord, calls }
+        let message = format!("m{sent}").as_str().into();
+        Place { message, sent: Seq(sent), standing, form: Form::Coord, calls, dead: false }
     }
 
     #[test]

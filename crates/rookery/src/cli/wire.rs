@@ -61,6 +61,28 @@ pub struct Task {
 }
 
 #[derive(Debug, Deserialize)]
+pub struct Deliveries {
+    pub deliveries: Vec<Delivery>,
+    pub next: Option<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Delivery {
+    pub id: String,
+    #[serde(default)]
+    pub message_id: String,
+    #[serde(default)]
+    pub agent_id: String,
+    #[serde(default)]
+    pub state: String,
+    #[serde(default)]
+    pub queued_at: String,
+    #[serde(default)]
+    pub attempts: u32,
+    pub last_error: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
 pub struct Runs {
     pub runs: Vec<Run>,
     pub next: Option<u64>,

@@ -105,6 +105,18 @@ settings! {
     retry_backoff: Duration = "1s", "ROOKERY_RETRY_BACKOFF";
     /// Which envelopes agents must sign: `off`, `sensitive` (what changes who an agent is or reaches into production, if it has keys) or `all`.
     signatures: Signatures = "sensitive", "ROOKERY_SIGNATURES";
+    /// Attempts to post a message to an agent's endpoint before its delivery is given up on.
+    delivery_attempts: u32 = "12", "ROOKERY_DELIVERY_ATTEMPTS";
+    /// Time for an endpoint to answer.
+    delivery_timeout: Duration = "10s", "ROOKERY_DELIVERY_TIMEOUT";
+    /// Pause after the first attempt; doubled with each, up to five minutes.
+    delivery_pause: Duration = "1s", "ROOKERY_DELIVERY_PAUSE";
+    /// Failures in a row after which an endpoint is left alone for a while.
+    delivery_circuit_failures: u32 = "5", "ROOKERY_DELIVERY_CIRCUIT_FAILURES";
+    /// How long it is left alone at first; doubled each time, up to five minutes.
+    delivery_circuit_pause: Duration = "10s", "ROOKERY_DELIVERY_CIRCUIT_PAUSE";
+    /// Hosts that messages are posted to, and no others; all of them if none is named.
+    delivery_hosts: Vec<String> = "", "ROOKERY_DELIVERY_HOSTS";
     /// Largest request body.
     max_body_bytes: Bytes = "1MiB", "ROOKERY_MAX_BODY_BYTES";
     /// Largest artifact that can be uploaded.

@@ -4,7 +4,10 @@
 
 mod artifacts;
 mod cli;
+mod delivery;
+mod endpoint;
 mod hooks;
+mod inbox;
 mod legacy;
 mod listing;
 mod messages;
@@ -12,6 +15,7 @@ mod nodes;
 mod registry;
 mod routing;
 mod runs;
+mod scenario;
 mod schemas;
 mod sending;
 mod signatures;

@@ -1,9 +1,13 @@
 //! Several daemons over one PostgreSQL: whoever joins late, resumes, or moves to another node sees the same sequence.
 
 use rookery_testkit::daemon::Daemon;
+use rookery_testkit::patience;
 use rookery_testkit::postgres::Schema;
 use rookery_testkit::websocket::Placed;
+use serde_json::json;
 
+use crate::endpoint::{Endpoint, Manner};
+use crate::sending::{envelope, sent};
 use crate::team::{announce, follow, note, pages, setup};
 
 fn start(schema: &Schema) -> Daemon {
@@ -36,4 +40,27 @@ async fn every_node_shows_the_same_sequence() {
         listed.iter().filter(|placed| placed.message["from"]["agent_id"] == "agent:ken").cloned().collect();
     assert_eq!(filtered.take(by_ken.len()).await.unwrap(), by_ken);
     assert_eq!(pages(&nodes[1], "/messages?agent_id=ken&limit=5").await.0, by_ken);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_node_delivers_what_a_dead_one_had_on_its_way() {
+    let schema = Schema::new().unwrap();
+    let mut first = start(&schema);
+    let endpoint = Endpoint::start(Manner::Hang).await;
+    endpoint.is_of(&first, "ken", json!({})).await;
+    announce(&first, "ada").await;
+    let second = start(&schema);
+    for id in ["m1", "m2"] {
+        let note = envelope(id, "x.note", "ada", json!({"to": [{"agent_id": "agent:ken"}], "task_id": "t"}));
+        sent(&second, &note).await;
+    }
+    assert_eq!(endpoint.has(1).await[0].id(), "m1");
+    first.kill().unwrap();
+    endpoint.does(&[], Manner::Answer(200));
+    let acked = || async {
+        let reply = second.get("/clutch/v0/deliveries?state=acked").await?.body;
+        Ok(reply["deliveries"].as_array().filter(|acked| acked.len() == 2).map(|_| ()))
+    };
+    patience::eventually("the other node to deliver both", acked).await.unwrap();
+    assert_eq!(endpoint.ids(), ["m1", "m1", "m2"], "sent again, in order");
 }

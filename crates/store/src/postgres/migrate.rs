@@ -30,6 +30,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 6, name: "artifacts", sql: include_str!("../../migrations/postgres/0006_artifacts.sql") },
     Migration { version: 7, name: "clutch", sql: include_str!("../../migrations/postgres/0007_clutch.sql") },
     Migration { version: 8, name: "schemas", sql: include_str!("../../migrations/postgres/0008_schemas.sql") },
+    Migration { version: 9, name: "deliveries", sql: include_str!("../../migrations/postgres/0009_deliveries.sql") },
     Migration { version: 10, name: "clocks", sql: include_str!("../../migrations/postgres/0010_clocks.sql") },
 ];
 

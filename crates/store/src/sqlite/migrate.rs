@@ -30,6 +30,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 6, name: "artifacts", sql: include_str!("../../migrations/sqlite/0006_artifacts.sql") },
     Migration { version: 7, name: "clutch", sql: include_str!("../../migrations/sqlite/0007_clutch.sql") },
     Migration { version: 8, name: "schemas", sql: include_str!("../../migrations/sqlite/0008_schemas.sql") },
+    Migration { version: 9, name: "deliveries", sql: include_str!("../../migrations/sqlite/0009_deliveries.sql") },
     Migration { version: 10, name: "clocks", sql: include_str!("../../migrations/sqlite/0010_clocks.sql") },
 ];
 
@@ -311,6 +312,7 @@ mod tests {
         let (connection, _) = new_store(&folder.path().join("rookery.db"), MIGRATIONS);
         for (table, column, order_by) in [
             (Table::Deliveries, "pending", "sent"),
+            (Table::Deliveries, "state", "sent"),
             (Table::Messages, "audience", "sent"),
             (Table::Messages, "channel", "at"),
             (Table::Versions, "document", "version"),

@@ -13,8 +13,8 @@ use rookery_core::instance::{ConfigureContext, ContextSettings, Scope};
 use rookery_core::key::ColumnValue;
 use rookery_core::log::LogRow;
 use rookery_core::message::{
-    Ack, AckMessages, AddressedAs, Addressees, Cause, Fate, Header, ReadMessages, Receipt, Recipients, ReleaseHeld,
-    SendMessage, Shown, Standing, StormGuard, Verdict, What,
+    Ack, AckMessages, AddressedAs, Addressees, Cause, Fate, GiveUpDelivery, Header, ReadMessages, Receipt, Recipients,
+    ReleaseHeld, RetryDelivery, SendMessage, Shown, Standing, StormGuard, Verdict, What,
 };
 use rookery_core::{AgentId, Command, Fact, Instance, Key, MessageId, Row, Timestamp};
 
@@ -95,6 +95,13 @@ fn about_messages() -> BoxedStrategy<Asked> {
         }),
         2 => (message(), verdict).prop_map(|(message, verdict)| {
             (Caller::person("anna"), ReleaseHeld { message, verdict }.into())
+        }),
+        3 => (agent(), message()).prop_map(|(agent, message)| {
+            let error = "one".to_owned();
+            (Caller::system(), GiveUpDelivery { message, agent, attempts: 2, error }.into())
+        }),
+        3 => (agent(), message()).prop_map(|(agent, message)| {
+            (Caller::person("anna"), RetryDelivery { message, agent }.into())
         }),
     ]
     .boxed()

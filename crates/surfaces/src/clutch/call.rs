@@ -39,6 +39,11 @@ impl Call {
         Ok(self.0.caller(Some(agent.as_str()))?)
     }
 
+    /// The agent that calls, if it says who it is.
+    pub fn itself(&self) -> Result<Option<AgentId>, ClutchError> {
+        Ok(self.0.caller(None)?.actor.agent().cloned())
+    }
+
     pub async fn submit(
         &self,
         caller: Caller,
@@ -110,6 +115,18 @@ impl FromRequestParts<App> for NamedAgent {
             Some(Address::Agent(id)) => Ok(NamedAgent(id)),
             _ => Err(Refusal::new(Code::Invalid, format!("'{text}' is not the id of an agent")).into()),
         }
+    }
+}
+
+/// A body of JSON that is read into a type, with an error that names the field that is wrong.
+#[derive(Debug)]
+pub struct Body<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
+    type Rejection = ClutchError;
+
+    async fn from_request(request: Request, app: &App) -> Result<Body<T>, ClutchError> {
+        Ok(Body(rest::call::JsonBody::from_request(request, app).await?.value))
     }
 }
 

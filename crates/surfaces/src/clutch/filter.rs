@@ -104,13 +104,18 @@ pub(super) fn position(text: &str) -> Result<Position, ClutchError> {
 
 /// How many to a page: larger wishes are cut to what is allowed.
 pub(super) fn page(text: Option<&str>) -> Result<u32, ClutchError> {
+    page_of("limit", text)
+}
+
+/// The same by another name.
+pub(super) fn page_of(name: &str, text: Option<&str>) -> Result<u32, ClutchError> {
     let Some(text) = text else { return Ok(DEFAULT_PAGE) };
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     match text.parse::<u32>() {
-        Ok(0) => Err(ClutchError::parameter("limit", "must be at least 1")),
+        Ok(0) => Err(ClutchError::parameter(name, "must be at least 1")),
         Ok(limit) if digits => Ok(limit.min(LARGEST_PAGE)),
         // Only too large for the type.
         Err(_) if digits => Ok(LARGEST_PAGE),
-        _ => Err(ClutchError::parameter("limit", "must be a number")),
+        _ => Err(ClutchError::parameter(name, "must be a number")),
     }
 }

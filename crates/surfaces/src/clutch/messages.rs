@@ -35,10 +35,10 @@ pub struct Messages {
 /// A message and its place in the log.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct PlacedMessage {
-    seq: u64,
+    pub(super) seq: u64,
     /// The envelope (`clutch/0.1`).
     #[schema(value_type = Object)]
-    message: Value,
+    pub(super) message: Value,
 }
 
 impl From<Shown> for PlacedMessage {

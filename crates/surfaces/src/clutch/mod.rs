@@ -5,11 +5,13 @@
 //! | `agents` | the registry: cards of agents, whichever face they joined by |
 //! | `artifacts` | content by its hash: upload, download, ranges |
 //! | `call` | a request as every handler needs it |
+//! | `deliveries` | where every message stands with each of its recipients |
 //! | `envelopes` | envelopes that come in, and each by its id |
 //! | `error` | the map from what can go wrong to this protocol's errors |
 //! | `filter` | which messages, as addresses and frames say it |
 //! | `hooks` | what other programs POST in forms of their own, at `/hooks/{name}` |
 //! | `groups` | lists of agents that messages can be sent to |
+//! | `inbox` | what waits for an agent, pulled and acknowledged |
 //! | `messages` | messages by run, thread, task, sender and type |
 //! | `page` | pages of what has a place in the log |
 //! | `replay` | the messages of a run once more, at once or in their time |
@@ -23,11 +25,13 @@
 pub(crate) mod agents;
 pub(crate) mod artifacts;
 mod call;
+pub(crate) mod deliveries;
 pub(crate) mod envelopes;
 mod error;
 mod filter;
 pub(crate) mod groups;
 pub(crate) mod hooks;
+pub(crate) mod inbox;
 pub(crate) mod messages;
 mod page;
 pub(crate) mod replay;
@@ -55,17 +59,21 @@ pub fn routes() -> Router<App> {
         .route("/agents", get(agents::list))
         .route("/agents/{id}", get(agents::get).put(agents::register).delete(agents::leave))
         .route("/agents/{id}/heartbeat", post(agents::heartbeat))
+        .route("/agents/{id}/inbox", get(inbox::pull))
+        .route("/agents/{id}/inbox/ack", post(inbox::ack))
         .route("/artifacts", get(artifacts::list).post(artifacts::upload))
         .route("/artifacts/{id}", get(artifacts::download))
         .route("/groups", get(groups::list))
         .route("/groups/{name}", get(groups::get).put(groups::set).delete(groups::remove))
+        .route("/deliveries", get(deliveries::list))
+        .route("/deliveries/{id}/retry", post(deliveries::retry))
+        .route("/messages", get(messages::list).post(envelopes::ingest))
         .route("/messages/{id}", get(envelopes::get))
         .route("/router/explain", post(router::explain))
         .route("/schemas", get(schemas::list))
         .route("/schemas/{payload_type}", get(schemas::get).put(schemas::register))
         .route("/workflows", get(workflows::list))
         .route("/workflows/{name}", get(workflows::get).put(workflows::define))
-        .route("/messages", get(messages::list).post(envelopes::ingest))
         .route("/runs", get(runs::list))
         .route("/runs/{id}", get(runs::tree))
         .route("/runs/{id}/replay", get(replay::replay))
@@ -74,7 +82,10 @@ pub fn routes() -> Router<App> {
     Router::new().nest(ROOT, routes).route("/hooks/{name}", post(hooks::receive))
 }
 
-/// Whether a request takes as long as there are bytes to carry, and bounds that by itself.
+/// Whether a request takes as long as there are bytes to carry or something to wait for, and bounds that by itself.
 pub(crate) fn takes_its_time(path: &str) -> bool {
-    path.strip_prefix(ROOT).is_some_and(|path| path == "/artifacts" || path.starts_with("/artifacts/"))
+    path.strip_prefix(ROOT).is_some_and(|path| {
+        let waits = path.starts_with("/agents/") && path.ends_with("/inbox");
+        waits || path == "/artifacts" || path.starts_with("/artifacts/")
+    })
 }

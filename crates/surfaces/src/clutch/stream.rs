@@ -15,13 +15,15 @@ use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use rookery_core::AgentId;
+use rookery_core::clutch::Address;
 use serde::Deserialize;
 use tokio::sync::OwnedSemaphorePermit;
 use utoipa::IntoParams;
 
 use super::call::{Call, Query};
 use super::filter::{self, Wanted};
-use super::{ClutchError, ClutchErrorBody};
+use super::{ClutchError, ClutchErrorBody, inbox};
 use crate::app::App;
 use client::{Client, Framing};
 use source::Source;
@@ -33,15 +35,20 @@ pub struct StreamQuery {
     pub after: Option<String>,
     /// `1` for frames that are arrays of `{seq, message}`, as many as there are at a time.
     pub batch: Option<String>,
+    /// An agent, or `1` for the one that connects: all that waits for it and is not acknowledged, then what comes for it, and
+    /// nothing else. Goes with no filter.
+    pub inbox: Option<String>,
 }
 
 /// Follow messages by WebSocket. Frames are text: `{seq, message}`, or arrays of those with `batch=1`.
 ///
 /// The client may send `{"op": "subscribe", …}` with any of the filters and `after`, which replaces what the connection
-/// follows and is answered by `{"op": "subscribed", "after": seq}`; and `{"op": "publish", "message": …}` with an envelope
-/// or an array of them, which does what `POST /clutch/v0/messages` does and is answered by `{"op": "published", "results"}`.
-/// What cannot be done is answered by a frame `{"type": "error", "code", "message", "retryable", "details"}`. Answers come in
-/// the order of what was asked. To resume, connect with the last seq as `after`.
+/// follows and is answered by `{"op": "subscribed", "after": seq}`; `{"op": "publish", "message": …}` with an envelope
+/// or an array of them, which does what `POST /clutch/v0/messages` does and is answered by `{"op": "published", "results"}`;
+/// and `{"op": "ack", "ids": […]}`, with `agent_id` if it is not clear whose, which acknowledges messages and is answered by
+/// `{"op": "acked", "ids": […]}`. What cannot be done is answered by a frame
+/// `{"type": "error", "code", "message", "retryable", "details"}`. Answers come in the order of what was asked. To resume,
+/// connect with the last seq as `after`.
 #[utoipa::path(get, path = "/clutch/v0/stream", tag = "clutch", operation_id = "clutch_stream",
     params(Wanted, StreamQuery),
     responses((status = 101, description = "The connection is a WebSocket from here on."),
@@ -58,15 +65,37 @@ pub async fn stream(
     let filter = wanted.0.filter()?;
     let framing = framing(query.0.batch.as_deref())?;
     let position = query.0.after.as_deref().map(filter::position).transpose()?;
-    let source = Source::open(&app, &filter, position).await?;
+    let inbox = streamed(&call, query.0.inbox.as_deref())?;
+    let source = match &inbox {
+        Some(agent) if filter.is_open() => {
+            inbox::owner(&app, &call, agent).await?;
+            Source::inbox(&app, agent, position).await?
+        }
+        Some(_) => return Err(ClutchError::parameter("inbox", "goes with no filter")),
+        None => Source::open(&app, &filter, position).await?,
+    };
     let upgrade = match upgrade {
         Ok(upgrade) => upgrade,
         Err(rejection) => return Ok(upgrade_required(&rejection)),
     };
     let permit = permit(&app)?;
     let largest = app.limits().body_bytes;
-    let client = Client { app, call, caller, filter, framing, source, _permit: permit };
+    let client = Client { app, call, caller, inbox, filter, framing, source, _permit: permit };
     Ok(upgrade.max_message_size(largest).max_frame_size(largest).on_upgrade(|socket| client.serve(socket)))
+}
+
+/// The agent whose inbox is streamed.
+fn streamed(call: &Call, text: Option<&str>) -> Result<Option<AgentId>, ClutchError> {
+    let named = match text {
+        None | Some("0" | "false") => return Ok(None),
+        Some("1" | "true") => call.itself()?,
+        Some(text) => match Address::parse(text) {
+            Some(Address::Agent(agent)) => Some(agent),
+            _ => None,
+        },
+    };
+    let wrong = || ClutchError::parameter("inbox", "must name an agent, or be 1 if the connection says whose it is");
+    named.map(Some).ok_or_else(wrong)
 }
 
 fn framing(batch: Option<&str>) -> Result<Framing, ClutchError> {

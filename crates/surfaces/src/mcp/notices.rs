@@ -43,6 +43,7 @@ pub fn concerned(fact: &Fact) -> Concerned {
     match fact {
         Fact::HandoffInitiated(handoff) => inboxes(handoff.to.as_slice()),
         Fact::TaskReserved(task) => inboxes(std::slice::from_ref(&task.agent)),
+        Fact::EnvelopeReceived(received) => inboxes(&received.delivered),
         Fact::TaskReassigned(task) => inboxes(std::slice::from_ref(&task.to)),
         Fact::MessageSent(sent) => message(&sent.letter.header),
         Fact::MessageReleased(released) => message(&released.header),

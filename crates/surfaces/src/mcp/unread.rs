@@ -19,7 +19,7 @@ pub async fn unread(app: &App, caller: &Caller) -> Unread {
 
 /// How many are unread, wherever that is told: those that want attention and were not shown to the caller.
 pub fn count(unread: Unread) -> usize {
-    unread.inbox + unread.coord
+    unread.inbox + unread.coord + unread.envelopes
 }
 
 /// What a model is told of them, with the tools that show them, or the command where a set has no such tool. What it has
@@ -50,7 +50,8 @@ fn ways(unread: Unread, set: Toolset) -> Vec<&'static str> {
         Toolset::All | Toolset::Coord => "coord_check_messages",
         Toolset::Workflow | Toolset::Context | Toolset::Team => "run 'rookery context coord check'",
     });
-    inbox.into_iter().chain(coord).collect()
+    let envelopes = (unread.envelopes > 0).then_some("run 'rookery deliveries'");
+    inbox.into_iter().chain(coord).chain(envelopes).collect()
 }
 
 /// How many characters a hint adds to a result at most, whichever set the caller is connected to.
@@ -67,6 +68,9 @@ mod tests {
 
     #[test]
     fn a_hint_names_what_shows_the_messages() {
+        let given = Unread { pending: 1, unseen: 1, envelopes: 1, ..Unread::default() };
+        let told = hint(given, Toolset::Team, Reminder::Added).unwrap();
+        assert!(told.contains("(run 'rookery deliveries')"), "{told}");
         let unread = |inbox, coord| Unread { pending: 5, unseen: 5, inbox, coord, ..Unread::default() };
         for (inbox, coord, set, wanted) in [
             (1, 0, Toolset::Team, "You have 1 unread message. Read them (inbox_check) before you go on."),
@@ -81,7 +85,7 @@ mod tests {
 
     #[test]
     fn what_was_read_is_told_beside_what_was_not_and_at_a_fresh_start() {
-        let unread = |inbox| Unread { pending: 9, unseen: 5, inbox, coord: 0, inbox_read: 2, coord_read: 1 };
+        let unread = |inbox| Unread { pending: 9, unseen: 5, inbox, inbox_read: 2, coord_read: 1, ..Unread::default() };
         let told = |inbox, reminder| hint(unread(inbox), Toolset::All, reminder);
         let ways = "(inbox_check, coord_check_messages) before you go on.";
         let both = format!("You have 4 unread messages, and 3 read but not acknowledged. Read them {ways}");

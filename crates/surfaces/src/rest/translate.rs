@@ -54,7 +54,9 @@ pub fn action(fact: &Fact) -> String {
         Fact::HandoffAccepted(_) => "handoff.accepted",
         Fact::HandoffRejected(_) => "handoff.rejected",
         Fact::LeadChosen(_) | Fact::ClaimForced(_) | Fact::TaskReassigned(_) => "authority.decision",
-        Fact::ConflictEscalated(_) | Fact::MessageHeld(_) | Fact::TaskExhausted(_) => "authority.escalation",
+        Fact::ConflictEscalated(_) | Fact::MessageHeld(_) | Fact::TaskExhausted(_) | Fact::DeliveryAbandoned(_) => {
+            "authority.escalation"
+        }
         Fact::ReportAdded(report) => return report.action.clone(),
         Fact::AgentUpdated(_)
         | Fact::TaskMoved(_)
@@ -80,6 +82,7 @@ pub fn action(fact: &Fact) -> String {
         | Fact::MessageDiscarded(_)
         | Fact::MessagesRead(_)
         | Fact::MessagesAcked(_)
+        | Fact::DeliveryRetried(_)
         | Fact::DocumentWritten(_)
         | Fact::DocumentDeleted(_)
         | Fact::ContextConfigured(_)
@@ -119,7 +122,9 @@ pub fn kinds(action: &str) -> Vec<String> {
         "task.completed" => &["task.completed"],
         "task.blocked" => &["task.failed", "task.timed_out", "task.moved"],
         "authority.decision" => &["lead.chosen", "resource.forced", "task.reassigned"],
-        "authority.escalation" => &["resource.conflict_escalated", "message.held", "task.exhausted"],
+        "authority.escalation" => {
+            &["resource.conflict_escalated", "message.held", "task.exhausted", "delivery.abandoned"]
+        }
         other => &[other.strip_prefix("x.").unwrap_or(other)],
     };
     kinds.iter().map(|kind| (*kind).to_owned()).chain(std::iter::once("report.added".to_owned())).collect()

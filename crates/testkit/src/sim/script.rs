@@ -145,6 +145,9 @@ impl Script<'_> {
             let command = self.decision_about_held();
             return Wish::command(Caller::person("anna"), command);
         }
+        if self.rng.random_bool(0.08) {
+            return self.undelivered();
+        }
         if self.rng.random_bool(0.03) {
             let command = self.configure();
             return Wish::command(Caller::person("anna"), command);

@@ -8,6 +8,7 @@ mod cancel;
 mod completions;
 mod config;
 mod context;
+mod deliveries;
 mod doctor;
 mod down;
 mod envelope;
@@ -55,6 +56,7 @@ pub enum Command {
     Route(route::Args),
     Resources(resources::Args),
     Handoffs(handoffs::Args),
+    Deliveries(deliveries::Args),
     Log(log::Args),
     Resolve(resolve::Args),
     Release(release::Args),
@@ -96,6 +98,7 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Route(args) => route::run(context, args).await,
         Command::Resources(args) => resources::run(context, args).await,
         Command::Handoffs(args) => handoffs::run(context, args).await,
+        Command::Deliveries(args) => deliveries::run(context, args).await,
         Command::Log(args) => log::run(context, args).await,
         Command::Resolve(args) => resolve::run(context, args).await,
         Command::Release(args) => release::run(context, args).await,

@@ -4,19 +4,19 @@ use std::time::Duration;
 
 use axum::extract::ws::{CloseFrame, Message, WebSocket, close_code};
 use futures_util::SinkExt;
-use rookery_core::clutch::Shape;
+use rookery_core::clutch::{Address, Shape};
 use rookery_core::view::LifeSource;
-use rookery_core::{Actor, Caller};
+use rookery_core::{Actor, AgentId, Caller};
 use rookery_engine::clutch::MessageFilter;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::frame::{self, Asked, Subscribe};
+use super::frame::{self, Ack, Asked, Subscribe};
 use super::source::{Portion, Source};
 use crate::app::App;
-use crate::clutch::ClutchError;
 use crate::clutch::call::Call;
 use crate::clutch::envelopes::IngestResults;
+use crate::clutch::{ClutchError, inbox};
 
 /// After so many pings without a word the client is gone.
 const PINGS: u32 = 3;
@@ -36,6 +36,8 @@ pub(super) struct Client {
     pub(super) call: Call,
     /// Whose open connection this is.
     pub(super) caller: Caller,
+    /// The agent whose inbox this connection streams.
+    pub(super) inbox: Option<AgentId>,
     pub(super) filter: MessageFilter,
     pub(super) framing: Framing,
     pub(super) source: Source,
@@ -138,10 +140,24 @@ impl Client {
         }
         let answered = match Asked::read(&text) {
             Ok(Asked::Subscribe(wanted)) => self.subscribe(&wanted).await,
+            Ok(Asked::Ack(ack)) => self.ack(ack).await,
             Ok(Asked::Publish(message)) => self.publish(message.get()).await,
             Err(error) => Err(error),
         };
         Ok(vec![answered.unwrap_or_else(|error| frame::error(&error))])
+    }
+
+    async fn ack(&self, ack: Ack) -> Result<Message, ClutchError> {
+        let named = match ack.agent_id.as_deref().map(Address::parse) {
+            Some(Some(Address::Agent(agent))) => Some(agent),
+            Some(_) => return Err(ClutchError::parameter("agent_id", "must be an agent with or without 'agent:'")),
+            None => self.inbox.clone().or_else(|| self.caller.actor.agent().cloned()),
+        };
+        let Some(agent) = named else {
+            return Err(ClutchError::parameter("agent_id", "must say whose messages these are"));
+        };
+        let caller = inbox::owner(&self.app, &self.call, &agent).await?;
+        Ok(frame::acked(&inbox::acknowledge(&self.app, &caller, &agent, ack.ids).await?))
     }
 
     /// Follows something else. What cannot be followed changes nothing.

@@ -20,6 +20,8 @@ pub(super) enum Asked<'a> {
     Subscribe(Subscribe),
     /// Take in an envelope, or several: as it was written.
     Publish(&'a RawValue),
+    /// Be done with messages.
+    Ack(Ack),
 }
 
 #[derive(Debug, Deserialize)]
@@ -44,6 +46,16 @@ pub(super) struct Subscribe {
     after: Option<Value>,
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Ack {
+    #[serde(rename = "op")]
+    _op: IgnoredAny,
+    pub(super) ids: Vec<String>,
+    /// Whose; that of the connection if it is left out.
+    pub(super) agent_id: Option<String>,
+}
+
 impl Asked<'_> {
     pub(super) fn read(text: &str) -> Result<Asked<'_>, ClutchError> {
         let Op { op, message } = serde_json::from_str(text).map_err(unexpected)?;
@@ -51,7 +63,8 @@ impl Asked<'_> {
             ("subscribe", _) => serde_json::from_str(text).map(Asked::Subscribe).map_err(unexpected),
             ("publish", Some(message)) => Ok(Asked::Publish(message)),
             ("publish", None) => Err(ClutchError::parameter("message", "is what a publish needs: an envelope")),
-            _ => Err(ClutchError::parameter("op", "must be 'subscribe' or 'publish'")),
+            ("ack", _) => serde_json::from_str(text).map(Asked::Ack).map_err(unexpected),
+            _ => Err(ClutchError::parameter("op", "must be 'subscribe', 'publish' or 'ack'")),
         }
     }
 }
@@ -86,6 +99,11 @@ impl Subscribe {
 /// That a stream follows what was asked for, after this place.
 pub(super) fn subscribed(after: Seq) -> Message {
     text(json!({ "op": "subscribed", "after": after }).to_string())
+}
+
+/// That messages are done with.
+pub(super) fn acked(ids: &[String]) -> Message {
+    text(json!({ "op": "acked", "ids": ids }).to_string())
 }
 
 /// What became of what was published.

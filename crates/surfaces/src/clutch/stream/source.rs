@@ -1,8 +1,9 @@
 //! Where a connection reads from: what was, by the indexes of its filter, and then what is.
 
 use rookery_core::log::LogRow;
-use rookery_core::{LogId, Position, Seq};
-use rookery_engine::clutch::{Envelopes, MessageFilter, Rendered, Stretch};
+use rookery_core::{AgentId, LogId, Position, Seq, Timestamp};
+use rookery_engine::clutch::{Envelopes, MessageFilter, Rendered, Shown, Stretch};
+use rookery_engine::messages::{Mailbox, Parcel, Pull};
 use rookery_engine::{Chunk, Subscription, subscribe};
 use rookery_store::Published;
 
@@ -21,6 +22,11 @@ pub(super) enum Source {
         stretch: Stretch,
     },
     Live(Box<Live>),
+    /// What waits for an agent, and what comes for it.
+    Inbox {
+        mailbox: Box<Mailbox>,
+        after: Seq,
+    },
 }
 
 pub(super) struct Live {
@@ -53,6 +59,12 @@ impl Source {
         Ok(Source::Past { log: head.log, stretch })
     }
 
+    /// What waits for an agent after a position, or all of it.
+    pub(super) async fn inbox(app: &App, agent: &AgentId, after: Option<Position>) -> Result<Source, ClutchError> {
+        let mailbox = Box::new(app.engine().mailbox(agent).await?);
+        Ok(Source::Inbox { mailbox, after: after.map(|position| position.seq).unwrap_or_default() })
+    }
+
     async fn live(app: &App, position: Option<Position>) -> Result<Source, ClutchError> {
         let subscription = app.engine().subscribe(position).await?;
         Ok(Source::Live(Box::new(Live { subscription, pending: None })))
@@ -63,6 +75,7 @@ impl Source {
         match self {
             Source::Past { log, stretch } => Position { log: Some(log.clone()), seq: stretch.after },
             Source::Live(live) => live.position(),
+            Source::Inbox { after, .. } => Position { log: None, seq: *after },
         }
     }
 
@@ -71,6 +84,12 @@ impl Source {
         loop {
             let portion = match self {
                 Source::Live(live) => live.next(app, filter).await?,
+                Source::Inbox { mailbox, after } => {
+                    let pulled = mailbox.next(Pull { after: *after, most: Some(PAGE) }).await?;
+                    *after = pulled.next.unwrap_or(*after);
+                    let shown = pulled.messages.into_iter().map(shown);
+                    Portion { rendered: Rendered::of(shown), picked: None }
+                }
                 Source::Past { log, stretch } => {
                     let page = app.engine().messages(filter, *stretch).await?;
                     let position = Position { log: Some(log.clone()), seq: stretch.after };
@@ -148,4 +167,8 @@ impl Portion {
     fn is_empty(&self) -> bool {
         self.picked.as_ref().map_or_else(|| self.rendered.entries().is_empty(), Vec::is_empty)
     }
+}
+
+fn shown(Parcel { seq, message, .. }: Parcel) -> Shown {
+    Shown { seq, message, at: Timestamp::default() }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rookery_core::{Caller, MessageId};
-use rookery_engine::messages::{Until, Waiting};
+use rookery_engine::messages::{Unread, Until, Waiting};
 use rookery_engine::moment::Moment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -156,22 +156,23 @@ async fn wait(call: Call, asked: Awaiting) -> Answer<Messages> {
 }
 
 /// Lasts until something is in the inbox that its owner was not shown: what it has read and works on does not end the
-/// waiting. A coordination message that comes meanwhile does, and is told of with the result.
+/// waiting. A coordination message or a task that comes meanwhile does, and is told of with the result.
 async fn arrival(call: &Call, asked: &Awaiting, member: &Member) -> Result<(), ToolError> {
     let engine = call.engine();
     // Listening begins before the first look, so that nothing falls in between.
     let mut listener = engine.notices().listen(&member.id);
-    let mut before = engine.unread(&member.id).await?.coord;
+    let others = |unread: Unread| unread.coord + unread.envelopes;
+    let mut before = others(engine.unread(&member.id).await?);
     loop {
         // Asked anew each time: a token may have ended meanwhile.
         let caller = call.caller(asked.agent_id.as_deref())?;
         let news = engine.inbox(&member.id, Some(1)).await?.has_news();
-        let coord = engine.unread(&member.id).await?.coord;
-        if news || coord > before || call.app().stopping().is_cancelled() {
+        let now = others(engine.unread(&member.id).await?);
+        if news || now > before || call.app().stopping().is_cancelled() {
             return Ok(());
         }
         // Some may have been read meanwhile, so that the next one does not make more than there were.
-        before = coord;
+        before = now;
         tokio::select! {
             _ = listener.next() => {}
             () = call.app().stopping().cancelled() => {}

@@ -1,0 +1,193 @@
+//! Deliveries that fail: the recipient has an endpoint that does not take the message. Given up on, a delivery is dead: it
+//! stays to be seen, a person is told, and it can be tried again. Whoever reads its inbox still finds it there.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Delivery, Standing};
+use crate::actor::{Actor, Caller};
+use crate::command::{Decision, Halt, Reply};
+use crate::fact::Fact;
+use crate::id::{AgentId, MessageId};
+use crate::key::{Ask, Key};
+use crate::limit;
+use crate::refusal::{Code, Refusal};
+use crate::view::View;
+
+/// The daemon has tried often enough.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GiveUpDelivery {
+    pub message: MessageId,
+    pub agent: AgentId,
+    pub attempts: u32,
+    /// Why the last attempt failed.
+    pub error: String,
+}
+
+/// Somebody wants it to be tried again.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RetryDelivery {
+    pub message: MessageId,
+    pub agent: AgentId,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct DeliveryAbandoned {
+    pub message: MessageId,
+    pub agent: AgentId,
+    pub attempts: u32,
+    pub error: String,
+    /// The message is to everybody, and nothing was known of it for this agent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub broadcast: bool,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct DeliveryRetried {
+    pub message: MessageId,
+    pub agent: AgentId,
+}
+
+/// Why a delivery was given up on.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Dead {
+    pub attempts: u32,
+    pub error: String,
+    pub at: crate::id::Timestamp,
+}
+
+impl DeliveryAbandoned {
+    pub(crate) fn key(&self) -> Key {
+        Key::Delivery { message: self.message.clone(), agent: self.agent.clone() }
+    }
+}
+
+impl DeliveryRetried {
+    pub(crate) fn key(&self) -> Key {
+        Key::Delivery { message: self.message.clone(), agent: self.agent.clone() }
+    }
+}
+
+impl GiveUpDelivery {
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        asks(&self.message, &self.agent)
+    }
+
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+        if caller.actor != Actor::System {
+            return Err(Refusal::new(Code::Forbidden, "only the daemon gives up on a delivery").into());
+        }
+        limit::text("error", &self.error, limit::TITLE_BYTES)?;
+        let delivery = view.delivery(&self.message, &self.agent)?;
+        let reply = Reply::Row(Key::Delivery { message: self.message.clone(), agent: self.agent.clone() });
+        match delivery {
+            Some(delivery) if delivery.is_dead() => return Ok(Decision::nothing(reply)),
+            Some(delivery) if delivery.standing == Standing::Acked => {
+                return Err(Refusal::new(Code::Stale, "it was acknowledged meanwhile").into());
+            }
+            Some(_) => {}
+            None if view.message(&self.message)?.is_some_and(|message| message.is_broadcast_for(&self.agent)) => {}
+            None => return Err(unknown(&self.message, &self.agent).into()),
+        }
+        let fact = Fact::DeliveryAbandoned(DeliveryAbandoned {
+            message: self.message.clone(),
+            agent: self.agent.clone(),
+            attempts: self.attempts,
+            error: self.error.clone(),
+            broadcast: delivery.is_none(),
+        });
+        Ok(Decision::new(vec![fact], reply))
+    }
+}
+
+impl RetryDelivery {
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        let own = [Key::Agent(self.agent.clone()), Key::Lead];
+        asks(&self.message, &self.agent).into_iter().chain(own.map(Ask::from)).collect()
+    }
+
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+        view.may_speak_for(caller, &self.agent)?;
+        let reply = Reply::Row(Key::Delivery { message: self.message.clone(), agent: self.agent.clone() });
+        match view.delivery(&self.message, &self.agent)? {
+            Some(delivery) if delivery.is_dead() => {}
+            Some(Delivery { standing: Standing::Acked, .. }) => {
+                return Err(Refusal::new(Code::InvalidState, "the recipient has acknowledged it").into());
+            }
+            Some(_) => {
+                return Err(Refusal::new(Code::InvalidState, "the delivery was not given up on")
+                    .hint("it is still tried, or waits in the recipient's inbox")
+                    .into());
+            }
+            None => return Err(unknown(&self.message, &self.agent).into()),
+        }
+        let fact = DeliveryRetried { message: self.message.clone(), agent: self.agent.clone() };
+        Ok(Decision::new(vec![Fact::DeliveryRetried(fact)], reply))
+    }
+}
+
+fn asks(message: &MessageId, agent: &AgentId) -> Vec<Ask> {
+    let delivery = Key::Delivery { message: message.clone(), agent: agent.clone() };
+    vec![delivery.into(), Key::Message(message.clone()).into()]
+}
+
+fn unknown(message: &MessageId, agent: &AgentId) -> Refusal {
+    Refusal::new(Code::MessageNotFound, format!("there is no delivery of '{message}' to '{agent}'"))
+        .hint("list the deliveries; ids are as they are shown there")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::ColumnValue;
+    use crate::testing::{World, anna, by, coord, direct};
+
+    fn give_up(message: &str, agent: &str) -> GiveUpDelivery {
+        GiveUpDelivery { message: message.into(), agent: agent.into(), attempts: 8, error: "it is down".to_owned() }
+    }
+
+    fn retry(message: &str, agent: &str) -> RetryDelivery {
+        RetryDelivery { message: message.into(), agent: agent.into() }
+    }
+
+    fn state(w: &World, message: &str, agent: &str) -> ColumnValue {
+        let row = w.rows().get(&Key::Delivery { message: message.into(), agent: agent.into() }).unwrap();
+        row.columns()[3].clone()
+    }
+
+    #[test]
+    fn a_dead_delivery_is_seen_and_can_be_tried_again() {
+        let mut w = World::of(&["lead", "a", "b"]);
+        w.does(&by("a"), direct("m", "a", &["b"]));
+        assert_eq!(w.refuses(&anna(), retry("m", "b")), Code::InvalidState, "it is still tried");
+        assert_eq!(w.refuses(&by("b"), give_up("m", "b")), Code::Forbidden);
+        assert_eq!(w.does(&Caller::system(), give_up("m", "b")), ["delivery.abandoned"]);
+        assert_eq!(w.does(&Caller::system(), give_up("m", "b")), [""; 0]);
+        assert_eq!((state(&w, "m", "b"), w.pending("b")), ("dead".into(), vec!["m"]), "it stays in the inbox");
+        assert_eq!(w.refuses(&by("a"), retry("m", "b")), Code::Forbidden, "a is not b");
+        assert_eq!(w.does(&by("b"), retry("m", "b")), ["delivery.retried"]);
+        assert_eq!(state(&w, "m", "b"), "queued".into());
+        w.does(&Caller::system(), give_up("m", "b"));
+        w.reads("b", &["m"]);
+        assert_eq!((state(&w, "m", "b"), w.acks("b", &["m"])), ("dead".into(), vec!["message.acked"]));
+        assert_eq!((state(&w, "m", "b"), w.pending("b")), ("acked".into(), vec![]));
+        assert_eq!(w.refuses(&anna(), retry("m", "b")), Code::InvalidState);
+        assert_eq!(w.refuses(&Caller::system(), give_up("m", "b")), Code::Stale);
+        assert_eq!(w.rebuilt(), *w.rows());
+    }
+
+    #[test]
+    fn a_message_to_everybody_can_be_dead_for_one() {
+        let mut w = World::of(&["a", "b"]);
+        w.does(&by("a"), coord("m", "a", "GENERAL", &[]));
+        assert_eq!(
+            w.refuses(&Caller::system(), give_up("m", "a")),
+            Code::MessageNotFound,
+            "it is no news to its author"
+        );
+        w.does(&Caller::system(), give_up("m", "b"));
+        assert_eq!(state(&w, "m", "b"), "dead".into());
+        assert_eq!(w.does(&anna(), retry("m", "b")), ["delivery.retried"]);
+        assert_eq!(w.refuses(&anna(), retry("x", "b")), Code::MessageNotFound);
+        assert_eq!(w.rebuilt(), *w.rows());
+    }
+}

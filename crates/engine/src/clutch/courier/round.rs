@@ -1,0 +1,196 @@
+//! What waits for one agent at its endpoint: in order, one at a time of what is about the same task.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rookery_core::{MessageId, Seq, TaskId};
+
+use crate::messages::Waits;
+
+/// How much of what waits is kept in memory; the rest is read when some of it is done.
+pub(super) const KEPT: usize = 200;
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Item {
+    pub(super) message: MessageId,
+    pub(super) task: Option<TaskId>,
+    pub(super) attempts: u32,
+    /// Not before this time.
+    pub(super) due: u64,
+    pub(super) on_its_way: bool,
+}
+
+/// Whether what waits has to be read.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Look {
+    Done,
+    /// Something may have come after what is known.
+    Further,
+    /// From the beginning.
+    Anew,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Round {
+    pub(super) url: String,
+    items: BTreeMap<(Seq, MessageId), Item>,
+    /// What comes after it was not read.
+    read_to: Seq,
+    look: Look,
+}
+
+/// What of a round can be sent.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Ready {
+    pub(super) items: Vec<Item>,
+    /// When the next one is due, of those that wait for their time.
+    pub(super) next: Option<u64>,
+}
+
+impl Round {
+    pub(super) fn new(url: String) -> Round {
+        Round { url, items: BTreeMap::new(), read_to: Seq::ZERO, look: Look::Anew }
+    }
+
+    /// Another endpoint: what failed at the old one is tried there at once.
+    pub(super) fn moves_to(&mut self, url: String) {
+        self.url = url;
+        for item in self.items.values_mut() {
+            (item.attempts, item.due) = (0, 0);
+        }
+    }
+
+    pub(super) fn look_again(&mut self, look: Look) {
+        self.look = self.look.max(look);
+    }
+
+    /// After which place to read, and how much, if there is something to read.
+    pub(super) fn to_read(&self) -> Option<(Seq, u32)> {
+        let room = u32::try_from(KEPT.saturating_sub(self.items.len())).unwrap_or(0);
+        match self.look {
+            Look::Done => None,
+            Look::Anew => Some((Seq::ZERO, u32::try_from(KEPT).unwrap_or(u32::MAX))),
+            Look::Further if self.items.len() > KEPT / 2 => None,
+            Look::Further => Some((self.read_to, room)),
+        }
+    }
+
+    /// Takes what was read, so many at most. What is known keeps its turn.
+    pub(super) fn read(&mut self, waiting: Vec<Waits>, most: u32) {
+        let whole = waiting.len() < most as usize;
+        if let Some(last) = waiting.last() {
+            self.read_to = last.sent;
+        }
+        if self.look == Look::Anew {
+            let found: BTreeSet<&MessageId> = waiting.iter().map(|waits| &waits.message).collect();
+            self.items.retain(|(_, message), item| item.on_its_way || found.contains(message));
+        }
+        self.look = if whole { Look::Done } else { Look::Further };
+        for Waits { message, sent, task, .. } in waiting.into_iter().filter(|waits| !waits.dead) {
+            let new = Item { message: message.clone(), task, attempts: 0, due: 0, on_its_way: false };
+            self.items.entry((sent, message)).or_insert(new);
+        }
+    }
+
+    /// The first of each task that is due now, as many as may be sent.
+    pub(super) fn ready(&mut self, now: u64, most: usize) -> Ready {
+        let mut ready = Ready::default();
+        let mut tasks = BTreeSet::new();
+        for item in self.items.values_mut() {
+            if !tasks.insert(item.task.clone()) || item.on_its_way {
+                continue;
+            }
+            if item.due > now {
+                ready.next = Some(ready.next.map_or(item.due, |next| next.min(item.due)));
+            } else if ready.items.len() < most {
+                item.on_its_way = true;
+                ready.items.push(item.clone());
+            }
+        }
+        ready
+    }
+
+    pub(super) fn on_their_way(&self) -> usize {
+        self.items.values().filter(|item| item.on_its_way).count()
+    }
+
+    pub(super) fn done(&mut self, message: &MessageId) {
+        self.items.retain(|(_, known), _| known != message);
+    }
+
+    /// It did not arrive, and is tried again then.
+    pub(super) fn again(&mut self, message: &MessageId, due: u64) {
+        if let Some(item) = self.items.values_mut().find(|item| item.message == *message) {
+            item.attempts = item.attempts.saturating_add(1);
+            item.due = due;
+            item.on_its_way = false;
+        }
+    }
+
+    /// It was not even tried.
+    pub(super) fn put_back(&mut self, message: &MessageId, due: u64) {
+        if let Some(item) = self.items.values_mut().find(|item| item.message == *message) {
+            item.due = due;
+            item.on_its_way = false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waits(sent: u64, task: Option<&str>) -> Waits {
+        let message = MessageId::new(format!("m{sent}"));
+        Waits { message, sent: Seq(sent), task: task.map(TaskId::from), dead: false }
+    }
+
+    fn names(ready: &Ready) -> Vec<&str> {
+        ready.items.iter().map(|item| item.message.as_str()).collect()
+    }
+
+    #[test]
+    fn what_is_about_one_task_goes_one_after_the_other() {
+        let mut round = Round::new("u".to_owned());
+        let tasks = [Some("t"), Some("u"), Some("t"), None, None, Some("u")];
+        round.read((1..).zip(tasks).map(|(sent, task)| waits(sent, task)).collect(), 100);
+        assert_eq!(names(&round.ready(0, 9)), ["m1", "m2", "m4"]);
+        assert_eq!(names(&round.ready(0, 9)), [""; 0], "each of them is on its way");
+        round.done(&"m1".into());
+        round.again(&"m2".into(), 50);
+        let ready = round.ready(10, 9);
+        assert_eq!((names(&ready), ready.next), (vec!["m3"], Some(50)), "m6 waits for m2");
+        round.done(&"m3".into());
+        assert_eq!(names(&round.ready(50, 0)), [""; 0]);
+        let ready = round.ready(50, 9);
+        assert_eq!((names(&ready), ready.items[0].attempts), (vec!["m2"], 1));
+        assert_eq!(round.on_their_way(), 2);
+    }
+
+    #[test]
+    fn what_was_read_before_keeps_its_turn_and_what_is_gone_goes() {
+        let mut round = Round::new("u".to_owned());
+        assert_eq!(round.to_read(), Some((Seq(0), 200)));
+        round.read(vec![waits(1, None), waits(2, None)], 200);
+        assert_eq!(round.to_read(), None);
+        round.ready(0, 1);
+        round.again(&"m1".into(), 7);
+        round.look_again(Look::Further);
+        assert_eq!(round.to_read(), Some((Seq(2), 198)));
+        round.read(vec![waits(3, Some("t"))], 198);
+        round.look_again(Look::Anew);
+        let dead = Waits { dead: true, ..waits(4, None) };
+        round.read(vec![waits(1, None), waits(3, Some("t")), dead], 200);
+        let ready = round.ready(7, 9);
+        assert_eq!(names(&ready), ["m1", "m3"], "m2 was acknowledged, m4 is dead");
+        assert_eq!(ready.items[0].attempts, 1);
+    }
+
+    #[test]
+    fn only_so_much_is_kept() {
+        let mut round = Round::new("u".to_owned());
+        round.read((1..=200).map(|sent| waits(sent, None)).collect(), 200);
+        assert_eq!(round.to_read(), None, "there may be more, and no room");
+        (1..=100).for_each(|sent| round.done(&MessageId::new(format!("m{sent}"))));
+        assert_eq!(round.to_read(), Some((Seq(200), 100)));
+    }
+}

@@ -1,0 +1,281 @@
+//! Everything that waits for an agent, as envelopes, the oldest first: what it pulls, what is streamed to it, and what is
+//! posted to its endpoint.
+
+use rookery_core::agent::Agent;
+use rookery_core::key::Table;
+use rookery_core::message::{AddressedAs, Delivery, Form, Message, Shown, Standing};
+use rookery_core::{
+    Actor, AgentId, Caller, Code, Key, MessageId, Power, Refusal, Row, Seq, TaskId, Timestamp, envelope,
+};
+use rookery_store::ListQuery;
+use rookery_store::query::Test;
+use serde_json::Value;
+
+use super::arrival::Arrival;
+use super::place::Place;
+use super::{READ, delivery_of, message_of, page, stored};
+use crate::clutch;
+use crate::engine::{Engine, EngineError};
+use crate::subscribe::{SubscribeError, Subscription};
+
+/// How much one page holds: it may have fewer messages than were asked for.
+const PAGE_BYTES: usize = 4 * 1024 * 1024;
+
+/// What of an inbox is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Pull {
+    /// Only what was queued for the agent after this place.
+    pub after: Seq,
+    pub most: Option<u32>,
+}
+
+/// What waits for an agent, in the order in which it was queued.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Pulled {
+    pub messages: Vec<Parcel>,
+    /// The place to go on after: nothing if there was nothing.
+    pub next: Option<Seq>,
+}
+
+/// A message that waits for an agent, as an envelope.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Parcel {
+    pub id: MessageId,
+    /// The place of the envelope in the log.
+    pub seq: Seq,
+    pub message: Value,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum PullError {
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    #[error(transparent)]
+    Subscribe(#[from] SubscribeError),
+}
+
+/// Waits for what comes for one agent.
+#[derive(Debug)]
+pub struct Mailbox {
+    engine: Engine,
+    agent: AgentId,
+    log: Subscription,
+}
+
+impl Mailbox {
+    /// What waits now, or as soon as there is something. Safe to drop while it waits.
+    pub async fn next(&mut self, pull: Pull) -> Result<Pulled, PullError> {
+        loop {
+            let pulled = self.engine.pull(&self.agent, pull).await?;
+            if !pulled.messages.is_empty() {
+                return Ok(pulled);
+            }
+            self.arrival().await?;
+        }
+    }
+
+    async fn arrival(&mut self) -> Result<(), SubscribeError> {
+        loop {
+            let chunk = self.log.next().await?;
+            if chunk.rows().iter().any(|row| Arrival::of(&row.fact).concerns(&self.agent)) {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// A request that the router passed on to an agent, who has not taken the task.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Given {
+    pub(crate) message: MessageId,
+    pub(crate) task: TaskId,
+    pub(crate) at: Timestamp,
+}
+
+/// What is to be delivered, without its words.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Waits {
+    pub(crate) message: MessageId,
+    pub(crate) sent: Seq,
+    pub(crate) task: Option<TaskId>,
+    pub(crate) dead: bool,
+}
+
+impl Engine {
+    /// Begins to wait for what comes for an agent.
+    pub async fn mailbox(&self, agent: &AgentId) -> Result<Mailbox, SubscribeError> {
+        // Listening begins before the first look, so that nothing falls in between.
+        Ok(Mailbox { engine: self.clone(), agent: agent.clone(), log: self.subscribe(None).await? })
+    }
+
+    /// What waits for an agent, which counts as notified by this.
+    pub async fn pull(&self, agent: &AgentId, pull: Pull) -> Result<Pulled, EngineError> {
+        let waiting = self.waits(agent, pull.after, page(pull.most)).await?;
+        let mut pulled = Pulled::default();
+        let mut bytes = 0;
+        for waits in waiting {
+            let Some(parcel) = self.parcel(&waits.message).await? else { continue };
+            bytes += parcel.message.to_string().len();
+            if bytes > PAGE_BYTES && !pulled.messages.is_empty() {
+                break;
+            }
+            self.handed().notified(agent, &parcel.id, self.clock().now());
+            pulled.messages.push(parcel);
+            pulled.next = Some(waits.sent);
+        }
+        Ok(pulled)
+    }
+
+    /// A message as it is delivered; nothing if there is none of that id.
+    pub(crate) async fn parcel(&self, id: &MessageId) -> Result<Option<Parcel>, EngineError> {
+        let (rows, _) = self.store().rows(vec![Key::Envelope(id.clone()), Key::Message(id.clone())]).await?;
+        let mut rows = rows.into_iter();
+        let (filed, message) = (rows.next().flatten(), rows.next().flatten());
+        match (filed, message.and_then(message_of)) {
+            (Some(Row::Envelope(_)), _) => {
+                let found = self.envelope(id).await?.value;
+                Ok(found.map(|(seq, shown)| Parcel { id: id.clone(), seq, message: worded(shown) }))
+            }
+            (_, Some(message)) => Ok(Some(parcel_of(&message))),
+            (_, None) => Ok(None),
+        }
+    }
+
+    /// The same in bytes: those that were sent, if it came as an envelope.
+    pub(crate) async fn parcel_bytes(&self, id: &MessageId) -> Result<Option<Vec<u8>>, EngineError> {
+        if let Some((_, clutch::Envelope::Verbatim(bytes))) = self.envelope(id).await?.value {
+            return Ok(Some(bytes));
+        }
+        Ok(self.parcel(id).await?.map(|parcel| parcel.message.to_string().into_bytes()))
+    }
+
+    /// The oldest that an agent has not acknowledged after a place, in order.
+    pub(crate) async fn waits(&self, agent: &AgentId, after: Seq, most: u32) -> Result<Vec<Waits>, EngineError> {
+        let known = self.agent(agent).await?.value;
+        let mut waiting = self.queued(agent, known.as_ref(), after, most).await?;
+        let broadcasts = self.broadcasts(known.as_ref()).await?.into_iter().filter(|place| place.sent > after);
+        waiting.extend(broadcasts.map(|place| Waits {
+            message: place.message,
+            sent: place.sent,
+            task: None,
+            dead: place.dead,
+        }));
+        waiting.sort_by_key(|waits| waits.sent);
+        waiting.truncate(most as usize);
+        Ok(waiting)
+    }
+
+    async fn queued(
+        &self,
+        agent: &AgentId,
+        known: Option<&Agent>,
+        after: Seq,
+        most: u32,
+    ) -> Result<Vec<Waits>, EngineError> {
+        let now = self.clock().now();
+        let (mut found, mut after) = (Vec::new(), stored(after));
+        loop {
+            let query = ListQuery::all(Table::Deliveries)
+                .with("pending", Test::Is(agent.as_str().into()))
+                .with("sent", Test::Above(after))
+                .ordered_by("sent")
+                .at_most(Some(READ));
+            let (rows, _) = self.store().list(query).await?;
+            let full = rows.len() >= READ as usize;
+            let deliveries: Vec<Delivery> = rows.into_iter().filter_map(delivery_of).collect();
+            let last = deliveries.last().map(|delivery| delivery.sent);
+            let counting = deliveries.into_iter().filter_map(|delivery| {
+                let (task, dead) = (delivery.task.clone(), delivery.is_dead());
+                let place = Place::of(delivery, known, now)?;
+                Some(Waits { message: place.message, sent: place.sent, task, dead })
+            });
+            found.extend(counting);
+            match last {
+                Some(last) if full && found.len() < most as usize => after = stored(last),
+                _ => return Ok(found),
+            }
+        }
+    }
+
+    /// The requests that wait for an agent.
+    pub(crate) async fn requests_to(&self, agent: &AgentId) -> Result<Vec<Given>, EngineError> {
+        let deliveries = self.deliveries(agent).await?.into_iter();
+        let envelope = AddressedAs::Recipient { form: Form::Envelope, wakes: true };
+        let given = deliveries.filter(|delivery| delivery.to == envelope && delivery.standing == Standing::Queued);
+        let given: Vec<Given> = given
+            .filter_map(|delivery| {
+                Some(Given { message: delivery.message, task: delivery.task?, at: delivery.queued_at })
+            })
+            .collect();
+        let keys = given.iter().map(|given| Key::Task(given.task.clone())).collect();
+        let (rows, _) = self.store().rows(keys).await?;
+        let requests = given.into_iter().zip(rows).filter(|(given, row)| {
+            matches!(row, Some(Row::Task(task)) if task.routing.passed_on.as_ref() == Some(&given.message)
+                && task.reserved_for.as_ref() == Some(agent))
+        });
+        Ok(requests.map(|(given, _)| given).collect())
+    }
+
+    /// Acknowledges messages by their ids, which nobody knows who was not shown them. Either all of them or none.
+    pub async fn ack_by_id(
+        &self,
+        caller: &Caller,
+        agent: &AgentId,
+        ids: Vec<MessageId>,
+    ) -> Result<Result<(), Vec<MessageId>>, EngineError> {
+        let unknown = self.not_for(agent, &ids).await?;
+        if !unknown.is_empty() {
+            return Ok(Err(unknown));
+        }
+        self.acknowledge(caller, agent, ids, Shown::Now).await.map(Ok)
+    }
+
+    /// Those of some messages that are not for an agent.
+    async fn not_for(&self, agent: &AgentId, ids: &[MessageId]) -> Result<Vec<MessageId>, EngineError> {
+        let delivery = |id: &MessageId| Key::Delivery { message: id.clone(), agent: agent.clone() };
+        let keys = ids.iter().flat_map(|id| [delivery(id), Key::Message(id.clone())]).collect();
+        let (rows, _) = self.store().rows(keys).await?;
+        let unknown = ids.iter().zip(rows.chunks(2)).filter(|(_, rows)| match rows {
+            [Some(_), _] => false,
+            [None, Some(Row::Message(message))] => !message.is_broadcast_for(agent),
+            _ => true,
+        });
+        Ok(unknown.map(|(id, _)| id.clone()).collect())
+    }
+
+    /// Whether a caller may look into an agent's inbox: the agent itself, the lead and people; and who says no name of its own.
+    pub async fn may_open_inbox(&self, caller: &Caller, agent: &AgentId) -> Result<(), EngineError> {
+        if self.agent(agent).await?.value.is_none() {
+            return Err(Refusal::new(Code::AgentNotFound, format!("there is no agent '{agent}'"))
+                .hint("register it first, by its card")
+                .into());
+        }
+        match &caller.actor {
+            Actor::Agent(id) if id != agent && caller.power < Power::Lead && !self.leads(id).await? => {
+                Err(Refusal::new(Code::Forbidden, format!("'{id}' may not open the inbox of '{agent}'"))
+                    .hint("every agent has its own inbox; the lead and people may look into others")
+                    .into())
+            }
+            Actor::Agent(_) | Actor::Nobody if !caller.is_proven() && self.is_sealed(agent) => {
+                Err(Refusal::sealed(agent).into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn leads(&self, agent: &AgentId) -> Result<bool, EngineError> {
+        let (mut rows, _) = self.store().rows(vec![Key::Lead]).await?;
+        Ok(matches!(rows.pop().flatten(), Some(Row::Lead(lead)) if lead.holder.as_ref() == Some(agent)))
+    }
+}
+
+fn parcel_of(message: &Message) -> Parcel {
+    Parcel { id: message.id().clone(), seq: message.sent, message: envelope::of_message(message) }
+}
+
+fn worded(shown: clutch::Envelope) -> Value {
+    match shown {
+        clutch::Envelope::Verbatim(bytes) => serde_json::from_slice(&bytes).unwrap_or_default(),
+        clutch::Envelope::Shown(message) => message,
+    }
+}

@@ -1,0 +1,240 @@
+//! Delivery to the endpoints of agents: at least once, in order for each task, however the endpoint behaves and whenever the
+//! daemon dies.
+
+use std::collections::BTreeMap;
+
+use reqwest::Method;
+use rookery_testkit::daemon::{Daemon, Setup, read};
+use rookery_testkit::patience;
+use serde_json::{Value, json};
+
+use crate::endpoint::{Endpoint, Manner};
+use crate::inbox::{ids, inbox, to};
+use crate::sending::{self, envelope, rows, sent};
+use crate::team::rookery;
+
+/// A daemon that is quick to try again.
+fn setup() -> Setup {
+    sending::setup()
+        .env("ROOKERY_DELIVERY_PAUSE", "20ms")
+        .env("ROOKERY_DELIVERY_CIRCUIT_PAUSE", "50ms")
+        .env("ROOKERY_DELIVERY_TIMEOUT", "2s")
+        .env("ROOKERY_DELIVERY_ATTEMPTS", "6")
+}
+
+async fn started(setup: Setup) -> Daemon {
+    let daemon = setup.start().unwrap();
+    let announced = json!({"id": "ada", "tool": "test", "role": "worker"});
+    assert_eq!(daemon.post("/agents/announce", announced).await.unwrap().status, 201);
+    daemon
+}
+
+/// A message of ada to ken about a task.
+fn note(id: &str, task: &str) -> Value {
+    envelope(id, "x.note", "ada", json!({"to": to(&["agent:ken"]), "task_id": task, "payload": {"text": id}}))
+}
+
+async fn deliveries(daemon: &Daemon, query: &str) -> Vec<Value> {
+    let reply = daemon.get(&format!("/clutch/v0/deliveries{query}")).await.unwrap();
+    assert_eq!(reply.status, 200, "{}", reply.body);
+    reply.body["deliveries"].as_array().unwrap().clone()
+}
+
+/// Waits until so many deliveries are in a state.
+async fn until(daemon: &Daemon, state: &str, count: usize) -> Vec<Value> {
+    let find = || async {
+        let found = deliveries(daemon, &format!("?state={state}&limit=1000")).await;
+        Ok(Some(found).filter(|found| found.len() == count))
+    };
+    let found = patience::eventually(&format!("{count} deliveries to be {state}"), find).await;
+    match found {
+        Ok(found) => found,
+        Err(error) => panic!("{error}: {:?}", deliveries(daemon, "").await),
+    }
+}
+
+#[tokio::test]
+async fn a_message_is_posted_as_it_was_sent_and_an_answer_acknowledges_it() {
+    let daemon = started(setup()).await;
+    let endpoint = Endpoint::start(Manner::Answer(202)).await;
+    endpoint.is_of(&daemon, "ken", json!({})).await;
+    let message = note("m1", "t");
+    let raw = serde_json::to_string_pretty(&message).unwrap();
+    assert_eq!(sending::post_text(&daemon, "application/json", raw.clone()).await.status, 202);
+    let got = &endpoint.has(1).await[0];
+    assert_eq!(String::from_utf8(got.bytes.clone()).unwrap(), raw, "byte for byte");
+    assert_eq!((got.header("content-type"), got.header("x-rookery-message")), (Some("application/json"), Some("m1")));
+    assert_eq!((got.header("x-rookery-recipient"), got.header("x-rookery-attempt")), (Some("ken"), Some("1")));
+    let acked = until(&daemon, "acked", 1).await;
+    assert_eq!((&acked[0]["message_id"], &acked[0]["agent_id"]), (&json!("m1"), &json!("agent:ken")));
+    assert_eq!((&acked[0]["task_id"], acked[0]["acked_at"].is_string()), (&json!("t"), true));
+    assert_eq!(ids(&inbox(&daemon, "ken", "").await), [""; 0]);
+
+    // Whoever knows the agent's key can tell that it comes from this daemon.
+    let (code, key, error) = rookery(daemon.root(), daemon.store(), &["deliveries", "key", "ken"]);
+    assert_eq!(code, 0, "{error}");
+    let signature = got.header("x-rookery-signature").unwrap();
+    let part = |name: &str| signature.split(',').find_map(|part| part.strip_prefix(name)).unwrap().to_owned();
+    assert_eq!(part("v1="), hmac(key.trim(), &format!("{}.{raw}", part("t="))), "{signature}");
+
+    // What is sent by other faces comes too, and what waited before the agent had an endpoint.
+    daemon.post("/agents/announce", json!({"id": "eve", "tool": "test"})).await.unwrap();
+    sent(&daemon, &envelope("m2", "x.note", "ada", json!({"to": to(&["eve"])}))).await;
+    let later = Endpoint::start(Manner::Answer(200)).await;
+    later.is_of(&daemon, "eve", json!({})).await;
+    assert_eq!(later.has(1).await[0].id(), "m2");
+    daemon.replay_verify().unwrap();
+}
+
+fn hmac(key: &str, text: &str) -> String {
+    use hmac::{Hmac, KeyInit, Mac};
+    let mut mac = Hmac::<sha2::Sha256>::new_from_slice(key.as_bytes()).unwrap();
+    mac.update(text.as_bytes());
+    mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[tokio::test]
+async fn an_endpoint_that_fails_hangs_or_cuts_gets_everything_in_the_order_of_each_task() {
+    let daemon = started(setup().env("ROOKERY_DELIVERY_ATTEMPTS", "50")).await;
+    let endpoint = Endpoint::start(Manner::Answer(200)).await;
+    let bad = [Manner::Answer(503), Manner::Cut, Manner::Hang, Manner::Answer(429), Manner::Redirect, Manner::Cut];
+    endpoint.does(&bad, Manner::Answer(200));
+    endpoint.is_of(&daemon, "ken", json!({})).await;
+    let tasks = ["t0", "t1", "t2"];
+    for number in 0..30 {
+        sent(&daemon, &note(&format!("m{number:02}"), tasks[number % 3])).await;
+    }
+    until(&daemon, "acked", 30).await;
+    let mut taken: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for got in endpoint.got() {
+        let of_task = taken.entry(got.body["task_id"].as_str().unwrap().to_owned()).or_default();
+        // What came again is what came last: nothing overtakes it.
+        if of_task.last().is_none_or(|last| last != got.id()) {
+            of_task.push(got.id().to_owned());
+        }
+    }
+    for (at, task) in tasks.into_iter().enumerate() {
+        let expected: Vec<String> = (0..10).map(|number| format!("m{:02}", number * 3 + at)).collect();
+        assert_eq!(taken[task], expected, "{task}");
+    }
+    assert!(endpoint.got().len() >= 30 + bad.len(), "each of them was tried again");
+}
+
+#[tokio::test]
+async fn what_cannot_be_delivered_is_dead_is_seen_and_can_be_tried_again() {
+    let daemon = started(setup().env("ROOKERY_DELIVERY_ATTEMPTS", "3")).await;
+    let endpoint = Endpoint::start(Manner::Answer(500)).await;
+    endpoint.is_of(&daemon, "ken", json!({})).await;
+    sent(&daemon, &note("m1", "t")).await;
+    let dead = until(&daemon, "dead", 1).await.remove(0);
+    assert_eq!((&dead["attempts"], &dead["last_error"]), (&json!(3), &json!("it answered 500")));
+    assert!(dead["dead_at"].is_string() && dead["next_at"].is_null() && dead["age_ms"].is_number(), "{dead}");
+    assert_eq!(ids(&inbox(&daemon, "ken", "").await), ["m1"], "the agent still finds it");
+    let escalated = daemon.get("/events?action=authority.escalation").await.unwrap().body;
+    assert!(escalated.to_string().contains("m1"), "{escalated}");
+    let abandoned = rows(&daemon).into_iter().filter(|row| row["kind"] == "delivery.abandoned").count();
+    assert_eq!((abandoned, endpoint.got().len()), (1, 3));
+
+    // Nobody else may try it again, nor again what is not dead; by the command line, a person does.
+    let path = format!("/clutch/v0/deliveries/{}/retry", dead["id"].as_str().unwrap());
+    let foreign = read(daemon.request(Method::POST, &path).header("x-agent-id", "eve")).await.unwrap();
+    assert_eq!((foreign.status.as_u16(), &foreign.body["code"]), (403, &json!("FORBIDDEN")));
+    for unknown in ["dlv_00", "nothing", "dlv_6d206b"] {
+        let reply = daemon.post(&format!("/clutch/v0/deliveries/{unknown}/retry"), json!({})).await.unwrap();
+        assert_eq!((reply.status.as_u16(), &reply.body["code"]), (404, &json!("MESSAGE_NOT_FOUND")), "{unknown}");
+    }
+    endpoint.does(&[], Manner::Answer(200));
+    let (code, listed, error) = rookery(daemon.root(), daemon.store(), &["deliveries", "--state", "dead"]);
+    assert!(code == 0 && listed.contains("m1") && listed.contains("it answered 500"), "{listed}{error}");
+    let (code, told, error) =
+        rookery(daemon.root(), daemon.store(), &["deliveries", "retry", dead["id"].as_str().unwrap()]);
+    assert_eq!(code, 0, "{told}{error}");
+    until(&daemon, "acked", 1).await;
+    assert_eq!(endpoint.ids(), ["m1", "m1", "m1", "m1"]);
+    let again = daemon.post(&path, json!({})).await.unwrap();
+    assert_eq!((again.status.as_u16(), &again.body["code"]), (409, &json!("INVALID_STATE")));
+    daemon.replay_verify().unwrap();
+}
+
+#[tokio::test]
+async fn what_an_endpoint_will_never_take_holds_up_nothing() {
+    let daemon = started(setup()).await;
+    let endpoint = Endpoint::start(Manner::Answer(200)).await;
+    endpoint.does(&[Manner::Answer(422)], Manner::Answer(200));
+    endpoint.is_of(&daemon, "ken", json!({})).await;
+    for id in ["m1", "m2"] {
+        sent(&daemon, &note(id, "t")).await;
+    }
+    until(&daemon, "acked", 1).await;
+    let dead = until(&daemon, "dead", 1).await;
+    assert_eq!((&dead[0]["message_id"], &dead[0]["attempts"]), (&json!("m1"), &json!(1)));
+    assert_eq!(endpoint.ids(), ["m1", "m2"]);
+}
+
+#[tokio::test]
+async fn a_daemon_that_dies_before_it_heard_the_answer_sends_it_again() {
+    let mut daemon = started(setup().env("ROOKERY_DELIVERY_TIMEOUT", "60s")).await;
+    let endpoint = Endpoint::start(Manner::Hang).await;
+    endpoint.is_of(&daemon, "ken", json!({})).await;
+    for id in ["m1", "m2"] {
+        sent(&daemon, &note(id, "t")).await;
+    }
+    sent(&daemon, &note("m3", "u")).await;
+    endpoint.has(2).await;
+    daemon.kill().unwrap();
+    endpoint.does(&[], Manner::Answer(200));
+    daemon.restart().unwrap();
+    until(&daemon, "acked", 3).await;
+    let of = |task: &str| {
+        let got = endpoint.got().into_iter().filter(|got| got.body["task_id"] == task);
+        got.map(|got| got.id().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!((of("t"), of("u")), (vec!["m1".into(), "m1".into(), "m2".into()], vec!["m3".into(), "m3".into()]));
+    daemon.replay_verify().unwrap();
+}
+
+#[tokio::test]
+async fn an_endpoint_that_is_down_is_left_alone_and_found_again() {
+    let daemon =
+        started(setup().env("ROOKERY_DELIVERY_ATTEMPTS", "1000").env("ROOKERY_DELIVERY_CIRCUIT_FAILURES", "3")).await;
+    let endpoint = Endpoint::start(Manner::Answer(503)).await;
+    endpoint.is_of(&daemon, "ken", json!({})).await;
+    for number in 0..20 {
+        sent(&daemon, &note(&format!("m{number:02}"), &format!("t{number:02}"))).await;
+    }
+    // At most one endpoint's worth is on its way before it opens; then one message at a time tries whether it is back.
+    let got = endpoint.has(6).await;
+    let tries = |id: &str| got.iter().filter(|got| got.id() == id).count();
+    let untried = (0..20).filter(|number| tries(&format!("m{number:02}")) == 0).count();
+    assert!(untried >= 10, "{untried} of 20 were never tried: {:?}", endpoint.ids());
+    assert_eq!(deliveries(&daemon, "?state=dead").await, Vec::<Value>::new());
+    let notified = deliveries(&daemon, "?state=notified").await;
+    assert!(notified.iter().all(|one| one["last_error"] == "it answered 503" && one["next_at"].is_string()));
+    endpoint.does(&[], Manner::Answer(200));
+    until(&daemon, "acked", 20).await;
+}
+
+#[tokio::test]
+async fn endpoints_elsewhere_on_this_machine_are_served_only_where_everybody_is_trusted() {
+    let daemon = setup().env("ROOKERY_DELIVERY_ATTEMPTS", "1").arg("--require-token").start().unwrap();
+    let key = daemon.person_key().unwrap();
+    let endpoint = Endpoint::start(Manner::Answer(200)).await;
+    let as_person = |method: Method, path: &str, body: Value| {
+        let request = daemon.request(method, path).bearer_auth(&key).json(&body);
+        async move { read(request).await.unwrap() }
+    };
+    for (agent, url) in [("ken", endpoint.url()), ("eve", "http://169.254.169.254/latest")] {
+        let card = json!({"v": "clutch/0.1", "agent_id": agent, "endpoints": {"clutch": {"url": url}}});
+        assert_eq!(as_person(Method::PUT, &format!("/clutch/v0/agents/{agent}"), card).await.status, 200);
+    }
+    let message = envelope("m", "x.note", "person:local", json!({"to": to(&["ken", "eve"])}));
+    let reply = as_person(Method::POST, "/clutch/v0/messages", message).await;
+    assert_eq!(reply.status, 202, "{}", reply.body);
+    let find = || async {
+        let reply = as_person(Method::GET, "/clutch/v0/deliveries?state=dead", json!({})).await;
+        Ok(Some(reply.body).filter(|body| body["deliveries"].as_array().is_some_and(|dead| dead.len() == 2)))
+    };
+    let dead = patience::eventually("both to be given up on", find).await.unwrap();
+    assert!(dead.to_string().contains("endpoints on this machine are not served here"), "{dead}");
+    assert_eq!(endpoint.got(), []);
+}
