@@ -24,7 +24,7 @@ use crate::attendance::Attending;
 use crate::clutch::rejections::Rejections;
 use crate::clutch::{Effort, Schemas};
 use crate::handed::Handed;
-use crate::hooks::{Hook, Outgoing};
+use crate::hooks::Hook;
 use crate::intents::InHand;
 use crate::life::{Place, Roster};
 use crate::notices::Notices;
@@ -74,8 +74,6 @@ pub struct Settings {
     pub signatures: SigningPolicy,
     /// Where others may POST to.
     pub hooks: Vec<Hook>,
-    /// Who is sent messages as they come.
-    pub outgoing_hooks: Vec<Outgoing>,
     /// How long an artifact is kept that nothing names.
     pub keep_artifacts: Duration,
     /// How hard it is tried to deliver messages to endpoints.
@@ -102,7 +100,6 @@ impl Settings {
             retry_backoff: Duration::from_millis(RETRY_BACKOFF_MILLIS),
             signatures: SigningPolicy::default(),
             hooks: vec![],
-            outgoing_hooks: vec![],
             keep_artifacts: Duration::from_secs(24 * 3600),
             effort: Effort::default(),
             shared: false,

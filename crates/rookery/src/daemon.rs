@@ -27,7 +27,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::config::{Origin, Settings};
+use crate::config::{HookSettings, Origin, Settings};
 use crate::project::{DaemonFile, Project, ProjectLock, host_name, run_time_folder};
 use crate::stores::{self, Means, Opened};
 use crate::team_files;
@@ -140,11 +140,9 @@ fn node(project: &Project, means: &Means, bound: &Bound) -> anyhow::Result<Node>
 fn engine(settings: &Settings, project: &Project, means: Means, node: Node, opened: &Opened) -> anyhow::Result<Engine> {
     let trust = if *settings.require_token { Trust::TokensOnly } else { Trust::Local };
     let person_key = project.person_key()?;
-    let environment = |name: &str| std::env::var(name).ok();
-    let incoming = settings.hooks.incoming.iter().map(|hook| hook.with_secret(project.root(), environment));
-    let outgoing = settings.hooks.outgoing.iter().map(|hook| hook.with_secret(project.root(), environment));
-    let hooks = incoming.collect::<Result<_, String>>().map_err(anyhow::Error::msg)?;
-    let outgoing_hooks = outgoing.collect::<Result<_, String>>().map_err(anyhow::Error::msg)?;
+    let with_secret = |hook: &HookSettings| hook.with_secret(project.root(), |name| std::env::var(name).ok());
+    let hooks: Result<Vec<_>, String> = settings.hooks.iter().map(with_secret).collect();
+    let hooks = hooks.map_err(anyhow::Error::msg)?;
     Ok(Engine::new(Parts {
         store: opened.store.clone(),
         clock: means.clock,
@@ -165,7 +163,6 @@ fn engine(settings: &Settings, project: &Project, means: Means, node: Node, open
             retry_backoff: *settings.retry_backoff,
             signatures: settings.signatures.0,
             hooks,
-            outgoing_hooks,
             keep_artifacts: *settings.keep_artifacts,
             effort: effort(settings),
             shared: opened.shared,

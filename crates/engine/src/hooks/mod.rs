@@ -3,13 +3,11 @@
 //! | file | what it owns |
 //! |---|---|
 //! | `mapping` | from JSON and headers to an envelope, by what the configuration says |
-//! | `outgoing` | what is sent to other programs, and how it is signed |
 //! | `signature` | how a sender proves that it knows the secret, and that it is not an old request again |
 //!
 //! What comes of a hook goes in by the same door as every envelope.
 
 mod mapping;
-mod outgoing;
 mod signature;
 
 use std::fmt;
@@ -19,7 +17,6 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 pub use mapping::{Gap, Mapping, Source};
-pub use outgoing::Outgoing;
 pub use signature::{DELIVERY, Scheme, SignatureError, Vouched, seal};
 
 use crate::engine::hex;

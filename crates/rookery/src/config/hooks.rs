@@ -1,13 +1,11 @@
-//! `[adapters.http.NAME]`: a webhook that comes in, and what becomes of it; or, with a `url`, one that goes out.
+//! `[adapters.http.NAME]`: a webhook that comes in, and what becomes of it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use rookery_core::envelope::is_shown_type;
 use rookery_core::instance::{check_name, plain};
 use rookery_core::{Actor, AgentId};
-use rookery_engine::clutch::MessageFilter;
-use rookery_engine::hooks::{Hook, Mapping, Outgoing, Scheme, Secret, Source};
+use rookery_engine::hooks::{Hook, Mapping, Scheme, Secret, Source};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -15,50 +13,18 @@ use serde_json::{Value, json};
 const MOST: usize = 100;
 const NAME_CHARS: usize = 40;
 
-/// The hooks of a project.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Hooks {
-    pub incoming: Vec<HookSettings>,
-    pub outgoing: Vec<OutgoingSettings>,
-}
-
 /// A hook as the file has it; its secret is read when the daemon starts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HookSettings {
     name: String,
-    secret: SecretPlace,
     table: Table,
-}
-
-/// The same of one that goes out.
-#[derive(Debug, Clone, PartialEq)]
-pub struct OutgoingSettings {
-    name: String,
-    secret: SecretPlace,
-    table: OutgoingTable,
-}
-
-/// Where a secret is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum SecretPlace {
-    Environment(String),
-    File(PathBuf),
-}
-
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct OutgoingTable {
-    url: String,
-    #[serde(default)]
-    types: Vec<String>,
-    run_id: Option<String>,
-    thread_id: Option<String>,
-    task_id: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
+    secret_env: Option<String>,
+    secret_file: Option<PathBuf>,
     #[serde(default)]
     scheme: SchemeWord,
     from: Option<String>,
@@ -105,7 +71,7 @@ impl Several {
 }
 
 /// The hooks that `adapters` has; what is wrong with it, if something is.
-pub(super) fn read(adapters: toml::Value) -> Result<Hooks, String> {
+pub(super) fn read(adapters: toml::Value) -> Result<Vec<HookSettings>, String> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Adapters {
@@ -116,93 +82,26 @@ pub(super) fn read(adapters: toml::Value) -> Result<Hooks, String> {
     if adapters.http.len() > MOST {
         return Err(format!("`adapters.http` has more than {MOST} hooks"));
     }
-    let mut hooks = Hooks::default();
-    for (name, table) in adapters.http {
-        add(&mut hooks, name, table)?;
-    }
-    Ok(hooks)
+    adapters.http.into_iter().map(|(name, table)| one(name, table)).collect()
 }
 
 fn told(error: &toml::de::Error) -> String {
     error.message().to_owned()
 }
 
-fn add(hooks: &mut Hooks, name: String, mut table: toml::Value) -> Result<(), String> {
+fn one(name: String, table: toml::Value) -> Result<HookSettings, String> {
     let wrong = |what: &str| format!("`adapters.http.{name}`: {what}");
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if name.is_empty() || name.len() > NAME_CHARS || !name.chars().all(fits) {
         return Err(wrong("a hook's name has up to 40 letters, digits, '-' and '_'"));
     }
-    let Some(secret) = secret_place(&mut table) else {
-        return Err(wrong("give either secret_env or secret_file, a text: whoever knows the secret may send"));
-    };
-    if table.get("url").is_some() {
-        let table: OutgoingTable = table.try_into().map_err(|error| wrong(&told(&error)))?;
-        check_outgoing(&table).map_err(|what| wrong(&what))?;
-        hooks.outgoing.push(OutgoingSettings { name, secret, table });
-    } else {
-        let table: Table = table.try_into().map_err(|error| wrong(&told(&error)))?;
-        let settings = HookSettings { name: name.clone(), secret, table };
-        settings.from().map_err(|what| wrong(&what))?;
-        hooks.incoming.push(settings);
+    let table: Table = table.try_into().map_err(|error| wrong(&told(&error)))?;
+    if table.secret_env.is_some() == table.secret_file.is_some() {
+        return Err(wrong("give either secret_env or secret_file: whoever knows the secret may send"));
     }
-    Ok(())
-}
-
-/// Takes out of a table where its secret is, if it says so once.
-fn secret_place(table: &mut toml::Value) -> Option<SecretPlace> {
-    let table = table.as_table_mut()?;
-    match (table.remove("secret_env"), table.remove("secret_file")) {
-        (Some(toml::Value::String(variable)), None) => Some(SecretPlace::Environment(variable)),
-        (None, Some(toml::Value::String(file))) => Some(SecretPlace::File(file.into())),
-        _ => None,
-    }
-}
-
-fn check_outgoing(table: &OutgoingTable) -> Result<(), String> {
-    match table.url.parse::<reqwest::Url>() {
-        Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => {}
-        _ => return Err(format!("url '{}' is not an http or https address", table.url)),
-    }
-    match table.types.iter().find(|name| !is_shown_type(name)) {
-        Some(unknown) => Err(format!("types: no message has the type '{unknown}'")),
-        None => Ok(()),
-    }
-}
-
-impl SecretPlace {
-    /// The secret, from the environment or from a file that is named relative to the project.
-    fn read(&self, root: &Path, environment: impl Fn(&str) -> Option<String>) -> Result<Secret, String> {
-        let (text, whence) = match self {
-            SecretPlace::Environment(variable) => (environment(variable), format!("the environment's {variable}")),
-            SecretPlace::File(file) => {
-                let path = root.join(file);
-                let read = std::fs::read_to_string(&path);
-                let text = read.map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-                (Some(text), path.display().to_string())
-            }
-        };
-        text.as_deref().and_then(Secret::new).ok_or_else(|| format!("there is no secret in {whence}"))
-    }
-}
-
-impl OutgoingSettings {
-    pub fn with_secret(&self, root: &Path, environment: impl Fn(&str) -> Option<String>) -> Result<Outgoing, String> {
-        let secret = self.secret.read(root, environment);
-        let table = &self.table;
-        Ok(Outgoing {
-            name: self.name.clone(),
-            url: table.url.clone(),
-            secret: secret.map_err(|what| format!("`adapters.http.{}`: {what}", self.name))?,
-            types: table.types.clone(),
-            filter: MessageFilter {
-                run: table.run_id.as_deref().map(Into::into),
-                thread: table.thread_id.as_deref().map(Into::into),
-                task: table.task_id.as_deref().map(Into::into),
-                ..MessageFilter::default()
-            },
-        })
-    }
+    let settings = HookSettings { name: name.clone(), table };
+    settings.from().map_err(|what| wrong(&what))?;
+    Ok(settings)
 }
 
 impl HookSettings {
@@ -210,12 +109,23 @@ impl HookSettings {
         &self.name
     }
 
-    /// The hook with its secret.
+    /// The hook with its secret, from the environment or from a file that is named relative to the project.
     pub fn with_secret(&self, root: &Path, environment: impl Fn(&str) -> Option<String>) -> Result<Hook, String> {
         let wrong = |what: String| format!("`adapters.http.{}`: {what}", self.name);
+        let (secret, whence) = match (&self.table.secret_env, &self.table.secret_file) {
+            (Some(variable), _) => (environment(variable), format!("the environment's {variable}")),
+            (None, file) => {
+                let path = root.join(file.clone().unwrap_or_default());
+                let read = std::fs::read_to_string(&path);
+                let text = read.map_err(|error| wrong(format!("cannot read {}: {error}", path.display())))?;
+                (Some(text), path.display().to_string())
+            }
+        };
+        let secret = secret.as_deref().and_then(Secret::new);
+        let secret = secret.ok_or_else(|| wrong(format!("there is no secret in {whence}")))?;
         Ok(Hook {
             name: self.name.clone(),
-            secret: self.secret.read(root, environment).map_err(wrong)?,
+            secret,
             scheme: match self.table.scheme {
                 SchemeWord::Rookery => Scheme::Rookery,
                 SchemeWord::Github => Scheme::Github,
@@ -308,28 +218,11 @@ pub(super) fn schema() -> Value {
             "payload": { "type": "object", "description": "The payload's fields. Default: the whole body." },
         },
     });
-    let outgoing = json!({
-        "type": "object",
-        "description": "A program that is sent messages as they come.",
-        "additionalProperties": false,
-        "required": ["url"],
-        "oneOf": [{ "required": ["secret_env"] }, { "required": ["secret_file"] }],
-        "properties": {
-            "url": { "type": "string", "format": "uri", "description": "Where messages are sent." },
-            "secret_env": text("Environment variable with the secret."),
-            "secret_file": text("File with the secret, relative to the project."),
-            "types": { "type": "array", "items": { "type": "string" }, "description": "Types of messages. Default: all." },
-            "run_id": text("Only messages of this run."),
-            "thread_id": text("Only messages of this thread."),
-            "task_id": text("Only messages of this task."),
-        },
-    });
-    let hooks = json!({ "if": { "required": ["url"] }, "then": outgoing, "else": hook });
     json!({
         "type": "object",
         "description": "Connections to other programs.",
         "additionalProperties": false,
-        "properties": { "http": { "type": "object", "description": "Webhooks by their names.", "additionalProperties": hooks } },
+        "properties": { "http": { "type": "object", "description": "Webhooks by their names.", "additionalProperties": hook } },
     })
 }
 
@@ -347,25 +240,8 @@ mod tests {
         payload = { title = "/issue/title", kind = "text:/issue", tries = 3 }
     "#;
 
-    fn all(text: &str) -> Result<Hooks, String> {
-        read(toml::Value::Table(toml::from_str(text).unwrap()))
-    }
-
     fn hooks(text: &str) -> Result<Vec<HookSettings>, String> {
-        all(text).map(|hooks| hooks.incoming)
-    }
-
-    #[test]
-    fn one_with_an_address_goes_out() {
-        let text =
-            "[http.chat]\nurl = \"https://chat/x\"\nsecret_env = \"S\"\ntypes = [\"task.result\"]\nrun_id = \"r\"\n";
-        let hooks = all(text).unwrap();
-        assert!(hooks.incoming.is_empty());
-        let hook = hooks.outgoing[0].with_secret(Path::new("/nowhere"), |_| Some("s3cret".to_owned())).unwrap();
-        assert_eq!((hook.name.as_str(), hook.url.as_str()), ("chat", "https://chat/x"));
-        assert_eq!((hook.types.as_slice(), hook.filter.run), (&["task.result".to_owned()][..], Some("r".into())));
-        let told = hooks.outgoing[0].with_secret(Path::new("/nowhere"), |_| None).unwrap_err();
-        assert!(told.starts_with("`adapters.http.chat`: there is no secret"), "{told}");
+        read(toml::Value::Table(toml::from_str(text).unwrap()))
     }
 
     #[test]
@@ -408,10 +284,6 @@ mod tests {
             ("[http.ci]\nsecret_env = \"A\"\nscheme = \"gitlab\"\n", "unknown variant `gitlab`"),
             ("[http.ci]\nsecret_env = \"A\"\nfrom = \"person:anna\"\n", "is not the name of an agent"),
             ("[http.system]\nsecret_env = \"A\"\n", "is not the name of an agent"),
-            ("[http.x]\nsecret_env = \"A\"\nurl = \"ftp://x\"\n", "is not an http or https address"),
-            ("[http.x]\nsecret_env = \"A\"\nurl = \"http://x\"\ntypes = [\"task.wish\"]\n", "no message has the type"),
-            ("[http.x]\nsecret_env = \"A\"\nurl = \"http://x\"\nto = \"a\"\n", "unknown field `to`"),
-            ("[http.x]\nurl = \"http://x\"\n", "give either secret_env or secret_file"),
             ("[smtp.x]\n", "unknown field `smtp`"),
         ] {
             let error = hooks(text).unwrap_err();

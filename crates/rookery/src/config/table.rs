@@ -6,7 +6,7 @@ use std::time::Duration;
 use reqwest::Url;
 
 use super::{
-    Bytes, ConfigError, ContextProvider, Definition, Entry, Hooks, Setting, Signatures, Sources, StoreUrl, Value,
+    Bytes, ConfigError, ContextProvider, Definition, Entry, HookSettings, Setting, Signatures, Sources, StoreUrl, Value,
 };
 
 /// Makes the [`Settings`] record and the [`TABLE`] that describes it from the same lines, so that they cannot differ.
@@ -17,7 +17,7 @@ macro_rules! settings {
         pub struct Settings {
             $( $(#[doc = $help])+ pub $name: Setting<$type>, )+
             /// Webhooks, which only the file has.
-            pub hooks: Hooks,
+            pub hooks: Vec<HookSettings>,
         }
 
         /// Every setting as it is defined, in the order in which it is shown.
