@@ -137,7 +137,7 @@ impl Explain {
     fn policy(&self) -> Map<String, Value> {
         let word = |value: Option<clap::builder::PossibleValue>| value.map(|value| json!(value.get_name()));
         let said = [
-            ("sandbox", self.sandbox.then(|| json!(true))),
+            ("sandbox", self.sandbox.then_some(json!(true))),
             ("tool_allowlist", (!self.allow_tool.is_empty()).then(|| json!(self.allow_tool))),
             ("network", word(self.network.and_then(|value| value.to_possible_value()))),
             ("trust_level", word(self.trust_level.and_then(|value| value.to_possible_value()))),
