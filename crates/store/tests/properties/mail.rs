@@ -172,6 +172,10 @@ impl Ledger {
                     let key = (fact.message.clone(), fact.to.clone());
                     assert_eq!(ledger.deliveries.insert(key, Standing::Queued), None);
                 }
+                Fact::DeliveryAbandoned(fact) if fact.broadcast => {
+                    let key = (fact.message.clone(), fact.agent.clone());
+                    assert_eq!(ledger.deliveries.insert(key, Standing::Queued), None);
+                }
                 Fact::MessagesRead(receipt) => ledger.note(receipt, Standing::Read),
                 Fact::MessagesAcked(receipt) => ledger.note(receipt, Standing::Acked),
                 _ => {}

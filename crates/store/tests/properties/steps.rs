@@ -91,7 +91,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         48 => (asked, key).prop_map(|((caller, command), key)| Step::Ask { caller, command, key }),
         24 => crate::mail::asked().prop_map(|(caller, command)| Step::Ask { caller, command, key: None }),
-        12 => crate::envelopes::asked().prop_map(|(caller, command)| Step::Ask { caller, command, key: None }),
+        16 => crate::envelopes::asked().prop_map(|(caller, command)| Step::Ask { caller, command, key: None }),
         2 => crate::contracts::asked().prop_map(|(caller, command)| Step::Ask { caller, command, key: None }),
         5 => crate::workspaces::asked().prop_map(|(caller, command)| Step::Ask { caller, command, key: None }),
         4 => (any::<prop::sample::Index>(), prop::bool::weighted(0.7))
