@@ -25,16 +25,13 @@ pub struct ListedSchema {
     schema_ref: String,
     /// Whether it is there from the beginning.
     built_in: bool,
-    #[serde(flatten)]
-    registered: Option<Registered>,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-pub struct Registered {
-    registered_by: String,
-    /// In epoch milliseconds.
-    registered_at: i64,
-    seq: u64,
+    /// By whom, when (in epoch milliseconds) and where in the log; not of what is there from the beginning.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    registered_by: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    registered_at: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seq: Option<u64>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -111,17 +108,15 @@ fn registered_at(known: &KnownSchema) -> Option<Seq> {
 fn listed(known: &KnownSchema) -> ListedSchema {
     let registered = match known {
         KnownSchema::BuiltIn { .. } => None,
-        KnownSchema::Registered(schema) => Some(Registered {
-            registered_by: schema.registered_by.clone(),
-            registered_at: schema.registered_at.0,
-            seq: schema.registered.0,
-        }),
+        KnownSchema::Registered(schema) => Some(schema),
     };
     ListedSchema {
         payload_type: known.payload_type().to_string(),
         schema_ref: known.payload_type().schema_ref(),
         built_in: registered.is_none(),
-        registered,
+        registered_by: registered.map(|schema| schema.registered_by.clone()),
+        registered_at: registered.map(|schema| schema.registered_at.0),
+        seq: registered.map(|schema| schema.registered.0),
     }
 }
 
