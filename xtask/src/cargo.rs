@@ -20,7 +20,7 @@ const STORE: &str = "ROOKERY_TEST_STORE";
 
 /// The daemon's end-to-end tests that run once more, with PostgreSQL under the daemon. Not those that fill the disk that
 /// the SQLite file lies on (`disk`).
-const ON_POSTGRES: &str = "package(rookery) and (binary(rest) or binary(durability) or binary(mcp)) \
+const ON_POSTGRES: &str = "package(rookery) and (binary(rest) or binary(clutch) or binary(durability) or binary(mcp)) \
                            and not (binary(durability) and test(/^disk::/))";
 
 pub(crate) fn format(workspace: &Workspace) -> Result<()> {

@@ -259,7 +259,8 @@ impl Only {
         let others = self.sql();
         let places: Vec<String> = kinds.iter().map(|kind| self.binder.bind(ColumnValue::Text(kind.clone()))).collect();
         if places.is_empty() {
-            return "FALSE".to_owned();
+            // With the others: PostgreSQL wants to see where each value that is bound to the query stands.
+            return format!("{others} AND FALSE");
         }
         if narrowed {
             let not_indexed = match self.binder.dialect {
