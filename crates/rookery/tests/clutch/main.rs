@@ -25,4 +25,5 @@ mod tasks;
 mod team;
 mod telemetry;
 mod timing;
+mod told;
 mod tools;
