@@ -5,6 +5,7 @@
 mod artifacts;
 mod cli;
 mod delivery;
+mod described;
 mod endpoint;
 mod hooks;
 mod inbox;

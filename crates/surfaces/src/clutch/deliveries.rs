@@ -89,7 +89,8 @@ fn shown(status: DeliveryStatus, now: Timestamp) -> DeliveryView {
 
 /// Where messages stand with their recipients, oldest first. One to everybody is listed once its recipient was shown it.
 #[utoipa::path(get, path = "/clutch/v0/deliveries", tag = "clutch", operation_id = "clutch_deliveries",
-    params(DeliveriesQuery), responses((status = 200, body = Deliveries), (status = 400, body = ClutchErrorBody)))]
+    params(DeliveriesQuery), responses((status = 200, body = Deliveries), (status = 400, body = ClutchErrorBody),
+        (status = 410, body = ClutchErrorBody)))]
 pub async fn list(
     State(app): State<App>,
     call: Call,

@@ -58,7 +58,8 @@ impl From<Parcel> for PlacedMessage {
 /// They are the same again until they are acknowledged: to be shown them counts as notified and as nothing else.
 #[utoipa::path(get, path = "/clutch/v0/agents/{id}/inbox", tag = "clutch", operation_id = "clutch_inbox",
     params(("id" = String, Path), InboxQuery),
-    responses((status = 200, body = Inbox), (status = 403, body = ClutchErrorBody)))]
+    responses((status = 200, body = Inbox), (status = 403, body = ClutchErrorBody), (status = 404, body = ClutchErrorBody),
+        (status = 410, body = ClutchErrorBody)))]
 pub async fn pull(
     State(app): State<App>,
     call: Call,
