@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails its test")]
 
 mod artifacts;
+mod cast;
 mod cli;
 mod delivery;
 mod described;
