@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use jsonschema::Validator;
 use reqwest::{Method, Response, StatusCode};
-use rookery_testkit::daemon::Daemon;
+use rookery_testkit::daemon::{Daemon, read};
 use serde_json::{Value, json};
 
 use crate::sending::{envelope, setup};
@@ -248,6 +248,19 @@ async fn every_call_answers_what_its_description_says() {
     caller.refused("HEAD", "/artifacts/{id}", &nothing, None, 404).await;
     caller.refused("GET", "/stream", "", None, 426).await;
     caller.ok("DELETE", "/agents/{id}", "mia", None).await;
+
+    // Who is refused before this face sees the request is told so in its words as well.
+    for (header, value, status) in [("host", "evil.example", 403), ("x-rookery-project", "other", 421)] {
+        let request = daemon.request(Method::GET, "/clutch/v0/runs").header(header, value);
+        let answer = request.send().await.unwrap();
+        assert_eq!(answer.status().as_u16(), status);
+        caller.described.holds(&Method::GET, "/clutch/v0/runs", answer).await;
+    }
+    let error = json!({"$ref": "#/components/schemas/ClutchErrorBody"});
+    for (method, path) in [(Method::GET, "/clutch/v0/nothing"), (Method::PATCH, "/clutch/v0/runs")] {
+        let reply = read(daemon.request(method, path)).await.unwrap();
+        caller.described.is_valid(&error, &reply.body, path);
+    }
 
     // What is left needs a WebSocket, or a delivery that was given up on.
     assert_eq!(caller.described.missing(), ["clutch_delivery_retry", "clutch_stream"]);

@@ -84,6 +84,11 @@ pub fn routes() -> Router<App> {
     Router::new().nest(ROOT, routes).route("/hooks/{name}", post(hooks::receive))
 }
 
+/// Whether a path is one of this face, so that errors there are in its form.
+pub(crate) fn is_at(path: &str) -> bool {
+    path.strip_prefix(ROOT).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) || path.starts_with("/hooks/")
+}
+
 /// Whether a request takes as long as there are bytes to carry or something to wait for, and bounds that by itself.
 pub(crate) fn takes_its_time(path: &str) -> bool {
     path.strip_prefix(ROOT).is_some_and(|path| {

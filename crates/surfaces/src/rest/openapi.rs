@@ -150,7 +150,7 @@ struct Parts {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Part {
-    OfType(RefOr<Schema>),
+    OfType(Box<RefOr<Schema>>),
     Written(Value),
 }
 
@@ -159,7 +159,7 @@ pub fn description() -> impl Serialize {
     let mut document = document();
     let parts = document.components.take().unwrap_or_default().schemas;
     let mut schemas: BTreeMap<String, Part> =
-        parts.into_iter().map(|(name, schema)| (name, Part::OfType(schema))).collect();
+        parts.into_iter().map(|(name, schema)| (name, Part::OfType(Box::new(schema)))).collect();
     schemas
         .extend(clutch::openapi::schemas().into_iter().map(|(name, schema)| (name.to_owned(), Part::Written(schema))));
     Description { document, components: Parts { schemas } }
@@ -169,7 +169,7 @@ pub fn description() -> impl Serialize {
 pub fn document() -> Document {
     let mut document = Api::openapi();
     for (path, item) in &mut document.paths.paths {
-        let body = if path.starts_with(clutch::ROOT) { "ClutchErrorBody" } else { "ErrorBody" };
+        let body = if clutch::is_at(path) { "ClutchErrorBody" } else { "ErrorBody" };
         for operation in with_body_mut(item) {
             describe_errors(operation, Some(body));
         }
