@@ -27,4 +27,5 @@ mod tasks;
 mod team;
 mod telemetry;
 mod timing;
+mod told;
 mod tools;
