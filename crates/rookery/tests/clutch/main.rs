@@ -26,3 +26,4 @@ mod team;
 mod telemetry;
 mod timing;
 mod tools;
+mod webhooks;

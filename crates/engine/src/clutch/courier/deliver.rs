@@ -49,7 +49,7 @@ pub(super) enum Outcome {
 }
 
 /// What an answer means.
-enum Meaning {
+pub(crate) enum Meaning {
     Taken,
     Never(String),
     NotNow(String, Option<Duration>),
@@ -120,7 +120,7 @@ impl Job {
     }
 }
 
-fn meaning(answered: Result<Answered, String>) -> Meaning {
+pub(crate) fn meaning(answered: Result<Answered, String>) -> Meaning {
     let Answered { status, retry_after } = match answered {
         Ok(answered) => answered,
         Err(error) => return Meaning::NotNow(error, None),
