@@ -29,3 +29,4 @@ mod telemetry;
 mod timing;
 mod told;
 mod tools;
+mod webhooks;
