@@ -255,9 +255,10 @@ impl Engine {
     }
 
     /// Whether a caller may look into an agent's inbox: the agent itself, the lead and people; and who says no name of its own.
+    /// One that left has none.
     pub async fn may_open_inbox(&self, caller: &Caller, agent: &AgentId) -> Result<(), EngineError> {
-        if self.agent(agent).await?.value.is_none() {
-            return Err(Refusal::new(Code::AgentNotFound, format!("there is no agent '{agent}'"))
+        if self.agent(agent).await?.value.is_none_or(|known| known.has_left()) {
+            return Err(Refusal::new(Code::AgentNotFound, format!("there is no agent '{agent}', or it has left"))
                 .hint("register it first, by its card")
                 .into());
         }

@@ -8,7 +8,7 @@ use axum::response::Response;
 use rookery_core::clutch::Address;
 use rookery_core::envelope::iso;
 use rookery_core::message::RetryDelivery;
-use rookery_core::{Code, Refusal, Row, Timestamp};
+use rookery_core::{Code, Refusal, Row, Seq, Timestamp};
 use rookery_engine::messages::{DeliveryFilter, DeliveryId, DeliveryPage, DeliveryState, DeliveryStatus};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -92,20 +92,21 @@ fn shown(status: DeliveryStatus, now: Timestamp) -> DeliveryView {
 
 /// Where messages stand with their recipients, oldest first. One to everybody is listed once its recipient was shown it.
 #[utoipa::path(get, path = "/clutch/v0/deliveries", tag = "clutch", operation_id = "clutch_deliveries",
-    params(DeliveriesQuery), responses((status = 200, body = Deliveries), (status = 400, body = ClutchErrorBody)))]
+    params(DeliveriesQuery), responses((status = 200, body = Deliveries), (status = 400, body = ClutchErrorBody),
+        (status = 410, body = ClutchErrorBody)))]
 pub async fn list(
     State(app): State<App>,
     call: Call,
     query: Query<DeliveriesQuery>,
 ) -> Result<Json<Deliveries>, ClutchError> {
     call.reader().await?;
-    let DeliveryPage { deliveries, next } = app.engine().all_deliveries(&wanted(&query.0)?).await?;
+    let DeliveryPage { deliveries, next } = app.engine().all_deliveries(&wanted(&app, &query.0).await?).await?;
     let now = app.engine().clock().now();
     let deliveries = deliveries.into_iter().map(|status| shown(status, now)).collect();
     Ok(Json(Deliveries { deliveries, next: next.map(|seq| seq.0) }))
 }
 
-fn wanted(query: &DeliveriesQuery) -> Result<DeliveryFilter, ClutchError> {
+async fn wanted(app: &App, query: &DeliveriesQuery) -> Result<DeliveryFilter, ClutchError> {
     let state = query.state.as_deref().map(|text| {
         DeliveryState::parse(text)
             .ok_or_else(|| ClutchError::parameter("state", "must be pending, notified, acked, dead or passed_on"))
@@ -114,16 +115,14 @@ fn wanted(query: &DeliveriesQuery) -> Result<DeliveryFilter, ClutchError> {
         Some(Address::Agent(id)) => Ok(id),
         _ => Err(ClutchError::parameter("agent_id", "must be an agent with or without 'agent:'")),
     });
+    let after = match &query.after {
+        Some(text) => filter::place(app, text).await?,
+        None => Seq::ZERO,
+    };
     Ok(DeliveryFilter {
         state: state.transpose()?,
         agent: agent.transpose()?,
-        after: query
-            .after
-            .as_deref()
-            .map(filter::position)
-            .transpose()?
-            .map(|position| position.seq)
-            .unwrap_or_default(),
+        after,
         most: Some(filter::page(query.limit.as_deref())?),
     })
 }

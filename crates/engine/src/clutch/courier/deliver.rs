@@ -49,7 +49,7 @@ pub(super) enum Outcome {
 }
 
 /// What an answer means.
-enum Meaning {
+pub(crate) enum Meaning {
     Taken,
     Never(String),
     NotNow(String, Option<Duration>),
@@ -126,7 +126,7 @@ fn is_settled(refusal: &Refusal) -> bool {
     matches!(refusal.code, Code::Stale | Code::MessageNotFound)
 }
 
-fn meaning(answered: Result<Answered, String>) -> Meaning {
+pub(crate) fn meaning(answered: Result<Answered, String>) -> Meaning {
     let Answered { status, retry_after } = match answered {
         Ok(answered) => answered,
         Err(error) => return Meaning::NotNow(error, None),
