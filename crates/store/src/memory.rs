@@ -264,7 +264,7 @@ impl State {
         if let Some(body) = &mut row.body {
             body.bytes = BodyBytes::Gone;
         }
-        for key in rookery_core::touches(&row.fact) {
+        for key in rookery_core::touches(&row.fact, row.seq) {
             let current = self.rows.get(&key);
             for (remembered, _) in self.replies.values_mut().filter(|(reply, _)| reply.answer.shows(&key)) {
                 remembered.answer = Answer::showing(key.clone(), current.cloned());

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use rookery_core::clutch::card::SigningKey;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -172,6 +173,20 @@ pub struct Attempt {
     pub duration_ms: Option<i64>,
     pub outcome: Option<String>,
     pub error: Option<String>,
+}
+
+/// Of an agent's card, what it signs with.
+#[derive(Debug, Deserialize)]
+pub struct Card {
+    pub agent_id: String,
+    #[serde(default)]
+    pub security: CardSecurity,
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub struct CardSecurity {
+    #[serde(default)]
+    pub keys: Vec<SigningKey>,
 }
 
 /// What the router would do.

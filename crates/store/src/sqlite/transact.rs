@@ -113,7 +113,7 @@ fn blank_replies(connection: &Connection, write: &WriteSet) -> Result<(), Proble
     let mut keys = BTreeSet::new();
     for (seq, _) in &write.blanked {
         let rows = log::read(connection, &LogQuery::one(*seq))?;
-        keys.extend(rows.iter().flat_map(|row| rookery_core::touches(&row.fact)));
+        keys.extend(rows.iter().flat_map(|row| rookery_core::touches(&row.fact, row.seq)));
     }
     for key in keys {
         let id = serde_json::to_string(&key.id()).unwrap_or_default();

@@ -83,9 +83,13 @@ fn message_type(text: &str) -> Result<String, ClutchError> {
 
 /// A place in this log, told by `log-id:seq` or a bare seq; 410 if it is in another log, ahead, or no longer kept.
 pub(super) async fn place(app: &App, text: &str) -> Result<Seq, ClutchError> {
-    let position = position(text)?;
+    lies_here(app, &position(text)?).await
+}
+
+/// The same of a position that was read already.
+pub(super) async fn lies_here(app: &App, position: &Position) -> Result<Seq, ClutchError> {
     let head = app.engine().tallies().await?.head;
-    Ok(subscribe::check(&position, &head)?)
+    Ok(subscribe::check(position, &head)?)
 }
 
 pub(super) fn position(text: &str) -> Result<Position, ClutchError> {

@@ -13,6 +13,7 @@
 //! | `hooks` | what other programs POST in forms of their own, at `/hooks/{name}` |
 //! | `groups` | lists of agents that messages can be sent to |
 //! | `inbox` | what waits for an agent, pulled and acknowledged |
+//! | `openapi` | what of the description of this face is not made from its handlers |
 //! | `messages` | messages by run, thread, task, sender and type |
 //! | `page` | pages of what has a place in the log |
 //! | `replay` | the messages of a run once more, at once or in their time |
@@ -35,6 +36,7 @@ pub(crate) mod groups;
 pub(crate) mod hooks;
 pub(crate) mod inbox;
 pub(crate) mod messages;
+pub(crate) mod openapi;
 mod page;
 pub(crate) mod replay;
 pub(crate) mod retry;
@@ -67,7 +69,7 @@ pub fn routes() -> Router<App> {
         .route("/agents/{id}/inbox", get(inbox::pull))
         .route("/agents/{id}/inbox/ack", post(inbox::ack))
         .route("/artifacts", get(artifacts::list).post(artifacts::upload))
-        .route("/artifacts/{id}", get(artifacts::download))
+        .route("/artifacts/{id}", get(artifacts::download).head(artifacts::head))
         .route("/groups", get(groups::list))
         .route("/groups/{name}", get(groups::get).put(groups::set).delete(groups::remove))
         .route("/deliveries", get(deliveries::list))
@@ -85,6 +87,11 @@ pub fn routes() -> Router<App> {
         .route("/runs/{id}/retry", post(retry::retry))
         .route("/stream", get(stream::stream));
     Router::new().nest(ROOT, routes).route("/hooks/{name}", post(hooks::receive))
+}
+
+/// Whether a path is one of this face, so that errors there are in its form.
+pub(crate) fn is_at(path: &str) -> bool {
+    path.strip_prefix(ROOT).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) || path.starts_with("/hooks/")
 }
 
 /// Whether a request takes as long as there are bytes to carry or something to wait for, and bounds that by itself.

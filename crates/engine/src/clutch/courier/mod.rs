@@ -207,6 +207,9 @@ impl Courier {
             Fact::DeliveryAbandoned(fact) => self.over(&fact.agent, &fact.message),
             _ => {}
         }
+        if let Some(over) = row.fact.voids() {
+            self.over(&over.agent, &over.message);
+        }
         let look = match &row.fact {
             Fact::DeliveryRetried(_) | Fact::AgentRegistered(_) => Look::Anew,
             _ => Look::Further,

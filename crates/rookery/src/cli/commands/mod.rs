@@ -17,6 +17,7 @@ mod export;
 mod handoffs;
 mod import;
 mod instructions;
+mod keys;
 mod log;
 mod man;
 mod mcp;
@@ -75,6 +76,7 @@ pub enum Command {
     Artifacts(artifacts::Args),
     Envelope(envelope::Args),
     Token(token::Args),
+    Keys(keys::Args),
     Context(context::Args),
     Mcp(mcp::Args),
     Worktree(worktree::Args),
@@ -118,6 +120,7 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Artifacts(args) => artifacts::run(context, args).await,
         Command::Envelope(args) => envelope::run(context, args),
         Command::Token(args) => token::run(context, args).await,
+        Command::Keys(args) => keys::run(context, args).await,
         Command::Context(args) => context::run(context, args).await,
         Command::Mcp(args) => mcp::run(context, args).await,
         Command::Worktree(args) => worktree::run(context, args).await,
