@@ -27,4 +27,6 @@ mod tasks;
 mod team;
 mod telemetry;
 mod timing;
+mod told;
 mod tools;
+mod webhooks;

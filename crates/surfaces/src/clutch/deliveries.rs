@@ -21,7 +21,7 @@ use crate::rest::call;
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct DeliveriesQuery {
-    /// `pending`, `notified`, `acked` or `dead`; all of them if left out.
+    /// `pending`, `notified`, `acked`, `dead` or `passed_on`; all of them if left out.
     pub state: Option<String>,
     /// Only those to this agent.
     pub agent_id: Option<String>,
@@ -46,7 +46,7 @@ pub struct DeliveryView {
     message_id: String,
     #[schema(examples("agent:ken"))]
     agent_id: String,
-    /// `pending`, `notified`, `acked` or `dead`.
+    /// `pending`, `notified`, `acked` or `dead`; `passed_on` if what it asks for is somebody else's by now, or nobody's.
     state: &'static str,
     task_id: Option<String>,
     /// The place in the log at which it was queued.
@@ -61,6 +61,8 @@ pub struct DeliveryView {
     acked_at: Option<String>,
     /// When it was given up on.
     dead_at: Option<String>,
+    /// When what it asks for became somebody else's or nobody's.
+    passed_on_at: Option<String>,
 }
 
 fn shown(status: DeliveryStatus, now: Timestamp) -> DeliveryView {
@@ -83,6 +85,7 @@ fn shown(status: DeliveryStatus, now: Timestamp) -> DeliveryView {
         last_error,
         next_at: handing.next_at.filter(|_| delivery.dead.is_none()).map(iso),
         acked_at: delivery.acked_at.map(iso),
+        passed_on_at: delivery.passed_on_at.map(iso),
         dead_at: delivery.dead.map(|dead| iso(dead.at)),
     }
 }
@@ -106,7 +109,7 @@ pub async fn list(
 async fn wanted(app: &App, query: &DeliveriesQuery) -> Result<DeliveryFilter, ClutchError> {
     let state = query.state.as_deref().map(|text| {
         DeliveryState::parse(text)
-            .ok_or_else(|| ClutchError::parameter("state", "must be pending, notified, acked or dead"))
+            .ok_or_else(|| ClutchError::parameter("state", "must be pending, notified, acked, dead or passed_on"))
     });
     let agent = query.agent_id.as_deref().map(|text| match Address::parse(text) {
         Some(Address::Agent(id)) => Ok(id),
