@@ -46,3 +46,14 @@ impl<'f> Arrival<'f> {
         }
     }
 }
+
+/// Who was given a task that it has not taken, and loses by a fact.
+pub(crate) fn given_no_more(fact: &Fact) -> Option<&AgentId> {
+    match fact {
+        Fact::TaskReleased(fact) => fact.reserved_for.as_ref(),
+        Fact::TaskDropped(fact) => fact.reserved_for.as_ref(),
+        Fact::TaskTimedOut(fact) => fact.reserved_for.as_ref(),
+        Fact::TaskReopened(fact) => fact.reserved_for.as_ref(),
+        _ => None,
+    }
+}

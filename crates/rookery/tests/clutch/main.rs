@@ -10,6 +10,7 @@ mod hooks;
 mod inbox;
 mod legacy;
 mod listing;
+mod mcp;
 mod messages;
 mod nodes;
 mod registry;
