@@ -10,7 +10,7 @@ use rookery_core::message::{MessageSent, Recipients, Standing};
 use rookery_core::{AgentId, Fact, Key};
 
 use crate::engine::{Engine, EngineError};
-use crate::messages::{Arrival, LARGEST_PAGE, given_no_more};
+use crate::messages::{Arrival, LARGEST_PAGE};
 use crate::notices::Notice;
 use crate::services::RETRY_AFTER;
 use crate::subscribe::{SubscribeError, Subscription};
@@ -62,6 +62,10 @@ pub fn ring(engine: &Engine) -> Option<u64> {
 pub fn note(engine: &Engine, row: &LogRow) {
     let notices = engine.notices();
     engine.counts().note(&row.fact);
+    if let Some(over) = row.fact.voids() {
+        notices.read(&over.agent, [&over.message]);
+        engine.handed().forget(&over.agent, [&over.message]);
+    }
     match &row.fact {
         Fact::MessageSent(fact) if fact.letter.header.wakes => queued(engine, fact),
         Fact::MessageReleased(fact) if fact.header.wakes => notices.look_everybody_up_again(),
@@ -75,16 +79,11 @@ pub fn note(engine: &Engine, row: &LogRow) {
         Fact::LogRedacted(fact) => fact.cleared.iter().for_each(|cleared| forget(engine, &cleared.key)),
         Fact::AgentReturned(fact) => notices.look_up_again(&fact.agent),
         // Whatever else is put before agents is found by looking.
-        fact => {
-            match Arrival::of(fact) {
-                Arrival::Agents(agents) => agents.into_iter().for_each(|agent| notices.look_up_again(agent)),
-                Arrival::Everyone => notices.look_everybody_up_again(),
-                Arrival::Nobody => {}
-            }
-            if let Some(agent) = given_no_more(fact) {
-                notices.look_up_again(agent);
-            }
-        }
+        fact => match Arrival::of(fact) {
+            Arrival::Agents(agents) => agents.into_iter().for_each(|agent| notices.look_up_again(agent)),
+            Arrival::Everyone => notices.look_everybody_up_again(),
+            Arrival::Nobody => {}
+        },
     }
 }
 

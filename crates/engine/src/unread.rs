@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rookery_core::message::{Header, Recipients};
 use rookery_core::{AgentId, Fact};
 
-use crate::messages::{Arrival, Unread, given_no_more};
+use crate::messages::{Arrival, Unread};
 
 /// Messages expire without a fact that says so: counted anew after so long in any case.
 const KEPT_MILLIS: u64 = 30_000;
@@ -94,8 +94,8 @@ impl Counts {
                 Arrival::Everyone => self.all_changed(),
             },
         }
-        if let Some(agent) = given_no_more(fact) {
-            self.changed([agent]);
+        if let Some(over) = fact.voids() {
+            self.changed([&over.agent]);
         }
     }
 

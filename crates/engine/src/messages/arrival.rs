@@ -22,7 +22,7 @@ impl<'f> Arrival<'f> {
             Fact::DeliveryRetried(fact) => Arrival::agents([&fact.agent]),
             // What waited for it, and what was said to everybody before it came.
             Fact::AgentRegistered(fact) => Arrival::agents([&fact.id]),
-            _ => Arrival::Nobody,
+            other => Arrival::agents(other.tells()),
         }
     }
 
@@ -44,16 +44,5 @@ impl<'f> Arrival<'f> {
             Arrival::Agents(agents) => agents.contains(&agent),
             Arrival::Everyone => true,
         }
-    }
-}
-
-/// Who was given a task that it has not taken, and loses by a fact.
-pub(crate) fn given_no_more(fact: &Fact) -> Option<&AgentId> {
-    match fact {
-        Fact::TaskReleased(fact) => fact.reserved_for.as_ref(),
-        Fact::TaskDropped(fact) => fact.reserved_for.as_ref(),
-        Fact::TaskTimedOut(fact) => fact.reserved_for.as_ref(),
-        Fact::TaskReopened(fact) => fact.reserved_for.as_ref(),
-        _ => None,
     }
 }

@@ -160,28 +160,19 @@ impl Engine {
         heads.sort_by_key(|head| (head.standing != Standing::Queued, head.sent));
         let (mut mail, mut bytes) = (Vec::with_capacity(heads.len()), 0);
         for head in heads {
-            let envelope = self.words_of(&head.message).await?;
+            let envelope = self.parcel_or_header(&head.message).await?.map(|parcel| parcel.message);
             bytes += envelope.as_ref().map_or(0, |envelope| envelope.to_string().len());
             if bytes > PAGE_BYTES && !mail.is_empty() {
                 break;
             }
             let Head { message: id, from, message_type, task, request, at, standing, sent } = head;
+            // What follows from an envelope is shown under its own kind.
+            let shown = envelope.as_ref().and_then(|envelope| envelope["type"].as_str());
+            let message_type = shown.map_or(message_type, str::to_owned);
             mail.push(Mail { id, standing, sent, at, from, message_type, task, request, envelope });
         }
         mail.sort_by_key(|mail| mail.sent);
         Ok(mail)
-    }
-
-    /// A message that is damaged is no reason not to show the others.
-    async fn words_of(&self, message: &MessageId) -> Result<Option<Value>, EngineError> {
-        match self.parcel(message).await {
-            Ok(parcel) => Ok(parcel.map(|parcel| parcel.message)),
-            Err(EngineError::Artifact(error)) => {
-                tracing::warn!(%error, %message, "the words of a message cannot be read");
-                Ok(None)
-            }
-            Err(error) => Err(error),
-        }
     }
 
     async fn headed(&self, agent: &AgentId, places: Vec<Place>) -> Result<Vec<Head>, EngineError> {

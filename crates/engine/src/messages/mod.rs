@@ -23,7 +23,6 @@ use rookery_core::{AgentId, Row, Seq, Timestamp};
 
 pub use ack::Until;
 pub use arrival::Arrival;
-pub(crate) use arrival::given_no_more;
 pub use channel::Span;
 pub use coord::{InstancePresence, PresenceWord};
 pub use deliveries::{DeliveryFilter, DeliveryId, DeliveryPage, DeliveryState, DeliveryStatus};

@@ -91,6 +91,10 @@ async fn a_task_that_the_router_gives_to_it_is_found_claimed_and_done() {
     );
     assert!(result["payload"].to_string().contains("We may."), "{result}");
     assert_eq!(daemon.get("/tasks/t").await.unwrap().body["status"], "done");
+    assert!(
+        ids(&inbox(&daemon, "ui", "").await).contains(&result["id"].as_str().unwrap().to_owned()),
+        "who asked is told"
+    );
     daemon.replay_verify().unwrap();
 }
 
@@ -104,13 +108,7 @@ async fn one_that_does_not_want_a_task_gives_it_back_and_is_told_of_it_no_more()
     ken.call("task_update_status", declined).await;
     let next = ken.call("workflow_next_tasks", json!({"workflow_id": "run_work"})).await;
     assert!(next.get("notes").is_none() && next["tasks"][0].get("reserved_for_you").is_none(), "{next}");
-    // If the request is still there, it says how it stands, and can be put away.
-    let left = ken.call("inbox_check", json!({})).await;
-    for message in left["messages"].as_array().unwrap() {
-        assert!(message["envelope"]["next"].as_str().unwrap().starts_with("Nothing: task t"), "{left}");
-    }
-    ken.call("inbox_ack", json!({"until": given})).await;
-    assert_eq!(shown(&ken).await, [""; 0]);
+    assert_eq!(shown(&ken).await, [""; 0], "the request has left the inbox: {given}");
 }
 
 #[tokio::test]
@@ -186,4 +184,27 @@ async fn whoever_asked_over_mcp_reads_what_became_of_it() {
     let acked = ui.call("inbox_ack", json!({"until": "pro"})).await;
     assert_eq!(acked["acknowledged"], json!(["acc", "pro"]));
     assert_eq!(shown(&ui).await, ["res"]);
+    ui.call("inbox_ack", json!({"until": "res"})).await;
+
+    // What is done by another face comes as a message, too, and wakes whoever waits for it.
+    sent(&daemon, &asks("u", &json!({"requires": ["skill:law"], "payload": {"query": "?"}}))).await;
+    patience::eventually("the task", || async { Ok(shown(&ken).await.pop()) }).await.unwrap();
+    ken.call("task_claim", json!({"task_id": "u"})).await;
+    let done = json!({"id": "u", "status": "completed", "outcome": "no"});
+    let working = ken.call("task_update_status", done);
+    let waiting = async {
+        loop {
+            let waited = ui.call("inbox_wait", json!({"timeout_seconds": 60})).await;
+            let about = |message: &&Value| message["envelope"]["type"] == "task.result";
+            if let Some(result) = waited["messages"].as_array().unwrap().iter().find(about) {
+                return result.clone();
+            }
+        }
+    };
+    let (result, _) = patience::within("the result", async { tokio::join!(waiting, working) }).await.unwrap();
+    assert_eq!((&result["envelope"]["task_id"], &result["entry"]["from"]), (&json!("u"), &json!("ken")), "{result}");
+    assert!(result["entry"]["message"].as_str().unwrap().contains("no"), "{result}");
+    let until = &result["entry"]["id"];
+    ui.call("inbox_ack", json!({"until": until})).await;
+    assert_eq!((shown(&ui).await, acks(&daemon, until.as_str().unwrap())), (vec![], 1));
 }

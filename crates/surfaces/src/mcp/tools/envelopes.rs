@@ -57,7 +57,8 @@ pub struct Words {
 
 impl Words {
     pub fn of(mail: &Mail) -> Words {
-        let Some(envelope) = &mail.envelope else {
+        let readable = |envelope: &&Value| !envelope["meta"]["body_unreadable"].is_string();
+        let Some(envelope) = mail.envelope.as_ref().filter(readable) else {
             return Words { text: "(its words are gone, or cannot be read)".to_owned(), is_cut: false };
         };
         let payload = envelope["payload"].to_string();
