@@ -194,13 +194,14 @@ async fn a_task_that_is_given_to_an_agent_of_another_face_is_seen_there() {
         sent(&daemon, &envelope("req", "task.request", "lead", about)).await
     };
     let (told, _) = patience::within("to be told", async { tokio::join!(waiting, asking) }).await.unwrap();
-    assert!(told.to_string().contains("1 unread message"), "{told}");
+    assert_eq!(told["messages"][0]["envelope"]["task_id"], "t", "{told}");
+    assert!(told["notes"][0].as_str().unwrap().starts_with("Task t is given to you: claim it (task_claim)"), "{told}");
     ken.call("task_claim", json!({"task_id": "t"})).await;
     assert_eq!(ids(&inbox(&daemon, "ken", "").await), [""; 0], "whoever takes the task has seen the request");
     let acked = rows(&daemon).into_iter().filter(|row| row["kind"] == "message.acked").count();
     assert_eq!(acked, 1);
     let after = ken.call("inbox_check", json!({})).await;
-    assert!(!after.to_string().contains("unread"), "{after}");
+    assert_eq!(after, json!({"messages": []}));
 }
 
 #[tokio::test]
