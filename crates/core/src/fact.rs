@@ -141,12 +141,12 @@ facts! {
     WorkflowDefined(WorkflowDefined) = "workflow.defined" v 1,
     GroupSet(GroupSet) = "group.set" v 1,
     GroupRemoved(GroupRemoved) = "group.removed" v 1,
-    EnvelopeReceived(EnvelopeReceived) = "envelope.received" v 1,
+    EnvelopeReceived(EnvelopeReceived) = "envelope.received" v 2,
     EnvelopeRejected(EnvelopeRejected) = "envelope.rejected" v 1,
     ToolDenied(ToolDenied) = "tool.denied" v 1,
     RoutingDecided(RoutingDecided) = "routing.decided" v 1,
     RoutingFailed(RoutingFailed) = "routing.failed" v 2,
-    TaskForwarded(TaskForwarded) = "task.forwarded" v 2,
+    TaskForwarded(TaskForwarded) = "task.forwarded" v 3,
     RoutingResumed(RoutingResumed) = "routing.resumed" v 1,
     TaskTimedOut(TaskTimedOut) = "task.timed_out" v 1,
     TaskExhausted(TaskExhausted) = "task.exhausted" v 1,
@@ -165,9 +165,9 @@ fn read_as(kind: &str, version: u32) -> u32 {
         "task.failed",
         "run.status_set",
         "routing.failed",
-        "task.forwarded",
+        "envelope.received",
     ];
-    const ADDED_TO_AGAIN: [&str; 7] = [
+    const ADDED_TO_AGAIN: [&str; 8] = [
         "task.created",
         "task.started",
         "task.released",
@@ -175,6 +175,7 @@ fn read_as(kind: &str, version: u32) -> u32 {
         "task.completed",
         "task.dropped",
         "checkpoint.added",
+        "task.forwarded",
     ];
     match version {
         1 | 2 if ADDED_TO_AGAIN.contains(&kind) => 3,
@@ -463,7 +464,7 @@ pub fn touches(fact: &Fact) -> Vec<Key> {
         Fact::WorkflowDefined(fact) => vec![Key::Workflow(fact.workflow.clone())],
         Fact::GroupSet(fact) => vec![Key::Group(fact.group.clone())],
         Fact::GroupRemoved(fact) => vec![Key::Group(fact.group.clone())],
-        Fact::EnvelopeReceived(fact) => fact.keys(),
+        Fact::EnvelopeReceived(fact) => fact.keys().into_iter().chain(named).collect(),
         Fact::ToolDenied(fact) => fact.keys(),
         Fact::RoutingDecided(_) => vec![],
         Fact::RoutingFailed(fact) => vec![task(&fact.task)],

@@ -16,6 +16,7 @@ use super::tool::ToolCall;
 use super::{ORCHESTRATOR, address, instant, json};
 use crate::actor::Actor;
 use crate::agent::{RegisterCard, UpdateCard};
+use crate::artifact;
 use crate::clutch::Address;
 use crate::contract::BoundTo;
 use crate::envelope::VERSION;
@@ -48,6 +49,7 @@ fn one(envelope: &Envelope, guard: StormGuard, place: &Place<'_>, faults: &mut F
         return agent(envelope, place, faults).map(Taken::Heartbeat);
     }
     let act = act(envelope, guard, place, faults)?;
+    let artifacts = attached(envelope, place, faults)?;
     let received = EnvelopeReceived {
         message: envelope.id.clone(),
         message_type: envelope.message_type.clone(),
@@ -64,6 +66,7 @@ fn one(envelope: &Envelope, guard: StormGuard, place: &Place<'_>, faults: &mut F
         delivered: vec![],
         signed_by: None,
         denied: None,
+        artifacts,
     };
     Some(Taken::Command(Box::new(Ingest {
         received,
@@ -72,6 +75,18 @@ fn one(envelope: &Envelope, guard: StormGuard, place: &Place<'_>, faults: &mut F
         signing: Signing { policy: SigningPolicy::Off, by: None },
         checked: None,
     })))
+}
+
+/// The artifacts that it names. Nobody has to have them: they may be uploaded later.
+fn attached(envelope: &Envelope, place: &Place<'_>, faults: &mut Faults) -> Read<Vec<String>> {
+    let named = envelope.attachments.iter().filter(|attachment| attachment.artifact().is_some());
+    match artifact::named(named.map(|attachment| attachment.reference.as_str())) {
+        Ok(artifacts) => Some(artifacts),
+        Err(refusal) => {
+            faults.add(FaultCode::TooLarge, &Place::Field(place, "attachments"), refusal.to_string());
+            None
+        }
+    }
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {

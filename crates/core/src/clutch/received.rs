@@ -43,6 +43,9 @@ pub struct EnvelopeReceived {
     /// Why a call of a tool comes to nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub denied: Option<Denial>,
+    /// What is attached to it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub artifacts: Vec<String>,
 }
 
 /// Where an envelope is, by its id: one that came in, or that the daemon sent.

@@ -43,7 +43,7 @@ fn gives(w: &mut World, task: &str) -> String {
     w.does(&Caller::system(), routed);
     let message = format!("fwd_{}", w.log.len()).as_str().into();
     let accept_within_millis = ACCEPT.unsigned_abs();
-    let forward = Forward { task: task.into(), to: to.clone(), message, accept_within_millis };
+    let forward = Forward { task: task.into(), to: to.clone(), message, accept_within_millis, artifacts: vec![] };
     assert_eq!(w.does(&Caller::system(), forward), ["task.forwarded"]);
     to.to_string()
 }
