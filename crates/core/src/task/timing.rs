@@ -463,6 +463,80 @@ fn what_a_part_of_a_run_is_must_be_right() {
 }
 
 #[test]
+fn what_others_did_is_not_undone_by_anybody() {
+    let mut w = World::of(&["lead", "a", "b", "c"]);
+    let asked = |id: &str, run: &str, by: &str| super::Create {
+        run: run.into(),
+        assigned_by: by.to_owned(),
+        ..create(id, &[])
+    };
+    // The default run has nobody who steers it, and neither has one that a stranger opened.
+    for (task, run) in [("t", "run_default"), ("u", "wf")] {
+        w.does(&by("ui"), asked(task, run, "ui"));
+        w.starts("b", task);
+        w.does(&by("b"), complete(task));
+        let refusal = w.run(&by("c"), retry_part(run, task)).unwrap_err();
+        assert_eq!((refusal.code, refusal.pointer.as_deref()), (Code::Forbidden, Some("/task_id")), "{task}");
+        assert_eq!(refusal.message, format!("task {task} is completed: ui asked for it, and b had it"));
+        assert_eq!(refusal.hint.as_deref(), Some("ask ui, the lead or a person to have it tried again"));
+        for caller in [by("ui"), by("b"), by("lead"), anna(), Caller::nobody()] {
+            assert!(w.does(&caller, retry_part(run, task)).contains(&"task.reopened"), "{task} by {:?}", caller.actor);
+            w.starts("b", task);
+            w.does(&by("b"), complete(task));
+        }
+        w.does(&by("ui"), retry_part(run, task));
+        w.starts("b", task);
+        w.does(&by("b"), fail(task));
+        assert!(w.does(&by("c"), retry_part(run, task)).contains(&"task.reopened"), "it is anybody's, as by a claim");
+    }
+}
+
+#[test]
+fn nobody_without_authority_takes_away_what_others_work_on() {
+    let mut w = World::of(&["lead", "a", "b"]);
+    w.does(&by("a"), crate::testing::create_run("wf"));
+    w.does(&by("a"), crate::testing::plan("wf", &[("one", &[]), ("two", &["one"]), ("three", &["one"])]));
+    w.starts("a", "tk_one");
+    w.does(&by("a"), complete("tk_one"));
+    w.starts("a", "tk_two");
+    w.starts("b", "tk_three");
+    for caller in [by("a"), Caller::nobody()] {
+        let refusal = w.run(&caller, retry_part("wf", "tk_one")).unwrap_err();
+        if caller == by("a") {
+            assert_eq!((refusal.code, refusal.pointer.as_deref()), (Code::AlreadyClaimed, Some("/task_id")));
+            assert!(refusal.message.ends_with(": tk_three (held by b)"), "{refusal}");
+            assert!(refusal.hint.unwrap().contains("the lead or a person"));
+        }
+    }
+    assert_eq!((w.holder("tk_two"), w.holder("tk_three")), (Some("a"), Some("b")), "nothing is done by halves");
+    w.does(&by("b"), release("tk_three"));
+    let told = w.does(&by("a"), retry_part("wf", "tk_one"));
+    assert_eq!(told, ["task.reopened", "task.reopened"], "its own it may take");
+    w.starts("a", "tk_one");
+    w.does(&by("a"), complete("tk_one"));
+    w.starts("b", "tk_three");
+    w.does(&by("lead"), retry_part("wf", "tk_one"));
+    assert_eq!((w.holder("tk_three"), w.agent("b").holding), (None, 0));
+}
+
+#[test]
+fn whoever_opens_a_part_of_one_run_must_steer_the_others_that_go_on_from_it() {
+    let mut w = World::of(&["lead", "a", "b"]);
+    for (agent, run, task, deps) in [("a", "wf_a", "t", &[][..]), ("b", "wf_b", "u", &["t"][..])] {
+        w.does(&by(agent), crate::testing::create_run(run));
+        let created = super::Create { run: run.into(), assigned_by: agent.to_owned(), ..create(task, deps) };
+        w.does(&by(agent), created);
+        w.starts(agent, task);
+        w.does(&by(agent), complete(task));
+    }
+    assert_eq!(w.refuses(&by("a"), retry_part("wf_a", "t")), Code::Forbidden, "b steers wf_b");
+    assert_eq!(w.task("t").state, State::Completed);
+    w.does(&by("lead"), retry_part("wf_a", "t"));
+    assert_eq!((w.task("t").attempt, w.task("u").attempt), (2, 2));
+    assert_eq!(w.rebuilt(), *w.rows());
+}
+
+#[test]
 fn long_chains_and_other_runs_go_on_from_it_too() {
     let mut w = World::of(&["lead", "a"]);
     let names: Vec<String> = (0..60).map(|n| format!("s{n}")).collect();
