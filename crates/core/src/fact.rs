@@ -402,12 +402,14 @@ pub fn touches(fact: &Fact) -> Vec<Key> {
         Fact::TaskStarted(fact) => vec![task(&fact.task), agent(&fact.holder)],
         Fact::TaskMoved(fact) => with(task(&fact.task), &fact.holder),
         Fact::TaskReleased(fact) => with(task(&fact.task), &fact.holder),
-        Fact::TaskRetried(fact) => vec![task(&fact.task)],
+        Fact::TaskRetried(fact) => std::iter::once(task(&fact.task)).chain(of_run(fact.run.as_ref())).collect(),
         Fact::TaskCompleted(fact) => {
             let rest = fact.unblocks.iter().map(task).chain(of_run(fact.run.as_ref()));
             with(task(&fact.task), &fact.holder).into_iter().chain(rest).chain(named).collect()
         }
-        Fact::TaskFailed(fact) => with(task(&fact.task), &fact.holder),
+        Fact::TaskFailed(fact) => {
+            with(task(&fact.task), &fact.holder).into_iter().chain(of_run(fact.run.as_ref())).collect()
+        }
         Fact::TaskDropped(fact) => {
             let rest = fact.unblocks.iter().map(task).chain(of_run(fact.run.as_ref()));
             with(task(&fact.task), &fact.holder).into_iter().chain(rest).collect()
@@ -468,9 +470,11 @@ pub fn touches(fact: &Fact) -> Vec<Key> {
         Fact::ToolDenied(fact) => fact.keys(),
         Fact::RoutingDecided(_) => vec![],
         Fact::RoutingFailed(fact) => vec![task(&fact.task)],
-        Fact::TaskForwarded(fact) => fact.keys(),
+        Fact::TaskForwarded(fact) => fact.keys().into_iter().chain(named).collect(),
         Fact::RoutingResumed(fact) => vec![task(&fact.task)],
-        Fact::TaskTimedOut(fact) => with(task(&fact.task), &fact.holder),
+        Fact::TaskTimedOut(fact) => {
+            with(task(&fact.task), &fact.holder).into_iter().chain(of_run(fact.run.as_ref())).collect()
+        }
         Fact::TaskExhausted(_) => vec![],
         Fact::TaskReopened(fact) => {
             let rest = fact.blocks.iter().map(task).chain(of_run(fact.run.as_ref()));
