@@ -164,6 +164,9 @@ pub struct Run {
     /// Those of them that have failed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub failed: u32,
+    /// Since when it has ended, if it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
@@ -197,6 +200,7 @@ impl Run {
             tasks: 0,
             unfinished: 0,
             failed: 0,
+            ended_at: None,
         }
     }
 
@@ -215,7 +219,8 @@ impl Run {
     }
 
     pub(crate) fn columns(&self) -> Vec<ColumnValue> {
-        vec![self.created.0.into(), self.status.as_str().into()]
+        let ended = self.ended_at.map_or(ColumnValue::Null, |ended| ColumnValue::Integer(ended.0));
+        vec![self.created.0.into(), self.status.as_str().into(), ended]
     }
 
     pub(crate) fn tallies(&self) -> Vec<&'static str> {
@@ -271,6 +276,7 @@ pub(crate) fn apply(old: Option<Run>, id: &RunId, fact: &Fact, seq: Seq, at: Tim
         _ => return Some(run),
     }
     run.updated_at = at;
+    run.ended_at = if run.has_ended() { run.ended_at.or(Some(at)) } else { None };
     Some(run)
 }
 

@@ -31,6 +31,7 @@ fn run(text: &str) -> Run {
         tasks: 1,
         unfinished: 1,
         failed: 0,
+        ended_at: None,
     }
 }
 

@@ -499,6 +499,7 @@ pub(crate) fn default_run(tasks: &[Task]) -> Run {
         tasks: u32::try_from(tasks.len()).unwrap_or(u32::MAX),
         unfinished: u32::try_from(unfinished).unwrap_or(u32::MAX),
         failed: u32::try_from(failed).unwrap_or(u32::MAX),
+        ended_at: None,
     }
 }
 
