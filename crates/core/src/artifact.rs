@@ -15,7 +15,7 @@ use crate::refusal::{Code, Refusal};
 /// How a reference begins; the hash in hex follows.
 pub const REF_PREFIX: &str = "artifact:sha256-";
 /// The `kind` of an attachment that is one.
-const KIND: &str = "artifact_ref";
+pub(crate) const KIND: &str = "artifact_ref";
 
 /// How an artifact is referred to.
 pub fn reference(sha256: &str) -> String {

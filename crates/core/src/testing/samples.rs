@@ -216,6 +216,7 @@ fn envelope() -> Fact {
         signed_by: Some("key_01".to_owned()),
         denied: Some(denial(None)),
         artifacts: vec!["aa".repeat(32)],
+        ui_channel: Some("chat:research".to_owned()),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use rookery_core::clutch::LegacyType;
 use rookery_core::log::{Body, BodyBytes, LogRow, event_id};
-use rookery_core::{Key, MessageId, Row, Seq, envelope};
+use rookery_core::{Key, MessageId, Row, Seq, Timestamp, envelope};
 use rookery_store::LogQuery;
 use rookery_store::query::Bodies;
 use serde_json::Value;
@@ -18,9 +18,18 @@ pub enum Envelope {
     Shown(Value),
 }
 
+/// A message where it stands in the log.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Located {
+    pub seq: Seq,
+    /// When the daemon received it.
+    pub at: Timestamp,
+    pub envelope: Envelope,
+}
+
 impl Engine {
     /// The message of an id: an envelope that came in, a message of another face, or a fact by the id that it is shown with.
-    pub async fn envelope(&self, id: &MessageId) -> Result<At<Option<(Seq, Envelope)>>, EngineError> {
+    pub async fn envelope(&self, id: &MessageId) -> Result<At<Option<Located>>, EngineError> {
         let (rows, head) = self.store().rows(vec![Key::Envelope(id.clone()), Key::Message(id.clone())]).await?;
         let seq = match rows.into_iter().flatten().next() {
             Some(Row::Envelope(filed)) => Some(filed.received),
@@ -32,7 +41,7 @@ impl Engine {
             None => None,
         };
         let value = match row {
-            Some(row) => Some((row.seq, self.shown_in_full(row).await?)),
+            Some(row) => Some(Located { seq: row.seq, at: row.at, envelope: self.shown_in_full(row).await? }),
             None => None,
         };
         Ok(At { value, head })

@@ -43,6 +43,8 @@ pub struct Parcel {
     pub id: MessageId,
     /// The place of the envelope in the log.
     pub seq: Seq,
+    /// When the daemon received it.
+    pub at: Timestamp,
     pub message: Value,
 }
 
@@ -134,7 +136,12 @@ impl Engine {
         match (filed, message.and_then(message_of)) {
             (Some(Row::Envelope(_)), _) => {
                 let found = self.envelope(id).await?.value;
-                Ok(found.map(|(seq, shown)| Parcel { id: id.clone(), seq, message: worded(shown) }))
+                Ok(found.map(|found| Parcel {
+                    id: id.clone(),
+                    seq: found.seq,
+                    at: found.at,
+                    message: worded(found.envelope),
+                }))
             }
             (_, Some(message)) => Ok(Some(parcel_of(&message))),
             (_, None) => Ok(None),
@@ -143,7 +150,8 @@ impl Engine {
 
     /// The same in bytes: those that were sent, if it came as an envelope.
     pub(crate) async fn parcel_bytes(&self, id: &MessageId) -> Result<Option<Vec<u8>>, EngineError> {
-        if let Some((_, clutch::Envelope::Verbatim(bytes))) = self.envelope(id).await?.value {
+        let found = self.envelope(id).await?.value;
+        if let Some(clutch::Envelope::Verbatim(bytes)) = found.map(|found| found.envelope) {
             return Ok(Some(bytes));
         }
         Ok(self.parcel(id).await?.map(|parcel| parcel.message.to_string().into_bytes()))
@@ -270,7 +278,7 @@ impl Engine {
 }
 
 fn parcel_of(message: &Message) -> Parcel {
-    Parcel { id: message.id().clone(), seq: message.sent, message: envelope::of_message(message) }
+    Parcel { id: message.id().clone(), seq: message.sent, at: message.at, message: envelope::of_message(message) }
 }
 
 fn worded(shown: clutch::Envelope) -> Value {
