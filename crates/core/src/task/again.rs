@@ -7,6 +7,7 @@ use crate::command::{Halt, Now};
 use crate::fact::Fact;
 use crate::id::{AgentId, RunId, TaskId};
 use crate::run::{self, Ended};
+use crate::told::Told;
 use crate::view::View;
 
 /// How often a task is tried that does not say so itself.
@@ -29,6 +30,8 @@ pub struct TaskExhausted {
     pub holder: Option<AgentId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    #[serde(default, skip_serializing_if = "Told::is_none")]
+    pub told: Told,
 }
 
 /// What follows the failure of an attempt that another one may mend: that, or the end of the run. `task` is the task as it was
@@ -56,6 +59,7 @@ fn next_attempt(task: &Task, error: &str, backoff_millis: u64, now: &Now) -> Opt
             attempts,
             holder: task.holder().cloned(),
             error: Some(error.to_owned()),
+            told: Told::default(),
         }));
     }
     let not_before = now.at.plus_millis(doubled(backoff_millis, attempts - 1, LONGEST_BACKOFF_MILLIS));

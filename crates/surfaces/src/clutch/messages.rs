@@ -11,6 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::call::{Call, Query};
 use super::filter::{self, Wanted};
+use super::openapi::ShownMessage;
 use super::{ClutchError, ClutchErrorBody};
 use crate::app::App;
 use crate::rest;
@@ -39,8 +40,7 @@ pub struct PlacedMessage {
     pub(super) seq: u64,
     /// When the daemon received it (ISO 8601); `ts` in the envelope is its sender's.
     pub(super) received_at: String,
-    /// The envelope (`clutch/0.1`).
-    #[schema(value_type = Object)]
+    #[schema(value_type = ShownMessage)]
     pub(super) message: Value,
 }
 
