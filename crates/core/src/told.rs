@@ -450,7 +450,13 @@ mod tests {
     }
 
     fn forward(task: &str, to: &str, message: &str) -> Forward {
-        Forward { task: task.into(), to: to.into(), message: message.into(), accept_within_millis: 30_000 }
+        Forward {
+            task: task.into(),
+            to: to.into(),
+            message: message.into(),
+            accept_within_millis: 30_000,
+            artifacts: vec![],
+        }
     }
 
     fn state(w: &World) -> ColumnValue {
