@@ -298,7 +298,7 @@ pub fn decide(view: &View, caller: &Caller, command: &Command, now: &Now) -> Res
         Command::MoveTask(c) => c.decide(view, caller),
         Command::ReleaseTask(c) => c.decide(view, caller),
         Command::RetryTask(c) => c.decide(view, caller),
-        Command::AssignTask(c) => c.decide(view, caller),
+        Command::AssignTask(c) => c.decide(view, caller, now),
         Command::CompleteTask(c) => c.decide(view, caller),
         Command::FailTask(c) => c.decide(view, caller),
         Command::CancelTask(c) => c.decide(view, caller),

@@ -30,6 +30,7 @@ use crate::life::{Place, Roster};
 use crate::notices::Notices;
 use crate::paths::Paths;
 use crate::shown::Shown;
+use crate::timers::millis;
 use crate::unread::Counts;
 
 /// Bodies above this are kept as files, not in the log's rows.
@@ -203,6 +204,7 @@ impl Engine {
     /// Decides a command. The answer comes after its commit is durable.
     pub async fn submit(&self, mut request: Request) -> Result<Committed, EngineError> {
         self.hold_outcome(&mut request.command).await?;
+        self.settle_time(&mut request.command);
         match &request.body {
             Some(bytes) if bytes.len() > BODY_IN_ROW_BYTES => {
                 // Goes on to its end even if nobody waits any more, so that its file is looked after.
@@ -220,6 +222,13 @@ impl Engine {
                 self.decided(request, body, received).await
             }
             _ => self.decided(request, None, 0).await,
+        }
+    }
+
+    /// How long somebody has is as the settings say.
+    fn settle_time(&self, command: &mut Command) {
+        if let Command::AssignTask(assign) = command {
+            assign.accept_within_millis.get_or_insert(millis(self.settings().accept_timeout));
         }
     }
 

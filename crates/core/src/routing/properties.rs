@@ -398,7 +398,7 @@ proptest! {
                 let to = all.choose(&Demand::default()).selected.unwrap();
                 *given.get_mut(&to).unwrap() += 1;
                 let task = TaskId::new(format!("t-{number}"));
-                all.follow(&row(2 * number + 10, Fact::TaskReserved(TaskReserved { task: task.clone(), agent: to.clone() })));
+                all.follow(&row(2 * number + 10, Fact::TaskReserved(TaskReserved { task: task.clone(), agent: to.clone(), accept_by: None })));
                 if !kept {
                     all.follow(&row(2 * number + 11, released(task, to)));
                 }

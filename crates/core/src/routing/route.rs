@@ -201,7 +201,8 @@ impl Route {
         let (id, run) = (task.id.clone(), task.workflow());
         Ok(vec![
             Fact::RoutingDecided(RoutingDecided { task: id.clone(), run: run.clone(), choice: self.choice.clone() }),
-            Fact::TaskReserved(TaskReserved { task: id, agent: agent.clone() }),
+            // How long the agent has is told with the request that is passed on to it.
+            Fact::TaskReserved(TaskReserved { task: id, agent: agent.clone(), accept_by: None }),
         ])
     }
 

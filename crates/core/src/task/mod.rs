@@ -291,6 +291,15 @@ impl Task {
         tallies
     }
 
+    /// It is reserved for an agent, who has until then to take it, if that is limited.
+    fn is_kept_for(&mut self, agent: &AgentId, accept_by: Option<Timestamp>, seq: Seq) {
+        self.reserved_for = Some(agent.clone());
+        self.clocks.stop(&BEFORE_IT_IS_TAKEN);
+        if let Some(accept_by) = accept_by {
+            self.clocks.set(Clock::Accept, accept_by, seq);
+        }
+    }
+
     fn ends(&mut self, state: State, at: Timestamp) {
         self.worked_by = self.held_by().cloned().or(self.worked_by.take());
         self.state = state;
@@ -433,8 +442,7 @@ pub(crate) fn apply(old: Option<Task>, id: &TaskId, fact: &Fact, seq: Seq, at: T
         }
         _ if fact.task() != Some(id) => {}
         Fact::TaskReserved(fact) => {
-            task.reserved_for = Some(fact.agent.clone());
-            task.clocks.stop(&BEFORE_IT_IS_TAKEN);
+            task.is_kept_for(&fact.agent, fact.accept_by, seq);
             (task.routing.failed, task.routing.failed_by) = (false, vec![]);
         }
         Fact::RoutingFailed(fact) => {
@@ -457,10 +465,7 @@ pub(crate) fn apply(old: Option<Task>, id: &TaskId, fact: &Fact, seq: Seq, at: T
                 task.clocks.set(Clock::Accept, accept_by, seq);
             }
         }
-        Fact::TaskReassigned(fact) => {
-            task.reserved_for = Some(fact.to.clone());
-            task.clocks.stop(&BEFORE_IT_IS_TAKEN);
-        }
+        Fact::TaskReassigned(fact) => task.is_kept_for(&fact.to, fact.accept_by, seq),
         Fact::TaskClaimed(fact) => {
             task.clocks.stop(&BEFORE_IT_IS_TAKEN);
             task.routing.taken_up();

@@ -414,7 +414,7 @@ pub(crate) fn skip(task: &str) -> task::Skip {
 }
 
 pub(crate) fn assign(task: &str, to: &str) -> task::Assign {
-    task::Assign { task: task.into(), to: to.into() }
+    task::Assign { task: task.into(), to: to.into(), accept_within_millis: None }
 }
 
 pub(crate) fn path(raw: &str) -> FilePath {

@@ -268,8 +268,13 @@ fn tasks() -> Vec<Fact> {
                 terms: Some(Box::new(terms())),
             },
         }),
-        Fact::TaskReserved(TaskReserved { task: "task_1".into(), agent: "ada".into() }),
-        Fact::TaskReassigned(TaskReassigned { task: "task_1".into(), from: "ada".into(), to: "bob".into() }),
+        Fact::TaskReserved(TaskReserved { task: "task_1".into(), agent: "ada".into(), accept_by: None }),
+        Fact::TaskReassigned(TaskReassigned {
+            task: "task_1".into(),
+            from: "ada".into(),
+            to: "bob".into(),
+            accept_by: None,
+        }),
         Fact::TaskClaimed(TaskClaimed {
             task: "task_1".into(),
             run: Some("wf_1".into()),
