@@ -2,16 +2,20 @@
 //!
 //! A duty, and restart-safe: what waits is found in rows, so that whoever takes the duty over goes on with it. The choice is
 //! made in memory and submitted; the rule looks at the hard limits again. What nobody fits for waits, and is tried again when
-//! somebody comes, changes or gets free. Whoever does not accept in time, and pauses before further attempts, are clocks of the
+//! somebody comes, changes or gets free; if that comes to nothing once more, nothing is submitted. Tasks of a run that is paused
+//! or given up rest until it goes on. Whoever does not accept in time, and pauses before further attempts, are clocks of the
 //! task, which the log tells of when they go off.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
+use rookery_core::fact::touches;
 use rookery_core::key::Table;
-use rookery_core::routing::{Candidates, Choice, Demand, Forward, Route};
-use rookery_core::task::{Task, Terms};
-use rookery_core::{Caller, Command, Fact, Key, MessageId, Row, Seq, TaskId, envelope};
-use rookery_store::artifact::Held;
+use rookery_core::log::LogRow;
+use rookery_core::routing::{Candidates, Change, Choice, Demand, Forward, Route, Routing as Known, Wanted, is_news};
+use rookery_core::task::{Clock, Clocks, Task, Terms};
+use rookery_core::{Caller, Code, Command, Fact, Key, MessageId, Row, RunId, Seq, TaskId, Timestamp, envelope};
+use rookery_store::artifact::{ArtifactError, Held};
 use rookery_store::node::{Duty, Tenure};
 use rookery_store::query::Test;
 use rookery_store::{Head, ListQuery, Submission, SubmitError};
@@ -20,6 +24,9 @@ use crate::engine::{Engine, EngineError};
 use crate::services::RETRY_AFTER;
 use crate::subscribe::Subscription;
 use crate::timers::millis;
+
+/// How many tasks are read in one go.
+const READ_AT_ONCE: usize = 1_000;
 
 /// Routes whenever that is for this node to do.
 pub(crate) async fn run(engine: Engine) {
@@ -92,18 +99,49 @@ struct Router {
     candidates: Candidates,
     /// What is known is true at this place.
     at: Seq,
-    /// Tasks that wait for somebody, by when they were created.
-    waiting: BTreeMap<TaskId, Seq>,
+    /// Tasks that wait for somebody.
+    waiting: HashMap<TaskId, Waiting>,
+    /// Tasks that would wait if their runs gave out work.
+    resting: HashMap<TaskId, RunId>,
     /// Tasks that may have begun or ceased to wait.
-    to_look_at: Vec<TaskId>,
-    /// Tasks to choose for; all that wait, if the team has changed.
+    to_look_at: BTreeSet<TaskId>,
+    /// Tasks to choose for; all that wait, if somebody could take more than before.
     due: Due,
+    /// Choices that fell on nobody, for as long as they would again: tasks that want the same share them.
+    nobody: HashMap<Arc<Wanted>, Arc<Choice>>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 enum Due {
-    Some(Vec<TaskId>),
+    Some(BTreeSet<TaskId>),
     All,
+}
+
+/// What the router knows of a task that waits.
+#[derive(Debug)]
+struct Waiting {
+    created: Seq,
+    run: RunId,
+    wanted: Arc<Wanted>,
+    routing: Known,
+    clocks: Clocks,
+}
+
+impl Waiting {
+    fn of(task: &Task, terms: &Terms) -> Waiting {
+        Waiting {
+            created: task.created,
+            run: task.run.clone(),
+            wanted: Arc::new(Wanted::of(task, terms)),
+            routing: task.routing.clone(),
+            clocks: task.clocks.clone(),
+        }
+    }
+
+    /// Whether its deadline is over, which the timers are about to tell.
+    fn is_over(&self, now: Timestamp) -> bool {
+        self.clocks.get(Clock::Deadline).is_some_and(|deadline| deadline.due <= now)
+    }
 }
 
 impl Router {
@@ -111,122 +149,173 @@ impl Router {
         let subscription = engine.subscribe(None).await?;
         let unrouted = ListQuery::all(Table::Tasks).with("unrouted", Test::Present);
         let (candidates, rest, head) = known(engine, vec![unrouted]).await?;
-        let tasks = rest.into_iter().flatten().filter_map(task_of);
-        let waiting = tasks.map(|task| (task.id, task.created)).collect();
-        let at = head.head;
-        let (to_look_at, due) = (vec![], Due::All);
-        Ok(Router { engine: engine.clone(), tenure, subscription, candidates, at, waiting, to_look_at, due })
+        let to_look_at = rest.into_iter().flatten().filter_map(task_of).map(|task| task.id).collect();
+        Ok(Router {
+            engine: engine.clone(),
+            tenure,
+            subscription,
+            candidates,
+            at: head.head,
+            waiting: HashMap::new(),
+            resting: HashMap::new(),
+            to_look_at,
+            due: Due::Some(BTreeSet::new()),
+            nobody: HashMap::new(),
+        })
     }
 
     /// Takes the next row of the log, unless what is known has it already.
-    fn take(&mut self, row: &rookery_core::log::LogRow) {
+    fn take(&mut self, row: &LogRow) {
         if row.seq <= self.at {
             return;
         }
         self.at = row.seq;
-        self.candidates.follow(row);
-        match &row.fact {
-            Fact::TaskCreated(fact) if fact.origin.terms.is_some() => self.to_look_at.push(fact.task.clone()),
-            Fact::TaskRetried(fact) => self.to_look_at.push(fact.task.clone()),
-            Fact::RoutingResumed(fact) => self.to_look_at.push(fact.task.clone()),
-            Fact::TaskReopened(fact) => {
-                self.to_look_at.push(fact.task.clone());
-                self.due = Due::All;
-            }
-            Fact::TaskReleased(fact) => {
-                self.to_look_at.push(fact.task.clone());
-                self.due = Due::All;
-            }
-            Fact::TaskReserved(fact) => drop(self.waiting.remove(&fact.task)),
-            Fact::TaskClaimed(fact) => drop(self.waiting.remove(&fact.task)),
-            Fact::TaskCompleted(fact) => self.freed(&fact.task, &fact.unblocks),
-            Fact::TaskDropped(fact) => self.freed(&fact.task, &fact.unblocks),
-            Fact::TaskFailed(fact) => self.freed(&fact.task, &[]),
-            Fact::TaskTimedOut(fact) => self.freed(&fact.task, &[]),
-            Fact::TaskRemoved(fact) => self.freed(&fact.task, &[]),
-            Fact::AgentRegistered(_) | Fact::AgentUpdated(_) | Fact::AgentReturned(_) | Fact::RunStatusSet(_) => {
-                self.due = Due::All;
-            }
-            _ => {}
+        let change = self.candidates.follow(row);
+        if change > Change::Nothing {
+            self.nobody.clear();
         }
+        if change == Change::Room {
+            self.due = Due::All;
+        }
+        if let Fact::RunStatusSet(fact) = &row.fact {
+            self.look_at_run(&fact.run);
+        }
+        let touched = touches(&row.fact).into_iter();
+        let touched = touched.filter_map(|key| if let Key::Task(task) = key { Some(task) } else { None });
+        let (begins, waiting) = (may_begin_to_wait(&row.fact), &self.waiting);
+        self.to_look_at.extend(touched.filter(|task| begins || waiting.contains_key(task)));
     }
 
-    /// A task has ended: whoever had it can take another, and what waited for it may be routed.
-    fn freed(&mut self, ended: &TaskId, unblocked: &[TaskId]) {
-        self.waiting.remove(ended);
-        self.to_look_at.extend(unblocked.iter().cloned());
-        self.due = Due::All;
+    fn look_at_run(&mut self, run: &RunId) {
+        let resting = self.resting.iter().filter(|(_, of)| *of == run).map(|(task, _)| task);
+        let waiting = self.waiting.iter().filter(|(_, waiting)| waiting.run == *run).map(|(task, _)| task);
+        self.to_look_at.extend(resting.chain(waiting).cloned());
     }
 
+    /// Routes what is due. A task whose request cannot be kept holds up no other: it is tried again with the next round.
     async fn route_due(&mut self) -> Result<(), EngineError> {
+        let mut failed = None;
         loop {
             self.look().await?;
-            let due = match std::mem::replace(&mut self.due, Due::Some(vec![])) {
-                Due::Some(tasks) => tasks,
-                Due::All => {
-                    let mut all: Vec<_> = self.waiting.iter().collect();
-                    all.sort_by_key(|(_, created)| **created);
-                    all.into_iter().map(|(task, _)| task.clone()).collect()
-                }
-            };
+            let due = self.take_due();
             if due.is_empty() {
-                return Ok(());
+                return failed.map_or(Ok(()), Err);
             }
             for task in due {
-                self.route(&task).await?;
+                match self.route(&task).await {
+                    Err(error @ EngineError::Artifact(_)) => {
+                        tracing::warn!(%task, %error, "a task waits because its request cannot be passed on");
+                        failed = Some(error);
+                    }
+                    routed => routed?,
+                }
             }
         }
+    }
+
+    /// The oldest comes first.
+    fn take_due(&mut self) -> Vec<TaskId> {
+        let due = std::mem::replace(&mut self.due, Due::Some(BTreeSet::new()));
+        let is_due = |task: &TaskId| match &due {
+            Due::Some(tasks) => tasks.contains(task),
+            Due::All => true,
+        };
+        let mut found: Vec<(Seq, &TaskId)> =
+            self.waiting.iter().filter(|(task, _)| is_due(task)).map(|(task, known)| (known.created, task)).collect();
+        found.sort_unstable();
+        found.into_iter().map(|(_, task)| task.clone()).collect()
     }
 
     /// Reads those tasks that may wait now.
     async fn look(&mut self) -> Result<(), EngineError> {
-        let ids = std::mem::take(&mut self.to_look_at);
-        if ids.is_empty() {
-            return Ok(());
-        }
-        let keys = ids.into_iter().map(Key::Task).collect();
-        let (rows, _) = self.engine.store().rows(keys).await?;
-        for task in rows.into_iter().flatten().filter_map(task_of).filter(|task| task.to_be_routed().is_some()) {
-            self.waiting.insert(task.id.clone(), task.created);
-            if let Due::Some(due) = &mut self.due {
-                due.push(task.id);
+        let ids: Vec<TaskId> = std::mem::take(&mut self.to_look_at).into_iter().collect();
+        for ids in ids.chunks(READ_AT_ONCE) {
+            let (rows, _) = self.engine.store().rows(ids.iter().cloned().map(Key::Task).collect()).await?;
+            for id in ids {
+                self.waiting.remove(id);
+                self.resting.remove(id);
+            }
+            let free: Vec<Task> =
+                rows.into_iter().flatten().filter_map(task_of).filter(|task| task.to_be_routed().is_some()).collect();
+            let at_rest = self.runs_at_rest(&free).await?;
+            for task in free {
+                match task.to_be_routed() {
+                    Some(terms) if !at_rest.contains(&task.run) => self.waits(&task, terms),
+                    _ => drop(self.resting.insert(task.id, task.run)),
+                }
             }
         }
         Ok(())
     }
 
+    fn waits(&mut self, task: &Task, terms: &Terms) {
+        self.waiting.insert(task.id.clone(), Waiting::of(task, terms));
+        if let Due::Some(due) = &mut self.due {
+            due.insert(task.id.clone());
+        }
+    }
+
+    /// Those runs of some tasks that give out no work now. When one goes on, the log tells.
+    async fn runs_at_rest(&self, tasks: &[Task]) -> Result<BTreeSet<RunId>, EngineError> {
+        let runs: BTreeSet<RunId> = tasks.iter().filter_map(Task::workflow).collect();
+        if runs.is_empty() {
+            return Ok(runs);
+        }
+        let (rows, _) = self.engine.store().rows(runs.into_iter().map(Key::Run).collect()).await?;
+        let at_rest = |row| if let Row::Run(run) = row { (!run.status.gives_work()).then_some(run.id) } else { None };
+        Ok(rows.into_iter().flatten().filter_map(at_rest).collect())
+    }
+
     async fn route(&mut self, id: &TaskId) -> Result<(), EngineError> {
-        let Some(task) = self.engine.task(id).await?.value else {
-            self.waiting.remove(id);
+        let Some(waiting) = self.waiting.get(id) else { return Ok(()) };
+        if waiting.is_over(self.engine.store_now()) {
             return Ok(());
+        }
+        let choice = match self.nobody.get(&waiting.wanted) {
+            Some(known) => known.clone(),
+            None => Arc::new(self.candidates.choose_for(&waiting.wanted)),
         };
-        let Some(terms) = task.to_be_routed() else {
-            self.waiting.remove(id);
+        if choice.selected.is_some() {
+            return self.gives(id, &choice).await;
+        }
+        // As many as there are tasks, whatever they want.
+        if self.nobody.len() > self.waiting.len() {
+            self.nobody.clear();
+        }
+        self.nobody.insert(waiting.wanted.clone(), choice.clone());
+        if !is_news(&waiting.routing, &waiting.clocks, &choice) {
             return Ok(());
-        };
-        let choice = self.candidates.choose_for(&task, terms);
-        let selected = choice.selected.clone();
-        let accept_within_millis = millis(self.engine.settings().accept_timeout);
-        let route = Route { task: id.clone(), choice, pause_millis: accept_within_millis };
-        let mut submission = self.submission(&task, route);
-        let mut held = None;
-        if let Some(to) = selected {
-            let message = MessageId::new(self.engine.mint("msg_"));
-            let forward = Forward { task: id.clone(), to, message, accept_within_millis };
-            let (forward, body) = self.forwards(&task, &terms.request, forward).await?;
+        }
+        match self.engine.task(id).await?.value {
+            Some(task) => self.submit(&task, &choice, None).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Gives a task to whom the choice fell on, with the request as it is passed on.
+    async fn gives(&mut self, id: &TaskId, choice: &Choice) -> Result<(), EngineError> {
+        let Some(task) = self.engine.task(id).await?.value else { return Ok(()) };
+        let (Some(terms), Some(to)) = (task.to_be_routed(), &choice.selected) else { return Ok(()) };
+        let message = MessageId::new(self.engine.mint("msg_"));
+        let forward = Forward { task: id.clone(), to: to.clone(), message, accept_within_millis: self.accept_within() };
+        let forward = self.forwards(&task, &terms.request, forward).await?;
+        self.submit(&task, choice, Some(forward)).await
+    }
+
+    async fn submit(&mut self, task: &Task, choice: &Choice, forward: Option<Forwarding>) -> Result<(), EngineError> {
+        let (choice, pause_millis) = (choice.clone(), self.accept_within());
+        let mut submission = self.submission(task, Route { task: task.id.clone(), choice, pause_millis });
+        let mut held = vec![];
+        if let Some((forward, body)) = forward {
             submission.others = vec![forward];
-            held = body;
+            held.extend(body);
         }
-        let outcome = self.engine.store().submit(submission).await;
-        if let Some(held) = held {
-            self.engine.let_go(held).await;
-        }
-        match outcome {
+        match self.engine.submit_with(submission, held).await? {
             // The next choice shall know of this one.
             Ok(committed) => self.catch_up(committed.at).await,
             Err(SubmitError::Refused(refusal) | SubmitError::RefusedOne { refusal, .. }) => {
-                tracing::debug!(task = %id, %refusal, "a choice was out of date");
-                self.looks_again(id).await
+                tracing::debug!(task = %task.id, %refusal, "a choice was out of date");
+                self.looks_again(&task.id, refusal.code).await
             }
             Err(error) => Err(error.into()),
         }
@@ -234,14 +323,19 @@ impl Router {
 
     /// A choice was refused: what it did not know of is in the log by now, and the next one shall know it. If nothing is, the
     /// task waits for what comes.
-    async fn looks_again(&mut self, id: &TaskId) -> Result<(), EngineError> {
+    async fn looks_again(&mut self, id: &TaskId, code: Code) -> Result<(), EngineError> {
         let chosen_at = self.at;
         let (_, head) = self.engine.store().tallies().await?;
         self.catch_up(head.head).await?;
-        if self.at > chosen_at && self.engine.tenure(Duty::Router) == Some(self.tenure) {
-            self.to_look_at.push(id.clone());
+        let has_news = self.at > chosen_at || code == Code::InvalidState;
+        if has_news && self.engine.tenure(Duty::Router) == Some(self.tenure) {
+            self.to_look_at.insert(id.clone());
         }
         Ok(())
+    }
+
+    fn accept_within(&self) -> u64 {
+        millis(self.engine.settings().accept_timeout)
     }
 
     fn submission(&self, task: &Task, command: impl Into<Command>) -> Submission {
@@ -252,13 +346,8 @@ impl Router {
     }
 
     /// The command that passes the request on, with the message that the agent gets as its body.
-    async fn forwards(
-        &self,
-        task: &Task,
-        request: &MessageId,
-        forward: Forward,
-    ) -> Result<(Submission, Option<Held>), EngineError> {
-        let request = self.engine.request_body(request).await?;
+    async fn forwards(&self, task: &Task, request: &MessageId, forward: Forward) -> Result<Forwarding, EngineError> {
+        let request = self.words_of(task, request).await?;
         let now = self.engine.clock().now();
         let message = envelope::forwarded(&request, task, &forward.to, &forward.message, now);
         let bytes = serde_json::to_vec(&message).unwrap_or_default();
@@ -266,6 +355,18 @@ impl Router {
         let (body, held) = self.engine.body_to_keep(bytes).await?;
         submission.body = Some(body);
         Ok((submission, held))
+    }
+
+    /// The request as it was sent. One that is damaged or lost is passed on with what the task says of it, which is its title
+    /// and description: nothing brings its words back, and the work can be done all the same.
+    async fn words_of(&self, task: &Task, request: &MessageId) -> Result<Vec<u8>, EngineError> {
+        match self.engine.request_body(request).await {
+            Err(EngineError::Artifact(error @ (ArtifactError::Damaged { .. } | ArtifactError::Absent { .. }))) => {
+                tracing::error!(task = %task.id, %request, %error, "a request is passed on without its words");
+                Ok(vec![])
+            }
+            read => read,
+        }
     }
 
     async fn catch_up(&mut self, upto: Seq) -> Result<(), EngineError> {
@@ -280,6 +381,25 @@ impl Router {
             self.take(row);
         }
         Ok(())
+    }
+}
+
+/// A request on its way to an agent, and the file that its words are in if they are many.
+type Forwarding = (Submission, Option<Held>);
+
+/// Whether tasks that a fact touches may have to be given to somebody from here on, who had not to be before.
+fn may_begin_to_wait(fact: &Fact) -> bool {
+    match fact {
+        Fact::TaskCreated(fact) => fact.origin.terms.is_some(),
+        Fact::TaskCompleted(fact) => !fact.unblocks.is_empty(),
+        Fact::TaskDropped(fact) => !fact.unblocks.is_empty(),
+        Fact::TaskRetried(_)
+        | Fact::TaskReopened(_)
+        | Fact::TaskReleased(_)
+        | Fact::TaskRemoved(_)
+        | Fact::TaskPlanned(_)
+        | Fact::RoutingResumed(_) => true,
+        _ => false,
     }
 }
 
