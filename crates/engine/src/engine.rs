@@ -19,6 +19,7 @@ use rookery_store::{
 use sha2::{Digest, Sha256};
 
 use crate::access::Access;
+use crate::adapter::Outlet;
 use crate::ambient::Ids;
 use crate::attendance::Attending;
 use crate::clutch::rejections::Rejections;
@@ -30,7 +31,6 @@ use crate::life::{Place, Roster};
 use crate::notices::Notices;
 use crate::paths::Paths;
 use crate::shown::Shown;
-use crate::timers::millis;
 use crate::unread::Counts;
 
 /// Bodies above this are kept as files, not in the log's rows.
@@ -75,6 +75,8 @@ pub struct Settings {
     pub signatures: SigningPolicy,
     /// Where others may POST to.
     pub hooks: Vec<Hook>,
+    /// Adapters that the log is passed on to.
+    pub outlets: Vec<Outlet>,
     /// How long an artifact is kept that nothing names.
     pub keep_artifacts: Duration,
     /// How hard it is tried to deliver messages to endpoints.
@@ -101,6 +103,7 @@ impl Settings {
             retry_backoff: Duration::from_millis(RETRY_BACKOFF_MILLIS),
             signatures: SigningPolicy::default(),
             hooks: vec![],
+            outlets: vec![],
             keep_artifacts: Duration::from_secs(24 * 3600),
             effort: Effort::default(),
             shared: false,
@@ -204,7 +207,6 @@ impl Engine {
     /// Decides a command. The answer comes after its commit is durable.
     pub async fn submit(&self, mut request: Request) -> Result<Committed, EngineError> {
         self.hold_outcome(&mut request.command).await?;
-        self.settle_time(&mut request.command);
         match &request.body {
             Some(bytes) if bytes.len() > BODY_IN_ROW_BYTES => {
                 // Goes on to its end even if nobody waits any more, so that its file is looked after.
@@ -222,13 +224,6 @@ impl Engine {
                 self.decided(request, body, received).await
             }
             _ => self.decided(request, None, 0).await,
-        }
-    }
-
-    /// How long somebody has is as the settings say.
-    fn settle_time(&self, command: &mut Command) {
-        if let Command::AssignTask(assign) = command {
-            assign.accept_within_millis.get_or_insert(millis(self.settings().accept_timeout));
         }
     }
 

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
     use crate::agent::{RegisterCard, Role};
     use crate::clutch::Card;
-    use crate::task::{Assign, TakeUp};
+    use crate::task::TakeUp;
     use crate::testing::{World, anna, assign, by, claim, complete, hand_over, ingest, release, sends, start};
 
     fn joins(w: &mut World, id: &str, more: &Value) {
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn one_that_declined_may_change_its_mind() {
         let mut w = asked(&json!({}), &json!({}));
-        w.does(&by("lead"), Assign { accept_within_millis: None, ..assign("t", "ken") });
+        w.does(&by("lead"), assign("t", "ken"));
         w.does(&by("ken"), release("t"));
         w.claims("ken", "t");
         assert_eq!(w.holder("t"), Some("ken"));

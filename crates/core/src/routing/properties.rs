@@ -402,7 +402,7 @@ proptest! {
                 let to = all.choose(&Demand::default()).selected.unwrap();
                 *given.get_mut(&to).unwrap() += 1;
                 let task = TaskId::new(format!("t-{number}"));
-                all.follow(&row(2 * number + 10, Fact::TaskReserved(TaskReserved { task: task.clone(), agent: to.clone(), accept_by: None })));
+                all.follow(&row(2 * number + 10, Fact::TaskReserved(TaskReserved { task: task.clone(), agent: to.clone() })));
                 if !kept {
                     all.follow(&row(2 * number + 11, released(task, to)));
                 }
@@ -476,6 +476,7 @@ fn released(task: TaskId, agent: AgentId) -> Fact {
         from: crate::task::State::Pending,
         because: crate::task::Because::Reassigned,
         reason: None,
+        told: crate::told::Told::default(),
     })
 }
 

@@ -3,12 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use super::finish::freed_files;
-use super::{Because, State, Task, TaskReserved, released};
+use super::{Because, State, TaskReserved, released};
 use crate::actor::Caller;
-use crate::command::{Decision, Halt, Now, Reply};
+use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::file::ReleaseReason;
-use crate::id::{AgentId, TaskId, Timestamp};
+use crate::id::{AgentId, TaskId};
 use crate::key::{Ask, Key, Lookup};
 use crate::view::View;
 
@@ -16,8 +16,6 @@ use crate::view::View;
 pub struct Assign {
     pub task: TaskId,
     pub to: AgentId,
-    /// How long the agent has to take a task that was asked for by a request, before the router gives it to somebody else.
-    pub accept_within_millis: Option<u64>,
 }
 
 /// The task was taken from one agent and reserved for another.
@@ -26,9 +24,6 @@ pub struct TaskReassigned {
     pub task: TaskId,
     pub from: AgentId,
     pub to: AgentId,
-    /// When it goes to somebody else, if the agent has not taken it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub accept_by: Option<Timestamp>,
 }
 
 impl Assign {
@@ -38,7 +33,7 @@ impl Assign {
         asks
     }
 
-    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Halt> {
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         let task = view.task_known(&self.task)?;
         if !task.state.is_open() {
             return Err(super::refuse_transition(task, State::Pending).into());
@@ -49,20 +44,13 @@ impl Assign {
         if task.held_by() == Some(&self.to) {
             return Ok(Decision::nothing(reply));
         }
-        let (id, to, accept_by) = (self.task.clone(), self.to.clone(), self.accept_by(task, now));
         let Some(from) = task.held_by() else {
-            let fact = Fact::TaskReserved(TaskReserved { task: id, agent: to, accept_by });
+            let fact = Fact::TaskReserved(TaskReserved { task: self.task.clone(), agent: self.to.clone() });
             return Ok(Decision::new(vec![fact], reply));
         };
-        let reassigned = TaskReassigned { task: id, from: from.clone(), to, accept_by };
+        let reassigned = TaskReassigned { task: self.task.clone(), from: from.clone(), to: self.to.clone() };
         let mut facts = vec![released(task, Because::Reassigned), Fact::TaskReassigned(reassigned)];
         facts.extend(freed_files(view, task, ReleaseReason::Reassigned)?);
         Ok(Decision::new(facts, reply))
-    }
-
-    /// Only what the router can give to somebody else does not wait for ever.
-    fn accept_by(&self, task: &Task, now: &Now) -> Option<Timestamp> {
-        let terms = task.origin.terms.as_ref()?;
-        self.accept_within_millis.filter(|_| terms.is_for_agents()).map(|millis| now.at.plus_millis(millis))
     }
 }

@@ -59,9 +59,6 @@ fn is_zero(sequence: &u32) -> bool {
 pub struct TaskReserved {
     pub task: TaskId,
     pub agent: AgentId,
-    /// When it goes to somebody else, if the agent has not taken it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub accept_by: Option<Timestamp>,
 }
 
 impl Create {
@@ -119,11 +116,7 @@ impl Create {
             origin,
         })];
         if let Some(agent) = &self.assigned_to {
-            facts.push(Fact::TaskReserved(TaskReserved {
-                task: self.id.clone(),
-                agent: agent.clone(),
-                accept_by: None,
-            }));
+            facts.push(Fact::TaskReserved(TaskReserved { task: self.id.clone(), agent: agent.clone() }));
         }
         facts.extend(run.and_then(run::reopens));
         Ok(facts)

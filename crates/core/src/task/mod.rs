@@ -252,6 +252,12 @@ impl Task {
         self.origin.terms.as_deref().filter(|terms| free && terms.is_for_agents())
     }
 
+    /// Whom it was reserved for without the request being passed on, if it can be begun now: by a person, or by another face.
+    pub fn to_be_passed_on(&self) -> Option<&AgentId> {
+        let ready = self.state == State::Pending && self.claim.is_none() && self.waiting_on.is_empty();
+        self.reserved_for.as_ref().filter(|_| ready && self.routing.passed_on.is_none())
+    }
+
     /// The step of a workflow that the messages about it are held against.
     pub fn bound_to(&self) -> Option<&BoundTo> {
         self.origin.terms.as_ref()?.bound.as_ref()
@@ -289,15 +295,6 @@ impl Task {
             _ => {}
         }
         tallies
-    }
-
-    /// It is reserved for an agent, who has until then to take it, if that is limited.
-    fn is_kept_for(&mut self, agent: &AgentId, accept_by: Option<Timestamp>, seq: Seq) {
-        self.reserved_for = Some(agent.clone());
-        self.clocks.stop(&BEFORE_IT_IS_TAKEN);
-        if let Some(accept_by) = accept_by {
-            self.clocks.set(Clock::Accept, accept_by, seq);
-        }
     }
 
     fn ends(&mut self, state: State, at: Timestamp) {
@@ -442,7 +439,9 @@ pub(crate) fn apply(old: Option<Task>, id: &TaskId, fact: &Fact, seq: Seq, at: T
         }
         _ if fact.task() != Some(id) => {}
         Fact::TaskReserved(fact) => {
-            task.is_kept_for(&fact.agent, fact.accept_by, seq);
+            task.reserved_for = Some(fact.agent.clone());
+            task.routing.passed_on = None;
+            task.clocks.stop(&BEFORE_IT_IS_TAKEN);
             (task.routing.failed, task.routing.failed_by) = (false, vec![]);
         }
         Fact::RoutingFailed(fact) => {
@@ -464,7 +463,11 @@ pub(crate) fn apply(old: Option<Task>, id: &TaskId, fact: &Fact, seq: Seq, at: T
                 task.clocks.set(Clock::Accept, accept_by, seq);
             }
         }
-        Fact::TaskReassigned(fact) => task.is_kept_for(&fact.to, fact.accept_by, seq),
+        Fact::TaskReassigned(fact) => {
+            task.reserved_for = Some(fact.to.clone());
+            task.routing.passed_on = None;
+            task.clocks.stop(&BEFORE_IT_IS_TAKEN);
+        }
         Fact::TaskClaimed(fact) => {
             task.clocks.stop(&BEFORE_IT_IS_TAKEN);
             task.routing.taken_up();

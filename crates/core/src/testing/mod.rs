@@ -321,7 +321,7 @@ impl World {
 }
 
 fn fold(rows: &mut BTreeMap<Key, Row>, fact: &Fact, seq: Seq, at: Timestamp) {
-    for key in touches(fact) {
+    for key in touches(fact, seq) {
         let old = rows.remove(&key);
         if let Some(new) = apply(old, &key, fact, seq, at) {
             assert_eq!(new.table(), key.table());
@@ -414,7 +414,7 @@ pub(crate) fn skip(task: &str) -> task::Skip {
 }
 
 pub(crate) fn assign(task: &str, to: &str) -> task::Assign {
-    task::Assign { task: task.into(), to: to.into(), accept_within_millis: None }
+    task::Assign { task: task.into(), to: to.into() }
 }
 
 pub(crate) fn path(raw: &str) -> FilePath {

@@ -14,7 +14,9 @@ use rookery_core::key::Table;
 use rookery_core::log::LogRow;
 use rookery_core::routing::{Candidates, Change, Choice, Demand, Forward, Route, Routing as Known, Wanted, is_news};
 use rookery_core::task::{Clock, Clocks, Task, Terms};
-use rookery_core::{Caller, Code, Command, Fact, Key, MessageId, Row, RunId, Seq, TaskId, Timestamp, envelope};
+use rookery_core::{
+    AgentId, Caller, Code, Command, Fact, Key, MessageId, Row, RunId, Seq, TaskId, Timestamp, envelope,
+};
 use rookery_store::artifact::{ArtifactError, Held};
 use rookery_store::node::{Duty, Tenure};
 use rookery_store::query::Test;
@@ -103,8 +105,10 @@ struct Router {
     waiting: HashMap<TaskId, Waiting>,
     /// Tasks that would wait if their runs gave out work.
     resting: HashMap<TaskId, RunId>,
-    /// Tasks that may have begun or ceased to wait.
+    /// Tasks that may have begun or ceased to wait, or have to be passed on.
     to_look_at: BTreeSet<TaskId>,
+    /// Tasks that somebody else reserved for an agent, who has not got the request.
+    to_pass_on: Vec<Task>,
     /// Tasks to choose for; all that wait, if somebody could take more than before.
     due: Due,
     /// Choices that fell on nobody, for as long as they would again: tasks that want the same share them.
@@ -148,8 +152,11 @@ impl Router {
     async fn begin(engine: &Engine, tenure: Tenure) -> Result<Router, EngineError> {
         let subscription = engine.subscribe(None).await?;
         let unrouted = ListQuery::all(Table::Tasks).with("unrouted", Test::Present);
-        let (candidates, rest, head) = known(engine, vec![unrouted]).await?;
-        let to_look_at = rest.into_iter().flatten().filter_map(task_of).map(|task| task.id).collect();
+        let held = ListQuery::all(Table::Tasks).with("held_by", Test::Present);
+        let (candidates, rest, head) = known(engine, vec![unrouted, held]).await?;
+        let to_do = |task: &Task| task.to_be_routed().is_some() || task.to_be_passed_on().is_some();
+        let tasks = rest.into_iter().flatten().filter_map(task_of);
+        let to_look_at = tasks.filter(to_do).map(|task| task.id).collect();
         Ok(Router {
             engine: engine.clone(),
             tenure,
@@ -159,6 +166,7 @@ impl Router {
             waiting: HashMap::new(),
             resting: HashMap::new(),
             to_look_at,
+            to_pass_on: vec![],
             due: Due::Some(BTreeSet::new()),
             nobody: HashMap::new(),
         })
@@ -177,13 +185,26 @@ impl Router {
         if change == Change::Room {
             self.due = Due::All;
         }
-        if let Fact::RunStatusSet(fact) = &row.fact {
-            self.look_at_run(&fact.run);
-        }
-        let touched = touches(&row.fact).into_iter();
+        let touched = touches(&row.fact, row.seq).into_iter();
         let touched = touched.filter_map(|key| if let Key::Task(task) = key { Some(task) } else { None });
-        let (begins, waiting) = (may_begin_to_wait(&row.fact), &self.waiting);
+        let (begins, waiting) = (may_concern_us(&row.fact), &self.waiting);
         self.to_look_at.extend(touched.filter(|task| begins || waiting.contains_key(task)));
+        match &row.fact {
+            Fact::RunStatusSet(fact) => self.look_at_run(&fact.run),
+            Fact::AgentRegistered(fact) => self.look_at_tasks_of(&fact.id),
+            Fact::AgentUpdated(fact) => self.look_at_tasks_of(&fact.id),
+            // It was reserved just before, and nothing of that is left to be looked at.
+            Fact::TaskForwarded(fact) => {
+                self.to_look_at.remove(&fact.task);
+                self.waiting.remove(&fact.task);
+            }
+            _ => {}
+        }
+    }
+
+    /// An agent may speak the protocol now by which it was not told of its work.
+    fn look_at_tasks_of(&mut self, agent: &AgentId) {
+        self.to_look_at.extend(self.candidates.tasks_of(agent).cloned());
     }
 
     fn look_at_run(&mut self, run: &RunId) {
@@ -197,18 +218,15 @@ impl Router {
         let mut failed = None;
         loop {
             self.look().await?;
+            for task in std::mem::take(&mut self.to_pass_on) {
+                failed = waits_alone(&task.id, self.pass_on(&task).await)?.or(failed);
+            }
             let due = self.take_due();
             if due.is_empty() {
                 return failed.map_or(Ok(()), Err);
             }
             for task in due {
-                match self.route(&task).await {
-                    Err(error @ EngineError::Artifact(_)) => {
-                        tracing::warn!(%task, %error, "a task waits because its request cannot be passed on");
-                        failed = Some(error);
-                    }
-                    routed => routed?,
-                }
+                failed = waits_alone(&task, self.route(&task).await)?.or(failed);
             }
         }
     }
@@ -235,8 +253,10 @@ impl Router {
                 self.waiting.remove(id);
                 self.resting.remove(id);
             }
-            let free: Vec<Task> =
-                rows.into_iter().flatten().filter_map(task_of).filter(|task| task.to_be_routed().is_some()).collect();
+            let tasks = rows.into_iter().flatten().filter_map(task_of);
+            let (to_pass_on, tasks): (Vec<Task>, Vec<Task>) = tasks.partition(|task| task.to_be_passed_on().is_some());
+            self.to_pass_on.extend(to_pass_on);
+            let free: Vec<Task> = tasks.into_iter().filter(|task| task.to_be_routed().is_some()).collect();
             let at_rest = self.runs_at_rest(&free).await?;
             for task in free {
                 match task.to_be_routed() {
@@ -321,6 +341,26 @@ impl Router {
         }
     }
 
+    /// Passes the request on to an agent that somebody else reserved the task for. Who has no card, and was given what nobody
+    /// asked for by a message, finds it by its own face.
+    async fn pass_on(&mut self, task: &Task) -> Result<(), EngineError> {
+        let Some(to) = task.to_be_passed_on().cloned() else { return Ok(()) };
+        let request = task.origin.terms.as_ref().map(|terms| terms.request.clone());
+        if request.is_none() && !self.candidates.has_card(&to) {
+            return Ok(());
+        }
+        let message = MessageId::new(self.engine.mint("msg_"));
+        let request = request.unwrap_or_else(|| envelope::id_at(task.created));
+        let forward = Forward { task: task.id.clone(), to, message, accept_within_millis: self.accept_within() };
+        let (submission, held) = self.forwards(task, &request, forward).await?;
+        match self.engine.submit_with(submission, held.into_iter().collect()).await? {
+            Ok(committed) => self.catch_up(committed.at).await,
+            // It changed meanwhile, and what did is told by the log.
+            Err(SubmitError::Refused(_)) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// A choice was refused: what it did not know of is in the log by now, and the next one shall know it. If nothing is, the
     /// task waits for what comes.
     async fn looks_again(&mut self, id: &TaskId, code: Code) -> Result<(), EngineError> {
@@ -387,13 +427,27 @@ impl Router {
 /// A request on its way to an agent, and the file that its words are in if they are many.
 type Forwarding = (Submission, Option<Held>);
 
-/// Whether tasks that a fact touches may have to be given to somebody from here on, who had not to be before.
-fn may_begin_to_wait(fact: &Fact) -> bool {
+/// What came of a task, if that is not only about itself: one whose words cannot be read or kept now holds up no other.
+fn waits_alone(task: &TaskId, routed: Result<(), EngineError>) -> Result<Option<EngineError>, EngineError> {
+    match routed {
+        Ok(()) => Ok(None),
+        Err(error @ EngineError::Artifact(_)) => {
+            tracing::warn!(%task, %error, "a task waits because its request cannot be passed on");
+            Ok(Some(error))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether tasks that a fact touches may have to be given to somebody from here on, or told to whom they were given.
+fn may_concern_us(fact: &Fact) -> bool {
     match fact {
         Fact::TaskCreated(fact) => fact.origin.terms.is_some(),
         Fact::TaskCompleted(fact) => !fact.unblocks.is_empty(),
         Fact::TaskDropped(fact) => !fact.unblocks.is_empty(),
-        Fact::TaskRetried(_)
+        Fact::TaskReserved(_)
+        | Fact::TaskReassigned(_)
+        | Fact::TaskRetried(_)
         | Fact::TaskReopened(_)
         | Fact::TaskReleased(_)
         | Fact::TaskRemoved(_)

@@ -12,7 +12,7 @@ use rookery_store::artifact::{ArtifactError, ArtifactInfo, Erased, Held, Incomin
 use rookery_store::memory::MemoryStore;
 use rookery_store::store::{Health, Tallies};
 use rookery_store::{
-    Attendance, Committed, Feed, ListQuery, LogQuery, Node, Operation, Pending, Read, ReadError, Sign, Store,
+    Attendance, Committed, Feed, ListQuery, LogQuery, Node, Operation, Outbox, Pending, Read, ReadError, Sign, Store,
     Submission, SubmitError, Token,
 };
 use tokio::sync::watch;
@@ -153,6 +153,10 @@ impl Store for Watched {
 
     fn tokens(&self) -> Pending<'_, Result<Vec<Token>, ReadError>> {
         self.memory.tokens()
+    }
+
+    fn outboxes(&self) -> Pending<'_, Result<Vec<Outbox>, ReadError>> {
+        self.memory.outboxes()
     }
 
     fn tokens_changed(&self) -> watch::Receiver<u64> {

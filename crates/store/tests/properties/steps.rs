@@ -214,7 +214,7 @@ fn about_tasks() -> BoxedStrategy<Asked> {
         }),
         1 => (anybody(), task(), named()).prop_map(|(caller, task, agent)| (caller, Release { task, agent, reason: None }.into())),
         3 => (anybody(), task(), named()).prop_map(|(caller, task, agent)| (caller, Retry { task, agent }.into())),
-        2 => (anybody(), task(), agent()).prop_map(|(caller, task, to)| (caller, Assign { task, to, accept_within_millis: Some(30_000) }.into())),
+        2 => (anybody(), task(), agent()).prop_map(|(caller, task, to)| (caller, Assign { task, to }.into())),
         2 => (anybody(), task(), named(), prop::option::of(text())).prop_map(|(caller, task, agent, text)| {
             let detail = text.clone().map(|text| serde_json::json!({ "told": text }));
             (caller, Complete { task, agent, outcome: Outcome { text, detail }, checked: None }.into())

@@ -82,8 +82,7 @@ pub async fn assign(
     body: JsonBody<wire::AssignRequest>,
 ) -> Result<Response, RestError> {
     let [agent] = call::need("agent_id is required", [&body.value.agent_id])?;
-    let (task, to) = (TaskId::from(id.as_str()), AgentId::from(agent.as_str()));
-    let command = Assign { task, to, accept_within_millis: None };
+    let command = Assign { task: TaskId::from(id.as_str()), to: AgentId::from(agent.as_str()) };
     rendered(StatusCode::OK, &call.submit(call.caller(None)?, command, &body.bytes).await?)
 }
 

@@ -164,7 +164,7 @@ impl Script<'_> {
         let person = Caller::person("anna");
         let (caller, command) = match self.rng.random_range(0..100) {
             0..14 => (person, self.create("person:anna")),
-            14..24 => (person, Assign { task: self.task(), to: agent, accept_within_millis: Some(30_000) }.into()),
+            14..24 => (person, Assign { task: self.task(), to: agent }.into()),
             24..29 => (person, Cancel { task: self.task(), agent: None, reason: self.reason() }.into()),
             29..33 => (person, Skip { task: self.task(), agent: None, reason: self.reason() }.into()),
             33..35 => (person, Retry { task: self.task(), agent: None }.into()),

@@ -28,6 +28,6 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
         What::Card => context.out.json(&rookery_core::clutch::Card::schema()),
         What::Config => context.out.json(&config::json_schema()),
         What::Envelope => context.out.json(&rookery_core::clutch::schema::envelope()),
-        What::Openapi => context.out.json(&rookery_surfaces::rest::openapi::document()),
+        What::Openapi => context.out.json(&rookery_surfaces::rest::openapi::description()),
     }
 }
