@@ -1,0 +1,173 @@
+//! What can stand in `${{ … }}`, where, and what it is.
+//!
+//! Settings are needed before anything runs, so they know everything but what setup commands print. Texts for agents know that
+//! too. The script of a mock agent knows besides what it was told and what its own calls returned.
+
+use std::collections::BTreeMap;
+
+use rookery_core::instance::{Instance, folder_name};
+
+use super::fault::{Fault, Faults};
+use super::near::nearest;
+use super::template::{Template, Variable};
+
+/// Words that variables of setup commands cannot be called by.
+pub(super) const RESERVED: [&str; 8] = ["env", "workflow", "params", "context", "instance", "inbox", "got", "source"];
+
+/// Where a text stands, and so what it can say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Scope<'a> {
+    /// Where the context is kept: everything but what setup prints and the context itself.
+    Context,
+    /// Everything but what setup prints.
+    Setting,
+    /// A text for an agent.
+    Text,
+    /// The script of a mock agent, in which calls kept these results so far.
+    Script(&'a [String]),
+}
+
+/// Everything that can be put in, once it is known who runs what.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Variables {
+    pub env: BTreeMap<String, String>,
+    pub workflow: String,
+    pub instance: Instance,
+    /// By name; none if it must be said and was not.
+    pub params: BTreeMap<String, Option<String>>,
+    /// What setup commands printed, by variable; none before they ran.
+    pub setup: BTreeMap<String, Option<String>>,
+    /// The files of channel and entry document; none if there are none.
+    pub context: Option<(String, String)>,
+}
+
+/// What a name stands for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Known {
+    Value(String),
+    /// It has a value later.
+    Later,
+    Unknown,
+}
+
+impl Variables {
+    pub fn look_up(&self, name: &str) -> Known {
+        let value = |value: Option<&String>| value.map_or(Known::Unknown, |value| Known::Value(value.clone()));
+        let later = |value: Option<&Option<String>>| match value {
+            Some(Some(value)) => Known::Value(value.clone()),
+            Some(None) => Known::Later,
+            None => Known::Unknown,
+        };
+        match name.split_once('.') {
+            None if name == "instance" => Known::Value(self.instance.to_string()),
+            None => later(self.setup.get(name)),
+            Some(("workflow", "name")) => Known::Value(self.workflow.clone()),
+            Some(("workflow", "instance")) => Known::Value(self.instance.to_string()),
+            Some(("env", name)) => value(self.env.get(name)),
+            Some(("params", name)) => later(self.params.get(name)),
+            Some(("context", "channel")) => value(self.context.as_ref().map(|(channel, _)| channel)),
+            Some(("context", "document")) => value(self.context.as_ref().map(|(_, document)| document)),
+            Some(("inbox" | "got", _)) => Known::Later,
+            Some(_) => Known::Unknown,
+        }
+    }
+
+    /// A text with all that is known put in, and the names of what is not known yet in its place.
+    pub fn fill(&self, template: &Template) -> String {
+        template.fill(|name| match self.look_up(name) {
+            Known::Value(value) => value,
+            Known::Later | Known::Unknown => placeholder(name),
+        })
+    }
+
+    /// As [`Variables::fill`], for a folder: an instance is written so that it is the name of one.
+    pub fn fill_folder(&self, template: &Template) -> String {
+        template.fill(|name| match (name, self.look_up(name)) {
+            ("instance" | "workflow.instance", _) => folder_name(&self.instance),
+            (_, Known::Value(value)) => value,
+            (_, Known::Later | Known::Unknown) => placeholder(name),
+        })
+    }
+
+    /// Tells every name in a text that stands for nothing there.
+    pub(super) fn check(&self, template: &Template, scope: Scope<'_>, faults: &mut Faults) {
+        for variable in template.variables() {
+            if let Some(fault) = self.fault_of(variable, scope) {
+                faults.add(fault);
+            }
+        }
+    }
+
+    fn fault_of(&self, variable: &Variable, scope: Scope<'_>) -> Option<Fault> {
+        let name = variable.name.as_str();
+        let (group, rest) = name.split_once('.').unwrap_or((name, ""));
+        let fault = |message: String| Some(Fault::new(&variable.place, message));
+        match (group, scope) {
+            ("context", Scope::Context) => {
+                return fault(format!("`{name}` is not known before it is said where the context is"));
+            }
+            ("context", _) if self.context.is_none() && matches!(rest, "channel" | "document") => {
+                return fault(format!("`{name}` stands for nothing: the context has no files"));
+            }
+            _ if self.setup.contains_key(name) && matches!(scope, Scope::Context | Scope::Setting) => {
+                return fault(format!("`{name}` is not known before the setup commands have run"))
+                    .map(|fault| fault.hint("it can be used in kickoff, system_prompt and wakeup_prompt"));
+            }
+            ("got", Scope::Script(got)) => {
+                let word = rest.split('.').next().unwrap_or_default();
+                if got.iter().any(|known| known == word) {
+                    return None;
+                }
+            }
+            ("inbox", Scope::Script(_)) if matches!(rest, "from" | "text") => return None,
+            ("inbox" | "got", _) => {}
+            ("env", _) if self.look_up(name) == Known::Unknown => {
+                let near = nearest(rest, self.env.keys().map(String::as_str)).map(|near| format!("env.{near}"));
+                let fault = Fault::new(&variable.place, format!("the environment has no `{rest}`"));
+                return Some(fault.meant(near.as_deref()));
+            }
+            _ if self.look_up(name) != Known::Unknown => return None,
+            _ => {}
+        }
+        let known = self.names(scope);
+        let fault = Fault::new(&variable.place, format!("there is no variable `{name}` here"));
+        Some(match nearest(name, known.iter().map(String::as_str)) {
+            Some(meant) => fault.meant(Some(meant)),
+            None => fault.hint(format!("there are {}", known.join(", "))),
+        })
+    }
+
+    /// Every name that can be used in a scope; those of the environment are too many to tell.
+    fn names(&self, scope: Scope<'_>) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        if matches!(scope, Scope::Text | Scope::Script(_)) {
+            names.extend(self.setup.keys().cloned());
+        }
+        names.extend(self.params.keys().map(|name| format!("params.{name}")));
+        names.extend(["workflow.name", "workflow.instance", "instance"].map(str::to_owned));
+        if scope != Scope::Context && self.context.is_some() {
+            names.extend(["context.channel", "context.document"].map(str::to_owned));
+        }
+        if let Scope::Script(got) = scope {
+            names.extend(["inbox.from", "inbox.text"].map(str::to_owned));
+            names.extend(got.iter().map(|name| format!("got.{name}")));
+        }
+        names.push("env.NAME".to_owned());
+        names
+    }
+
+    /// The names that setup commands find in their environment, as they are written in texts.
+    pub(super) fn of_commands(&self) -> Vec<String> {
+        self.names(Scope::Text).into_iter().filter(|name| !name.starts_with("env.")).collect()
+    }
+}
+
+/// What a variable is called in the environment of a setup command.
+pub(super) fn in_environment(name: &str) -> String {
+    name.replace('.', "_")
+}
+
+/// What stands where something will be put in. No `@`, which would mention somebody.
+fn placeholder(name: &str) -> String {
+    format!("‹{name}›")
+}
