@@ -139,7 +139,7 @@ fn a_workflow_file_is_checked_without_a_daemon() {
     let (code, stdout, stderr) = project.run(&["check", "team.yaml"]);
     assert_eq!(code, 2);
     assert!(
-        stdout.contains("team.yaml:2:47: agents.ada.scirpt: there is no key `scirpt` here; did you mean `script`?"),
+        stdout.contains("team.yaml:2:46: agents.ada.scirpt: there is no key `scirpt` here; did you mean `script`?"),
         "{stdout}"
     );
     assert!(

@@ -9,7 +9,7 @@ use super::backend::{self, Backend};
 use super::cursor::{Field, Keys, Reader};
 use super::fault::{At, Fault, Faults};
 use super::limits::MOST;
-use super::near::nearest;
+use super::near::{nearest, some_of};
 use super::prompt::Prompt;
 use super::setup;
 use super::shape::{Record, Shape, optional};
@@ -156,10 +156,12 @@ pub(super) fn is_one_of(name: &At<String>, team: &[String], faults: &mut Faults)
     if team.contains(&name.value) {
         return;
     }
-    let fault = Fault::new(&name.place, format!("no agent is called `{}`", name.value));
-    faults.add(match nearest(&name.value, team.iter().map(String::as_str)) {
-        Some(meant) => fault.meant(Some(meant)),
-        None => fault.hint(format!("there are {}", team.join(", "))),
+    faults.add_with(|| {
+        let fault = Fault::new(&name.place, format!("no agent is called `{}`", name.value));
+        match nearest(&name.value, team.iter().map(String::as_str)) {
+            Some(meant) => fault.meant(Some(meant)),
+            None => fault.hint(format!("there are {}", some_of(team))),
+        }
     });
 }
 

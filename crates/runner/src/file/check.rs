@@ -113,10 +113,12 @@ fn check_tool(tool: &At<String>, backend: &Backend, tools: &[String], faults: &m
 }
 
 fn unknown_tool<'a>(tool: &At<String>, known: impl Iterator<Item = &'a str>, faults: &mut Faults) {
-    let fault = Fault::new(&tool.place, format!("there is no tool `{}`", tool.value));
-    faults.add(match nearest(&tool.value, known) {
-        Some(meant) => fault.meant(Some(meant)),
-        None => fault.hint("`rookery reference mcp` lists them"),
+    faults.add_with(|| {
+        let fault = Fault::new(&tool.place, format!("there is no tool `{}`", tool.value));
+        match nearest(&tool.value, known) {
+            Some(meant) => fault.meant(Some(meant)),
+            None => fault.hint("`rookery reference mcp` lists them"),
+        }
     });
 }
 

@@ -81,21 +81,22 @@ impl<'a> Reader<'a> {
         if found.len() != template::openings(text).count() {
             return Vec::new();
         }
-        found.into_iter().map(|at| self.place_of(node.span.start + at, path)).collect()
-    }
-
-    fn place_of(&self, offset: usize, path: &str) -> Place {
-        let (line, column) = line_and_column(self.text, offset);
-        Place { file: self.file.clone(), line, column, path: path.to_owned() }
+        let offsets = found.into_iter().map(|at| node.span.start + at);
+        places(self.text, offsets, &self.file, path)
     }
 }
 
-/// Of a byte in a text, from one, columns in characters.
-pub(super) fn line_and_column(text: &str, offset: usize) -> (u64, u64) {
-    let before = text.get(..offset).unwrap_or_default();
-    let line = before.matches('\n').count() as u64 + 1;
-    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() as u64 + 1;
-    (line, column)
+/// The places of some bytes of a text, which are in order, in one pass over it.
+pub(super) fn places(text: &str, offsets: impl Iterator<Item = usize>, file: &Arc<str>, path: &str) -> Vec<Place> {
+    let (mut line, mut column, mut done) = (1, 1, 0);
+    let place = |offset: usize| {
+        for letter in text.get(done..offset).unwrap_or_default().chars() {
+            (line, column) = if letter == '\n' { (line + 1, 1) } else { (line, column + 1) };
+        }
+        done = done.max(offset);
+        Place { file: file.clone(), line, column, path: path.to_owned() }
+    };
+    offsets.map(place).collect()
 }
 
 impl<'a> Field<'a> {
@@ -340,11 +341,14 @@ impl Argument {
 
 /// Tells a key that is not known, and which one was probably meant.
 fn unknown_key(reader: &mut Reader<'_>, key: &At<String>, record: &'static Record) -> Option<&'static str> {
-    let fault = Fault::new(&key.place, format!("there is no key `{}` here", key.value));
-    let meant = nearest(&key.value, record.names());
-    reader.fault(match meant {
-        Some(meant) => fault.meant(Some(meant)),
-        None => fault.hint(format!("the keys are {}", list_of(record))),
+    let mut meant = None;
+    reader.faults.add_with(|| {
+        let fault = Fault::new(&key.place, format!("there is no key `{}` here", key.value));
+        meant = nearest(&key.value, record.names());
+        match meant {
+            Some(meant) => fault.meant(Some(meant)),
+            None => fault.hint(format!("the keys are {}", list_of(record))),
+        }
     });
     meant
 }

@@ -111,6 +111,15 @@ impl Faults {
         }
     }
 
+    /// As [`Faults::add`], for one that takes time to word: what is left out anyway is not worded.
+    pub fn add_with(&mut self, fault: impl FnOnce() -> Fault) {
+        if self.faults.len() < limit::FAULTS {
+            self.add(fault());
+        } else {
+            self.left_out += 1;
+        }
+    }
+
     pub fn is_empty(&self) -> bool {
         self.faults.is_empty()
     }

@@ -1,5 +1,8 @@
 //! The known word that somebody probably meant.
 
+/// How many names are told to somebody who used another.
+const SHOWN: usize = 20;
+
 /// The nearest of `known` to `word`: a few letters apart, or a part of it.
 pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = plain(word);
@@ -18,6 +21,13 @@ pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
         }
     }
     best.map(|(_, candidate)| candidate).or(related)
+}
+
+/// Names in a row, and not all of them if there are many.
+pub(crate) fn some_of<S: AsRef<str>>(names: &[S]) -> String {
+    let shown: Vec<&str> = names.iter().take(SHOWN).map(AsRef::as_ref).collect();
+    let more = if names.len() > SHOWN { ", …" } else { "" };
+    format!("{}{more}", shown.join(", "))
 }
 
 fn plain(word: &str) -> String {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rookery_core::limit;
 
-use super::cursor::{Field, Reader, line_and_column};
+use super::cursor::{Field, Reader, places};
 use super::fault::{Fault, Place};
 use super::near::nearest;
 use super::template::{self, Template};
@@ -29,7 +29,9 @@ impl Prompt {
         };
         let path = path.trim();
         match load(&folder.join(path)) {
-            Ok(text) => Some(Prompt { file: Some(path.to_owned()), text: taken_apart(path, &text, reader) }),
+            Ok(text) => {
+                Some(Prompt { file: Some(path.to_owned()), text: taken_apart(&folder.join(path), &text, reader) })
+            }
             Err(why) => {
                 reader.fault(Fault::new(&field.place, format!("the file `{path}` {why}")).hint(beside(folder, path)));
                 None
@@ -80,14 +82,11 @@ fn beside(folder: &Path, path: &str) -> String {
 }
 
 /// The text of a file with its variables, each with its place in that file.
-fn taken_apart(path: &str, text: &str, reader: &mut Reader<'_>) -> Template {
-    let file: Arc<str> = path.into();
-    let place = |offset| {
-        let (line, column) = line_and_column(text, offset);
-        Place { file: file.clone(), line, column, path: String::new() }
-    };
-    let places: Vec<Place> = template::openings(text).map(place).collect();
-    Template::read(text, place(0), &places, &mut reader.faults)
+fn taken_apart(path: &Path, text: &str, reader: &mut Reader<'_>) -> Template {
+    let file: Arc<str> = path.display().to_string().into();
+    let beginning = Place { file: file.clone(), line: 1, column: 1, path: String::new() };
+    let openings = places(text, template::openings(text), &file, "");
+    Template::read(text, beginning, &openings, &mut reader.faults)
 }
 
 #[cfg(test)]

@@ -26,7 +26,8 @@ impl Source {
     /// Reads a file. One that cannot be read is told like one that is wrong.
     pub fn load(path: &Path) -> Result<Source, Faults> {
         let file: Arc<str> = path.display().to_string().into();
-        let folder = path.parent().map(Path::to_path_buf).unwrap_or_default();
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = folder.to_path_buf();
         match read(path) {
             Ok(text) => Ok(Source { file, folder, text }),
             Err(why) => Err(Fault::new(&beginning(&file), why).into()),

@@ -43,7 +43,7 @@ impl Template {
             }
             push(&mut pieces, &rest[..at]);
             let inside = &rest[at + OPEN.len()..];
-            let Some(end) = inside.find(CLOSE).filter(|end| !inside[..*end].contains(OPEN)) else {
+            let Some(end) = closing(inside) else {
                 faults.add(
                     Fault::new(here, format!("`{OPEN}` has no `{CLOSE}`"))
                         .hint(format!("`$${{{{` stands for `{OPEN}` itself")),
@@ -109,8 +109,14 @@ pub(super) fn openings(text: &str) -> impl Iterator<Item = usize> {
 pub(super) fn names_in(text: &str) -> impl Iterator<Item = &str> {
     openings(text).filter_map(|at| {
         let inside = &text[at + OPEN.len()..];
-        inside.find(CLOSE).map(|end| inside[..end].trim())
+        closing(inside).map(|end| inside[..end].trim())
     })
+}
+
+/// Where what was opened ends: before the next one begins, and so not far to look for even where there are many.
+fn closing(inside: &str) -> Option<usize> {
+    let next = inside.find(OPEN).unwrap_or(inside.len());
+    inside[..next].find(CLOSE)
 }
 
 fn push(pieces: &mut Vec<Piece>, text: &str) {

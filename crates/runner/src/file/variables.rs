@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use rookery_core::instance::{Instance, folder_name};
 
 use super::fault::{Fault, Faults};
-use super::near::nearest;
+use super::near::{nearest, some_of};
 use super::template::{Template, Variable};
 
 /// Words that variables of setup commands cannot be called by.
@@ -92,49 +92,58 @@ impl Variables {
     /// Tells every name in a text that stands for nothing there.
     pub(super) fn check(&self, template: &Template, scope: Scope<'_>, faults: &mut Faults) {
         for variable in template.variables() {
-            if let Some(fault) = self.fault_of(variable, scope) {
-                faults.add(fault);
+            if !self.is_known(variable, scope) {
+                faults.add_with(|| self.fault_of(variable, scope));
             }
         }
     }
 
-    fn fault_of(&self, variable: &Variable, scope: Scope<'_>) -> Option<Fault> {
+    /// Whether a name stands for something where it is used.
+    fn is_known(&self, variable: &Variable, scope: Scope<'_>) -> bool {
         let name = variable.name.as_str();
         let (group, rest) = name.split_once('.').unwrap_or((name, ""));
-        let fault = |message: String| Some(Fault::new(&variable.place, message));
+        let is_printed = self.setup.contains_key(name);
         match (group, scope) {
-            ("context", Scope::Context) => {
-                return fault(format!("`{name}` is not known before it is said where the context is"));
-            }
-            ("context", _) if self.context.is_none() && matches!(rest, "channel" | "document") => {
-                return fault(format!("`{name}` stands for nothing: the context has no files"));
-            }
-            _ if self.setup.contains_key(name) && matches!(scope, Scope::Context | Scope::Setting) => {
-                return fault(format!("`{name}` is not known before the setup commands have run"))
-                    .map(|fault| fault.hint("it can be used in kickoff, system_prompt and wakeup_prompt"));
-            }
             ("got", Scope::Script(got)) => {
                 let word = rest.split('.').next().unwrap_or_default();
-                if got.iter().any(|known| known == word) {
-                    return None;
+                got.iter().any(|known| known == word)
+            }
+            ("inbox", Scope::Script(_)) => matches!(rest, "from" | "text"),
+            ("inbox" | "got", _) | ("context", Scope::Context) => false,
+            (_, Scope::Context | Scope::Setting) if is_printed => false,
+            _ => self.look_up(name) != Known::Unknown,
+        }
+    }
+
+    /// Why a name stands for nothing where it is used.
+    fn fault_of(&self, variable: &Variable, scope: Scope<'_>) -> Fault {
+        let name = variable.name.as_str();
+        let (group, rest) = name.split_once('.').unwrap_or((name, ""));
+        let fault = |message: String| Fault::new(&variable.place, message);
+        if self.setup.contains_key(name) {
+            return fault(format!("`{name}` is not known before the setup commands have run"))
+                .hint("it can be used in kickoff, system_prompt and wakeup_prompt");
+        }
+        match (group, rest) {
+            ("context", "channel" | "document") if scope == Scope::Context => {
+                fault(format!("`{name}` is not known before it is said where the context is"))
+            }
+            ("context", "channel" | "document") => {
+                fault(format!("`{name}` stands for nothing: the context has no files"))
+            }
+            ("env", _) => {
+                let near = nearest(rest, self.env.keys().map(String::as_str)).map(|near| format!("env.{near}"));
+                fault(format!("the environment has no `{rest}`")).meant(near.as_deref())
+            }
+            _ => {
+                let known = self.names(scope);
+                let fault = fault(format!("there is no variable `{name}` here"));
+                match nearest(name, known.iter().map(String::as_str)) {
+                    Some(meant) => fault.meant(Some(meant)),
+                    None => fault.hint(format!("there are {}", some_of(&known))),
                 }
             }
-            ("inbox", Scope::Script(_)) if matches!(rest, "from" | "text") => return None,
-            ("inbox" | "got", _) => {}
-            ("env", _) if self.look_up(name) == Known::Unknown => {
-                let near = nearest(rest, self.env.keys().map(String::as_str)).map(|near| format!("env.{near}"));
-                let fault = Fault::new(&variable.place, format!("the environment has no `{rest}`"));
-                return Some(fault.meant(near.as_deref()));
-            }
-            _ if self.look_up(name) != Known::Unknown => return None,
-            _ => {}
         }
-        let known = self.names(scope);
-        let fault = Fault::new(&variable.place, format!("there is no variable `{name}` here"));
-        Some(match nearest(name, known.iter().map(String::as_str)) {
-            Some(meant) => fault.meant(Some(meant)),
-            None => fault.hint(format!("there are {}", known.join(", "))),
-        })
     }
 
     /// Every name that can be used in a scope; those of the environment are too many to tell.

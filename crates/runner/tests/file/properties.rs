@@ -86,6 +86,29 @@ fn anything() -> impl Strategy<Value = Value> {
     })
 }
 
+/// A file that means ill is told so within a test's patience: nothing here takes longer than its size.
+#[test]
+fn a_large_file_is_read_in_one_go() {
+    let agents = "agents: {a: {backend: mock, script: [pass]}}";
+    let many = |piece: &str| piece.repeat(900_000 / piece.len());
+    for text in [
+        format!("{agents}\nkickoff: '{}'\n", many("${{ ")),
+        format!("{agents}\nkickoff: '{}'\n", many("${{ x }}")),
+        format!("{agents}\nkickoff: '{}'\n", many("${{ env.X }}")),
+        format!("{agents}\nsetup: [{{shell: '{}'}}]\n", many("${{ ")),
+        format!("{agents}\nsetup: [{{shell: '{}'}}]\n", many("${{ x }}")),
+        format!("{}\n{agents}\n", (0..40_000).map(|n| format!("key{n}: 1\n")).collect::<String>()),
+        format!(
+            "agents:\n{}",
+            (0..9_000).map(|n| format!("  a{n}: {{backend: claude, modle: x}}\n")).collect::<String>()
+        ),
+        format!("{agents}\nparams: [{}]\n", many("{name: x}, ")),
+        format!("{agents}\nkickoff: {}\n", many("@a ")),
+    ] {
+        look(&text);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
