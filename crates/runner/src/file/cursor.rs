@@ -262,16 +262,15 @@ impl<'a> Field<'a> {
         named
     }
 
-    /// The keys of a mapping that are text; says nothing about others.
-    pub fn names(&self) -> impl Iterator<Item = &'a str> {
-        let entries = match &self.node.value {
-            Value::Map(entries) => entries.as_slice(),
-            _ => &[],
-        };
-        entries.iter().filter_map(|(key, _)| match &key.value {
-            Value::Text(name) => Some(name.as_str()),
+    /// The keys of a mapping, as far as they can be names; says nothing about others.
+    pub fn names(&self) -> Vec<String> {
+        let Value::Map(entries) = &self.node.value else { return Vec::new() };
+        let name = |(key, _): &(Node, Node)| match &key.value {
+            Value::Text(name) => Some(name.clone()),
+            Value::Flag(flag) => Some(flag.to_string()),
             _ => None,
-        })
+        };
+        entries.iter().filter_map(name).collect()
     }
 
     /// The values of a mapping whose keys are known. Unknown and missing ones are told.

@@ -25,6 +25,9 @@ pub(super) const RECORD: Record = Record {
 /// Variables that steer programs; whoever set one of them by accident would search for long.
 const STEERING: [&str; 9] = ["PATH", "HOME", "SHELL", "USER", "IFS", "ENV", "BASH_ENV", "PWD", "TMPDIR"];
 
+/// Beginnings of the names of such variables, and of those that stand for what is known already.
+const PREFIXES: [&str; 5] = ["LD_", "ROOKERY_", "params_", "workflow_", "context_"];
+
 #[derive(Clone, PartialEq, Debug)]
 pub struct Setup {
     pub shell: At<String>,
@@ -82,9 +85,8 @@ fn variable(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<At<String>> {
         field.wrong(reader, "must be a name of letters, digits and `_` that begins with no digit");
         return None;
     }
-    let steers =
-        STEERING.contains(&name.value.as_str()) || ["LD_", "ROOKERY_"].iter().any(|p| name.value.starts_with(p));
-    if RESERVED.contains(&name.value.as_str()) || steers {
+    let is_taken = [RESERVED.as_slice(), STEERING.as_slice()].concat().contains(&name.value.as_str());
+    if is_taken || PREFIXES.iter().any(|prefix| name.value.starts_with(prefix)) {
         let fault = Fault::new(&name.place, format!("`{}` means something else already", name.value));
         reader.fault(fault.hint("choose another name"));
         return None;

@@ -47,7 +47,11 @@ impl Source {
         let (tree, unreadable) = yaml::read(&self.text);
         if let Some(told) = unreadable {
             let place = Place { line: told.line, column: told.column, ..beginning(&self.file) };
-            reader.fault(Fault::new(&place, told.message));
+            let fault = Fault::new(&place, told.message);
+            reader.fault(match told.hint {
+                Some(hint) => fault.hint(hint),
+                None => fault,
+            });
         }
         let workflow = tree.as_ref().and_then(|tree| Workflow::read(&reader.root(tree), &self.folder, &mut reader));
         (workflow, reader.faults)

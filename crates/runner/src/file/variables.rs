@@ -165,9 +165,18 @@ impl Variables {
         names
     }
 
-    /// The names that setup commands find in their environment, as they are written in texts.
+    /// What setup commands find in their environment, as it is written in texts.
     pub(super) fn of_commands(&self) -> Vec<String> {
         self.names(Scope::Text).into_iter().filter(|name| !name.starts_with("env.")).collect()
+    }
+
+    /// What is known by now, for the environment of a setup command.
+    pub fn for_commands(&self) -> BTreeMap<String, String> {
+        let known = |name: String| match self.look_up(&name) {
+            Known::Value(value) => Some((in_environment(&name), value)),
+            Known::Later | Known::Unknown => None,
+        };
+        self.of_commands().into_iter().filter_map(known).collect()
     }
 }
 

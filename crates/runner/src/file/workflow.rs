@@ -47,7 +47,7 @@ pub struct Workflow {
 impl Workflow {
     pub(super) fn read(field: &Field<'_>, folder: &Path, reader: &mut Reader<'_>) -> Option<Workflow> {
         let keys = field.record(reader, &RECORD)?;
-        let names: Vec<String> = keys.get("agents").map(names).unwrap_or_default();
+        let names: Vec<String> = keys.get("agents").map(Field::names).unwrap_or_default();
         Some(Workflow {
             name: keys.get("name").and_then(|field| name(field, reader)),
             context: keys.get("context").map(|field| ContextConfig::read(field, reader)).unwrap_or_default(),
@@ -64,10 +64,6 @@ impl Workflow {
     pub fn agent(&self, name: &str) -> Option<&Agent> {
         self.agents.iter().find(|agent| agent.name.value == name)
     }
-}
-
-fn names(field: &Field<'_>) -> Vec<String> {
-    field.names().map(str::to_owned).collect()
 }
 
 fn name(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<At<String>> {

@@ -42,6 +42,7 @@ pub(super) struct Unreadable {
     pub line: u64,
     pub column: u64,
     pub message: String,
+    pub hint: Option<&'static str>,
 }
 
 /// The tree of a text, if it is YAML, and the first key that is there twice, if one is. With such a key there is a tree
@@ -50,7 +51,7 @@ pub(super) fn read(text: &str) -> (Option<Node>, Option<Unreadable>) {
     match tree(text, DuplicateKeyPolicy::Error) {
         Ok(node) => (Some(node), None),
         Err(error) => {
-            let told = unreadable(&error);
+            let told = unreadable(&error, text);
             let node = match error.without_snippet() {
                 Error::DuplicateMappingKey { .. } => tree(text, DuplicateKeyPolicy::FirstWins).ok(),
                 _ => None,
@@ -84,9 +85,27 @@ fn tree(text: &str, duplicate_keys: DuplicateKeyPolicy) -> Result<Node, Error> {
     serde_saphyr::from_str_with_options(text, options)
 }
 
-fn unreadable(error: &Error) -> Unreadable {
+fn unreadable(error: &Error, text: &str) -> Unreadable {
     let (line, column) = error.location().map_or((1, 1), |at| (at.line().max(1), at.column().max(1)));
-    Unreadable { line, column, message: message(error) }
+    let message = message(error);
+    let line_before = usize::try_from(line).unwrap_or(usize::MAX).saturating_sub(1);
+    let hint = hint(&message, text.lines().nth(line_before).unwrap_or_default());
+    Unreadable { line, column, message, hint }
+}
+
+/// What people who write such files by hand usually did.
+fn hint(message: &str, line: &str) -> Option<&'static str> {
+    let is = |part: &str| message.contains(part);
+    if is("unexpected character") {
+        return Some("a text that begins with such a character belongs in quotes");
+    }
+    if is("mapping values are not allowed") {
+        return Some("a text with `: ` in it belongs in quotes, or on the lines below `|`");
+    }
+    if is("while parsing a flow") && line.contains("${{") {
+        return Some("between [ ] or { } a text with `${{` in it belongs in quotes");
+    }
+    is("tabs").then_some("indent with spaces")
 }
 
 fn message(error: &Error) -> String {

@@ -109,6 +109,40 @@ fn what_setup_prints_is_put_in_once() {
 }
 
 #[test]
+fn commands_are_told_what_is_known() {
+    let source = source("good", "everything.yaml", &files("good")["everything.yaml"]);
+    let mut told = ready(&source, &["-p", "12"]).unwrap();
+    let known = told.variables.for_commands();
+    for (name, value) in [
+        ("params_pr", "12"),
+        ("params_dry_run", "false"),
+        ("workflow_name", "everything"),
+        ("workflow_instance", "pr-1"),
+        ("instance", "pr-1"),
+        ("context_channel", "team/pr-1/discussion.md"),
+    ] {
+        assert_eq!(known[name], value);
+    }
+    assert!(!known.contains_key("branch") && !known.contains_key("env_HOME"), "{known:?}");
+    told.variables.setup.insert("branch".to_owned(), Some("main".to_owned()));
+    assert_eq!(told.variables.for_commands()["branch"], "main");
+}
+
+/// Whole files that the documentation shows, by the lines that they begin with.
+#[test]
+fn what_the_documentation_shows_is_right() {
+    let page = fs::read_to_string("../../docs/workflow-files.md").unwrap();
+    let blocks = page.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let whole: Vec<&str> = blocks.filter(|block| block.contains("agents:")).collect();
+    assert_eq!(whole.len(), 2);
+    for block in whole {
+        if let Err(refused) = ready(&source("good", "docs.yaml", block), &[]) {
+            panic!("{refused}\n{block}");
+        }
+    }
+}
+
+#[test]
 fn nobody_begins_if_nobody_is_mentioned() {
     assert_eq!(good("anchors.yaml").hindrances(), [Hindrance::NobodyMentioned]);
     assert_eq!(good("no_context.yaml").hindrances(), [Hindrance::NoKickoff]);
