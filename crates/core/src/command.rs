@@ -30,6 +30,7 @@ use crate::run::{AddRunTask, CreateRun, RemoveRunTask, ReplanRun, SetRunPlan, Se
 use crate::task::{self, Edge, Task};
 use crate::template::{ApplyTemplate, CreateTemplate};
 use crate::timer::{FireTimer, Timer};
+use crate::told;
 use crate::view::View;
 use crate::workspace::{CreateWorkspace, MergeWorkspace, SettleWorkspace, UpdateWorkspace};
 
@@ -282,6 +283,12 @@ pub fn admits(view: &View, caller: &Caller) -> Result<(), Halt> {
 /// Decides a command over what is in view. Nothing happens but what the returned facts say.
 pub fn decide(view: &View, caller: &Caller, command: &Command, now: &Now) -> Result<Decision, Halt> {
     admits(view, caller)?;
+    let mut decision = decided(view, caller, command, now)?;
+    told::address(view, caller, &mut decision.facts)?;
+    Ok(decision)
+}
+
+fn decided(view: &View, caller: &Caller, command: &Command, now: &Now) -> Result<Decision, Halt> {
     match command {
         Command::Register(c) => c.decide(view, caller),
         Command::Join(c) => c.decide(view, caller),

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::actor::Actor;
 use crate::clutch::{EnvelopeReceived, MessageType, ORCHESTRATOR, ToolDenied, legacy};
 use crate::fact::Fact;
-use crate::id::{AgentId, MessageId, RunId, TaskId, ThreadId, Timestamp};
+use crate::id::{AgentId, MessageId, RunId, Seq, TaskId, ThreadId, Timestamp};
 use crate::log::{Body, BodyBytes, LogRow, event_id};
 use crate::message::{Form, Header, Letter, Message, Recipients};
 use crate::task::{Because, State, Task, TimeLimit};
@@ -32,13 +32,14 @@ pub fn message_type(fact: &Fact) -> &str {
         Fact::RoutingFailed(_) => "routing.failure",
         Fact::TaskForwarded(_) => "task.request",
         Fact::TaskTimedOut(_) => "task.timeout",
+        Fact::TaskExhausted(_) => "task.error",
         Fact::ToolDenied(_) => "tool.error",
         other => other.kind(),
     }
 }
 
 /// The types of the protocol that facts are shown with, and the kind of those facts.
-const PROTOCOLS_OWN: [(&str, &str); 13] = [
+const PROTOCOLS_OWN: [(&str, &str); 14] = [
     ("agent.register", "agent.registered"),
     ("agent.update", "agent.updated"),
     ("task.request", "task.created"),
@@ -51,6 +52,7 @@ const PROTOCOLS_OWN: [(&str, &str); 13] = [
     ("routing.decision", "routing.decided"),
     ("routing.failure", "routing.failed"),
     ("task.timeout", "task.timed_out"),
+    ("task.error", "task.exhausted"),
     ("tool.error", "tool.denied"),
 ];
 
@@ -59,8 +61,15 @@ const RECEIVED: &str = "envelope.received";
 
 /// The kinds of facts by which the router tells what it does, what time brings about, and that nobody takes a call. It
 /// tells that as the orchestrator.
-pub const ROUTERS_KINDS: [&str; 6] =
-    ["routing.decided", "routing.failed", "routing.resumed", "task.forwarded", "task.timed_out", "tool.denied"];
+pub const ROUTERS_KINDS: [&str; 7] = [
+    "routing.decided",
+    "routing.failed",
+    "routing.resumed",
+    "task.forwarded",
+    "task.timed_out",
+    "task.exhausted",
+    "tool.denied",
+];
 
 /// The kinds of facts that are messages with an id of their own, which a table finds by their type.
 pub const FILED_KINDS: [&str; 3] = [RECEIVED, "task.forwarded", "tool.denied"];
@@ -200,7 +209,7 @@ fn shown(row: &LogRow, message_type: &str) -> Value {
     }
     json!({
         "v": VERSION,
-        "id": event_id::of(row.seq).replacen("evt_", "msg_", 1),
+        "id": id_at(row.seq),
         "ts": iso(row.at),
         "thread_id": thread,
         "run_id": run,
@@ -213,6 +222,22 @@ fn shown(row: &LogRow, message_type: &str) -> Value {
         "meta": { "seq": row.seq, "kind": row.fact.kind(), "version": row.fact.version(), "auth": row.auth.as_str(),
                   "via": row.via, "cause": row.cause },
     })
+}
+
+/// The id of a message that has none of its own: made from its place in the log.
+pub fn id_at(seq: Seq) -> MessageId {
+    MessageId::new(event_id::of(seq).replacen("evt_", "msg_", 1))
+}
+
+/// The place that such an id is made from.
+pub fn place_of(id: &MessageId) -> Option<Seq> {
+    event_id::parse(&id.as_str().replacen("msg_", "evt_", 1))
+}
+
+/// Whether an id is that of a place which a log can have. Ids of that form that others chose are of none.
+pub(crate) fn is_kept_for_the_log(id: &MessageId) -> bool {
+    const MOST_PLACES: u64 = 1 << 40;
+    place_of(id).is_some_and(|place| place.0 < MOST_PLACES)
 }
 
 /// What the router tells, it tells as the orchestrator, and so is told what time brings about.
@@ -238,8 +263,27 @@ fn payload(fact: &Fact) -> Value {
             "details": { "attempt": fact.attempt, "due": iso(fact.due), "holder": agent_address(fact.holder.as_ref()) },
         }),
         Fact::ToolDenied(fact) => fact.denial.payload(&fact.call),
-        other => json!(other),
+        Fact::TaskFailed(failed) => as_error(plain(fact), "TASK_FAILED", failed.error.as_deref()),
+        Fact::TaskExhausted(exhausted) => as_error(plain(fact), "ATTEMPTS_EXHAUSTED", exhausted.error.as_deref()),
+        other => plain(other),
     }
+}
+
+/// What a fact says; whom it is told to stands in the message.
+fn plain(fact: &Fact) -> Value {
+    let mut payload = json!(fact);
+    if let Some(fields) = payload.as_object_mut() {
+        fields.remove("told");
+    }
+    payload
+}
+
+/// In the protocol's form of an error, beside what the fact says.
+fn as_error(mut payload: Value, code: &str, message: Option<&str>) -> Value {
+    payload["code"] = json!(code);
+    payload["message"] = json!(message.unwrap_or("it failed, and nobody said why"));
+    payload["retryable"] = json!(false);
+    payload
 }
 
 /// A request as the router passes it on to an agent: in the words of the one who asked, if its body is still there.
@@ -293,6 +337,9 @@ fn agent_address(agent: Option<&AgentId>) -> Option<String> {
 
 /// Whom the fact concerns most: the agent that is given something, else everybody.
 fn recipients(fact: &Fact) -> Value {
+    if !fact.tells().is_empty() {
+        return fact.tells().iter().map(|agent| json!({ "agent_id": format!("agent:{agent}") })).collect();
+    }
     let to = match fact {
         Fact::TaskReserved(fact) => Some(&fact.agent),
         Fact::TaskReassigned(fact) => Some(&fact.to),
@@ -354,7 +401,6 @@ fn civil(days: i64) -> (i64, i64, i64) {
 mod tests {
     use super::*;
     use crate::actor::Auth;
-    use crate::id::Seq;
     use crate::testing::samples;
 
     #[test]
@@ -392,8 +438,7 @@ mod tests {
                     (&json!("run_default"), &json!("thr_default"))
                 );
                 assert_eq!(envelope["task_id"], json!(task));
-                let routed =
-                    kind.starts_with("routing.") || ["task.forwarded", "task.timed_out", "tool.denied"].contains(&kind);
+                let routed = ROUTERS_KINDS.contains(&kind);
                 assert_eq!(envelope["from"]["agent_id"], if routed { "agent:orchestrator" } else { from });
                 assert!(envelope["to"].is_array() && envelope["payload"].is_object(), "{kind}");
                 assert_eq!(envelope["meta"]["kind"], kind);

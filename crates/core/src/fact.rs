@@ -38,6 +38,7 @@ use crate::task::{
 };
 use crate::template::{self, TemplateCreated};
 use crate::timer::{self, conflict_timer};
+use crate::told;
 use crate::workspace::{
     self, WorkspaceCreated, WorkspaceFailed, WorkspaceMade, WorkspaceMerged, WorkspaceMerging, WorkspaceRemoved,
     WorkspaceUpdated,
@@ -86,14 +87,14 @@ facts! {
     TaskCreated(TaskCreated) = "task.created" v 3,
     TaskReserved(TaskReserved) = "task.reserved" v 1,
     TaskReassigned(TaskReassigned) = "task.reassigned" v 1,
-    TaskClaimed(TaskClaimed) = "task.claimed" v 2,
+    TaskClaimed(TaskClaimed) = "task.claimed" v 3,
     TaskStarted(TaskStarted) = "task.started" v 3,
     TaskMoved(TaskMoved) = "task.moved" v 2,
-    TaskReleased(TaskReleased) = "task.released" v 3,
+    TaskReleased(TaskReleased) = "task.released" v 4,
     TaskRetried(TaskRetried) = "task.retried" v 3,
-    TaskCompleted(TaskCompleted) = "task.completed" v 3,
-    TaskFailed(TaskFailed) = "task.failed" v 2,
-    TaskDropped(TaskDropped) = "task.dropped" v 3,
+    TaskCompleted(TaskCompleted) = "task.completed" v 4,
+    TaskFailed(TaskFailed) = "task.failed" v 3,
+    TaskDropped(TaskDropped) = "task.dropped" v 4,
     CheckpointAdded(CheckpointAdded) = "checkpoint.added" v 3,
     FileClaimed(FileClaimed) = "resource.claimed" v 1,
     FileReleased(FileReleased) = "resource.released" v 1,
@@ -148,39 +149,37 @@ facts! {
     RoutingFailed(RoutingFailed) = "routing.failed" v 2,
     TaskForwarded(TaskForwarded) = "task.forwarded" v 2,
     RoutingResumed(RoutingResumed) = "routing.resumed" v 1,
-    TaskTimedOut(TaskTimedOut) = "task.timed_out" v 1,
-    TaskExhausted(TaskExhausted) = "task.exhausted" v 1,
-    TaskReopened(TaskReopened) = "task.reopened" v 1,
+    TaskTimedOut(TaskTimedOut) = "task.timed_out" v 2,
+    TaskExhausted(TaskExhausted) = "task.exhausted" v 2,
+    TaskReopened(TaskReopened) = "task.reopened" v 2,
 }
 
-/// The version whose form an older one has. Where a version only added fields that may be missing, the older one reads as
-/// the newer.
+/// The version whose form an older one has. Where versions only added fields that may be missing, any older one reads as the
+/// newest.
 fn read_as(kind: &str, version: u32) -> u32 {
-    const ADDED_TO: [&str; 9] = [
+    const GROWN: [&str; 19] = [
         "agent.registered",
         "agent.updated",
         "agent.status_set",
+        "task.created",
         "task.claimed",
+        "task.started",
         "task.moved",
+        "task.released",
+        "task.retried",
+        "task.completed",
         "task.failed",
+        "task.dropped",
+        "task.timed_out",
+        "task.exhausted",
+        "task.reopened",
+        "checkpoint.added",
         "run.status_set",
         "routing.failed",
         "task.forwarded",
     ];
-    const ADDED_TO_AGAIN: [&str; 7] = [
-        "task.created",
-        "task.started",
-        "task.released",
-        "task.retried",
-        "task.completed",
-        "task.dropped",
-        "checkpoint.added",
-    ];
-    match version {
-        1 | 2 if ADDED_TO_AGAIN.contains(&kind) => 3,
-        1 if ADDED_TO.contains(&kind) => 2,
-        version => version,
-    }
+    let newest = Fact::KINDS.iter().find(|(known, _)| *known == kind).map(|(_, newest)| *newest);
+    newest.filter(|newest| (1..*newest).contains(&version) && GROWN.contains(&kind)).unwrap_or(version)
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -266,7 +265,7 @@ impl Fact {
             Fact::EnvelopeReceived(fact) => Some(&fact.thread),
             Fact::ToolDenied(fact) => Some(&fact.thread),
             Fact::TaskCreated(fact) => fact.origin.thread.as_ref(),
-            _ => None,
+            other => other.told_in(),
         }
     }
 
@@ -368,8 +367,15 @@ impl Fact {
     }
 }
 
-/// Every row that a fact changes.
-pub fn touches(fact: &Fact) -> Vec<Key> {
+/// Every row that a fact at this place changes.
+pub fn touches(fact: &Fact, seq: Seq) -> Vec<Key> {
+    let mut keys = rows_of(fact);
+    keys.extend(told::keys(fact, seq));
+    keys
+}
+
+/// The rows that it changes wherever it stands.
+fn rows_of(fact: &Fact) -> Vec<Key> {
     let named = fact.artifact_keys();
     let agent = |id: &AgentId| Key::Agent(id.clone());
     let task = |id: &TaskId| Key::Task(id.clone());
@@ -625,7 +631,7 @@ mod tests {
             }
             let blanked =
                 Fact::decode(sample.kind(), sample.version(), &bytes).unwrap_or_else(|e| panic!("{e}: {text}"));
-            assert_eq!(touches(&blanked), touches(&sample), "the rows it changes stay the same");
+            assert_eq!(touches(&blanked, Seq(9)), touches(&sample, Seq(9)), "the rows it changes stay the same");
             assert_eq!(blanked.blanked(), bytes, "blanking twice is blanking once");
         }
     }
@@ -633,7 +639,7 @@ mod tests {
     #[test]
     fn a_fact_about_nothing_that_is_there_changes_what_it_must_and_never_fails() {
         for sample in samples() {
-            for key in touches(&sample) {
+            for key in touches(&sample, Seq(9)) {
                 let row = apply(None, &key, &sample, Seq(9), Timestamp(9));
                 assert!(row.is_none_or(|row| row.table() == key.table()), "{} {key:?}", sample.kind());
             }

@@ -36,6 +36,7 @@ pub mod template;
 #[cfg(test)]
 mod testing;
 pub mod timer;
+pub mod told;
 pub mod view;
 pub mod workspace;
 

@@ -79,7 +79,7 @@ pub struct Cleared {
 
 impl Redact {
     pub(crate) fn asks(&self) -> Vec<Ask> {
-        self.rows.iter().flat_map(|target| touches(&target.fact)).map(Ask::from).collect()
+        self.rows.iter().flat_map(|target| touches(&target.fact, target.seq)).map(Ask::from).collect()
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
@@ -93,7 +93,7 @@ impl Redact {
         for target in &self.rows {
             let texts = texts(&serde_json::to_value(&target.fact).unwrap_or_default());
             let mut cleared = Vec::new();
-            for key in touches(&target.fact) {
+            for key in touches(&target.fact, target.seq) {
                 let Some(row) = view.get(&key)? else { continue };
                 let fields = showing(row, &texts);
                 // What it named, it names no longer.

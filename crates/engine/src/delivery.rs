@@ -62,6 +62,10 @@ pub fn ring(engine: &Engine) -> Option<u64> {
 pub fn note(engine: &Engine, row: &LogRow) {
     let notices = engine.notices();
     engine.counts().note(&row.fact);
+    if let Some(over) = row.fact.voids() {
+        notices.read(&over.agent, [&over.message]);
+        engine.handed().forget(&over.agent, [&over.message]);
+    }
     match &row.fact {
         Fact::MessageSent(fact) if fact.letter.header.wakes => queued(engine, fact),
         Fact::MessageReleased(fact) if fact.header.wakes => notices.look_everybody_up_again(),

@@ -19,6 +19,7 @@ use rookery_store::{
 use sha2::{Digest, Sha256};
 
 use crate::access::Access;
+use crate::adapter::Outlet;
 use crate::ambient::Ids;
 use crate::attendance::Attending;
 use crate::clutch::rejections::Rejections;
@@ -74,6 +75,8 @@ pub struct Settings {
     pub signatures: SigningPolicy,
     /// Where others may POST to.
     pub hooks: Vec<Hook>,
+    /// Adapters that the log is passed on to.
+    pub outlets: Vec<Outlet>,
     /// How long an artifact is kept that nothing names.
     pub keep_artifacts: Duration,
     /// How hard it is tried to deliver messages to endpoints.
@@ -100,6 +103,7 @@ impl Settings {
             retry_backoff: Duration::from_millis(RETRY_BACKOFF_MILLIS),
             signatures: SigningPolicy::default(),
             hooks: vec![],
+            outlets: vec![],
             keep_artifacts: Duration::from_secs(24 * 3600),
             effort: Effort::default(),
             shared: false,

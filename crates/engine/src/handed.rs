@@ -1,7 +1,7 @@
 //! What this node knows of how deliveries go: how often a message was handed to its recipient or tried to be, why that failed,
 //! and when it is tried next. Operational, and only in memory: losing it costs that pauses begin anew.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rookery_core::{AgentId, MessageId, Timestamp};
@@ -21,43 +21,85 @@ pub struct Handing {
 
 #[derive(Debug, Default)]
 pub struct Handed {
-    known: Mutex<BTreeMap<(AgentId, MessageId), Handing>>,
+    known: Mutex<Known>,
+}
+
+type Delivery = (AgentId, MessageId);
+
+#[derive(Debug, Default)]
+struct Known {
+    handings: BTreeMap<Delivery, Handing>,
+    /// The same by when they were handed over last.
+    oldest: BTreeSet<(Timestamp, Delivery)>,
+}
+
+impl Known {
+    fn take(&mut self, delivery: &Delivery) -> Option<Handing> {
+        let handing = self.handings.remove(delivery)?;
+        self.oldest.remove(&(handing.last_at, delivery.clone()));
+        Some(handing)
+    }
+
+    fn put(&mut self, delivery: Delivery, handing: Handing) {
+        self.oldest.insert((handing.last_at, delivery.clone()));
+        self.handings.insert(delivery, handing);
+        while self.handings.len() > DELIVERIES
+            && let Some((_, forgotten)) = self.oldest.pop_first()
+        {
+            self.handings.remove(&forgotten);
+        }
+    }
 }
 
 impl Handed {
     pub fn of(&self, agent: &AgentId, message: &MessageId) -> Option<Handing> {
-        self.lock().get(&(agent.clone(), message.clone())).cloned()
+        self.lock().handings.get(&(agent.clone(), message.clone())).cloned()
     }
 
     /// The agent was given it; whether it has it is another question.
     pub(crate) fn notified(&self, agent: &AgentId, message: &MessageId, at: Timestamp) {
-        self.change(agent, message, |handing| {
-            handing.attempts = handing.attempts.saturating_add(1);
-            handing.last_at = at;
-        });
+        let (mut known, delivery) = (self.lock(), (agent.clone(), message.clone()));
+        let handing = known.take(&delivery).unwrap_or_default();
+        known.put(delivery, Handing { attempts: handing.attempts.saturating_add(1), last_at: at, ..handing });
     }
 
     pub(crate) fn put(&self, agent: &AgentId, message: &MessageId, handing: Handing) {
-        self.change(agent, message, |known| *known = handing);
+        let (mut known, delivery) = (self.lock(), (agent.clone(), message.clone()));
+        known.take(&delivery);
+        known.put(delivery, handing);
     }
 
     pub(crate) fn forget<'m>(&self, agent: &AgentId, messages: impl IntoIterator<Item = &'m MessageId>) {
         let mut known = self.lock();
         for message in messages {
-            known.remove(&(agent.clone(), message.clone()));
+            known.take(&(agent.clone(), message.clone()));
         }
     }
 
-    fn change(&self, agent: &AgentId, message: &MessageId, change: impl FnOnce(&mut Handing)) {
-        let mut known = self.lock();
-        if known.len() >= DELIVERIES && !known.contains_key(&(agent.clone(), message.clone())) {
-            let oldest = known.values().map(|handing| handing.last_at).min().unwrap_or_default();
-            known.retain(|_, handing| handing.last_at != oldest);
-        }
-        change(known.entry((agent.clone(), message.clone())).or_default());
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<(AgentId, MessageId), Handing>> {
+    fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_handed_over_longest_ago_is_forgotten_first() {
+        let (handed, agent) = (Handed::default(), AgentId::from("ken"));
+        let message = |number: usize| MessageId::new(format!("m{number}"));
+        let at = |number: usize| Timestamp(i64::try_from(number).unwrap());
+        for number in 0..DELIVERIES {
+            handed.notified(&agent, &message(number), at(number));
+        }
+        handed.notified(&agent, &message(0), at(DELIVERIES));
+        handed.notified(&agent, &message(DELIVERIES), at(DELIVERIES + 1));
+        let attempts = |number: usize| handed.of(&agent, &message(number)).map(|handing| handing.attempts);
+        assert_eq!((attempts(0), attempts(1), attempts(2)), (Some(2), None, Some(1)));
+        handed.forget(&agent, [&message(2)]);
+        assert_eq!((attempts(2), attempts(DELIVERIES)), (None, Some(1)));
+        let known = handed.lock();
+        assert_eq!((known.handings.len(), known.oldest.len()), (DELIVERIES - 1, DELIVERIES - 1));
     }
 }

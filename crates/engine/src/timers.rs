@@ -12,15 +12,34 @@ use rookery_store::{ListQuery, Submission, SubmitError};
 
 use crate::engine::{Engine, EngineError};
 
-/// How many timers, and how many clocks of tasks, are fired in one go.
+/// How many timers, and how many clocks of tasks, are read in one go.
 const PAGE: u32 = 100;
 
 /// Fires every timer and every clock of a task that is due now, if that is for this node to do; how many there were.
 pub async fn fire_due(engine: &Engine) -> Result<usize, EngineError> {
-    let Some(tenure) = engine.tenure(Duty::Timers) else { return Ok(0) };
     let now = engine.store_now();
+    let mut all = 0;
+    while let Some(tenure) = engine.tenure(Duty::Timers) {
+        let Page { fired, is_full } = fire_page(engine, tenure, now).await?;
+        all += fired;
+        // A page that nothing came of would only be read again.
+        if !is_full || fired == 0 {
+            break;
+        }
+    }
+    Ok(all)
+}
+
+struct Page {
+    fired: usize,
+    /// There may be more that is due.
+    is_full: bool,
+}
+
+async fn fire_page(engine: &Engine, tenure: Tenure, now: Timestamp) -> Result<Page, EngineError> {
     let due = |table| ListQuery::all(table).with("due", Test::AtMost(now.0)).ordered_by("due").at_most(Some(PAGE));
     let (lists, _) = engine.store().lists(vec![due(Table::Timers), due(Table::Tasks)]).await?;
+    let is_full = lists.iter().any(|rows| rows.len() >= PAGE as usize);
     let mut fired = 0;
     for row in lists.into_iter().flatten() {
         let submission = match row {
@@ -32,7 +51,7 @@ pub async fn fire_due(engine: &Engine) -> Result<usize, EngineError> {
             fired += submit(engine, submission, tenure).await?;
         }
     }
-    Ok(fired)
+    Ok(Page { fired, is_full })
 }
 
 async fn submit(engine: &Engine, submission: Submission, tenure: Tenure) -> Result<usize, EngineError> {

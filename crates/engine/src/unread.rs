@@ -91,7 +91,12 @@ impl Counts {
             Fact::EnvelopeReceived(fact) => self.changed(&fact.delivered),
             Fact::ToolDenied(fact) => self.changed(&fact.delivered),
             Fact::TaskForwarded(fact) => self.changed([&fact.to]),
-            _ => {}
+            other => {
+                let mut agents = other.tells().iter().chain(other.voids().map(|over| &over.agent)).peekable();
+                if agents.peek().is_some() {
+                    self.changed(agents);
+                }
+            }
         }
     }
 

@@ -289,6 +289,37 @@ fn a_persons_hand_sends_what_the_contract_says() {
 }
 
 #[test]
+fn a_run_of_many_pages_is_one_tree() {
+    let task = |id: &str, parent: Option<&str>, children: Value| json!({"task_id": id, "parent_task_id": parent, "title": id, "state": "pending", "children": children});
+    let page = |next: Value, tasks: Value| json!({"run_id": "run_1", "title": "run_1", "status": "in_progress", "task_count": 6, "next": next, "tasks": tasks});
+    let first =
+        page(json!(2), json!([task("a", None, json!([task("a1", Some("a"), json!([]))])), task("b", None, json!([]))]));
+    let second = page(json!(4), json!([task("a11", Some("a1"), json!([])), task("a2", Some("a"), json!([]))]));
+    let third = page(Value::Null, json!([task("b1", Some("b"), json!([])), task("x", Some("gone"), json!([]))]));
+    let project = Project::with_daemon(&[
+        ("GET /clutch/v0/runs/run_1?limit=1000", 200, first),
+        ("GET /clutch/v0/runs/run_1?limit=1000&after=2", 200, second),
+        ("GET /clutch/v0/runs/run_1?limit=1000&after=4", 200, third),
+    ]);
+    let (code, stdout, stderr) = project.run(&["run-tree", "run_1"]);
+    assert_eq!((code, stderr.as_str()), (0, ""));
+    let drawn: Vec<&str> = stdout.lines().map(|line| line.split(" (").next().unwrap()).collect();
+    assert_eq!(
+        drawn,
+        [
+            "run_1  in_progress",
+            "|- [ ] a",
+            "|  |- [ ] a1",
+            "|  |  `- [ ] a11",
+            "|  `- [ ] a2",
+            "|- [ ] b",
+            "|  `- [ ] b1",
+            "`- [ ] x",
+        ]
+    );
+}
+
+#[test]
 fn a_file_that_nobody_holds_cannot_be_released() {
     let free = json!({"path": "a.rs", "state": "free", "owner": null});
     let project = Project::with_daemon(&[("GET /resources/a.rs", 200, free)]);

@@ -332,7 +332,8 @@ impl Batch {
             Err(halt) => return self.halted(halt),
         };
         let mut needs = Needs::default();
-        for key in decision.facts.iter().flat_map(rookery_core::touches) {
+        let placed = (self.write.head.0 + 1..).map(Seq).zip(&decision.facts);
+        for key in placed.flat_map(|(seq, fact)| rookery_core::touches(fact, seq)) {
             let ask = Ask::Row(key);
             if !self.view.knows(&ask) {
                 needs.add(ask);
@@ -410,7 +411,7 @@ impl Batch {
     }
 
     fn fold(&mut self, fact: &Fact, seq: Seq) {
-        for key in rookery_core::touches(fact) {
+        for key in rookery_core::touches(fact, seq) {
             let old = self.view.get(&key).ok().flatten().cloned();
             self.before.entry(key.clone()).or_insert_with(|| old.clone());
             if let Some(under_way) = &mut self.under_way {

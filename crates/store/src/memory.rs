@@ -18,7 +18,7 @@ use crate::artifact::{
 use crate::batch::{Batch, Loaded, Needs, Outcome, Remembered, Want, WriteSet};
 use crate::clock::Clock;
 use crate::node::{Attendance, Duty, LEASE, Node, REMEMBER_AWAY, Seen, Tenure, Whereabouts};
-use crate::operational::{Operation, PresenceBoard, Sign, Token};
+use crate::operational::{Operation, Outbox, PresenceBoard, Sign, Token};
 use crate::publish::{Feed, Publisher};
 use crate::query::{Bodies, Head, KEY, ListQuery, LogQuery, Order};
 use crate::store::{Answer, Committed, Health, Pending, Read, ReadError, Store, Submission, SubmitError, Tallies};
@@ -41,6 +41,7 @@ struct State {
     replies: HashMap<(String, String), (Remembered, i64)>,
     presence: BTreeMap<AgentId, Sign>,
     tokens: Vec<Token>,
+    outboxes: BTreeMap<String, Outbox>,
     artifacts: HashMap<String, Artifact>,
     nodes: BTreeMap<NodeId, (Node, Timestamp)>,
     duties: BTreeMap<Duty, Post>,
@@ -85,6 +86,7 @@ impl Database {
             replies: HashMap::new(),
             presence: BTreeMap::new(),
             tokens: vec![],
+            outboxes: BTreeMap::new(),
             artifacts: HashMap::new(),
             nodes: BTreeMap::new(),
             duties: BTreeMap::new(),
@@ -262,7 +264,7 @@ impl State {
         if let Some(body) = &mut row.body {
             body.bytes = BodyBytes::Gone;
         }
-        for key in rookery_core::touches(&row.fact) {
+        for key in rookery_core::touches(&row.fact, row.seq) {
             let current = self.rows.get(&key);
             for (remembered, _) in self.replies.values_mut().filter(|(reply, _)| reply.answer.shows(&key)) {
                 remembered.answer = Answer::showing(key.clone(), current.cloned());
@@ -343,6 +345,14 @@ impl State {
                 let before = self.tokens.len();
                 self.tokens.retain(|token| token.id != id);
                 before - self.tokens.len()
+            }
+            Operation::PutOutbox(outbox) => {
+                let known = self.outboxes.get(&outbox.adapter);
+                if known.is_some_and(|known| known.version + 1 != outbox.version) {
+                    return 0;
+                }
+                self.outboxes.insert(outbox.adapter.clone(), outbox);
+                1
             }
             Operation::ForgetReplies { before } => {
                 let known = self.replies.len();
@@ -664,6 +674,11 @@ impl Store for MemoryStore {
     fn tokens(&self) -> Pending<'_, Result<Vec<Token>, ReadError>> {
         let tokens = self.database.lock().tokens.clone();
         Box::pin(std::future::ready(Ok(tokens)))
+    }
+
+    fn outboxes(&self) -> Pending<'_, Result<Vec<Outbox>, ReadError>> {
+        let outboxes = self.database.lock().outboxes.values().cloned().collect();
+        Box::pin(std::future::ready(Ok(outboxes)))
     }
 
     fn tokens_changed(&self) -> watch::Receiver<u64> {

@@ -7,11 +7,12 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::uri::Authority;
-use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 
 use crate::app::App;
+use crate::clutch::{self, ClutchError};
 use crate::rest::RestError;
 
 /// How a request came in, set by the listener.
@@ -24,8 +25,32 @@ pub enum Via {
 
 pub fn around(routes: Router<App>, app: &App) -> Router<App> {
     routes
-        .fallback(|| async { RestError::new(StatusCode::NOT_FOUND, "NOT_FOUND", "there is nothing at this path") })
+        .fallback(|uri: Uri| async move { Words::at(&uri).refuse(nothing_there()) })
         .layer(middleware::from_fn_with_state(app.clone(), counted))
+}
+
+fn nothing_there() -> RestError {
+    RestError::new(StatusCode::NOT_FOUND, "NOT_FOUND", "there is nothing at this path")
+}
+
+/// In whose words a request is refused that no face has seen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Words {
+    Plain,
+    Clutch,
+}
+
+impl Words {
+    fn at(uri: &Uri) -> Words {
+        if clutch::is_at(uri.path()) { Words::Clutch } else { Words::Plain }
+    }
+
+    fn refuse(self, error: RestError) -> Response {
+        match self {
+            Words::Plain => error.into_response(),
+            Words::Clutch => ClutchError::from(error).into_response(),
+        }
+    }
 }
 
 /// Counts requests and how long they took, by route and never by what a caller wrote.
@@ -52,12 +77,14 @@ fn label(method: &Method) -> &'static str {
 
 /// Refuses what is not for us and marks every answer as ours.
 async fn checked(app: &App, request: Request, next: Next) -> Response {
-    let mut response = match check(app, &request) {
+    let words = Words::at(request.uri());
+    let answered = match check(app, &request) {
         Ok(()) => bounded(app, request, next).await,
-        Err(error) => error.into_response(),
+        Err(error) => Err(error),
     };
+    let mut response = answered.unwrap_or_else(|error| words.refuse(error));
     if response.status() == StatusCode::METHOD_NOT_ALLOWED {
-        response = method_not_allowed(response);
+        response = method_not_allowed(&response, words);
     }
     if let Ok(project) = HeaderValue::from_str(&app.about().project_id) {
         response.headers_mut().insert("x-rookery-project", project);
@@ -135,40 +162,37 @@ fn name_of(host: &str) -> Option<String> {
 }
 
 /// Room for each agent, and an end to everything but streams.
-async fn bounded(app: &App, request: Request, next: Next) -> Response {
+async fn bounded(app: &App, request: Request, next: Next) -> Result<Response, RestError> {
     if crate::mcp::is_at(request.uri().path()) {
         // A tool call outlasts the head of its answer, so that face gives out places and times by itself.
-        return next.run(request).await;
+        return Ok(next.run(request).await);
     }
     let agent = request.headers().get("x-agent-id").or(request.headers().get(header::AUTHORIZATION));
     let agent = agent.and_then(|value| value.to_str().ok()).map(str::to_owned);
     let _place = match agent.as_deref().map(|agent| app.enter(agent)) {
         Some(None) => {
-            return RestError::new(StatusCode::TOO_MANY_REQUESTS, "TOO_MANY_REQUESTS", "too many requests under way")
+            let message = "too many requests under way";
+            return Err(RestError::new(StatusCode::TOO_MANY_REQUESTS, "TOO_MANY_REQUESTS", message)
                 .hint("wait for the answers to earlier requests")
-                .retry_after(1)
-                .into_response();
+                .retry_after(1));
         }
         Some(place) => place,
         None => None,
     };
     let streams = request.method() == Method::GET && request.uri().path().ends_with("/stream");
-    if streams || crate::clutch::takes_its_time(request.uri().path()) {
-        return next.run(request).await;
+    if streams || clutch::takes_its_time(request.uri().path()) {
+        return Ok(next.run(request).await);
     }
-    match tokio::time::timeout(app.limits().request_time, next.run(request)).await {
-        Ok(response) => response,
-        Err(_) => RestError::new(StatusCode::REQUEST_TIMEOUT, "TIMEOUT", "the request took too long")
+    tokio::time::timeout(app.limits().request_time, next.run(request)).await.map_err(|_| {
+        RestError::new(StatusCode::REQUEST_TIMEOUT, "TIMEOUT", "the request took too long")
             .hint("look whether it was done before you repeat it, or repeat it with the same Idempotency-Key")
-            .into_response(),
-    }
+    })
 }
 
-fn method_not_allowed(response: Response<Body>) -> Response {
+fn method_not_allowed(response: &Response<Body>, words: Words) -> Response {
     let allow = response.headers().get(header::ALLOW).cloned();
-    let mut error =
-        RestError::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", "this path does not take that method")
-            .into_response();
+    let message = "this path does not take that method";
+    let mut error = words.refuse(RestError::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", message));
     if let Some(allow) = allow {
         error.headers_mut().insert(header::ALLOW, allow);
     }

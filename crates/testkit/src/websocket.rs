@@ -124,12 +124,17 @@ impl Socket {
 
     /// Reads until the end; the code it was closed with, if it was told.
     pub async fn closed(&mut self) -> anyhow::Result<Option<u16>> {
-        let mut code = None;
+        Ok(self.farewell().await?.map(|(code, _)| code))
+    }
+
+    /// The same with the reason.
+    pub async fn farewell(&mut self) -> anyhow::Result<Option<(u16, String)>> {
+        let mut told = None;
         while let Some(message) = self.raw().await? {
             if let Message::Close(Some(frame)) = message {
-                code = Some(frame.code.into());
+                told = Some((frame.code.into(), frame.reason.to_string()));
             }
         }
-        Ok(code)
+        Ok(told)
     }
 }

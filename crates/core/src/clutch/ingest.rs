@@ -9,6 +9,7 @@ use crate::actor::{Actor, Caller};
 use crate::agent::{Agent, RegisterCard, UpdateCard, Vouched};
 use crate::command::{Decision, Halt, Now, Reply};
 use crate::contract::Checked;
+use crate::envelope;
 use crate::fact::Fact;
 use crate::group;
 use crate::id::AgentId;
@@ -17,6 +18,7 @@ use crate::limit;
 use crate::message::{Cause, SendMessage, StormGuard, Tone, What};
 use crate::refusal::{Code, Refusal};
 use crate::task::{self, Complete, Fail, Outcome, Start, State, Task};
+use crate::told;
 use crate::view::View;
 
 /// Takes in an envelope. Sent again, it is answered as it was the first time.
@@ -130,7 +132,9 @@ impl Ingest {
             }
             return Err(self.says_something_else().into());
         }
-        if view.message(&self.received.message)?.is_some() {
+        // What has no id of its own is told under one that is made from its place in the log.
+        let is_ours = envelope::is_kept_for_the_log(&self.received.message);
+        if is_ours || view.message(&self.received.message)?.is_some() {
             return Err(self.says_something_else().into());
         }
         let reached = self.recipients(view)?;
@@ -143,8 +147,10 @@ impl Ingest {
             Act::Request(request) => (vec![], request.creates(view, caller)?),
             Act::Call(_) if denied.is_some() => (vec![], vec![]),
             Act::Record | Act::Call(_) => (reached, vec![]),
-            Act::Accept(_) | Act::Progress | Act::Complete(_) | Act::Fail { .. } | Act::Cancel(_) => {
-                (reached, self.moves(view, caller, now)?)
+            Act::Accept(_) | Act::Progress => (reached, self.moves(view, caller, now)?),
+            Act::Complete(_) | Act::Fail { .. } | Act::Cancel(_) => {
+                let followers = self.moves(view, caller, now)?;
+                (self.and_those_concerned(view, reached)?, followers)
             }
         };
         self.keeps_to_its_step(view)?;
@@ -274,6 +280,15 @@ impl Ingest {
         };
         let Some(agent) = concerned else { return Ok(None) };
         Ok(view.agent(&agent)?.is_some_and(|known| !known.has_left()).then_some(agent))
+    }
+
+    /// Whomever it is to, that a task ends is told to whoever asked for it and whoever has it.
+    fn and_those_concerned(&self, view: &View, mut reached: Vec<AgentId>) -> Result<Vec<AgentId>, Halt> {
+        let concerned = told::of_its_end(view, view.task_known(&self.received.task)?)?;
+        let new = |agent: &AgentId| self.from.agent() != Some(agent) && !reached.contains(agent);
+        let new: Vec<AgentId> = concerned.into_iter().filter(new).collect();
+        reached.extend(new);
+        Ok(reached)
     }
 
     fn takes_tools(&self) -> bool {

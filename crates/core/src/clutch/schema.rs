@@ -57,8 +57,67 @@ pub fn envelope() -> Value {
             "attempt": optional(json!({ "description": "Which try this is", "type": "integer", "minimum": 1,
                                         "maximum": u32::MAX, "default": 1 })),
             "meta": optional(meta()),
+            "deadline": { "description": "By when a 'task.request' has to be done, written as 'ts' is; after that it has failed" },
+            "limits": { "description": "What a 'task.request' may take: 'max_runtime_sec' for an attempt, and 'max_attempts'" },
         },
+        "allOf": [limits_of_requests()],
     })
+}
+
+/// Only of requests are the limits looked at.
+fn limits_of_requests() -> Value {
+    let count = json!({ "type": "integer", "minimum": 1, "maximum": u32::MAX });
+    json!({
+        "if": { "properties": { "type": { "enum": [MessageType::TaskRequest.as_str(), LegacyType::Plan.as_str()] } } },
+        "then": { "properties": {
+            "deadline": optional(json!({ "type": "string", "format": "date-time", "pattern": TIME })),
+            "limits": optional(json!({ "type": "object", "properties": {
+                "max_runtime_sec": optional(count.clone()), "max_attempts": optional(count) } })),
+        } },
+    })
+}
+
+/// A request as far as it is written: what it leaves out does not matter for who would get it.
+pub fn draft() -> Value {
+    let mut draft = envelope();
+    if let Some(fields) = draft.as_object_mut() {
+        fields.remove("required");
+    }
+    draft["title"] = json!("TaskDraft");
+    draft["description"] = json!("A 'task.request', or as much of one as there is.");
+    if let Some(properties) = draft["properties"].as_object_mut() {
+        for property in properties.values_mut() {
+            *property = optional(property.take());
+        }
+    }
+    draft["properties"]["type"] =
+        json!({ "enum": [MessageType::TaskRequest.as_str(), LegacyType::Plan.as_str(), Value::Null] });
+    draft
+}
+
+/// A message as it is shown: as it was sent, or as it was made from what happened by another face. Such a one may be about no
+/// task, and its type may be the kind of a fact.
+pub fn shown() -> Value {
+    let text = |description: &str| json!({ "description": description, "type": "string" });
+    let somebody = json!({ "type": "object", "required": ["agent_id"], "properties": {
+        "agent_id": text("'agent:', 'person:', 'group:' or 'mcp:' and a name, or 'system'") } });
+    let mut shown = envelope();
+    if let Some(fields) = shown.as_object_mut() {
+        fields.remove("allOf");
+    }
+    shown["title"] = json!("ShownMessage");
+    shown["description"] = json!(
+        "A message as it was sent, or what happened by another face as one. Fields that are not named here are shown as they were sent."
+    );
+    shown["properties"]["id"] = text("Names this message for good");
+    shown["properties"]["thread_id"] = text("The conversation; 'thr_default' for what belongs to none");
+    shown["properties"]["run_id"] = text("The execution; 'run_default' for what belongs to none");
+    shown["properties"]["task_id"] = optional(text("The unit of work that it is about; null if it is about none"));
+    shown["properties"]["from"] = somebody.clone();
+    shown["properties"]["to"] = json!({ "type": "array", "items": somebody });
+    shown["properties"]["type"] =
+        text("A type of the protocol, one that begins with 'x.', or the kind of a fact, like 'task.claimed'");
+    shown
 }
 
 pub(super) fn name(description: &str, most: usize) -> Value {
@@ -188,6 +247,7 @@ fn meta() -> Value {
     json!({
         "description": "Whatever a framework adds", "type": "object",
         "properties": {
+            "framework": { "description": "What the sender is made with, like 'langgraph'" },
             "workflow": optional(name("The workflow whose rules results of this request keep", limit::NAME_BYTES)),
             "step": optional(name("The step of it", limit::NAME_BYTES)),
             "ui_channel": optional(json!({ "description": "The channel that people see it in", "type": "string",

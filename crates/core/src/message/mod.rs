@@ -18,6 +18,7 @@ pub use receive::{AckMessages, ReadMessages, Receipt, Shown};
 pub use send::{Ack, Addressees, Cause, MessageHeld, MessageSent, SendMessage, StormGuard, Tone, What};
 pub use undelivered::{Dead, DeliveryAbandoned, DeliveryRetried, GiveUpDelivery, RetryDelivery};
 
+use crate::envelope;
 use crate::fact::Fact;
 use crate::id::{AgentId, MessageId, RunId, Seq, TaskId, ThreadId, Timestamp};
 use crate::instance::Instance;
@@ -157,6 +158,9 @@ impl Standing {
     }
 }
 
+/// The state of a delivery whose message asks for nothing any more.
+pub const PASSED_ON: &str = "passed_on";
+
 /// One message and one of its recipients.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Delivery {
@@ -176,6 +180,9 @@ pub struct Delivery {
     /// Given up on, until it is tried again or acknowledged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dead: Option<Dead>,
+    /// When what it asks for became somebody else's or nobody's, unless it was acknowledged before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passed_on_at: Option<Timestamp>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -280,7 +287,7 @@ impl Message {
 
 impl Delivery {
     pub(crate) fn columns(&self) -> Vec<ColumnValue> {
-        let counts = self.to != AddressedAs::Everyone && self.standing != Standing::Acked;
+        let counts = self.to != AddressedAs::Everyone && !self.is_settled();
         let pending = counts.then(|| self.agent.to_string());
         vec![pending.into(), self.sent.0.into(), self.message.as_str().into(), self.state().into()]
     }
@@ -289,9 +296,27 @@ impl Delivery {
         self.dead.is_some()
     }
 
+    /// Whether nobody waits for it to be acknowledged any more.
+    pub fn is_settled(&self) -> bool {
+        self.standing == Standing::Acked || self.is_passed_on()
+    }
+
+    /// Whether what it asks for is somebody else's by now, or nobody's.
+    pub fn is_passed_on(&self) -> bool {
+        self.standing != Standing::Acked && self.passed_on_at.is_some()
+    }
+
     /// Where it stands, in one word.
     pub fn state(&self) -> &'static str {
-        if self.is_dead() { "dead" } else { self.standing.as_str() }
+        match self {
+            _ if self.is_passed_on() => PASSED_ON,
+            _ if self.is_dead() => "dead",
+            _ => self.standing.as_str(),
+        }
+    }
+
+    fn passes_on(self, at: Timestamp) -> Delivery {
+        if self.is_settled() { self } else { Delivery { dead: None, passed_on_at: Some(at), ..self } }
     }
 
     fn moved(&mut self, to: Standing, at: Timestamp) {
@@ -340,8 +365,9 @@ pub(crate) fn apply_delivery(
         read_at: None,
         acked_at: None,
         dead: None,
+        passed_on_at: None,
     };
-    let envelope = AddressedAs::Recipient { form: Form::Envelope, wakes: true };
+    let as_envelope = AddressedAs::Recipient { form: Form::Envelope, wakes: true };
     let queued = |header: &Header, at: Timestamp| {
         let addressed = (header.message == *message).then(|| header.addresses(agent, at)).flatten();
         addressed.map(|to| new(to, header.task.as_ref()))
@@ -355,12 +381,14 @@ pub(crate) fn apply_delivery(
         Some(delivery)
     };
     match fact {
+        _ if fact.tells().contains(agent) && *message == envelope::id_at(seq) => Some(new(as_envelope, fact.task())),
+        _ if fact.voids().is_some_and(|over| over.names(message, agent)) => old.map(|delivery| delivery.passes_on(at)),
         Fact::MessageSent(fact) => queued(&fact.letter.header, fact.at).or(old),
         Fact::MessageReleased(fact) => queued(&fact.header, fact.at).or(old),
-        Fact::EnvelopeReceived(fact) if fact.reaches(message, agent) => Some(new(envelope, Some(&fact.task))),
-        Fact::ToolDenied(fact) if fact.reaches(message, agent) => Some(new(envelope, Some(&fact.task))),
+        Fact::EnvelopeReceived(fact) if fact.reaches(message, agent) => Some(new(as_envelope, Some(&fact.task))),
+        Fact::ToolDenied(fact) if fact.reaches(message, agent) => Some(new(as_envelope, Some(&fact.task))),
         Fact::TaskForwarded(fact) if fact.message == *message && fact.to == *agent => {
-            Some(new(envelope, Some(&fact.task)))
+            Some(new(as_envelope, Some(&fact.task)))
         }
         Fact::DeliveryAbandoned(fact) if fact.message == *message && fact.agent == *agent => {
             let known = old.or_else(|| fact.broadcast.then(|| new(AddressedAs::Everyone, None)));

@@ -76,13 +76,12 @@ impl GiveUpDelivery {
         if caller.actor != Actor::System {
             return Err(Refusal::new(Code::Forbidden, "only the daemon gives up on a delivery").into());
         }
-        limit::text("error", &self.error, limit::TITLE_BYTES)?;
         let delivery = view.delivery(&self.message, &self.agent)?;
         let reply = Reply::Row(Key::Delivery { message: self.message.clone(), agent: self.agent.clone() });
         match delivery {
             Some(delivery) if delivery.is_dead() => return Ok(Decision::nothing(reply)),
-            Some(delivery) if delivery.standing == Standing::Acked => {
-                return Err(Refusal::new(Code::Stale, "it was acknowledged meanwhile").into());
+            Some(delivery) if delivery.is_settled() => {
+                return Err(Refusal::new(Code::Stale, "it was acknowledged or passed on meanwhile").into());
             }
             Some(_) => {}
             None if view.message(&self.message)?.is_some_and(|message| message.is_broadcast_for(&self.agent)) => {}
@@ -92,7 +91,8 @@ impl GiveUpDelivery {
             message: self.message.clone(),
             agent: self.agent.clone(),
             attempts: self.attempts,
-            error: self.error.clone(),
+            // What an endpoint says may be long: its beginning tells enough.
+            error: self.error[..self.error.floor_char_boundary(limit::TITLE_BYTES)].to_owned(),
             broadcast: delivery.is_none(),
         });
         Ok(Decision::new(vec![fact], reply))
@@ -110,6 +110,14 @@ impl RetryDelivery {
         let reply = Reply::Row(Key::Delivery { message: self.message.clone(), agent: self.agent.clone() });
         match view.delivery(&self.message, &self.agent)? {
             Some(delivery) if delivery.is_dead() => {}
+            Some(delivery) if delivery.is_passed_on() => {
+                return Err(Refusal::new(
+                    Code::InvalidState,
+                    "what it asks for is somebody else's by now, or nobody's",
+                )
+                .hint("look at the task that it is about")
+                .into());
+            }
             Some(Delivery { standing: Standing::Acked, .. }) => {
                 return Err(Refusal::new(Code::InvalidState, "the recipient has acknowledged it").into());
             }
@@ -173,6 +181,16 @@ mod tests {
         assert_eq!(w.refuses(&anna(), retry("m", "b")), Code::InvalidState);
         assert_eq!(w.refuses(&Caller::system(), give_up("m", "b")), Code::Stale);
         assert_eq!(w.rebuilt(), *w.rows());
+    }
+
+    #[test]
+    fn an_error_of_any_length_ends_in_a_dead_letter() {
+        let mut w = World::of(&["a", "b"]);
+        w.does(&by("a"), direct("m", "a", &["b"]));
+        let error = "ü".repeat(limit::TITLE_BYTES);
+        assert_eq!(w.does(&Caller::system(), GiveUpDelivery { error, ..give_up("m", "b") }), ["delivery.abandoned"]);
+        let Some(Fact::DeliveryAbandoned(fact)) = w.log.last().map(|row| &row.fact) else { panic!() };
+        assert_eq!(fact.error, "ü".repeat(limit::TITLE_BYTES / 2));
     }
 
     #[test]

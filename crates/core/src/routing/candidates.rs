@@ -106,6 +106,16 @@ impl Candidates {
         self.tidy();
     }
 
+    /// The tasks that belong to an agent, claimed or only reserved.
+    pub fn tasks_of(&self, agent: &AgentId) -> impl Iterator<Item = &TaskId> {
+        self.assigned.iter().filter(move |(_, assignee)| *assignee == agent).map(|(task, _)| task)
+    }
+
+    /// Whether an agent said by a card that it speaks the protocol.
+    pub fn has_card(&self, agent: &AgentId) -> bool {
+        self.agents.get(agent).is_some_and(|candidate| candidate.agent.profile.card.is_some())
+    }
+
     fn remove(&mut self, agent: &AgentId) {
         if let Some(old) = self.agents.remove(agent) {
             self.used -= old.offer.words();
@@ -130,7 +140,7 @@ impl Candidates {
 
     /// Takes the next row of the log.
     pub fn follow(&mut self, row: &LogRow) {
-        for key in touches(&row.fact) {
+        for key in touches(&row.fact, row.seq) {
             if let Key::Agent(id) = key {
                 self.fold(&id, row);
             }

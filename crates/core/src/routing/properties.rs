@@ -447,6 +447,7 @@ fn released(task: TaskId, agent: AgentId) -> Fact {
         from: crate::task::State::Pending,
         because: crate::task::Because::Reassigned,
         reason: None,
+        told: crate::told::Told::default(),
     })
 }
 

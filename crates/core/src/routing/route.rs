@@ -7,6 +7,7 @@ use super::choice::{Choice, Filter};
 use super::demand::Demand;
 use crate::actor::{Actor, Caller};
 use crate::command::{Decision, Halt, Now, Reply};
+use crate::envelope;
 use crate::fact::Fact;
 use crate::id::{AgentId, MessageId, RunId, TaskId, Timestamp};
 use crate::key::{Ask, Key, Lookup};
@@ -24,8 +25,8 @@ pub struct Route {
     pub pause_millis: u64,
 }
 
-/// Passes the request on to the agent that the task was just reserved for. Done together with [`Route`], so that its body,
-/// the request as it is passed on, is that of a fact of its own.
+/// Passes the request on to the agent that the task was reserved for. Done together with [`Route`], or alone where somebody else
+/// reserved it, so that its body, the request as it is passed on, is that of a fact of its own.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Forward {
     pub task: TaskId,
@@ -75,7 +76,7 @@ pub struct TaskForwarded {
     pub run: Option<RunId>,
     pub to: AgentId,
     pub message: MessageId,
-    /// The message that asked for the task, whose words these are.
+    /// The message that asked for the task, whose words these are; or the fact that it was created by, as it is shown.
     pub request: MessageId,
     pub attempt: u32,
     /// When it is given to somebody else, if the agent has not accepted it.
@@ -227,17 +228,26 @@ impl Route {
 
 impl Forward {
     pub(crate) fn asks(&self) -> Vec<Ask> {
-        let keys =
-            [Key::Task(self.task.clone()), Key::Envelope(self.message.clone()), Key::Message(self.message.clone())];
+        let keys = [
+            Key::Task(self.task.clone()),
+            Key::Agent(self.to.clone()),
+            Key::Envelope(self.message.clone()),
+            Key::Message(self.message.clone()),
+        ];
         keys.into_iter().map(Ask::from).collect()
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Halt> {
         needs_router(caller)?;
         let task = view.task_known(&self.task)?;
-        let Some(terms) = task.origin.terms.as_ref().filter(|_| task.reserved_for.as_ref() == Some(&self.to)) else {
-            return Err(stale("the task is not reserved for it").into());
-        };
+        if task.to_be_passed_on() != Some(&self.to) {
+            return Err(stale("the task is not reserved for it, or was passed on already").into());
+        }
+        // Who was given work by another face, and does not speak the protocol, finds it there.
+        let speaks = view.agent(&self.to)?.is_some_and(|agent| agent.profile.card.is_some());
+        if task.origin.terms.is_none() && !speaks {
+            return Err(stale("nobody asked by a message, and it has no card").into());
+        }
         if view.envelope(&self.message)?.is_some() || view.message(&self.message)?.is_some() {
             return Err(stale("the id of its message is taken").into());
         }
@@ -246,11 +256,27 @@ impl Forward {
             run: task.workflow(),
             to: self.to.clone(),
             message: self.message.clone(),
-            request: terms.request.clone(),
+            request: task
+                .origin
+                .terms
+                .as_ref()
+                .map_or_else(|| envelope::id_at(task.created), |terms| terms.request.clone()),
             attempt: task.attempt,
-            accept_by: Some(now.at.plus_millis(self.accept_within_millis)),
+            accept_by: self.accept_by(view, task, now)?,
         });
         Ok(Decision::new(vec![fact], Reply::Row(Key::Task(self.task.clone()))))
+    }
+}
+
+impl Forward {
+    /// Only what the router can give to somebody else has to be accepted in time, and only what can be accepted now.
+    fn accept_by(&self, view: &View, task: &Task, now: &Now) -> Result<Option<Timestamp>, Halt> {
+        let routed = task.origin.terms.as_ref().is_some_and(|terms| terms.is_for_agents());
+        match run::gives_work(view, task) {
+            Ok(()) if routed => Ok(Some(now.at.plus_millis(self.accept_within_millis))),
+            Err(missing @ Halt::Missing(_)) => Err(missing),
+            Ok(()) | Err(Halt::Refused(_)) => Ok(None),
+        }
     }
 }
 

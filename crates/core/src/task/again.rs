@@ -6,6 +6,7 @@ use super::{Task, TaskRetried};
 use crate::command::Now;
 use crate::fact::Fact;
 use crate::id::{AgentId, RunId, TaskId};
+use crate::told::Told;
 
 /// How often a task is tried that does not say so itself.
 pub const MAX_ATTEMPTS: u32 = 3;
@@ -27,6 +28,8 @@ pub struct TaskExhausted {
     pub holder: Option<AgentId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    #[serde(default, skip_serializing_if = "Told::is_none")]
+    pub told: Told,
 }
 
 /// What follows the failure of an attempt that another one may mend. `task` is the task as it was before it failed.
@@ -40,6 +43,7 @@ pub(crate) fn tried_again(task: &Task, error: &str, backoff_millis: u64, now: &N
             attempts,
             holder: task.holder().cloned(),
             error: Some(error.to_owned()),
+            told: Told::default(),
         }));
     }
     let not_before = now.at.plus_millis(doubled(backoff_millis, attempts - 1, LONGEST_BACKOFF_MILLIS));

@@ -11,6 +11,7 @@ use crate::key::{Ask, Key};
 use crate::message::{Receipt, Standing};
 use crate::refusal::{Code, Refusal};
 use crate::run;
+use crate::told::Told;
 use crate::view::View;
 
 /// Grants the task unless another agent holds it; the holder asking again is told yes, without a new fact.
@@ -29,12 +30,14 @@ pub struct TaskClaimed {
     /// The holder it was handed over by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<AgentId>,
+    #[serde(default, skip_serializing_if = "Told::is_none")]
+    pub told: Told,
 }
 
 impl TaskClaimed {
     pub(crate) fn new(task: &Task, agent: &AgentId) -> TaskClaimed {
         let from = task.holder().filter(|holder| *holder != agent).cloned();
-        TaskClaimed { task: task.id.clone(), run: task.workflow(), agent: agent.clone(), from }
+        TaskClaimed { task: task.id.clone(), run: task.workflow(), agent: agent.clone(), from, told: Told::default() }
     }
 }
 

@@ -12,6 +12,7 @@ use crate::id::{AgentId, RunId, TaskId};
 use crate::key::{Ask, Key};
 use crate::limit;
 use crate::run;
+use crate::told::Told;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -44,6 +45,8 @@ pub struct TaskDropped {
     pub reason: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unblocks: Vec<TaskId>,
+    #[serde(default, skip_serializing_if = "Told::is_none")]
+    pub told: Told,
 }
 
 impl Cancel {

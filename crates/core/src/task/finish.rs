@@ -15,6 +15,7 @@ use crate::id::{AgentId, RunId, TaskId};
 use crate::key::{Ask, Key, Lookup};
 use crate::limit;
 use crate::run;
+use crate::told::Told;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -56,6 +57,8 @@ pub struct TaskCompleted {
     /// What is attached to the outcome.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<String>,
+    #[serde(default, skip_serializing_if = "Told::is_none")]
+    pub told: Told,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -67,6 +70,8 @@ pub struct TaskFailed {
     pub from: State,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    #[serde(default, skip_serializing_if = "Told::is_none")]
+    pub told: Told,
 }
 
 impl Complete {
@@ -94,6 +99,7 @@ impl Complete {
             outcome: self.outcome.clone(),
             unblocks: dependents(view, task)?,
             artifacts: artifact::attached(self.outcome.detail.as_ref())?,
+            told: Told::default(),
         })];
         facts.extend(freed_files(view, task, ReleaseReason::TaskEnded)?);
         // What is part of the whole is of no use any more when that is done.
@@ -126,6 +132,7 @@ impl Fail {
             holder: task.holder().cloned(),
             from: task.state,
             error: self.error.clone(),
+            told: Told::default(),
         })];
         facts.extend(freed_files(view, task, ReleaseReason::TaskEnded)?);
         Ok(facts)

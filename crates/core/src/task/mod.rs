@@ -252,6 +252,12 @@ impl Task {
         self.origin.terms.as_deref().filter(|terms| free && terms.is_for_agents())
     }
 
+    /// Whom it was reserved for without the request being passed on, if it can be begun now: by a person, or by another face.
+    pub fn to_be_passed_on(&self) -> Option<&AgentId> {
+        let ready = self.state == State::Pending && self.claim.is_none() && self.waiting_on.is_empty();
+        self.reserved_for.as_ref().filter(|_| ready && self.routing.passed_on.is_none())
+    }
+
     /// The step of a workflow that the messages about it are held against.
     pub fn bound_to(&self) -> Option<&BoundTo> {
         self.origin.terms.as_ref()?.bound.as_ref()
@@ -434,6 +440,7 @@ pub(crate) fn apply(old: Option<Task>, id: &TaskId, fact: &Fact, seq: Seq, at: T
         _ if fact.task() != Some(id) => {}
         Fact::TaskReserved(fact) => {
             task.reserved_for = Some(fact.agent.clone());
+            task.routing.passed_on = None;
             task.clocks.stop(&BEFORE_IT_IS_TAKEN);
             (task.routing.failed, task.routing.failed_by) = (false, vec![]);
         }
@@ -459,6 +466,7 @@ pub(crate) fn apply(old: Option<Task>, id: &TaskId, fact: &Fact, seq: Seq, at: T
         }
         Fact::TaskReassigned(fact) => {
             task.reserved_for = Some(fact.to.clone());
+            task.routing.passed_on = None;
             task.clocks.stop(&BEFORE_IT_IS_TAKEN);
         }
         Fact::TaskClaimed(fact) => {

@@ -9,6 +9,7 @@ use crate::id::TaskId;
 use crate::key::{Ask, Lookup};
 use crate::limit;
 use crate::refusal::{Code, Refusal};
+use crate::told::Told;
 use crate::view::View;
 
 /// Why the parts of a completed task are cancelled.
@@ -50,6 +51,7 @@ pub(super) fn dropped(view: &View, task: &Task, to: State, reason: Option<&str>)
         to,
         reason: reason.map(str::to_owned),
         unblocks: dependents(view, task)?,
+        told: Told::default(),
     })];
     facts.extend(freed_files(view, task, ReleaseReason::TaskEnded)?);
     Ok(facts)

@@ -10,6 +10,7 @@ use crate::file::ReleaseReason;
 use crate::id::{AgentId, RunId, TaskId, Timestamp};
 use crate::key::{Ask, Key};
 use crate::limit;
+use crate::told::Told;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -49,6 +50,8 @@ pub struct TaskReleased {
     pub because: Because,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Told::is_none")]
+    pub told: Told,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -129,6 +132,7 @@ impl TaskReleased {
             from: task.state,
             because,
             reason: None,
+            told: Told::default(),
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::key::{Ask, Key, Lookup};
 use crate::limit;
 use crate::refusal::{Code, Refusal};
 use crate::run::{self, Run};
+use crate::told::Told;
 use crate::view::View;
 
 /// How many runs, one after the other, what depends on a task may lie apart from it.
@@ -44,6 +45,8 @@ pub struct TaskReopened {
     /// The tasks that have to wait for this one again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocks: Vec<TaskId>,
+    #[serde(default, skip_serializing_if = "Told::is_none")]
+    pub told: Told,
 }
 
 impl RetryPart {
@@ -106,6 +109,7 @@ impl RetryPart {
                 attempt: opened.attempt.saturating_add(1),
                 because_of: Some(task.id.clone()).filter(|because_of| *because_of != opened.id),
                 blocks: dependents(view, opened)?,
+                told: Told::default(),
             }));
             facts.extend(freed_files(view, opened, ReleaseReason::TaskEnded)?);
         }

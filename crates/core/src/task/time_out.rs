@@ -15,6 +15,7 @@ use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
 use crate::key::{Ask, Key, Lookup};
 use crate::refusal::{Code, Refusal};
 use crate::routing::RoutingResumed;
+use crate::told::Told;
 use crate::view::View;
 
 /// Does what a clock of a task is for, if it is still the one that went off.
@@ -61,6 +62,8 @@ pub struct TaskTimedOut {
     /// When the time was over.
     pub due: Timestamp,
     pub reason: String,
+    #[serde(default, skip_serializing_if = "Told::is_none")]
+    pub told: Told,
 }
 
 impl FireClock {
@@ -132,6 +135,7 @@ fn timed_out(task: &Task, limit: TimeLimit, due: Timestamp, why: &str) -> (Fact,
         limit,
         due,
         reason: reason.clone(),
+        told: Told::default(),
     });
     (fact, reason)
 }

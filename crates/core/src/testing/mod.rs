@@ -321,7 +321,7 @@ impl World {
 }
 
 fn fold(rows: &mut BTreeMap<Key, Row>, fact: &Fact, seq: Seq, at: Timestamp) {
-    for key in touches(fact) {
+    for key in touches(fact, seq) {
         let old = rows.remove(&key);
         if let Some(new) = apply(old, &key, fact, seq, at) {
             assert_eq!(new.table(), key.table());

@@ -45,6 +45,7 @@ use crate::task::{
 };
 use crate::template::{Step, TemplateCreated};
 use crate::timer::conflict_timer;
+use crate::told::{Over, Told};
 use crate::view::LifeSource;
 use crate::workspace::{
     BranchFate, BranchOrigin, Uncommitted, Work, WorkspaceCreated, WorkspaceFailed, WorkspaceMade, WorkspaceMerged,
@@ -275,6 +276,7 @@ fn tasks() -> Vec<Fact> {
             run: Some("wf_1".into()),
             agent: "ada".into(),
             from: Some("bob".into()),
+            told: told(),
         }),
         Fact::TaskStarted(TaskStarted {
             task: "task_1".into(),
@@ -300,6 +302,7 @@ fn tasks() -> Vec<Fact> {
             from: State::InProgress,
             because: Because::NotAccepted,
             reason: Some("secret".to_owned()),
+            told: told(),
         }),
         Fact::TaskRetried(TaskRetried {
             task: "task_1".into(),
@@ -315,6 +318,7 @@ fn tasks() -> Vec<Fact> {
             outcome: Outcome { text: Some("secret".to_owned()), detail: Some(json!({ "s3cret": ["hush", 1] })) },
             unblocks: vec!["task_4".into()],
             artifacts: vec!["ab".repeat(32)],
+            told: told(),
         }),
         Fact::TaskFailed(TaskFailed {
             task: "task_1".into(),
@@ -322,6 +326,7 @@ fn tasks() -> Vec<Fact> {
             holder: Some("ada".into()),
             from: State::InProgress,
             error: Some("secret".to_owned()),
+            told: told(),
         }),
         Fact::TaskDropped(TaskDropped {
             task: "task_1".into(),
@@ -332,6 +337,7 @@ fn tasks() -> Vec<Fact> {
             to: State::Cancelled,
             reason: Some("secret".to_owned()),
             unblocks: vec!["task_4".into()],
+            told: told(),
         }),
         Fact::TaskTimedOut(TaskTimedOut {
             task: "task_1".into(),
@@ -343,6 +349,7 @@ fn tasks() -> Vec<Fact> {
             limit: TimeLimit::Runtime,
             due: Timestamp(60_000),
             reason: "secret".to_owned(),
+            told: told(),
         }),
         Fact::TaskExhausted(TaskExhausted {
             task: "task_1".into(),
@@ -350,6 +357,7 @@ fn tasks() -> Vec<Fact> {
             attempts: 3,
             holder: Some("ada".into()),
             error: Some("secret".to_owned()),
+            told: told(),
         }),
         Fact::TaskReopened(TaskReopened {
             task: "task_1".into(),
@@ -360,6 +368,7 @@ fn tasks() -> Vec<Fact> {
             attempt: 2,
             because_of: Some("task_2".into()),
             blocks: vec!["task_4".into()],
+            told: told(),
         }),
         Fact::CheckpointAdded(CheckpointAdded {
             id: "cp_task_1_1".to_owned(),
@@ -373,6 +382,14 @@ fn tasks() -> Vec<Fact> {
             artifacts: vec!["cd".repeat(32)],
         }),
     ]
+}
+
+fn told() -> Told {
+    Told {
+        to: vec!["cleo".into(), "ada".into()],
+        thread: Some("thr_1".into()),
+        over: Some(Over { message: "msg_0".into(), agent: "bob".into() }),
+    }
 }
 
 fn files() -> Vec<Fact> {

@@ -171,6 +171,7 @@ mod tests {
     use rookery_core::actor::{Actor, Auth};
     use rookery_core::routing::TaskForwarded;
     use rookery_core::task::{TaskClaimed, TaskFailed, TaskRetried, TaskStarted, TaskTimedOut};
+    use rookery_core::told::Told;
 
     use super::*;
 
@@ -191,7 +192,13 @@ mod tests {
     }
 
     fn claimed(agent: &str) -> Fact {
-        Fact::TaskClaimed(TaskClaimed { task: "t".into(), run: None, agent: agent.into(), from: None })
+        Fact::TaskClaimed(TaskClaimed {
+            task: "t".into(),
+            run: None,
+            agent: agent.into(),
+            from: None,
+            told: Told::default(),
+        })
     }
 
     fn started(agent: &str) -> Fact {
@@ -206,7 +213,7 @@ mod tests {
 
     fn failed(error: &str) -> Fact {
         let (task, from, error) = ("t".into(), State::InProgress, Some(error.to_owned()));
-        Fact::TaskFailed(TaskFailed { task, run: None, holder: None, from, error })
+        Fact::TaskFailed(TaskFailed { task, run: None, holder: None, from, error, told: Told::default() })
     }
 
     fn retried(attempt: u32) -> Fact {
@@ -263,6 +270,7 @@ mod tests {
             from: State::Pending,
             because: Because::NotAccepted,
             reason: Some("ken did not accept it".to_owned()),
+            told: Told::default(),
         });
         let timed_out = Fact::TaskTimedOut(TaskTimedOut {
             task: task.clone(),
@@ -274,6 +282,7 @@ mod tests {
             limit: TimeLimit::Runtime,
             due: Timestamp(90),
             reason: "RUNTIME_EXCEEDED: so".to_owned(),
+            told: Told::default(),
         });
         let facts = vec![
             (10, given("ken")),

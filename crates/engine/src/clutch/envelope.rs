@@ -1,11 +1,12 @@
 //! Rows of the log as envelopes.
 
 use rookery_core::clutch::LegacyType;
-use rookery_core::log::{Body, BodyBytes, LogRow, event_id};
+use rookery_core::log::{Body, BodyBytes, LogRow};
 use rookery_core::{Key, MessageId, Row, Seq, envelope};
 use rookery_store::LogQuery;
+use rookery_store::artifact::ArtifactError;
 use rookery_store::query::Bodies;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::engine::{Engine, EngineError};
 use crate::queries::At;
@@ -25,7 +26,7 @@ impl Engine {
         let seq = match rows.into_iter().flatten().next() {
             Some(Row::Envelope(filed)) => Some(filed.received),
             Some(Row::Message(message)) => Some(message.sent),
-            _ => event_id::parse(&id.as_str().replacen("msg_", "evt_", 1)).filter(|seq| *seq <= head.head),
+            _ => envelope::place_of(id).filter(|seq| *seq <= head.head),
         };
         let row = match seq {
             Some(seq) => self.row_at(seq).await?,
@@ -36,6 +37,20 @@ impl Engine {
             None => None,
         };
         Ok(At { value, head })
+    }
+
+    /// What the log knows of a message whose body cannot be read.
+    pub(crate) async fn header_of(
+        &self,
+        id: &MessageId,
+        why: &ArtifactError,
+    ) -> Result<Option<(Seq, Value)>, EngineError> {
+        let (mut rows, _) = self.store().rows(vec![Key::Envelope(id.clone())]).await?;
+        let Some(Row::Envelope(filed)) = rows.pop().flatten() else { return Ok(None) };
+        let Some(row) = self.row_at(filed.received).await? else { return Ok(None) };
+        let mut header = envelope::of(&row);
+        header["meta"]["body_unreadable"] = json!(format!("{why}; this is what the log knows of the message"));
+        Ok(Some((row.seq, header)))
     }
 
     async fn row_at(&self, seq: Seq) -> Result<Option<LogRow>, EngineError> {

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use rookery_core::key::Table;
 use rookery_core::routing::{Candidates, Choice, Demand, Forward, Route};
 use rookery_core::task::{Task, Terms};
-use rookery_core::{Caller, Command, Fact, Key, MessageId, Row, Seq, TaskId, envelope};
+use rookery_core::{AgentId, Caller, Command, Fact, Key, MessageId, Row, Seq, TaskId, envelope};
 use rookery_store::artifact::Held;
 use rookery_store::node::{Duty, Tenure};
 use rookery_store::query::Test;
@@ -96,6 +96,8 @@ struct Router {
     waiting: BTreeMap<TaskId, Seq>,
     /// Tasks that may have begun or ceased to wait.
     to_look_at: Vec<TaskId>,
+    /// Tasks that somebody else reserved for an agent, who has not got the request.
+    to_pass_on: Vec<Task>,
     /// Tasks to choose for; all that wait, if the team has changed.
     due: Due,
 }
@@ -110,12 +112,22 @@ impl Router {
     async fn begin(engine: &Engine, tenure: Tenure) -> Result<Router, EngineError> {
         let subscription = engine.subscribe(None).await?;
         let unrouted = ListQuery::all(Table::Tasks).with("unrouted", Test::Present);
-        let (candidates, rest, head) = known(engine, vec![unrouted]).await?;
+        let held = ListQuery::all(Table::Tasks).with("held_by", Test::Present);
+        let (candidates, rest, head) = known(engine, vec![unrouted, held]).await?;
         let tasks = rest.into_iter().flatten().filter_map(task_of);
-        let waiting = tasks.map(|task| (task.id, task.created)).collect();
-        let at = head.head;
-        let (to_look_at, due) = (vec![], Due::All);
-        Ok(Router { engine: engine.clone(), tenure, subscription, candidates, at, waiting, to_look_at, due })
+        let (to_pass_on, tasks): (Vec<Task>, Vec<Task>) = tasks.partition(|task| task.to_be_passed_on().is_some());
+        let waiting = tasks.into_iter().filter(|task| task.to_be_routed().is_some());
+        Ok(Router {
+            engine: engine.clone(),
+            tenure,
+            subscription,
+            candidates,
+            at: head.head,
+            waiting: waiting.map(|task| (task.id, task.created)).collect(),
+            to_look_at: vec![],
+            to_pass_on,
+            due: Due::All,
+        })
     }
 
     /// Takes the next row of the log, unless what is known has it already.
@@ -137,18 +149,29 @@ impl Router {
                 self.to_look_at.push(fact.task.clone());
                 self.due = Due::All;
             }
-            Fact::TaskReserved(fact) => drop(self.waiting.remove(&fact.task)),
+            Fact::TaskReserved(fact) => {
+                self.waiting.remove(&fact.task);
+                self.to_look_at.push(fact.task.clone());
+            }
+            Fact::TaskReassigned(fact) => self.to_look_at.push(fact.task.clone()),
+            Fact::TaskForwarded(fact) => self.to_look_at.retain(|task| *task != fact.task),
             Fact::TaskClaimed(fact) => drop(self.waiting.remove(&fact.task)),
             Fact::TaskCompleted(fact) => self.freed(&fact.task, &fact.unblocks),
             Fact::TaskDropped(fact) => self.freed(&fact.task, &fact.unblocks),
             Fact::TaskFailed(fact) => self.freed(&fact.task, &[]),
             Fact::TaskTimedOut(fact) => self.freed(&fact.task, &[]),
             Fact::TaskRemoved(fact) => self.freed(&fact.task, &[]),
-            Fact::AgentRegistered(_) | Fact::AgentUpdated(_) | Fact::AgentReturned(_) | Fact::RunStatusSet(_) => {
-                self.due = Due::All;
-            }
+            Fact::AgentRegistered(fact) => self.changed(&fact.id),
+            Fact::AgentUpdated(fact) => self.changed(&fact.id),
+            Fact::AgentReturned(_) | Fact::RunStatusSet(_) => self.due = Due::All,
             _ => {}
         }
+    }
+
+    /// An agent is another one now: it may fit for what waits, and speak the protocol by which it was not told of its work.
+    fn changed(&mut self, agent: &AgentId) {
+        self.to_look_at.extend(self.candidates.tasks_of(agent).cloned());
+        self.due = Due::All;
     }
 
     /// A task has ended: whoever had it can take another, and what waited for it may be routed.
@@ -161,6 +184,9 @@ impl Router {
     async fn route_due(&mut self) -> Result<(), EngineError> {
         loop {
             self.look().await?;
+            for task in std::mem::take(&mut self.to_pass_on) {
+                self.pass_on(&task).await?;
+            }
             let due = match std::mem::replace(&mut self.due, Due::Some(vec![])) {
                 Due::Some(tasks) => tasks,
                 Due::All => {
@@ -186,7 +212,10 @@ impl Router {
         }
         let keys = ids.into_iter().map(Key::Task).collect();
         let (rows, _) = self.engine.store().rows(keys).await?;
-        for task in rows.into_iter().flatten().filter_map(task_of).filter(|task| task.to_be_routed().is_some()) {
+        let tasks = rows.into_iter().flatten().filter_map(task_of);
+        let (to_pass_on, tasks): (Vec<Task>, Vec<Task>) = tasks.partition(|task| task.to_be_passed_on().is_some());
+        self.to_pass_on.extend(to_pass_on);
+        for task in tasks.into_iter().filter(|task| task.to_be_routed().is_some()) {
             self.waiting.insert(task.id.clone(), task.created);
             if let Due::Some(due) = &mut self.due {
                 due.push(task.id);
@@ -228,6 +257,31 @@ impl Router {
                 tracing::debug!(task = %id, %refusal, "a choice was out of date");
                 self.looks_again(id).await
             }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Passes the request on to an agent that somebody else reserved the task for. Who has no card, and was given what nobody
+    /// asked for by a message, finds it by its own face.
+    async fn pass_on(&mut self, task: &Task) -> Result<(), EngineError> {
+        let Some(to) = task.to_be_passed_on().cloned() else { return Ok(()) };
+        let request = task.origin.terms.as_ref().map(|terms| terms.request.clone());
+        if request.is_none() && !self.candidates.has_card(&to) {
+            return Ok(());
+        }
+        let message = MessageId::new(self.engine.mint("msg_"));
+        let accept_within_millis = millis(self.engine.settings().accept_timeout);
+        let request = request.unwrap_or_else(|| envelope::id_at(task.created));
+        let forward = Forward { task: task.id.clone(), to, message, accept_within_millis };
+        let (submission, held) = self.forwards(task, &request, forward).await?;
+        let outcome = self.engine.store().submit(submission).await;
+        if let Some(held) = held {
+            self.engine.let_go(held).await;
+        }
+        match outcome {
+            Ok(committed) => self.catch_up(committed.at).await,
+            // It changed meanwhile, and what did is told by the log.
+            Err(SubmitError::Refused(_)) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }

@@ -37,8 +37,9 @@ impl Envelopes {
         Envelopes(rows.into_iter().filter(|row| is_envelope(row)).map(|row| row.seq).collect())
     }
 
+    /// What is told to somebody is a message of its own, whatever it follows from.
     fn led_to(&self, row: &LogRow) -> bool {
-        row.cause.is_some_and(|cause| self.0.contains(&cause))
+        row.fact.tells().is_empty() && row.cause.is_some_and(|cause| self.0.contains(&cause))
     }
 
     /// The type that a row is shown with.

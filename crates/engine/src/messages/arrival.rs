@@ -22,7 +22,7 @@ impl<'f> Arrival<'f> {
             Fact::DeliveryRetried(fact) => Arrival::agents([&fact.agent]),
             // What waited for it, and what was said to everybody before it came.
             Fact::AgentRegistered(fact) => Arrival::agents([&fact.id]),
-            _ => Arrival::Nobody,
+            other => Arrival::agents(other.tells()),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Every delivery and where it stands: what is under way, what is done with, and what was given up on.
 
 use rookery_core::key::Table;
-use rookery_core::message::{Delivery, Standing};
+use rookery_core::message::{Delivery, PASSED_ON, Standing};
 use rookery_core::{AgentId, MessageId, Seq};
 use rookery_store::ListQuery;
 use rookery_store::query::Test;
@@ -52,11 +52,18 @@ pub enum DeliveryState {
     Acked,
     /// Given up on.
     Dead,
+    /// What it asks for is somebody else's by now, or nobody's.
+    PassedOn,
 }
 
 impl DeliveryState {
-    pub const ALL: [DeliveryState; 4] =
-        [DeliveryState::Pending, DeliveryState::Notified, DeliveryState::Acked, DeliveryState::Dead];
+    pub const ALL: [DeliveryState; 5] = [
+        DeliveryState::Pending,
+        DeliveryState::Notified,
+        DeliveryState::Acked,
+        DeliveryState::Dead,
+        DeliveryState::PassedOn,
+    ];
 
     pub fn as_str(self) -> &'static str {
         match self {
@@ -64,6 +71,7 @@ impl DeliveryState {
             DeliveryState::Notified => "notified",
             DeliveryState::Acked => "acked",
             DeliveryState::Dead => "dead",
+            DeliveryState::PassedOn => PASSED_ON,
         }
     }
 
@@ -73,6 +81,7 @@ impl DeliveryState {
 
     fn of(delivery: &Delivery, handing: Option<&Handing>) -> DeliveryState {
         match delivery.standing {
+            _ if delivery.is_passed_on() => DeliveryState::PassedOn,
             _ if delivery.is_dead() => DeliveryState::Dead,
             Standing::Acked => DeliveryState::Acked,
             Standing::Queued if handing.is_none() => DeliveryState::Pending,
@@ -87,6 +96,7 @@ impl DeliveryState {
             DeliveryState::Notified => &["queued", "read"],
             DeliveryState::Acked => &["acked"],
             DeliveryState::Dead => &["dead"],
+            DeliveryState::PassedOn => &[PASSED_ON],
         }
     }
 }
@@ -118,7 +128,7 @@ pub struct DeliveryPage {
 
 impl DeliveryFilter {
     fn stored(&self) -> &'static [&'static str] {
-        self.state.map_or(&["queued", "read", "acked", "dead"], DeliveryState::stored)
+        self.state.map_or(&["queued", "read", "acked", "dead", PASSED_ON], DeliveryState::stored)
     }
 }
 

@@ -5,7 +5,7 @@ use rookery_core::agent::Agent;
 use rookery_core::key::Table;
 use rookery_core::message::{AddressedAs, Delivery, Form, Message, Shown, Standing};
 use rookery_core::{
-    Actor, AgentId, Caller, Code, Key, MessageId, Power, Refusal, Row, Seq, TaskId, Timestamp, envelope,
+    Actor, AgentId, Caller, Code, Key, MessageId, Power, Refusal, Row, Seq, TaskId, Timestamp, envelope, limit,
 };
 use rookery_store::ListQuery;
 use rookery_store::query::Test;
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::arrival::Arrival;
 use super::place::Place;
-use super::{READ, delivery_of, message_of, page, stored};
+use super::{READ, delivery_of, page, stored};
 use crate::clutch;
 use crate::engine::{Engine, EngineError};
 use crate::subscribe::{SubscribeError, Subscription};
@@ -114,7 +114,7 @@ impl Engine {
         let mut pulled = Pulled::default();
         let mut bytes = 0;
         for waits in waiting {
-            let Some(parcel) = self.parcel(&waits.message).await? else { continue };
+            let Some(parcel) = self.parcel_or_header(&waits.message).await? else { continue };
             bytes += parcel.message.to_string().len();
             if bytes > PAGE_BYTES && !pulled.messages.is_empty() {
                 break;
@@ -126,18 +126,28 @@ impl Engine {
         Ok(pulled)
     }
 
+    /// A message as it is delivered. What became of the body of one holds up no other: it is shown without.
+    async fn parcel_or_header(&self, id: &MessageId) -> Result<Option<Parcel>, EngineError> {
+        match self.parcel(id).await {
+            Err(EngineError::Artifact(error)) if error.is_of_one() => {
+                tracing::warn!(%error, message = %id, "the body of a message cannot be read; its header is shown");
+                let header = self.header_of(id, &error).await?;
+                Ok(header.map(|(seq, message)| Parcel { id: id.clone(), seq, message }))
+            }
+            parcel => parcel,
+        }
+    }
+
     /// A message as it is delivered; nothing if there is none of that id.
     pub(crate) async fn parcel(&self, id: &MessageId) -> Result<Option<Parcel>, EngineError> {
         let (rows, _) = self.store().rows(vec![Key::Envelope(id.clone()), Key::Message(id.clone())]).await?;
-        let mut rows = rows.into_iter();
-        let (filed, message) = (rows.next().flatten(), rows.next().flatten());
-        match (filed, message.and_then(message_of)) {
-            (Some(Row::Envelope(_)), _) => {
+        match <[Option<Row>; 2]>::try_from(rows) {
+            Ok([None, Some(Row::Message(message))]) => Ok(Some(parcel_of(&message))),
+            // An envelope, or a fact by the id that it is shown with.
+            _ => {
                 let found = self.envelope(id).await?.value;
                 Ok(found.map(|(seq, shown)| Parcel { id: id.clone(), seq, message: worded(shown) }))
             }
-            (_, Some(message)) => Ok(Some(parcel_of(&message))),
-            (_, None) => Ok(None),
         }
     }
 
@@ -232,6 +242,7 @@ impl Engine {
 
     /// Those of some messages that are not for an agent.
     async fn not_for(&self, agent: &AgentId, ids: &[MessageId]) -> Result<Vec<MessageId>, EngineError> {
+        limit::list("ids", ids)?;
         let delivery = |id: &MessageId| Key::Delivery { message: id.clone(), agent: agent.clone() };
         let keys = ids.iter().flat_map(|id| [delivery(id), Key::Message(id.clone())]).collect();
         let (rows, _) = self.store().rows(keys).await?;
@@ -244,9 +255,10 @@ impl Engine {
     }
 
     /// Whether a caller may look into an agent's inbox: the agent itself, the lead and people; and who says no name of its own.
+    /// One that left has none.
     pub async fn may_open_inbox(&self, caller: &Caller, agent: &AgentId) -> Result<(), EngineError> {
-        if self.agent(agent).await?.value.is_none() {
-            return Err(Refusal::new(Code::AgentNotFound, format!("there is no agent '{agent}'"))
+        if self.agent(agent).await?.value.is_none_or(|known| known.has_left()) {
+            return Err(Refusal::new(Code::AgentNotFound, format!("there is no agent '{agent}', or it has left"))
                 .hint("register it first, by its card")
                 .into());
         }

@@ -31,6 +31,11 @@ impl Clock {
         self.now.as_second()
     }
 
+    /// Now, in ISO 8601.
+    pub fn moment(&self) -> String {
+        self.now.to_string()
+    }
+
     pub fn is_past(&self, millis: i64) -> bool {
         millis <= self.now.as_millisecond()
     }

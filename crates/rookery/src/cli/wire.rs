@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use rookery_core::clutch::card::SigningKey;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -83,6 +84,35 @@ pub struct Delivery {
 }
 
 #[derive(Debug, Deserialize)]
+pub struct Adapters {
+    pub adapters: Vec<Adapter>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Adapter {
+    pub name: String,
+    pub state: String,
+    #[serde(default)]
+    pub behind: u64,
+    pub failing: Option<Failing>,
+    #[serde(default)]
+    pub dead: Vec<DeadLetter>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Failing {
+    pub since: String,
+    pub error: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct DeadLetter {
+    pub seq: u64,
+    pub at: String,
+    pub error: String,
+}
+
+#[derive(Debug, Deserialize)]
 pub struct Runs {
     pub runs: Vec<Run>,
     pub next: Option<u64>,
@@ -143,6 +173,20 @@ pub struct Attempt {
     pub duration_ms: Option<i64>,
     pub outcome: Option<String>,
     pub error: Option<String>,
+}
+
+/// Of an agent's card, what it signs with.
+#[derive(Debug, Deserialize)]
+pub struct Card {
+    pub agent_id: String,
+    #[serde(default)]
+    pub security: CardSecurity,
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub struct CardSecurity {
+    #[serde(default)]
+    pub keys: Vec<SigningKey>,
 }
 
 /// What the router would do.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use reqwest::Url;
 
 use super::{
-    Bytes, ConfigError, ContextProvider, Definition, Entry, HookSettings, Setting, Signatures, Sources, StoreUrl, Value,
+    Bytes, ConfigError, ContextProvider, Definition, Entry, Hooks, Setting, Signatures, Sources, StoreUrl, Value,
 };
 
 /// Makes the [`Settings`] record and the [`TABLE`] that describes it from the same lines, so that they cannot differ.
@@ -17,7 +17,7 @@ macro_rules! settings {
         pub struct Settings {
             $( $(#[doc = $help])+ pub $name: Setting<$type>, )+
             /// Webhooks, which only the file has.
-            pub hooks: Vec<HookSettings>,
+            pub hooks: Hooks,
         }
 
         /// Every setting as it is defined, in the order in which it is shown.
@@ -115,7 +115,8 @@ settings! {
     delivery_circuit_failures: u32 = "5", "ROOKERY_DELIVERY_CIRCUIT_FAILURES";
     /// How long it is left alone at first; doubled each time, up to five minutes.
     delivery_circuit_pause: Duration = "10s", "ROOKERY_DELIVERY_CIRCUIT_PAUSE";
-    /// Hosts that messages are posted to, and no others; all of them if none is named.
+    /// Hosts that messages are posted to, and no others; all of them if none is named. Where tokens are required, hosts on this machine
+    /// or in private networks are served only if they are named.
     delivery_hosts: Vec<String> = "", "ROOKERY_DELIVERY_HOSTS";
     /// Largest request body.
     max_body_bytes: Bytes = "1MiB", "ROOKERY_MAX_BODY_BYTES";

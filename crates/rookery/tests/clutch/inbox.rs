@@ -3,11 +3,13 @@
 use reqwest::Method;
 use rookery_testkit::daemon::{Daemon, Reply, read};
 use rookery_testkit::patience;
+use rookery_testkit::stream::Receiving;
 use rookery_testkit::websocket::{Placed, Socket};
 use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::Message;
 
-use crate::sending::{envelope, kinds, rows, sent, team, told};
-use crate::team::{Tools, follow};
+use crate::sending::{envelope, kinds, rows, sent, setup, team, told};
+use crate::team::{Tools, announce, follow};
 
 pub fn to(agents: &[&str]) -> Value {
     agents.iter().map(|agent| json!({"agent_id": agent})).collect()
@@ -243,4 +245,89 @@ async fn a_connected_agent_gets_what_is_for_it_and_acknowledges_it_there() {
     for query in ["?inbox=1", "?inbox=group:workers", "?inbox=ghost", "?inbox=ken&type=x.note"] {
         assert!(Socket::open(daemon.url(), query).await.is_err(), "{query}");
     }
+}
+
+#[tokio::test]
+async fn a_place_of_another_log_is_not_one_of_the_inbox() {
+    let daemon = team(&["lead", "ken"]).await;
+    let placed = sent(&daemon, &envelope("m1", "x.note", "lead", json!({"to": to(&["ken"])}))).await["seq"].clone();
+    sent(&daemon, &envelope("m2", "x.note", "lead", json!({"to": to(&["ken"])}))).await;
+    let log = daemon.get("/clutch/v0/messages?limit=1").await.unwrap().headers["x-rookery-log"].clone();
+    let here = format!("?after={}:{placed}", log.to_str().unwrap());
+    assert_eq!(ids(&inbox(&daemon, "ken", &here).await), ["m2"]);
+    let mut stream = follow(&daemon, &format!("{here}&inbox=ken")).await;
+    assert_eq!(stream.next().await.unwrap().message["id"], "m2");
+    for after in ["log_other:1", "9999999"] {
+        for path in ["agents/ken/inbox?", "deliveries?", "stream?inbox=ken&"] {
+            let refused = daemon.get(&format!("/clutch/v0/{path}after={after}")).await.unwrap();
+            assert_eq!((refused.status.as_u16(), &refused.body["code"]), (410, &json!("POSITION_GONE")), "{path}");
+            assert!(refused.body["details"]["hint"].is_string(), "{}", refused.body);
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_leaves_its_inbox_for_the_log_begins_now() {
+    let daemon = team(&["lead", "ken"]).await;
+    let mut ken = follow(&daemon, "?inbox=ken").await;
+    for id in ["m1", "m2"] {
+        sent(&daemon, &envelope(id, "x.note", "lead", json!({"to": to(&["ken"])}))).await;
+    }
+    ken.take(2).await.unwrap();
+    ken.send(&json!({"op": "subscribe", "type": "x.note"})).await.unwrap();
+    let head = rows(&daemon).len();
+    assert_eq!(ken.frame().await.unwrap(), json!({"op": "subscribed", "after": head}));
+    sent(&daemon, &envelope("m3", "x.note", "ken", json!({"to": to(&["lead"])}))).await;
+    assert_eq!(ken.next().await.unwrap().message["id"], "m3", "and not all that ever was");
+}
+
+/// A daemon that looks often whether whoever follows it still may.
+async fn watchful(agents: &[&str]) -> Daemon {
+    let daemon = setup().env("ROOKERY_STREAM_KEEP_ALIVE", "1s").start().unwrap();
+    for agent in agents {
+        announce(&daemon, agent).await;
+    }
+    daemon
+}
+
+#[tokio::test]
+async fn the_stream_of_an_inbox_ends_when_its_agent_leaves() {
+    let daemon = watchful(&["lead", "ken"]).await;
+    let mut ken = follow(&daemon, "?inbox=ken").await;
+    let left = read(daemon.request(Method::DELETE, "/clutch/v0/agents/ken")).await.unwrap();
+    assert_eq!(left.status, 200, "{}", left.body);
+    let (code, reason) = ken.farewell().await.unwrap().unwrap();
+    assert_eq!(code, 1008);
+    assert!(reason.contains("'ken'") && reason.contains("left"), "{reason}");
+    assert!(Socket::open(daemon.url(), "?inbox=ken").await.is_err());
+    let refused = daemon.get("/clutch/v0/agents/ken/inbox").await.unwrap();
+    assert_eq!((refused.status.as_u16(), &refused.body["code"]), (404, &json!("AGENT_NOT_FOUND")));
+    announce(&daemon, "ken").await;
+    follow(&daemon, "?inbox=ken").await;
+}
+
+#[tokio::test]
+async fn the_stream_of_an_inbox_ends_with_the_token_that_opened_it() {
+    let daemon = watchful(&["lead", "ken"]).await;
+    let owner = format!("Bearer {}", daemon.person_key().unwrap());
+    let by_owner = |method, path: &str| daemon.request(method, path).header("authorization", &owner);
+    let made = read(by_owner(Method::POST, "/admin/tokens").json(&json!({"agent": "ken", "role": "agent"})));
+    let made = made.await.unwrap();
+    assert_eq!(made.status, 201, "{}", made.body);
+    let token = format!("Bearer {}", made.body["token"].as_str().unwrap());
+    let opened = Socket::ask(daemon.url(), "?inbox=1", &[("authorization", &token)], Receiving::Usual).await.unwrap();
+    let mut ken = opened.unwrap();
+    sent(&daemon, &envelope("m1", "x.note", "lead", json!({"to": to(&["ken"])}))).await;
+    assert_eq!(ken.next().await.unwrap().message["id"], "m1");
+    let path = format!("/admin/tokens/{}", made.body["id"].as_str().unwrap());
+    assert!(read(by_owner(Method::DELETE, &path)).await.unwrap().status.is_success());
+    sent(&daemon, &envelope("m2", "x.note", "lead", json!({"to": to(&["ken"])}))).await;
+    let (code, reason) = loop {
+        match ken.raw().await.unwrap().expect("a word before the end") {
+            Message::Close(Some(told)) => break (u16::from(told.code), told.reason.to_string()),
+            Message::Text(text) => panic!("{text} was told to whoever may not know it"),
+            _ => {}
+        }
+    };
+    assert_eq!((code, reason.as_str()), (1008, "the credential is not valid any more"));
 }

@@ -3,8 +3,10 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails its test")]
 
 mod artifacts;
+mod cast;
 mod cli;
 mod delivery;
+mod described;
 mod endpoint;
 mod hooks;
 mod inbox;
@@ -25,4 +27,6 @@ mod tasks;
 mod team;
 mod telemetry;
 mod timing;
+mod told;
 mod tools;
+mod webhooks;

@@ -1,90 +1,93 @@
 //! The protocol's own example, end to end: a UI on the WebSocket asks for research, the router chooses Ken, who takes messages on
-//! its own endpoint, uses a tool that another agent serves from its inbox, and answers.
+//! its own endpoint, uses a tool that another agent serves from its inbox, and answers. Each of them is a process of its own.
 
-use reqwest::Method;
-use rookery_testkit::daemon::{Daemon, read};
+use rookery_testkit::daemon::Daemon;
 use rookery_testkit::patience;
+use rookery_testkit::postgres::Schema;
 use serde_json::{Value, json};
 
-use crate::endpoint::{Endpoint, Manner};
-use crate::inbox::{ack, ids, inbox, to};
-use crate::sending::{self, envelope, sent};
-use crate::team::follow;
+use crate::cast::{self, Actor};
+use crate::inbox::to;
+use crate::sending;
+use crate::team::pages;
 
-/// A message of the scenario, in its run and thread.
-fn message(id: &str, kind: &str, from: &str, more: Value) -> Value {
-    let mut message = envelope(id, kind, from, more);
-    for (field, value) in [("run_id", "run_xyz"), ("thread_id", "thr_market"), ("task_id", "task_abc")] {
-        message[field] = json!(value);
+const TEST: &str = "scenario::market_research_goes_from_the_ui_to_ken_and_back";
+
+/// Those who take part are this test again.
+#[tokio::test]
+async fn market_research_goes_from_the_ui_to_ken_and_back() {
+    match cast::asked_to() {
+        Some(part) => cast::play(&part).await,
+        None => story(&sending::setup().start().unwrap()).await,
     }
-    message
-}
-
-async fn register(daemon: &Daemon, card: Value) {
-    let path = format!("/clutch/v0/agents/{}", card["agent_id"].as_str().unwrap());
-    let reply = read(daemon.request(Method::PUT, &path).json(&card)).await.unwrap();
-    assert_eq!(reply.status, 200, "{}", reply.body);
 }
 
 #[tokio::test]
-async fn market_research_goes_from_the_ui_to_ken_and_back() {
-    let daemon = sending::setup().start().unwrap();
-    let endpoint = Endpoint::start(Manner::Answer(202)).await;
-    let research = json!({"capabilities": [{"id": "skill:research", "version": "1.0", "tools": ["mcp:browser"]}]});
-    endpoint.is_of(&daemon, "agent:ken", research).await;
-    register(&daemon, json!({"v": "clutch/0.1", "agent_id": "agent:browser"})).await;
-    let mut ui = follow(&daemon, "?thread_id=thr_market").await;
+async fn market_research_goes_the_same_way_on_postgresql() {
+    let schema = Schema::new().unwrap();
+    story(&sending::setup().store(schema.url()).start().unwrap()).await;
+}
 
-    // 1. The UI asks. 2. The router chooses. 3. Ken gets the request on its endpoint.
-    let asked = json!({"domain": "research", "payload_type": "research.query.v1", "payload": {"query": "Who sells it?"},
-        "requires": ["skill:research"]});
-    sent(&daemon, &message("msg_1", "task.request", "ui", asked)).await;
-    let request = endpoint.has(1).await.remove(0).body;
-    assert_eq!(
-        (&request["type"], &request["from"]["agent_id"]),
-        (&json!("task.request"), &json!("agent:orchestrator"))
-    );
-    assert_eq!((&request["task_id"], &request["run_id"]), (&json!("task_abc"), &json!("run_xyz")));
-    assert_eq!(request["payload"], json!({"query": "Who sells it?"}));
-
-    // 4. Ken accepts. 5. It calls a tool. 6. Whoever serves it pulls the call, answers, and acknowledges.
-    sent(&daemon, &message("msg_4", "task.accept", "agent:ken", json!({}))).await;
-    let call = json!({"to": to(&["agent:browser"]), "payload": {"tool": "mcp:browser", "args": {"url": "https://x"}}});
-    sent(&daemon, &message("msg_5", "tool.call", "agent:ken", call)).await;
-    let pulled = inbox(&daemon, "browser", "?wait=30s").await;
-    assert_eq!(ids(&pulled), ["msg_5"]);
-    let page = json!({"to": to(&["agent:ken"]), "payload": {"tool": "mcp:browser", "result": "a page"}});
-    sent(&daemon, &message("msg_6", "tool.result", "agent:browser", page)).await;
-    assert_eq!(ack(&daemon, "browser", &["msg_5"]).await.status, 200);
-    assert_eq!(endpoint.has(2).await[1].id(), "msg_6");
-
-    // 7. Ken is done. 8. The UI has seen all of it, in order.
-    let result = json!({"domain": "research", "payload_type": "research.summary.v1",
-        "payload": {"findings": ["two do"], "citations": ["https://x"]}});
-    sent(&daemon, &message("msg_7", "task.result", "agent:ken", result)).await;
-    let steps =
-        ["task.request", "routing.decision", "task.request", "task.accept", "tool.call", "tool.result", "task.result"];
-    let mut seen: Vec<Value> = Vec::new();
-    let all = async {
-        while seen.last().is_none_or(|last| last["type"] != "task.result") {
-            let message = ui.next().await.unwrap().message;
-            if steps.contains(&message["type"].as_str().unwrap()) {
-                seen.push(message);
-            }
-        }
+async fn story(daemon: &Daemon) {
+    let (ken, browser) = (Actor::starts("ken", TEST, daemon), Actor::starts("browser", TEST, daemon));
+    let both = || async {
+        let cards = daemon.get("/clutch/v0/agents").await?.body;
+        Ok(cards["agents"].as_array().filter(|cards| cards.len() == 2).map(|_| ()))
     };
-    patience::within("the UI to see the end", all).await.unwrap();
-    assert_eq!(seen.iter().map(|message| message["type"].as_str().unwrap()).collect::<Vec<_>>(), steps);
-    assert_eq!(seen[1]["payload"]["selected"], "agent:ken");
-    let replayed = daemon.get("/clutch/v0/runs/run_xyz/replay").await.unwrap().body;
-    let replayed = replayed["messages"].as_array().unwrap().iter().map(|placed| placed["message"].clone());
-    let replayed: Vec<Value> = replayed.filter(|message| steps.contains(&message["type"].as_str().unwrap())).collect();
-    assert_eq!(replayed, seen, "the log has the same steps in the same order");
+    patience::eventually("both agents to join", both).await.unwrap();
+    let shown = Actor::starts("ui", TEST, daemon).prints().await;
+    the_log_has_every_step(daemon, &shown).await;
+
     let acked = || async {
-        let reply = daemon.get("/clutch/v0/deliveries?state=acked").await.unwrap().body;
+        let reply = daemon.get("/clutch/v0/deliveries?state=acked").await?.body;
         Ok(Some(reply["deliveries"].clone()).filter(|deliveries| deliveries.as_array().unwrap().len() == 3))
     };
     patience::eventually("all to be acknowledged", acked).await.unwrap();
     assert_eq!(daemon.get("/tasks/task_abc").await.unwrap().body["status"], "done");
+    for actor in [ken, browser] {
+        assert!(actor.leaves().await.success(), "it played its part to the end");
+    }
     daemon.replay_verify().unwrap();
+}
+
+/// The steps as the protocol numbers them; `shown` is what the UI saw of them.
+async fn the_log_has_every_step(daemon: &Daemon, shown: &[Value]) {
+    let (listed, _) = pages(daemon, "/messages?thread_id=thr_market&limit=1000").await;
+    let listed: Vec<Value> = listed.into_iter().map(|placed| placed.message).collect();
+    let numbered = ["task.request", "routing.decision", "task.accept", "tool.call", "tool.result", "task.result"];
+    let is_step = |message: &&Value| numbered.contains(&message["type"].as_str().unwrap());
+    let steps: Vec<&Value> = listed.iter().filter(is_step).collect();
+    let orchestrator = to(&["agent:orchestrator"]);
+    let step = |number: usize, kind: &str, from: &str, to: &Value| {
+        let message = steps[number - 1];
+        let told = (&message["type"], &message["from"]["agent_id"], &message["to"]);
+        assert_eq!(told, (&json!(kind), &json!(from), to), "step {number}: {message}");
+        let place = (&message["run_id"], &message["thread_id"], &message["task_id"]);
+        assert_eq!(place, (&json!("run_xyz"), &json!("thr_market"), &json!("task_abc")), "step {number}");
+        message
+    };
+    let request = step(1, "task.request", "agent:ui", &orchestrator);
+    assert_eq!((&request["domain"], &request["payload_type"]), (&json!("research"), &json!("research.query.v1")));
+    let decision = step(2, "routing.decision", "agent:orchestrator", &json!([]));
+    assert_eq!(decision["payload"]["selected"], "agent:ken");
+    assert!(decision["payload"]["reason"].as_str().unwrap().contains("skill:research"), "{decision}");
+    let passed_on = step(3, "task.request", "agent:orchestrator", &to(&["agent:ken"]));
+    assert_eq!(passed_on["payload"], request["payload"]);
+    step(4, "task.accept", "agent:ken", &orchestrator);
+    let call = step(5, "tool.call", "agent:ken", &to(&["agent:browser"]));
+    assert_eq!(call["payload"]["tool"], "mcp:browser");
+    let answer = step(6, "tool.result", "agent:browser", &to(&["agent:ken"]));
+    assert_eq!(answer["payload"]["result"], "two shops");
+    let result = step(7, "task.result", "agent:ken", &orchestrator);
+    assert_eq!((&result["domain"], &result["payload_type"]), (&json!("research"), &json!("research.summary.v1")));
+    assert_eq!(result["payload"], json!({"findings": ["two shops"], "citations": ["https://x"]}));
+    assert_eq!(steps.len(), 7, "{steps:?}");
+
+    // 8. The UI has shown everything that happened in the thread until then, in order.
+    let shown: Vec<&Value> = shown.iter().map(|placed| &placed["message"]).collect();
+    assert_eq!(shown, listed.iter().take(shown.len()).collect::<Vec<_>>());
+    assert_eq!(shown.last().map(|last| &last["id"]), Some(&json!("msg_7")));
+    let replayed = daemon.get("/clutch/v0/runs/run_xyz/replay").await.unwrap().body;
+    let replayed = replayed["messages"].as_array().unwrap().iter().map(|placed| &placed["message"]);
+    assert_eq!(replayed.filter(is_step).collect::<Vec<_>>(), steps, "the run has the same steps in the same order");
 }

@@ -7,6 +7,7 @@ use rookery_testkit::daemon::{Daemon, read};
 use serde_json::{Value, json};
 
 use crate::sending::{envelope, expected, kinds, post, refused, rows, sent, setup, told};
+use crate::team::rookery;
 
 const SIG: &str = "/security/auth/sig";
 const KID: &str = "/security/auth/kid";
@@ -229,4 +230,45 @@ async fn the_command_line_makes_keys_and_signs_and_checks() {
         assert!(told.contains(place), "{place}: {told}");
     }
     assert_eq!(run(&["envelope", "sign", "--key", "zoe.key"], r#"{"v": 1}"#).0, 1, "what cannot be sent is not signed");
+}
+
+#[tokio::test]
+async fn a_person_gives_an_agent_keys_from_the_terminal() {
+    let daemon = setup().start().unwrap();
+    assert_eq!(put(&daemon, "ken", &card("ken", &[&key("k1", 1)])).await.0, 200);
+    let run = |args: &[&str]| rookery(daemon.root(), daemon.store(), args);
+    let create = |kid: &str, file: &str| run(&["keys", "create", "--agent", "ken", "--kid", kid, "--key", file]);
+    let (code, stdout, stderr) = create("k2", "ken.key");
+    assert_eq!(code, 0, "{stderr}");
+    assert!(stdout.starts_with("ken can sign with k2 now: "), "{stdout}");
+
+    let (_, listed, _) = run(&["keys", "list", "--json"]);
+    let listed: Value = serde_json::from_str(&listed).unwrap();
+    let names: Vec<(&Value, &Value)> =
+        listed.as_array().unwrap().iter().map(|held| (&held["agent"], &held["kid"])).collect();
+    assert_eq!(names, [(&json!("ken"), &json!("k1")), (&json!("ken"), &json!("k2"))], "the one before stays");
+    assert_eq!(put(&daemon, "ada", &card("ada", &[])).await.0, 200);
+    assert_eq!(run(&["keys", "list", "--agent", "ada"]).2, "no agent has a key\n");
+
+    // What it signs is taken, and nobody else can change the agent's card.
+    let update = envelope("u", "agent.update", "agent:ken", json!({"payload": {"display": {"name": "Ken"}}}));
+    assert_eq!(refused(&daemon, &update).await, expected(403, "SIGNATURE_REQUIRED", AUTH));
+    std::fs::write(daemon.root().join("update.json"), update.to_string()).unwrap();
+    let (code, signed, stderr) = run(&["envelope", "sign", "--key", "ken.key", "update.json"]);
+    assert_eq!(code, 0, "{stderr}");
+    sent(&daemon, &serde_json::from_str(&signed).unwrap()).await;
+
+    for (kid, file, told) in [
+        ("k2", "other.key", "has a key 'k2' already"),
+        ("k3", "ken.key", "exists already"),
+        ("a b", "x.key", "no name"),
+    ] {
+        let (code, stdout, stderr) = create(kid, file);
+        assert!(code != 0 && stdout.is_empty() && stderr.contains(told), "{kid} {file}: {stderr}");
+    }
+    let (code, _, stderr) = run(&["keys", "create", "--agent", "ghost", "--key", "ghost.key"]);
+    assert!(code == 1 && stderr.contains("AGENT_NOT_FOUND"), "{stderr}");
+    for file in ["other.key", "x.key", "ghost.key"] {
+        assert!(!daemon.root().join(file).exists(), "{file} is the key of nobody");
+    }
 }

@@ -1,5 +1,6 @@
 //! The WebSocket: its frames, filters, resuming, whoever does not read, and the end of the daemon.
 
+use rookery_testkit::patience;
 use rookery_testkit::stream::Receiving;
 use rookery_testkit::websocket::{Placed, Socket};
 use serde_json::{Value, json};
@@ -186,27 +187,40 @@ async fn a_ping_is_answered() {
     }
 }
 
+/// However fast a client talks, what it follows comes, and what it asks is answered.
 #[tokio::test]
-async fn who_talks_while_it_reads_misses_nothing() {
+async fn who_never_stops_talking_still_gets_everything() {
     const NOTES: u64 = 1_000;
     let team = team(&["ken"]).await;
     let note = |at: u64| sending::envelope(&format!("note_{at}"), "x.note", "ken", json!({}));
     let lines: String = (0..NOTES).map(|at| format!("{}\n", note(at))).collect();
     assert_eq!(post_text(&team, "application/x-ndjson", lines).await.status, 202);
-    let mut stream = follow(&team, "?after=0&batch=1").await;
-    let (mut seen, mut pings) = (0, 20);
-    while seen < NOTES {
-        if pings > 0 {
-            pings -= 1;
+    let mut stream = follow(&team, "?type=x.note&after=0&batch=1").await;
+    let talking = async {
+        let (mut seen, mut answers) = (0, 0);
+        while seen < NOTES || answers == 0 {
+            // One of each is always under way: shorter than it takes to read a page.
             stream.send_raw(Message::Ping("here?".into())).await.unwrap();
-        }
-        if let Message::Text(frame) = stream.raw().await.unwrap().unwrap() {
-            for entry in serde_json::from_str::<Vec<Value>>(&frame).unwrap() {
-                seen += 1;
-                assert_eq!(entry["seq"], seen);
+            stream.send(&json!({"op": "dance"})).await.unwrap();
+            match stream.raw().await.unwrap().unwrap() {
+                Message::Text(frame) => match serde_json::from_str(&frame).unwrap() {
+                    Value::Array(entries) => {
+                        for entry in entries {
+                            assert_eq!(entry["message"]["id"], format!("note_{seen}"));
+                            seen += 1;
+                        }
+                    }
+                    answer => {
+                        assert_eq!(answer["details"]["parameter"], "op");
+                        answers += 1;
+                    }
+                },
+                Message::Ping(_) | Message::Pong(_) => {}
+                other => panic!("{other:?}"),
             }
         }
-    }
+    };
+    patience::within("all notes", talking).await.unwrap();
 }
 
 #[tokio::test]
@@ -238,7 +252,7 @@ async fn no_more_streams_than_allowed() {
     let refused = Socket::ask(team.url(), "", &[], Receiving::Usual).await.unwrap().unwrap_err();
     assert_eq!((refused.status, &refused.body["code"]), (503, &json!("TOO_MANY_SUBSCRIBERS")));
     drop(open);
-    rookery_testkit::patience::eventually("a place is free again", async || {
+    patience::eventually("a place is free again", async || {
         Ok(Socket::ask(team.url(), "", &[], Receiving::Usual).await?.ok())
     })
     .await

@@ -34,6 +34,11 @@ pub enum ArtifactError {
 }
 
 impl ArtifactError {
+    /// Whether it is about one artifact, and not about where they are kept.
+    pub fn is_of_one(&self) -> bool {
+        matches!(self, ArtifactError::Absent { .. } | ArtifactError::Damaged { .. })
+    }
+
     /// Why a file of an [`ArtifactDir`] could not be read.
     pub(crate) fn reading(sha256: &str, error: io::Error) -> ArtifactError {
         let sha256 = sha256.to_owned();

@@ -104,7 +104,7 @@ struct Refs {
 impl Refs {
     fn add(&mut self, raw: &RawRow) {
         let Ok(fact) = Fact::decode(&raw.kind, raw.version, &raw.fact) else { return };
-        for key in touches(&fact).into_iter().filter(|key| key.table() == Table::ArtifactRefs) {
+        for key in touches(&fact, raw.seq).into_iter().filter(|key| key.table() == Table::ArtifactRefs) {
             let old = self.rows.remove(&key);
             if let Some(row) = apply(old, &key, &fact, raw.seq, raw.at) {
                 self.rows.insert(key, row);

@@ -14,7 +14,7 @@ use super::{log, schema};
 use crate::batch::{Loaded, Needs, Remembered, WriteSet};
 use crate::node::{Duty, Tenure};
 use crate::offline::Reply;
-use crate::operational::{Operation, PresenceBoard, Sign, Token};
+use crate::operational::{Operation, Outbox, PresenceBoard, Sign, Token};
 use crate::query::LogQuery;
 use crate::store::{Answer, Tallies};
 
@@ -259,7 +259,7 @@ pub(super) async fn blank(client: &ClientWrapper, write: &WriteSet) -> Result<()
         let query = LogQuery::one(*seq);
         let rows = ask(client, Frame::Bare, &[log::read(&query)]).await?.pop().unwrap_or_default();
         let rows = log::found(&query, &rows)?;
-        keys.extend(rows.iter().flat_map(|row| rookery_core::touches(&row.fact)));
+        keys.extend(rows.iter().flat_map(|row| rookery_core::touches(&row.fact, row.seq)));
     }
     for key in keys {
         blank_replies(client, &key).await?;
@@ -314,6 +314,15 @@ pub(super) fn operate(operation: &Operation, node: &NodeId) -> Result<Question, 
         Operation::RevokeToken { id } => {
             Question::new("DELETE FROM tokens WHERE id = $1 RETURNING 1", vec![Box::new(stored(id))])
         }
+        Operation::PutOutbox(outbox) => {
+            let doc = serde_json::to_vec(outbox)
+                .map_err(|error| Problem::Unreadable(format!("outbox of {}: {error}", outbox.adapter)))?;
+            let version = i64::try_from(outbox.version).unwrap_or(i64::MAX);
+            let sql = "INSERT INTO outboxes (adapter, version, doc) VALUES ($1, $2, $3)
+                ON CONFLICT (adapter) DO UPDATE SET version = excluded.version, doc = excluded.doc
+                WHERE outboxes.version = excluded.version - 1 RETURNING 1";
+            Question::new(sql, vec![Box::new(stored(&outbox.adapter)), Box::new(version), Box::new(doc)])
+        }
         Operation::ForgetReplies { before } => {
             // What a batch is writing right now is left for the next time.
             let sql = "DELETE FROM replies WHERE (scope, key) IN
@@ -326,6 +335,7 @@ pub(super) fn operate(operation: &Operation, node: &NodeId) -> Result<Question, 
 
 pub(super) const ALL_PRESENCE: &str = "SELECT agent, last_seen, source, node FROM presence ORDER BY agent";
 pub(super) const ALL_TOKENS: &str = "SELECT id, doc FROM tokens ORDER BY n";
+pub(super) const ALL_OUTBOXES: &str = "SELECT adapter, doc FROM outboxes ORDER BY adapter";
 pub(super) const ALL_TALLIES: &str = "SELECT name, n FROM tallies";
 
 pub(super) fn signs(rows: &[tokio_postgres::Row]) -> Result<Vec<Sign>, Problem> {
@@ -345,6 +355,15 @@ pub(super) fn tokens(rows: &[tokio_postgres::Row]) -> Result<Vec<Token>, Problem
         serde_json::from_slice(row.try_get(1)?).map_err(|error| Problem::Unreadable(format!("token {id}: {error}")))
     };
     rows.iter().map(token).collect()
+}
+
+pub(super) fn outboxes(rows: &[tokio_postgres::Row]) -> Result<Vec<Outbox>, Problem> {
+    let outbox = |row: &tokio_postgres::Row| {
+        let adapter = text(row, 0)?;
+        let unreadable = |error| Problem::Unreadable(format!("outbox of {adapter}: {error}"));
+        serde_json::from_slice(row.try_get(1)?).map_err(unreadable)
+    };
+    rows.iter().map(outbox).collect()
 }
 
 pub(super) fn tallies(rows: &[tokio_postgres::Row]) -> Result<Tallies, Problem> {

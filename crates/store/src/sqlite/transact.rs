@@ -12,7 +12,7 @@ use super::fault::{Faults, Step};
 use super::{log, schema};
 use crate::batch::{Loaded, Needs, Remembered, WriteSet};
 use crate::offline::Reply;
-use crate::operational::{Operation, PresenceBoard, Sign, Token};
+use crate::operational::{Operation, Outbox, PresenceBoard, Sign, Token};
 use crate::query::LogQuery;
 use crate::store::Answer;
 
@@ -113,7 +113,7 @@ fn blank_replies(connection: &Connection, write: &WriteSet) -> Result<(), Proble
     let mut keys = BTreeSet::new();
     for (seq, _) in &write.blanked {
         let rows = log::read(connection, &LogQuery::one(*seq))?;
-        keys.extend(rows.iter().flat_map(|row| rookery_core::touches(&row.fact)));
+        keys.extend(rows.iter().flat_map(|row| rookery_core::touches(&row.fact, row.seq)));
     }
     for key in keys {
         let id = serde_json::to_string(&key.id()).unwrap_or_default();
@@ -152,6 +152,14 @@ pub(super) fn operate(connection: &Connection, operation: &Operation) -> Result<
         Operation::RevokeToken { id } => {
             connection.prepare_cached("DELETE FROM tokens WHERE id = ?1")?.execute([id])?
         }
+        Operation::PutOutbox(outbox) => {
+            let doc = serde_json::to_vec(outbox)
+                .map_err(|error| Problem::Unreadable(format!("outbox of {}: {error}", outbox.adapter)))?;
+            let version = i64::try_from(outbox.version).unwrap_or(i64::MAX);
+            let sql = "INSERT INTO outboxes (adapter, version, doc) VALUES (?1, ?2, ?3) ON CONFLICT (adapter) DO UPDATE
+                SET version = excluded.version, doc = excluded.doc WHERE outboxes.version = excluded.version - 1";
+            connection.prepare_cached(sql)?.execute(params![outbox.adapter, version, doc])?
+        }
         Operation::ForgetReplies { before } => connection
             .prepare_cached(
                 "DELETE FROM replies WHERE (scope, key) IN
@@ -181,6 +189,18 @@ pub(super) fn all_presence(connection: &Connection) -> Result<Vec<Sign>, Problem
     while let Some(row) = rows.next()? {
         let (agent, last_seen, source): (String, i64, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
         found.push(Sign { agent: AgentId::new(agent), presence: presence(last_seen, &source)?, by: None });
+    }
+    Ok(found)
+}
+
+pub(super) fn all_outboxes(connection: &Connection) -> Result<Vec<Outbox>, Problem> {
+    let mut statement = connection.prepare_cached("SELECT adapter, doc FROM outboxes ORDER BY adapter")?;
+    let mut rows = statement.query([])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (adapter, doc): (String, Vec<u8>) = (row.get(0)?, row.get(1)?);
+        let unreadable = |error| Problem::Unreadable(format!("outbox of {adapter}: {error}"));
+        found.push(serde_json::from_slice(&doc).map_err(unreadable)?);
     }
     Ok(found)
 }

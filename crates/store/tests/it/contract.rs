@@ -10,7 +10,9 @@ use rookery_core::view::{LifeSource, Presence};
 use rookery_core::{AgentId, Caller, Code, Key, Row, RunId, Seq, Table, ThreadId, Timestamp};
 use rookery_store::artifact::{ArtifactError, Erased, sha256_hex};
 use rookery_store::query::{Bodies, Order, Test};
-use rookery_store::{Answer, Duty, ListQuery, LogQuery, Operation, Store, Submission, SubmitError, Tenure, Token};
+use rookery_store::{
+    Answer, Duty, ListQuery, LogQuery, Operation, Outbox, Store, Submission, SubmitError, Tenure, Token,
+};
 
 use crate::artifacts::{
     an_artifact_comes_in_and_goes_out_piece_by_piece, artifacts_are_listed_page_by_page,
@@ -538,6 +540,20 @@ async fn operational_state_is_kept_and_not_logged(world: &World) {
         store.operate(operation).await.unwrap();
     }
     assert_eq!(store.tokens().await.unwrap(), [token("one", "changed")]);
+    let outbox = |adapter: &str, version: u64, place: u64| Outbox {
+        adapter: adapter.to_owned(),
+        version,
+        place: Seq(place),
+        attempts: 1,
+        failing: None,
+        dead: vec![],
+    };
+    let mut put = vec![];
+    for (adapter, version, place) in [("b", 1, 7), ("a", 1, 3), ("a", 2, 4), ("a", 2, 9), ("a", 4, 9), ("a", 3, 5)] {
+        put.push(store.operate(Operation::PutOutbox(outbox(adapter, version, place))).await.unwrap());
+    }
+    assert_eq!(put, [1, 1, 1, 0, 0, 1], "only over the version before it");
+    assert_eq!(store.outboxes().await.unwrap(), [outbox("a", 3, 5), outbox("b", 1, 7)]);
     assert!(whole_log(store).await.is_empty());
 }
 

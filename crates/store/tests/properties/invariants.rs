@@ -260,7 +260,7 @@ fn only_facts_change_holders(log: &[LogRow]) {
         _ => None,
     };
     for entry in log {
-        for key in touches(&entry.fact) {
+        for key in touches(&entry.fact, entry.seq) {
             let old = rows.remove(&key);
             let before = holder(old.as_ref());
             let new = apply(old, &key, &entry.fact, entry.seq, entry.at);

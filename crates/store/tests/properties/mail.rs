@@ -1,6 +1,6 @@
 //! Messages and documents: what random callers ask of them, and what holds whatever they ask.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -16,7 +16,7 @@ use rookery_core::message::{
     Ack, AckMessages, AddressedAs, Addressees, Cause, Fate, GiveUpDelivery, Header, ReadMessages, Receipt, Recipients,
     ReleaseHeld, RetryDelivery, SendMessage, Shown, Standing, StormGuard, Verdict, What,
 };
-use rookery_core::{AgentId, Command, Fact, Instance, Key, MessageId, Row, Timestamp};
+use rookery_core::{AgentId, Command, Fact, Instance, Key, MessageId, Row, TaskId, Timestamp, envelope};
 
 use crate::envelopes::ENVELOPES;
 use crate::steps::{AGENTS, Step, steps};
@@ -137,6 +137,10 @@ fn about_documents() -> BoxedStrategy<Asked> {
 struct Ledger {
     /// Each message and each of its recipients that was ever named.
     deliveries: BTreeMap<(MessageId, AgentId), Standing>,
+    /// The requests that were passed on.
+    requests: BTreeMap<MessageId, TaskId>,
+    /// Those that ask for nothing any more.
+    passed_on: BTreeSet<(MessageId, AgentId)>,
     held: BTreeMap<MessageId, AgentId>,
     last: Option<Timestamp>,
 }
@@ -171,6 +175,7 @@ impl Ledger {
                 Fact::TaskForwarded(fact) => {
                     let key = (fact.message.clone(), fact.to.clone());
                     assert_eq!(ledger.deliveries.insert(key, Standing::Queued), None);
+                    ledger.requests.insert(fact.message.clone(), fact.task.clone());
                 }
                 Fact::DeliveryAbandoned(fact) if fact.broadcast => {
                     let key = (fact.message.clone(), fact.agent.clone());
@@ -179,6 +184,15 @@ impl Ledger {
                 Fact::MessagesRead(receipt) => ledger.note(receipt, Standing::Read),
                 Fact::MessagesAcked(receipt) => ledger.note(receipt, Standing::Acked),
                 _ => {}
+            }
+            for agent in row.fact.tells() {
+                let key = (envelope::id_at(row.seq), agent.clone());
+                assert_eq!(ledger.deliveries.insert(key, Standing::Queued), None);
+            }
+            if let Some(over) = row.fact.voids() {
+                let key = (over.message.clone(), over.agent.clone());
+                assert!(ledger.deliveries.contains_key(&key), "{over:?} was never sent");
+                assert!(ledger.passed_on.insert(key), "{over:?} is void already");
             }
         }
         ledger
@@ -212,7 +226,7 @@ impl Ledger {
     }
 }
 
-/// Each message and recipient is acked, pending or held, and never gone.
+/// Each message and recipient is acked, pending, passed on or held, and never gone.
 pub(crate) fn check(log: &[LogRow], rows: &BTreeMap<Key, Row>) {
     let ledger = Ledger::of(log);
     let mut found = 0;
@@ -222,9 +236,16 @@ pub(crate) fn check(log: &[LogRow], rows: &BTreeMap<Key, Row>) {
                 found += 1;
                 let key = (delivery.message.clone(), delivery.agent.clone());
                 assert_eq!(ledger.deliveries.get(&key), Some(&delivery.standing), "{delivery:?}");
-                let open = delivery.standing != Standing::Acked && delivery.to != AddressedAs::Everyone;
+                let open = delivery.standing != Standing::Acked && !ledger.passed_on.contains(&key);
+                let open = open && delivery.to != AddressedAs::Everyone;
                 let pending = open.then(|| delivery.agent.to_string());
                 assert_eq!(row.columns()[0], ColumnValue::from(pending), "{delivery:?}");
+                if let Some(task) = ledger.requests.get(&delivery.message).filter(|_| open) {
+                    let task = rows.get(&Key::Task(task.clone()));
+                    let waits =
+                        matches!(task, Some(Row::Task(task)) if task.reserved_for.as_ref() == Some(&delivery.agent));
+                    assert!(waits, "{delivery:?} asks for {task:?}");
+                }
             }
             Row::Message(message) => {
                 let held = matches!(message.fate, Fate::Held(_));

@@ -90,7 +90,7 @@ proptest! {
         team.play(&steps);
         let mut rows: BTreeMap<Key, Row> = BTreeMap::new();
         for entry in team.log() {
-            let named = touches(&entry.fact);
+            let named = touches(&entry.fact, entry.seq);
             for (key, row) in rows.iter().filter(|(key, _)| !named.contains(key)) {
                 let after = apply(Some(row.clone()), key, &entry.fact, entry.seq, entry.at);
                 prop_assert_eq!(after.as_ref(), Some(row), "{} changes {:?}", entry.fact.kind(), key);
@@ -113,7 +113,7 @@ proptest! {
         let mut rows: BTreeMap<Key, Row> = BTreeMap::new();
         for (at, pick) in picks.iter().enumerate() {
             let fact = &pick.get(&log).fact;
-            for key in touches(fact) {
+            for key in touches(fact, Seq(at as u64)) {
                 let alone = apply(None, &key, fact, Seq(at as u64), Timestamp(0));
                 prop_assert!(alone.is_none_or(|row| row.table() == key.table()));
                 let old = rows.remove(&key);

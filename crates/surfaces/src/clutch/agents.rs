@@ -9,9 +9,9 @@ use rookery_core::clutch::Card;
 use rookery_core::{Code, Refusal, Row};
 use rookery_engine::At;
 
-use super::ClutchError;
 use super::call::{Call, Json, NamedAgent};
 use super::wire::{AgentCard, AgentCards, Beaten};
+use super::{ClutchError, ClutchErrorBody};
 use crate::app::App;
 use crate::rest::call;
 use crate::rest::wire::Done;
@@ -45,7 +45,7 @@ pub async fn list(State(app): State<App>, call: Call) -> Result<Response, Clutch
 
 /// One agent's card; also that of one that has left.
 #[utoipa::path(get, path = "/clutch/v0/agents/{id}", tag = "clutch", operation_id = "clutch_agent",
-    params(("id" = String, Path)), responses((status = 200, body = AgentCard)))]
+    params(("id" = String, Path)), responses((status = 200, body = AgentCard), (status = 404, body = ClutchErrorBody)))]
 pub async fn get(State(app): State<App>, call: Call, NamedAgent(id): NamedAgent) -> Result<Response, ClutchError> {
     call.reader().await?;
     let found = app.engine().agent(&id).await?;

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::call::{Call, Query, Segment};
+use super::openapi::Content;
 use super::{ClutchError, ClutchErrorBody, ROOT};
 use crate::app::App;
 use crate::rest::drain;
@@ -73,8 +74,9 @@ pub struct ArtifactQuery {
 }
 
 /// Upload content of any type. The same content has the same reference, and counts as uploaded now.
-#[utoipa::path(post, path = "/clutch/v0/artifacts", tag = "artifacts",
-    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
+#[utoipa::path(post, path = "/clutch/v0/artifacts", tag = "artifacts", operation_id = "clutch_upload",
+    request_body(content = Content, content_type = "application/octet-stream",
+        description = "The content, up to `max_artifact_bytes`, of any type"),
     responses((status = 201, body = UploadedArtifact), (status = 413, body = ClutchErrorBody)))]
 pub async fn upload(
     State(app): State<App>,
@@ -159,11 +161,25 @@ fn too_large(most: u64) -> ClutchError {
         .hint("upload it in parts, or raise max_artifact_bytes")
 }
 
-/// Download an artifact, or a part of it by `Range`.
-#[utoipa::path(get, path = "/clutch/v0/artifacts/{id}", tag = "artifacts",
+/// Whether an artifact is here and how large it is (`Content-Length`, `ETag`), without its content.
+#[utoipa::path(head, path = "/clutch/v0/artifacts/{id}", tag = "artifacts", operation_id = "clutch_artifact_head",
     params(("id" = String, Path, description = "The reference without `artifact:`, as in `sha256-…`")),
-    responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream"),
-        (status = 206, body = Vec<u8>, content_type = "application/octet-stream"),
+    responses((status = 200), (status = 206), (status = 304), (status = 404), (status = 416), (status = 500)))]
+pub async fn head(
+    app: State<App>,
+    call: Call,
+    method: Method,
+    headers: HeaderMap,
+    named: Segment,
+) -> Result<Response, ClutchError> {
+    download(app, call, method, headers, named).await
+}
+
+/// Download an artifact, or a part of it by `Range`.
+#[utoipa::path(get, path = "/clutch/v0/artifacts/{id}", tag = "artifacts", operation_id = "clutch_download",
+    params(("id" = String, Path, description = "The reference without `artifact:`, as in `sha256-…`")),
+    responses((status = 200, body = Content, content_type = "application/octet-stream"),
+        (status = 206, body = Content, content_type = "application/octet-stream"),
         (status = 304), (status = 404, body = ClutchErrorBody), (status = 416, body = ClutchErrorBody),
         (status = 500, body = ClutchErrorBody)))]
 pub async fn download(
@@ -254,7 +270,7 @@ fn unsatisfiable(size: u64) -> Response {
 }
 
 /// The artifacts that are here, in the order of their hashes.
-#[utoipa::path(get, path = "/clutch/v0/artifacts", tag = "artifacts", params(ArtifactQuery),
+#[utoipa::path(get, path = "/clutch/v0/artifacts", tag = "artifacts", operation_id = "clutch_artifacts", params(ArtifactQuery),
     responses((status = 200, body = ArtifactList)))]
 pub async fn list(
     State(app): State<App>,

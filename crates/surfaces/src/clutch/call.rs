@@ -67,6 +67,11 @@ impl Call {
         Ok(caller)
     }
 
+    /// A person with a credential.
+    pub fn person(&self) -> Result<Caller, ClutchError> {
+        Ok(self.0.person()?)
+    }
+
     /// The caller of a message that says who sends it.
     pub fn sending_as(&self, from: &Actor) -> Result<Caller, Refusal> {
         self.0.sending_as(from)

@@ -8,7 +8,7 @@ use axum::response::Response;
 use rookery_core::clutch::Address;
 use rookery_core::envelope::iso;
 use rookery_core::message::RetryDelivery;
-use rookery_core::{Code, Refusal, Row, Timestamp};
+use rookery_core::{Code, Refusal, Row, Seq, Timestamp};
 use rookery_engine::messages::{DeliveryFilter, DeliveryId, DeliveryPage, DeliveryState, DeliveryStatus};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -21,7 +21,7 @@ use crate::rest::call;
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct DeliveriesQuery {
-    /// `pending`, `notified`, `acked` or `dead`; all of them if left out.
+    /// `pending`, `notified`, `acked`, `dead` or `passed_on`; all of them if left out.
     pub state: Option<String>,
     /// Only those to this agent.
     pub agent_id: Option<String>,
@@ -46,7 +46,7 @@ pub struct DeliveryView {
     message_id: String,
     #[schema(examples("agent:ken"))]
     agent_id: String,
-    /// `pending`, `notified`, `acked` or `dead`.
+    /// `pending`, `notified`, `acked` or `dead`; `passed_on` if what it asks for is somebody else's by now, or nobody's.
     state: &'static str,
     task_id: Option<String>,
     /// The place in the log at which it was queued.
@@ -61,6 +61,8 @@ pub struct DeliveryView {
     acked_at: Option<String>,
     /// When it was given up on.
     dead_at: Option<String>,
+    /// When what it asks for became somebody else's or nobody's.
+    passed_on_at: Option<String>,
 }
 
 fn shown(status: DeliveryStatus, now: Timestamp) -> DeliveryView {
@@ -83,44 +85,44 @@ fn shown(status: DeliveryStatus, now: Timestamp) -> DeliveryView {
         last_error,
         next_at: handing.next_at.filter(|_| delivery.dead.is_none()).map(iso),
         acked_at: delivery.acked_at.map(iso),
+        passed_on_at: delivery.passed_on_at.map(iso),
         dead_at: delivery.dead.map(|dead| iso(dead.at)),
     }
 }
 
 /// Where messages stand with their recipients, oldest first. One to everybody is listed once its recipient was shown it.
 #[utoipa::path(get, path = "/clutch/v0/deliveries", tag = "clutch", operation_id = "clutch_deliveries",
-    params(DeliveriesQuery), responses((status = 200, body = Deliveries), (status = 400, body = ClutchErrorBody)))]
+    params(DeliveriesQuery), responses((status = 200, body = Deliveries), (status = 400, body = ClutchErrorBody),
+        (status = 410, body = ClutchErrorBody)))]
 pub async fn list(
     State(app): State<App>,
     call: Call,
     query: Query<DeliveriesQuery>,
 ) -> Result<Json<Deliveries>, ClutchError> {
     call.reader().await?;
-    let DeliveryPage { deliveries, next } = app.engine().all_deliveries(&wanted(&query.0)?).await?;
+    let DeliveryPage { deliveries, next } = app.engine().all_deliveries(&wanted(&app, &query.0).await?).await?;
     let now = app.engine().clock().now();
     let deliveries = deliveries.into_iter().map(|status| shown(status, now)).collect();
     Ok(Json(Deliveries { deliveries, next: next.map(|seq| seq.0) }))
 }
 
-fn wanted(query: &DeliveriesQuery) -> Result<DeliveryFilter, ClutchError> {
+async fn wanted(app: &App, query: &DeliveriesQuery) -> Result<DeliveryFilter, ClutchError> {
     let state = query.state.as_deref().map(|text| {
         DeliveryState::parse(text)
-            .ok_or_else(|| ClutchError::parameter("state", "must be pending, notified, acked or dead"))
+            .ok_or_else(|| ClutchError::parameter("state", "must be pending, notified, acked, dead or passed_on"))
     });
     let agent = query.agent_id.as_deref().map(|text| match Address::parse(text) {
         Some(Address::Agent(id)) => Ok(id),
         _ => Err(ClutchError::parameter("agent_id", "must be an agent with or without 'agent:'")),
     });
+    let after = match &query.after {
+        Some(text) => filter::place(app, text).await?,
+        None => Seq::ZERO,
+    };
     Ok(DeliveryFilter {
         state: state.transpose()?,
         agent: agent.transpose()?,
-        after: query
-            .after
-            .as_deref()
-            .map(filter::position)
-            .transpose()?
-            .map(|position| position.seq)
-            .unwrap_or_default(),
+        after,
         most: Some(filter::page(query.limit.as_deref())?),
     })
 }

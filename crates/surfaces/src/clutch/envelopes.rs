@@ -11,6 +11,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::call::{Call, Segment};
+use super::openapi::{ClutchMessages, ShownMessage};
 use super::{ClutchError, ClutchErrorBody};
 use crate::app::App;
 use crate::rest;
@@ -46,7 +47,8 @@ impl From<Ingested> for IngestResult {
 
 /// Send an envelope, an array of them, or one on each line (`application/x-ndjson`). Either all are stored or none.
 #[utoipa::path(post, path = "/clutch/v0/messages", tag = "clutch", operation_id = "clutch_send",
-    request_body(content = Object, description = "A ClutchMessage, or several"),
+    request_body(content((ClutchMessages = "application/json"), (String = "application/x-ndjson")),
+        description = "An envelope, an array of them, or one on each line"),
     responses((status = 202, body = IngestResults), (status = 400, body = ClutchErrorBody),
         (status = 422, body = ClutchErrorBody)))]
 pub async fn ingest(State(app): State<App>, call: Call, request: Request) -> Result<Response, ClutchError> {
@@ -60,7 +62,7 @@ pub async fn ingest(State(app): State<App>, call: Call, request: Request) -> Res
 /// One message as it was sent. What was sent before the protocol's own words is shown in them, and facts of other faces by
 /// the ids that they are listed with.
 #[utoipa::path(get, path = "/clutch/v0/messages/{id}", tag = "clutch", operation_id = "clutch_message",
-    params(("id" = String, Path)), responses((status = 200, body = Object), (status = 404, body = ClutchErrorBody)))]
+    params(("id" = String, Path)), responses((status = 200, body = ShownMessage), (status = 404, body = ClutchErrorBody)))]
 pub async fn get(State(app): State<App>, call: Call, Segment(id): Segment) -> Result<Response, ClutchError> {
     call.reader().await?;
     let found = app.engine().envelope(&MessageId::from(id.as_str())).await?.value;

@@ -60,6 +60,11 @@ impl ClutchError {
         &self.body
     }
 
+    /// Whether it is about what was asked, not about what cannot be done just now.
+    pub fn is_refusal(&self) -> bool {
+        self.status.is_client_error()
+    }
+
     #[must_use]
     pub fn retry_after(mut self, seconds: u32) -> ClutchError {
         self.retry_after = Some(seconds);

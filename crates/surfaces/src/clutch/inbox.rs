@@ -26,7 +26,8 @@ pub struct InboxQuery {
     pub wait: Option<String>,
     /// How many at most: 100 if left out, at most 1000.
     pub max: Option<String>,
-    /// Only what was queued after this place: what an earlier page had as `next`.
+    /// Only what was queued after this place: what an earlier page had as `next`, or `log-id:seq`. 410 if it is in no log of
+    /// this daemon.
     pub after: Option<String>,
 }
 
@@ -57,7 +58,8 @@ impl From<Parcel> for PlacedMessage {
 /// They are the same again until they are acknowledged: to be shown them counts as notified and as nothing else.
 #[utoipa::path(get, path = "/clutch/v0/agents/{id}/inbox", tag = "clutch", operation_id = "clutch_inbox",
     params(("id" = String, Path), InboxQuery),
-    responses((status = 200, body = Inbox), (status = 403, body = ClutchErrorBody)))]
+    responses((status = 200, body = Inbox), (status = 403, body = ClutchErrorBody), (status = 404, body = ClutchErrorBody),
+        (status = 410, body = ClutchErrorBody)))]
 pub async fn pull(
     State(app): State<App>,
     call: Call,
@@ -65,7 +67,7 @@ pub async fn pull(
     query: Query<InboxQuery>,
 ) -> Result<Json<Inbox>, ClutchError> {
     let caller = owner(&app, &call, &agent).await?;
-    let (pull, wait) = (wanted(&query.0)?, wait(query.0.wait.as_deref())?);
+    let (pull, wait) = (wanted(&app, &query.0).await?, wait(query.0.wait.as_deref())?);
     if wait.is_zero() {
         return Ok(Json(app.engine().pull(&agent, pull).await?.into()));
     }
@@ -77,21 +79,28 @@ pub async fn pull(
         () = app.stopping().cancelled() => Pulled::default(),
         () = stays_alive(&app, &caller) => Pulled::default(),
     };
+    // It may have been long: what came is for whoever may still look into it.
+    may_open(&app, &call, &agent).await?;
     Ok(Json(pulled.into()))
 }
 
 /// Whose inbox it is, or who may look into it. Pulling is a sign of life.
 pub(super) async fn owner(app: &App, call: &Call, agent: &AgentId) -> Result<Caller, ClutchError> {
+    app.engine().visit(&call.caller(agent)?).await?;
+    may_open(app, call, agent).await
+}
+
+/// Who looks into an inbox, if the credential that it was asked with is valid now and allows it.
+pub(super) async fn may_open(app: &App, call: &Call, agent: &AgentId) -> Result<Caller, ClutchError> {
     let caller = call.caller(agent)?;
-    app.engine().visit(&caller).await?;
     app.engine().may_open_inbox(&caller, agent).await?;
     Ok(caller)
 }
 
-fn wanted(query: &InboxQuery) -> Result<Pull, ClutchError> {
+async fn wanted(app: &App, query: &InboxQuery) -> Result<Pull, ClutchError> {
     let most = filter::page_of("max", query.max.as_deref())?;
     let after = match &query.after {
-        Some(text) => filter::position(text)?.seq,
+        Some(text) => filter::place(app, text).await?,
         None => Seq::ZERO,
     };
     Ok(Pull { after, most: Some(most) })

@@ -10,6 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::call::{Call, Query};
 use super::filter::{self, Wanted};
+use super::openapi::ShownMessage;
 use super::{ClutchError, ClutchErrorBody};
 use crate::app::App;
 use crate::rest;
@@ -36,8 +37,7 @@ pub struct Messages {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct PlacedMessage {
     pub(super) seq: u64,
-    /// The envelope (`clutch/0.1`).
-    #[schema(value_type = Object)]
+    #[schema(value_type = ShownMessage)]
     pub(super) message: Value,
 }
 

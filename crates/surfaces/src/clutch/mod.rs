@@ -2,6 +2,7 @@
 //!
 //! | file | what it owns |
 //! |---|---|
+//! | `adapters` | how adapters do that messages are passed on to |
 //! | `agents` | the registry: cards of agents, whichever face they joined by |
 //! | `artifacts` | content by its hash: upload, download, ranges |
 //! | `call` | a request as every handler needs it |
@@ -12,6 +13,7 @@
 //! | `hooks` | what other programs POST in forms of their own, at `/hooks/{name}` |
 //! | `groups` | lists of agents that messages can be sent to |
 //! | `inbox` | what waits for an agent, pulled and acknowledged |
+//! | `openapi` | what of the description of this face is not made from its handlers |
 //! | `messages` | messages by run, thread, task, sender and type |
 //! | `page` | pages of what has a place in the log |
 //! | `replay` | the messages of a run once more, at once or in their time |
@@ -22,6 +24,7 @@
 //! | `stream` | messages as they come, by WebSocket |
 //! | `workflows` | what the steps of workflows expect |
 
+pub(crate) mod adapters;
 pub(crate) mod agents;
 pub(crate) mod artifacts;
 mod call;
@@ -33,6 +36,7 @@ pub(crate) mod groups;
 pub(crate) mod hooks;
 pub(crate) mod inbox;
 pub(crate) mod messages;
+pub(crate) mod openapi;
 mod page;
 pub(crate) mod replay;
 pub(crate) mod retry;
@@ -56,13 +60,16 @@ pub const ROOT: &str = "/clutch/v0";
 
 pub fn routes() -> Router<App> {
     let routes = Router::new()
+        .route("/adapters", get(adapters::list))
+        .route("/adapters/{name}/retry", post(adapters::retry))
+        .route("/adapters/{name}/drop", post(adapters::let_go))
         .route("/agents", get(agents::list))
         .route("/agents/{id}", get(agents::get).put(agents::register).delete(agents::leave))
         .route("/agents/{id}/heartbeat", post(agents::heartbeat))
         .route("/agents/{id}/inbox", get(inbox::pull))
         .route("/agents/{id}/inbox/ack", post(inbox::ack))
         .route("/artifacts", get(artifacts::list).post(artifacts::upload))
-        .route("/artifacts/{id}", get(artifacts::download))
+        .route("/artifacts/{id}", get(artifacts::download).head(artifacts::head))
         .route("/groups", get(groups::list))
         .route("/groups/{name}", get(groups::get).put(groups::set).delete(groups::remove))
         .route("/deliveries", get(deliveries::list))
@@ -80,6 +87,11 @@ pub fn routes() -> Router<App> {
         .route("/runs/{id}/retry", post(retry::retry))
         .route("/stream", get(stream::stream));
     Router::new().nest(ROOT, routes).route("/hooks/{name}", post(hooks::receive))
+}
+
+/// Whether a path is one of this face, so that errors there are in its form.
+pub(crate) fn is_at(path: &str) -> bool {
+    path.strip_prefix(ROOT).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) || path.starts_with("/hooks/")
 }
 
 /// Whether a request takes as long as there are bytes to carry or something to wait for, and bounds that by itself.

@@ -13,7 +13,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use utoipa::IntoParams;
 
 use super::call::{Call, Query, Segment};
-use super::messages::{self, Messages, PageQuery};
+use super::messages::{self, Messages, PageQuery, PlacedMessage};
 use super::{ClutchError, ClutchErrorBody, filter, stream};
 use crate::app::App;
 use crate::rest;
@@ -34,7 +34,9 @@ pub struct SpeedQuery {
 /// The messages of a run in order: a page of them, or with `speed` a stream of all.
 #[utoipa::path(get, path = "/clutch/v0/runs/{id}/replay", tag = "clutch", operation_id = "clutch_replay",
     params(("id" = String, Path), PageQuery, SpeedQuery),
-    responses((status = 200, body = Messages), (status = 410, body = ClutchErrorBody)))]
+    responses((status = 200, content((Messages = "application/json"), (PlacedMessage = "application/x-ndjson")),
+            description = "A page, or with `speed` one message on each line"),
+        (status = 404, body = ClutchErrorBody), (status = 410, body = ClutchErrorBody)))]
 pub async fn replay(
     State(app): State<App>,
     call: Call,

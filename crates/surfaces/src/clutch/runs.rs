@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::call::{Call, Query, Segment};
-use super::{ClutchError, filter};
+use super::{ClutchError, ClutchErrorBody, filter};
 use crate::app::App;
 use crate::rest;
 
@@ -125,9 +125,11 @@ pub async fn list(State(app): State<App>, call: Call, query: Query<NextQuery>) -
     Ok(rest::at(found.map(Runs::from)))
 }
 
-/// A run as a tree of its tasks.
+/// A run as a tree of its tasks: a page of them, oldest first, 100 if `limit` is left out. A task whose parent is on an earlier page
+/// stands at the top, with its `parent_task_id`; go on with `after` until `next` is null for the whole tree.
 #[utoipa::path(get, path = "/clutch/v0/runs/{id}", tag = "clutch", operation_id = "clutch_run",
-    params(("id" = String, Path), NextQuery), responses((status = 200, body = RunDetail)))]
+    params(("id" = String, Path), NextQuery),
+    responses((status = 200, body = RunDetail), (status = 404, body = ClutchErrorBody)))]
 pub async fn tree(
     State(app): State<App>,
     call: Call,

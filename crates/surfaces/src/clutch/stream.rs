@@ -25,8 +25,8 @@ use super::call::{Call, Query};
 use super::filter::{self, Wanted};
 use super::{ClutchError, ClutchErrorBody, inbox};
 use crate::app::App;
-use client::{Client, Framing};
-use source::Source;
+use client::{Client, Framing, Peer};
+use source::{Followed, Source};
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -36,14 +36,14 @@ pub struct StreamQuery {
     /// `1` for frames that are arrays of `{seq, message}`, as many as there are at a time.
     pub batch: Option<String>,
     /// An agent, or `1` for the one that connects: all that waits for it and is not acknowledged, then what comes for it, and
-    /// nothing else. Goes with no filter.
+    /// nothing else. Goes with no filter. It ends with 1008 when the agent leaves, or may not be looked into any more.
     pub inbox: Option<String>,
 }
 
 /// Follow messages by WebSocket. Frames are text: `{seq, message}`, or arrays of those with `batch=1`.
 ///
 /// The client may send `{"op": "subscribe", …}` with any of the filters and `after`, which replaces what the connection
-/// follows and is answered by `{"op": "subscribed", "after": seq}`; `{"op": "publish", "message": …}` with an envelope
+/// follows from `after` on, or from where it is (an inbox: from now), and is answered by `{"op": "subscribed", "after": seq}`; `{"op": "publish", "message": …}` with an envelope
 /// or an array of them, which does what `POST /clutch/v0/messages` does and is answered by `{"op": "published", "results"}`;
 /// and `{"op": "ack", "ids": […]}`, with `agent_id` if it is not clear whose, which acknowledges messages and is answered by
 /// `{"op": "acked", "ids": […]}`. What cannot be done is answered by a frame
@@ -80,7 +80,8 @@ pub async fn stream(
     };
     let permit = permit(&app)?;
     let largest = app.limits().body_bytes;
-    let client = Client { app, call, caller, inbox, filter, framing, source, _permit: permit };
+    let peer = Peer { app, call, caller, inbox, framing, _permit: permit };
+    let client = Client { peer, followed: Followed { filter, source } };
     Ok(upgrade.max_message_size(largest).max_frame_size(largest).on_upgrade(|socket| client.serve(socket)))
 }
 

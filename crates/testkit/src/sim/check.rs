@@ -67,7 +67,7 @@ pub(super) fn sealed_ids_are_proven(model: &Model, row: &LogRow) -> Checked {
 
 /// A task changes hands only by a fact that says so, and says from whom. Told before the row is taken in.
 pub(super) fn task_claims_end_by_facts(model: &Model, row: &LogRow) -> Checked {
-    for key in rookery_core::touches(&row.fact) {
+    for key in rookery_core::touches(&row.fact, row.seq) {
         let Some(Row::Task(old)) = model.row(&key) else { continue };
         let new = rookery_core::apply(model.row(&key).cloned(), &key, &row.fact, row.seq, row.at);
         // What nobody holds may be taken out of a plan.
@@ -102,7 +102,7 @@ pub(super) fn task_claims_end_by_facts(model: &Model, row: &LogRow) -> Checked {
 
 /// A path changes hands only by a fact that says so. Told before the row is taken in.
 pub(super) fn file_claims_end_by_facts(model: &Model, row: &LogRow) -> Checked {
-    for key in rookery_core::touches(&row.fact) {
+    for key in rookery_core::touches(&row.fact, row.seq) {
         let Some(Row::File(old)) = model.row(&key) else { continue };
         let Some(holder) = old.holder() else { continue };
         let new = rookery_core::apply(model.row(&key).cloned(), &key, &row.fact, row.seq, row.at);
@@ -130,7 +130,7 @@ pub(super) fn file_claims_end_by_facts(model: &Model, row: &LogRow) -> Checked {
 /// Where an agent stands with a message only goes on, from queued to read to acked, and is never gone. Told before the
 /// row is taken in.
 pub(super) fn deliveries_only_go_on(model: &Model, row: &LogRow) -> Checked {
-    for key in rookery_core::touches(&row.fact) {
+    for key in rookery_core::touches(&row.fact, row.seq) {
         let Some(Row::Delivery(old)) = model.row(&key) else { continue };
         let new = rookery_core::apply(model.row(&key).cloned(), &key, &row.fact, row.seq, row.at);
         match new {
@@ -374,7 +374,7 @@ fn was_redacted(model: &Model, answer: &Answer, at: Seq) -> bool {
     let Answer::Row(key, shown) = answer else { return false };
     let touched = |seq: Seq| {
         let row = model.log().get((seq.0 - 1) as usize);
-        row.is_some_and(|row| rookery_core::touches(&row.fact).contains(key))
+        row.is_some_and(|row| rookery_core::touches(&row.fact, row.seq).contains(key))
     };
     let redactions = model.log().iter().filter_map(|row| match &row.fact {
         Fact::LogRedacted(fact) if touched(fact.seq) => Some(row.seq),

@@ -35,7 +35,7 @@ pub(super) struct Model {
 
 impl Model {
     pub(super) fn add(&mut self, row: LogRow) {
-        for key in rookery_core::touches(&row.fact) {
+        for key in rookery_core::touches(&row.fact, row.seq) {
             let old = self.row(&key).cloned();
             let new = rookery_core::apply(old, &key, &row.fact, row.seq, row.at);
             self.history.entry(key).or_default().push((row.seq, new));
@@ -125,7 +125,7 @@ impl Model {
     }
 
     fn lay_over(&self, view: &mut View, seq: Seq, fact: &Fact, head: Seq) {
-        for key in rookery_core::touches(fact) {
+        for key in rookery_core::touches(fact, head) {
             self.show(view, seq, Ask::Row(key.clone()));
             let old = view.get(&key).ok().flatten().cloned();
             let new = rookery_core::apply(old, &key, fact, head, Timestamp(0));

@@ -229,6 +229,7 @@ impl World {
         let steady: Vec<AgentId> = steady.map(|agent| agent.id.clone()).collect();
         check::the_silent_are_offline(&self.model, &steady)?;
         routing::nobody_waits_in_vain(&self.model)?;
+        routing::what_is_given_is_passed_on(&self.model)?;
         let busy = |node: &Node| node.process.as_ref().is_some_and(Process::is_busy);
         if self.nodes.iter().any(busy) || !self.posts.is_empty() {
             return Err(Violation { check: "everything_is_answered", what: "requests are on their way".to_owned() });
@@ -757,6 +758,7 @@ impl World {
                 check::one_holder_per_path(&self.model)?;
                 check::lead_is_one_of_the_live(&self.model)?;
                 check::holders_are_here(&self.model)?;
+                routing::no_request_is_void(&self.model)?;
                 check::runs_follow_their_tasks(&self.model)?;
             }
         }

@@ -36,6 +36,8 @@ impl Card {
                     "max_runtime_sec": optional(count("How long a task may take it; as long as it likes if absent")),
                 })),
                 "security": object(security()),
+                "meta": { "description": "Whatever a framework adds; 'framework' is what the agent is made with, 'role' what \
+                                          it is in the team" },
             },
         })
     }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rookery_core::message::{AckMessages, GiveUpDelivery, Shown, Standing};
-use rookery_core::{AgentId, Caller, Command, Key, MessageId, Row};
+use rookery_core::message::{AckMessages, GiveUpDelivery, Shown};
+use rookery_core::{AgentId, Caller, Code, Command, Key, MessageId, Refusal, Row};
 use rookery_store::node::Tenure;
 use rookery_store::{Submission, SubmitError};
 
@@ -49,7 +49,7 @@ pub(super) enum Outcome {
 }
 
 /// What an answer means.
-enum Meaning {
+pub(crate) enum Meaning {
     Taken,
     Never(String),
     NotNow(String, Option<Duration>),
@@ -99,7 +99,7 @@ impl Job {
         let key = Key::Delivery { message: self.message.clone(), agent: self.agent.clone() };
         let (mut rows, _) = self.engine.store().rows(vec![key]).await?;
         match rows.pop().flatten() {
-            Some(Row::Delivery(delivery)) if delivery.standing == Standing::Acked || delivery.is_dead() => Ok(None),
+            Some(Row::Delivery(delivery)) if delivery.is_settled() || delivery.is_dead() => Ok(None),
             _ => self.engine.parcel_bytes(&self.message).await,
         }
     }
@@ -113,14 +113,20 @@ impl Job {
     async fn submit(&self, command: impl Into<Command>) -> Result<(), EngineError> {
         let submission = Submission::internal(Caller::system(), command).out_of(self.tenure);
         match self.engine.store().submit(submission).await {
+            Ok(_) => Ok(()),
             // What changed it meanwhile has settled it.
-            Ok(_) | Err(SubmitError::Refused(_)) => Ok(()),
+            Err(SubmitError::Refused(refusal)) if is_settled(&refusal) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 }
 
-fn meaning(answered: Result<Answered, String>) -> Meaning {
+/// Whether it was acknowledged or passed on, or is gone. Anything else is a fault of ours, and does not end a delivery.
+fn is_settled(refusal: &Refusal) -> bool {
+    matches!(refusal.code, Code::Stale | Code::MessageNotFound)
+}
+
+pub(crate) fn meaning(answered: Result<Answered, String>) -> Meaning {
     let Answered { status, retry_after } = match answered {
         Ok(answered) => answered,
         Err(error) => return Meaning::NotNow(error, None),

@@ -26,7 +26,8 @@ use rookery_core::{AgentId, Fact, MessageId, Row, Seq};
 use rookery_store::ListQuery;
 use rookery_store::node::{Duty, Tenure};
 
-pub use carrier::{Answered, Carrier, Carrying, Http, Posting, Reach};
+pub use carrier::{Answered, Area, Carrier, Carrying, Http, Posting, Reach};
+pub(crate) use deliver::{Meaning, meaning};
 pub(crate) use signature::key_of;
 pub use signature::{HEADER as SIGNATURE_HEADER, delivery_key};
 
@@ -74,7 +75,7 @@ impl Default for Effort {
 impl Effort {
     /// How long after an attempt the next one comes: doubled each time, and up to a quarter less, so that what failed
     /// together does not come back together. What the endpoint asks for is heeded.
-    fn pause(&self, message: &MessageId, attempt: u32, asked: Option<Duration>) -> Duration {
+    pub(crate) fn pause(&self, message: &MessageId, attempt: u32, asked: Option<Duration>) -> Duration {
         let doubled = self.first_pause.saturating_mul(1 << attempt.saturating_sub(1).min(16)).min(LONGEST_PAUSE);
         let spread = message.as_str().bytes().fold(attempt, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
         let pause = doubled - doubled * (spread % 256) / 1_024;
@@ -205,6 +206,9 @@ impl Courier {
             }
             Fact::DeliveryAbandoned(fact) => self.over(&fact.agent, &fact.message),
             _ => {}
+        }
+        if let Some(over) = row.fact.voids() {
+            self.over(&over.agent, &over.message);
         }
         let look = match &row.fact {
             Fact::DeliveryRetried(_) | Fact::AgentRegistered(_) => Look::Anew,

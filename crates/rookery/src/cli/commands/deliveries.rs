@@ -66,6 +66,9 @@ enum State {
     Acked,
     /// Posting it failed for good
     Dead,
+    /// What it asks for is somebody else's by now, or nobody's
+    #[value(name = "passed_on")]
+    PassedOn,
 }
 
 impl State {
@@ -75,6 +78,7 @@ impl State {
             Self::Notified => "notified",
             Self::Acked => "acked",
             Self::Dead => "dead",
+            Self::PassedOn => "passed_on",
         }
     }
 }
@@ -106,7 +110,7 @@ fn table(deliveries: Vec<Delivery>, clock: &Clock) -> Table {
         let tone = match delivery.state.as_str() {
             "dead" => Tone::Bad,
             "notified" => Tone::Warning,
-            "acked" => Tone::Dim,
+            "acked" | "passed_on" => Tone::Dim,
             _ => Tone::Plain,
         };
         let age = clock.since(&delivery.queued_at).unwrap_or_else(|| "-".to_owned());

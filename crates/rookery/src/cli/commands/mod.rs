@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+mod adapters;
 mod agents;
 mod artifacts;
 mod assign;
@@ -17,6 +18,7 @@ mod export;
 mod handoffs;
 mod import;
 mod instructions;
+mod keys;
 mod log;
 mod man;
 mod mcp;
@@ -59,6 +61,7 @@ pub enum Command {
     Resources(resources::Args),
     Handoffs(handoffs::Args),
     Deliveries(deliveries::Args),
+    Adapters(adapters::Args),
     Log(log::Args),
     Resolve(resolve::Args),
     Release(release::Args),
@@ -75,6 +78,7 @@ pub enum Command {
     Artifacts(artifacts::Args),
     Envelope(envelope::Args),
     Token(token::Args),
+    Keys(keys::Args),
     Context(context::Args),
     Mcp(mcp::Args),
     Worktree(worktree::Args),
@@ -102,6 +106,7 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Resources(args) => resources::run(context, args).await,
         Command::Handoffs(args) => handoffs::run(context, args).await,
         Command::Deliveries(args) => deliveries::run(context, args).await,
+        Command::Adapters(args) => adapters::run(context, args).await,
         Command::Log(args) => log::run(context, args).await,
         Command::Resolve(args) => resolve::run(context, args).await,
         Command::Release(args) => release::run(context, args).await,
@@ -118,6 +123,7 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Artifacts(args) => artifacts::run(context, args).await,
         Command::Envelope(args) => envelope::run(context, args),
         Command::Token(args) => token::run(context, args).await,
+        Command::Keys(args) => keys::run(context, args).await,
         Command::Context(args) => context::run(context, args).await,
         Command::Mcp(args) => mcp::run(context, args).await,
         Command::Worktree(args) => worktree::run(context, args).await,

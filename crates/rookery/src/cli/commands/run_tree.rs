@@ -1,5 +1,7 @@
 //! `rookery run-tree`
 
+use std::collections::HashMap;
+
 use serde_json::{Value, json};
 
 use super::runs;
@@ -13,7 +15,7 @@ use crate::cli::wire::{self, Attempt, RunTask, RunTree};
 const PAGE: usize = 1_000;
 const PAGES: usize = 20;
 
-/// Show a run as the tree of its tasks: who did what, how often it was tried, how long it took
+/// Show a run as the whole tree of its tasks: who did what, how often it was tried, how long it took
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The run; `rookery runs` lists them
@@ -40,26 +42,76 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     for (line, tone) in drawing.draw(&tree) {
         context.out.line(&line, tone)?;
     }
-    if !answer["next"].is_null() {
-        context.out.note("there are more tasks than can be shown");
+    if let Some(more) = left_out(&answer) {
+        context.out.note(&more);
     }
     Ok(())
 }
 
-/// All tasks, however many pages they come in.
+/// All tasks, however many pages they come in, each below its parent.
 async fn whole(client: &Client, run: &str) -> Result<Value, ClientError> {
     let path = ["clutch", "v0", "runs", run];
     let mut answer = client.get(&path, &[("limit", PAGE.to_string())]).await?;
+    let mut tasks = answer["tasks"].take();
     for _ in 1..PAGES {
         let Some(next) = answer["next"].as_u64() else { break };
         let query = [("limit", PAGE.to_string()), ("after", next.to_string())];
         let mut page = client.get(&path, &query).await?;
         answer["next"] = page["next"].take();
-        if let (Some(tasks), Some(more)) = (answer["tasks"].as_array_mut(), page["tasks"].as_array_mut()) {
+        if let (Some(tasks), Some(more)) = (tasks.as_array_mut(), page["tasks"].as_array_mut()) {
             tasks.append(more);
         }
     }
+    answer["tasks"] = Value::Array(nested(tasks));
     Ok(answer)
+}
+
+/// Puts tasks below their parents, whichever page each came with. One whose parent is not among them stands alone.
+fn nested(tasks: Value) -> Vec<Value> {
+    let mut flat = Vec::new();
+    flatten(tasks, &mut flat);
+    let places: HashMap<String, usize> =
+        flat.iter().enumerate().map(|(at, task)| (task_id(&task["task_id"]), at)).collect();
+    let mut below: Vec<Vec<Value>> = vec![vec![]; flat.len()];
+    let mut roots = Vec::new();
+    // From the last one on, so that each is whole before it is put below its parent, which comes before it.
+    for (at, mut task) in flat.into_iter().enumerate().rev() {
+        let mut children = std::mem::take(&mut below[at]);
+        children.reverse();
+        task["children"] = Value::Array(children);
+        let parent = places.get(&task_id(&task["parent_task_id"])).filter(|parent| **parent < at);
+        parent.map_or(&mut roots, |parent| &mut below[*parent]).push(task);
+    }
+    roots.reverse();
+    roots
+}
+
+fn flatten(tasks: Value, into: &mut Vec<Value>) {
+    let Value::Array(tasks) = tasks else { return };
+    for mut task in tasks {
+        let children = task["children"].take();
+        into.push(task);
+        flatten(children, into);
+    }
+}
+
+fn task_id(id: &Value) -> String {
+    id.as_str().unwrap_or_default().to_owned()
+}
+
+fn count(tasks: &Value) -> u64 {
+    let tasks = tasks.as_array().into_iter().flatten();
+    tasks.map(|task| 1 + count(&task["children"])).sum()
+}
+
+/// What to say of the tasks that are not shown, if there are any.
+fn left_out(answer: &Value) -> Option<String> {
+    let next = answer["next"].as_u64()?;
+    let shown = count(&answer["tasks"]);
+    let more = answer["task_count"].as_u64().map(|all| all.saturating_sub(shown));
+    let more = more.map_or_else(|| "more".to_owned(), |more| format!("{more} more"));
+    let run = answer["run_id"].as_str().unwrap_or_default();
+    Some(format!("{shown} tasks are shown; there are {more}: GET /clutch/v0/runs/{run}?after={next} goes on there"))
 }
 
 /// What a tree is drawn with.
@@ -204,6 +256,21 @@ mod tests {
         let clock = Clock::fixed(1_700_000_000_000);
         let lines = Drawing { signs, clock: &clock, lines: vec![] }.draw(&wire::read(&tree).unwrap());
         lines.into_iter().map(|(line, _)| line).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn what_is_left_out_is_told() {
+        let answer = |next: Value, all: Value| {
+            json!({"run_id": "run_1", "next": next, "task_count": all,
+            "tasks": [{"children": [{"children": []}]}, {}]})
+        };
+        assert_eq!(left_out(&answer(Value::Null, json!(3))), None);
+        let told = left_out(&answer(json!(17), json!(40))).unwrap();
+        assert!(
+            told.starts_with("3 tasks are shown; there are 37 more: ") && told.contains("run_1?after=17"),
+            "{told}"
+        );
+        assert!(left_out(&answer(json!(17), Value::Null)).unwrap().contains("there are more:"));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! One connection, until either side has enough of it.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use axum::extract::ws::{CloseFrame, Message, WebSocket, close_code};
@@ -7,12 +8,11 @@ use futures_util::SinkExt;
 use rookery_core::clutch::{Address, Shape};
 use rookery_core::view::LifeSource;
 use rookery_core::{Actor, AgentId, Caller};
-use rookery_engine::clutch::MessageFilter;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::frame::{self, Ack, Asked, Subscribe};
-use super::source::{Portion, Source};
+use super::source::{Followed, Portion};
 use crate::app::App;
 use crate::clutch::call::Call;
 use crate::clutch::envelopes::IngestResults;
@@ -22,6 +22,8 @@ use crate::clutch::{ClutchError, inbox};
 const PINGS: u32 = 3;
 /// How long saying goodbye may take.
 const FAREWELL: Duration = Duration::from_secs(1);
+/// How much a close frame can say.
+const REASON_BYTES: usize = 123;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Framing {
@@ -32,15 +34,19 @@ pub(super) enum Framing {
 }
 
 pub(super) struct Client {
+    pub(super) peer: Peer,
+    pub(super) followed: Followed,
+}
+
+/// Who is at the other end, and how it is spoken to.
+pub(super) struct Peer {
     pub(super) app: App,
     pub(super) call: Call,
     /// Whose open connection this is.
     pub(super) caller: Caller,
-    /// The agent whose inbox this connection streams.
+    /// The agent whose inbox this connection was opened for.
     pub(super) inbox: Option<AgentId>,
-    pub(super) filter: MessageFilter,
     pub(super) framing: Framing,
-    pub(super) source: Source,
     pub(super) _permit: OwnedSemaphorePermit,
 }
 
@@ -49,16 +55,29 @@ enum End {
     /// The other side closed it, or cannot be reached.
     Gone,
     Stopping,
-    /// Its credential is not valid any more.
-    NotAllowed,
+    /// It may not be told any more what it follows, for this reason.
+    NotAllowed(String),
     /// It cannot be served any longer, for a reason that it was told.
     Failed(ClutchError),
 }
 
-enum Event {
-    Heard(Option<Result<Message, axum::Error>>),
-    Came(Result<Portion, ClutchError>),
-    Tick,
+/// What ends a turn of listening.
+enum Turn {
+    Came(Portion),
+    Subscribe(Subscribe),
+}
+
+/// What a client is answered.
+enum Answer {
+    Frames(Vec<Message>),
+    /// By following something else.
+    Subscribe(Subscribe),
+}
+
+/// When the client was last heard, by the pings that it left without an answer.
+struct Pulse {
+    ticks: Interval,
+    silent: u32,
 }
 
 impl Client {
@@ -69,34 +88,84 @@ impl Client {
     }
 
     async fn converse(&mut self, socket: &mut WebSocket) -> Result<std::convert::Infallible, End> {
-        let stopping = self.app.stopping().clone();
-        let mut ticks = interval(self.sign_every());
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut silent = 0;
+        let Client { peer, followed } = self;
+        let mut pulse = Pulse::new(peer.sign_every());
         loop {
-            let event = tokio::select! {
-                () = stopping.cancelled() => return Err(End::Stopping),
-                heard = socket.recv() => Event::Heard(heard),
-                came = self.source.next(&self.app, &self.filter) => Event::Came(came),
-                _ = ticks.tick() => Event::Tick,
-            };
-            let frames = match event {
-                Event::Heard(heard) => {
-                    silent = 0;
-                    self.answer(heard).await?
+            let inbox = peer.inbox.as_ref().filter(|_| followed.is_inbox()).cloned();
+            let turn = peer.listen(socket, &mut pulse, inbox.as_ref(), followed.next(&peer.app)).await?;
+            let frames = match turn {
+                Turn::Came(portion) => {
+                    peer.may_be_told(inbox.as_ref()).await?;
+                    peer.frames(&portion)
                 }
-                Event::Came(portion) => self.frames(&portion.map_err(End::Failed)?),
-                Event::Tick if silent >= PINGS => return Err(End::Gone),
-                Event::Tick => {
-                    silent += 1;
-                    self.still_here()?;
+                Turn::Subscribe(wanted) => vec![match followed.change(&peer.app, &wanted).await {
+                    Ok(after) => frame::subscribed(after),
+                    Err(error) => frame::error(&error),
+                }],
+            };
+            peer.send(socket, frames).await?;
+        }
+    }
+}
+
+impl Pulse {
+    fn new(every: Duration) -> Pulse {
+        let mut ticks = interval(every);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Pulse { ticks, silent: 0 }
+    }
+
+    fn heard(&mut self) {
+        self.silent = 0;
+    }
+
+    /// The next time to ping.
+    async fn beat(&mut self) -> Result<(), End> {
+        self.ticks.tick().await;
+        if self.silent >= PINGS {
+            return Err(End::Gone);
+        }
+        self.silent += 1;
+        Ok(())
+    }
+}
+
+impl Peer {
+    /// Converses until there is something to show, or something else is to be followed. However much the client says,
+    /// what is being read for it is read on: both have their turns.
+    async fn listen(
+        &self,
+        socket: &mut WebSocket,
+        pulse: &mut Pulse,
+        inbox: Option<&AgentId>,
+        next: impl Future<Output = Result<Portion, ClutchError>>,
+    ) -> Result<Turn, End> {
+        let mut next = pin!(next);
+        loop {
+            let frames = tokio::select! {
+                () = self.app.stopping().cancelled() => return Err(End::Stopping),
+                portion = &mut next => return portion.map(Turn::Came).map_err(End::Failed),
+                heard = socket.recv() => {
+                    pulse.heard();
+                    match self.answer(heard).await? {
+                        Answer::Frames(frames) => frames,
+                        Answer::Subscribe(wanted) => return Ok(Turn::Subscribe(wanted)),
+                    }
+                }
+                beat = pulse.beat() => {
+                    beat?;
+                    self.still_here(inbox).await?;
                     vec![Message::Ping(axum::body::Bytes::new())]
                 }
             };
-            tokio::select! {
-                () = stopping.cancelled() => return Err(End::Stopping),
-                sent = send(socket, frames) => sent.map_err(|_| End::Gone)?,
-            }
+            self.send(socket, frames).await?;
+        }
+    }
+
+    async fn send(&self, socket: &mut WebSocket, frames: Vec<Message>) -> Result<(), End> {
+        tokio::select! {
+            () = self.app.stopping().cancelled() => Err(End::Stopping),
+            sent = send(socket, frames) => sent.map_err(|_| End::Gone),
         }
     }
 
@@ -105,16 +174,32 @@ impl Client {
         self.app.limits().keep_alive.min(self.app.engine().settings().connection_after / 3)
     }
 
-    fn still_here(&self) -> Result<(), End> {
-        if !self.call.is_still_allowed() {
-            return Err(End::NotAllowed);
+    async fn still_here(&self, inbox: Option<&AgentId>) -> Result<(), End> {
+        match self.may_be_told(inbox).await {
+            // What cannot be looked up just now is asked again with the next message, before anything is told.
+            Ok(()) | Err(End::Failed(_)) => {}
+            Err(end) => return Err(end),
         }
         match self.caller.actor.agent() {
             // Bound to a credential meanwhile: a stream that was opened on a word ends.
             Some(agent) => {
-                self.app.engine().sign_of_life(&self.caller, agent, LifeSource::Connection).map_err(|_| End::NotAllowed)
+                let lives = self.app.engine().sign_of_life(&self.caller, agent, LifeSource::Connection);
+                lives.map_err(|refusal| End::NotAllowed(refusal.message))
             }
             None => Ok(()),
+        }
+    }
+
+    /// Whether it may still be told what it follows. That of an inbox goes with the agent, and with who may look into it.
+    async fn may_be_told(&self, inbox: Option<&AgentId>) -> Result<(), End> {
+        if !self.call.is_still_allowed() {
+            return Err(End::NotAllowed("the credential is not valid any more".to_owned()));
+        }
+        let Some(agent) = inbox else { return Ok(()) };
+        match inbox::may_open(&self.app, &self.call, agent).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.is_refusal() => Err(End::NotAllowed(error.body().message.clone())),
+            Err(error) => Err(End::Failed(error)),
         }
     }
 
@@ -125,26 +210,24 @@ impl Client {
         }
     }
 
-    async fn answer(&mut self, heard: Option<Result<Message, axum::Error>>) -> Result<Vec<Message>, End> {
+    async fn answer(&self, heard: Option<Result<Message, axum::Error>>) -> Result<Answer, End> {
         let text = match heard {
             Some(Ok(Message::Text(text))) => text,
-            Some(Ok(Message::Ping(_) | Message::Pong(_))) => return Ok(vec![]),
+            Some(Ok(Message::Ping(_) | Message::Pong(_))) => return Ok(Answer::Frames(vec![])),
             Some(Ok(Message::Binary(_))) => {
                 let refused = rookery_core::Refusal::new(rookery_core::Code::Invalid, "frames must be text, in JSON");
-                return Ok(vec![frame::error(&refused.into())]);
+                return Ok(Answer::Frames(vec![frame::error(&refused.into())]));
             }
             Some(Ok(Message::Close(_)) | Err(_)) | None => return Err(End::Gone),
         };
-        if !self.call.is_still_allowed() {
-            return Err(End::NotAllowed);
-        }
+        self.may_be_told(None).await?;
         let answered = match Asked::read(&text) {
-            Ok(Asked::Subscribe(wanted)) => self.subscribe(&wanted).await,
+            Ok(Asked::Subscribe(wanted)) => return Ok(Answer::Subscribe(wanted)),
             Ok(Asked::Ack(ack)) => self.ack(ack).await,
             Ok(Asked::Publish(message)) => self.publish(message.get()).await,
             Err(error) => Err(error),
         };
-        Ok(vec![answered.unwrap_or_else(|error| frame::error(&error))])
+        Ok(Answer::Frames(vec![answered.unwrap_or_else(|error| frame::error(&error))]))
     }
 
     async fn ack(&self, ack: Ack) -> Result<Message, ClutchError> {
@@ -158,15 +241,6 @@ impl Client {
         };
         let caller = inbox::owner(&self.app, &self.call, &agent).await?;
         Ok(frame::acked(&inbox::acknowledge(&self.app, &caller, &agent, ack.ids).await?))
-    }
-
-    /// Follows something else. What cannot be followed changes nothing.
-    async fn subscribe(&mut self, wanted: &Subscribe) -> Result<Message, ClutchError> {
-        let filter = wanted.wanted().filter()?;
-        let position = wanted.position()?.unwrap_or_else(|| self.source.position());
-        self.source = Source::open(&self.app, &filter, Some(position)).await?;
-        self.filter = filter;
-        Ok(frame::subscribed(self.source.position().seq))
     }
 
     /// Takes in what was sent as if it had been posted.
@@ -185,15 +259,19 @@ async fn send(socket: &mut WebSocket, frames: Vec<Message>) -> Result<(), axum::
 }
 
 async fn farewell(socket: &mut WebSocket, end: End) -> Result<(), axum::Error> {
-    let (code, reason) = match end {
-        End::Gone => return socket.close().await,
-        End::Stopping => (close_code::AWAY, "the daemon is stopping"),
-        End::NotAllowed => (close_code::POLICY, "the credential is not valid any more"),
+    match end {
+        End::Gone => socket.close().await,
+        End::Stopping => close(socket, close_code::AWAY, "the daemon is stopping").await,
+        End::NotAllowed(reason) => close(socket, close_code::POLICY, &reason).await,
         End::Failed(error) => {
             socket.send(frame::error(&error)).await?;
-            (close_code::ERROR, "the log cannot be followed from here")
+            close(socket, close_code::ERROR, "the log cannot be followed from here").await
         }
-    };
+    }
+}
+
+async fn close(socket: &mut WebSocket, code: u16, reason: &str) -> Result<(), axum::Error> {
+    let reason = &reason[..reason.floor_char_boundary(REASON_BYTES)];
     socket.send(Message::Close(Some(CloseFrame { code, reason: reason.into() }))).await?;
     // The other side answers; what it sent meanwhile is not read any more.
     while let Some(Ok(_)) = socket.recv().await {}

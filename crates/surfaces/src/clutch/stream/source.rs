@@ -7,13 +7,20 @@ use rookery_engine::messages::{Mailbox, Parcel, Pull};
 use rookery_engine::{Chunk, Subscription, subscribe};
 use rookery_store::Published;
 
+use super::frame::Subscribe;
 use crate::app::App;
-use crate::clutch::ClutchError;
+use crate::clutch::{ClutchError, filter};
 
 /// How many messages of the past are read at once, and how much of what came with them. A client that does not take them
 /// keeps so much in memory.
 const PAGE: u32 = 200;
 const PAGE_BYTES: usize = 1024 * 1024;
+
+/// What a connection follows, and from where.
+pub(super) struct Followed {
+    pub(super) filter: MessageFilter,
+    pub(super) source: Source,
+}
 
 pub(super) enum Source {
     /// A stretch of the past of which only some is wanted, so that the rest is not read.
@@ -42,6 +49,27 @@ pub(super) struct Portion {
     pub(super) picked: Option<Vec<usize>>,
 }
 
+impl Followed {
+    pub(super) fn is_inbox(&self) -> bool {
+        matches!(self.source, Source::Inbox { .. })
+    }
+
+    /// The next messages; waits until there are some. Safe to drop while it waits.
+    pub(super) async fn next(&mut self, app: &App) -> Result<Portion, ClutchError> {
+        self.source.next(app, &self.filter).await
+    }
+
+    /// Follows something else, and tells after which place. What cannot be followed changes nothing.
+    pub(super) async fn change(&mut self, app: &App, wanted: &Subscribe) -> Result<Seq, ClutchError> {
+        let filter = wanted.wanted().filter()?;
+        let position = wanted.position()?.or_else(|| self.source.position());
+        let source = Source::open(app, &filter, position).await?;
+        let after = source.position().map(|position| position.seq).unwrap_or_default();
+        *self = Followed { filter, source };
+        Ok(after)
+    }
+}
+
 impl Source {
     /// Begins after a position, or now.
     pub(super) async fn open(
@@ -62,7 +90,11 @@ impl Source {
     /// What waits for an agent after a position, or all of it.
     pub(super) async fn inbox(app: &App, agent: &AgentId, after: Option<Position>) -> Result<Source, ClutchError> {
         let mailbox = Box::new(app.engine().mailbox(agent).await?);
-        Ok(Source::Inbox { mailbox, after: after.map(|position| position.seq).unwrap_or_default() })
+        let after = match after {
+            Some(position) => filter::lies_here(app, &position).await?,
+            None => Seq::ZERO,
+        };
+        Ok(Source::Inbox { mailbox, after })
     }
 
     async fn live(app: &App, position: Option<Position>) -> Result<Source, ClutchError> {
@@ -70,17 +102,16 @@ impl Source {
         Ok(Source::Live(Box::new(Live { subscription, pending: None })))
     }
 
-    /// The last place that was looked at.
-    pub(super) fn position(&self) -> Position {
+    /// The last place of the log that was looked at. An inbox goes by what waits, not by the log.
+    fn position(&self) -> Option<Position> {
         match self {
-            Source::Past { log, stretch } => Position { log: Some(log.clone()), seq: stretch.after },
-            Source::Live(live) => live.position(),
-            Source::Inbox { after, .. } => Position { log: None, seq: *after },
+            Source::Past { log, stretch } => Some(Position { log: Some(log.clone()), seq: stretch.after }),
+            Source::Live(live) => Some(live.position()),
+            Source::Inbox { .. } => None,
         }
     }
 
-    /// The next messages; waits until there are some. Safe to drop while it waits.
-    pub(super) async fn next(&mut self, app: &App, filter: &MessageFilter) -> Result<Portion, ClutchError> {
+    async fn next(&mut self, app: &App, filter: &MessageFilter) -> Result<Portion, ClutchError> {
         loop {
             let portion = match self {
                 Source::Live(live) => live.next(app, filter).await?,

@@ -1,7 +1,7 @@
 //! What must hold of the router. Who fits is worked out here once more, from the words of cards and requests alone.
 
 use rookery_core::agent::Agent;
-use rookery_core::clutch::{Address, Card, Group, Need, TrustLevel};
+use rookery_core::clutch::{Address, Card, Group, MessageType, Need, TrustLevel};
 use rookery_core::log::LogRow;
 use rookery_core::run::Status;
 use rookery_core::task::{Clock, Task, Terms};
@@ -55,6 +55,36 @@ pub(in crate::sim) fn nobody_waits_in_vain(model: &Model) -> Checked {
         let fits = |row: &Row| matches!(row, Row::Agent(agent) if fits(agent));
         if let Some((key, _)) = model.rows().find(|(_, row)| fits(row)) {
             return violated("nobody_waits_in_vain", format!("{} waits, and {key:?} fits", task.id));
+        }
+    }
+    Ok(())
+}
+
+/// No request waits in an inbox but that of the agent whom its task is kept for. Told after each command's last fact.
+pub(in crate::sim) fn no_request_is_void(model: &Model) -> Checked {
+    for (key, row) in model.rows() {
+        let Row::Delivery(delivery) = row else { continue };
+        let filed = model.row(&Key::Envelope(delivery.message.clone()));
+        let is_request = matches!(filed, Some(Row::Envelope(filed)) if filed.message_type == MessageType::TaskRequest);
+        if !is_request || delivery.is_settled() {
+            continue;
+        }
+        let task = delivery.task.as_ref().and_then(|task| model.row(&Key::Task(task.clone())));
+        if !matches!(task, Some(Row::Task(task)) if task.reserved_for.as_ref() == Some(&delivery.agent)) {
+            return violated("no_request_is_void", format!("at {}: {key:?} asks for {task:?}", model.head()));
+        }
+    }
+    Ok(())
+}
+
+/// At rest everybody who has a card has the request for what is kept for it.
+pub(in crate::sim) fn what_is_given_is_passed_on(model: &Model) -> Checked {
+    for (_, row) in model.rows() {
+        let Row::Task(task) = row else { continue };
+        let Some(to) = task.to_be_passed_on() else { continue };
+        let agent = model.row(&Key::Agent(to.clone()));
+        if matches!(agent, Some(Row::Agent(agent)) if agent.profile.card.is_some() && agent.is_live()) {
+            return violated("what_is_given_is_passed_on", format!("{} is kept for {to}, who was not told", task.id));
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! `rookery envelope keygen`, and the file that it writes.
+//! `rookery envelope keygen`, and the file that a key is kept in.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
@@ -7,6 +7,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use rookery_core::clutch::SecretKey;
+use rookery_core::clutch::card::SigningKey;
 use rookery_core::limit;
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +23,11 @@ struct KeyFile {
 }
 
 pub(super) fn make(context: &Context, file: &Path, kid: &str) -> anyhow::Result<()> {
+    context.out.json(&keep_new(file, kid)?)
+}
+
+/// Makes a key, keeps it in a new file, and tells what of it everybody may know.
+pub fn keep_new(file: &Path, kid: &str) -> anyhow::Result<SigningKey> {
     if kid.is_empty() || kid.len() > limit::NAME_BYTES || kid.chars().any(|c| c.is_whitespace() || c.is_control()) {
         return Err(Failure::usage(format!("'{kid}' is no name for a key")).hint("choose one like key_01").into());
     }
@@ -30,7 +36,7 @@ pub(super) fn make(context: &Context, file: &Path, kid: &str) -> anyhow::Result<
     let kept = KeyFile { kid: kid.to_owned(), public_key: public.public_key.clone(), secret_key: key.secret() };
     let text = format!("{}\n", serde_json::to_string_pretty(&kept)?);
     write(file, text.as_bytes())?;
-    context.out.json(&public)
+    Ok(public)
 }
 
 /// A new file that nobody else can read. A key that stands there is not written over: it cannot be made again.

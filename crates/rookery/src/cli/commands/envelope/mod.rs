@@ -1,7 +1,7 @@
 //! `rookery envelope`
 
 mod check;
-mod key;
+pub(super) mod key;
 mod sign;
 
 use std::io::Read;
@@ -32,7 +32,7 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         card: Option<PathBuf>,
     },
-    /// Make a key and print what of it belongs on the agent's card, into security.keys
+    /// Make a key and print what of it belongs on the agent's card, into security.keys; `rookery keys create` also puts it there
     Keygen {
         /// The file to write the key to, which must not exist; whoever can read it can sign
         #[arg(long, value_name = "FILE")]
@@ -44,7 +44,7 @@ enum Command {
     },
     /// Sign an envelope and print it
     Sign {
-        /// The file that `keygen` wrote
+        /// The file that `keygen` or `rookery keys create` wrote
         #[arg(long, value_name = "FILE")]
         key: PathBuf,
 

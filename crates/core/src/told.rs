@@ -1,0 +1,533 @@
+//! Who is told of what happens to a task without a message.
+//!
+//! Whoever speaks the Clutch protocol learns by messages what concerns it. What comes in as one is delivered as it was sent; what
+//! other faces, people and clocks do to a task is told by the fact itself, which every face can show as a message. Those who are
+//! told are part of the fact, so that replaying it opens the same deliveries.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::actor::{Actor, Caller};
+use crate::command::Halt;
+use crate::envelope;
+use crate::fact::Fact;
+use crate::file::ReleaseReason;
+use crate::id::{AgentId, MessageId, Seq, TaskId, ThreadId};
+use crate::key::{Ask, Key};
+use crate::task::{Because, Task};
+use crate::view::View;
+
+/// What a fact about a task means for inboxes.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Told {
+    /// Who finds it in its inbox, under the id that it is shown with.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub to: Vec<AgentId>,
+    /// The conversation in which the task was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread: Option<ThreadId>,
+    /// The request that asks for nothing any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over: Option<Over>,
+}
+
+/// A request that was passed on to an agent who does not have the task any more, and never took it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Over {
+    pub message: MessageId,
+    pub agent: AgentId,
+}
+
+impl Told {
+    pub(crate) fn is_none(&self) -> bool {
+        *self == Told::default()
+    }
+}
+
+impl Over {
+    pub(crate) fn names(&self, message: &MessageId, agent: &AgentId) -> bool {
+        self.message == *message && self.agent == *agent
+    }
+}
+
+impl Fact {
+    /// What it means for inboxes; nothing if it is of a kind that tells nobody.
+    fn told(&self) -> Option<&Told> {
+        match self {
+            Fact::TaskClaimed(fact) => Some(&fact.told),
+            Fact::TaskReleased(fact) => Some(&fact.told),
+            Fact::TaskCompleted(fact) => Some(&fact.told),
+            Fact::TaskFailed(fact) => Some(&fact.told),
+            Fact::TaskDropped(fact) => Some(&fact.told),
+            Fact::TaskTimedOut(fact) => Some(&fact.told),
+            Fact::TaskExhausted(fact) => Some(&fact.told),
+            Fact::TaskReopened(fact) => Some(&fact.told),
+            _ => None,
+        }
+    }
+
+    fn told_mut(&mut self) -> Option<&mut Told> {
+        match self {
+            Fact::TaskClaimed(fact) => Some(&mut fact.told),
+            Fact::TaskReleased(fact) => Some(&mut fact.told),
+            Fact::TaskCompleted(fact) => Some(&mut fact.told),
+            Fact::TaskFailed(fact) => Some(&mut fact.told),
+            Fact::TaskDropped(fact) => Some(&mut fact.told),
+            Fact::TaskTimedOut(fact) => Some(&mut fact.told),
+            Fact::TaskExhausted(fact) => Some(&mut fact.told),
+            Fact::TaskReopened(fact) => Some(&mut fact.told),
+            _ => None,
+        }
+    }
+
+    /// Who finds the fact itself in its inbox.
+    pub fn tells(&self) -> &[AgentId] {
+        self.told().map_or(&[], |told| &told.to)
+    }
+
+    /// The request that it makes void.
+    pub fn voids(&self) -> Option<&Over> {
+        self.told()?.over.as_ref()
+    }
+
+    pub(crate) fn told_in(&self) -> Option<&ThreadId> {
+        self.told()?.thread.as_ref()
+    }
+}
+
+/// The deliveries that a fact opens or ends.
+pub(crate) fn keys(fact: &Fact, seq: Seq) -> impl Iterator<Item = Key> {
+    let opened =
+        fact.tells().iter().map(move |agent| Key::Delivery { message: envelope::id_at(seq), agent: agent.clone() });
+    let ended = fact.voids().map(|over| Key::Delivery { message: over.message.clone(), agent: over.agent.clone() });
+    opened.chain(ended)
+}
+
+/// As what a fact concerns somebody.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum As {
+    /// It asked for the task.
+    Asker,
+    /// The task was its own, be it claimed or only reserved.
+    Holder,
+}
+
+/// Whom a fact concerns.
+fn concerned(fact: &Fact) -> &'static [As] {
+    match fact {
+        Fact::TaskCompleted(_)
+        | Fact::TaskFailed(_)
+        | Fact::TaskDropped(_)
+        | Fact::TaskTimedOut(_)
+        | Fact::TaskReopened(_) => &[As::Asker, As::Holder],
+        Fact::TaskExhausted(_) => &[As::Asker],
+        // Whoever has left has no inbox.
+        Fact::TaskReleased(fact) if fact.because == Because::Holder(ReleaseReason::HolderLeft) => &[],
+        Fact::TaskReleased(_) => &[As::Holder],
+        _ => &[],
+    }
+}
+
+/// Who that is, of a task as it was before the fact. Whoever asked otherwise than by a message asks otherwise how it goes.
+fn who(task: &Task, part: As) -> Option<AgentId> {
+    match part {
+        As::Asker => task.origin.terms.as_ref().and_then(|_| Actor::parse(&task.assigned_by).agent().cloned()),
+        As::Holder => task.held_by().cloned(),
+    }
+}
+
+/// Whether an agent is told by messages: one that asked by a message is, and one that has work if it said by a card that it
+/// speaks the protocol. Nothing piles up for those who never look.
+fn listens(view: &View, agent: &AgentId, part: As) -> Result<bool, Halt> {
+    let known = view.agent(agent)?.filter(|agent| !agent.has_left());
+    Ok(known.is_some_and(|known| part == As::Asker || known.profile.card.is_some()))
+}
+
+/// Who asked for a task and who has it, as far as they are told by messages: whoever ends the task by one tells them by that.
+pub(crate) fn of_its_end(view: &View, task: &Task) -> Result<Vec<AgentId>, Halt> {
+    listening(view, task, &[As::Asker, As::Holder])
+}
+
+fn listening(view: &View, task: &Task, parts: &[As]) -> Result<Vec<AgentId>, Halt> {
+    let parts: Vec<(AgentId, As)> = parts.iter().filter_map(|part| Some((who(task, *part)?, *part))).collect();
+    view.needs(parts.iter().map(|(agent, _)| Key::Agent(agent.clone()).into()).collect())?;
+    let mut found: Vec<AgentId> = Vec::new();
+    for (agent, part) in parts {
+        if !found.contains(&agent) && listens(view, &agent, part)? {
+            found.push(agent);
+        }
+    }
+    Ok(found)
+}
+
+/// Writes down in the facts of one command whom each is told to, and which request it makes void.
+pub(crate) fn address(view: &View, caller: &Caller, facts: &mut [Fact]) -> Result<(), Halt> {
+    let telling = |fact: &&Fact| fact.told().is_some();
+    let tasks: Vec<TaskId> = facts.iter().filter(telling).filter_map(Fact::task).cloned().collect();
+    view.needs(tasks.iter().map(|task| Key::Task(task.clone()).into()).collect())?;
+    needs_those_concerned(view, facts)?;
+    let by_message = match facts.first() {
+        Some(Fact::EnvelopeReceived(fact)) => Some(fact.task.clone()),
+        _ => None,
+    };
+    let mut taken: BTreeSet<TaskId> = BTreeSet::new();
+    for fact in facts {
+        // A task that is made by the same command is nobody's yet.
+        let Some(task) = fact.task().filter(|_| fact.told().is_some()) else { continue };
+        let Some(task) = view.task(task)? else { continue };
+        let mut to = match fact {
+            // A message tells what it does by itself; that no attempt follows is more than it says.
+            Fact::TaskExhausted(_) => listening(view, task, concerned(fact))?,
+            _ if by_message.as_ref() == Some(&task.id) => vec![],
+            _ => listening(view, task, concerned(fact))?,
+        };
+        // Whoever does something knows of it. A caller without a name may be anybody.
+        to.retain(|agent| caller.actor.agent() != Some(agent));
+        let over = over(fact, task).filter(|_| !taken.contains(&task.id));
+        if matches!(fact, Fact::TaskClaimed(_)) {
+            taken.insert(task.id.clone());
+        }
+        let thread = task.origin.thread.clone().filter(|_| !to.is_empty());
+        if let Some(told) = fact.told_mut() {
+            *told = Told { to, thread, over };
+        }
+    }
+    Ok(())
+}
+
+/// All at once, because many tasks may end together.
+fn needs_those_concerned(view: &View, facts: &[Fact]) -> Result<(), Halt> {
+    let mut asks: Vec<Ask> = Vec::new();
+    for fact in facts.iter().filter(|fact| fact.told().is_some()) {
+        let Some(task) = fact.task().map(|task| view.task(task)).transpose()?.flatten() else { continue };
+        let agents = concerned(fact).iter().filter_map(|part| who(task, *part));
+        asks.extend(agents.map(|agent| Ask::from(Key::Agent(agent))));
+    }
+    view.needs(asks)
+}
+
+/// The request to whom the task was only reserved, if that ends by the fact. Whoever takes a task has taken note of it.
+fn over(fact: &Fact, task: &Task) -> Option<Over> {
+    let (message, agent) = (task.routing.passed_on.clone()?, task.reserved_for.clone()?);
+    match fact {
+        Fact::TaskClaimed(fact) if fact.agent == agent => None,
+        Fact::TaskExhausted(_) => None,
+        _ => Some(Over { message, agent }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::agent::{Leave, Role};
+    use crate::handoff::Accept;
+    use crate::key::ColumnValue;
+    use crate::refusal::Code;
+    use crate::routing::Forward;
+    use crate::task::{Clock, FireClock, RetryPart};
+    use crate::testing::{
+        World, anna, assign, by, cancel, complete, fail, hand_over, ingest, release, sends, skip, start,
+    };
+
+    /// `ui` asks by messages; `ken` and `ada` have cards; `plain` joined by another face, as did `lead`.
+    fn team() -> World {
+        let mut w = World::default();
+        for (agent, role) in [("lead", Role::Lead), ("ui", Role::Worker), ("plain", Role::Worker)] {
+            w.joins(agent, role);
+        }
+        for agent in ["ken", "ada"] {
+            let card = json!({ "v": "clutch/0.1", "agent_id": agent, "capabilities": [{ "id": "skill:law" }] });
+            sends(&mut w, &format!("reg_{agent}"), "agent.register", agent, &json!({ "payload": card }));
+        }
+        w
+    }
+
+    fn asks_for(w: &mut World, task: &str, asker: &str, more: &Value) {
+        let mut said = json!({ "task_id": task });
+        said.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        sends(w, &format!("req_{task}"), "task.request", asker, &said);
+    }
+
+    /// A task that `ui` asked for, and an agent is at it.
+    fn begun(holder: &str) -> World {
+        let mut w = team();
+        asks_for(&mut w, "t", "ui", &json!({ "limits": { "max_runtime_sec": 60, "max_attempts": 1 } }));
+        w.does(&anna(), assign("t", holder));
+        w.does(&by(holder), start(Some(holder), "t"));
+        w
+    }
+
+    /// The same, with a part that its holder asked `ada` for.
+    fn with_a_part() -> World {
+        let mut w = begun("ken");
+        asks_for(&mut w, "part", "ken", &json!({ "parent_task_id": "t" }));
+        w.does(&anna(), assign("part", "ada"));
+        w
+    }
+
+    /// What was told since a place: the type, the task, and to whom. Each is in those inboxes and in no other.
+    fn told(w: &World, since: usize) -> Vec<String> {
+        let telling = w.log[since..].iter().filter(|row| !row.fact.tells().is_empty());
+        let lines = telling.map(|row| {
+            let id = envelope::id_at(row.seq);
+            let to: Vec<&str> = row.fact.tells().iter().map(AgentId::as_str).collect();
+            for agent in ["lead", "ui", "plain", "ken", "ada"] {
+                assert_eq!(w.pending(agent).contains(&id.as_str()), to.contains(&agent), "{agent}: {:?}", row.fact);
+            }
+            let shown = envelope::of(row);
+            assert_eq!((&shown["id"], &shown["payload"]["told"]), (&json!(id), &Value::Null));
+            assert_eq!(shown["to"].as_array().unwrap().len(), to.len());
+            format!("{} {} {}", shown["type"].as_str().unwrap(), shown["task_id"].as_str().unwrap(), to.join(","))
+        });
+        let lines = lines.collect();
+        assert_eq!(w.rebuilt(), *w.rows());
+        lines
+    }
+
+    fn fires(w: &mut World, clock: Clock) {
+        let alarm = w.task("t").clocks.get(clock).unwrap();
+        w.now = alarm.due.0;
+        let fire = FireClock { task: "t".into(), clock, set: alarm.set, backoff_millis: 1 };
+        w.does(&Caller::system(), fire);
+    }
+
+    #[test]
+    fn whoever_is_concerned_and_did_not_do_it_is_told() {
+        type Deed = fn(&mut World);
+        let table: [(&str, World, Deed, &[&str]); 20] = [
+            ("the holder ends it", begun("ken"), |w| drop(w.does(&by("ken"), complete("t"))), &["task.result t ui"]),
+            (
+                "so does one without a card",
+                begun("plain"),
+                |w| drop(w.does(&by("plain"), complete("t"))),
+                &["task.result t ui"],
+            ),
+            (
+                "a caller without a name",
+                begun("ken"),
+                |w| drop(w.does(&Caller::nobody(), complete("t"))),
+                &["task.result t ui,ken"],
+            ),
+            ("a person does", begun("ken"), |w| drop(w.does(&anna(), complete("t"))), &["task.result t ui,ken"]),
+            ("it fails", begun("ken"), |w| drop(w.does(&by("ken"), fail("t"))), &["task.error t ui"]),
+            ("it is cancelled", begun("ken"), |w| drop(w.does(&anna(), cancel("t"))), &["task.cancel t ui,ken"]),
+            (
+                "whoever has no card is not told",
+                begun("plain"),
+                |w| drop(w.does(&anna(), cancel("t"))),
+                &["task.cancel t ui"],
+            ),
+            (
+                "it is skipped",
+                begun("ken"),
+                |w| {
+                    w.does(&by("ken"), fail("t"));
+                    w.does(&anna(), skip("t"));
+                },
+                &["task.error t ui", "task.dropped t ui"],
+            ),
+            (
+                "its parts go with it",
+                with_a_part(),
+                |w| drop(w.does(&anna(), cancel("t"))),
+                &["task.cancel t ui,ken", "task.cancel part ken,ada"],
+            ),
+            (
+                "its parts are of no use",
+                with_a_part(),
+                |w| drop(w.does(&by("ken"), complete("t"))),
+                &["task.result t ui", "task.cancel part ada"],
+            ),
+            (
+                "its time is over",
+                begun("ken"),
+                |w| fires(w, Clock::Runtime),
+                &["task.timeout t ui,ken", "task.error t ui"],
+            ),
+            ("it is given back", begun("ken"), |w| drop(w.does(&by("ken"), release("t"))), &[]),
+            ("it is taken away", begun("ken"), |w| drop(w.does(&anna(), release("t"))), &["task.released t ken"]),
+            (
+                "it is given to another",
+                begun("ken"),
+                |w| drop(w.does(&anna(), assign("t", "ada"))),
+                &["task.released t ken"],
+            ),
+            ("its holder is silent", begun("ken"), |w| drop(w.goes_offline("ken")), &["task.released t ken"]),
+            ("its holder leaves", begun("ken"), |w| drop(w.does(&by("ken"), Leave { agent: "ken".into() })), &[]),
+            (
+                "it is opened again",
+                begun("ken"),
+                |w| {
+                    w.does(&by("ken"), complete("t"));
+                    w.does(&anna(), RetryPart { run: "run_1".into(), task: "t".into() });
+                },
+                &["task.result t ui", "task.reopened t ui"],
+            ),
+            (
+                "its asker has left",
+                begun("ken"),
+                |w| {
+                    w.does(&by("ui"), Leave { agent: "ui".into() });
+                    w.does(&by("ken"), complete("t"));
+                },
+                &[],
+            ),
+            (
+                "another face made it",
+                team(),
+                |w| {
+                    w.creates("u", &[]);
+                    w.starts("ken", "u");
+                    w.does(&anna(), cancel("u"));
+                },
+                &["task.cancel u ken"],
+            ),
+            (
+                "no message has to do with it",
+                team(),
+                |w| {
+                    w.creates("u", &[]);
+                    w.starts("plain", "u");
+                    w.does(&anna(), cancel("u"));
+                },
+                &[],
+            ),
+        ];
+        for (what, mut w, deed, expected) in table {
+            let since = w.log.len();
+            deed(&mut w);
+            assert_eq!(told(&w, since), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn what_comes_by_a_message_is_told_by_that_and_what_follows_from_it_by_itself() {
+        let payload = |retryable: bool| json!({ "payload": { "message": "no browser", "retryable": retryable } });
+        for (mut w, kind, from, more, expected) in [
+            (begun("ken"), "task.result", "ken", json!({}), vec![]),
+            (begun("ken"), "task.error", "ken", payload(false), vec![]),
+            (begun("ken"), "task.error", "ken", payload(true), vec!["task.error t ui"]),
+            (with_a_part(), "task.cancel", "ui", json!({}), vec!["task.cancel part ken,ada"]),
+        ] {
+            let since = w.log.len();
+            sends(&mut w, "m", kind, from, &more);
+            assert_eq!(told(&w, since), expected, "{kind}");
+            let other = if from == "ken" { "ui" } else { "ken" };
+            assert!(w.pending(other).contains(&"m"), "{kind} reaches {other}");
+        }
+    }
+
+    #[test]
+    fn whomever_a_message_is_to_its_asker_hears_of_the_end() {
+        let mut w = begun("ken");
+        sends(&mut w, "m", "task.result", "ken", &json!({ "to": [{ "agent_id": "agent:ada" }] }));
+        assert_eq!((w.pending("ada"), w.pending("ui")), (vec!["m"], vec!["m"]));
+        let mut w = begun("ken");
+        sends(&mut w, "m", "task.cancel", "ken", &json!({ "to": [{ "agent_id": "agent:ada" }] }));
+        assert_eq!((w.pending("ui"), w.pending("ken")), (vec!["m"], vec![]), "nobody is told what it did");
+    }
+
+    #[test]
+    fn nobody_takes_the_id_of_what_is_told() {
+        let mut w = begun("ken");
+        let next = envelope::id_at(Seq(w.log.len() as u64 + 1));
+        assert_eq!(w.refuses(&by("ada"), ingest(next.as_str(), "x.y", "ada", &json!({}))), Code::Exists);
+        let theirs = envelope::id_at(Seq(1 << 50));
+        assert_eq!(sends(&mut w, theirs.as_str(), "x.y", "ada", &json!({})), ["envelope.received"]);
+    }
+
+    /// A task that is reserved for `ken`, who has the request.
+    fn passed_on() -> World {
+        let mut w = team();
+        asks_for(&mut w, "t", "ui", &json!({ "deadline": "1970-01-01T01:00:00Z" }));
+        w.does(&anna(), assign("t", "ken"));
+        w.does(&Caller::system(), forward("t", "ken", "fwd"));
+        assert_eq!(w.pending("ken"), ["fwd"]);
+        w
+    }
+
+    fn forward(task: &str, to: &str, message: &str) -> Forward {
+        Forward { task: task.into(), to: to.into(), message: message.into(), accept_within_millis: 30_000 }
+    }
+
+    fn state(w: &World) -> ColumnValue {
+        w.rows().get(&Key::Delivery { message: "fwd".into(), agent: "ken".into() }).unwrap().columns()[3].clone()
+    }
+
+    #[test]
+    fn a_request_is_void_when_the_task_is_not_the_agents_any_more() {
+        type Deed = fn(&mut World);
+        let table: [(&str, Deed, &str); 9] = [
+            ("not accepted in time", |w| fires(w, Clock::Accept), "passed_on"),
+            ("over", |w| fires(w, Clock::Deadline), "passed_on"),
+            ("given to another", |w| drop(w.does(&anna(), assign("t", "ada"))), "passed_on"),
+            ("taken away", |w| drop(w.does(&anna(), release("t"))), "passed_on"),
+            ("declined", |w| drop(w.does(&by("ken"), release("t"))), "passed_on"),
+            ("cancelled", |w| drop(sends(w, "c", "task.cancel", "ui", &json!({}))), "passed_on"),
+            (
+                "handed over",
+                |w| {
+                    w.does(&by("ken"), hand_over("h", "ken", Some("ada"), "t"));
+                    w.does(&by("ada"), Accept { handoff: "h".into(), agent: "ada".into() });
+                },
+                "passed_on",
+            ),
+            ("its agent is silent", |w| drop(w.goes_offline("ken")), "passed_on"),
+            ("begun and ended", |w| drop(sends(w, "r", "task.result", "ken", &json!({}))), "acked"),
+        ];
+        for (what, deed, expected) in table {
+            let mut w = passed_on();
+            deed(&mut w);
+            assert_eq!(state(&w), expected.into(), "{what}");
+            assert!(!w.pending("ken").contains(&"fwd"), "{what}");
+            assert_eq!(w.rebuilt(), *w.rows(), "{what}");
+        }
+    }
+
+    #[test]
+    fn what_is_void_can_be_acknowledged_late_and_nothing_else() {
+        let mut w = passed_on();
+        let give_up = crate::message::GiveUpDelivery {
+            message: "fwd".into(),
+            agent: "ken".into(),
+            attempts: 9,
+            error: "it is down".to_owned(),
+        };
+        let retry = crate::message::RetryDelivery { message: "fwd".into(), agent: "ken".into() };
+        w.does(&Caller::system(), give_up.clone());
+        assert_eq!(state(&w), "dead".into());
+        w.does(&anna(), assign("t", "ada"));
+        assert_eq!(state(&w), "passed_on".into());
+        assert_eq!(w.refuses(&Caller::system(), give_up), Code::Stale);
+        assert_eq!(w.refuses(&anna(), retry), Code::InvalidState);
+        w.reads("ken", &["fwd"]);
+        assert_eq!((w.acks("ken", &["fwd"]), state(&w)), (vec!["message.acked"], "acked".into()));
+        assert_eq!(w.rebuilt(), *w.rows());
+    }
+
+    #[test]
+    fn work_that_others_give_is_passed_on_to_whoever_speaks_the_protocol() {
+        let mut w = passed_on();
+        assert!(w.task("t").clocks.get(Clock::Accept).is_some(), "the router can give it to another");
+        assert_eq!(w.refuses(&Caller::system(), forward("t", "ken", "again")), Code::Stale, "it has it already");
+        w.does(&anna(), assign("t", "ada"));
+        assert_eq!(w.refuses(&Caller::system(), forward("t", "ken", "late")), Code::Stale);
+        assert_eq!(w.does(&Caller::system(), forward("t", "ada", "fwd_ada")), ["task.forwarded"]);
+        w.creates("u", &[]);
+        w.does(&anna(), assign("u", "plain"));
+        assert_eq!(w.refuses(&Caller::system(), forward("u", "plain", "no")), Code::Stale, "it has no card");
+        w.does(&anna(), assign("u", "ada"));
+        assert_eq!(w.does(&Caller::system(), forward("u", "ada", "fwd_u")), ["task.forwarded"]);
+        let created = w.task("u").created;
+        let Some(Fact::TaskForwarded(fact)) = w.log.last().map(|row| &row.fact) else { panic!() };
+        assert_eq!((&fact.request, fact.accept_by), (&envelope::id_at(created), None), "a person decided it");
+        w.creates("first", &[]);
+        w.creates("later", &["first"]);
+        w.does(&anna(), assign("later", "ada"));
+        assert_eq!(w.refuses(&Caller::system(), forward("later", "ada", "early")), Code::Stale);
+        assert_eq!(w.rebuilt(), *w.rows());
+    }
+}

@@ -1,0 +1,267 @@
+//! The description of this face is true: every call is in it, and what the daemon answers is what it says.
+
+use std::collections::BTreeSet;
+
+use jsonschema::Validator;
+use reqwest::{Method, Response, StatusCode};
+use rookery_testkit::daemon::{Daemon, read};
+use serde_json::{Value, json};
+
+use crate::sending::{envelope, setup};
+
+/// The daemon's own description, and which calls were held against it.
+struct Description {
+    document: Value,
+    called: BTreeSet<String>,
+}
+
+impl Description {
+    async fn of(daemon: &Daemon) -> Description {
+        Description { document: daemon.get("/openapi.json").await.unwrap().body, called: BTreeSet::new() }
+    }
+
+    fn validator(&self, schema: &Value) -> Validator {
+        let whole = json!({"components": self.document["components"], "allOf": [schema]});
+        jsonschema::draft202012::options().build(&whole).unwrap()
+    }
+
+    fn is_valid(&self, schema: &Value, value: &Value, what: &str) {
+        if let Err(error) = self.validator(schema).validate(value) {
+            panic!("{what}: {error} at {} of {value}", error.instance_path());
+        }
+    }
+
+    /// Holds an answer against what is said of this call; tells its body.
+    async fn holds(&mut self, method: &Method, template: &str, response: Response) -> Value {
+        let status = response.status();
+        let media = response.headers().get("content-type").map(|media| media.to_str().unwrap().to_owned());
+        let text = response.text().await.unwrap();
+        let operation = &self.document["paths"][template][method.as_str().to_ascii_lowercase()];
+        let what = format!("{method} {template} {status}: {text}");
+        let said = operation["responses"].get(status.as_str()).unwrap_or_else(|| panic!("{what} is not described"));
+        if status.is_success() {
+            self.called.insert(operation["operationId"].as_str().unwrap().to_owned());
+        }
+        if *method == Method::HEAD {
+            assert!(said["content"].is_null(), "{what}");
+            return Value::Null;
+        }
+        let media = media.unwrap_or_else(|| panic!("{what} has no type"));
+        let schema = &said["content"][&media]["schema"];
+        assert!(schema.is_object(), "{what}: {media} is not described");
+        let lines = if media == "application/x-ndjson" { text.lines().collect() } else { vec![text.as_str()] };
+        let mut body = Value::Null;
+        for line in lines.into_iter().filter(|_| media.contains("json")) {
+            body = serde_json::from_str(line).unwrap();
+            self.is_valid(schema, &body, &what);
+        }
+        if !status.is_success() {
+            let code = format!("`{}`", body["code"].as_str().unwrap());
+            assert!(said["description"].as_str().unwrap().contains(&code), "{what}: not among {}", said["description"]);
+        }
+        body
+    }
+
+    /// The calls of this face that nobody made.
+    fn missing(&self) -> Vec<&str> {
+        let paths = self.document["paths"].as_object().unwrap();
+        let paths = paths.iter().filter(|(path, _)| path.starts_with("/clutch/v0"));
+        let operations = paths.flat_map(|(_, item)| item.as_object().unwrap().values());
+        let all = operations.map(|operation| operation["operationId"].as_str().unwrap());
+        all.filter(|operation| !self.called.contains(*operation)).collect()
+    }
+}
+
+/// Fills a template with what belongs into it.
+fn filled(template: &str, value: &str) -> String {
+    match (template.find('{'), template.find('}')) {
+        (Some(begin), Some(end)) => format!("{}{value}{}", &template[..begin], &template[end + 1..]),
+        _ => template.to_owned(),
+    }
+}
+
+struct Caller<'a> {
+    daemon: &'a Daemon,
+    described: Description,
+}
+
+impl Caller<'_> {
+    async fn call(&mut self, method: &str, template: &str, value: &str, body: Option<Value>) -> (StatusCode, Value) {
+        let method = Method::from_bytes(method.as_bytes()).unwrap();
+        let (template, query) = template.split_once('?').unwrap_or((template, ""));
+        let template = format!("/clutch/v0{template}");
+        let mut request = self.daemon.request(method.clone(), &format!("{}?{query}", filled(&template, value)));
+        if let Some(body) = &body {
+            let content = &self.described.document["paths"][&template][method.as_str().to_ascii_lowercase()];
+            let schema = &content["requestBody"]["content"]["application/json"]["schema"];
+            assert!(schema.is_object(), "{method} {template} takes no JSON");
+            request = request.json(body);
+        }
+        let response = request.send().await.unwrap();
+        let status = response.status();
+        (status, self.described.holds(&method, &template, response).await)
+    }
+
+    /// A call that must succeed, with a body that the description allows.
+    async fn ok(&mut self, method: &str, template: &str, value: &str, body: Option<Value>) -> Value {
+        if let Some(body) = &body {
+            let path = format!("/clutch/v0{}", template.split('?').next().unwrap());
+            let content =
+                &self.described.document["paths"][&path][method.to_ascii_lowercase()]["requestBody"]["content"];
+            self.described.is_valid(&content["application/json"]["schema"], body, template);
+        }
+        let (status, answer) = self.call(method, template, value, body).await;
+        assert!(status.is_success(), "{method} {template}: {status} {answer}");
+        answer
+    }
+
+    async fn refused(&mut self, method: &str, template: &str, value: &str, body: Option<Value>, expected: u16) {
+        let (status, answer) = self.call(method, template, value, body).await;
+        assert_eq!(status.as_u16(), expected, "{method} {template}: {answer}");
+    }
+}
+
+/// A card with a field of every kind.
+fn card() -> Value {
+    json!({
+        "v": "clutch/0.1", "agent_id": "agent:mia", "display": {"name": "Mia", "desc": "Reads contracts"},
+        "capabilities": [{"id": "skill:law", "version": "2.1", "tags": ["contracts"], "tools": ["mcp:files"],
+                          "trust_level": "prod", "cost_hint": "low"}, {"id": "tool:mcp", "servers": ["mcp:files"]}],
+        "limits": {"max_concurrency": 3, "max_runtime_sec": 900}, "security": {"sandbox": false, "network": "none"},
+        "meta": {"framework": "crewai", "role": "specialist"},
+    })
+}
+
+fn request(id: &str) -> Value {
+    envelope(
+        id,
+        "task.request",
+        "agent:ui",
+        json!({"deadline": "2126-01-01T00:00:00Z", "limits": {"max_runtime_sec": 60, "max_attempts": 2},
+               "requires": ["skill:law"], "payload": {"query": "May we?"}}),
+    )
+}
+
+#[tokio::test]
+async fn every_call_answers_what_its_description_says() {
+    let daemon = setup().start().unwrap();
+    let described = Description::of(&daemon).await;
+    let mut caller = Caller { daemon: &daemon, described };
+
+    caller.ok("PUT", "/agents/{id}", "mia", Some(card())).await;
+    caller.ok("GET", "/agents/{id}", "agent:mia", None).await;
+    caller.ok("GET", "/agents", "", None).await;
+    caller.ok("POST", "/agents/{id}/heartbeat", "mia", None).await;
+    caller.refused("GET", "/agents/{id}", "ghost", None, 404).await;
+    caller.refused("PUT", "/agents/{id}", "mia", Some(json!({"v": "clutch/9"})), 400).await;
+    caller.refused("POST", "/agents/{id}/heartbeat", "ghost", None, 404).await;
+
+    caller.ok("POST", "/router/explain", "", Some(json!({"requires": ["skill:law"], "prefers": ["domain:tax"]}))).await;
+    caller.ok("POST", "/router/explain", "", Some(json!({"requires": ["skill:flying"]}))).await;
+    caller.refused("POST", "/router/explain", "", Some(json!({"limits": {"max_attempts": 0}})), 400).await;
+    caller.refused("POST", "/router/explain", "", Some(json!({"to": [{"agent_id": "group:none"}]})), 400).await;
+
+    caller.ok("POST", "/messages", "", Some(request("m1"))).await;
+    let two =
+        json!([envelope("m2", "task.accept", "mia", json!({})), envelope("m3", "task.progress", "mia", json!({}))]);
+    caller.ok("POST", "/messages", "", Some(two)).await;
+    let lines: String = ["m4", "m5"].map(|id| format!("{}\n", envelope(id, "x.note", "mia", json!({})))).concat();
+    let sent = daemon.request(Method::POST, "/clutch/v0/messages").header("content-type", "application/x-ndjson");
+    let answer = sent.body(lines).send().await.unwrap();
+    let told = caller.described.holds(&Method::POST, "/clutch/v0/messages", answer).await;
+    assert_eq!(told["results"][1]["id"], "m5", "{told}");
+    assert!(caller.described.document["paths"]["/clutch/v0/messages"]["post"]["requestBody"]["content"]
+        ["application/x-ndjson"].is_object());
+    let mut limits = request("m6");
+    limits["limits"] = json!({"max_attempts": 0});
+    for (body, status) in [
+        (json!([]), 400),
+        (json!({"v": "clutch/0.1"}), 400),
+        (limits, 400),
+        (envelope("m7", "x.note", "mia", json!({"to": [{"agent_id": "agent:ghost"}]})), 400),
+        (envelope("m8", "task.result", "ada", json!({})), 403),
+        (envelope("m9", "task.accept", "mia", json!({"task_id": "nothing"})), 404),
+        (envelope("m1", "x.note", "mia", json!({})), 409),
+    ] {
+        caller.refused("POST", "/messages", "", Some(body), status).await;
+    }
+    caller.ok("GET", "/messages/{id}", "m1", None).await;
+    caller.refused("GET", "/messages/{id}", "nothing", None, 404).await;
+    let page = caller.ok("GET", "/messages?limit=1000", "", None).await;
+    assert!(page["messages"].as_array().unwrap().len() > 8, "{page}");
+    caller.refused("GET", "/messages?after=log_other:1", "", None, 410).await;
+    caller.refused("GET", "/messages?type=nothing", "", None, 400).await;
+
+    caller.ok("GET", "/runs", "", None).await;
+    caller.ok("GET", "/runs/{id}", "run_work", None).await;
+    caller.ok("GET", "/runs/{id}/replay", "run_work", None).await;
+    caller.ok("GET", "/runs/{id}/replay?speed=1000000", "run_work", None).await;
+    caller.refused("GET", "/runs/{id}", "nowhere", None, 404).await;
+    caller.refused("GET", "/runs/{id}/replay?speed=0", "run_work", None, 400).await;
+    caller.refused("POST", "/runs/{id}/retry", "run_work", Some(json!({"task_id": "task_one"})), 409).await;
+    caller.ok("POST", "/messages", "", Some(envelope("m10", "task.result", "mia", json!({})))).await;
+    caller.ok("POST", "/runs/{id}/retry", "run_work", Some(json!({"task_id": "task_one"}))).await;
+
+    caller
+        .ok("POST", "/messages", "", Some(envelope("m11", "x.note", "ui", json!({"to": [{"agent_id": "mia"}]}))))
+        .await;
+    caller.ok("GET", "/agents/{id}/inbox", "mia", None).await;
+    caller.refused("GET", "/agents/{id}/inbox?after=9999999", "mia", None, 410).await;
+    caller.ok("POST", "/agents/{id}/inbox/ack", "mia", Some(json!({"ids": ["m11"]}))).await;
+    caller.refused("POST", "/agents/{id}/inbox/ack", "mia", Some(json!({"ids": ["m1"]})), 404).await;
+    caller.ok("GET", "/deliveries", "", None).await;
+    caller.refused("GET", "/deliveries?state=lost", "", None, 400).await;
+    caller.refused("POST", "/deliveries/{id}/retry", "nothing", None, 404).await;
+
+    caller.ok("PUT", "/groups/{name}", "law", Some(json!({"members": ["agent:mia"]}))).await;
+    caller.ok("GET", "/groups/{name}", "law", None).await;
+    caller.ok("GET", "/groups", "", None).await;
+    caller.ok("DELETE", "/groups/{name}", "law", None).await;
+    caller.refused("GET", "/groups/{name}", "law", None, 404).await;
+    caller.refused("PUT", "/groups/{name}", "law", Some(json!({"members": ["mcp:x"]})), 400).await;
+
+    caller.ok("PUT", "/schemas/{payload_type}", "law.brief.v1", Some(json!({"type": "object"}))).await;
+    caller.ok("GET", "/schemas/{payload_type}", "law.brief.v1", None).await;
+    caller.ok("GET", "/schemas", "", None).await;
+    caller.refused("PUT", "/schemas/{payload_type}", "law.brief.v1", Some(json!({"type": "array"})), 409).await;
+    caller.refused("PUT", "/schemas/{payload_type}", "law.brief.v2", Some(json!({"type": "thing"})), 400).await;
+    caller.refused("GET", "/schemas/{payload_type}", "law.brief.v9", None, 404).await;
+    let rules = |payload_type: &str| {
+        json!({"workflow": "law", "steps": [{"id": "brief", "expects": {
+        "type": "task.result", "payload_type": payload_type, "required": ["text"]}}]})
+    };
+    caller.ok("PUT", "/workflows/{name}", "law", Some(rules("law.brief.v1"))).await;
+    caller.ok("GET", "/workflows/{name}", "law", None).await;
+    caller.ok("GET", "/workflows", "", None).await;
+    caller.refused("PUT", "/workflows/{name}", "law", Some(rules("law.brief.v9")), 400).await;
+    caller.refused("PUT", "/workflows/{name}", "law", Some(json!({"workflow": "law"})), 400).await;
+    caller.refused("GET", "/workflows/{name}", "nothing", None, 404).await;
+
+    let upload = daemon.request(Method::POST, "/clutch/v0/artifacts").body("content").send().await.unwrap();
+    let uploaded = caller.described.holds(&Method::POST, "/clutch/v0/artifacts", upload).await;
+    let name = uploaded["ref"].as_str().unwrap().trim_start_matches("artifact:").to_owned();
+    caller.ok("GET", "/artifacts", "", None).await;
+    caller.ok("GET", "/artifacts/{id}", &name, None).await;
+    caller.ok("HEAD", "/artifacts/{id}", &name, None).await;
+    let nothing = format!("sha256-{}", "0".repeat(64));
+    caller.refused("GET", "/artifacts/{id}", &nothing, None, 404).await;
+    caller.refused("HEAD", "/artifacts/{id}", &nothing, None, 404).await;
+    caller.refused("GET", "/stream", "", None, 426).await;
+    caller.ok("DELETE", "/agents/{id}", "mia", None).await;
+
+    // Who is refused before this face sees the request is told so in its words as well.
+    for (header, value, status) in [("host", "evil.example", 403), ("x-rookery-project", "other", 421)] {
+        let request = daemon.request(Method::GET, "/clutch/v0/runs").header(header, value);
+        let answer = request.send().await.unwrap();
+        assert_eq!(answer.status().as_u16(), status);
+        caller.described.holds(&Method::GET, "/clutch/v0/runs", answer).await;
+    }
+    let error = json!({"$ref": "#/components/schemas/ClutchErrorBody"});
+    for (method, path) in [(Method::GET, "/clutch/v0/nothing"), (Method::PATCH, "/clutch/v0/runs")] {
+        let reply = read(daemon.request(method, path)).await.unwrap();
+        caller.described.is_valid(&error, &reply.body, path);
+    }
+
+    // What is left needs a WebSocket, or a delivery that was given up on.
+    assert_eq!(caller.described.missing(), ["clutch_delivery_retry", "clutch_stream"]);
+}
