@@ -63,7 +63,9 @@ fn check_agent(agent: &Agent, ready: &Ready, tools: &[String], faults: &mut Faul
 /// A text with everything put in, if everything is known.
 fn settled(template: &Template, ready: &Ready) -> Option<String> {
     let known = |name: &str| matches!(ready.variables.look_up(name), Known::Value(_));
-    template.variables().all(|variable| known(&variable.name)).then(|| ready.variables.fill(template))
+    let is_settled =
+        !ready.variables.is_too_long(template) && template.variables().all(|variable| known(&variable.name));
+    is_settled.then(|| ready.variables.fill(template))
 }
 
 fn check_model(agent: &Agent, ready: &Ready, faults: &mut Faults) {

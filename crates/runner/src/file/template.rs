@@ -3,6 +3,8 @@
 //!
 //! `$${{` stands for `${{` itself. There are no expressions, only names.
 
+use std::borrow::Cow;
+
 use super::fault::{Fault, Faults, Place};
 
 const OPEN: &str = "${{";
@@ -75,7 +77,7 @@ impl Template {
     }
 
     /// The text with every variable put in, by whatever `value` says of its name.
-    pub fn fill(&self, mut value: impl FnMut(&str) -> String) -> String {
+    pub fn fill<'a>(&self, mut value: impl FnMut(&str) -> Cow<'a, str>) -> String {
         let mut filled = String::new();
         for piece in &self.pieces {
             match piece {
@@ -163,14 +165,18 @@ mod tests {
             ("${{ x }}}", "<x>}"),
         ] {
             let (read, faults) = template(text);
-            assert_eq!((read.fill(|name| format!("<{name}>")), faults.is_empty()), (filled.to_owned(), true), "{text}");
+            assert_eq!(
+                (read.fill(|name| format!("<{name}>").into()), faults.is_empty()),
+                (filled.to_owned(), true),
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn what_is_put_in_is_not_looked_at_again() {
         let (read, _) = template("${{ x }} and ${{ y }}");
-        let filled = read.fill(|name| if name == "x" { "${{ y }}".to_owned() } else { "secret".to_owned() });
+        let filled = read.fill(|name| if name == "x" { "${{ y }}".into() } else { "secret".into() });
         assert_eq!(filled, "${{ y }} and secret");
     }
 

@@ -3,6 +3,7 @@
 //! Settings are needed before anything runs, so they know everything but what setup commands print. Texts for agents know that
 //! too. The script of a mock agent knows besides what it was told and what its own calls returned.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use rookery_core::instance::{Instance, folder_name};
@@ -41,28 +42,35 @@ pub struct Variables {
     pub context: Option<(String, String)>,
 }
 
+/// How long a text may be with everything put in: files of a few lines must not become texts without end.
+const FILLED_BYTES: usize = 4 << 20;
+
 /// What a name stands for.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Known {
-    Value(String),
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Known<'a> {
+    Value(&'a str),
     /// It has a value later.
     Later,
     Unknown,
 }
 
 impl Variables {
-    pub fn look_up(&self, name: &str) -> Known {
-        let value = |value: Option<&String>| value.map_or(Known::Unknown, |value| Known::Value(value.clone()));
-        let later = |value: Option<&Option<String>>| match value {
-            Some(Some(value)) => Known::Value(value.clone()),
-            Some(None) => Known::Later,
-            None => Known::Unknown,
-        };
+    pub fn look_up(&self, name: &str) -> Known<'_> {
+        fn value(value: Option<&String>) -> Known<'_> {
+            value.map_or(Known::Unknown, |value| Known::Value(value))
+        }
+        fn later(value: Option<&Option<String>>) -> Known<'_> {
+            match value {
+                Some(Some(value)) => Known::Value(value),
+                Some(None) => Known::Later,
+                None => Known::Unknown,
+            }
+        }
         match name.split_once('.') {
-            None if name == "instance" => Known::Value(self.instance.to_string()),
+            None if name == "instance" => Known::Value(self.instance.name()),
             None => later(self.setup.get(name)),
-            Some(("workflow", "name")) => Known::Value(self.workflow.clone()),
-            Some(("workflow", "instance")) => Known::Value(self.instance.to_string()),
+            Some(("workflow", "name")) => Known::Value(&self.workflow),
+            Some(("workflow", "instance")) => Known::Value(self.instance.name()),
             Some(("env", name)) => value(self.env.get(name)),
             Some(("params", name)) => later(self.params.get(name)),
             Some(("context", "channel")) => value(self.context.as_ref().map(|(channel, _)| channel)),
@@ -75,22 +83,35 @@ impl Variables {
     /// A text with all that is known put in, and the names of what is not known yet in its place.
     pub fn fill(&self, template: &Template) -> String {
         template.fill(|name| match self.look_up(name) {
-            Known::Value(value) => value,
-            Known::Later | Known::Unknown => placeholder(name),
+            Known::Value(value) => Cow::Borrowed(value),
+            Known::Later | Known::Unknown => Cow::Owned(placeholder(name)),
         })
     }
 
     /// As [`Variables::fill`], for a folder: an instance is written so that it is the name of one.
     pub fn fill_folder(&self, template: &Template) -> String {
         template.fill(|name| match (name, self.look_up(name)) {
-            ("instance" | "workflow.instance", _) => folder_name(&self.instance),
-            (_, Known::Value(value)) => value,
-            (_, Known::Later | Known::Unknown) => placeholder(name),
+            ("instance" | "workflow.instance", _) => Cow::Owned(folder_name(&self.instance)),
+            (_, Known::Value(value)) => Cow::Borrowed(value),
+            (_, Known::Later | Known::Unknown) => Cow::Owned(placeholder(name)),
         })
     }
 
-    /// Tells every name in a text that stands for nothing there.
+    /// Whether a text becomes longer than anybody needs by what is put in.
+    pub(super) fn is_too_long(&self, template: &Template) -> bool {
+        let length = |variable: &Variable| match self.look_up(&variable.name) {
+            Known::Value(value) => value.len(),
+            Known::Later | Known::Unknown => 0,
+        };
+        template.variables().map(length).fold(0_usize, usize::saturating_add) > FILLED_BYTES
+    }
+
+    /// Tells every name in a text that stands for nothing there, and a text that becomes too long.
     pub(super) fn check(&self, template: &Template, scope: Scope<'_>, faults: &mut Faults) {
+        if self.is_too_long(template) {
+            let message = format!("is longer than {FILLED_BYTES} bytes with everything put in");
+            faults.add(Fault::new(&template.place, message));
+        }
         for variable in template.variables() {
             if !self.is_known(variable, scope) {
                 faults.add_with(|| self.fault_of(variable, scope));
@@ -173,7 +194,7 @@ impl Variables {
     /// What is known by now, for the environment of a setup command.
     pub fn for_commands(&self) -> BTreeMap<String, String> {
         let known = |name: String| match self.look_up(&name) {
-            Known::Value(value) => Some((in_environment(&name), value)),
+            Known::Value(value) => Some((in_environment(&name), value.to_owned())),
             Known::Later | Known::Unknown => None,
         };
         self.of_commands().into_iter().filter_map(known).collect()

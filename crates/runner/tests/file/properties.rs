@@ -104,6 +104,11 @@ fn a_large_file_is_read_in_one_go() {
         ),
         format!("{agents}\nparams: [{}]\n", many("{name: x}, ")),
         format!("{agents}\nkickoff: {}\n", many("@a ")),
+        format!(
+            "{agents}\nparams: [{{name: x, default: '{0}{0}{0}'}}]\nkickoff: '{1}'\n",
+            "y".repeat(100_000),
+            "${{ params.x }}".repeat(30_000)
+        ),
     ] {
         look(&text);
     }
