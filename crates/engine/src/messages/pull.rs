@@ -41,7 +41,15 @@ pub struct Parcel {
     pub id: MessageId,
     /// The place of the envelope in the log.
     pub seq: Seq,
+    /// When the daemon received it.
+    pub at: Timestamp,
     pub message: Value,
+}
+
+impl Parcel {
+    fn of(id: &MessageId, found: clutch::Located) -> Parcel {
+        Parcel { id: id.clone(), seq: found.seq, at: found.at, message: worded(found.envelope) }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -122,7 +130,7 @@ impl Engine {
             Err(EngineError::Artifact(error)) if error.is_of_one() => {
                 tracing::warn!(%error, message = %id, "the body of a message cannot be read; its header is shown");
                 let header = self.header_of(id, &error).await?;
-                Ok(header.map(|(seq, message)| Parcel { id: id.clone(), seq, message }))
+                Ok(header.map(|header| Parcel::of(id, header)))
             }
             parcel => parcel,
         }
@@ -136,14 +144,15 @@ impl Engine {
             // An envelope, or a fact by the id that it is shown with.
             _ => {
                 let found = self.envelope(id).await?.value;
-                Ok(found.map(|(seq, shown)| Parcel { id: id.clone(), seq, message: worded(shown) }))
+                Ok(found.map(|found| Parcel::of(id, found)))
             }
         }
     }
 
     /// The same in bytes: those that were sent, if it came as an envelope.
     pub(crate) async fn parcel_bytes(&self, id: &MessageId) -> Result<Option<Vec<u8>>, EngineError> {
-        if let Some((_, clutch::Envelope::Verbatim(bytes))) = self.envelope(id).await?.value {
+        let found = self.envelope(id).await?.value;
+        if let Some(clutch::Envelope::Verbatim(bytes)) = found.map(|found| found.envelope) {
             return Ok(Some(bytes));
         }
         Ok(self.parcel(id).await?.map(|parcel| parcel.message.to_string().into_bytes()))
@@ -253,7 +262,7 @@ impl Engine {
 }
 
 fn parcel_of(message: &Message) -> Parcel {
-    Parcel { id: message.id().clone(), seq: message.sent, message: envelope::of_message(message) }
+    Parcel { id: message.id().clone(), seq: message.sent, at: message.at, message: envelope::of_message(message) }
 }
 
 fn worded(shown: clutch::Envelope) -> Value {

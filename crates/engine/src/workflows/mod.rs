@@ -522,6 +522,7 @@ impl CheckpointFilter {
 /// The project's default run, made up from its tasks: it has no row, begins with the project and never completes.
 pub(crate) fn default_run(tasks: &[Task]) -> Run {
     let unfinished = tasks.iter().filter(|task| !task.state.is_finished()).count();
+    let failed = tasks.iter().filter(|task| task.state == State::Failed).count();
     Run {
         id: RunId::project_default(),
         brief: Brief {
@@ -543,6 +544,8 @@ pub(crate) fn default_run(tasks: &[Task]) -> Run {
         updated_at: tasks.iter().map(|task| task.completed_at.unwrap_or(task.created_at)).max().unwrap_or(Timestamp(0)),
         tasks: u32::try_from(tasks.len()).unwrap_or(u32::MAX),
         unfinished: u32::try_from(unfinished).unwrap_or(u32::MAX),
+        failed: u32::try_from(failed).unwrap_or(u32::MAX),
+        ended_at: None,
     }
 }
 
