@@ -13,7 +13,7 @@ use crate::limit;
 use crate::refusal::{Code, Refusal};
 use crate::routing;
 use crate::run;
-use crate::task::{Task, TaskClaimed, check_fence};
+use crate::task::{Task, TaskClaimed, check_fence, took_note};
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -87,6 +87,7 @@ impl Accept {
                 }
                 facts.push(Fact::TaskClaimed(TaskClaimed::new(task, &self.agent)));
                 facts.extend(run::begins(view, &[task])?);
+                facts.extend(took_note(view, task, &self.agent)?);
             }
         }
         if handoff.from != self.agent {

@@ -15,7 +15,7 @@ use rookery_core::log::LogRow;
 use rookery_core::routing::{Candidates, Change, Choice, Demand, Forward, Route, Routing as Known, Wanted, is_news};
 use rookery_core::task::{Clock, Clocks, Task, Terms};
 use rookery_core::{
-    AgentId, Caller, Code, Command, Fact, Key, MessageId, Row, RunId, Seq, TaskId, Timestamp, envelope,
+    AgentId, Caller, Code, Command, Fact, Key, MessageId, Row, RunId, Seq, TaskId, Timestamp, artifact, envelope,
 };
 use rookery_store::artifact::{ArtifactError, Held};
 use rookery_store::node::{Duty, Tenure};
@@ -317,7 +317,13 @@ impl Router {
         let Some(task) = self.engine.task(id).await?.value else { return Ok(()) };
         let (Some(terms), Some(to)) = (task.to_be_routed(), &choice.selected) else { return Ok(()) };
         let message = MessageId::new(self.engine.mint("msg_"));
-        let forward = Forward { task: id.clone(), to: to.clone(), message, accept_within_millis: self.accept_within() };
+        let forward = Forward {
+            task: id.clone(),
+            to: to.clone(),
+            message,
+            accept_within_millis: self.accept_within(),
+            artifacts: vec![],
+        };
         let forward = self.forwards(&task, &terms.request, forward).await?;
         self.submit(&task, choice, Some(forward)).await
     }
@@ -351,7 +357,13 @@ impl Router {
         }
         let message = MessageId::new(self.engine.mint("msg_"));
         let request = request.unwrap_or_else(|| envelope::id_at(task.created));
-        let forward = Forward { task: task.id.clone(), to, message, accept_within_millis: self.accept_within() };
+        let forward = Forward {
+            task: task.id.clone(),
+            to,
+            message,
+            accept_within_millis: self.accept_within(),
+            artifacts: vec![],
+        };
         let (submission, held) = self.forwards(task, &request, forward).await?;
         match self.engine.submit_with(submission, held.into_iter().collect()).await? {
             Ok(committed) => self.catch_up(committed.at).await,
@@ -386,10 +398,16 @@ impl Router {
     }
 
     /// The command that passes the request on, with the message that the agent gets as its body.
-    async fn forwards(&self, task: &Task, request: &MessageId, forward: Forward) -> Result<Forwarding, EngineError> {
+    async fn forwards(
+        &self,
+        task: &Task,
+        request: &MessageId,
+        mut forward: Forward,
+    ) -> Result<Forwarding, EngineError> {
         let request = self.words_of(task, request).await?;
         let now = self.engine.clock().now();
         let message = envelope::forwarded(&request, task, &forward.to, &forward.message, now);
+        forward.artifacts = artifact::passed_on(&message);
         let bytes = serde_json::to_vec(&message).unwrap_or_default();
         let mut submission = self.submission(task, forward);
         let (body, held) = self.engine.body_to_keep(bytes).await?;
