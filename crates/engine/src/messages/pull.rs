@@ -4,7 +4,9 @@
 use rookery_core::agent::Agent;
 use rookery_core::key::Table;
 use rookery_core::message::{Delivery, Message, Shown};
-use rookery_core::{Actor, AgentId, Caller, Code, Key, MessageId, Power, Refusal, Row, Seq, TaskId, envelope, limit};
+use rookery_core::{
+    Actor, AgentId, Caller, Code, Key, MessageId, Power, Refusal, Row, Seq, TaskId, Timestamp, envelope, limit,
+};
 use rookery_store::ListQuery;
 use rookery_store::query::Test;
 use serde_json::Value;
