@@ -108,7 +108,7 @@ impl Ingest {
     fn placed(&self, refusal: Refusal) -> Refusal {
         let pointer = match refusal.code {
             Code::TaskNotFound | Code::InvalidTransition | Code::DependenciesUnfinished => "/task_id",
-            Code::NotHolder | Code::Reserved | Code::AlreadyClaimed => "/from/agent_id",
+            Code::NotHolder | Code::Reserved | Code::NotEligible | Code::AlreadyClaimed => "/from/agent_id",
             Code::AgentNotFound | Code::AgentOffline | Code::Sealed | Code::Forbidden => "/from/agent_id",
             Code::Exists => "/id",
             Code::InvalidState => "/run_id",

@@ -75,6 +75,14 @@ impl Status {
         Status::ALL.into_iter().find(|status| status.as_str() == text)
     }
 
+    /// Whether its tasks may be taken by somebody new.
+    pub fn gives_work(self) -> bool {
+        match self {
+            Status::Paused | Status::Abandoned => false,
+            Status::Planning | Status::Ready | Status::InProgress | Status::Completed | Status::Failed => true,
+        }
+    }
+
     /// What may be asked for. What follows from the tasks is not asked for and not in it.
     pub fn may_become(self, next: Status) -> bool {
         use Status::*;

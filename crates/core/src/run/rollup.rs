@@ -14,15 +14,13 @@ use crate::view::View;
 /// Whether tasks of this run may be taken by somebody new.
 pub(crate) fn gives_work(view: &View, task: &Task) -> Result<(), Halt> {
     let Some(run) = of(view, task)? else { return Ok(()) };
-    match run.status {
-        Status::Paused | Status::Abandoned => Err(Refusal::new(
-            Code::InvalidState,
-            format!("workflow {} is {}: its tasks are not given out", run.id, run.status.as_str()),
-        )
-        .hint("take a task of another workflow, or have this one resumed")
-        .into()),
-        Status::Planning | Status::Ready | Status::InProgress | Status::Completed | Status::Failed => Ok(()),
+    if run.status.gives_work() {
+        return Ok(());
     }
+    let message = format!("workflow {} is {}: its tasks are not given out", run.id, run.status.as_str());
+    Err(Refusal::new(Code::InvalidState, message)
+        .hint("take a task of another workflow, or have this one resumed")
+        .into())
 }
 
 /// Whether tasks may be added to a run.

@@ -183,10 +183,53 @@ fn the_sooner_of_both_limits_ends_an_attempt() {
         accepts(&mut w, "acc", "ken", "t").unwrap();
         assert_eq!(due(&w, "t", Clock::Runtime), w.now + seconds * 1_000, "{card:?} {request:?}");
     }
-    let mut w = team(&[("ken", Some(5))]);
+}
+
+#[test]
+fn a_card_limits_also_what_no_request_asked_for() {
+    let mut w = team(&[("ken", Some(5)), ("ada", None)]);
+    for (task, agent) in [("plain", "ken"), ("free", "ada")] {
+        w.creates(task, &[]);
+        w.starts(agent, task);
+    }
+    assert_eq!(w.task("free").clocks.next(), None, "nothing limits it");
+    assert_eq!(due(&w, "plain", Clock::Runtime), w.now - 2 + 5_000);
+    let file = crate::file::ClaimFile { task: Some("plain".into()), ..crate::testing::claim_file("ken", "x") };
+    w.does(&by("ken"), file);
+    assert_eq!(goes_off(&mut w, "plain", Clock::Runtime), ["task.timed_out", "resource.released"]);
+    let task = w.task("plain");
+    assert_eq!((task.state, task.held_by(), task.clocks.next()), (State::Failed, None, None), "and not tried again");
+    assert!(task.reason.as_ref().is_some_and(|reason| reason.starts_with("RUNTIME_EXCEEDED: ")), "{:?}", task.reason);
+}
+
+#[test]
+fn whoever_a_task_is_assigned_to_has_as_long_to_take_it_as_whom_the_router_asks() {
+    let assigns = |w: &mut World, task: &str, to: &str| {
+        w.does(&anna(), crate::testing::assign(task, to));
+        let message = format!("fwd_{}", w.log.len()).as_str().into();
+        let accept_within_millis = ACCEPT.unsigned_abs();
+        let forward = Forward { task: task.into(), to: to.into(), message, accept_within_millis, artifacts: vec![] };
+        assert_eq!(w.does(&Caller::system(), forward), ["task.forwarded"]);
+    };
+    let mut w = team(&[("ken", None), ("ada", None)]);
+    asks_for(&mut w, "t", &json!({}));
+    assigns(&mut w, "t", "ken");
+    assert_eq!(due(&w, "t", Clock::Accept), w.now + ACCEPT);
+    assigns(&mut w, "t", "ada");
+    assert_eq!(due(&w, "t", Clock::Accept), w.now + ACCEPT, "it is counted anew");
+    assert_eq!(goes_off(&mut w, "t", Clock::Accept), ["task.released"]);
+    assert_eq!(gives(&mut w, "t"), "ken", "who was asked before is not asked first");
+    // Whoever claims it has accepted it, though it does not begin at once: it may wait for something, or do others first.
+    assigns(&mut w, "t", "ada");
+    w.claims("ada", "t");
+    assert_eq!(w.task("t").clocks.next(), None);
+    // What the router has no part in is kept for whom it was given to.
     w.creates("plain", &[]);
-    w.starts("ken", "plain");
-    assert_eq!(w.task("plain").clocks.next(), None, "only what was asked for by a request is limited");
+    assigns(&mut w, "plain", "ken");
+    assert_eq!(w.task("plain").clocks.next(), None);
+    asks_for(&mut w, "errand", &json!({ "to": [{ "agent_id": "person:anna" }] }));
+    assigns(&mut w, "errand", "ken");
+    assert_eq!(w.task("errand").clocks.next(), None);
 }
 
 #[test]

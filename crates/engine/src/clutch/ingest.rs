@@ -315,7 +315,8 @@ impl Engine {
         Some(submission)
     }
 
-    async fn submit_with(
+    /// Submits what names files that are held for it, and lets go of them when it is known whether they are named.
+    pub(super) async fn submit_with(
         &self,
         submission: Submission,
         held: Vec<Held>,

@@ -348,3 +348,15 @@ async fn whichever_node_sees_to_it_a_time_is_over_once() {
     }
     nodes[0].replay_verify().unwrap();
 }
+
+#[tokio::test]
+async fn a_card_limits_also_what_no_request_asked_for() {
+    let daemon = team_of(patient(), &["lead"]).await;
+    joins(&daemon, "ken", json!({"limits": {"max_runtime_sec": 1}})).await;
+    let task = crate::team::task(&daemon, "by hand").await;
+    crate::team::moved(&daemon, &task, json!({"status": "in_progress", "agent_id": "ken"})).await;
+    let timed_out = told_of(&daemon, &task, "task.timeout", 1).await.remove(0);
+    assert_eq!(timed_out["payload"]["code"], "RUNTIME_EXCEEDED", "{timed_out}");
+    assert_eq!(state(&daemon, &task).await, "failed");
+    assert_eq!(messages(&daemon, &task, "task.retried").await.len(), 0, "nobody asked for another attempt");
+}

@@ -748,6 +748,7 @@ impl World {
             check::duties_are_done_by_whoever_has_them(row, &writer, &self.database)?;
             envelopes::idempotency_keys_are_used_once(&self.model, row)?;
             routing::hard_filters_hold(&self.model, row)?;
+            routing::hard_filters_hold_for_claims(&self.model, row)?;
             routing::decisions_are_passed_on(row, &rows[at + 1..])?;
             if let Some((agent, evidence)) = check::declaration(row) {
                 check::expired_after_clear_sight(agent, evidence, &self.sight(node, agent))?;
