@@ -106,6 +106,10 @@ pub(crate) fn apply(
         row.named_in.retain(|named| *named != redacted.seq);
         return (!row.named_in.is_empty()).then_some(row);
     }
+    let key = Key::ArtifactRef { sha256: sha256.to_owned(), by: by.to_owned() };
+    if !fact.artifact_keys().contains(&key) {
+        return old;
+    }
     let mut row = old.unwrap_or_else(|| ArtifactRef { sha256: sha256.to_owned(), by: by.to_owned(), named_in: vec![] });
     row.named_in.push(seq);
     Some(row)
@@ -285,6 +289,8 @@ mod tests {
         };
         let key = (A, "task:t");
         let both = apply(apply(None, key, &fact, Seq(3)), key, &fact, Seq(7));
+        let other = Fact::IntentClosed(crate::intent::IntentClosed { intent: "int_1".into(), failed: None });
+        assert_eq!(apply(both.clone(), key, &other, Seq(8)), both, "what does not name it changes nothing");
         let one = apply(both, key, &redacted(3), Seq(8));
         assert_eq!(one.as_ref().unwrap().named_in, [Seq(7)]);
         assert_eq!(apply(one, key, &redacted(7), Seq(9)), None);
