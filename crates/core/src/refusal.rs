@@ -34,6 +34,8 @@ pub enum Code {
     DependenciesUnfinished,
     AlreadyClaimed,
     Reserved,
+    /// The request of the task excludes the agent: by its limits, by what it requires, or by whom it is to.
+    NotEligible,
     NotHolder,
     StaleFence,
     Locked,
@@ -119,6 +121,7 @@ impl Code {
             Code::DependenciesUnfinished => "DEPENDENCIES_UNFINISHED",
             Code::AlreadyClaimed => "ALREADY_CLAIMED",
             Code::Reserved => "RESERVED",
+            Code::NotEligible => "NOT_ELIGIBLE",
             Code::NotHolder => "NOT_HOLDER",
             Code::StaleFence => "STALE_FENCE",
             Code::Locked => "LOCKED",

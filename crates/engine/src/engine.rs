@@ -22,6 +22,7 @@ use crate::access::Access;
 use crate::adapter::Outlet;
 use crate::ambient::Ids;
 use crate::attendance::Attending;
+use crate::clutch::rates::Rates;
 use crate::clutch::rejections::Rejections;
 use crate::clutch::{Effort, Schemas};
 use crate::handed::Handed;
@@ -65,6 +66,8 @@ pub struct Settings {
     pub remember_replies: Duration,
     /// What one sender may send, and how long a chain of messages may get.
     pub storm_guard: StormGuard,
+    /// What one sender may send beside chat, and beside what accepts, ends or answers work.
+    pub envelopes_per_minute: u32,
     /// How long an agent has to accept a task that the router gave it.
     pub accept_timeout: Duration,
     /// How often a task is tried whose request does not say so.
@@ -85,6 +88,9 @@ pub struct Settings {
     pub shared: bool,
 }
 
+/// What one sender sends in a minute, or at once, unless another rate is set: several batches as large as they may be.
+const ENVELOPES_PER_MINUTE: u32 = 6_000;
+
 impl Settings {
     pub fn new(project: impl Into<String>, root: impl Into<PathBuf>) -> Settings {
         Settings {
@@ -98,6 +104,7 @@ impl Settings {
             escalate_conflicts_after: Duration::from_secs(10 * 60),
             remember_replies: Duration::from_secs(7 * 24 * 3600),
             storm_guard: StormGuard::default(),
+            envelopes_per_minute: ENVELOPES_PER_MINUTE,
             accept_timeout: Duration::from_secs(30),
             max_attempts: MAX_ATTEMPTS,
             retry_backoff: Duration::from_millis(RETRY_BACKOFF_MILLIS),
@@ -174,6 +181,7 @@ pub(crate) struct Inner {
     pub(crate) handed: Handed,
     pub(crate) in_hand: InHand,
     pub(crate) rejections: Rejections,
+    pub(crate) rates: Rates,
     pub(crate) schemas: Schemas,
 }
 
@@ -199,6 +207,7 @@ impl Engine {
                 handed: Handed::default(),
                 in_hand: InHand::default(),
                 rejections: Rejections::default(),
+                rates: Rates::default(),
                 schemas: Schemas::default(),
             }),
         }
@@ -522,6 +531,10 @@ impl Engine {
 
     pub(crate) fn shown(&self) -> &Shown {
         &self.inner.shown
+    }
+
+    pub(crate) fn rates(&self) -> &Rates {
+        &self.inner.rates
     }
 
     pub(crate) fn rejections(&self) -> &Rejections {

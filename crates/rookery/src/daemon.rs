@@ -160,6 +160,7 @@ fn engine(settings: &Settings, project: &Project, means: Means, node: Node, open
             connection_after: *settings.connection_after,
             escalate_conflicts_after: *settings.escalate_conflicts_after,
             storm_guard: StormGuard { per_minute: *settings.messages_per_minute, hops: *settings.message_hops },
+            envelopes_per_minute: *settings.envelopes_per_minute,
             accept_timeout: *settings.accept_timeout,
             max_attempts: *settings.max_attempts,
             retry_backoff: *settings.retry_backoff,

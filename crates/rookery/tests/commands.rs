@@ -116,6 +116,46 @@ fn event(number: u32, action: &str) -> Value {
 }
 
 #[test]
+fn a_workflow_file_is_checked_without_a_daemon() {
+    let project = Project::without_daemon();
+    let file = |text: &str| std::fs::write(project.folder.path().join("team.yaml"), text).unwrap();
+    file(
+        "params: [{name: pr, required: true}]\nagents:\n  ada: {backend: mock, tools: [channel_send], script: [pass]}\nkickoff: '@ada look at ${{ params.pr }}'\n",
+    );
+    let (code, stdout, stderr) = project.run(&["check", "team.yaml", "--instance", "pr-7", "--", "--pr", "7"]);
+    assert_eq!((code, stderr.as_str()), (0, ""));
+    assert!(stdout.starts_with("team.yaml: workflow team, instance pr-7\n"), "{stdout}");
+    assert!(stdout.contains("@ada look at 7") && stdout.contains(".workflow/pr-7/"), "{stdout}");
+
+    let (code, stdout, _) = project.run(&["check", "team.yaml", "--json"]);
+    let plan: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!((code, &plan["hindrances"]), (0, &json!([{"what": "missing_param", "name": "pr"}])));
+    assert_eq!((&plan["agents"][0]["id"], &plan["woken_first"]), (&json!("ada"), &json!(["ada"])));
+
+    let (code, _, stderr) = project.run(&["check", "team.yaml", "--", "--rp", "7"]);
+    assert!(code == 2 && stderr.contains("did you mean `--pr`?"), "{stderr}");
+
+    file("agents:\n  ada: {backend: mock, tools: [chanel_send], scirpt: [pass]}\n");
+    let (code, stdout, stderr) = project.run(&["check", "team.yaml"]);
+    assert_eq!(code, 2);
+    assert!(
+        stdout.contains("team.yaml:2:46: agents.ada.scirpt: there is no key `scirpt` here; did you mean `script`?"),
+        "{stdout}"
+    );
+    assert!(
+        stdout.contains("agents.ada.tools[0]: there is no tool `chanel_send`; did you mean `channel_send`?"),
+        "{stdout}"
+    );
+    assert!(stderr.contains("error: 2 things are wrong"), "{stderr}");
+    let (code, stdout, _) = project.run(&["check", "team.yaml", "--json"]);
+    let told: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!((code, &told["faults"][1]["line"], &told["left_out"]), (2, &json!(2), &json!(0)));
+    let (code, _, _) = project.run(&["check", "nothing.yaml"]);
+    assert_eq!(code, 2);
+    assert!(!project.folder.path().join(".rookery").exists(), "nothing was made");
+}
+
+#[test]
 fn without_a_daemon_the_exit_code_is_three_and_says_what_to_do() {
     let project = Project::without_daemon();
     for arguments in [&["status"][..], &["doctor"], &["agents", "--no-start"], &["log", "--no-start"]] {

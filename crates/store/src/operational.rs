@@ -33,11 +33,15 @@ pub enum Operation {
     },
     /// Over the version before it and no other: whoever made it of an older one changes nothing.
     PutOutbox(Outbox),
-    /// Forgets replies whose time is over, as many as fit one go: repeated until there are none.
+    /// Forgets replies whose time is over, as many as fit one go: repeated until there are none. Those of a run are kept until it
+    /// has ended, and a day more: their time is put off.
     ForgetReplies {
         before: Timestamp,
     },
 }
+
+/// How long the replies of a run are remembered after its end, and after how long an open one is looked at again.
+pub(crate) const KEEP_AFTER_RUN_MILLIS: i64 = 24 * 60 * 60 * 1_000;
 
 impl Operation {
     pub(crate) fn changes_tokens(&self) -> bool {

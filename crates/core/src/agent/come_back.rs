@@ -2,13 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Agent, AgentReturned, LostFile, take_if_vacant};
+use super::{Agent, AgentReturned, LostFile, Membership, take_if_vacant};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::file::{self, FileClaimed};
 use crate::id::AgentId;
 use crate::key::{Ask, Key};
+use crate::routing;
 use crate::run;
 use crate::task::{self, TaskClaimed};
 use crate::view::View;
@@ -36,7 +37,8 @@ impl ComeBack {
     }
 }
 
-/// Its return and what it gets again. Who leads is for the caller to settle.
+/// Its return and what it gets again. `agent` is the agent as it comes back, with what it says of itself now: what it was
+/// fit for is not given again if it is so no more. Who leads is for the caller to settle.
 pub(super) fn comes_back(view: &View, agent: &Agent) -> Result<Vec<Fact>, Halt> {
     // Everything is asked for at once: an agent may have lost more than a rule may ask for one by one.
     let tasks = agent.lost.tasks.iter().chain(agent.lost.files.iter().filter_map(|lost| lost.task.as_ref()));
@@ -50,6 +52,7 @@ pub(super) fn comes_back(view: &View, agent: &Agent) -> Result<Vec<Fact>, Halt> 
             && task.claim.is_none()
             && task.reserved_for.is_none()
             && task.state == task::State::Pending
+            && is_fit_for(agent, task, regained.len())
         {
             facts.push(Fact::TaskClaimed(TaskClaimed::new(task, &agent.id)));
             regained.push(task);
@@ -70,6 +73,12 @@ pub(super) fn comes_back(view: &View, agent: &Agent) -> Result<Vec<Fact>, Halt> 
         }
     }
     Ok(facts)
+}
+
+/// Whether the request of a task, if there is one, still allows it to this agent, who holds nothing else yet.
+fn is_fit_for(agent: &Agent, task: &task::Task, regained: usize) -> bool {
+    let here = Agent { membership: Membership::Here, ..agent.clone() };
+    routing::unfit(task, &here, u32::try_from(regained).unwrap_or(u32::MAX)).is_none()
 }
 
 /// Nobody took or locked the path, and the task it was claimed for, if any, has not ended meanwhile.

@@ -31,7 +31,7 @@ use crate::id::{AgentId, Seq, TaskId, Timestamp};
 use crate::key::ColumnValue;
 use crate::task;
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     Lead,

@@ -111,15 +111,16 @@ impl Register {
         let mut facts = Vec::new();
         match known {
             Some(agent) if !agent.has_left() => {
-                if agent.profile != profile || (sealed && !agent.sealed) {
+                let renewed = Agent { profile, sealed: sealed || agent.sealed, ..agent.clone() };
+                if renewed != *agent {
                     facts.push(Fact::AgentUpdated(AgentUpdated {
                         id: self.id.clone(),
-                        profile,
-                        sealed: sealed || agent.sealed,
+                        profile: renewed.profile.clone(),
+                        sealed: renewed.sealed,
                     }));
                 }
                 if !agent.is_live() {
-                    facts.extend(super::come_back::comes_back(view, agent)?);
+                    facts.extend(super::come_back::comes_back(view, &renewed)?);
                 }
             }
             _ => facts.push(Fact::AgentRegistered(AgentRegistered {

@@ -27,6 +27,11 @@ impl Need {
         self.capability.split_once(':').map_or("", |(kind, _)| kind)
     }
 
+    /// Whether it is a tool, and not only that tools can be used at all (`tool:mcp`).
+    pub fn is_tool(&self) -> bool {
+        matches!(self.kind(), "tool" | "mcp") && self.name() != "mcp"
+    }
+
     pub fn name(&self) -> &str {
         self.capability.split_once(':').map_or(&self.capability, |(_, name)| name)
     }

@@ -22,7 +22,7 @@ pub struct Signature {
 }
 
 /// What a message says about how its work is done; what it does not say is not restricted by it.
-#[derive(Clone, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Policy {
     pub sandbox: Option<bool>,
     pub tool_allowlist: Option<Vec<String>>,

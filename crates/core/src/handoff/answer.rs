@@ -11,8 +11,9 @@ use crate::id::{AgentId, HandoffId, TaskId};
 use crate::key::{Ask, Key, Lookup};
 use crate::limit;
 use crate::refusal::{Code, Refusal};
+use crate::routing;
 use crate::run;
-use crate::task::{Task, TaskClaimed, check_fence};
+use crate::task::{Task, TaskClaimed, check_fence, took_note};
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -64,14 +65,14 @@ impl Accept {
             check_fence(caller, Some(claim.fence))?;
         }
         if task.state.is_open() {
-            facts.extend(self.takes(view, handoff, task)?);
+            facts.extend(self.takes(view, caller, handoff, task)?);
         }
         // With the task goes its new fence.
         Ok(Decision::new(facts, Reply::Row(Key::Task(handoff.task.clone()))))
     }
 
     /// The task and the claims that belong to it change hands, if the one who offers still holds them.
-    fn takes(&self, view: &View, handoff: &Handoff, task: &Task) -> Result<Vec<Fact>, Halt> {
+    fn takes(&self, view: &View, caller: &Caller, handoff: &Handoff, task: &Task) -> Result<Vec<Fact>, Halt> {
         let mut facts = Vec::new();
         match task.held_by() {
             Some(holder) if *holder == self.agent && task.claim.is_some() => {}
@@ -81,8 +82,12 @@ impl Accept {
                     .into());
             }
             _ => {
+                if task.reserved_for.as_ref() != Some(&self.agent) {
+                    routing::may_take(view, caller, task, &self.agent)?;
+                }
                 facts.push(Fact::TaskClaimed(TaskClaimed::new(task, &self.agent)));
                 facts.extend(run::begins(view, &[task])?);
+                facts.extend(took_note(view, task, &self.agent)?);
             }
         }
         if handoff.from != self.agent {

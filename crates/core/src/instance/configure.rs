@@ -155,7 +155,8 @@ fn named(view: &View) -> Result<Vec<(Instance, Folder)>, Halt> {
 }
 
 impl ContextSettings {
-    fn check(&self) -> Result<(), Refusal> {
+    /// Whether the names of files are such that documents can have; where the folder is, is for [`ContextSettings::folder`].
+    pub fn check(&self) -> Result<(), Refusal> {
         let path = |path: &String| DocumentPath::parse(path).map_err(Refusal::from);
         if let Some(channel) = &self.channel {
             DocumentPath::parse_any(channel)?;
@@ -173,6 +174,11 @@ impl ContextSettings {
             return Err(Refusal::new(Code::Invalid, "channel and documents must be different files"));
         }
         Ok(())
+    }
+
+    /// The folder that these settings mean for an instance, if they may. Whether another instance has it is not known here.
+    pub fn folder(&self, instance: &Instance) -> Result<Folder, Refusal> {
+        place::check(self.dir.as_deref().unwrap_or(FOLDER), instance)
     }
 }
 

@@ -1,9 +1,9 @@
 //! Everybody whom a task could be given to, kept ready for choices: follows the log fact by fact.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::choice::{Choice, Filter, Reject, Rejected, Scored};
-use super::demand::{Among, Demand};
+use super::demand::{Among, Demand, Wanted};
 use super::offer::{Offer, Words};
 use super::plan::Plan;
 use crate::agent::{self, Agent, Recent};
@@ -13,7 +13,6 @@ use crate::fact::{Fact, touches};
 use crate::id::{AgentId, Seq, TaskId};
 use crate::key::Key;
 use crate::log::LogRow;
-use crate::task::{Task, Terms};
 
 /// How many candidates and how many rejections a choice names that is kept in the log.
 const NAMED: usize = 20;
@@ -43,6 +42,17 @@ pub(super) struct Candidate {
     pub(super) agent: Box<Agent>,
 }
 
+/// What a row of the log does to choices.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Change {
+    /// Every choice comes to the same as before.
+    Nothing,
+    /// Others may go first, or not fit any more. Whoever did not fit does not fit now.
+    Order,
+    /// Somebody who did not fit before may fit now.
+    Room,
+}
+
 impl Candidate {
     fn new(agent: Agent, offer: Offer, load: u32) -> Candidate {
         Candidate {
@@ -56,11 +66,24 @@ impl Candidate {
     }
 
     /// Takes what a fact made of its row, which did not change what it offers.
-    fn update(&mut self, agent: Agent) {
+    fn update(&mut self, agent: Agent) -> Change {
+        let before = (self.is_live, self.failing, self.given);
         self.is_live = agent.is_live();
         self.failing = failing(agent.recent);
         self.given = agent.given;
         *self.agent = agent;
+        match (self.is_live, self.failing, self.given) {
+            same if same == before => Change::Nothing,
+            (true, ..) if !before.0 => Change::Room,
+            _ => Change::Order,
+        }
+    }
+
+    /// It has one task less. That makes room only if it had as many as it takes.
+    fn gets_free(&mut self) -> Change {
+        let was_full = self.offer.max_concurrency.is_some_and(|most| self.load >= most);
+        self.load = self.load.saturating_sub(1);
+        if was_full { Change::Room } else { Change::Order }
     }
 }
 
@@ -124,31 +147,47 @@ impl Candidates {
 
     /// Notes that a task belongs to an agent, claimed or only reserved.
     pub fn assign(&mut self, task: &TaskId, to: &AgentId) {
-        self.unassign(task);
+        self.moves(task, to);
+    }
+
+    /// Whoever had the task before, be it claimed or reserved, has it no more.
+    fn moves(&mut self, task: &TaskId, to: &AgentId) -> Change {
+        if self.assigned.get(task) == Some(to) {
+            return Change::Nothing;
+        }
+        let freed = self.unassign(task);
         self.assigned.insert(task.clone(), to.clone());
-        if let Some(candidate) = self.agents.get_mut(to) {
-            candidate.load = candidate.load.saturating_add(1);
+        match self.agents.get_mut(to) {
+            Some(candidate) => {
+                candidate.load = candidate.load.saturating_add(1);
+                freed.max(Change::Order)
+            }
+            None => freed,
         }
     }
 
-    fn unassign(&mut self, task: &TaskId) {
+    fn unassign(&mut self, task: &TaskId) -> Change {
         let from = self.assigned.remove(task);
-        if let Some(candidate) = from.and_then(|from| self.agents.get_mut(&from)) {
-            candidate.load = candidate.load.saturating_sub(1);
-        }
+        let candidate = from.and_then(|from| self.agents.get_mut(&from));
+        candidate.map_or(Change::Nothing, Candidate::gets_free)
     }
 
-    /// Takes the next row of the log.
-    pub fn follow(&mut self, row: &LogRow) {
+    /// Takes the next row of the log, and tells what that means for choices.
+    pub fn follow(&mut self, row: &LogRow) -> Change {
+        let mut change = Change::Nothing;
         for key in touches(&row.fact, row.seq) {
             if let Key::Agent(id) = key {
-                self.fold(&id, row);
+                change = change.max(self.fold(&id, row));
             }
         }
-        match &row.fact {
-            Fact::TaskReserved(fact) => self.assign(&fact.task, &fact.agent),
-            Fact::TaskReassigned(fact) => self.assign(&fact.task, &fact.to),
-            Fact::TaskClaimed(fact) => self.assign(&fact.task, &fact.agent),
+        change.max(self.changes_hands(&row.fact))
+    }
+
+    fn changes_hands(&mut self, fact: &Fact) -> Change {
+        match fact {
+            Fact::TaskReserved(fact) => self.moves(&fact.task, &fact.agent),
+            Fact::TaskReassigned(fact) => self.moves(&fact.task, &fact.to),
+            Fact::TaskClaimed(fact) => self.moves(&fact.task, &fact.agent),
             Fact::TaskReleased(fact) => self.unassign(&fact.task),
             Fact::TaskCompleted(fact) => self.unassign(&fact.task),
             Fact::TaskFailed(fact) => self.unassign(&fact.task),
@@ -156,24 +195,31 @@ impl Candidates {
             Fact::TaskDropped(fact) => self.unassign(&fact.task),
             Fact::TaskReopened(fact) => self.unassign(&fact.task),
             Fact::TaskRemoved(fact) => self.unassign(&fact.task),
-            _ => {}
+            _ => Change::Nothing,
         }
     }
 
-    fn fold(&mut self, id: &AgentId, row: &LogRow) {
+    fn fold(&mut self, id: &AgentId, row: &LogRow) -> Change {
         let says_what_it_is = matches!(row.fact, Fact::AgentRegistered(_) | Fact::AgentUpdated(_));
         match self.agents.get_mut(id) {
             Some(candidate) if !says_what_it_is => {
                 let old = Agent::clone(&candidate.agent);
                 match agent::apply(Some(old), id, &row.fact, row.seq, row.at) {
                     Some(agent) if !agent.has_left() => candidate.update(agent),
-                    _ => self.remove(id),
+                    _ => {
+                        self.remove(id);
+                        Change::Order
+                    }
                 }
             }
             known => {
                 let old = known.map(|candidate| Agent::clone(&candidate.agent));
-                if let Some(agent) = agent::apply(old, id, &row.fact, row.seq, row.at) {
-                    self.put(agent);
+                match agent::apply(old, id, &row.fact, row.seq, row.at) {
+                    Some(agent) => {
+                        self.put(agent);
+                        Change::Room
+                    }
+                    None => Change::Nothing,
                 }
             }
         }
@@ -196,17 +242,11 @@ impl Candidates {
         self.decide(demand, NAMED)
     }
 
-    /// Chooses for a task that was asked for on these terms: nobody who was asked in vain, and whoever failed at it only if
-    /// there is nobody else.
-    pub fn choose_for(&self, task: &Task, terms: &Terms) -> Choice {
-        let routing = &task.routing;
-        if !routing.avoid.is_empty() {
-            let others = self.choose(&Demand::of(terms, &[routing.tried.as_slice(), &routing.avoid].concat()));
-            if others.selected.is_some() {
-                return others;
-            }
-        }
-        self.choose(&Demand::of(terms, &routing.tried))
+    /// Chooses for a task that waits.
+    pub fn choose_for(&self, wanted: &Wanted) -> Choice {
+        let (first, last) = wanted.demands();
+        let others = first.map(|demand| self.choose(&demand)).filter(|choice| choice.selected.is_some());
+        others.unwrap_or_else(|| self.choose(last))
     }
 
     /// Chooses, and names everybody.
@@ -217,25 +257,27 @@ impl Candidates {
     fn decide(&self, demand: &Demand, named: usize) -> Choice {
         let plan = Plan::of(demand, &self.words);
         let mut tally = Tally { plan: &plan, named, best: vec![], eligible: 0, rejected: vec![], counts: [0; FILTERS] };
-        match &demand.among {
-            Among::Anyone => self.agents.iter().for_each(|(id, candidate)| tally.consider(id, candidate)),
-            Among::Role(role) => {
-                let with_role = self.agents.iter().filter(|(_, candidate)| candidate.agent.profile.role == *role);
-                with_role.for_each(|(id, candidate)| tally.consider(id, candidate));
-            }
-            Among::Agents(agents) => {
-                let mut agents: Vec<&AgentId> = agents.iter().collect();
-                agents.sort_unstable();
-                agents.dedup();
-                for agent in agents {
-                    match self.agents.get(agent) {
-                        Some(candidate) => tally.consider(agent, candidate),
-                        None => tally.unknown(agent),
-                    }
-                }
+        if demand.among == Among::Anyone {
+            self.agents.iter().for_each(|(id, candidate)| tally.consider(id, candidate));
+            return tally.choice();
+        }
+        for agent in self.asked(&demand.among) {
+            match self.agents.get(agent) {
+                Some(candidate) => tally.consider(agent, candidate),
+                None => tally.unknown(agent),
             }
         }
         tally.choice()
+    }
+
+    /// Those whom a choice is among that is not among all, each once and by id.
+    fn asked<'a>(&'a self, among: &'a Among) -> BTreeSet<&'a AgentId> {
+        let mut asked: BTreeSet<&AgentId> = among.named().iter().collect();
+        if let Among::Groups { roles, .. } = among {
+            let with_role = |candidate: &Candidate| roles.contains(&candidate.agent.profile.role);
+            asked.extend(self.agents.iter().filter(|(_, candidate)| with_role(candidate)).map(|(id, _)| id));
+        }
+        asked
     }
 }
 

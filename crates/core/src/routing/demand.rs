@@ -3,9 +3,9 @@
 use crate::agent::{Agent, Role};
 use crate::clutch::{Address, Group, Need, Policy};
 use crate::id::AgentId;
-use crate::task::Terms;
+use crate::task::{Task, Terms};
 
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Demand {
     /// All of these must be met.
     pub requires: Vec<Need>,
@@ -14,7 +14,7 @@ pub struct Demand {
     /// What the task is about. It counts as the one preference of a task that states none.
     pub domain: Option<String>,
     pub policy: Policy,
-    /// The tools that the task needs, such as `mcp:browser`, beside those that are required.
+    /// The tools that the task needs, such as `mcp:browser`.
     pub tools: Vec<String>,
     pub among: Among,
     /// Whom the task was given to before.
@@ -22,13 +22,22 @@ pub struct Demand {
 }
 
 /// Whom the choice is among. Everybody else is not looked at.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Among {
     #[default]
     Anyone,
-    /// An agent that was named, or the members of a group.
+    /// Agents that were named.
     Agents(Vec<AgentId>),
-    Role(Role),
+    /// Everybody with one of these roles, and the members of lists.
+    Groups { roles: Vec<Role>, members: Vec<AgentId> },
+}
+
+/// What a task that waits is chosen for by. Tasks that want the same are given to the same.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Wanted {
+    demand: Demand,
+    /// Whose attempts failed: they get it only if there is nobody else.
+    avoid: Vec<AgentId>,
 }
 
 impl Demand {
@@ -39,7 +48,8 @@ impl Demand {
             prefers: terms.prefers.clone(),
             domain: terms.domain.clone(),
             policy: terms.policy.clone(),
-            tools: vec![],
+            // A request has no other word for the tools that it needs.
+            tools: terms.requires.iter().filter(|need| need.is_tool()).map(|need| need.capability.clone()).collect(),
             among: Among::of(terms),
             tried: tried.to_vec(),
         }
@@ -47,7 +57,7 @@ impl Demand {
 }
 
 impl Among {
-    /// Whom a request is to. Who is named goes before groups, and a group before everybody.
+    /// Whom a request is to. Who is named goes before groups, and groups before everybody.
     pub fn of(terms: &Terms) -> Among {
         let named = |address: &Address| if let Address::Agent(id) = address { Some(id.clone()) } else { None };
         let agents: Vec<AgentId> = terms.to.iter().filter_map(named).collect();
@@ -56,18 +66,47 @@ impl Among {
         }
         let group =
             |address: &Address| if let Address::Group(name) = address { Some(Group::named(name)) } else { None };
-        match terms.to.iter().find_map(group) {
-            Some(Some(Group::Role(role))) => Among::Role(role),
-            Some(Some(Group::Everyone)) | None => Among::Anyone,
-            Some(None) => Among::Agents(terms.members.clone()),
+        let groups: Vec<Option<Group>> = terms.to.iter().filter_map(group).collect();
+        if groups.is_empty() || groups.contains(&Some(Group::Everyone)) {
+            return Among::Anyone;
         }
+        let role = |group: Option<Group>| if let Some(Group::Role(role)) = group { Some(role) } else { None };
+        Among::Groups { roles: groups.into_iter().filter_map(role).collect(), members: terms.members.clone() }
     }
 
     pub(crate) fn has(&self, agent: &Agent) -> bool {
         match self {
             Among::Anyone => true,
             Among::Agents(agents) => agents.contains(&agent.id),
-            Among::Role(role) => agent.profile.role == *role,
+            Among::Groups { roles, members } => roles.contains(&agent.profile.role) || members.contains(&agent.id),
         }
+    }
+
+    /// Those that are looked at by name, whether anybody knows them or not.
+    pub(super) fn named(&self) -> &[AgentId] {
+        match self {
+            Among::Anyone => &[],
+            Among::Agents(agents) => agents,
+            Among::Groups { members, .. } => members,
+        }
+    }
+}
+
+impl Wanted {
+    /// What a task wants that was asked for on these terms: nobody who was asked in vain, and whoever failed at it only if
+    /// there is nobody else.
+    pub fn of(task: &Task, terms: &Terms) -> Wanted {
+        let (mut demand, mut avoid) = (Demand::of(terms, &task.routing.tried), task.routing.avoid.clone());
+        // Who was first does not matter, and tasks that differ only in that shall not differ.
+        demand.tried.sort_unstable();
+        avoid.sort_unstable();
+        Wanted { demand, avoid }
+    }
+
+    /// What is demanded at first, if that is more, and at last.
+    pub(super) fn demands(&self) -> (Option<Demand>, &Demand) {
+        let tried = || [self.demand.tried.as_slice(), &self.avoid].concat();
+        let first = (!self.avoid.is_empty()).then(|| Demand { tried: tried(), ..self.demand.clone() });
+        (first, &self.demand)
     }
 }

@@ -8,7 +8,7 @@
 //! | `offline` | who is here |
 //! | `tried` | whom the task was not given to before |
 //! | `security` | who is sandboxed, if that is demanded, and trusted at the level that is demanded |
-//! | `tools` | who offers the tools that the task needs, all of them within the allowlist |
+//! | `tools` | who offers the tools that the task requires, all of them within the allowlist |
 //! | `concurrency` | who has fewer tasks than it takes at a time |
 //! | `network` | who reaches as much of the network as is needed |
 //! | `requires` | who has every capability that is required, in a version that fits and trusted at that level |
@@ -19,11 +19,13 @@
 //! A score is the weight of what is met in what is preferred: a capability 1.0, a tool 0.7, a domain 0.5, a tag 0.3. An
 //! agent that lacks a preferred skill and has a tag of that name meets it as a tag.
 //!
-//! [`Route`] is the command that gives a task to whom the choice fell on. [`Candidates`] follows the log and chooses without looking anything up; [`admits`] decides about one agent over rows.
+//! [`Route`] is the command that gives a task to whom the choice fell on. [`Candidates`] follows the log and chooses without
+//! looking anything up; [`admits`] decides about one agent over rows. `limits` holds whoever takes a task by itself to the same.
 
 mod candidates;
 mod choice;
 mod demand;
+mod limits;
 mod offer;
 mod plan;
 #[cfg(test)]
@@ -32,7 +34,8 @@ mod route;
 #[cfg(test)]
 mod tables;
 
-pub use candidates::{Candidates, admits};
+pub use candidates::{Candidates, Change, admits};
 pub use choice::{Choice, Filter, Rejected, Scored};
-pub use demand::{Among, Demand};
-pub use route::{Forward, Route, Routing, RoutingDecided, RoutingFailed, RoutingResumed, TaskForwarded};
+pub use demand::{Among, Demand, Wanted};
+pub(crate) use limits::{may_take, unfit};
+pub use route::{Forward, Route, Routing, RoutingDecided, RoutingFailed, RoutingResumed, TaskForwarded, is_news};

@@ -256,7 +256,7 @@ impl Want {
 /// The first tool that is needed and not allowed.
 fn barred(demand: &Demand) -> Option<&str> {
     let allowed = demand.policy.tool_allowlist.as_ref()?;
-    let required = demand.requires.iter().filter(|need| matches!(need.kind(), "tool" | "mcp") && need.name() != "mcp");
+    let required = demand.requires.iter().filter(|need| need.is_tool());
     let needed = demand.tools.iter().map(String::as_str).chain(required.map(|need| need.capability.as_str()));
     needed.into_iter().find(|tool| !allowed.iter().any(|entry| tool_name(entry) == tool_name(tool)))
 }

@@ -1,12 +1,13 @@
 //! What holds of every choice, against rules written a second time and as plainly as can be.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use semver::{Version, VersionReq};
+use serde_json::{Map, Value, json};
 
-use super::{Among, Candidates, Choice, Demand, admits};
+use super::{Among, Candidates, Change, Choice, Demand, admits};
 use crate::actor::{Actor, Auth, Caller};
 use crate::agent::{Agent, Leave, Membership, Recent, Role};
 use crate::clutch::card::{Capability, CostHint};
@@ -17,7 +18,7 @@ use crate::key::Key;
 use crate::log::LogRow;
 use crate::row::Row;
 use crate::task::{Fail, TaskReleased, TaskReserved};
-use crate::testing::{World, assign, by, claim, complete, profile, release};
+use crate::testing::{World, anna, assign, by, claim, complete, hand_over, ingest, profile, release, sends};
 
 /// An agent with the tasks it has.
 #[derive(Clone, Debug)]
@@ -145,7 +146,10 @@ prop_compose! {
         tried in prop_oneof![3 => Just(vec![]), 1 => prop::collection::vec(0..8_usize, 0..3)],
         among in prop_oneof![
             4 => Just(Among::Anyone),
-            1 => Just(Among::Role(Role::Specialist)),
+            1 => some(&[Role::Specialist, Role::Lead]).prop_map(|roles| Among::Groups { roles, members: vec![] }),
+            1 => (some(&[Role::Specialist]), prop::collection::vec(0..10_usize, 0..3)).prop_map(|(roles, ids)| {
+                Among::Groups { roles, members: ids.into_iter().map(name).collect() }
+            }),
             1 => prop::collection::vec(0..10_usize, 0..4).prop_map(|ids| Among::Agents(ids.into_iter().map(name).collect())),
         ],
     ) -> Demand {
@@ -172,7 +176,7 @@ mod naive {
     pub(super) fn is_asked(demand: &Demand, agent: &Agent) -> bool {
         match &demand.among {
             Among::Anyone => true,
-            Among::Role(role) => agent.profile.role == *role,
+            Among::Groups { roles, members } => roles.contains(&agent.profile.role) || members.contains(&agent.id),
             Among::Agents(agents) => agents.contains(&agent.id),
         }
     }
@@ -408,7 +412,29 @@ proptest! {
         }
     }
 
-    /// Following the log and reading the rows come to the same.
+    /// Whom a filter excludes never gets the task by a way of its own; whom none does, does by each.
+    #[test]
+    fn nobody_takes_what_the_router_would_not_give_it(
+        members in team(3),
+        demand in demand(),
+        way in select(vec![Way::Claim, Way::Start, Way::TakeUp, Way::Accept, Way::Handoff, Way::Return]),
+    ) {
+        let demand = Demand { tried: vec![], tools: needed_tools(&demand), among: sayable(demand.among.clone()), ..demand };
+        for member in members.iter().filter(|member| member.agent.is_live()) {
+            let id = member.agent.id.as_str();
+            let mut w = with_a_task(member, &demand);
+            let fits = naive::is_asked(&demand, &member.agent) && naive::fits(&demand, member);
+            way.goes(&mut w, id);
+            prop_assert_eq!(w.holder("t") == Some(id), fits, "{:?} {:?} {:?}", way, demand, member);
+            if !fits {
+                w.does(&by("lead"), assign("t", id));
+                w.does(&by(id), claim(id, "t"));
+                prop_assert_eq!(w.holder("t"), Some(id), "who decides about the work gives it all the same");
+            }
+        }
+    }
+
+    /// Following the log and reading the rows come to the same. Nobody fits who did not before unless room was made.
     #[test]
     fn following_is_as_good_as_reading(steps in prop::collection::vec((0..11_usize, 0..3_usize, 0..4_usize), 0..80)) {
         let mut w = World::of(&["lead"]);
@@ -416,7 +442,10 @@ proptest! {
         let mut seen = 0;
         for (step, agent, task) in steps {
             perform(&mut w, step, ["a", "b", "c"][agent], ["t", "u", "v", "w"][task]);
-            w.log[seen..].iter().for_each(|row| followed.follow(row));
+            for row in &w.log[seen..] {
+                let (before, change) = (fitting(&followed), followed.follow(row));
+                prop_assert!(change == Change::Room || fitting(&followed).is_subset(&before), "{row:?}");
+            }
             seen = w.log.len();
             prop_assert_eq!(standing(&followed), standing(&read(&w)));
         }
@@ -486,8 +515,104 @@ fn read(w: &World) -> Candidates {
     candidates
 }
 
+/// Whom anything could be given to.
+fn fitting(candidates: &Candidates) -> BTreeSet<AgentId> {
+    named(&candidates.explain(&Demand::default())).into_iter().collect()
+}
+
 fn standing(candidates: &Candidates) -> Vec<(Agent, u32)> {
     candidates.agents.values().map(|candidate| (Agent::clone(&candidate.agent), candidate.load)).collect()
+}
+
+/// How somebody comes by a task that the router did not give it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Way {
+    Claim,
+    Start,
+    TakeUp,
+    Accept,
+    /// From an agent that a person gave it to.
+    Handoff,
+    /// It had it by the word of a person, and was away.
+    Return,
+}
+
+impl Way {
+    fn goes(self, w: &mut World, id: &str) {
+        let done = match self {
+            Way::Claim => w.run(&by(id), claim(id, "t")),
+            Way::Start => w.run(&by(id), crate::testing::start(Some(id), "t")),
+            Way::TakeUp => w.run(&by(id), crate::task::TakeUp { task: "t".into(), agent: id.into() }),
+            Way::Accept => w.run(&by(id), ingest("acc", "task.accept", id, &json!({ "task_id": "t" }))),
+            Way::Handoff => {
+                w.does(&anna(), claim("lead", "t"));
+                w.does(&by("lead"), hand_over("h", "lead", Some(id), "t"));
+                w.run(&by(id), crate::handoff::Accept { handoff: "h".into(), agent: id.into() })
+            }
+            Way::Return => {
+                // What it has beside this one is lost too, and comes back first.
+                w.does(&anna(), claim(id, "t"));
+                w.goes_offline(id);
+                w.run(&by(id), crate::agent::ComeBack { agent: id.into() })
+            }
+        };
+        drop(done);
+    }
+}
+
+/// As a request can say it: it is to somebody.
+fn sayable(among: Among) -> Among {
+    match among {
+        Among::Agents(agents) if agents.is_empty() => Among::Anyone,
+        Among::Agents(agents) => Among::Agents(agents.into_iter().collect::<BTreeSet<_>>().into_iter().collect()),
+        Among::Groups { roles, members } if roles.is_empty() && members.is_empty() => Among::Anyone,
+        among => among,
+    }
+}
+
+/// An agent with as many tasks as it has, a lead, and a task `t` whose request demands this.
+fn with_a_task(member: &Member, demand: &Demand) -> World {
+    let mut w = World::of(&["lead"]);
+    if let Among::Agents(agents) = &demand.among {
+        agents.iter().for_each(|id| drop(w.joins(id.as_str(), Role::Worker)));
+    }
+    let id = member.agent.id.as_str();
+    w.does(&by(id), crate::agent::Register { id: id.into(), profile: member.agent.profile.clone() });
+    for number in 0..member.load {
+        let task = format!("other-{number}");
+        w.creates(&task, &[]);
+        w.claims(id, &task);
+    }
+    if let Among::Groups { members, .. } = &demand.among {
+        w.does(&by("lead"), crate::group::SetGroup { group: "list".to_owned(), members: members.clone() });
+    }
+    sends(&mut w, "req", "task.request", "ui", &asking(demand));
+    w
+}
+
+/// A request that demands this.
+fn asking(demand: &Demand) -> Value {
+    let words = |needs: &[Need]| needs.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let policy: Map<String, Value> = match serde_json::to_value(&demand.policy).unwrap() {
+        Value::Object(fields) => fields.into_iter().filter(|(_, value)| !value.is_null()).collect(),
+        other => panic!("{other} is no policy"),
+    };
+    let to: Vec<Value> = match &demand.among {
+        Among::Anyone => vec![json!({ "agent_id": "agent:orchestrator" })],
+        Among::Agents(agents) => agents.iter().map(|id| json!({ "agent_id": format!("agent:{id}") })).collect(),
+        Among::Groups { roles, .. } => {
+            let name = |role: &Role| if *role == Role::Lead { "group:leads" } else { "group:specialists" };
+            roles.iter().map(name).chain(["group:list"]).map(|name| json!({ "agent_id": name })).collect()
+        }
+    };
+    json!({ "task_id": "t", "requires": words(&demand.requires), "prefers": words(&demand.prefers), "to": to,
+            "security": { "policy": policy } })
+}
+
+fn needed_tools(demand: &Demand) -> Vec<String> {
+    let tool = |need: &Need| need.name() != "mcp" && matches!(need.kind(), "tool" | "mcp");
+    let required = demand.requires.iter().filter(|need| tool(need));
+    required.map(|need| format!("mcp:{}", need.name())).collect()
 }
 
 #[test]

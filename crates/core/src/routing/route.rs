@@ -2,9 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::candidates::admits;
 use super::choice::{Choice, Filter};
-use super::demand::Demand;
+use super::limits::{load_beside, unfit};
 use crate::actor::{Actor, Caller};
 use crate::command::{Decision, Halt, Now, Reply};
 use crate::envelope;
@@ -13,10 +12,11 @@ use crate::id::{AgentId, MessageId, RunId, TaskId, Timestamp};
 use crate::key::{Ask, Key, Lookup};
 use crate::refusal::{Code, Refusal};
 use crate::run;
-use crate::task::{Clock, Task, TaskReserved, Terms, doubled};
+use crate::task::{Clock, Clocks, Task, TaskReserved, doubled};
 use crate::view::View;
 
-/// Reserves a task that was asked for by a request for the agent that was chosen, or tells that nobody fits. Refused if it is not so any more: then the router looks again.
+/// Reserves a task that was asked for by a request for the agent that was chosen, or tells that nobody fits. Refused if it is
+/// not so any more: then the router looks again.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Route {
     pub task: TaskId,
@@ -35,6 +35,8 @@ pub struct Forward {
     pub message: MessageId,
     /// How long the agent has to accept the task.
     pub accept_within_millis: u64,
+    /// What is attached to the request as it is passed on.
+    pub artifacts: Vec<String>,
 }
 
 /// Whom a task was given to, and why.
@@ -82,12 +84,16 @@ pub struct TaskForwarded {
     /// When it is given to somebody else, if the agent has not accepted it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accept_by: Option<Timestamp>,
+    /// What is attached to it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub artifacts: Vec<String>,
 }
 
 /// What the router knows of a task from one look to the next.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Routing {
-    /// What rejected everybody the last time.
+    /// What was told to have rejected anybody since the task began to wait. Who is busy now and idle then is rejected for
+    /// this reason and that in turn, which is no news.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed_by: Vec<Filter>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -128,6 +134,14 @@ impl Routing {
         remember(&mut self.tried, agent);
     }
 
+    /// Nobody fits, for these reasons beside those that were told before.
+    pub(crate) fn told(&mut self, choice: &Choice) {
+        self.failed = true;
+        let news = choice.counts.keys().filter(|filter| !self.failed_by.contains(filter));
+        self.failed_by = self.failed_by.iter().chain(news).copied().collect();
+        self.failed_by.sort_unstable();
+    }
+
     /// Somebody has it: whoever was asked before may be asked again if it comes back.
     pub(crate) fn taken_up(&mut self) {
         (self.failed, self.failed_by, self.rounds) = (false, vec![], 0);
@@ -146,6 +160,15 @@ impl Routing {
     pub(crate) fn asked_again(&mut self, attempt: u32) {
         *self = Routing { earlier_attempts: attempt.saturating_sub(1), ..Routing::default() };
     }
+}
+
+/// Whether it should be told that a choice for a task that waits fell on nobody: told once, and again if there is a reason
+/// that was not told yet. How many were rejected is no news.
+pub fn is_news(routing: &Routing, clocks: &Clocks, choice: &Choice) -> bool {
+    let told = routing.failed && choice.counts.keys().all(|filter| routing.failed_by.contains(filter));
+    // Those who were asked in vain wait for a clock.
+    let has_clock = !choice.counts.contains_key(&Filter::Tried) || clocks.get(Clock::Anew).is_some();
+    !(told && has_clock)
 }
 
 fn remember(agents: &mut Vec<AgentId>, agent: &AgentId) {
@@ -179,26 +202,24 @@ impl Route {
         if task.clocks.get(Clock::Deadline).is_some_and(|deadline| deadline.due <= now.at) {
             return Err(stale("its deadline is over").into());
         }
-        let terms = task.to_be_routed().ok_or_else(|| stale("it is not to be routed any more"))?;
-        run::gives_work(view, task).map_err(as_stale)?;
+        task.to_be_routed().ok_or_else(|| stale("it is not to be routed any more"))?;
+        // Nothing to look at again before the run goes on.
+        run::gives_work(view, task)?;
         let facts = match &self.choice.selected {
-            Some(agent) => self.gives(view, task, terms, agent)?,
+            Some(agent) => self.gives(view, task, agent)?,
             None => self.fails(task, now),
         };
         Ok(Decision::new(facts, Reply::Row(Key::Task(self.task.clone()))))
     }
 
-    fn gives(&self, view: &View, task: &Task, terms: &Terms, agent: &AgentId) -> Result<Vec<Fact>, Halt> {
+    fn gives(&self, view: &View, task: &Task, agent: &AgentId) -> Result<Vec<Fact>, Halt> {
         let known = view.agent_live(agent).map_err(as_stale)?;
-        let demand = Demand::of(terms, &[]);
-        let load = u32::try_from(view.tasks_held_by(agent)?.len()).unwrap_or(u32::MAX);
         if task.routing.tried.contains(agent) {
             return Err(stale("the agent was asked in vain meanwhile").into());
         }
-        if !demand.among.has(known) {
-            return Err(stale("the request is to somebody else").into());
+        if let Some(rejected) = unfit(task, known, load_beside(view, &task.id, agent)?) {
+            return Err(stale(&format!("{agent} {}", rejected.reason)).into());
         }
-        admits(&demand, known, load).map_err(|rejected| stale(&format!("{agent} {}", rejected.reason)))?;
         let (id, run) = (task.id.clone(), task.workflow());
         Ok(vec![
             Fact::RoutingDecided(RoutingDecided { task: id.clone(), run: run.clone(), choice: self.choice.clone() }),
@@ -206,13 +227,11 @@ impl Route {
         ])
     }
 
-    /// Told once, and again if it fails for other reasons: how many were rejected is no news.
     fn fails(&self, task: &Task, now: &Now) -> Vec<Fact> {
-        let (again, again_at) = (task.clocks.get(Clock::Anew), self.again_at(task, now));
-        let same = task.routing.failed && self.choice.counts.keys().eq(&task.routing.failed_by);
-        if same && (again_at.is_none() || again.is_some()) {
+        if !is_news(&task.routing, &task.clocks, &self.choice) {
             return vec![];
         }
+        let again_at = self.again_at(task, now);
         let (task, run) = (task.id.clone(), task.workflow());
         vec![Fact::RoutingFailed(RoutingFailed { task, run, choice: self.choice.clone(), again_at })]
     }
@@ -263,6 +282,7 @@ impl Forward {
                 .map_or_else(|| envelope::id_at(task.created), |terms| terms.request.clone()),
             attempt: task.attempt,
             accept_by: self.accept_by(view, task, now)?,
+            artifacts: self.artifacts.clone(),
         });
         Ok(Decision::new(vec![fact], Reply::Row(Key::Task(self.task.clone()))))
     }
@@ -340,7 +360,7 @@ mod tests {
 
     fn forward(task: &str, to: &str) -> Forward {
         let message = format!("fwd_{task}").as_str().into();
-        Forward { task: task.into(), to: to.into(), message, accept_within_millis: 30_000 }
+        Forward { task: task.into(), to: to.into(), message, accept_within_millis: 30_000, artifacts: vec![] }
     }
 
     const GIVEN: [&str; 2] = ["routing.decided", "task.reserved"];
@@ -407,6 +427,43 @@ mod tests {
         assert_eq!(routes(&mut w, "t"), [""; 0]);
         sends(&mut w, "reg", "agent.register", "ken", &card("ken", 1));
         assert_eq!(routes(&mut w, "t"), GIVEN);
+    }
+
+    #[test]
+    fn each_reason_is_told_once_however_often_it_comes_and_goes() {
+        let mut w = team(&[("ken", 1)]);
+        asks_for(&mut w, "t", &json!({ "requires": ["skill:magic"] }));
+        let told = |w: &mut World| routes(w, "t");
+        assert_eq!(told(&mut w), ["routing.failed"]);
+        for round in 0..3 {
+            let other = format!("other{round}");
+            w.creates(&other, &[]);
+            w.starts("ken", &other);
+            let news: &[&str] = if round == 0 { &["routing.failed"] } else { &[] };
+            assert_eq!(told(&mut w), *news, "that it has enough to do is told once");
+            w.does(&by("ken"), crate::testing::complete(&other));
+            assert_eq!(told(&mut w), [""; 0]);
+        }
+        assert_eq!(w.task("t").routing.failed_by, [Filter::Concurrency, Filter::Requires]);
+        assert_eq!(w.rebuilt(), *w.rows());
+    }
+
+    #[test]
+    fn nothing_of_a_run_at_rest_is_given_to_anybody() {
+        for status in [crate::run::Status::Paused, crate::run::Status::Abandoned] {
+            let mut w = team(&[("ken", 1), ("ada", 1)]);
+            for task in ["begun", "t"] {
+                asks_for(&mut w, task, &json!({}));
+            }
+            w.claims("ada", "begun");
+            let sets = |to| crate::run::SetRunStatus { run: "run_1".into(), to, reason: None };
+            w.does(&crate::testing::anna(), sets(status));
+            assert_eq!(w.refuses(&Caller::system(), route(&w, "t")), Code::InvalidState, "{status:?}");
+            if status == crate::run::Status::Paused {
+                w.does(&crate::testing::anna(), sets(crate::run::Status::InProgress));
+                assert_eq!(routes(&mut w, "t"), GIVEN);
+            }
+        }
     }
 
     #[test]

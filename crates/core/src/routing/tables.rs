@@ -20,7 +20,9 @@ fn world(cards: &[(&str, Value)]) -> World {
 
 fn candidates(w: &World) -> Candidates {
     let mut candidates = Candidates::default();
-    w.log.iter().for_each(|row| candidates.follow(row));
+    for row in &w.log {
+        candidates.follow(row);
+    }
     candidates
 }
 
@@ -130,6 +132,12 @@ fn everybody_who_is_rejected_is_told_why() {
             Filter::Tools,
             "may not use mcp:browser, which the allowlist leaves out",
         ),
+        (
+            research(),
+            Demand { tools: tools(&["tool:mail"]), ..requiring(&["tool:mail", "skill:law"]) },
+            Filter::Tools,
+            "does not offer tool:mail",
+        ),
         (research(), Demand { tried: vec!["a".into()], ..Demand::default() }, Filter::Tried, "was tried already"),
     ] {
         let choice = choose(&world(&[("a", card)]), &demand);
@@ -170,8 +178,39 @@ fn only_those_who_are_asked_for_are_looked_at() {
     let unknown = among(Among::Agents(vec!["x".into(), "c".into()]));
     let told: Vec<_> = unknown.rejected.iter().map(|one| (one.agent.as_str(), one.reason.as_str())).collect();
     assert_eq!(told, [("c", "lacks skill:research"), ("x", "is not registered")]);
-    let specialists = among(Among::Role(Role::Specialist));
+    let specialists = among(Among::Groups { roles: vec![Role::Specialist], members: vec![] });
     assert_eq!(specialists.counts, [(Filter::Requires, 1)].into());
+    let groups = among(Among::Groups { roles: vec![Role::Specialist], members: vec!["b".into(), "x".into()] });
+    assert_eq!(groups.selected, Some("b".into()));
+    let told: Vec<_> = groups.rejected.iter().map(|one| (one.agent.as_str(), one.reason.as_str())).collect();
+    assert_eq!(told, [("d", "lacks skill:research"), ("x", "is not registered")]);
+}
+
+/// What a request says by whom it is to, and by the tools among what it requires.
+#[test]
+fn a_request_is_to_all_the_groups_it_names_and_needs_the_tools_it_requires() {
+    let mut w = World::of(&["lead"]);
+    w.joins("spec", Role::Specialist);
+    let list =
+        |name: &str, member: &str| crate::group::SetGroup { group: name.to_owned(), members: vec![member.into()] };
+    w.does(&by("lead"), list("cooks", "ada"));
+    w.does(&by("lead"), list("tax", "ben"));
+    let mut demand = |id: &str, more: Value| {
+        crate::testing::sends(&mut w, id, "task.request", "ui", &more);
+        Demand::of(w.task(more["task_id"].as_str().unwrap()).origin.terms.as_ref().unwrap(), &[])
+    };
+    let to = |names: &[&str]| names.iter().map(|name| json!({ "agent_id": name })).collect::<Vec<_>>();
+    let groups = ["group:cooks", "group:specialists", "group:tax", "agent:orchestrator"];
+    let all = demand("m1", json!({ "task_id": "t1", "to": to(&groups) }));
+    let members = vec!["ada".into(), "ben".into()];
+    assert_eq!(all.among, Among::Groups { roles: vec![Role::Specialist], members });
+    let everybody = demand("m2", json!({ "task_id": "t2", "to": to(&["group:cooks", "group:everyone"]) }));
+    assert_eq!(everybody.among, Among::Anyone);
+    let named = demand("m3", json!({ "task_id": "t3", "to": to(&["group:cooks", "agent:spec"]) }));
+    assert_eq!(named.among, Among::Agents(vec!["spec".into()]));
+    let requires = json!(["skill:x", "tool:browser", "mcp:files", "tool:mcp", "tool:shell@^1"]);
+    let tools = demand("m4", json!({ "task_id": "t4", "requires": requires, "prefers": ["tool:mail"] })).tools;
+    assert_eq!(tools, ["tool:browser", "mcp:files", "tool:shell"]);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use crate::id::{AgentId, RunId, TaskId};
 use crate::key::{Ask, Key};
 use crate::message::{Receipt, Standing};
 use crate::refusal::{Code, Refusal};
+use crate::routing;
 use crate::run;
 use crate::told::Told;
 use crate::view::View;
@@ -75,6 +76,9 @@ pub(super) fn grant(view: &View, caller: &Caller, task: &Task, agent: &AgentId) 
             .into());
     }
     run::gives_work(view, task)?;
+    if task.reserved_for.is_none() {
+        routing::may_take(view, caller, task, agent)?;
+    }
     let mut facts = vec![Fact::TaskClaimed(TaskClaimed::new(task, agent))];
     facts.extend(run::begins(view, &[task])?);
     facts.extend(took_note(view, task, agent)?);
@@ -82,7 +86,7 @@ pub(super) fn grant(view: &View, caller: &Caller, task: &Task, agent: &AgentId) 
 }
 
 /// Whoever takes a task that the router gave it has seen the request, by whichever way it learned of it.
-fn took_note(view: &View, task: &Task, agent: &AgentId) -> Result<Option<Fact>, Halt> {
+pub(crate) fn took_note(view: &View, task: &Task, agent: &AgentId) -> Result<Option<Fact>, Halt> {
     let Some(request) = &task.routing.passed_on else { return Ok(None) };
     let open = view.delivery(request, agent)?.is_some_and(|delivery| delivery.standing != Standing::Acked);
     let receipt = || Receipt { agent: agent.clone(), messages: vec![request.clone()], broadcasts: vec![] };

@@ -32,6 +32,7 @@ pub use again::{MAX_ATTEMPTS, RETRY_BACKOFF_MILLIS, TaskExhausted};
 pub(crate) use again::{doubled, tried_again};
 pub use assign::{Assign, TaskReassigned};
 pub use checkpoint::{AddCheckpoint, CheckpointAdded};
+pub(crate) use claim::took_note;
 pub use claim::{Claim, TaskClaimed};
 pub use clocks::{Alarm, Clock, Clocks};
 pub use create::{Create, TaskCreated, TaskReserved};
@@ -445,8 +446,7 @@ pub(crate) fn apply(old: Option<Task>, id: &TaskId, fact: &Fact, seq: Seq, at: T
             (task.routing.failed, task.routing.failed_by) = (false, vec![]);
         }
         Fact::RoutingFailed(fact) => {
-            task.routing.failed = true;
-            task.routing.failed_by = fact.choice.counts.keys().copied().collect();
+            task.routing.told(&fact.choice);
             if let Some(again) = fact.again_at.filter(|_| task.clocks.get(Clock::Anew).is_none()) {
                 task.routing.rounds = task.routing.rounds.saturating_add(1);
                 task.clocks.set(Clock::Anew, again, seq);

@@ -96,14 +96,14 @@ impl Start {
     }
 }
 
-/// When an attempt that begins now must have ended: as the request and the agent's card say, whichever is sooner. The time
-/// of an attempt that goes on is not counted anew.
+/// When an attempt that begins now must have ended: as the request, if there is one, and the agent's card say, whichever is
+/// sooner. The time of an attempt that goes on is not counted anew.
 fn end_by(view: &View, task: &Task, agent: &AgentId, now: &Now) -> Result<Option<Timestamp>, Halt> {
-    let Some(terms) = task.origin.terms.as_ref().filter(|_| task.clocks.get(Clock::Runtime).is_none()) else {
+    if task.clocks.get(Clock::Runtime).is_some() {
         return Ok(None);
-    };
-    let card = view.agent_known(agent)?.profile.card.as_ref();
-    let limits = [terms.max_runtime_sec, card.and_then(|card| card.limits.max_runtime_sec)];
+    }
+    let (terms, card) = (task.origin.terms.as_ref(), view.agent_known(agent)?.profile.card.as_ref());
+    let limits = [terms.and_then(|terms| terms.max_runtime_sec), card.and_then(|card| card.limits.max_runtime_sec)];
     let seconds = limits.into_iter().flatten().min();
     Ok(seconds.map(|seconds| now.at.plus_millis(u64::from(seconds) * 1_000)))
 }

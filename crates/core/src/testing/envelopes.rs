@@ -6,7 +6,7 @@ use super::{World, by};
 use crate::actor::{Actor, Caller};
 use crate::clutch::{Ingest, Shape, Taken, read_batch, take_in};
 use crate::message::StormGuard;
-use crate::routing::{Candidates, Route};
+use crate::routing::{Candidates, Route, Wanted};
 
 /// An envelope about task `t`, with these fields beside those that every one needs.
 pub(crate) fn ingest(id: &str, kind: &str, from: &str, more: &Value) -> Ingest {
@@ -22,7 +22,7 @@ pub(crate) fn ingest(id: &str, kind: &str, from: &str, more: &Value) -> Ingest {
     let received = read_batch(&bytes, Shape::Json).unwrap();
     match take_in(&received, StormGuard::default()).unwrap().remove(0) {
         Taken::Command(ingest) => *ingest,
-        Taken::Heartbeat(agent) => panic!("a heartbeat of {agent}"),
+        Taken::Heartbeat(beat) => panic!("a heartbeat of {}", beat.agent),
     }
 }
 
@@ -42,8 +42,10 @@ pub(crate) fn sends(w: &mut World, id: &str, kind: &str, from: &str, more: &Valu
 /// What the router would do now with a task that waits for it.
 pub(crate) fn route(w: &World, task: &str) -> Route {
     let mut candidates = Candidates::default();
-    w.log.iter().for_each(|row| candidates.follow(row));
+    for row in &w.log {
+        candidates.follow(row);
+    }
     let task = w.task(task);
-    let choice = candidates.choose_for(task, task.origin.terms.as_ref().unwrap());
+    let choice = candidates.choose_for(&Wanted::of(task, task.origin.terms.as_ref().unwrap()));
     Route { task: task.id.clone(), choice, pause_millis: 30_000 }
 }

@@ -2,16 +2,22 @@
 //!
 //! A duty, and restart-safe: what waits is found in rows, so that whoever takes the duty over goes on with it. The choice is
 //! made in memory and submitted; the rule looks at the hard limits again. What nobody fits for waits, and is tried again when
-//! somebody comes, changes or gets free. Whoever does not accept in time, and pauses before further attempts, are clocks of the
+//! somebody comes, changes or gets free; if that comes to nothing once more, nothing is submitted. Tasks of a run that is paused
+//! or given up rest until it goes on. Whoever does not accept in time, and pauses before further attempts, are clocks of the
 //! task, which the log tells of when they go off.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
+use rookery_core::fact::touches;
 use rookery_core::key::Table;
-use rookery_core::routing::{Candidates, Choice, Demand, Forward, Route};
-use rookery_core::task::{Task, Terms};
-use rookery_core::{AgentId, Caller, Command, Fact, Key, MessageId, Row, Seq, TaskId, envelope};
-use rookery_store::artifact::Held;
+use rookery_core::log::LogRow;
+use rookery_core::routing::{Candidates, Change, Choice, Demand, Forward, Route, Routing as Known, Wanted, is_news};
+use rookery_core::task::{Clock, Clocks, Task, Terms};
+use rookery_core::{
+    AgentId, Caller, Code, Command, Fact, Key, MessageId, Row, RunId, Seq, TaskId, Timestamp, artifact, envelope,
+};
+use rookery_store::artifact::{ArtifactError, Held};
 use rookery_store::node::{Duty, Tenure};
 use rookery_store::query::Test;
 use rookery_store::{Head, ListQuery, Submission, SubmitError};
@@ -20,6 +26,9 @@ use crate::engine::{Engine, EngineError};
 use crate::services::RETRY_AFTER;
 use crate::subscribe::Subscription;
 use crate::timers::millis;
+
+/// How many tasks are read in one go.
+const READ_AT_ONCE: usize = 1_000;
 
 /// Routes whenever that is for this node to do.
 pub(crate) async fn run(engine: Engine) {
@@ -92,20 +101,51 @@ struct Router {
     candidates: Candidates,
     /// What is known is true at this place.
     at: Seq,
-    /// Tasks that wait for somebody, by when they were created.
-    waiting: BTreeMap<TaskId, Seq>,
-    /// Tasks that may have begun or ceased to wait.
-    to_look_at: Vec<TaskId>,
+    /// Tasks that wait for somebody.
+    waiting: HashMap<TaskId, Waiting>,
+    /// Tasks that would wait if their runs gave out work.
+    resting: HashMap<TaskId, RunId>,
+    /// Tasks that may have begun or ceased to wait, or have to be passed on.
+    to_look_at: BTreeSet<TaskId>,
     /// Tasks that somebody else reserved for an agent, who has not got the request.
     to_pass_on: Vec<Task>,
-    /// Tasks to choose for; all that wait, if the team has changed.
+    /// Tasks to choose for; all that wait, if somebody could take more than before.
     due: Due,
+    /// Choices that fell on nobody, for as long as they would again: tasks that want the same share them.
+    nobody: HashMap<Arc<Wanted>, Arc<Choice>>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 enum Due {
-    Some(Vec<TaskId>),
+    Some(BTreeSet<TaskId>),
     All,
+}
+
+/// What the router knows of a task that waits.
+#[derive(Debug)]
+struct Waiting {
+    created: Seq,
+    run: RunId,
+    wanted: Arc<Wanted>,
+    routing: Known,
+    clocks: Clocks,
+}
+
+impl Waiting {
+    fn of(task: &Task, terms: &Terms) -> Waiting {
+        Waiting {
+            created: task.created,
+            run: task.run.clone(),
+            wanted: Arc::new(Wanted::of(task, terms)),
+            routing: task.routing.clone(),
+            clocks: task.clocks.clone(),
+        }
+    }
+
+    /// Whether its deadline is over, which the timers are about to tell.
+    fn is_over(&self, now: Timestamp) -> bool {
+        self.clocks.get(Clock::Deadline).is_some_and(|deadline| deadline.due <= now)
+    }
 }
 
 impl Router {
@@ -114,148 +154,189 @@ impl Router {
         let unrouted = ListQuery::all(Table::Tasks).with("unrouted", Test::Present);
         let held = ListQuery::all(Table::Tasks).with("held_by", Test::Present);
         let (candidates, rest, head) = known(engine, vec![unrouted, held]).await?;
+        let to_do = |task: &Task| task.to_be_routed().is_some() || task.to_be_passed_on().is_some();
         let tasks = rest.into_iter().flatten().filter_map(task_of);
-        let (to_pass_on, tasks): (Vec<Task>, Vec<Task>) = tasks.partition(|task| task.to_be_passed_on().is_some());
-        let waiting = tasks.into_iter().filter(|task| task.to_be_routed().is_some());
+        let to_look_at = tasks.filter(to_do).map(|task| task.id).collect();
         Ok(Router {
             engine: engine.clone(),
             tenure,
             subscription,
             candidates,
             at: head.head,
-            waiting: waiting.map(|task| (task.id, task.created)).collect(),
-            to_look_at: vec![],
-            to_pass_on,
-            due: Due::All,
+            waiting: HashMap::new(),
+            resting: HashMap::new(),
+            to_look_at,
+            to_pass_on: vec![],
+            due: Due::Some(BTreeSet::new()),
+            nobody: HashMap::new(),
         })
     }
 
     /// Takes the next row of the log, unless what is known has it already.
-    fn take(&mut self, row: &rookery_core::log::LogRow) {
+    fn take(&mut self, row: &LogRow) {
         if row.seq <= self.at {
             return;
         }
         self.at = row.seq;
-        self.candidates.follow(row);
+        let change = self.candidates.follow(row);
+        if change > Change::Nothing {
+            self.nobody.clear();
+        }
+        if change == Change::Room {
+            self.due = Due::All;
+        }
+        let touched = touches(&row.fact, row.seq).into_iter();
+        let touched = touched.filter_map(|key| if let Key::Task(task) = key { Some(task) } else { None });
+        let (begins, waiting) = (may_concern_us(&row.fact), &self.waiting);
+        self.to_look_at.extend(touched.filter(|task| begins || waiting.contains_key(task)));
         match &row.fact {
-            Fact::TaskCreated(fact) if fact.origin.terms.is_some() => self.to_look_at.push(fact.task.clone()),
-            Fact::TaskRetried(fact) => self.to_look_at.push(fact.task.clone()),
-            Fact::RoutingResumed(fact) => self.to_look_at.push(fact.task.clone()),
-            Fact::TaskReopened(fact) => {
-                self.to_look_at.push(fact.task.clone());
-                self.due = Due::All;
-            }
-            Fact::TaskReleased(fact) => {
-                self.to_look_at.push(fact.task.clone());
-                self.due = Due::All;
-            }
-            Fact::TaskReserved(fact) => {
+            Fact::RunStatusSet(fact) => self.look_at_run(&fact.run),
+            Fact::AgentRegistered(fact) => self.look_at_tasks_of(&fact.id),
+            Fact::AgentUpdated(fact) => self.look_at_tasks_of(&fact.id),
+            // It was reserved just before, and nothing of that is left to be looked at.
+            Fact::TaskForwarded(fact) => {
+                self.to_look_at.remove(&fact.task);
                 self.waiting.remove(&fact.task);
-                self.to_look_at.push(fact.task.clone());
             }
-            Fact::TaskReassigned(fact) => self.to_look_at.push(fact.task.clone()),
-            Fact::TaskForwarded(fact) => self.to_look_at.retain(|task| *task != fact.task),
-            Fact::TaskClaimed(fact) => drop(self.waiting.remove(&fact.task)),
-            Fact::TaskCompleted(fact) => self.freed(&fact.task, &fact.unblocks),
-            Fact::TaskDropped(fact) => self.freed(&fact.task, &fact.unblocks),
-            Fact::TaskFailed(fact) => self.freed(&fact.task, &[]),
-            Fact::TaskTimedOut(fact) => self.freed(&fact.task, &[]),
-            Fact::TaskRemoved(fact) => self.freed(&fact.task, &[]),
-            Fact::AgentRegistered(fact) => self.changed(&fact.id),
-            Fact::AgentUpdated(fact) => self.changed(&fact.id),
-            Fact::AgentReturned(_) | Fact::RunStatusSet(_) => self.due = Due::All,
             _ => {}
         }
     }
 
-    /// An agent is another one now: it may fit for what waits, and speak the protocol by which it was not told of its work.
-    fn changed(&mut self, agent: &AgentId) {
+    /// An agent may speak the protocol now by which it was not told of its work.
+    fn look_at_tasks_of(&mut self, agent: &AgentId) {
         self.to_look_at.extend(self.candidates.tasks_of(agent).cloned());
-        self.due = Due::All;
     }
 
-    /// A task has ended: whoever had it can take another, and what waited for it may be routed.
-    fn freed(&mut self, ended: &TaskId, unblocked: &[TaskId]) {
-        self.waiting.remove(ended);
-        self.to_look_at.extend(unblocked.iter().cloned());
-        self.due = Due::All;
+    fn look_at_run(&mut self, run: &RunId) {
+        let resting = self.resting.iter().filter(|(_, of)| *of == run).map(|(task, _)| task);
+        let waiting = self.waiting.iter().filter(|(_, waiting)| waiting.run == *run).map(|(task, _)| task);
+        self.to_look_at.extend(resting.chain(waiting).cloned());
     }
 
+    /// Routes what is due. A task whose request cannot be kept holds up no other: it is tried again with the next round.
     async fn route_due(&mut self) -> Result<(), EngineError> {
+        let mut failed = None;
         loop {
             self.look().await?;
             for task in std::mem::take(&mut self.to_pass_on) {
-                self.pass_on(&task).await?;
+                failed = waits_alone(&task.id, self.pass_on(&task).await)?.or(failed);
             }
-            let due = match std::mem::replace(&mut self.due, Due::Some(vec![])) {
-                Due::Some(tasks) => tasks,
-                Due::All => {
-                    let mut all: Vec<_> = self.waiting.iter().collect();
-                    all.sort_by_key(|(_, created)| **created);
-                    all.into_iter().map(|(task, _)| task.clone()).collect()
-                }
-            };
+            let due = self.take_due();
             if due.is_empty() {
-                return Ok(());
+                return failed.map_or(Ok(()), Err);
             }
             for task in due {
-                self.route(&task).await?;
+                failed = waits_alone(&task, self.route(&task).await)?.or(failed);
             }
         }
+    }
+
+    /// The oldest comes first.
+    fn take_due(&mut self) -> Vec<TaskId> {
+        let due = std::mem::replace(&mut self.due, Due::Some(BTreeSet::new()));
+        let is_due = |task: &TaskId| match &due {
+            Due::Some(tasks) => tasks.contains(task),
+            Due::All => true,
+        };
+        let mut found: Vec<(Seq, &TaskId)> =
+            self.waiting.iter().filter(|(task, _)| is_due(task)).map(|(task, known)| (known.created, task)).collect();
+        found.sort_unstable();
+        found.into_iter().map(|(_, task)| task.clone()).collect()
     }
 
     /// Reads those tasks that may wait now.
     async fn look(&mut self) -> Result<(), EngineError> {
-        let ids = std::mem::take(&mut self.to_look_at);
-        if ids.is_empty() {
-            return Ok(());
-        }
-        let keys = ids.into_iter().map(Key::Task).collect();
-        let (rows, _) = self.engine.store().rows(keys).await?;
-        let tasks = rows.into_iter().flatten().filter_map(task_of);
-        let (to_pass_on, tasks): (Vec<Task>, Vec<Task>) = tasks.partition(|task| task.to_be_passed_on().is_some());
-        self.to_pass_on.extend(to_pass_on);
-        for task in tasks.into_iter().filter(|task| task.to_be_routed().is_some()) {
-            self.waiting.insert(task.id.clone(), task.created);
-            if let Due::Some(due) = &mut self.due {
-                due.push(task.id);
+        let ids: Vec<TaskId> = std::mem::take(&mut self.to_look_at).into_iter().collect();
+        for ids in ids.chunks(READ_AT_ONCE) {
+            let (rows, _) = self.engine.store().rows(ids.iter().cloned().map(Key::Task).collect()).await?;
+            for id in ids {
+                self.waiting.remove(id);
+                self.resting.remove(id);
+            }
+            let tasks = rows.into_iter().flatten().filter_map(task_of);
+            let (to_pass_on, tasks): (Vec<Task>, Vec<Task>) = tasks.partition(|task| task.to_be_passed_on().is_some());
+            self.to_pass_on.extend(to_pass_on);
+            let free: Vec<Task> = tasks.into_iter().filter(|task| task.to_be_routed().is_some()).collect();
+            let at_rest = self.runs_at_rest(&free).await?;
+            for task in free {
+                match task.to_be_routed() {
+                    Some(terms) if !at_rest.contains(&task.run) => self.waits(&task, terms),
+                    _ => drop(self.resting.insert(task.id, task.run)),
+                }
             }
         }
         Ok(())
     }
 
+    fn waits(&mut self, task: &Task, terms: &Terms) {
+        self.waiting.insert(task.id.clone(), Waiting::of(task, terms));
+        if let Due::Some(due) = &mut self.due {
+            due.insert(task.id.clone());
+        }
+    }
+
+    /// Those runs of some tasks that give out no work now. When one goes on, the log tells.
+    async fn runs_at_rest(&self, tasks: &[Task]) -> Result<BTreeSet<RunId>, EngineError> {
+        let runs: BTreeSet<RunId> = tasks.iter().filter_map(Task::workflow).collect();
+        if runs.is_empty() {
+            return Ok(runs);
+        }
+        let (rows, _) = self.engine.store().rows(runs.into_iter().map(Key::Run).collect()).await?;
+        let at_rest = |row| if let Row::Run(run) = row { (!run.status.gives_work()).then_some(run.id) } else { None };
+        Ok(rows.into_iter().flatten().filter_map(at_rest).collect())
+    }
+
     async fn route(&mut self, id: &TaskId) -> Result<(), EngineError> {
-        let Some(task) = self.engine.task(id).await?.value else {
-            self.waiting.remove(id);
+        let Some(waiting) = self.waiting.get(id) else { return Ok(()) };
+        if waiting.is_over(self.engine.store_now()) {
             return Ok(());
+        }
+        let choice = match self.nobody.get(&waiting.wanted) {
+            Some(known) => known.clone(),
+            None => Arc::new(self.candidates.choose_for(&waiting.wanted)),
         };
-        let Some(terms) = task.to_be_routed() else {
-            self.waiting.remove(id);
+        if choice.selected.is_some() {
+            return self.gives(id, &choice).await;
+        }
+        // As many as there are tasks, whatever they want.
+        if self.nobody.len() > self.waiting.len() {
+            self.nobody.clear();
+        }
+        self.nobody.insert(waiting.wanted.clone(), choice.clone());
+        if !is_news(&waiting.routing, &waiting.clocks, &choice) {
             return Ok(());
-        };
-        let choice = self.candidates.choose_for(&task, terms);
-        let selected = choice.selected.clone();
-        let accept_within_millis = millis(self.engine.settings().accept_timeout);
-        let route = Route { task: id.clone(), choice, pause_millis: accept_within_millis };
-        let mut submission = self.submission(&task, route);
-        let mut held = None;
-        if let Some(to) = selected {
-            let message = MessageId::new(self.engine.mint("msg_"));
-            let forward = Forward { task: id.clone(), to, message, accept_within_millis };
-            let (forward, body) = self.forwards(&task, &terms.request, forward).await?;
+        }
+        match self.engine.task(id).await?.value {
+            Some(task) => self.submit(&task, &choice, None).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Gives a task to whom the choice fell on, with the request as it is passed on.
+    async fn gives(&mut self, id: &TaskId, choice: &Choice) -> Result<(), EngineError> {
+        let Some(task) = self.engine.task(id).await?.value else { return Ok(()) };
+        let (Some(terms), Some(to)) = (task.to_be_routed(), &choice.selected) else { return Ok(()) };
+        let message = MessageId::new(self.engine.mint("msg_"));
+        let accept_within_millis = self.accept_within();
+        let forward = Forward { task: id.clone(), to: to.clone(), message, accept_within_millis, artifacts: vec![] };
+        let forward = self.forwards(&task, &terms.request, forward).await?;
+        self.submit(&task, choice, Some(forward)).await
+    }
+
+    async fn submit(&mut self, task: &Task, choice: &Choice, forward: Option<Forwarding>) -> Result<(), EngineError> {
+        let (choice, pause_millis) = (choice.clone(), self.accept_within());
+        let mut submission = self.submission(task, Route { task: task.id.clone(), choice, pause_millis });
+        let mut held = vec![];
+        if let Some((forward, body)) = forward {
             submission.others = vec![forward];
-            held = body;
+            held.extend(body);
         }
-        let outcome = self.engine.store().submit(submission).await;
-        if let Some(held) = held {
-            self.engine.let_go(held).await;
-        }
-        match outcome {
+        match self.engine.submit_with(submission, held).await? {
             // The next choice shall know of this one.
             Ok(committed) => self.catch_up(committed.at).await,
             Err(SubmitError::Refused(refusal) | SubmitError::RefusedOne { refusal, .. }) => {
-                tracing::debug!(task = %id, %refusal, "a choice was out of date");
-                self.looks_again(id).await
+                tracing::debug!(task = %task.id, %refusal, "a choice was out of date");
+                self.looks_again(&task.id, refusal.code).await
             }
             Err(error) => Err(error.into()),
         }
@@ -270,15 +351,11 @@ impl Router {
             return Ok(());
         }
         let message = MessageId::new(self.engine.mint("msg_"));
-        let accept_within_millis = millis(self.engine.settings().accept_timeout);
         let request = request.unwrap_or_else(|| envelope::id_at(task.created));
-        let forward = Forward { task: task.id.clone(), to, message, accept_within_millis };
+        let accept_within_millis = self.accept_within();
+        let forward = Forward { task: task.id.clone(), to, message, accept_within_millis, artifacts: vec![] };
         let (submission, held) = self.forwards(task, &request, forward).await?;
-        let outcome = self.engine.store().submit(submission).await;
-        if let Some(held) = held {
-            self.engine.let_go(held).await;
-        }
-        match outcome {
+        match self.engine.submit_with(submission, held.into_iter().collect()).await? {
             Ok(committed) => self.catch_up(committed.at).await,
             // It changed meanwhile, and what did is told by the log.
             Err(SubmitError::Refused(_)) => Ok(()),
@@ -288,14 +365,19 @@ impl Router {
 
     /// A choice was refused: what it did not know of is in the log by now, and the next one shall know it. If nothing is, the
     /// task waits for what comes.
-    async fn looks_again(&mut self, id: &TaskId) -> Result<(), EngineError> {
+    async fn looks_again(&mut self, id: &TaskId, code: Code) -> Result<(), EngineError> {
         let chosen_at = self.at;
         let (_, head) = self.engine.store().tallies().await?;
         self.catch_up(head.head).await?;
-        if self.at > chosen_at && self.engine.tenure(Duty::Router) == Some(self.tenure) {
-            self.to_look_at.push(id.clone());
+        let has_news = self.at > chosen_at || code == Code::InvalidState;
+        if has_news && self.engine.tenure(Duty::Router) == Some(self.tenure) {
+            self.to_look_at.insert(id.clone());
         }
         Ok(())
+    }
+
+    fn accept_within(&self) -> u64 {
+        millis(self.engine.settings().accept_timeout)
     }
 
     fn submission(&self, task: &Task, command: impl Into<Command>) -> Submission {
@@ -310,16 +392,29 @@ impl Router {
         &self,
         task: &Task,
         request: &MessageId,
-        forward: Forward,
-    ) -> Result<(Submission, Option<Held>), EngineError> {
-        let request = self.engine.request_body(request).await?;
+        mut forward: Forward,
+    ) -> Result<Forwarding, EngineError> {
+        let request = self.words_of(task, request).await?;
         let now = self.engine.clock().now();
         let message = envelope::forwarded(&request, task, &forward.to, &forward.message, now);
+        forward.artifacts = artifact::passed_on(&message);
         let bytes = serde_json::to_vec(&message).unwrap_or_default();
         let mut submission = self.submission(task, forward);
         let (body, held) = self.engine.body_to_keep(bytes).await?;
         submission.body = Some(body);
         Ok((submission, held))
+    }
+
+    /// The request as it was sent. One that is damaged or lost is passed on with what the task says of it, which is its title
+    /// and description: nothing brings its words back, and the work can be done all the same.
+    async fn words_of(&self, task: &Task, request: &MessageId) -> Result<Vec<u8>, EngineError> {
+        match self.engine.request_body(request).await {
+            Err(EngineError::Artifact(error @ (ArtifactError::Damaged { .. } | ArtifactError::Absent { .. }))) => {
+                tracing::error!(task = %task.id, %request, %error, "a request is passed on without its words");
+                Ok(vec![])
+            }
+            read => read,
+        }
     }
 
     async fn catch_up(&mut self, upto: Seq) -> Result<(), EngineError> {
@@ -334,6 +429,39 @@ impl Router {
             self.take(row);
         }
         Ok(())
+    }
+}
+
+/// A request on its way to an agent, and the file that its words are in if they are many.
+type Forwarding = (Submission, Option<Held>);
+
+/// What came of a task, if that is not only about itself: one whose words cannot be read or kept now holds up no other.
+fn waits_alone(task: &TaskId, routed: Result<(), EngineError>) -> Result<Option<EngineError>, EngineError> {
+    match routed {
+        Ok(()) => Ok(None),
+        Err(error @ EngineError::Artifact(_)) => {
+            tracing::warn!(%task, %error, "a task waits because its request cannot be passed on");
+            Ok(Some(error))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether tasks that a fact touches may have to be given to somebody from here on, or told to whom they were given.
+fn may_concern_us(fact: &Fact) -> bool {
+    match fact {
+        Fact::TaskCreated(fact) => fact.origin.terms.is_some(),
+        Fact::TaskCompleted(fact) => !fact.unblocks.is_empty(),
+        Fact::TaskDropped(fact) => !fact.unblocks.is_empty(),
+        Fact::TaskReserved(_)
+        | Fact::TaskReassigned(_)
+        | Fact::TaskRetried(_)
+        | Fact::TaskReopened(_)
+        | Fact::TaskReleased(_)
+        | Fact::TaskRemoved(_)
+        | Fact::TaskPlanned(_)
+        | Fact::RoutingResumed(_) => true,
+        _ => false,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Times for people: "3m ago", and the local time of an event.
 
-use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use jiff::{Timestamp, Zoned};
 
 /// The moment that ages are counted from.
 #[derive(Debug, Clone)]
@@ -20,6 +20,11 @@ impl Clock {
     #[cfg(test)]
     pub(crate) fn fixed(now_millis: i64) -> Self {
         Self { now: Timestamp::from_millisecond(now_millis).unwrap(), zone: TimeZone::UTC }
+    }
+
+    /// The moment itself, on this machine's clock.
+    pub fn zoned(&self) -> Zoned {
+        self.now.to_zoned(self.zone.clone())
     }
 
     pub fn epoch_seconds(&self) -> i64 {

@@ -95,6 +95,8 @@ settings! {
     context_documents: Vec<String> = "", "ROOKERY_CONTEXT_DOCUMENTS";
     /// Messages that one sender may send in a minute, or at once; what is above is held for a person.
     messages_per_minute: u32 = "600", "ROOKERY_MESSAGES_PER_MINUTE";
+    /// Envelopes that one sender may send in a minute, or at once, beside chat and what accepts, ends or answers work; what is above is refused, with the time to wait.
+    envelopes_per_minute: u32 = "6000", "ROOKERY_ENVELOPES_PER_MINUTE";
     /// Messages that may follow from each other without a person; what is above and would wake somebody is held.
     message_hops: u32 = "20", "ROOKERY_MESSAGE_HOPS";
     /// Time that an agent has to accept a task that the router gave it; then it is given to another.

@@ -6,4 +6,5 @@
 
 mod notices;
 mod programs;
+mod routed;
 mod team;

@@ -110,7 +110,7 @@ fn next(story: &Story<'_>) -> anyhow::Result<String> {
 }
 
 /// The messages of an inbox. One program shows its model a result's text, the other its structure.
-fn messages(inbox: &Value) -> &[Value] {
+pub fn messages(inbox: &Value) -> &[Value] {
     let list = inbox.as_array().or_else(|| inbox["messages"].as_array());
     list.map_or(&[], Vec::as_slice)
 }

@@ -12,6 +12,7 @@ mod hooks;
 mod inbox;
 mod legacy;
 mod listing;
+mod mcp;
 mod messages;
 mod nodes;
 mod registry;

@@ -6,6 +6,7 @@ use rookery_testkit::patience;
 use serde_json::{Value, json};
 
 use crate::sending::{envelope, expected, kinds, refused, rows, sent, setup, team, told};
+use crate::team::Tools;
 
 /// Registers an agent by a card with these fields.
 async fn joins(daemon: &Daemon, id: &str, more: Value) {
@@ -212,4 +213,63 @@ async fn policies_of_a_request_are_hard_limits() {
     told_of(&daemon, "routing.failed", "t5").await;
     sent(&daemon, &request("t6", json!({"requires": ["tool:deploy"]}))).await;
     assert_eq!(told_of(&daemon, "task.reserved", "t6").await["fact"]["agent"], "net");
+}
+
+/// Assigns a task as a person does.
+async fn assigns(daemon: &Daemon, task: &str, agent: &str) {
+    let request = daemon.request(Method::POST, &format!("/tasks/{task}/assign"));
+    let reply =
+        read(request.bearer_auth(daemon.person_key().unwrap()).json(&json!({"agent_id": agent}))).await.unwrap();
+    assert_eq!(reply.status, 200, "{}", reply.body);
+}
+
+#[tokio::test]
+async fn whom_a_request_excludes_takes_its_task_by_no_face() {
+    let daemon = team(&["lead", "ken"]).await;
+    sent(&daemon, &request("t", json!({"security": {"policy": {"sandbox": true}}}))).await;
+    told_of(&daemon, "routing.failed", "t").await;
+    let rest = daemon.patch("/tasks/t", json!({"status": "in_progress", "agent_id": "ken"})).await.unwrap();
+    assert_eq!((rest.status.as_u16(), &rest.body["code"]), (409, &json!("NOT_ELIGIBLE")));
+    assert_eq!(rest.body["error"], "task t is not for ken: it is not sandboxed");
+    assert!(rest.body["hint"].as_str().unwrap().contains("have the lead or a person assign it"), "{}", rest.body);
+    let accept = envelope("acc", "task.accept", "ken", json!({"task_id": "t"}));
+    assert_eq!(refused(&daemon, &accept).await, expected(409, "NOT_ELIGIBLE", "/from/agent_id"));
+    let ken = Tools::connect(&daemon, "ken").await;
+    let told = ken.attempt("task_claim", json!({"task_id": "t"})).await.unwrap_err();
+    assert!(told.contains("NOT_ELIGIBLE") && told.contains("is not sandboxed"), "{told}");
+    assert_eq!(daemon.get("/tasks/t").await.unwrap().body["assigned_to"], Value::Null);
+    assigns(&daemon, "t", "ken").await;
+    sent(&daemon, &accept).await;
+    assert_eq!(daemon.get("/tasks/t").await.unwrap().body["status"], "in_progress");
+    daemon.replay_verify().unwrap();
+}
+
+#[tokio::test]
+async fn a_request_to_two_groups_is_to_both() {
+    let daemon = team(&["lead", "ada"]).await;
+    let list = daemon.request(Method::PUT, "/clutch/v0/groups/cooks").json(&json!({"members": ["ada"]}));
+    assert_eq!(read(list).await.unwrap().status, 200);
+    let to = json!([{"agent_id": "group:specialists"}, {"agent_id": "group:cooks"}]);
+    sent(&daemon, &request("t", json!({"to": to}))).await;
+    assert_eq!(told_of(&daemon, "task.reserved", "t").await["fact"]["agent"], "ada");
+}
+
+#[tokio::test]
+async fn a_task_that_is_assigned_and_not_taken_goes_to_somebody_who_fits() {
+    let daemon = setup().env("ROOKERY_ACCEPT_TIMEOUT", "200ms").start().unwrap();
+    for agent in ["lead", "ken"] {
+        joins(&daemon, agent, json!({})).await;
+    }
+    sent(&daemon, &request("t", json!({"requires": ["skill:law"]}))).await;
+    told_of(&daemon, "routing.failed", "t").await;
+    assigns(&daemon, "t", "ken").await;
+    let released = told_of(&daemon, "task.released", "t").await;
+    assert_eq!(
+        (&released["fact"]["because"], &released["fact"]["reserved_for"]),
+        (&json!("not_accepted"), &json!("ken"))
+    );
+    joins(&daemon, "ada", skilled("skill:law")).await;
+    let given = |row: &Value| row["kind"] == "routing.decided" && row["fact"]["choice"]["selected"] == "ada";
+    let found = || async { Ok(rows(&daemon).into_iter().find(|row| given(row))) };
+    patience::eventually("ada to be asked", found).await.unwrap();
 }

@@ -5,6 +5,7 @@ use reqwest::Method;
 use rookery_engine::hooks::seal;
 use rookery_testkit::daemon::{Daemon, Reply, Setup, read};
 use rookery_testkit::patience;
+use rookery_testkit::postgres::Schema;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -14,7 +15,6 @@ use crate::team::{ok, rookery};
 
 const SECRET: &str = "correct horse battery staple";
 
-/// A daemon that is quick to try again, with this table for its hook `out`.
 struct Hooked {
     daemon: Daemon,
     _folder: TempDir,
@@ -24,6 +24,7 @@ fn hooked(receiver: &Endpoint, table: &str) -> Hooked {
     started(sending::setup(), receiver, table)
 }
 
+/// A daemon that is quick to try again, with this table for its hook `out`.
 fn started(setup: Setup, receiver: &Endpoint, table: &str) -> Hooked {
     let folder = tempfile::tempdir().unwrap();
     let config = format!("[adapters.http.out]\nurl = \"{}\"\nsecret_env = \"TEST_SECRET\"\n{table}\n", receiver.url());
@@ -203,6 +204,33 @@ async fn what_it_does_not_take_is_put_aside_and_can_be_tried_again_or_let_go() {
     assert_eq!((&settled["dead"], &settled["state"]), (&json!([]), &json!("ok")));
     let log: Vec<Value> = rows(&daemon).into_iter().filter(|row| row["kind"] == "envelope.received").collect();
     assert_eq!(log.len(), 4, "all of it is in the log");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_node_sends_and_another_goes_on_where_it_was() {
+    let (schema, receiver) = (Schema::new().unwrap(), Endpoint::start(Manner::Answer(200)).await);
+    let node = || started(sending::setup().store(schema.url()), &receiver, "types = \"x.note\"");
+    let (mut first, second) = (node(), node());
+    for number in 0..20 {
+        note(if number % 2 == 0 { &first.daemon } else { &second.daemon }, number).await;
+    }
+    receiver.has(20).await;
+    let settled = |out: &Value| out["state"] == "ok" && out["behind"] == 0;
+    until(&second.daemon, "the other to know of it", settled).await;
+    assert_eq!(receiver.ids(), notes(0..20), "each was sent by one of them");
+    // It dies with one on its way.
+    receiver.does(&[Manner::Hang], Manner::Answer(200));
+    note(&second.daemon, 20).await;
+    receiver.has(21).await;
+    first.daemon.kill().unwrap();
+    for number in 21..30 {
+        note(&second.daemon, number).await;
+    }
+    receiver.has(31).await;
+    assert_eq!(once(&receiver.got()), notes(0..30));
+    let again = by_a_person(&second.daemon, "/clutch/v0/adapters/http:out/retry").await;
+    assert_eq!((again.status.as_u16(), &again.body["dead"]), (200, &json!([])));
+    until(&second.daemon, "everything to be settled", settled).await;
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use super::{log, schema};
 use crate::batch::{Loaded, Needs, Remembered, WriteSet};
 use crate::node::{Duty, Tenure};
 use crate::offline::Reply;
-use crate::operational::{Operation, Outbox, PresenceBoard, Sign, Token};
+use crate::operational::{KEEP_AFTER_RUN_MILLIS, Operation, Outbox, PresenceBoard, Sign, Token};
 use crate::query::LogQuery;
 use crate::store::{Answer, Tallies};
 
@@ -324,11 +324,25 @@ pub(super) fn operate(operation: &Operation, node: &NodeId) -> Result<Question, 
             Question::new(sql, vec![Box::new(stored(&outbox.adapter)), Box::new(version), Box::new(doc)])
         }
         Operation::ForgetReplies { before } => {
-            // What a batch is writing right now is left for the next time.
-            let sql = "DELETE FROM replies WHERE (scope, key) IN
-                (SELECT scope, key FROM replies WHERE keep_until < $1 ORDER BY keep_until LIMIT $2
-                 FOR UPDATE SKIP LOCKED) RETURNING 1";
-            Question::new(sql, vec![Box::new(before.0), Box::new(FORGET_AT_ONCE)])
+            // What a batch is writing right now is left for the next time. A scope is a run and a sender, and the run has no space
+            // in it. The default run, and one that never had a task, has no row.
+            let sql = "WITH due AS (
+                    SELECT scope, key, (
+                        SELECT coalesce(ended, $1::bigint) + $3::bigint FROM runs
+                            WHERE runs.key = split_part(replies.scope, ' ', 1)
+                    ) AS until
+                    FROM replies WHERE keep_until < $1 ORDER BY keep_until LIMIT $2 FOR UPDATE SKIP LOCKED
+                ), put_off AS (
+                    UPDATE replies SET keep_until = due.until FROM due
+                        WHERE replies.scope = due.scope AND replies.key = due.key AND due.until > $1 RETURNING 1
+                ), forgotten AS (
+                    DELETE FROM replies USING due
+                        WHERE replies.scope = due.scope AND replies.key = due.key AND coalesce(due.until, $1) <= $1
+                        RETURNING 1
+                ) SELECT * FROM put_off UNION ALL SELECT * FROM forgotten";
+            let figures: Vec<Param> =
+                vec![Box::new(before.0), Box::new(FORGET_AT_ONCE), Box::new(KEEP_AFTER_RUN_MILLIS)];
+            Question::new(sql, figures)
         }
     })
 }

@@ -12,7 +12,7 @@ use super::fault::{Faults, Step};
 use super::{log, schema};
 use crate::batch::{Loaded, Needs, Remembered, WriteSet};
 use crate::offline::Reply;
-use crate::operational::{Operation, Outbox, PresenceBoard, Sign, Token};
+use crate::operational::{KEEP_AFTER_RUN_MILLIS, Operation, Outbox, PresenceBoard, Sign, Token};
 use crate::query::LogQuery;
 use crate::store::Answer;
 
@@ -160,14 +160,33 @@ pub(super) fn operate(connection: &Connection, operation: &Operation) -> Result<
                 SET version = excluded.version, doc = excluded.doc WHERE outboxes.version = excluded.version - 1";
             connection.prepare_cached(sql)?.execute(params![outbox.adapter, version, doc])?
         }
-        Operation::ForgetReplies { before } => connection
-            .prepare_cached(
-                "DELETE FROM replies WHERE (scope, key) IN
-                    (SELECT scope, key FROM replies WHERE keep_until < ?1 ORDER BY keep_until LIMIT ?2)",
-            )?
-            .execute(params![before.0, FORGET_AT_ONCE])?,
+        Operation::ForgetReplies { before } => {
+            put_off_replies(connection, *before)? + forget_replies(connection, *before)?
+        }
     };
     Ok(changed)
+}
+
+/// A scope is a run and a sender, and the run has no space in it. The default run, and one that never had a task, has no row.
+fn put_off_replies(connection: &Connection, before: Timestamp) -> Result<usize, Problem> {
+    let sql = "UPDATE replies SET keep_until = due.until FROM
+        (SELECT scope, replies.key AS key, coalesce(ended, ?1) + ?3 AS until
+            FROM replies JOIN runs ON runs.key = substr(scope, 1, instr(scope, ' ') - 1)
+            WHERE keep_until < ?1 AND coalesce(ended, ?1) + ?3 > ?1
+            ORDER BY keep_until LIMIT ?2) AS due
+        WHERE replies.scope = due.scope AND replies.key = due.key";
+    let figures = params![before.0, FORGET_AT_ONCE, KEEP_AFTER_RUN_MILLIS];
+    Ok(connection.prepare_cached(sql)?.execute(figures)?)
+}
+
+fn forget_replies(connection: &Connection, before: Timestamp) -> Result<usize, Problem> {
+    let sql = "DELETE FROM replies WHERE (scope, key) IN
+        (SELECT scope, replies.key
+            FROM replies LEFT JOIN runs ON runs.key = substr(scope, 1, instr(scope, ' ') - 1)
+            WHERE keep_until < ?1 AND (runs.key IS NULL OR coalesce(ended, ?1) + ?3 <= ?1)
+            ORDER BY keep_until LIMIT ?2)";
+    let figures = params![before.0, FORGET_AT_ONCE, KEEP_AFTER_RUN_MILLIS];
+    Ok(connection.prepare_cached(sql)?.execute(figures)?)
 }
 
 fn write_presence(connection: &Connection, entries: &[(AgentId, Presence)]) -> Result<usize, Problem> {

@@ -10,7 +10,7 @@ use rookery_core::clutch::{
 };
 use rookery_core::log::LogRow;
 use rookery_core::message::StormGuard;
-use rookery_core::routing::{Candidates, Demand, Forward, Route};
+use rookery_core::routing::{Candidates, Demand, Forward, Route, Wanted};
 use rookery_core::task::{Clock, FireClock, Task};
 use rookery_core::{Code, Command, Key, MessageId, Row};
 use serde_json::{Value, json};
@@ -66,6 +66,7 @@ pub(crate) fn asked() -> BoxedStrategy<Asked> {
                 "task_id": task, "parent_task_id": parent.filter(|parent| *parent != task && kind == "task.request"),
                 "from": { "agent_id": from }, "to": [{ "agent_id": to }], "type": kind, "payload": payload(kind, from),
                 "meta": meta,
+                "attachments": [{ "kind": "artifact_ref", "ref": format!("artifact:sha256-{}", "f".repeat(64)) }],
             });
             ingest(&envelope, limits)
         },
@@ -160,12 +161,16 @@ pub(crate) fn route(log: &[LogRow], rows: &BTreeMap<Key, Row>, pick: &Index) -> 
     let waiting: Vec<&Task> = all.iter().copied().filter(|task| task.to_be_routed().is_some()).collect();
     let task = pick.get(if waiting.is_empty() { &all } else { &waiting });
     let mut candidates = Candidates::default();
-    log.iter().for_each(|row| candidates.follow(row));
+    for row in log {
+        candidates.follow(row);
+    }
     let terms = task.origin.terms.as_ref();
-    let choice =
-        terms.map_or_else(|| candidates.choose(&Demand::default()), |terms| candidates.choose_for(task, terms));
+    let choice = terms
+        .map_or_else(|| candidates.choose(&Demand::default()), |terms| candidates.choose_for(&Wanted::of(task, terms)));
     let (id, message) = (task.id.clone(), MessageId::new(format!("f{}", log.len())));
-    let forward = choice.selected.clone().map(|to| Forward { task: id.clone(), to, message, accept_within_millis: 0 });
+    let artifacts = vec!["f".repeat(64)];
+    let forward = |to| Forward { task: id.clone(), to, message, accept_within_millis: 0, artifacts };
+    let forward = choice.selected.clone().map(forward);
     (Route { task: id, choice, pause_millis: 0 }, forward)
 }
 

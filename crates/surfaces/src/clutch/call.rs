@@ -135,6 +135,18 @@ impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
     }
 }
 
+/// As [`Body`], where none has to be sent.
+#[derive(Debug)]
+pub struct MaybeBody<T>(pub T);
+
+impl<T: DeserializeOwned + Default> FromRequest<App> for MaybeBody<T> {
+    type Rejection = ClutchError;
+
+    async fn from_request(request: Request, app: &App) -> Result<MaybeBody<T>, ClutchError> {
+        Ok(MaybeBody(rest::call::MaybeBody::from_request(request, app).await?.value))
+    }
+}
+
 /// A body of JSON as it was sent; its reader tells what is wrong with it.
 #[derive(Debug)]
 pub struct Json(pub Bytes);

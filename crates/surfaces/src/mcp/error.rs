@@ -77,6 +77,7 @@ fn word(code: Code) -> &'static str {
         | Code::InvalidTransition
         | Code::AlreadyClaimed
         | Code::Reserved
+        | Code::NotEligible
         | Code::StaleFence
         | Code::Locked
         | Code::NotConflicted
@@ -164,6 +165,7 @@ fn is_recoverable(code: Code) -> bool {
         | Code::InvalidTransition
         | Code::AlreadyClaimed
         | Code::Reserved
+        | Code::NotEligible
         | Code::NotHolder
         | Code::StaleFence
         | Code::NotConflicted

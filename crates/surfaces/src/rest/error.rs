@@ -94,6 +94,7 @@ fn status(code: Code) -> StatusCode {
         | Code::DependenciesUnfinished
         | Code::AlreadyClaimed
         | Code::Reserved
+        | Code::NotEligible
         | Code::StaleFence
         | Code::Locked
         | Code::NotConflicted

@@ -379,7 +379,7 @@ impl Process {
         let (engine, message) = (self.engine.clone(), message.clone());
         let mut read: Future<_> = Box::pin(async move { engine.envelope(&message).await });
         // Reads of the memory engine are never late.
-        poll(&mut read)?.ok()?.value
+        poll(&mut read)?.ok()?.value.map(|found| (found.seq, found.envelope))
     }
 
     /// It stops as it should, and gives up its place.

@@ -662,9 +662,10 @@ impl World {
             Answered::Bundle(bundle, Err(IngestError::Engine(EngineError::Submit(SubmitError::Refused(refusal))))) => {
                 self.refused(&bundle, asked, &refusal, "")
             }
-            Answered::Bundle(_, Err(error @ (IngestError::Faults(_) | IngestError::Violations(_)))) => {
-                Err(Violation { check: "nothing_breaks", what: error.to_string() })
-            }
+            Answered::Bundle(
+                _,
+                Err(error @ (IngestError::Faults(_) | IngestError::Violations(_) | IngestError::Rushed { .. })),
+            ) => Err(Violation { check: "nothing_breaks", what: error.to_string() }),
             Answered::Bundle(bundle, Err(IngestError::Engine(error))) => {
                 if was_not_done(&error) {
                     envelopes::failure_left_no_trace(&self.model, &bundle)?;
@@ -747,6 +748,7 @@ impl World {
             check::duties_are_done_by_whoever_has_them(row, &writer, &self.database)?;
             envelopes::idempotency_keys_are_used_once(&self.model, row)?;
             routing::hard_filters_hold(&self.model, row)?;
+            routing::hard_filters_hold_for_claims(&self.model, row)?;
             routing::decisions_are_passed_on(row, &rows[at + 1..])?;
             if let Some((agent, evidence)) = check::declaration(row) {
                 check::expired_after_clear_sight(agent, evidence, &self.sight(node, agent))?;

@@ -6,6 +6,7 @@ mod artifacts;
 mod assign;
 mod backup;
 mod cancel;
+mod check;
 mod completions;
 mod config;
 mod context;
@@ -51,6 +52,7 @@ pub enum Command {
     Down(down::Args),
     Status(status::Args),
     Doctor(doctor::Args),
+    Check(check::Args),
     Agents(agents::Args),
     Tasks(tasks::Args),
     Runs(runs::Args),
@@ -95,6 +97,7 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Down(args) => down::run(context, args).await,
         Command::Status(args) => status::run(context, args).await,
         Command::Doctor(args) => doctor::run(context, args).await,
+        Command::Check(args) => check::run(context, args),
         Command::Agents(args) => agents::run(context, args).await,
         Command::Tasks(args) => tasks::run(context, args).await,
         Command::Runs(args) => runs::run(context, args).await,

@@ -3,7 +3,7 @@
 use crate::cli::context::Context;
 use crate::config;
 
-/// Print a schema: of the HTTP face, of Clutch messages and cards, or of rookery.toml
+/// Print a schema: of the HTTP face, of Clutch messages and cards, of workflow files, or of rookery.toml
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// What to describe
@@ -21,6 +21,8 @@ enum What {
     Card,
     /// The settings file, as JSON Schema
     Config,
+    /// The workflow file, as JSON Schema
+    Workflow,
 }
 
 pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
@@ -28,6 +30,7 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
         What::Card => context.out.json(&rookery_core::clutch::Card::schema()),
         What::Config => context.out.json(&config::json_schema()),
         What::Envelope => context.out.json(&rookery_core::clutch::schema::envelope()),
+        What::Workflow => context.out.json(&rookery_runner::file::schema()),
         What::Openapi => context.out.json(&rookery_surfaces::rest::openapi::description()),
     }
 }

@@ -5,7 +5,7 @@ use rookery_core::clutch::{Address, Card, Group, MessageType, Need, TrustLevel};
 use rookery_core::log::LogRow;
 use rookery_core::run::Status;
 use rookery_core::task::{Clock, Task, Terms};
-use rookery_core::{AgentId, Fact, Key, Row};
+use rookery_core::{Actor, AgentId, Fact, Key, Row};
 
 use super::{Checked, violated};
 use crate::sim::model::Model;
@@ -23,6 +23,33 @@ pub(in crate::sim) fn hard_filters_hold(model: &Model, row: &LogRow) -> Checked 
     match excluded(model, terms, agent) {
         None => Ok(()),
         Some(filter) => wrong(filter),
+    }
+}
+
+/// Nobody takes by itself what the router would not have given it. Told before the row is taken in.
+pub(in crate::sim) fn hard_filters_hold_for_claims(model: &Model, row: &LogRow) -> Checked {
+    let Fact::TaskClaimed(fact) = &row.fact else { return Ok(()) };
+    let Some(Row::Task(task)) = model.row(&Key::Task(fact.task.clone())) else { return Ok(()) };
+    let Some(terms) = task.origin.terms.as_deref() else { return Ok(()) };
+    if task.reserved_for.as_ref() == Some(&fact.agent) || has_authority(model, &row.actor) {
+        return Ok(());
+    }
+    let Some(Row::Agent(agent)) = model.row(&Key::Agent(fact.agent.clone())) else { return Ok(()) };
+    match excluded(model, terms, agent) {
+        None => Ok(()),
+        Some(why) => {
+            violated("hard_filters_hold_for_claims", format!("{}: {} takes {}: {why}", row.seq, agent.id, task.id))
+        }
+    }
+}
+
+fn has_authority(model: &Model, actor: &Actor) -> bool {
+    match actor {
+        Actor::Person(_) | Actor::System => true,
+        Actor::Agent(agent) => {
+            matches!(model.row(&Key::Lead), Some(Row::Lead(lead)) if lead.holder.as_ref() == Some(agent))
+        }
+        _ => false,
     }
 }
 
@@ -131,12 +158,14 @@ fn is_asked(terms: &Terms, agent: &Agent) -> bool {
     if named.peek().is_some() {
         return named.any(|id| *id == agent.id);
     }
-    let group = terms.to.iter().find_map(|to| if let Address::Group(name) = to { Some(name) } else { None });
-    group.is_none_or(|name| match Group::named(name) {
-        Some(group) => group.has(agent.profile.role),
-        // Whoever was in it when the request came.
-        None => terms.members.contains(&agent.id),
-    })
+    let mut groups =
+        terms.to.iter().filter_map(|to| if let Address::Group(name) = to { Some(name) } else { None }).peekable();
+    groups.peek().is_none()
+        || groups.any(|name| match Group::named(name) {
+            Some(group) => group.has(agent.profile.role),
+            // Whoever was in it when the request came.
+            None => terms.members.contains(&agent.id),
+        })
 }
 
 fn is_tool(need: &Need) -> bool {

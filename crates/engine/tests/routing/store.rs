@@ -1,0 +1,185 @@
+//! A store in memory that counts what the router submits, and fails where a test wants it to.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use rookery_core::log::LogRow;
+use rookery_core::{Command, Key, NodeId, Row};
+use rookery_store::artifact::{ArtifactError, ArtifactInfo, Erased, Held, Incoming, Outgoing};
+use rookery_store::memory::MemoryStore;
+use rookery_store::store::{Health, Tallies};
+use rookery_store::{
+    Attendance, Committed, Feed, ListQuery, LogQuery, Node, Operation, Outbox, Pending, Read, ReadError, Sign, Store,
+    Submission, SubmitError, Token,
+};
+use tokio::sync::watch;
+
+#[derive(Debug)]
+pub struct Watched {
+    memory: MemoryStore,
+    choices: AtomicUsize,
+    unreadable: Mutex<HashMap<String, ArtifactError>>,
+    withholds: AtomicBool,
+    withheld: Mutex<Option<Submission>>,
+}
+
+impl Watched {
+    pub fn new(memory: MemoryStore) -> Watched {
+        Watched {
+            memory,
+            choices: AtomicUsize::default(),
+            unreadable: Mutex::default(),
+            withholds: AtomicBool::default(),
+            withheld: Mutex::default(),
+        }
+    }
+
+    /// How many choices were submitted so far.
+    pub fn choices(&self) -> usize {
+        self.choices.load(Ordering::Relaxed)
+    }
+
+    /// What reading an artifact comes to; as it is, if that is nothing.
+    pub fn reads(&self, sha256: &str, error: Option<ArtifactError>) {
+        let mut unreadable = self.unreadable.lock().unwrap();
+        match error {
+            Some(error) => drop(unreadable.insert(sha256.to_owned(), error)),
+            None => drop(unreadable.remove(sha256)),
+        }
+    }
+
+    /// The next choice is on its way when its answer gets lost.
+    pub fn withhold_next(&self) {
+        self.withholds.store(true, Ordering::Relaxed);
+    }
+
+    /// What was on its way arrives.
+    pub async fn arrives(&self) {
+        let withheld = self.withheld.lock().unwrap().take().unwrap();
+        self.memory.submit(withheld).await.unwrap();
+    }
+}
+
+impl Store for Watched {
+    fn submit(&self, submission: Submission) -> Pending<'_, Result<Committed, SubmitError>> {
+        if matches!(submission.command, Command::Route(_)) {
+            self.choices.fetch_add(1, Ordering::Relaxed);
+            if self.withholds.swap(false, Ordering::Relaxed) {
+                *self.withheld.lock().unwrap() = Some(submission);
+                let lost = SubmitError::OutcomeUnknown { reason: "the answer was lost".to_owned() };
+                return Box::pin(std::future::ready(Err(lost)));
+            }
+        }
+        self.memory.submit(submission)
+    }
+
+    fn artifact(&self, sha256: String) -> Pending<'_, Result<Vec<u8>, ArtifactError>> {
+        match self.unreadable.lock().unwrap().get(&sha256) {
+            Some(error) => Box::pin(std::future::ready(Err(error.clone()))),
+            None => self.memory.artifact(sha256),
+        }
+    }
+
+    fn operate(&self, operation: Operation) -> Pending<'_, Result<usize, SubmitError>> {
+        self.memory.operate(operation)
+    }
+
+    fn rows(&self, keys: Vec<Key>) -> Read<'_, Vec<Option<Row>>> {
+        self.memory.rows(keys)
+    }
+
+    fn list(&self, query: ListQuery) -> Read<'_, Vec<Row>> {
+        self.memory.list(query)
+    }
+
+    fn lists(&self, queries: Vec<ListQuery>) -> Read<'_, Vec<Vec<Row>>> {
+        self.memory.lists(queries)
+    }
+
+    fn log(&self, query: LogQuery) -> Read<'_, Vec<LogRow>> {
+        self.memory.log(query)
+    }
+
+    fn tallies(&self) -> Read<'_, Tallies> {
+        self.memory.tallies()
+    }
+
+    fn tallies_and_rows(&self, keys: Vec<Key>) -> Read<'_, (Tallies, Vec<Option<Row>>)> {
+        self.memory.tallies_and_rows(keys)
+    }
+
+    fn put_artifact(&self, bytes: Vec<u8>) -> Pending<'_, Result<Held, ArtifactError>> {
+        self.memory.put_artifact(bytes)
+    }
+
+    fn receive_artifact(&self) -> Pending<'_, Result<Box<dyn Incoming>, ArtifactError>> {
+        self.memory.receive_artifact()
+    }
+
+    fn artifact_size(&self, sha256: String) -> Pending<'_, Result<u64, ArtifactError>> {
+        self.memory.artifact_size(sha256)
+    }
+
+    fn read_artifact(&self, sha256: String, span: Range<u64>) -> Pending<'_, Result<Box<dyn Outgoing>, ArtifactError>> {
+        self.memory.read_artifact(sha256, span)
+    }
+
+    fn artifacts(&self, after: Option<String>, limit: u32) -> Pending<'_, Result<Vec<ArtifactInfo>, ArtifactError>> {
+        self.memory.artifacts(after, limit)
+    }
+
+    fn collect_artifact(&self, sha256: String, age: Duration) -> Pending<'_, Result<Erased, ArtifactError>> {
+        self.memory.collect_artifact(sha256, age)
+    }
+
+    fn tidy_artifacts(&self) -> Pending<'_, Result<usize, ArtifactError>> {
+        self.memory.tidy_artifacts()
+    }
+
+    fn let_go(&self, held: Held) -> Pending<'_, Result<Erased, ArtifactError>> {
+        self.memory.let_go(held)
+    }
+
+    fn erase_artifact(&self, sha256: String) -> Pending<'_, Result<Erased, ArtifactError>> {
+        self.memory.erase_artifact(sha256)
+    }
+
+    fn presence(&self) -> Pending<'_, Result<Vec<Sign>, ReadError>> {
+        self.memory.presence()
+    }
+
+    fn tokens(&self) -> Pending<'_, Result<Vec<Token>, ReadError>> {
+        self.memory.tokens()
+    }
+
+    fn outboxes(&self) -> Pending<'_, Result<Vec<Outbox>, ReadError>> {
+        self.memory.outboxes()
+    }
+
+    fn tokens_changed(&self) -> watch::Receiver<u64> {
+        self.memory.tokens_changed()
+    }
+
+    fn attend(&self, node: Node) -> Pending<'_, Result<Attendance, SubmitError>> {
+        self.memory.attend(node)
+    }
+
+    fn depart(&self, node: NodeId) -> Pending<'_, Result<(), SubmitError>> {
+        self.memory.depart(node)
+    }
+
+    fn published(&self) -> Feed {
+        self.memory.published()
+    }
+
+    fn health(&self) -> Health {
+        self.memory.health()
+    }
+
+    fn close(&self) -> Pending<'_, ()> {
+        self.memory.close()
+    }
+}

@@ -1,0 +1,126 @@
+//! Where the team's channel and documents are kept: in files unless the file says otherwise.
+
+use rookery_core::instance::{CHANNEL, ContextSettings, ENTRY_POINT, Provider};
+
+use super::cursor::{Field, Reader};
+use super::fault::{Fault, Place};
+use super::shape::{Record, Shape, optional, required};
+use super::template::Template;
+
+pub(super) const SHAPE: Shape = Shape::Any(&[Shape::Only(false), Shape::Record(&RECORD)]);
+
+pub(super) const RECORD: Record = Record {
+    name: "context",
+    about: "Where the channel and the documents are kept. Absent or empty: in files. false: there is no context.",
+    keys: &[
+        required("provider", Shape::Choice(&["file", "memory"]), "file: also as files; memory: only in the daemon"),
+        optional("config", Shape::Record(&CONFIG), "For the provider file"),
+    ],
+};
+
+const CONFIG: Record = Record {
+    name: "context files",
+    about: "The folder of the context and the names of its files.",
+    keys: &[
+        optional("dir", Shape::Text, "The folder, relative to the project; .workflow/${{ instance }}/ if absent"),
+        optional("channel", Shape::Text, "The file of the channel; channel.md if absent"),
+        optional("document", Shape::Text, "The entry document; notes.md if absent"),
+        optional("documents", Shape::List(&Shape::Text), "Further documents"),
+    ],
+};
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct ContextConfig {
+    pub provider: Provider,
+    pub dir: Option<Template>,
+    pub channel: Option<Template>,
+    pub document: Option<Template>,
+    pub documents: Option<Vec<Template>>,
+}
+
+impl Default for ContextConfig {
+    fn default() -> ContextConfig {
+        ContextConfig::of(Provider::File)
+    }
+}
+
+impl ContextConfig {
+    fn of(provider: Provider) -> ContextConfig {
+        ContextConfig { provider, dir: None, channel: None, document: None, documents: None }
+    }
+
+    pub(super) fn read(field: &Field<'_>, reader: &mut Reader<'_>) -> ContextConfig {
+        match field.flag_value() {
+            Some(false) => return ContextConfig::of(Provider::Off),
+            Some(true) => {
+                let fault = Fault::new(&field.place, "must be false or a mapping with `provider`").found("`true`");
+                reader.fault(fault.hint("leave it out: without it there is a context"));
+                return ContextConfig::default();
+            }
+            None => {}
+        }
+        let Some(keys) = field.record(reader, &RECORD) else { return ContextConfig::default() };
+        let words = [("file", Provider::File), ("memory", Provider::Memory)];
+        let provider = keys.get("provider").and_then(|field| field.choice(reader, &words)).unwrap_or(Provider::File);
+        let Some(config) = keys.get("config") else { return ContextConfig::of(provider) };
+        if let Some(key) = keys.key("config").filter(|_| provider == Provider::Memory) {
+            reader.fault(Fault::new(key, "only the provider `file` has a config").hint("take it away"));
+        }
+        let Some(keys) = config.record(reader, &CONFIG) else { return ContextConfig::of(provider) };
+        let mut template = |name: &str| keys.get(name).and_then(|field| field.template(reader));
+        let (dir, channel, document) = (template("dir"), template("channel"), template("document"));
+        let documents = keys
+            .get("documents")
+            .map(|field| field.list(reader).iter().filter_map(|item| item.template(reader)).collect());
+        ContextConfig { provider, dir, channel, document, documents }
+    }
+
+    pub fn templates(&self) -> impl Iterator<Item = &Template> {
+        let documents = self.documents.iter().flatten();
+        self.dir.iter().chain(&self.channel).chain(&self.document).chain(documents)
+    }
+
+    /// As the daemon is told, with everything put in.
+    pub fn settings(&self, mut fill: impl FnMut(&Template) -> String) -> ContextSettings {
+        ContextSettings {
+            provider: Some(self.provider),
+            dir: self.dir.as_ref().map(&mut fill),
+            channel: self.channel.as_ref().map(&mut fill),
+            document: self.document.as_ref().map(&mut fill),
+            documents: self.documents.as_ref().map(|all| all.iter().map(&mut fill).collect()),
+        }
+    }
+
+    /// The settings, one at a time, each with where it stands: so that what is wrong with one is told there.
+    pub(super) fn one_by_one(&self, settings: &ContextSettings) -> Vec<(Place, ContextSettings)> {
+        let none = ContextSettings::default();
+        let mut alone = Vec::new();
+        let own = ContextSettings { channel: settings.channel.clone(), ..none.clone() };
+        // What is wrong with the channel is told once, and not again for every document that is held against it.
+        let channel = settings.channel.clone().filter(|_| own.check().is_ok());
+        if let Some(template) = &self.channel {
+            alone.push((template.place.clone(), own));
+        }
+        if let Some(document) = &self.document {
+            let one = ContextSettings { document: settings.document.clone(), channel: channel.clone(), ..none.clone() };
+            alone.push((document.place.clone(), one));
+        }
+        let documents = self.documents.iter().flatten().zip(settings.documents.iter().flatten());
+        for (template, document) in documents {
+            let one =
+                ContextSettings { documents: Some(vec![document.clone()]), channel: channel.clone(), ..none.clone() };
+            alone.push((template.place.clone(), one));
+        }
+        alone
+    }
+}
+
+/// What the channel's file is called.
+pub(super) fn channel(settings: &ContextSettings) -> &str {
+    settings.channel.as_deref().unwrap_or(CHANNEL)
+}
+
+/// What the entry document is called.
+pub(super) fn document(settings: &ContextSettings) -> &str {
+    settings.document.as_deref().unwrap_or(ENTRY_POINT)
+}

@@ -1,0 +1,305 @@
+//! What would happen if a workflow were run: for people as text, for programs as JSON. Nothing happens by making one.
+
+mod notes;
+mod show;
+
+use jiff::Zoned;
+use rookery_core::instance::Provider;
+use serde::Serialize;
+
+use super::agent::{Agent, EnvValue, Sandbox};
+use super::backend::Backend;
+use super::context;
+use super::duration;
+use super::ready::{Hindrance, Ready, Surroundings};
+use super::script::Then;
+
+/// How many times of a schedule are told.
+const TIMES: usize = 3;
+
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Plan {
+    pub file: String,
+    pub workflow: String,
+    pub instance: String,
+    pub agents: Vec<PlannedAgent>,
+    pub params: Vec<PlannedParam>,
+    pub setup: Vec<PlannedSetup>,
+    /// With the names of what is not known yet in `‹ ›`.
+    pub kickoff: Option<String>,
+    /// Whom the kickoff wakes, in its order.
+    pub woken_first: Vec<String>,
+    pub context: PlannedContext,
+    pub limits: PlannedLimits,
+    pub steps: Vec<PlannedStep>,
+    /// What keeps it from being run as it is.
+    pub hindrances: Vec<Hindrance>,
+    /// What is not wrong, and worth knowing.
+    pub notes: Vec<String>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct PlannedAgent {
+    pub name: String,
+    /// What it is called outside of its team.
+    pub id: String,
+    pub backend: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The program that is started, and where it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub program: Option<Program>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub script: Option<PlannedScript>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system_prompt: Option<PlannedPrompt>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
+    pub workspace: &'static str,
+    pub sandbox: PlannedSandbox,
+    /// The names of its variables. Their values are nobody's business here.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub env: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_turns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wakeup: Option<PlannedWakeup>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Program {
+    pub argv: Vec<String>,
+    /// None if it is not there.
+    pub found: Option<String>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct PlannedScript {
+    pub turns: usize,
+    pub then: &'static str,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct PlannedPrompt {
+    /// None if it stands in the workflow file.
+    pub file: Option<String>,
+    pub characters: usize,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct PlannedSandbox {
+    pub on: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub network: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub write: Vec<String>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct PlannedWakeup {
+    pub when: String,
+    /// The next times by the clock; none for an interval.
+    pub next: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<String>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct PlannedParam {
+    pub name: String,
+    /// None if it must be said and was not.
+    pub value: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct PlannedSetup {
+    pub shell: String,
+    #[serde(rename = "as", skip_serializing_if = "Option::is_none")]
+    pub variable: Option<String>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct PlannedContext {
+    pub provider: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub folder: Option<String>,
+    pub channel: String,
+    pub document: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub documents: Vec<String>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct PlannedLimits {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_turns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_messages: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_runtime: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_cost_usd: Option<f64>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct PlannedStep {
+    pub id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    #[serde(rename = "type")]
+    pub message_type: String,
+    pub payload_type: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub required: Vec<String>,
+}
+
+impl Plan {
+    pub fn of(ready: &Ready, surroundings: &Surroundings<'_>) -> Plan {
+        let workflow = &ready.workflow;
+        let kickoff = ready.kickoff();
+        let woken = kickoff.as_deref().map(|kickoff| ready.mentioned(kickoff)).unwrap_or_default();
+        let setup = |setup: &super::Setup| PlannedSetup {
+            shell: setup.shell.value.clone(),
+            variable: setup.variable.as_ref().map(|variable| variable.value.clone()),
+        };
+        let param = |param: &super::Param| PlannedParam {
+            name: param.name.value.clone(),
+            value: ready.variables.params.get(&param.name.value).cloned().flatten(),
+            description: param.description.clone(),
+        };
+        Plan {
+            file: ready.file.clone(),
+            workflow: ready.name.clone(),
+            instance: ready.variables.instance.to_string(),
+            agents: workflow.agents.iter().map(|agent| planned(agent, ready, surroundings)).collect(),
+            params: workflow.params.iter().map(param).collect(),
+            setup: workflow.setup.iter().map(setup).collect(),
+            woken_first: woken.into_iter().map(str::to_owned).collect(),
+            context: context_of(ready),
+            limits: limits_of(ready),
+            steps: workflow.steps.iter().map(step).collect(),
+            hindrances: ready.hindrances(),
+            notes: notes::of(ready, kickoff.as_deref(), surroundings),
+            kickoff,
+        }
+    }
+}
+
+fn planned(agent: &Agent, ready: &Ready, surroundings: &Surroundings<'_>) -> PlannedAgent {
+    let variables = &ready.variables;
+    let prompt = |prompt: &super::Prompt| PlannedPrompt {
+        file: prompt.file.clone(),
+        characters: variables.fill(&prompt.text).chars().count(),
+    };
+    let wakeup = |wakeup: &super::Wakeup| PlannedWakeup {
+        when: wakeup.show(),
+        next: wakeup.next(&surroundings.now, TIMES).iter().map(time).collect(),
+        prompt: agent.wakeup_prompt.as_ref().map(|prompt| variables.fill(prompt)),
+    };
+    let script = match &agent.backend {
+        Backend::Mock { script } => Some(PlannedScript { turns: script.turns.len(), then: after(script.then) }),
+        _ => None,
+    };
+    let max_tokens = match &agent.backend {
+        Backend::Sdk { max_tokens, .. } => *max_tokens,
+        _ => None,
+    };
+    PlannedAgent {
+        name: agent.name.value.clone(),
+        id: variables.instance.agent(&agent.name.value).to_string(),
+        backend: agent.backend.as_str(),
+        model: agent.model.as_ref().filter(|_| has_model(&agent.backend)).map(|model| variables.fill(model)),
+        program: program(agent, ready, surroundings),
+        script,
+        system_prompt: agent.system_prompt.as_ref().map(prompt),
+        tools: agent.tools.as_ref().map(|tools| tools.iter().map(|tool| tool.value.clone()).collect()),
+        workspace: agent.workspace.as_str(),
+        sandbox: sandbox(&agent.sandbox),
+        env: agent.env.iter().map(|(name, _)| name.value.clone()).collect(),
+        max_turns: agent.max_turns,
+        max_tokens,
+        timeout: agent.timeout.map(duration::show),
+        wakeup: agent.wakeup.as_ref().map(wakeup),
+    }
+}
+
+/// Whether a model means anything to a backend.
+fn has_model(backend: &Backend) -> bool {
+    matches!(backend, Backend::Sdk { .. } | Backend::Program(_))
+}
+
+fn program(agent: &Agent, ready: &Ready, surroundings: &Surroundings<'_>) -> Option<Program> {
+    let find = |name: &str| (surroundings.find_program)(name).map(|path| path.display().to_string());
+    match &agent.backend {
+        Backend::Program(program) => {
+            let found = program.names().iter().find_map(|name| Some((*name, find(name)?)));
+            let name = found.as_ref().map_or_else(|| program.names()[0], |(name, _)| name);
+            Some(Program { argv: vec![name.to_owned()], found: found.map(|(_, path)| path) })
+        }
+        Backend::Command { argv } => {
+            let argv: Vec<String> = argv.iter().map(|part| ready.variables.fill(part)).collect();
+            let found = argv.first().and_then(|name| find(name));
+            Some(Program { argv, found })
+        }
+        Backend::Sdk { .. } | Backend::Mock { .. } => None,
+    }
+}
+
+fn sandbox(sandbox: &Sandbox) -> PlannedSandbox {
+    let texts = |all: &[super::At<String>]| all.iter().map(|text| text.value.clone()).collect();
+    match sandbox {
+        Sandbox::Off => PlannedSandbox { on: false, network: Vec::new(), write: Vec::new() },
+        Sandbox::On { network, write } => PlannedSandbox { on: true, network: texts(network), write: texts(write) },
+    }
+}
+
+fn after(then: Then) -> &'static str {
+    match then {
+        Then::Pass => "pass",
+        Then::Repeat => "repeat",
+        Then::Fail => "fail",
+    }
+}
+
+fn time(at: &Zoned) -> String {
+    at.strftime("%Y-%m-%d %H:%M %Z").to_string()
+}
+
+fn context_of(ready: &Ready) -> PlannedContext {
+    PlannedContext {
+        provider: ready.workflow.context.provider.as_str(),
+        folder: ready.folder.clone().filter(|_| ready.workflow.context.provider == Provider::File),
+        channel: context::channel(&ready.context).to_owned(),
+        document: context::document(&ready.context).to_owned(),
+        documents: ready.context.documents.clone().unwrap_or_default(),
+    }
+}
+
+fn limits_of(ready: &Ready) -> PlannedLimits {
+    let super::Limits { max_turns, max_messages, max_runtime, max_cost_usd } = ready.workflow.limits;
+    PlannedLimits { max_turns, max_messages, max_runtime: max_runtime.map(duration::show), max_cost_usd }
+}
+
+fn step(step: &super::Step) -> PlannedStep {
+    PlannedStep {
+        id: step.rule.id.clone(),
+        agent: step.agent.as_ref().map(|agent| agent.value.clone()),
+        message_type: step.rule.expects.message_type.as_str().to_owned(),
+        payload_type: step.rule.expects.payload_type.as_str().to_owned(),
+        required: step.rule.expects.required.clone(),
+    }
+}
+
+/// Variables whose values are not shown and whose names tell that they should not be in a file either.
+fn is_literal_secret(name: &str, value: &EnvValue) -> bool {
+    let name = name.to_ascii_uppercase();
+    let secret = ["KEY", "TOKEN", "SECRET", "PASSWORD"].iter().any(|word| name.ends_with(word));
+    let literal = matches!(value, EnvValue::Text(template) if template.plain().is_some_and(|text| !text.is_empty()));
+    secret && literal
+}

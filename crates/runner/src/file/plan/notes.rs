@@ -1,0 +1,64 @@
+//! What is not wrong, and worth knowing before a run.
+
+use rookery_core::instance::{self, Instance};
+use rookery_core::message::mentions;
+
+use super::super::agent::{Agent, EnvValue, Sandbox};
+use super::super::backend::Backend;
+use super::super::near::nearest;
+use super::super::ready::{Ready, Surroundings};
+use super::{has_model, is_literal_secret, program};
+
+pub(super) fn of(ready: &Ready, kickoff: Option<&str>, surroundings: &Surroundings<'_>) -> Vec<String> {
+    let mut notes: Vec<String> = kickoff.map(|kickoff| nobody(ready, kickoff)).unwrap_or_default();
+    for agent in &ready.workflow.agents {
+        of_agent(agent, ready, surroundings, &mut notes);
+    }
+    notes
+}
+
+/// Mentions of nobody that look like somebody of the team.
+fn nobody(ready: &Ready, kickoff: &str) -> Vec<String> {
+    let here = &ready.variables.instance;
+    let strangers = mentions(kickoff, here).into_iter().filter(|agent| Instance::of(agent) == *here);
+    let strangers =
+        strangers.map(|agent| instance::bare(&agent).to_owned()).filter(|name| ready.workflow.agent(name).is_none());
+    let told = |name: String| {
+        let meant = nearest(&name, ready.workflow.names.iter().map(String::as_str))?;
+        Some(format!("the kickoff mentions @{name}, and nobody is called so; did you mean @{meant}?"))
+    };
+    strangers.filter_map(told).collect()
+}
+
+fn of_agent(agent: &Agent, ready: &Ready, surroundings: &Surroundings<'_>, notes: &mut Vec<String>) {
+    let name = &agent.name.value;
+    if let Some(program) = program(agent, ready, surroundings).filter(|program| program.found.is_none()) {
+        notes.push(format!(
+            "{name}: the program `{}` is not on the PATH",
+            program.argv.first().map_or("", String::as_str)
+        ));
+    }
+    if agent.model.is_some() && !has_model(&agent.backend) {
+        notes.push(format!("{name}: the backend `{}` takes no notice of `model`", agent.backend.as_str()));
+    }
+    if agent.sandbox == Sandbox::Off {
+        notes.push(format!("{name}: runs without a sandbox, as the file says"));
+    }
+    if let Backend::Sdk { provider, .. } = &agent.backend
+        && let Some(key) = provider.api_key.as_ref().filter(|key| !surroundings.env.contains_key(&key.value))
+    {
+        notes.push(format!("{name}: the environment has no {}, which holds the key", key.value));
+    }
+    for (variable, value) in &agent.env {
+        match value {
+            EnvValue::Inherited(from) if !surroundings.env.contains_key(&from.value) => {
+                notes.push(format!("{name}: the environment has no {}, so {} is not set", from.value, variable.value));
+            }
+            value if is_literal_secret(&variable.value, value) => notes.push(format!(
+                "{name}: {} looks like a secret that stands in the file; write ${} and put it into the environment",
+                variable.value, variable.value
+            )),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,484 @@
+//! The script of a mock agent: what it does, turn by turn. It needs no model and no network, and does the same every time.
+//!
+//! A script is a list of turns. A turn is one action, or several under `do`. Every time the agent is woken, also for another
+//! attempt after a failure, it takes the first turn that is not used up and whose `when` fits.
+
+use std::time::Duration;
+
+use super::cursor::{Argument, Field, Keys, Reader};
+use super::fault::{At, Fault, Place};
+use super::near::nearest;
+use super::setup;
+use super::shape::{Key, Record, Shape, optional, required};
+use super::template::Template;
+
+/// As often as anything can be said to be repeated.
+const TIMES: u64 = 1_000_000;
+
+pub(super) const SHAPE: Shape = Shape::Any(&[Shape::List(&TURN_SHAPE), Shape::Record(&RECORD)]);
+
+const TURN_SHAPE: Shape = Shape::Any(&[WORDS, Shape::Record(&TURN)]);
+/// Actions that need nothing else.
+const WORDS: Shape = Shape::Choice(&["pass", "crash", "hang"]);
+
+const RECORD: Record = Record {
+    name: "script",
+    about: "The turns of a mock agent, and what comes after the last of them.",
+    keys: &[
+        required("turns", Shape::List(&TURN_SHAPE), "What it does each time it is woken"),
+        optional("then", Shape::Choice(&["pass", "repeat", "fail"]), "After the last turn; pass if absent"),
+    ],
+};
+
+const SAY: Key = optional("say", Shape::Text, "What it prints last; posted for it if it sent nothing itself");
+const SEND: Key = optional(
+    "send",
+    Shape::Any(&[Shape::Text, Shape::Record(&MESSAGE)]),
+    "A message in the channel, @mentions as usual",
+);
+const CALL: Key = optional("call", Shape::Text, "A tool to call");
+const WITH: Key = optional("with", Shape::Anything, "The arguments of `call`");
+const AS: Key = optional("as", Shape::Form(setup::NAME), "What the result of `call` is kept as: ${{ got.NAME.field }}");
+const MAY_FAIL: Key =
+    optional("may_fail", Shape::Flag, "Whether the turn goes on if the tool refuses; false if absent");
+const WRITE: Key = optional(
+    "write",
+    Shape::Any(&[Shape::Text, Shape::Record(&DOCUMENT)]),
+    "Replaces the entry document, or another one",
+);
+const APPEND: Key = optional(
+    "append",
+    Shape::Any(&[Shape::Text, Shape::Record(&DOCUMENT)]),
+    "Adds to the entry document, or another one",
+);
+const SAVE: Key = optional("save", Shape::Record(&SAVED), "Writes a file in the agent's folder");
+const WAIT: Key = optional("wait", Shape::Duration, "Does nothing for a while");
+const PRINT: Key =
+    optional("print", Shape::Any(&[Shape::Text, Shape::Record(&PRINTED)]), "A line of output that is no answer");
+const SPEND: Key = optional("spend", Shape::Record(&SPENT), "Tokens and cost to report for this turn");
+const FAIL: Key = optional("fail", Shape::Text, "Ends the turn as failed, with this reason");
+const EXIT: Key = optional("exit", Shape::Count(0, 255), "Ends the program with this code and without an answer");
+const CRASH: Key = optional("crash", Shape::Only(true), "Dies in the middle of the turn");
+const HANG: Key = optional(
+    "hang",
+    Shape::Any(&[Shape::Only(true), Shape::Choice(&["stubborn"])]),
+    "Never answers; stubborn: does not end when asked to either",
+);
+const PASS: Key = optional("pass", Shape::Only(true), "Does nothing, and that is right");
+
+const ACTION: Record = Record {
+    name: "action",
+    about: "One thing that a mock agent does.",
+    keys: &[
+        SAY, SEND, CALL, WITH, AS, MAY_FAIL, WRITE, APPEND, SAVE, WAIT, PRINT, SPEND, FAIL, EXIT, CRASH, HANG, PASS,
+    ],
+};
+
+const TURN: Record = Record {
+    name: "turn",
+    about: "What a mock agent does when it is woken: one action, or several under `do`.",
+    keys: &[
+        optional("when", Shape::Any(&[Shape::Text, Shape::Record(&CONDITION)]), "Only if a new message contains this"),
+        optional(
+            "times",
+            Shape::Any(&[Shape::Count(1, TIMES), Shape::Choice(&["always"])]),
+            "How often; once if absent",
+        ),
+        optional("do", Shape::List(&Shape::Any(&[WORDS, Shape::Record(&ACTION)])), "Several actions, in this order"),
+        SAY,
+        SEND,
+        CALL,
+        WITH,
+        AS,
+        MAY_FAIL,
+        WRITE,
+        APPEND,
+        SAVE,
+        WAIT,
+        PRINT,
+        SPEND,
+        FAIL,
+        EXIT,
+        CRASH,
+        HANG,
+        PASS,
+    ],
+};
+
+const CONDITION: Record = Record {
+    name: "condition",
+    about: "What a new message must be like; both if both are said.",
+    keys: &[
+        optional("from", Shape::Text, "Who sent it"),
+        optional("text", Shape::Text, "What it contains; upper and lower case are the same"),
+    ],
+};
+
+const MESSAGE: Record = Record {
+    name: "message",
+    about: "A message, perhaps to one agent only.",
+    keys: &[required("text", Shape::Text, "What it says"), optional("to", Shape::Text, "The one agent that gets it")],
+};
+
+const DOCUMENT: Record = Record {
+    name: "document",
+    about: "A document and a text for it.",
+    keys: &[
+        optional("file", Shape::Text, "Which document; the entry document if absent"),
+        required("text", Shape::Text, "The text"),
+    ],
+};
+
+const SAVED: Record = Record {
+    name: "file",
+    about: "A file in the agent's folder.",
+    keys: &[
+        required("path", Shape::Text, "Where, relative to the agent's folder"),
+        required("text", Shape::Text, "Its text"),
+    ],
+};
+
+const PRINTED: Record = Record {
+    name: "output",
+    about: "A line of output, perhaps many times.",
+    keys: &[
+        required("text", Shape::Text, "The line"),
+        optional("times", Shape::Count(1, TIMES), "How often; once if absent"),
+    ],
+};
+
+const SPENT: Record = Record {
+    name: "use",
+    about: "What a turn is said to have used.",
+    keys: &[
+        optional("input_tokens", Shape::Count(0, u32::MAX as u64), "Tokens that went in"),
+        optional("output_tokens", Shape::Count(0, u32::MAX as u64), "Tokens that came out"),
+        optional("cost_usd", Shape::Amount, "What it cost, in US dollars"),
+    ],
+};
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct Script {
+    pub turns: Vec<Turn>,
+    pub then: Then,
+}
+
+/// What a mock agent does when no turn is left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Then {
+    /// Takes note and does nothing.
+    Pass,
+    /// Begins again with the first turn.
+    Repeat,
+    /// Its turn fails.
+    Fail,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct Turn {
+    pub when: Option<When>,
+    pub times: Times,
+    pub actions: Vec<At<Action>>,
+}
+
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct When {
+    pub from: Option<At<String>>,
+    pub text: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Times {
+    Count(u64),
+    Always,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub enum Action {
+    Say(Template),
+    Send { text: Template, to: Option<At<String>> },
+    Call { tool: At<String>, with: Option<Argument>, keep: Option<At<String>>, may_fail: bool },
+    Write { file: Option<Template>, text: Template },
+    Append { file: Option<Template>, text: Template },
+    Save { path: Template, text: Template },
+    Wait(Duration),
+    Print { text: Template, times: u64 },
+    Spend { input_tokens: u64, output_tokens: u64, cost_usd: f64 },
+    Fail(Template),
+    Exit(u8),
+    Crash,
+    Hang { stubborn: bool },
+    Pass,
+}
+
+impl Action {
+    pub fn verb(&self) -> &'static str {
+        match self {
+            Action::Say(_) => "say",
+            Action::Send { .. } => "send",
+            Action::Call { .. } => "call",
+            Action::Write { .. } => "write",
+            Action::Append { .. } => "append",
+            Action::Save { .. } => "save",
+            Action::Wait(_) => "wait",
+            Action::Print { .. } => "print",
+            Action::Spend { .. } => "spend",
+            Action::Fail(_) => "fail",
+            Action::Exit(_) => "exit",
+            Action::Crash => "crash",
+            Action::Hang { .. } => "hang",
+            Action::Pass => "pass",
+        }
+    }
+
+    /// The texts that variables can stand in.
+    pub fn templates(&self) -> Vec<&Template> {
+        match self {
+            Action::Say(text) | Action::Fail(text) | Action::Send { text, .. } | Action::Print { text, .. } => {
+                vec![text]
+            }
+            Action::Write { file, text } | Action::Append { file, text } => file.iter().chain([text]).collect(),
+            Action::Save { path, text } => vec![path, text],
+            Action::Call { with, .. } => with.iter().flat_map(Argument::templates).collect(),
+            Action::Wait(_)
+            | Action::Spend { .. }
+            | Action::Exit(_)
+            | Action::Crash
+            | Action::Hang { .. }
+            | Action::Pass => Vec::new(),
+        }
+    }
+
+    /// Whether nothing can come after it.
+    fn ends(&self) -> bool {
+        matches!(self, Action::Fail(_) | Action::Exit(_) | Action::Crash | Action::Hang { .. })
+    }
+}
+
+impl Script {
+    pub(super) fn read(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<Script> {
+        let (turns, then) = if field.is_map() {
+            let keys = field.record(reader, &RECORD)?;
+            let words = [("pass", Then::Pass), ("repeat", Then::Repeat), ("fail", Then::Fail)];
+            let then = keys.get("then").and_then(|field| field.choice(reader, &words)).unwrap_or(Then::Pass);
+            (keys.get("turns")?.clone(), then)
+        } else {
+            (field.clone(), Then::Pass)
+        };
+        let turns: Vec<Turn> = turns.list(reader).iter().filter_map(|item| Turn::read(item, reader)).collect();
+        Some(Script { turns, then })
+    }
+
+    /// Every action, in the order of the file.
+    pub fn actions(&self) -> impl Iterator<Item = &At<Action>> {
+        self.turns.iter().flat_map(|turn| &turn.actions)
+    }
+}
+
+impl Turn {
+    fn read(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<Turn> {
+        if !field.is_map() {
+            let action = word(field, reader)?;
+            return Some(Turn { when: None, times: Times::Count(1), actions: vec![action] });
+        }
+        let keys = field.record(reader, &TURN)?;
+        let when = keys.get("when").and_then(|field| When::read(field, reader));
+        let times = keys.get("times").and_then(|field| Times::read(field, reader)).unwrap_or(Times::Count(1));
+        let verbs: Vec<_> = verbs(&keys).collect();
+        let actions: Vec<At<Action>> = match keys.get("do") {
+            Some(list) => {
+                if let Some(key) = verbs.first().and_then(|verb| keys.key(verb)) {
+                    reader.fault(Fault::new(key, "stands beside `do`").hint("put it into that list"));
+                }
+                list.list(reader).iter().filter_map(|item| action_of(item, reader)).collect()
+            }
+            None => action(&keys, &verbs, reader).into_iter().collect(),
+        };
+        nothing_after_the_end(&actions, reader);
+        Some(Turn { when, times, actions })
+    }
+}
+
+impl When {
+    fn read(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<When> {
+        if !field.is_map() {
+            return Some(When { from: None, text: Some(field.text(reader)?.value) });
+        }
+        let keys = field.record(reader, &CONDITION)?;
+        let from = keys.get("from").and_then(|field| field.text(reader));
+        let text = keys.get("text").and_then(|field| field.text(reader)).map(|text| text.value);
+        Some(When { from, text })
+    }
+}
+
+impl Times {
+    fn read(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<Times> {
+        match field.as_text() {
+            Some("always") => Some(Times::Always),
+            Some(_) => {
+                field.wrong(reader, "must be a number or `always`");
+                None
+            }
+            None => field.count(reader, 1, TIMES).map(Times::Count),
+        }
+    }
+}
+
+fn action_of(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<At<Action>> {
+    if !field.is_map() {
+        return word(field, reader);
+    }
+    let keys = field.record(reader, &ACTION)?;
+    let verbs: Vec<_> = verbs(&keys).collect();
+    action(&keys, &verbs, reader)
+}
+
+/// An action that is only a word.
+fn word(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<At<Action>> {
+    let value = match field.as_text() {
+        Some("pass") => Action::Pass,
+        Some("crash") => Action::Crash,
+        Some("hang") => Action::Hang { stubborn: false },
+        Some(text) => {
+            let fault = Fault::new(&field.place, "is no action").found(field.shown(reader));
+            reader.fault(match nearest(text, ["pass", "crash", "hang"]) {
+                Some(meant) => fault.meant(Some(meant)),
+                None => fault.hint("to print it last, write `say: …`; to post it, `send: …`"),
+            });
+            return None;
+        }
+        None => {
+            field.wrong(reader, "must be an action, such as `say: …` or `call: …`");
+            return None;
+        }
+    };
+    Some(At { value, place: field.place.clone() })
+}
+
+/// The keys of an action that say what is done.
+fn verbs<'k>(keys: &'k Keys<'_>) -> impl Iterator<Item = &'static str> + 'k {
+    keys.given().filter(|name| !matches!(*name, "when" | "times" | "do" | "with" | "as" | "may_fail"))
+}
+
+fn action(keys: &Keys<'_>, verbs: &[&'static str], reader: &mut Reader<'_>) -> Option<At<Action>> {
+    let [verb] = verbs else {
+        let place = verbs.get(1).and_then(|verb| keys.key(verb)).unwrap_or(&keys.place);
+        let fault = Fault::new(place, if verbs.is_empty() { "does nothing" } else { "is a second action" });
+        reader.fault(fault.hint("one action stands by itself, such as `say: …`; put several under `do`"));
+        return None;
+    };
+    for beside in ["with", "as", "may_fail"].iter().filter(|_| *verb != "call") {
+        if let Some(key) = keys.key(beside) {
+            reader.fault(Fault::new(key, format!("belongs to `call`, not to `{verb}`")));
+        }
+    }
+    let field = keys.get(verb)?;
+    let value = match *verb {
+        "say" => Action::Say(field.template(reader)?),
+        "send" => message(field, reader)?,
+        "call" => call(field, keys, reader)?,
+        "write" => document(field, reader).map(|(file, text)| Action::Write { file, text })?,
+        "append" => document(field, reader).map(|(file, text)| Action::Append { file, text })?,
+        "save" => saved(field, reader)?,
+        "wait" => Action::Wait(field.duration(reader)?),
+        "print" => printed(field, reader)?,
+        "spend" => spent(field, reader)?,
+        "fail" => Action::Fail(field.template(reader)?),
+        "exit" => Action::Exit(field.count(reader, 0, 255).and_then(|code| u8::try_from(code).ok())?),
+        "hang" => Action::Hang { stubborn: is_stubborn(field, reader)? },
+        "crash" => only_true(field, reader).map(|()| Action::Crash)?,
+        _ => only_true(field, reader).map(|()| Action::Pass)?,
+    };
+    Some(At { value, place: keys.key(verb).cloned().unwrap_or_else(|| field.place.clone()) })
+}
+
+fn is_stubborn(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<bool> {
+    match (field.flag_value(), field.as_text()) {
+        (Some(true), _) => Some(false),
+        (_, Some("stubborn")) => Some(true),
+        _ => {
+            field.wrong(reader, "must be true or `stubborn`");
+            None
+        }
+    }
+}
+
+fn only_true(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<()> {
+    let is = field.flag_value() == Some(true);
+    if !is {
+        field.wrong(reader, "must be true");
+    }
+    is.then_some(())
+}
+
+fn message(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<Action> {
+    if !field.is_map() {
+        return Some(Action::Send { text: field.template(reader)?, to: None });
+    }
+    let keys = field.record(reader, &MESSAGE)?;
+    let to = keys.get("to").and_then(|field| field.text(reader));
+    Some(Action::Send { text: keys.get("text")?.template(reader)?, to })
+}
+
+fn call(field: &Field<'_>, keys: &Keys<'_>, reader: &mut Reader<'_>) -> Option<Action> {
+    let with = keys.get("with").and_then(|field| {
+        if !field.is_map() {
+            field.wrong(reader, "must be a mapping of arguments");
+            return None;
+        }
+        field.argument(reader)
+    });
+    let keep = keys.get("as").and_then(|field| {
+        let name = field.text(reader)?;
+        if setup::is_name(&name.value) {
+            return Some(name);
+        }
+        field.wrong(reader, "must be a name of letters, digits and `_` that begins with no digit");
+        None
+    });
+    let may_fail = keys.get("may_fail").and_then(|field| field.flag(reader)).unwrap_or(false);
+    Some(Action::Call { tool: field.text(reader)?, with, keep, may_fail })
+}
+
+fn document(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<(Option<Template>, Template)> {
+    if !field.is_map() {
+        return Some((None, field.template(reader)?));
+    }
+    let keys = field.record(reader, &DOCUMENT)?;
+    let file = keys.get("file").and_then(|field| field.template(reader));
+    Some((file, keys.get("text")?.template(reader)?))
+}
+
+fn saved(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<Action> {
+    let keys = field.record(reader, &SAVED)?;
+    let path = keys.get("path").and_then(|field| field.template(reader));
+    let text = keys.get("text").and_then(|field| field.template(reader));
+    Some(Action::Save { path: path?, text: text? })
+}
+
+fn printed(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<Action> {
+    if !field.is_map() {
+        return Some(Action::Print { text: field.template(reader)?, times: 1 });
+    }
+    let keys = field.record(reader, &PRINTED)?;
+    let times = keys.get("times").and_then(|field| field.count(reader, 1, TIMES)).unwrap_or(1);
+    Some(Action::Print { text: keys.get("text")?.template(reader)?, times })
+}
+
+fn spent(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<Action> {
+    let keys = field.record(reader, &SPENT)?;
+    let mut tokens = |name: &str| keys.get(name).and_then(|field| field.count(reader, 0, u32::MAX.into())).unwrap_or(0);
+    let (input_tokens, output_tokens) = (tokens("input_tokens"), tokens("output_tokens"));
+    let cost_usd = keys.get("cost_usd").and_then(|field| field.amount(reader)).unwrap_or(0.0);
+    Some(Action::Spend { input_tokens, output_tokens, cost_usd })
+}
+
+fn nothing_after_the_end(actions: &[At<Action>], reader: &mut Reader<'_>) {
+    if let Some(at) = actions.iter().position(|action| action.value.ends())
+        && let Some(At { place, .. }) = actions.get(at + 1)
+    {
+        let place: &Place = place;
+        reader
+            .fault(Fault::new(place, format!("is never done: `{}` ends the turn before it", actions[at].value.verb())));
+    }
+}

@@ -1,0 +1,132 @@
+//! What a part of the file may look like, said once: the reader knows the keys from here, and so does the schema.
+
+use serde_json::{Map, Value, json};
+
+use super::duration;
+
+/// A mapping with known keys.
+#[derive(Debug)]
+pub(super) struct Record {
+    pub name: &'static str,
+    pub about: &'static str,
+    pub keys: &'static [Key],
+}
+
+#[derive(Debug)]
+pub(super) struct Key {
+    pub name: &'static str,
+    pub about: &'static str,
+    pub need: Need,
+    pub shape: Shape,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Need {
+    Required,
+    /// May be absent, or there with nothing behind it, which is the same.
+    Optional,
+}
+
+#[derive(Debug)]
+pub(super) enum Shape {
+    Text,
+    /// Text of this form.
+    Form(&'static str),
+    /// Text, a number, true or false: whatever stands there, as it is written.
+    Scalar,
+    Flag,
+    /// True or false, but only one of them.
+    Only(bool),
+    /// A whole number from the first to the second.
+    Count(u64, u64),
+    /// A number above nothing.
+    Amount,
+    Duration,
+    Choice(&'static [&'static str]),
+    List(&'static Shape),
+    Map {
+        names: &'static str,
+        of: &'static Shape,
+    },
+    Record(&'static Record),
+    Any(&'static [Shape]),
+    Anything,
+}
+
+pub(super) const fn required(name: &'static str, shape: Shape, about: &'static str) -> Key {
+    Key { name, about, need: Need::Required, shape }
+}
+
+pub(super) const fn optional(name: &'static str, shape: Shape, about: &'static str) -> Key {
+    Key { name, about, need: Need::Optional, shape }
+}
+
+impl Record {
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.keys.iter().map(|key| key.name)
+    }
+
+    /// As JSON Schema. What is a record again is kept in `defs` and referred to.
+    pub fn schema(&self, defs: &mut Map<String, Value>) -> Value {
+        let mut properties = Map::new();
+        for key in self.keys {
+            let shape = match (key.need, key.shape.schema(defs)) {
+                (Need::Required, shape) => described(shape, key.about),
+                (Need::Optional, shape) => json!({"anyOf": [shape, {"type": "null"}], "description": key.about}),
+            };
+            properties.insert(key.name.to_owned(), shape);
+        }
+        let required: Vec<_> = self.keys.iter().filter(|key| key.need == Need::Required).map(|key| key.name).collect();
+        json!({
+            "description": self.about,
+            "type": "object",
+            "properties": properties,
+            "required": required,
+            "additionalProperties": false,
+        })
+    }
+
+    fn reference(&self, defs: &mut Map<String, Value>) -> Value {
+        let name = self.name.replace(' ', "_");
+        if !defs.contains_key(&name) {
+            let schema = self.schema(defs);
+            defs.insert(name.clone(), schema);
+        }
+        json!({"$ref": format!("#/$defs/{name}")})
+    }
+}
+
+impl Shape {
+    fn schema(&self, defs: &mut Map<String, Value>) -> Value {
+        match self {
+            Shape::Text => json!({"type": "string"}),
+            Shape::Form(pattern) => json!({"type": "string", "pattern": pattern}),
+            Shape::Scalar => json!({"type": ["string", "number", "boolean"]}),
+            Shape::Flag => json!({"type": "boolean"}),
+            Shape::Only(flag) => json!({"const": flag}),
+            Shape::Count(least, most) => json!({"type": "integer", "minimum": least, "maximum": most}),
+            Shape::Amount => json!({"type": "number", "exclusiveMinimum": 0}),
+            Shape::Duration => json!({"type": "string", "pattern": duration::PATTERN}),
+            Shape::Choice(words) => json!({"type": "string", "enum": words}),
+            Shape::List(of) => json!({"type": "array", "items": of.schema(defs)}),
+            Shape::Map { names, of } => json!({
+                "type": "object",
+                "propertyNames": {"pattern": names},
+                "additionalProperties": of.schema(defs),
+            }),
+            Shape::Record(record) => record.reference(defs),
+            Shape::Any(shapes) => {
+                let shapes: Vec<_> = shapes.iter().map(|shape| shape.schema(defs)).collect();
+                json!({"anyOf": shapes})
+            }
+            Shape::Anything => json!(true),
+        }
+    }
+}
+
+fn described(mut schema: Value, about: &str) -> Value {
+    if let Some(schema) = schema.as_object_mut() {
+        schema.insert("description".to_owned(), about.into());
+    }
+    schema
+}

@@ -1,0 +1,189 @@
+//! Texts with `${{ name }}` in them. A text is taken apart once, when the file is read; what is put in later is data and is
+//! never looked at again, so that the output of a command cannot name a variable.
+//!
+//! `$${{` stands for `${{` itself. There are no expressions, only names.
+
+use std::borrow::Cow;
+
+use super::fault::{Fault, Faults, Place};
+
+const OPEN: &str = "${{";
+const CLOSE: &str = "}}";
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct Template {
+    pub place: Place,
+    pieces: Vec<Piece>,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+enum Piece {
+    Text(String),
+    Variable(Variable),
+}
+
+/// A name that something else is put in for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Variable {
+    pub name: String,
+    pub place: Place,
+}
+
+impl Template {
+    /// Takes a text apart. `places` are those of the openings in it, in order; without them, the text's own is told.
+    pub(super) fn read(text: &str, place: Place, places: &[Place], faults: &mut Faults) -> Template {
+        let mut pieces = Vec::new();
+        let (mut rest, mut nth) = (text, 0);
+        while let Some(at) = rest.find(OPEN) {
+            let here = places.get(nth).unwrap_or(&place);
+            nth += 1;
+            if rest[..at].ends_with('$') {
+                push(&mut pieces, &rest[..at - 1]);
+                push(&mut pieces, OPEN);
+                rest = &rest[at + OPEN.len()..];
+                continue;
+            }
+            push(&mut pieces, &rest[..at]);
+            let inside = &rest[at + OPEN.len()..];
+            let Some(end) = closing(inside) else {
+                faults.add(
+                    Fault::new(here, format!("`{OPEN}` has no `{CLOSE}`"))
+                        .hint(format!("`$${{{{` stands for `{OPEN}` itself")),
+                );
+                rest = inside;
+                continue;
+            };
+            let name = inside[..end].trim();
+            if is_name(name) {
+                pieces.push(Piece::Variable(Variable { name: name.to_owned(), place: here.clone() }));
+            } else {
+                let fault = Fault::new(here, "is no name of a variable").found(format!("`{name}`"));
+                faults
+                    .add(fault.hint(
+                        "there are names such as `params.x`, and no expressions; `$${{` stands for `${{` itself",
+                    ));
+            }
+            rest = &inside[end + CLOSE.len()..];
+        }
+        push(&mut pieces, rest);
+        Template { place, pieces }
+    }
+
+    pub fn variables(&self) -> impl Iterator<Item = &Variable> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Variable(variable) => Some(variable),
+            Piece::Text(_) => None,
+        })
+    }
+
+    /// The text with every variable put in, by whatever `value` says of its name.
+    pub fn fill<'a>(&self, mut value: impl FnMut(&str) -> Cow<'a, str>) -> String {
+        let mut filled = String::new();
+        for piece in &self.pieces {
+            match piece {
+                Piece::Text(text) => filled.push_str(text),
+                Piece::Variable(variable) => filled.push_str(&value(&variable.name)),
+            }
+        }
+        filled
+    }
+
+    /// The text if nothing is to be put in.
+    pub fn plain(&self) -> Option<&str> {
+        match self.pieces.as_slice() {
+            [] => Some(""),
+            [Piece::Text(text)] => Some(text),
+            _ => None,
+        }
+    }
+
+    pub fn is_blank(&self) -> bool {
+        self.plain().is_some_and(|text| text.trim().is_empty())
+    }
+}
+
+/// How often something is put in, or could be.
+pub(super) fn openings(text: &str) -> impl Iterator<Item = usize> {
+    text.match_indices(OPEN).map(|(at, _)| at)
+}
+
+/// Names of variables that stand in a text which nothing is put into.
+pub(super) fn names_in(text: &str) -> impl Iterator<Item = &str> {
+    openings(text).filter_map(|at| {
+        let inside = &text[at + OPEN.len()..];
+        closing(inside).map(|end| inside[..end].trim())
+    })
+}
+
+/// Where what was opened ends: before the next one begins, and so not far to look for even where there are many.
+fn closing(inside: &str) -> Option<usize> {
+    let next = inside.find(OPEN).unwrap_or(inside.len());
+    inside[..next].find(CLOSE)
+}
+
+fn push(pieces: &mut Vec<Piece>, text: &str) {
+    match pieces.last_mut() {
+        _ if text.is_empty() => {}
+        Some(Piece::Text(before)) => before.push_str(text),
+        _ => pieces.push(Piece::Text(text.to_owned())),
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let begins = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    begins && name.split('.').all(|part| !part.is_empty() && part.chars().all(is_letter))
+}
+
+fn is_letter(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place() -> Place {
+        Place { file: "a.yaml".into(), line: 1, column: 1, path: "kickoff".to_owned() }
+    }
+
+    fn template(text: &str) -> (Template, Faults) {
+        let mut faults = Faults::default();
+        (Template::read(text, place(), &[], &mut faults), faults)
+    }
+
+    #[test]
+    fn names_are_found_and_filled() {
+        for (text, filled) in [
+            ("", ""),
+            ("plain {{ x }} $x ${x}", "plain {{ x }} $x ${x}"),
+            ("a ${{ x }} b", "a <x> b"),
+            ("${{x}}${{ params.y }}", "<x><params.y>"),
+            ("${{\n  x\n}}", "<x>"),
+            ("$${{ x }}", "${{ x }}"),
+            ("$$${{ x }}", "$${{ x }}"),
+            ("cost: $ ${{ x }}", "cost: $ <x>"),
+            ("${{ x }}}", "<x>}"),
+        ] {
+            let (read, faults) = template(text);
+            assert_eq!(
+                (read.fill(|name| format!("<{name}>").into()), faults.is_empty()),
+                (filled.to_owned(), true),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_put_in_is_not_looked_at_again() {
+        let (read, _) = template("${{ x }} and ${{ y }}");
+        let filled = read.fill(|name| if name == "x" { "${{ y }}".into() } else { "secret".into() });
+        assert_eq!(filled, "${{ y }} and secret");
+    }
+
+    #[test]
+    fn what_is_no_name_is_told() {
+        for text in ["${{", "${{ x", "${{ x }", "${{ }}", "${{ a + b }}", "${{ a. }}", "${{ 1 }}", "${{ ${{ x }} }}"] {
+            assert!(!template(text).1.is_empty(), "{text}");
+        }
+    }
+}

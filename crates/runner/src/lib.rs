@@ -1,0 +1,6 @@
+//! What runs teams of agents from workflow files. It is a client of the daemon: it knows no store and no engine, only the
+//! rules that both sides keep to.
+//!
+//! [`file`] reads a workflow file, tells everything that is wrong with it, and says what would happen.
+
+pub mod file;

@@ -1,0 +1,178 @@
+//! Every file of `good/` is read and planned; every file of `bad/` is told all that is wrong with it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use jiff::civil::date;
+use jiff::tz::TimeZone;
+use rookery_runner::file::{Hindrance, Plan, Ready, Refused, Source, Surroundings};
+
+/// Some of the tools that agents are given.
+const TOOLS: [&str; 8] = [
+    "channel_send",
+    "channel_read",
+    "inbox_check",
+    "document_read",
+    "document_write",
+    "document_append",
+    "workflow_next_tasks",
+    "task_claim",
+];
+
+pub fn folder(name: &str) -> PathBuf {
+    // Tests run in the folder of their crate; what is told must not depend on where that is.
+    Path::new("tests/files").join(name)
+}
+
+/// The workflow files of a folder, by name.
+pub fn files(name: &str) -> BTreeMap<String, String> {
+    let files = fs::read_dir(folder(name)).unwrap().map(|entry| entry.unwrap().path());
+    let files = files.filter(|path| path.extension().is_some_and(|ending| ending == "yaml"));
+    files
+        .map(|path| (path.file_name().unwrap().to_str().unwrap().to_owned(), fs::read_to_string(&path).unwrap()))
+        .collect()
+}
+
+/// A file as if it were read from its folder.
+pub fn source(kind: &str, file: &str, text: &str) -> Source {
+    Source { file: file.into(), folder: folder(kind), text: text.to_owned() }
+}
+
+pub fn surroundings() -> Surroundings<'static> {
+    Surroundings {
+        env: [("HOME", "/home/ada"), ("HOSTNAME", "nest"), ("MODEL_KEY", "k")]
+            .map(|(k, v)| (k.to_owned(), v.to_owned()))
+            .into(),
+        tools: TOOLS.map(str::to_owned).to_vec(),
+        now: date(2026, 3, 6).at(12, 0, 0, 0).to_zoned(TimeZone::UTC).unwrap(),
+        find_program: &|name| (name != "codex").then(|| Path::new("/usr/bin").join(name)),
+    }
+}
+
+pub fn ready(source: &Source, said: &[&str]) -> Result<Ready, Refused> {
+    let said: Vec<String> = said.iter().map(|&word| word.to_owned()).collect();
+    Ready::check(source, "pr-1", &said, &surroundings())
+}
+
+fn good(file: &str) -> Ready {
+    ready(&source("good", file, &files("good")[file]), &[]).unwrap_or_else(|refused| panic!("{file}:\n{refused}"))
+}
+
+fn snapshot(kind: &str, file: &str) -> String {
+    format!("{kind}_{}", file.trim_end_matches(".yaml"))
+}
+
+#[test]
+fn every_good_file_is_planned_as_written_down() {
+    for file in files("good").keys() {
+        let plan = Plan::of(&good(file), &surroundings());
+        insta::assert_snapshot!(snapshot("good", file), plan);
+    }
+}
+
+#[test]
+fn everything_that_is_wrong_is_told_as_written_down() {
+    for (file, text) in files("bad") {
+        match ready(&source("bad", &file, &text), &[]) {
+            Err(Refused::File(faults)) => insta::assert_snapshot!(snapshot("bad", &file), faults),
+            other => panic!("{file}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_plan_for_programs_says_the_same() {
+    let plan = Plan::of(&good("everything.yaml"), &surroundings());
+    insta::assert_json_snapshot!("plan_as_json", plan);
+}
+
+#[test]
+fn what_is_said_on_the_command_line_is_put_in() {
+    let source = source("good", "everything.yaml", &files("good")["everything.yaml"]);
+    let told = ready(&source, &["-p", "12", "--dry-run"]).unwrap();
+    assert!(told.kickoff().unwrap().starts_with("Pull request 12 on ‹branch›, home /home/ada.\n"));
+    assert_eq!(told.hindrances(), []);
+    assert_eq!(told.variables.params["dry_run"].as_deref(), Some("true"));
+    assert!(matches!(ready(&source, &["--rp", "12"]), Err(Refused::Argument(_))));
+    let unsaid = ready(&source, &[]).unwrap();
+    assert_eq!(unsaid.hindrances(), [Hindrance::MissingParam { name: "pr".to_owned() }]);
+}
+
+#[test]
+fn what_setup_prints_is_put_in_once() {
+    let mut told = good("basic.yaml");
+    told.variables.setup.insert("diff".to_owned(), Some("${{ env.HOME }} ${{ diff }}".to_owned()));
+    let kickoff = told.kickoff().unwrap();
+    assert!(kickoff.starts_with("PR diff:\n${{ env.HOME }} ${{ diff }}\n"), "{kickoff}");
+    assert_eq!(told.mentioned(&kickoff), ["reviewer", "coder"]);
+}
+
+#[test]
+fn commands_are_told_what_is_known() {
+    let source = source("good", "everything.yaml", &files("good")["everything.yaml"]);
+    let mut told = ready(&source, &["-p", "12"]).unwrap();
+    let known = told.variables.for_commands();
+    for (name, value) in [
+        ("params_pr", "12"),
+        ("params_dry_run", "false"),
+        ("workflow_name", "everything"),
+        ("workflow_instance", "pr-1"),
+        ("instance", "pr-1"),
+        ("context_channel", "team/pr-1/discussion.md"),
+    ] {
+        assert_eq!(known[name], value);
+    }
+    assert!(!known.contains_key("branch") && !known.contains_key("env_HOME"), "{known:?}");
+    told.variables.setup.insert("branch".to_owned(), Some("main".to_owned()));
+    assert_eq!(told.variables.for_commands()["branch"], "main");
+}
+
+/// Whole files that the documentation shows, by the lines that they begin with.
+#[test]
+fn what_the_documentation_shows_is_right() {
+    let page = fs::read_to_string("../../docs/workflow-files.md").unwrap();
+    let blocks = page.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let whole: Vec<&str> = blocks.filter(|block| block.contains("agents:")).collect();
+    assert_eq!(whole.len(), 2);
+    for block in whole {
+        if let Err(refused) = ready(&source("good", "docs.yaml", block), &[]) {
+            panic!("{refused}\n{block}");
+        }
+    }
+}
+
+#[test]
+fn nobody_begins_if_nobody_is_mentioned() {
+    assert_eq!(good("anchors.yaml").hindrances(), [Hindrance::NobodyMentioned]);
+    assert_eq!(good("no_context.yaml").hindrances(), [Hindrance::NoKickoff]);
+    assert!(!Hindrance::NoKickoff.also_hinders_start());
+}
+
+#[test]
+fn an_instance_has_its_own_folder_whatever_it_is_called() {
+    let source = source("good", "everything.yaml", &files("good")["everything.yaml"]);
+    let told = Ready::check(&source, "a/../b", &[], &surroundings()).unwrap();
+    assert_eq!(told.folder.as_deref(), Some("team/a%2F..%2Fb"));
+    for bad in ["", "a b", "a@b", "\u{202e}"] {
+        assert!(matches!(Ready::check(&source, bad, &[], &surroundings()), Err(Refused::Instance(_))), "{bad:?}");
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("bytes.yaml"), [0xff]).unwrap();
+    fs::write(path("huge.yaml"), "x".repeat((1 << 20) + 1)).unwrap();
+    fs::create_dir(path("folder.yaml")).unwrap();
+    for (file, told) in [
+        ("none.yaml", "there is no such file"),
+        ("bytes.yaml", "is not UTF-8"),
+        ("huge.yaml", "is longer than 1048576 bytes"),
+        ("folder.yaml", "is a folder"),
+    ] {
+        let faults = Source::load(&path(file)).unwrap_err().to_string();
+        assert!(faults.contains(&format!("{file}:1:1: {told}")), "{faults}");
+    }
+}
