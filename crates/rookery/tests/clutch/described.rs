@@ -247,6 +247,14 @@ async fn every_call_answers_what_its_description_says() {
     caller.refused("GET", "/artifacts/{id}", &nothing, None, 404).await;
     caller.refused("HEAD", "/artifacts/{id}", &nothing, None, 404).await;
     caller.refused("GET", "/stream", "", None, 426).await;
+    caller.ok("GET", "/adapters", "", None).await;
+    for template in ["/clutch/v0/adapters/{name}/drop", "/clutch/v0/adapters/{name}/retry"] {
+        let by_person = daemon.request(Method::POST, &filled(template, "http:none"));
+        let answer = by_person.bearer_auth(daemon.person_key().unwrap()).send().await.unwrap();
+        assert_eq!(answer.status(), 404);
+        caller.described.holds(&Method::POST, template, answer).await;
+    }
+    caller.refused("POST", "/adapters/{name}/retry", "http:none", None, 403).await;
     caller.ok("DELETE", "/agents/{id}", "mia", None).await;
 
     // Who is refused before this face sees the request is told so in its words as well.
@@ -262,6 +270,7 @@ async fn every_call_answers_what_its_description_says() {
         caller.described.is_valid(&error, &reply.body, path);
     }
 
-    // What is left needs a WebSocket, or a delivery that was given up on.
-    assert_eq!(caller.described.missing(), ["clutch_delivery_retry", "clutch_stream"]);
+    // What is left needs a WebSocket, or something that was given up on.
+    let left = ["clutch_adapter_drop", "clutch_adapter_retry", "clutch_delivery_retry", "clutch_stream"];
+    assert_eq!(caller.described.missing(), left);
 }

@@ -69,6 +69,7 @@ pub fn refusals(operation: &str) -> Vec<(&'static str, Vec<&'static str>)> {
     let of_place = ("410", vec!["POSITION_GONE"]);
     let of_stream = ("503", vec!["TOO_MANY_SUBSCRIBERS"]);
     match operation {
+        "clutch_adapter_retry" | "clutch_adapter_drop" => vec![("404", vec!["ADAPTER_NOT_FOUND"])],
         "clutch_register" => vec![faults(), ("403", vec!["SIGNATURE_REQUIRED"])],
         "clutch_agent" | "clutch_leave" | "clutch_heartbeat" => vec![of_agent],
         "clutch_inbox" => vec![of_agent, of_place, of_stream],
