@@ -18,7 +18,9 @@ mod trace;
 mod workflows;
 
 pub use attempts::{Attempt, Ending};
-pub use courier::{Answered, Carrier, Carrying, Effort, Http, Posting, Reach, SIGNATURE_HEADER, delivery_key};
+pub use courier::{
+    Answered, Carrier, Carrying, Courier, Delivered, Effort, Http, Job, Posting, Reach, SIGNATURE_HEADER, delivery_key,
+};
 pub use envelope::Envelope;
 pub use groups::Members;
 pub use ingest::{IngestError, Ingested};
