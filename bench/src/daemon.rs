@@ -41,6 +41,7 @@ impl Daemon {
         let mut command = command(program);
         command.args(["up", "--port", "0", "--dir"]).arg(root).args(arguments).stderr(log);
         command.env_remove("ROOKERY_DIR").env_remove("ROOKERY_STORE");
+        command.env("ROOKERY_ENVELOPES_PER_MINUTE", u32::MAX.to_string());
         let mut daemon = Daemon::launch(command)?;
         daemon.wait_until_ready().await?;
         Ok(daemon)

@@ -15,7 +15,7 @@ use crate::refusal::{Code, Refusal};
 /// How a reference begins; the hash in hex follows.
 pub const REF_PREFIX: &str = "artifact:sha256-";
 /// The `kind` of an attachment that is one.
-const KIND: &str = "artifact_ref";
+pub(crate) const KIND: &str = "artifact_ref";
 
 /// How an artifact is referred to.
 pub fn reference(sha256: &str) -> String {
@@ -38,9 +38,13 @@ pub(crate) fn attached(detail: Option<&Value>) -> Result<Vec<String>, Refusal> {
     let Some(entries) = detail.and_then(|detail| detail.get("attachments")).and_then(Value::as_array) else {
         return Ok(vec![]);
     };
-    let named = entries.iter().filter(|entry| entry.get("kind").and_then(Value::as_str) == Some(KIND));
-    let named = named.filter_map(|entry| entry.get("ref").and_then(Value::as_str)).filter_map(referred);
-    let mut found: Vec<String> = named.map(str::to_owned).collect();
+    let attached = entries.iter().filter(|entry| entry.get("kind").and_then(Value::as_str) == Some(KIND));
+    named(attached.filter_map(|entry| entry.get("ref").and_then(Value::as_str)))
+}
+
+/// The artifacts among these references, each once.
+pub(crate) fn named<'a>(references: impl Iterator<Item = &'a str>) -> Result<Vec<String>, Refusal> {
+    let mut found: Vec<String> = references.filter_map(referred).map(str::to_owned).collect();
     found.sort();
     found.dedup();
     if found.len() > limit::ATTACHMENTS {
@@ -48,6 +52,11 @@ pub(crate) fn attached(detail: Option<&Value>) -> Result<Vec<String>, Refusal> {
         return Err(Refusal::new(Code::TooLarge, message).hint("put them into an archive, and attach that"));
     }
     Ok(found)
+}
+
+/// The artifacts that are attached to a message as it is passed on. Those that it came with were counted then.
+pub fn passed_on(message: &Value) -> Vec<String> {
+    attached(Some(message)).unwrap_or_default()
 }
 
 /// That something names an artifact: while there is such a row, nobody removes the artifact.
@@ -66,6 +75,8 @@ impl Fact {
         match self {
             Fact::TaskCompleted(fact) => fact.artifacts.iter().map(String::as_str).collect(),
             Fact::CheckpointAdded(fact) => fact.artifacts.iter().map(String::as_str).collect(),
+            Fact::EnvelopeReceived(fact) => fact.artifacts.iter().map(String::as_str).collect(),
+            Fact::TaskForwarded(fact) => fact.artifacts.iter().map(String::as_str).collect(),
             _ => vec![],
         }
     }
@@ -75,6 +86,8 @@ impl Fact {
         let by = match self {
             Fact::TaskCompleted(fact) => format!("task:{}", fact.task),
             Fact::CheckpointAdded(fact) => format!("checkpoint:{}", fact.id),
+            Fact::EnvelopeReceived(fact) => format!("message:{}", fact.message),
+            Fact::TaskForwarded(fact) => format!("message:{}", fact.message),
             _ => return vec![],
         };
         let key = |sha256: &str| Key::ArtifactRef { sha256: sha256.to_owned(), by: by.clone() };
@@ -103,10 +116,13 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::actor::Caller;
+    use crate::log::LogRow;
     use crate::redact::{Redact, Target};
+    use crate::routing::Forward;
     use crate::row::Row;
     use crate::task::{AddCheckpoint, CheckpointKind, Complete, Outcome};
-    use crate::testing::{World, anna, by, complete};
+    use crate::testing::{World, anna, by, complete, route, sends};
 
     const A: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
     const B: &str = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
@@ -187,6 +203,60 @@ mod tests {
         let row = |hash: &str, by: &str, facts| (hash.to_owned(), by.to_owned(), facts);
         assert_eq!(named(&w), [row("a", "checkpoint:cp_1", 1), row("a", "task:t", 1), row("b", "task:t", 1)]);
         assert_eq!(w.rebuilt(), *w.rows());
+    }
+
+    #[test]
+    fn messages_name_what_is_attached_to_them_and_so_do_requests_as_they_are_passed_on() {
+        let mut w = World::of(&["a"]);
+        let entry = |reference: &str| json!({ "kind": KIND, "ref": reference });
+        let attachments = json!([
+            entry(&reference(B)),
+            entry(&reference(A)),
+            entry(&reference(B)),
+            entry("artifact:report_456"),
+            { "kind": "link", "ref": "https://example.org/report" },
+            { "kind": "link", "ref": reference(&"c".repeat(64)) },
+        ]);
+        sends(&mut w, "m", "x.report", "a", &json!({ "attachments": attachments }));
+        let row = |hash: &str, by: &str| (hash.to_owned(), by.to_owned(), 1);
+        assert_eq!(named(&w), [row("a", "message:m"), row("b", "message:m")]);
+        let asked = json!({ "task_id": "t", "attachments": [entry(&reference(A))] });
+        sends(&mut w, "r", "task.request", "a", &asked);
+        let given = route(&w, "t");
+        let forward = Forward {
+            task: "t".into(),
+            to: given.choice.selected.clone().unwrap(),
+            message: "f".into(),
+            accept_within_millis: 1,
+            artifacts: passed_on(&asked),
+        };
+        w.does(&Caller::system(), given);
+        w.does(&Caller::system(), forward);
+        let is_request =
+            |row: &&LogRow| matches!(&row.fact, Fact::EnvelopeReceived(fact) if fact.message == "r".into());
+        let asked_for = w.log.iter().find(is_request).unwrap();
+        let target = Target { seq: asked_for.seq, fact: asked_for.fact.clone(), artifact: None };
+        w.does(&anna(), Redact { rows: vec![target] });
+        assert_eq!(named(&w), [row("a", "message:f"), row("a", "message:m"), row("b", "message:m")]);
+        assert_eq!(w.rebuilt(), *w.rows());
+    }
+
+    #[test]
+    fn a_message_with_too_much_attached_is_refused_at_the_place() {
+        let attaching = |many: usize| {
+            let entry = |number| json!({ "kind": KIND, "ref": reference(&format!("{number:064x}")) });
+            let envelope = json!({
+                "v": "clutch/0.1", "id": "m", "ts": "2026-02-01T13:20:11Z", "thread_id": "thr_1", "run_id": "run_1",
+                "task_id": "t", "from": { "agent_id": "a" }, "to": [{ "agent_id": "b" }], "type": "x.y", "payload": {},
+                "attachments": (0..many).map(entry).collect::<Vec<_>>(),
+            });
+            let bytes = serde_json::to_vec(&envelope).unwrap();
+            let received = crate::clutch::read_batch(&bytes, crate::clutch::Shape::Json).unwrap();
+            crate::clutch::take_in(&received, crate::message::StormGuard::default()).map(drop)
+        };
+        assert_eq!(attaching(limit::ATTACHMENTS), Ok(()));
+        let told = attaching(limit::ATTACHMENTS + 1).unwrap_err().to_string();
+        assert!(told.contains("/attachments") && told.contains("at most 256"), "{told}");
     }
 
     #[test]

@@ -197,6 +197,9 @@ fn header(row: &LogRow, fact: &EnvelopeReceived) -> Value {
     if let Some(role) = &fact.role {
         left["from"]["role"] = json!(role);
     }
+    if let Some(ui_channel) = &fact.ui_channel {
+        left["meta"]["ui_channel"] = json!(ui_channel);
+    }
     left
 }
 

@@ -142,12 +142,12 @@ facts! {
     WorkflowDefined(WorkflowDefined) = "workflow.defined" v 1,
     GroupSet(GroupSet) = "group.set" v 1,
     GroupRemoved(GroupRemoved) = "group.removed" v 1,
-    EnvelopeReceived(EnvelopeReceived) = "envelope.received" v 1,
+    EnvelopeReceived(EnvelopeReceived) = "envelope.received" v 2,
     EnvelopeRejected(EnvelopeRejected) = "envelope.rejected" v 1,
     ToolDenied(ToolDenied) = "tool.denied" v 1,
     RoutingDecided(RoutingDecided) = "routing.decided" v 1,
     RoutingFailed(RoutingFailed) = "routing.failed" v 2,
-    TaskForwarded(TaskForwarded) = "task.forwarded" v 2,
+    TaskForwarded(TaskForwarded) = "task.forwarded" v 3,
     RoutingResumed(RoutingResumed) = "routing.resumed" v 1,
     TaskTimedOut(TaskTimedOut) = "task.timed_out" v 2,
     TaskExhausted(TaskExhausted) = "task.exhausted" v 2,
@@ -157,7 +157,7 @@ facts! {
 /// The version whose form an older one has. Where versions only added fields that may be missing, any older one reads as the
 /// newest.
 fn read_as(kind: &str, version: u32) -> u32 {
-    const GROWN: [&str; 19] = [
+    const GROWN: [&str; 20] = [
         "agent.registered",
         "agent.updated",
         "agent.status_set",
@@ -176,6 +176,7 @@ fn read_as(kind: &str, version: u32) -> u32 {
         "checkpoint.added",
         "run.status_set",
         "routing.failed",
+        "envelope.received",
         "task.forwarded",
     ];
     let newest = Fact::KINDS.iter().find(|(known, _)| *known == kind).map(|(_, newest)| *newest);
@@ -407,12 +408,14 @@ fn rows_of(fact: &Fact) -> Vec<Key> {
         Fact::TaskStarted(fact) => vec![task(&fact.task), agent(&fact.holder)],
         Fact::TaskMoved(fact) => with(task(&fact.task), &fact.holder),
         Fact::TaskReleased(fact) => with(task(&fact.task), &fact.holder),
-        Fact::TaskRetried(fact) => vec![task(&fact.task)],
+        Fact::TaskRetried(fact) => std::iter::once(task(&fact.task)).chain(of_run(fact.run.as_ref())).collect(),
         Fact::TaskCompleted(fact) => {
             let rest = fact.unblocks.iter().map(task).chain(of_run(fact.run.as_ref()));
             with(task(&fact.task), &fact.holder).into_iter().chain(rest).chain(named).collect()
         }
-        Fact::TaskFailed(fact) => with(task(&fact.task), &fact.holder),
+        Fact::TaskFailed(fact) => {
+            with(task(&fact.task), &fact.holder).into_iter().chain(of_run(fact.run.as_ref())).collect()
+        }
         Fact::TaskDropped(fact) => {
             let rest = fact.unblocks.iter().map(task).chain(of_run(fact.run.as_ref()));
             with(task(&fact.task), &fact.holder).into_iter().chain(rest).collect()
@@ -469,13 +472,15 @@ fn rows_of(fact: &Fact) -> Vec<Key> {
         Fact::WorkflowDefined(fact) => vec![Key::Workflow(fact.workflow.clone())],
         Fact::GroupSet(fact) => vec![Key::Group(fact.group.clone())],
         Fact::GroupRemoved(fact) => vec![Key::Group(fact.group.clone())],
-        Fact::EnvelopeReceived(fact) => fact.keys(),
+        Fact::EnvelopeReceived(fact) => fact.keys().into_iter().chain(named).collect(),
         Fact::ToolDenied(fact) => fact.keys(),
         Fact::RoutingDecided(_) => vec![],
         Fact::RoutingFailed(fact) => vec![task(&fact.task)],
-        Fact::TaskForwarded(fact) => fact.keys(),
+        Fact::TaskForwarded(fact) => fact.keys().into_iter().chain(named).collect(),
         Fact::RoutingResumed(fact) => vec![task(&fact.task)],
-        Fact::TaskTimedOut(fact) => with(task(&fact.task), &fact.holder),
+        Fact::TaskTimedOut(fact) => {
+            with(task(&fact.task), &fact.holder).into_iter().chain(of_run(fact.run.as_ref())).collect()
+        }
         Fact::TaskExhausted(_) => vec![],
         Fact::TaskReopened(fact) => {
             let rest = fact.blocks.iter().map(task).chain(of_run(fact.run.as_ref()));

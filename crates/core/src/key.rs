@@ -173,7 +173,7 @@ impl Table {
         const CHECKPOINTS: [Column; 2] = [text("task"), integer("created")];
         const TIMERS: [Column; 1] = [integer("due")];
         const INTENTS: [Column; 1] = [integer("opened")];
-        const RUNS: [Column; 2] = [integer("created"), text("status")];
+        const RUNS: [Column; 3] = [integer("created"), text("status"), plain(integer("ended"))];
         const TEMPLATES: [Column; 2] = [integer("created"), text("name")];
         const MESSAGES: [Column; 5] =
             [text("channel"), plain(integer("at")), text("audience"), plain(integer("sent")), text("held")];

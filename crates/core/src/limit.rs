@@ -42,8 +42,10 @@ pub const FILE_NAME_BYTES: usize = 255;
 /// How many appended pieces a document has before they are written as one text.
 pub const DOCUMENT_PIECES: u64 = 64;
 
-/// A message of the Clutch protocol, as it was sent.
-pub const ENVELOPE_BYTES: usize = 256 * 1024;
+/// A message of the Clutch protocol, as it was sent. Texts of it that are longer than texts may be are kept as excerpts.
+pub const ENVELOPE_BYTES: usize = 1024 * 1024;
+/// How much of such a text is kept at hand.
+pub const EXCERPT_BYTES: usize = 16 * 1024;
 /// How deep objects and arrays are nested in one.
 pub const ENVELOPE_DEPTH: usize = 100;
 /// Messages that are sent at once.

@@ -450,7 +450,13 @@ mod tests {
     }
 
     fn forward(task: &str, to: &str, message: &str) -> Forward {
-        Forward { task: task.into(), to: to.into(), message: message.into(), accept_within_millis: 30_000 }
+        Forward {
+            task: task.into(),
+            to: to.into(),
+            message: message.into(),
+            accept_within_millis: 30_000,
+            artifacts: vec![],
+        }
     }
 
     fn state(w: &World) -> ColumnValue {
@@ -460,7 +466,7 @@ mod tests {
     #[test]
     fn a_request_is_void_when_the_task_is_not_the_agents_any_more() {
         type Deed = fn(&mut World);
-        let table: [(&str, Deed, &str); 9] = [
+        let table: [(&str, Deed, &str); 10] = [
             ("not accepted in time", |w| fires(w, Clock::Accept), "passed_on"),
             ("over", |w| fires(w, Clock::Deadline), "passed_on"),
             ("given to another", |w| drop(w.does(&anna(), assign("t", "ada"))), "passed_on"),
@@ -474,6 +480,14 @@ mod tests {
                     w.does(&by("ada"), Accept { handoff: "h".into(), agent: "ada".into() });
                 },
                 "passed_on",
+            ),
+            (
+                "handed over to the agent itself",
+                |w| {
+                    w.does(&by("ken"), hand_over("h", "ken", Some("ken"), "t"));
+                    w.does(&by("ken"), Accept { handoff: "h".into(), agent: "ken".into() });
+                },
+                "acked",
             ),
             ("its agent is silent", |w| drop(w.goes_offline("ken")), "passed_on"),
             ("begun and ended", |w| drop(sends(w, "r", "task.result", "ken", &json!({}))), "acked"),

@@ -10,7 +10,7 @@ use rookery_core::message::{MessageSent, Recipients, Standing};
 use rookery_core::{AgentId, Fact, Key};
 
 use crate::engine::{Engine, EngineError};
-use crate::messages::LARGEST_PAGE;
+use crate::messages::{Arrival, LARGEST_PAGE};
 use crate::notices::Notice;
 use crate::services::RETRY_AFTER;
 use crate::subscribe::{SubscribeError, Subscription};
@@ -69,20 +69,21 @@ pub fn note(engine: &Engine, row: &LogRow) {
     match &row.fact {
         Fact::MessageSent(fact) if fact.letter.header.wakes => queued(engine, fact),
         Fact::MessageReleased(fact) if fact.header.wakes => notices.look_everybody_up_again(),
+        Fact::MessageSent(_) | Fact::MessageReleased(_) => {}
         Fact::MessagesRead(receipt) => notices.read(&receipt.agent, receipt.messages.iter().chain(&receipt.broadcasts)),
         Fact::MessagesAcked(receipt) => {
             notices.read(&receipt.agent, receipt.messages.iter().chain(&receipt.broadcasts));
             engine.handed().forget(&receipt.agent, receipt.messages.iter().chain(&receipt.broadcasts));
         }
         Fact::DeliveryAbandoned(fact) => engine.handed().forget(&fact.agent, [&fact.message]),
-        Fact::TaskForwarded(fact) => {
-            let notice = Notice::of_request(&fact.to, &fact.message, &fact.task, row.at);
-            notices.add(notice, engine.clock().monotonic());
-        }
         Fact::LogRedacted(fact) => fact.cleared.iter().for_each(|cleared| forget(engine, &cleared.key)),
-        Fact::AgentRegistered(fact) => notices.look_up_again(&fact.id),
         Fact::AgentReturned(fact) => notices.look_up_again(&fact.agent),
-        _ => {}
+        // Whatever else is put before agents is found by looking.
+        fact => match Arrival::of(fact) {
+            Arrival::Agents(agents) => agents.into_iter().for_each(|agent| notices.look_up_again(agent)),
+            Arrival::Everyone => notices.look_everybody_up_again(),
+            Arrival::Nobody => {}
+        },
     }
 }
 
@@ -123,6 +124,6 @@ async fn waiting(engine: &Engine, agent: &AgentId) -> Result<Vec<Notice>, Engine
     let unseen = pending.iter().filter(|pending| pending.standing == Standing::Queued);
     let waking = unseen.filter(|pending| pending.message.letter.header.wakes);
     let said = waking.map(|pending| Notice::of(agent, &pending.message.letter, pending.message.at));
-    let given = engine.requests_to(agent).await?.into_iter();
-    Ok(said.chain(given.map(|given| Notice::of_request(agent, &given.message, &given.task, given.at))).collect())
+    let mail = engine.unseen_mail(agent).await?;
+    Ok(said.chain(mail.iter().filter_map(|head| Notice::of_mail(agent, head))).collect())
 }

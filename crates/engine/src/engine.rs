@@ -19,8 +19,10 @@ use rookery_store::{
 use sha2::{Digest, Sha256};
 
 use crate::access::Access;
+use crate::adapter::Outlet;
 use crate::ambient::Ids;
 use crate::attendance::Attending;
+use crate::clutch::rates::Rates;
 use crate::clutch::rejections::Rejections;
 use crate::clutch::{Effort, Schemas};
 use crate::handed::Handed;
@@ -64,6 +66,8 @@ pub struct Settings {
     pub remember_replies: Duration,
     /// What one sender may send, and how long a chain of messages may get.
     pub storm_guard: StormGuard,
+    /// What one sender may send beside chat, and beside what accepts, ends or answers work.
+    pub envelopes_per_minute: u32,
     /// How long an agent has to accept a task that the router gave it.
     pub accept_timeout: Duration,
     /// How often a task is tried whose request does not say so.
@@ -74,6 +78,8 @@ pub struct Settings {
     pub signatures: SigningPolicy,
     /// Where others may POST to.
     pub hooks: Vec<Hook>,
+    /// Adapters that the log is passed on to.
+    pub outlets: Vec<Outlet>,
     /// How long an artifact is kept that nothing names.
     pub keep_artifacts: Duration,
     /// How hard it is tried to deliver messages to endpoints.
@@ -81,6 +87,9 @@ pub struct Settings {
     /// Whether other nodes can share the store, each with the project's files in a folder of its own.
     pub shared: bool,
 }
+
+/// What one sender sends in a minute, or at once, unless another rate is set: several batches as large as they may be.
+const ENVELOPES_PER_MINUTE: u32 = 6_000;
 
 impl Settings {
     pub fn new(project: impl Into<String>, root: impl Into<PathBuf>) -> Settings {
@@ -95,11 +104,13 @@ impl Settings {
             escalate_conflicts_after: Duration::from_secs(10 * 60),
             remember_replies: Duration::from_secs(7 * 24 * 3600),
             storm_guard: StormGuard::default(),
+            envelopes_per_minute: ENVELOPES_PER_MINUTE,
             accept_timeout: Duration::from_secs(30),
             max_attempts: MAX_ATTEMPTS,
             retry_backoff: Duration::from_millis(RETRY_BACKOFF_MILLIS),
             signatures: SigningPolicy::default(),
             hooks: vec![],
+            outlets: vec![],
             keep_artifacts: Duration::from_secs(24 * 3600),
             effort: Effort::default(),
             shared: false,
@@ -170,6 +181,7 @@ pub(crate) struct Inner {
     pub(crate) handed: Handed,
     pub(crate) in_hand: InHand,
     pub(crate) rejections: Rejections,
+    pub(crate) rates: Rates,
     pub(crate) schemas: Schemas,
 }
 
@@ -195,6 +207,7 @@ impl Engine {
                 handed: Handed::default(),
                 in_hand: InHand::default(),
                 rejections: Rejections::default(),
+                rates: Rates::default(),
                 schemas: Schemas::default(),
             }),
         }
@@ -518,6 +531,10 @@ impl Engine {
 
     pub(crate) fn shown(&self) -> &Shown {
         &self.inner.shown
+    }
+
+    pub(crate) fn rates(&self) -> &Rates {
+        &self.inner.rates
     }
 
     pub(crate) fn rejections(&self) -> &Rejections {

@@ -4,6 +4,7 @@
 //! timers, intents, delivery, watcher) act only after a commit, and only by submitting commands themselves.
 
 pub mod access;
+pub mod adapter;
 pub mod ambient;
 pub mod artifacts;
 pub mod attendance;

@@ -8,8 +8,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rookery_core::message::{Form, Letter, Priority};
-use rookery_core::{AgentId, Instance, MessageId, TaskId, Timestamp};
+use rookery_core::{AgentId, Instance, MessageId, Timestamp};
 use tokio::sync::Notify;
+
+use crate::messages::{Head, Offer, Request};
 
 /// How many notices wait for one listener.
 const QUEUE: usize = 64;
@@ -55,19 +57,25 @@ impl Notice {
         }
     }
 
-    /// A request that the router passed on. Taking the task is how it is read.
-    pub fn of_request(agent: &AgentId, message: &MessageId, task: &TaskId, at: Timestamp) -> Notice {
-        Notice {
+    /// A message of the Clutch protocol. A request for what is not given to the agent any more is none to wake it for.
+    pub(crate) fn of_mail(agent: &AgentId, mail: &Head) -> Option<Notice> {
+        let excerpt = match (&mail.request, &mail.task) {
+            (Some(Request { offer: Offer::Taken | Offer::Over, .. }), _) => return None,
+            (Some(request), _) => format!("task {} is given to you: claim it", request.task),
+            (None, Some(task)) => format!("{} about task {task}", mail.message_type),
+            (None, None) => mail.message_type.clone(),
+        };
+        Some(Notice {
             agent: agent.clone(),
-            message: message.clone(),
+            message: mail.message.clone(),
             form: Form::Envelope,
-            from: "orchestrator".to_owned(),
+            from: Instance::of(agent).calls(&mail.from),
             instance: Instance::of(agent),
-            excerpt: format!("task {task} is given to you: claim it"),
+            excerpt,
             priority: Priority::Normal,
-            at,
+            at: mail.at,
             attempt: 0,
-        }
+        })
     }
 }
 

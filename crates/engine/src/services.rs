@@ -1,5 +1,5 @@
 //! The subscribers that run beside the surfaces: attendance, roster, tokens, sweeper, timers, intents, presence, replies,
-//! artifacts, wake-ups, router, courier, watcher.
+//! artifacts, wake-ups, router, adapters, courier, watcher.
 //!
 //! Here are only their loops and how often they come round; what one round does is in [`crate::rounds`].
 
@@ -23,7 +23,7 @@ use crate::engine::{Engine, EngineError};
 use crate::rendering::{self, Rendered, Rendering};
 use crate::rounds::{self, Following, Sweeping};
 use crate::watching::{self, Sight, Watching};
-use crate::{attendance, delivery, intents, timers};
+use crate::{adapter, attendance, delivery, intents, timers};
 
 pub const TIMERS_EVERY: Duration = Duration::from_millis(500);
 pub const REPLIES_EVERY: Duration = Duration::from_secs(3600);
@@ -46,6 +46,9 @@ impl Services {
     /// Learns who is here and starts everything. The watcher is optional.
     pub async fn start(engine: &Engine, watching: Watching) -> Result<Services, EngineError> {
         rounds::take_stock(engine).await?;
+        if let Err(error) = adapter::prepare(engine).await {
+            tracing::warn!(%error, "where adapters begin could not be written down: they begin later");
+        }
         let attended = attend_once(engine, Attended::Yes).await;
         let stop = CancellationToken::new();
         let mut tasks = JoinSet::new();
@@ -60,6 +63,7 @@ impl Services {
         tasks.spawn(until(stop.clone(), collect_artifacts(engine.clone())));
         tasks.spawn(until(stop.clone(), delivery::run(engine.clone())));
         tasks.spawn(until(stop.clone(), router::run(engine.clone())));
+        tasks.spawn(until(stop.clone(), adapter::run(engine.clone())));
         let (say, sight) = watch::channel(Sight::Off);
         if watching == Watching::On {
             say.send_replace(Sight::Blind { reason: "watching has not begun".to_owned() });

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rookery_core::message::{Header, Recipients};
 use rookery_core::{AgentId, Fact};
 
-use crate::messages::Unread;
+use crate::messages::{Arrival, Unread};
 
 /// Messages expire without a fact that says so: counted anew after so long in any case.
 const KEPT_MILLIS: u64 = 30_000;
@@ -28,7 +28,7 @@ struct State {
     known: BTreeMap<AgentId, Known>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Known {
     unread: Unread,
     until: u64,
@@ -40,7 +40,7 @@ pub(crate) struct Before(u64);
 
 impl Counts {
     pub(crate) fn get(&self, agent: &AgentId, now: u64) -> Option<Unread> {
-        self.lock().known.get(agent).filter(|known| now < known.until).map(|known| known.unread)
+        self.lock().known.get(agent).filter(|known| now < known.until).map(|known| known.unread.clone())
     }
 
     pub(crate) fn before(&self) -> Before {
@@ -88,15 +88,14 @@ impl Counts {
             Fact::MessagesRead(receipt) | Fact::MessagesAcked(receipt) => self.changed([&receipt.agent]),
             Fact::AgentRegistered(fact) => self.changed([&fact.id]),
             Fact::AgentLeft(fact) => self.changed([&fact.agent]),
-            Fact::EnvelopeReceived(fact) => self.changed(&fact.delivered),
-            Fact::ToolDenied(fact) => self.changed(&fact.delivered),
-            Fact::TaskForwarded(fact) => self.changed([&fact.to]),
-            other => {
-                let mut agents = other.tells().iter().chain(other.voids().map(|over| &over.agent)).peekable();
-                if agents.peek().is_some() {
-                    self.changed(agents);
-                }
-            }
+            _ => match Arrival::of(fact) {
+                Arrival::Nobody => {}
+                Arrival::Agents(agents) => self.changed(agents),
+                Arrival::Everyone => self.all_changed(),
+            },
+        }
+        if let Some(over) = fact.voids() {
+            self.changed([&over.agent]);
         }
     }
 
@@ -129,26 +128,27 @@ impl Drop for Followed<'_> {
 mod tests {
     use super::*;
 
-    const TWO: Unread =
-        Unread { pending: 2, unseen: 1, inbox: 1, coord: 0, inbox_read: 1, coord_read: 0, envelopes: 0 };
+    fn two() -> Unread {
+        Unread { pending: 2, unseen: 1, inbox: 1, inbox_read: 1, ..Unread::default() }
+    }
 
     #[test]
     fn counts_are_remembered_while_somebody_follows_and_nothing_changed() {
         let (counts, a, b) = (Counts::default(), AgentId::from("a"), AgentId::from("b"));
-        counts.counted(&a, TWO, counts.before(), 0);
+        counts.counted(&a, two(), counts.before(), 0);
         assert_eq!(counts.get(&a, 0), None, "nobody would tell of a change");
         let followed = counts.follow();
         let before = counts.before();
         counts.changed([&b]);
-        counts.counted(&a, TWO, before, 0);
+        counts.counted(&a, two(), before, 0);
         assert_eq!(counts.get(&a, 0), None, "something changed while it was counted");
-        counts.counted(&a, TWO, counts.before(), 0);
-        assert_eq!((counts.get(&a, KEPT_MILLIS - 1), counts.get(&a, KEPT_MILLIS)), (Some(TWO), None));
+        counts.counted(&a, two(), counts.before(), 0);
+        assert_eq!((counts.get(&a, KEPT_MILLIS - 1), counts.get(&a, KEPT_MILLIS)), (Some(two()), None));
         counts.changed([&b]);
-        assert_eq!(counts.get(&a, 0), Some(TWO));
+        assert_eq!(counts.get(&a, 0), Some(two()));
         counts.changed([&a]);
         assert_eq!(counts.get(&a, 0), None);
-        counts.counted(&a, TWO, counts.before(), 0);
+        counts.counted(&a, two(), counts.before(), 0);
         drop(followed);
         assert_eq!(counts.get(&a, 0), None);
     }

@@ -9,13 +9,13 @@ use rookery_core::run::{
     AddRunTask, Brief, CreateRun, PlannedTask, RemoveRunTask, ReplanRun, SetRunPlan, SetRunStatus, SourceType, Status,
 };
 use rookery_core::task::{
-    AddCheckpoint, CheckpointKind, Create, Details, Outcome, Plan, SetPlan, State, TakeUp, UpdateStatus,
+    AddCheckpoint, Assign, CheckpointKind, Create, Details, Outcome, Plan, SetPlan, State, TakeUp, UpdateStatus,
 };
 use rookery_core::template::{ApplyTemplate, CreateTemplate, TemplateSource};
-use rookery_core::{Caller, Code, Command, LogId, RunId, SiteId, TaskId, Timestamp};
+use rookery_core::{AgentId, Caller, Code, Command, LogId, RunId, SiteId, TaskId, Timestamp};
 use rookery_engine::access::Trust;
 use rookery_engine::context::{Beside, Checkpoints, DEFAULT_TOKENS, Include};
-use rookery_engine::workflows::{CheckpointFilter, FailedTasks, RunFilter, SummaryFormat};
+use rookery_engine::workflows::{CheckpointFilter, FailedTasks, RunFilter, Search, SummaryFormat};
 use rookery_engine::{Access, Engine, EngineError, Parts, RandomIds, Request, Settings, SystemClock};
 use rookery_store::memory::{Database, MemoryStore};
 use rookery_store::{Answer, Committed, Node, PresenceBoard, Site, SubmitError};
@@ -117,6 +117,10 @@ fn update(task: &str, to: State) -> UpdateStatus {
     }
 }
 
+fn anybody() -> Search {
+    Search { failed: FailedTasks::Offered, agent: None }
+}
+
 async fn works_off(engine: &Engine, task: &str) {
     does(engine, TakeUp { task: task.into(), agent: "a".into() }).await;
     let plan = Plan { approach: "by hand".to_owned(), ..Plan::default() };
@@ -143,7 +147,7 @@ async fn no_more_is_recommended_anywhere_than_each_workflow_can_take() {
     let tasks = vec![planned("first", &[]), planned("second", &[]), planned("third", &[])];
     does(&engine, SetRunPlan { run: "narrow".into(), summary: "three".to_owned(), tasks }).await;
     let open = async |limit| {
-        let open = engine.next_tasks_anywhere(FailedTasks::Offered, limit).await.unwrap().value;
+        let open = engine.next_tasks_anywhere(&anybody(), limit).await.unwrap().value;
         (open.tasks.len(), open.recommended_count)
     };
     assert_eq!(open(100).await, (5, 3), "two of the one and one of the other");
@@ -155,10 +159,38 @@ async fn no_more_is_recommended_anywhere_than_each_workflow_can_take() {
 }
 
 #[tokio::test]
+async fn what_is_kept_for_an_agent_is_offered_to_it_before_all_else_and_to_nobody_else() {
+    let engine = with_a_plan().await;
+    does(&engine, CreateRun { id: "other".into(), brief: brief("another") }).await;
+    let tasks = vec![planned("own", &[]), planned("free", &[])];
+    does(&engine, SetRunPlan { run: "other".into(), summary: "two".to_owned(), tasks }).await;
+    let assign = |task: &str| Assign { task: task.into(), to: "a".into() };
+    for task in ["tk_own", "tk_end"] {
+        engine.submit(Request::new(Caller::person("anna"), assign(task))).await.unwrap();
+    }
+    let looks = |agent: Option<&str>| Search { failed: FailedTasks::Offered, agent: agent.map(AgentId::from) };
+    let found = async |agent, limit| {
+        let open = engine.next_tasks_anywhere(&looks(agent), limit).await.unwrap().value;
+        open.tasks.into_iter().map(|next| next.task.id.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(found(Some("a"), 100).await, ["tk_own", "tk_left", "tk_right", "tk_free"], "what waits is not begun");
+    assert_eq!(found(Some("a"), 1).await, ["tk_own"]);
+    for other in [None, Some("b")] {
+        assert_eq!(found(other, 100).await, ["tk_left", "tk_right", "tk_free"]);
+    }
+    let within = engine.next_tasks(&"other".into(), &looks(Some("a"))).await.unwrap().value;
+    assert_eq!(within.tasks.iter().map(|next| next.task.id.as_str()).collect::<Vec<_>>(), ["tk_own", "tk_free"]);
+    does(&engine, TakeUp { task: "tk_free".into(), agent: "a".into() }).await;
+    let pause = SetRunStatus { run: "other".into(), to: Status::Paused, reason: None };
+    does(&engine, pause).await;
+    assert_eq!(found(Some("a"), 100).await, ["tk_left", "tk_right"], "a run that rests gives out nothing");
+}
+
+#[tokio::test]
 async fn a_workflow_is_worked_off_and_every_question_is_answered_on_the_way() {
     let engine = with_a_plan().await;
     let wf: RunId = "wf".into();
-    let next = engine.next_tasks(&wf, FailedTasks::Offered).await.unwrap().value;
+    let next = engine.next_tasks(&wf, &anybody()).await.unwrap().value;
     let ids: Vec<&str> = next.tasks.iter().map(|next| next.task.id.as_str()).collect();
     assert_eq!((ids, next.recommended_count), (vec!["tk_left", "tk_right"], 2));
     assert_eq!((next.tasks[0].can_parallelize, &next.tasks[0].parallel_with), (true, &vec!["tk_right".into()]));
@@ -173,10 +205,10 @@ async fn a_workflow_is_worked_off_and_every_question_is_answered_on_the_way() {
     let waits = engine.dependencies(&"tk_end".into()).await.unwrap().value;
     assert_eq!((waits.satisfied, waits.pending.len(), waits.completed.len()), (false, 1, 1));
     works_off(&engine, "tk_right").await;
-    let next = engine.next_tasks(&wf, FailedTasks::Offered).await.unwrap().value;
+    let next = engine.next_tasks(&wf, &anybody()).await.unwrap().value;
     assert_eq!(next.tasks[0].dependencies_completed, ["left", "right"]);
     works_off(&engine, "tk_end").await;
-    assert!(engine.next_tasks(&wf, FailedTasks::Offered).await.unwrap().value.all_complete);
+    assert!(engine.next_tasks(&wf, &anybody()).await.unwrap().value.all_complete);
     assert_eq!(engine.workflow_run(&wf).await.unwrap().value.status, Status::Completed);
     let told = engine.summary(&wf, SummaryFormat::Markdown).await.unwrap().value;
     assert!(told.summary.contains("# the run") && told.summary.contains("3. end [completed] by a: tk_end is done"));

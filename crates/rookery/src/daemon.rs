@@ -11,7 +11,8 @@ use anyhow::Context;
 use rookery_core::message::StormGuard;
 use rookery_core::{NodeId, SiteId};
 use rookery_engine::access::Trust;
-use rookery_engine::clutch::{Carrier, Effort, Http, Reach};
+use rookery_engine::adapter::Outlet;
+use rookery_engine::clutch::{Area, Carrier, Effort, Http, Reach};
 use rookery_engine::rendering::Rendered;
 use rookery_engine::watching::{Sight, Watching};
 use rookery_engine::{Access, Engine, Parts, RandomIds, Services, SystemClock};
@@ -27,7 +28,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::config::{HookSettings, Origin, Settings};
+use crate::config::{HookSettings, Origin, OutgoingSettings, Settings};
 use crate::project::{DaemonFile, Project, ProjectLock, host_name, run_time_folder};
 use crate::stores::{self, Means, Opened};
 use crate::team_files;
@@ -141,8 +142,9 @@ fn engine(settings: &Settings, project: &Project, means: Means, node: Node, open
     let trust = if *settings.require_token { Trust::TokensOnly } else { Trust::Local };
     let person_key = project.person_key()?;
     let with_secret = |hook: &HookSettings| hook.with_secret(project.root(), |name| std::env::var(name).ok());
-    let hooks: Result<Vec<_>, String> = settings.hooks.iter().map(with_secret).collect();
+    let hooks: Result<Vec<_>, String> = settings.hooks.incoming.iter().map(with_secret).collect();
     let hooks = hooks.map_err(anyhow::Error::msg)?;
+    let outlets = outlets(settings, project).map_err(anyhow::Error::msg)?;
     Ok(Engine::new(Parts {
         store: opened.store.clone(),
         clock: means.clock,
@@ -158,11 +160,13 @@ fn engine(settings: &Settings, project: &Project, means: Means, node: Node, open
             connection_after: *settings.connection_after,
             escalate_conflicts_after: *settings.escalate_conflicts_after,
             storm_guard: StormGuard { per_minute: *settings.messages_per_minute, hops: *settings.message_hops },
+            envelopes_per_minute: *settings.envelopes_per_minute,
             accept_timeout: *settings.accept_timeout,
             max_attempts: *settings.max_attempts,
             retry_backoff: *settings.retry_backoff,
             signatures: settings.signatures.0,
             hooks,
+            outlets,
             keep_artifacts: *settings.keep_artifacts,
             effort: effort(settings),
             shared: opened.shared,
@@ -171,9 +175,19 @@ fn engine(settings: &Settings, project: &Project, means: Means, node: Node, open
     }))
 }
 
-/// How messages get to the endpoints of agents. Where everybody who calls is trusted, those on this machine are served too.
+/// The webhooks that go out. Their addresses are the owner's word, wherever they are.
+fn outlets(settings: &Settings, project: &Project) -> Result<Vec<Outlet>, String> {
+    let http = Arc::new(Http::new(Reach::anywhere(), *settings.delivery_timeout)?);
+    let outlet = |hook: &OutgoingSettings| {
+        hook.outlet(project.root(), |name| std::env::var(name).ok(), &http, *settings.delivery_attempts)
+    };
+    settings.hooks.outgoing.iter().map(outlet).collect()
+}
+
+/// How messages get to the endpoints of agents. Where everybody who calls is trusted, those nearby are served too.
 fn carrier(settings: &Settings) -> anyhow::Result<Arc<dyn Carrier>> {
-    let reach = Reach { this_machine: !*settings.require_token, hosts: settings.delivery_hosts.to_vec() };
+    let area = if *settings.require_token { Area::Public } else { Area::Nearby };
+    let reach = Reach { area, hosts: settings.delivery_hosts.to_vec() };
     let http = Http::new(reach, *settings.delivery_timeout);
     Ok(Arc::new(http.map_err(|error| anyhow::anyhow!("cannot prepare to deliver messages: {error}"))?))
 }

@@ -18,7 +18,7 @@ use crate::artifact::{
 use crate::batch::{Batch, Loaded, Needs, Outcome, Remembered, Want, WriteSet};
 use crate::clock::Clock;
 use crate::node::{Attendance, Duty, LEASE, Node, REMEMBER_AWAY, Seen, Tenure, Whereabouts};
-use crate::operational::{Operation, PresenceBoard, Sign, Token};
+use crate::operational::{KEEP_AFTER_RUN_MILLIS, Operation, Outbox, PresenceBoard, Sign, Token};
 use crate::publish::{Feed, Publisher};
 use crate::query::{Bodies, Head, KEY, ListQuery, LogQuery, Order};
 use crate::store::{Answer, Committed, Health, Pending, Read, ReadError, Store, Submission, SubmitError, Tallies};
@@ -41,6 +41,7 @@ struct State {
     replies: HashMap<(String, String), (Remembered, i64)>,
     presence: BTreeMap<AgentId, Sign>,
     tokens: Vec<Token>,
+    outboxes: BTreeMap<String, Outbox>,
     artifacts: HashMap<String, Artifact>,
     nodes: BTreeMap<NodeId, (Node, Timestamp)>,
     duties: BTreeMap<Duty, Post>,
@@ -85,6 +86,7 @@ impl Database {
             replies: HashMap::new(),
             presence: BTreeMap::new(),
             tokens: vec![],
+            outboxes: BTreeMap::new(),
             artifacts: HashMap::new(),
             nodes: BTreeMap::new(),
             duties: BTreeMap::new(),
@@ -344,12 +346,33 @@ impl State {
                 self.tokens.retain(|token| token.id != id);
                 before - self.tokens.len()
             }
-            Operation::ForgetReplies { before } => {
-                let known = self.replies.len();
-                self.replies.retain(|_, (_, until)| *until >= before.0);
-                known - self.replies.len()
+            Operation::PutOutbox(outbox) => {
+                let known = self.outboxes.get(&outbox.adapter);
+                if known.is_some_and(|known| known.version + 1 != outbox.version) {
+                    return 0;
+                }
+                self.outboxes.insert(outbox.adapter.clone(), outbox);
+                1
             }
+            Operation::ForgetReplies { before } => self.forget_replies(before),
         }
+    }
+
+    /// How many replies were forgotten or put off.
+    fn forget_replies(&mut self, before: Timestamp) -> usize {
+        let known = self.replies.len();
+        let (mut put_off, rows) = (0, &self.rows);
+        self.replies.retain(|(scope, _), (_, keep_until)| {
+            if *keep_until >= before.0 {
+                return true;
+            }
+            let run = scope.split(' ').next().unwrap_or_default();
+            let Some(Row::Run(run)) = rows.get(&Key::Run(run.into())) else { return false };
+            *keep_until = run.ended_at.unwrap_or(before).0.saturating_add(KEEP_AFTER_RUN_MILLIS);
+            put_off += usize::from(*keep_until > before.0);
+            *keep_until > before.0
+        });
+        put_off + known - self.replies.len()
     }
 
     /// Stores bytes; how often they were by now.
@@ -664,6 +687,11 @@ impl Store for MemoryStore {
     fn tokens(&self) -> Pending<'_, Result<Vec<Token>, ReadError>> {
         let tokens = self.database.lock().tokens.clone();
         Box::pin(std::future::ready(Ok(tokens)))
+    }
+
+    fn outboxes(&self) -> Pending<'_, Result<Vec<Outbox>, ReadError>> {
+        let outboxes = self.database.lock().outboxes.values().cloned().collect();
+        Box::pin(std::future::ready(Ok(outboxes)))
     }
 
     fn tokens_changed(&self) -> watch::Receiver<u64> {

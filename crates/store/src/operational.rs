@@ -9,6 +9,7 @@
 //! | who was shown which message, wake-ups (in the memory of a node) | a chain of messages begins anew; a wake-up is repeated |
 //! | how often a message was handed to its recipient, circuits of endpoints (in the memory of a node) | pauses and attempts begin anew |
 //! | what of the log stands in the context's files (files of its own in `.rookery/rendered/`) | files are compared with the log itself, which takes longer |
+//! | how far adapters have come with passing on the log, and what they could not pass on | each begins anew at the head: what it had not sent by then is not sent |
 //! | batch ids, holds on artifacts, blobs of uploads under way | commits under way are of unknown outcome; an upload under way fails |
 //!
 //! All of it is backed up; none of it is replayed.
@@ -18,7 +19,7 @@ use std::sync::Mutex;
 
 use rookery_core::actor::Power;
 use rookery_core::view::{LifeSource, Presence};
-use rookery_core::{AgentId, NodeId, Timestamp};
+use rookery_core::{AgentId, NodeId, Seq, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// A change to operational state.
@@ -30,11 +31,17 @@ pub enum Operation {
     RevokeToken {
         id: String,
     },
-    /// Forgets replies whose time is over, as many as fit one go: repeated until there are none.
+    /// Over the version before it and no other: whoever made it of an older one changes nothing.
+    PutOutbox(Outbox),
+    /// Forgets replies whose time is over, as many as fit one go: repeated until there are none. Those of a run are kept until it
+    /// has ended, and a day more: their time is put off.
     ForgetReplies {
         before: Timestamp,
     },
 }
+
+/// How long the replies of a run are remembered after its end, and after how long an open one is looked at again.
+pub(crate) const KEEP_AFTER_RUN_MILLIS: i64 = 24 * 60 * 60 * 1_000;
 
 impl Operation {
     pub(crate) fn changes_tokens(&self) -> bool {
@@ -63,6 +70,43 @@ pub struct Token {
     pub created_at: Timestamp,
     pub expires_at: Option<Timestamp>,
     pub label: Option<String>,
+}
+
+/// How far an adapter has come with passing on the log.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Outbox {
+    pub adapter: String,
+    /// Counted up with every change.
+    pub version: u64,
+    /// Everything up to here is settled: passed on, not wanted, or among the dead.
+    pub place: Seq,
+    /// How often what comes next was tried in vain.
+    pub attempts: u32,
+    /// Since it no longer gets through.
+    pub failing: Option<Failing>,
+    /// What was given up on, the oldest first.
+    pub dead: Vec<DeadLetter>,
+}
+
+/// That nothing gets through.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Failing {
+    pub since: Timestamp,
+    /// How often in a row.
+    pub failures: u32,
+    pub error: String,
+    pub next_at: Timestamp,
+}
+
+/// A message that could not be passed on.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct DeadLetter {
+    pub seq: Seq,
+    pub attempts: u32,
+    pub error: String,
+    pub at: Timestamp,
+    /// Somebody wants it tried once more.
+    pub again: bool,
 }
 
 /// The newest sign of life of each agent as this process knows it. Heartbeats end here and never wait in a queue; what

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use crate::artifact::{ArtifactError, ArtifactInfo, Erased, Held, Incoming, Outgoing};
 use crate::node::{Attendance, Node, Tenure};
-use crate::operational::{Operation, Sign, Token};
+use crate::operational::{Operation, Outbox, Sign, Token};
 use crate::publish::Feed;
 use crate::query::{Head, ListQuery, LogQuery};
 
@@ -286,6 +286,9 @@ pub trait Store: Send + Sync + 'static {
     fn presence(&self) -> Pending<'_, Result<Vec<Sign>, ReadError>>;
 
     fn tokens(&self) -> Pending<'_, Result<Vec<Token>, ReadError>>;
+
+    /// How far each adapter has come, by their names.
+    fn outboxes(&self) -> Pending<'_, Result<Vec<Outbox>, ReadError>>;
 
     /// Changes whenever tokens were put or revoked, by whichever node.
     fn tokens_changed(&self) -> watch::Receiver<u64>;

@@ -65,6 +65,11 @@ pub struct AgentStatusSet {
 }
 
 impl SetStatus {
+    /// Whether an agent that is as this would be another by it.
+    pub(crate) fn differs_from(&self, agent: &Agent) -> bool {
+        agent.status != self.status || self.current_task.differs_from(agent.current_task.as_ref())
+    }
+
     pub(crate) fn asks(&self) -> Vec<Ask> {
         let mut asks = match self.status {
             Status::Offline => freeing_asks(&self.agent),
@@ -90,8 +95,7 @@ impl SetStatus {
             facts.extend(super::come_back::comes_back(view, agent)?);
             facts.extend(super::take_if_vacant(view, agent)?);
         }
-        let other_task = self.current_task.differs_from(agent.current_task.as_ref());
-        if agent.status != self.status || other_task || !facts.is_empty() {
+        if self.differs_from(agent) || !facts.is_empty() {
             facts.push(Fact::AgentStatusSet(AgentStatusSet {
                 agent: self.agent.clone(),
                 from: agent.status,

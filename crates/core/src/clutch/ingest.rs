@@ -17,6 +17,7 @@ use crate::key::{Ask, Key, Lookup};
 use crate::limit;
 use crate::message::{Cause, SendMessage, StormGuard, Tone, What};
 use crate::refusal::{Code, Refusal};
+use crate::run::{self, Ended};
 use crate::task::{self, Complete, Fail, Outcome, Start, State, Task};
 use crate::told;
 use crate::view::View;
@@ -357,9 +358,10 @@ impl Ingest {
                 let (begun, mut facts) = self.begun(view, caller, task, now)?;
                 let fail = Fail { task: task.id.clone(), agent: None, error: Some(error.clone()) };
                 facts.extend(fail.fails(view, caller, &begun)?);
-                if let Again::After { backoff_millis } = again {
-                    facts.extend(task::tried_again(&begun, error, *backoff_millis, now));
-                }
+                facts.extend(match again {
+                    Again::After { backoff_millis } => task::tried_again(view, &begun, error, *backoff_millis, now)?,
+                    Again::Never => run::ends(view, &begun, Ended::failed(0))?.into_iter().collect(),
+                });
                 Ok(facts)
             }
             Act::Cancel(reason) => {

@@ -3,8 +3,10 @@
 use serde_json::{Map, Value, json};
 
 use super::batch::Received;
+use super::beat::Heartbeat;
 use super::card::Card;
 use super::envelope::Envelope;
+use super::excerpt::Whole;
 use super::fault::{FaultCode, Faults};
 use super::form::{self, Fields, Flaw, Read};
 use super::ingest::{Act, Again, Ingest};
@@ -16,6 +18,7 @@ use super::tool::ToolCall;
 use super::{ORCHESTRATOR, address, instant, json};
 use crate::actor::Actor;
 use crate::agent::{RegisterCard, UpdateCard};
+use crate::artifact;
 use crate::clutch::Address;
 use crate::contract::BoundTo;
 use crate::envelope::VERSION;
@@ -28,26 +31,35 @@ use crate::task::{self, Outcome, Terms};
 #[derive(Clone, PartialEq, Debug)]
 pub enum Taken {
     /// A sign of life, which the log does not keep.
-    Heartbeat(AgentId),
+    Heartbeat(Heartbeat),
     Command(Box<Ingest>),
 }
 
 /// What each of these asks for, or all that is wrong with what they say.
 pub fn take_in(received: &[Received<'_>], guard: StormGuard) -> Result<Vec<Taken>, Faults> {
     let (mut taken, mut faults) = (Vec::with_capacity(received.len()), Faults::default());
-    for Received { envelope, index, .. } in received {
+    for Received { envelope, index, body } in received {
         let root = Place::Root;
         let place = index.map_or(root, |index| Place::Entry(&root, index));
-        taken.extend(one(envelope, guard, &place, &mut faults));
+        taken.extend(one(envelope, &Whole::of(body), guard, &place, &mut faults));
     }
     if faults.is_empty() { Ok(taken) } else { Err(faults) }
 }
 
-fn one(envelope: &Envelope, guard: StormGuard, place: &Place<'_>, faults: &mut Faults) -> Read<Taken> {
+fn one(
+    envelope: &Envelope,
+    whole: &Whole<'_>,
+    guard: StormGuard,
+    place: &Place<'_>,
+    faults: &mut Faults,
+) -> Read<Taken> {
     if envelope.message_type == MessageType::AgentHeartbeat {
-        return agent(envelope, place, faults).map(Taken::Heartbeat);
+        let empty = Map::new();
+        let payload = envelope.payload().as_object().unwrap_or(&empty);
+        return agent(envelope, place, faults).map(|agent| Taken::Heartbeat(Heartbeat::read(agent, payload)));
     }
-    let act = act(envelope, guard, place, faults)?;
+    let act = act(envelope, whole, guard, place, faults)?;
+    let artifacts = attached(envelope, place, faults)?;
     let received = EnvelopeReceived {
         message: envelope.id.clone(),
         message_type: envelope.message_type.clone(),
@@ -64,6 +76,8 @@ fn one(envelope: &Envelope, guard: StormGuard, place: &Place<'_>, faults: &mut F
         delivered: vec![],
         signed_by: None,
         denied: None,
+        artifacts,
+        ui_channel: envelope.meta.ui_channel.clone(),
     };
     Some(Taken::Command(Box::new(Ingest {
         received,
@@ -74,31 +88,44 @@ fn one(envelope: &Envelope, guard: StormGuard, place: &Place<'_>, faults: &mut F
     })))
 }
 
+/// The artifacts that it names. Nobody has to have them: they may be uploaded later.
+fn attached(envelope: &Envelope, place: &Place<'_>, faults: &mut Faults) -> Read<Vec<String>> {
+    let named = envelope.attachments.iter().filter(|attachment| attachment.artifact().is_some());
+    match artifact::named(named.map(|attachment| attachment.reference.as_str())) {
+        Ok(artifacts) => Some(artifacts),
+        Err(refusal) => {
+            faults.add(FaultCode::TooLarge, &Place::Field(place, "attachments"), refusal.to_string());
+            None
+        }
+    }
+}
+
 pub(crate) fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
     digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
 }
 
-fn act(envelope: &Envelope, guard: StormGuard, place: &Place<'_>, faults: &mut Faults) -> Read<Act> {
+fn act(envelope: &Envelope, whole: &Whole<'_>, guard: StormGuard, place: &Place<'_>, faults: &mut Faults) -> Read<Act> {
     let empty = Map::new();
     let payload = envelope.payload().as_object().unwrap_or(&empty);
+    let told = |fields: &[&str]| told(payload, fields).map(|text| whole.text(&text));
     Some(match &envelope.message_type {
         MessageType::TaskRequest => Act::Request(Box::new(request(envelope, payload, place, faults)?)),
         MessageType::TaskAccept => Act::Accept(agent(envelope, place, faults)?),
         MessageType::TaskProgress => Act::Progress,
         MessageType::TaskResult => {
-            Act::Complete(Outcome { text: told(payload, &OUTCOME), detail: Some(envelope.payload().clone()) })
+            Act::Complete(Outcome { text: told(&OUTCOME), detail: Some(whole.payload(payload)) })
         }
-        MessageType::TaskError => Act::Fail { error: error(payload), again: again(payload) },
-        MessageType::TaskCancel => Act::Cancel(told(payload, &REASON)),
+        MessageType::TaskError => Act::Fail { error: whole.text(&error(payload)), again: again(payload) },
+        MessageType::TaskCancel => Act::Cancel(told(&REASON)),
         MessageType::ChatMessage => {
             let place = Place::Field(place, "payload");
             let (text, mentions) = speech(&mut Fields::new(payload, &place, faults))?;
-            Act::Say { text, mentions, tone: Tone::Speech, cause: Cause::Nothing, guard }
+            Act::Say { text: whole.text(&text), mentions, tone: Tone::Speech, cause: Cause::Nothing, guard }
         }
         MessageType::ChatSystem => Act::Say {
-            text: told(payload, &NOTICE).unwrap_or_else(|| written(payload)),
+            text: told(&NOTICE).unwrap_or_else(|| whole.text(&written(payload))),
             mentions: vec![],
             tone: Tone::Notice,
             cause: Cause::Nothing,
@@ -194,7 +221,7 @@ fn beginning(text: &str, most: usize) -> &str {
 
 fn speech(fields: &mut Fields<'_>) -> Read<(String, Vec<AgentId>)> {
     let text = fields.required("text", "what is said, a string", |value| {
-        let text = form::text(limit::TEXT_BYTES)(value)?;
+        let text = form::text(limit::ENVELOPE_BYTES)(value)?;
         if text.trim().is_empty() { Err(Flaw::invalid("must not be empty")) } else { Ok(text) }
     });
     let mentions = fields.list("mentions", |value| match address::recipient(value)? {

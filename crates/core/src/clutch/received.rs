@@ -43,6 +43,12 @@ pub struct EnvelopeReceived {
     /// Why a call of a tool comes to nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub denied: Option<Denial>,
+    /// What is attached to it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub artifacts: Vec<String>,
+    /// The channel that people see it in, if it is another than its thread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ui_channel: Option<String>,
 }
 
 /// Where an envelope is, by its id: one that came in, or that the daemon sent.

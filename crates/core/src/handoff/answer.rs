@@ -12,7 +12,7 @@ use crate::key::{Ask, Key, Lookup};
 use crate::limit;
 use crate::refusal::{Code, Refusal};
 use crate::run;
-use crate::task::{Task, TaskClaimed, check_fence};
+use crate::task::{Task, TaskClaimed, check_fence, took_note};
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -83,6 +83,7 @@ impl Accept {
             _ => {
                 facts.push(Fact::TaskClaimed(TaskClaimed::new(task, &self.agent)));
                 facts.extend(run::begins(view, &[task])?);
+                facts.extend(took_note(view, task, &self.agent)?);
             }
         }
         if handoff.from != self.agent {

@@ -35,6 +35,8 @@ pub struct Forward {
     pub message: MessageId,
     /// How long the agent has to accept the task.
     pub accept_within_millis: u64,
+    /// What is attached to the request as it is passed on.
+    pub artifacts: Vec<String>,
 }
 
 /// Whom a task was given to, and why.
@@ -82,6 +84,9 @@ pub struct TaskForwarded {
     /// When it is given to somebody else, if the agent has not accepted it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accept_by: Option<Timestamp>,
+    /// What is attached to it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub artifacts: Vec<String>,
 }
 
 /// What the router knows of a task from one look to the next.
@@ -263,6 +268,7 @@ impl Forward {
                 .map_or_else(|| envelope::id_at(task.created), |terms| terms.request.clone()),
             attempt: task.attempt,
             accept_by: self.accept_by(view, task, now)?,
+            artifacts: self.artifacts.clone(),
         });
         Ok(Decision::new(vec![fact], Reply::Row(Key::Task(self.task.clone()))))
     }
@@ -340,7 +346,7 @@ mod tests {
 
     fn forward(task: &str, to: &str) -> Forward {
         let message = format!("fwd_{task}").as_str().into();
-        Forward { task: task.into(), to: to.into(), message, accept_within_millis: 30_000 }
+        Forward { task: task.into(), to: to.into(), message, accept_within_millis: 30_000, artifacts: vec![] }
     }
 
     const GIVEN: [&str; 2] = ["routing.decided", "task.reserved"];

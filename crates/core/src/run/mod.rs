@@ -1,5 +1,5 @@
 //! Runs: the workflows that tasks belong to. A run is planned as a graph of tasks and follows them by itself: it is in
-//! progress at the first claim and completed when none of its tasks is left to do.
+//! progress at the first claim and ends when none of its tasks is open, completed or, if some have failed, failed.
 //!
 //! The project's default run has no row: it is always there and never completes.
 
@@ -23,7 +23,7 @@ pub use plan::{RunPlanned, SetRunPlan};
 pub(crate) use plan::{check_summary, planned};
 pub use remove::{RemoveRunTask, Rewired, TaskRemoved};
 pub use replan::{ReplanRun, RunReplanned};
-pub(crate) use rollup::{begins, ends, gives_work, goes_on, reopens, takes_work};
+pub(crate) use rollup::{Ended, begins, ends, gives_work, goes_on, reopens, takes_work};
 pub use status::{RunStatusSet, SetRunStatus, Trigger};
 
 use crate::actor::{Actor, Caller};
@@ -33,7 +33,7 @@ use crate::id::{RunId, Seq, Timestamp};
 use crate::key::{Ask, ColumnValue, Key, Lookup};
 use crate::refusal::{Code, Refusal};
 use crate::row::Row;
-use crate::task::Task;
+use crate::task::{State, Task};
 use crate::view::View;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Serialize, Deserialize)]
@@ -161,6 +161,17 @@ pub struct Run {
     pub tasks: u32,
     /// Tasks that may still be worked on; failed ones are among them, because they can be tried again.
     pub unfinished: u32,
+    /// Those of them that have failed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub failed: u32,
+    /// Since when it has ended, if it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 impl Run {
@@ -188,11 +199,28 @@ impl Run {
             updated_at: at,
             tasks: 0,
             unfinished: 0,
+            failed: 0,
+            ended_at: None,
+        }
+    }
+
+    /// How many tasks somebody works on, or can take as they are.
+    pub fn open(&self) -> u32 {
+        self.unfinished.saturating_sub(self.failed)
+    }
+
+    /// Whether it has come to its end. A task that is added or tried again opens it.
+    pub fn has_ended(&self) -> bool {
+        match self.status {
+            Status::Completed | Status::Abandoned => true,
+            Status::Failed => self.open() == 0,
+            Status::Planning | Status::Ready | Status::InProgress | Status::Paused => false,
         }
     }
 
     pub(crate) fn columns(&self) -> Vec<ColumnValue> {
-        vec![self.created.0.into(), self.status.as_str().into()]
+        let ended = self.ended_at.map_or(ColumnValue::Null, |ended| ColumnValue::Integer(ended.0));
+        vec![self.created.0.into(), self.status.as_str().into(), ended]
     }
 
     pub(crate) fn tallies(&self) -> Vec<&'static str> {
@@ -221,7 +249,14 @@ pub(crate) fn apply(old: Option<Run>, id: &RunId, fact: &Fact, seq: Seq, at: Tim
         }
         // A failed one was among those that are left all the time.
         Fact::TaskReopened(fact) if fact.from.is_finished() => run.unfinished = run.unfinished.saturating_add(1),
-        Fact::TaskCompleted(_) | Fact::TaskDropped(_) => run.unfinished = run.unfinished.saturating_sub(1),
+        Fact::TaskReopened(fact) if fact.from == State::Failed => run.failed = run.failed.saturating_sub(1),
+        Fact::TaskFailed(_) | Fact::TaskTimedOut(_) => run.failed = run.failed.saturating_add(1),
+        Fact::TaskRetried(_) => run.failed = run.failed.saturating_sub(1),
+        Fact::TaskCompleted(_) => run.unfinished = run.unfinished.saturating_sub(1),
+        Fact::TaskDropped(fact) => {
+            run.unfinished = run.unfinished.saturating_sub(1);
+            run.failed = run.failed.saturating_sub(u32::from(fact.from == State::Failed));
+        }
         Fact::TaskRemoved(_) => {
             run.tasks = run.tasks.saturating_sub(1);
             run.unfinished = run.unfinished.saturating_sub(1);
@@ -241,6 +276,7 @@ pub(crate) fn apply(old: Option<Run>, id: &RunId, fact: &Fact, seq: Seq, at: Tim
         _ => return Some(run),
     }
     run.updated_at = at;
+    run.ended_at = if run.has_ended() { run.ended_at.or(Some(at)) } else { None };
     Some(run)
 }
 

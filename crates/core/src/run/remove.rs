@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::add::{has_a_plan, reordered};
 use super::rollup::ends_with;
-use super::steering_asks;
+use super::{Run, steering_asks};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
@@ -71,9 +71,15 @@ impl RemoveRunTask {
         let mut facts = removed(view, task, &Going::from([(&task.id, task)]), &tasks)?;
         let rest: Vec<&Task> = tasks.into_iter().filter(|other| other.id != task.id).collect();
         facts.extend(reordered(&self.run, &rest, task.sequence, |sequence| sequence.saturating_sub(1)));
-        facts.extend(ends_with(run, run.tasks.saturating_sub(1), run.unfinished.saturating_sub(1)));
+        facts.extend(ends_with(&without(run, 1)));
         Ok(Decision::new(facts, Reply::Recorded))
     }
+}
+
+/// The run when so many of its tasks are gone that nobody began.
+pub(super) fn without(run: &Run, gone: usize) -> Run {
+    let gone = u32::try_from(gone).unwrap_or(u32::MAX);
+    Run { tasks: run.tasks.saturating_sub(gone), unfinished: run.unfinished.saturating_sub(gone), ..run.clone() }
 }
 
 /// Nobody began it and nobody has it.

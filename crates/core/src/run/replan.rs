@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::add::has_a_plan;
 use super::plan::{last, planned};
-use super::remove::{Going, is_removable, removal_asks, removed};
+use super::remove::{Going, is_removable, removal_asks, removed, without};
 use super::rollup::ends_with;
 use super::{PlannedTask, Run, author, check_summary, reopens, resolve, steering_asks};
 use crate::actor::Caller;
@@ -83,12 +83,7 @@ impl ReplanRun {
 
     /// A run that has work again is open again; one that has none left is completed.
     fn outcome(&self, run: &Run, goes: &[&Task]) -> Option<Fact> {
-        let new = u32::try_from(self.tasks.len()).unwrap_or(u32::MAX);
-        let gone = u32::try_from(goes.len()).unwrap_or(u32::MAX);
-        if new > 0 {
-            return reopens(run);
-        }
-        ends_with(run, run.tasks.saturating_sub(gone), run.unfinished.saturating_sub(gone))
+        if self.tasks.is_empty() { ends_with(&without(run, goes.len())) } else { reopens(run) }
     }
 
     fn config(&self, run: &Run, now: &Now) -> Map<String, Value> {

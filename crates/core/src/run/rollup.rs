@@ -8,7 +8,7 @@ use crate::fact::Fact;
 use crate::id::RunId;
 use crate::key::Key;
 use crate::refusal::{Code, Refusal};
-use crate::task::Task;
+use crate::task::{State, Task};
 use crate::view::View;
 
 /// Whether tasks of this run may be taken by somebody new.
@@ -53,22 +53,56 @@ pub(super) fn is_begun(run: &Run, tasks: &[&Task]) -> Option<Fact> {
     begun.then(|| follows(&Run { status: Status::Ready, ..run.clone() }, Status::InProgress, Trigger::TaskClaimed))
 }
 
-/// The end of a task, and of those that end with it, completes its run if none is left to do. `ended` counts them all.
-pub(crate) fn ends(view: &View, task: &Task, ended: usize) -> Result<Option<Fact>, Halt> {
-    let ended = u32::try_from(ended).unwrap_or(u32::MAX);
-    Ok(of(view, task)?.and_then(|run| ends_with(run, run.tasks, run.unfinished.saturating_sub(ended))))
+/// The tasks of a run that end together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended {
+    /// Completed, skipped or cancelled while they were open.
+    finished: usize,
+    /// Failed while they were open.
+    failed: usize,
+    /// Had failed, and are skipped.
+    given_up: usize,
 }
 
-/// Completes a run that will have this many tasks, and so many that are left to do.
-pub(super) fn ends_with(run: &Run, tasks: u32, unfinished: u32) -> Option<Fact> {
-    let settled = matches!(run.status, Status::Completed | Status::Abandoned);
-    let done = tasks > 0 && unfinished == 0 && !settled;
-    done.then(|| follows(run, Status::Completed, Trigger::TasksEnded))
+impl Ended {
+    const NONE: Ended = Ended { finished: 0, failed: 0, given_up: 0 };
+
+    /// A task and so many parts of it.
+    pub(crate) fn finished(task: &Task, parts: usize) -> Ended {
+        match task.state {
+            State::Failed => Ended { finished: parts, given_up: 1, ..Ended::NONE },
+            _ => Ended { finished: parts + 1, ..Ended::NONE },
+        }
+    }
+
+    /// A task, with so many parts of it that are of no use any more.
+    pub(crate) fn failed(parts: usize) -> Ended {
+        Ended { finished: parts, failed: 1, ..Ended::NONE }
+    }
 }
 
-/// A new task in a run that was completed opens it again.
+/// The end of a task, and of those that end with it, ends its run if none is open after it.
+pub(crate) fn ends(view: &View, task: &Task, ended: Ended) -> Result<Option<Fact>, Halt> {
+    let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    Ok(of(view, task)?.and_then(|run| {
+        let unfinished = run.unfinished.saturating_sub(count(ended.finished + ended.given_up));
+        let failed = (run.failed + count(ended.failed)).saturating_sub(count(ended.given_up));
+        ends_with(&Run { unfinished, failed, ..run.clone() })
+    }))
+}
+
+/// Ends a run whose tasks will be as it says.
+pub(super) fn ends_with(run: &Run) -> Option<Fact> {
+    let to = if run.failed > 0 { Status::Failed } else { Status::Completed };
+    let settled = matches!(run.status, Status::Completed | Status::Abandoned) || run.status == to;
+    let ends = run.tasks > 0 && run.open() == 0 && !settled;
+    ends.then(|| follows(run, to, Trigger::TasksEnded))
+}
+
+/// A new task opens a run again that had come to its end.
 pub(crate) fn reopens(run: &Run) -> Option<Fact> {
-    (run.status == Status::Completed).then(|| follows(run, Status::InProgress, Trigger::TaskAdded))
+    let ended = run.has_ended() && run.status != Status::Abandoned;
+    ended.then(|| follows(run, Status::InProgress, Trigger::TaskAdded))
 }
 
 /// Tasks that begin anew open the runs again that had come to an end with them.
@@ -102,7 +136,6 @@ mod tests {
     use super::*;
     use crate::actor::Caller;
     use crate::run::SetRunStatus;
-    use crate::task::State;
     use crate::testing::{World, anna, by, cancel, claim, complete, create, fail, release, retry, skip, start};
 
     fn status(w: &World) -> Status {
@@ -129,19 +162,61 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_task_keeps_its_run_open_until_it_is_tried_again_or_skipped() {
+    fn a_run_fails_with_its_last_task_and_goes_on_when_that_is_tried_again_or_skipped() {
+        let mut w = World::of(&["lead", "a"]);
+        w.plans("wf", &[("one", &[]), ("two", &[]), ("three", &["one"])]);
+        let counts = |w: &World| (status(w), w.run_row("wf").unfinished, w.run_row("wf").failed);
+        w.starts("a", "tk_one");
+        assert_eq!(w.does(&by("a"), fail("tk_one")), ["task.failed"]);
+        w.starts("a", "tk_two");
+        assert_eq!(w.does(&by("a"), fail("tk_two")), ["task.failed"]);
+        assert_eq!(counts(&w), (Status::InProgress, 3, 2), "one waits for what failed");
+        assert_eq!(w.does(&by("a"), cancel("tk_three")), ["task.dropped", "run.status_set"]);
+        assert_eq!(counts(&w), (Status::Failed, 2, 2));
+        assert_eq!(w.does(&by("a"), retry("tk_one")), ["task.retried", "run.status_set"], "work goes on");
+        assert_eq!(counts(&w), (Status::InProgress, 2, 1));
+        w.starts("a", "tk_one");
+        assert_eq!(w.does(&by("a"), complete("tk_one")), ["task.completed", "run.status_set"]);
+        assert_eq!(counts(&w), (Status::Failed, 1, 1), "one has failed still");
+        assert_eq!(w.does(&by("a"), skip("tk_two")), ["task.dropped", "run.status_set"]);
+        assert_eq!(counts(&w), (Status::Completed, 0, 0));
+        assert_eq!(w.rebuilt(), *w.rows());
+    }
+
+    #[test]
+    fn a_run_that_failed_is_opened_by_whatever_gives_it_work_again() {
+        let within = |id: &str| crate::task::Create { run: "wf".into(), ..create(id, &[]) };
+        let failed = || {
+            let mut w = World::of(&["lead", "a"]);
+            w.does(&Caller::nobody(), within("t"));
+            w.starts("a", "t");
+            assert_eq!(w.does(&by("a"), fail("t")), ["task.failed", "run.status_set"]);
+            assert_eq!((status(&w), w.run_row("wf").has_ended()), (Status::Failed, true));
+            w
+        };
+        let mut w = failed();
+        w.does(&Caller::nobody(), within("u"));
+        assert_eq!(status(&w), Status::InProgress, "another task");
+        w.does(&by("lead"), cancel("u"));
+        assert_eq!(status(&w), Status::Failed, "the first has failed still");
+        let mut w = failed();
+        w.does(&by("a"), crate::task::TakeUp { task: "t".into(), agent: "a".into() });
+        assert_eq!(status(&w), Status::InProgress, "a claim");
+        let mut w = failed();
+        w.does(&anna(), crate::task::RetryPart { run: "wf".into(), task: "t".into() });
+        assert_eq!((status(&w), w.run_row("wf").failed), (Status::InProgress, 0), "a partial retry");
+        assert_eq!(w.rebuilt(), *w.rows());
+    }
+
+    #[test]
+    fn a_run_that_somebody_called_failed_has_not_ended_while_tasks_of_it_are_open() {
         let mut w = World::of(&["lead", "a"]);
         w.plans("wf", &[("one", &[])]);
         w.starts("a", "tk_one");
-        w.does(&by("a"), fail("tk_one"));
-        assert_eq!((status(&w), w.run_row("wf").unfinished), (Status::InProgress, 1));
         w.does(&anna(), set(Status::Failed));
-        w.does(&by("a"), retry("tk_one"));
-        assert_eq!(w.claims("a", "tk_one"), ["task.claimed", "run.status_set"], "work goes on");
-        w.does(&by("a"), start(None, "tk_one"));
-        w.does(&by("a"), fail("tk_one"));
-        w.does(&by("a"), skip("tk_one"));
-        assert_eq!(status(&w), Status::Completed);
+        assert!(!w.run_row("wf").has_ended());
+        w.does(&by("a"), complete("tk_one"));
+        assert_eq!((status(&w), w.run_row("wf").has_ended()), (Status::Completed, true));
     }
 
     #[test]

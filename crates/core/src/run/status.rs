@@ -67,6 +67,12 @@ impl SetRunStatus {
                 .hint("it completes by itself with its last task; skip or cancel what is not needed, or abandon it")
                 .into());
         }
+        if self.to == Status::InProgress && run.tasks > 0 && run.open() == 0 {
+            let message = format!("workflow {} has no open task to go on with", run.id);
+            return Err(Refusal::new(Code::InvalidState, message)
+                .hint("retry a task that failed, or add one: that opens it again")
+                .into());
+        }
         let mut facts = vec![Fact::RunStatusSet(RunStatusSet {
             run: run.id.clone(),
             from: run.status,
@@ -87,7 +93,7 @@ fn hint(from: Status) -> &'static str {
         Status::Ready => "it begins with the first claim of one of its tasks",
         Status::InProgress => "it can be paused, completed, failed or abandoned",
         Status::Paused => "resume it (in_progress) or abandon it",
-        Status::Failed => "resume it (in_progress)",
+        Status::Failed => "resume it (in_progress), or retry a task of it",
         Status::Completed => "add a task to open it again",
         Status::Abandoned => "create a new workflow",
     }
@@ -97,7 +103,7 @@ fn hint(from: Status) -> &'static str {
 mod tests {
     use super::*;
     use crate::task::Create;
-    use crate::testing::{World, by, complete, create};
+    use crate::testing::{World, by, complete, create, fail};
 
     fn set(to: Status, reason: Option<&str>) -> SetRunStatus {
         SetRunStatus { run: "wf".into(), to, reason: reason.map(str::to_owned) }
@@ -140,6 +146,16 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_run_goes_on_with_a_task_and_not_without_one() {
+        let mut w = world(Status::InProgress);
+        w.does(&by("a"), fail("tk_one"));
+        assert_eq!(w.run_row("wf").status, Status::Failed);
+        assert_eq!(w.refuses(&by("a"), set(Status::InProgress, None)), Code::InvalidState);
+        w.does(&by("a"), crate::testing::retry("tk_one"));
+        assert_eq!(w.run_row("wf").status, Status::InProgress);
     }
 
     #[test]

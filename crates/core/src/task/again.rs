@@ -3,10 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Task, TaskRetried};
-use crate::command::Now;
+use crate::command::{Halt, Now};
 use crate::fact::Fact;
 use crate::id::{AgentId, RunId, TaskId};
+use crate::run::{self, Ended};
 use crate::told::Told;
+use crate::view::View;
 
 /// How often a task is tried that does not say so itself.
 pub const MAX_ATTEMPTS: u32 = 3;
@@ -32,8 +34,22 @@ pub struct TaskExhausted {
     pub told: Told,
 }
 
-/// What follows the failure of an attempt that another one may mend. `task` is the task as it was before it failed.
-pub(crate) fn tried_again(task: &Task, error: &str, backoff_millis: u64, now: &Now) -> Option<Fact> {
+/// What follows the failure of an attempt that another one may mend: that, or the end of the run. `task` is the task as it was
+/// before it failed.
+pub(crate) fn tried_again(
+    view: &View,
+    task: &Task,
+    error: &str,
+    backoff_millis: u64,
+    now: &Now,
+) -> Result<Vec<Fact>, Halt> {
+    let again = next_attempt(task, error, backoff_millis, now);
+    let ends = !matches!(again, Some(Fact::TaskRetried(_)));
+    let end = if ends { run::ends(view, task, Ended::failed(0))? } else { None };
+    Ok(again.into_iter().chain(end).collect())
+}
+
+fn next_attempt(task: &Task, error: &str, backoff_millis: u64, now: &Now) -> Option<Fact> {
     let terms = task.origin.terms.as_deref()?;
     let attempts = task.attempts_used();
     if attempts >= terms.max_attempts.unwrap_or(MAX_ATTEMPTS).max(1) {

@@ -82,7 +82,7 @@ pub(super) fn grant(view: &View, caller: &Caller, task: &Task, agent: &AgentId) 
 }
 
 /// Whoever takes a task that the router gave it has seen the request, by whichever way it learned of it.
-fn took_note(view: &View, task: &Task, agent: &AgentId) -> Result<Option<Fact>, Halt> {
+pub(crate) fn took_note(view: &View, task: &Task, agent: &AgentId) -> Result<Option<Fact>, Halt> {
     let Some(request) = &task.routing.passed_on else { return Ok(None) };
     let open = view.delivery(request, agent)?.is_some_and(|delivery| delivery.standing != Standing::Acked);
     let receipt = || Receipt { agent: agent.clone(), messages: vec![request.clone()], broadcasts: vec![] };

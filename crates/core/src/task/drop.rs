@@ -11,7 +11,7 @@ use crate::fact::Fact;
 use crate::id::{AgentId, RunId, TaskId};
 use crate::key::{Ask, Key};
 use crate::limit;
-use crate::run;
+use crate::run::{self, Ended};
 use crate::told::Told;
 use crate::view::View;
 
@@ -84,7 +84,7 @@ fn drop(
         State::Cancelled => cancelled(view, task, reason)?,
         _ => {
             let mut facts = dropped(view, task, to, reason)?;
-            facts.extend(run::ends(view, task, 1)?);
+            facts.extend(run::ends(view, task, Ended::finished(task, 0))?);
             facts
         }
     };
@@ -98,6 +98,6 @@ pub(crate) fn cancelled(view: &View, task: &Task, reason: Option<&str>) -> Resul
     for part in &parts {
         facts.extend(dropped(view, part, State::Cancelled, reason)?);
     }
-    facts.extend(run::ends(view, task, parts.len() + 1)?);
+    facts.extend(run::ends(view, task, Ended::finished(task, parts.len()))?);
     Ok(facts)
 }

@@ -14,7 +14,7 @@ use crate::file::{self, ReleaseReason};
 use crate::id::{AgentId, RunId, TaskId};
 use crate::key::{Ask, Key, Lookup};
 use crate::limit;
-use crate::run;
+use crate::run::{self, Ended};
 use crate::told::Told;
 use crate::view::View;
 
@@ -107,7 +107,7 @@ impl Complete {
         for part in &parts {
             facts.extend(parts::dropped(view, part, State::Cancelled, Some(WHOLE_IS_COMPLETED))?);
         }
-        facts.extend(run::ends(view, task, parts.len() + 1)?);
+        facts.extend(run::ends(view, task, Ended::finished(task, parts.len()))?);
         Ok(facts)
     }
 }
@@ -118,11 +118,14 @@ impl Fail {
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
-        let facts = self.fails(view, caller, view.task_known(&self.task)?)?;
+        let task = view.task_known(&self.task)?;
+        let mut facts = self.fails(view, caller, task)?;
+        facts.extend(run::ends(view, task, Ended::failed(0))?);
         Ok(Decision::new(facts, Reply::Row(Key::Task(self.task.clone()))))
     }
 
-    /// The facts that end the task badly, which may have been begun only just now.
+    /// The facts that end the task badly, which may have been begun only just now. Whether its run ends with it depends on
+    /// whether it is tried again.
     pub(crate) fn fails(&self, view: &View, caller: &Caller, task: &Task) -> Result<Vec<Fact>, Halt> {
         limit::text("error", self.error.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
         may_end(view, caller, task, self.agent.as_ref(), State::Failed)?;

@@ -32,6 +32,7 @@ pub use again::{MAX_ATTEMPTS, RETRY_BACKOFF_MILLIS, TaskExhausted};
 pub(crate) use again::{doubled, tried_again};
 pub use assign::{Assign, TaskReassigned};
 pub use checkpoint::{AddCheckpoint, CheckpointAdded};
+pub(crate) use claim::took_note;
 pub use claim::{Claim, TaskClaimed};
 pub use clocks::{Alarm, Clock, Clocks};
 pub use create::{Create, TaskCreated, TaskReserved};

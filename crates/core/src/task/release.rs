@@ -10,6 +10,7 @@ use crate::file::ReleaseReason;
 use crate::id::{AgentId, RunId, TaskId, Timestamp};
 use crate::key::{Ask, Key};
 use crate::limit;
+use crate::run;
 use crate::told::Told;
 use crate::view::View;
 
@@ -80,7 +81,7 @@ impl Release {
         }
         may_change(view, caller, task, self.agent.as_ref())?;
         if task.state == State::Failed {
-            return Ok(Decision::new(vec![retried(task)], reply));
+            return Ok(Decision::new(again(view, task)?, reply));
         }
         if task.state != State::Pending {
             check_transition(task, State::Pending)?;
@@ -109,8 +110,15 @@ impl Retry {
                 .hint("only a failed task can be retried")
                 .into());
         }
-        Ok(Decision::new(vec![retried(task)], Reply::Row(Key::Task(self.task.clone()))))
+        Ok(Decision::new(again(view, task)?, Reply::Row(Key::Task(self.task.clone()))))
     }
+}
+
+/// A failed task is tried again, and its run goes on if it had ended with it.
+fn again(view: &View, task: &Task) -> Result<Vec<Fact>, Halt> {
+    let mut facts = vec![retried(task)];
+    facts.extend(run::goes_on(view, &[task])?);
+    Ok(facts)
 }
 
 pub(super) fn retried(task: &Task) -> Fact {

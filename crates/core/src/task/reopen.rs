@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::finish::{dependents, freed_files};
 use super::{State, Task};
-use crate::actor::Caller;
+use crate::actor::{Actor, Caller};
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::file::ReleaseReason;
@@ -75,11 +75,8 @@ impl RetryPart {
         }
         if let Some(run) = of_run {
             run::takes_work(run)?;
-            if task.assigned_by != caller.actor.to_string() {
-                view.may_steer(caller, run)?;
-            }
         }
-        let facts = self.opens_again(view, task)?;
+        let facts = self.opens_again(view, caller, task)?;
         Ok(Decision::new(facts, Reply::Row(Key::Task(self.task.clone()))))
     }
 
@@ -92,10 +89,11 @@ impl RetryPart {
         Ok(Some(view.run(&self.run)?.ok_or_else(unknown)?))
     }
 
-    fn opens_again(&self, view: &View, task: &Task) -> Result<Vec<Fact>, Halt> {
+    fn opens_again(&self, view: &View, caller: &Caller, task: &Task) -> Result<Vec<Fact>, Halt> {
         let found = self.went_on_from(view, task)?;
         let begun = |found: &&Task| found.state != State::Pending || found.held_by().is_some();
         let opened: Vec<&Task> = found.into_iter().filter(begun).collect();
+        may_reopen_all(view, caller, &opened)?;
         let files = |task: &&Task| Lookup::FilesOfTask(task.id.clone()).into();
         view.needs(opened.iter().map(files).collect())?;
         let mut facts = Vec::new();
@@ -141,6 +139,78 @@ impl RetryPart {
         let message = format!("what went on from {} is too many steps away from it", task.id);
         Err(Refusal::new(Code::TooLarge, message).hint("retry what depends on it one by one").into())
     }
+}
+
+/// The lead and people may have anything begin anew. Others need a right to each task, where whoever has one to the whole
+/// has it to its parts, and take nothing away from whoever works on it.
+fn may_reopen_all(view: &View, caller: &Caller, opened: &[&Task]) -> Result<(), Halt> {
+    if view.has_authority(caller)? {
+        return Ok(());
+    }
+    let runs: BTreeSet<RunId> = opened.iter().filter_map(|task| task.workflow()).collect();
+    view.needs(runs.into_iter().map(|run| Key::Run(run).into()).collect())?;
+    let ids: BTreeSet<&TaskId> = opened.iter().map(|task| &task.id).collect();
+    for task in opened {
+        if !task.origin.parent.as_ref().is_some_and(|whole| ids.contains(whole)) {
+            may_reopen(view, caller, task)?;
+        }
+    }
+    spares_others(caller, opened)
+}
+
+/// Whoever asked for a task may, and whoever steers its run. Where nobody does, what has failed is anybody's to try again, as it
+/// is to claim; but what was done, skipped or cancelled is undone only by whoever worked on it.
+fn may_reopen(view: &View, caller: &Caller, task: &Task) -> Result<(), Halt> {
+    let named = caller.actor != Actor::Nobody;
+    if named && task.assigned_by == caller.actor.to_string() {
+        return Ok(());
+    }
+    if let Some(run) = task.workflow()
+        && let Some(run) = view.run(&run)?
+    {
+        view.may_steer(caller, run)?;
+        if named && run.created_by == caller.actor.to_string() {
+            return Ok(());
+        }
+    }
+    if !task.state.is_finished() {
+        return Ok(());
+    }
+    match (&task.worked_by, caller.actor.agent()) {
+        (Some(worker), Some(agent)) if worker == agent => Ok(()),
+        (Some(worker), None) if !named => view.may_speak_for(caller, worker),
+        (None, None) if !named => Ok(()),
+        (worker, _) => Err(is_of_others(task, worker.as_ref()).into()),
+    }
+}
+
+fn is_of_others(task: &Task, worker: Option<&AgentId>) -> Refusal {
+    let state = task.state.as_str();
+    let by = worker.map(|worker| format!(", and {worker} had it")).unwrap_or_default();
+    Refusal::new(Code::Forbidden, format!("task {} is {state}: {} asked for it{by}", task.id, task.assigned_by))
+        .hint(format!("ask {}, the lead or a person to have it tried again", task.assigned_by))
+        .about("/task_id")
+}
+
+/// How many tasks a refusal names.
+const NAMED: usize = 5;
+
+fn spares_others(caller: &Caller, opened: &[&Task]) -> Result<(), Halt> {
+    let others = opened.iter().filter_map(|task| {
+        let holder = task.holder().filter(|holder| caller.actor.agent() != Some(holder))?;
+        Some(format!("{} (held by {holder})", task.id))
+    });
+    let others: Vec<String> = others.collect();
+    if others.is_empty() {
+        return Ok(());
+    }
+    let more = others.len().saturating_sub(NAMED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let named = others.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+    Err(Refusal::new(Code::AlreadyClaimed, format!("others work on what would begin anew with it: {named}{more}"))
+        .hint("wait until they have ended or given it back, or have the lead or a person try it again")
+        .about("/task_id")
+        .into())
 }
 
 fn at_task(halt: Halt) -> Halt {

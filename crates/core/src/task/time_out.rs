@@ -15,6 +15,7 @@ use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
 use crate::key::{Ask, Key, Lookup};
 use crate::refusal::{Code, Refusal};
 use crate::routing::RoutingResumed;
+use crate::run::{self, Ended};
 use crate::told::Told;
 use crate::view::View;
 
@@ -99,7 +100,7 @@ impl FireClock {
         let (timed_out, reason) = timed_out(task, TimeLimit::Runtime, due, &why);
         let mut facts = vec![timed_out];
         facts.extend(freed_files(view, task, ReleaseReason::TaskEnded)?);
-        facts.extend(tried_again(task, &reason, self.backoff_millis, now));
+        facts.extend(tried_again(view, task, &reason, self.backoff_millis, now)?);
         Ok(facts)
     }
 }
@@ -117,9 +118,11 @@ fn deadline_is_over(view: &View, task: &Task, due: Timestamp) -> Result<Vec<Fact
     let (timed_out, reason) = timed_out(task, TimeLimit::Deadline, due, &why);
     let mut facts = vec![timed_out];
     facts.extend(freed_files(view, task, ReleaseReason::TaskEnded)?);
-    for part in open_parts(view, task)? {
+    let parts = open_parts(view, task)?;
+    for part in &parts {
         facts.extend(dropped(view, part, State::Cancelled, Some(&reason))?);
     }
+    facts.extend(run::ends(view, task, Ended::failed(parts.len()))?);
     Ok(facts)
 }
 

@@ -43,7 +43,7 @@ fn gives(w: &mut World, task: &str) -> String {
     w.does(&Caller::system(), routed);
     let message = format!("fwd_{}", w.log.len()).as_str().into();
     let accept_within_millis = ACCEPT.unsigned_abs();
-    let forward = Forward { task: task.into(), to: to.clone(), message, accept_within_millis };
+    let forward = Forward { task: task.into(), to: to.clone(), message, accept_within_millis, artifacts: vec![] };
     assert_eq!(w.does(&Caller::system(), forward), ["task.forwarded"]);
     to.to_string()
 }
@@ -235,10 +235,10 @@ fn a_deadline_ends_a_task_wherever_it_is() {
             w.task("t").clocks.get(Clock::Accept).unwrap();
         }
         let told = goes_off(&mut w, "t", Clock::Deadline);
-        assert_eq!(told, ["task.timed_out"], "{state}");
+        assert_eq!(told, ["task.timed_out", "run.status_set"], "{state}");
         let task = w.task("t");
         assert_eq!((task.state, task.clocks.next(), task.held_by()), (State::Failed, None, None), "{state}");
-        let Fact::TaskTimedOut(fact) = &w.log.last().unwrap().fact else { panic!("{state}") };
+        let Fact::TaskTimedOut(fact) = &w.log[w.log.len() - 2].fact else { panic!("{state}") };
         assert_eq!(fact.holder.as_ref().map(AgentId::as_str), holder, "{state}");
         assert!(fact.reason.starts_with("DEADLINE_EXCEEDED: "), "{}", fact.reason);
         assert_eq!(fact.reserved_for.is_some(), state == "given");
@@ -258,7 +258,9 @@ fn a_deadline_takes_along_what_is_part_of_the_task() {
         asks_for(&mut w, task, &json!({ "parent_task_id": parent, "limits": { "max_runtime_sec": 600 } }));
     }
     let given = gives(&mut w, "a");
-    assert_eq!(goes_off(&mut w, "t", Clock::Deadline), ["task.timed_out", "task.dropped", "task.dropped"]);
+    let told = goes_off(&mut w, "t", Clock::Deadline);
+    assert_eq!(told, ["task.timed_out", "task.dropped", "task.dropped", "run.status_set"]);
+    assert_eq!(w.run_row("run_1").status, Status::Failed);
     for part in ["a", "b"] {
         assert_eq!((w.task(part).state, w.task(part).clocks.next()), (State::Cancelled, None), "{part}");
     }
@@ -299,12 +301,14 @@ fn an_error_that_may_mend_is_tried_again_later_and_by_another() {
     goes_off(&mut w, "t", Clock::Rest);
     let third = gives(&mut w, "t");
     accepts(&mut w, "acc3", &third, "t").unwrap();
-    assert_eq!(errs(&mut w, &third, "t", true), ["envelope.received", "task.failed", "task.exhausted"]);
+    let told = errs(&mut w, &third, "t", true);
+    assert_eq!(told, ["envelope.received", "task.failed", "task.exhausted", "run.status_set"]);
     let task = w.task("t");
     assert_eq!((task.state, task.attempt, task.clocks.next()), (State::Failed, 3, None));
-    assert_eq!(w.run_row("run_1").status, Status::InProgress);
+    assert_eq!(w.run_row("run_1").status, Status::Failed);
     // Asked for once more, it has all its attempts again.
     w.does(&anna(), retry("t"));
+    assert_eq!(w.run_row("run_1").status, Status::InProgress);
     let again = gives(&mut w, "t");
     accepts(&mut w, "acc4", &again, "t").unwrap();
     assert_eq!(errs(&mut w, &again, "t", true).last(), Some(&"task.retried"));
@@ -317,12 +321,12 @@ fn how_often_it_is_tried_is_as_the_request_says() {
         let mut w = team(&[("ken", None)]);
         asks_for(&mut w, "t", &json!({ "limits": { "max_attempts": max } }));
         gives(&mut w, "t");
-        assert_eq!(errs(&mut w, "ken", "t", true).last(), Some(&outcome), "{max}");
+        assert!(errs(&mut w, "ken", "t", true).contains(&outcome), "{max}");
     }
     let mut w = team(&[("ken", None)]);
     asks_for(&mut w, "t", &json!({}));
     gives(&mut w, "t");
-    assert_eq!(errs(&mut w, "ken", "t", false).last(), Some(&"task.failed"));
+    assert_eq!(errs(&mut w, "ken", "t", false)[5..], ["task.failed", "run.status_set"]);
     assert_eq!((w.task("t").state, w.task("t").attempt), (State::Failed, 1));
     // The only one who fits gets it again, after the pause.
     let mut w = team(&[("ken", None)]);
@@ -340,7 +344,7 @@ fn there_is_no_attempt_after_the_deadline() {
     gives(&mut w, "t");
     accepts(&mut w, "acc", "ken", "t").unwrap();
     at(&mut w, 59_000);
-    assert_eq!(errs(&mut w, "ken", "t", true), ["envelope.received", "task.failed"]);
+    assert_eq!(errs(&mut w, "ken", "t", true), ["envelope.received", "task.failed", "run.status_set"]);
     assert_eq!((w.task("t").state, w.task("t").clocks.next()), (State::Failed, None));
 }
 
@@ -460,6 +464,80 @@ fn what_a_part_of_a_run_is_must_be_right() {
     w.starts("b", "plain");
     w.does(&by("b"), complete("plain"));
     assert_eq!(w.does(&by("b"), retry_part("run_default", "plain")), ["task.reopened"]);
+}
+
+#[test]
+fn what_others_did_is_not_undone_by_anybody() {
+    let mut w = World::of(&["lead", "a", "b", "c"]);
+    let asked = |id: &str, run: &str, by: &str| super::Create {
+        run: run.into(),
+        assigned_by: by.to_owned(),
+        ..create(id, &[])
+    };
+    // The default run has nobody who steers it, and neither has one that a stranger opened.
+    for (task, run) in [("t", "run_default"), ("u", "wf")] {
+        w.does(&by("ui"), asked(task, run, "ui"));
+        w.starts("b", task);
+        w.does(&by("b"), complete(task));
+        let refusal = w.run(&by("c"), retry_part(run, task)).unwrap_err();
+        assert_eq!((refusal.code, refusal.pointer.as_deref()), (Code::Forbidden, Some("/task_id")), "{task}");
+        assert_eq!(refusal.message, format!("task {task} is completed: ui asked for it, and b had it"));
+        assert_eq!(refusal.hint.as_deref(), Some("ask ui, the lead or a person to have it tried again"));
+        for caller in [by("ui"), by("b"), by("lead"), anna(), Caller::nobody()] {
+            assert!(w.does(&caller, retry_part(run, task)).contains(&"task.reopened"), "{task} by {:?}", caller.actor);
+            w.starts("b", task);
+            w.does(&by("b"), complete(task));
+        }
+        w.does(&by("ui"), retry_part(run, task));
+        w.starts("b", task);
+        w.does(&by("b"), fail(task));
+        assert!(w.does(&by("c"), retry_part(run, task)).contains(&"task.reopened"), "it is anybody's, as by a claim");
+    }
+}
+
+#[test]
+fn nobody_without_authority_takes_away_what_others_work_on() {
+    let mut w = World::of(&["lead", "a", "b"]);
+    w.does(&by("a"), crate::testing::create_run("wf"));
+    w.does(&by("a"), crate::testing::plan("wf", &[("one", &[]), ("two", &["one"]), ("three", &["one"])]));
+    w.starts("a", "tk_one");
+    w.does(&by("a"), complete("tk_one"));
+    w.starts("a", "tk_two");
+    w.starts("b", "tk_three");
+    for caller in [by("a"), Caller::nobody()] {
+        let refusal = w.run(&caller, retry_part("wf", "tk_one")).unwrap_err();
+        if caller == by("a") {
+            assert_eq!((refusal.code, refusal.pointer.as_deref()), (Code::AlreadyClaimed, Some("/task_id")));
+            assert!(refusal.message.ends_with(": tk_three (held by b)"), "{refusal}");
+            assert!(refusal.hint.unwrap().contains("the lead or a person"));
+        }
+    }
+    assert_eq!((w.holder("tk_two"), w.holder("tk_three")), (Some("a"), Some("b")), "nothing is done by halves");
+    w.does(&by("b"), release("tk_three"));
+    let told = w.does(&by("a"), retry_part("wf", "tk_one"));
+    assert_eq!(told, ["task.reopened", "task.reopened"], "its own it may take");
+    w.starts("a", "tk_one");
+    w.does(&by("a"), complete("tk_one"));
+    w.starts("b", "tk_three");
+    w.does(&by("lead"), retry_part("wf", "tk_one"));
+    assert_eq!((w.holder("tk_three"), w.agent("b").holding), (None, 0));
+}
+
+#[test]
+fn whoever_opens_a_part_of_one_run_must_steer_the_others_that_go_on_from_it() {
+    let mut w = World::of(&["lead", "a", "b"]);
+    for (agent, run, task, deps) in [("a", "wf_a", "t", &[][..]), ("b", "wf_b", "u", &["t"][..])] {
+        w.does(&by(agent), crate::testing::create_run(run));
+        let created = super::Create { run: run.into(), assigned_by: agent.to_owned(), ..create(task, deps) };
+        w.does(&by(agent), created);
+        w.starts(agent, task);
+        w.does(&by(agent), complete(task));
+    }
+    assert_eq!(w.refuses(&by("a"), retry_part("wf_a", "t")), Code::Forbidden, "b steers wf_b");
+    assert_eq!(w.task("t").state, State::Completed);
+    w.does(&by("lead"), retry_part("wf_a", "t"));
+    assert_eq!((w.task("t").attempt, w.task("u").attempt), (2, 2));
+    assert_eq!(w.rebuilt(), *w.rows());
 }
 
 #[test]

@@ -12,6 +12,7 @@ use crate::fact::Fact;
 use crate::id::{AgentId, TaskId};
 use crate::key::{Ask, Key};
 use crate::refusal::{Code, Refusal};
+use crate::run::{self, Ended};
 use crate::view::View;
 
 /// Brings a task to a state. A completed one needs an outcome, a failed one an error.
@@ -64,6 +65,7 @@ impl UpdateStatus {
                 self.needs(&begun, self.error.as_ref(), Code::MissingError, "error")?;
                 let fail = Fail { task, agent, error: self.error.clone() };
                 facts.extend(fail.fails(view, caller, &begun)?);
+                facts.extend(run::ends(view, &begun, Ended::failed(0))?);
                 Ok(Decision::new(facts, Reply::Row(Key::Task(begun.id))))
             }
             State::Skipped => Skip { task, agent, reason: self.reason.clone() }.decide(view, caller),

@@ -22,7 +22,7 @@ pub(crate) fn ingest(id: &str, kind: &str, from: &str, more: &Value) -> Ingest {
     let received = read_batch(&bytes, Shape::Json).unwrap();
     match take_in(&received, StormGuard::default()).unwrap().remove(0) {
         Taken::Command(ingest) => *ingest,
-        Taken::Heartbeat(agent) => panic!("a heartbeat of {agent}"),
+        Taken::Heartbeat(beat) => panic!("a heartbeat of {}", beat.agent),
     }
 }
 

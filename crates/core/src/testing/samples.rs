@@ -193,6 +193,7 @@ fn routing() -> Vec<Fact> {
             request: "msg_1".into(),
             attempt: 1,
             accept_by: Some(Timestamp(30_000)),
+            artifacts: vec!["aa".repeat(32)],
         }),
         Fact::RoutingResumed(RoutingResumed { task, run, clock: Clock::Anew }),
     ]
@@ -215,6 +216,8 @@ fn envelope() -> Fact {
         delivered: vec!["ada".into()],
         signed_by: Some("key_01".to_owned()),
         denied: Some(denial(None)),
+        artifacts: vec!["aa".repeat(32)],
+        ui_channel: Some("chat:research".to_owned()),
     })
 }
 

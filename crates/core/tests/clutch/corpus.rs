@@ -138,7 +138,7 @@ fn what_is_too_large_is_refused() {
         message["payload"]["text"] = "x".repeat(bytes - rest).into();
         message.to_string()
     };
-    let most = 256 * 1024;
+    let most = 1024 * 1024;
     assert_eq!(with_payload(most).len(), most);
     assert!(Envelope::read(with_payload(most).as_bytes()).is_ok());
     let faults = Envelope::read(with_payload(most + 1).as_bytes()).unwrap_err();
@@ -148,6 +148,48 @@ fn what_is_too_large_is_refused() {
     message["to"] = (0..1_001).map(|index| serde_json::json!({ "agent_id": format!("a{index}") })).collect();
     let faults = Envelope::read(message.to_string().as_bytes()).unwrap_err();
     assert_eq!(faults.first().map(|fault| (fault.code, fault.pointer.as_str())), Some((FaultCode::TooLarge, "/to")));
+}
+
+/// At each limit a message is taken, and one beyond it is refused at the place.
+#[test]
+fn every_limit_is_where_it_says() {
+    use serde_json::json;
+    let least: Value = serde_json::from_slice(&messages("good")["least"]).unwrap();
+    let nested = |depth: usize| {
+        let text = "[".repeat(depth) + &"]".repeat(depth);
+        serde_json::from_str::<Value>(&text).unwrap()
+    };
+    let text = |bytes: usize| json!("x".repeat(bytes));
+    type Sized<'a> = &'a dyn Fn(usize) -> Value;
+    let agents = |count: usize| (0..count).map(|n| json!({ "agent_id": format!("a{n}") })).collect::<Value>();
+    let needs = |count: usize| (0..count).map(|n| json!(format!("skill:s{n}"))).collect::<Value>();
+    let attachments =
+        |count: usize| (0..count).map(|n| json!({ "kind": "link", "ref": format!("r{n}") })).collect::<Value>();
+    let limits: [(&str, &str, usize, Sized<'_>, FaultCode); 10] = [
+        ("id", "/id", 128, &text, FaultCode::TooLarge),
+        ("thread_id", "/thread_id", 256, &text, FaultCode::TooLarge),
+        ("run_id", "/run_id", 256, &text, FaultCode::TooLarge),
+        ("task_id", "/task_id", 256, &text, FaultCode::TooLarge),
+        ("domain", "/domain", 256, &text, FaultCode::TooLarge),
+        ("idempotency_key", "/idempotency_key", 256, &text, FaultCode::TooLarge),
+        ("to", "/to", 1_000, &agents, FaultCode::TooLarge),
+        ("requires", "/requires", 1_000, &needs, FaultCode::TooLarge),
+        ("attachments", "/attachments", 1_000, &attachments, FaultCode::TooLarge),
+        // The message itself is one level.
+        ("own", "/own", 99, &nested, FaultCode::TooDeep),
+    ];
+    for (field, pointer, most, sized, code) in limits {
+        let with = |size: usize| {
+            let mut message = least.clone();
+            message[field] = sized(size);
+            Envelope::read(message.to_string().as_bytes())
+        };
+        assert!(with(most).is_ok(), "{field} of {most}: {:?}", with(most).err());
+        let faults = with(most + 1).unwrap_err();
+        let first = faults.first().unwrap();
+        assert_eq!(first.code, code, "{field}: {faults}");
+        assert!(first.pointer.starts_with(pointer), "{field}: {faults}");
+    }
 }
 
 mod batches {

@@ -260,6 +260,7 @@ mod tests {
                 request: "r".into(),
                 attempt: 1,
                 accept_by: Some(Timestamp(40)),
+                artifacts: vec![],
             })
         };
         let not_accepted = Fact::TaskReleased(TaskReleased {

@@ -2,7 +2,7 @@
 
 use rookery_core::clutch::LegacyType;
 use rookery_core::log::{Body, BodyBytes, LogRow};
-use rookery_core::{Key, MessageId, Row, Seq, envelope};
+use rookery_core::{Key, MessageId, Row, Seq, Timestamp, envelope};
 use rookery_store::LogQuery;
 use rookery_store::artifact::ArtifactError;
 use rookery_store::query::Bodies;
@@ -19,9 +19,18 @@ pub enum Envelope {
     Shown(Value),
 }
 
+/// A message where it stands in the log.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Located {
+    pub seq: Seq,
+    /// When the daemon received it.
+    pub at: Timestamp,
+    pub envelope: Envelope,
+}
+
 impl Engine {
     /// The message of an id: an envelope that came in, a message of another face, or a fact by the id that it is shown with.
-    pub async fn envelope(&self, id: &MessageId) -> Result<At<Option<(Seq, Envelope)>>, EngineError> {
+    pub async fn envelope(&self, id: &MessageId) -> Result<At<Option<Located>>, EngineError> {
         let (rows, head) = self.store().rows(vec![Key::Envelope(id.clone()), Key::Message(id.clone())]).await?;
         let seq = match rows.into_iter().flatten().next() {
             Some(Row::Envelope(filed)) => Some(filed.received),
@@ -33,24 +42,20 @@ impl Engine {
             None => None,
         };
         let value = match row {
-            Some(row) => Some((row.seq, self.shown_in_full(row).await?)),
+            Some(row) => Some(Located { seq: row.seq, at: row.at, envelope: self.shown_in_full(row).await? }),
             None => None,
         };
         Ok(At { value, head })
     }
 
     /// What the log knows of a message whose body cannot be read.
-    pub(crate) async fn header_of(
-        &self,
-        id: &MessageId,
-        why: &ArtifactError,
-    ) -> Result<Option<(Seq, Value)>, EngineError> {
+    pub(crate) async fn header_of(&self, id: &MessageId, why: &ArtifactError) -> Result<Option<Located>, EngineError> {
         let (mut rows, _) = self.store().rows(vec![Key::Envelope(id.clone())]).await?;
         let Some(Row::Envelope(filed)) = rows.pop().flatten() else { return Ok(None) };
         let Some(row) = self.row_at(filed.received).await? else { return Ok(None) };
         let mut header = envelope::of(&row);
         header["meta"]["body_unreadable"] = json!(format!("{why}; this is what the log knows of the message"));
-        Ok(Some((row.seq, header)))
+        Ok(Some(Located { seq: row.seq, at: row.at, envelope: Envelope::Shown(header) }))
     }
 
     async fn row_at(&self, seq: Seq) -> Result<Option<LogRow>, EngineError> {

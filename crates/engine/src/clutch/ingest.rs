@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rookery_core::clutch::card::SigningKey;
 use rookery_core::clutch::{
-    Act, Again, AnswerCall, Faults, Ingest, Received, Shape, Signing, SigningPolicy, Taken, read_batch, take_in,
+    Act, Again, AnswerCall, Faults, Heartbeat, Ingest, Received, Shape, Signing, SigningPolicy, Taken, read_batch,
+    take_in,
 };
 use rookery_core::contract::{BoundTo, Checked, Violations};
 use rookery_core::log::{Body, BodyBytes};
@@ -44,6 +45,9 @@ pub enum IngestError {
     /// It is, and one of them cannot be done.
     #[error("{refusal}")]
     Refused { refusal: Refusal, pointer: String },
+    /// A sender of one of them sends too fast.
+    #[error("{refusal}")]
+    Rushed { refusal: Refusal, pointer: String, wait_millis: u64 },
     #[error(transparent)]
     Engine(#[from] EngineError),
 }
@@ -59,6 +63,8 @@ pub(super) struct Item<'a> {
     pub(super) received: &'a Received<'a>,
     pub(super) taken: Taken,
     pub(super) caller: Caller,
+    /// What became of it when the very same bytes came in before.
+    pub(super) known: Option<Ingested>,
 }
 
 impl Item<'_> {
@@ -69,23 +75,44 @@ impl Item<'_> {
         }
     }
 
+    /// What is to be stored for it. Heartbeats are not, and neither is what was before.
+    fn command(&self) -> Option<&Ingest> {
+        match &self.taken {
+            Taken::Command(ingest) if self.known.is_none() => Some(ingest),
+            Taken::Command(_) | Taken::Heartbeat(_) => None,
+        }
+    }
+
     pub(super) fn refused(&self, refusal: Refusal) -> IngestError {
-        let front = self.received.index.map(|index| format!("/{index}")).unwrap_or_default();
+        let refusal = match refusal.code {
+            Code::IdempotencyMismatch => refusal.about("/idempotency_key"),
+            _ => refusal,
+        };
         if refusal.code == Code::SchemaViolation
             && let Taken::Command(ingest) = &self.taken
             && let Some(checked) = &ingest.checked
         {
-            return IngestError::Violations(checked.violations.clone().within(&front));
+            return IngestError::Violations(checked.violations.clone().within(&self.pointer("")));
         }
-        let pointer = format!("{front}{}", refusal.pointer.as_deref().unwrap_or_default());
+        let pointer = self.pointer(refusal.pointer.as_deref().unwrap_or_default());
         IngestError::Refused { refusal, pointer }
+    }
+
+    /// A field of it, by its place among all that was sent.
+    pub(super) fn pointer(&self, field: &str) -> String {
+        let front = self.received.index.map(|index| format!("/{index}")).unwrap_or_default();
+        format!("{front}{field}")
     }
 
     /// Why it was not done. What is not about the envelope stays what it is.
     fn failed(&self, error: EngineError) -> IngestError {
         match error {
             EngineError::Submit(SubmitError::Refused(refusal) | SubmitError::RefusedOne { refusal, .. }) => {
-                self.refused(refusal.about("/from/agent_id"))
+                let pointer = match (&self.taken, refusal.code) {
+                    (Taken::Heartbeat(_), Code::TaskNotFound) => "/payload/current_task_id",
+                    _ => "/from/agent_id",
+                };
+                self.refused(refusal.about(pointer))
             }
             other => other.into(),
         }
@@ -105,24 +132,23 @@ impl Engine {
         let mut items = Vec::with_capacity(received.len());
         for (received, taken) in received.iter().zip(taken) {
             let from = &received.envelope.from.actor;
-            let mut item = Item { received, taken, caller: Caller::nobody() };
+            let mut item = Item { received, taken, caller: Caller::nobody(), known: None };
             item.caller = caller(from).map_err(|refusal| item.refused(refusal.about("/from/agent_id")))?;
             items.push(item);
         }
         self.check_signatures(&mut items).await?;
-        for item in &items {
+        self.check_rates(&items)?;
+        for item in items.iter().filter(|item| item.known.is_none()) {
             self.greet(item).await.map_err(|error| item.failed(error))?;
         }
         let mut stored = self.store_as_expected(&mut items).await?.into_iter();
         let mut ingested = Vec::with_capacity(items.len());
         for item in &items {
-            let filed = match &item.taken {
-                Taken::Heartbeat(_) => None,
-                Taken::Command(_) => stored.next(),
-            };
-            ingested.push(match filed {
-                Some(committed) => self.answered(item, &committed).await?,
-                None => Ingested { id: item.received.envelope.id.clone(), seq: None, duplicate: false },
+            let filed = item.command().and_then(|_| stored.next());
+            ingested.push(match (filed, &item.known) {
+                (Some(committed), _) => self.answered(item, &committed).await?,
+                (None, Some(known)) => known.clone(),
+                (None, None) => Ingested { id: item.received.envelope.id.clone(), seq: None, duplicate: false },
             });
         }
         Ok(ingested)
@@ -194,7 +220,7 @@ impl Engine {
     /// Whoever sends lives now, whatever becomes of what it sends; a heartbeat is nothing else.
     async fn greet(&self, item: &Item<'_>) -> Result<(), EngineError> {
         match (&item.taken, item.caller.itself()) {
-            (Taken::Heartbeat(agent), _) => self.heartbeat(&item.caller, agent).await,
+            (Taken::Heartbeat(beat), _) => self.beats(&item.caller, beat).await,
             (Taken::Command(_), Some(agent)) => {
                 self.sign_of_life(&item.caller, agent, LifeSource::Call)?;
                 if self.roster().is_offline(agent) {
@@ -206,9 +232,22 @@ impl Engine {
         }
     }
 
+    /// A sign of life, and what the agent does if it says so. It has lived even if that is refused.
+    pub async fn beats(&self, caller: &Caller, beat: &Heartbeat) -> Result<(), EngineError> {
+        self.heartbeat(caller, &beat.agent).await?;
+        if !beat.says_something() {
+            return Ok(());
+        }
+        let known = self.agent(&beat.agent).await?.value;
+        if let Some(change) = known.and_then(|known| beat.changes(&known)) {
+            self.store().submit(Submission::new(Caller { fence: None, ..caller.clone() }, change)).await?;
+        }
+        Ok(())
+    }
+
     /// What became of each command, in order.
     async fn store_together(&self, items: &[Item<'_>]) -> Result<Vec<Committed>, IngestError> {
-        let commands: Vec<&Item<'_>> = items.iter().filter(|item| matches!(item.taken, Taken::Command(_))).collect();
+        let commands: Vec<&Item<'_>> = items.iter().filter(|item| item.command().is_some()).collect();
         let mut held = Vec::new();
         // Each with the envelope that it takes in; what the daemon answers at once takes in none.
         let mut submissions = Vec::with_capacity(commands.len());
@@ -324,10 +363,12 @@ impl Engine {
 
     /// An envelope as a command, with its body, which is a file if it is large.
     async fn submission(&self, item: &Item<'_>) -> Result<(Submission, Option<Held>), EngineError> {
-        let Item { received: Received { envelope, body, .. }, taken, caller } = item;
+        let Item { received: Received { envelope, body, .. }, taken, caller, .. } = item;
         let mut ingest = match taken {
             Taken::Command(ingest) => Ingest::clone(ingest),
-            Taken::Heartbeat(agent) => return Err(Refusal::new(Code::Invalid, format!("'{agent}' only lives")).into()),
+            Taken::Heartbeat(beat) => {
+                return Err(Refusal::new(Code::Invalid, format!("'{}' only lives", beat.agent)).into());
+            }
         };
         self.link(&mut ingest);
         self.settle(&mut ingest);

@@ -1,6 +1,7 @@
 //! Messages by run, thread, task, sender and type: each is an index of the log, and a page costs what it holds.
 
-use rookery_core::clutch::MessageType;
+use rookery_core::actor::Actor;
+use rookery_core::clutch::{Address, MessageType};
 use rookery_core::key::Table;
 use rookery_core::log::LogRow;
 use rookery_core::{Row, RunId, Seq, TaskId, ThreadId, envelope};
@@ -36,6 +37,21 @@ pub enum Sender {
     Author(String),
     /// The router, which tells what it does.
     Orchestrator,
+}
+
+impl Sender {
+    /// An agent with or without `agent:`, a person with `person:`, the router, or one that the log names by itself.
+    pub fn parse(text: &str) -> Option<Sender> {
+        if matches!(Actor::parse(text), Actor::System | Actor::Watcher | Actor::Nobody) {
+            return Some(Sender::Author(text.to_owned()));
+        }
+        match Address::parse(text)? {
+            Address::Agent(id) => Some(Sender::Author(id.to_string())),
+            Address::Person(name) => Some(Sender::Author(Actor::Person(name).to_string())),
+            Address::Orchestrator => Some(Sender::Orchestrator),
+            Address::Group(_) | Address::Server(_) => None,
+        }
+    }
 }
 
 /// What lies between two places of the log.

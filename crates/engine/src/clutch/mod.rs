@@ -6,7 +6,9 @@ pub(crate) mod courier;
 mod envelope;
 mod groups;
 mod ingest;
+mod known;
 mod messages;
+pub(crate) mod rates;
 pub(crate) mod rejections;
 pub(crate) mod router;
 mod runs;
@@ -19,9 +21,10 @@ mod workflows;
 
 pub use attempts::{Attempt, Ending};
 pub use courier::{
-    Answered, Carrier, Carrying, Courier, Delivered, Effort, Http, Job, Posting, Reach, SIGNATURE_HEADER, delivery_key,
+    Answered, Area, Carrier, Carrying, Courier, Delivered, Effort, Http, Job, Posting, Reach, SIGNATURE_HEADER,
+    delivery_key,
 };
-pub use envelope::Envelope;
+pub use envelope::{Envelope, Located};
 pub use groups::Members;
 pub use ingest::{IngestError, Ingested};
 pub use messages::{MessageFilter, MessagePage, Sender, Stretch};

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use rookery_core::key::Table;
 use rookery_core::routing::{Candidates, Choice, Demand, Forward, Route};
 use rookery_core::task::{Task, Terms};
-use rookery_core::{AgentId, Caller, Command, Fact, Key, MessageId, Row, Seq, TaskId, envelope};
+use rookery_core::{AgentId, Caller, Command, Fact, Key, MessageId, Row, Seq, TaskId, artifact, envelope};
 use rookery_store::artifact::Held;
 use rookery_store::node::{Duty, Tenure};
 use rookery_store::query::Test;
@@ -241,7 +241,7 @@ impl Router {
         let mut held = None;
         if let Some(to) = selected {
             let message = MessageId::new(self.engine.mint("msg_"));
-            let forward = Forward { task: id.clone(), to, message, accept_within_millis };
+            let forward = Forward { task: id.clone(), to, message, accept_within_millis, artifacts: vec![] };
             let (forward, body) = self.forwards(&task, &terms.request, forward).await?;
             submission.others = vec![forward];
             held = body;
@@ -272,7 +272,7 @@ impl Router {
         let message = MessageId::new(self.engine.mint("msg_"));
         let accept_within_millis = millis(self.engine.settings().accept_timeout);
         let request = request.unwrap_or_else(|| envelope::id_at(task.created));
-        let forward = Forward { task: task.id.clone(), to, message, accept_within_millis };
+        let forward = Forward { task: task.id.clone(), to, message, accept_within_millis, artifacts: vec![] };
         let (submission, held) = self.forwards(task, &request, forward).await?;
         let outcome = self.engine.store().submit(submission).await;
         if let Some(held) = held {
@@ -310,11 +310,12 @@ impl Router {
         &self,
         task: &Task,
         request: &MessageId,
-        forward: Forward,
+        mut forward: Forward,
     ) -> Result<(Submission, Option<Held>), EngineError> {
         let request = self.engine.request_body(request).await?;
         let now = self.engine.clock().now();
         let message = envelope::forwarded(&request, task, &forward.to, &forward.message, now);
+        forward.artifacts = artifact::passed_on(&message);
         let bytes = serde_json::to_vec(&message).unwrap_or_default();
         let mut submission = self.submission(task, forward);
         let (body, held) = self.engine.body_to_keep(bytes).await?;

@@ -8,7 +8,7 @@ use rookery_core::{Fact, Seq, Timestamp, envelope};
 use rookery_store::publish::Slot;
 use rookery_store::query::Bodies;
 use rookery_store::{LogQuery, Published};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use crate::engine::{Engine, EngineError};
@@ -22,8 +22,12 @@ pub struct Shown {
     pub seq: Seq,
     pub message: Value,
     /// When the daemon received it; the message itself has its sender's time.
-    #[serde(skip)]
+    #[serde(rename = "received_at", serialize_with = "as_iso")]
     pub at: Timestamp,
+}
+
+fn as_iso<S: Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&envelope::iso(*at))
 }
 
 /// What follows from an envelope is shown under its own kind: the protocol's type is the envelope's. A row does not tell that

@@ -26,9 +26,10 @@ impl Engine {
         if policy == SigningPolicy::Off {
             return Ok(());
         }
+        self.find_known(items, policy).await?;
         let mut keys = self.keys_of_senders(items, policy).await?;
         let mut checked = 0;
-        for item in items {
+        for item in items.iter_mut().filter(|item| item.known.is_none()) {
             let found = match item.received.envelope.from.actor.agent() {
                 Some(sender) => found_key(item, keys.entry(sender.clone()).or_default(), policy),
                 None => Ok(None),

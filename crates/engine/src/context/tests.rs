@@ -30,6 +30,8 @@ fn run(text: &str) -> Run {
         updated_at: Timestamp(1),
         tasks: 1,
         unfinished: 1,
+        failed: 0,
+        ended_at: None,
     }
 }
 

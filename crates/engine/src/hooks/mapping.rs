@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rookery_core::clutch::ORCHESTRATOR;
+use rookery_core::clutch::{Attachment, ORCHESTRATOR};
 use rookery_core::envelope::VERSION;
 use serde_json::{Map, Value, json};
 
@@ -30,6 +30,16 @@ pub struct Mapping {
     pub prefers: Vec<Source>,
     /// All of the body, if it is not said.
     pub payload: Option<BTreeMap<String, Source>>,
+    /// What may be missing, and is then left out.
+    pub deadline: Option<Source>,
+    pub limits: BTreeMap<String, Source>,
+    pub trace: BTreeMap<String, Source>,
+    /// References to artifacts, each one or a list of them.
+    pub attachments: Vec<Source>,
+    /// Restrictions of how the work is done: what is named here must be there, or less would be restricted than was meant.
+    pub policy: BTreeMap<String, Source>,
+    /// The workflow and its step that results are held against; they must be there too.
+    pub meta: BTreeMap<&'static str, Source>,
 }
 
 /// A request lacks what the hook needs for this field.
@@ -125,19 +135,72 @@ impl Mapping {
                 fields.insert(field.to_owned(), json!(texts(sources, incoming, field)?));
             }
         }
+        if !self.policy.is_empty() {
+            fields.insert("security".to_owned(), json!({ "policy": self.policy(incoming)? }));
+        }
+        fields.extend(self.terms(incoming));
         Ok(fields)
+    }
+
+    fn policy(&self, incoming: &Incoming<'_>) -> Result<Map<String, Value>, Gap> {
+        let one = |(name, source): (&String, &Source)| {
+            let value = source.value(incoming).filter(|value| !value.is_null());
+            let gap = || Gap::of(&format!("security.policy.{name}"), source);
+            Ok((name.clone(), value.ok_or_else(gap)?))
+        };
+        self.policy.iter().map(one).collect()
+    }
+
+    /// What is said about the work beside what it is.
+    fn terms(&self, incoming: &Incoming<'_>) -> Vec<(String, Value)> {
+        let deadline = self.deadline.as_ref().and_then(|source| source.text(incoming)).map(Value::from);
+        let object = |sources: &BTreeMap<String, Source>| {
+            let told = found(sources, incoming);
+            let told: Map<String, Value> = told.into_iter().filter(|(_, value)| !value.is_null()).collect();
+            Some(Value::Object(told)).filter(|told| *told != json!({}))
+        };
+        let attached = self.attachments.iter().filter_map(|source| source.value(incoming)).flat_map(attachments);
+        let attached: Vec<Value> = attached.collect();
+        let terms = [
+            ("deadline", deadline),
+            ("limits", object(&self.limits)),
+            ("trace", object(&self.trace)),
+            ("attachments", Some(attached.into()).filter(|attached| *attached != json!([]))),
+        ];
+        terms.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+    }
+
+    /// What stands in `meta` beside what the hook tells of itself.
+    pub(super) fn meta(&self, incoming: &Incoming<'_>) -> Result<Map<String, Value>, Gap> {
+        let one = |(field, source): (&&'static str, &Source)| {
+            let text = source.text(incoming).ok_or_else(|| Gap::of(&format!("meta.{field}"), source))?;
+            Ok(((*field).to_owned(), text.into()))
+        };
+        self.meta.iter().map(one).collect()
     }
 
     /// What is not in the body is left out: senders leave out what does not apply.
     fn payload(&self, incoming: &Incoming<'_>) -> Value {
         match (&self.payload, incoming.json) {
-            (Some(fields), _) => {
-                let found = fields.iter().filter_map(|(name, source)| Some((name.clone(), source.value(incoming)?)));
-                Value::Object(found.collect())
-            }
+            (Some(fields), _) => Value::Object(found(fields, incoming)),
             (None, Value::Object(_)) => incoming.json.clone(),
             (None, other) => json!({ "body": other }),
         }
+    }
+}
+
+/// Those of the fields that are there.
+pub(super) fn found(fields: &BTreeMap<String, Source>, incoming: &Incoming<'_>) -> Map<String, Value> {
+    fields.iter().filter_map(|(name, source)| Some((name.clone(), source.value(incoming)?))).collect()
+}
+
+/// A reference, a list of them, or attachments as the protocol has them.
+fn attachments(value: Value) -> Vec<Value> {
+    match value {
+        Value::Array(values) => values.into_iter().flat_map(attachments).collect(),
+        Value::Null => vec![],
+        Value::String(reference) => vec![json!({ "kind": Attachment::ARTIFACT_REF, "ref": reference })],
+        other => vec![other],
     }
 }
 
@@ -201,6 +264,7 @@ mod tests {
                 ("deep".to_owned(), read("/deep")),
                 ("fixed".to_owned(), Source::Constant(json!(3))),
             ])),
+            ..Mapping::default()
         };
         let json = json!({ "n": 7, "thread": "thr_9", "who": "agent:ken", "title": "hi", "deep": { "er": [1] } });
         assert_eq!(with(&json, |incoming| mapping.unmet(incoming)), None);
@@ -214,5 +278,50 @@ mod tests {
         let lacking = json!({ "n": 7, "thread": { "id": 1 } });
         let gap = with(&lacking, |incoming| mapping.fields(incoming, "ci", "u1")).unwrap_err();
         assert_eq!(gap, Gap { field: "thread_id".into(), at: "/thread".into() });
+    }
+
+    #[test]
+    fn the_terms_of_the_work_can_be_said_too() {
+        let read = |fields: &[(&str, &str)]| -> BTreeMap<String, Source> {
+            fields.iter().map(|(name, text)| ((*name).to_owned(), Source::read(text))).collect()
+        };
+        let mut policy = read(&[("network", "/net")]);
+        policy.insert("sandbox".to_owned(), Source::Constant(json!(true)));
+        let mapping = Mapping {
+            deadline: Some(Source::read("/due")),
+            limits: read(&[("max_runtime_sec", "/secs"), ("max_attempts", "/tries")]),
+            trace: read(&[("trace_id", "header:x-event"), ("span_id", "/span")]),
+            attachments: vec![Source::read("/log"), Source::read("/reports"), Source::read("artifact:a")],
+            policy,
+            meta: BTreeMap::from([("workflow", Source::read("release")), ("step", Source::read("/stage"))]),
+            ..Mapping::default()
+        };
+        let whole = json!({ "due": "2026-02-01T14:00:00Z", "secs": 60, "net": "none", "stage": "build",
+            "log": "artifact:l", "reports": ["artifact:r", { "kind": "link", "ref": "x" }] });
+        let fields = with(&whole, |incoming| mapping.fields(incoming, "ci", "u1")).unwrap();
+        assert_eq!(fields["deadline"], json!("2026-02-01T14:00:00Z"));
+        assert_eq!(
+            (&fields["limits"], &fields["trace"]),
+            (&json!({ "max_runtime_sec": 60 }), &json!({ "trace_id": "issues" }))
+        );
+        assert_eq!(fields["security"], json!({ "policy": { "network": "none", "sandbox": true } }));
+        let attached = |reference: &str| json!({ "kind": "artifact_ref", "ref": reference });
+        let link = json!({ "kind": "link", "ref": "x" });
+        assert_eq!(
+            fields["attachments"],
+            json!([attached("artifact:l"), attached("artifact:r"), link, attached("artifact:a")])
+        );
+        let meta = with(&whole, |incoming| mapping.meta(incoming)).unwrap();
+        assert_eq!(Value::Object(meta), json!({ "workflow": "release", "step": "build" }));
+
+        // What restricts and what is checked against must be there; the rest may be missing.
+        let gap = with(&json!({}), |incoming| mapping.fields(incoming, "ci", "u1")).unwrap_err();
+        assert_eq!(gap, Gap { field: "security.policy.network".into(), at: "/net".into() });
+        let gap = with(&json!({}), |incoming| mapping.meta(incoming)).unwrap_err();
+        assert_eq!(gap, Gap { field: "meta.step".into(), at: "/stage".into() });
+        let little = Mapping { policy: BTreeMap::new(), attachments: vec![], trace: BTreeMap::new(), ..mapping };
+        let fields = with(&json!({}), |incoming| little.fields(incoming, "ci", "u1")).unwrap();
+        let left_out = ["deadline", "limits", "trace", "attachments", "security"];
+        assert_eq!(left_out.map(|field| fields.get(field)), [None; 5]);
     }
 }

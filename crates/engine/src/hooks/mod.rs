@@ -1,24 +1,31 @@
-//! Webhooks: what other programs POST, in whatever form they have, becomes envelopes.
+//! Webhooks: what other programs POST, in whatever form they have, becomes envelopes; and messages are POSTed to others.
 //!
 //! | file | what it owns |
 //! |---|---|
 //! | `mapping` | from JSON and headers to an envelope, by what the configuration says |
+//! | `outgoing` | what is sent to other programs, and how it is signed |
 //! | `signature` | how a sender proves that it knows the secret, and that it is not an old request again |
 //!
-//! What comes of a hook goes in by the same door as every envelope.
+//! Both are the adapter `http`. What comes of a hook goes in by the same door as every envelope.
 
 mod mapping;
+mod outgoing;
 mod signature;
 
 use std::fmt;
 
 use rookery_core::{Actor, AgentId, Auth, Caller, Power, Timestamp};
+use rookery_store::Pending;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 pub use mapping::{Gap, Mapping, Source};
-pub use signature::{DELIVERY, Scheme, SignatureError, Vouched, seal};
+pub use outgoing::Outgoing;
+use signature::SIGNATURE;
+use signature::Vouched;
+pub use signature::{DELIVERY, Scheme, SignatureError, seal};
 
+use crate::adapter::{Adapter, InboundError, Raw};
 use crate::engine::hex;
 
 /// A place that others POST to.
@@ -55,21 +62,28 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What came to a hook.
-#[expect(missing_debug_implementations, reason = "what comes in may be anything")]
-pub struct Incoming<'a> {
-    pub body: &'a [u8],
-    pub json: &'a Value,
+/// What values are taken from.
+struct Incoming<'a> {
+    body: &'a [u8],
+    json: &'a Value,
     /// A header by its name in small letters.
-    pub header: &'a dyn Fn(&str) -> Option<String>,
+    header: &'a dyn Fn(&str) -> Option<String>,
 }
 
-/// What a request to a hook comes to.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Mapped {
-    Envelope(Map<String, Value>),
-    /// The hook is not for this one: what it would have to be like.
-    NotMeant(String),
+/// The name of a webhook among all adapters.
+fn adapter_name(hook: &str) -> String {
+    format!("http:{hook}")
+}
+
+impl Adapter for Hook {
+    fn name(&self) -> String {
+        adapter_name(&self.name)
+    }
+
+    /// One envelope, if the sender knows the secret and the request is what the hook is meant for.
+    fn inbound<'a>(&'a self, raw: Raw<'a>) -> Pending<'a, Result<Vec<Map<String, Value>>, InboundError>> {
+        Box::pin(std::future::ready(self.read(raw).map(|envelope| vec![envelope])))
+    }
 }
 
 impl Hook {
@@ -84,24 +98,22 @@ impl Hook {
         }
     }
 
-    /// Whether the sender knows the secret.
-    pub fn verify(
-        &self,
-        body: &[u8],
-        header: &dyn Fn(&str) -> Option<String>,
-        now: Timestamp,
-    ) -> Result<Vouched, SignatureError> {
-        self.scheme.verify(&self.secret, body, header, now)
+    fn read(&self, raw: Raw<'_>) -> Result<Map<String, Value>, InboundError> {
+        let Raw { body, header, at } = raw;
+        let vouched = self.scheme.verify(&self.secret, body, header, at)?;
+        let json: Value = serde_json::from_slice(body).map_err(InboundError::Json)?;
+        let incoming = Incoming { body, json: &json, header };
+        match self.mapping.unmet(&incoming) {
+            Some(unmet) => Err(InboundError::NotMeant(unmet)),
+            None => Ok(self.envelope(&incoming, &vouched, at)?),
+        }
     }
 
     /// The envelope that a request comes to.
     ///
     /// Its id is made of what was signed, and its idempotency key of what the sender calls the delivery. So what is sent
     /// again is done once, whether its sender signed it anew or somebody else sent it under another name.
-    pub fn envelope(&self, incoming: &Incoming<'_>, vouched: &Vouched, now: Timestamp) -> Result<Mapped, Gap> {
-        if let Some(unmet) = self.mapping.unmet(incoming) {
-            return Ok(Mapped::NotMeant(unmet));
-        }
+    fn envelope(&self, incoming: &Incoming<'_>, vouched: &Vouched, now: Timestamp) -> Result<Map<String, Value>, Gap> {
         let signed = digest(&[self.name.as_bytes(), vouched.time.as_bytes(), incoming.body]);
         let delivery = match &self.delivery {
             Some(source) => source.text(incoming).ok_or_else(|| Gap::of("delivery", source))?,
@@ -113,8 +125,10 @@ impl Hook {
         envelope.insert("ts".to_owned(), rookery_core::envelope::iso(now).into());
         envelope.insert("from".to_owned(), serde_json::json!({ "agent_id": format!("agent:{}", self.from) }));
         envelope.insert("idempotency_key".to_owned(), format!("hook:{}:{unique}", self.name).into());
-        envelope.insert("meta".to_owned(), serde_json::json!({ "hook": self.name, "delivery": delivery }));
-        Ok(Mapped::Envelope(envelope))
+        let mut meta = self.mapping.meta(incoming)?;
+        meta.extend([("hook".to_owned(), self.name.clone().into()), ("delivery".to_owned(), delivery.into())]);
+        envelope.insert("meta".to_owned(), meta.into());
+        Ok(envelope)
     }
 }
 

@@ -11,7 +11,7 @@ use sha2::Sha256;
 use super::Secret;
 
 /// The header with our signature, `t=SECONDS,v1=HEX`; what else stands in it is left alone.
-const SIGNATURE: &str = "x-rookery-signature";
+pub(super) const SIGNATURE: &str = "x-rookery-signature";
 /// The header that tells one delivery from another.
 pub const DELIVERY: &str = "x-rookery-delivery";
 const GITHUB_SIGNATURE: &str = "x-hub-signature-256";
@@ -29,7 +29,7 @@ pub enum Scheme {
 
 /// That a request was signed with the secret.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Vouched {
+pub(super) struct Vouched {
     /// The signed time, if the scheme has one.
     pub(super) time: String,
 }

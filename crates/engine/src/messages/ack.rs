@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use rookery_core::message::{AckMessages, Delivery, Form, Shown, Standing};
 use rookery_core::{AgentId, Caller, Code, Key, MessageId, Refusal, Row, Seq, Timestamp};
 
+use super::inbox::is_in_inbox;
+use super::place::Place;
 use super::{LARGEST_PAGE, delivery_of};
 use crate::engine::{Engine, EngineError, Request};
 
@@ -35,7 +37,7 @@ impl Engine {
         agent: &AgentId,
         until: Until,
     ) -> Result<Vec<MessageId>, EngineError> {
-        let mut seen = self.places(agent, |form| matches!(form, Form::Entry | Form::Direct)).await?;
+        let mut seen = self.places(agent, is_in_inbox).await?;
         seen.retain(|place| !place.is_unseen() || self.shown().has_peeked(agent, &place.message));
         seen.sort_by_key(|place| place.sent);
         if let Until::Message(id) = &until {
@@ -45,13 +47,19 @@ impl Engine {
         seen.truncate(LARGEST_PAGE as usize);
         let covered: Vec<MessageId> = match until {
             Until::Message(_) => seen.into_iter().map(|place| place.message).collect(),
-            Until::Time(until) => {
-                let within = self.worded(seen).await?.into_iter().filter(|pending| pending.message.at <= until);
-                within.map(|pending| pending.message.id().clone()).collect()
-            }
+            Until::Time(until) => self.within(seen, until).await?,
         };
         self.ack(caller, agent, covered.clone()).await?;
         Ok(covered)
+    }
+
+    /// Those that are shown with a time up to this one.
+    async fn within(&self, places: Vec<Place>, until: Timestamp) -> Result<Vec<MessageId>, EngineError> {
+        let (envelopes, said): (Vec<Place>, Vec<Place>) =
+            places.into_iter().partition(|place| place.form == Form::Envelope);
+        let said = self.worded(said).await?.into_iter().filter(|pending| pending.message.at <= until);
+        let envelopes = envelopes.into_iter().filter(|place| place.queued_at <= until);
+        Ok(said.map(|pending| pending.message.id().clone()).chain(envelopes.map(|place| place.message)).collect())
     }
 
     /// The place of a message that is for the agent, acknowledged or not.
@@ -61,6 +69,7 @@ impl Engine {
         let mut rows = rows.into_iter();
         match (rows.next().flatten(), rows.next().flatten()) {
             (Some(Row::Message(message)), Some(_)) => Ok(message.sent),
+            (None, Some(Row::Delivery(delivery))) => Ok(delivery.sent),
             _ => Err(Refusal::new(Code::MessageNotFound, format!("Message not found: '{id}' is not in your inbox"))
                 .hint("give a time, or the id of a message as the inbox shows it")
                 .into()),

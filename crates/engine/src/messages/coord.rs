@@ -56,7 +56,7 @@ impl Engine {
         limit: Option<u32>,
     ) -> Result<Waiting, EngineError> {
         let waiting = self.coord_pending(agent, limit).await?;
-        self.show(caller, agent, &waiting.pending).await?;
+        self.show(caller, agent, &waiting).await?;
         Ok(waiting)
     }
 

@@ -1,13 +1,18 @@
-//! Inboxes: mentions and direct messages that an agent has not acknowledged.
+//! Inboxes: mentions, direct messages and messages of the Clutch protocol that an agent has not acknowledged.
 
 use rookery_core::message::{Form, ReadMessages, Standing};
 use rookery_core::{AgentId, Caller, MessageId};
 
-use super::{Pending, Waiting};
+use super::Waiting;
 use crate::engine::{Engine, EngineError, Request};
 
+/// Coordination messages have a list of their own.
+pub(super) fn is_in_inbox(form: Form) -> bool {
+    matches!(form, Form::Entry | Form::Direct | Form::Envelope)
+}
+
 impl Engine {
-    /// Mentions and direct messages that an agent has not acknowledged, and which it is shown by this.
+    /// What an agent has not acknowledged of its inbox, and is shown by this.
     pub async fn check_inbox(
         &self,
         caller: &Caller,
@@ -15,29 +20,29 @@ impl Engine {
         limit: Option<u32>,
     ) -> Result<Waiting, EngineError> {
         let waiting = self.inbox(agent, limit).await?;
-        self.show(caller, agent, &waiting.pending).await?;
+        self.show(caller, agent, &waiting).await?;
         Ok(waiting)
     }
 
     /// The same without marking anything.
     pub async fn peek_inbox(&self, agent: &AgentId, limit: Option<u32>) -> Result<Waiting, EngineError> {
         let waiting = self.inbox(agent, limit).await?;
-        self.shown().peeked(agent, waiting.pending.iter().map(|pending| pending.message.id().clone()));
+        self.shown().peeked(agent, waiting.standings().map(|(message, _)| message.clone()));
         self.shown().saw(agent, waiting.pending.iter().map(|pending| &pending.message));
         Ok(waiting)
     }
 
     /// What waits in an inbox; nobody is shown it by this.
     pub async fn inbox(&self, agent: &AgentId, limit: Option<u32>) -> Result<Waiting, EngineError> {
-        self.pending(agent, limit, |form| matches!(form, Form::Entry | Form::Direct)).await
+        self.pending(agent, limit, is_in_inbox).await
     }
 
     /// Marks what an agent is shown, in one fact.
-    pub(super) async fn show(&self, caller: &Caller, agent: &AgentId, pending: &[Pending]) -> Result<(), EngineError> {
-        let unseen = pending.iter().filter(|pending| pending.standing == Standing::Queued);
-        let unseen = unseen.map(|pending| pending.message.id().clone()).collect();
+    pub(super) async fn show(&self, caller: &Caller, agent: &AgentId, waiting: &Waiting) -> Result<(), EngineError> {
+        let unseen = waiting.standings().filter(|(_, standing)| *standing == Standing::Queued);
+        let unseen = unseen.map(|(message, _)| message.clone()).collect();
         self.read(caller, agent, unseen).await?;
-        self.shown().saw(agent, pending.iter().map(|pending| &pending.message));
+        self.shown().saw(agent, waiting.pending.iter().map(|pending| &pending.message));
         Ok(())
     }
 

@@ -2,10 +2,11 @@
 
 use rookery_core::key::Table;
 use rookery_core::message::{Delivery, Form, Message, Priority, Standing};
-use rookery_core::{AgentId, Key};
+use rookery_core::{AgentId, Key, MessageId, TaskId};
 use rookery_store::ListQuery;
 use rookery_store::query::{Order, Test};
 
+use super::mail::Mail;
 use super::place::{MOST_WAITING, Place, chosen};
 use super::{READ, delivery_of, has_expired, message_of, page, stored};
 use crate::engine::{Engine, EngineError};
@@ -24,41 +25,49 @@ impl Pending {
 }
 
 /// As much of what waits for an agent as was asked for, in order: first of all what it was never shown.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Waiting {
     pub pending: Vec<Pending>,
+    /// Messages of the Clutch protocol that say nothing in a channel, in order among themselves.
+    pub mail: Vec<Mail>,
     /// How many wait besides.
     pub more: usize,
 }
 
 impl Waiting {
     pub fn count(&self) -> usize {
-        self.pending.len() + self.more
+        self.pending.len() + self.mail.len() + self.more
     }
 
     /// Whether the agent was not shown some of it before.
     pub fn has_news(&self) -> bool {
-        self.pending.iter().any(|pending| pending.standing == Standing::Queued)
+        self.standings().any(|(_, standing)| standing == Standing::Queued)
+    }
+
+    /// Everything in it, and where the agent stands with it.
+    pub(super) fn standings(&self) -> impl Iterator<Item = (&MessageId, Standing)> {
+        let said = self.pending.iter().map(|pending| (pending.message.id(), pending.standing));
+        said.chain(self.mail.iter().map(|mail| (&mail.id, mail.standing)))
     }
 }
 
 /// How much waits for an agent.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Unread {
     /// Not acknowledged yet.
     pub pending: usize,
     /// Of these, not even shown to it.
     pub unseen: usize,
-    /// Of the unseen, mentions and direct messages.
+    /// Of the unseen, mentions, direct messages and messages of the Clutch protocol: what its inbox shows.
     pub inbox: usize,
     /// Of the unseen, coordination messages that want its attention: those about sessions do not.
     pub coord: usize,
-    /// Of those that were shown to it, mentions and direct messages.
+    /// Of those that were shown to it, what its inbox shows.
     pub inbox_read: usize,
     /// Of those that were shown to it, coordination messages that want its attention.
     pub coord_read: usize,
-    /// Messages of the Clutch protocol that say nothing in a channel: requests, results, calls of tools.
-    pub envelopes: usize,
+    /// The tasks that the router gave to it, and that it has neither taken nor given back; the oldest first.
+    pub given: Vec<TaskId>,
 }
 
 impl Unread {
@@ -70,9 +79,8 @@ impl Unread {
             false => (&mut self.inbox_read, &mut self.coord_read),
         };
         match place.form {
-            Form::Entry | Form::Direct => *inbox += 1,
+            Form::Entry | Form::Direct | Form::Envelope => *inbox += 1,
             Form::Coord => *coord += usize::from(place.calls),
-            Form::Envelope => self.envelopes += 1,
         }
     }
 }
@@ -91,8 +99,10 @@ impl Engine {
         }
         let before = self.counts().before();
         let mut unread = Unread::default();
-        self.places(agent, |_| true).await?.iter().for_each(|place| unread.add(place));
-        self.counts().counted(agent, unread, before, now);
+        let places = self.places(agent, |_| true).await?;
+        places.iter().for_each(|place| unread.add(place));
+        unread.given = self.given(agent, &places).await?;
+        self.counts().counted(agent, unread.clone(), before, now);
         Ok(unread)
     }
 
@@ -105,9 +115,11 @@ impl Engine {
     ) -> Result<Waiting, EngineError> {
         let places = self.places(agent, forms).await?;
         let all = places.len();
-        let places = chosen(places, page(limit));
-        let more = all - places.len();
-        Ok(Waiting { pending: self.worded(places).await?, more })
+        let (envelopes, said): (Vec<Place>, Vec<Place>) =
+            chosen(places, page(limit)).into_iter().partition(|place| place.form == Form::Envelope);
+        let words = said.len();
+        let mail = self.opened(agent, envelopes).await?;
+        Ok(Waiting { more: all - words - mail.len(), pending: self.worded(said).await?, mail })
     }
 
     /// Where an agent has messages that it did not acknowledge, in no order.

@@ -2,7 +2,7 @@
 
 use rookery_core::agent::Agent;
 use rookery_core::message::{AddressedAs, Delivery, Form, Message, Standing};
-use rookery_core::{MessageId, Seq, Timestamp};
+use rookery_core::{MessageId, Seq, TaskId, Timestamp};
 
 /// How many messages to an agent, and how many to everybody, are looked at: the newest.
 pub(super) const MOST_WAITING: usize = 10_000;
@@ -17,6 +17,9 @@ pub(super) struct Place {
     pub(super) calls: bool,
     /// Given up on at the agent's endpoint.
     pub(super) dead: bool,
+    /// The task that it is about.
+    pub(super) task: Option<TaskId>,
+    pub(super) queued_at: Timestamp,
 }
 
 impl Place {
@@ -31,7 +34,8 @@ impl Place {
             AddressedAs::Everyone => return None,
         };
         let dead = delivery.is_dead();
-        Some(Place { message: delivery.message, sent: delivery.sent, standing: delivery.standing, form, calls, dead })
+        let Delivery { message, sent, standing, task, queued_at, .. } = delivery;
+        Some(Place { message, sent, standing, form, calls, dead, task, queued_at })
     }
 
     pub(super) fn of_broadcast(message: &Message, delivery: Option<&Delivery>) -> Place {
@@ -39,18 +43,24 @@ impl Place {
         let calls = header.wakes || header.requires_ack;
         let standing = delivery.map_or(Standing::Queued, |delivery| delivery.standing);
         let dead = delivery.is_some_and(Delivery::is_dead);
-        Place { message: message.id().clone(), sent: message.sent, standing, form: header.form, calls, dead }
+        let (id, task) = (message.id().clone(), header.task.clone());
+        Place { message: id, sent: message.sent, standing, form: header.form, calls, dead, task, queued_at: message.at }
     }
 
     pub(super) fn is_unseen(&self) -> bool {
         self.standing == Standing::Queued
+    }
+
+    /// What has the least goes first where not all fit.
+    pub(super) fn turn(&self) -> (bool, bool, Seq) {
+        (!self.is_unseen(), !self.calls, self.sent)
     }
 }
 
 /// As many as fit, in order. What was never shown goes before what was, so that nothing new hides behind what is old;
 /// of either, what wants attention goes first, and the oldest.
 pub(super) fn chosen(mut places: Vec<Place>, limit: u32) -> Vec<Place> {
-    places.sort_by_key(|place| (!place.is_unseen(), !place.calls, place.sent));
+    places.sort_by_key(Place::turn);
     places.truncate(limit as usize);
     places.sort_by_key(|place| place.sent);
     places
@@ -62,7 +72,8 @@ mod tests {
 
     fn place(sent: u64, standing: Standing, calls: bool) -> Place {
         let message = format!("m{sent}").as_str().into();
-        Place { message, sent: Seq(sent), standing, form: Form::Coord, calls, dead: false }
+        let (form, queued_at) = (Form::Coord, Timestamp(0));
+        Place { message, sent: Seq(sent), standing, form, calls, dead: false, task: None, queued_at }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use rookery_core::agent::Agent;
 use rookery_core::key::Table;
-use rookery_core::message::{AddressedAs, Delivery, Form, Message, Shown, Standing};
+use rookery_core::message::{Delivery, Message, Shown};
 use rookery_core::{
     Actor, AgentId, Caller, Code, Key, MessageId, Power, Refusal, Row, Seq, TaskId, Timestamp, envelope, limit,
 };
@@ -43,7 +43,15 @@ pub struct Parcel {
     pub id: MessageId,
     /// The place of the envelope in the log.
     pub seq: Seq,
+    /// When the daemon received it.
+    pub at: Timestamp,
     pub message: Value,
+}
+
+impl Parcel {
+    fn of(id: &MessageId, found: clutch::Located) -> Parcel {
+        Parcel { id: id.clone(), seq: found.seq, at: found.at, message: worded(found.envelope) }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -84,14 +92,6 @@ impl Mailbox {
     }
 }
 
-/// A request that the router passed on to an agent, who has not taken the task.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Given {
-    pub(crate) message: MessageId,
-    pub(crate) task: TaskId,
-    pub(crate) at: Timestamp,
-}
-
 /// What is to be delivered, without its words.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Waits {
@@ -127,12 +127,12 @@ impl Engine {
     }
 
     /// A message as it is delivered. What became of the body of one holds up no other: it is shown without.
-    async fn parcel_or_header(&self, id: &MessageId) -> Result<Option<Parcel>, EngineError> {
+    pub(super) async fn parcel_or_header(&self, id: &MessageId) -> Result<Option<Parcel>, EngineError> {
         match self.parcel(id).await {
             Err(EngineError::Artifact(error)) if error.is_of_one() => {
                 tracing::warn!(%error, message = %id, "the body of a message cannot be read; its header is shown");
                 let header = self.header_of(id, &error).await?;
-                Ok(header.map(|(seq, message)| Parcel { id: id.clone(), seq, message }))
+                Ok(header.map(|header| Parcel::of(id, header)))
             }
             parcel => parcel,
         }
@@ -146,14 +146,15 @@ impl Engine {
             // An envelope, or a fact by the id that it is shown with.
             _ => {
                 let found = self.envelope(id).await?.value;
-                Ok(found.map(|(seq, shown)| Parcel { id: id.clone(), seq, message: worded(shown) }))
+                Ok(found.map(|found| Parcel::of(id, found)))
             }
         }
     }
 
     /// The same in bytes: those that were sent, if it came as an envelope.
     pub(crate) async fn parcel_bytes(&self, id: &MessageId) -> Result<Option<Vec<u8>>, EngineError> {
-        if let Some((_, clutch::Envelope::Verbatim(bytes))) = self.envelope(id).await?.value {
+        let found = self.envelope(id).await?.value;
+        if let Some(clutch::Envelope::Verbatim(bytes)) = found.map(|found| found.envelope) {
             return Ok(Some(bytes));
         }
         Ok(self.parcel(id).await?.map(|parcel| parcel.message.to_string().into_bytes()))
@@ -205,25 +206,6 @@ impl Engine {
                 _ => return Ok(found),
             }
         }
-    }
-
-    /// The requests that wait for an agent.
-    pub(crate) async fn requests_to(&self, agent: &AgentId) -> Result<Vec<Given>, EngineError> {
-        let deliveries = self.deliveries(agent).await?.into_iter();
-        let envelope = AddressedAs::Recipient { form: Form::Envelope, wakes: true };
-        let given = deliveries.filter(|delivery| delivery.to == envelope && delivery.standing == Standing::Queued);
-        let given: Vec<Given> = given
-            .filter_map(|delivery| {
-                Some(Given { message: delivery.message, task: delivery.task?, at: delivery.queued_at })
-            })
-            .collect();
-        let keys = given.iter().map(|given| Key::Task(given.task.clone())).collect();
-        let (rows, _) = self.store().rows(keys).await?;
-        let requests = given.into_iter().zip(rows).filter(|(given, row)| {
-            matches!(row, Some(Row::Task(task)) if task.routing.passed_on.as_ref() == Some(&given.message)
-                && task.reserved_for.as_ref() == Some(agent))
-        });
-        Ok(requests.map(|(given, _)| given).collect())
     }
 
     /// Acknowledges messages by their ids, which nobody knows who was not shown them. Either all of them or none.
@@ -282,7 +264,7 @@ impl Engine {
 }
 
 fn parcel_of(message: &Message) -> Parcel {
-    Parcel { id: message.id().clone(), seq: message.sent, message: envelope::of_message(message) }
+    Parcel { id: message.id().clone(), seq: message.sent, at: message.at, message: envelope::of_message(message) }
 }
 
 fn worded(shown: clutch::Envelope) -> Value {

@@ -2,21 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use rookery_core::run::{Run, Status};
+use rookery_core::run::Run;
 use rookery_core::task::{State, Task};
 use rookery_core::{RunId, TaskId};
 use serde_json::json;
 
 use super::{
-    BlockedTask, CompletedDependency, CurrentTask, Dependencies, FailedTasks, GroupProgress, NextTask, NextTasks,
-    PendingDependency, Progress, Summary, SummaryFormat, Workflow, is_eligible, status_word,
+    BlockedTask, CompletedDependency, CurrentTask, Dependencies, GroupProgress, NextTask, NextTasks, PendingDependency,
+    Progress, Search, Summary, SummaryFormat, Workflow, gives_work, status_word,
 };
 use crate::context::estimate;
 
-pub(super) fn next_tasks(workflow: &Workflow, failed: FailedTasks) -> NextTasks {
+pub(super) fn next_tasks(workflow: &Workflow, search: &Search) -> NextTasks {
     let Workflow { run, tasks } = workflow;
-    let gives = !matches!(run.status, Status::Paused | Status::Abandoned);
-    let eligible: Vec<&Task> = tasks.iter().filter(|task| gives && is_eligible(task, failed)).collect();
+    let mut eligible: Vec<&Task> = tasks.iter().filter(|task| gives_work(run.status) && search.takes(task)).collect();
+    eligible.sort_by_key(|task| !search.has_kept(task));
     let next = offered(&eligible, tasks);
     NextTasks {
         recommended_count: next.len().min(run.brief.max_parallel_tasks as usize),

@@ -78,6 +78,14 @@ pub enum FailedTasks {
     LeftOut,
 }
 
+/// Who looks for something to do, and among what.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Search {
+    pub failed: FailedTasks,
+    /// What is kept for this agent goes before everything else.
+    pub agent: Option<AgentId>,
+}
+
 #[derive(Clone, PartialEq, Debug)]
 pub struct NextTasks {
     pub tasks: Vec<NextTask>,
@@ -221,6 +229,23 @@ pub fn is_eligible(task: &Task, failed: FailedTasks) -> bool {
     is_offered(task.state, failed) && task.held_by().is_none() && task.waiting_on.is_empty()
 }
 
+impl Search {
+    /// Whether a task is kept for whoever looks, who could begin it now.
+    fn has_kept(&self, task: &Task) -> bool {
+        let own = self.agent.is_some() && task.reserved_for == self.agent && task.claim.is_none();
+        own && task.state.is_open() && task.waiting_on.is_empty()
+    }
+
+    fn takes(&self, task: &Task) -> bool {
+        self.has_kept(task) || is_eligible(task, self.failed)
+    }
+}
+
+/// Whether the tasks of a run with this status can be taken.
+fn gives_work(status: Status) -> bool {
+    !matches!(status, Status::Paused | Status::Abandoned)
+}
+
 fn is_offered(state: State, failed: FailedTasks) -> bool {
     match state {
         State::Pending | State::Planning => true,
@@ -305,13 +330,16 @@ impl Engine {
         }
     }
 
-    /// Everything that can be taken now. A run that is paused or was given up gives out nothing.
-    pub async fn next_tasks(&self, run: &RunId, failed: FailedTasks) -> Result<At<NextTasks>, EngineError> {
-        Ok(self.workflow(run).await?.map(|workflow| digest::next_tasks(&workflow, failed)))
+    /// Everything that can be taken now, what is kept for whoever looks first. A run that is paused or was given up gives out
+    /// nothing.
+    pub async fn next_tasks(&self, run: &RunId, search: &Search) -> Result<At<NextTasks>, EngineError> {
+        Ok(self.workflow(run).await?.map(|workflow| digest::next_tasks(&workflow, search)))
     }
 
     /// What can be taken now in any workflow that is open, at most so many.
-    pub async fn next_tasks_anywhere(&self, failed: FailedTasks, limit: u32) -> Result<At<OpenTasks>, EngineError> {
+    pub async fn next_tasks_anywhere(&self, search: &Search, limit: u32) -> Result<At<OpenTasks>, EngineError> {
+        let failed = search.failed;
+        let kept = self.kept_to_begin(search).await?;
         let open = [Status::Planning, Status::Ready, Status::InProgress, Status::Failed];
         let open = open.iter().map(|status| status.as_str().into()).collect();
         let runs = ListQuery::all(Table::Runs).with("status", Test::In(open)).ordered_by("created");
@@ -338,15 +366,33 @@ impl Engine {
         let mut lists = lists.into_iter().map(tasks_of);
         let left = !lists.next().unwrap_or_default().is_empty() || runs.iter().any(|run| run.unfinished > 0);
         let mut eligible = lists.next().unwrap_or_default();
-        eligible.retain(|task| is_eligible(task, failed));
-        let named: Vec<TaskId> = eligible.iter().flat_map(|task| task.depends_on.iter().cloned()).collect();
+        eligible.retain(|task| is_eligible(task, failed) && kept.iter().all(|own| own.id != task.id));
+        let recommended = kept.len() + digest::recommended(&runs, &eligible, &lists.next().unwrap_or_default());
+        let shown: Vec<&Task> = kept.iter().chain(&eligible).take(limit as usize).collect();
+        let named: Vec<TaskId> = shown.iter().flat_map(|task| task.depends_on.iter().cloned()).collect();
         let known = tasks_of(self.store().list(tasks_named(&named)).await?.0);
         let value = OpenTasks {
-            recommended_count: digest::recommended(&runs, &eligible, &lists.next().unwrap_or_default()),
-            tasks: digest::offered(&eligible.iter().collect::<Vec<_>>(), &known),
+            recommended_count: recommended.min(shown.len()),
+            tasks: digest::offered(&shown, &known),
             all_complete: !left,
         };
         Ok(At { value, head })
+    }
+
+    /// What is kept for whoever looks, in any run that gives out work.
+    async fn kept_to_begin(&self, search: &Search) -> Result<Vec<Task>, EngineError> {
+        let Some(agent) = &search.agent else { return Ok(vec![]) };
+        let mut kept = self.kept_for(agent).await?;
+        kept.retain(|task| search.has_kept(task));
+        if kept.is_empty() {
+            return Ok(kept);
+        }
+        let ids: Vec<ColumnValue> = kept.iter().map(|task| task.run.as_str().into()).collect();
+        let (rows, _) = self.store().list(ListQuery::all(Table::Runs).with(KEY, Test::In(ids))).await?;
+        let resting: Vec<RunId> =
+            runs_of(rows).into_iter().filter(|run| !gives_work(run.status)).map(|run| run.id).collect();
+        kept.retain(|task| !resting.contains(&task.run));
+        Ok(kept)
     }
 
     pub async fn progress(&self, run: &RunId) -> Result<At<Progress>, EngineError> {
@@ -476,6 +522,7 @@ impl CheckpointFilter {
 /// The project's default run, made up from its tasks: it has no row, begins with the project and never completes.
 pub(crate) fn default_run(tasks: &[Task]) -> Run {
     let unfinished = tasks.iter().filter(|task| !task.state.is_finished()).count();
+    let failed = tasks.iter().filter(|task| task.state == State::Failed).count();
     Run {
         id: RunId::project_default(),
         brief: Brief {
@@ -497,6 +544,8 @@ pub(crate) fn default_run(tasks: &[Task]) -> Run {
         updated_at: tasks.iter().map(|task| task.completed_at.unwrap_or(task.created_at)).max().unwrap_or(Timestamp(0)),
         tasks: u32::try_from(tasks.len()).unwrap_or(u32::MAX),
         unfinished: u32::try_from(unfinished).unwrap_or(u32::MAX),
+        failed: u32::try_from(failed).unwrap_or(u32::MAX),
+        ended_at: None,
     }
 }
 

@@ -84,6 +84,35 @@ pub struct Delivery {
 }
 
 #[derive(Debug, Deserialize)]
+pub struct Adapters {
+    pub adapters: Vec<Adapter>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Adapter {
+    pub name: String,
+    pub state: String,
+    #[serde(default)]
+    pub behind: u64,
+    pub failing: Option<Failing>,
+    #[serde(default)]
+    pub dead: Vec<DeadLetter>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Failing {
+    pub since: String,
+    pub error: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct DeadLetter {
+    pub seq: u64,
+    pub at: String,
+    pub error: String,
+}
+
+#[derive(Debug, Deserialize)]
 pub struct Runs {
     pub runs: Vec<Run>,
     pub next: Option<u64>,

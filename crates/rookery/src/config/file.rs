@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use toml::de::DeTable;
 
-use super::hooks::{self, HookSettings};
+use super::hooks::{self, Hooks};
 use super::{ConfigError, Origin, TABLE};
 
 /// The one table of the file with settings.
@@ -28,7 +28,7 @@ pub(super) struct Found {
 #[derive(Debug)]
 pub(super) struct FileLayer {
     found: BTreeMap<String, Found>,
-    pub(super) hooks: Vec<HookSettings>,
+    pub(super) hooks: Hooks,
 }
 
 impl FileLayer {
@@ -71,7 +71,7 @@ impl FileLayer {
                 let line = lines.get(ADAPTERS).copied().unwrap_or(1);
                 ConfigError::Adapter { path: path.clone(), line, message }
             })?,
-            None => vec![],
+            None => Hooks::default(),
         };
         let mut found = BTreeMap::new();
         let mut unknown: Vec<(usize, String)> = Vec::new();

@@ -1,11 +1,16 @@
-//! `[adapters.http.NAME]`: a webhook that comes in, and what becomes of it.
+//! `[adapters.http.NAME]`: a webhook that comes in, and what becomes of it; or, with a `url`, one that goes out.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use rookery_core::envelope::is_shown_type;
 use rookery_core::instance::{check_name, plain};
-use rookery_core::{Actor, AgentId};
-use rookery_engine::hooks::{Hook, Mapping, Scheme, Secret, Source};
+use rookery_core::{Actor, AgentId, RunId, TaskId, ThreadId};
+use rookery_engine::adapter::{Begins, Outlet};
+use rookery_engine::clutch::{Http, MessageFilter, Sender};
+use rookery_engine::hooks::{Hook, Mapping, Outgoing, Scheme, Secret, Source};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -13,18 +18,62 @@ use serde_json::{Value, json};
 const MOST: usize = 100;
 const NAME_CHARS: usize = 40;
 
+/// The hooks of a project.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Hooks {
+    pub incoming: Vec<HookSettings>,
+    pub outgoing: Vec<OutgoingSettings>,
+}
+
 /// A hook as the file has it; its secret is read when the daemon starts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HookSettings {
     name: String,
+    secret: SecretPlace,
     table: Table,
+}
+
+/// The same of one that goes out.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OutgoingSettings {
+    name: String,
+    secret: SecretPlace,
+    table: OutgoingTable,
+}
+
+/// Where a secret is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum SecretPlace {
+    Environment(String),
+    File(PathBuf),
+}
+
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OutgoingTable {
+    url: String,
+    #[serde(default)]
+    from: FromWord,
+    attempts: Option<NonZeroU32>,
+    types: Option<Several>,
+    run_id: Option<String>,
+    thread_id: Option<String>,
+    task_id: Option<String>,
+    agent_id: Option<String>,
+    body: Option<BTreeMap<String, toml::Value>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum FromWord {
+    #[default]
+    Now,
+    Start,
 }
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
-    secret_env: Option<String>,
-    secret_file: Option<PathBuf>,
     #[serde(default)]
     scheme: SchemeWord,
     from: Option<String>,
@@ -39,10 +88,40 @@ struct Table {
     payload_type: Option<String>,
     requires: Option<Several>,
     prefers: Option<Several>,
+    deadline: Option<String>,
+    limits: Option<LimitsTable>,
+    policy: Option<PolicyTable>,
+    attachments: Option<Several>,
+    trace: Option<TraceTable>,
+    workflow: Option<String>,
+    step: Option<String>,
     delivery: Option<String>,
     #[serde(default)]
     when: BTreeMap<String, Several>,
     payload: Option<BTreeMap<String, toml::Value>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LimitsTable {
+    max_runtime_sec: Option<toml::Value>,
+    max_attempts: Option<toml::Value>,
+}
+
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PolicyTable {
+    sandbox: Option<toml::Value>,
+    tool_allowlist: Option<toml::Value>,
+    network: Option<toml::Value>,
+    trust_level: Option<toml::Value>,
+}
+
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TraceTable {
+    trace_id: Option<toml::Value>,
+    span_id: Option<toml::Value>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
@@ -71,7 +150,7 @@ impl Several {
 }
 
 /// The hooks that `adapters` has; what is wrong with it, if something is.
-pub(super) fn read(adapters: toml::Value) -> Result<Vec<HookSettings>, String> {
+pub(super) fn read(adapters: toml::Value) -> Result<Hooks, String> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Adapters {
@@ -82,26 +161,129 @@ pub(super) fn read(adapters: toml::Value) -> Result<Vec<HookSettings>, String> {
     if adapters.http.len() > MOST {
         return Err(format!("`adapters.http` has more than {MOST} hooks"));
     }
-    adapters.http.into_iter().map(|(name, table)| one(name, table)).collect()
+    let mut hooks = Hooks::default();
+    for (name, table) in adapters.http {
+        let at = format!("`adapters.http.{name}`");
+        add(&mut hooks, name, table).map_err(|what| format!("{at}: {what}"))?;
+    }
+    Ok(hooks)
 }
 
 fn told(error: &toml::de::Error) -> String {
     error.message().to_owned()
 }
 
-fn one(name: String, table: toml::Value) -> Result<HookSettings, String> {
-    let wrong = |what: &str| format!("`adapters.http.{name}`: {what}");
+/// A table with a `url` is a hook that goes out; every other one comes in.
+fn add(hooks: &mut Hooks, name: String, mut table: toml::Value) -> Result<(), String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if name.is_empty() || name.len() > NAME_CHARS || !name.chars().all(fits) {
-        return Err(wrong("a hook's name has up to 40 letters, digits, '-' and '_'"));
+        return Err("a hook's name has up to 40 letters, digits, '-' and '_'".to_owned());
     }
-    let table: Table = table.try_into().map_err(|error| wrong(&told(&error)))?;
-    if table.secret_env.is_some() == table.secret_file.is_some() {
-        return Err(wrong("give either secret_env or secret_file: whoever knows the secret may send"));
+    let secret = secret_place(&mut table);
+    if table.get("url").is_some() {
+        let table: OutgoingTable = table.try_into().map_err(|error| told(&error))?;
+        let secret = secret.ok_or("give either secret_env or secret_file: its receiver knows by it who sends")?;
+        let settings = OutgoingSettings { name, secret, table };
+        settings.check()?;
+        hooks.outgoing.push(settings);
+    } else {
+        let table: Table = table.try_into().map_err(|error| told(&error))?;
+        let secret = secret.ok_or("give either secret_env or secret_file: whoever knows the secret may send")?;
+        let settings = HookSettings { name, secret, table };
+        settings.from()?;
+        hooks.incoming.push(settings);
     }
-    let settings = HookSettings { name: name.clone(), table };
-    settings.from().map_err(|what| wrong(&what))?;
-    Ok(settings)
+    Ok(())
+}
+
+/// Takes out of a table where its secret is, if it says so once.
+fn secret_place(table: &mut toml::Value) -> Option<SecretPlace> {
+    let table = table.as_table_mut()?;
+    match (table.remove("secret_env"), table.remove("secret_file")) {
+        (Some(toml::Value::String(variable)), None) => Some(SecretPlace::Environment(variable)),
+        (None, Some(toml::Value::String(file))) => Some(SecretPlace::File(file.into())),
+        _ => None,
+    }
+}
+
+impl SecretPlace {
+    /// The secret, from the environment or from a file that is named relative to the project.
+    fn read(&self, root: &Path, environment: impl Fn(&str) -> Option<String>) -> Result<Secret, String> {
+        let (text, whence) = match self {
+            SecretPlace::Environment(variable) => (environment(variable), format!("the environment's {variable}")),
+            SecretPlace::File(file) => {
+                let path = root.join(file);
+                let read = std::fs::read_to_string(&path);
+                let text = read.map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+                (Some(text), path.display().to_string())
+            }
+        };
+        text.as_deref().and_then(Secret::new).ok_or_else(|| format!("there is no secret in {whence}"))
+    }
+}
+
+impl OutgoingSettings {
+    /// The hook with its secret, and how the log is passed on to it.
+    pub fn outlet(
+        &self,
+        root: &Path,
+        environment: impl Fn(&str) -> Option<String>,
+        http: &Arc<Http>,
+        attempts: u32,
+    ) -> Result<Outlet, String> {
+        let wrong = |what: String| format!("`adapters.http.{}`: {what}", self.name);
+        let table = &self.table;
+        let hook = Outgoing {
+            name: self.name.clone(),
+            url: table.url.clone(),
+            secret: self.secret.read(root, environment).map_err(wrong)?,
+            types: table.types.iter().flat_map(Several::texts).collect(),
+            filter: self.filter().map_err(wrong)?,
+            body: table.body.as_ref().map(sources),
+            http: http.clone(),
+        };
+        let begins = match table.from {
+            FromWord::Now => Begins::Now,
+            FromWord::Start => Begins::Start,
+        };
+        let attempts = table.attempts.map_or(attempts, NonZeroU32::get);
+        Ok(Outlet { adapter: Arc::new(hook), begins, attempts })
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let table = &self.table;
+        match table.url.parse::<reqwest::Url>() {
+            Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => {}
+            _ => return Err(format!("url '{}' is not an http or https address", table.url)),
+        }
+        let types = table.types.iter().flat_map(Several::texts);
+        if let Some(unknown) = types.into_iter().find(|name| !is_shown_type(name)) {
+            return Err(format!("types: no message has the type '{unknown}'"));
+        }
+        let shaped = table.body.as_ref().map(sources).unwrap_or_default();
+        if let Some((field, _)) = shaped.iter().find(|(_, source)| matches!(source, Source::Header(_))) {
+            return Err(format!("body.{field}: a message has no headers; use a pointer like /payload/text"));
+        }
+        self.filter().map(drop)
+    }
+
+    /// The same conditions as those of the stream.
+    fn filter(&self) -> Result<MessageFilter, String> {
+        let table = &self.table;
+        let bare = |text: &Option<String>, prefix: &str| {
+            text.as_ref().map(|text| text.strip_prefix(prefix).unwrap_or(text).to_owned())
+        };
+        let from = table.agent_id.as_deref().map(|text| {
+            Sender::parse(text).ok_or_else(|| format!("agent_id '{text}' is not an agent, 'person:NAME' or 'system'"))
+        });
+        Ok(MessageFilter {
+            run: bare(&table.run_id, "run:").map(RunId::new),
+            thread: bare(&table.thread_id, "thread:").map(ThreadId::new),
+            task: bare(&table.task_id, "task:").map(TaskId::new),
+            from: from.transpose()?,
+            message_type: None,
+        })
+    }
 }
 
 impl HookSettings {
@@ -109,23 +291,12 @@ impl HookSettings {
         &self.name
     }
 
-    /// The hook with its secret, from the environment or from a file that is named relative to the project.
+    /// The hook with its secret.
     pub fn with_secret(&self, root: &Path, environment: impl Fn(&str) -> Option<String>) -> Result<Hook, String> {
         let wrong = |what: String| format!("`adapters.http.{}`: {what}", self.name);
-        let (secret, whence) = match (&self.table.secret_env, &self.table.secret_file) {
-            (Some(variable), _) => (environment(variable), format!("the environment's {variable}")),
-            (None, file) => {
-                let path = root.join(file.clone().unwrap_or_default());
-                let read = std::fs::read_to_string(&path);
-                let text = read.map_err(|error| wrong(format!("cannot read {}: {error}", path.display())))?;
-                (Some(text), path.display().to_string())
-            }
-        };
-        let secret = secret.as_deref().and_then(Secret::new);
-        let secret = secret.ok_or_else(|| wrong(format!("there is no secret in {whence}")))?;
         Ok(Hook {
             name: self.name.clone(),
-            secret,
+            secret: self.secret.read(root, environment).map_err(wrong)?,
             scheme: match self.table.scheme {
                 SchemeWord::Rookery => Scheme::Rookery,
                 SchemeWord::Github => Scheme::Github,
@@ -148,9 +319,8 @@ impl HookSettings {
 
     fn mapping(&self) -> Mapping {
         let table = &self.table;
-        let sources = |several: &Option<Several>| {
-            several.iter().flat_map(Several::texts).map(|text| Source::read(&text)).collect()
-        };
+        let several =
+            |said: &Option<Several>| said.iter().flat_map(Several::texts).map(|text| Source::read(&text)).collect();
         let texts = [
             ("type", &table.message_type),
             ("run_id", &table.run_id),
@@ -160,20 +330,56 @@ impl HookSettings {
             ("domain", &table.domain),
             ("payload_type", &table.payload_type),
         ];
-        let texts = texts.into_iter().filter_map(|(field, said)| Some((field, Source::read(said.as_deref()?))));
-        let payload = table
-            .payload
-            .as_ref()
-            .map(|fields| fields.iter().map(|(name, value)| (name.clone(), source(value))).collect());
         Mapping {
             when: table.when.iter().map(|(at, values)| (Source::read(at), values.texts())).collect(),
-            texts: texts.collect(),
-            to: sources(&table.to),
-            requires: sources(&table.requires),
-            prefers: sources(&table.prefers),
-            payload,
+            texts: said(&texts),
+            to: several(&table.to),
+            requires: several(&table.requires),
+            prefers: several(&table.prefers),
+            payload: table.payload.as_ref().map(sources),
+            deadline: table.deadline.as_deref().map(Source::read),
+            limits: table.limits.as_ref().map(LimitsTable::sources).unwrap_or_default(),
+            trace: table.trace.as_ref().map(TraceTable::sources).unwrap_or_default(),
+            attachments: several(&table.attachments),
+            policy: table.policy.as_ref().map(PolicyTable::sources).unwrap_or_default(),
+            meta: said(&[("workflow", &table.workflow), ("step", &table.step)]),
         }
     }
+}
+
+impl LimitsTable {
+    fn sources(&self) -> BTreeMap<String, Source> {
+        given([("max_runtime_sec", &self.max_runtime_sec), ("max_attempts", &self.max_attempts)])
+    }
+}
+
+impl PolicyTable {
+    fn sources(&self) -> BTreeMap<String, Source> {
+        given([
+            ("sandbox", &self.sandbox),
+            ("tool_allowlist", &self.tool_allowlist),
+            ("network", &self.network),
+            ("trust_level", &self.trust_level),
+        ])
+    }
+}
+
+impl TraceTable {
+    fn sources(&self) -> BTreeMap<String, Source> {
+        given([("trace_id", &self.trace_id), ("span_id", &self.span_id)])
+    }
+}
+
+fn said(fields: &[(&'static str, &Option<String>)]) -> BTreeMap<&'static str, Source> {
+    fields.iter().filter_map(|(field, said)| Some((*field, Source::read(said.as_deref()?)))).collect()
+}
+
+fn given<const N: usize>(fields: [(&str, &Option<toml::Value>); N]) -> BTreeMap<String, Source> {
+    fields.into_iter().filter_map(|(field, value)| Some((field.to_owned(), source(value.as_ref()?)))).collect()
+}
+
+fn sources(fields: &BTreeMap<String, toml::Value>) -> BTreeMap<String, Source> {
+    fields.iter().map(|(name, value)| (name.clone(), source(value))).collect()
 }
 
 /// A text says where the value is; everything else is the value.
@@ -186,14 +392,37 @@ fn source(value: &toml::Value) -> Source {
 
 /// The JSON Schema of `adapters`.
 pub(super) fn schema() -> Value {
-    let text = |what: &str| json!({ "type": "string", "minLength": 1, "description": what });
-    let several = |what: &str| {
-        json!({ "description": what,
-                "anyOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" } }] })
-    };
-    let hook = json!({
+    json!({
         "type": "object",
-        "description": "A webhook, POST /hooks/NAME. Values are JSON pointers into the body (`/issue/title`), headers (`header:X-Event`) or texts as they are (also behind `text:`).",
+        "description": "Connections to other programs.",
+        "additionalProperties": false,
+        "properties": { "http": {
+            "type": "object",
+            "description": "Webhooks by their names. With a `url` messages are sent to it; without one it is a place that others send to, POST /hooks/NAME.",
+            "additionalProperties": { "anyOf": [incoming_schema(), outgoing_schema()] },
+        } },
+    })
+}
+
+fn text(what: &str) -> Value {
+    json!({ "type": "string", "minLength": 1, "description": what })
+}
+
+fn several(what: &str) -> Value {
+    json!({ "description": what,
+            "anyOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" } }] })
+}
+
+fn table(what: &str, fields: &[&str]) -> Value {
+    let fields: serde_json::Map<String, Value> = fields.iter().map(|field| ((*field).to_owned(), json!({}))).collect();
+    json!({ "type": "object", "description": what, "additionalProperties": false, "properties": fields })
+}
+
+fn incoming_schema() -> Value {
+    json!({
+        "type": "object",
+        "title": "A webhook that comes in",
+        "description": "POST /hooks/NAME. Values are JSON pointers into the body (`/issue/title`), headers (`header:X-Event`) or texts as they are (also behind `text:`).",
         "additionalProperties": false,
         "oneOf": [{ "required": ["secret_env"] }, { "required": ["secret_file"] }],
         "properties": {
@@ -212,17 +441,45 @@ pub(super) fn schema() -> Value {
             "payload_type": text("The envelope's payload_type."),
             "requires": several("Capabilities that are required."),
             "prefers": several("Capabilities that are preferred."),
+            "deadline": text("When the task must be done, an ISO 8601 time. Left out where the request has none."),
+            "limits": table("The task's limits. Left out where the request has none.", &["max_runtime_sec", "max_attempts"]),
+            "policy": table("The envelope's security.policy. What is named here must be in the request.",
+                            &["sandbox", "tool_allowlist", "network", "trust_level"]),
+            "attachments": several("References to artifacts, or lists of them. Left out where the request has none."),
+            "trace": table("The envelope's trace. Left out where the request has none.", &["trace_id", "span_id"]),
+            "workflow": text("The envelope's meta.workflow."),
+            "step": text("The envelope's meta.step."),
             "delivery": text("What tells one delivery from another. Default: the header X-Rookery-Delivery or X-GitHub-Delivery."),
             "when": { "type": "object", "additionalProperties": several("The values that are meant."),
                       "description": "Where to look, and what has to stand there; other requests are answered and ignored." },
             "payload": { "type": "object", "description": "The payload's fields. Default: the whole body." },
         },
-    });
+    })
+}
+
+fn outgoing_schema() -> Value {
     json!({
         "type": "object",
-        "description": "Connections to other programs.",
+        "title": "A webhook that goes out",
+        "description": "Every message that passes the filter is POSTed to the url, signed, in the order of the log, again until it is taken.",
         "additionalProperties": false,
-        "properties": { "http": { "type": "object", "description": "Webhooks by their names.", "additionalProperties": hook } },
+        "required": ["url"],
+        "oneOf": [{ "required": ["secret_env"] }, { "required": ["secret_file"] }],
+        "properties": {
+            "url": text("Where messages are sent."),
+            "secret_env": text("Environment variable with the secret."),
+            "secret_file": text("File with the secret, relative to the project."),
+            "from": { "type": "string", "enum": ["now", "start"], "default": "now",
+                      "description": "Where in the log a hook begins that is new: with what comes from now on, or at the start. Later it goes on where it was." },
+            "attempts": { "type": "integer", "minimum": 1,
+                          "description": "Tries after which a message is put aside, to be seen and retried by `rookery adapters`. Default: delivery_attempts." },
+            "types": several("Only messages that are shown with one of these types. Default: all."),
+            "run_id": text("Only those of this run."),
+            "thread_id": text("Only those of this thread."),
+            "task_id": text("Only those of this task."),
+            "agent_id": text("Only those from this sender."),
+            "body": { "type": "object", "description": "What is sent, by its names: JSON pointers into the message (`/payload/title`), or texts as they are. Default: the message as it is." },
+        },
     })
 }
 
@@ -241,6 +498,10 @@ mod tests {
     "#;
 
     fn hooks(text: &str) -> Result<Vec<HookSettings>, String> {
+        all(text).map(|hooks| hooks.incoming)
+    }
+
+    fn all(text: &str) -> Result<Hooks, String> {
         read(toml::Value::Table(toml::from_str(text).unwrap()))
     }
 
@@ -275,6 +536,45 @@ mod tests {
     }
 
     #[test]
+    fn a_table_with_a_url_goes_out() {
+        let hooks = all(
+            "[http.in]\nsecret_env = \"A\"\n[http.out]\nurl = \"https://ci.example/x\"\nsecret_env = \"A\"\nfrom = \"start\"\n\
+             types = [\"task.result\", \"x.mine\"]\nrun_id = \"run:r1\"\nagent_id = \"agent:orchestrator\"\n",
+        )
+        .unwrap();
+        assert_eq!((hooks.incoming.len(), hooks.outgoing.len()), (1, 1));
+        let out = &hooks.outgoing[0];
+        let filter = out.filter().unwrap();
+        assert_eq!((filter.run, filter.from), (Some("r1".into()), Some(Sender::Orchestrator)));
+        let reach = rookery_engine::clutch::Reach::anywhere();
+        let http = Arc::new(Http::new(reach, std::time::Duration::from_secs(1)).unwrap());
+        let outlet = out.outlet(Path::new("/nowhere"), |_| Some("s".to_owned()), &http, 12).unwrap();
+        assert_eq!((outlet.adapter.name().as_str(), outlet.begins, outlet.attempts), ("http:out", Begins::Start, 12));
+        let missing = out.outlet(Path::new("/nowhere"), |_| None, &http, 12).unwrap_err();
+        assert_eq!(missing, "`adapters.http.out`: there is no secret in the environment's A");
+    }
+
+    #[test]
+    fn the_terms_of_the_work_are_values_or_where_they_are() {
+        let hooks = hooks(
+            "[http.ci]\nsecret_env = \"A\"\ndeadline = \"/due\"\nlimits = { max_runtime_sec = 60 }\n\
+             policy = { sandbox = true, tool_allowlist = [\"mcp:a\"], network = \"/net\" }\nattachments = \"/log\"\n\
+             trace = { trace_id = \"header:X-Trace\" }\nworkflow = \"release\"\nstep = \"/stage\"\n",
+        );
+        let mapping = hooks.unwrap()[0].mapping();
+        assert_eq!(mapping.deadline, Some(Source::read("/due")));
+        assert_eq!(mapping.limits["max_runtime_sec"], Source::Constant(json!(60)));
+        assert_eq!(mapping.policy["tool_allowlist"], Source::Constant(json!(["mcp:a"])));
+        assert_eq!((&mapping.policy["network"], mapping.policy.len()), (&Source::read("/net"), 3));
+        assert_eq!(mapping.attachments, [Source::read("/log")]);
+        assert_eq!(mapping.trace["trace_id"], Source::Header("x-trace".to_owned()));
+        assert_eq!(
+            mapping.meta,
+            BTreeMap::from([("workflow", Source::read("release")), ("step", Source::read("/stage"))])
+        );
+    }
+
+    #[test]
     fn what_is_wrong_is_told_with_the_hooks_name() {
         for (text, told) in [
             ("[http.ci]\n", "give either secret_env or secret_file"),
@@ -284,6 +584,18 @@ mod tests {
             ("[http.ci]\nsecret_env = \"A\"\nscheme = \"gitlab\"\n", "unknown variant `gitlab`"),
             ("[http.ci]\nsecret_env = \"A\"\nfrom = \"person:anna\"\n", "is not the name of an agent"),
             ("[http.system]\nsecret_env = \"A\"\n", "is not the name of an agent"),
+            ("[http.ci]\nsecret_env = \"A\"\nlimits = { max_time = 1 }\n", "unknown field `max_time`"),
+            ("[http.ci]\nsecret_env = \"A\"\npolicy = { sandbax = true }\n", "unknown field `sandbax`"),
+            ("[http.ci]\nurl = \"http://a/\"\n", "give either secret_env or secret_file"),
+            ("[http.ci]\nsecret_env = \"A\"\nurl = \"ftp://a/\"\n", "is not an http or https address"),
+            ("[http.ci]\nsecret_env = \"A\"\nurl = \"http://a/\"\ntypes = \"task.resul\"\n", "no message has the type"),
+            ("[http.ci]\nsecret_env = \"A\"\nurl = \"http://a/\"\nagent_id = \"group:x\"\n", "agent_id 'group:x'"),
+            ("[http.ci]\nsecret_env = \"A\"\nurl = \"http://a/\"\nfrom = \"end\"\n", "unknown variant `end`"),
+            ("[http.ci]\nsecret_env = \"A\"\nurl = \"http://a/\"\nattempts = 0\n", "nonzero"),
+            (
+                "[http.ci]\nsecret_env = \"A\"\nurl = \"http://a/\"\nbody = { a = \"header:x\" }\n",
+                "body.a: a message has no",
+            ),
             ("[smtp.x]\n", "unknown field `smtp`"),
         ] {
             let error = hooks(text).unwrap_err();

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use crate::project::Project;
 
 use file::FileLayer;
-pub use hooks::HookSettings;
+pub use hooks::{HookSettings, Hooks, OutgoingSettings};
 pub use schema::json_schema;
 pub use table::{Settings, TABLE};
 pub use value::{Bytes, ContextProvider, Signatures, StoreUrl, Value, parse_duration};
@@ -184,7 +184,7 @@ impl Sources {
 }
 
 impl Sources {
-    fn hooks(&self) -> Vec<HookSettings> {
+    fn hooks(&self) -> Hooks {
         self.file.as_ref().map(|file| file.hooks.clone()).unwrap_or_default()
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use reqwest::Url;
 
 use super::{
-    Bytes, ConfigError, ContextProvider, Definition, Entry, HookSettings, Setting, Signatures, Sources, StoreUrl, Value,
+    Bytes, ConfigError, ContextProvider, Definition, Entry, Hooks, Setting, Signatures, Sources, StoreUrl, Value,
 };
 
 /// Makes the [`Settings`] record and the [`TABLE`] that describes it from the same lines, so that they cannot differ.
@@ -17,7 +17,7 @@ macro_rules! settings {
         pub struct Settings {
             $( $(#[doc = $help])+ pub $name: Setting<$type>, )+
             /// Webhooks, which only the file has.
-            pub hooks: Vec<HookSettings>,
+            pub hooks: Hooks,
         }
 
         /// Every setting as it is defined, in the order in which it is shown.
@@ -95,6 +95,8 @@ settings! {
     context_documents: Vec<String> = "", "ROOKERY_CONTEXT_DOCUMENTS";
     /// Messages that one sender may send in a minute, or at once; what is above is held for a person.
     messages_per_minute: u32 = "600", "ROOKERY_MESSAGES_PER_MINUTE";
+    /// Envelopes that one sender may send in a minute, or at once, beside chat and what accepts, ends or answers work; what is above is refused, with the time to wait.
+    envelopes_per_minute: u32 = "6000", "ROOKERY_ENVELOPES_PER_MINUTE";
     /// Messages that may follow from each other without a person; what is above and would wake somebody is held.
     message_hops: u32 = "20", "ROOKERY_MESSAGE_HOPS";
     /// Time that an agent has to accept a task that the router gave it; then it is given to another.
@@ -115,7 +117,8 @@ settings! {
     delivery_circuit_failures: u32 = "5", "ROOKERY_DELIVERY_CIRCUIT_FAILURES";
     /// How long it is left alone at first; doubled each time, up to five minutes.
     delivery_circuit_pause: Duration = "10s", "ROOKERY_DELIVERY_CIRCUIT_PAUSE";
-    /// Hosts that messages are posted to, and no others; all of them if none is named.
+    /// Hosts that messages are posted to, and no others; all of them if none is named. Where tokens are required, hosts on this machine
+    /// or in private networks are served only if they are named.
     delivery_hosts: Vec<String> = "", "ROOKERY_DELIVERY_HOSTS";
     /// Largest request body.
     max_body_bytes: Bytes = "1MiB", "ROOKERY_MAX_BODY_BYTES";

@@ -176,8 +176,8 @@ fn the_schema_describes_every_setting_as_the_file_has_it() {
 #[test]
 fn hooks_are_tables_of_the_file_and_what_is_wrong_with_one_has_its_line() {
     let settings = load("port = 1\n\n[adapters.http.ci]\nsecret_env = \"CI\"\n", &[], &[]).unwrap();
-    assert_eq!(settings.hooks.iter().map(HookSettings::name).collect::<Vec<_>>(), ["ci"]);
-    assert!(load("", &[], &[]).unwrap().hooks.is_empty());
+    assert_eq!(settings.hooks.incoming.iter().map(HookSettings::name).collect::<Vec<_>>(), ["ci"]);
+    assert_eq!(load("", &[], &[]).unwrap().hooks, Hooks::default());
     let told = load("port = 1\n\n[adapters.http.ci]\nsecret = \"x\"\n", &[], &[]).unwrap_err();
     assert!(told.starts_with("rookery.toml:3: `adapters.http.ci`: unknown field `secret`"), "{told}");
     assert!(told.ends_with("`rookery schema config` describes what a hook can say"), "{told}");

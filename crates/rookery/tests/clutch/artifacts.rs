@@ -397,6 +397,46 @@ async fn what_is_attached_stays_and_the_rest_goes_when_it_is_old() {
 }
 
 #[tokio::test]
+async fn what_is_attached_to_messages_stays_until_they_are_redacted() {
+    let daemon = setup().start().unwrap();
+    let (report, brief) = (put(&daemon, b"report").await, put(&daemon, b"brief").await);
+    let attached = |sha256: &str| {
+        json!([
+            {"kind": "artifact_ref", "ref": format!("artifact:sha256-{sha256}")},
+            {"kind": "link", "ref": "https://example.org/elsewhere"},
+        ])
+    };
+    let send = async |id: &str, kind: &str, payload: Value, attachments: Value| {
+        let envelope = json!({
+            "v": "clutch/0.1", "id": id, "ts": "2026-02-01T13:20:11Z", "thread_id": "thr_1", "run_id": "run_1",
+            "task_id": "t", "from": {"agent_id": "agent:ken"}, "to": [{"agent_id": "agent:orchestrator"}],
+            "type": kind, "payload": payload, "attachments": attachments,
+        });
+        let reply = daemon.post("/clutch/v0/messages", envelope).await.unwrap();
+        assert_eq!(reply.status, 202, "{}", reply.body);
+        reply.body["results"][0]["seq"].as_u64().unwrap()
+    };
+    let card = json!({"v": "clutch/0.1", "agent_id": "agent:ken"});
+    send("reg", "agent.register", card, json!([])).await;
+    let told = send("m1", "x.report", json!({}), attached(&report)).await;
+    let asked = send("m2", "task.request", json!({"title": "read it"}), attached(&brief)).await;
+    let forwarded = eventually("the request is passed on", async || {
+        let log = daemon.get("/clutch/v0/messages?task_id=t&type=task.request").await.unwrap();
+        Ok(log.body["messages"].as_array().unwrap().iter().find_map(|one| {
+            (one["message"]["from"]["agent_id"] == "agent:orchestrator").then(|| one["seq"].as_u64().unwrap())
+        }))
+    });
+    let forwarded = forwarded.await.unwrap();
+    assert_eq!(collect(&daemon, json!({"older_than_seconds": 0})).await, (0, 0));
+    for (seq, removed) in [(told, 1), (asked, 0), (forwarded, 1)] {
+        let redacted = as_person(&daemon, "/admin/redact", json!({"seqs": [seq]})).await;
+        assert_eq!(redacted.status, 200, "{}", redacted.body);
+        assert_eq!(collect(&daemon, json!({"older_than_seconds": 0})).await, (removed, 0), "{seq}");
+    }
+    daemon.replay_verify().unwrap();
+}
+
+#[tokio::test]
 async fn only_who_may_write_uploads() {
     let daemon = setup().arg("--require-token").start().unwrap();
     refused(&upload(&daemon, b"x").await, 401, "UNAUTHENTICATED");

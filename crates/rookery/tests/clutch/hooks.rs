@@ -35,6 +35,17 @@ payload = { text = "/message" }
 [adapters.http.raw]
 secret_file = "ci.secret"
 type = "x.raw"
+
+[adapters.http.release]
+secret_file = "ci.secret"
+deadline = "/due"
+limits = { max_runtime_sec = 600, max_attempts = "/tries" }
+policy = { sandbox = true, network = "/network" }
+attachments = "/reports"
+trace = { trace_id = "header:X-Trace" }
+workflow = "release"
+step = "/stage"
+payload = { title = "/name" }
 "#;
 
 struct Hooked {
@@ -129,6 +140,41 @@ async fn an_issue_becomes_a_task_once() {
     assert_eq!(kinds(&daemon).iter().filter(|kind| *kind == "task.created").count(), before);
     assert_eq!(github(&daemon, "issues", "d-3", &issue(2)).await.status, 202);
     daemon.replay_verify().unwrap();
+}
+
+#[tokio::test]
+async fn a_hook_says_under_which_terms_the_work_is_done() {
+    let Hooked { daemon, folder: _folder } = hooked(setup());
+    let expects = json!({"type": "task.result", "payload_type": "research.summary.v1", "required": ["findings"]});
+    let steps = json!({"workflow": "release", "steps": [{"id": "build", "expects": expects}]});
+    let defined = daemon.request(Method::PUT, "/clutch/v0/workflows/release").json(&steps);
+    let defined = read(defined).await.unwrap();
+    assert!(defined.status.is_success(), "{}", defined.body);
+    let body = json!({"name": "v7", "due": "2099-01-01T00:00:00Z", "network": "none", "stage": "build",
+                      "reports": ["artifact:log_1", "artifact:log_2"]})
+    .to_string();
+    let signature = |body: &str| format!("t={},v1={}", now(), seal(SECRET.as_bytes(), now(), body.as_bytes()));
+    let (signed, trace) = (signature(&body), ("x-trace", "tr_1"));
+    let reply = send(&daemon, "release", &body, &[("x-rookery-signature", &signed), trace]).await;
+    assert_eq!(reply.status, 202, "{}", reply.body);
+    let id = reply.body["results"][0]["id"].as_str().unwrap();
+    let message = ok(&daemon, &format!("/messages/{id}")).await;
+    assert_eq!(
+        (&message["deadline"], &message["limits"]),
+        (&json!("2099-01-01T00:00:00Z"), &json!({"max_runtime_sec": 600}))
+    );
+    assert_eq!(message["security"], json!({"policy": {"sandbox": true, "network": "none"}}));
+    let attached = |name: &str| json!({"kind": "artifact_ref", "ref": name});
+    assert_eq!(message["attachments"], json!([attached("artifact:log_1"), attached("artifact:log_2")]));
+    assert_eq!((&message["trace"]["trace_id"], &message["meta"]["step"]), (&json!("tr_1"), &json!("build")));
+    assert_eq!(message["meta"]["workflow"], "release");
+
+    // What restricts must be there: nothing is let in with less than was meant.
+    let loose = json!({"name": "v8", "stage": "build"}).to_string();
+    let signed = signature(&loose);
+    let reply = send(&daemon, "release", &loose, &[("x-rookery-signature", &signed)]).await;
+    assert_eq!(told(&reply), expected(400, "MISSING_FIELD", "/network"));
+    assert_eq!(reply.body["details"]["field"], "security.policy.network");
 }
 
 #[tokio::test]

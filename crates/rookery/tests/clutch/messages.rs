@@ -7,7 +7,7 @@ use reqwest::Method;
 use rookery_testkit::daemon::read;
 use serde_json::{Value, json};
 
-use crate::sending::{envelope, expected, kinds, post, post_text, refused, rows, sent, team, told};
+use crate::sending::{envelope, expected, kinds, post, post_text, refused, rows, sent, setup, team, told};
 
 fn note(id: &str, from: &str) -> Value {
     envelope(id, "x.note", from, json!({"payload": {"n": 1.50, "text": "a  b"}, "own_field": [1, null]}))
@@ -104,8 +104,9 @@ async fn a_key_makes_a_command_be_done_once() {
     again["ts"] = json!("2026-02-01T13:20:12.123Z");
     assert_eq!(sent(&daemon, &again).await, json!({"id": "m1", "seq": first["seq"], "duplicate": true}));
     let other = keyed("m3", json!({"n": 2}));
-    assert_eq!(refused(&daemon, &other).await.0, 422);
-    assert_eq!(refused(&daemon, &json!([note("m4", "ken"), other])).await.1, "IDEMPOTENCY_MISMATCH");
+    assert_eq!(refused(&daemon, &other).await, expected(422, "IDEMPOTENCY_MISMATCH", "/idempotency_key"));
+    let among = refused(&daemon, &json!([note("m4", "ken"), other])).await;
+    assert_eq!(among, expected(422, "IDEMPOTENCY_MISMATCH", "/1/idempotency_key"));
     let mut elsewhere = other.clone();
     elsewhere["run_id"] = json!("run_other");
     assert_eq!(sent(&daemon, &elsewhere).await["duplicate"], false, "keys are of a run and a sender");
@@ -193,8 +194,43 @@ async fn a_large_envelope_comes_back_whole() {
     assert_eq!(reply.status, 202, "{}", reply.body);
     assert_eq!(daemon.get("/clutch/v0/messages/m1").await.unwrap().body, large);
     assert_eq!(daemon.get("/clutch/v0/messages/m2").await.unwrap().body, small);
-    let huge = envelope("m3", "x.blob", "ken", json!({"payload": {"blob": "x".repeat(300_000)}}));
-    assert_eq!(refused(&daemon, &huge).await, expected(400, "TOO_LARGE", ""));
+}
+
+#[tokio::test]
+async fn what_is_too_long_to_be_kept_at_hand_is_an_artifact_with_an_excerpt() {
+    let daemon = setup().env("ROOKERY_MAX_BODY_BYTES", "2MiB").start().unwrap();
+    for agent in ["ken", "ada"] {
+        daemon.post("/agents/announce", json!({"id": agent, "tool": "test", "role": "worker"})).await.unwrap();
+    }
+    let long = "spam and eggs ".repeat(30_000);
+    let said = envelope("m1", "chat.message", "ken", json!({"to": [{"agent_id": "ada"}], "payload": {"text": long}}));
+    sent(&daemon, &said).await;
+    let asked =
+        envelope("m2", "task.request", "ken", json!({"to": [{"agent_id": "person:anna"}], "payload": {"text": long}}));
+    sent(&daemon, &asked).await;
+    sent(&daemon, &envelope("m3", "task.accept", "ada", json!({}))).await;
+    let result = envelope("m4", "task.result", "ada", json!({"payload": {"summary": long, "n": 1}}));
+    sent(&daemon, &result).await;
+    for (id, message) in [("m1", &said), ("m2", &asked), ("m4", &result)] {
+        assert_eq!(daemon.get(&format!("/clutch/v0/messages/{id}")).await.unwrap().body, *message, "{id} is whole");
+    }
+    let log = rows(&daemon);
+    let text = log.iter().find(|row| row["kind"] == "message.sent").unwrap()["fact"]["text"].as_str().unwrap();
+    assert!(text.starts_with("spam and eggs ") && text.len() < 20_000, "{}", text.len());
+    let task = daemon.get("/tasks/task_one").await.unwrap().body;
+    assert_eq!(task["state"], "completed");
+    let detail = &task["outcome_detail"];
+    let reference = detail["attachments"][0]["ref"].as_str().unwrap();
+    assert!(detail["excerpt"].as_str().unwrap().contains(reference), "{detail}");
+    let whole = daemon.get(&format!("/clutch/v0/artifacts/{}", reference.strip_prefix("artifact:").unwrap())).await;
+    assert_eq!(whole.unwrap().status, 200, "what the excerpt is of can be had");
+    let fit = |bytes: usize| {
+        let least = envelope("m5", "x.blob", "ken", json!({"payload": {"blob": ""}})).to_string().len();
+        envelope("m5", "x.blob", "ken", json!({"payload": {"blob": "x".repeat(bytes - least)}}))
+    };
+    assert_eq!(refused(&daemon, &fit(1024 * 1024 + 1)).await, expected(400, "TOO_LARGE", ""));
+    sent(&daemon, &fit(1024 * 1024)).await;
+    daemon.replay_verify().unwrap();
 }
 
 #[tokio::test]
@@ -261,4 +297,80 @@ async fn a_list_shows_an_envelope_as_it_was_sent_and_what_followed_under_its_own
     assert_eq!(listed("&type=task.request").await, [request]);
     assert_eq!(types(&listed("&type=task.created").await), ["task.created"]);
     assert_eq!(listed("&type=task.created&limit=1").await.len(), 1);
+}
+
+#[tokio::test]
+async fn whoever_sends_too_fast_is_told_when_to_go_on_and_loses_no_result() {
+    let daemon = setup().env("ROOKERY_ENVELOPES_PER_MINUTE", "4").start().unwrap();
+    let card = json!({"v": "clutch/0.1", "agent_id": "agent:ken"});
+    let request = envelope("m2", "task.request", "ken", json!({"to": [{"agent_id": "person:anna"}]}));
+    let batch = json!([
+        envelope("m1", "agent.register", "ken", json!({"payload": card})),
+        request,
+        note("m3", "ken"),
+        note("m4", "ken"),
+    ]);
+    assert_eq!(post(&daemon, &batch).await.status, 202);
+    let stored = kinds(&daemon);
+    let among = json!([note("n1", "ada"), note("n2", "ken")]);
+    let reply = post(&daemon, &among).await;
+    assert_eq!(told(&reply), expected(429, "RATE_LIMITED", "/1/from/agent_id"));
+    let (wait, seconds) =
+        (reply.body["details"]["retry_after_ms"].as_u64(), reply.headers["retry-after"].to_str().unwrap());
+    assert!(wait.is_some_and(|millis| millis > 0 && millis <= 15_000), "{}", reply.body);
+    assert!(reply.body["retryable"] == true && (1..=15).contains(&seconds.parse::<u32>().unwrap()), "{}", reply.body);
+    assert_eq!(kinds(&daemon), stored, "nothing of it was stored");
+    // What accepts, ends or answers work, what is said, and who lives, is taken.
+    for (id, kind, payload) in [
+        ("o1", "task.accept", json!({})),
+        ("o2", "agent.heartbeat", json!({})),
+        ("o3", "chat.message", json!({"text": "done"})),
+        ("o4", "tool.result", json!({"tool": "mcp:x"})),
+        ("o5", "task.result", json!({"title": "done"})),
+    ] {
+        sent(&daemon, &envelope(id, kind, "ken", json!({"payload": payload}))).await;
+    }
+    sent(&daemon, &note("n1", "ada")).await;
+}
+
+#[tokio::test]
+async fn a_heartbeat_says_what_its_agent_does() {
+    let daemon = team(&["lead", "ken"]).await;
+    sent(&daemon, &envelope("m1", "task.request", "lead", json!({"to": [{"agent_id": "person:anna"}]}))).await;
+    let beat = |id: &str, payload: Value| envelope(id, "agent.heartbeat", "ken", json!({"payload": payload}));
+    let ken = async || {
+        let ken = daemon.get("/agents/ken").await.unwrap().body;
+        (ken["status"].clone(), ken["current_task"].clone())
+    };
+    let told =
+        sent(&daemon, &beat("m2", json!({"status": "blocked", "current_task_id": "task:task_one", "load": 0.4}))).await;
+    assert_eq!(told, json!({"id": "m2", "seq": null, "duplicate": false}));
+    assert_eq!(ken().await, (json!("blocked"), json!("task_one")));
+    let before = kinds(&daemon);
+    for same in
+        [json!({}), json!({"status": "busy"}), json!({"status": "sunny"}), json!({"current_task_id": "task_one"})]
+    {
+        sent(&daemon, &beat("m3", same)).await;
+    }
+    assert_eq!(kinds(&daemon), before, "what is no news is not in the log");
+    let ghost = refused(&daemon, &beat("m4", json!({"current_task_id": "ghost"}))).await;
+    assert_eq!(ghost, expected(404, "TASK_NOT_FOUND", "/payload/current_task_id"));
+    let reply = daemon.post("/clutch/v0/agents/ken/heartbeat", json!({"status": "working"})).await.unwrap();
+    assert_eq!((reply.status.as_u16(), ken().await.0), (200, json!("working")), "{}", reply.body);
+}
+
+#[tokio::test]
+async fn when_a_message_was_received_is_told_beside_it() {
+    let daemon = team(&["ken", "ada"]).await;
+    sent(&daemon, &envelope("m1", "x.note", "ken", json!({"to": [{"agent_id": "agent:ada"}]}))).await;
+    let row = rows(&daemon).pop().unwrap();
+    let received = rookery_core::envelope::iso(rookery_core::Timestamp(row["at"].as_i64().unwrap()));
+    for path in ["/messages?type=x.note", "/agents/ada/inbox?wait=0s"] {
+        let reply = daemon.get(&format!("/clutch/v0{path}")).await.unwrap();
+        let placed = &reply.body["messages"][0];
+        assert_eq!(placed["received_at"], received, "{path}: {}", reply.body);
+        assert_eq!(placed["message"]["ts"], "2026-02-01T13:20:11.123Z");
+    }
+    let one = daemon.get("/clutch/v0/messages/m1").await.unwrap();
+    assert_eq!(one.headers["x-received-at"], received.as_str());
 }

@@ -179,6 +179,48 @@ async fn keys_are_rotated_by_one_of_them_or_by_a_person() {
 }
 
 #[tokio::test]
+async fn what_came_in_before_is_answered_as_it_was_whatever_became_of_the_keys() {
+    let daemon = setup().env("ROOKERY_SIGNATURES", "sensitive").start().unwrap();
+    let (old, new) = (key("k1", 1), key("k2", 3));
+    // Nobody asks a newcomer to sign; by its second try it has keys, and is asked.
+    let register = envelope("m1", "agent.register", "agent:ken", json!({"payload": card("ken", &[&old])}));
+    let keys = json!({"payload": {"security": {"keys": [new.public()]}}});
+    let rotate = signed(&old, envelope("m2", "agent.update", "agent:ken", keys));
+    for message in [&register, &rotate] {
+        let first = sent(&daemon, message).await;
+        let again = json!({"id": first["id"], "seq": first["seq"], "duplicate": true});
+        assert_eq!((&first["duplicate"], sent(&daemon, message).await), (&json!(false), again));
+    }
+    let stored = kinds(&daemon);
+    let told =
+        post(&daemon, &json!([register, rotate, signed(&new, envelope("m3", "x.y", "agent:ken", json!({})))])).await;
+    let duplicates: Vec<&Value> =
+        told.body["results"].as_array().unwrap().iter().map(|one| &one["duplicate"]).collect();
+    assert_eq!(duplicates, [true, true, false], "{}", told.body);
+
+    // What differs in anything is judged, and nobody learns whether there was another.
+    let mut more = register.clone();
+    more["payload"]["display"] = json!({"name": "Ken"});
+    let mut later = register.clone();
+    later["attempt"] = json!(2);
+    let mut unsigned = rotate.clone();
+    unsigned["security"].as_object_mut().unwrap().remove("auth");
+    for message in [more, later, unsigned] {
+        assert_eq!(refused(&daemon, &message).await, expected(403, "SIGNATURE_REQUIRED", AUTH));
+    }
+    let mut tampered = rotate.clone();
+    tampered["payload"]["limits"] = json!({"max_concurrency": 9});
+    assert_eq!(refused(&daemon, &tampered).await, expected(403, "UNKNOWN_KEY", KID));
+    let other = signed(
+        &new,
+        envelope("m2", "agent.update", "agent:ken", json!({"payload": {"limits": {"max_concurrency": 2}}})),
+    );
+    assert_eq!(refused(&daemon, &other).await, expected(409, "EXISTS", "/id"));
+    let now: Vec<String> = kinds(&daemon).into_iter().filter(|kind| kind != "envelope.rejected").collect();
+    assert_eq!(now.len(), stored.len() + 1, "{now:?}");
+}
+
+#[tokio::test]
 async fn a_flood_of_forgeries_does_not_fill_the_log() {
     let daemon = daemon("sensitive").await;
     let forged = |at: usize| signed(&key("k9", 9), envelope(&format!("m{at}"), "x.note", "agent:ken", json!({})));

@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::path::Path;
 
 use reqwest::header::{HeaderName, HeaderValue};
-use rmcp::model::CallToolRequestParams;
+use rmcp::model::{CallToolRequestParams, ReadResourceRequestParams, ResourceContents};
 use rmcp::service::{RoleClient, RunningService, ServiceExt};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
@@ -151,6 +151,15 @@ impl Tools {
         match result.is_error {
             Some(true) => Err(format!("{:?}", result.content)),
             _ => Ok(result.structured_content.unwrap_or_default()),
+        }
+    }
+
+    /// The text of a resource.
+    pub async fn read(&self, address: &str) -> Result<String, String> {
+        let read = self.0.read_resource(ReadResourceRequestParams::new(address)).await;
+        match read.map_err(|refused| refused.to_string())?.contents.remove(0) {
+            ResourceContents::TextResourceContents { text, .. } => Ok(text),
+            other => panic!("{other:?} is no text"),
         }
     }
 

@@ -268,6 +268,48 @@ async fn a_part_of_a_run_is_tried_again() {
 }
 
 #[tokio::test]
+async fn a_run_fails_with_its_last_task_and_a_retry_by_who_may_opens_it_on_every_face() {
+    let team: Team = team_of(patient(), &["lead", "ken", "mia"]).await;
+    let ken = Tools::connect(&team, "ken").await;
+    let (run, tasks) = ken.plan(json!([{"name": "find"}, {"name": "write", "depends_on": ["find"]}])).await;
+    let update = async |tools: &Tools, task: &str, more: Value| {
+        let mut asked = json!({"task_id": tasks[task]});
+        asked.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        tools.call("task_claim", json!({"task_id": tasks[task]})).await;
+        tools.call("task_update_status", asked).await;
+    };
+    let stands = async |status: &str| {
+        assert_eq!(ok(&team, &format!("/runs/{run}")).await["status"], status);
+        let listed = ken.call("workflow_get", json!({"id": run})).await;
+        assert_eq!(listed["status"], status, "{listed}");
+        let (_, table, _) = rookery(team.root(), team.store(), &["runs"]);
+        assert!(table.lines().any(|line| line.contains(&run) && line.contains(status)), "{table}");
+    };
+    update(&ken, "find", json!({"status": "failed", "error": "no network"})).await;
+    stands("in_progress").await;
+    let mia = Tools::connect(&team, "mia").await;
+    update(&ken, "find", json!({"status": "completed", "outcome": "so"})).await;
+    update(&mia, "write", json!({"status": "failed", "error": "no paper"})).await;
+    stands("failed").await;
+    let by = async |agent: &str| {
+        let path = format!("/clutch/v0/runs/{run}/retry");
+        let asked =
+            team.request(Method::POST, &path).header("x-agent-id", agent).json(&json!({"task_id": tasks["find"]}));
+        read(asked).await.unwrap()
+    };
+    assert_eq!(told(&by("mia").await).0, 403, "ken steers it");
+    assert_eq!(by("ken").await.status, 200);
+    stands("in_progress").await;
+    update(&ken, "find", json!({"status": "completed", "outcome": "so"})).await;
+    mia.call("task_claim", json!({"task_id": tasks["write"]})).await;
+    let refused = by("ken").await;
+    assert_eq!(told(&refused), expected(409, "ALREADY_CLAIMED", "/task_id"));
+    let message = refused.body["message"].as_str().unwrap();
+    assert!(message.contains(&*tasks["write"]) && message.contains("mia"), "{message}");
+    team.replay_verify().unwrap();
+}
+
+#[tokio::test]
 async fn what_depends_on_it_waits_for_it_again_as_the_terminal_shows() {
     let team: Team = team_of(patient(), &["ken", "mia"]).await;
     let ken = Tools::connect(&team, "ken").await;

@@ -174,5 +174,5 @@ async fn a_message_whose_body_is_damaged_holds_up_no_other() {
     assert_eq!(ack(&daemon, "ken", &["large", "small"]).await.status, 200);
     let many = vec!["small"; 1_001];
     let refused = ack(&daemon, "ken", &many).await;
-    assert_eq!((refused.status.as_u16(), &refused.body["code"]), (413, &json!("TOO_LARGE")), "{}", refused.body);
+    assert_eq!((refused.status.as_u16(), &refused.body["code"]), (400, &json!("TOO_LARGE")), "{}", refused.body);
 }

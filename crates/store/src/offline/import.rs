@@ -84,7 +84,7 @@ impl Import<'_, '_> {
         let rows = next.0 - header.floor;
         self.lines.check_end(header, &footer, &sha256, rows)?;
         self.hand_over()?;
-        let ending = Ending { head: Seq(header.head), fold: &self.fold, tokens: &[], presence: &[] };
+        let ending = Ending { head: Seq(header.head), fold: &self.fold, tokens: &[], outboxes: &[], presence: &[] };
         let head = self.sink.finish(&ending)?.snapshot().head.clone();
         Ok(ImportReport { head, rows, artifacts: self.artifacts })
     }

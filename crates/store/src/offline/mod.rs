@@ -33,7 +33,7 @@ pub(crate) use verify::other_format;
 pub use verify::{VerifyReport, verify};
 
 use crate::artifact::ArtifactError;
-use crate::operational::{Sign, Token};
+use crate::operational::{Outbox, Sign, Token};
 use crate::query::Head;
 use crate::replay::Fold;
 use crate::store::Tallies;
@@ -74,6 +74,9 @@ pub trait Source: Send {
 
     /// All tokens, the oldest first.
     fn tokens(&mut self) -> Result<Vec<Token>, OfflineError>;
+
+    /// How far each adapter has come with the log.
+    fn outboxes(&mut self) -> Result<Vec<Outbox>, OfflineError>;
 
     fn presence(&mut self) -> Result<Vec<Sign>, OfflineError>;
 
@@ -158,6 +161,7 @@ pub struct Ending<'a> {
     /// The derived rows and tallies.
     pub fold: &'a Fold,
     pub tokens: &'a [Token],
+    pub outboxes: &'a [Outbox],
     pub presence: &'a [Sign],
 }
 

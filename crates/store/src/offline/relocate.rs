@@ -17,7 +17,7 @@ use super::{
     carry_artifact, each_chunk, give_up, has_artifact, publish, referred, verify,
 };
 use crate::FORMAT;
-use crate::operational::{Sign, Token};
+use crate::operational::{Outbox, Sign, Token};
 use crate::query::Head;
 use crate::replay::Fold;
 
@@ -121,9 +121,10 @@ fn write(
     carried.take_referred(source, sink)?;
     carried.replies = carry_replies(source, sink)?;
     (carried.tokens, carried.presence) = (source.tokens()?, source.presence()?);
+    carried.outboxes = source.outboxes()?;
     let fold = std::mem::take(&mut carried.fold);
-    let (tokens, presence) = (&carried.tokens, &carried.presence);
-    let mut written = sink.finish(&Ending { head: head.head, fold: &fold, tokens, presence })?;
+    let (tokens, outboxes, presence) = (&carried.tokens, &carried.outboxes, &carried.presence);
+    let mut written = sink.finish(&Ending { head: head.head, fold: &fold, tokens, outboxes, presence })?;
     // It is folded anew from what was written.
     drop(fold);
     let mut report = |part: Progress| progress(Progress { done: head.head.0 + part.done, total });
@@ -139,6 +140,7 @@ struct Carried {
     next: Seq,
     replies: u64,
     tokens: Vec<Token>,
+    outboxes: Vec<Outbox>,
     presence: Vec<Sign>,
 }
 
@@ -152,6 +154,7 @@ impl Carried {
             next: floor,
             replies: 0,
             tokens: vec![],
+            outboxes: vec![],
             presence: vec![],
         }
     }
@@ -219,6 +222,9 @@ impl Carried {
         }
         if by_id(&written.tokens()?) != by_id(&self.tokens) {
             differences.push("the tokens differ".to_owned());
+        }
+        if written.outboxes()? != self.outboxes {
+            differences.push("how far adapters have come differs".to_owned());
         }
         if last_seen(&written.presence()?) != last_seen(&self.presence) {
             differences.push("the presence of agents differs".to_owned());

@@ -60,7 +60,7 @@ use crate::FORMAT;
 use crate::artifact::{ArtifactError, ArtifactInfo, Erased, Held, Incoming, Outgoing};
 use crate::clock::Clock;
 use crate::node::{Attendance, Node};
-use crate::operational::{Operation, PresenceBoard, Sign, Token};
+use crate::operational::{Operation, Outbox, PresenceBoard, Sign, Token};
 use crate::publish::{Feed, Publisher};
 use crate::query::{ListQuery, LogQuery};
 use crate::queue::{Limits, Queue};
@@ -386,6 +386,10 @@ impl Store for PostgresStore {
 
     fn tokens(&self) -> Pending<'_, Result<Vec<Token>, ReadError>> {
         Box::pin(self.own.tokens())
+    }
+
+    fn outboxes(&self) -> Pending<'_, Result<Vec<Outbox>, ReadError>> {
+        Box::pin(self.own.outboxes())
     }
 
     fn tokens_changed(&self) -> watch::Receiver<u64> {

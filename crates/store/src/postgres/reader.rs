@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::connection::{Frame, HEAD, Question, ask, stored};
 use super::error::Problem;
 use super::{log, schema, transact};
-use crate::operational::{Sign, Token};
+use crate::operational::{Outbox, Sign, Token};
 use crate::query::{Head, ListQuery, LogQuery};
 use crate::store::{ReadError, SubmitError, Tallies};
 
@@ -75,6 +75,11 @@ impl Reader {
     pub(super) async fn tokens(&self) -> Result<Vec<Token>, ReadError> {
         let (mut answers, _) = self.at_one_moment(vec![Question::new(transact::ALL_TOKENS, vec![])]).await?;
         Ok(transact::tokens(&answers.pop().unwrap_or_default())?)
+    }
+
+    pub(super) async fn outboxes(&self) -> Result<Vec<Outbox>, ReadError> {
+        let (mut answers, _) = self.at_one_moment(vec![Question::new(transact::ALL_OUTBOXES, vec![])]).await?;
+        Ok(transact::outboxes(&answers.pop().unwrap_or_default())?)
     }
 
     /// Asks everything at one moment, with the head of that moment.

@@ -185,6 +185,11 @@ impl Sink for PostgresSink {
         for token in ending.tokens {
             questions.push(transact::operate(&Operation::PutToken(token.clone()), &nobody)?);
         }
+        // An empty store may have been served already.
+        questions.push(Question::new("DELETE FROM outboxes", vec![]));
+        for outbox in ending.outboxes {
+            questions.push(transact::operate(&Operation::PutOutbox(outbox.clone()), &nobody)?);
+        }
         let presence: Vec<_> = ending.presence.iter().map(|sign| (sign.agent.clone(), sign.presence)).collect();
         questions.push(transact::operate(&Operation::WritePresence(presence), &nobody)?);
         let head: Param = Box::new(stored_seq(ending.head));

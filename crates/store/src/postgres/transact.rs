@@ -14,7 +14,7 @@ use super::{log, schema};
 use crate::batch::{Loaded, Needs, Remembered, WriteSet};
 use crate::node::{Duty, Tenure};
 use crate::offline::Reply;
-use crate::operational::{Operation, PresenceBoard, Sign, Token};
+use crate::operational::{KEEP_AFTER_RUN_MILLIS, Operation, Outbox, PresenceBoard, Sign, Token};
 use crate::query::LogQuery;
 use crate::store::{Answer, Tallies};
 
@@ -314,18 +314,42 @@ pub(super) fn operate(operation: &Operation, node: &NodeId) -> Result<Question, 
         Operation::RevokeToken { id } => {
             Question::new("DELETE FROM tokens WHERE id = $1 RETURNING 1", vec![Box::new(stored(id))])
         }
+        Operation::PutOutbox(outbox) => {
+            let doc = serde_json::to_vec(outbox)
+                .map_err(|error| Problem::Unreadable(format!("outbox of {}: {error}", outbox.adapter)))?;
+            let version = i64::try_from(outbox.version).unwrap_or(i64::MAX);
+            let sql = "INSERT INTO outboxes (adapter, version, doc) VALUES ($1, $2, $3)
+                ON CONFLICT (adapter) DO UPDATE SET version = excluded.version, doc = excluded.doc
+                WHERE outboxes.version = excluded.version - 1 RETURNING 1";
+            Question::new(sql, vec![Box::new(stored(&outbox.adapter)), Box::new(version), Box::new(doc)])
+        }
         Operation::ForgetReplies { before } => {
-            // What a batch is writing right now is left for the next time.
-            let sql = "DELETE FROM replies WHERE (scope, key) IN
-                (SELECT scope, key FROM replies WHERE keep_until < $1 ORDER BY keep_until LIMIT $2
-                 FOR UPDATE SKIP LOCKED) RETURNING 1";
-            Question::new(sql, vec![Box::new(before.0), Box::new(FORGET_AT_ONCE)])
+            // What a batch is writing right now is left for the next time. A scope is a run and a sender, and the run has no space
+            // in it. The default run, and one that never had a task, has no row.
+            let sql = "WITH due AS (
+                    SELECT scope, key, (
+                        SELECT coalesce(ended, $1::bigint) + $3::bigint FROM runs
+                            WHERE runs.key = split_part(replies.scope, ' ', 1)
+                    ) AS until
+                    FROM replies WHERE keep_until < $1 ORDER BY keep_until LIMIT $2 FOR UPDATE SKIP LOCKED
+                ), put_off AS (
+                    UPDATE replies SET keep_until = due.until FROM due
+                        WHERE replies.scope = due.scope AND replies.key = due.key AND due.until > $1 RETURNING 1
+                ), forgotten AS (
+                    DELETE FROM replies USING due
+                        WHERE replies.scope = due.scope AND replies.key = due.key AND coalesce(due.until, $1) <= $1
+                        RETURNING 1
+                ) SELECT * FROM put_off UNION ALL SELECT * FROM forgotten";
+            let figures: Vec<Param> =
+                vec![Box::new(before.0), Box::new(FORGET_AT_ONCE), Box::new(KEEP_AFTER_RUN_MILLIS)];
+            Question::new(sql, figures)
         }
     })
 }
 
 pub(super) const ALL_PRESENCE: &str = "SELECT agent, last_seen, source, node FROM presence ORDER BY agent";
 pub(super) const ALL_TOKENS: &str = "SELECT id, doc FROM tokens ORDER BY n";
+pub(super) const ALL_OUTBOXES: &str = "SELECT adapter, doc FROM outboxes ORDER BY adapter";
 pub(super) const ALL_TALLIES: &str = "SELECT name, n FROM tallies";
 
 pub(super) fn signs(rows: &[tokio_postgres::Row]) -> Result<Vec<Sign>, Problem> {
@@ -345,6 +369,15 @@ pub(super) fn tokens(rows: &[tokio_postgres::Row]) -> Result<Vec<Token>, Problem
         serde_json::from_slice(row.try_get(1)?).map_err(|error| Problem::Unreadable(format!("token {id}: {error}")))
     };
     rows.iter().map(token).collect()
+}
+
+pub(super) fn outboxes(rows: &[tokio_postgres::Row]) -> Result<Vec<Outbox>, Problem> {
+    let outbox = |row: &tokio_postgres::Row| {
+        let adapter = text(row, 0)?;
+        let unreadable = |error| Problem::Unreadable(format!("outbox of {adapter}: {error}"));
+        serde_json::from_slice(row.try_get(1)?).map_err(unreadable)
+    };
+    rows.iter().map(outbox).collect()
 }
 
 pub(super) fn tallies(rows: &[tokio_postgres::Row]) -> Result<Tallies, Problem> {

@@ -57,7 +57,7 @@ use crate::FORMAT;
 use crate::artifact::{ArtifactDir, ArtifactError, ArtifactInfo, Artifacts, Erased, Held, Incoming, Only, Outgoing};
 use crate::clock::Clock;
 use crate::node::{Attendance, Duty, Node, Seen, Tenure, Whereabouts};
-use crate::operational::{Operation, PresenceBoard, Sign, Token};
+use crate::operational::{Operation, Outbox, PresenceBoard, Sign, Token};
 use crate::publish::{Feed, Publisher};
 use crate::query::{ListQuery, LogQuery};
 use crate::queue::{Limits, Queue};
@@ -405,6 +405,10 @@ impl Store for SqliteStore {
 
     fn tokens(&self) -> Pending<'_, Result<Vec<Token>, ReadError>> {
         self.reader.tokens()
+    }
+
+    fn outboxes(&self) -> Pending<'_, Result<Vec<Outbox>, ReadError>> {
+        self.reader.outboxes()
     }
 
     fn tokens_changed(&self) -> watch::Receiver<u64> {

@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use super::connection::{self, begin_reading, commit, roll_back, stored};
 use super::error::{OpenError, Problem};
 use super::{log, schema, transact};
-use crate::operational::{Sign, Token};
+use crate::operational::{Outbox, Sign, Token};
 use crate::query::{Head, ListQuery, LogQuery};
 use crate::store::{Pending, Read, ReadError, Tallies};
 
@@ -100,6 +100,11 @@ impl Reader {
 
     pub fn tokens(&self) -> Pending<'_, Result<Vec<Token>, ReadError>> {
         let read = self.run(transact::all_tokens);
+        Box::pin(async { read.await.map(|(found, _)| found) })
+    }
+
+    pub fn outboxes(&self) -> Pending<'_, Result<Vec<Outbox>, ReadError>> {
+        let read = self.run(transact::all_outboxes);
         Box::pin(async { read.await.map(|(found, _)| found) })
     }
 

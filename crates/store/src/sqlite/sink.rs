@@ -107,6 +107,9 @@ impl Sink for SqliteSink {
         for token in ending.tokens {
             transact::operate(connection, &Operation::PutToken(token.clone()))?;
         }
+        for outbox in ending.outboxes {
+            transact::operate(connection, &Operation::PutOutbox(outbox.clone()))?;
+        }
         let presence = ending.presence.iter().map(|sign| (sign.agent.clone(), sign.presence)).collect();
         transact::operate(connection, &Operation::WritePresence(presence))?;
         connection.execute("UPDATE log_head SET head = ?1", [stored_seq(ending.head)])?;

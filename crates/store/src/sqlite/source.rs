@@ -14,7 +14,7 @@ use super::lock::Lock;
 use super::{checkpoint, log, migrate, schema, transact};
 use crate::artifact::{ArtifactDir, ArtifactError, Unread};
 use crate::offline::{DerivedRow, OfflineError, Origin, ProjectName, RawRow, Reply, Snapshot, Source, Take};
-use crate::operational::{Sign, Token};
+use crate::operational::{Outbox, Sign, Token};
 use crate::store::Tallies;
 
 /// Opens a store that exists for reading. Needs no lock.
@@ -100,6 +100,10 @@ impl Source for SqliteSource {
 
     fn tokens(&mut self) -> Result<Vec<Token>, OfflineError> {
         Ok(transact::all_tokens(&self.connection)?)
+    }
+
+    fn outboxes(&mut self) -> Result<Vec<Outbox>, OfflineError> {
+        Ok(transact::all_outboxes(&self.connection)?)
     }
 
     fn presence(&mut self) -> Result<Vec<Sign>, OfflineError> {

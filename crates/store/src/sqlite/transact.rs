@@ -12,7 +12,7 @@ use super::fault::{Faults, Step};
 use super::{log, schema};
 use crate::batch::{Loaded, Needs, Remembered, WriteSet};
 use crate::offline::Reply;
-use crate::operational::{Operation, PresenceBoard, Sign, Token};
+use crate::operational::{KEEP_AFTER_RUN_MILLIS, Operation, Outbox, PresenceBoard, Sign, Token};
 use crate::query::LogQuery;
 use crate::store::Answer;
 
@@ -152,14 +152,41 @@ pub(super) fn operate(connection: &Connection, operation: &Operation) -> Result<
         Operation::RevokeToken { id } => {
             connection.prepare_cached("DELETE FROM tokens WHERE id = ?1")?.execute([id])?
         }
-        Operation::ForgetReplies { before } => connection
-            .prepare_cached(
-                "DELETE FROM replies WHERE (scope, key) IN
-                    (SELECT scope, key FROM replies WHERE keep_until < ?1 ORDER BY keep_until LIMIT ?2)",
-            )?
-            .execute(params![before.0, FORGET_AT_ONCE])?,
+        Operation::PutOutbox(outbox) => {
+            let doc = serde_json::to_vec(outbox)
+                .map_err(|error| Problem::Unreadable(format!("outbox of {}: {error}", outbox.adapter)))?;
+            let version = i64::try_from(outbox.version).unwrap_or(i64::MAX);
+            let sql = "INSERT INTO outboxes (adapter, version, doc) VALUES (?1, ?2, ?3) ON CONFLICT (adapter) DO UPDATE
+                SET version = excluded.version, doc = excluded.doc WHERE outboxes.version = excluded.version - 1";
+            connection.prepare_cached(sql)?.execute(params![outbox.adapter, version, doc])?
+        }
+        Operation::ForgetReplies { before } => {
+            put_off_replies(connection, *before)? + forget_replies(connection, *before)?
+        }
     };
     Ok(changed)
+}
+
+/// A scope is a run and a sender, and the run has no space in it. The default run, and one that never had a task, has no row.
+fn put_off_replies(connection: &Connection, before: Timestamp) -> Result<usize, Problem> {
+    let sql = "UPDATE replies SET keep_until = due.until FROM
+        (SELECT scope, replies.key AS key, coalesce(ended, ?1) + ?3 AS until
+            FROM replies JOIN runs ON runs.key = substr(scope, 1, instr(scope, ' ') - 1)
+            WHERE keep_until < ?1 AND coalesce(ended, ?1) + ?3 > ?1
+            ORDER BY keep_until LIMIT ?2) AS due
+        WHERE replies.scope = due.scope AND replies.key = due.key";
+    let figures = params![before.0, FORGET_AT_ONCE, KEEP_AFTER_RUN_MILLIS];
+    Ok(connection.prepare_cached(sql)?.execute(figures)?)
+}
+
+fn forget_replies(connection: &Connection, before: Timestamp) -> Result<usize, Problem> {
+    let sql = "DELETE FROM replies WHERE (scope, key) IN
+        (SELECT scope, replies.key
+            FROM replies LEFT JOIN runs ON runs.key = substr(scope, 1, instr(scope, ' ') - 1)
+            WHERE keep_until < ?1 AND (runs.key IS NULL OR coalesce(ended, ?1) + ?3 <= ?1)
+            ORDER BY keep_until LIMIT ?2)";
+    let figures = params![before.0, FORGET_AT_ONCE, KEEP_AFTER_RUN_MILLIS];
+    Ok(connection.prepare_cached(sql)?.execute(figures)?)
 }
 
 fn write_presence(connection: &Connection, entries: &[(AgentId, Presence)]) -> Result<usize, Problem> {
@@ -181,6 +208,18 @@ pub(super) fn all_presence(connection: &Connection) -> Result<Vec<Sign>, Problem
     while let Some(row) = rows.next()? {
         let (agent, last_seen, source): (String, i64, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
         found.push(Sign { agent: AgentId::new(agent), presence: presence(last_seen, &source)?, by: None });
+    }
+    Ok(found)
+}
+
+pub(super) fn all_outboxes(connection: &Connection) -> Result<Vec<Outbox>, Problem> {
+    let mut statement = connection.prepare_cached("SELECT adapter, doc FROM outboxes ORDER BY adapter")?;
+    let mut rows = statement.query([])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (adapter, doc): (String, Vec<u8>) = (row.get(0)?, row.get(1)?);
+        let unreadable = |error| Problem::Unreadable(format!("outbox of {adapter}: {error}"));
+        found.push(serde_json::from_slice(&doc).map_err(unreadable)?);
     }
     Ok(found)
 }

@@ -5,12 +5,14 @@ use rookery_core::key::ColumnValue;
 use rookery_core::log::{Body, BodyBytes, LogRow};
 use rookery_core::redact::{Redact, Target};
 use rookery_core::run::RemoveRunTask;
-use rookery_core::task::{Complete, Outcome, Start};
+use rookery_core::task::{Cancel, Complete, Create, Outcome, Start};
 use rookery_core::view::{LifeSource, Presence};
-use rookery_core::{AgentId, Caller, Code, Key, Row, RunId, Seq, Table, ThreadId, Timestamp};
+use rookery_core::{AgentId, Caller, Code, Key, Row, RunId, Seq, Table, TaskId, ThreadId, Timestamp};
 use rookery_store::artifact::{ArtifactError, Erased, sha256_hex};
 use rookery_store::query::{Bodies, Order, Test};
-use rookery_store::{Answer, Duty, ListQuery, LogQuery, Operation, Store, Submission, SubmitError, Tenure, Token};
+use rookery_store::{
+    Answer, Duty, ListQuery, LogQuery, Operation, Outbox, Store, Submission, SubmitError, Tenure, Token,
+};
 
 use crate::artifacts::{
     an_artifact_comes_in_and_goes_out_piece_by_piece, artifacts_are_listed_page_by_page,
@@ -23,8 +25,8 @@ use crate::mail::{
     messages_are_found_by_channel_recipient_and_audience,
 };
 use crate::support::{
-    World, claim_file, claim_task, create, create_run, done, node, plan, refused, register, report, whole_log,
-    with_body, with_key,
+    World, claim_file, claim_task, create, create_run, done, new_task, node, plan, refused, register, report,
+    whole_log, with_body, with_key,
 };
 
 macro_rules! contract {
@@ -62,6 +64,7 @@ contract![
     a_repeated_command_gets_the_first_answer,
     many_are_done_together_or_not_at_all,
     a_forgotten_reply_is_forgotten,
+    replies_of_a_run_are_kept_until_it_has_ended_and_a_day_more,
     rows_are_read_by_key_and_listed,
     rows_are_found_by_what_they_became,
     conditions_mean_the_same_everywhere,
@@ -215,6 +218,47 @@ async fn a_forgotten_reply_is_forgotten(world: &World) {
     assert!(done(store, with_key(create("task_2", "one"), "k", "h")).await.duplicate);
     assert_eq!(store.operate(Operation::ForgetReplies { before: Timestamp(1_001) }).await, Ok(1));
     assert!(!done(store, with_key(create("task_2", "one"), "k", "h")).await.duplicate);
+}
+
+async fn replies_of_a_run_are_kept_until_it_has_ended_and_a_day_more(world: &World) {
+    const DAY: i64 = 24 * 60 * 60 * 1_000;
+    let store = &*world.store;
+    done(store, register("a")).await;
+    let within = |run: &str, task: &str, key: &str| {
+        let created = Create { run: run.into(), ..new_task(task, "one") };
+        let mut keyed = with_key(Submission::new(Caller::asserted("a"), created), key, "h");
+        if let Some(idempotency) = &mut keyed.idempotency {
+            idempotency.scope = format!("{run} a");
+        }
+        keyed
+    };
+    for number in 0..3 {
+        done(store, within("run_1", &format!("t{number}"), &format!("k{number}"))).await;
+    }
+    done(store, within("run_2", "u", "k")).await;
+    done(store, with_key(create("task_1", "one"), "k", "h")).await;
+    let forget = async |before: i64| store.operate(Operation::ForgetReplies { before: Timestamp(before) }).await;
+    let is_known = async |run: &str, task: &str, key: &str| done(store, within(run, task, key)).await.duplicate;
+    // Theirs is put off, and that of the default run forgotten.
+    assert_eq!((forget(5_000).await, forget(5_000).await), (Ok(5), Ok(0)));
+    assert!(is_known("run_1", "t9", "k0").await && is_known("run_2", "t9", "k").await);
+    assert!(!done(store, with_key(create("task_2", "one"), "k", "h")).await.duplicate);
+    assert_eq!(forget(5_000).await, Ok(1));
+    for number in 0..3 {
+        let cancel = Cancel { task: TaskId::new(format!("t{number}")), agent: None, reason: None };
+        done(store, Submission::new(Caller::person("anna"), cancel)).await;
+    }
+    let (rows, _) = store.rows(vec![Key::Run("run_1".into())]).await.unwrap();
+    let Some(Row::Run(run)) = &rows[0] else { panic!("{rows:?}") };
+    let ended = run.ended_at.unwrap().0;
+    assert_eq!(forget(ended + DAY - 1).await, Ok(4), "a day more, and an open run is looked at again after one");
+    assert!(is_known("run_1", "t9", "k0").await);
+    assert_eq!(forget(ended + DAY).await, Ok(0));
+    assert_eq!(forget(ended + DAY + 1).await, Ok(3));
+    // The run goes on with it.
+    assert!(!is_known("run_1", "t9", "k0").await && is_known("run_2", "t9", "k").await);
+    assert_eq!(forget(ended + 3 * DAY).await, Ok(2), "both are put off");
+    assert!(is_known("run_1", "t9", "k0").await && is_known("run_2", "t9", "k").await);
 }
 
 async fn rows_are_read_by_key_and_listed(world: &World) {
@@ -538,6 +582,20 @@ async fn operational_state_is_kept_and_not_logged(world: &World) {
         store.operate(operation).await.unwrap();
     }
     assert_eq!(store.tokens().await.unwrap(), [token("one", "changed")]);
+    let outbox = |adapter: &str, version: u64, place: u64| Outbox {
+        adapter: adapter.to_owned(),
+        version,
+        place: Seq(place),
+        attempts: 1,
+        failing: None,
+        dead: vec![],
+    };
+    let mut put = vec![];
+    for (adapter, version, place) in [("b", 1, 7), ("a", 1, 3), ("a", 2, 4), ("a", 2, 9), ("a", 4, 9), ("a", 3, 5)] {
+        put.push(store.operate(Operation::PutOutbox(outbox(adapter, version, place))).await.unwrap());
+    }
+    assert_eq!(put, [1, 1, 1, 0, 0, 1], "only over the version before it");
+    assert_eq!(store.outboxes().await.unwrap(), [outbox("a", 3, 5), outbox("b", 1, 7)]);
     assert!(whole_log(store).await.is_empty());
 }
 

@@ -6,7 +6,7 @@ use rookery_store::artifact::ArtifactError;
 use rookery_store::offline::{self, OfflineError, Origin, RelocateReport, Source};
 use rookery_store::sqlite::offline::{Existing, backup, origin, restore, sink, source};
 use rookery_store::sqlite::{OpenError, SqliteStore};
-use rookery_store::{Operation, Store, Token};
+use rookery_store::{DeadLetter, Operation, Outbox, Store, Token};
 use rusqlite::Connection;
 
 use crate::files::{Place, filled, log_of};
@@ -36,6 +36,12 @@ async fn lived_in() -> Place {
     }
     let seen = Presence { last_seen: Timestamp(77), source: LifeSource::Heartbeat };
     store.operate(Operation::WritePresence(vec![(AgentId::from("a"), seen)])).await.unwrap();
+    let letter =
+        DeadLetter { seq: Seq(2), attempts: 3, error: "it answered 500".into(), at: Timestamp(5), again: false };
+    for (version, dead) in [(1, vec![]), (2, vec![letter])] {
+        let outbox = Outbox { adapter: "http:ci".into(), version, place: Seq(2), attempts: 0, failing: None, dead };
+        store.operate(Operation::PutOutbox(outbox)).await.unwrap();
+    }
     store.close().await;
     place
 }
@@ -60,7 +66,7 @@ fn contents(place: &Place) -> impl PartialEq + std::fmt::Debug {
     let log = source.log(Seq::ZERO, u32::MAX).unwrap();
     let replies = source.replies(None, u32::MAX).unwrap();
     assert!(!log.is_empty() && !replies.is_empty());
-    let operational = (source.tokens().unwrap(), source.presence().unwrap(), replies);
+    let operational = (source.tokens().unwrap(), source.outboxes().unwrap(), source.presence().unwrap(), replies);
     (log, operational, place.artifacts().list().unwrap(), source.snapshot().project.clone())
 }
 
@@ -291,15 +297,16 @@ mod postgres {
         lines
     }
 
-    /// What is not in an export: tokens, signs of life without who saw them, replies.
-    type Operational = (Vec<Token>, Vec<(String, Presence)>, Vec<Reply>);
+    /// What is not in an export: tokens, outboxes, signs of life without who saw them, replies.
+    type Operational = (Vec<Token>, Vec<Outbox>, Vec<(String, Presence)>, Vec<Reply>);
 
     fn operational(place: &Place) -> Operational {
         let mut source = source(&place.database(), place.artifacts()).unwrap();
         let mut tokens = source.tokens().unwrap();
         tokens.sort_by(|one, other| one.id.cmp(&other.id));
         let signs = source.presence().unwrap().into_iter().map(|sign| (sign.agent.to_string(), sign.presence));
-        (tokens, signs.collect(), source.replies(None, u32::MAX).unwrap())
+        let outboxes = source.outboxes().unwrap();
+        (tokens, outboxes, signs.collect(), source.replies(None, u32::MAX).unwrap())
     }
 
     fn tables(schema: &Schema) -> String {

@@ -66,6 +66,7 @@ pub(crate) fn asked() -> BoxedStrategy<Asked> {
                 "task_id": task, "parent_task_id": parent.filter(|parent| *parent != task && kind == "task.request"),
                 "from": { "agent_id": from }, "to": [{ "agent_id": to }], "type": kind, "payload": payload(kind, from),
                 "meta": meta,
+                "attachments": [{ "kind": "artifact_ref", "ref": format!("artifact:sha256-{}", "f".repeat(64)) }],
             });
             ingest(&envelope, limits)
         },
@@ -165,7 +166,9 @@ pub(crate) fn route(log: &[LogRow], rows: &BTreeMap<Key, Row>, pick: &Index) -> 
     let choice =
         terms.map_or_else(|| candidates.choose(&Demand::default()), |terms| candidates.choose_for(task, terms));
     let (id, message) = (task.id.clone(), MessageId::new(format!("f{}", log.len())));
-    let forward = choice.selected.clone().map(|to| Forward { task: id.clone(), to, message, accept_within_millis: 0 });
+    let artifacts = vec!["f".repeat(64)];
+    let forward = |to| Forward { task: id.clone(), to, message, accept_within_millis: 0, artifacts };
+    let forward = choice.selected.clone().map(forward);
     (Route { task: id, choice, pause_millis: 0 }, forward)
 }
 

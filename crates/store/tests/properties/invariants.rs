@@ -128,19 +128,24 @@ fn edges_are_the_dependencies_and_lead_nowhere_in_a_circle(
     assert!(left.is_empty(), "these wait for each other: {left:?}");
 }
 
-/// Counts agree, and a run is completed if and only if nothing of it is left to do, unless it was given up.
+/// Counts agree, and a run has ended if and only if none of its tasks is open, unless it was given up. It is completed if none
+/// of them has failed.
 fn runs_follow_their_tasks(rows: &BTreeMap<Key, Row>, tasks: &BTreeMap<&TaskId, &Task>) {
     for row in rows.values() {
         let Row::Run(run) = row else { continue };
         let of_run: Vec<_> = tasks.values().filter(|task| task.run == run.id).collect();
         let unfinished = of_run.iter().filter(|task| !task.state.is_finished()).count();
         assert_eq!((run.tasks as usize, run.unfinished as usize), (of_run.len(), unfinished), "{run:?}");
+        let failed = of_run.iter().filter(|task| task.state == State::Failed).count();
+        assert_eq!(run.failed as usize, failed, "{run:?}");
         let claimed = of_run.iter().any(|task| task.claim.is_some());
         match run.status {
             run::Status::Abandoned => {}
             run::Status::Completed => assert_eq!(unfinished, 0, "{run:?}"),
+            // Somebody may have called it that before.
+            run::Status::Failed => assert!(of_run.is_empty() || unfinished > 0, "{run:?}"),
             status => {
-                assert!(of_run.is_empty() || unfinished > 0, "{run:?}");
+                assert!(of_run.is_empty() || unfinished > failed, "{run:?}");
                 assert!(status != run::Status::Ready || !claimed, "{run:?}");
             }
         }

@@ -5,11 +5,12 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use rookery_core::agent::{Agent, Leave, RegisterCard};
-use rookery_core::clutch::Card;
+use rookery_core::clutch::{Card, Heartbeat};
 use rookery_core::{Code, Refusal, Row};
 use rookery_engine::At;
+use serde_json::{Map, Value};
 
-use super::call::{Call, Json, NamedAgent};
+use super::call::{Call, Json, MaybeBody, NamedAgent};
 use super::wire::{AgentCard, AgentCards, Beaten};
 use super::{ClutchError, ClutchErrorBody};
 use crate::app::App;
@@ -63,13 +64,17 @@ pub async fn leave(call: Call, NamedAgent(id): NamedAgent) -> Result<Response, C
     Ok(call::written(StatusCode::OK, &committed, Done { ok: true }))
 }
 
-/// Show a sign of life.
+/// Show a sign of life, and say what the agent does if the body says `status` or `current_task_id`.
 #[utoipa::path(post, path = "/clutch/v0/agents/{id}/heartbeat", tag = "clutch", operation_id = "clutch_heartbeat",
     params(("id" = String, Path)), responses((status = 200, body = Beaten)))]
-pub async fn heartbeat(call: Call, NamedAgent(id): NamedAgent) -> Result<axum::Json<Beaten>, ClutchError> {
+pub async fn heartbeat(
+    call: Call,
+    NamedAgent(id): NamedAgent,
+    MaybeBody(said): MaybeBody<Option<Map<String, Value>>>,
+) -> Result<axum::Json<Beaten>, ClutchError> {
     let caller = call.caller(&id)?;
     let engine = call.app().engine();
-    engine.heartbeat(&caller, &id).await?;
+    engine.beats(&caller, &Heartbeat::read(id, &said.unwrap_or_default())).await?;
     let interval = engine.settings().heartbeat_interval.as_millis();
     Ok(axum::Json(Beaten { ok: true, next_heartbeat_ms: u64::try_from(interval).unwrap_or(u64::MAX) }))
 }

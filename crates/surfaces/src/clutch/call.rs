@@ -67,6 +67,11 @@ impl Call {
         Ok(caller)
     }
 
+    /// A person with a credential.
+    pub fn person(&self) -> Result<Caller, ClutchError> {
+        Ok(self.0.person()?)
+    }
+
     /// The caller of a message that says who sends it.
     pub fn sending_as(&self, from: &Actor) -> Result<Caller, Refusal> {
         self.0.sending_as(from)
@@ -127,6 +132,18 @@ impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
 
     async fn from_request(request: Request, app: &App) -> Result<Body<T>, ClutchError> {
         Ok(Body(rest::call::JsonBody::from_request(request, app).await?.value))
+    }
+}
+
+/// As [`Body`], where none has to be sent.
+#[derive(Debug)]
+pub struct MaybeBody<T>(pub T);
+
+impl<T: DeserializeOwned + Default> FromRequest<App> for MaybeBody<T> {
+    type Rejection = ClutchError;
+
+    async fn from_request(request: Request, app: &App) -> Result<MaybeBody<T>, ClutchError> {
+        Ok(MaybeBody(rest::call::MaybeBody::from_request(request, app).await?.value))
     }
 }
 

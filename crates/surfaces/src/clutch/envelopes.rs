@@ -2,11 +2,12 @@
 
 use axum::Json;
 use axum::extract::{Request, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use rookery_core::clutch::Shape;
+use rookery_core::envelope::iso;
 use rookery_core::{Code, MessageId, Refusal};
-use rookery_engine::clutch::{Envelope, IngestError, Ingested};
+use rookery_engine::clutch::{Envelope, IngestError, Ingested, Located};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -15,6 +16,9 @@ use super::openapi::{ClutchMessages, ShownMessage};
 use super::{ClutchError, ClutchErrorBody};
 use crate::app::App;
 use crate::rest;
+
+/// Says when the daemon received a message, beside the message as it was sent.
+const RECEIVED_AT: HeaderName = HeaderName::from_static("x-received-at");
 
 /// What became of each envelope, in the order they were sent.
 #[derive(Debug, Serialize, ToSchema)]
@@ -66,13 +70,14 @@ pub async fn ingest(State(app): State<App>, call: Call, request: Request) -> Res
 pub async fn get(State(app): State<App>, call: Call, Segment(id): Segment) -> Result<Response, ClutchError> {
     call.reader().await?;
     let found = app.engine().envelope(&MessageId::from(id.as_str())).await?.value;
-    match found {
-        Some((_, Envelope::Verbatim(bytes))) => {
-            Ok(([(header::CONTENT_TYPE, "application/json")], bytes).into_response())
-        }
-        Some((_, Envelope::Shown(message))) => Ok(Json(message).into_response()),
-        None => Err(Refusal::new(Code::MessageNotFound, format!("there is no message '{id}'")).into()),
-    }
+    let Some(Located { at, envelope, .. }) = found else {
+        return Err(Refusal::new(Code::MessageNotFound, format!("there is no message '{id}'")).into());
+    };
+    let received = [(RECEIVED_AT, iso(at))];
+    Ok(match envelope {
+        Envelope::Verbatim(bytes) => (received, [(header::CONTENT_TYPE, "application/json")], bytes).into_response(),
+        Envelope::Shown(message) => (received, Json(message)).into_response(),
+    })
 }
 
 impl From<IngestError> for ClutchError {
@@ -81,6 +86,10 @@ impl From<IngestError> for ClutchError {
             IngestError::Faults(faults) => faults.into(),
             IngestError::Violations(violations) => violations.into(),
             IngestError::Refused { refusal, pointer } => ClutchError::from(refusal).detail("pointer", pointer),
+            IngestError::Rushed { refusal, pointer, wait_millis } => ClutchError::from(refusal)
+                .retry_after(u32::try_from(wait_millis.div_ceil(1_000)).unwrap_or(u32::MAX))
+                .detail("retry_after_ms", wait_millis)
+                .detail("pointer", pointer),
             IngestError::Engine(error) => error.into(),
         }
     }

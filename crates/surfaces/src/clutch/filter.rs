@@ -1,6 +1,5 @@
 //! Which messages, as the parameters of an address or the fields of a frame say it.
 
-use rookery_core::actor::Actor;
 use rookery_core::clutch::Address;
 use rookery_core::{Position, RunId, Seq, TaskId, ThreadId, envelope, limit};
 use rookery_engine::clutch::{MessageFilter, Sender};
@@ -65,21 +64,13 @@ fn id(name: &str, prefix: &str, text: Option<&str>) -> Result<Option<String>, Cl
 }
 
 fn sender(text: &str) -> Result<Sender, ClutchError> {
-    if matches!(Actor::parse(text), Actor::System | Actor::Watcher | Actor::Nobody) {
-        return Ok(Sender::Author(text.to_owned()));
-    }
-    match Address::parse(text) {
-        Some(Address::Agent(id)) => Ok(Sender::Author(id.to_string())),
-        Some(Address::Person(name)) => Ok(Sender::Author(Actor::Person(name).to_string())),
-        Some(Address::Orchestrator) => Ok(Sender::Orchestrator),
-        Some(Address::Group(_) | Address::Server(_)) => {
-            Err(ClutchError::parameter("agent_id", "must be one sender; groups and servers send nothing"))
-        }
-        None => Err(ClutchError::parameter(
-            "agent_id",
-            "must be an agent with or without 'agent:', a person with 'person:', or 'system'",
-        )),
-    }
+    Sender::parse(text).ok_or_else(|| {
+        let told = match Address::parse(text) {
+            Some(_) => "must be one sender; groups and servers send nothing",
+            None => "must be an agent with or without 'agent:', a person with 'person:', or 'system'",
+        };
+        ClutchError::parameter("agent_id", told)
+    })
 }
 
 fn message_type(text: &str) -> Result<String, ClutchError> {

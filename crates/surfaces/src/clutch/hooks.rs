@@ -6,10 +6,10 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use rookery_core::Code;
 use rookery_core::clutch::{FaultCode, Shape};
+use rookery_engine::adapter::{Adapter, InboundError, Raw};
 use rookery_engine::clutch::IngestError;
-use rookery_engine::hooks::{Gap, Incoming, Mapped, SignatureError};
+use rookery_engine::hooks::{Gap, SignatureError};
 use serde::Serialize;
-use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::call::Segment;
@@ -45,17 +45,28 @@ pub async fn receive(
     let body = rest::call::json_bytes(request, &app).await?;
     let header = |name: &str| text(&headers, name);
     let now = app.engine().clock().now();
-    let vouched = hook.verify(&body, &header, now).inspect_err(|_| {
-        metrics::counter!("rookery_hooks_refused_total", "hook" => hook.name.clone()).increment(1);
-    })?;
-    let json: Value = serde_json::from_slice(&body).map_err(|error| {
-        ClutchError::new(StatusCode::BAD_REQUEST, FaultCode::MalformedJson.as_str(), format!("not JSON: {error}"))
-    })?;
-    let envelope = match hook.envelope(&Incoming { body: &body, json: &json, header: &header }, &vouched, now)? {
-        Mapped::Envelope(envelope) => serde_json::to_vec(&envelope).unwrap_or_default(),
-        Mapped::NotMeant(reason) => return Ok(Json(Ignored { ignored: true, reason }).into_response()),
+    let envelopes = match hook.inbound(Raw { body: &body, header: &header, at: now }).await {
+        // A fault of a single one is told without a place among others.
+        Ok(envelopes) => match envelopes.as_slice() {
+            [single] => serde_json::to_vec(single),
+            several => serde_json::to_vec(several),
+        }
+        .unwrap_or_default(),
+        Err(InboundError::NotMeant(reason)) => return Ok(Json(Ignored { ignored: true, reason }).into_response()),
+        Err(InboundError::Signature(error)) => {
+            metrics::counter!("rookery_hooks_refused_total", "hook" => hook.name.clone()).increment(1);
+            return Err(error.into());
+        }
+        Err(InboundError::Gap(gap)) => return Err(gap.into()),
+        Err(error @ InboundError::Json(_)) => {
+            return Err(ClutchError::new(
+                StatusCode::BAD_REQUEST,
+                FaultCode::MalformedJson.as_str(),
+                error.to_string(),
+            ));
+        }
     };
-    let ingested = app.engine().ingest(&envelope, Shape::Json, |_| Ok(hook.caller())).await.map_err(refused)?;
+    let ingested = app.engine().ingest(&envelopes, Shape::Json, |_| Ok(hook.caller())).await.map_err(refused)?;
     Ok((StatusCode::ACCEPTED, Json(IngestResults::from(ingested))).into_response())
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
+use rookery_core::envelope::iso;
 use rookery_core::view::LifeSource;
 use rookery_core::{AgentId, Caller, MessageId, Seq};
 use rookery_engine::messages::{Parcel, Pull, PullError, Pulled};
@@ -49,7 +50,7 @@ impl From<Pulled> for Inbox {
 
 impl From<Parcel> for PlacedMessage {
     fn from(parcel: Parcel) -> PlacedMessage {
-        PlacedMessage { seq: parcel.seq.0, message: parcel.message }
+        PlacedMessage { seq: parcel.seq.0, received_at: iso(parcel.at), message: parcel.message }
     }
 }
 

@@ -3,6 +3,7 @@
 use axum::extract::State;
 use axum::response::Response;
 use rookery_core::Seq;
+use rookery_core::envelope::iso;
 use rookery_engine::clutch::{MessagePage, Shown, Stretch};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -37,13 +38,15 @@ pub struct Messages {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct PlacedMessage {
     pub(super) seq: u64,
+    /// When the daemon received it (ISO 8601); `ts` in the envelope is its sender's.
+    pub(super) received_at: String,
     #[schema(value_type = ShownMessage)]
     pub(super) message: Value,
 }
 
 impl From<Shown> for PlacedMessage {
     fn from(shown: Shown) -> PlacedMessage {
-        PlacedMessage { seq: shown.seq.0, message: shown.message }
+        PlacedMessage { seq: shown.seq.0, received_at: iso(shown.at), message: shown.message }
     }
 }
 

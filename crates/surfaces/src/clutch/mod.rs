@@ -2,6 +2,7 @@
 //!
 //! | file | what it owns |
 //! |---|---|
+//! | `adapters` | how adapters do that messages are passed on to |
 //! | `agents` | the registry: cards of agents, whichever face they joined by |
 //! | `artifacts` | content by its hash: upload, download, ranges |
 //! | `call` | a request as every handler needs it |
@@ -23,6 +24,7 @@
 //! | `stream` | messages as they come, by WebSocket |
 //! | `workflows` | what the steps of workflows expect |
 
+pub(crate) mod adapters;
 pub(crate) mod agents;
 pub(crate) mod artifacts;
 mod call;
@@ -58,6 +60,9 @@ pub const ROOT: &str = "/clutch/v0";
 
 pub fn routes() -> Router<App> {
     let routes = Router::new()
+        .route("/adapters", get(adapters::list))
+        .route("/adapters/{name}/retry", post(adapters::retry))
+        .route("/adapters/{name}/drop", post(adapters::let_go))
         .route("/agents", get(agents::list))
         .route("/agents/{id}", get(agents::get).put(agents::register).delete(agents::leave))
         .route("/agents/{id}/heartbeat", post(agents::heartbeat))

@@ -35,7 +35,7 @@ pub struct Counted(Arc<OnceCell<Unread>>);
 
 impl Counted {
     pub fn get(&self) -> Option<Unread> {
-        self.0.get().copied()
+        self.0.get().cloned()
     }
 }
 
@@ -84,7 +84,7 @@ impl Call {
 
     /// What waits for a caller. Counted once: what the tool says of it and what is added to its result agree.
     pub async fn unread(&self, caller: &Caller) -> Unread {
-        *self.counted.0.get_or_init(|| unread(&self.app, caller)).await
+        self.counted.0.get_or_init(|| unread(&self.app, caller)).await.clone()
     }
 
     pub fn counted(&self) -> &Counted {

@@ -174,7 +174,7 @@ impl Desk {
                     Some(counted) => counted,
                     None => unread(&self.app, &caller).await,
                 };
-                reminded(result, unread, self.set, of)
+                reminded(result, &unread, self.set, of)
             }
             None => result,
         }
@@ -215,7 +215,7 @@ fn noted(mut result: CallToolResult, note: String) -> CallToolResult {
 }
 
 /// A result that says how many messages wait, if any do.
-fn reminded(mut result: CallToolResult, unread: Unread, set: Toolset, of: Reminder) -> CallToolResult {
+fn reminded(mut result: CallToolResult, unread: &Unread, set: Toolset, of: Reminder) -> CallToolResult {
     if count(unread) > 0 {
         result.meta.get_or_insert_with(MetaObject::new).0.insert(UNREAD.to_owned(), count(unread).into());
     }
@@ -231,8 +231,8 @@ mod tests {
         let answered = Answered { structured: json!({}), text: "{}".to_owned(), notes: vec![] };
         let result = || succeeded(answered.clone());
         let unread = |inbox| Unread { pending: 7, unseen: 5, inbox, ..Unread::default() };
-        assert_eq!(reminded(result(), unread(0), Toolset::All, Reminder::Added), result());
-        let reminded = serde_json::to_value(reminded(result(), unread(3), Toolset::All, Reminder::Added)).unwrap();
+        assert_eq!(reminded(result(), &unread(0), Toolset::All, Reminder::Added), result());
+        let reminded = serde_json::to_value(reminded(result(), &unread(3), Toolset::All, Reminder::Added)).unwrap();
         assert_eq!(reminded["_meta"], json!({"rookery/unread": 3}));
         assert_eq!(reminded["content"].as_array().unwrap().len(), 2);
         assert!(reminded["content"][1]["text"].as_str().unwrap().contains("3 unread messages"));

@@ -1,10 +1,11 @@
-//! What can be read and followed besides calling tools: an agent's inbox, and documents.
+//! What can be read and followed besides calling tools: an agent's inbox, messages to it that are too large to be shown
+//! there, and documents.
 
 use std::fmt::Write;
 
 use rmcp::model::{Resource, ResourceTemplate};
 use rookery_core::document::{Document, DocumentId, DocumentPath};
-use rookery_core::{Actor, AgentId, Caller, Code, Instance, Power, Refusal};
+use rookery_core::{Actor, AgentId, Caller, Code, Instance, MessageId, Power, Refusal};
 use serde_json::json;
 
 use super::call::Call;
@@ -17,6 +18,7 @@ use crate::rest::translate::handoff as shown;
 const PREFIX: &str = "rookery://agents/";
 const SUFFIX: &str = "/inbox";
 const DOCUMENTS: &str = "rookery://documents/";
+const MESSAGES: &str = "rookery://messages/";
 const JSON: &str = "application/json";
 const TEXT: &str = "text/markdown";
 
@@ -25,16 +27,18 @@ const TEXT: &str = "text/markdown";
 pub enum Named {
     Inbox(AgentId),
     Document(DocumentId),
+    Message(MessageId),
 }
 
 impl Named {
     pub fn of(address: &str) -> Option<Named> {
-        owner(address).map(Named::Inbox).or_else(|| document_at(address).map(Named::Document))
+        let document = || document_at(address).map(Named::Document);
+        owner(address).map(Named::Inbox).or_else(document).or_else(|| message_at(address).map(Named::Message))
     }
 
     pub fn mime_type(&self) -> &'static str {
         match self {
-            Named::Inbox(_) => JSON,
+            Named::Inbox(_) | Named::Message(_) => JSON,
             Named::Document(_) => TEXT,
         }
     }
@@ -49,6 +53,16 @@ pub fn inbox(agent: &AgentId) -> String {
 pub fn owner(address: &str) -> Option<AgentId> {
     let agent = address.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
     (!agent.is_empty() && !agent.contains('/')).then(|| AgentId::from(agent))
+}
+
+/// The address of a message.
+pub fn message(id: &MessageId) -> String {
+    format!("{MESSAGES}{}", escaped(id.as_str()))
+}
+
+fn message_at(address: &str) -> Option<MessageId> {
+    let id = unescaped(address.strip_prefix(MESSAGES)?)?;
+    (!id.is_empty()).then(|| MessageId::new(id))
 }
 
 /// The address of a document.
@@ -116,13 +130,21 @@ pub fn templates() -> Vec<ResourceTemplate> {
         ResourceTemplate::new(format!("{DOCUMENTS}{{instance}}/{{file}}"), "document")
             .with_description("A shared document. Subscribe to be told when somebody changes it.")
             .with_mime_type(TEXT),
+        ResourceTemplate::new(format!("{MESSAGES}{{id}}"), "message")
+            .with_description(
+                "The whole of a message of the Clutch protocol to you, where the inbox shows its beginning.",
+            )
+            .with_mime_type(JSON),
     ]
 }
 
-/// Lets everybody see documents, and an agent its own inbox; the lead's credential and people see all.
+/// Lets everybody see documents, and an agent its own inbox and what was sent to it; the lead's credential and people see all
+/// inboxes.
 pub async fn may_see(call: &Call, named: &Named) -> Result<(), ToolError> {
-    let Named::Inbox(agent) = named else {
-        return call.reader().await.map(|_| ());
+    let agent = match named {
+        Named::Inbox(agent) => agent,
+        // Whether a message is for the caller is told by reading it.
+        Named::Document(_) | Named::Message(_) => return call.reader().await.map(|_| ()),
     };
     let caller = reader(call, agent)?;
     call.engine().visit(&caller).await?;
@@ -149,7 +171,19 @@ pub async fn read(call: &Call, named: &Named) -> Result<String, ToolError> {
             Some(document) => Ok(document.text),
             None => Err(Refusal::new(Code::DocumentNotFound, format!("there is no document '{}'", id.path)).into()),
         },
+        Named::Message(id) => read_message(call, id).await,
     }
+}
+
+/// A message to the caller, in its own words.
+async fn read_message(call: &Call, id: &MessageId) -> Result<String, ToolError> {
+    let caller = call.caller(None)?;
+    let mail = match caller.actor.agent() {
+        Some(agent) => call.engine().mail(agent, id).await?,
+        None => None,
+    };
+    let unknown = || Refusal::new(Code::MessageNotFound, format!("there is no message '{id}' to you"));
+    Ok(mail.and_then(|mail| mail.envelope).ok_or_else(unknown)?.to_string())
 }
 
 /// The inbox as JSON. Looking at it marks nothing.
@@ -158,9 +192,9 @@ async fn read_inbox(call: &Call, agent: &AgentId) -> Result<String, ToolError> {
     let handoffs: Vec<_> = offered.value.into_iter().map(shown).collect();
     let waiting = call.engine().peek_inbox(agent, None).await?;
     let here = Instance::of(agent);
-    let messages: Vec<_> = waiting.pending.iter().map(|pending| InboxMessage::of(pending, &here)).collect();
+    let messages = InboxMessage::all(&waiting, &here, call.engine().clock().now());
     let unread = call.engine().unread(agent).await?;
-    Ok(json!({"agent_id": agent.as_str(), "unread": count(unread), "messages": messages, "handoffs": handoffs})
+    Ok(json!({"agent_id": agent.as_str(), "unread": count(&unread), "messages": messages, "handoffs": handoffs})
         .to_string())
 }
 
@@ -174,6 +208,14 @@ mod tests {
         for other in ["rookery://agents//inbox", "rookery://agents/a/b/inbox", "rookery://agents/a", "file:///etc"] {
             assert_eq!(Named::of(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn an_address_names_one_message() {
+        for (id, address) in [("msg_1", "rookery://messages/msg_1"), ("a b/ü", "rookery://messages/a%20b/%C3%BC")] {
+            assert_eq!((message(&id.into()).as_str(), Named::of(address)), (address, Some(Named::Message(id.into()))));
+        }
+        assert_eq!(Named::of("rookery://messages/"), None);
     }
 
     #[test]

@@ -62,14 +62,16 @@ impl Toolset {
             Toolset::All | Toolset::Workflow | Toolset::Team => {
                 "You are one of several agents on this project. Call agent_register once; if you are not connected as an \
                  agent, pass the id it returns as agent_id. Claim a task before you work on it (task_claim), claim files \
-                 before you change them (resource_claim), and end with task_update_status. A result may say that you have \
-                 unread messages: read them before you go on."
+                 before you change them (resource_claim), and end with task_update_status. A result may say that a task is \
+                 given to you: claim it before anything else, for it goes to somebody else if you do not. It may say that you \
+                 have unread messages: read them (inbox_check) before you go on."
             }
             Toolset::Context => {
                 "You are part of a team that shares a channel, inboxes and documents. Begin with inbox_check (what is for \
                  you), channel_read (what happened) and document_read (goals and notes). Write down what you find with \
                  document_append, and reach others with channel_send and @name. When something is done: channel_send, \
-                 then inbox_ack, then inbox_check again, or inbox_wait if nothing is left. High priority first."
+                 then inbox_ack, then inbox_check again, or inbox_wait if nothing is left. High priority first. A task that \
+                 is given to you is in the inbox too, with what to do next."
             }
             Toolset::Coord => {
                 "You coordinate with other agents by messages that each recipient acknowledges. Call \

@@ -130,6 +130,16 @@ pub fn task(task: task::Task) -> TaskView {
     }
 }
 
+/// How many seconds whoever a task is kept for has to claim it, if there is such a time.
+pub fn accept_within(task: &task::Task, now: Timestamp) -> Option<u64> {
+    task.clocks.get(task::Clock::Accept).map(|alarm| seconds_until(alarm.due, now))
+}
+
+/// How many whole seconds are left.
+pub fn seconds_until(due: Timestamp, now: Timestamp) -> u64 {
+    u64::try_from(due.0.saturating_sub(now.0)).unwrap_or(0) / 1_000
+}
+
 /// How a worker means to do a task, both as it is told and as it is shown.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct TaskPlan {

@@ -48,6 +48,7 @@ pub async fn info(State(app): State<App>, call: Call) -> Result<Response, RestEr
     let sight = about.sight.borrow().clone();
     warnings.extend(sight.warnings());
     warnings.extend(engine.attending().warnings());
+    warnings.extend(engine.outlet_warnings().await?);
     warnings.extend(about.rendered.borrow().warnings.iter().cloned());
     let info = wire::Info {
         version: about.version.to_owned(),

@@ -10,7 +10,7 @@ use rookery_core::agent::Evidence;
 use rookery_core::file::ClaimReply;
 use rookery_core::log::LogRow;
 use rookery_core::run::Status;
-use rookery_core::task::Because;
+use rookery_core::task::{Because, State};
 use rookery_core::{
     Actor, AgentId, Auth, Caller, Command, Fact, Key, NodeId, Position, Refusal, Row, RunId, Seq, Timestamp,
 };
@@ -164,26 +164,29 @@ pub(super) fn one_holder_per_path(model: &Model) -> Checked {
     Ok(())
 }
 
-/// A run counts its tasks rightly, and is completed if and only if nothing of it is left to do, unless it was given up.
+/// A run counts its tasks rightly, and has ended if and only if none of them is open, unless it was given up.
 /// Told after each command's last fact.
 pub(super) fn runs_follow_their_tasks(model: &Model) -> Checked {
-    let mut left: BTreeMap<&RunId, (u32, u32)> = BTreeMap::new();
+    let mut left: BTreeMap<&RunId, (u32, u32, u32)> = BTreeMap::new();
     for (_, row) in model.rows() {
         if let Row::Task(task) = row {
-            let (tasks, unfinished) = left.entry(&task.run).or_default();
+            let (tasks, unfinished, failed) = left.entry(&task.run).or_default();
             *tasks += 1;
             *unfinished += u32::from(!task.state.is_finished());
+            *failed += u32::from(task.state == State::Failed);
         }
     }
     for (_, row) in model.rows() {
         let Row::Run(run) = row else { continue };
-        let (tasks, unfinished) = left.get(&run.id).copied().unwrap_or_default();
+        let (tasks, unfinished, failed) = left.get(&run.id).copied().unwrap_or_default();
         let follows = match run.status {
             Status::Abandoned => true,
             Status::Completed => unfinished == 0,
-            _ => tasks == 0 || unfinished > 0,
+            // Somebody may have called it that before.
+            Status::Failed => tasks == 0 || unfinished > 0,
+            _ => tasks == 0 || unfinished > failed,
         };
-        if (run.tasks, run.unfinished) != (tasks, unfinished) || !follows {
+        if (run.tasks, run.unfinished, run.failed) != (tasks, unfinished, failed) || !follows {
             let what = format!("at {}: {} of {tasks} tasks are left of {run:?}", model.head(), unfinished);
             return violated("runs_follow_their_tasks", what);
         }

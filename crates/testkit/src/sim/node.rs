@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
@@ -390,7 +391,7 @@ impl Process {
         let (engine, message) = (self.engine.clone(), message.clone());
         let mut read: Future<_> = Box::pin(async move { engine.envelope(&message).await });
         // Reads of the memory engine are never late.
-        poll(&mut read)?.ok()?.value
+        poll(&mut read)?.ok()?.value.map(|found| (found.seq, found.envelope))
     }
 
     /// What waits for an agent, as its inbox at this node shows it.
@@ -533,7 +534,7 @@ fn go_on(jobs: &mut Vec<Future<Delivered>>, courier: &mut Courier) {
 }
 
 fn deliver(engine: Engine, network: Network) -> Box<dyn Fn() -> Future<()>> {
-    let desk = Arc::new(tokio::sync::Mutex::new(Desk::default()));
+    let desk = Rc::new(tokio::sync::Mutex::new(Desk::default()));
     Box::new(move || {
         let (engine, network, desk) = (engine.clone(), network.clone(), desk.clone());
         Box::pin(async move {

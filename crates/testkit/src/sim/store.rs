@@ -13,8 +13,8 @@ use rookery_store::memory::{Database, MemoryStore};
 use rookery_store::queue::Queue;
 use rookery_store::store::{Health, Tallies};
 use rookery_store::{
-    Attendance, Clock, Committed, Feed, ListQuery, LogQuery, Node, Operation, Pending, Read, ReadError, Sign, Store,
-    Submission, SubmitError, Token,
+    Attendance, Clock, Committed, Feed, ListQuery, LogQuery, Node, Operation, Outbox, Pending, Read, ReadError, Sign,
+    Store, Submission, SubmitError, Token,
 };
 use tokio::sync::{oneshot, watch};
 
@@ -120,6 +120,10 @@ impl Store for NodeStore {
 
     fn tokens(&self) -> Pending<'_, Result<Vec<Token>, ReadError>> {
         self.memory.tokens()
+    }
+
+    fn outboxes(&self) -> Pending<'_, Result<Vec<Outbox>, ReadError>> {
+        self.memory.outboxes()
     }
 
     fn tokens_changed(&self) -> watch::Receiver<u64> {

@@ -678,9 +678,10 @@ impl World {
             Answered::Bundle(bundle, Err(IngestError::Engine(EngineError::Submit(SubmitError::Refused(refusal))))) => {
                 self.refused(&bundle, asked, &refusal, "")
             }
-            Answered::Bundle(_, Err(error @ (IngestError::Faults(_) | IngestError::Violations(_)))) => {
-                Err(Violation { check: "nothing_breaks", what: error.to_string() })
-            }
+            Answered::Bundle(
+                _,
+                Err(error @ (IngestError::Faults(_) | IngestError::Violations(_) | IngestError::Rushed { .. })),
+            ) => Err(Violation { check: "nothing_breaks", what: error.to_string() }),
             Answered::Bundle(bundle, Err(IngestError::Engine(error))) => {
                 if was_not_done(&error) {
                     envelopes::failure_left_no_trace(&self.model, &bundle)?;

@@ -1,7 +1,7 @@
 //! How a message gets to an endpoint: one POST, and what was answered.
 
 use std::fmt::Debug;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,36 +42,89 @@ pub trait Carrier: Send + Sync + Debug + 'static {
 }
 
 /// Where messages may go.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reach {
-    /// Whether endpoints on this machine are served: where everybody who calls is trusted anyway.
-    pub this_machine: bool,
-    /// Only these hosts, if there are any.
+    pub area: Area,
+    /// Only these hosts, if there are any; in private networks too, because the project's owner named them.
     pub hosts: Vec<String>,
 }
 
+/// How far from the open network messages may go.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Area {
+    /// Where anybody may be: what names an address need not be trusted.
+    Public,
+    /// This machine and private networks too: where everybody who calls is trusted anyway.
+    Nearby,
+    /// Wherever the project's owner says.
+    Anywhere,
+}
+
 impl Reach {
-    /// Why nothing is sent to an address. Link-local addresses are where clouds keep their secrets.
-    fn refuses(&self, address: IpAddr) -> Option<&'static str> {
-        let address = address.to_canonical();
-        let link_local = match address {
-            IpAddr::V4(v4) => v4.is_link_local() || v4.is_broadcast(),
-            IpAddr::V6(v6) => v6.is_unicast_link_local(),
-        };
-        if link_local || address.is_multicast() || address.is_unspecified() {
-            return Some("its address is not one that messages are sent to");
+    pub fn anywhere() -> Reach {
+        Reach { area: Area::Anywhere, hosts: vec![] }
+    }
+
+    fn names(&self, host: &str) -> bool {
+        self.hosts.iter().any(|named| named.eq_ignore_ascii_case(host))
+    }
+
+    /// Why nothing is sent to an address that a host's name stands for.
+    fn refuses_address(&self, host: &str, address: IpAddr) -> Option<&'static str> {
+        let allowed = if self.names(host) { self.area.max(Area::Nearby) } else { self.area };
+        match area(address) {
+            found if found <= allowed => None,
+            Area::Nearby => {
+                Some("its address is on this machine or in a private network: name the host in delivery_hosts")
+            }
+            _ => Some("its address is not one that messages are sent to"),
         }
-        (address.is_loopback() && !self.this_machine).then_some("endpoints on this machine are not served here")
     }
 
     /// Why nothing is sent to a host.
     fn refuses_host(&self, url: &Url) -> Option<String> {
         let host = url.host_str()?;
-        if !self.hosts.is_empty() && !self.hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(host)) {
+        if !self.hosts.is_empty() && !self.names(host) {
             return Some(format!("'{host}' is not among the hosts that messages are sent to (delivery_hosts)"));
         }
         let literal = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().ok()?;
-        self.refuses(literal).map(str::to_owned)
+        // Whoever writes down an address means that one.
+        let refused = self.refuses_address(host, literal).filter(|_| !self.names(host));
+        refused.map(str::to_owned)
+    }
+}
+
+/// What can be reached at an address. Link-local ones are where clouds keep their secrets.
+fn area(address: IpAddr) -> Area {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => area_v4(v4),
+        IpAddr::V6(v6) => area_v6(v6),
+    }
+}
+
+fn area_v4(address: Ipv4Addr) -> Area {
+    let [a, b, c, _] = address.octets();
+    match (a, b, c) {
+        // This network, link-local, multicast, and what is reserved.
+        (0, ..) | (169, 254, _) | (224.., ..) => Area::Anywhere,
+        // This machine, private networks, those of carriers, of protocols and of benchmarks.
+        (127 | 10, ..) | (172, 16..=31, _) | (192, 168, _) => Area::Nearby,
+        (100, 64..=127, _) | (192, 0, 0) | (198, 18 | 19, _) => Area::Nearby,
+        _ => Area::Public,
+    }
+}
+
+fn area_v6(address: Ipv6Addr) -> Area {
+    let embedded = |high: u16, low: u16| area_v4(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low)));
+    match address.segments() {
+        [0, 0, 0, 0, 0, 0, 0, 1] => Area::Nearby,
+        // Those that stand for an address of the older kind, whoever translates them.
+        [0, 0, 0, 0, 0, 0, high, low] | [0x64, 0xff9b, _, _, _, _, high, low] => embedded(high, low),
+        [0x2002, high, low, ..] => embedded(high, low),
+        [0x2001, 0, ..] => Area::Nearby,
+        [first, ..] if first & 0xffc0 == 0xfe80 || first & 0xff00 == 0xff00 => Area::Anywhere,
+        [first, ..] if first & 0xfe00 == 0xfc00 || first & 0xffc0 == 0xfec0 => Area::Nearby,
+        _ => Area::Public,
     }
 }
 
@@ -97,36 +150,43 @@ impl Http {
             .map_err(|error| told(&error))?;
         Ok(Http { client, reach })
     }
+
+    /// Sends JSON; an error is why nothing was answered.
+    pub(crate) async fn send(
+        &self,
+        url: &str,
+        headers: Vec<(&'static str, String)>,
+        body: Vec<u8>,
+    ) -> Result<Answered, String> {
+        let url = Url::parse(url).map_err(|error| format!("the address cannot be read: {error}"))?;
+        if let Some(why) = self.reach.refuses_host(&url) {
+            return Err(why);
+        }
+        let mut request = self.client.post(url).header("content-type", "application/json").body(body);
+        for (name, value) in headers {
+            // Ids need not be ASCII; none of them has what a header cannot carry.
+            if let Ok(value) = HeaderValue::from_bytes(value.as_bytes()) {
+                request = request.header(name, value);
+            }
+        }
+        let response = request.send().await.map_err(|error| told(&error))?;
+        let retry_after = response.headers().get("retry-after").and_then(|value| value.to_str().ok());
+        let retry_after = retry_after.and_then(|text| text.trim().parse().ok()).map(Duration::from_secs);
+        Ok(Answered { status: response.status().as_u16(), retry_after })
+    }
 }
 
 impl Carrier for Http {
     fn post(&self, posting: Posting) -> Carrying<'_> {
         Box::pin(async move {
-            let url = Url::parse(&posting.url).map_err(|error| format!("the address cannot be read: {error}"))?;
-            if let Some(why) = self.reach.refuses_host(&url) {
-                return Err(why);
-            }
-            let mut request = self
-                .client
-                .post(url)
-                .header("content-type", "application/json")
-                .header("x-rookery-attempt", posting.attempt)
-                .body(posting.body);
-            for (name, value) in
-                [("x-rookery-message", posting.message.as_str()), ("x-rookery-recipient", posting.agent.as_str())]
-            {
-                // Ids need not be ASCII; none of them has what a header cannot carry.
-                if let Ok(value) = HeaderValue::from_bytes(value.as_bytes()) {
-                    request = request.header(name, value);
-                }
-            }
-            if let Some(signature) = posting.signature {
-                request = request.header(HEADER, signature);
-            }
-            let response = request.send().await.map_err(|error| told(&error))?;
-            let retry_after = response.headers().get("retry-after").and_then(|value| value.to_str().ok());
-            let retry_after = retry_after.and_then(|text| text.trim().parse().ok()).map(Duration::from_secs);
-            Ok(Answered { status: response.status().as_u16(), retry_after })
+            let Posting { url, agent, message, body, attempt, signature } = posting;
+            let mut headers = vec![
+                ("x-rookery-attempt", attempt.to_string()),
+                ("x-rookery-message", message.to_string()),
+                ("x-rookery-recipient", agent.to_string()),
+            ];
+            headers.extend(signature.map(|signature| (HEADER, signature)));
+            self.send(&url, headers, body).await
         })
     }
 }
@@ -153,9 +213,9 @@ impl Resolve for Addresses {
         let reach = self.0.clone();
         Box::pin(async move {
             let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
-            let served: Vec<SocketAddr> =
-                found.iter().copied().filter(|address| reach.refuses(address.ip()).is_none()).collect();
-            match (served.is_empty(), found.first().and_then(|first| reach.refuses(first.ip()))) {
+            let refused = |address: &SocketAddr| reach.refuses_address(name.as_str(), address.ip());
+            let served: Vec<SocketAddr> = found.iter().copied().filter(|address| refused(address).is_none()).collect();
+            match (served.is_empty(), found.first().and_then(refused)) {
                 (true, Some(why)) => Err(std::io::Error::other(why).into()),
                 _ => Ok(Box::new(served.into_iter()) as Addrs),
             }
@@ -167,32 +227,88 @@ impl Resolve for Addresses {
 mod tests {
     use super::*;
 
+    fn reach(area: Area, hosts: &[&str]) -> Reach {
+        Reach { area, hosts: hosts.iter().map(|host| (*host).to_owned()).collect() }
+    }
+
+    fn refused(reach: &Reach, url: &str) -> bool {
+        reach.refuses_host(&Url::parse(url).unwrap()).is_some()
+    }
+
     #[test]
-    fn messages_go_where_they_may_and_nowhere_else() {
-        let local = Reach { this_machine: true, hosts: vec![] };
-        let shared = Reach { this_machine: false, hosts: vec![] };
-        let listed = Reach { this_machine: true, hosts: vec!["ken".to_owned(), "10.0.0.7".to_owned()] };
-        let refused = |reach: &Reach, url: &str| reach.refuses_host(&Url::parse(url).unwrap()).is_some();
-        for url in ["http://127.0.0.1:1/x", "http://[::1]/", "http://[::ffff:127.0.0.1]/"] {
-            assert_eq!((refused(&local, url), refused(&shared, url)), (false, true), "{url}");
+    fn what_somebody_names_leads_into_no_private_network() {
+        let (local, shared) = (reach(Area::Nearby, &[]), reach(Area::Public, &[]));
+        for nearby in [
+            "127.0.0.1",
+            "10.0.0.7",
+            "172.16.0.1",
+            "172.31.255.255",
+            "192.168.1.1",
+            "100.64.0.1",
+            "100.100.100.200",
+            "198.18.0.1",
+            "192.0.0.8",
+            "[::1]",
+            "[::ffff:127.0.0.1]",
+            "[::ffff:10.0.0.1]",
+            "[fc00::1]",
+            "[fd00:ec2::254]",
+            "[fec0::1]",
+            "[64:ff9b::a00:1]",
+            "[2002:7f00:1::]",
+            "[2001::1]",
+            "[::127.0.0.1]",
+            "2130706433",
+            "0x7f.1",
+        ] {
+            let url = format!("http://{nearby}:1/x");
+            assert_eq!((refused(&local, &url), refused(&shared, &url)), (false, true), "{url}");
+            assert!(!refused(&Reach::anywhere(), &url), "{url}");
         }
-        for url in ["http://169.254.169.254/latest", "http://[fe80::1]/", "http://0.0.0.0/", "http://224.0.0.1/"] {
-            assert!(refused(&local, url), "{url}");
+        for never in [
+            "169.254.169.254",
+            "0.0.0.0",
+            "0.1.2.3",
+            "224.0.0.1",
+            "255.255.255.255",
+            "240.0.0.1",
+            "[fe80::1]",
+            "[ff02::1]",
+            "[::]",
+            "[::ffff:169.254.169.254]",
+            "[64:ff9b::a9fe:a9fe]",
+            "[2002:a9fe:a9fe::]",
+        ] {
+            let url = format!("http://{never}/latest");
+            assert!(refused(&local, &url) && refused(&shared, &url), "{url}");
+            assert!(!refused(&Reach::anywhere(), &url), "{url}");
         }
-        for url in ["http://10.0.0.7/", "http://ken:8080/clutch", "https://agents.example/x"] {
-            assert!(!refused(&shared, url), "{url}");
+        for public in ["93.184.216.34", "172.32.0.1", "100.128.0.1", "[2606:4700::1]", "agents.example", "ken:8080"] {
+            assert!(!refused(&shared, &format!("http://{public}/")), "{public}");
         }
-        assert!(!refused(&listed, "http://KEN/") && !refused(&listed, "http://10.0.0.7/"));
-        assert!(refused(&listed, "http://ada/") && refused(&listed, "http://127.0.0.1/"));
+    }
+
+    #[test]
+    fn the_owner_names_hosts_and_no_others_are_served() {
+        let listed = reach(Area::Public, &["ken", "10.0.0.7", "169.254.1.1", "[::1]"]);
+        for url in ["http://KEN/", "http://10.0.0.7/", "http://169.254.1.1/", "http://[::1]:9/"] {
+            assert!(!refused(&listed, url), "{url}");
+        }
+        for url in ["http://ada/", "http://127.0.0.1/", "http://10.0.0.8/"] {
+            assert!(refused(&listed, url), "{url}");
+        }
+        // A name may stand for a private address, and for nothing where secrets are.
+        let refuses = |host: &str, address: &str| listed.refuses_address(host, address.parse().unwrap()).is_some();
+        assert!(!refuses("ken", "192.168.0.5") && !refuses("ken", "127.0.0.1"));
+        assert!(refuses("ken", "169.254.169.254") && refuses("ada", "192.168.0.5"));
     }
 
     #[tokio::test]
     async fn a_name_stands_for_no_address_that_is_not_served() {
-        let resolve = |this_machine: bool| {
-            let reach = Arc::new(Reach { this_machine, hosts: vec![] });
-            Addresses(reach).resolve("localhost".parse().unwrap())
-        };
-        assert!(resolve(true).await.unwrap().next().is_some());
-        assert!(resolve(false).await.is_err());
+        let resolve =
+            |area, hosts: &[&str]| Addresses(Arc::new(reach(area, hosts))).resolve("localhost".parse().unwrap());
+        assert!(resolve(Area::Nearby, &[]).await.unwrap().next().is_some());
+        assert!(resolve(Area::Public, &["localhost"]).await.unwrap().next().is_some());
+        assert!(resolve(Area::Public, &[]).await.is_err());
     }
 }

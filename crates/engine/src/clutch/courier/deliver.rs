@@ -71,7 +71,7 @@ pub(super) enum Fate {
 }
 
 /// What an answer means.
-enum Meaning {
+pub(crate) enum Meaning {
     Taken,
     Never(String),
     NotNow(String, Option<Duration>),
@@ -182,7 +182,7 @@ fn is_settled(refusal: &Refusal) -> bool {
     matches!(refusal.code, Code::Stale | Code::MessageNotFound)
 }
 
-fn meaning(answered: Result<Answered, String>) -> Meaning {
+pub(crate) fn meaning(answered: Result<Answered, String>) -> Meaning {
     let Answered { status, retry_after } = match answered {
         Ok(answered) => answered,
         Err(error) => return Meaning::NotNow(error, None),

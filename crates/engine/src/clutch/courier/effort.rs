@@ -38,7 +38,7 @@ impl Default for Effort {
 impl Effort {
     /// How long after an attempt the next one comes: doubled each time, and up to a quarter less, so that what failed
     /// together does not come back together. What the endpoint asks for is heeded.
-    pub(super) fn pause(&self, message: &MessageId, attempt: u32, asked: Option<Duration>) -> Duration {
+    pub(crate) fn pause(&self, message: &MessageId, attempt: u32, asked: Option<Duration>) -> Duration {
         let doubled = self.first_pause.saturating_mul(1 << attempt.saturating_sub(1).min(16)).min(LONGEST_PAUSE);
         let spread = message.as_str().bytes().fold(attempt, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
         let pause = doubled - doubled * (spread % 256) / 1_024;

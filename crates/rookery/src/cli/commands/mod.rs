@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+mod adapters;
 mod agents;
 mod artifacts;
 mod assign;
@@ -58,6 +59,7 @@ pub enum Command {
     Resources(resources::Args),
     Handoffs(handoffs::Args),
     Deliveries(deliveries::Args),
+    Adapters(adapters::Args),
     Log(log::Args),
     Resolve(resolve::Args),
     Release(release::Args),
@@ -101,6 +103,7 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Resources(args) => resources::run(context, args).await,
         Command::Handoffs(args) => handoffs::run(context, args).await,
         Command::Deliveries(args) => deliveries::run(context, args).await,
+        Command::Adapters(args) => adapters::run(context, args).await,
         Command::Log(args) => log::run(context, args).await,
         Command::Resolve(args) => resolve::run(context, args).await,
         Command::Release(args) => release::run(context, args).await,

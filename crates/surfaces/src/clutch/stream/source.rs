@@ -1,7 +1,7 @@
 //! Where a connection reads from: what was, by the indexes of its filter, and then what is.
 
 use rookery_core::log::LogRow;
-use rookery_core::{AgentId, LogId, Position, Seq, Timestamp};
+use rookery_core::{AgentId, LogId, Position, Seq};
 use rookery_engine::clutch::{Envelopes, MessageFilter, Rendered, Shown, Stretch};
 use rookery_engine::messages::{Mailbox, Parcel, Pull};
 use rookery_engine::{Chunk, Subscription, subscribe};
@@ -200,6 +200,6 @@ impl Portion {
     }
 }
 
-fn shown(Parcel { seq, message, .. }: Parcel) -> Shown {
-    Shown { seq, message, at: Timestamp::default() }
+fn shown(Parcel { seq, at, message, .. }: Parcel) -> Shown {
+    Shown { seq, message, at }
 }

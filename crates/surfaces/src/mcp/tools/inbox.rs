@@ -1,9 +1,9 @@
-//! The inbox: mentions and direct messages that an agent has not acknowledged.
+//! The inbox: mentions, direct messages and messages of the Clutch protocol that an agent has not acknowledged.
 
 use std::time::Duration;
 
 use rookery_core::{Caller, MessageId};
-use rookery_engine::messages::{Unread, Until, Waiting};
+use rookery_engine::messages::{Until, Waiting};
 use rookery_engine::moment::Moment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -27,7 +27,8 @@ pub fn tools() -> Vec<Tool> {
             "inbox_check",
             Sets,
             &[Context, Team],
-            "Messages for you that you have not acknowledged. Handle high priority first; then inbox_ack.",
+            "Messages for you that you have not acknowledged, and tasks given to you (task_claim those). Handle high priority \
+             first; then inbox_ack.",
             check,
         ),
         Tool::new(
@@ -76,17 +77,17 @@ pub struct Messages {
 async fn check(call: Call, asked: Checking) -> Answer<Messages> {
     let member = Member::of(&call, asked.agent_id.as_deref()).await?;
     let waiting = call.engine().check_inbox(&member.caller, &member.id, asked.limit.map(Limit::get)).await?;
-    shown(&waiting, &member)
+    shown(&call, &waiting, &member)
 }
 
 async fn peek(call: Call, asked: Checking) -> Answer<Messages> {
     let member = Member::of(&call, asked.agent_id.as_deref()).await?;
     let waiting = call.engine().peek_inbox(&member.id, asked.limit.map(Limit::get)).await?;
-    shown(&waiting, &member)
+    shown(&call, &waiting, &member)
 }
 
-fn shown(waiting: &Waiting, member: &Member) -> Answer<Messages> {
-    let messages: Vec<_> = waiting.pending.iter().map(|one| InboxMessage::of(one, &member.instance)).collect();
+fn shown(call: &Call, waiting: &Waiting, member: &Member) -> Answer<Messages> {
+    let messages = InboxMessage::all(waiting, &member.instance, call.engine().clock().now());
     let text = serde_json::to_string(&messages).map_err(|_| ToolError::unexpected())?;
     Ok(Reply::said(text, Messages { messages }).noting(more(waiting, "inbox_ack")))
 }
@@ -152,22 +153,22 @@ async fn wait(call: Call, asked: Awaiting) -> Answer<Messages> {
         arrived?;
     }
     let caller = call.caller(asked.agent_id.as_deref())?;
-    shown(&call.engine().check_inbox(&caller, &member.id, asked.limit.map(Limit::get)).await?, &member)
+    let waiting = call.engine().check_inbox(&caller, &member.id, asked.limit.map(Limit::get)).await?;
+    shown(&call, &waiting, &member)
 }
 
 /// Lasts until something is in the inbox that its owner was not shown: what it has read and works on does not end the
-/// waiting. A coordination message or a task that comes meanwhile does, and is told of with the result.
+/// waiting. A coordination message that comes meanwhile does, and is told of with the result.
 async fn arrival(call: &Call, asked: &Awaiting, member: &Member) -> Result<(), ToolError> {
     let engine = call.engine();
     // Listening begins before the first look, so that nothing falls in between.
     let mut listener = engine.notices().listen(&member.id);
-    let others = |unread: Unread| unread.coord + unread.envelopes;
-    let mut before = others(engine.unread(&member.id).await?);
+    let mut before = engine.unread(&member.id).await?.coord;
     loop {
         // Asked anew each time: a token may have ended meanwhile.
         let caller = call.caller(asked.agent_id.as_deref())?;
         let news = engine.inbox(&member.id, Some(1)).await?.has_news();
-        let now = others(engine.unread(&member.id).await?);
+        let now = engine.unread(&member.id).await?.coord;
         if news || now > before || call.app().stopping().is_cancelled() {
             return Ok(());
         }

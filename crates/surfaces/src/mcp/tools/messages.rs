@@ -3,11 +3,12 @@
 use rookery_core::envelope::iso;
 use rookery_core::instance::plain;
 use rookery_core::message::{Fate, Form, Hold, Message, Priority, Recipients};
-use rookery_core::{Actor, AgentId, Caller, Code, Instance, MessageId, Power, Refusal};
-use rookery_engine::messages::{MessageStatus, Pending, Reached, RecipientStatus, Waiting};
+use rookery_core::{Actor, AgentId, Caller, Code, Instance, MessageId, Power, Refusal, Timestamp};
+use rookery_engine::messages::{Mail, MessageStatus, Pending, Reached, RecipientStatus, Waiting};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::envelopes::{Envelope, Words};
 use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
 
 pub type Answer<T> = Result<Reply<T>, ToolError>;
@@ -106,6 +107,18 @@ impl Entry {
             to,
         }
     }
+
+    /// A message of the Clutch protocol: what it says is its payload.
+    fn of_mail(mail: &Mail, words: Words, reader: &Instance) -> Entry {
+        Entry {
+            id: mail.id.to_string(),
+            timestamp: iso(mail.at),
+            from: reader.calls(&mail.from),
+            message: words.text,
+            mentions: vec![],
+            to: None,
+        }
+    }
 }
 
 pub fn called(agents: &[AgentId], reader: &Instance) -> Vec<String> {
@@ -135,12 +148,30 @@ pub struct InboxMessage {
     /// True until you acknowledge it.
     unread: bool,
     priority: Urgency,
+    /// What a message of the Clutch protocol is about. Such a one says its payload, as JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    envelope: Option<Envelope>,
 }
 
 impl InboxMessage {
-    pub fn of(pending: &Pending, reader: &Instance) -> InboxMessage {
+    /// Everything of an inbox, in the order in which it came.
+    pub fn all(waiting: &Waiting, reader: &Instance, now: Timestamp) -> Vec<InboxMessage> {
+        let said = waiting.pending.iter().map(|one| (one.message.sent, InboxMessage::of(one, reader)));
+        let mail = waiting.mail.iter().map(|one| (one.sent, InboxMessage::of_mail(one, reader, now)));
+        let mut all: Vec<_> = said.chain(mail).collect();
+        all.sort_by_key(|(sent, _)| *sent);
+        all.into_iter().map(|(_, message)| message).collect()
+    }
+
+    fn of(pending: &Pending, reader: &Instance) -> InboxMessage {
         let priority = pending.priority().into();
-        InboxMessage { entry: Entry::of(&pending.message, reader), unread: true, priority }
+        InboxMessage { entry: Entry::of(&pending.message, reader), unread: true, priority, envelope: None }
+    }
+
+    fn of_mail(mail: &Mail, reader: &Instance, now: Timestamp) -> InboxMessage {
+        let words = Words::of(mail);
+        let envelope = Some(Envelope::of(mail, &words, now));
+        InboxMessage { entry: Entry::of_mail(mail, words, reader), unread: true, priority: Urgency::Normal, envelope }
     }
 }
 

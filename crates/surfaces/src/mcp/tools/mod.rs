@@ -8,6 +8,7 @@ mod channel;
 mod checkpoints;
 mod coord;
 pub mod documents;
+mod envelopes;
 mod files;
 mod handoffs;
 mod inbox;

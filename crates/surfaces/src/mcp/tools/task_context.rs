@@ -76,8 +76,8 @@ async fn load(call: Call, asked: Loading) -> Answer<Context> {
     let caller = call.reader_named(asked.agent_id.as_deref()).await?;
     let unread = call.unread(&caller).await;
     // Every result says what waits for its caller; here that counts against what was asked for.
-    let around = longest_hint(unread);
-    let unread = count(unread) as u64;
+    let around = longest_hint(&unread);
+    let unread = count(&unread) as u64;
     let include = asked.include.unwrap_or_default().include();
     let max_tokens = asked.max_tokens.unwrap_or(DEFAULT_TOKENS);
     let task = TaskId::from(asked.task_id.as_str());

@@ -2,12 +2,14 @@
 
 use rookery_core::task::{Outcome, Release, State, TakeUp, Task, UpdateStatus, WaitingFor};
 use rookery_core::{AgentId, Code, Refusal, Row, TaskId};
+use rookery_engine::messages::Mail;
 use rookery_engine::workflows::{CheckpointFilter, Dependencies, PendingDependency};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Done;
+use super::envelopes::{self, Words};
 use crate::mcp::arguments::{self, Limit, page};
 use crate::mcp::call::row_of;
 use crate::mcp::translate::{self, CheckpointView, TaskView};
@@ -123,17 +125,49 @@ pub struct Claimed {
     /// What it waits for: you hold it, and can begin when these are finished.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     blocked_by: Vec<PendingDependency>,
+    /// What you are asked for, if the task was given to you: claiming it acknowledges this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request: Option<Requested>,
+}
+
+/// The request for a task, in the words of whoever asked.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Requested {
+    message_id: String,
+    asked_by: String,
+    /// Its payload, as JSON.
+    message: String,
+    /// The artifacts that come with it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    attachments: Vec<String>,
+    /// The resource with the whole request, if only the beginning of its payload is shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    whole: Option<String>,
+}
+
+impl Requested {
+    fn of(task: &Task, mail: &Mail) -> Requested {
+        let words = Words::of(mail);
+        Requested {
+            message_id: mail.id.to_string(),
+            asked_by: task.assigned_by.clone(),
+            attachments: envelopes::attachments(mail),
+            whole: words.whole(mail),
+            message: words.text,
+        }
+    }
 }
 
 async fn claim(call: Call, asked: Claiming) -> Answer<Claimed> {
     let (caller, agent) = call.writer(asked.agent_id.as_deref()).await?;
     let task = TaskId::from(asked.task_id.as_str());
-    match call.submit(caller, TakeUp { task: task.clone(), agent }).await {
+    match call.submit(caller, TakeUp { task: task.clone(), agent: agent.clone() }).await {
         Ok(committed) => match row_of(&committed) {
             Some(Row::Task(task)) => {
                 let fence = task.claim.as_ref().map(|claim| claim.fence.0);
                 let blocked_by = open_dependencies(&call, &task).await?;
-                Ok(Reply::of(Claimed { success: true, already_claimed_by: None, fence, blocked_by }))
+                let request = request_for(&call, &task, &agent).await?;
+                Ok(Reply::of(Claimed { success: true, already_claimed_by: None, fence, blocked_by, request }))
             }
             _ => Err(ToolError::unexpected()),
         },
@@ -141,7 +175,8 @@ async fn claim(call: Call, asked: Claiming) -> Answer<Claimed> {
             // Read after the refusal: whoever has it now is whom to ask.
             let holder = known(&call, &task).await?.held_by().map(ToString::to_string);
             let already_claimed_by = Some(holder.ok_or(refused)?);
-            Ok(Reply::of(Claimed { success: false, already_claimed_by, fence: None, blocked_by: vec![] }))
+            let (fence, blocked_by, request) = (None, vec![], None);
+            Ok(Reply::of(Claimed { success: false, already_claimed_by, fence, blocked_by, request }))
         }
         Err(error) => Err(error),
     }
@@ -153,6 +188,12 @@ async fn open_dependencies(call: &Call, task: &Task) -> Result<Vec<PendingDepend
         return Ok(vec![]);
     }
     Ok(call.engine().dependencies(&task.id).await?.value.pending)
+}
+
+/// The request that the router passed on to whoever took the task.
+async fn request_for(call: &Call, task: &Task, agent: &AgentId) -> Result<Option<Requested>, ToolError> {
+    let Some(request) = &task.routing.passed_on else { return Ok(None) };
+    Ok(call.engine().mail(agent, request).await?.map(|mail| Requested::of(task, &mail)))
 }
 
 fn is_taken(error: &ToolError) -> bool {

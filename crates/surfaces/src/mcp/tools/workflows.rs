@@ -1,8 +1,8 @@
 //! Workflows: opening one, looking at it, finding work in it, steering it.
 
 use rookery_core::run::{Brief, CreateRun, SetRunStatus, SourceType, Status};
-use rookery_core::{Row, RunId};
-use rookery_engine::workflows::{FailedTasks, NextTask, Progress, RunFilter, RunPage, Summary, SummaryFormat};
+use rookery_core::{Row, RunId, Timestamp};
+use rookery_engine::workflows::{FailedTasks, NextTask, Progress, RunFilter, RunPage, Search, Summary, SummaryFormat};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Map;
@@ -49,8 +49,8 @@ pub fn tools() -> Vec<Tool> {
             "workflow_next_tasks",
             Reads,
             &[Workflow, Team],
-            "Find tasks that can be taken now, in one workflow or in all. Next: task_claim the first; if somebody was \
-             faster, the next.",
+            "Find tasks that can be taken now, in one workflow or in all; those given to you come first. Next: task_claim the \
+             first; if somebody was faster, the next.",
             next_tasks,
         ),
         Tool::new(
@@ -188,6 +188,9 @@ pub struct Seeking {
     /// Default: 100.
     #[schemars(extend("x-rare" = true))]
     limit: Option<Limit>,
+    /// For callers that connected without a name.
+    #[schemars(skip)]
+    agent_id: Option<String>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -214,11 +217,20 @@ pub struct FoundTask {
     parallel_with: Vec<String>,
     /// The names of what it waited for.
     dependencies_completed: Vec<String>,
+    /// It was given to you, and nobody else can take it: claim it before any other, or give it back.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    reserved_for_you: bool,
+    /// After so many seconds it is given to somebody else, if you have not claimed it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    accept_within_seconds: Option<u64>,
 }
 
-impl From<NextTask> for FoundTask {
-    fn from(next: NextTask) -> FoundTask {
+impl FoundTask {
+    /// Of all that is reserved, only what is so for the caller is found.
+    fn of(next: NextTask, now: Timestamp) -> FoundTask {
         FoundTask {
+            reserved_for_you: next.task.reserved_for.is_some(),
+            accept_within_seconds: translate::accept_within(&next.task, now),
             task: translate::task(next.task),
             can_parallelize: next.can_parallelize,
             parallel_with: next.parallel_with.iter().map(ToString::to_string).collect(),
@@ -228,22 +240,25 @@ impl From<NextTask> for FoundTask {
 }
 
 async fn next_tasks(call: Call, asked: Seeking) -> Answer<Found> {
-    call.reader().await?;
+    let caller = call.reader_named(asked.agent_id.as_deref()).await?;
     let failed = if asked.include_failed == Some(false) { FailedTasks::LeftOut } else { FailedTasks::Offered };
-    let limit = page(asked.limit, PAGE);
+    let search = Search { failed, agent: caller.actor.agent().cloned() };
+    let (limit, now) = (page(asked.limit, PAGE), call.engine().clock().now());
+    let found =
+        |tasks: Vec<NextTask>| tasks.into_iter().take(limit as usize).map(|next| FoundTask::of(next, now)).collect();
     let Some(workflow) = asked.workflow_id else {
-        let open = call.engine().next_tasks_anywhere(failed, limit).await?.value;
+        let open = call.engine().next_tasks_anywhere(&search, limit).await?.value;
         return Ok(Reply::of(Found {
             recommended_count: open.recommended_count,
-            tasks: open.tasks.into_iter().map(FoundTask::from).collect(),
+            tasks: found(open.tasks),
             max_parallel: None,
             workflow_status: None,
             all_complete: open.all_complete,
         }));
     };
-    let next = call.engine().next_tasks(&RunId::from(workflow.as_str()), failed).await?.value;
+    let next = call.engine().next_tasks(&RunId::from(workflow.as_str()), &search).await?.value;
     Ok(Reply::of(Found {
-        tasks: next.tasks.into_iter().take(limit as usize).map(FoundTask::from).collect(),
+        tasks: found(next.tasks),
         max_parallel: Some(next.max_parallel),
         recommended_count: next.recommended_count,
         workflow_status: Some(next.workflow_status.as_str().to_owned()),

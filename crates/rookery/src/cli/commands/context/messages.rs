@@ -133,7 +133,12 @@ fn waiting(room: &Room<'_>, value: &Value, nothing: &str) -> anyhow::Result<()> 
     }
     messages.iter().try_for_each(|message| {
         let urgent = if message["priority"] == "high" { " high priority" } else { "" };
-        shown(room, &message["entry"], urgent)
+        let envelope = &message["envelope"];
+        let about = [&envelope["type"], &envelope["task_id"]].into_iter().filter_map(Value::as_str);
+        let besides: String = about.fold(urgent.to_owned(), |besides, word| format!("{besides} {word}"));
+        shown(room, &message["entry"], &besides)?;
+        envelope["next"].as_str().into_iter().for_each(|next| room.context.out.note(next));
+        Ok(())
     })
 }
 

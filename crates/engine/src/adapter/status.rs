@@ -1,0 +1,80 @@
+//! What a person is told of adapters that messages are passed on to, and can do about what did not get through.
+
+use rookery_core::Seq;
+use rookery_store::Outbox;
+
+use super::outbox::MOST_DEAD;
+use crate::engine::{Engine, EngineError};
+
+/// How one adapter does.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OutletStatus {
+    pub adapter: String,
+    /// Nothing, if it was never served yet.
+    pub outbox: Option<Outbox>,
+    pub head: Seq,
+}
+
+impl OutletStatus {
+    /// `failing` if the last try was in vain, `full` if nothing more is tried, else `ok`.
+    pub fn state(&self) -> &'static str {
+        match &self.outbox {
+            Some(outbox) if outbox.dead.len() >= MOST_DEAD => "full",
+            Some(outbox) if outbox.failing.is_some() => "failing",
+            _ => "ok",
+        }
+    }
+
+    /// What somebody should see to.
+    fn warnings(&self, tolerated: u32) -> Vec<String> {
+        let (name, Some(outbox)) = (&self.adapter, &self.outbox) else { return vec![] };
+        let mut warnings = vec![];
+        if let Some(failing) = outbox.failing.as_ref().filter(|failing| failing.failures >= tolerated) {
+            warnings.push(format!(
+                "{name} did not get through {} times in a row: {}; mend its receiver, then `rookery adapters retry \
+                 {name}` tries at once",
+                failing.failures, failing.error
+            ));
+        }
+        let dead = outbox.dead.len();
+        if dead > 0 {
+            let halt = if dead >= MOST_DEAD { ", and nothing more is sent until they are seen to" } else { "" };
+            warnings.push(format!(
+                "{name} has put aside messages that it could not pass on: {dead}{halt}; `rookery adapters` shows why, \
+                 `rookery adapters retry {name}` tries them again, `rookery adapters drop {name}` lets them go"
+            ));
+        }
+        warnings
+    }
+}
+
+impl Engine {
+    /// How those adapters do that messages are passed on to, in the order of the settings.
+    pub async fn outlets(&self) -> Result<Vec<OutletStatus>, EngineError> {
+        let known = self.store().outboxes().await?;
+        let head = self.tallies().await?.head.head;
+        let status = |adapter: String| {
+            let outbox = known.iter().find(|outbox| outbox.adapter == adapter).cloned();
+            OutletStatus { adapter, outbox, head }
+        };
+        Ok(self.settings().outlets.iter().map(|outlet| status(outlet.adapter.name())).collect())
+    }
+
+    pub async fn outlet_warnings(&self) -> Result<Vec<String>, EngineError> {
+        if self.settings().outlets.is_empty() {
+            return Ok(vec![]);
+        }
+        let tolerated = self.settings().effort.circuit_failures;
+        Ok(self.outlets().await?.iter().flat_map(|status| status.warnings(tolerated)).collect())
+    }
+
+    /// Has everything tried again that was put aside, and what waits tried at once. Nothing if there is no such adapter.
+    pub async fn retry_outlet(&self, adapter: &str) -> Result<Option<Outbox>, EngineError> {
+        self.change_dead(adapter, |dead| dead.iter_mut().for_each(|letter| letter.again = true)).await
+    }
+
+    /// Lets go of everything that was put aside. Nothing if there is no such adapter.
+    pub async fn drop_outlet_dead(&self, adapter: &str) -> Result<Option<Outbox>, EngineError> {
+        self.change_dead(adapter, Vec::clear).await
+    }
+}

@@ -1,0 +1,216 @@
+//! Messages of the Clutch protocol as an inbox shows them: where each comes from, how a request stands, and its words.
+//!
+//! Whatever a delivery in this form was opened for is found by the delivery alone: its place in the log says what it is.
+
+use std::collections::BTreeMap;
+
+use rookery_core::actor::Actor;
+use rookery_core::key::Table;
+use rookery_core::log::LogRow;
+use rookery_core::message::{Form, Standing};
+use rookery_core::task::{Clock, State, Task};
+use rookery_core::{AgentId, Key, MessageId, Row, RunId, Seq, TaskId, Timestamp, envelope};
+use rookery_store::query::Test;
+use rookery_store::{ListQuery, LogQuery};
+use serde_json::Value;
+
+use super::place::Place;
+use super::{LARGEST_PAGE, delivery_of};
+use crate::engine::{Engine, EngineError};
+
+/// How much of envelopes is read for one page: it may have fewer of them than were asked for.
+const PAGE_BYTES: usize = 4 * 1024 * 1024;
+/// How many tasks of an agent are looked through for those that it has not taken.
+const HELD_TASKS: u32 = 1_000;
+/// How many tasks that were given to an agent are told of at a time.
+const GIVEN_TOLD: usize = 3;
+/// Who sends what the daemon itself says.
+const ORCHESTRATOR: &str = "orchestrator";
+const REQUEST: &str = "task.request";
+
+/// A message of the Clutch protocol that waits for an agent.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Mail {
+    pub id: MessageId,
+    pub standing: Standing,
+    /// The place at which it was queued for the agent, and when that was.
+    pub sent: Seq,
+    pub at: Timestamp,
+    pub from: AgentId,
+    pub message_type: String,
+    pub task: Option<TaskId>,
+    /// If it asks the agent for a task.
+    pub request: Option<Request>,
+    /// As it is delivered; nothing if it cannot be read any more.
+    pub envelope: Option<Value>,
+}
+
+/// A request that the router passed on, and the task as it is now.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Request {
+    pub task: TaskId,
+    pub run: RunId,
+    pub title: String,
+    pub asked_by: String,
+    pub offer: Offer,
+}
+
+/// How it stands with a task that an agent was asked to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Offer {
+    /// It is kept for the agent, until then if there is such a time.
+    Open { accept_by: Option<Timestamp> },
+    /// The agent has taken it.
+    Taken,
+    /// Somebody else may have it, or it has ended.
+    Over,
+}
+
+/// What is known of such a message without its words.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Head {
+    pub(crate) message: MessageId,
+    pub(crate) from: AgentId,
+    pub(crate) message_type: String,
+    pub(crate) task: Option<TaskId>,
+    pub(crate) request: Option<Request>,
+    pub(crate) at: Timestamp,
+    standing: Standing,
+    sent: Seq,
+}
+
+impl Offer {
+    fn of(task: &Task, request: &MessageId, agent: &AgentId) -> Offer {
+        if task.routing.passed_on.as_ref() != Some(request) || !task.state.is_open() {
+            return Offer::Over;
+        }
+        match (task.holder(), &task.reserved_for) {
+            (Some(holder), _) if holder == agent => Offer::Taken,
+            (None, Some(kept_for)) if kept_for == agent => {
+                Offer::Open { accept_by: task.clocks.get(Clock::Accept).map(|alarm| alarm.due) }
+            }
+            _ => Offer::Over,
+        }
+    }
+}
+
+impl Request {
+    fn of(task: &Task, request: &MessageId, agent: &AgentId) -> Request {
+        Request {
+            task: task.id.clone(),
+            run: task.run.clone(),
+            title: task.title.clone(),
+            asked_by: task.assigned_by.clone(),
+            offer: Offer::of(task, request, agent),
+        }
+    }
+}
+
+impl Engine {
+    /// A message of the Clutch protocol that was sent to an agent, acknowledged or not.
+    pub async fn mail(&self, agent: &AgentId, message: &MessageId) -> Result<Option<Mail>, EngineError> {
+        let delivery = Key::Delivery { message: message.clone(), agent: agent.clone() };
+        let (mut rows, _) = self.store().rows(vec![delivery]).await?;
+        let known = self.agent(agent).await?.value;
+        let place = rows.pop().flatten().and_then(delivery_of);
+        let place = place.and_then(|delivery| Place::of(delivery, known.as_ref(), self.clock().now()));
+        match place.filter(|place| place.form == Form::Envelope) {
+            Some(place) => Ok(self.opened(agent, vec![place]).await?.pop()),
+            None => Ok(None),
+        }
+    }
+
+    /// The tasks that are kept for an agent and that it has not taken, the oldest first.
+    pub async fn kept_for(&self, agent: &AgentId) -> Result<Vec<Task>, EngineError> {
+        let open = State::ALL.into_iter().filter(|state| state.is_open());
+        let query = ListQuery::all(Table::Tasks)
+            .with("held_by", Test::Is(agent.as_str().into()))
+            .with("state", Test::In(open.map(|state| state.as_str().into()).collect()))
+            .ordered_by("created")
+            .at_most(Some(HELD_TASKS));
+        let (rows, _) = self.store().list(query).await?;
+        let tasks = rows.into_iter().filter_map(|row| if let Row::Task(task) = row { Some(task) } else { None });
+        Ok(tasks.filter(|task| task.claim.is_none() && task.reserved_for.as_ref() == Some(agent)).collect())
+    }
+
+    /// Those of some places that ask the agent for a task that it has not taken: the tasks.
+    pub(super) async fn given(&self, agent: &AgentId, places: &[Place]) -> Result<Vec<TaskId>, EngineError> {
+        if places.iter().all(|place| place.form != Form::Envelope) {
+            return Ok(vec![]);
+        }
+        let waits = |request: &MessageId| places.iter().any(|place| place.message == *request);
+        let kept = self.kept_for(agent).await?.into_iter();
+        let given = kept.filter(|task| task.routing.passed_on.as_ref().is_some_and(waits));
+        Ok(given.map(|task| task.id).take(GIVEN_TOLD).collect())
+    }
+
+    /// What waits for an agent that it was not shown, without its words.
+    pub(crate) async fn unseen_mail(&self, agent: &AgentId) -> Result<Vec<Head>, EngineError> {
+        let mut places = self.places(agent, |form| form == Form::Envelope).await?;
+        places.retain(|place| place.is_unseen() && place.calls);
+        places.sort_by_key(Place::turn);
+        places.truncate(LARGEST_PAGE as usize);
+        self.headed(agent, places).await
+    }
+
+    /// The messages of some places with their words, in order. If they are too large for one page, what was never shown has its
+    /// turn first.
+    pub(super) async fn opened(&self, agent: &AgentId, places: Vec<Place>) -> Result<Vec<Mail>, EngineError> {
+        let mut heads = self.headed(agent, places).await?;
+        heads.sort_by_key(|head| (head.standing != Standing::Queued, head.sent));
+        let (mut mail, mut bytes) = (Vec::with_capacity(heads.len()), 0);
+        for head in heads {
+            let envelope = self.parcel_or_header(&head.message).await?.map(|parcel| parcel.message);
+            bytes += envelope.as_ref().map_or(0, |envelope| envelope.to_string().len());
+            if bytes > PAGE_BYTES && !mail.is_empty() {
+                break;
+            }
+            let Head { message: id, from, message_type, task, request, at, standing, sent } = head;
+            // What follows from an envelope is shown under its own kind.
+            let shown = envelope.as_ref().and_then(|envelope| envelope["type"].as_str());
+            let message_type = shown.map_or(message_type, str::to_owned);
+            mail.push(Mail { id, standing, sent, at, from, message_type, task, request, envelope });
+        }
+        mail.sort_by_key(|mail| mail.sent);
+        Ok(mail)
+    }
+
+    async fn headed(&self, agent: &AgentId, places: Vec<Place>) -> Result<Vec<Head>, EngineError> {
+        if places.is_empty() {
+            return Ok(vec![]);
+        }
+        let told = self.log(LogQuery::at(places.iter().map(|place| place.sent).collect())).await?.value;
+        let told: BTreeMap<Seq, LogRow> = told.into_iter().map(|row| (row.seq, row)).collect();
+        let keys = places.iter().filter_map(|place| place.task.clone()).map(Key::Task).collect();
+        let (rows, _) = self.store().rows(keys).await?;
+        let tasks: BTreeMap<TaskId, Task> = rows
+            .into_iter()
+            .flatten()
+            .filter_map(|row| if let Row::Task(task) = row { Some((task.id.clone(), task)) } else { None })
+            .collect();
+        let head = |place: Place| {
+            let row = told.get(&place.sent);
+            let message_type = row.map_or("message", |row| envelope::message_type(&row.fact)).to_owned();
+            let task = place.task.as_ref().and_then(|task| tasks.get(task)).filter(|_| message_type == REQUEST);
+            Head {
+                request: task.map(|task| Request::of(task, &place.message, agent)),
+                from: row.map_or_else(|| AgentId::from(ORCHESTRATOR), author),
+                message_type,
+                task: place.task,
+                message: place.message,
+                at: place.queued_at,
+                standing: place.standing,
+                sent: place.sent,
+            }
+        };
+        Ok(places.into_iter().map(head).collect())
+    }
+}
+
+fn author(row: &LogRow) -> AgentId {
+    match &row.actor {
+        _ if envelope::ROUTERS_KINDS.contains(&row.fact.kind()) => AgentId::from(ORCHESTRATOR),
+        Actor::Agent(agent) => agent.clone(),
+        other => AgentId::new(other.to_string()),
+    }
+}
