@@ -82,9 +82,9 @@ impl Services {
         rendered
     }
 
-    /// Delivers messages to the endpoints of agents.
+    /// Delivers messages to the endpoints of agents. At the end, what is on its way may still arrive, for a moment.
     pub fn deliver(&mut self, engine: &Engine, carrier: Arc<dyn Carrier>) {
-        self.tasks.spawn(until(self.stop.clone(), courier::run(engine.clone(), carrier)));
+        self.tasks.spawn(courier::run(engine.clone(), carrier, self.stop.clone()));
     }
 
     /// How much of the project's files is seen, as it changes.

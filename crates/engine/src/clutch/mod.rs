@@ -20,7 +20,10 @@ mod trace;
 mod workflows;
 
 pub use attempts::{Attempt, Ending};
-pub use courier::{Answered, Area, Carrier, Carrying, Effort, Http, Posting, Reach, SIGNATURE_HEADER, delivery_key};
+pub use courier::{
+    Answered, Area, Carrier, Carrying, Courier, Delivered, Effort, Http, Job, Posting, Reach, SIGNATURE_HEADER,
+    delivery_key,
+};
 pub use envelope::{Envelope, Located};
 pub use groups::Members;
 pub use ingest::{IngestError, Ingested};

@@ -172,6 +172,37 @@ async fn what_an_endpoint_will_never_take_holds_up_nothing() {
 }
 
 #[tokio::test]
+async fn words_that_are_lost_hold_up_nothing() {
+    let daemon = setup().start().unwrap();
+    if daemon.store().is_some() {
+        // There they are rows of the database, not files that a test could damage.
+        return;
+    }
+    for agent in ["ada", "ken"] {
+        let announced = json!({"id": agent, "tool": "test", "role": "worker"});
+        assert_eq!(daemon.post("/agents/announce", announced).await.unwrap().status, 201);
+    }
+    let mut large = note("m1", "t");
+    large["payload"]["blob"] = json!("x".repeat(200_000));
+    for message in [&large, &note("m2", "t")] {
+        sent(&daemon, message).await;
+    }
+    let folder = daemon.root().join(".rookery/artifacts");
+    let kept: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    for file in kept.iter().filter(|file| file.is_file()) {
+        std::fs::write(file, "something else").unwrap();
+    }
+    let endpoint = Endpoint::start(Manner::Answer(200)).await;
+    endpoint.is_of(&daemon, "ken", json!({})).await;
+    let dead = until(&daemon, "dead", 1).await;
+    assert_eq!((&dead[0]["message_id"], &dead[0]["attempts"]), (&json!("m1"), &json!(1)));
+    let told = dead[0]["last_error"].as_str().unwrap();
+    assert!(told.starts_with("its words cannot be read: ") && told.ends_with("is damaged"), "{told}");
+    until(&daemon, "acked", 1).await;
+    assert_eq!(endpoint.ids(), ["m2"], "what is about the same task goes on");
+}
+
+#[tokio::test]
 async fn a_daemon_that_dies_before_it_heard_the_answer_sends_it_again() {
     let mut daemon = started(setup().env("ROOKERY_DELIVERY_TIMEOUT", "60s")).await;
     let endpoint = Endpoint::start(Manner::Hang).await;

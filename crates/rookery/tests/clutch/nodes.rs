@@ -17,7 +17,7 @@ fn start(schema: &Schema) -> Daemon {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_node_shows_the_same_sequence() {
     let schema = Schema::new().unwrap();
-    let nodes = [start(&schema), start(&schema)];
+    let mut nodes = [start(&schema), start(&schema)];
     announce(&nodes[0], "ken").await;
     announce(&nodes[1], "mia").await;
     let mut here = follow(&nodes[0], "?after=0").await;
@@ -40,6 +40,22 @@ async fn every_node_shows_the_same_sequence() {
         listed.iter().filter(|placed| placed.message["from"]["agent_id"] == "agent:ken").cloned().collect();
     assert_eq!(filtered.take(by_ken.len()).await.unwrap(), by_ken);
     assert_eq!(pages(&nodes[1], "/messages?agent_id=ken&limit=5").await.0, by_ken);
+
+    // Its node dies while it follows, and somebody else comes late: both see what the others see.
+    let mut late = follow(&nodes[1], "?after=0").await;
+    let mut seen = late.take(listed.len() / 3).await.unwrap();
+    nodes[1].kill().unwrap();
+    for number in 30..40 {
+        note(&nodes[0], "ken", number).await;
+    }
+    let (listed, _) = pages(&nodes[0], "/messages?limit=1000").await;
+    nodes[1].restart().unwrap();
+    let mut resumed = follow(&nodes[1], &format!("?after={}", seen.last().unwrap().seq)).await;
+    seen.extend(resumed.take(listed.len() - seen.len()).await.unwrap());
+    assert_eq!(seen, listed);
+    assert_eq!(follow(&nodes[0], "?after=0").await.take(listed.len()).await.unwrap(), listed);
+    let rest: Vec<Placed> = here.take(listed.len() - moving.len()).await.unwrap();
+    assert_eq!(rest, listed[moving.len()..]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -16,18 +16,21 @@ struct Arguments {
 #[expect(clippy::print_stdout, reason = "a command line program tells what it found")]
 fn main() -> anyhow::Result<ExitCode> {
     let Arguments { seeds, steps, sabotage } = parse(std::env::args().skip(1))?;
-    let (mut ran, mut failed, mut facts) = (0, 0, 0);
+    let (mut ran, mut failed, mut facts, mut posts) = (0, 0, 0, 0);
     for seed in seeds {
         ran += 1;
         match sim::run(Plan { seed, steps, sabotage }) {
-            Ok(summary) => facts += summary.facts,
+            Ok(summary) => {
+                facts += summary.facts;
+                posts += summary.posts;
+            }
             Err(failure) => {
                 failed += 1;
                 println!("{failure}");
             }
         }
     }
-    println!("{ran} seeds, {failed} failed, {facts} facts in those that passed");
+    println!("{ran} seeds, {failed} failed, {facts} facts and {posts} posts in those that passed");
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -1,5 +1,6 @@
 //! What must hold, whatever happens. Each check is one function that names what it found.
 
+pub(super) mod deliveries;
 pub(super) mod envelopes;
 pub(super) mod routing;
 
@@ -323,6 +324,7 @@ fn out_of_duty(row: &LogRow) -> Option<Duty> {
         Fact::ConflictEscalated(_) | Fact::TaskTimedOut(_) | Fact::RoutingResumed(_) => Some(Duty::Timers),
         Fact::TaskReleased(fact) if fact.because == Because::NotAccepted => Some(Duty::Timers),
         Fact::IntentClosed(_) => Some(Duty::Effects),
+        Fact::MessagesAcked(_) | Fact::DeliveryAbandoned(_) => Some(Duty::Courier),
         Fact::RoutingDecided(_) | Fact::RoutingFailed(_) | Fact::TaskForwarded(_) => Some(Duty::Router),
         _ => None,
     }

@@ -1,11 +1,12 @@
 //! Simulation: whole teams over whole clusters, with everything that can go wrong, from one number.
 //!
 //! One to four nodes share a database in memory and take turns at its duties. Each runs the daemon's own engine, queue,
-//! driver, attendance, sweeper, timers, effects, router and subscriber; only the clocks, the disk, the network and the writer's
-//! thread are the simulation's. Scripted agents ask for everything that can be asked, by commands and by envelopes of the
-//! Clutch protocol, while nodes are killed, stopped and put to sleep, commits fail in each of
-//! their ways, requests come late, twice or never, clocks jump, disks fill up and old backups come back. Named checks
-//! ([`check`]) watch every row, reply and restart. Then the faults stop, and what was begun must come to its end.
+//! driver, attendance, sweeper, timers, effects, router, courier and subscriber; only the clocks, the disk, the network and the
+//! writer's thread are the simulation's. Scripted agents ask for everything that can be asked, by commands and by envelopes of
+//! the Clutch protocol, open their inboxes, and reply to what comes to their endpoints, while nodes are killed, stopped and put
+//! to sleep, commits fail in each of their ways, requests come late, twice or never, endpoints fail, hang and answer nobody,
+//! clocks jump, disks fill up and old backups come back. Named checks ([`check`]) watch every row, reply, post and restart.
+//! Then the faults stop, and what was begun must come to its end.
 //!
 //! Everything is chosen by one generator, on one thread: a seed that fails fails again. A [`Sabotage`] breaks one thing
 //! on purpose, to prove that some check notices.
@@ -15,7 +16,9 @@
 mod bundle;
 mod check;
 mod clock;
+mod endpoints;
 mod model;
+mod network;
 mod node;
 mod script;
 mod store;
@@ -54,10 +57,12 @@ pub enum Sabotage {
     TearBundles,
     /// Tasks are given to another agent than the router chose, as if that one were like the other.
     MixUpAgents,
+    /// What is posted to endpoints is said to have been taken, and never arrives.
+    SwallowPosts,
 }
 
 impl Sabotage {
-    pub const ALL: [Sabotage; 11] = [
+    pub const ALL: [Sabotage; 12] = [
         Sabotage::SkipLock,
         Sabotage::ExpireAtStart,
         Sabotage::AckBeforeCommit,
@@ -69,6 +74,7 @@ impl Sabotage {
         Sabotage::IgnoreEpochs,
         Sabotage::TearBundles,
         Sabotage::MixUpAgents,
+        Sabotage::SwallowPosts,
     ];
 
     pub fn name(self) -> &'static str {
@@ -84,6 +90,7 @@ impl Sabotage {
             Sabotage::IgnoreEpochs => "ignore-epochs",
             Sabotage::TearBundles => "tear-bundles",
             Sabotage::MixUpAgents => "mix-up-agents",
+            Sabotage::SwallowPosts => "swallow-posts",
         }
     }
 
@@ -120,6 +127,14 @@ pub struct Summary {
     pub declared_offline: u64,
     /// How often a duty went from one node to another.
     pub take_overs: u64,
+    /// Messages that were posted to endpoints, with those that were again.
+    pub posts: u64,
+    /// Those that came to an endpoint that had them already.
+    pub posted_again: u64,
+    /// Answers of endpoints that came when nobody waited for them any more.
+    pub answers_unheard: u64,
+    /// Replies of endpoints that were sent more than once.
+    pub replies_repeated: u64,
     /// The kinds of facts that happened.
     pub kinds: BTreeSet<&'static str>,
     /// Of the whole log: the same seed has the same one.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
@@ -16,9 +17,10 @@ use rookery_core::view::LifeSource;
 use rookery_core::workspace::{BranchFate, BranchOrigin, Outcome};
 use rookery_core::{AgentId, Auth, Caller, Code, Command, MessageId, NodeId, Row, Seq, SiteId};
 use rookery_engine::access::Trust;
-use rookery_engine::clutch::{Envelope, IngestError, Ingested, Routing};
+use rookery_engine::clutch::{Courier, Delivered, Effort, Envelope, IngestError, Ingested, Routing};
 use rookery_engine::engine::IdempotencyKey;
 use rookery_engine::intents::{self, Hands, Performed};
+use rookery_engine::messages::Pull;
 use rookery_engine::rounds::{self, Following, Sweeping};
 use rookery_engine::services::{REPLIES_EVERY, RETRY_AFTER, TIMERS_EVERY};
 use rookery_engine::{Access, Engine, EngineError, Ids, Parts, Request, Settings, attendance, timers};
@@ -30,13 +32,14 @@ use rookery_store::{Clock, Committed, ListQuery, Pending, PresenceBoard, Submiss
 use super::bundle::Bundle;
 use super::check::{Checked, Sent, stream_is_in_order};
 use super::clock::NodeClock;
+use super::network::Network;
 use super::script::GUARD;
 use super::store::NodeStore;
 
 type Future<T> = Pin<Box<dyn std::future::Future<Output = T>>>;
 
-/// How long the log may have grown before the router hears of it.
-const ROUTES_EVERY: Duration = Duration::from_millis(100);
+/// How long something may have happened before the router and the courier hear of it.
+const HEARS_EVERY: Duration = Duration::from_millis(100);
 
 /// Asks a future once whether it is done.
 fn poll<T>(future: &mut Future<T>) -> Option<T> {
@@ -159,6 +162,8 @@ pub(super) struct Start<'a> {
     pub(super) disk_full: Arc<AtomicBool>,
     pub(super) batch_commands: usize,
     pub(super) expiry: Expiry,
+    /// The way to the endpoints of agents.
+    pub(super) network: Network,
 }
 
 #[derive(Debug)]
@@ -207,6 +212,13 @@ fn settings() -> Settings {
         escalate_conflicts_after: Duration::from_secs(60),
         storm_guard: GUARD,
         shared: true,
+        effort: Effort {
+            attempts: 4,
+            circuit_failures: 4,
+            circuit_pause: Duration::from_secs(2),
+            in_flight: 12,
+            ..Effort::default()
+        },
         ..Settings::new("simulation", PathBuf::from("simulation"))
     }
 }
@@ -244,7 +256,7 @@ impl Process {
         });
         let monotonic = clock.monotonic();
         let mut process = Process {
-            rounds: all_rounds(&engine, &queue, start.expiry),
+            rounds: all_rounds(&engine, &queue, start.expiry, start.network),
             engine: engine.clone(),
             queue,
             board,
@@ -382,6 +394,16 @@ impl Process {
         poll(&mut read)?.ok()?.value.map(|found| (found.seq, found.envelope))
     }
 
+    /// What waits for an agent, as its inbox at this node shows it.
+    pub(super) fn pulls(&self, agent: &AgentId, most: u32) -> Option<Vec<MessageId>> {
+        let (engine, agent) = (self.engine.clone(), agent.clone());
+        let pull = Pull { most: Some(most), ..Pull::default() };
+        let mut read: Future<_> = Box::pin(async move { engine.pull(&agent, pull).await });
+        // Reads of the memory engine are never late.
+        let pulled = poll(&mut read)?.ok()?;
+        Some(pulled.messages.into_iter().map(|parcel| parcel.id).collect())
+    }
+
     /// It stops as it should, and gives up its place.
     pub(super) fn departs(&self) {
         let engine = self.engine.clone();
@@ -404,7 +426,7 @@ impl Process {
     }
 }
 
-fn all_rounds(engine: &Engine, queue: &Arc<Queue>, expiry: Expiry) -> Vec<Round> {
+fn all_rounds(engine: &Engine, queue: &Arc<Queue>, expiry: Expiry, network: Network) -> Vec<Round> {
     let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let every = |name: RoundName, duration: Duration, begin: Box<dyn Fn() -> Future<()>>| Round {
         name,
@@ -429,7 +451,8 @@ fn all_rounds(engine: &Engine, queue: &Arc<Queue>, expiry: Expiry) -> Vec<Round>
             RETRY_AFTER,
             again(engine, |engine| async move { drop(intents::carry_out(&engine, &NoHands).await) }),
         ),
-        every(RoundName::Routing, ROUTES_EVERY, route(engine.clone())),
+        every(RoundName::Routing, HEARS_EVERY, route(engine.clone())),
+        every(RoundName::Other, HEARS_EVERY, deliver(engine.clone(), network)),
         every(
             RoundName::Other,
             exchange,
@@ -469,6 +492,56 @@ fn route(engine: Engine) -> Box<dyn Fn() -> Future<()>> {
                 }
             }
             drop(routing.round(&engine).await);
+        })
+    })
+}
+
+/// The courier of a process, and what it has on its way.
+#[derive(Default)]
+struct Desk {
+    courier: Option<Courier>,
+    jobs: Vec<Future<Delivered>>,
+}
+
+impl Desk {
+    /// Takes what there is to hear, and posts what is due. The daemon does so whenever something happens.
+    async fn round(&mut self, engine: &Engine, network: &Network) -> Result<(), EngineError> {
+        if self.courier.as_ref().is_none_or(Courier::is_over) {
+            self.jobs.clear();
+            self.courier = Courier::begin(engine, Arc::new(network.clone())).await?;
+        }
+        let Some(courier) = &mut self.courier else { return Ok(()) };
+        while let Some(heard) = courier.hear().now_or_never() {
+            heard?;
+        }
+        go_on(&mut self.jobs, courier);
+        for job in courier.round().await? {
+            self.jobs.push(Box::pin(job.deliver()));
+        }
+        go_on(&mut self.jobs, courier);
+        Ok(())
+    }
+}
+
+fn go_on(jobs: &mut Vec<Future<Delivered>>, courier: &mut Courier) {
+    jobs.retain_mut(|job| match poll(job) {
+        Some(delivered) => {
+            courier.settle(delivered);
+            false
+        }
+        None => true,
+    });
+}
+
+fn deliver(engine: Engine, network: Network) -> Box<dyn Fn() -> Future<()>> {
+    let desk = Rc::new(tokio::sync::Mutex::new(Desk::default()));
+    Box::new(move || {
+        let (engine, network, desk) = (engine.clone(), network.clone(), desk.clone());
+        Box::pin(async move {
+            let mut desk = desk.lock().await;
+            if desk.round(&engine, &network).await.is_err() {
+                *desk = Desk::default();
+            }
         })
     })
 }

@@ -28,6 +28,7 @@ use serde_json::Value;
 
 use super::model::Model;
 
+pub(super) use envelopes::reply;
 pub(super) use mail::GUARD;
 
 const PATHS: [&str; 9] = [
@@ -55,7 +56,7 @@ pub(super) enum Wanted {
 }
 
 impl Wish {
-    fn command(caller: Caller, command: impl Into<Command>) -> Wish {
+    pub(super) fn command(caller: Caller, command: impl Into<Command>) -> Wish {
         Wish { caller, what: Wanted::Command(Box::new(command.into())) }
     }
 
@@ -146,7 +147,8 @@ impl Script<'_> {
             return Wish::command(Caller::person("anna"), command);
         }
         if self.rng.random_bool(0.08) {
-            return self.undelivered();
+            let command = self.undelivered();
+            return Wish::command(Caller::person("anna"), command);
         }
         if self.rng.random_bool(0.03) {
             let command = self.configure();

@@ -1,5 +1,7 @@
 //! The world: time, faults, the network between agents and nodes, and the order in which everything happens.
 
+mod posting;
+
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -17,8 +19,9 @@ use rookery_store::node::Duty;
 use rookery_store::{Clock, Head, Operation, SubmitError};
 
 use super::bundle::Bundle;
-use super::check::{self, Checked, Sent, Sight, Violation, envelopes, routing};
+use super::check::{self, Checked, Sent, Sight, Violation, deliveries, envelopes, routing};
 use super::clock::NodeClock;
+use super::endpoints::Endpoints;
 use super::model::Model;
 use super::node::{Answered, Expiry, Parcel, Process, Returned, Start};
 use super::script::{Script, Wanted, Wish};
@@ -57,6 +60,7 @@ pub(super) struct World {
     nodes: Vec<Node>,
     agents: Vec<Agent>,
     posts: Vec<Post>,
+    endpoints: Endpoints,
     /// What was sent together with an envelope, by the envelope.
     bundles: BTreeMap<MessageId, Bundle>,
     backup: Option<(Database, Model)>,
@@ -165,6 +169,7 @@ impl World {
             nodes,
             agents,
             posts: vec![],
+            endpoints: Endpoints::default(),
             bundles: BTreeMap::new(),
             backup: None,
             abandoned: vec![],
@@ -185,7 +190,8 @@ impl World {
             let passed = self.rng.random_range(20..1_500);
             self.pass(passed);
             self.faults()?;
-            self.wishes();
+            self.moods();
+            self.wishes()?;
             self.everybody_moves()?;
         }
         self.rest()?;
@@ -228,6 +234,7 @@ impl World {
         let steady = self.agents.iter().filter(|agent| agent.steady && self.is_known(&agent.id));
         let steady: Vec<AgentId> = steady.map(|agent| agent.id.clone()).collect();
         check::the_silent_are_offline(&self.model, &steady)?;
+        deliveries::nothing_is_lost(&self.model, &steady)?;
         routing::nobody_waits_in_vain(&self.model)?;
         routing::what_is_given_is_passed_on(&self.model)?;
         let busy = |node: &Node| node.process.as_ref().is_some_and(Process::is_busy);
@@ -328,6 +335,7 @@ impl World {
             disk_full: self.disk_full.clone(),
             batch_commands,
             expiry,
+            network: self.endpoints.network.clone(),
         }));
     }
 
@@ -407,6 +415,7 @@ impl World {
         }
         self.posts.iter_mut().for_each(|post| post.due = post.due.saturating_add_signed(night));
         self.late.iter_mut().for_each(|(due, ..)| *due = due.saturating_add_signed(night));
+        self.endpoints.sleep(night.unsigned_abs());
     }
 
     /// An old backup takes the place of everything. What came after it is gone, and nobody may go on from there.
@@ -423,6 +432,7 @@ impl World {
         self.older = backup.copy(self.log_id.clone());
         self.model = model;
         self.posts.clear();
+        self.endpoints.forget();
         self.written.clear();
         self.summary.restores += 1;
         self.abandoned.push(abandoned);
@@ -441,7 +451,7 @@ impl World {
     }
 
     /// Agents and people think of something to ask.
-    fn wishes(&mut self) {
+    fn wishes(&mut self) -> Checked {
         let ids: Vec<AgentId> = self.agents.iter().map(|agent| agent.id.clone()).collect();
         for number in 0..self.agents.len() {
             let (id, dead) = (ids[number].clone(), self.agents[number].dies_at <= self.now);
@@ -456,6 +466,9 @@ impl World {
             let mut script = Script { rng: &mut self.rng, model: &self.model, agents: &ids, fresh };
             let wish = if known { script.agent_wish(caller, &id) } else { script.first_wish(caller, &id) };
             self.sends(wish);
+            if known && self.rng.random_bool(0.05) {
+                self.pulls(number)?;
+            }
         }
         if self.rng.random_bool(0.3) {
             self.fresh += 1;
@@ -463,6 +476,7 @@ impl World {
             let wish = Script { rng: &mut self.rng, model: &self.model, agents: &ids, fresh }.other_wish();
             self.sends(wish);
         }
+        Ok(())
     }
 
     /// Gives a request to the network, which may be slow, and may deliver twice what can be told to be the same.
@@ -564,6 +578,7 @@ impl World {
     }
 
     fn everybody_moves(&mut self) -> Checked {
+        self.endpoints_move()?;
         self.deliver();
         self.heartbeats();
         let mut order: Vec<usize> = (0..self.nodes.len()).collect();
@@ -625,6 +640,7 @@ impl World {
 
     fn goes_on(&mut self, node: usize) -> Checked {
         let returned = self.nodes[node].process.as_mut().map(Process::goes_on).unwrap_or_default();
+        self.collects_posts()?;
         returned.into_iter().try_for_each(|returned| self.told(returned))
     }
 
@@ -750,6 +766,7 @@ impl World {
             routing::hard_filters_hold(&self.model, row)?;
             routing::hard_filters_hold_for_claims(&self.model, row)?;
             routing::decisions_are_passed_on(row, &rows[at + 1..])?;
+            deliveries::ends_are_as_endpoints_saw_them(&self.endpoints, row)?;
             if let Some((agent, evidence)) = check::declaration(row) {
                 check::expired_after_clear_sight(agent, evidence, &self.sight(node, agent))?;
                 self.summary.declared_offline += 1;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rookery_core::message::{AckMessages, GiveUpDelivery, Shown};
-use rookery_core::{AgentId, Caller, Code, Command, Key, MessageId, Refusal, Row};
+use rookery_core::{AgentId, Auth, Caller, Code, Command, Key, MessageId, Refusal, Row};
 use rookery_store::node::Tenure;
 use rookery_store::{Submission, SubmitError};
 
@@ -12,40 +12,62 @@ use super::carrier::{Answered, Carrier, Posting};
 use super::signature;
 use crate::engine::{Engine, EngineError};
 
-pub(super) struct Job {
+/// A message that is to be posted now. Whoever carries it tells the courier what it came to.
+#[derive(Debug)]
+pub struct Job {
     pub(super) engine: Engine,
     pub(super) carrier: Arc<dyn Carrier>,
     pub(super) tenure: Tenure,
+    /// No two of a tenure have the same.
+    pub(super) number: u64,
     pub(super) agent: AgentId,
     pub(super) url: String,
     pub(super) message: MessageId,
     /// Counted from one.
     pub(super) attempt: u32,
+    /// What an earlier attempt came to and could not be written down: nothing has to be posted for it.
+    pub(super) verdict: Option<Verdict>,
 }
 
 #[derive(Debug)]
-pub(super) struct Delivered {
+pub struct Delivered {
+    pub(super) number: u64,
     pub(super) agent: AgentId,
     pub(super) url: String,
     pub(super) message: MessageId,
     pub(super) attempt: u32,
-    pub(super) outcome: Outcome,
+    pub(super) showed: Showed,
+    pub(super) fate: Fate,
 }
 
-#[derive(Debug)]
-pub(super) enum Outcome {
-    /// It was taken, and that is in the log.
-    Done,
-    /// The endpoint will never take it: given up on.
-    Refused,
-    /// It failed once too often: given up on.
-    Dead,
-    /// It failed, and is tried again.
-    Failed { error: String, asked: Option<Duration> },
-    /// Nothing had to be sent: it was acknowledged meanwhile, or is gone.
+/// How a delivery ended, which is to stand in the log.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Verdict {
+    Taken,
+    GivenUp { error: String },
+}
+
+/// What the endpoint showed of itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Showed {
+    /// It works, whatever it thinks of the message.
+    Answered,
+    Failed,
+    /// It was not asked.
+    Nothing,
+}
+
+/// What became of the message.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Fate {
+    /// The log says how it ended.
     Over,
-    /// What became of it could not be read or written down.
-    Unsaid,
+    /// It failed, and is tried again.
+    Again { error: String, asked: Option<Duration> },
+    /// How it ended could not be written down, which is tried again.
+    Unwritten(Verdict),
+    /// It could not even be looked at.
+    Untried,
 }
 
 /// What an answer means.
@@ -56,41 +78,41 @@ pub(crate) enum Meaning {
 }
 
 impl Job {
-    pub(super) async fn deliver(self) -> Delivered {
-        let outcome = self.carried().await.unwrap_or_else(|error| {
-            tracing::debug!(%error, agent = %self.agent, message = %self.message, "a delivery was not written down");
-            Outcome::Unsaid
-        });
-        let Job { agent, url, message, attempt, .. } = self;
-        Delivered { agent, url, message, attempt, outcome }
+    pub async fn deliver(self) -> Delivered {
+        let (showed, fate) = match self.verdict.clone() {
+            Some(verdict) => (Showed::Nothing, self.write(verdict).await),
+            None => self.post().await,
+        };
+        let Job { number, agent, url, message, attempt, .. } = self;
+        Delivered { number, agent, url, message, attempt, showed, fate }
     }
 
-    async fn carried(&self) -> Result<Outcome, EngineError> {
-        let Some(body) = self.body().await? else { return Ok(Outcome::Over) };
+    async fn post(&self) -> (Showed, Fate) {
+        let body = match self.body().await {
+            Ok(Some(body)) => body,
+            Ok(None) => return (Showed::Nothing, Fate::Over),
+            Err(error) => return (Showed::Nothing, self.unreadable(error).await),
+        };
+        match meaning(self.carrier.post(self.posting(body)).await) {
+            Meaning::Taken => {
+                let fate = self.write(Verdict::Taken).await;
+                self.is_alive().await;
+                (Showed::Answered, fate)
+            }
+            Meaning::Never(error) => (Showed::Answered, self.write(Verdict::GivenUp { error }).await),
+            Meaning::NotNow(error, asked) => (Showed::Failed, self.again(error, asked).await),
+        }
+    }
+
+    fn posting(&self, body: Vec<u8>) -> Posting {
         let key = self.engine.access().delivery_key(&self.agent);
-        let posting = Posting {
+        Posting {
             signature: key.map(|key| signature::signature(&key, self.engine.clock().now(), &body)),
             url: self.url.clone(),
             agent: self.agent.clone(),
             message: self.message.clone(),
             body,
             attempt: self.attempt,
-        };
-        match meaning(self.carrier.post(posting).await) {
-            Meaning::Taken => {
-                let (agent, messages) = (self.agent.clone(), vec![self.message.clone()]);
-                self.submit(AckMessages { agent, messages, shown: Shown::Now }).await?;
-                Ok(Outcome::Done)
-            }
-            Meaning::Never(error) => {
-                self.give_up(error).await?;
-                Ok(Outcome::Refused)
-            }
-            Meaning::NotNow(error, _) if self.attempt >= self.engine.settings().effort.attempts => {
-                self.give_up(error).await?;
-                Ok(Outcome::Dead)
-            }
-            Meaning::NotNow(error, asked) => Ok(Outcome::Failed { error, asked }),
         }
     }
 
@@ -104,19 +126,53 @@ impl Job {
         }
     }
 
-    async fn give_up(&self, error: String) -> Result<(), EngineError> {
-        let (message, agent) = (self.message.clone(), self.agent.clone());
-        tracing::warn!(%message, %agent, error, "a message could not be delivered, and is given up on");
-        self.submit(GiveUpDelivery { message, agent, attempts: self.attempt, error }).await
+    /// Words that are lost are a matter of this one message: it holds up nothing that comes after it.
+    async fn unreadable(&self, error: EngineError) -> Fate {
+        let told = format!("its words cannot be read: {error}");
+        match error {
+            EngineError::Artifact(lost) if lost.is_of_one() => self.write(Verdict::GivenUp { error: told }).await,
+            EngineError::Artifact(_) => self.again(told, None).await,
+            EngineError::Submit(_) | EngineError::Read(_) => {
+                tracing::debug!(%error, agent = %self.agent, message = %self.message, "what waits cannot be read");
+                Fate::Untried
+            }
+        }
     }
 
-    async fn submit(&self, command: impl Into<Command>) -> Result<(), EngineError> {
+    async fn again(&self, error: String, asked: Option<Duration>) -> Fate {
+        if self.attempt >= self.engine.settings().effort.attempts {
+            return self.write(Verdict::GivenUp { error }).await;
+        }
+        Fate::Again { error, asked }
+    }
+
+    async fn write(&self, verdict: Verdict) -> Fate {
+        let (message, agent) = (self.message.clone(), self.agent.clone());
+        let command: Command = match &verdict {
+            Verdict::Taken => AckMessages { agent, messages: vec![message], shown: Shown::Now }.into(),
+            Verdict::GivenUp { error } => {
+                tracing::warn!(%message, %agent, error, "a message could not be delivered, and is given up on");
+                GiveUpDelivery { message, agent, attempts: self.attempt, error: error.clone() }.into()
+            }
+        };
         let submission = Submission::internal(Caller::system(), command).out_of(self.tenure);
         match self.engine.store().submit(submission).await {
-            Ok(_) => Ok(()),
-            // What changed it meanwhile has settled it.
-            Err(SubmitError::Refused(refusal)) if is_settled(&refusal) => Ok(()),
-            Err(error) => Err(error.into()),
+            Ok(_) => Fate::Over,
+            // What changed it meanwhile has settled it, or another node does.
+            Err(SubmitError::Refused(refusal)) if is_settled(&refusal) => Fate::Over,
+            Err(error) => {
+                tracing::debug!(%error, agent = %self.agent, message = %self.message, "a delivery was not written down");
+                Fate::Unwritten(verdict)
+            }
+        }
+    }
+
+    /// An agent whose endpoint takes messages is here, and comes back if it was missed. Signs of life are kept in memory and
+    /// written down now and then, however many there are.
+    async fn is_alive(&self) {
+        let agent = Caller { auth: Auth::Token, ..Caller::asserted(self.agent.clone()) };
+        if let Err(error) = self.engine.visit(&agent).await {
+            tracing::debug!(%error, agent = %self.agent, "a sign of life was not taken");
         }
     }
 }

@@ -3,104 +3,69 @@
 //! A duty, and restart-safe: what waits is found in rows, and an acknowledgement is what ends it. Whoever takes the duty over, or
 //! comes after a crash between a POST and its acknowledgement, sends the message again, with the same id. Of what is about
 //! one task only one message is on its way to an agent at a time, so that it arrives in order. Attempts and circuits are
-//! operational; that a delivery was given up on is a fact.
+//! operational, and known to this tenure only: losing them costs that pauses and counts begin anew. That a delivery was given up
+//! on is a fact.
 
 mod carrier;
 mod circuit;
 mod deliver;
+mod effort;
 mod round;
 mod signature;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
-use std::pin::Pin;
+use std::ops::RangeFrom;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
 use rookery_core::agent::Agent;
 use rookery_core::key::Table;
 use rookery_core::log::LogRow;
 use rookery_core::{AgentId, Fact, MessageId, Row, Seq};
 use rookery_store::ListQuery;
 use rookery_store::node::{Duty, Tenure};
+use tokio::task::{JoinError, JoinSet};
+use tokio_util::sync::CancellationToken;
 
 pub use carrier::{Answered, Area, Carrier, Carrying, Http, Posting, Reach};
+pub use deliver::{Delivered, Job};
 pub(crate) use deliver::{Meaning, meaning};
+pub use effort::Effort;
 pub(crate) use signature::key_of;
 pub use signature::{HEADER as SIGNATURE_HEADER, delivery_key};
 
-use circuit::{Circuit, Leave, Tolerance};
-use deliver::{Delivered, Job, Outcome};
+use circuit::{Circuit, Leave};
+use deliver::{Fate, Showed};
 use round::{Look, Round};
 
 use crate::engine::{Engine, EngineError};
 use crate::handed::Handing;
 use crate::messages::Arrival;
 use crate::services::RETRY_AFTER;
-use crate::subscribe::{SubscribeError, Subscription};
+use crate::subscribe::Subscription;
 
 /// How many messages are on their way to one endpoint.
 const PER_ENDPOINT: usize = 8;
-const LONGEST_PAUSE: Duration = Duration::from_secs(5 * 60);
+/// How long the end of the daemon waits for what is on its way. What did not end by then is posted again after the next start.
+const STOP_GRACE: Duration = Duration::from_secs(2);
 
-/// How hard it is tried to deliver a message.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Effort {
-    /// After so many in vain a delivery is given up on.
-    pub attempts: u32,
-    /// After the first of them; doubled each time.
-    pub first_pause: Duration,
-    /// After so many failures in a row an endpoint is left alone for a while.
-    pub circuit_failures: u32,
-    /// How long at first.
-    pub circuit_pause: Duration,
-    /// How many messages are on their way to all endpoints.
-    pub in_flight: usize,
-}
-
-impl Default for Effort {
-    fn default() -> Effort {
-        Effort {
-            attempts: 12,
-            first_pause: Duration::from_secs(1),
-            circuit_failures: 5,
-            circuit_pause: Duration::from_secs(10),
-            in_flight: 64,
-        }
-    }
-}
-
-impl Effort {
-    /// How long after an attempt the next one comes: doubled each time, and up to a quarter less, so that what failed
-    /// together does not come back together. What the endpoint asks for is heeded.
-    pub(crate) fn pause(&self, message: &MessageId, attempt: u32, asked: Option<Duration>) -> Duration {
-        let doubled = self.first_pause.saturating_mul(1 << attempt.saturating_sub(1).min(16)).min(LONGEST_PAUSE);
-        let spread = message.as_str().bytes().fold(attempt, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
-        let pause = doubled - doubled * (spread % 256) / 1_024;
-        asked.map_or(pause, |asked| pause.max(asked.min(LONGEST_PAUSE)))
-    }
-
-    fn tolerance(&self) -> Tolerance {
-        Tolerance { failures: self.circuit_failures.max(1), pause: self.circuit_pause }
-    }
-}
-
-/// Delivers whenever that is for this node to do.
-pub(crate) async fn run(engine: Engine, carrier: Arc<dyn Carrier>) {
+/// Delivers whenever that is for this node to do, until it is told to stop.
+pub(crate) async fn run(engine: Engine, carrier: Arc<dyn Carrier>, stop: CancellationToken) {
     let mut duties = engine.attending().changes();
     loop {
         let held = |tenures: &Vec<Tenure>| tenures.iter().any(|tenure| tenure.duty == Duty::Courier);
-        if duties.wait_for(held).await.is_err() {
-            return;
+        tokio::select! {
+            () = stop.cancelled() => return,
+            held = duties.wait_for(held) => if held.is_err() { return },
         }
-        if let Some(tenure) = engine.tenure(Duty::Courier)
-            && let Err(error) = serve(&engine, tenure, &carrier).await
-        {
+        if let Err(error) = serve(&engine, &carrier, &stop).await {
             tracing::warn!(%error, "deliveries are interrupted");
         }
-        tokio::time::sleep(RETRY_AFTER).await;
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(RETRY_AFTER) => {}
+        }
     }
 }
 
@@ -108,29 +73,31 @@ pub(crate) async fn run(engine: Engine, carrier: Arc<dyn Carrier>) {
 enum CourierError {
     #[error(transparent)]
     Engine(#[from] EngineError),
-    #[error(transparent)]
-    Subscribe(#[from] SubscribeError),
+    #[error("a delivery broke: {0}")]
+    Broke(#[from] JoinError),
 }
 
-/// Delivers until the duty is another node's.
-async fn serve(engine: &Engine, tenure: Tenure, carrier: &Arc<dyn Carrier>) -> Result<(), CourierError> {
-    let mut courier = Courier::begin(engine, tenure, carrier.clone()).await?;
+/// Delivers until the duty is another node's. Posts are tasks of their own, so that they go on whatever is looked up meanwhile.
+async fn serve(engine: &Engine, carrier: &Arc<dyn Carrier>, stop: &CancellationToken) -> Result<(), CourierError> {
+    let Some(mut courier) = Courier::begin(engine, carrier.clone()).await? else { return Ok(()) };
+    let mut posts = JoinSet::new();
     let mut duties = engine.attending().changes();
-    duties.mark_unchanged();
-    while engine.tenure(Duty::Courier) == Some(tenure) {
-        courier.look().await?;
-        courier.send().await?;
+    while !courier.is_over() && !stop.is_cancelled() {
+        for job in courier.round().await? {
+            posts.spawn(job.deliver());
+        }
         let pause = courier.pause();
         tokio::select! {
-            chunk = courier.subscription.next() => {
-                for row in chunk?.rows() {
-                    courier.take(row);
-                }
-            }
-            Some(delivered) = courier.posts.next() => courier.settle(delivered),
+            heard = courier.hear() => heard?,
+            Some(delivered) = posts.join_next() => courier.settle(delivered?),
             _ = duties.changed() => {}
             () = sleep(pause) => {}
+            () = stop.cancelled() => {}
         }
+    }
+    if stop.is_cancelled() {
+        let ending = async { while posts.join_next().await.is_some() {} };
+        tokio::time::timeout(STOP_GRACE, ending).await.ok();
     }
     Ok(())
 }
@@ -142,9 +109,9 @@ async fn sleep(pause: Option<Duration>) {
     }
 }
 
-type Post = Pin<Box<dyn Future<Output = Delivered> + Send>>;
-
-struct Courier {
+/// The courier of one tenure, with what it knows from one round to the next. The simulation runs its rounds as the daemon does.
+#[derive(Debug)]
+pub struct Courier {
     engine: Engine,
     tenure: Tenure,
     carrier: Arc<dyn Carrier>,
@@ -163,17 +130,21 @@ struct Courier {
     last: Option<AgentId>,
     /// When an agent is to be stirred.
     wake: BTreeMap<AgentId, u64>,
-    posts: FuturesUnordered<Post>,
+    /// Jobs that were given out and have not ended.
+    under_way: usize,
+    numbers: RangeFrom<u64>,
 }
 
 impl Courier {
-    async fn begin(engine: &Engine, tenure: Tenure, carrier: Arc<dyn Carrier>) -> Result<Courier, CourierError> {
+    /// Nothing if another node delivers.
+    pub async fn begin(engine: &Engine, carrier: Arc<dyn Carrier>) -> Result<Option<Courier>, EngineError> {
+        let Some(tenure) = engine.tenure(Duty::Courier) else { return Ok(None) };
         let subscription = engine.subscribe(None).await?;
-        let (rows, head) = engine.store().list(ListQuery::all(Table::Agents)).await.map_err(EngineError::from)?;
+        let (rows, head) = engine.store().list(ListQuery::all(Table::Agents)).await?;
         let agents = rows.into_iter().filter_map(|row| if let Row::Agent(agent) = row { Some(agent) } else { None });
         let rounds: BTreeMap<AgentId, Round> =
             agents.filter_map(|agent| Some((agent.id.clone(), Round::new(endpoint(&agent)?)))).collect();
-        Ok(Courier {
+        Ok(Some(Courier {
             engine: engine.clone(),
             tenure,
             carrier,
@@ -185,8 +156,29 @@ impl Courier {
             to_look_up: BTreeSet::new(),
             last: None,
             wake: BTreeMap::new(),
-            posts: FuturesUnordered::new(),
-        })
+            under_way: 0,
+            numbers: 1..,
+        }))
+    }
+
+    /// Whether delivering is not for this node to do any more, or was not for a while.
+    pub fn is_over(&self) -> bool {
+        self.engine.tenure(Duty::Courier) != Some(self.tenure)
+    }
+
+    /// Takes the next stretch of the log; waits until there is one. Safe to drop while it waits.
+    pub async fn hear(&mut self) -> Result<(), EngineError> {
+        for row in self.subscription.next().await?.rows() {
+            self.take(row);
+        }
+        Ok(())
+    }
+
+    /// What is to be posted now by what it has heard. Whoever carries a job tells what it came to; one that fails may have lost
+    /// some, and begins anew.
+    pub async fn round(&mut self) -> Result<Vec<Job>, EngineError> {
+        self.look().await?;
+        self.send().await
     }
 
     /// Takes the next row of the log, unless what is known has it already.
@@ -236,7 +228,7 @@ impl Courier {
     }
 
     /// Learns where agents take messages now.
-    async fn look(&mut self) -> Result<(), CourierError> {
+    async fn look(&mut self) -> Result<(), EngineError> {
         for agent in std::mem::take(&mut self.to_look_up) {
             let known = self.engine.agent(&agent).await?.value;
             match (known.as_ref().and_then(endpoint), self.rounds.get_mut(&agent)) {
@@ -255,8 +247,8 @@ impl Courier {
         Ok(())
     }
 
-    /// Sends whatever can be sent now.
-    async fn send(&mut self) -> Result<(), CourierError> {
+    /// Whatever can be sent now.
+    async fn send(&mut self) -> Result<Vec<Job>, EngineError> {
         let now = self.engine.clock().monotonic();
         let due: Vec<AgentId> =
             self.wake.iter().filter(|(_, due)| **due <= now).map(|(agent, _)| agent.clone()).collect();
@@ -264,13 +256,14 @@ impl Courier {
             self.wake.remove(&agent);
             self.stirred.insert(agent);
         }
-        while self.posts.len() < self.engine.settings().effort.in_flight
+        let mut jobs = Vec::new();
+        while self.under_way < self.engine.settings().effort.in_flight
             && let Some(agent) = self.next_stirred()
         {
             self.last = Some(agent.clone());
-            self.send_to(&agent, now).await?;
+            jobs.extend(self.send_to(&agent, now).await?);
         }
-        Ok(())
+        Ok(jobs)
     }
 
     fn next_stirred(&mut self) -> Option<AgentId> {
@@ -280,12 +273,12 @@ impl Courier {
         Some(next)
     }
 
-    async fn send_to(&mut self, agent: &AgentId, now: u64) -> Result<(), CourierError> {
-        let Some(round) = self.rounds.get_mut(agent) else { return Ok(()) };
+    async fn send_to(&mut self, agent: &AgentId, now: u64) -> Result<Vec<Job>, EngineError> {
+        let Some(round) = self.rounds.get_mut(agent) else { return Ok(vec![]) };
         while let Some((after, most)) = round.to_read() {
             round.read(self.engine.waits(agent, after, most).await?, most);
         }
-        let room = self.engine.settings().effort.in_flight.saturating_sub(self.posts.len());
+        let room = self.engine.settings().effort.in_flight.saturating_sub(self.under_way);
         let room = room.min(PER_ENDPOINT.saturating_sub(round.on_their_way()));
         let circuit = self.circuits.entry(round.url.clone()).or_default();
         let most = match circuit.leave(now) {
@@ -293,66 +286,74 @@ impl Courier {
             Leave::Once => room.min(1),
             Leave::NotBefore(then) => {
                 self.wake.insert(agent.clone(), then);
-                return Ok(());
+                return Ok(vec![]);
             }
             // Whoever hears what became of it stirs all that wait for it.
-            Leave::Wait => return Ok(()),
+            Leave::Wait => return Ok(vec![]),
         };
-        let ready = round.ready(now, most);
+        let ready = round.ready(now, most, &mut self.numbers);
         if !ready.items.is_empty() {
             circuit.sends();
         }
         if let Some(next) = ready.next {
             self.wake.insert(agent.clone(), next);
         }
-        for item in ready.items {
-            let job = Job {
+        self.under_way += ready.items.len();
+        let job = |item: round::Item| {
+            Some(Job {
                 engine: self.engine.clone(),
                 carrier: self.carrier.clone(),
                 tenure: self.tenure,
+                number: item.job?,
                 agent: agent.clone(),
                 url: round.url.clone(),
                 message: item.message,
                 attempt: item.attempts.saturating_add(1),
-            };
-            self.posts.push(Box::pin(job.deliver()));
-        }
-        Ok(())
+                verdict: item.verdict,
+            })
+        };
+        Ok(ready.items.into_iter().filter_map(job).collect())
     }
 
-    /// Takes note of what became of a message.
-    fn settle(&mut self, delivered: Delivered) {
-        let Delivered { agent, url, message, attempt, outcome } = delivered;
-        let (now, effort) = (self.engine.clock().monotonic(), self.engine.settings().effort);
-        let circuit = self.circuits.entry(url.clone()).or_default();
-        let was_open = circuit.is_open();
-        match &outcome {
-            Outcome::Done | Outcome::Refused => circuit.answered(),
-            Outcome::Dead | Outcome::Failed { .. } => circuit.failed(now, effort.tolerance()),
-            Outcome::Unsaid | Outcome::Over => circuit.untried(now),
-        }
-        if circuit.is_open() && !was_open {
-            tracing::info!(%agent, "an endpoint failed so often that it is left alone for a while");
-        }
+    /// Takes note of what a job came to.
+    pub fn settle(&mut self, delivered: Delivered) {
+        let Delivered { number, agent, url, message, attempt, showed, fate } = delivered;
+        self.under_way = self.under_way.saturating_sub(1);
+        self.learn(&agent, url, showed);
+        let (clock, effort) = (self.engine.clock(), self.engine.settings().effort);
+        let then = |pause: Duration| u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
         if let Some(round) = self.rounds.get_mut(&agent) {
-            match outcome {
-                Outcome::Done | Outcome::Refused | Outcome::Dead | Outcome::Over => round.done(&message),
-                Outcome::Failed { error, asked } => {
-                    let pause = effort.pause(&message, attempt, asked);
-                    let millis = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
-                    round.again(&message, now.saturating_add(millis));
-                    let at = self.engine.clock().now();
+            let soon = clock.monotonic().saturating_add(then(RETRY_AFTER));
+            match fate {
+                Fate::Over => round.done_by(number),
+                Fate::Again { error, asked } => {
+                    let millis = then(effort.pause(&message, attempt, asked));
+                    round.again(number, clock.monotonic().saturating_add(millis));
+                    let at = clock.now();
                     let next_at = Some(at.plus_millis(millis));
                     let handing = Handing { attempts: attempt, last_at: at, error: Some(error), next_at };
                     self.engine.handed().put(&agent, &message, handing);
                 }
-                Outcome::Unsaid => {
-                    let millis = u64::try_from(RETRY_AFTER.as_millis()).unwrap_or(u64::MAX);
-                    round.put_back(&message, now.saturating_add(millis));
-                }
+                Fate::Unwritten(verdict) => round.put_back(number, soon, Some(verdict)),
+                Fate::Untried => round.put_back(number, soon, None),
             }
         }
         self.stirred.insert(agent);
+    }
+
+    /// Learns how an endpoint does.
+    fn learn(&mut self, agent: &AgentId, url: String, showed: Showed) {
+        let now = self.engine.clock().monotonic();
+        let circuit = self.circuits.entry(url.clone()).or_default();
+        let was_open = circuit.is_open();
+        match showed {
+            Showed::Answered => circuit.answered(),
+            Showed::Failed => circuit.failed(now, self.engine.settings().effort.tolerance()),
+            Showed::Nothing => circuit.untried(now),
+        }
+        if circuit.is_open() && !was_open {
+            tracing::info!(%agent, "an endpoint failed so often that it is left alone for a while");
+        }
         if was_open {
             let others = self.rounds.iter().filter(|(_, round)| round.url == url).map(|(agent, _)| agent.clone());
             self.stirred.extend(others);
@@ -360,7 +361,7 @@ impl Courier {
     }
 
     /// How long nothing is to be done, unless something happens.
-    fn pause(&self) -> Option<Duration> {
+    pub fn pause(&self) -> Option<Duration> {
         let now = self.engine.clock().monotonic();
         let next = self.wake.values().min()?;
         Some(Duration::from_millis(next.saturating_sub(now).max(1)))
@@ -371,24 +372,4 @@ impl Courier {
 fn endpoint(agent: &Agent) -> Option<String> {
     let card = agent.profile.card.as_ref().filter(|_| !agent.has_left())?;
     card.endpoints.clutch.as_ref().map(|endpoint| endpoint.url.clone())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_double_within_bounds_and_differ() {
-        let effort = Effort::default();
-        let pause = |attempt: u32, asked: Option<u64>| {
-            effort.pause(&"msg_1".into(), attempt, asked.map(Duration::from_secs)).as_millis()
-        };
-        for (attempt, most) in [(1, 1_000), (2, 2_000), (5, 16_000), (12, 300_000), (u32::MAX, 300_000)] {
-            assert!((most * 3 / 4..=most).contains(&pause(attempt, None)), "{attempt}: {}", pause(attempt, None));
-        }
-        assert_eq!((pause(1, Some(20)), pause(1, Some(9_999))), (20_000, 300_000));
-        let others: BTreeSet<Duration> =
-            (0..20).map(|at| effort.pause(&MessageId::new(format!("m{at}")), 4, None)).collect();
-        assert!(others.len() > 10, "{others:?}");
-    }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rookery_core::{MessageId, Seq, TaskId};
 
+use super::deliver::Verdict;
 use crate::messages::Waits;
 
 /// How much of what waits is kept in memory; the rest is read when some of it is done.
@@ -16,7 +17,10 @@ pub(super) struct Item {
     pub(super) attempts: u32,
     /// Not before this time.
     pub(super) due: u64,
-    pub(super) on_its_way: bool,
+    /// The job that it is on its way by.
+    pub(super) job: Option<u64>,
+    /// How it ended, if that is still to be written down.
+    pub(super) verdict: Option<Verdict>,
 }
 
 /// Whether what waits has to be read.
@@ -82,27 +86,27 @@ impl Round {
         }
         if self.look == Look::Anew {
             let found: BTreeSet<&MessageId> = waiting.iter().map(|waits| &waits.message).collect();
-            self.items.retain(|(_, message), item| item.on_its_way || found.contains(message));
+            self.items.retain(|(_, message), item| item.job.is_some() || found.contains(message));
         }
         self.look = if whole { Look::Done } else { Look::Further };
         for Waits { message, sent, task, .. } in waiting.into_iter().filter(|waits| !waits.dead) {
-            let new = Item { message: message.clone(), task, attempts: 0, due: 0, on_its_way: false };
+            let new = Item { message: message.clone(), task, attempts: 0, due: 0, job: None, verdict: None };
             self.items.entry((sent, message)).or_insert(new);
         }
     }
 
-    /// The first of each task that is due now, as many as may be sent.
-    pub(super) fn ready(&mut self, now: u64, most: usize) -> Ready {
+    /// The first of each task that is due now, as many as may be sent, each by a job of its own.
+    pub(super) fn ready(&mut self, now: u64, most: usize, jobs: &mut impl Iterator<Item = u64>) -> Ready {
         let mut ready = Ready::default();
         let mut tasks = BTreeSet::new();
         for item in self.items.values_mut() {
-            if !tasks.insert(item.task.clone()) || item.on_its_way {
+            if !tasks.insert(item.task.clone()) || item.job.is_some() {
                 continue;
             }
             if item.due > now {
                 ready.next = Some(ready.next.map_or(item.due, |next| next.min(item.due)));
             } else if ready.items.len() < most {
-                item.on_its_way = true;
+                item.job = jobs.next();
                 ready.items.push(item.clone());
             }
         }
@@ -110,28 +114,37 @@ impl Round {
     }
 
     pub(super) fn on_their_way(&self) -> usize {
-        self.items.values().filter(|item| item.on_its_way).count()
+        self.items.values().filter(|item| item.job.is_some()).count()
     }
 
+    /// Nobody waits for it any more.
     pub(super) fn done(&mut self, message: &MessageId) {
         self.items.retain(|(_, known), _| known != message);
     }
 
+    /// A job has settled it. If it waits by now for another one, because it is to be tried again, it goes on waiting.
+    pub(super) fn done_by(&mut self, job: u64) {
+        self.items.retain(|_, item| item.job != Some(job));
+    }
+
     /// It did not arrive, and is tried again then.
-    pub(super) fn again(&mut self, message: &MessageId, due: u64) {
-        if let Some(item) = self.items.values_mut().find(|item| item.message == *message) {
+    pub(super) fn again(&mut self, job: u64, due: u64) {
+        if let Some(item) = self.comes_back(job, due) {
             item.attempts = item.attempts.saturating_add(1);
-            item.due = due;
-            item.on_its_way = false;
         }
     }
 
-    /// It was not even tried.
-    pub(super) fn put_back(&mut self, message: &MessageId, due: u64) {
-        if let Some(item) = self.items.values_mut().find(|item| item.message == *message) {
-            item.due = due;
-            item.on_its_way = false;
+    /// It was not even tried, or it is not written down yet how it ended.
+    pub(super) fn put_back(&mut self, job: u64, due: u64, verdict: Option<Verdict>) {
+        if let Some(item) = self.comes_back(job, due) {
+            item.verdict = verdict;
         }
+    }
+
+    fn comes_back(&mut self, job: u64, due: u64) -> Option<&mut Item> {
+        let item = self.items.values_mut().find(|item| item.job == Some(job))?;
+        (item.job, item.due) = (None, due);
+        Some(item)
     }
 }
 
@@ -144,6 +157,11 @@ mod tests {
         Waits { message, sent: Seq(sent), task: task.map(TaskId::from), dead: false }
     }
 
+    /// What is ready, by jobs that are numbered from the first.
+    fn ready(round: &mut Round, now: u64, most: usize, first: u64) -> Ready {
+        round.ready(now, most, &mut (first..))
+    }
+
     fn names(ready: &Ready) -> Vec<&str> {
         ready.items.iter().map(|item| item.message.as_str()).collect()
     }
@@ -153,16 +171,16 @@ mod tests {
         let mut round = Round::new("u".to_owned());
         let tasks = [Some("t"), Some("u"), Some("t"), None, None, Some("u")];
         round.read((1..).zip(tasks).map(|(sent, task)| waits(sent, task)).collect(), 100);
-        assert_eq!(names(&round.ready(0, 9)), ["m1", "m2", "m4"]);
-        assert_eq!(names(&round.ready(0, 9)), [""; 0], "each of them is on its way");
-        round.done(&"m1".into());
-        round.again(&"m2".into(), 50);
-        let ready = round.ready(10, 9);
-        assert_eq!((names(&ready), ready.next), (vec!["m3"], Some(50)), "m6 waits for m2");
+        assert_eq!(names(&ready(&mut round, 0, 9, 1)), ["m1", "m2", "m4"]);
+        assert_eq!(names(&ready(&mut round, 0, 9, 4)), [""; 0], "each of them is on its way");
+        round.done_by(1);
+        round.again(2, 50);
+        let found = ready(&mut round, 10, 9, 4);
+        assert_eq!((names(&found), found.next), (vec!["m3"], Some(50)), "m6 waits for m2");
         round.done(&"m3".into());
-        assert_eq!(names(&round.ready(50, 0)), [""; 0]);
-        let ready = round.ready(50, 9);
-        assert_eq!((names(&ready), ready.items[0].attempts), (vec!["m2"], 1));
+        assert_eq!(names(&ready(&mut round, 50, 0, 5)), [""; 0]);
+        let found = ready(&mut round, 50, 9, 5);
+        assert_eq!((names(&found), found.items[0].attempts), (vec!["m2"], 1));
         assert_eq!(round.on_their_way(), 2);
     }
 
@@ -172,17 +190,35 @@ mod tests {
         assert_eq!(round.to_read(), Some((Seq(0), 200)));
         round.read(vec![waits(1, None), waits(2, None)], 200);
         assert_eq!(round.to_read(), None);
-        round.ready(0, 1);
-        round.again(&"m1".into(), 7);
+        ready(&mut round, 0, 1, 1);
+        round.again(1, 7);
         round.look_again(Look::Further);
         assert_eq!(round.to_read(), Some((Seq(2), 198)));
         round.read(vec![waits(3, Some("t"))], 198);
         round.look_again(Look::Anew);
         let dead = Waits { dead: true, ..waits(4, None) };
         round.read(vec![waits(1, None), waits(3, Some("t")), dead], 200);
-        let ready = round.ready(7, 9);
-        assert_eq!(names(&ready), ["m1", "m3"], "m2 was acknowledged, m4 is dead");
-        assert_eq!(ready.items[0].attempts, 1);
+        let found = ready(&mut round, 7, 9, 2);
+        assert_eq!(names(&found), ["m1", "m3"], "m2 was acknowledged, m4 is dead");
+        assert_eq!(found.items[0].attempts, 1);
+    }
+
+    #[test]
+    fn what_a_job_comes_to_late_is_no_news_to_the_next_one() {
+        let mut round = Round::new("u".to_owned());
+        round.read(vec![waits(1, None)], 200);
+        ready(&mut round, 0, 9, 1);
+        // Given up on and tried again, before the first job was heard of.
+        round.done(&"m1".into());
+        round.look_again(Look::Anew);
+        round.read(vec![waits(1, None)], 200);
+        assert_eq!(names(&ready(&mut round, 0, 9, 2)), ["m1"]);
+        round.done_by(1);
+        round.again(1, 5);
+        assert_eq!(round.on_their_way(), 1);
+        round.put_back(2, 3, Some(Verdict::Taken));
+        let found = ready(&mut round, 3, 9, 3);
+        assert_eq!((found.items[0].attempts, &found.items[0].verdict), (0, &Some(Verdict::Taken)));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use rand::seq::{IndexedRandom, IteratorRandom};
 use rookery_core::clutch::SecretKey;
 use rookery_core::envelope::iso;
 use rookery_core::task::Task;
-use rookery_core::{AgentId, Fact, RunId, Timestamp};
+use rookery_core::{AgentId, Fact, MessageId, RunId, Timestamp};
 use serde_json::{Value, json};
 
 use super::Script;
@@ -27,6 +27,9 @@ impl Script<'_> {
         let from = format!("agent:{agent}");
         if self.rng.random_bool(0.12) {
             return self.whole_task(&from);
+        }
+        if self.rng.random_bool(0.2) {
+            return self.notes(&from);
         }
         let count = if self.rng.random_bool(0.6) { 1 } else { self.rng.random_range(2..5) };
         (0..count).map(|at| self.envelope(agent, &from, at)).collect()
@@ -150,6 +153,14 @@ impl Script<'_> {
         vec![request, accept, result]
     }
 
+    /// Several messages to one agent about one task, which must come to it in their order.
+    fn notes(&mut self, from: &str) -> Vec<Value> {
+        let to = self.agent_address();
+        let task = self.one_of(|task| task.state.is_open()).map_or_else(|| "task_none".to_owned(), |(task, _)| task);
+        let more = json!({ "to": [to], "task_id": task });
+        (0..self.rng.random_range(2..5)).map(|at| self.signed_off(from, at, "x.note", more.clone())).collect()
+    }
+
     fn accept(&mut self, agent: &AgentId, from: &str, at: u32) -> Value {
         let task = self.one_of(|task| task.reserved_for.as_ref() == Some(agent));
         self.about(task, from, at, "task.accept", json!({}))
@@ -226,11 +237,16 @@ impl Script<'_> {
             capabilities.push(json!({ "id": "skill:rust", "tags": ["fintech"], "tools": ["mcp:browser"] }));
         }
         let network = ["none", "egress-restricted", "egress-allowed"].choose(self.rng).copied().unwrap_or("none");
-        json!({
+        let mut card = json!({
             "v": "clutch/0.1", "agent_id": format!("agent:{agent}"), "capabilities": capabilities,
             "limits": { "max_concurrency": self.rng.random_range(1..4) },
             "security": { "sandbox": self.rng.random_bool(0.5), "network": network },
-        })
+        });
+        if self.rng.random_bool(0.8) {
+            let url = format!("http://{agent}.test/{}", self.rng.random_range(0..2));
+            card["endpoints"] = json!({ "clutch": { "url": url } });
+        }
+        card
     }
 
     /// Something that is in the log already: as it was, under its id with other words, or under its key.
@@ -255,4 +271,22 @@ impl Script<'_> {
         }
         envelope
     }
+}
+
+/// What an agent says to a message that came to its endpoint: always the same, however often it comes. Nothing is said to replies.
+pub(in crate::sim) fn reply(agent: &AgentId, message: &MessageId, body: &[u8]) -> Option<Value> {
+    let came: Value = serde_json::from_slice(body).ok()?;
+    let silent = message.as_str().starts_with("re_") || message.as_str().ends_with(['0', '4', '8']);
+    let sender = came["from"]["agent_id"].as_str().filter(|_| !silent)?;
+    let (kind, to) = match came["type"].as_str()? {
+        "task.request" => ("task.accept", "agent:orchestrator"),
+        _ if sender.starts_with("agent:") => ("x.note", sender),
+        _ => return None,
+    };
+    Some(json!({
+        "v": "clutch/0.1", "id": format!("re_{agent}_{message}"), "ts": "2026-02-01T13:20:11.123Z",
+        "thread_id": came["thread_id"], "run_id": came["run_id"],
+        "task_id": came["task_id"].as_str().unwrap_or("task_none"),
+        "from": { "agent_id": format!("agent:{agent}") }, "to": [{ "agent_id": to }], "type": kind, "payload": {},
+    }))
 }

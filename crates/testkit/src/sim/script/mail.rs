@@ -7,12 +7,12 @@ use rookery_core::document::{
 };
 use rookery_core::instance::{ConfigureContext, ContextSettings, Scope};
 use rookery_core::message::{
-    Ack, AckMessages, Addressees, Cause, Fate, GiveUpDelivery, Message, ReadMessages, ReleaseHeld, RetryDelivery,
-    SendMessage, Shown, Standing, StormGuard, Verdict, What,
+    Ack, AckMessages, Addressees, Cause, Fate, Message, ReadMessages, ReleaseHeld, RetryDelivery, SendMessage, Shown,
+    Standing, StormGuard, Verdict, What,
 };
-use rookery_core::{AgentId, Caller, Command, Instance, MessageId, Row};
+use rookery_core::{AgentId, Command, Instance, MessageId, Row};
 
-use super::{Script, Wish};
+use super::Script;
 
 /// So strict that holds are common.
 pub(in crate::sim) const GUARD: StormGuard = StormGuard { per_minute: 6, hops: 2 };
@@ -26,6 +26,7 @@ impl Script<'_> {
             }
             60..75 => self.ack(agent, Standing::Read, Shown::Before),
             75..80 => self.ack(agent, Standing::Queued, Shown::Now),
+            80..82 => self.ack(agent, Standing::Acked, Shown::Now),
             _ => self.document(agent),
         }
     }
@@ -43,23 +44,18 @@ impl Script<'_> {
         ReleaseHeld { message, verdict }.into()
     }
 
-    /// The courier gives up on a delivery, or a person wants it to be tried again.
-    pub(super) fn undelivered(&mut self) -> Wish {
-        let retries = self.rng.random_bool(0.5);
-        let deliveries: Vec<(MessageId, AgentId)> = self
+    /// A person wants that something is tried again which was given up on.
+    pub(super) fn undelivered(&mut self) -> Command {
+        let dead: Vec<(MessageId, AgentId)> = self
             .model
             .rows()
             .filter_map(|(_, row)| if let Row::Delivery(delivery) = row { Some(delivery) } else { None })
-            .filter(|delivery| delivery.standing != Standing::Acked && delivery.is_dead() == retries)
+            .filter(|delivery| delivery.is_dead())
             .map(|delivery| (delivery.message.clone(), delivery.agent.clone()))
             .collect();
         let unknown = || (MessageId::from("msg_none"), AgentId::from("nobody-yet"));
-        let (message, agent) = deliveries.choose(self.rng).cloned().unwrap_or_else(unknown);
-        if retries {
-            return Wish::command(Caller::person("anna"), RetryDelivery { message, agent });
-        }
-        let error = format!("it answered {}", self.rng.random_range(500..505));
-        Wish::command(Caller::system(), GiveUpDelivery { message, agent, attempts: 3, error })
+        let (message, agent) = dead.choose(self.rng).cloned().unwrap_or_else(unknown);
+        RetryDelivery { message, agent }.into()
     }
 
     /// Another entry point for the documents of all instances.

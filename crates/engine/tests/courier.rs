@@ -1,0 +1,193 @@
+//! The courier as the daemon runs it, over a store in memory and endpoints that do what the story says.
+
+#![expect(clippy::unwrap_used, reason = "a story that cannot be told has failed")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use rookery_core::agent::{CurrentTask, SetStatus, Status};
+use rookery_core::clutch::Shape;
+use rookery_core::view::LifeSource;
+use rookery_core::{AgentId, Caller, Fact, LogId, Timestamp};
+use rookery_engine::access::Trust;
+use rookery_engine::clutch::{Answered, Carrier, Carrying, Posting};
+use rookery_engine::watching::Watching;
+use rookery_engine::{Access, Engine, Parts, RandomIds, Request, Services, Settings, Subscription};
+use rookery_store::memory::{Database, MemoryStore};
+use rookery_store::{Clock, Node, PresenceBoard, Site};
+use serde_json::{Value, json};
+use tokio::sync::{Semaphore, mpsc};
+
+/// Longer than any machine needs; only a failing test waits for it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[derive(Debug)]
+struct HandClock(AtomicI64);
+
+impl Clock for HandClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.0.load(Ordering::Relaxed))
+    }
+
+    /// It never ends, so that no duty does.
+    fn monotonic(&self) -> u64 {
+        0
+    }
+}
+
+/// Takes every message, once it is allowed to.
+#[derive(Debug)]
+struct Gate {
+    came: mpsc::UnboundedSender<Posting>,
+    allowed: Semaphore,
+}
+
+impl Carrier for Gate {
+    fn post(&self, posting: Posting) -> Carrying<'_> {
+        Box::pin(async move {
+            self.came.send(posting).map_err(|error| error.to_string())?;
+            let pass = self.allowed.acquire().await.map_err(|error| error.to_string())?;
+            pass.forget();
+            Ok(Answered { status: 202, retry_after: None })
+        })
+    }
+}
+
+struct Scene {
+    engine: Engine,
+    clock: Arc<HandClock>,
+    services: Services,
+    gate: Arc<Gate>,
+    came: mpsc::UnboundedReceiver<Posting>,
+}
+
+fn engine(clock: Arc<HandClock>) -> Engine {
+    let board = Arc::new(PresenceBoard::default());
+    let node = Node {
+        id: "node_one".into(),
+        host: "one".to_owned(),
+        pid: 1,
+        url: None,
+        version: "1.0.0".to_owned(),
+        site: Site { id: "site_one".into(), root: "/nowhere".to_owned() },
+        started_at: Timestamp(0),
+    };
+    let database = Database::new(LogId::from("log_c"));
+    Engine::new(Parts {
+        store: Arc::new(MemoryStore::new(database, clock.clone(), board.clone()).of(node.id.clone())),
+        clock,
+        ids: Arc::new(RandomIds),
+        board,
+        access: Access::new(Trust::Local, None),
+        node,
+        settings: Settings::new("test", "/nowhere"),
+    })
+}
+
+impl Scene {
+    /// A team of ada and of ken, who has an endpoint.
+    async fn new() -> Scene {
+        let clock = Arc::new(HandClock(AtomicI64::new(1_700_000_000_000)));
+        let engine = engine(clock.clone());
+        let mut services = Services::start(&engine, Watching::Off).await.unwrap();
+        let (send, came) = mpsc::unbounded_channel();
+        let gate = Arc::new(Gate { came: send, allowed: Semaphore::new(0) });
+        services.deliver(&engine, gate.clone());
+        let scene = Scene { engine, clock, services, gate, came };
+        scene.joins("ada", json!({})).await;
+        scene.joins("ken", json!({"clutch": {"url": "http://ken.test/"}})).await;
+        scene
+    }
+
+    async fn joins(&self, agent: &str, endpoints: Value) {
+        let card = json!({"v": "clutch/0.1", "agent_id": format!("agent:{agent}"), "endpoints": endpoints});
+        let more = json!({"to": [{"agent_id": "agent:orchestrator"}], "payload": card});
+        self.sends(&format!("joins_{agent}"), "agent.register", agent, more).await;
+    }
+
+    async fn sends(&self, id: &str, kind: &str, from: &str, more: Value) {
+        let mut envelope = json!({
+            "v": "clutch/0.1", "id": id, "ts": "2026-02-01T13:20:11.123Z", "thread_id": "thr", "run_id": "run_default",
+            "task_id": "t", "from": {"agent_id": format!("agent:{from}")}, "to": [{"agent_id": "agent:ken"}],
+            "type": kind, "payload": {},
+        });
+        for (field, value) in more.as_object().unwrap() {
+            envelope[field] = value.clone();
+        }
+        let caller = Caller::asserted(from);
+        let bytes = serde_json::to_vec(&envelope).unwrap();
+        self.engine.ingest(&bytes, Shape::Json, |_| Ok(caller.clone())).await.unwrap();
+    }
+
+    async fn came(&mut self) -> Posting {
+        tokio::time::timeout(PATIENCE, self.came.recv()).await.unwrap().unwrap()
+    }
+
+    async fn facts(&self) -> Subscription {
+        self.engine.subscribe(None).await.unwrap()
+    }
+}
+
+/// The facts up to the first of a kind.
+async fn upto(log: &mut Subscription, kind: &str) -> Vec<Fact> {
+    let reading = async {
+        let mut facts: Vec<Fact> = Vec::new();
+        while facts.last().is_none_or(|fact| fact.kind() != kind) {
+            facts.extend(log.next().await.unwrap().rows().iter().map(|row| row.fact.clone()));
+        }
+        facts
+    };
+    tokio::time::timeout(PATIENCE, reading).await.unwrap()
+}
+
+#[tokio::test]
+async fn what_is_on_its_way_at_the_end_may_arrive_and_is_written_down() {
+    let mut scene = Scene::new().await;
+    let mut log = scene.facts().await;
+    scene.sends("m1", "x.note", "ada", json!({})).await;
+    scene.sends("m2", "x.note", "ada", json!({})).await;
+    assert_eq!(scene.came().await.message, "m1".into());
+    let Scene { engine, services, gate, mut came, .. } = scene;
+    let allow = async {
+        // The end has begun by then: everything that was told to stop has been asked to.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        gate.allowed.add_permits(1);
+    };
+    tokio::join!(services.stop(&engine), allow);
+    let facts = upto(&mut log, "message.acked").await;
+    assert!(matches!(facts.last(), Some(Fact::MessagesAcked(acked)) if acked.messages == ["m1".into()]));
+    assert!(came.try_recv().is_err(), "nothing is begun at the end");
+}
+
+#[tokio::test]
+async fn an_endpoint_that_takes_messages_shows_that_its_agent_lives() {
+    let mut scene = Scene::new().await;
+    let ken = AgentId::from("ken");
+    let mut log = scene.facts().await;
+    scene.gate.allowed.add_permits(10);
+    for (number, minutes) in [(1, 29), (2, 58), (3, 87)] {
+        scene.clock.0.store(1_700_000_000_000 + minutes * 60_000, Ordering::Relaxed);
+        scene.sends(&format!("m{number}"), "x.note", "ada", json!({})).await;
+        scene.came().await;
+        let kinds: Vec<&str> = upto(&mut log, "message.acked").await.iter().map(Fact::kind).collect();
+        assert_eq!(kinds, ["envelope.received", "message.acked"], "a sign of life is no fact");
+        let seen = || scene.engine.board().get(&ken).unwrap();
+        let patient = async {
+            while seen().last_seen != scene.clock.now() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, patient).await.unwrap();
+        assert_eq!(seen().source, LifeSource::Call);
+    }
+
+    // One that was missed comes back by it.
+    let offline = SetStatus { agent: ken.clone(), status: Status::Offline, current_task: CurrentTask::AsBefore };
+    scene.engine.submit(Request::new(Caller::asserted("ken"), offline)).await.unwrap();
+    scene.sends("m4", "x.note", "ada", json!({})).await;
+    let facts = upto(&mut log, "agent.returned").await;
+    assert!(matches!(facts.last(), Some(Fact::AgentReturned(back)) if back.agent == ken));
+}
