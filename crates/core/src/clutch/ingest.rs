@@ -31,7 +31,7 @@ pub struct Ingest {
     /// What was found about its signature.
     pub signing: Signing,
     /// Where its task is bound to a step of a workflow: what came of holding it against that.
-    pub checked: Option<Checked>,
+    pub checked: Option<Box<Checked>>,
 }
 
 /// What it asks for.
@@ -216,7 +216,7 @@ impl Ingest {
     fn keeps_to_its_step(&self, view: &View) -> Result<(), Halt> {
         match view.task(&self.received.task)? {
             Some(task) if !matches!(self.act, Act::Request(_)) => {
-                Checked::keeps_to_its_step(self.checked.as_ref(), task, view)
+                Checked::keeps_to_its_step(self.checked.as_deref(), task, view)
             }
             _ => Ok(()),
         }
@@ -922,7 +922,7 @@ mod tests {
             _ => None,
         };
         let bound = BoundTo { workflow: "w".to_owned(), step: "s".to_owned() };
-        let checked = checked.then_some(Checked { bound, defined, violations });
+        let checked = checked.then(|| Box::new(Checked { bound, defined, violations }));
         Ingest { checked, ..ingest("res", "task.result", "ken", &json!({ "payload": { "a": 1 } })) }
     }
 
@@ -948,7 +948,7 @@ mod tests {
         let mut w = bound();
         w.claims("ken", "t");
         w.does(&by("ken"), start(None, "t"));
-        let checked = |w: &World, violations| result(w, true, violations).checked;
+        let checked = |w: &World, violations| result(w, true, violations).checked.map(|checked| *checked);
         let wrong = Violations::of([missing("/outcome_detail", "citations")]);
         assert_eq!(w.refuses(&by("ken"), complete("t")), Code::Stale);
         let by_update = |checked| UpdateStatus {

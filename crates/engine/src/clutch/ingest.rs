@@ -184,7 +184,7 @@ impl Engine {
                 payload: item.received.envelope.payload(),
             });
             let Validated { defined, violations } = validated.await?;
-            ingest.checked = Some(Checked { bound: bound.clone(), defined, violations });
+            ingest.checked = Some(Box::new(Checked { bound: bound.clone(), defined, violations }));
         }
         Ok(())
     }
