@@ -11,6 +11,7 @@ use rookery_engine::At;
 use serde_json::{Map, Value};
 
 use super::call::{Call, Json, MaybeBody, NamedAgent};
+use super::openapi::LifeSign;
 use super::wire::{AgentCard, AgentCards, Beaten};
 use super::{ClutchError, ClutchErrorBody};
 use crate::app::App;
@@ -66,7 +67,7 @@ pub async fn leave(call: Call, NamedAgent(id): NamedAgent) -> Result<Response, C
 
 /// Show a sign of life, and say what the agent does if the body says `status` or `current_task_id`.
 #[utoipa::path(post, path = "/clutch/v0/agents/{id}/heartbeat", tag = "clutch", operation_id = "clutch_heartbeat",
-    params(("id" = String, Path)), responses((status = 200, body = Beaten)))]
+    params(("id" = String, Path)), request_body = Option<LifeSign>, responses((status = 200, body = Beaten)))]
 pub async fn heartbeat(
     call: Call,
     NamedAgent(id): NamedAgent,

@@ -36,6 +36,8 @@ described_by_the_core! {
     TaskDraft,
     /// Bytes of any kind.
     Content,
+    /// What an agent says with a sign of life.
+    LifeSign,
 }
 
 /// The schemas that take the place of those that handlers can only name.
@@ -51,6 +53,12 @@ pub fn schemas() -> Vec<(&'static str, Value)> {
         ("ClutchMessages", messages),
         ("ShownMessage", schema::shown()),
         ("TaskDraft", schema::draft()),
+        (
+            "LifeSign",
+            json!({ "description": "What the agent does; all of it may be left out.", "type": "object", "properties": {
+                "status": { "description": "`idle`, `working`, `blocked` or `waiting_review`" },
+                "current_task_id": { "description": "The task that it is at" } } }),
+        ),
         ("Content", json!({ "description": "Bytes of any kind.", "type": "string", "format": "binary" })),
     ];
     for (_, schema) in &mut all {
@@ -138,6 +146,7 @@ fn of_envelopes() -> Vec<(&'static str, Vec<&'static str>)> {
                 "DEPENDENCIES_UNFINISHED",
                 "ALREADY_CLAIMED",
                 "RESERVED",
+                "NOT_ELIGIBLE",
                 "AGENT_OFFLINE",
             ],
         ),
