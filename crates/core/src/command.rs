@@ -37,7 +37,6 @@ use crate::workspace::{CreateWorkspace, MergeWorkspace, SettleWorkspace, UpdateW
 macro_rules! commands {
     ($($name:ident($body:ty)),+ $(,)?) => {
         #[derive(Clone, PartialEq, Debug)]
-        #[expect(clippy::large_enum_variant, reason = "a command is moved a few times, and few are at hand at once")]
         pub enum Command { $($name($body)),+ }
 
         $(impl From<$body> for Command {

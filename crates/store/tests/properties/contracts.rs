@@ -45,18 +45,24 @@ pub(crate) fn asked() -> BoxedStrategy<(Caller, Command)> {
 
 /// Holds what a command says about a task against the step that this is bound to, as things stand; nothing is wrong with it.
 pub(crate) fn hold(command: &mut Command, rows: &BTreeMap<Key, Row>) {
-    let (task, checked) = match command {
-        Command::Ingest(ingest) => (&ingest.received.task, &mut ingest.checked),
-        Command::CompleteTask(complete) => (&complete.task, &mut complete.checked),
-        Command::UpdateTaskStatus(update) => (&update.task, &mut update.checked),
+    let task = match command {
+        Command::Ingest(ingest) => &ingest.received.task,
+        Command::CompleteTask(complete) => &complete.task,
+        Command::UpdateTaskStatus(update) => &update.task,
         _ => return,
     };
     let Some(Row::Task(task)) = rows.get(&Key::Task(task.clone())) else { return };
-    *checked = task.bound_to().map(|bound| {
+    let checked = task.bound_to().map(|bound| {
         let defined = match rows.get(&Key::Workflow(bound.workflow.clone())) {
             Some(Row::Workflow(workflow)) => Some(workflow.defined),
             _ => None,
         };
         Checked { bound: bound.clone(), defined, violations: Violations::default() }
     });
+    match command {
+        Command::Ingest(ingest) => ingest.checked = checked.map(Box::new),
+        Command::CompleteTask(complete) => complete.checked = checked,
+        Command::UpdateTaskStatus(update) => update.checked = checked,
+        _ => {}
+    }
 }
