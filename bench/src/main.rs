@@ -3,6 +3,7 @@
 //! | part | question |
 //! |---|---|
 //! | `create` | what durable task creation costs beside a bare SQLite writer and a bare HTTP server |
+//! | `ingest` | what an envelope costs beside a bare SQLite writer, alone and 500 at a time |
 //! | `fanout` | whether a thousand subscribers get everything in time, and what they cost the writers |
 //! | `stream` | the same over sockets, with 200 event streams |
 //! | `websocket` | the same by WebSocket, beside a bare server that stores nothing |
