@@ -35,18 +35,19 @@ pub fn is_sha256(name: &str) -> bool {
 /// The artifacts in the `attachments` of a detail, each once. References of another form are somebody else's, and nobody
 /// has to have what is named: it may be uploaded later.
 pub(crate) fn attached(detail: Option<&Value>) -> Result<Vec<String>, Refusal> {
-    let Some(entries) = detail.and_then(|detail| detail.get("attachments")).and_then(Value::as_array) else {
-        return Ok(vec![]);
-    };
-    let attached = entries.iter().filter(|entry| entry.get("kind").and_then(Value::as_str) == Some(KIND));
-    named(attached.filter_map(|entry| entry.get("ref").and_then(Value::as_str)))
+    named(references(detail))
+}
+
+fn references(detail: Option<&Value>) -> impl Iterator<Item = &str> {
+    let entries = detail.and_then(|detail| detail.get("attachments")).and_then(Value::as_array);
+    let attached =
+        entries.into_iter().flatten().filter(|entry| entry.get("kind").and_then(Value::as_str) == Some(KIND));
+    attached.filter_map(|entry| entry.get("ref").and_then(Value::as_str))
 }
 
 /// The artifacts among these references, each once.
 pub(crate) fn named<'a>(references: impl Iterator<Item = &'a str>) -> Result<Vec<String>, Refusal> {
-    let mut found: Vec<String> = references.filter_map(referred).map(str::to_owned).collect();
-    found.sort();
-    found.dedup();
+    let found = each_once(references);
     if found.len() > limit::ATTACHMENTS {
         let message = format!("{} artifacts are attached; at most {} are taken", found.len(), limit::ATTACHMENTS);
         return Err(Refusal::new(Code::TooLarge, message).hint("put them into an archive, and attach that"));
@@ -54,9 +55,16 @@ pub(crate) fn named<'a>(references: impl Iterator<Item = &'a str>) -> Result<Vec
     Ok(found)
 }
 
-/// The artifacts that are attached to a message as it is passed on. Those that it came with were counted then.
+fn each_once<'a>(references: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut found: Vec<String> = references.filter_map(referred).map(str::to_owned).collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// The artifacts that are attached to a message as it is passed on. How many may be was settled when it came in.
 pub fn passed_on(message: &Value) -> Vec<String> {
-    attached(Some(message)).unwrap_or_default()
+    each_once(references(Some(message)))
 }
 
 /// That something names an artifact: while there is such a row, nobody removes the artifact.

@@ -284,7 +284,7 @@ pub fn admits(view: &View, caller: &Caller) -> Result<(), Halt> {
 pub fn decide(view: &View, caller: &Caller, command: &Command, now: &Now) -> Result<Decision, Halt> {
     admits(view, caller)?;
     let mut decision = decided(view, caller, command, now)?;
-    told::address(view, caller, &mut decision.facts)?;
+    told::address(view, caller, now, &mut decision.facts)?;
     Ok(decision)
 }
 

@@ -212,7 +212,7 @@ fn shown(row: &LogRow, message_type: &str) -> Value {
     }
     json!({
         "v": VERSION,
-        "id": id_at(row.seq),
+        "id": row.fact.id_at(row.seq),
         "ts": iso(row.at),
         "thread_id": thread,
         "run_id": run,
@@ -232,9 +232,21 @@ pub fn id_at(seq: Seq) -> MessageId {
     MessageId::new(event_id::of(seq).replacen("evt_", "msg_", 1))
 }
 
-/// The place that such an id is made from.
+/// The id of what a fact tells somebody: its place, and when that was.
+pub(crate) fn told_id(seq: Seq, at: Timestamp) -> MessageId {
+    MessageId::new(format!("{}_{:x}", id_at(seq).as_str(), at.0))
+}
+
+/// The place that an id of either kind is made from.
 pub fn place_of(id: &MessageId) -> Option<Seq> {
-    event_id::parse(&id.as_str().replacen("msg_", "evt_", 1))
+    let place = id.as_str().strip_prefix("msg_")?;
+    let place = place.split_once('_').map_or(place, |(place, _)| place);
+    event_id::parse(&format!("evt_{place}"))
+}
+
+/// Whether an id names what another log has at the place of this row.
+pub fn is_of_another(id: &MessageId, row: &LogRow) -> bool {
+    place_of(id).is_some_and(|place| place == row.seq && *id != row.fact.id_at(place) && *id != id_at(place))
 }
 
 /// Whether an id is that of a place which a log can have. Ids of that form that others chose are of none.

@@ -9,11 +9,11 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::actor::{Actor, Caller};
-use crate::command::Halt;
+use crate::command::{Halt, Now};
 use crate::envelope;
 use crate::fact::Fact;
 use crate::file::ReleaseReason;
-use crate::id::{AgentId, MessageId, Seq, TaskId, ThreadId};
+use crate::id::{AgentId, MessageId, Seq, TaskId, ThreadId, Timestamp};
 use crate::key::{Ask, Key};
 use crate::task::{Because, Task};
 use crate::view::View;
@@ -27,6 +27,10 @@ pub struct Told {
     /// The conversation in which the task was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread: Option<ThreadId>,
+    /// When it was decided, if it is told. A part of the id: a place alone comes twice, if a store is taken back to a
+    /// backup, and whoever was told the first time would take the second for a repetition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Timestamp>,
     /// The request that asks for nothing any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub over: Option<Over>,
@@ -91,6 +95,14 @@ impl Fact {
         self.told()?.over.as_ref()
     }
 
+    /// The id that it is shown and told under, at its place in the log.
+    pub fn id_at(&self, seq: Seq) -> MessageId {
+        match self.told().and_then(|told| told.at) {
+            Some(at) => envelope::told_id(seq, at),
+            None => envelope::id_at(seq),
+        }
+    }
+
     pub(crate) fn told_in(&self) -> Option<&ThreadId> {
         self.told()?.thread.as_ref()
     }
@@ -98,8 +110,7 @@ impl Fact {
 
 /// The deliveries that a fact opens or ends.
 pub(crate) fn keys(fact: &Fact, seq: Seq) -> impl Iterator<Item = Key> {
-    let opened =
-        fact.tells().iter().map(move |agent| Key::Delivery { message: envelope::id_at(seq), agent: agent.clone() });
+    let opened = fact.tells().iter().map(move |agent| Key::Delivery { message: fact.id_at(seq), agent: agent.clone() });
     let ended = fact.voids().map(|over| Key::Delivery { message: over.message.clone(), agent: over.agent.clone() });
     opened.chain(ended)
 }
@@ -162,7 +173,7 @@ fn listening(view: &View, task: &Task, parts: &[As]) -> Result<Vec<AgentId>, Hal
 }
 
 /// Writes down in the facts of one command whom each is told to, and which request it makes void.
-pub(crate) fn address(view: &View, caller: &Caller, facts: &mut [Fact]) -> Result<(), Halt> {
+pub(crate) fn address(view: &View, caller: &Caller, now: &Now, facts: &mut [Fact]) -> Result<(), Halt> {
     let telling = |fact: &&Fact| fact.told().is_some();
     let tasks: Vec<TaskId> = facts.iter().filter(telling).filter_map(Fact::task).cloned().collect();
     view.needs(tasks.iter().map(|task| Key::Task(task.clone()).into()).collect())?;
@@ -189,8 +200,9 @@ pub(crate) fn address(view: &View, caller: &Caller, facts: &mut [Fact]) -> Resul
             taken.insert(task.id.clone());
         }
         let thread = task.origin.thread.clone().filter(|_| !to.is_empty());
+        let at = (!to.is_empty()).then_some(now.at);
         if let Some(told) = fact.told_mut() {
-            *told = Told { to, thread, over };
+            *told = Told { to, thread, at, over };
         }
     }
     Ok(())
@@ -272,7 +284,7 @@ mod tests {
     fn told(w: &World, since: usize) -> Vec<String> {
         let telling = w.log[since..].iter().filter(|row| !row.fact.tells().is_empty());
         let lines = telling.map(|row| {
-            let id = envelope::id_at(row.seq);
+            let id = row.fact.id_at(row.seq);
             let to: Vec<&str> = row.fact.tells().iter().map(AgentId::as_str).collect();
             for agent in ["lead", "ui", "plain", "ken", "ada"] {
                 assert_eq!(w.pending(agent).contains(&id.as_str()), to.contains(&agent), "{agent}: {:?}", row.fact);
@@ -435,6 +447,8 @@ mod tests {
         let mut w = begun("ken");
         let next = envelope::id_at(Seq(w.log.len() as u64 + 1));
         assert_eq!(w.refuses(&by("ada"), ingest(next.as_str(), "x.y", "ada", &json!({}))), Code::Exists);
+        let told = envelope::told_id(Seq(w.log.len() as u64 + 1), Timestamp(w.now));
+        assert_eq!(w.refuses(&by("ada"), ingest(told.as_str(), "x.y", "ada", &json!({}))), Code::Exists);
         let theirs = envelope::id_at(Seq(1 << 50));
         assert_eq!(sends(&mut w, theirs.as_str(), "x.y", "ada", &json!({})), ["envelope.received"]);
     }

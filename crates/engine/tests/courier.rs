@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use rookery_core::agent::{CurrentTask, SetStatus, Status};
+use rookery_core::agent::{CurrentTask, DeclareOffline, Evidence, SetStatus, Status};
 use rookery_core::clutch::Shape;
 use rookery_core::view::LifeSource;
 use rookery_core::{AgentId, Caller, Fact, LogId, Timestamp};
@@ -184,10 +184,35 @@ async fn an_endpoint_that_takes_messages_shows_that_its_agent_lives() {
         assert_eq!(seen().source, LifeSource::Call);
     }
 
-    // One that was missed comes back by it.
-    let offline = SetStatus { agent: ken.clone(), status: Status::Offline, current_task: CurrentTask::AsBefore };
-    scene.engine.submit(Request::new(Caller::asserted("ken"), offline)).await.unwrap();
+    // One that was missed comes back by it, and one that went by its own word does not.
+    let missed = Evidence { last_seen: scene.clock.now(), source: Some(LifeSource::Call), limit_millis: 1 };
+    let missed = DeclareOffline { agent: ken.clone(), evidence: missed };
+    scene.engine.submit(Request::new(Caller::system(), missed)).await.unwrap();
     scene.sends("m4", "x.note", "ada", json!({})).await;
     let facts = upto(&mut log, "agent.returned").await;
     assert!(matches!(facts.last(), Some(Fact::AgentReturned(back)) if back.agent == ken));
+    let goes = SetStatus { agent: ken.clone(), status: Status::Offline, current_task: CurrentTask::AsBefore };
+    scene.engine.submit(Request::new(Caller::asserted("ken"), goes)).await.unwrap();
+    for message in ["m5", "m6"] {
+        scene.sends(message, "x.note", "ada", json!({})).await;
+        let facts = upto(&mut log, "message.acked").await;
+        assert!(!facts.iter().any(|fact| fact.kind() == "agent.returned"), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn an_endpoint_does_not_stand_in_for_heartbeats() {
+    let mut scene = Scene::new().await;
+    let ken = AgentId::from("ken");
+    scene.gate.allowed.add_permits(10);
+    scene.engine.heartbeat(&Caller::asserted("ken"), &ken).await.unwrap();
+    let beat = scene.engine.board().get(&ken).unwrap().last_seen;
+    let mut log = scene.facts().await;
+    for message in ["m1", "m2"] {
+        scene.clock.0.fetch_add(10_000, Ordering::Relaxed);
+        scene.sends(message, "x.note", "ada", json!({})).await;
+        scene.came().await;
+        upto(&mut log, "message.acked").await;
+    }
+    assert_eq!(scene.engine.board().get(&ken).unwrap().last_seen, beat);
 }

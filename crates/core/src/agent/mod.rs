@@ -89,6 +89,9 @@ pub struct Agent {
     pub holding: u32,
     /// What it held when it was declared offline, to be given back if nobody took it.
     pub lost: Lost,
+    /// It is offline by its own word, not for being silent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub said_goodbye: bool,
     /// How its latest tasks ended.
     #[serde(default, skip_serializing_if = "Recent::is_empty")]
     pub recent: Recent,
@@ -161,7 +164,7 @@ pub(crate) fn apply(old: Option<Agent>, id: &AgentId, fact: &Fact, seq: Seq, at:
             agent.membership = Membership::Here;
             agent.status = Status::Idle;
             agent.seen_at = at;
-            agent.lost = Lost::default();
+            (agent.lost, agent.said_goodbye) = (Lost::default(), false);
         }
         Fact::AgentStatusSet(fact) if fact.agent == *id => {
             agent.status = fact.status;
@@ -181,6 +184,7 @@ pub(crate) fn apply(old: Option<Agent>, id: &AgentId, fact: &Fact, seq: Seq, at:
             agent.current_task = None;
             agent.seen_at = fact.evidence.last_seen;
             agent.lost = fact.lost.clone();
+            agent.said_goodbye = fact.evidence.source.is_none();
         }
         Fact::TaskReserved(fact) if fact.agent == *id => agent.given = Some(seq),
         Fact::TaskReassigned(fact) if fact.to == *id => agent.given = Some(seq),

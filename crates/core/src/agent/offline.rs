@@ -39,6 +39,12 @@ pub struct Lost {
     pub files: Vec<LostFile>,
 }
 
+impl Lost {
+    pub fn is_empty(&self) -> bool {
+        self.tasks.is_empty() && self.files.is_empty()
+    }
+}
+
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LostFile {
     pub path: FilePath,

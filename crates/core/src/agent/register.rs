@@ -203,6 +203,7 @@ impl AgentRegistered {
             sealed: self.sealed,
             holding: old.as_ref().map_or(0, |agent| agent.holding),
             lost: Lost::default(),
+            said_goodbye: false,
             recent: old.as_ref().map_or_else(Recent::default, |agent| agent.recent),
             given: old.and_then(|agent| agent.given),
         }

@@ -18,7 +18,6 @@ pub use receive::{AckMessages, ReadMessages, Receipt, Shown};
 pub use send::{Ack, Addressees, Cause, MessageHeld, MessageSent, SendMessage, StormGuard, Tone, What};
 pub use undelivered::{Dead, DeliveryAbandoned, DeliveryRetried, GiveUpDelivery, RetryDelivery};
 
-use crate::envelope;
 use crate::fact::Fact;
 use crate::id::{AgentId, MessageId, RunId, Seq, TaskId, ThreadId, Timestamp};
 use crate::instance::Instance;
@@ -381,7 +380,7 @@ pub(crate) fn apply_delivery(
         Some(delivery)
     };
     match fact {
-        _ if fact.tells().contains(agent) && *message == envelope::id_at(seq) => Some(new(as_envelope, fact.task())),
+        _ if fact.tells().contains(agent) && *message == fact.id_at(seq) => Some(new(as_envelope, fact.task())),
         _ if fact.voids().is_some_and(|over| over.names(message, agent)) => old.map(|delivery| delivery.passes_on(at)),
         Fact::MessageSent(fact) => queued(&fact.letter.header, fact.at).or(old),
         Fact::MessageReleased(fact) => queued(&fact.header, fact.at).or(old),

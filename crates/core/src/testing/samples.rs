@@ -391,6 +391,7 @@ fn told() -> Told {
     Told {
         to: vec!["cleo".into(), "ada".into()],
         thread: Some("thr_1".into()),
+        at: Some(Timestamp(1_700_000_000_000)),
         over: Some(Over { message: "msg_0".into(), agent: "bob".into() }),
     }
 }

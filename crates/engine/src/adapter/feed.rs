@@ -12,6 +12,7 @@ use rookery_core::{MessageId, Position, Seq};
 use rookery_store::node::{Duty, Tenure};
 use rookery_store::{DeadLetter, Failing, LogQuery};
 use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
 
 use super::outbox::{Kept, OutboxError};
 use super::{Heading, OutboundError, Outlet, Passing};
@@ -45,8 +46,17 @@ pub(crate) async fn run(engine: Engine) {
         for outlet in &engine.settings().outlets {
             feeds.spawn(keep_feeding(engine.clone(), outlet.clone()));
         }
-        // All of them end when they are dropped.
-        while engine.tenure(Duty::Courier) == Some(tenure) && duties.changed().await.is_ok() {}
+        // All of them end when they are dropped, and begin anew if one of them broke.
+        while engine.tenure(Duty::Courier) == Some(tenure) {
+            tokio::select! {
+                changed = duties.changed() => if changed.is_err() { return },
+                Some(broke) = feeds.join_next() => {
+                    tracing::error!(?broke, "passing messages on broke, and begins anew");
+                    tokio::time::sleep(RETRY_AFTER).await;
+                    break;
+                }
+            }
+        }
     }
 }
 
@@ -69,10 +79,13 @@ async fn keep_feeding(engine: Engine, outlet: Outlet) {
 async fn feed(engine: &Engine, outlet: &Outlet) -> Result<Infallible, OutboxError> {
     let mut feed = Feed::begin(engine, outlet).await?;
     let mut subscription = feed.follow().await?;
+    // However busy the log is, there is a look now and then.
+    let mut looks = tokio::time::interval(LOOK_EVERY);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             chunk = subscription.next() => feed.take(chunk.map_err(EngineError::from)?.rows()).await?,
-            () = tokio::time::sleep(LOOK_EVERY), if feed.has_something_open() => feed.look().await?,
+            _ = looks.tick(), if feed.has_something_open() => feed.look().await?,
         }
     }
 }

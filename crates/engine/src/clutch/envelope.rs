@@ -38,7 +38,7 @@ impl Engine {
             _ => envelope::place_of(id).filter(|seq| *seq <= head.head),
         };
         let row = match seq {
-            Some(seq) => self.row_at(seq).await?,
+            Some(seq) => self.row_at(seq).await?.filter(|row| !envelope::is_of_another(id, row)),
             None => None,
         };
         let value = match row {

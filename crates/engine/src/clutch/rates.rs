@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
 
-use rookery_core::clutch::MessageType;
+use rookery_core::clutch::{MessageType, Taken};
 use rookery_core::{Code, Refusal};
 
 use super::ingest::{IngestError, Item};
@@ -50,8 +50,8 @@ impl Rates {
     }
 }
 
-/// Whether it is counted here. Chat is by the rule, which holds it for a person; and what accepts, ends or answers work, or is a sign of
-/// life, is never refused for being much.
+/// Whether it is counted here. Chat is by the rule, which holds it for a person; and what accepts, ends or answers work, or is a mere
+/// sign of life, is never refused for being much.
 fn is_counted(message_type: &MessageType) -> bool {
     match message_type {
         MessageType::TaskRequest
@@ -78,7 +78,10 @@ fn is_counted(message_type: &MessageType) -> bool {
 impl Engine {
     /// Refuses all of them if a sender of one is beyond its rate.
     pub(super) fn check_rates(&self, items: &[Item<'_>]) -> Result<(), IngestError> {
-        let counted = |item: &&Item<'_>| item.known.is_none() && is_counted(&item.received.envelope.message_type);
+        let changes = |item: &Item<'_>| matches!(&item.taken, Taken::Heartbeat(beat) if beat.says_something());
+        let counted = |item: &&Item<'_>| {
+            item.known.is_none() && (is_counted(&item.received.envelope.message_type) || changes(item))
+        };
         let counted: Vec<(String, &Item<'_>)> =
             items.iter().filter(counted).map(|item| (item.caller.actor.to_string(), item)).collect();
         let mut sent: BTreeMap<&str, u64> = BTreeMap::new();

@@ -44,7 +44,9 @@ impl Outgoing {
     }
 
     fn headers(&self, passing: &Passing, body: &[u8]) -> Vec<(&'static str, String)> {
-        let id = passing.message["id"].as_str().map_or_else(|| passing.seq.to_string(), str::to_owned);
+        // The ids that we give repeat if a store is taken back to a backup; together with the time they do not.
+        let said = |field: &str| passing.message[field].as_str().unwrap_or_default();
+        let id = format!("{}@{}", said("id"), said("ts"));
         vec![
             (SIGNATURE, self.signature(passing.at, body)),
             (DELIVERY, id),

@@ -16,7 +16,7 @@ use rookery_core::message::{
     Ack, AckMessages, AddressedAs, Addressees, Cause, Fate, GiveUpDelivery, Header, ReadMessages, Receipt, Recipients,
     ReleaseHeld, RetryDelivery, SendMessage, Shown, Standing, StormGuard, Verdict, What,
 };
-use rookery_core::{AgentId, Command, Fact, Instance, Key, MessageId, Row, TaskId, Timestamp, envelope};
+use rookery_core::{AgentId, Command, Fact, Instance, Key, MessageId, Row, TaskId, Timestamp};
 
 use crate::envelopes::ENVELOPES;
 use crate::steps::{AGENTS, Step, steps};
@@ -186,7 +186,7 @@ impl Ledger {
                 _ => {}
             }
             for agent in row.fact.tells() {
-                let key = (envelope::id_at(row.seq), agent.clone());
+                let key = (row.fact.id_at(row.seq), agent.clone());
                 assert_eq!(ledger.deliveries.insert(key, Standing::Queued), None);
             }
             if let Some(over) = row.fact.voids() {

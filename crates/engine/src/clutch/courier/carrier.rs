@@ -119,7 +119,10 @@ fn area_v6(address: Ipv6Addr) -> Area {
     match address.segments() {
         [0, 0, 0, 0, 0, 0, 0, 1] => Area::Nearby,
         // Those that stand for an address of the older kind, whoever translates them.
-        [0, 0, 0, 0, 0, 0, high, low] | [0x64, 0xff9b, _, _, _, _, high, low] => embedded(high, low),
+        [0, 0, 0, 0, 0, 0, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => embedded(high, low),
+        [0, 0, 0, 0, 0xffff, 0, high, low] => embedded(high, low),
+        // Where in it the other address stands is for the network to say.
+        [0x64, 0xff9b, ..] => Area::Anywhere,
         [0x2002, high, low, ..] => embedded(high, low),
         [0x2001, 0, ..] => Area::Nearby,
         [first, ..] if first & 0xffc0 == 0xfe80 || first & 0xff00 == 0xff00 => Area::Anywhere,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rookery_core::message::{AckMessages, GiveUpDelivery, Shown};
+use rookery_core::view::LifeSource;
 use rookery_core::{AgentId, Auth, Caller, Code, Command, Key, MessageId, Refusal, Row};
 use rookery_store::node::Tenure;
 use rookery_store::{Submission, SubmitError};
@@ -167,13 +168,28 @@ impl Job {
         }
     }
 
-    /// An agent whose endpoint takes messages is here, and comes back if it was missed. Signs of life are kept in memory and
-    /// written down now and then, however many there are.
+    /// An agent that shows itself by nothing but calls is here as long as its endpoint takes messages. Signs of life are kept in
+    /// memory and written down now and then, however many there are.
+    ///
+    /// One that sends heartbeats is believed by those alone: something in front of it may answer when it is gone. For the same
+    /// reason nobody comes back by this who went by its own word, or who was missed while it had work.
     async fn is_alive(&self) {
+        let seen = self.engine.board().get(&self.agent);
+        if seen.is_some_and(|seen| seen.source != LifeSource::Call) {
+            return;
+        }
+        if self.engine.roster().is_offline(&self.agent) && !self.was_only_silent().await {
+            return;
+        }
         let agent = Caller { auth: Auth::Token, ..Caller::asserted(self.agent.clone()) };
         if let Err(error) = self.engine.visit(&agent).await {
             tracing::debug!(%error, agent = %self.agent, "a sign of life was not taken");
         }
+    }
+
+    async fn was_only_silent(&self) -> bool {
+        let known = self.engine.agent(&self.agent).await.ok().and_then(|known| known.value);
+        known.is_some_and(|known| !known.said_goodbye && known.lost.is_empty())
     }
 }
 

@@ -178,7 +178,7 @@ impl Courier {
     /// some, and begins anew.
     pub async fn round(&mut self) -> Result<Vec<Job>, EngineError> {
         self.look().await?;
-        self.send().await
+        Ok(self.send().await)
     }
 
     /// Takes the next row of the log, unless what is known has it already.
@@ -248,7 +248,7 @@ impl Courier {
     }
 
     /// Whatever can be sent now.
-    async fn send(&mut self) -> Result<Vec<Job>, EngineError> {
+    async fn send(&mut self) -> Vec<Job> {
         let now = self.engine.clock().monotonic();
         let due: Vec<AgentId> =
             self.wake.iter().filter(|(_, due)| **due <= now).map(|(agent, _)| agent.clone()).collect();
@@ -261,9 +261,17 @@ impl Courier {
             && let Some(agent) = self.next_stirred()
         {
             self.last = Some(agent.clone());
-            jobs.extend(self.send_to(&agent, now).await?);
+            match self.send_to(&agent, now).await {
+                Ok(more) => jobs.extend(more),
+                // A matter of this agent, as far as anybody knows: the others get theirs.
+                Err(error) => {
+                    tracing::debug!(%error, %agent, "what waits for an agent cannot be read");
+                    let millis = u64::try_from(RETRY_AFTER.as_millis()).unwrap_or(u64::MAX);
+                    self.wake.insert(agent, now.saturating_add(millis));
+                }
+            }
         }
-        Ok(jobs)
+        jobs
     }
 
     fn next_stirred(&mut self) -> Option<AgentId> {

@@ -21,6 +21,10 @@ pub(super) struct Item {
     pub(super) job: Option<u64>,
     /// How it ended, if that is still to be written down.
     pub(super) verdict: Option<Verdict>,
+    /// Nobody waits for it any more, but it is on its way: what comes after it of its task waits until that has ended.
+    over: bool,
+    /// It is over and waits again, because somebody wants that.
+    anew: bool,
 }
 
 /// Whether what waits has to be read.
@@ -90,8 +94,17 @@ impl Round {
         }
         self.look = if whole { Look::Done } else { Look::Further };
         for Waits { message, sent, task, .. } in waiting.into_iter().filter(|waits| !waits.dead) {
-            let new = Item { message: message.clone(), task, attempts: 0, due: 0, job: None, verdict: None };
-            self.items.entry((sent, message)).or_insert(new);
+            let new = Item {
+                message: message.clone(),
+                task,
+                attempts: 0,
+                due: 0,
+                job: None,
+                verdict: None,
+                over: false,
+                anew: false,
+            };
+            self.items.entry((sent, message)).and_modify(|known| known.anew = known.over).or_insert(new);
         }
     }
 
@@ -119,12 +132,18 @@ impl Round {
 
     /// Nobody waits for it any more.
     pub(super) fn done(&mut self, message: &MessageId) {
-        self.items.retain(|(_, known), _| known != message);
+        self.items.retain(|(_, known), item| {
+            item.over |= known == message;
+            !item.over || item.job.is_some()
+        });
     }
 
-    /// A job has settled it. If it waits by now for another one, because it is to be tried again, it goes on waiting.
+    /// A job has settled it. If it waits again by now, it goes on waiting.
     pub(super) fn done_by(&mut self, job: u64) {
-        self.items.retain(|_, item| item.job != Some(job));
+        if let Some(item) = self.comes_back(job, 0) {
+            item.over = true;
+        }
+        self.items.retain(|_, item| !item.over || item.job.is_some());
     }
 
     /// It did not arrive, and is tried again then.
@@ -141,8 +160,17 @@ impl Round {
         }
     }
 
+    /// What a job had, unless it was over meanwhile.
     fn comes_back(&mut self, job: u64, due: u64) -> Option<&mut Item> {
-        let item = self.items.values_mut().find(|item| item.job == Some(job))?;
+        let key = self.items.iter().find(|(_, item)| item.job == Some(job)).map(|(key, _)| key.clone())?;
+        if let Some(item) = self.items.get(&key).filter(|item| item.over) {
+            if item.anew {
+                self.look_again(Look::Anew);
+            }
+            self.items.remove(&key);
+            return None;
+        }
+        let item = self.items.get_mut(&key)?;
         (item.job, item.due) = (None, due);
         Some(item)
     }
@@ -181,7 +209,7 @@ mod tests {
         assert_eq!(names(&ready(&mut round, 50, 0, 5)), [""; 0]);
         let found = ready(&mut round, 50, 9, 5);
         assert_eq!((names(&found), found.items[0].attempts), (vec!["m2"], 1));
-        assert_eq!(round.on_their_way(), 2);
+        assert_eq!(round.on_their_way(), 3);
     }
 
     #[test]
@@ -204,6 +232,20 @@ mod tests {
     }
 
     #[test]
+    fn what_is_over_on_its_way_holds_up_its_task_until_it_is_there() {
+        for settle in [|round: &mut Round| round.done_by(1), |round: &mut Round| round.again(1, 5)] {
+            let mut round = Round::new("u".to_owned());
+            round.read(vec![waits(1, Some("t")), waits(2, Some("t"))], 200);
+            assert_eq!(names(&ready(&mut round, 0, 9, 1)), ["m1"]);
+            round.done(&"m1".into());
+            assert_eq!(names(&ready(&mut round, 0, 9, 2)), [""; 0], "m1 may arrive yet");
+            settle(&mut round);
+            assert_eq!(names(&ready(&mut round, 0, 9, 2)), ["m2"]);
+            assert_eq!(round.to_read(), None, "nothing else has changed");
+        }
+    }
+
+    #[test]
     fn what_a_job_comes_to_late_is_no_news_to_the_next_one() {
         let mut round = Round::new("u".to_owned());
         round.read(vec![waits(1, None)], 200);
@@ -212,8 +254,11 @@ mod tests {
         round.done(&"m1".into());
         round.look_again(Look::Anew);
         round.read(vec![waits(1, None)], 200);
-        assert_eq!(names(&ready(&mut round, 0, 9, 2)), ["m1"]);
+        assert_eq!(names(&ready(&mut round, 0, 9, 2)), [""; 0], "it is on its way still");
         round.done_by(1);
+        assert_eq!(round.to_read(), Some((Seq(0), 200)));
+        round.read(vec![waits(1, None)], 200);
+        assert_eq!(names(&ready(&mut round, 0, 9, 2)), ["m1"]);
         round.again(1, 5);
         assert_eq!(round.on_their_way(), 1);
         round.put_back(2, 3, Some(Verdict::Taken));
