@@ -20,18 +20,18 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// By the content type, whatever parameters it has; `Either` if it tells nothing.
-    pub fn of_content_type(content_type: &str) -> Shape {
+    /// By the content type, whatever parameters it has; nothing if messages are not written so.
+    pub fn of_content_type(content_type: &str) -> Option<Shape> {
         let media = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         match media.as_str() {
             "application/x-ndjson"
             | "application/ndjson"
             | "application/jsonl"
             | "application/x-jsonlines"
-            | "application/json-lines" => Shape::Lines,
-            "application/json" => Shape::Json,
-            media if media.ends_with("+json") => Shape::Json,
-            _ => Shape::Either,
+            | "application/json-lines" => Some(Shape::Lines),
+            "application/json" => Some(Shape::Json),
+            media if media.starts_with("application/") && media.ends_with("+json") => Some(Shape::Json),
+            _ => None,
         }
     }
 }

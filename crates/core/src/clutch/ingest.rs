@@ -4,7 +4,7 @@ use super::address::Address;
 use super::message_type::MessageType;
 use super::received::EnvelopeReceived;
 use super::signature::{self, Signing, SigningPolicy};
-use super::tool::{Denial, ToolCall};
+use super::tool::{Denial, HeldTo, ToolCall};
 use crate::actor::{Actor, Caller};
 use crate::agent::{Agent, RegisterCard, UpdateCard, Vouched};
 use crate::command::{Decision, Halt, Now, Reply};
@@ -190,7 +190,7 @@ impl Ingest {
             SigningPolicy::All => Ok(true),
             SigningPolicy::Sensitive if signature::keys_of(sender).is_empty() => Ok(false),
             SigningPolicy::Sensitive => match &self.act {
-                Act::Call(call) => Ok(call.is_for_production(sender, view.task(&self.received.task)?)),
+                Act::Call(call) => Ok(call.is_for_production(sender, &self.held_to(view)?)),
                 _ => Ok(signature::is_sensitive(&self.received.message_type)),
             },
         }
@@ -207,9 +207,13 @@ impl Ingest {
             Some(agent) => view.agent(agent)?,
             None => None,
         };
-        let forbidden = call.forbidden(caller, view.task(&self.received.task)?);
+        let forbidden = call.forbidden(caller, &self.held_to(view)?);
         let taken = !reached.is_empty() || self.received.to.iter().any(|to| matches!(to, Address::Person(_)));
         Ok(forbidden.or_else(|| call.unserved().filter(|_| !taken)))
+    }
+
+    fn held_to<'v>(&self, view: &'v View) -> Result<HeldTo<'v>, Halt> {
+        HeldTo::of(view, &self.from, &self.received.task)
     }
 
     /// What answers a request that is bound to a step of a workflow is what that expects.
@@ -337,8 +341,9 @@ impl Ingest {
             }
             Act::Progress => {
                 self.needs_open(task, State::InProgress)?;
+                self.needs_own(view, caller, task)?;
                 match task.holder() {
-                    Some(_) => self.needs_own(view, caller, task).map(|()| vec![]),
+                    Some(_) => Ok(vec![]),
                     None => Err(task::refuse_transition(task, State::InProgress)
                         .hint("accept the task first, by 'task.accept'")
                         .into()),
@@ -580,7 +585,9 @@ mod tests {
                     }
                     let expected = match (kind, from, state) {
                         (_, _, State::Completed | State::Failed | State::Cancelled) => Some(Code::InvalidTransition),
-                        ("task.progress", _, State::Pending) => Some(Code::InvalidTransition),
+                        ("task.progress", "ken" | "lead" | "person:anna", State::Pending) => {
+                            Some(Code::InvalidTransition)
+                        }
                         (_, "ken", _) | ("task.cancel", "ui" | "lead" | "person:anna", _) => no_code,
                         // Nobody but its agent begins it, and what has not begun cannot end well or badly.
                         ("task.result" | "task.error", "lead" | "person:anna", State::Pending) => {
@@ -815,6 +822,14 @@ mod tests {
         let mut w = keyed(std::slice::from_ref(&own));
         sends(&mut w, "r", "task.request", "lead", &json!({ "security": { "policy": { "trust_level": "prod" } } }));
         assert!(needs(&mut w), "the task's");
+        let mut w = keyed(std::slice::from_ref(&own));
+        let live = json!({ "task_id": "live", "security": { "policy": { "trust_level": "prod" } } });
+        sends(&mut w, "r", "task.request", "lead", &live);
+        assert!(!needs(&mut w), "that of a task which is not ken's and is not named");
+        let mut w = keyed(std::slice::from_ref(&own));
+        sends(&mut w, "r", "task.request", "lead", &live);
+        w.does(&by("lead"), crate::testing::assign("live", "ken"));
+        assert!(needs(&mut w), "that of a task that ken has, though the call names another");
         let tools = json!([{ "id": "skill:ship", "tools": ["mcp:deploy"], "trust_level": "prod" }]);
         let mut w = World::of(&["lead"]);
         let said = json!({ "payload": card(&[own], json!({ "capabilities": tools })) });

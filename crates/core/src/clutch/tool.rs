@@ -64,6 +64,8 @@ pub enum Restriction {
     Card,
     Message,
     Task,
+    /// A task that the caller has, where the call names none of those.
+    HeldTask,
 }
 
 impl Denial {
@@ -78,6 +80,9 @@ impl Denial {
                     Restriction::Card => "the caller's card",
                     Restriction::Message => "the call's own policy",
                     Restriction::Task => "the policy of the task",
+                    Restriction::HeldTask => {
+                        "a task that the caller has; a call for another of its tasks names that one as its task_id"
+                    }
                 };
                 format!("{} is not in the tool_allowlist of {whose}", self.tool)
             }
@@ -92,17 +97,14 @@ impl ToolCall {
             Address::Server(_) => Some(address.to_string()),
             _ => None,
         });
-        let mut tools: Vec<String> = servers.collect();
-        // What a call to a server names is something of that server, unless it names a server itself.
+        let servers: Vec<String> = servers.collect();
         let named = envelope.payload().get("tool").and_then(Value::as_str).filter(|name| !name.trim().is_empty());
-        if let Some(named) = named.filter(|named| tools.is_empty() || named.starts_with("mcp:")) {
-            tools.push(named[..named.floor_char_boundary(limit::NAME_BYTES)].to_owned());
-        }
-        ToolCall { tools, policy: envelope.security.policy.clone() }
+        let named = named.map(|name| &name[..name.floor_char_boundary(limit::NAME_BYTES)]);
+        ToolCall { tools: called(servers, named), policy: envelope.security.policy.clone() }
     }
 
     /// Whether it is for production, by what any side of it says.
-    pub(super) fn is_for_production(&self, caller: Option<&Agent>, task: Option<&Task>) -> bool {
+    pub(super) fn is_for_production(&self, caller: Option<&Agent>, held_to: &HeldTo<'_>) -> bool {
         let says = |policy: &Policy| policy.trust_level == Some(TrustLevel::Prod);
         let offers = |card: &Card| {
             let of_production = card.capabilities.iter().filter(|capability| capability.trust() == TrustLevel::Prod);
@@ -110,21 +112,21 @@ impl ToolCall {
             offered.any(|tool| self.tools.iter().any(|called| server(called) == tool))
         };
         says(&self.policy)
-            || task_policy(task).is_some_and(says)
+            || held_to.policies().any(|(_, policy)| says(policy))
             || caller.and_then(|agent| agent.profile.card.as_deref()).is_some_and(offers)
     }
 
     /// The first thing that it may not use.
-    pub(super) fn forbidden(&self, caller: Option<&Agent>, task: Option<&Task>) -> Option<Denial> {
+    pub(super) fn forbidden(&self, caller: Option<&Agent>, held_to: &HeldTo<'_>) -> Option<Denial> {
         let card = caller.and_then(|agent| agent.profile.card.as_ref());
-        let lists = [
+        let own = [
             (Restriction::Card, card.and_then(|card| card.security.tool_allowlist.as_ref())),
             (Restriction::Message, self.policy.tool_allowlist.as_ref()),
-            (Restriction::Task, task_policy(task).and_then(|policy| policy.tool_allowlist.as_ref())),
         ];
+        let of_tasks = held_to.policies().map(|(by, policy)| (by, policy.tool_allowlist.as_ref()));
         let unnamed = [String::new()];
         let tools = if self.tools.is_empty() { &unnamed } else { self.tools.as_slice() };
-        lists.into_iter().find_map(|(by, list)| {
+        own.into_iter().chain(of_tasks).find_map(|(by, list)| {
             let list = list?;
             let tool = tools.iter().find(|tool| !list.iter().any(|entry| covers(entry, tool)))?;
             let tool = if tool.is_empty() { "a tool without a name".to_owned() } else { tool.clone() };
@@ -139,8 +141,42 @@ impl ToolCall {
     }
 }
 
-fn task_policy(task: Option<&Task>) -> Option<&Policy> {
-    task.and_then(|task| task.origin.terms.as_ref()).map(|terms| &terms.policy)
+/// What a call uses. What it names is something of the server that it is to, unless it names another server.
+fn called(servers: Vec<String>, named: Option<&str>) -> Vec<String> {
+    match named {
+        None => servers,
+        Some(named) if named.starts_with("mcp:") || servers.is_empty() => {
+            let others = servers.into_iter().filter(|addressed| tool_name(addressed) != server(named));
+            others.chain([named.to_owned()]).collect()
+        }
+        Some(named) => servers.iter().map(|addressed| format!("{addressed}/{named}")).collect(),
+    }
+}
+
+/// The tasks whose policies a call is held to.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct HeldTo<'v> {
+    /// The one that it names, if there is one.
+    named: Option<&'v Task>,
+    /// All that its sender has, if the one that it names is none of them: nobody gets rid of a policy by naming something else.
+    held: Vec<&'v Task>,
+}
+
+impl<'v> HeldTo<'v> {
+    pub(super) fn of(view: &'v View, sender: &Actor, task: &TaskId) -> Result<HeldTo<'v>, Halt> {
+        let named = view.task(task)?;
+        let held = match sender.agent() {
+            Some(agent) if named.and_then(Task::held_by) != Some(agent) => view.tasks_held_by(agent)?,
+            _ => vec![],
+        };
+        Ok(HeldTo { named, held })
+    }
+
+    fn policies(&self) -> impl Iterator<Item = (Restriction, &'v Policy)> {
+        let named = self.named.iter().map(|task| (Restriction::Task, *task));
+        let all = named.chain(self.held.iter().map(|task| (Restriction::HeldTask, *task)));
+        all.filter_map(|(by, task)| Some((by, &task.origin.terms.as_ref()?.policy)))
+    }
 }
 
 /// An entry allows a server with all it has, or one thing of it: `mcp:files`, `mcp:files/read`.
@@ -321,6 +357,14 @@ mod tests {
             ("agent:smith", None, false),
             ("agent:smith", Some(" "), false),
             (BROWSER, Some("click"), true),
+            ("mcp:files", Some("mcp:files/read"), true),
+            ("mcp:files", Some("read"), true),
+            ("mcp:files", Some("mcp:files/write"), false),
+            ("mcp:files", Some("write"), false),
+            ("mcp:files", Some("mcp:files"), false),
+            ("mcp:files", None, false),
+            ("mcp:files", Some("mcp:browser/click"), false),
+            ("mcp:shell", Some("mcp:files/read"), false),
             (BROWSER, Some("mcp:shell"), false),
             ("mcp:shell", Some("click"), false),
         ] {
@@ -328,6 +372,54 @@ mod tests {
             let forbidden = denied.is_some_and(|(code, _)| code == "TOOL_NOT_ALLOWED");
             assert_eq!(forbidden, !allowed, "{tool:?} to {to}");
         }
+    }
+
+    #[test]
+    fn no_allowlist_is_got_rid_of_by_naming_another_task() {
+        let under =
+            |task: &str, list: Value| json!({ "task_id": task, "security": { "policy": { "tool_allowlist": list } } });
+        // Two of ken's under a list each, one under none, one that waits for ken, and one that is nobody's.
+        let mut w = World::of(&["lead", "smith", "ken"]);
+        sends(&mut w, "r1", "task.request", "lead", &under("files", json!(["mcp:files", "mcp:git"])));
+        sends(&mut w, "r2", "task.request", "lead", &under("web", json!(["mcp:browser", "mcp:git"])));
+        sends(&mut w, "r3", "task.request", "lead", &json!({ "task_id": "free" }));
+        sends(&mut w, "r4", "task.request", "lead", &under("waits", json!(["mcp:files", "mcp:git", "mcp:browser"])));
+        sends(&mut w, "r5", "task.request", "lead", &under("others", json!(["mcp:browser", "mcp:shell"])));
+        for task in ["files", "web", "free", "waits"] {
+            w.does(&by("lead"), crate::testing::assign(task, "ken"));
+        }
+        for task in ["files", "web", "free"] {
+            sends(&mut w, &format!("a-{task}"), "task.accept", "ken", &json!({ "task_id": task }));
+        }
+        let mut denied = |from: &str, task: &str, tool: &str| {
+            let mut said = call("agent:smith", Some(tool), json!({}));
+            said["task_id"] = json!(task);
+            let (id, caller) = (format!("call-{from}-{task}-{tool}"), crate::testing::sender(from));
+            match w.run(&caller, ingest(&id, "tool.call", from, &said)).unwrap().0.as_slice() {
+                [Fact::EnvelopeReceived(call)] => call.denied.as_ref().map(|denied| denied.by),
+                other => panic!("{other:?}"),
+            }
+        };
+        let (task, held) = (Some(Some(Restriction::Task)), Some(Some(Restriction::HeldTask)));
+        for (named, tool, expected) in [
+            ("files", "mcp:files", None),
+            ("files", "mcp:browser", task),
+            ("web", "mcp:browser", None),
+            ("free", "mcp:shell", None),
+            ("waits", "mcp:browser", None),
+            ("waits", "mcp:shell", task),
+            ("ghost", "mcp:git", None),
+            ("ghost", "mcp:files", held),
+            ("ghost", "mcp:shell", held),
+            ("others", "mcp:shell", held),
+            ("others", "mcp:browser", held),
+            ("others", "mcp:git", task),
+        ] {
+            assert_eq!(denied("ken", named, tool), expected, "{tool} for {named}");
+        }
+        assert_eq!(denied("lead", "ghost", "mcp:shell"), None, "who has no tasks is held to none");
+        assert_eq!(denied("lead", "files", "mcp:shell"), task, "what is said of a task holds for everybody");
+        assert_eq!(denied("person:anna", "ghost", "mcp:shell"), None);
     }
 
     #[test]

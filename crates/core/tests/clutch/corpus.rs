@@ -267,13 +267,16 @@ mod batches {
     #[test]
     fn a_content_type_tells_the_shape() {
         for (content_type, shape) in [
-            ("application/json", Shape::Json),
-            ("Application/JSON; charset=utf-8", Shape::Json),
-            ("application/clutch+json", Shape::Json),
-            ("application/x-ndjson", Shape::Lines),
-            ("application/jsonl;charset=utf-8", Shape::Lines),
-            ("text/plain", Shape::Either),
-            ("", Shape::Either),
+            ("application/json", Some(Shape::Json)),
+            ("Application/JSON; charset=utf-8", Some(Shape::Json)),
+            ("application/clutch+json", Some(Shape::Json)),
+            ("application/x-ndjson", Some(Shape::Lines)),
+            ("application/jsonl;charset=utf-8", Some(Shape::Lines)),
+            ("text/plain", None),
+            ("text/plain; a=application/json", None),
+            ("text/x+json", None),
+            ("application/x-www-form-urlencoded", None),
+            ("", None),
         ] {
             assert_eq!(Shape::of_content_type(content_type), shape, "{content_type}");
         }

@@ -53,6 +53,21 @@ async fn many_come_as_an_array_or_on_lines_in_their_order() {
 }
 
 #[tokio::test]
+async fn what_is_not_sent_as_json_is_not_read() {
+    let daemon = team(&["ken"]).await;
+    let (before, body) = (kinds(&daemon), note("m1", "ken").to_string());
+    for media in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "text/json", ""] {
+        let reply = post_text(&daemon, media, body.clone()).await;
+        assert_eq!(told(&reply), expected(415, "UNSUPPORTED_MEDIA_TYPE", ""), "{media}");
+    }
+    let bare = read(daemon.request(Method::POST, "/clutch/v0/messages").body(body.clone())).await.unwrap();
+    assert_eq!(told(&bare), expected(415, "UNSUPPORTED_MEDIA_TYPE", ""));
+    assert_eq!(kinds(&daemon), before);
+    let reply = post_text(&daemon, "application/json; charset=utf-8", body).await;
+    assert_eq!(reply.status, 202, "{}", reply.body);
+}
+
+#[tokio::test]
 async fn none_of_many_is_stored_if_one_is_refused() {
     let daemon = team(&["ken"]).await;
     let before = kinds(&daemon);

@@ -38,6 +38,10 @@ async fn a_task_lives_from_request_to_result() {
     sent(&daemon, &asked).await;
     let task = daemon.get("/tasks/task_one").await.unwrap().body;
     assert_eq!((&task["title"], &task["assigned_by"]), (&json!("Who sells it?"), &json!("ui")));
+    for kind in ["task.progress", "task.result", "task.error"] {
+        let foreign = envelope("m3", kind, "ada", json!({}));
+        assert_eq!(refused(&daemon, &foreign).await, expected(403, "NOT_HOLDER", "/from/agent_id"), "{kind}");
+    }
     sent(&daemon, &envelope("m2", "task.accept", "ken", json!({}))).await;
     assert_eq!(state(&daemon, "task_one").await, "in_progress");
     for kind in ["task.accept", "task.progress", "task.result", "task.error", "task.cancel"] {

@@ -90,6 +90,7 @@ async fn no_call_gets_past_an_allowlist() {
     };
     sent(&daemon, &under("wide", &has)).await;
     sent(&daemon, &under("narrow", &lacks)).await;
+    sent(&daemon, &under("open", &has)).await;
     let message = |list: &Value| json!({"policy": {"tool_allowlist": list}});
     for (number, (card, policy, task, by)) in [
         (&has, &has, "wide", None),
@@ -97,10 +98,20 @@ async fn no_call_gets_past_an_allowlist() {
         (&has, &lacks, "wide", Some("message")),
         (&has, &has, "narrow", Some("task")),
         (&has, &json!([]), "wide", Some("message")),
+        // From here on ken has the narrow one, and names others.
+        (&has, &has, "ghost", Some("held_task")),
+        (&has, &has, "open", Some("held_task")),
+        (&has, &has, "wide", None),
     ]
     .into_iter()
     .enumerate()
     {
+        if number == 5 {
+            sent(&daemon, &envelope("a1", "task.accept", "agent:ken", json!({"task_id": "narrow"}))).await;
+        }
+        if number == 7 {
+            sent(&daemon, &envelope("a2", "task.accept", "agent:ken", json!({"task_id": "wide"}))).await;
+        }
         put(&daemon, "ken", json!({"tool_allowlist": card})).await;
         let id = format!("c{number}");
         let before = kinds(&daemon).len();

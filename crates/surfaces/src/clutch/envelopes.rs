@@ -57,8 +57,12 @@ impl From<Ingested> for IngestResult {
         (status = 422, body = ClutchErrorBody)))]
 pub async fn ingest(State(app): State<App>, call: Call, request: Request) -> Result<Response, ClutchError> {
     let media = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let shape = media.map_or(Shape::Either, Shape::of_content_type);
+    let shape = media.and_then(Shape::of_content_type);
     let bytes = rest::read(request.into_body(), app.limits().body_bytes).await?;
+    let shape = shape.ok_or_else(|| {
+        let message = "the body must be sent as Content-Type: application/json or application/x-ndjson";
+        ClutchError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_MEDIA_TYPE", message)
+    })?;
     let ingested = app.engine().ingest(&bytes, shape, |from| call.sending_as(from)).await?;
     Ok((StatusCode::ACCEPTED, Json(IngestResults::from(ingested))).into_response())
 }
