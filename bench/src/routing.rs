@@ -106,6 +106,7 @@ fn agent(id: AgentId, profile: Profile, number: usize) -> Agent {
         sealed: false,
         holding: 0,
         lost: Default::default(),
+        said_goodbye: false,
         recent: Default::default(),
         given: Some(Seq(number as u64 * 7_919 % 10_007)),
     }
