@@ -98,7 +98,9 @@ async fn it_gets_what_it_wants_in_order_and_can_tell_who_sends() {
     let (time, sealed) = signature.strip_prefix("t=").unwrap().split_once(",v1=").unwrap();
     assert_eq!(sealed, seal(SECRET.as_bytes(), time.parse().unwrap(), bytes), "{signature}");
     let place = rows(&daemon).into_iter().find(|row| row["fact"]["message"] == "m000").unwrap()["seq"].to_string();
-    for (name, value) in [("hook", "out"), ("delivery", "m000"), ("attempt", "1"), ("seq", &place)] {
+    for (name, value) in
+        [("hook", "out"), ("delivery", "m000@2026-02-01T13:20:11.123Z"), ("attempt", "1"), ("seq", &place)]
+    {
         assert_eq!(first.header(&format!("x-rookery-{name}")), Some(value));
     }
     let settled = until(&daemon, "everything to be settled", |out| out["behind"] == 0).await;
