@@ -70,6 +70,11 @@ pub fn kinds(daemon: &Daemon) -> Vec<String> {
     rows(daemon).iter().map(|row| row["kind"].as_str().unwrap().to_owned()).collect()
 }
 
+/// How many facts there are of envelopes and of calls of tools. What the router makes of them comes in its own time.
+pub fn came_in(daemon: &Daemon) -> usize {
+    kinds(daemon).iter().filter(|kind| kind.starts_with("envelope.") || kind.starts_with("tool.")).count()
+}
+
 /// The rows of the log.
 pub fn rows(daemon: &Daemon) -> Vec<Value> {
     daemon.export().unwrap().into_iter().filter(|row| row.get("seq").is_some()).collect()

@@ -6,7 +6,7 @@ use rookery_core::clutch::SecretKey;
 use rookery_testkit::daemon::{Daemon, read};
 use serde_json::{Value, json};
 
-use crate::sending::{envelope, expected, kinds, post, refused, rows, sent, setup, told};
+use crate::sending::{came_in, envelope, expected, kinds, post, refused, rows, sent, setup, told};
 use crate::team::rookery;
 
 const SIG: &str = "/security/auth/sig";
@@ -96,7 +96,7 @@ async fn each_policy_demands_what_it_says() {
         let asked = envelope("ask", "task.request", "agent:ken", json!({}));
         let asked = if of_all { signed(&key("k1", 1), asked) } else { asked };
         sent(&daemon, &asked).await;
-        let stored = kinds(&daemon).len();
+        let stored = came_in(&daemon);
         for (kind, more, demanded) in [
             ("agent.update", &update, of_sensitive),
             ("tool.call", &prod, of_sensitive),
@@ -107,7 +107,7 @@ async fn each_policy_demands_what_it_says() {
             let said = envelope(&format!("m-{kind}"), kind, "agent:ken", more.clone());
             if demanded {
                 assert_eq!(refused(&daemon, &said).await, expected(403, "SIGNATURE_REQUIRED", AUTH), "{policy} {kind}");
-                assert_eq!(kinds(&daemon).len(), stored, "{policy} {kind}");
+                assert_eq!(came_in(&daemon), stored, "{policy} {kind}");
             } else {
                 assert_eq!(post(&daemon, &said).await.status, 202, "{policy} {kind}");
             }

@@ -4,7 +4,7 @@ use reqwest::Method;
 use rookery_testkit::daemon::{Daemon, read};
 use serde_json::{Value, json};
 
-use crate::sending::{envelope, kinds, post, sent, team};
+use crate::sending::{came_in, envelope, post, sent, team};
 use crate::team::{follow, ok};
 
 async fn put(daemon: &Daemon, agent: &str, security: Value) {
@@ -114,7 +114,7 @@ async fn no_call_gets_past_an_allowlist() {
         }
         put(&daemon, "ken", json!({"tool_allowlist": card})).await;
         let id = format!("c{number}");
-        let before = kinds(&daemon).len();
+        let before = came_in(&daemon);
         sent(&daemon, &call(&id, "agent:smith", json!({"task_id": task, "security": message(policy)}))).await;
         let told = answers(&daemon, &id).await;
         let codes: Vec<_> = told
@@ -128,7 +128,7 @@ async fn no_call_gets_past_an_allowlist() {
         );
         match by {
             Some(by) => assert_eq!(codes, [(&json!("TOOL_NOT_ALLOWED"), &json!(by))], "{number}"),
-            None => assert_eq!((codes.len(), kinds(&daemon).len()), (0, before + 1), "{number}"),
+            None => assert_eq!((codes.len(), came_in(&daemon)), (0, before + 1), "{number}"),
         }
         let row = crate::sending::rows(&daemon).into_iter().find(|row| row["fact"]["message"] == id).unwrap();
         let reached = if by.is_some() { json!(null) } else { json!(["smith"]) };
