@@ -2,25 +2,25 @@
 
 #![expect(clippy::unwrap_used, reason = "a story that cannot be told has failed")]
 
+mod support;
+
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
 
 use rookery_core::agent::{CurrentTask, DeclareOffline, Evidence, SetStatus, Status};
 use rookery_core::clutch::Shape;
 use rookery_core::view::LifeSource;
 use rookery_core::{AgentId, Caller, Fact, LogId, Timestamp};
-use rookery_engine::access::Trust;
 use rookery_engine::clutch::{Answered, Carrier, Carrying, Posting};
 use rookery_engine::watching::Watching;
-use rookery_engine::{Access, Engine, Parts, RandomIds, Request, Services, Settings, Subscription};
-use rookery_store::memory::{Database, MemoryStore};
-use rookery_store::{Clock, Node, PresenceBoard, Site};
+use rookery_engine::{Engine, Request, Services, Settings, Subscription};
+use rookery_store::Clock;
+use rookery_store::memory::Database;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc};
 
-/// Longer than any machine needs; only a failing test waits for it.
-const PATIENCE: Duration = Duration::from_secs(60);
+use support::{PATIENCE, engine, node};
 
 #[derive(Debug)]
 struct HandClock(AtomicI64);
@@ -62,34 +62,13 @@ struct Scene {
     came: mpsc::UnboundedReceiver<Posting>,
 }
 
-fn engine(clock: Arc<HandClock>) -> Engine {
-    let board = Arc::new(PresenceBoard::default());
-    let node = Node {
-        id: "node_one".into(),
-        host: "one".to_owned(),
-        pid: 1,
-        url: None,
-        version: "1.0.0".to_owned(),
-        site: Site { id: "site_one".into(), root: "/nowhere".to_owned() },
-        started_at: Timestamp(0),
-    };
-    let database = Database::new(LogId::from("log_c"));
-    Engine::new(Parts {
-        store: Arc::new(MemoryStore::new(database, clock.clone(), board.clone()).of(node.id.clone())),
-        clock,
-        ids: Arc::new(RandomIds),
-        board,
-        access: Access::new(Trust::Local, None),
-        node,
-        settings: Settings::new("test", "/nowhere"),
-    })
-}
-
 impl Scene {
     /// A team of ada and of ken, who has an endpoint.
     async fn new() -> Scene {
         let clock = Arc::new(HandClock(AtomicI64::new(1_700_000_000_000)));
-        let engine = engine(clock.clone());
+        let database = Database::new(LogId::from("log_c"));
+        let root = Path::new("/nowhere");
+        let engine = engine(&database, clock.clone(), node("one", root), Settings::new("test", root));
         let mut services = Services::start(&engine, Watching::Off).await.unwrap();
         let (send, came) = mpsc::unbounded_channel();
         let gate = Arc::new(Gate { came: send, allowed: Semaphore::new(0) });

@@ -2,26 +2,26 @@
 
 #![expect(clippy::unwrap_used, reason = "a story that cannot be told has failed")]
 
+mod support;
+
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
 
-use rookery_core::agent::{CurrentTask, Leave, Profile, Register, Role, SetStatus, Status};
+use rookery_core::agent::{CurrentTask, Leave, Register, SetStatus, Status};
 use rookery_core::document::{AppendDocument, Base, DocumentId, DocumentPath, WriteDocument, Writer};
 use rookery_core::message::{Addressees, Fate, Message, ReleaseHeld, Standing, StormGuard, Verdict};
 use rookery_core::{AgentId, Caller, Code, Instance, LogId, MessageId, Timestamp};
-use rookery_engine::access::Trust;
 use rookery_engine::documents::Changed;
 use rookery_engine::messages::{Pending, Post, PresenceWord, Reached, Span, Unread, Until};
 use rookery_engine::watching::Watching;
-use rookery_engine::{Access, Engine, EngineError, Parts, RandomIds, Request, Services, Settings, delivery};
-use rookery_store::memory::{Database, MemoryStore};
-use rookery_store::{Clock, Node, PresenceBoard, Site, SubmitError};
+use rookery_engine::{Engine, EngineError, Request, Services, Settings, delivery};
+use rookery_store::memory::Database;
+use rookery_store::{Clock, SubmitError};
+
+use support::{PATIENCE, worker};
 
 const HOUR: i64 = 3_600_000;
-/// Longer than any machine needs; only a failing test waits for it.
-const PATIENCE: Duration = Duration::from_secs(60);
-
 #[derive(Debug)]
 struct HandClock(AtomicI64);
 
@@ -51,40 +51,14 @@ impl Team {
 
     fn on(database: &Database, name: &str, storm_guard: StormGuard) -> Team {
         let clock = Arc::new(HandClock(AtomicI64::new(1_700_000_000_000)));
-        let board = Arc::new(PresenceBoard::default());
-        let node = Node {
-            id: format!("node_{name}").as_str().into(),
-            host: name.to_owned(),
-            pid: 1,
-            url: None,
-            version: "1.0.0".to_owned(),
-            site: Site { id: format!("site_{name}").as_str().into(), root: "/nowhere".to_owned() },
-            started_at: Timestamp(0),
-        };
-        let store = MemoryStore::new(database.clone(), clock.clone(), board.clone()).of(node.id.clone());
-        let engine = Engine::new(Parts {
-            store: Arc::new(store),
-            clock: clock.clone(),
-            ids: Arc::new(RandomIds),
-            board,
-            access: Access::new(Trust::Local, None),
-            node,
-            settings: Settings { storm_guard, ..Settings::new("test", "/nowhere") },
-        });
+        let settings = Settings { storm_guard, ..Settings::new("test", "/nowhere") };
+        let engine = support::engine(database, clock.clone(), support::node(name, Path::new("/nowhere")), settings);
         Team { engine, clock }
     }
 
     async fn joins(&self, agent: &str) {
-        let profile = Profile {
-            tool: "test".into(),
-            role: Role::Worker,
-            capabilities: vec![],
-            name: None,
-            workspace_path: None,
-            metadata: serde_json::Map::new(),
-            card: None,
-        };
-        self.engine.submit(Request::new(by(agent), Register { id: agent.into(), profile })).await.unwrap();
+        let register = Register { id: agent.into(), profile: worker() };
+        self.engine.submit(Request::new(by(agent), register)).await.unwrap();
     }
 
     fn passes(&self, millis: i64) {

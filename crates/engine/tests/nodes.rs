@@ -2,23 +2,22 @@
 
 #![expect(clippy::unwrap_used, reason = "a story that cannot be told has failed")]
 
-use std::path::Path;
+mod support;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use rookery_core::agent::{Profile, Register, Role};
+use rookery_core::agent::Register;
 use rookery_core::file::{ChangeSource, ClaimFile, Insist};
 use rookery_core::{Actor, Caller, Code, Fact, LogId, Power, Timestamp};
-use rookery_engine::access::Trust;
 use rookery_engine::watcher::hash_file;
 use rookery_engine::watching::Watching;
-use rookery_engine::{Access, Credentials, Engine, Parts, RandomIds, Request, Services, Settings, SystemClock, access};
-use rookery_store::memory::{Database, MemoryStore};
-use rookery_store::{Duty, Node, Operation, PresenceBoard, Site, Token};
+use rookery_engine::{Credentials, Engine, Request, Services, Settings, SystemClock, access};
+use rookery_store::memory::Database;
+use rookery_store::{Duty, Operation, Token};
 use tempfile::TempDir;
 
-/// Longer than any machine needs; only a failing test waits for it.
-const PATIENCE: Duration = Duration::from_secs(60);
+use support::{PATIENCE, engine, node, worker};
 
 struct Daemon {
     engine: Engine,
@@ -32,20 +31,10 @@ impl Daemon {
         for path in ["shared.txt", "own.txt"] {
             std::fs::write(folder.path().join(path), format!("the copy of {name}")).unwrap();
         }
-        let (clock, board) = (Arc::new(SystemClock::default()), Arc::new(PresenceBoard::default()));
         let node = node(name, folder.path());
-        let store = MemoryStore::new(database.clone(), clock.clone(), board.clone()).of(node.id.clone());
         let mut chosen = Settings { shared: true, ..Settings::new("test", folder.path()) };
         settings(&mut chosen);
-        let engine = Engine::new(Parts {
-            store: Arc::new(store),
-            clock,
-            ids: Arc::new(RandomIds),
-            board,
-            access: Access::new(Trust::Local, None),
-            node,
-            settings: chosen,
-        });
+        let engine = engine(database, Arc::new(SystemClock::default()), node, chosen);
         let services = Services::start(&engine, watching).await.unwrap();
         let mut sight = services.sight();
         if watching == Watching::On {
@@ -56,16 +45,7 @@ impl Daemon {
     }
 
     async fn register(&self, agent: &str) {
-        let profile = Profile {
-            tool: "test".into(),
-            role: Role::Worker,
-            capabilities: vec![],
-            name: None,
-            workspace_path: None,
-            metadata: serde_json::Map::new(),
-            card: None,
-        };
-        let register = Register { id: agent.into(), profile };
+        let register = Register { id: agent.into(), profile: worker() };
         self.engine.submit(Request::new(Caller::asserted(agent), register)).await.unwrap();
     }
 
@@ -96,18 +76,6 @@ impl Daemon {
 
     async fn stop(self) {
         self.services.stop(&self.engine).await;
-    }
-}
-
-fn node(name: &str, root: &Path) -> Node {
-    Node {
-        id: format!("node_{name}").as_str().into(),
-        host: name.to_owned(),
-        pid: 1,
-        url: None,
-        version: "1.0.0".to_owned(),
-        site: Site { id: format!("site_{name}").as_str().into(), root: root.to_string_lossy().into_owned() },
-        started_at: Timestamp(0),
     }
 }
 

@@ -2,9 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a story that cannot be told has failed")]
 
+mod support;
+
+use std::path::Path;
 use std::sync::Arc;
 
-use rookery_core::agent::{Profile, Register, Role};
+use rookery_core::agent::Register;
 use rookery_core::run::{
     AddRunTask, Brief, CreateRun, PlannedTask, RemoveRunTask, ReplanRun, SetRunPlan, SetRunStatus, SourceType, Status,
 };
@@ -12,36 +15,17 @@ use rookery_core::task::{
     AddCheckpoint, Assign, CheckpointKind, Create, Details, Outcome, Plan, SetPlan, State, TakeUp, UpdateStatus,
 };
 use rookery_core::template::{ApplyTemplate, CreateTemplate, TemplateSource};
-use rookery_core::{AgentId, Caller, Code, Command, LogId, RunId, SiteId, TaskId, Timestamp};
-use rookery_engine::access::Trust;
+use rookery_core::{AgentId, Caller, Code, Command, LogId, RunId, TaskId};
 use rookery_engine::context::{Beside, Checkpoints, DEFAULT_TOKENS, Include};
 use rookery_engine::workflows::{CheckpointFilter, FailedTasks, RunFilter, Search, SummaryFormat};
-use rookery_engine::{Access, Engine, EngineError, Parts, RandomIds, Request, Settings, SystemClock};
-use rookery_store::memory::{Database, MemoryStore};
-use rookery_store::{Answer, Committed, Node, PresenceBoard, Site, SubmitError};
+use rookery_engine::{Engine, EngineError, Request, Settings, SystemClock};
+use rookery_store::memory::Database;
+use rookery_store::{Answer, Committed, SubmitError};
 
 fn engine() -> Engine {
-    let (clock, board) = (Arc::new(SystemClock::default()), Arc::new(PresenceBoard::default()));
-    let store = MemoryStore::new(Database::new(LogId::from("log_w")), clock.clone(), board.clone());
-    let site = Site { id: SiteId::from("site"), root: "/".to_owned() };
-    let node = Node {
-        id: "node".into(),
-        host: "here".to_owned(),
-        pid: 1,
-        url: None,
-        version: "1".to_owned(),
-        site,
-        started_at: Timestamp(0),
-    };
-    Engine::new(Parts {
-        store: Arc::new(store),
-        clock,
-        ids: Arc::new(RandomIds),
-        board,
-        access: Access::new(Trust::Local, None),
-        node,
-        settings: Settings::new("test", "/"),
-    })
+    let database = Database::new(LogId::from("log_w"));
+    let node = support::node("here", Path::new("/"));
+    support::engine(&database, Arc::new(SystemClock::default()), node, Settings::new("test", "/"))
 }
 
 async fn does(engine: &Engine, command: impl Into<Command>) -> Committed {
@@ -56,16 +40,7 @@ fn code(error: EngineError) -> Code {
 }
 
 async fn joins(engine: &Engine, agent: &str) {
-    let profile = Profile {
-        tool: "test".into(),
-        role: Role::Worker,
-        capabilities: vec![],
-        name: None,
-        workspace_path: None,
-        metadata: serde_json::Map::new(),
-        card: None,
-    };
-    let register = Register { id: agent.into(), profile };
+    let register = Register { id: agent.into(), profile: support::worker() };
     engine.submit(Request::new(Caller::asserted(agent), register)).await.unwrap();
 }
 

@@ -3,8 +3,11 @@
 #![expect(clippy::unwrap_used, reason = "a story that cannot be told has failed")]
 
 mod store;
+#[path = "../support/mod.rs"]
+mod support;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
@@ -13,13 +16,12 @@ use rookery_core::handoff::{Accept, Initiate, Note};
 use rookery_core::log::BodyBytes;
 use rookery_core::run::{SetRunStatus, Status};
 use rookery_core::task::{Claim, Complete, Create, Outcome, Start, State, Task};
-use rookery_core::{Actor, Caller, Command, Fact, LogId, RunId, TaskId, Timestamp};
-use rookery_engine::access::Trust;
+use rookery_core::{Actor, Caller, Command, Fact, LogId, RunId, TaskId};
 use rookery_engine::clutch::{Envelope, Routing};
-use rookery_engine::{Access, Engine, EngineError, Parts, RandomIds, Request, Settings, SystemClock, attendance};
+use rookery_engine::{Engine, EngineError, Request, Settings, SystemClock, attendance};
+use rookery_store::SubmitError;
 use rookery_store::artifact::ArtifactError;
-use rookery_store::memory::{Database, MemoryStore};
-use rookery_store::{Node, PresenceBoard, Site, SubmitError};
+use rookery_store::memory::Database;
 use serde_json::{Value, json};
 
 use store::Watched;
@@ -33,28 +35,13 @@ struct Team {
 
 impl Team {
     async fn new() -> Team {
-        let (clock, board) = (Arc::new(SystemClock::default()), Arc::new(PresenceBoard::default()));
         let database = Database::new(LogId::from("log_r"));
-        let node = Node {
-            id: "node".into(),
-            host: "here".to_owned(),
-            pid: 1,
-            url: None,
-            version: "1".to_owned(),
-            site: Site { id: "site".into(), root: "/".to_owned() },
-            started_at: Timestamp(0),
-        };
-        let memory = MemoryStore::new(database.clone(), clock.clone(), board.clone()).of(node.id.clone());
-        let store = Arc::new(Watched::new(memory));
-        let engine = Engine::new(Parts {
-            store: store.clone(),
-            clock,
-            ids: Arc::new(RandomIds),
-            board,
-            access: Access::new(Trust::Local, None),
-            node,
-            settings: Settings::new("test", "/"),
+        let (clock, node) = (Arc::new(SystemClock::default()), support::node("here", Path::new("/")));
+        let mut store = None;
+        let engine = support::engine_over(&database, clock, node, Settings::new("test", "/"), |memory| {
+            store.insert(Arc::new(Watched::new(memory))).clone()
         });
+        let store = store.unwrap();
         attendance::attend(&engine).await.unwrap();
         Team { engine, database, store, routing: Routing::default() }
     }

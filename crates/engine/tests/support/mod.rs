@@ -1,0 +1,60 @@
+//! What the stories of the engine begin with: a node, an engine over a store in memory, an agent that works.
+
+#![allow(dead_code, reason = "each story needs a part of it")]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rookery_core::Timestamp;
+use rookery_core::agent::{Profile, Role};
+use rookery_engine::access::Trust;
+use rookery_engine::{Access, Engine, Parts, RandomIds, Settings};
+use rookery_store::memory::{Database, MemoryStore};
+use rookery_store::{Clock, Node, PresenceBoard, Site, Store};
+
+/// Longer than any machine needs; only a failing test waits for it.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+pub fn node(name: &str, root: &Path) -> Node {
+    Node {
+        id: format!("node_{name}").as_str().into(),
+        host: name.to_owned(),
+        pid: 1,
+        url: None,
+        version: "1.0.0".to_owned(),
+        site: Site { id: format!("site_{name}").as_str().into(), root: root.to_string_lossy().into_owned() },
+        started_at: Timestamp(0),
+    }
+}
+
+/// The engine of a node over a database that others may share.
+pub fn engine(database: &Database, clock: Arc<dyn Clock>, node: Node, settings: Settings) -> Engine {
+    engine_over(database, clock, node, settings, |memory| Arc::new(memory))
+}
+
+/// The same, with something around its store.
+pub fn engine_over(
+    database: &Database,
+    clock: Arc<dyn Clock>,
+    node: Node,
+    settings: Settings,
+    around: impl FnOnce(MemoryStore) -> Arc<dyn Store>,
+) -> Engine {
+    let board = Arc::new(PresenceBoard::default());
+    let memory = MemoryStore::new(database.clone(), clock.clone(), board.clone()).of(node.id.clone());
+    let (ids, access) = (Arc::new(RandomIds), Access::new(Trust::Local, None));
+    Engine::new(Parts { store: around(memory), clock, ids, board, access, node, settings })
+}
+
+pub fn worker() -> Profile {
+    Profile {
+        tool: "test".into(),
+        role: Role::Worker,
+        capabilities: vec![],
+        name: None,
+        workspace_path: None,
+        metadata: serde_json::Map::new(),
+        card: None,
+    }
+}
