@@ -1,0 +1,132 @@
+//! What runs an agent's turns. One turn is one prompt in, a stream of [`Event`]s while it works, and an [`Ended`] that says
+//! what came of it. A backend judges by what the program reported, never by its exit code alone, and decides nothing else:
+//! who is woken, what it is told and what becomes of its messages is for the team.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+/// Runs one agent, turn by turn and never two at once.
+pub trait Backend: Send + Sync + fmt::Debug {
+    /// Ends soon after `turn.cancel` was cancelled or `turn.timeout` is over, with everything that it started ended.
+    fn turn<'a>(&'a self, turn: &'a Turn, events: &'a Events) -> BoxFuture<'a, Ended>;
+}
+
+/// One turn as a backend sees it.
+#[derive(Clone, Debug)]
+pub struct Turn {
+    pub id: String,
+    /// Counted from 1; above that, the same messages are tried again.
+    pub attempt: u32,
+    /// What the agent is told about itself and the team. The same in every turn of a conversation.
+    pub system: String,
+    /// What is new.
+    pub prompt: String,
+    /// What woke it, in the order of the prompt.
+    pub inbox: Vec<Letter>,
+    /// The program's own conversation, as its last turn reported it, also from before a restart.
+    pub conversation: Option<String>,
+    pub timeout: Duration,
+    pub cancel: CancellationToken,
+}
+
+/// A message that woke an agent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Letter {
+    pub id: String,
+    /// As the agent would mention it.
+    pub from: String,
+    pub text: String,
+}
+
+/// What happens during a turn, for the screen and the log.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Event {
+    /// A part of what it answers.
+    Said(String),
+    /// It calls a tool; `input` is shortened for people.
+    Tool {
+        name: String,
+        input: String,
+    },
+    ToolFailed {
+        name: String,
+        reason: String,
+    },
+    /// What was used so far in this turn.
+    Used(Usage),
+    /// Something that a person may want to know.
+    Note(String),
+}
+
+/// Where events go. A screen that is behind loses events, and never holds up a turn.
+#[derive(Clone, Debug)]
+pub struct Events(mpsc::Sender<Event>);
+
+impl Events {
+    pub fn bounded(room: usize) -> (Events, mpsc::Receiver<Event>) {
+        let (sender, receiver) = mpsc::channel(room);
+        (Events(sender), receiver)
+    }
+
+    pub fn tell(&self, event: Event) {
+        let _full_or_nobody_listens = self.0.try_send(event);
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Usage {
+    pub input_tokens: u64,
+    pub output_tokens: u64,
+    pub cost_usd: Option<f64>,
+}
+
+/// What came of a turn.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Ended {
+    pub verdict: Verdict,
+    /// To go on with in the next turn.
+    pub conversation: Option<String>,
+    pub usage: Usage,
+    /// Where everything that the program wrote is kept, within bounds; the team stores it as an artifact.
+    pub transcript: Option<PathBuf>,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub enum Verdict {
+    /// It did its turn. `said` is what it printed last, which is posted for it if it sent nothing itself; `worked` tells
+    /// that it did something that can be seen, such as calling a tool, because a turn of nothing at all is a failure.
+    Done {
+        said: Option<String>,
+        worked: bool,
+    },
+    Failed(Failure),
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct Failure {
+    pub why: Why,
+    /// For people, one line.
+    pub reason: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Why {
+    /// Worth another attempt.
+    Fault,
+    /// Another attempt can only fail the same way: no such program, no key, a model that does not exist.
+    Hopeless,
+    /// The account is out of requests for a while; nobody who uses it should ask before.
+    Limited {
+        retry_after: Duration,
+    },
+    TimedOut,
+    /// It was asked to stop.
+    Cancelled,
+}
