@@ -608,6 +608,7 @@ fn header() -> Header {
         wakes: true,
         lasts_millis: Some(DAY_MILLIS),
         cause: Some("msg_0".into()),
+        reply_to: None,
         hops: 3,
     }
 }
