@@ -2,6 +2,8 @@
 //! what came of it. A backend judges by what the program reported, never by its exit code alone, and decides nothing else:
 //! who is woken, what it is told and what becomes of its messages is for the team.
 
+mod seat;
+
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,6 +11,34 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+
+use crate::file::{self, Agent, AgentProgram};
+pub use seat::{Daemon, Environment, Provider, Seat, Secret};
+
+/// What runs an agent of the file from its seat. Fails if it can be told already that no turn would succeed.
+pub fn open(agent: &Agent, seat: &Seat) -> Result<Box<dyn Backend>, Failure> {
+    match &agent.backend {
+        file::Backend::Sdk { .. } => Err(not_yet(agent)),
+        file::Backend::Program(program) => match program {
+            AgentProgram::Claude => Err(not_yet(agent)),
+            AgentProgram::Codex => Err(not_yet(agent)),
+            AgentProgram::Cursor => Err(not_yet(agent)),
+            AgentProgram::Opencode => Err(not_yet(agent)),
+            AgentProgram::Gemini => Err(not_yet(agent)),
+        },
+        file::Backend::Command { .. } => Err(not_yet(agent)),
+        file::Backend::Mock { .. } => Err(not_yet(agent)),
+    }
+}
+
+/// For a backend that cannot be run in this build.
+fn not_yet(agent: &Agent) -> Failure {
+    Failure {
+        why: Why::Hopeless,
+        reason: format!("{} cannot be run yet: its backend is `{}`", agent.name.value, agent.backend.as_str()),
+        hint: None,
+    }
+}
 
 /// Runs one agent, turn by turn and never two at once.
 pub trait Backend: Send + Sync + fmt::Debug {
