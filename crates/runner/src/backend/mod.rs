@@ -44,6 +44,11 @@ fn not_yet(agent: &Agent) -> Failure {
 pub trait Backend: Send + Sync + fmt::Debug {
     /// Ends soon after `turn.cancel` was cancelled or `turn.timeout` is over, with everything that it started ended.
     fn turn<'a>(&'a self, turn: &'a Turn, events: &'a Events) -> BoxFuture<'a, Ended>;
+
+    /// Whether anybody reads `turn.system` and `turn.prompt`. If not, nobody has to gather what they would say.
+    fn reads_prompts(&self) -> bool {
+        true
+    }
 }
 
 /// One turn as a backend sees it.
@@ -52,6 +57,8 @@ pub struct Turn {
     pub id: String,
     /// Counted from 1; above that, the same messages are tried again.
     pub attempt: u32,
+    /// The turn before this one, if nobody knows how far it came because the runner died during it: it is done again.
+    pub repeats: Option<String>,
     /// What the agent is told about itself and the team. The same in every turn of a conversation.
     pub system: String,
     /// What is new.

@@ -20,6 +20,8 @@ pub struct Seat {
     /// As the others of its team mention it.
     pub name: String,
     pub instance: Instance,
+    /// Counted up each time its team is started anew, and not when it is resumed.
+    pub generation: u64,
     /// The folder of the project.
     pub project: PathBuf,
     /// Where its programs run: the project, or a worktree of its own.
