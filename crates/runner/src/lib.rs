@@ -6,3 +6,5 @@
 
 pub mod backend;
 pub mod file;
+pub mod setup;
+pub mod turn;
