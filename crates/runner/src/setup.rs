@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use crate::file::{Setup, Variables};
-use crate::process::{self, Finished, How, Limits, NotStarted, Program, Stream};
+use crate::process::{self, Finished, How, Launcher, Limits, NotStarted, Program, Stream};
 
 /// How long a command may take. Whoever waits longer has something else to do first.
 const TIMEOUT: Duration = Duration::from_secs(15 * 60);
@@ -35,8 +35,7 @@ pub struct Stage<'a> {
     pub state: &'a Path,
     /// Which start of the team it is.
     pub generation: u64,
-    /// Our own program, which starts others.
-    pub program: &'a Path,
+    pub launcher: &'a Launcher,
 }
 
 /// What is told while they run.
@@ -143,13 +142,9 @@ async fn printed(
     cancel: &CancellationToken,
     tell: &(dyn Fn(Progress<'_>) + Send + Sync),
 ) -> Result<String, SetupError> {
-    let program = Program {
-        argv: ["sh", "-c", shell].map(OsString::from).to_vec(),
-        env: environment(shell, variables)?,
-        folder: stage.project.to_path_buf(),
-        stdin: None,
-        sandbox: None,
-    };
+    // The person's own command, with all of the person's environment.
+    let env = environment(shell, variables)?;
+    let program = Program { env, ..Program::new(stage.launcher.clone(), stage.project, ["sh", "-c", shell]) };
     let limits = Limits { timeout: TIMEOUT, idle: None, output_bytes: OUTPUT_BYTES };
     let mut output = Output::default();
     let finished = process::run(&program, limits, &stage.state.join("setup.log"), cancel, &mut |stream, line| {

@@ -2,7 +2,7 @@
 //! of it is asked of the daemon at once, and none of it is changed by asking.
 
 use futures_util::future::{join_all, try_join3};
-use rookery_client::{Client, ClientError};
+use rookery_client::ClientError;
 use rookery_core::instance::Provider;
 use serde::Deserialize;
 use serde_json::json;
@@ -68,12 +68,12 @@ struct Listed {
 }
 
 impl Situation {
-    /// Looks around for one agent. The client is the runner's own.
-    pub async fn look(client: &Client, ready: &Ready, seat: &Seat) -> Result<Situation, ClientError> {
+    /// Looks around for one agent, as that agent.
+    pub async fn look(ready: &Ready, seat: &Seat) -> Result<Situation, ClientError> {
         let has_context = ready.context.provider != Some(Provider::Off);
         let channel = async { if has_context { channel(seat).await } else { Ok(Vec::new()) } };
         let document = async { if has_context { document(ready, seat).await } else { Ok(None) } };
-        let (channel, document, (tasks, more_tasks)) = try_join3(channel, document, tasks(client, seat)).await?;
+        let (channel, document, (tasks, more_tasks)) = try_join3(channel, document, tasks(seat)).await?;
         Ok(Situation { channel, document, tasks, more_tasks })
     }
 }
@@ -92,14 +92,14 @@ async fn document(ready: &Ready, seat: &Seat) -> Result<Option<Document>, Client
 }
 
 /// The first few open tasks with what they need to know, and how many more there are.
-async fn tasks(client: &Client, seat: &Seat) -> Result<(Vec<Task>, usize), ClientError> {
+async fn tasks(seat: &Seat) -> Result<(Vec<Task>, usize), ClientError> {
     let listed = OPEN.map(|status| async move {
         let query = [
             ("assigned_to", seat.id.to_string()),
             ("status", status.to_owned()),
             ("limit", (TASKS + 1).to_string()),
         ];
-        let listed = client.get(&["tasks"], &query).await?;
+        let listed = seat.tools.client().get(&["tasks"], &query).await?;
         serde_json::from_value::<Vec<Listed>>(listed).map_err(ClientError::Garbled)
     });
     let mut all = Vec::new();
