@@ -7,4 +7,6 @@
 pub mod backend;
 pub mod file;
 pub mod setup;
+#[cfg(test)]
+mod testing;
 pub mod turn;

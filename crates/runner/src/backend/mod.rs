@@ -2,6 +2,8 @@
 //! what came of it. A backend judges by what the program reported, never by its exit code alone, and decides nothing else:
 //! who is woken, what it is told and what becomes of its messages is for the team.
 
+mod command;
+pub mod mock;
 mod seat;
 
 use std::fmt;
@@ -26,8 +28,8 @@ pub fn open(agent: &Agent, seat: &Seat) -> Result<Box<dyn Backend>, Failure> {
             AgentProgram::Opencode => Err(not_yet(agent)),
             AgentProgram::Gemini => Err(not_yet(agent)),
         },
-        file::Backend::Command { .. } => Err(not_yet(agent)),
-        file::Backend::Mock { .. } => Err(not_yet(agent)),
+        file::Backend::Command { argv } => Ok(Box::new(command::Command::new(argv, seat)?)),
+        file::Backend::Mock { script } => Ok(Box::new(mock::Mock::new(script, seat))),
     }
 }
 
@@ -39,6 +41,9 @@ fn not_yet(agent: &Agent) -> Failure {
         hint: None,
     }
 }
+
+/// How much a program may write in one turn before it is ended: more than any answer, and less than a disk.
+pub const OUTPUT_BYTES: usize = 16 << 20;
 
 /// Runs one agent, turn by turn and never two at once.
 pub trait Backend: Send + Sync + fmt::Debug {
@@ -151,6 +156,13 @@ pub struct Failure {
     pub reason: String,
     /// What to do about it.
     pub hint: Option<String>,
+}
+
+impl Failure {
+    #[must_use]
+    pub fn hint(self, hint: impl Into<String>) -> Failure {
+        Failure { hint: Some(hint.into()), ..self }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
