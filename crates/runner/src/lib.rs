@@ -7,3 +7,4 @@
 pub mod backend;
 pub mod file;
 pub mod process;
+pub mod team;
