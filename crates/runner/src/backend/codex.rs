@@ -21,6 +21,8 @@ use crate::file::AgentProgram;
 const TOOL_SECONDS: i64 = 600;
 /// A machine may be busy.
 const START_SECONDS: i64 = 60;
+/// How often in a row it may fail to reach its model. By itself it goes on for ever; this is about a minute.
+const LOST: u32 = 8;
 
 /// What of the user's configuration matters here.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -73,7 +75,7 @@ impl Dialect for Codex {
     }
 
     fn reader(&self, asked: &Asked<'_>) -> Box<dyn Reader> {
-        Box::new(Listening { before: asked.used(), last_error: None })
+        Box::new(Listening { before: asked.used(), last_error: None, lost: 0 })
     }
 
     fn forgot(&self) -> &'static [&'static str] {
@@ -126,10 +128,15 @@ struct Listening {
     before: Used,
     /// What it complained of last. It goes on after most of that.
     last_error: Option<String>,
+    /// How often in a row it could not reach its model.
+    lost: u32,
 }
 
 impl Reader for Listening {
     fn hear(&mut self, event: &Value, heard: &mut Heard) -> Vec<Event> {
+        if event["type"] != "error" {
+            self.lost = 0;
+        }
         match event["type"].as_str() {
             Some("thread.started") => {
                 heard.conversation = event["thread_id"].as_str().map(str::to_owned);
@@ -150,6 +157,10 @@ impl Reader for Listening {
             Some("error") => {
                 let said = event["message"].as_str().unwrap_or_default();
                 self.last_error = Some(said.to_owned());
+                self.lost += u32::from(said.contains("waiting for network"));
+                if self.lost >= LOST {
+                    heard.give_up(failure(said));
+                }
                 vec![Event::Note(format!("codex: {}", one_line(said, 200)))]
             }
             _ => Vec::new(),
@@ -321,5 +332,15 @@ mod tests {
     fn an_error_alone_is_no_end() {
         let (heard, _) = hear(&Codex::default(), &[BEGUN, r#"{"type":"error","message":"Reconnecting... 1/5"}"#]);
         assert_eq!(heard.end, None);
+    }
+
+    #[test]
+    fn one_that_waits_for_the_network_for_ever_is_given_up() {
+        let lost = r#"{"type":"error","message":"Reconnecting... waiting for network (Connection failed)"}"#;
+        let lines = |times: usize| std::iter::once(BEGUN).chain(std::iter::repeat_n(lost, times)).collect::<Vec<_>>();
+        assert!(!hear(&Codex::default(), &lines(7)).0.hopeless);
+        assert!(hear(&Codex::default(), &lines(8)).0.hopeless);
+        let found = [lines(7), vec![r#"{"type":"turn.started"}"#], lines(7)].concat();
+        assert!(!hear(&Codex::default(), &found).0.hopeless);
     }
 }

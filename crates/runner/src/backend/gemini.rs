@@ -14,10 +14,10 @@ use super::program::trouble::{self, no_server};
 use super::{Event, Usage};
 use crate::file::AgentProgram;
 
-/// The private home, in the agent's state folder.
-const HOME: &str = "gemini";
-const SETTINGS: &str = "gemini/.gemini/settings.json";
-const FOLDER: &str = "gemini/.gemini";
+/// The private home, in the part of the agent's state folder that its programs may write to.
+const HOME: &str = "home/gemini";
+const FOLDER: &str = "home/gemini/.gemini";
+const SETTINGS: &str = "home/gemini/.gemini/settings.json";
 /// What of the user's folder is not shared: the settings, and what it remembers of projects and conversations.
 const OWN: &[&str] = &["settings.json", "projects.json", "tmp", "history"];
 /// How long a tool of ours may take: some wait for a message.
@@ -240,7 +240,7 @@ mod tests {
         let bridge = bridge();
         let gemini = Gemini { theirs: Some("/home/a/.gemini".into()), ..Gemini::default() };
         let start = gemini.start(&asked(&bridge));
-        assert_eq!(start.fixed["GEMINI_CLI_HOME"], "/state/gemini");
+        assert_eq!(start.fixed["GEMINI_CLI_HOME"], "/state/home/gemini");
         let linked = start.linked.unwrap();
         assert_eq!((linked.from, linked.to), (PathBuf::from("/home/a/.gemini"), FOLDER));
         assert!(linked.except.contains(&"settings.json"));

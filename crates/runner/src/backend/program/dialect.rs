@@ -69,6 +69,8 @@ pub(crate) struct Start {
     /// Files to be there before, by their paths in its state folder.
     pub files: Vec<(&'static str, String)>,
     pub linked: Option<Linked>,
+    /// A file of its folder that has to be another one while it runs, and what has to be in it.
+    pub lent: Option<(PathBuf, String)>,
 }
 
 /// A folder of the user's, whose content is to be found in the state folder too.

@@ -109,8 +109,21 @@ pub(crate) fn variables(
     names.filter_map(|name| Some((name.to_owned(), surroundings.get(name)?.clone()))).collect()
 }
 
-/// What it writes to besides its folder: where it keeps conversations, and renews a login.
-pub(crate) fn folders(program: AgentProgram, env: &BTreeMap<String, String>) -> Vec<PathBuf> {
+/// What a program needs of the machine that a sandbox would keep from it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Needs {
+    /// Where its configuration, its login and its conversations are, to write: logins are renewed.
+    pub folders: Vec<PathBuf>,
+    /// Whom it has to reach.
+    pub hosts: Vec<String>,
+}
+
+/// What a program needs, where `env` is the environment that it will have.
+pub fn needs(program: AgentProgram, env: &BTreeMap<String, String>) -> Needs {
+    Needs { folders: folders(program, env), hosts: hosts(program, env) }
+}
+
+fn folders(program: AgentProgram, env: &BTreeMap<String, String>) -> Vec<PathBuf> {
     let wants = wants(program);
     if let Some(home) = wants.home_variable.and_then(|name| env.get(name)) {
         return vec![PathBuf::from(home)];
@@ -119,14 +132,14 @@ pub(crate) fn folders(program: AgentProgram, env: &BTreeMap<String, String>) -> 
     home.map(|home| wants.homes.iter().map(|below| home.join(below)).collect()).unwrap_or_default()
 }
 
-/// Whom it has to reach: its maker, and whatever address the environment names instead.
-pub(crate) fn hosts(program: AgentProgram, env: &BTreeMap<String, String>) -> Vec<String> {
+/// Its maker, and whatever address the environment names instead.
+fn hosts(program: AgentProgram, env: &BTreeMap<String, String>) -> Vec<String> {
     let named = env.iter().filter(|(name, _)| name.ends_with("_BASE_URL")).filter_map(|(_, url)| host(url));
     wants(program).hosts.iter().map(|host| (*host).to_owned()).chain(named).collect()
 }
 
 /// The host of an address, with its port if that is not the usual one.
-pub(crate) fn host(url: &str) -> Option<String> {
+fn host(url: &str) -> Option<String> {
     let rest = url.split_once("://").map(|(_, rest)| rest)?;
     let authority = rest.split(['/', '?', '#']).next()?;
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
