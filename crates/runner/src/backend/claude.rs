@@ -99,7 +99,10 @@ impl Reader for Listening {
                 Vec::new()
             }
             (Some("system"), Some("api_retry")) => {
-                vec![Event::Note(format!("claude asks its model again: {}", one_line(&event["error"].to_string(), 120)))]
+                vec![Event::Note(format!(
+                    "claude asks its model again: {}",
+                    one_line(&event["error"].to_string(), 120)
+                ))]
             }
             (Some("assistant"), _) => self.assistant(&event["message"], heard),
             (Some("user"), _) => self.results(&event["message"]["content"]),
@@ -172,7 +175,9 @@ impl Listening {
             heard.fail(Failure {
                 why: Why::Fault,
                 reason: format!("Claude Code did not let its model use `{ours}`"),
-                hint: Some("a rule in its own settings denies it, or `tools` of this agent does not name it".to_owned()),
+                hint: Some(
+                    "a rule in its own settings denies it, or `tools` of this agent does not name it".to_owned(),
+                ),
             });
         }
         let notes = denied.iter().map(|tool| Event::Note(format!("claude denied its model the tool {tool}")));

@@ -271,8 +271,7 @@ mod tests {
     #[test]
     fn the_prompt_is_on_stdin_and_the_conversation_is_named() {
         let (bridge, few) = (bridge(), ["channel_send".to_owned()]);
-        let asked =
-            Asked { resumes: Some(resumed("t1")), model: Some("m"), allowed: Some(&few), ..asked(&bridge) };
+        let asked = Asked { resumes: Some(resumed("t1")), model: Some("m"), allowed: Some(&few), ..asked(&bridge) };
         let start = Codex::default().start(&asked);
         assert!(start.args.ends_with(&["resume", "t1", "-"].map(str::to_owned)), "{:?}", start.args);
         assert!(start.args.windows(2).any(|pair| pair == ["--model", "m"]));

@@ -121,7 +121,8 @@ fn without_comments(text: &str) -> String {
             rest = &rest[skipped..];
             continue;
         }
-        let taken = if in_text && next == '\\' { rest.chars().take(2).map(char::len_utf8).sum() } else { next.len_utf8() };
+        let taken =
+            if in_text && next == '\\' { rest.chars().take(2).map(char::len_utf8).sum() } else { next.len_utf8() };
         in_text ^= next == '"';
         kept.push_str(&rest[..taken]);
         rest = &rest[taken..];
@@ -282,7 +283,8 @@ mod tests {
     fn what_it_is_about_is_told_once() {
         let bridge = bridge();
         assert_eq!(Gemini::default().start(&asked(&bridge)).stdin, "You are a.\n\nwhat is new");
-        let start = Gemini::default().start(&Asked { resumes: Some(resumed("g1")), model: Some("m"), ..asked(&bridge) });
+        let start =
+            Gemini::default().start(&Asked { resumes: Some(resumed("g1")), model: Some("m"), ..asked(&bridge) });
         assert_eq!(start.stdin, "what is new");
         assert!(start.args.ends_with(&["--model", "m", "--resume", "g1"].map(str::to_owned)), "{:?}", start.args);
     }
@@ -313,7 +315,9 @@ mod tests {
     fn an_error_of_the_model_fails() {
         let (heard, _) = hear(
             &Gemini::default(),
-            &[r#"{"type":"result","status":"error","error":{"message":"[API Error: {\"error\":{\"code\": 429,\"message\":\"quota\"}}]"},"stats":{}}"#],
+            &[
+                r#"{"type":"result","status":"error","error":{"message":"[API Error: {\"error\":{\"code\": 429,\"message\":\"quota\"}}]"},"stats":{}}"#,
+            ],
         );
         assert!(matches!(heard.end, Some(End::Failed(failure)) if matches!(failure.why, Why::Limited { .. })));
     }

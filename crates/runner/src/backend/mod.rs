@@ -22,8 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::file::{self, Agent};
 pub use program::lend::put_back_all;
-pub use program::login::Needs;
-pub use program::{LEDGER, needs};
+pub use program::{LEDGER, login_folders, login_variables};
 pub use seat::{Daemon, Environment, Provider, Seat, Secret};
 
 /// What runs an agent of the file from its seat. Fails if it can be told already that no turn would succeed.

@@ -166,7 +166,8 @@ mod tests {
         let (bridge, few) = (bridge(), ["channel_send".to_owned()]);
         let content = content(&Asked { allowed: Some(&few), ..asked(&bridge) });
         let rules = content["permission"].as_object().unwrap();
-        let rules: Vec<(&str, &str)> = rules.iter().map(|(rule, what)| (rule.as_str(), what.as_str().unwrap())).collect();
+        let rules: Vec<(&str, &str)> =
+            rules.iter().map(|(rule, what)| (rule.as_str(), what.as_str().unwrap())).collect();
         assert_eq!(rules, [("*", "allow"), ("rookery_*", "deny"), ("rookery_channel_send", "allow")]);
     }
 

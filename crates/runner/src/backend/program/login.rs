@@ -15,8 +15,6 @@ struct Wants {
     homes: &'static [&'static str],
     /// The variable that says otherwise.
     home_variable: Option<&'static str>,
-    /// Whom it has to reach.
-    hosts: &'static [&'static str],
 }
 
 fn wants(program: AgentProgram) -> Wants {
@@ -41,20 +39,15 @@ fn wants(program: AgentProgram) -> Wants {
             ],
             homes: &[".claude", ".claude.json"],
             home_variable: Some("CLAUDE_CONFIG_DIR"),
-            hosts: &["api.anthropic.com", "platform.claude.com", "console.anthropic.com"],
         },
         AgentProgram::Codex => Wants {
             variables: &["CODEX_API_KEY", "CODEX_HOME", "OPENAI_API_KEY", "OPENAI_BASE_URL"],
             homes: &[".codex"],
             home_variable: Some("CODEX_HOME"),
-            hosts: &["api.openai.com", "chatgpt.com", "auth.openai.com"],
         },
-        AgentProgram::Cursor => Wants {
-            variables: &["CURSOR_API_KEY"],
-            homes: &[".cursor", ".config/cursor"],
-            home_variable: None,
-            hosts: &["*.cursor.sh", "cursor.com", "*.cursor.com"],
-        },
+        AgentProgram::Cursor => {
+            Wants { variables: &["CURSOR_API_KEY"], homes: &[".cursor", ".config/cursor"], home_variable: None }
+        }
         AgentProgram::Opencode => Wants {
             variables: &[
                 "ANTHROPIC_API_KEY",
@@ -71,14 +64,6 @@ fn wants(program: AgentProgram) -> Wants {
             ],
             homes: &[".config/opencode", ".local/share/opencode", ".local/state/opencode", ".cache/opencode"],
             home_variable: None,
-            hosts: &[
-                "opencode.ai",
-                "models.dev",
-                "api.anthropic.com",
-                "api.openai.com",
-                "generativelanguage.googleapis.com",
-                "openrouter.ai",
-            ],
         },
         AgentProgram::Gemini => Wants {
             variables: &[
@@ -94,7 +79,6 @@ fn wants(program: AgentProgram) -> Wants {
             ],
             homes: &[".gemini"],
             home_variable: None,
-            hosts: &["*.googleapis.com", "accounts.google.com"],
         },
     }
 }
@@ -109,41 +93,15 @@ pub(crate) fn variables(
     names.filter_map(|name| Some((name.to_owned(), surroundings.get(name)?.clone()))).collect()
 }
 
-/// What a program needs of the machine that a sandbox would keep from it.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Needs {
-    /// Where its configuration, its login and its conversations are, to write: logins are renewed.
-    pub folders: Vec<PathBuf>,
-    /// Whom it has to reach.
-    pub hosts: Vec<String>,
-}
-
-/// What a program needs, where `env` is the environment that it will have.
-pub fn needs(program: AgentProgram, env: &BTreeMap<String, String>) -> Needs {
-    Needs { folders: folders(program, env), hosts: hosts(program, env) }
-}
-
-fn folders(program: AgentProgram, env: &BTreeMap<String, String>) -> Vec<PathBuf> {
+/// Where a program's configuration, its login and its conversations are. It writes there too: logins are renewed. `env` is
+/// the environment that it will have.
+pub(super) fn folders(program: AgentProgram, env: &BTreeMap<String, String>) -> Vec<PathBuf> {
     let wants = wants(program);
     if let Some(home) = wants.home_variable.and_then(|name| env.get(name)) {
         return vec![PathBuf::from(home)];
     }
     let home = env.get("HOME").map(Path::new);
     home.map(|home| wants.homes.iter().map(|below| home.join(below)).collect()).unwrap_or_default()
-}
-
-/// Its maker, and whatever address the environment names instead.
-fn hosts(program: AgentProgram, env: &BTreeMap<String, String>) -> Vec<String> {
-    let named = env.iter().filter(|(name, _)| name.ends_with("_BASE_URL")).filter_map(|(_, url)| host(url));
-    wants(program).hosts.iter().map(|host| (*host).to_owned()).chain(named).collect()
-}
-
-/// The host of an address, with its port if that is not the usual one.
-fn host(url: &str) -> Option<String> {
-    let rest = url.split_once("://").map(|(_, rest)| rest)?;
-    let authority = rest.split(['/', '?', '#']).next()?;
-    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    (!host.is_empty()).then(|| host.to_owned())
 }
 
 #[cfg(test)]
@@ -170,12 +128,5 @@ mod tests {
         assert_eq!(claude, [PathBuf::from("/home/a/.claude"), PathBuf::from("/home/a/.claude.json")]);
         let moved = env(&[("HOME", "/home/a"), ("CODEX_HOME", "/c")]);
         assert_eq!(folders(AgentProgram::Codex, &moved), [PathBuf::from("/c")]);
-    }
-
-    #[test]
-    fn another_address_of_the_model_may_be_reached() {
-        let env = env(&[("ANTHROPIC_BASE_URL", "http://me:pw@127.0.0.1:80/v1")]);
-        assert!(hosts(AgentProgram::Claude, &env).contains(&"127.0.0.1:80".to_owned()));
-        assert_eq!(host("nonsense"), None);
     }
 }
