@@ -102,7 +102,7 @@ impl Codex {
         let theirs = self.servers.iter().filter(|name| *name != SERVER);
         settings.extend(theirs.map(|name| format!("mcp_servers.{name}.enabled=false")));
         settings.extend(asked.bridge.map(|bridge| format!("mcp_servers.{SERVER}={}", server(bridge, asked))));
-        let system = asked.short_system().map(|system| toml::Value::from(system));
+        let system = asked.short_system().map(toml::Value::from);
         settings.extend(system.map(|system| format!("developer_instructions={system}")));
         settings
     }
