@@ -31,6 +31,7 @@ pub mod session;
 mod shown;
 pub mod subscribe;
 pub mod sweeper;
+pub mod teams;
 pub mod timers;
 mod unread;
 pub mod watcher;
