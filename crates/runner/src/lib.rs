@@ -6,3 +6,4 @@
 
 pub mod backend;
 pub mod file;
+pub mod team;
