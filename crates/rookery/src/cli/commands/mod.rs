@@ -19,10 +19,12 @@ mod handoffs;
 mod import;
 mod instructions;
 mod keys;
+mod launch;
 mod log;
 mod man;
 mod mcp;
 mod migrate;
+mod mock_agent;
 mod of_store;
 mod redact;
 mod reference;
@@ -88,6 +90,9 @@ pub enum Command {
     Completions(completions::Args),
     Man(man::Args),
     Reference(reference::Args),
+    #[command(hide = true)]
+    Launch(launch::Args),
+    MockAgent(mock_agent::Args),
 }
 
 /// Runs one command.
@@ -133,5 +138,7 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Completions(args) => completions::run(context, args),
         Command::Man(args) => man::run(context, args),
         Command::Reference(args) => reference::run(context, args),
+        Command::Launch(args) => launch::run(context, &args),
+        Command::MockAgent(args) => mock_agent::run(args).await,
     }
 }
