@@ -23,6 +23,7 @@ mod schemathesis;
 mod sim;
 mod step;
 mod test;
+mod ui;
 mod up;
 mod workspace;
 
@@ -44,6 +45,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Task {
     Up(up::Up),
+    Ui(ui::Ui),
     Test(test::Test),
     Check(check::Check),
     Codegen(codegen::Codegen),
@@ -68,6 +70,7 @@ fn run(task: Task) -> Result<()> {
     let workspace = Workspace::find()?;
     match task {
         Task::Up(up) => up.run(&workspace),
+        Task::Ui(ui) => ui.run(&workspace),
         Task::Test(test) => test.run(&workspace),
         Task::Check(check) => check.run(&workspace),
         Task::Codegen(codegen) => codegen.run(&workspace),

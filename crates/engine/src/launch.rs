@@ -8,10 +8,9 @@
 use std::sync::{Mutex, PoisonError};
 
 use rookery_core::Timestamp;
+use rookery_core::session::{hash, is_sealed, seal, unhex};
 
-use crate::access::hash;
 use crate::engine::hex;
-use crate::session::{seal, unhex};
 
 /// What the value of a cookie begins with, so that one is recognised where it should not be.
 const PREFIX: &str = "rku";
@@ -67,7 +66,7 @@ pub(crate) fn cookie(person_key_hash: &str, person: &str, until: Timestamp) -> S
 /// The person that a cookie is for, if it was made with this project's key file and has not ended.
 pub(crate) fn person(person_key_hash: &str, cookie: &str, now: Timestamp) -> Option<String> {
     let (named, sealed) = cookie.rsplit_once('.')?;
-    if !crate::session::is_sealed(person_key_hash, named, sealed) {
+    if !is_sealed(person_key_hash, named, sealed) {
         return None;
     }
     let (person, until) = named.strip_prefix(PREFIX)?.strip_prefix('.')?.split_once('.')?;
@@ -112,7 +111,7 @@ mod tests {
             bytes[at] = if bytes[at] == b'1' { b'2' } else { b'1' };
             assert_eq!(person(&key, &String::from_utf8(bytes).unwrap(), Timestamp(1)), None, "{at}");
         }
-        let session = crate::session::key("the-key", &"anna".into(), Timestamp(100));
+        let session = rookery_core::session::key("the-key", &"anna".into(), Timestamp(100));
         assert_eq!(person(&key, &session, Timestamp(1)), None, "a session's key is not one");
     }
 }

@@ -44,7 +44,8 @@ function arranged(nodes: readonly Node[], deps: Map<string, string[]>, layer: Ma
   for (const { id } of nodes) (columns[layer.get(id) ?? 0] ??= []).push(id);
   for (let index = 0; index < columns.length; index += 1) columns[index] ??= [];
   const dependents = new Map<string, string[]>();
-  for (const [id, list] of deps) for (const dep of list) dependents.set(dep, [...(dependents.get(dep) ?? []), id]);
+  for (const { id } of nodes) dependents.set(id, []);
+  for (const [id, list] of deps) for (const dep of list) dependents.get(dep)?.push(id);
   const row = new Map<string, number>();
   const note = (column: string[]) => column.forEach((id, index) => row.set(id, index));
   columns.forEach(note);

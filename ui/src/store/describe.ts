@@ -1,7 +1,7 @@
 // An event in words: one short sentence for a person, by kind. What is not known by name is told by its kind.
 
 import type { IconName } from '../parts/Icon';
-import { type LogEvent, number, object, type Payload, text, texts } from './event';
+import { type LogEvent, number, object, type Payload, plain, text, texts } from './event';
 
 /** Names of things, as the page knows them. */
 export interface Names {
@@ -35,7 +35,7 @@ export function describe(event: LogEvent, names: Names): string {
     case 'task.reopened': return `${task()} begins anew`;
     case 'task.completed': return `finished ${task()}${suffix(text(object(payload, 'outcome'), 'text'))}`;
     case 'task.failed': return `${task()} failed${because('error')}`;
-    case 'task.timed_out': return `${task()} took too long${because()}`;
+    case 'task.timed_out': return `${task()} took too long${because('message')}`;
     case 'task.exhausted': return `${task()} failed for good after ${number(payload, 'attempts') ?? '?'} attempts`;
     case 'task.dropped': return `${words(text(payload, 'to'))} ${task()}${because()}`;
     case 'task.forwarded': return `passed ${task()} on to ${text(payload, 'to')}`;
@@ -64,7 +64,7 @@ export function describe(event: LogEvent, names: Names): string {
     case 'document.written': return `wrote ${pathOf(payload)}, version ${number(payload, 'version') ?? '?'}`;
     case 'document.deleted': return `deleted ${pathOf(payload)}`;
     case 'routing.decided': return routed(payload, task());
-    case 'routing.failed': return `nobody fits ${task()}: ${text(object(payload, 'choice'), 'reason') ?? ''}`;
+    case 'routing.failed': return `nobody fits ${task()}: ${text(payload, 'reason') ?? ''}`;
     case 'delivery.abandoned': return `a message could not be delivered to ${text(payload, 'agent') ?? 'its recipient'}`;
     case 'turn.started': return `${text(payload, 'agent') ?? ''} began a turn`;
     case 'turn.ended': return `${text(payload, 'agent') ?? 'a'} turn ended: ${text(payload, 'outcome') ?? ''}`;
@@ -74,28 +74,25 @@ export function describe(event: LogEvent, names: Names): string {
 }
 
 function routed(payload: Payload, task: string): string {
-  const choice = object(payload, 'choice');
-  const best = candidates(choice)[0];
+  const best = candidates(payload)[0];
   const score = best ? `, score ${best.score.toFixed(2)}` : '';
-  return `routed ${task} to ${text(choice, 'selected')}${score}, best of ${number(choice, 'eligible') ?? 1}`;
+  return `Routed ${task} to ${plain(text(payload, 'selected') ?? '')}${score}, best of ${number(payload, 'eligible') ?? 1}`;
 }
 
-export interface Candidate { agent: string; score: number; load: number }
+export interface Candidate { agent: string; score: number }
 
-export function candidates(choice: Payload): Candidate[] {
-  const list = choice['candidates'];
-  if (!Array.isArray(list)) return [];
-  return (list as Payload[]).map((entry) => ({
-    agent: text(entry, 'agent') ?? '', score: number(entry, 'score') ?? 0, load: number(entry, 'load') ?? 0,
-  }));
+/** Those who fit, the best first. */
+export function candidates(decision: Payload): Candidate[] {
+  const scores = object(decision, 'scores');
+  return texts(decision, 'candidates').map((address) => ({ agent: plain(address), score: number(scores, address) ?? 0 }));
 }
 
 export interface Refused { agent: string; reason: string }
 
-export function refused(choice: Payload): Refused[] {
-  const list = choice['rejected'];
-  if (!Array.isArray(list)) return [];
-  return (list as Payload[]).map((entry) => ({ agent: text(entry, 'agent') ?? '', reason: text(entry, 'reason') ?? '' }));
+/** Those who do not, and why. */
+export function refused(decision: Payload): Refused[] {
+  const rejected = object(decision, 'rejected');
+  return Object.keys(rejected).map((address) => ({ agent: plain(address), reason: text(rejected, address) ?? '' }));
 }
 
 function spoken(payload: Payload): string {
@@ -107,6 +104,17 @@ function spoken(payload: Payload): string {
 function suffix(why: string | undefined): string {
   return why ? `: ${why.slice(0, 200)}` : '';
 }
+
+/** Whether the words need the author before them: those that begin with what the author did. */
+export function isDeed(event: LogEvent): boolean {
+  return !NO_DEEDS.has(event.kind) && !event.kind.startsWith('routing.') && !event.kind.startsWith('turn.');
+}
+
+const NO_DEEDS = new Set([
+  'agent.went_offline', 'lead.chosen', 'task.reserved', 'task.moved', 'task.released', 'task.retried', 'task.reopened', 'task.failed',
+  'task.timed_out', 'task.exhausted', 'resource.others_changed', 'resource.conflict_detected', 'resource.conflict_resolved',
+  'resource.conflict_escalated', 'message.held', 'run.status_set', 'delivery.abandoned',
+]);
 
 /** Paths come as a text, or with the key that they are known by. */
 export function pathOf(payload: Payload): string {

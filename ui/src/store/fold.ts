@@ -1,7 +1,7 @@
 // The fold of the log: what one event makes of the world. It says in the browser's words what the daemon's own `apply` says,
 // and a test holds the two against each other: fold(events <= n) is the snapshot at n.
 
-import { type LogEvent, number, object, type Payload, text, texts } from './event';
+import { type LogEvent, number, object, type Payload, plain, text, texts } from './event';
 import {
   type Agent, type AgentStatus, type FileState, heldBy, isOpen, type Task, type TaskState, type World,
 } from './world';
@@ -82,7 +82,7 @@ class Table<Row> {
 function apply(draft: Draft, event: LogEvent): void {
   const { payload } = event;
   noteActivity(draft, event);
-  const task = text(payload, 'task');
+  const task = text(payload, 'task') ?? event.task ?? undefined;
   const holder = text(payload, 'holder');
   switch (event.kind) {
     case 'agent.registered': return register(draft, event);
@@ -120,7 +120,8 @@ function apply(draft: Draft, event: LogEvent): void {
     case 'task.reopened': return reopened(draft, event, task, holder);
     case 'task.completed': return completed(draft, event, task, holder);
     case 'task.failed': return ended(draft, event, task, holder, 'failed', text(payload, 'error'));
-    case 'task.timed_out': return ended(draft, event, task, holder, 'failed', text(payload, 'reason'));
+    // Shown in the protocol's form of an error.
+    case 'task.timed_out': return ended(draft, event, task, addressed(object(payload, 'details'), 'holder'), 'failed', text(payload, 'message'));
     case 'task.dropped':
       ended(draft, event, task, holder, state(payload, 'to', 'cancelled'), text(payload, 'reason'));
       return unblock(draft, texts(payload, 'unblocks'), task);
@@ -204,6 +205,11 @@ function gaveUp(draft: Draft, id: string | undefined, task: string | undefined, 
 
 function state(payload: Payload, field: string, otherwise: TaskState): TaskState {
   return (text(payload, field) as TaskState | undefined) ?? otherwise;
+}
+
+function addressed(payload: Payload, field: string): string | undefined {
+  const address = text(payload, field);
+  return address === undefined ? undefined : plain(address);
 }
 
 function create(draft: Draft, { payload, at, run }: LogEvent): void {

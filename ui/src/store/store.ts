@@ -1,13 +1,13 @@
 // The one store of the page: what the log says, folded. Views read it through `useStore`; nothing else keeps state of the team.
 
 import { useSyncExternalStore } from 'react';
-import { events as eventPage, get, source, type Wire } from '../api/client';
+import { events as eventPage, get, path, source, type Wire } from '../api/client';
 import { type LogEvent, read, text } from './event';
 import { Feed, type Link } from './feed';
 import { fold } from './fold';
 import { browserTimers, Rhythm } from './rhythm';
 import { Ring } from './ring';
-import { listen, type Talk } from './talk';
+import { type Entry, joined, listen, type Talk, threadOf } from './talk';
 import { fromSnapshot, NOTHING, type World } from './world';
 
 export interface Session {
@@ -44,6 +44,9 @@ export interface State {
 
 const MOST_EVENTS = 20_000;
 const FIRST_PAGE = 300;
+/** How many channels are read before somebody looks at them, and how many entries a page has. */
+const READ_AHEAD = 5;
+export const ENTRIES = 100;
 const BEATS_MILLIS = 10_000;
 
 export const ACKNOWLEDGED = 'x.attention.acknowledged';
@@ -175,11 +178,27 @@ export async function channels(): Promise<void> {
   }
   if (!next.has('default')) next.set('default', { name: 'default', messages: 0, lastAt: 0 });
   change({ channels: next });
+  // What mentions the person must be known wherever the page begins.
+  const newest = [...next.values()].filter((channel) => channel.messages > 0).sort((a, b) => b.lastAt - a.lastAt);
+  await Promise.all(newest.slice(0, READ_AHEAD).map(({ name }) => entries(name).catch(() => [])));
 }
 
-/** Adds entries of a channel that were read from the daemon. */
-export function heard(talk: Talk): void {
-  change({ talk });
+/** Reads the newest entries of a channel, or those before a time, into the store. Gives back what was found. */
+export async function entries(channel: string, before?: number): Promise<Entry[]> {
+  const query = before === undefined ? '' : `&before=${before}`;
+  const found = await get<Wire['ChannelEntry'][]>(`${path`/channels/${channel}/messages`}?limit=${ENTRIES}${query}`);
+  const thread = threadOf(channel);
+  const read = found.map((entry) => fromWire(entry, thread));
+  change({ talk: new Map([...state.talk, [thread, joined(state.talk.get(thread) ?? [], read)]]) });
+  return read;
+}
+
+function fromWire(entry: Wire['ChannelEntry'], thread: string): Entry {
+  return {
+    id: entry.id, seq: entry.seq, at: entry.at, thread, from: entry.from, name: entry.name, text: entry.text,
+    mentions: entry.mentions, unknown: entry.unknown, to: entry.to, priority: entry.priority,
+    replyTo: entry.reply_to ?? undefined, acked: [],
+  };
 }
 
 async function beats(): Promise<void> {
@@ -223,8 +242,7 @@ function routed(known: ReadonlyMap<string, LogEvent>, events: readonly LogEvent[
   if (decisions.length === 0) return known;
   const next = new Map(known);
   for (const event of decisions) {
-    const task = text(event.payload, 'task');
-    if (task) next.set(task, event);
+    if (event.task) next.set(event.task, event);
   }
   return next;
 }

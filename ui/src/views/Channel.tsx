@@ -1,7 +1,6 @@
 // A channel: what they say, with what they did between folded into lines, threads, and a place to write.
 
 import { useCallback, useEffect, useMemo, useRef, useState } from 'react';
-import { get, path, type Wire } from '../api/client';
 import { EventList } from '../parts/EventList';
 import { Face } from '../parts/Face';
 import { Head, type WithMenu } from '../parts/Head';
@@ -11,14 +10,13 @@ import { useDeeds } from '../shell/keys';
 import { type Detail, interleave, type Item } from '../store/bursts';
 import { useWorld } from '../store/hooks';
 import { usePast } from '../store/replay';
-import { current, heard, useStore } from '../store/store';
-import { channelTitle, type Entry, joined, threadOf } from '../store/talk';
+import { ENTRIES, entries as readEntries, useStore } from '../store/store';
+import { channelTitle, type Entry, threadOf } from '../store/talk';
 import type { Task } from '../store/world';
 import { Compose } from './Compose';
 import { Burst, EventLine, Message } from './Message';
 import { Progress } from './Progress';
 
-const PAGE = 100;
 const DETAILS: { name: Detail; title: string }[] = [
   { name: 'talk', title: 'Messages' },
   { name: 'decisions', title: 'Decisions too' },
@@ -96,17 +94,14 @@ function useEntries(channel: string): { entries: readonly Entry[]; earlier: () =
     if (state.current.loading || state.current.done) return;
     state.current.loading = true;
     try {
-      const query = before === undefined ? '' : `&before=${before}`;
-      const found = await get<Wire['ChannelEntry'][]>(`${path`/channels/${channel}/messages`}?limit=${PAGE}${query}`);
-      state.current.done = found.length < PAGE;
       if (before !== undefined) setShift(true);
-      const talk = current().talk;
-      heard(new Map([...talk, [thread, joined(talk.get(thread) ?? [], found.map((entry) => fromWire(entry, thread)))]]));
+      const found = await readEntries(channel, before);
+      state.current.done = found.length < ENTRIES;
       requestAnimationFrame(() => setShift(false));
     } finally {
       state.current.loading = false;
     }
-  }, [channel, thread]);
+  }, [channel]);
   useEffect(() => {
     if (log === '' || state.current.log === log) return;
     state.current = { loading: false, done: false, log };
@@ -118,19 +113,11 @@ function useEntries(channel: string): { entries: readonly Entry[]; earlier: () =
 
 const NONE: readonly Entry[] = [];
 
-function fromWire(entry: Wire['ChannelEntry'], thread: string): Entry {
-  return {
-    id: entry.id, seq: entry.seq, at: entry.at, thread, from: entry.from, name: entry.name, text: entry.text,
-    mentions: entry.mentions, unknown: entry.unknown, to: entry.to, priority: entry.priority,
-    replyTo: entry.reply_to ?? undefined, acked: [],
-  };
-}
-
 /** The events beside the messages: those of the channel's run, from about where the messages begin. */
 function useEvents(channel: string, entries: readonly Entry[]) {
   const events = useStore((state) => state.events);
   const run = `run_${channel}`;
-  const from = entries.length >= PAGE ? (entries[0]?.seq ?? 0) : 0;
+  const from = entries.length >= ENTRIES ? (entries[0]?.seq ?? 0) : 0;
   return useMemo(() => events.filter((event) => event.run === run && event.seq >= from && event.kind !== 'message.sent'), [events, run, from]);
 }
 

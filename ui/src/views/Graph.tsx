@@ -32,7 +32,7 @@ function Box({ task, x, y, chosen }: { task: Task; x: number; y: number; chosen:
   const classes = [chosen ? 'chosen' : '', task.state === 'pending' && !task.holder ? 'queued' : ''].join(' ');
   const who = assignee(task);
   return (
-    <a href={at('tasks', task.id)} aria-label={`${task.title}, ${taskWord(task)}${who ? `, ${who}` : ''}`}>
+    <a href={at('tasks', task.id)}>
       <g className={classes} transform={`translate(${x},${y})`}>
         <title>{task.title}</title>
         <rect width={SIZES.width} height={SIZES.height} rx="6" />

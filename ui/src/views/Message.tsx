@@ -9,8 +9,8 @@ import { Pill } from '../parts/State';
 import { clock, full, lasted, useNow } from '../parts/time';
 import { at } from '../router';
 import { summary } from '../store/bursts';
-import { describe, iconOf } from '../store/describe';
-import { type LogEvent, text } from '../store/event';
+import { describe, iconOf, isDeed } from '../store/describe';
+import type { LogEvent } from '../store/event';
 import { useNames, useWorld } from '../store/hooks';
 import { bare, type Entry, isFor } from '../store/talk';
 import { ClaimCard } from './ClaimCard';
@@ -66,14 +66,13 @@ function Replies({ replies, href }: { replies: readonly Entry[]; href: string })
 
 export function EventLine({ event }: { event: LogEvent }) {
   const names = useNames();
-  const task = text(event.payload, 'task');
   const routed = event.kind.startsWith('routing.');
   return (
     <div className="line">
       <span><Icon name={iconOf(event)} /></span>
       <p>
-        <span className="cut">{!routed && event.actor !== 'router' && <b>{event.actor} </b>}{describe(event, names)}</span>
-        {routed && task && <a href={at('tasks', task)}>Why</a>}
+        <span className="cut">{isDeed(event) && <b>{event.actor} </b>}{describe(event, names)}</span>
+        {routed && event.task && <a href={at('tasks', event.task)}>Why</a>}
         <a className="when num" href={at('event', event.seq)} title={full(event.at)}>{clock(event.at)}</a>
       </p>
     </div>

@@ -40,7 +40,7 @@ export default function RunPanel({ run: id }: { run: string }) {
         <h3>Timeline <span>idle time is folded</span><a href={`${at('runs', id)}?tab=timeline`}>Open</a></h3>
         {run && <Timeline tasks={run.tasks} />}
       </section>
-      {routing && <section className="section"><Why event={routing} title={names.task(text(routing.payload, 'task') ?? '')} /></section>}
+      {routing && <section className="section"><Why event={routing} title={names.task(routing.task ?? '')} /></section>}
       {focus && <section className="section"><Checkpoints task={focus} /></section>}
     </aside>
   );

@@ -20,7 +20,9 @@ pub mod session;
 mod status;
 mod stream;
 mod tasks;
+mod teams;
 pub mod translate;
+mod turns;
 pub mod wire;
 
 use axum::Router;
@@ -71,6 +73,16 @@ pub fn routes() -> Router<App> {
         .route("/channels/{name}/messages", get(channels::entries).post(channels::say))
         .route("/session", get(session::get).post(session::sign_in).delete(session::sign_out))
         .route("/session/launch", post(session::launch))
+        .route("/teams", get(teams::list))
+        .route("/teams/{id}", get(teams::get))
+        .route("/teams/{id}/start", post(teams::start))
+        .route("/teams/{id}/kickoff", post(teams::kick_off))
+        .route("/teams/{id}/say", post(teams::say))
+        .route("/teams/{id}/stop", post(teams::stop))
+        .route("/teams/{id}/end", post(teams::end))
+        .route("/turns", get(turns::list).post(turns::start))
+        .route("/turns/{id}", get(turns::get))
+        .route("/turns/{id}/end", post(turns::end))
         .route("/admin/info", get(admin::info))
         .route("/admin/tokens", get(admin::list_tokens).post(admin::create_token))
         .route("/admin/tokens/{id}", delete(admin::revoke_token))

@@ -14,6 +14,7 @@ use utoipa::openapi::{Content, OpenApi as Document, PathItem, Ref, RefOr, Respon
 use super::wire::{self, ErrorBody};
 use super::{
     admin, agents, channels, contexts, documents, events, handoffs, held, resources, session, status, stream, tasks,
+    teams, turns,
 };
 use crate::clutch::{self, ClutchErrorBody, artifacts};
 use crate::ops;
@@ -67,6 +68,17 @@ use crate::ops;
         session::sign_in,
         session::sign_out,
         session::launch,
+        teams::list,
+        teams::get,
+        teams::start,
+        teams::kick_off,
+        teams::say,
+        teams::stop,
+        teams::end,
+        turns::list,
+        turns::get,
+        turns::start,
+        turns::end,
         admin::info,
         admin::list_tokens,
         admin::create_token,

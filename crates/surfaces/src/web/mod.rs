@@ -10,6 +10,15 @@ use axum::Router;
 use axum::routing::get;
 
 use crate::app::App;
+use crate::rest::session;
+
+/// An address, relative to the daemon's own, that signs the project's owner in to the UI; `None` without the UI.
+pub fn launch_path(app: &App) -> Option<String> {
+    rookery_ui_embed::is_built().then(|| session::launch_path(app, OWNER))
+}
+
+/// Whom the project's key file is for, as the command line shows it.
+const OWNER: &str = "local";
 
 pub fn routes() -> Router<App> {
     let router =

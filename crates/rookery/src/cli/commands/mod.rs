@@ -19,11 +19,14 @@ mod handoffs;
 mod import;
 mod instructions;
 mod keys;
+mod launch;
 mod log;
 mod man;
 mod mcp;
 mod migrate;
+mod mock_agent;
 mod of_store;
+mod open;
 mod redact;
 mod reference;
 mod release;
@@ -50,6 +53,7 @@ use super::context::Context;
 pub enum Command {
     Up(up::Args),
     Down(down::Args),
+    Open(open::Args),
     Status(status::Args),
     Doctor(doctor::Args),
     Check(check::Args),
@@ -88,6 +92,9 @@ pub enum Command {
     Completions(completions::Args),
     Man(man::Args),
     Reference(reference::Args),
+    #[command(hide = true)]
+    Launch(launch::Args),
+    MockAgent(mock_agent::Args),
 }
 
 /// Runs one command.
@@ -95,6 +102,7 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
     match command {
         Command::Up(args) => up::run(context, args).await,
         Command::Down(args) => down::run(context, args).await,
+        Command::Open(args) => open::run(context, args).await,
         Command::Status(args) => status::run(context, args).await,
         Command::Doctor(args) => doctor::run(context, args).await,
         Command::Check(args) => check::run(context, args),
@@ -133,5 +141,7 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Completions(args) => completions::run(context, args),
         Command::Man(args) => man::run(context, args),
         Command::Reference(args) => reference::run(context, args),
+        Command::Launch(args) => launch::run(context, &args),
+        Command::MockAgent(args) => mock_agent::run(args).await,
     }
 }

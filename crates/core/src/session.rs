@@ -4,14 +4,18 @@
 //! read that file can make one, and the daemon of the same project can tell. It ends by itself, or with the file.
 
 use hmac::{Hmac, KeyInit, Mac};
-use rookery_core::{AgentId, Timestamp};
-use sha2::Sha256;
+use sha2::{Digest, Sha256};
 
-use crate::access::hash;
-use crate::engine::hex;
+use crate::clutch::hex;
+use crate::{AgentId, Timestamp};
 
 /// What a session key begins with, so that one is recognised where it should not be.
 const PREFIX: &str = "rks";
+
+/// The hash of a secret, as it is kept. Spaces around it do not matter, so that files with a line break will do.
+pub fn hash(secret: &str) -> String {
+    hex(&Sha256::digest(secret.trim().as_bytes()))
+}
 
 /// A key for the agent, until then.
 pub fn key(person_key: &str, agent: &AgentId, until: Timestamp) -> String {
@@ -20,7 +24,7 @@ pub fn key(person_key: &str, agent: &AgentId, until: Timestamp) -> String {
 }
 
 /// The agent that a key is for, if it was made with this project's key file and has not ended.
-pub(crate) fn agent(person_key_hash: &str, key: &str, now: Timestamp) -> Option<AgentId> {
+pub fn agent(person_key_hash: &str, key: &str, now: Timestamp) -> Option<AgentId> {
     let (named, sealed) = key.rsplit_once('.')?;
     if !is_sealed(person_key_hash, named, sealed) {
         return None;
@@ -31,12 +35,12 @@ pub(crate) fn agent(person_key_hash: &str, key: &str, now: Timestamp) -> Option<
 }
 
 /// What proves that a text was written by whoever can read the project's key file.
-pub(crate) fn seal(person_key_hash: &str, named: &str) -> Vec<u8> {
+pub fn seal(person_key_hash: &str, named: &str) -> Vec<u8> {
     mac(person_key_hash, named).finalize().into_bytes().to_vec()
 }
 
 /// Whether a text was sealed with the project's key file, told in the same time whatever is wrong.
-pub(crate) fn is_sealed(person_key_hash: &str, named: &str, sealed: &str) -> bool {
+pub fn is_sealed(person_key_hash: &str, named: &str, sealed: &str) -> bool {
     unhex(sealed).is_some_and(|sealed| mac(person_key_hash, named).verify_slice(&sealed).is_ok())
 }
 
@@ -48,7 +52,7 @@ fn mac(person_key_hash: &str, named: &str) -> Hmac<Sha256> {
     mac
 }
 
-pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
+pub fn unhex(text: &str) -> Option<Vec<u8>> {
     let digits: Option<Vec<u8>> =
         text.chars().map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok())).collect();
     let digits = digits.filter(|digits| digits.len() % 2 == 0)?;

@@ -1,0 +1,3 @@
+//! A team at work: one process runs one team, with one loop for each of its agents.
+
+pub mod report;
