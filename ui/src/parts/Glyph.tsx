@@ -63,7 +63,8 @@ export const STALE_MILLIS = 90_000;
 export function taskShape(task: Task): Shape {
   switch (task.state) {
     case 'pending':
-      if (task.waitingOn.length > 0) return 'blocked';
+      // What only waits for others is not stuck.
+      if (task.waitingOn.length > 0) return 'idle';
       return task.holder ?? task.reservedFor ? 'assigned' : 'idle';
     case 'planning': return 'assigned';
     case 'in_progress': return 'working';

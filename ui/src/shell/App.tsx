@@ -105,6 +105,8 @@ function Home({ onMenu }: { onMenu: () => void }) {
   const head = useStore((state) => state.head);
   const channels = useStore((state) => state.channels);
   const matters = useMatters();
+  const link = useStore((state) => state.link);
+  if (!ready && link.is === 'away') return <p className="empty">The daemon does not let this page in: {link.why}. If it wants to know who you are, run <code>rookery open</code> in the project and follow the address that it prints. The page tries again by itself.</p>;
   if (!ready || channels.size === 0) return <p className="empty">One moment…</p>;
   if (matters.length > 0) return <AttentionView onMenu={onMenu} />;
   if (agents === 0 && head === 0) return <SetupView onMenu={onMenu} />;

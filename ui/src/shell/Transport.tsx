@@ -4,7 +4,9 @@ import { useMemo, useRef } from 'react';
 import { agentShape, agentWord, Glyph, type Shape } from '../parts/Glyph';
 import { Icon } from '../parts/Icon';
 import { clock, clockSeconds, useNow } from '../parts/time';
+import { type Scale, scale } from '../layout/timeline';
 import { isTrouble } from '../store/describe';
+import type { LogEvent } from '../store/event';
 import { useWorld } from '../store/hooks';
 import { live, lookAt, usePast } from '../store/replay';
 import { useStore } from '../store/store';
@@ -39,10 +41,9 @@ function Scrub() {
   const track = useRef<HTMLDivElement>(null);
   // Redrawn once a second at most: the picture is of minutes.
   const now = useNow();
-  // biome-ignore lint: the second is the trigger, not the events
-  const { bars, from } = useMemo(() => density(events), [now, events.length === 0]);
+  const { bars, line } = useMemo(() => density(events), [now, events.length === 0]);
   const at = past?.at ?? head;
-  const place = head <= 1 ? 1 : (at - 1) / (head - 1);
+  const place = past && line ? line.at(past.time) : 1;
   const to = (seq: number) => {
     const wanted = Math.round(seq);
     stepFrom(wanted >= head ? undefined : wanted);
@@ -58,7 +59,7 @@ function Scrub() {
   };
   return (
     <>
-      <span className="num quiet wide">{from === undefined ? '' : clock(from)}</span>
+      <span className="num quiet wide">{line ? clock(line.from) : ''}</span>
       <div
         ref={track}
         className={past ? 'scrub past' : 'scrub'}
@@ -72,7 +73,9 @@ function Scrub() {
         onKeyDown={keys}
         onClick={(event) => {
           const box = track.current?.getBoundingClientRect();
-          if (box) to(1 + ((event.clientX - box.left) / box.width) * (head - 1));
+          const wanted = box && (event.clientX - box.left) / box.width;
+          if (wanted === undefined || !line) return;
+          to(events.findLast((entry) => line.at(entry.at) <= wanted)?.seq ?? 1);
         }}
       >
         {bars.map((bar, index) => <i key={index} className={bar.trouble ?? ''} style={{ height: `${bar.height}px` }} />)}
@@ -84,19 +87,21 @@ function Scrub() {
 
 interface Bar { height: number; trouble: 'bad' | 'warn' | undefined }
 
-/** The events that the page has, in as many stretches of the log as there are bars. */
-function density(events: readonly { at: number; seq: number; kind: string; payload: Record<string, unknown> }[]): { bars: Bar[]; from: number | undefined } {
+/** How much happened when, among the events that the page has. Long pauses are folded, as on the time line of a run. */
+function density(events: readonly LogEvent[]): { bars: Bar[]; line: Scale | undefined } {
   const first = events[0];
   const last = events.at(-1);
   const bars: Bar[] = Array.from({ length: BARS }, () => ({ height: 2, trouble: undefined }));
-  if (!first || !last) return { bars, from: undefined };
-  const span = Math.max(1, last.at - first.at);
+  if (!first || !last) return { bars, line: undefined };
+  const piece = Math.max(1, (last.at - first.at) / (BARS * 4));
+  const busy = new Set(events.map((event) => Math.floor((event.at - first.at) / piece)));
+  const line = scale([...busy].map((index) => ({ from: first.at + index * piece, to: first.at + (index + 1) * piece })), last.at);
   const counts = new Array<number>(BARS).fill(0);
   for (const event of events) {
-    const index = Math.min(BARS - 1, Math.floor(((event.at - first.at) / span) * BARS));
+    const index = Math.min(BARS - 1, Math.floor(line.at(event.at) * BARS));
     counts[index] = (counts[index] ?? 0) + 1;
     const bar = bars[index];
-    const trouble = isTrouble(event as Parameters<typeof isTrouble>[0]);
+    const trouble = isTrouble(event);
     if (bar && trouble) bar.trouble = bar.trouble === 'bad' ? 'bad' : trouble;
   }
   const most = Math.max(...counts);
@@ -104,7 +109,7 @@ function density(events: readonly { at: number; seq: number; kind: string; paylo
     const bar = bars[index];
     if (bar && count > 0) bar.height = 4 + Math.round((Math.sqrt(count) / Math.sqrt(most)) * 22);
   });
-  return { bars, from: first.at };
+  return { bars, line };
 }
 
 function Standing() {

@@ -8,6 +8,9 @@ export interface Names {
   task(id: string): string;
 }
 
+/** States whose own word is no adjective. */
+const STATES: Record<string, string> = { review: 'in review', paused: 'blocked' };
+
 export type Level = 'talk' | 'decision' | 'task' | 'noise';
 
 export function describe(event: LogEvent, names: Names): string {
@@ -28,7 +31,7 @@ export function describe(event: LogEvent, names: Names): string {
     case 'task.reassigned': return `gave ${task()} to ${text(payload, 'to')}`;
     case 'task.claimed': return `took ${task()}`;
     case 'task.started': return `began ${task()}`;
-    case 'task.moved': return `${task()} is ${words(text(payload, 'to'))}${because()}`;
+    case 'task.moved': return `${task()} is ${STATES[text(payload, 'to') ?? ''] ?? words(text(payload, 'to'))}${because()}`;
     case 'task.planned': return `planned ${task()}`;
     case 'task.released': return `${task()} is free again${because()}`;
     case 'task.retried': return `${task()} is tried again, attempt ${number(payload, 'attempt') ?? '?'}`;

@@ -5,13 +5,14 @@ import { ChooseAgent } from '../parts/Choose';
 import { Glyph, type Shape } from '../parts/Glyph';
 import { Head, type WithMenu } from '../parts/Head';
 import { Icon } from '../parts/Icon';
-import { Age, clock, full } from '../parts/time';
+import { Age, clock } from '../parts/time';
 import { at } from '../router';
 import * as actions from '../store/actions';
-import { describe, pathOf } from '../store/describe';
+import { pathOf } from '../store/describe';
 import { useMayAct, useNames, useWorld } from '../store/hooks';
 import { useStore } from '../store/store';
 import type { FileState } from '../store/world';
+import { Happened } from './Happened';
 
 type Show = 'held' | 'conflicts' | 'all';
 
@@ -118,7 +119,7 @@ function File({ file }: { file: FileState }) {
         {claim && <ChooseAgent label="Hand over" disabled={!mayAct} except={claim.holder} onChoose={(agent) => void actions.handOver(file.path, agent)} />}
       </div>
       <h3 className="subtitle">What happened</h3>
-      <ul>{own.slice(-60).reverse().map((event) => <li key={event.seq}><a className="num quiet" href={at('event', event.seq)} title={full(event.at)}>{clock(event.at)}</a> <b>{event.actor}</b> {describe(event, names)}</li>)}</ul>
+      <Happened events={own.slice(-60).reverse()} />
     </>
   );
 }

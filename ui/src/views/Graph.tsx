@@ -2,16 +2,18 @@
 
 import { useMemo } from 'react';
 import { GlyphPaths, taskShape, taskWord, toneOf } from '../parts/Glyph';
-import { layered, SIZES } from '../layout/layered';
+import { COMPACT, layered, SIZES, type Sizes } from '../layout/layered';
 import { at } from '../router';
 import { assignee, type Task } from '../store/world';
 
-const LETTERS = 15;
+/** How wide a letter of the title is at most, about. */
+const LETTER = 6.6;
 
-export function Graph({ tasks, chosen, foldDone = false }: { tasks: readonly Task[]; chosen?: string | undefined; foldDone?: boolean }) {
+export function Graph({ tasks, chosen, foldDone = false, compact = false }: { tasks: readonly Task[]; chosen?: string | undefined; foldDone?: boolean; compact?: boolean }) {
   const { shown, folded } = useMemo(() => (foldDone ? withoutDone(tasks) : { shown: tasks, folded: 0 }), [tasks, foldDone]);
+  const sizes = compact ? COMPACT : SIZES;
   const shape = shown.map((task) => `${task.id}<${task.dependsOn.join(',')}`).join(' ');
-  const picture = useMemo(() => layered(shown.map((task) => ({ id: task.id, deps: task.dependsOn }))), [shape]);
+  const picture = useMemo(() => layered(shown.map((task) => ({ id: task.id, deps: task.dependsOn })), sizes), [shape, sizes]);
   const byId = new Map(shown.map((task) => [task.id, task]));
   if (shown.length === 0) return <p className="quiet">{folded > 0 ? `All ${folded} tasks are done.` : 'No tasks yet.'}</p>;
   return (
@@ -20,31 +22,32 @@ export function Graph({ tasks, chosen, foldDone = false }: { tasks: readonly Tas
         {picture.edges.map((edge) => <path key={`${edge.from} ${edge.to}`} className={`edge ${heat(byId.get(edge.from), byId.get(edge.to))}`} d={edge.path} />)}
         {shown.map((task) => {
           const spot = picture.spots.get(task.id);
-          return spot && <Box key={task.id} task={task} x={spot.x} y={spot.y} chosen={task.id === chosen} />;
+          return spot && <Box key={task.id} task={task} x={spot.x} y={spot.y} chosen={task.id === chosen} sizes={sizes} />;
         })}
       </svg>
     </div>
   );
 }
 
-function Box({ task, x, y, chosen }: { task: Task; x: number; y: number; chosen: boolean }) {
+function Box({ task, x, y, chosen, sizes }: { task: Task; x: number; y: number; chosen: boolean; sizes: Sizes }) {
   const shape = taskShape(task);
   const classes = [chosen ? 'chosen' : '', task.state === 'pending' && !task.holder ? 'queued' : ''].join(' ');
   const who = assignee(task);
+  const room = Math.floor((sizes.width - 32) / LETTER);
   return (
     <a href={at('tasks', task.id)}>
       <g className={classes} transform={`translate(${x},${y})`}>
         <title>{task.title}</title>
-        <rect width={SIZES.width} height={SIZES.height} rx="6" />
+        <rect width={sizes.width} height={sizes.height} rx="6" />
         <svg x="9" y="13" width="14" height="14" viewBox="0 0 14 14" className={`tone-${toneOf(shape)}`} aria-hidden="true"><GlyphPaths shape={shape} /></svg>
-        <text x="30" y="18">{short(task.title)}</text>
-        <text className="detail" x="30" y="31">{short(who ? `${who}, ${taskWord(task)}` : taskWord(task), LETTERS + 3)}</text>
+        <text x="30" y="18">{short(task.title, room)}</text>
+        <text className="detail" x="30" y="31">{short(who ? `${who}, ${taskWord(task)}` : taskWord(task), Math.floor(room * 1.15))}</text>
       </g>
     </a>
   );
 }
 
-function short(text: string, most = LETTERS): string {
+function short(text: string, most: number): string {
   return text.length <= most ? text : `${text.slice(0, most - 1)}…`;
 }
 

@@ -9,7 +9,6 @@ const NAMES: Record<Tone, string> = { done: 'done', run: 'working', wait: 'in re
 export function Progress({ tasks }: { tasks: readonly Task[] }) {
   const counts = new Map<Tone, number>();
   for (const task of tasks) {
-    // What only waits for others is not stuck.
     const tone = task.state === 'pending' ? 'idle' : toneOf(taskShape(task));
     const counted = task.state === 'cancelled' || task.state === 'skipped' ? 'done' : tone;
     counts.set(counted, (counts.get(counted) ?? 0) + 1);

@@ -34,7 +34,7 @@ export default function RunPanel({ run: id }: { run: string }) {
       </header>
       <section className="section">
         <h3>Task graph <span>{open.length} open of {own.length}</span><a href={at('runs', id)}>Open</a></h3>
-        <Graph tasks={own} foldDone chosen={focus?.id} />
+        <Graph tasks={own} foldDone compact chosen={focus?.id} />
       </section>
       <section className="section">
         <h3>Timeline <span>idle time is folded</span><a href={`${at('runs', id)}?tab=timeline`}>Open</a></h3>

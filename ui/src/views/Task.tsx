@@ -4,14 +4,14 @@ import { useMemo } from 'react';
 import { ChooseAgent } from '../parts/Choose';
 import { Head, type WithMenu } from '../parts/Head';
 import { TaskState } from '../parts/State';
-import { Age, clock, full } from '../parts/time';
+import { Age, full } from '../parts/time';
 import { at } from '../router';
 import * as actions from '../store/actions';
-import { describe } from '../store/describe';
 import { text } from '../store/event';
 import { useMayAct, useNames, useWorld } from '../store/hooks';
 import { useStore } from '../store/store';
 import { assignee, isOpen, type Task } from '../store/world';
+import { Happened } from './Happened';
 import { Checkpoints } from './RunPanel';
 import { Why } from './Why';
 
@@ -71,11 +71,7 @@ function Body({ task }: { task: Task }) {
       {routing && <section className="section"><Why event={routing} title={task.title} /></section>}
       <section className="section"><Checkpoints task={task} /></section>
       <h2 className="subtitle">What happened, among the events that are here</h2>
-      <ul>
-        {own.slice(-100).map((event) => (
-          <li key={event.seq}><a className="num quiet" href={at('event', event.seq)}>{clock(event.at)}</a> <b>{event.actor}</b> {describe(event, names)}</li>
-        ))}
-      </ul>
+      <Happened events={own.slice(-100)} />
     </>
   );
 }

@@ -1,7 +1,7 @@
 // Who worked on what and when, one row for each agent, with idle stretches folded.
 
 import { useMemo } from 'react';
-import { clock, full, lasted, useNow } from '../parts/time';
+import { clock, clockSeconds, full, lasted, useNow } from '../parts/time';
 import { scale, ticks } from '../layout/timeline';
 import { at } from '../router';
 import type { Wire } from '../api/client';
@@ -38,7 +38,9 @@ export function Timeline({ tasks, attempt }: { tasks: readonly RunTask[]; attemp
       ))}
       <span />
       <div className="axis num">
-        {ticks(line.from, line.to).map((time) => <span key={time} style={{ left: percent(line.at(time)) }}>{clock(time)}</span>)}
+        {ticks(line.from, line.to).filter((time) => line.at(time) < 0.94).map((time) => (
+          <span key={time} style={{ left: percent(line.at(time)) }}>{line.to - line.from < 180_000 ? clockSeconds(time) : clock(time)}</span>
+        ))}
       </div>
     </div>
   );
