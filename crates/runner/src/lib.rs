@@ -2,8 +2,9 @@
 //! rules that both sides keep to.
 //!
 //! [`file`] reads a workflow file, tells everything that is wrong with it, and says what would happen. [`backend`] is what
-//! one turn of an agent is to whatever runs it.
+//! one turn of an agent is to whatever runs it, and [`process`] starts, follows and ends the programs that do.
 
 pub mod backend;
 pub mod file;
+pub mod process;
 pub mod team;
