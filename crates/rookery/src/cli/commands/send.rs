@@ -6,7 +6,7 @@ use rookery_core::message::mentions;
 use rookery_core::{AgentId, Instance};
 use serde_json::{Value, json};
 
-use super::typed;
+use super::context::typed;
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
 use crate::cli::roster::{Missing, Roster, recipient};
