@@ -127,7 +127,8 @@ mod tests {
     fn roster(teams: &[(&str, &str, &[&str])]) -> Roster {
         let agents = |ids: &[&str]| -> Vec<Value> { ids.iter().map(|id| json!({"name": id, "id": id})).collect() };
         let team = |(id, instance, members): &(&str, &str, &[&str])| {
-            let team = json!({"id": id, "instance": instance, "generation": 1, "live": true, "agents": agents(members)});
+            let team =
+                json!({"id": id, "instance": instance, "generation": 1, "live": true, "agents": agents(members)});
             serde_json::from_value(team).unwrap()
         };
         Roster { teams: teams.iter().map(team).collect() }
@@ -163,7 +164,8 @@ mod tests {
 
     #[test]
     fn an_instance_has_its_team_and_those_that_run_alone_in_it() {
-        let roster = roster(&[("@pr-1", "pr-1", &["a@pr-1"]), ("b@pr-1", "pr-1", &["b@pr-1"]), ("c", "default", &["c"])]);
+        let roster =
+            roster(&[("@pr-1", "pr-1", &["a@pr-1"]), ("b@pr-1", "pr-1", &["b@pr-1"]), ("c", "default", &["c"])]);
         let found: Vec<&str> = roster.in_instance(&Instance::new("pr-1")).map(|team| team.id.as_str()).collect();
         assert_eq!(found, ["@pr-1", "b@pr-1"]);
         assert_eq!(roster.find(&"c".into()).map(|(team, _)| team.id.as_str()), Some("c"));

@@ -93,7 +93,8 @@ impl<'a> Row<'a> {
 }
 
 fn table(rows: &[Row<'_>]) -> Table {
-    let row = |row: &Row<'_>| vec![row.member.id.as_str().into(), row.source().into(), Cell::new(row.status, row.tone())];
+    let row =
+        |row: &Row<'_>| vec![row.member.id.as_str().into(), row.source().into(), Cell::new(row.status, row.tone())];
     Table {
         headings: &["NAME", "SOURCE", "STATUS"],
         rows: rows.iter().map(row).collect(),
@@ -106,7 +107,8 @@ mod tests {
     use super::*;
 
     fn team(value: Value) -> Team {
-        let mut team = json!({"id": "@pr-1", "instance": "pr-1", "generation": 1, "file": "review.yaml", "mode": "start"});
+        let mut team =
+            json!({"id": "@pr-1", "instance": "pr-1", "generation": 1, "file": "review.yaml", "mode": "start"});
         value.as_object().unwrap().iter().for_each(|(name, value)| team[name] = value.clone());
         serde_json::from_value(team).unwrap()
     }
@@ -132,7 +134,8 @@ mod tests {
     #[test]
     fn one_that_stands_alone_has_no_file() {
         let agents = json!([{"name": "helper", "id": "helper", "state": "idle"}]);
-        let team = team(json!({"id": "helper", "instance": "default", "file": null, "mode": "standalone", "agents": agents}));
+        let team =
+            team(json!({"id": "helper", "instance": "default", "file": null, "mode": "standalone", "agents": agents}));
         assert_eq!(Row::of(&team, &team.agents[0], &Runners::default()).source(), "(standalone)");
     }
 }
