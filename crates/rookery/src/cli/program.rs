@@ -46,7 +46,7 @@ impl Program {
         match self {
             Program::Rookery => command,
             Program::AgentWorker => {
-                command.about("Runs teams of AI agents from workflow files.").mut_subcommands(|command| {
+                command.about("Runs teams of AI agents from workflow files").mut_subcommands(|command| {
                     if OF_WORKER.contains(&command.get_name()) { command } else { command.hide(true) }
                 })
             }

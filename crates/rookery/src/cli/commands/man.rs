@@ -7,7 +7,9 @@ use anyhow::Context as _;
 use crate::cli::context::Context;
 use crate::cli::program::Program;
 
-/// Print the manual page, or write those of all commands, also of agent-worker, into a folder
+/// Print the manual page, or write those of all commands into a folder
+///
+/// The folder gets those of agent-worker too.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The folder for all pages

@@ -1,7 +1,7 @@
 //! `rookery send`
 
 use rookery_client::tools::Answer;
-use rookery_client::{Client, ClientError, Tools};
+use rookery_client::{Client, ClientError, Tools, wire};
 use rookery_core::message::mentions;
 use rookery_core::{AgentId, Instance};
 use serde_json::{Value, json};
@@ -42,6 +42,10 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
         context.out.note(&format!("no runner runs {agent}: it gets the message when it looks for it"));
     }
     let mut value = answer.value;
+    if !value["unknown"].as_array().is_none_or(Vec::is_empty) && value["mentions"].as_array().is_none_or(Vec::is_empty)
+    {
+        return Err(Failure::new(format!("{agent} left meanwhile: the channel has it, and nobody was told")).into());
+    }
     value["to"] = agent.as_str().into();
     context.out.done(&value, &format!("sent to {agent}"))
 }
@@ -58,23 +62,21 @@ fn chosen(context: &Context, roster: &Roster, to: Option<&str>) -> anyhow::Resul
     }
 }
 
-/// A name that nobody has is a mistake, and reaches nobody.
+/// Whom nobody knows, and who has left, gets nothing.
 async fn known(client: &Client, roster: &Roster, agent: &AgentId) -> anyhow::Result<()> {
     if roster.find(agent).is_some() {
         return Ok(());
     }
-    match client.get(&["agents", agent.as_str()], &[]).await {
-        Ok(_) => Ok(()),
-        Err(error) if error.status() == Some(404) => {
-            let failure = Failure::new(format!("nobody is called {agent}"));
-            Err(match roster.names() {
-                names if names.is_empty() => failure.hint("`rookery agents` lists those that take part"),
-                names => failure.hint(format!("there run {names}; `rookery agents` lists all that take part")),
-            }
-            .into())
-        }
-        Err(error) => Err(error.into()),
+    let agents: Vec<wire::Agent> = wire::read(&client.get(&["agents"], &[]).await?)?;
+    if agents.iter().any(|known| known.id == agent.as_str()) {
+        return Ok(());
     }
+    let failure = Failure::new(format!("{agent} does not take part"));
+    let hint = match roster.names() {
+        names if names.is_empty() => "start it first; `rookery agents` lists those that take part".to_owned(),
+        names => format!("start it first; these run: {names}; `rookery agents` lists all that take part"),
+    };
+    Err(failure.hint(hint).into())
 }
 
 async fn send(client: Client, agent: &AgentId, message: &str) -> Result<Answer, ClientError> {
