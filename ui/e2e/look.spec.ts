@@ -6,6 +6,9 @@ import { assemble } from './team';
 
 const FOLDER = process.env.SCREENSHOTS ?? '../target/ui-screenshots';
 
+/** Which pictures are wanted, if not all. */
+const ONLY = process.env.PICTURES ? new Set(process.env.PICTURES.split(',')) : undefined;
+
 const VIEWS: [string, (ids: { task: string; handoff: string }) => string][] = [
   ['channel', () => '/ui/c/default'],
   ['attention', () => '/ui/attention'],
@@ -27,6 +30,7 @@ test('the main views in both themes and on a phone', async ({ daemon, signedIn: 
   for (const [name, address] of VIEWS) {
     const path = address({ task: tasks['refresh'] ?? '', handoff });
     for (const [kind, width, height, theme] of [['light', 1440, 900, 'light'], ['dark', 1440, 900, 'dark'], ['phone', 390, 844, 'light']] as const) {
+      if (ONLY && !ONLY.has(`${name}-${kind}`)) continue;
       await page.setViewportSize({ width, height });
       await page.addInitScript((chosen) => localStorage.setItem('rookery.theme', chosen), theme);
       await page.goto(daemon.url + path);

@@ -46,6 +46,7 @@ struct Arguments {
 enum Task {
     Up(up::Up),
     Ui(ui::Ui),
+    Screenshots(ui::Screenshots),
     Test(test::Test),
     Check(check::Check),
     Codegen(codegen::Codegen),
@@ -71,6 +72,7 @@ fn run(task: Task) -> Result<()> {
     match task {
         Task::Up(up) => up.run(&workspace),
         Task::Ui(ui) => ui.run(&workspace),
+        Task::Screenshots(screenshots) => screenshots.run(&workspace),
         Task::Test(test) => test.run(&workspace),
         Task::Check(check) => check.run(&workspace),
         Task::Codegen(codegen) => codegen.run(&workspace),

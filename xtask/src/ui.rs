@@ -43,6 +43,23 @@ pub(crate) fn build_if_possible(workspace: &Workspace) -> Result<()> {
     npm(&folder).args(["run", "build"]).run().context("the web UI does not build")
 }
 
+/// Take the pictures of the web UI that the README shows
+#[derive(Debug, Args)]
+pub(crate) struct Screenshots {}
+
+/// Those that are committed.
+const PICTURES: &str = "channel-light,channel-dark,attention-light,channel-phone";
+
+impl Screenshots {
+    pub(crate) fn run(&self, workspace: &Workspace) -> Result<()> {
+        check(workspace)?;
+        let rookery = cargo::debug_daemon(workspace)?;
+        let folder = workspace.root().join("docs/images");
+        let npm = npm(&self::folder(workspace)).args(["run", "screenshots"]);
+        npm.env("ROOKERY_BIN", rookery).env("SCREENSHOTS", folder).env("PICTURES", PICTURES).run()
+    }
+}
+
 /// The step `ui`: the lock file, types, tests of the parts, and the build that the daemon of later steps carries.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     let folder = folder(workspace);

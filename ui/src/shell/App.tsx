@@ -53,6 +53,7 @@ export function App() {
         {inspected && <Suspense fallback={<aside className="inspector" />}><RunPanel run={inspected} /></Suspense>}
         <Transport onHelp={() => setOver('help')} />
       </div>
+      <Announced />
       <Replaying />
       {over === 'commands' && <CommandMenu onClose={() => setOver('none')} />}
       {over === 'help' && <Help onClose={() => setOver('none')} />}
@@ -112,6 +113,13 @@ function Home({ onMenu }: { onMenu: () => void }) {
   if (agents === 0 && head === 0) return <SetupView onMenu={onMenu} />;
   const [newest] = [...channels.values()].sort((a, b) => b.lastAt - a.lastAt);
   return <ChannelView key={newest?.name} channel={newest?.name ?? 'default'} onMenu={onMenu} />;
+}
+
+/** What needs the person is said aloud; the stream never is. */
+function Announced() {
+  const matters = useMatters();
+  const [first] = matters;
+  return <div className="hidden" role="status" aria-live="polite">{first ? `${matters.length} need you. First: ${first.what}` : ''}</div>;
 }
 
 function Replaying() {

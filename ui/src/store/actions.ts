@@ -57,6 +57,12 @@ export const acceptHandoff = (handoff: string, agent: string) =>
 export const rejectHandoff = (handoff: string, agent: string, reason: string) =>
   act('Rejected', () => send('PATCH', path`/handoffs/${handoff}/reject`, { agent_id: agent, reason }));
 
+export const decideHeld = (message: string, verdict: 'deliver' | 'discard') =>
+  act(verdict === 'deliver' ? 'Delivered' : 'Discarded', () => send('POST', path`/admin/messages/${message}/decision`, { verdict }));
+
+export const stopAgent = (team: string, name: string) =>
+  act(`${name} is asked to stop`, () => send('POST', path`/teams/${team}/stop`, { agent: name, reason: 'asked for in the web UI' }));
+
 export const createTask = (title: string, assignedTo: string | undefined) =>
   act('Asked for', () =>
     send('POST', '/tasks', { title, assigned_by: me(), ...(assignedTo ? { assigned_to: assignedTo } : {}) }));

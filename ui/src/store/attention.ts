@@ -6,7 +6,7 @@ import type { State } from './store';
 import { isFor } from './talk';
 import { assignee, isOpen, type Task } from './world';
 
-export type Kind = 'review' | 'answer' | 'blocked' | 'failed' | 'unrouted' | 'offline' | 'conflict' | 'handoff' | 'mention';
+export type Kind = 'review' | 'answer' | 'blocked' | 'failed' | 'unrouted' | 'offline' | 'conflict' | 'handoff' | 'mention' | 'held';
 
 export interface Matter {
   /** Names this matter and no later one of the same thing. */
@@ -24,14 +24,15 @@ export interface Matter {
   agent?: string;
   handoff?: string;
   channel?: string;
+  message?: string;
   seq?: number;
 }
 
-type Seen = Pick<State, 'world' | 'talk' | 'session' | 'acknowledged' | 'routings'>;
+type Seen = Pick<State, 'world' | 'talk' | 'session' | 'acknowledged' | 'routings' | 'held'>;
 
 export function matters(state: Seen): Matter[] {
   const behind = waiting(state.world.tasks);
-  const all = [...ofTasks(state, behind), ...ofFiles(state), ...ofAgents(state), ...ofHandoffs(state), ...ofTalk(state)];
+  const all = [...ofTasks(state, behind), ...ofFiles(state), ...ofAgents(state), ...ofHandoffs(state), ...ofTalk(state), ...ofHeld(state)];
   return all
     .filter((matter) => !state.acknowledged.has(matter.key))
     .sort((a, b) => weight(b) - weight(a) || b.behind - a.behind || a.since - b.since);
@@ -58,7 +59,7 @@ function waiting(tasks: ReadonlyMap<string, Task>): Map<string, number> {
 }
 
 const WEIGHTS: Record<Kind, number> = {
-  review: 9, answer: 9, conflict: 8, failed: 7, blocked: 6, unrouted: 6, offline: 5, mention: 4, handoff: 3,
+  review: 9, answer: 9, conflict: 8, failed: 7, blocked: 6, unrouted: 6, offline: 5, held: 5, mention: 4, handoff: 3,
 };
 
 function weight(matter: Matter): number {
@@ -120,6 +121,14 @@ function ofHandoffs({ world, session }: Seen): Matter[] {
       why: handoff.summary, since: handoff.createdAt, behind: 0, handoff: handoff.id, task: handoff.task,
     }];
   });
+}
+
+function ofHeld({ held }: Seen): Matter[] {
+  return held.map((message) => ({
+    key: `held:${message.id}`, kind: 'held' as const, shape: 'waiting' as const,
+    what: `A message of ${message.from} is held`, who: message.from, why: `${message.reason}: ${message.text.slice(0, 160)}`,
+    since: message.at, behind: 0, message: message.id,
+  }));
 }
 
 function ofTalk({ talk, session }: Seen): Matter[] {

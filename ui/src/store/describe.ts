@@ -69,6 +69,11 @@ export function describe(event: LogEvent, names: Names): string {
     case 'routing.decided': return routed(payload, task());
     case 'routing.failed': return `nobody fits ${task()}: ${text(payload, 'reason') ?? ''}`;
     case 'delivery.abandoned': return `a message could not be delivered to ${text(payload, 'agent') ?? 'its recipient'}`;
+    case 'team.started': return `the team ${text(payload, 'team') ?? ''} began to work`;
+    case 'team.resumed': return `the team ${text(payload, 'team') ?? ''} goes on`;
+    case 'team.kicked_off': return `the team ${text(payload, 'team') ?? ''} was told what to do`;
+    case 'team.stop_asked': return `asked ${text(payload, 'agent') ?? `the team ${text(payload, 'team') ?? ''}`} to stop`;
+    case 'team.ended': return `the team ${text(payload, 'team') ?? ''} ended: ${words(text(payload, 'outcome'))}`;
     case 'turn.started': return `${text(payload, 'agent') ?? ''} began a turn`;
     case 'turn.ended': return `${text(payload, 'agent') ?? 'a'} turn ended: ${text(payload, 'outcome') ?? ''}`;
     case 'envelope.received': return `${event.type}${suffix(text(payload, 'text') ?? text(payload, 'title'))}`;
@@ -116,7 +121,7 @@ export function isDeed(event: LogEvent): boolean {
 const NO_DEEDS = new Set([
   'agent.went_offline', 'lead.chosen', 'task.reserved', 'task.moved', 'task.released', 'task.retried', 'task.reopened', 'task.failed',
   'task.timed_out', 'task.exhausted', 'resource.others_changed', 'resource.conflict_detected', 'resource.conflict_resolved',
-  'resource.conflict_escalated', 'message.held', 'run.status_set', 'delivery.abandoned',
+  'resource.conflict_escalated', 'message.held', 'run.status_set', 'delivery.abandoned', 'team.started', 'team.resumed', 'team.kicked_off', 'team.ended',
 ]);
 
 /** Paths come as a text, or with the key that they are known by. */

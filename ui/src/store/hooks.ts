@@ -20,9 +20,10 @@ export function useMatters(): Matter[] {
   const session = useStore((state) => state.session);
   const acknowledged = useStore((state) => state.acknowledged);
   const routings = useStore((state) => state.routings);
+  const held = useStore((state) => state.held);
   return useMemo(
-    () => matters({ world, talk, session, acknowledged, routings }),
-    [world, talk, session, acknowledged, routings],
+    () => matters({ world, talk, session, acknowledged, routings, held }),
+    [world, talk, session, acknowledged, routings, held],
   );
 }
 

@@ -39,6 +39,8 @@ export interface State {
   acknowledged: ReadonlySet<string>;
   /** The last word of the router on each task that it was asked about. */
   routings: ReadonlyMap<string, LogEvent>;
+  /** Messages that wait for a person's decision. */
+  held: readonly Wire['HeldMessage'][];
   ready: boolean;
 }
 
@@ -68,6 +70,7 @@ let state: State = {
   beats: new Map(),
   acknowledged: new Set(),
   routings: new Map(),
+  held: [],
   ready: false,
 };
 
@@ -105,6 +108,16 @@ function flush(): void {
     acknowledged: putAside(state.acknowledged, events),
     routings: routed(state.routings, events),
   });
+  if (events.some((event) => HOLDS.has(event.kind))) void held();
+}
+
+const HOLDS = new Set(['message.held', 'message.released', 'message.discarded']);
+
+/** Reads what is held for a person, if there is one to read it. */
+async function held(): Promise<void> {
+  if (state.session.person === undefined) return;
+  const found = await get<Wire['HeldMessage'][]>('/admin/messages/held').catch(() => undefined);
+  if (found) change({ held: found });
 }
 
 const feed = new Feed<Wire['StateSnapshot']>(
@@ -167,7 +180,9 @@ function active(agents: World['agents'], events: readonly LogEvent[]): World['ag
 
 export async function session(): Promise<void> {
   const found = await get<Wire['SessionInfo']>('/session').catch(() => undefined);
-  if (found) change({ session: { person: found.person ?? undefined, project: found.project } });
+  if (!found) return;
+  change({ session: { person: found.person ?? undefined, project: found.project } });
+  await held();
 }
 
 export async function channels(): Promise<void> {

@@ -1,6 +1,7 @@
 // The agents: who is alive, on what, for how long, how loaded. Three ages, because each tells something else.
 
-import { useMemo, useState } from 'react';
+import { useEffect, useMemo, useState } from 'react';
+import { get, type Wire } from '../api/client';
 import { Face } from '../parts/Face';
 import { agentShape, agentWord, Glyph, type Shape } from '../parts/Glyph';
 import { Head, type WithMenu } from '../parts/Head';
@@ -122,7 +123,22 @@ function AgentRow({ row: { agent, shape, beat, claims, task }, chosen }: { row: 
   );
 }
 
+/** The team that a runner runs an agent in, if one does right now. */
+function useTeam(agent: string): { team: Wire['TeamView']; member: Wire['TeamAgent'] } | undefined {
+  const newest = useStore((state) => state.events.findLast((event) => /^(team|turn)\./.test(event.kind))?.seq ?? 0);
+  const [teams, setTeams] = useState<Wire['TeamView'][]>([]);
+  useEffect(() => {
+    get<Wire['Teams']>('/teams?live=true').then((found) => setTeams(found.teams)).catch(() => setTeams([]));
+  }, [newest]);
+  for (const team of teams) {
+    const member = team.agents.find((entry) => entry.id === agent);
+    if (member) return { team, member };
+  }
+  return undefined;
+}
+
 function Chosen({ row: { agent, shape } }: { row: Row }) {
+  const run = useTeam(agent.id);
   const world = useWorld();
   const mayAct = useMayAct();
   const files = [...world.files.values()].filter((file) => file.claim?.holder === agent.id);
@@ -131,12 +147,14 @@ function Chosen({ row: { agent, shape } }: { row: Row }) {
       <h2 className="title"><Face id={agent.id} size="large" />{agent.id}<span className="state quiet"><Glyph shape={shape} />{agentWord(shape)}</span></h2>
       <dl className="facts">
         <dt>Tool</dt><dd>{agent.tool}, {agent.role}{world.lead === agent.id && ', leads'}</dd>
+        {run && <><dt>Run by</dt><dd>{run.member.backend}{run.member.model && `, ${run.member.model}`}: {run.member.state}, {run.member.turns} turns, {(run.member.input_tokens + run.member.output_tokens).toLocaleString()} tokens{run.member.cost_usd != null && `, $${run.member.cost_usd.toFixed(2)}`}</dd></>}
         <dt>Can</dt><dd>{agent.capabilities.join(', ')}</dd>
         {files.length > 0 && <><dt>Holds</dt><dd>{files.map((file) => <div key={file.path}><a className="mono" href={at('files', ...file.path.split('/'))}>{file.path}</a></div>)}</dd></>}
       </dl>
       <div className="deeds">
         <a className="button" href={`${at('stream')}?agent=${encodeURIComponent(agent.id)}`}>Events</a>
         <a className="button" href={`${at('tasks')}?agent=${encodeURIComponent(agent.id)}`}>Tasks</a>
+        {run && <button type="button" className="button" disabled={!mayAct || run.member.stop_asked} onClick={() => void actions.stopAgent(run.team.id, run.member.name)}>{run.member.stop_asked ? 'Is to stop' : 'Stop'}</button>}
         <button type="button" className="button" disabled={!mayAct} onClick={() => void actions.dismissAgent(agent.id)}>Dismiss from the team</button>
       </div>
     </section>

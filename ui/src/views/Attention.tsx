@@ -17,7 +17,7 @@ import { SignInNote } from './SignInNote';
 
 const KINDS: Record<Kind, string> = {
   review: 'Reviews', answer: 'Questions', blocked: 'Blocked', failed: 'Failed', unrouted: 'Nobody fits', offline: 'Offline',
-  conflict: 'Conflicts', handoff: 'Handoffs', mention: 'Mentions',
+  conflict: 'Conflicts', handoff: 'Handoffs', mention: 'Mentions', held: 'Held messages',
 };
 
 export function AttentionView({ onMenu }: WithMenu) {
@@ -109,6 +109,10 @@ function Deeds({ matter, world, disabled }: { matter: Matter; world: World; disa
     }
     case 'handoff':
       return matter.handoff && <ChooseAgent label="Accept for" disabled={disabled} onChoose={(agent) => void actions.acceptHandoff(matter.handoff ?? '', agent)} />;
+    case 'held': {
+      const { message } = matter;
+      return message && <>{button('Deliver', () => void actions.decideHeld(message, 'deliver'), true)}{button('Discard', () => void actions.decideHeld(message, 'discard'))}</>;
+    }
     case 'mention':
       return <a className="button main-action" href={placeOf(matter)}>Answer</a>;
     case 'offline':
