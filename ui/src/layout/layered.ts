@@ -10,7 +10,7 @@ export interface Sizes { width: number; height: number; gapX: number; gapY: numb
 
 export const SIZES: Sizes = { width: 132, height: 40, gapX: 40, gapY: 20 };
 /** For a narrow place beside something else. */
-export const COMPACT: Sizes = { width: 112, height: 40, gapX: 18, gapY: 14 };
+export const COMPACT: Sizes = { width: 110, height: 40, gapX: 19, gapY: 14 };
 const SWEEPS = 6;
 
 export function layered(nodes: readonly Node[], sizes: Sizes = SIZES): Picture {

@@ -41,10 +41,16 @@ function Box({ task, x, y, chosen, sizes }: { task: Task; x: number; y: number; 
         <rect width={sizes.width} height={sizes.height} rx="6" />
         <svg x="9" y="13" width="14" height="14" viewBox="0 0 14 14" className={`tone-${toneOf(shape)}`} aria-hidden="true"><GlyphPaths shape={shape} /></svg>
         <text x="30" y="18">{short(task.title, room)}</text>
-        <text className="detail" x="30" y="31">{short(who ? `${who}, ${taskWord(task)}` : taskWord(task), Math.floor(room * 1.15))}</text>
+        <text className="detail" x="30" y="31">{short(told(who, taskWord(task), sizes), Math.floor(room * 1.15))}</text>
       </g>
     </a>
   );
+}
+
+/** Who and how; where there is little room, the shape tells how. */
+function told(who: string | undefined, word: string, sizes: Sizes): string {
+  if (who === undefined) return word;
+  return sizes === COMPACT ? who : `${who}, ${word}`;
 }
 
 function short(text: string, most: number): string {
