@@ -2,9 +2,10 @@
 //! rules that both sides keep to.
 //!
 //! [`file`] reads a workflow file, tells everything that is wrong with it, and says what would happen. [`backend`] is what
-//! one turn of an agent is to whatever runs it, and [`process`] starts, follows and ends the programs that do.
+//! one turn of an agent is to whatever runs it, and [`process`] starts, follows and ends the programs that do, in a [`sandbox`].
 
 pub mod backend;
 pub mod file;
 pub mod process;
+pub mod sandbox;
 pub mod team;

@@ -37,7 +37,7 @@ pub struct Cli {
     json: bool,
 
     /// Fail if no daemon runs, instead of starting one
-    #[arg(long, global = true)]
+    #[arg(long, global = true, env = "ROOKERY_NO_START", hide_env_values = true)]
     no_start: bool,
 
     /// Say nothing but data and errors

@@ -27,6 +27,7 @@ mod migrate;
 mod of_store;
 mod redact;
 mod reference;
+mod relay;
 mod release;
 mod replay;
 mod resolve;
@@ -91,6 +92,8 @@ pub enum Command {
     Reference(reference::Args),
     #[command(hide = true)]
     Launch(launch::Args),
+    #[command(hide = true)]
+    Relay(relay::Args),
 }
 
 /// Runs one command.
@@ -137,5 +140,6 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Man(args) => man::run(context, args),
         Command::Reference(args) => reference::run(context, args),
         Command::Launch(args) => launch::run(context, &args),
+        Command::Relay(args) => relay::run(context, args).await,
     }
 }
