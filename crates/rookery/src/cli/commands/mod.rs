@@ -24,6 +24,7 @@ mod log;
 mod man;
 mod mcp;
 mod migrate;
+mod mock_agent;
 mod of_store;
 mod redact;
 mod reference;
@@ -94,6 +95,7 @@ pub enum Command {
     Launch(launch::Args),
     #[command(hide = true)]
     Relay(relay::Args),
+    MockAgent(mock_agent::Args),
 }
 
 /// Runs one command.
@@ -141,5 +143,6 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Reference(args) => reference::run(context, args),
         Command::Launch(args) => launch::run(context, &args),
         Command::Relay(args) => relay::run(context, args).await,
+        Command::MockAgent(args) => mock_agent::run(args).await,
     }
 }
