@@ -30,7 +30,7 @@ pub use available::Available;
 pub use relay::{Listen, relay};
 pub use rule::Rule;
 
-use crate::backend::Events;
+use crate::backend::{Events, Failure, Seat, Why};
 use crate::file::{self, AgentProgram};
 use crate::process::kept_environment;
 use egress::Egress;
@@ -49,8 +49,8 @@ pub struct Wish<'a> {
     pub folder: &'a Path,
     /// What the runner keeps for it.
     pub state: &'a Path,
-    /// Folders in there that its programs write to, besides `home`.
-    pub private: &'a [PathBuf],
+    /// What its program keeps its own things in, in there or in the person's home, besides `home`.
+    pub own: &'a [PathBuf],
     /// Our own program.
     pub rookery: &'a Path,
     /// Where the daemon is.
@@ -89,6 +89,37 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
+    /// For the agent of a seat. `program` is what the agent is, if it needs a model by itself; `env` is all that its
+    /// programs are given besides what every one gets; `own` is what they keep their own things in.
+    pub fn of(
+        seat: &Seat,
+        program: Option<AgentProgram>,
+        env: &BTreeMap<String, String>,
+        own: &[PathBuf],
+    ) -> Result<Option<Arc<Sandbox>>, Failure> {
+        let wish = Wish {
+            agent: seat.id.as_str(),
+            project: &seat.project,
+            folder: &seat.folder,
+            state: &seat.state,
+            own,
+            rookery: &seat.program,
+            url: &seat.daemon.url,
+            socket: seat.daemon.socket.as_deref(),
+            said: &seat.sandbox,
+            program,
+            env,
+        };
+        Sandbox::open(&wish).map_err(|error| {
+            let reason = match std::error::Error::source(&error) {
+                Some(source) => format!("{} has no sandbox: {error}: {source}", seat.name),
+                None => format!("{} has no sandbox: {error}", seat.name),
+            };
+            let hint = "see `sandbox` in the file; `sandbox: false` runs it without one".to_owned();
+            Failure { why: Why::Hopeless, reason, hint: Some(hint) }
+        })
+    }
+
     /// None if the file wants none, or this machine has none. Must be called within a runtime.
     pub fn open(wish: &Wish<'_>) -> Result<Option<Arc<Sandbox>>, NoSandbox> {
         let file::Sandbox::On { network, write } = wish.said else { return Ok(None) };
@@ -103,7 +134,7 @@ impl Sandbox {
             state: wish.state,
             served: &served,
             write: &write,
-            private: wish.private,
+            own: wish.own,
             rookery: wish.rookery,
             env: &kept_environment(),
         });

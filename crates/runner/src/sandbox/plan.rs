@@ -21,11 +21,11 @@ pub(super) struct Plan {
     pub folder: PathBuf,
     /// Other folders to write: those that the file names, and what git needs of a worktree.
     pub write: Vec<PathBuf>,
-    /// Parts of those that are only to be read: what git would run or go by when a person uses it.
+    /// Parts of what can be written that are only to be read: what a person's own git or agent would run or go by.
     pub guarded: Vec<PathBuf>,
     /// What the runner keeps for the agent, to read.
     pub state: PathBuf,
-    /// Folders in it, to write.
+    /// What the agent's programs keep their own things in, there and elsewhere, to write.
     pub private: Vec<PathBuf>,
     /// The person's own home, which is not shown, and what stands in its place.
     pub home: Option<Home>,
@@ -89,6 +89,7 @@ impl Plan {
         sights.extend([read(&self.project)]);
         sights.extend(self.write.iter().map(write));
         sights.extend([write(&self.folder)]);
+        sights.extend(self.private.iter().map(write));
         sights.extend([("/dev".into(), Sight::Devices), ("/proc".into(), Sight::Processes)]);
         sights.extend(self.guarded.iter().map(read));
         let own = self.project.join(FOLDER);

@@ -38,6 +38,24 @@ const TOOLS: &[&str] = &[
 /// What is in git's folder that a person's own git would run or go by.
 const OF_GIT: &[&str] = &["hooks", "config", "config.worktree"];
 
+/// What is in the folder of an agent's program that a person's own use of it would run or go by.
+const OF_PROGRAMS: &[&str] = &[
+    "AGENTS.md",
+    "CLAUDE.md",
+    "GEMINI.md",
+    "agents",
+    "commands",
+    "config.toml",
+    "extensions",
+    "hooks",
+    "hooks.json",
+    "mcp.json",
+    "opencode.json",
+    "plugins",
+    "settings.json",
+    "skills",
+];
+
 /// What is asked for.
 #[derive(Clone, Debug)]
 pub(super) struct Wanted<'a> {
@@ -47,8 +65,8 @@ pub(super) struct Wanted<'a> {
     pub served: &'a Path,
     /// As the file says them: from the project, or from `~`, or absolute.
     pub write: &'a [String],
-    /// Folders in the agent's state that its programs write to.
-    pub private: &'a [PathBuf],
+    /// What the agent's program keeps its own things in: in its state, or in the person's home, if it is there.
+    pub own: &'a [PathBuf],
     /// Our own program.
     pub rookery: &'a Path,
     /// Of the runner.
@@ -75,22 +93,26 @@ pub(super) fn survey(wanted: &Wanted<'_>) -> Result<Plan, Impossible> {
     for text in wanted.write {
         write.push(named(text, &project, home.as_deref())?);
     }
-    let (of_git, guarded) = git(&folder);
+    let (of_git, mut guarded) = git(&folder);
     write.extend(of_git);
-    let own = real(wanted.state)?;
-    let shown = own.join("home");
+    let state = real(wanted.state)?;
+    let shown = state.join("home");
+    fs::create_dir_all(&shown).map_err(|error| Impossible::Disk(shown_as(&shown), error.to_string()))?;
     let mut private = vec![shown.clone()];
-    private.extend(wanted.private.iter().cloned());
-    for folder in &private {
-        fs::create_dir_all(folder).map_err(|error| Impossible::Disk(shown_as(folder), error.to_string()))?;
+    for path in wanted.own {
+        // What of the home is not there yet comes to be in the agent's own.
+        let Ok(path) = path.canonicalize() else { continue };
+        if !path.starts_with(&state) {
+            guarded.extend(OF_PROGRAMS.iter().filter_map(|name| path.join(name).canonicalize().ok()));
+        }
+        private.push(path);
     }
-    let private = private.iter().map(|folder| real(folder)).collect::<Result<_, _>>()?;
     // One who works in the home itself, or above it, is shown it.
     let home = home.filter(|home| !home.starts_with(&folder) && home.parent().is_some());
     let path = variable("PATH").cloned().unwrap_or_default();
     let tools = tools(home.as_deref(), &path, wanted.rookery);
     let home = home.map(|at| Home { at, shown });
-    Ok(Plan { project, folder, write, guarded, state: own, private, home, tools, served: real(wanted.served)? })
+    Ok(Plan { project, folder, write, guarded, state, private, home, tools, served: real(wanted.served)? })
 }
 
 fn real(path: &Path) -> Result<PathBuf, Impossible> {
@@ -214,7 +236,7 @@ mod tests {
                 state: &self.at("home/shop/.rookery/run/t/a"),
                 served: &self.at("home/shop/.rookery/run/t/a/served"),
                 write: &write.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>(),
-                private: &[self.at("home/shop/.rookery/run/t/a/config")],
+                own: &[self.at("home/shop/.rookery/run/t/a/config"), self.at("home/.codex"), self.at("home/.claude")],
                 rookery: Path::new("/usr/bin/env"),
                 env: &BTreeMap::from([("HOME".into(), self.at("home").into()), ("PATH".into(), path)]),
             })
@@ -228,7 +250,7 @@ mod tests {
         assert_eq!(plan.tools, [disk.at("home/.local/bin"), disk.at("home/.nvm")]);
         let shown = disk.at("home/shop/.rookery/run/t/a/home");
         assert_eq!(plan.home, Some(Home { at: disk.at("home"), shown: shown.clone() }));
-        assert_eq!(plan.private, [shown, disk.at("home/shop/.rookery/run/t/a/config")], "and they are made");
+        assert_eq!(plan.private, [shown], "what is not there is not shown");
     }
 
     #[test]
@@ -247,6 +269,17 @@ mod tests {
         for own in [".rookery", ".rookery/run", "../shop/.rookery"] {
             assert_eq!(disk.survey("home/shop", &[own]), Err(Impossible::Own(own.into())));
         }
+    }
+
+    #[test]
+    fn a_program_keeps_its_own_things_and_its_settings_stay_as_they_are() {
+        let disk = Disk::new();
+        fs::create_dir_all(disk.at("home/shop/.rookery/run/t/a/config")).unwrap();
+        fs::create_dir_all(disk.at("home/.codex")).unwrap();
+        fs::write(disk.at("home/.codex/config.toml"), "").unwrap();
+        let plan = disk.survey("home/shop", &[]).unwrap();
+        assert_eq!(plan.private[1..], [disk.at("home/shop/.rookery/run/t/a/config"), disk.at("home/.codex")]);
+        assert_eq!(plan.guarded, [disk.at("home/.codex/config.toml")]);
     }
 
     #[test]
