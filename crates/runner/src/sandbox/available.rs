@@ -58,6 +58,15 @@ impl Available {
         }
     }
 
+    /// Why there are no sandboxes, if so.
+    pub(super) fn why_not(&self) -> String {
+        match self {
+            Available::Yes { .. } => String::new(),
+            Available::Missing => "bubblewrap is not installed".to_owned(),
+            Available::Barred { reason } => format!("bubblewrap cannot make one here: {reason}"),
+        }
+    }
+
     /// What to do so that there are sandboxes, if there are none.
     pub fn mend(&self) -> Option<&'static str> {
         match self {
@@ -74,9 +83,8 @@ impl fmt::Display for Available {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Available::Yes { version, .. } => write!(f, "agents run in one ({version})"),
-            Available::Missing => f.write_str("agents run without a sandbox: bubblewrap is not installed"),
-            Available::Barred { reason } => {
-                write!(f, "agents run without a sandbox: bubblewrap cannot make one here ({reason})")
+            Available::Missing | Available::Barred { .. } => {
+                write!(f, "agents run without a sandbox: {}", self.why_not())
             }
         }
     }

@@ -31,7 +31,7 @@ pub use relay::{Listen, relay};
 pub use rule::Rule;
 
 use crate::backend::{Events, Failure, Seat, Why};
-use crate::file::{self, AgentProgram};
+use crate::file::{self, Agent, AgentProgram};
 use crate::process::kept_environment;
 use egress::Egress;
 use gate::{Gate, Way};
@@ -199,6 +199,23 @@ impl Sandbox {
     }
 }
 
+/// What to say at the start of a team some of whose agents are to have a sandbox, and cannot.
+pub fn missing(agents: &[Agent]) -> Option<String> {
+    missing_if(Available::here(), agents)
+}
+
+fn missing_if(available: &Available, agents: &[Agent]) -> Option<String> {
+    let mend = available.mend()?;
+    let wants =
+        |agent: &&Agent| agent.sandbox != file::Sandbox::Off && !matches!(agent.backend, file::Backend::Mock { .. });
+    let names: Vec<&str> = agents.iter().filter(wants).map(|agent| agent.name.value.as_str()).collect();
+    match names[..] {
+        [] => None,
+        [one] => Some(format!("{one} runs without a sandbox ({}): {mend}", available.why_not())),
+        _ => Some(format!("{} run without a sandbox ({}): {mend}", names.join(", "), available.why_not())),
+    }
+}
+
 /// What means something else, or nothing, inside.
 fn is_of_outside(name: &OsStr) -> bool {
     name.to_str().is_some_and(|name| name == "TMPDIR" || name.to_ascii_lowercase().ends_with("_proxy"))
@@ -213,4 +230,24 @@ fn show_daemon(project: &Path, served: &Path) -> io::Result<()> {
         file.insert("store".to_owned(), Value::Null);
     }
     fs::write(served.join(DAEMON_FILE), serde_json::to_vec_pretty(&file)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::ready;
+
+    #[test]
+    fn who_has_no_sandbox_and_wanted_one_is_named() {
+        let team = ready(
+            "agents:\n  a: {backend: claude}\n  b: {backend: command, command: [x]}\n  \
+             c: {backend: codex, sandbox: false}\n  d: {backend: mock, script: [{say: x}]}\nkickoff: '@a'\n",
+        );
+        let agents = &team.workflow.agents;
+        let wanted = "a, b run without a sandbox (bubblewrap is not installed): install bubblewrap, or say `sandbox: false` in the workflow file";
+        assert_eq!(missing_if(&Available::Missing, agents).as_deref(), Some(wanted));
+        assert_eq!(missing_if(&Available::Missing, &agents[2..]), None);
+        let there = Available::Yes { bwrap: "/usr/bin/bwrap".into(), version: "1".into() };
+        assert_eq!(missing_if(&there, agents), None);
+    }
 }
