@@ -29,6 +29,8 @@ const NEEDS: &[Need] = &[
     Need { found_by: Probe::PythonModule("ensurepip"), package: "python3-venv" },
     Need { found_by: Probe::Program("npm"), package: "npm" },
     Need { found_by: Probe::Program("chromium"), package: "chromium" },
+    // What agents are kept in.
+    Need { found_by: Probe::Program("bwrap"), package: "bubblewrap" },
     Need { found_by: Probe::PostgresServer, package: POSTGRESQL },
 ];
 
