@@ -31,6 +31,7 @@ pub mod report;
 pub mod routing;
 pub mod row;
 pub mod run;
+pub mod session;
 pub mod task;
 pub mod template;
 #[cfg(test)]

@@ -4,12 +4,10 @@ use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
 
 use rookery_core::instance::{check_name, plain};
+use rookery_core::session;
+pub use rookery_core::session::hash;
 use rookery_core::{Actor, AgentId, Auth, Caller, Code, Power, Refusal, Seq, Timestamp};
 use rookery_store::{ReadError, Store, Token};
-use sha2::{Digest, Sha256};
-
-use crate::engine::hex;
-use crate::session;
 
 /// What came with a request.
 #[derive(Clone, Debug, Default)]
@@ -144,10 +142,6 @@ pub fn agent_named(field: &'static str, name: &str) -> Result<AgentId, Refusal> 
             .hint("a person needs a token or the project's key file, which the command line uses"));
     }
     Ok(plain(&AgentId::from(name)))
-}
-
-pub fn hash(secret: &str) -> String {
-    hex(&Sha256::digest(secret.trim().as_bytes()))
 }
 
 #[cfg(test)]

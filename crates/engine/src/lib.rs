@@ -27,7 +27,6 @@ pub mod queries;
 pub mod rendering;
 pub mod rounds;
 pub mod services;
-pub mod session;
 mod shown;
 pub mod subscribe;
 pub mod sweeper;

@@ -8,6 +8,7 @@ pub mod patience;
 pub mod postgres;
 pub mod proxy;
 pub mod sim;
+pub mod stand_in;
 pub mod stream;
 pub mod tool;
 pub mod websocket;

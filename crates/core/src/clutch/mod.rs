@@ -46,6 +46,7 @@ pub use fault::{Fault, FaultCode, Faults};
 pub use group::Group;
 pub use ingest::{Act, Again, Ingest, unknown_recipient};
 pub use instant::parse as parse_instant;
+pub(crate) use intake::hex;
 pub use intake::{Taken, draft_terms, take_in};
 pub use legacy::LegacyType;
 pub use message_type::MessageType;

@@ -3,9 +3,11 @@
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::client::{Client, Proof};
+use rookery_client::{Client, Proof};
+
 use super::failure::{Exit, Failure, Report};
 use super::output::Output;
 use crate::config::{Flags, Settings};
@@ -69,6 +71,14 @@ impl Context {
     }
 }
 
+/// What this process was given by whoever started it for an agent.
+pub fn inherited() -> Proof {
+    match std::env::var("ROOKERY_SESSION") {
+        Ok(key) if !key.is_empty() => Proof::Session(key),
+        _ => Proof::Nothing,
+    }
+}
+
 /// The project's daemon, if one answers.
 pub async fn find(project: &Project) -> anyhow::Result<Running> {
     let Some(file) = DaemonFile::load(project)? else {
@@ -76,8 +86,8 @@ pub async fn find(project: &Project) -> anyhow::Result<Running> {
         return Err(Failure::unreachable(message).hint("start one with `rookery up`").into());
     };
     // In an agent's sandbox there is no key file, but perhaps a session.
-    let proof = project.person_key()?.map_or_else(Proof::inherited, Proof::Bearer);
-    let client = Client::new(&file, proof)?;
+    let proof = project.person_key()?.map_or_else(inherited, Proof::Person);
+    let client = Client::new(file.address(), proof)?.found_by(Arc::new(project.clone()));
     client.check_health().await?;
     Ok(Running { file, client })
 }
@@ -127,14 +137,26 @@ fn log_since(project: &Project, offset: u64) -> std::io::Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::stand_in::StandIn;
     use super::*;
+    use rookery_testkit::stand_in::StandIn;
 
     fn project() -> (tempfile::TempDir, Project) {
         let temp = tempfile::tempdir().unwrap();
         let project = Project::at(temp.path()).unwrap();
         project.prepare().unwrap();
         (temp, project)
+    }
+
+    fn file_of(daemon: &StandIn) -> DaemonFile {
+        DaemonFile {
+            pid: std::process::id(),
+            url: daemon.url().to_owned(),
+            socket: None,
+            version: "0.1.0".into(),
+            project: "prj_1".into(),
+            store: None,
+            started_at: 0,
+        }
     }
 
     #[tokio::test]
@@ -147,9 +169,10 @@ mod tests {
     #[tokio::test]
     async fn a_stale_address_is_not_believed() {
         let (_temp, project) = project();
-        let daemon = StandIn::answering("200 OK\r\n\r\n{}").await;
-        let _published = daemon.file().publish(&project).unwrap();
-        assert_eq!(find(&project).await.unwrap().file, daemon.file());
+        let daemon = StandIn::answering("200 OK\r\n\r\n{}").await.unwrap();
+        let file = file_of(&daemon);
+        let _published = file.clone().publish(&project).unwrap();
+        assert_eq!(find(&project).await.unwrap().file, file);
         drop(daemon);
         assert_eq!(Report::of(&find(&project).await.unwrap_err()).exit, Exit::Unreachable);
     }

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
+use rookery_client::ClientError;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::client::ClientError;
 use crate::config::ConfigError;
 use crate::project::ProjectError;
 
@@ -77,7 +77,12 @@ impl Report {
                 return report(failure.hint.clone().unwrap_or_else(default_hint), failure.exit);
             }
             if let Some(error) = cause.downcast_ref::<ClientError>() {
-                return Self { code: error.code(), detail: error.detail(), ..report(error.hint(), error.exit()) };
+                let exit = if error.is_unreachable() { Exit::Unreachable } else { Exit::Failed };
+                return Self {
+                    code: error.code().map(str::to_owned),
+                    detail: error.detail().cloned(),
+                    ..report(error.hint(), exit)
+                };
             }
             if let Some(error) = cause.downcast_ref::<ConfigError>() {
                 return report(error.hint(), Exit::Usage);

@@ -1,21 +1,15 @@
 //! The command line: parses what a person typed, runs one command, and turns its outcome into an exit code.
 //!
 //! 0 done, 1 failed, 2 usage, 3 daemon not reachable. Each command is a file in [`commands`], whose doc comments are
-//! its help. Commands talk to the daemon through [`client`] and to the person through [`output`], never otherwise.
+//! its help. Commands talk to the daemon through `rookery_client` and to the person through [`output`], never otherwise.
 
 mod bridge;
-pub mod client;
 pub mod clock;
 pub mod commands;
 pub mod context;
 mod failure;
 pub mod output;
 pub mod reference;
-pub mod sse;
-#[cfg(test)]
-mod stand_in;
-pub mod tools;
-pub mod wire;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -111,6 +105,9 @@ fn reader_left(error: &anyhow::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use rookery_client::{Address, Client, Proof};
+    use rookery_testkit::stand_in::StandIn;
+
     use super::*;
 
     #[test]
@@ -125,9 +122,11 @@ mod tests {
         let body = reqwest::Body::wrap_stream(futures_util::stream::once(async {
             Err::<Vec<u8>, _>(io::Error::from(io::ErrorKind::BrokenPipe))
         }));
-        let daemon = stand_in::StandIn::answering("200 OK\r\n\r\n{}").await;
-        let request = daemon.client().request(reqwest::Method::POST, &["x"], &[]).body(body);
-        let broke = anyhow::Error::from(daemon.client().send(request).await.unwrap_err());
+        let daemon = StandIn::answering("200 OK\r\n\r\n{}").await.unwrap();
+        let address = Address { url: daemon.url().to_owned(), socket: None, project: "prj_1".into() };
+        let client = Client::new(address, Proof::Nothing).unwrap();
+        let request = client.request(reqwest::Method::POST, &["x"], &[]).body(body);
+        let broke = anyhow::Error::from(client.send(request).await.unwrap_err());
         assert!(broke.chain().any(|cause| cause.is::<io::Error>()), "{broke:?}");
         assert!(!reader_left(&broke));
     }

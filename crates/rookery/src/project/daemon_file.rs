@@ -7,6 +7,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use rookery_client::{Address, Whereabouts};
 use serde::{Deserialize, Serialize};
 
 use super::{Project, ProjectError};
@@ -41,6 +42,11 @@ impl DaemonFile {
         serde_json::from_str(&text).map(Some).map_err(|source| ProjectError::DaemonFile { path, source })
     }
 
+    /// Where its clients reach it.
+    pub fn address(&self) -> Address {
+        Address { url: self.url.clone(), socket: self.socket.clone(), project: self.project.clone() }
+    }
+
     /// Puts the file in place in one step; it goes away with the returned guard.
     pub fn publish(self, project: &Project) -> Result<Published, ProjectError> {
         let path = project.daemon_file();
@@ -51,6 +57,12 @@ impl DaemonFile {
         file.write_all(text.as_bytes()).and_then(|()| file.write_all(b"\n")).map_err(written)?;
         file.persist(&path).map_err(|error| written(error.error))?;
         Ok(Published { project: project.clone(), file: self })
+    }
+}
+
+impl Whereabouts for Project {
+    fn now(&self) -> Option<Address> {
+        DaemonFile::load(self).ok().flatten().map(|file| file.address())
     }
 }
 

@@ -1,19 +1,29 @@
-//! Anthropic's Messages, as Claude Code speaks it: `POST …/v1/messages`, always streamed.
+//! Anthropic's Messages, as Claude Code speaks it: `POST …/v1/messages`.
 
+use axum::http::Uri;
 use serde_json::{Value, json};
 
-use super::Wire;
-use super::talk::{Answer, Asked, Frame, Offered, ToolResult};
+use super::talk::{Answer, Asked, Call, Frame, Offered, ToolResult};
+use super::{EVENTS, Wire, list, says_stream, text, texts};
 
-pub(super) const WIRE: Wire = Wire { name: "messages", path: "/v1/messages", read, write, error };
+pub(super) const WIRE: Wire = Wire {
+    name: "messages",
+    is_at: |path| path.ends_with("/v1/messages"),
+    is_streamed: says_stream,
+    read,
+    stream,
+    media: EVENTS,
+    whole,
+    error,
+};
 
-fn read(body: &Value) -> anyhow::Result<Asked> {
+fn read(_: &Uri, body: &Value) -> anyhow::Result<Asked> {
     let (mut results, mut said) = (Vec::new(), Vec::new());
     for message in list(&body["messages"]) {
         for block in list(&message["content"]) {
             match (message["role"].as_str(), block["type"].as_str()) {
                 (Some("user"), Some("tool_result")) => {
-                    results.push(ToolResult::read(&block["tool_use_id"], &block["content"])?);
+                    results.push(ToolResult::read(Some(&block["tool_use_id"]), &block["content"])?);
                 }
                 (Some("assistant"), Some("text")) => said.extend(block["text"].as_str().map(str::to_owned)),
                 _ => {}
@@ -23,52 +33,66 @@ fn read(body: &Value) -> anyhow::Result<Asked> {
     let tools = list(&body["tools"]).iter().filter_map(|tool| tool["name"].as_str());
     Ok(Asked {
         system: texts(&body["system"]),
-        model: body["model"].as_str().unwrap_or_default().to_owned(),
-        tools: tools.map(|name| Offered { namespace: None, name: name.to_owned() }).collect(),
+        model: text(&body["model"]),
+        tools: tools.map(Offered::plain).collect(),
         results,
         said,
         body: body.clone(),
     })
 }
 
-fn write(asked: &Asked, answer: &Answer, number: usize) -> Vec<Frame> {
-    let (block, delta, reason) = match answer {
-        Answer::Text(text) => {
-            (json!({"type": "text", "text": ""}), json!({"type": "text_delta", "text": text}), "end_turn")
-        }
-        Answer::Call { id, tool, arguments } => (
-            json!({"type": "tool_use", "id": id.to_string(), "name": tool.name, "input": {}}),
-            json!({"type": "input_json_delta", "partial_json": arguments.to_string()}),
-            "tool_use",
-        ),
+fn stream(asked: &Asked, answer: &Answer, number: usize) -> Vec<Frame> {
+    let mut begun = message(asked, number);
+    (begun["content"], begun["stop_reason"]) = (json!([]), Value::Null);
+    let mut frames = vec![Frame::named("message_start", json!({"message": begun}))];
+    let mut index = 0;
+    let mut block = |start: Value, deltas: Vec<Value>| {
+        frames.push(Frame::named("content_block_start", json!({"index": index, "content_block": start})));
+        let deltas = deltas.into_iter().map(|delta| json!({"index": index, "delta": delta}));
+        frames.extend(deltas.map(|delta| Frame::named("content_block_delta", delta)));
+        frames.push(Frame::named("content_block_stop", json!({"index": index})));
+        index += 1;
     };
+    if answer.text.is_some() {
+        let deltas = answer.pieces().map(|text| json!({"type": "text_delta", "text": text}));
+        block(json!({"type": "text", "text": ""}), deltas.collect());
+    }
+    for call in &answer.calls {
+        let start = json!({"type": "tool_use", "id": call.id.to_string(), "name": call.tool.name, "input": {}});
+        block(start, vec![json!({"type": "input_json_delta", "partial_json": call.arguments})]);
+    }
+    let ended = json!({"delta": {"stop_reason": reason(answer), "stop_sequence": null}, "usage": {"output_tokens": 5}});
+    frames.extend([Frame::named("message_delta", ended), Frame::named("message_stop", json!({}))]);
+    frames
+}
+
+fn whole(asked: &Asked, answer: &Answer, number: usize) -> Value {
+    let said = answer.text.iter().map(|text| json!({"type": "text", "text": text}));
+    let called = |call: &Call| json!({"type": "tool_use", "id": call.id.to_string(), "name": call.tool.name, "input": call.input()});
+    let mut message = message(asked, number);
+    message["content"] = said.chain(answer.calls.iter().map(called)).collect();
+    message["stop_reason"] = reason(answer).into();
+    message
+}
+
+fn message(asked: &Asked, number: usize) -> Value {
     let usage = json!({"input_tokens": 10, "output_tokens": 5, "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": 0});
-    let message = json!({"id": format!("msg_{number}"), "type": "message", "role": "assistant", "model": asked.model,
-        "content": [], "stop_reason": null, "stop_sequence": null, "usage": usage});
-    let ended = json!({"delta": {"stop_reason": reason, "stop_sequence": null}, "usage": {"output_tokens": 5}});
-    vec![
-        Frame::new("message_start", json!({"message": message})),
-        Frame::new("content_block_start", json!({"index": 0, "content_block": block})),
-        Frame::new("content_block_delta", json!({"index": 0, "delta": delta})),
-        Frame::new("content_block_stop", json!({"index": 0})),
-        Frame::new("message_delta", ended),
-        Frame::new("message_stop", json!({})),
-    ]
+    json!({"id": format!("msg_{number}"), "type": "message", "role": "assistant", "model": asked.model,
+        "stop_sequence": null, "usage": usage})
 }
 
-fn error(message: &str) -> Value {
-    json!({"type": "error", "error": {"type": "api_error", "message": message}})
+fn reason(answer: &Answer) -> &'static str {
+    if answer.calls.is_empty() { "end_turn" } else { "tool_use" }
 }
 
-fn list(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
-}
-
-/// A text, or the texts of a list of blocks.
-fn texts(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        blocks => list(blocks).iter().filter_map(|block| block["text"].as_str()).collect::<Vec<_>>().join("\n"),
-    }
+fn error(status: u16, message: &str) -> Value {
+    let kind = match status {
+        401 => "authentication_error",
+        404 => "not_found_error",
+        429 => "rate_limit_error",
+        529 => "overloaded_error",
+        _ => "api_error",
+    };
+    json!({"type": "error", "error": {"type": kind, "message": message}})
 }

@@ -1,18 +1,30 @@
-//! OpenAI's Responses, as Codex speaks it: `POST …/responses`, always streamed.
+//! OpenAI's Responses, as Codex speaks it: `POST …/responses`.
 
+use axum::http::Uri;
 use serde_json::{Value, json};
 
-use super::Wire;
-use super::talk::{Answer, Asked, Frame, Offered, ToolResult};
+use super::talk::{Answer, Asked, Call, Frame, Offered, ToolResult};
+use super::{EVENTS, Wire, list, says_stream, text};
 
-pub(super) const WIRE: Wire = Wire { name: "responses", path: "/responses", read, write, error };
+pub(super) const WIRE: Wire = Wire {
+    name: "responses",
+    is_at: |path| path.ends_with("/responses"),
+    is_streamed: says_stream,
+    read,
+    stream,
+    media: EVENTS,
+    whole,
+    error,
+};
 
-fn read(body: &Value) -> anyhow::Result<Asked> {
+fn read(_: &Uri, body: &Value) -> anyhow::Result<Asked> {
     let mut system: Vec<&str> = body["instructions"].as_str().into_iter().collect();
     let (mut results, mut said) = (Vec::new(), Vec::new());
     for item in list(&body["input"]) {
         match (item["type"].as_str(), item["role"].as_str()) {
-            (Some("function_call_output"), _) => results.push(ToolResult::read(&item["call_id"], &item["output"])?),
+            (Some("function_call_output"), _) => {
+                results.push(ToolResult::read(Some(&item["call_id"]), &item["output"])?);
+            }
             (_, Some("assistant")) => said.extend(texts(item).map(str::to_owned)),
             (_, Some("developer" | "system")) => system.extend(texts(item)),
             _ => {}
@@ -20,7 +32,7 @@ fn read(body: &Value) -> anyhow::Result<Asked> {
     }
     Ok(Asked {
         system: system.join("\n"),
-        model: body["model"].as_str().unwrap_or_default().to_owned(),
+        model: text(&body["model"]),
         tools: list(&body["tools"]).iter().flat_map(offered).collect(),
         results,
         said,
@@ -42,43 +54,51 @@ fn offered(tool: &Value) -> Vec<Offered> {
     }
 }
 
-fn write(asked: &Asked, answer: &Answer, number: usize) -> Vec<Frame> {
-    let item = match answer {
-        Answer::Text(text) => json!({"type": "message", "id": format!("msg_{number}"), "role": "assistant",
-            "status": "completed", "content": [{"type": "output_text", "text": text, "annotations": []}]}),
-        Answer::Call { id, tool, arguments } => {
-            let mut item = json!({"type": "function_call", "id": format!("fc_{number}"), "call_id": id.to_string(),
-                "name": tool.name, "arguments": arguments.to_string()});
-            if let Some(namespace) = &tool.namespace {
-                item["namespace"] = namespace.as_str().into();
-            }
-            item
-        }
-    };
+fn stream(asked: &Asked, answer: &Answer, number: usize) -> Vec<Frame> {
     let id = format!("resp_{number}");
-    let usage = json!({"input_tokens": 10, "input_tokens_details": {"cached_tokens": 0}, "output_tokens": 5,
-        "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 15});
-    let whole = json!({"id": id, "object": "response", "status": "completed", "model": asked.model, "output": [item],
-        "usage": usage});
-    let mut frames = vec![
-        Frame::new("response.created", json!({"response": {"id": id, "status": "in_progress"}})),
-        Frame::new("response.output_item.added", json!({"output_index": 0, "item": item})),
-    ];
-    if let Answer::Text(text) = answer {
-        let delta = json!({"item_id": item["id"], "output_index": 0, "content_index": 0, "delta": text});
-        frames.push(Frame::new("response.output_text.delta", delta));
+    let begun = json!({"response": {"id": id, "status": "in_progress"}});
+    let mut frames = vec![Frame::named("response.created", begun)];
+    for (index, item) in items(answer, number).into_iter().enumerate() {
+        let told = json!({"output_index": index, "item": item});
+        frames.push(Frame::named("response.output_item.added", told.clone()));
+        if item["type"] == "message" {
+            frames.extend(answer.pieces().map(|text| {
+                let delta = json!({"item_id": item["id"], "output_index": index, "content_index": 0, "delta": text});
+                Frame::named("response.output_text.delta", delta)
+            }));
+        }
+        frames.push(Frame::named("response.output_item.done", told));
     }
-    frames.push(Frame::new("response.output_item.done", json!({"output_index": 0, "item": item})));
-    frames.push(Frame::new("response.completed", json!({"response": whole})));
+    frames.push(Frame::named("response.completed", json!({"response": whole(asked, answer, number)})));
     frames
 }
 
-fn error(message: &str) -> Value {
-    json!({"error": {"type": "server_error", "message": message}})
+fn whole(asked: &Asked, answer: &Answer, number: usize) -> Value {
+    let usage = json!({"input_tokens": 10, "input_tokens_details": {"cached_tokens": 0}, "output_tokens": 5,
+        "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 15});
+    json!({"id": format!("resp_{number}"), "object": "response", "status": "completed", "model": asked.model,
+        "output": items(answer, number), "usage": usage})
 }
 
-fn list(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
+fn items(answer: &Answer, number: usize) -> Vec<Value> {
+    let said = answer.text.iter().map(|text| {
+        json!({"type": "message", "id": format!("msg_{number}"), "role": "assistant", "status": "completed",
+            "content": [{"type": "output_text", "text": text, "annotations": []}]})
+    });
+    said.chain(answer.calls.iter().map(|call| called(call, number))).collect()
+}
+
+fn called(call: &Call, number: usize) -> Value {
+    let mut item = json!({"type": "function_call", "id": format!("fc_{number}_{}", call.id),
+        "call_id": call.id.to_string(), "name": call.tool.name, "arguments": call.arguments});
+    if let Some(namespace) = &call.tool.namespace {
+        item["namespace"] = namespace.as_str().into();
+    }
+    item
+}
+
+fn error(_: u16, message: &str) -> Value {
+    json!({"error": {"type": "server_error", "message": message}})
 }
 
 fn texts(item: &Value) -> impl Iterator<Item = &str> {

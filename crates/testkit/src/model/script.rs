@@ -6,20 +6,61 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-use super::talk::{Answer, Asked, Offered, ToolResult};
+use super::talk::{Answer, Asked, Call, Offered, ToolResult};
 
 type Arguments = Box<dyn Fn(&Story<'_>) -> anyhow::Result<Value> + Send + Sync>;
 type Enough = Box<dyn Fn(&Value) -> bool + Send + Sync>;
 
 enum Turn {
-    Call { tool: &'static str, arguments: Arguments, enough: Option<Enough> },
-    Say(String),
-    Fail { status: u16, message: &'static str },
+    Call {
+        tool: &'static str,
+        arguments: Arguments,
+        enough: Option<Enough>,
+    },
+    /// Arguments that are no JSON.
+    CallBroken {
+        tool: &'static str,
+        arguments: &'static str,
+    },
+    CallAll {
+        text: String,
+        calls: Vec<(&'static str, Value)>,
+    },
+    Say {
+        text: String,
+        pause: Duration,
+    },
+    Fault {
+        fault: Fault,
+        times: Times,
+    },
+}
+
+/// How a request is not answered as it should be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Fault {
+    Status {
+        status: u16,
+        message: &'static str,
+        retry_after: Option<u64>,
+    },
+    /// No answer at all.
     Hang,
+    /// An answer that begins and then stays away.
+    Stall,
+    /// An answer that begins and whose connection then ends.
+    Cut,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Times {
+    Once,
+    Always,
 }
 
 /// The turns of one model. A program that asks on after the last one has misunderstood something.
@@ -60,22 +101,70 @@ impl Script {
         self.then(Turn::Call { tool, arguments: Box::new(arguments), enough: Some(Box::new(enough)) })
     }
 
+    /// Calls a tool with arguments that are not JSON, as models do now and then.
+    #[must_use]
+    pub fn call_broken(self, tool: &'static str, arguments: &'static str) -> Script {
+        self.then(Turn::CallBroken { tool, arguments })
+    }
+
+    /// Says something and calls several tools at once.
+    #[must_use]
+    pub fn call_all(self, text: impl Into<String>, calls: impl IntoIterator<Item = (&'static str, Value)>) -> Script {
+        self.then(Turn::CallAll { text: text.into(), calls: calls.into_iter().collect() })
+    }
+
     /// Says something, which ends what the program was asked to do.
     #[must_use]
     pub fn say(self, text: impl Into<String>) -> Script {
-        self.then(Turn::Say(text.into()))
+        self.say_slowly(text, Duration::ZERO)
+    }
+
+    /// Says something with a pause before each piece of it.
+    #[must_use]
+    pub fn say_slowly(self, text: impl Into<String>, pause: Duration) -> Script {
+        self.then(Turn::Say { text: text.into(), pause })
     }
 
     /// Answers one request with an error; asked again, it goes on.
     #[must_use]
     pub fn fail(self, status: u16, message: &'static str) -> Script {
-        self.then(Turn::Fail { status, message })
+        self.once(Fault::Status { status, message, retry_after: None })
+    }
+
+    /// Answers one request with 429, and how many seconds nobody should ask; asked again, it goes on.
+    #[must_use]
+    pub fn limit(self, retry_after: u64) -> Script {
+        let message = "too many requests";
+        self.once(Fault::Status { status: 429, message, retry_after: Some(retry_after) })
+    }
+
+    /// Answers every request from here on with an error.
+    #[must_use]
+    pub fn fail_for_good(self, status: u16, message: &'static str) -> Script {
+        let fault = Fault::Status { status, message, retry_after: None };
+        self.then(Turn::Fault { fault, times: Times::Always })
     }
 
     /// Leaves one request without an answer; asked again, it goes on.
     #[must_use]
     pub fn hang(self) -> Script {
-        self.then(Turn::Hang)
+        self.once(Fault::Hang)
+    }
+
+    /// Begins to answer one request and then sends nothing more; asked again, it goes on.
+    #[must_use]
+    pub fn stall(self) -> Script {
+        self.once(Fault::Stall)
+    }
+
+    /// Begins to answer one request and then ends the connection; asked again, it goes on.
+    #[must_use]
+    pub fn cut(self) -> Script {
+        self.once(Fault::Cut)
+    }
+
+    fn once(self, fault: Fault) -> Script {
+        self.then(Turn::Fault { fault, times: Times::Once })
     }
 
     fn then(mut self, turn: Turn) -> Script {
@@ -105,16 +194,21 @@ impl Story<'_> {
     }
 }
 
-/// The id of a call: which turn it is of, and how often that was tried before.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// The id of a call: which turn it is of, how often that was tried before, and which of its calls it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct CallId {
     turn: usize,
     attempt: usize,
+    part: usize,
 }
 
 impl fmt::Display for CallId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "call_{}_{}", self.turn, self.attempt)
+        write!(f, "call_{}_{}", self.turn, self.attempt)?;
+        match self.part {
+            0 => Ok(()),
+            part => write!(f, "_{part}"),
+        }
     }
 }
 
@@ -122,18 +216,27 @@ impl FromStr for CallId {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> anyhow::Result<CallId> {
-        let parts = text.strip_prefix("call_").and_then(|rest| rest.split_once('_'));
-        let (turn, attempt) = parts.with_context(|| format!("the call {text} is of no script"))?;
-        Ok(CallId { turn: turn.parse()?, attempt: attempt.parse()? })
+        let numbers = text.strip_prefix("call_").map(|rest| rest.split('_').map(str::parse).collect());
+        let numbers: Option<Result<Vec<usize>, _>> = numbers;
+        match numbers.with_context(|| format!("the call {text} is of no script"))??.as_slice() {
+            [turn, attempt] => Ok(CallId { turn: *turn, attempt: *attempt, part: 0 }),
+            [turn, attempt, part] => Ok(CallId { turn: *turn, attempt: *attempt, part: *part }),
+            _ => bail!("the call {text} is of no script"),
+        }
     }
 }
 
 /// What becomes of a request.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Step {
-    Answer(Answer),
-    Fail { status: u16, message: &'static str },
-    Hang,
+    Answer { answer: Answer, pause: Duration },
+    Fault(Fault),
+}
+
+impl From<Answer> for Step {
+    fn from(answer: Answer) -> Step {
+        Step::Answer { answer, pause: Duration::ZERO }
+    }
 }
 
 /// A script in the middle of its being played.
@@ -163,40 +266,82 @@ impl Playing {
 
     fn name(&self, turn: usize) -> String {
         match self.script.turns.get(turn) {
-            Some(Turn::Call { tool, .. }) => format!("a call of {tool}"),
-            Some(Turn::Say(text)) => format!("saying {text:?}"),
-            Some(Turn::Fail { status, .. }) => format!("failing with {status}"),
-            Some(Turn::Hang) => "hanging".to_owned(),
+            Some(Turn::Call { tool, .. } | Turn::CallBroken { tool, .. }) => format!("a call of {tool}"),
+            Some(Turn::CallAll { calls, .. }) => format!("{} calls at once", calls.len()),
+            Some(Turn::Say { text, .. }) => format!("saying {text:?}"),
+            Some(Turn::Fault { fault, .. }) => format!("{fault:?}"),
             None => "its end".to_owned(),
         }
     }
 
     pub(super) fn next(&mut self, asked: &Asked) -> anyhow::Result<Step> {
-        let id = self.place(asked)?;
+        let results = self.placed(asked)?;
+        let id = self.place(asked, results.last())?;
         let turn = self.script.turns.get(id.turn).context("asked on after the last turn of the script")?;
+        let call =
+            |id: CallId, tool: &str, arguments: String| anyhow::Ok(Call { id, tool: offered(asked, tool)?, arguments });
+        let calls = |calls: Vec<Call>| Answer { text: None, calls };
         let step = match turn {
             Turn::Call { tool, arguments, .. } => {
-                let arguments = arguments(&Story { results: &self.results(asked) })?;
-                let tool = offered(asked, tool)?;
-                Step::Answer(Answer::Call { id, tool, arguments })
+                let arguments = arguments(&Story { results: &self.named(&results) })?;
+                calls(vec![call(id, tool, arguments.to_string())?]).into()
             }
-            Turn::Say(text) => Step::Answer(Answer::Text(text.clone())),
-            Turn::Fail { status, message } => Step::Fail { status: *status, message },
-            Turn::Hang => Step::Hang,
+            Turn::CallBroken { tool, arguments } => calls(vec![call(id, tool, (*arguments).to_owned())?]).into(),
+            Turn::CallAll { text, calls } => {
+                let parts = calls.iter().enumerate();
+                let calls =
+                    parts.map(|(part, (tool, arguments))| call(CallId { part, ..id }, tool, arguments.to_string()));
+                Answer { text: Some(text.clone()), calls: calls.collect::<anyhow::Result<_>>()? }.into()
+            }
+            Turn::Say { text, pause } => Step::Answer { answer: Answer::text(text), pause: *pause },
+            Turn::Fault { fault, .. } => Step::Fault(*fault),
         };
-        if !matches!(step, Step::Answer(_)) {
+        if matches!(turn, Turn::Fault { times: Times::Once, .. }) {
             self.spent.insert(id.turn);
         }
         self.reached = Some(id.turn);
         Ok(step)
     }
 
+    /// The results with the calls that they are of. One that does not name its call follows the one before it.
+    fn placed<'a>(&self, asked: &'a Asked) -> anyhow::Result<Vec<(CallId, &'a ToolResult)>> {
+        let mut placed: Vec<(CallId, &ToolResult)> = Vec::new();
+        for result in &asked.results {
+            let id = match (result.call, placed.last()) {
+                (Some(id), _) => id,
+                (None, Some((last, before))) => self.call_after(*last, before)?,
+                (None, None) => self.call_from(0)?,
+            };
+            placed.push((id, result));
+        }
+        Ok(placed)
+    }
+
+    fn call_after(&self, last: CallId, result: &ToolResult) -> anyhow::Result<CallId> {
+        match self.script.turns.get(last.turn) {
+            Some(Turn::CallAll { calls, .. }) if last.part + 1 < calls.len() => {
+                Ok(CallId { part: last.part + 1, ..last })
+            }
+            _ if self.is_enough(last, result)? => self.call_from(last.turn + 1),
+            _ => Ok(CallId { attempt: last.attempt + 1, ..last }),
+        }
+    }
+
+    fn call_from(&self, turn: usize) -> anyhow::Result<CallId> {
+        let is_call = |turn: &Turn| !matches!(turn, Turn::Say { .. } | Turn::Fault { .. });
+        let calls = self.script.turns.iter().enumerate().skip(turn);
+        let next = calls.filter(|(_, turn)| is_call(turn)).map(|(turn, _)| turn).next();
+        Ok(CallId { turn: next.context("more results than the script has calls")?, ..CallId::default() })
+    }
+
     /// The turn that a conversation has come to.
-    fn place(&self, asked: &Asked) -> anyhow::Result<CallId> {
-        let mut id = match asked.results.last() {
-            None => CallId { turn: 0, attempt: 0 },
-            Some(last) if self.is_enough(last)? => CallId { turn: last.call.turn + 1, attempt: 0 },
-            Some(last) => CallId { attempt: last.call.attempt + 1, ..last.call },
+    fn place(&self, asked: &Asked, last: Option<&(CallId, &ToolResult)>) -> anyhow::Result<CallId> {
+        let mut id = match last {
+            None => CallId::default(),
+            Some((last, result)) if self.is_enough(*last, result)? => {
+                CallId { turn: last.turn + 1, ..CallId::default() }
+            }
+            Some((last, _)) => CallId { attempt: last.attempt + 1, ..*last },
         };
         while self.is_over(id.turn, asked) {
             id.turn += 1;
@@ -204,28 +349,31 @@ impl Playing {
         Ok(id)
     }
 
-    fn is_enough(&self, result: &ToolResult) -> anyhow::Result<bool> {
-        match self.script.turns.get(result.call.turn) {
+    fn is_enough(&self, call: CallId, result: &ToolResult) -> anyhow::Result<bool> {
+        match self.script.turns.get(call.turn) {
             Some(Turn::Call { enough, .. }) => Ok(enough.as_ref().is_none_or(|enough| enough(&result.value()))),
-            _ => bail!("a result of turn {}, which is no call", result.call.turn),
+            Some(Turn::CallBroken { .. } | Turn::CallAll { .. }) => Ok(true),
+            _ => bail!("a result of turn {}, which is no call", call.turn),
         }
     }
 
     /// Whether something that is no call has happened already.
     fn is_over(&self, turn: usize, asked: &Asked) -> bool {
         match self.script.turns.get(turn) {
-            Some(Turn::Say(text)) => asked.said.contains(text),
-            Some(Turn::Fail { .. } | Turn::Hang) => self.spent.contains(&turn),
-            Some(Turn::Call { .. }) | None => false,
+            Some(Turn::Say { text, .. }) => asked.said.contains(text),
+            Some(Turn::Fault { .. }) => self.spent.contains(&turn),
+            Some(Turn::Call { .. } | Turn::CallBroken { .. } | Turn::CallAll { .. }) | None => false,
         }
     }
 
-    fn results<'a>(&self, asked: &'a Asked) -> Vec<(&'static str, &'a ToolResult)> {
-        let named = asked.results.iter().filter_map(|result| match self.script.turns.get(result.call.turn) {
-            Some(Turn::Call { tool, .. }) => Some((*tool, result)),
+    /// The results by the tools that were called.
+    fn named<'a>(&self, results: &[(CallId, &'a ToolResult)]) -> Vec<(&'static str, &'a ToolResult)> {
+        let tool = |id: &CallId| match self.script.turns.get(id.turn) {
+            Some(Turn::Call { tool, .. } | Turn::CallBroken { tool, .. }) => Some(*tool),
+            Some(Turn::CallAll { calls, .. }) => calls.get(id.part).map(|(tool, _)| *tool),
             _ => None,
-        });
-        named.collect()
+        };
+        results.iter().filter_map(|(id, result)| Some((tool(id)?, *result))).collect()
     }
 }
 
@@ -244,7 +392,7 @@ mod tests {
 
     fn asked(results: &[(&str, Value)], said: &[&str]) -> Asked {
         let results =
-            results.iter().map(|(id, value)| ToolResult::read(&json!(id), &json!(value.to_string())).unwrap());
+            results.iter().map(|(id, value)| ToolResult::read(Some(&json!(id)), &json!(value.to_string())).unwrap());
         let tool = |name: &str| Offered { namespace: None, name: format!("mcp__rookery__{name}") };
         Asked {
             system: String::new(),
@@ -258,7 +406,10 @@ mod tests {
 
     fn called(step: Step) -> (String, String, Value) {
         match step {
-            Step::Answer(Answer::Call { id, tool, arguments }) => (id.to_string(), tool.name, arguments),
+            Step::Answer { answer, .. } if answer.calls.len() == 1 => {
+                let call = &answer.calls[0];
+                (call.id.to_string(), call.tool.name.clone(), call.input())
+            }
             other => panic!("{other:?} is no call"),
         }
     }
@@ -283,7 +434,7 @@ mod tests {
         }
         assert!(playing.ended().unwrap_err().contains("turn 2 of 3, a call of claim"));
         let results = [results.as_slice(), &[("call_1_0", json!({}))]].concat();
-        assert_eq!(playing.next(&asked(&results, &[])).unwrap(), Step::Answer(Answer::Text("done".into())));
+        assert_eq!(playing.next(&asked(&results, &[])).unwrap(), Answer::text("done").into());
         assert_eq!(playing.ended(), Ok(()));
         assert!(playing.next(&asked(&results, &["done"])).is_err());
     }
@@ -292,11 +443,12 @@ mod tests {
     fn a_fault_happens_once_in_its_place() {
         let mut playing =
             Playing::new(Script::new().fail(500, "sorry").call("next", |_| Ok(json!({}))).hang().say("bye"));
-        assert_eq!(playing.next(&asked(&[], &[])).unwrap(), Step::Fail { status: 500, message: "sorry" });
+        let sorry = Fault::Status { status: 500, message: "sorry", retry_after: None };
+        assert_eq!(playing.next(&asked(&[], &[])).unwrap(), Step::Fault(sorry));
         assert_eq!(called(playing.next(&asked(&[], &[])).unwrap()).0, "call_1_0");
         let results = [("call_1_0", json!({}))];
-        assert_eq!(playing.next(&asked(&results, &[])).unwrap(), Step::Hang);
-        assert_eq!(playing.next(&asked(&results, &[])).unwrap(), Step::Answer(Answer::Text("bye".into())));
+        assert_eq!(playing.next(&asked(&results, &[])).unwrap(), Step::Fault(Fault::Hang));
+        assert_eq!(playing.next(&asked(&results, &[])).unwrap(), Answer::text("bye").into());
     }
 
     #[test]
@@ -306,5 +458,35 @@ mod tests {
         assert!(error.contains("fly is not among the tools") && error.contains("mcp__rookery__claim"), "{error}");
         let mut playing = Playing::new(Script::new().call("claim", |story| Ok(json!(story.text("next", "/id")?))));
         assert!(playing.next(&asked(&[], &[])).unwrap_err().to_string().contains("next was not called before"));
+    }
+
+    #[test]
+    fn a_fault_for_good_stays() {
+        let mut playing = Playing::new(Script::new().fail_for_good(401, "who are you?").say("bye"));
+        for _ in 0..3 {
+            assert!(matches!(playing.next(&asked(&[], &[])).unwrap(), Step::Fault(Fault::Status { status: 401, .. })));
+        }
+    }
+
+    #[test]
+    fn several_calls_are_told_apart_also_where_results_name_no_call() {
+        let script = || {
+            let both = [("next", json!({})), ("claim", json!({"a": 1}))];
+            Script::new()
+                .call_all("both", both)
+                .call("claim", |story| Ok(json!(story.text("claim", "/id")?)))
+                .call_broken("next", "{")
+        };
+        let mut playing = Playing::new(script());
+        let Step::Answer { answer, .. } = playing.next(&asked(&[], &[])).unwrap() else { panic!() };
+        let ids: Vec<String> = answer.calls.iter().map(|call| call.id.to_string()).collect();
+        assert_eq!((answer.text.as_deref(), ids.join(" ").as_str()), (Some("both"), "call_0_0 call_0_0_1"));
+        let mut request =
+            asked(&[("call_0_0", json!({})), ("call_0_0_1", json!({"id": "t"})), ("call_1_0", json!({}))], &["both"]);
+        assert_eq!(called(playing.next(&request).unwrap()).2, json!("{"));
+        request.results.iter_mut().for_each(|result| result.call = None);
+        assert_eq!(called(Playing::new(script()).next(&request).unwrap()).0, "call_2_0");
+        request.results.pop();
+        assert_eq!(called(Playing::new(script()).next(&request).unwrap()).2, json!("t"));
     }
 }

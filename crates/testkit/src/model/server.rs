@@ -1,7 +1,9 @@
 //! The HTTP server that plays the scripts.
 
 use std::collections::HashMap;
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use axum::Router;
@@ -9,16 +11,20 @@ use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
+use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-use super::script::{Playing, Script, Step};
-use super::talk::{Answer, Asked};
+use super::script::{Fault, Playing, Script, Step};
+use super::talk::{Answer, Asked, Frame};
 use super::{Wire, wire_at};
 
 /// What a request is answered with that has nothing to do with the script, such as one for a title.
-const ASIDE: &str = "ok";
+pub(super) const ASIDE: &str = "ok";
+
+/// What an answer begins with that never comes to its end.
+const BEGINNING: &str = "as far as I can see";
 
 /// A model server on a free port of the loopback address; it ends when it is dropped.
 #[derive(Debug)]
@@ -98,7 +104,7 @@ impl Role {
     /// What becomes of a request; the number tells it apart from the others.
     fn next(&mut self, asked: Asked) -> anyhow::Result<(Step, usize)> {
         let step = match asked.tools.is_empty() {
-            true => Ok(Step::Answer(Answer::Text(ASIDE.to_owned()))),
+            true => Ok(Answer::text(ASIDE).into()),
             false => self.playing.next(&asked),
         };
         self.asked.push(asked);
@@ -117,11 +123,12 @@ async fn answer(
     body: Bytes,
 ) -> Response {
     match (method, wire_at(&uri)) {
-        (Method::POST, Some(wire)) => match play(&roles, wire, &headers, &body) {
-            Ok(Played::Said(stream)) => ([(header::CONTENT_TYPE, "text/event-stream")], stream).into_response(),
-            Ok(Played::Failed(status, message)) => failed(wire, status, message),
+        (Method::POST, Some(wire)) => match play(&roles, wire, &uri, &headers, &body) {
+            Ok(Played::Whole(answer)) => axum::Json(answer).into_response(),
+            Ok(Played::Streamed { frames, pause, then }) => streamed(wire, frames, pause, then),
+            Ok(Played::Failed { status, message, retry_after }) => failed(wire, status, message, retry_after),
             Ok(Played::Nothing) => std::future::pending().await,
-            Err(error) => failed(wire, StatusCode::BAD_REQUEST, &format!("{error:#}")),
+            Err(error) => failed(wire, StatusCode::BAD_REQUEST, &format!("{error:#}"), None),
         },
         (Method::GET, _) if uri.path().ends_with("/models") => {
             axum::Json(json!({"object": "list", "data": []})).into_response()
@@ -133,120 +140,76 @@ async fn answer(
 }
 
 enum Played {
-    Said(String),
-    Failed(StatusCode, &'static str),
+    Whole(Value),
+    Streamed { frames: Vec<String>, pause: Duration, then: Then },
+    Failed { status: StatusCode, message: &'static str, retry_after: Option<u64> },
     Nothing,
 }
 
-fn play(roles: &Roles, wire: Wire, headers: &HeaderMap, body: &[u8]) -> anyhow::Result<Played> {
+/// What comes after the last piece of a stream.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Then {
+    End,
+    Silence,
+    Cut,
+}
+
+fn play(roles: &Roles, wire: Wire, uri: &Uri, headers: &HeaderMap, body: &[u8]) -> anyhow::Result<Played> {
     let body: Value = serde_json::from_slice(body).with_context(|| format!("no JSON for {}", wire.name))?;
-    let asked = (wire.read)(&body)?;
-    let key = key(headers).context("no key, by which to know whose script to play")?;
+    let asked = (wire.read)(uri, &body)?;
+    let key = key(uri, headers).unwrap_or(&asked.model);
     let mut roles = roles.lock();
     let role = roles.get_mut(key).with_context(|| format!("there is no script for the key {key}"))?;
     let (step, number) = role.next(asked.clone())?;
+    let frames =
+        |answer: &Answer| -> Vec<String> { (wire.stream)(&asked, answer, number).iter().map(Frame::written).collect() };
+    // What a broken answer begins with: less than all of it, and more than nothing.
+    let beginning = |then: Then| {
+        let mut frames = frames(&Answer::text(BEGINNING));
+        frames.truncate(frames.len() / 2);
+        Played::Streamed { frames, pause: Duration::ZERO, then }
+    };
     Ok(match step {
-        Step::Answer(answer) => {
-            let frames = (wire.write)(&asked, &answer, number);
-            Played::Said(frames.iter().map(|frame| frame.written()).collect())
+        Step::Answer { answer, pause } if (wire.is_streamed)(uri, &body) => {
+            Played::Streamed { frames: frames(&answer), pause, then: Then::End }
         }
-        Step::Fail { status, message } => Played::Failed(StatusCode::from_u16(status)?, message),
-        Step::Hang => Played::Nothing,
+        Step::Answer { answer, .. } => Played::Whole((wire.whole)(&asked, &answer, number)),
+        Step::Fault(Fault::Status { status, message, retry_after }) => {
+            Played::Failed { status: StatusCode::from_u16(status)?, message, retry_after }
+        }
+        Step::Fault(Fault::Hang) => Played::Nothing,
+        Step::Fault(Fault::Stall) => beginning(Then::Silence),
+        Step::Fault(Fault::Cut) => beginning(Then::Cut),
     })
 }
 
-/// The key of a program, in either of the usual places.
-fn key(headers: &HeaderMap) -> Option<&str> {
+/// The key of a program, in one of the usual places. A model that wants no key is known by its name.
+fn key<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    text("x-api-key").or_else(|| text("authorization")?.strip_prefix("Bearer "))
+    let bearer = || text("authorization")?.strip_prefix("Bearer ");
+    let query = || uri.query()?.split('&').find_map(|pair| pair.strip_prefix("key="));
+    text("x-api-key").or_else(|| text("x-goog-api-key")).or_else(bearer).or_else(query)
 }
 
-fn failed(wire: Wire, status: StatusCode, message: &str) -> Response {
-    let body = (wire.error)(message).to_string();
-    let response = Response::builder().status(status).header(header::CONTENT_TYPE, "application/json");
-    response.body(Body::from(body)).unwrap_or_else(|_| status.into_response())
+fn streamed(wire: Wire, frames: Vec<String>, pause: Duration, then: Then) -> Response {
+    let pieces = stream::iter(frames).then(move |frame| async move {
+        tokio::time::sleep(pause).await;
+        Ok::<_, io::Error>(frame)
+    });
+    let rest = stream::iter([then]).filter_map(|then| async move {
+        match then {
+            Then::End => None,
+            Then::Silence => std::future::pending().await,
+            Then::Cut => Some(Err(io::Error::other("the script ends the connection"))),
+        }
+    });
+    ([(header::CONTENT_TYPE, wire.media)], Body::from_stream(pieces.chain(rest))).into_response()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::daemon::client;
-
-    async fn post(server: &ModelServer, path: &str, key: &str, body: Value) -> (u16, String) {
-        let request = client().unwrap().post(format!("{}{path}", server.url())).bearer_auth(key).json(&body);
-        let response = request.send().await.unwrap();
-        (response.status().as_u16(), response.text().await.unwrap())
+fn failed(wire: Wire, status: StatusCode, message: &str, retry_after: Option<u64>) -> Response {
+    let mut response = (status, axum::Json((wire.error)(status.as_u16(), message))).into_response();
+    if let Some(seconds) = retry_after {
+        response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
     }
-
-    /// The data of the stream's events.
-    fn events(stream: &str) -> Vec<Value> {
-        stream
-            .lines()
-            .filter_map(|line| line.strip_prefix("data: "))
-            .map(|data| serde_json::from_str(data).unwrap())
-            .collect()
-    }
-
-    fn script() -> Script {
-        Script::new().fail(529, "overloaded").call("claim", |_| Ok(json!({"id": "t"}))).say("done")
-    }
-
-    #[tokio::test]
-    async fn messages_are_streamed() {
-        let server = ModelServer::start([("one", script())]).await.unwrap();
-        let body = |messages: Value| {
-            json!({"model": "m", "system": [{"type": "text", "text": "be good"}],
-            "tools": [{"name": "mcp__rookery__claim"}], "messages": messages})
-        };
-        let ask = async |messages| post(&server, "/v1/messages?beta=true", "one", body(messages)).await;
-        let (status, text) = ask(json!([{"role": "user", "content": "go"}])).await;
-        assert!(status == 529 && text.contains("overloaded"), "{text}");
-        let (status, stream) = ask(json!([{"role": "user", "content": "go"}])).await;
-        let call = events(&stream);
-        assert_eq!((status, call.len()), (200, 6), "{stream}");
-        assert_eq!(call[1]["content_block"]["name"], "mcp__rookery__claim");
-        assert_eq!(call[2]["delta"]["partial_json"], r#"{"id":"t"}"#);
-        let result = json!([{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "call_1_0",
-            "content": [{"type": "text", "text": "granted"}]}]}]);
-        let (_, stream) = ask(result).await;
-        assert_eq!(events(&stream)[2]["delta"]["text"], "done");
-        server.ended("one").unwrap();
-        let asked = server.asked("one");
-        assert_eq!((asked.len(), asked[0].system.as_str()), (3, "be good"));
-        assert_eq!(asked[2].results[0].texts, ["granted"]);
-    }
-
-    #[tokio::test]
-    async fn responses_are_streamed() {
-        let server = ModelServer::start([("two", script())]).await.unwrap();
-        let tools = json!([{"type": "namespace", "name": "mcp__rookery", "tools": [{"name": "claim"}]}]);
-        let ask = async |input: Value| {
-            let body = json!({"model": "m", "instructions": "be good", "tools": tools, "input": input});
-            post(&server, "/v1/responses", "two", body).await
-        };
-        assert_eq!(ask(json!([])).await.0, 529);
-        let call = events(&ask(json!([])).await.1);
-        let item = &call[2]["item"];
-        assert_eq!((&item["namespace"], &item["name"]), (&json!("mcp__rookery"), &json!("claim")));
-        let output = json!([{"type": "function_call_output", "call_id": "call_1_0",
-            "output": [{"type": "input_text", "text": "granted"}]}]);
-        let said = events(&ask(output).await.1);
-        assert_eq!(said[4]["response"]["output"][0]["content"][0]["text"], "done");
-        server.ended("two").unwrap();
-    }
-
-    #[tokio::test]
-    async fn a_stranger_and_a_script_that_cannot_go_on_are_told_why() {
-        let server = ModelServer::start([("one", script()), ("two", Script::new().say("bye"))]).await.unwrap();
-        let body = json!({"tools": [{"name": "other"}], "messages": []});
-        assert!(post(&server, "/v1/messages", "three", body.clone()).await.1.contains("no script for the key three"));
-        post(&server, "/v1/messages", "one", body.clone()).await;
-        let (status, text) = post(&server, "/v1/messages", "one", body.clone()).await;
-        assert!(status == 400 && text.contains("claim is not among the tools"), "{text}");
-        assert!(server.ended("one").unwrap_err().to_string().contains("claim is not among the tools"));
-        assert!(server.ended("two").unwrap_err().to_string().contains("never began"));
-        // Without tools it is asked for something else, such as a title.
-        let (_, aside) = post(&server, "/v1/messages", "two", json!({"messages": []})).await;
-        assert_eq!(events(&aside)[2]["delta"]["text"], ASIDE);
-    }
+    response
 }

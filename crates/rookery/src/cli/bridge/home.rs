@@ -2,12 +2,8 @@
 
 use std::time::Duration;
 
-use rookery_core::{AgentId, Timestamp};
-use rookery_engine::ambient::SystemClock;
-use rookery_engine::session;
-use rookery_store::Clock;
+use rookery_client::{Client, Proof, session_key};
 
-use crate::cli::client::{Client, Proof};
 use crate::cli::context::{self, Start};
 use crate::config::Flags;
 use crate::project::Project;
@@ -15,7 +11,7 @@ use crate::project::Project;
 /// A daemon that restarts is back within this time; only then is another one started.
 const GRACE: Duration = Duration::from_secs(3);
 /// Long enough for one request and a stream that it opens.
-const SESSION_LASTS_MS: i64 = 24 * 60 * 60 * 1000;
+const SESSION_LASTS: Duration = Duration::from_secs(24 * 60 * 60);
 const POLL: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
@@ -65,12 +61,11 @@ impl Home {
             return None;
         }
         let person_key = self.project.person_key().ok()??;
-        let until = Timestamp(SystemClock::default().now().0.saturating_add(SESSION_LASTS_MS));
-        Some(session::key(&person_key, &AgentId::from(agent), until))
+        Some(session_key(&person_key, agent, SESSION_LASTS))
     }
 
     async fn find(&self) -> anyhow::Result<Client> {
         let running = context::find(&self.project).await?;
-        Ok(Client::new(&running.file, self.proof.clone())?)
+        Ok(running.client.with_proof(self.proof.clone()))
     }
 }

@@ -13,12 +13,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rookery_client::Message;
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
 pub use home::Home;
-pub use message::Message;
 use upstream::Upstream;
 
 /// How long calls may go on after the client has closed its side.

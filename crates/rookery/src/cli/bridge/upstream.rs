@@ -10,15 +10,14 @@ use std::time::Duration;
 
 use reqwest::header::HeaderValue;
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
+use rookery_client::sse::Parser;
+use rookery_client::{Client, INSTANCE, Message, Proof, SESSION, tools};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::Options;
 use super::home::Home;
-use super::message::{self, Failed, Message};
-use crate::cli::client::{Client, INSTANCE, Proof, SESSION};
-use crate::cli::sse::Parser;
-use crate::cli::tools;
+use super::message::{self, Failed};
 
 /// How long a call waits for a daemon that is away.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -106,21 +105,21 @@ impl Upstream {
             let bare = Link { client: old.client.clone(), session: None, version: None, number: old.number };
             match self.send(&bare, message, None, 0).await {
                 Ok(answered) => return self.opened(bare, answered).await,
-                Err(Lost::Refused(failed)) => return self.write(message.failed(&failed)).await,
+                Err(Lost::Refused(failed)) => return self.write(message::failed(message, &failed)).await,
                 Err(Lost::Before | Lost::Underway) => {
                     match tokio::time::timeout(PATIENCE, self.home.find_again()).await {
                         Ok(Ok(client)) => {
                             old = Arc::new(Link { client, session: None, version: None, number: old.number + 1 });
                         }
                         Ok(Err(error)) => {
-                            return self.write(message.failed(&Failed::unreachable(error.to_string()))).await;
+                            return self.write(message::failed(message, &Failed::unreachable(error.to_string()))).await;
                         }
                         Err(_) => break,
                     }
                 }
             }
         }
-        self.write(message.failed(&Failed::unreachable("the daemon does not answer".to_owned()))).await;
+        self.write(message::failed(message, &Failed::unreachable("the daemon does not answer".to_owned()))).await;
     }
 
     async fn opened(&self, bare: Link, answered: Answered) {
@@ -156,16 +155,16 @@ impl Upstream {
                 Err(lost) => lost,
             };
             if let Lost::Refused(failed) = lost {
-                return message.failed(&failed);
+                return message::failed(message, &failed);
             }
             tokio::time::sleep(PAUSE * attempt).await;
             match tokio::time::timeout(PATIENCE, self.relink(link.number)).await {
                 Ok(Ok(new)) => link = new,
-                Ok(Err(error)) => return message.failed(&given_up(&lost, error.to_string())),
-                Err(_) => return message.failed(&given_up(&lost, "the daemon does not answer".to_owned())),
+                Ok(Err(error)) => return message::failed(message, &given_up(&lost, error.to_string())),
+                Err(_) => return message::failed(message, &given_up(&lost, "the daemon does not answer".to_owned())),
             }
         }
-        message.failed(&Failed::unknown())
+        message::failed(message, &Failed::unknown())
     }
 
     /// A link that is newer than `number`: whoever comes first makes it, with a session like the one before.

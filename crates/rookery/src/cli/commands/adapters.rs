@@ -1,11 +1,11 @@
 //! `rookery adapters`
 
+use rookery_client::wire::{self, Adapter, Adapters};
 use serde_json::json;
 
 use crate::cli::clock::Clock;
 use crate::cli::context::Context;
 use crate::cli::output::{Cell, Table, Tone};
-use crate::cli::wire::{self, Adapter, Adapters};
 
 const ADAPTERS: [&str; 3] = ["clutch", "v0", "adapters"];
 

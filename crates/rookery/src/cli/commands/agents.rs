@@ -1,9 +1,10 @@
 //! `rookery agents`
 
+use rookery_client::wire::{self, Agent};
+
 use crate::cli::clock::Clock;
 use crate::cli::context::Context;
 use crate::cli::output::{Cell, Table, Tone};
-use crate::cli::wire::{self, Agent};
 
 /// List the agents: what each is, does, and when it was last seen
 #[derive(Debug, clap::Args)]

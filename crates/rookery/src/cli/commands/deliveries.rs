@@ -1,16 +1,16 @@
 //! `rookery deliveries`
 
+use rookery_client::Client;
+use rookery_client::wire::{self, Deliveries, Delivery};
 use rookery_core::AgentId;
 use rookery_engine::clutch::delivery_key;
 use rookery_engine::messages::DeliveryId;
 use serde_json::{Value, json};
 
 use crate::cli::Failure;
-use crate::cli::client::Client;
 use crate::cli::clock::Clock;
 use crate::cli::context::Context;
 use crate::cli::output::{Cell, Table, Tone};
-use crate::cli::wire::{self, Deliveries, Delivery};
 
 const DELIVERIES: [&str; 3] = ["clutch", "v0", "deliveries"];
 

@@ -1,9 +1,10 @@
 //! `rookery handoffs`
 
+use rookery_client::wire::{self, Handoff};
+
 use crate::cli::clock::Clock;
 use crate::cli::context::Context;
 use crate::cli::output::{Cell, Table, Tone};
-use crate::cli::wire::{self, Handoff};
 
 /// List the handoffs between agents
 #[derive(Debug, clap::Args)]

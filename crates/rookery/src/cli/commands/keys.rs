@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 
 use anyhow::Context as _;
+use rookery_client::wire::{self, Card};
+use rookery_client::{Client, ClientError};
 use rookery_core::clutch::card::SigningKey;
 use serde_json::{Value, json};
 
 use super::envelope::key;
 use crate::cli::Failure;
-use crate::cli::client::{Client, ClientError};
 use crate::cli::context::Context;
 use crate::cli::output::Table;
-use crate::cli::wire::{self, Card};
 use crate::project::random;
 
 const AGENTS: [&str; 3] = ["clutch", "v0", "agents"];

@@ -2,22 +2,17 @@
 
 use std::time::Duration;
 
-use anyhow::Context as _;
+use rookery_client::wire::{self, Event};
+use rookery_client::{Followed, Follower};
 use serde_json::Value;
 
 use crate::cli::Failure;
-use crate::cli::client::Client;
 use crate::cli::clock::Clock;
-use crate::cli::context::{self, Context};
+use crate::cli::context::Context;
 use crate::cli::output::{Format, Tone};
-use crate::cli::sse::Parser;
-use crate::cli::wire::{self, Event};
 
-/// Attempts to find the daemon again, with growing pauses: about a minute in all.
-const RECONNECTS: u32 = 12;
-const LONGEST_PAUSE: Duration = Duration::from_secs(8);
-/// Keep-alives come every 15 seconds; a stream that is silent for three of them is dead.
-const SILENCE: Duration = Duration::from_secs(45);
+/// How long a daemon that went away is looked for.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Metadata beyond this many characters is left to `--json`.
 const DETAIL_CHARS: usize = 80;
 
@@ -70,7 +65,7 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     if events.is_empty() && !args.follow {
         context.out.note("no events");
     }
-    if args.follow { follow(context, client, &filters, answer.position).await } else { Ok(()) }
+    if args.follow { follow(context, client.follow(filters, answer.position, PATIENCE)).await } else { Ok(()) }
 }
 
 impl Args {
@@ -82,72 +77,20 @@ impl Args {
 }
 
 /// Shows events as they come, for ever; resumes by position on the daemon's new address if it moved.
-async fn follow(
-    context: &Context,
-    mut client: Client,
-    filters: &[(&'static str, String)],
-    mut last: Option<String>,
-) -> anyhow::Result<()> {
-    let project = context.project()?;
-    let mut failures = 0;
-    loop {
-        let before = last.clone();
-        let lost = match stream(context, &client, filters, &mut last).await {
-            Ok(lost) => lost,
-            Err(error) => match error.downcast_ref::<crate::cli::client::ClientError>() {
-                Some(refused) if refused.status() == Some(410) => {
-                    context.out.note("the log was replaced; going on with what happens from now");
-                    last = None;
-                    anyhow::anyhow!("the position is gone")
-                }
-                Some(refused) if refused.status().is_some_and(|status| status < 500) => return Err(error),
-                Some(_) => error,
-                None => return Err(error),
-            },
-        };
-        failures = if last == before { failures + 1 } else { 1 };
-        if failures > RECONNECTS {
-            let failure = Failure::unreachable(format!("the event stream is lost: {lost:#}"));
-            return Err(failure.hint("start the daemon with `rookery up`, then follow the log again").into());
-        }
-        if failures == 2 {
-            context.out.note("the event stream is lost; trying to find it again");
-        }
-        tokio::time::sleep(pause(failures)).await;
-        if let Ok(running) = context::find(&project).await {
-            client = running.client;
-        }
-    }
-}
-
-/// Shows one connection's events; `Ok` with the reason when it is lost, `Err` when it never came or output failed.
-async fn stream(
-    context: &Context,
-    client: &Client,
-    filters: &[(&'static str, String)],
-    last: &mut Option<String>,
-) -> anyhow::Result<anyhow::Error> {
-    let mut response = client.stream(&["events", "stream"], filters, last.as_deref()).await?;
-    let mut parser = Parser::default();
-    loop {
-        let chunk = match tokio::time::timeout(SILENCE, response.chunk()).await {
-            Ok(Ok(Some(chunk))) => chunk,
-            Ok(Ok(None)) => return Ok(anyhow::anyhow!("the daemon closed it")),
-            Ok(Err(error)) => return Ok(error.into()),
-            Err(_elapsed) => return Ok(anyhow::anyhow!("the daemon is silent")),
-        };
-        for event in parser.feed(&chunk)? {
-            let value: Value = serde_json::from_str(&event.data).context("an event that is no JSON")?;
-            show(context, &value, event.id.as_deref())?;
-            if event.id.is_some() {
-                *last = event.id;
+async fn follow(context: &Context, mut follower: Follower) -> anyhow::Result<()> {
+    while let Some(followed) = follower.next().await {
+        match followed {
+            Ok(Followed::Event { event, position }) => show(context, &event, position.as_deref())?,
+            Ok(Followed::Lost) => context.out.note("the event stream is lost; trying to find it again"),
+            Ok(Followed::Replaced) => context.out.note("the log was replaced; going on with what happens from now"),
+            Err(error) if error.status().is_some_and(|status| status < 500) => return Err(error.into()),
+            Err(error) => {
+                let failure = Failure::unreachable(format!("the event stream is lost: {error}"));
+                return Err(failure.hint("start the daemon with `rookery up`, then follow the log again").into());
             }
         }
     }
-}
-
-fn pause(failures: u32) -> Duration {
-    Duration::from_millis(100 << failures.min(7)).min(LONGEST_PAUSE)
+    Ok(())
 }
 
 fn show(context: &Context, event: &Value, position: Option<&str>) -> anyhow::Result<()> {
@@ -230,11 +173,5 @@ mod tests {
     fn long_details_are_cut_between_characters() {
         let text = detail(&event(json!({"metadata": {"text": "ä".repeat(200)}})));
         assert_eq!(text.chars().count(), DETAIL_CHARS + 3);
-    }
-
-    #[test]
-    fn pauses_grow_to_a_limit() {
-        let pauses: Vec<u64> = [1, 2, 6, 7, 40].map(|n| u64::try_from(pause(n).as_millis()).unwrap()).to_vec();
-        assert_eq!(pauses, [200, 400, 6_400, 8_000, 8_000]);
     }
 }

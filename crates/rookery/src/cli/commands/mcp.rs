@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::ValueEnum;
+use rookery_client::Proof;
 use rookery_core::Instance;
 use rookery_engine::agent_named;
 use rookery_surfaces::mcp::Toolset;
 
 use crate::cli::bridge::{self, Home, Options};
-use crate::cli::client::Proof;
-use crate::cli::context::Context;
+use crate::cli::context::{self, Context};
 use crate::cli::failure::Failure;
 
 /// Speak MCP on stdin and stdout, for programs that start their servers themselves
@@ -94,7 +94,7 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
         }
         None => std::env::var("ROOKERY_TOKEN").ok().filter(|token| !token.is_empty()),
     };
-    let proof = token.map_or_else(Proof::inherited, Proof::Bearer);
+    let proof = token.map_or_else(context::inherited, Proof::Token);
     let home = Home { project, start: context.start, proof };
     let instance = args.instance.filter(|instance| !instance.is_empty());
     let agent = args.agent.filter(|agent| !agent.is_empty());

@@ -1,10 +1,10 @@
 //! `rookery release`
 
+use rookery_client::wire::{self, Resource};
 use serde_json::{Value, json};
 
 use crate::cli::Failure;
 use crate::cli::context::Context;
-use crate::cli::wire::{self, Resource};
 
 /// Free a file that an agent holds
 #[derive(Debug, clap::Args)]

@@ -1,9 +1,10 @@
 //! `rookery resources`
 
+use rookery_client::wire::{self, Resource};
+
 use crate::cli::clock::Clock;
 use crate::cli::context::Context;
 use crate::cli::output::{Cell, Table, Tone};
-use crate::cli::wire::{self, Resource};
 
 /// List the files that agents claimed or touched
 #[derive(Debug, clap::Args)]

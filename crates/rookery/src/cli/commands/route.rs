@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::ValueEnum;
+use rookery_client::wire::{self, Choice};
 use serde_json::{Map, Value, json};
 use tokio::io::AsyncReadExt;
 
 use crate::cli::Failure;
 use crate::cli::context::Context;
 use crate::cli::output::{Cell, Format, Table, Tone};
-use crate::cli::wire::{self, Choice};
 
 /// Ask the router whom work would be given to
 #[derive(Debug, clap::Args)]

@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
+use rookery_client::wire::{self, Attempt, RunTask, RunTree};
+use rookery_client::{Client, ClientError};
 use serde_json::{Value, json};
 
 use super::runs;
-use crate::cli::client::{Client, ClientError};
 use crate::cli::clock::{self, Clock};
 use crate::cli::context::Context;
 use crate::cli::output::{Format, Tone};
-use crate::cli::wire::{self, Attempt, RunTask, RunTree};
 
 /// How many tasks are asked for at once, and how often at most.
 const PAGE: usize = 1_000;

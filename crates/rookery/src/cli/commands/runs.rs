@@ -1,9 +1,10 @@
 //! `rookery runs`
 
+use rookery_client::wire::{self, Run, Runs};
+
 use crate::cli::clock::Clock;
 use crate::cli::context::Context;
 use crate::cli::output::{Cell, Table, Tone};
-use crate::cli::wire::{self, Run, Runs};
 
 /// List the runs that have tasks, newest first
 #[derive(Debug, clap::Args)]

@@ -1,11 +1,11 @@
 //! `rookery status`
 
+use rookery_client::wire;
 use serde_json::{Value, json};
 
 use crate::cli::clock::Clock;
 use crate::cli::context::{self, Context, Running};
 use crate::cli::output::{Cell, Table, Tone};
-use crate::cli::wire;
 
 /// Show what is going on
 ///

@@ -1,9 +1,10 @@
 //! `rookery tasks`
 
+use rookery_client::wire::{self, Task};
+
 use crate::cli::clock::Clock;
 use crate::cli::context::Context;
 use crate::cli::output::{Cell, Table, Tone};
-use crate::cli::wire::{self, Task};
 
 /// List the tasks
 #[derive(Debug, clap::Args)]

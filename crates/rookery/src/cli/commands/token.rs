@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
+use rookery_client::Client;
+use rookery_client::wire::{self, Token};
 use serde_json::json;
 
 use crate::cli::Failure;
-use crate::cli::client::Client;
 use crate::cli::clock::Clock;
 use crate::cli::context::Context;
 use crate::cli::output::{Cell, Table, Tone};
-use crate::cli::wire::{self, Token};
 use crate::config::parse_duration;
 
 /// Manage the tokens that prove who an agent is

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use reqwest::{Method, Response};
+use rookery_client::{Client, ClientError};
 use rookery_store::offline::Progress;
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -14,7 +15,6 @@ use tokio::time::timeout;
 
 use super::{ARTIFACTS, differs, size};
 use crate::cli::Failure;
-use crate::cli::client::{Client, ClientError};
 use crate::cli::context::Context;
 
 /// How long the daemon may be silent.

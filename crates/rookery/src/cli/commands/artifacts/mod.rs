@@ -6,15 +6,15 @@ mod put;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use rookery_client::Client;
+use rookery_client::wire::{self, Artifact};
 use rookery_core::artifact::{is_sha256, referred};
 use serde_json::{Value, json};
 
 use crate::cli::Failure;
-use crate::cli::client::Client;
 use crate::cli::clock::Clock;
 use crate::cli::context::Context;
 use crate::cli::output::{Cell, Table, Tone};
-use crate::cli::wire::{self, Artifact};
 use crate::config::parse_duration;
 
 /// Where the daemon keeps artifacts.

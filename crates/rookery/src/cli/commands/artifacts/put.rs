@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::Context as _;
 use futures_util::{Stream, stream};
 use reqwest::{Body, Method, header};
+use rookery_client::Client;
 use rookery_store::offline::Progress;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -13,7 +14,6 @@ use tokio::fs::File;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::{ARTIFACTS, differs};
-use crate::cli::client::Client;
 use crate::cli::context::Context;
 
 /// How much is read in one go.

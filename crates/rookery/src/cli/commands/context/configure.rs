@@ -1,12 +1,12 @@
 //! `rookery context configure` and `rookery context where`
 
+use rookery_client::wire;
 use rookery_core::Instance;
 use serde::Deserialize;
 use serde_json::json;
 
 use crate::cli::context::Context;
 use crate::cli::output::Table;
-use crate::cli::wire;
 
 #[derive(Debug, clap::Args)]
 pub struct Configure {

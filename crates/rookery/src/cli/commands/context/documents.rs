@@ -1,9 +1,9 @@
 //! Documents.
 
+use rookery_client::ClientError;
 use serde_json::{Value, json};
 
 use super::{Room, list, text, typed};
-use crate::cli::client::ClientError;
 use crate::cli::output::{Table, Tone};
 
 #[derive(Debug, clap::Subcommand)]

@@ -10,13 +10,14 @@ mod messages;
 use std::io::Read as _;
 
 use anyhow::Context as _;
+use rookery_client::Proof;
+use rookery_client::Tools;
+use rookery_client::tools::Answer;
 use serde_json::Value;
 
 use super::mcp::member;
-use crate::cli::client::Proof;
-use crate::cli::context::Context;
+use crate::cli::context::{Context, inherited};
 use crate::cli::output::{Format, Tone};
-use crate::cli::tools::{Answer, Tools};
 
 /// Talk to the team and write its documents, as an agent that does not speak MCP
 ///
@@ -140,8 +141,8 @@ impl Room<'_> {
 /// What this process can show as an agent's own. The project's key file is the person's.
 fn own_proof() -> Option<Proof> {
     match std::env::var("ROOKERY_TOKEN").ok().filter(|token| !token.is_empty()) {
-        Some(token) => Some(Proof::Bearer(token)),
-        None => Some(Proof::inherited()).filter(|proof| *proof != Proof::Nothing),
+        Some(token) => Some(Proof::Token(token)),
+        None => Some(inherited()).filter(|proof| *proof != Proof::Nothing),
     }
 }
 

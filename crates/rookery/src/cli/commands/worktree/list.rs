@@ -1,11 +1,11 @@
 //! `rookery worktree list`
 
+use rookery_client::Tools;
 use serde_json::json;
 
 use super::workspace::{self, Workspace};
 use crate::cli::context::Context;
 use crate::cli::output::{Cell, Table, Tone};
-use crate::cli::tools::Tools;
 
 /// List the worktrees, and whether there are changes in them that are not committed
 #[derive(Debug, clap::Args)]

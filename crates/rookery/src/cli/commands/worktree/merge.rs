@@ -1,10 +1,10 @@
 //! `rookery worktree merge`
 
+use rookery_client::Tools;
 use serde_json::json;
 
 use super::workspace::{self, LASTS, parse_name};
 use crate::cli::context::Context;
-use crate::cli::tools::Tools;
 
 /// Merge the branch of a worktree into the branch that it came from; the worktree stays
 #[derive(Debug, clap::Args)]

@@ -1,12 +1,12 @@
 //! `rookery worktree new`
 
+use rookery_client::Tools;
 use serde_json::json;
 
 use super::session::{self, Presence};
 use super::workspace::{self, LASTS, parse_name};
 use crate::cli::context::Context;
 use crate::cli::output::{Format, Tone};
-use crate::cli::tools::Tools;
 
 /// Make a worktree in .worktrees/NAME and tell the others that somebody works there
 #[derive(Debug, clap::Args)]

@@ -1,12 +1,12 @@
 //! `rookery worktree remove`
 
+use rookery_client::Tools;
 use serde_json::{Value, json};
 
 use super::session::{self, Reason};
 use super::workspace::{self, LASTS, Workspace, parse_name};
 use crate::cli::Failure;
 use crate::cli::context::Context;
-use crate::cli::tools::Tools;
 
 /// Remove a worktree and tell the others that its session ended; work that is not merged is saved first
 #[derive(Debug, clap::Args)]

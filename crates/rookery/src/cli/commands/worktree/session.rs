@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
+use rookery_client::ClientError;
+use rookery_client::Tools;
 use serde_json::{Value, json};
 
-use crate::cli::client::ClientError;
 use crate::cli::clock::Clock;
-use crate::cli::tools::Tools;
 
 /// Why a session ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,7 +54,7 @@ pub(super) async fn begin(tools: &Tools, name: &str, path: &Path, clock: &Clock)
 }
 
 /// One that is only offline comes back as it was; one that nobody knows, or that has left, joins.
-async fn arrive(tools: &Tools, name: &str, path: &Path) -> anyhow::Result<()> {
+async fn arrive(tools: &Tools, name: &str, path: &Path) -> Result<(), ClientError> {
     match tools.call("coord_send_heartbeat", json!({})).await {
         Err(error) if is_unknown(&error) => {
             let agent = json!({"name": name, "runtime": "custom", "workspace_path": path});
@@ -75,9 +75,8 @@ pub(super) async fn end(tools: &Tools, name: &str, reason: Reason) -> anyhow::Re
     Ok(message)
 }
 
-fn is_unknown(error: &anyhow::Error) -> bool {
-    let code = error.downcast_ref::<ClientError>().and_then(ClientError::code);
-    code.is_some_and(|code| code == "AGENT_NOT_FOUND")
+fn is_unknown(error: &ClientError) -> bool {
+    error.code() == Some("AGENT_NOT_FOUND")
 }
 
 async fn publish(tools: &Tools, kind: &str, subject: &str, body: &str) -> anyhow::Result<Value> {

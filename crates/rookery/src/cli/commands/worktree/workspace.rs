@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rookery_client::Tools;
+use rookery_client::wire;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::cli::Failure;
-use crate::cli::tools::Tools;
-use crate::cli::wire;
 
 /// The folder in the project that worktrees are made in.
 const FOLDER: &str = ".worktrees";

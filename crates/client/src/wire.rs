@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::client::ClientError;
+use crate::error::ClientError;
 
 #[derive(Debug, Deserialize)]
 pub struct Agent {

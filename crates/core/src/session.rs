@@ -4,14 +4,18 @@
 //! read that file can make one, and the daemon of the same project can tell. It ends by itself, or with the file.
 
 use hmac::{Hmac, KeyInit, Mac};
-use rookery_core::{AgentId, Timestamp};
-use sha2::Sha256;
+use sha2::{Digest, Sha256};
 
-use crate::access::hash;
-use crate::engine::hex;
+use crate::clutch::hex;
+use crate::{AgentId, Timestamp};
 
 /// What a session key begins with, so that one is recognised where it should not be.
 const PREFIX: &str = "rks";
+
+/// The hash of a secret, as it is kept. Spaces around it do not matter, so that files with a line break will do.
+pub fn hash(secret: &str) -> String {
+    hex(&Sha256::digest(secret.trim().as_bytes()))
+}
 
 /// A key for the agent, until then.
 pub fn key(person_key: &str, agent: &AgentId, until: Timestamp) -> String {
@@ -20,7 +24,7 @@ pub fn key(person_key: &str, agent: &AgentId, until: Timestamp) -> String {
 }
 
 /// The agent that a key is for, if it was made with this project's key file and has not ended.
-pub(crate) fn agent(person_key_hash: &str, key: &str, now: Timestamp) -> Option<AgentId> {
+pub fn agent(person_key_hash: &str, key: &str, now: Timestamp) -> Option<AgentId> {
     let (named, sealed) = key.rsplit_once('.')?;
     seal(person_key_hash, named).verify_slice(&unhex(sealed)?).ok()?;
     let (agent, until) = named.strip_prefix(PREFIX)?.strip_prefix('.')?.split_once('.')?;

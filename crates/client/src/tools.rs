@@ -1,14 +1,16 @@
-//! Calling a tool of the daemon, as an agent, from a command. Every face does the same, so what has a tool needs no second
-//! way in: the command line speaks to the MCP face as any client does, by requests that stand for themselves.
+//! Calling a tool of the daemon, as an agent. Every face does the same, so what has a tool needs no second way in: this
+//! speaks to the MCP face as any client does, by requests that stand for themselves.
 
 use std::time::Duration;
 
-use reqwest::{Method, Response};
+use reqwest::{Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 
-use super::bridge::Message;
-use super::client::{Client, ClientError, INSTANCE};
-use super::sse::Parser;
+use crate::client::{Client, INSTANCE, KEY, unknown};
+use crate::error::ClientError;
+use crate::message::Message;
+use crate::patience::Repeat;
+use crate::sse::Parser;
 
 const VERSION: &str = "2026-07-28";
 /// Above the daemon's own limit for a tool that does not wait.
@@ -34,8 +36,14 @@ pub struct Tools {
 }
 
 impl Tools {
+    /// Calls by a client that may speak for the agent.
     pub fn new(client: Client, agent: Option<String>) -> Tools {
         Tools { client, agent, instance: None }
+    }
+
+    /// Calls as the agent itself, proven by the project's key file.
+    pub fn as_agent(client: &Client, agent: &str) -> Result<Tools, ClientError> {
+        Ok(Tools::new(client.as_agent(agent)?, Some(agent.to_owned())))
     }
 
     #[must_use]
@@ -43,23 +51,46 @@ impl Tools {
         Tools { instance, ..self }
     }
 
-    pub async fn call(&self, tool: &str, arguments: Value) -> anyhow::Result<Answer> {
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub fn agent(&self) -> Option<&str> {
+        self.agent.as_deref()
+    }
+
+    pub async fn call(&self, tool: &str, arguments: Value) -> Result<Answer, ClientError> {
         self.call_within(CALL_TIME, tool, arguments).await
     }
 
     /// As [`Tools::call`], for a tool that waits for something to happen.
-    pub async fn call_within(&self, most: Duration, tool: &str, arguments: Value) -> anyhow::Result<Answer> {
+    pub async fn call_within(&self, most: Duration, tool: &str, arguments: Value) -> Result<Answer, ClientError> {
         let message = call(tool, &arguments);
-        let mut request = self.client.request(Method::POST, &["mcp"], &[]).timeout(most);
+        let key = self.client.key();
+        let repeat = if key.is_some() { Repeat::Freely } else { Repeat::IfNotSent };
+        let mut patience = self.client.patience();
+        loop {
+            let error = match self.once(self.request(&message, key.as_deref()).timeout(most)).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            patience.bear(error, repeat).await?;
+            self.client.look_again();
+        }
+    }
+
+    async fn once(&self, request: RequestBuilder) -> Result<Answer, ClientError> {
+        read(&answer_in(self.client.send(request).await?).await?)
+    }
+
+    fn request(&self, message: &Message, key: Option<&str>) -> RequestBuilder {
+        let mut request = self.client.request(Method::POST, &["mcp"], &[]);
         request = message.headers().into_iter().fold(request, |request, (name, value)| request.header(name, value));
-        if let Some(agent) = &self.agent {
-            request = request.header("x-agent-id", agent);
+        let named = [("x-agent-id", self.agent.as_deref()), (INSTANCE, self.instance.as_deref()), (KEY, key)];
+        for (name, value) in named {
+            request = value.into_iter().fold(request, |request, value| request.header(name, value));
         }
-        if let Some(instance) = &self.instance {
-            request = request.header(INSTANCE, instance);
-        }
-        let answer = answer_in(self.client.send(request.json(message.value())).await?).await?;
-        Ok(read(&answer)?)
+        request.json(message.value())
     }
 }
 
@@ -76,7 +107,6 @@ pub fn call(tool: &str, arguments: &Value) -> Message {
 
 /// The answer, be it one message or the last one of a stream.
 async fn answer_in(mut response: Response) -> Result<Value, ClientError> {
-    let unknown = |source: reqwest::Error| ClientError::Unknown(source.without_url());
     let kind = response.headers().get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     if !kind.starts_with("text/event-stream") {
         let bytes = response.bytes().await.map_err(unknown)?;
@@ -120,12 +150,14 @@ fn refusal(text: &str) -> ClientError {
 
 #[cfg(test)]
 mod tests {
-    use super::super::stand_in::StandIn;
-    use super::*;
+    use rookery_testkit::stand_in::StandIn;
 
-    async fn called(answer: &str) -> (anyhow::Result<Answer>, String) {
-        let daemon = StandIn::answering(answer).await;
-        let tools = Tools::new(daemon.client(), Some("ada@pr-1".to_owned()));
+    use super::*;
+    use crate::client::tests::client_of;
+
+    async fn called(answer: &str) -> (Result<Answer, ClientError>, String) {
+        let daemon = StandIn::answering(answer).await.unwrap();
+        let tools = Tools::new(client_of(&daemon), Some("ada@pr-1".to_owned()));
         let answer = tools.call("channel_send", json!({"message": "hi"})).await;
         (answer, daemon.requests().join(""))
     }
@@ -153,7 +185,7 @@ mod tests {
         .await;
         assert_eq!(answer.unwrap().text, "sent");
         let (cut, _) = called("200 OK\r\nContent-Type: text/event-stream\r\n\r\n: hello\n\n").await;
-        assert!(matches!(cut.unwrap_err().downcast(), Ok(ClientError::Cut)));
+        assert!(matches!(cut, Err(ClientError::Cut)));
     }
 
     #[tokio::test]
@@ -164,8 +196,8 @@ mod tests {
              {{\"id\":1,\"result\":{{\"isError\":true,\"content\":[{{\"type\":\"text\",\"text\":\"{told}\"}}]}}}}"
         ))
         .await;
-        let error: ClientError = answer.unwrap_err().downcast().unwrap();
-        assert_eq!((error.code().as_deref(), error.hint().as_str()), (Some("TASK_NOT_FOUND"), "look"));
+        let error = answer.unwrap_err();
+        assert_eq!((error.code(), error.hint().as_str()), (Some("TASK_NOT_FOUND"), "look"));
         assert_eq!(error.to_string(), "no such task");
     }
 }

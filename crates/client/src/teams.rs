@@ -1,0 +1,182 @@
+//! Teams: what one runner runs, a workflow instance (`@pr-123`) or one standalone agent (`helper`).
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::client::Client;
+use crate::error::ClientError;
+use crate::turns::Turn;
+use crate::wire;
+
+/// How a team is run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Until nobody works any more.
+    Run,
+    /// Until it is stopped.
+    Start,
+    /// One agent without a file, until it is stopped.
+    Standalone,
+}
+
+/// What came of a team.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    Completed,
+    Failed,
+    Stopped,
+    Interrupted,
+}
+
+/// An agent as the team has it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Recruit {
+    /// Its bare name in the instance.
+    pub name: String,
+    pub backend: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+}
+
+/// The process that runs a team. A pid means something only together with the rest.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Runner {
+    pub host: String,
+    pub boot_id: String,
+    pub pid: u32,
+    /// When the process was started, in the machine's own count.
+    pub started_at: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub site: Option<String>,
+}
+
+/// What a team is started with.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct StartTeam {
+    pub workflow: String,
+    /// The workflow file, as it is shown to people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    pub mode: Mode,
+    pub agents: Vec<Recruit>,
+    pub runner: Runner,
+    /// Whoever asks knows that the runner that the log names is dead.
+    pub takeover: bool,
+}
+
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+pub struct Started {
+    pub generation: u64,
+    /// It goes on where it was, instead of beginning.
+    pub resumed: bool,
+    pub kicked_off: bool,
+    /// Turns that had no end when it was resumed.
+    #[serde(default)]
+    pub interrupted: Vec<Turn>,
+}
+
+/// A team as it is now. Lenient: unknown fields pass.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+pub struct Team {
+    pub id: String,
+    #[serde(default)]
+    pub workflow: String,
+    pub file: Option<String>,
+    pub mode: Option<Mode>,
+    pub generation: u64,
+    #[serde(default)]
+    pub live: bool,
+    #[serde(default)]
+    pub kicked_off: bool,
+    /// Somebody wants it to end.
+    #[serde(default)]
+    pub stop_asked: bool,
+    pub runner: Option<Runner>,
+    pub outcome: Option<Outcome>,
+    pub reason: Option<String>,
+    #[serde(default)]
+    pub agents: Vec<Member>,
+    pub turns: Option<u64>,
+}
+
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+pub struct Member {
+    /// Its bare name in the instance.
+    pub name: String,
+    /// Its id in the project, such as `reviewer@pr-123`.
+    #[serde(default)]
+    pub id: String,
+    #[serde(default)]
+    pub backend: String,
+    pub model: Option<String>,
+    /// idle, working, waiting, stopped or failed
+    #[serde(default)]
+    pub state: String,
+    #[serde(default)]
+    pub turns: u64,
+    #[serde(default)]
+    pub input_tokens: u64,
+    #[serde(default)]
+    pub output_tokens: u64,
+    pub cost_usd: Option<f64>,
+    pub open_turn: Option<String>,
+    #[serde(default)]
+    pub stop_asked: bool,
+}
+
+impl Client {
+    pub async fn start_team(&self, id: &str, start: &StartTeam) -> Result<Started, ClientError> {
+        wire::read(&self.post(&["teams", id, "start"], start).await?)
+    }
+
+    /// Says that it began, and gives it its work. Once in a generation, however often it is asked.
+    pub async fn kick_off_team(&self, id: &str, generation: u64, text: Option<&str>) -> Result<(), ClientError> {
+        let mut body = json!({"generation": generation});
+        if let Some(text) = text {
+            body["text"] = text.into();
+        }
+        self.post(&["teams", id, "kickoff"], &body).await.map(drop)
+    }
+
+    /// A message by `system` to the team.
+    pub async fn say_to_team(&self, id: &str, text: &str) -> Result<(), ClientError> {
+        self.post(&["teams", id, "say"], &json!({"text": text})).await.map(drop)
+    }
+
+    /// Asks the team, or one agent of it, to stop. Its runner does it.
+    pub async fn stop_team(&self, id: &str, agent: Option<&str>, reason: Option<&str>) -> Result<Value, ClientError> {
+        let mut body = json!({});
+        for (name, value) in [("agent", agent), ("reason", reason)] {
+            if let Some(value) = value {
+                body[name] = value.into();
+            }
+        }
+        self.post(&["teams", id, "stop"], &body).await
+    }
+
+    pub async fn end_team(
+        &self,
+        id: &str,
+        generation: u64,
+        outcome: Outcome,
+        reason: Option<&str>,
+    ) -> Result<(), ClientError> {
+        let mut body = json!({"generation": generation, "outcome": outcome});
+        if let Some(reason) = reason {
+            body["reason"] = reason.into();
+        }
+        self.post(&["teams", id, "end"], &body).await.map(drop)
+    }
+
+    pub async fn team(&self, id: &str) -> Result<Team, ClientError> {
+        wire::read(&self.get(&["teams", id], &[]).await?)
+    }
+
+    /// The teams that have a runner, as far as the log knows.
+    pub async fn live_teams(&self) -> Result<Vec<Team>, ClientError> {
+        let answer = self.get(&["teams"], &[("live", "true".to_owned())]).await?;
+        wire::read(&answer["teams"])
+    }
+}

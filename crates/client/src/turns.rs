@@ -1,0 +1,134 @@
+//! Turns: one prompt to an agent and what came of it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::client::Client;
+use crate::error::ClientError;
+use crate::wire;
+
+/// Why an agent has a turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    Messages,
+    Wakeup,
+    Direct,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct StartTurn {
+    /// The agent's id in the project.
+    pub agent: String,
+    /// Counted from 1.
+    pub attempt: u32,
+    /// The messages that it is for.
+    pub messages: Vec<String>,
+    pub cause: Cause,
+    pub team: String,
+    pub generation: u64,
+}
+
+/// What came of a turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    Done,
+    Failed,
+    Interrupted,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Error {
+    pub message: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    pub kind: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Usage {
+    #[serde(default)]
+    pub input_tokens: u64,
+    #[serde(default)]
+    pub output_tokens: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct EndTurn {
+    pub outcome: Outcome,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<Error>,
+    /// There is no further attempt: a failure gives its messages up.
+    pub last: bool,
+    pub usage: Usage,
+    /// What the program calls its conversation, to go on with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conversation: Option<String>,
+    /// The artifact with what it wrote.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transcript: Option<String>,
+    /// What it said last, if it sent nothing itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub said: Option<String>,
+}
+
+/// A turn as the daemon knows it. Lenient: unknown fields pass.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+pub struct Turn {
+    #[serde(alias = "id")]
+    pub turn: String,
+    #[serde(default)]
+    pub agent: String,
+    #[serde(default)]
+    pub attempt: u32,
+    #[serde(default)]
+    pub messages: Vec<String>,
+    #[serde(default)]
+    pub team: String,
+    #[serde(default)]
+    pub generation: u64,
+    /// None while it is open.
+    pub outcome: Option<Outcome>,
+    pub error: Option<Error>,
+    #[serde(default)]
+    pub usage: Usage,
+    pub conversation: Option<String>,
+    pub transcript: Option<String>,
+    /// What the log says that the agent did since it began; only where one turn is asked for.
+    #[serde(default)]
+    pub did: Vec<Deed>,
+}
+
+/// Something that an agent did.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+pub struct Deed {
+    #[serde(default)]
+    pub seq: u64,
+    #[serde(default)]
+    pub kind: String,
+    #[serde(default)]
+    pub summary: String,
+}
+
+impl Client {
+    pub async fn start_turn(&self, start: &StartTurn) -> Result<Turn, ClientError> {
+        wire::read(&self.post(&["turns"], start).await?)
+    }
+
+    pub async fn end_turn(&self, turn: &str, end: &EndTurn) -> Result<Value, ClientError> {
+        self.post(&["turns", turn, "end"], end).await
+    }
+
+    pub async fn turn(&self, turn: &str) -> Result<Turn, ClientError> {
+        wire::read(&self.get(&["turns", turn], &[]).await?)
+    }
+
+    /// An agent's turns in a team, the newest first.
+    pub async fn turns(&self, team: &str, agent: &str, limit: u32) -> Result<Vec<Turn>, ClientError> {
+        let query = [("team", team.to_owned()), ("agent", agent.to_owned()), ("limit", limit.to_string())];
+        wire::read(&self.get(&["turns"], &query).await?["turns"])
+    }
+}
