@@ -2,6 +2,10 @@
 //! what came of it. A backend judges by what the program reported, never by its exit code alone, and decides nothing else:
 //! who is woken, what it is told and what becomes of its messages is for the team.
 
+mod command;
+pub mod mock;
+mod seat;
+
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,10 +14,46 @@ use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use crate::file::{self, Agent, AgentProgram};
+pub use seat::{Daemon, Environment, Provider, Seat, Secret};
+
+/// What runs an agent of the file from its seat. Fails if it can be told already that no turn would succeed.
+pub fn open(agent: &Agent, seat: &Seat) -> Result<Box<dyn Backend>, Failure> {
+    match &agent.backend {
+        file::Backend::Sdk { .. } => Err(not_yet(agent)),
+        file::Backend::Program(program) => match program {
+            AgentProgram::Claude => Err(not_yet(agent)),
+            AgentProgram::Codex => Err(not_yet(agent)),
+            AgentProgram::Cursor => Err(not_yet(agent)),
+            AgentProgram::Opencode => Err(not_yet(agent)),
+            AgentProgram::Gemini => Err(not_yet(agent)),
+        },
+        file::Backend::Command { argv } => Ok(Box::new(command::Command::new(argv, seat)?)),
+        file::Backend::Mock { script } => Ok(Box::new(mock::Mock::new(script, seat))),
+    }
+}
+
+/// For a backend that cannot be run in this build.
+fn not_yet(agent: &Agent) -> Failure {
+    Failure {
+        why: Why::Hopeless,
+        reason: format!("{} cannot be run yet: its backend is `{}`", agent.name.value, agent.backend.as_str()),
+        hint: None,
+    }
+}
+
+/// How much a program may write in one turn before it is ended: more than any answer, and less than a disk.
+pub const OUTPUT_BYTES: usize = 16 << 20;
+
 /// Runs one agent, turn by turn and never two at once.
 pub trait Backend: Send + Sync + fmt::Debug {
     /// Ends soon after `turn.cancel` was cancelled or `turn.timeout` is over, with everything that it started ended.
     fn turn<'a>(&'a self, turn: &'a Turn, events: &'a Events) -> BoxFuture<'a, Ended>;
+
+    /// Whether anybody reads `turn.system` and `turn.prompt`. If not, nobody has to gather what they would say.
+    fn reads_prompts(&self) -> bool {
+        true
+    }
 }
 
 /// One turn as a backend sees it.
@@ -22,6 +62,8 @@ pub struct Turn {
     pub id: String,
     /// Counted from 1; above that, the same messages are tried again.
     pub attempt: u32,
+    /// The turn before this one, if nobody knows how far it came because the runner died during it: it is done again.
+    pub repeats: Option<String>,
     /// What the agent is told about itself and the team. The same in every turn of a conversation.
     pub system: String,
     /// What is new.
@@ -114,6 +156,13 @@ pub struct Failure {
     pub reason: String,
     /// What to do about it.
     pub hint: Option<String>,
+}
+
+impl Failure {
+    #[must_use]
+    pub fn hint(self, hint: impl Into<String>) -> Failure {
+        Failure { hint: Some(hint.into()), ..self }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -97,6 +97,14 @@ impl Template {
         }
     }
 
+    /// The name of the variable that the text is, if it is nothing else.
+    pub fn only_variable(&self) -> Option<&str> {
+        match self.pieces.as_slice() {
+            [Piece::Variable(variable)] => Some(&variable.name),
+            _ => None,
+        }
+    }
+
     pub fn is_blank(&self) -> bool {
         self.plain().is_some_and(|text| text.trim().is_empty())
     }

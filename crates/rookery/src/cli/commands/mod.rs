@@ -19,6 +19,7 @@ mod handoffs;
 mod import;
 mod instructions;
 mod keys;
+mod launch;
 mod log;
 mod man;
 mod mcp;
@@ -92,6 +93,8 @@ pub enum Command {
     Completions(completions::Args),
     Man(man::Args),
     Reference(reference::Args),
+    #[command(hide = true)]
+    Launch(launch::Args),
 }
 
 /// Runs one command.
@@ -139,5 +142,6 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Completions(args) => completions::run(context, args),
         Command::Man(args) => man::run(context, args),
         Command::Reference(args) => reference::run(context, args),
+        Command::Launch(args) => launch::run(context, &args),
     }
 }

@@ -1,0 +1,50 @@
+//! What a program can do wrong, done by a real one: the hidden command `rookery mock-agent`, which is told on its input what to
+//! do. It prints, and then ends as it was told, or does not.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use serde::{Deserialize, Serialize};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// What the program does.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Misbehaviour {
+    /// A line, and how often it is printed.
+    pub print: Option<(String, u64)>,
+    pub end: End,
+}
+
+/// How it ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    Exit(u8),
+    /// As by a fault of its own: nothing is said and nothing is tidied up.
+    Crash,
+    Hang,
+    /// Not even if it is asked to.
+    Stubborn,
+}
+
+/// Does it. Returns if the program is to end by itself.
+pub async fn misbehave(told: &Misbehaviour) -> io::Result<ExitCode> {
+    if let Some((line, times)) = &told.print {
+        let mut out = io::BufWriter::new(io::stdout().lock());
+        for _ in 0..*times {
+            writeln!(out, "{line}")?;
+        }
+        out.flush()?;
+    }
+    match told.end {
+        End::Exit(code) => Ok(ExitCode::from(code)),
+        End::Crash => std::process::abort(),
+        End::Hang => std::future::pending().await,
+        End::Stubborn => {
+            let mut asked = signal(SignalKind::terminate())?;
+            loop {
+                asked.recv().await;
+            }
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! Programs that run agents. The only module of this crate that starts a process or signals one.
+//!
+//! A program is started by our own hidden command ([`launch`]) in a session of its own, with an environment that was made
+//! for it, and dies with this process. What it writes is read line by line within bounds and kept in a transcript. It ends
+//! with everything that it started: [`kin`] finds those by their session, and by a mark in their environment if they left
+//! it; [`record`] makes that possible for whoever comes after a crash. Nothing is signalled that is not known to be ours.
+
+mod kin;
+pub mod launch;
+mod lines;
+mod program;
+mod record;
+mod run;
+mod spawner;
+mod transcript;
+
+pub use kin::GRACE;
+pub use program::{Launcher, Program, kept_environment};
+pub use record::{Orphan, end_orphans};
+pub use run::{Finished, How, Limits, NotStarted, Stream, run};

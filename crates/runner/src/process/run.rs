@@ -1,0 +1,323 @@
+//! Running a program to its end: its output line by line, its time, and the end of everything that it started.
+
+use std::fmt;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWriteExt};
+use tokio::process::{Child, ChildStderr, ChildStdout, Command};
+use tokio_util::sync::CancellationToken;
+
+use super::kin::{Ask, Family, Life};
+use super::launch;
+use super::lines::{Line, Lines, Read};
+use super::program::Program;
+use super::record::Record;
+use super::spawner;
+use super::transcript::Transcript;
+
+/// How much a program may write unless its limits say otherwise.
+const OUTPUT_BYTES: u64 = 64 << 20;
+/// How long to read what was written by those that have ended.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+/// How much is remembered of what it complained about.
+const STDERR_LINES: usize = 20;
+const STDERR_LINE_CHARS: usize = 400;
+
+/// What a program may take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    pub timeout: Duration,
+    /// How long it may say nothing at all.
+    pub idle: Option<Duration>,
+    /// How much it may write.
+    pub output_bytes: u64,
+}
+
+impl Limits {
+    /// Of time; of the rest, what no program that is well comes near.
+    pub fn within(timeout: Duration) -> Limits {
+        Limits { timeout, idle: None, output_bytes: OUTPUT_BYTES }
+    }
+}
+
+/// Where a program wrote something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stream {
+    Stdout,
+    Stderr,
+}
+
+/// A program that ran.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Finished {
+    pub how: How,
+    /// The last lines that it wrote there, for people.
+    pub stderr_tail: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum How {
+    Exited(i32),
+    Signalled(i32),
+    /// It took too long and was ended.
+    TimedOut,
+    /// It said nothing for too long and was ended.
+    Idle,
+    /// Somebody asked for its end.
+    Cancelled,
+    /// It wrote too much and was ended.
+    Flooded,
+}
+
+impl fmt::Display for How {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            How::Exited(code) => write!(f, "it ended with code {code}"),
+            How::Signalled(signal) => write!(f, "it was ended by signal {signal}"),
+            How::TimedOut => f.write_str("it took too long and was ended"),
+            How::Idle => f.write_str("it said nothing for too long and was ended"),
+            How::Cancelled => f.write_str("it was asked to stop"),
+            How::Flooded => f.write_str("it wrote too much and was ended"),
+        }
+    }
+}
+
+/// Why a program never ran.
+#[derive(Debug, thiserror::Error)]
+pub enum NotStarted {
+    #[error("there is no program `{name}`")]
+    NoSuchProgram { name: String },
+    #[error("there is no folder {}", folder.display())]
+    NoSuchFolder { folder: PathBuf },
+    #[error("{reason}")]
+    Refused { reason: String },
+    #[error("cannot write {}", path.display())]
+    Transcript { path: PathBuf, source: io::Error },
+    #[error("cannot write down what runs in {}", folder.display())]
+    Record { folder: PathBuf, source: io::Error },
+    #[error("cannot start {}", program.display())]
+    Start { program: PathBuf, source: io::Error },
+}
+
+/// Runs a program, passes on every line that it writes, and returns when it and everything that it started have ended.
+///
+/// Whoever does not wait for that ends them at once.
+pub async fn run(
+    program: &Program,
+    limits: Limits,
+    transcript: &Path,
+    cancel: &CancellationToken,
+    on_line: &mut (dyn FnMut(Stream, &str) + Send),
+) -> Result<Finished, NotStarted> {
+    let name = program.argv.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    if !program.folder.is_dir() {
+        return Err(NotStarted::NoSuchFolder { folder: program.folder.clone() });
+    }
+    let Some(found) = program.find() else { return Err(NotStarted::NoSuchProgram { name }) };
+    let kept = Transcript::begin(transcript)
+        .map_err(|source| NotStarted::Transcript { path: transcript.to_path_buf(), source })?;
+    let mut running = Running::start(program, &found, &name).await?;
+    let mut heard = Heard { on_line, transcript: Some(kept), tail: Vec::new(), room: limits.output_bytes };
+    let how = running.follow(limits, cancel, &mut heard).await;
+    running.end(&mut heard).await;
+    if how == How::Exited(launch::NOT_STARTED)
+        && let Some(reason) = heard.tail.iter().rev().find_map(|line| line.strip_prefix("error: "))
+        && reason.starts_with(launch::REASON)
+    {
+        return Err(NotStarted::Refused { reason: reason.to_owned() });
+    }
+    Ok(Finished { how, stderr_tail: heard.finish(how) })
+}
+
+/// Takes what a program writes to whoever wants it.
+struct Heard<'a> {
+    on_line: &'a mut (dyn FnMut(Stream, &str) + Send),
+    /// Nothing more is kept once the disk refuses it; the program need not fail for that.
+    transcript: Option<Transcript>,
+    tail: Vec<String>,
+    /// How much more may be written.
+    room: u64,
+}
+
+impl Heard<'_> {
+    fn line(&mut self, stream: Stream, line: &Line) {
+        self.keep(|transcript| transcript.line(stream, &line.text, line.cut));
+        if stream == Stream::Stderr {
+            if self.tail.len() == STDERR_LINES {
+                self.tail.remove(0);
+            }
+            self.tail.push(line.text.chars().take(STDERR_LINE_CHARS).collect());
+        }
+        (self.on_line)(stream, &line.text);
+    }
+
+    fn keep(&mut self, write: impl FnOnce(&mut Transcript) -> io::Result<()>) {
+        if self.transcript.as_mut().is_some_and(|transcript| write(transcript).is_err()) {
+            self.transcript = None;
+        }
+    }
+
+    /// Whether it was more than may be.
+    fn floods(&mut self, bytes: usize) -> bool {
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        let floods = bytes > self.room;
+        self.room = self.room.saturating_sub(bytes);
+        floods
+    }
+
+    fn finish(mut self, how: How) -> String {
+        if !matches!(how, How::Exited(_)) {
+            self.keep(|transcript| transcript.note(&how.to_string()));
+        }
+        drop(self.transcript.take().map(Transcript::finish));
+        self.tail.join("\n")
+    }
+}
+
+/// A program that was started.
+struct Running {
+    child: Child,
+    family: Family,
+    ask: Ask,
+    record: Record,
+    out: Option<Lines<ChildStdout>>,
+    err: Option<Lines<ChildStderr>>,
+    ended: bool,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.family.kill();
+        }
+    }
+}
+
+impl Running {
+    async fn start(program: &Program, found: &Path, name: &str) -> Result<Running, NotStarted> {
+        let family = Family::new();
+        let records = &program.launcher.records;
+        let not_recorded = |source| NotStarted::Record { folder: records.clone(), source };
+        let record = Record::begin(records, name, &family).map_err(not_recorded)?;
+        let not_started = |source| NotStarted::Start { program: program.launcher.rookery.clone(), source };
+        let mut child = spawner::spawn(command(program, found, &family)).await.map_err(not_started)?;
+        let mut running = Running {
+            family: Family { first: child.id().and_then(Life::of), ..family },
+            ask: Ask::Everybody,
+            out: child.stdout.take().map(Lines::of),
+            err: child.stderr.take().map(Lines::of),
+            record,
+            child,
+            ended: false,
+        };
+        running.record.started(running.family.first).map_err(not_recorded)?;
+        if let (Some(mut stdin), Some(text)) = (running.child.stdin.take(), program.stdin.clone()) {
+            // A program that does not want it all is none the worse for it.
+            tokio::spawn(async move { drop(stdin.write_all(&text).await) });
+        }
+        Ok(running)
+    }
+
+    /// Listens until it ends, or must.
+    async fn follow(&mut self, limits: Limits, cancel: &CancellationToken, heard: &mut Heard<'_>) -> How {
+        let over = tokio::time::sleep(limits.timeout);
+        tokio::pin!(over);
+        loop {
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => return How::Cancelled,
+                () = &mut over => return How::TimedOut,
+                (stream, read) = said(&mut self.out, &mut self.err) => if self.take(stream, read, heard) {
+                    return How::Flooded;
+                },
+                status = self.child.wait() => return status.map_or(How::Exited(launch::NOT_STARTED), how),
+                () = silence(limits.idle) => return How::Idle,
+            }
+        }
+    }
+
+    /// Takes what was said; true if it is too much.
+    fn take(&mut self, stream: Stream, read: Read, heard: &mut Heard<'_>) -> bool {
+        match (read, stream) {
+            (Read::Line(line), _) => heard.line(stream, &line),
+            (Read::Part(bytes), _) if heard.floods(bytes) => {
+                (self.out, self.err) = (None, None);
+                return true;
+            }
+            (Read::Part(_), _) => {}
+            (Read::End, Stream::Stdout) => self.out = None,
+            (Read::End, Stream::Stderr) => self.err = None,
+        }
+        false
+    }
+
+    /// Ends all of it that lives, and listens to its last words meanwhile.
+    async fn end(&mut self, heard: &mut Heard<'_>) {
+        let family = self.family.clone();
+        let ending = family.end(self.ask);
+        tokio::pin!(ending);
+        loop {
+            tokio::select! {
+                _count = &mut ending => break,
+                (stream, read) = said(&mut self.out, &mut self.err) => {
+                    self.take(stream, read, heard);
+                }
+            }
+        }
+        self.ended = true;
+        // Nobody is left to write, so what was written has an end.
+        let rest = async {
+            while self.out.is_some() || self.err.is_some() {
+                let (stream, read) = said(&mut self.out, &mut self.err).await;
+                self.take(stream, read, heard);
+            }
+            drop(self.child.wait().await);
+        };
+        drop(tokio::time::timeout(LAST_WORDS, rest).await);
+    }
+}
+
+/// The command that starts a program: our own, which becomes it.
+fn command(program: &Program, found: &Path, family: &Family) -> Command {
+    let mut command = Command::from(launch::command(&program.launcher.rookery));
+    command.args(["launch", "--parent", &std::process::id().to_string(), "--"]);
+    command.arg(found).args(&program.argv[1..]);
+    command.env_clear().envs(&program.env).env(launch::MARK, &family.mark).current_dir(&program.folder);
+    command.stdin(if program.stdin.is_some() { Stdio::piped() } else { Stdio::null() });
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    command
+}
+
+/// The next that is said on either stream; never, if both have ended.
+async fn said(out: &mut Option<Lines<ChildStdout>>, err: &mut Option<Lines<ChildStderr>>) -> (Stream, Read) {
+    tokio::select! {
+        read = next(out) => (Stream::Stdout, read),
+        read = next(err) => (Stream::Stderr, read),
+    }
+}
+
+async fn next<R: AsyncRead + Unpin>(lines: &mut Option<Lines<R>>) -> Read {
+    match lines {
+        Some(lines) => lines.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn silence(longest: Option<Duration>) {
+    match longest {
+        Some(longest) => tokio::time::sleep(longest).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn how(status: ExitStatus) -> How {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => How::Exited(code),
+        (None, Some(signal)) => How::Signalled(signal),
+        (None, None) => How::Exited(launch::NOT_STARTED),
+    }
+}

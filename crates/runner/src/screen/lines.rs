@@ -1,0 +1,128 @@
+//! What happened, as lines that stay.
+
+use super::words::{Tone, flat, time, turns, used};
+use crate::backend::Event;
+use crate::team::report::{Began, Cause, Level, Outcome, Report, State, TurnOutcome};
+
+/// How much of what an agent says or gives to a tool is shown.
+const SHOWN_LETTERS: usize = 160;
+/// How long a reason may be.
+const REASON_LETTERS: usize = 500;
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Line {
+    pub text: String,
+    pub tone: Tone,
+}
+
+fn line(text: impl Into<String>, tone: Tone) -> Line {
+    Line { text: text.into(), tone }
+}
+
+/// What of a report is worth a line on a terminal, where the board shows how everybody stands.
+pub(super) fn to_keep(report: &Report, verbose: bool) -> Vec<Line> {
+    match report {
+        Report::TurnBegan { .. } | Report::Changed(_) => Vec::new(),
+        Report::TurnEnded { outcome: TurnOutcome::Done | TurnOutcome::Interrupted, .. } => Vec::new(),
+        other => of(other, verbose),
+    }
+}
+
+/// Everything that a report says.
+pub(super) fn of(report: &Report, verbose: bool) -> Vec<Line> {
+    match report {
+        Report::Began(began) => vec![line(beginning(began), Tone::Plain)],
+        Report::SetUp { nth, of, shell } => {
+            vec![line(format!("setup {nth}/{of}: {}", flat(shell, SHOWN_LETTERS)), Tone::Dim)]
+        }
+        Report::KickedOff { woken } if woken.is_empty() => vec![line("kickoff: nobody is woken", Tone::Dim)],
+        Report::KickedOff { woken } => vec![line(format!("kickoff: wakes {}", woken.join(", ")), Tone::Dim)],
+        Report::TurnBegan { agent, attempt, cause, messages } => {
+            let why = match (cause, messages) {
+                (Cause::Wakeup, 0) => "it is time".to_owned(),
+                (_, 1) => "1 message".to_owned(),
+                (_, messages) => format!("{messages} messages"),
+            };
+            let again = if *attempt > 1 { format!(", attempt {attempt}") } else { String::new() };
+            vec![line(format!("{}: begins a turn, {why}{again}", agent.name), Tone::Dim)]
+        }
+        Report::During { agent, event } => during(agent, event, verbose).into_iter().collect(),
+        Report::TurnEnded { agent, outcome, usage, took, .. } => {
+            let used = used(usage).map(|used| format!(", {used}")).unwrap_or_default();
+            ended(&agent.name, outcome, &time(*took), &used)
+        }
+        Report::Changed(standing) => {
+            let why = match &standing.state {
+                State::Waiting { why, time: left } => format!(": {} (again in {})", flat(why, REASON_LETTERS), time(*left)),
+                State::Held { why } => format!(": {}", flat(why, REASON_LETTERS)),
+                State::Idle | State::Working | State::Stopped | State::Failed => String::new(),
+            };
+            vec![line(format!("{}: is {}{why}", standing.name, standing.state.as_str()), Tone::Dim)]
+        }
+        Report::Note { agent, level, text } => {
+            let of = agent.as_ref().map(|agent| format!("{agent}: ")).unwrap_or_default();
+            let tone = match level {
+                Level::Info => Tone::Dim,
+                Level::Warning => Tone::Warning,
+                Level::Error => Tone::Bad,
+            };
+            vec![line(format!("{of}{}", flat(text, REASON_LETTERS)), tone)]
+        }
+        Report::Ended { outcome, reason, took, total } => {
+            let reason = reason.as_ref().map(|reason| format!(": {}", flat(reason, REASON_LETTERS))).unwrap_or_default();
+            let used = used(&total.usage).map(|used| format!(", {used}")).unwrap_or_default();
+            let tone = match outcome {
+                Outcome::Completed => Tone::Good,
+                Outcome::Failed => Tone::Bad,
+                Outcome::Stopped | Outcome::Interrupted => Tone::Warning,
+            };
+            vec![line(format!("{}{reason} ({}, {}{used})", outcome.as_str(), time(*took), turns(total)), tone)]
+        }
+    }
+}
+
+fn beginning(began: &Began) -> String {
+    let agents = began.agents.iter().map(|agent| match &agent.model {
+        Some(model) => format!("{} ({} {model})", agent.name, agent.backend),
+        None => format!("{} ({})", agent.name, agent.backend),
+    });
+    let verb = if began.resumed { "goes on with" } else { "begins with" };
+    format!("{} {}: {verb} {}", began.workflow, began.team, agents.collect::<Vec<_>>().join(", "))
+}
+
+fn during(agent: &str, event: &Event, verbose: bool) -> Option<Line> {
+    let shown = |text: &str| flat(text, SHOWN_LETTERS);
+    match event {
+        Event::Note(text) => Some(line(format!("{agent}: {}", flat(text, REASON_LETTERS)), Tone::Warning)),
+        Event::Said(text) if verbose && !text.trim().is_empty() => {
+            Some(line(format!("{agent}: says {}", shown(text)), Tone::Dim))
+        }
+        Event::Tool { name, input } if verbose => {
+            Some(line(format!("{agent}: calls {} {}", shown(name), shown(input)), Tone::Dim))
+        }
+        Event::ToolFailed { name, reason } if verbose => {
+            Some(line(format!("{agent}: {} failed: {}", shown(name), shown(reason)), Tone::Warning))
+        }
+        Event::Said(_) | Event::Tool { .. } | Event::ToolFailed { .. } | Event::Used(_) => None,
+    }
+}
+
+fn ended(name: &str, outcome: &TurnOutcome, took: &str, used: &str) -> Vec<Line> {
+    let told = |what: String, hint: &Option<String>, tone: Tone| {
+        let hint = hint.as_ref().map(|hint| line(format!("  hint: {}", flat(hint, REASON_LETTERS)), Tone::Dim));
+        std::iter::once(line(what, tone)).chain(hint).collect()
+    };
+    match outcome {
+        TurnOutcome::Done => vec![line(format!("{name}: done after {took}{used}"), Tone::Plain)],
+        TurnOutcome::Interrupted => vec![line(format!("{name}: interrupted after {took}{used}"), Tone::Warning)],
+        TurnOutcome::Again { reason, hint, after } => {
+            let reason = flat(reason, REASON_LETTERS);
+            let what = format!("{name}: failed after {took}{used}: {reason}; again in {}", time(*after));
+            told(what, hint, Tone::Warning)
+        }
+        TurnOutcome::GivenUp { reason, hint } => {
+            let reason = flat(reason, REASON_LETTERS);
+            told(format!("{name}: failed after {took}{used}: {reason}; given up"), hint, Tone::Bad)
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! What is on the screen at the end of a run, on a terminal and off it.
+
+use super::*;
+use crate::backend::{Event, Usage};
+use crate::team::report::{Began, Cause, Level, Member, Outcome, Reports, Standing, State, Tally, TurnOutcome};
+
+fn standing(name: &str, state: State, turns: u64) -> Standing {
+    let usage = Usage { input_tokens: 1_200 * turns, output_tokens: 80 * turns, cost_usd: (turns > 0).then_some(0.01) };
+    Standing { name: name.to_owned(), state, tally: Tally { turns, usage } }
+}
+
+/// A run with everything that can happen in one.
+fn story() -> Vec<Report> {
+    let member = |name: &str, backend| Member { name: name.to_owned(), backend, model: None };
+    let agents = vec![member("reviewer", "claude"), member("coder", "codex")];
+    let of = |name: &str| name.to_owned();
+    let usage = Usage { input_tokens: 1_200, output_tokens: 80, cost_usd: Some(0.01) };
+    let again = TurnOutcome::Again {
+        reason: "the model\u{1b}[2J is overloaded".into(),
+        hint: Some("wait".into()),
+        after: Duration::from_secs(1),
+    };
+    let waiting = State::Waiting { why: "the model is overloaded".into(), time: Duration::from_secs(1) };
+    vec![
+        Report::Began(Began {
+            team: of("@pr-1"),
+            workflow: of("review"),
+            instance: of("pr-1"),
+            resumed: false,
+            agents,
+        }),
+        Report::SetUp { nth: 1, of: 1, shell: of("git diff") },
+        Report::KickedOff { woken: vec![of("reviewer")] },
+        Report::TurnBegan {
+            agent: standing("reviewer", State::Working, 0),
+            attempt: 1,
+            cause: Cause::Messages,
+            messages: 1,
+        },
+        Report::During {
+            agent: of("reviewer"),
+            event: Event::Tool { name: of("Bash"), input: of("{\"command\":\"ls\"}") },
+        },
+        Report::TurnEnded {
+            agent: standing("reviewer", State::Idle, 1),
+            attempt: 1,
+            outcome: TurnOutcome::Done,
+            usage,
+            took: Duration::from_secs(12),
+        },
+        Report::TurnEnded {
+            agent: standing("coder", waiting, 0),
+            attempt: 1,
+            outcome: again,
+            usage: Usage::default(),
+            took: Duration::from_millis(20),
+        },
+        Report::Note { agent: None, level: Level::Warning, text: of("there is no sandbox here") },
+    ]
+}
+
+fn end() -> Report {
+    let (outcome, reason) = (Outcome::Failed, Some("coder failed".to_owned()));
+    let total = Tally { turns: 4, usage: Usage { input_tokens: 2_400, output_tokens: 160, cost_usd: Some(0.02) } };
+    Report::Ended { outcome, reason, took: Duration::from_secs(65), total }
+}
+
+async fn shown(manner: Manner, verbose: bool, reports: Vec<Report>) -> String {
+    let (sender, receiver) = Reports::channel();
+    reports.into_iter().for_each(|report| sender.tell(report));
+    drop(sender);
+    let mut out = Vec::new();
+    show(receiver, Look { manner, verbose, colour: false }, &mut out).await;
+    String::from_utf8(out).unwrap()
+}
+
+/// What remains of it on a terminal that understands what we say to it.
+fn remaining(written: &str) -> String {
+    let mut lines: Vec<String> = vec![String::new()];
+    let mut rest = written;
+    while let Some(next) = rest.chars().next() {
+        if let Some(steer) = rest.strip_prefix("\u{1b}[") {
+            let (number, after) = steer.split_once('A').unwrap();
+            let up: usize = number.parse().unwrap();
+            rest = after.strip_prefix("\r\u{1b}[J").unwrap();
+            lines.truncate(lines.len() - 1 - up);
+            lines.push(String::new());
+            continue;
+        }
+        match next {
+            '\n' => lines.push(String::new()),
+            letter => lines.last_mut().unwrap().push(letter),
+        }
+        rest = &rest[next.len_utf8()..];
+    }
+    lines.join("\n")
+}
+
+fn small() -> Option<(u16, u16)> {
+    Some((60, 24))
+}
+
+
+#[tokio::test(start_paused = true)]
+async fn off_a_terminal_every_thing_is_a_line() {
+    let story = || story().into_iter().chain([end()]).collect();
+    insta::assert_snapshot!("plain", shown(Manner::Plain, false, story()).await);
+    insta::assert_snapshot!("verbose", shown(Manner::Plain, true, story()).await);
+    assert_eq!(shown(Manner::Quiet, true, story()).await, "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn on_a_terminal_each_agent_has_a_line_of_its_own() {
+    let (sender, receiver) = Reports::channel();
+    story().into_iter().for_each(|report| sender.tell(report));
+    let mut out = Vec::new();
+    let look = Look { manner: Manner::Live { size: small }, verbose: false, colour: false };
+    // The team goes on: what is drawn by then stays until the next tick.
+    let _still_running = tokio::time::timeout(Duration::from_millis(100), show(receiver, look, &mut out)).await;
+    insta::assert_snapshot!("live", remaining(&String::from_utf8(out).unwrap()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_the_end_only_what_is_worth_keeping_stays() {
+    let written = shown(Manner::Live { size: small }, false, story().into_iter().chain([end()]).collect()).await;
+    insta::assert_snapshot!("live_end", remaining(&written));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_small_terminal_shows_those_at_work() {
+    let member = |n: usize| Member { name: format!("agent-{n}"), backend: "mock", model: None };
+    let began = Began {
+        team: "@t".into(),
+        workflow: "w".into(),
+        instance: "t".into(),
+        resumed: true,
+        agents: (0..9).map(member).collect(),
+    };
+    let mut board = Board::default();
+    let now = tokio::time::interval(TICK).tick().await;
+    board.take(&Report::Began(began), now);
+    board.take(&Report::Changed(standing("agent-7", State::Working, 3)), now);
+    let lines = board.lines(now, (30, 3));
+    let text = |line: &Vec<(String, words::Tone)>| line.iter().map(|(piece, _)| piece.as_str()).collect::<String>();
+    let lines: Vec<String> = lines.iter().map(text).collect();
+    assert!(lines[0].starts_with("agent-7  working"), "{lines:?}");
+    assert_eq!((lines.len(), lines[2].as_str()), (3, "and 7 more"));
+    assert!(lines.iter().all(|line| line.chars().count() <= 30), "{lines:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_terminal_that_is_gone_holds_up_nobody() {
+    struct Gone;
+    impl Write for Gone {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let (sender, receiver) = Reports::channel();
+    story().into_iter().for_each(|report| sender.tell(report));
+    drop(sender);
+    show(receiver, Look { manner: Manner::Plain, verbose: true, colour: true }, &mut Gone).await;
+}

@@ -1,0 +1,120 @@
+//! How times, amounts and texts of agents are written on a screen.
+
+use std::time::Duration;
+
+use crate::backend::Usage;
+use crate::team::report::Tally;
+
+/// How a piece of text is to be taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Tone {
+    Plain,
+    Good,
+    Warning,
+    Bad,
+    Dim,
+}
+
+pub(super) fn painted(text: &str, tone: Tone, colour: bool) -> String {
+    let code = match tone {
+        _ if !colour => return text.to_owned(),
+        Tone::Plain => return text.to_owned(),
+        Tone::Good => 32,
+        Tone::Warning => 33,
+        Tone::Bad => 31,
+        Tone::Dim => 90,
+    };
+    format!("\u{1b}[{code}m{text}\u{1b}[0m")
+}
+
+/// `4s`, `2m 05s`, `1h 02m`.
+pub(super) fn time(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0 if time.subsec_millis() > 0 => format!("{}ms", time.subsec_millis()),
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m {:02}s", seconds / 60, seconds % 60),
+        _ => format!("{}h {:02}m", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
+/// `950`, `12.3k`, `4.5M`.
+pub(super) fn count(count: u64) -> String {
+    let in_units = |unit: u64| {
+        let tenths = count / (unit / 10);
+        format!("{}.{}", tenths / 10, tenths % 10)
+    };
+    match count {
+        0..1_000 => count.to_string(),
+        1_000..1_000_000 => format!("{}k", in_units(1_000)),
+        _ => format!("{}M", in_units(1_000_000)),
+    }
+}
+
+/// What was used, if it is known: `12.3k in, 950 out, $0.04`.
+pub(super) fn used(usage: &Usage) -> Option<String> {
+    let tokens = (usage.input_tokens > 0 || usage.output_tokens > 0)
+        .then(|| format!("{} in, {} out", count(usage.input_tokens), count(usage.output_tokens)));
+    let cost = usage.cost_usd.map(cost);
+    let parts: Vec<String> = tokens.into_iter().chain(cost).collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+/// Cents, and more exactly if it is less than a few of them.
+pub(super) fn cost(usd: f64) -> String {
+    if usd < 0.1 { format!("${usd:.4}") } else { format!("${usd:.2}") }
+}
+
+pub(super) fn turns(tally: &Tally) -> String {
+    match tally.turns {
+        1 => "1 turn".to_owned(),
+        turns => format!("{turns} turns"),
+    }
+}
+
+/// A text that somebody wrote, on one line and without what would steer a terminal.
+pub(super) fn flat(text: &str, most: usize) -> String {
+    let letters = text.chars().map(|letter| if steers(letter) { ' ' } else { letter });
+    let words: Vec<String> =
+        letters.collect::<String>().split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect();
+    let flat = words.join(" ");
+    match flat.char_indices().nth(most) {
+        Some((at, _)) => format!("{}…", &flat[..at]),
+        None => flat,
+    }
+}
+
+/// Control characters, and those that change the direction of the text after them.
+fn steers(letter: char) -> bool {
+    letter.is_control() || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_amounts_are_short() {
+        let seconds = Duration::from_secs;
+        for (duration, shown) in [
+            (Duration::from_millis(20), "20ms"),
+            (seconds(0), "0s"),
+            (seconds(59), "59s"),
+            (seconds(125), "2m 05s"),
+            (seconds(3720), "1h 02m"),
+        ] {
+            assert_eq!(time(duration), shown);
+        }
+        assert_eq!([0, 999, 1_000, 12_345, 1_999_999].map(count), ["0", "999", "1.0k", "12.3k", "1.9M"]);
+        assert_eq!([0.0123, 1.5].map(cost), ["$0.0123", "$1.50"]);
+        assert_eq!(used(&Usage::default()), None);
+        let usage = Usage { input_tokens: 1500, output_tokens: 20, cost_usd: Some(2.0) };
+        assert_eq!(used(&usage).as_deref(), Some("1.5k in, 20 out, $2.00"));
+    }
+
+    #[test]
+    fn no_agent_steers_the_terminal() {
+        assert_eq!(flat("a\u{1b}[2J\nb\u{202e}  c", 80), "a [2J b c");
+        assert_eq!(flat("abcdef", 3), "abc…");
+    }
+}

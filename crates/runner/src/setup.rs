@@ -1,0 +1,216 @@
+//! Setup commands: what a workflow file wants run before the kickoff, one after the other, each in a shell of its own in the
+//! project's folder. What one prints becomes a variable. The first that fails ends it all: nothing has begun yet.
+//!
+//! A team that is resumed does not run them again: what they printed is kept beside its other state.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rookery_core::limit;
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+
+use crate::file::{Setup, Variables};
+use crate::process::{self, Finished, How, Launcher, Limits, NotStarted, Program, Stream};
+
+/// How long a command may take. Whoever waits longer has something else to do first.
+const TIMEOUT: Duration = Duration::from_secs(15 * 60);
+/// How much a command may print: what a document can hold, because that is where it goes if it is too long for a message.
+const OUTPUT_BYTES: usize = limit::DOCUMENT_BYTES;
+/// How long a value may be to be passed on in the environment; systems refuse more than 128 KiB.
+const ENVIRONMENT_BYTES: usize = 120 << 10;
+/// How many of its last lines are told of a command that failed.
+const LAST_LINES: usize = 10;
+const KEPT: &str = "setup.json";
+
+/// Where and as what setup commands run.
+#[derive(Debug)]
+pub struct Stage<'a> {
+    /// The folder of the project.
+    pub project: &'a Path,
+    /// The folder of the team's state.
+    pub state: &'a Path,
+    /// Which start of the team it is.
+    pub generation: u64,
+    pub launcher: &'a Launcher,
+}
+
+/// What is told while they run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Progress<'a> {
+    /// The first is 1.
+    Began { number: usize, of: usize, shell: &'a str },
+    /// A line that a command wrote to its error output, which is for people.
+    Said(&'a str),
+}
+
+/// Why a team does not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    #[error("the setup command `{shell}` {why}")]
+    Failed {
+        shell: String,
+        why: String,
+        /// The last that it wrote.
+        lines: Vec<String>,
+    },
+    #[error("the setup command `{shell}` cannot be started")]
+    NotStarted {
+        shell: String,
+        #[source]
+        source: NotStarted,
+    },
+    #[error("the setup command `{shell}` uses `${variable}`, which is {bytes} bytes long: too long for an environment")]
+    TooLong { shell: String, variable: String, bytes: usize },
+    #[error("setup was interrupted")]
+    Interrupted,
+    #[error("what setup commands printed cannot be kept in {}", path.display())]
+    NotKept {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl SetupError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            SetupError::Failed { .. } => Some("nothing was started; run the command by itself in the project's folder"),
+            SetupError::NotStarted { .. } => Some("nothing was started; a shell `sh` is needed"),
+            SetupError::TooLong { .. } => Some("let the earlier command write a file, and read that"),
+            SetupError::Interrupted => None,
+            SetupError::NotKept { .. } => Some("nothing was started; see whether the disk is full"),
+        }
+    }
+}
+
+/// Runs the commands and puts what they printed into the variables.
+pub async fn run(
+    commands: &[Setup],
+    variables: &mut Variables,
+    stage: &Stage<'_>,
+    cancel: &CancellationToken,
+    tell: &(dyn Fn(Progress<'_>) + Send + Sync),
+) -> Result<(), SetupError> {
+    for (nth, command) in commands.iter().enumerate() {
+        let shell = command.shell.value.as_str();
+        tell(Progress::Began { number: nth + 1, of: commands.len(), shell });
+        let printed = printed(shell, variables, stage, cancel, tell).await?;
+        if let Some(variable) = &command.variable {
+            variables.setup.insert(variable.value.clone(), Some(printed));
+        }
+    }
+    Kept { generation: stage.generation, printed: variables.setup.clone() }.save(stage.state)
+}
+
+/// Puts in what was printed when this start of the team began. If that is lost, texts name what is missing instead.
+pub fn recall(variables: &mut Variables, stage: &Stage<'_>) {
+    let kept = std::fs::read(stage.state.join(KEPT)).ok().and_then(|bytes| serde_json::from_slice::<Kept>(&bytes).ok());
+    for (name, value) in kept.filter(|kept| kept.generation == stage.generation).into_iter().flat_map(|kept| kept.printed) {
+        if let Some(known) = variables.setup.get_mut(&name) {
+            *known = value;
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    generation: u64,
+    printed: BTreeMap<String, Option<String>>,
+}
+
+impl Kept {
+    /// Whole or not at all.
+    fn save(&self, folder: &Path) -> Result<(), SetupError> {
+        let path = folder.join(KEPT);
+        let not_kept = |source: io::Error| SetupError::NotKept { path: path.clone(), source };
+        let text = serde_json::to_vec(self).map_err(io::Error::from).map_err(not_kept)?;
+        let new = folder.join(format!("{KEPT}.new"));
+        std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &path)).map_err(not_kept)
+    }
+}
+
+/// Runs one command, and gives back what it printed, without the line break at the end.
+async fn printed(
+    shell: &str,
+    variables: &Variables,
+    stage: &Stage<'_>,
+    cancel: &CancellationToken,
+    tell: &(dyn Fn(Progress<'_>) + Send + Sync),
+) -> Result<String, SetupError> {
+    // The person's own command, with all of the person's environment.
+    let env = environment(shell, variables)?;
+    let program = Program { env, ..Program::new(stage.launcher.clone(), stage.project, ["sh", "-c", shell]) };
+    let limits = Limits { timeout: TIMEOUT, idle: None, output_bytes: OUTPUT_BYTES };
+    let mut output = Output::default();
+    let finished = process::run(&program, limits, &stage.state.join("setup.log"), cancel, &mut |stream, line| {
+        if stream == Stream::Stderr {
+            tell(Progress::Said(line));
+        }
+        output.take(stream, line);
+    })
+    .await
+    .map_err(|source| SetupError::NotStarted { shell: shell.to_owned(), source })?;
+    output.settle(shell, &finished)
+}
+
+/// What a command finds in its environment: the runner's own, and what is known by now.
+fn environment(shell: &str, variables: &Variables) -> Result<BTreeMap<OsString, OsString>, SetupError> {
+    let mut all: BTreeMap<OsString, OsString> =
+        variables.env.iter().map(|(name, value)| (name.into(), value.into())).collect();
+    for (name, value) in variables.for_commands() {
+        if value.len() <= ENVIRONMENT_BYTES && !value.contains('\0') {
+            all.insert(name.into(), value.into());
+        } else if names(shell, &name) {
+            return Err(SetupError::TooLong { shell: shell.to_owned(), variable: name, bytes: value.len() });
+        }
+    }
+    Ok(all)
+}
+
+/// Whether a command uses a variable.
+fn names(shell: &str, variable: &str) -> bool {
+    let goes_on = |rest: &str| rest.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+    ["$", "${"].iter().any(|sign| {
+        let used = format!("{sign}{variable}");
+        shell.match_indices(&used).any(|(at, _)| !goes_on(&shell[at + used.len()..]))
+    })
+}
+
+/// What a command wrote.
+#[derive(Default)]
+struct Output {
+    printed: String,
+    last: Vec<String>,
+}
+
+impl Output {
+    fn take(&mut self, stream: Stream, line: &str) {
+        if stream == Stream::Stdout {
+            if !self.printed.is_empty() {
+                self.printed.push('\n');
+            }
+            self.printed.push_str(line);
+        }
+        if self.last.len() == LAST_LINES {
+            self.last.remove(0);
+        }
+        self.last.push(line.to_owned());
+    }
+
+    fn settle(self, shell: &str, finished: &Finished) -> Result<String, SetupError> {
+        let why = match finished.how {
+            How::Exited(0) => return Ok(self.printed),
+            How::Exited(code) => format!("ended with code {code}"),
+            How::Signalled(signal) => format!("was ended by signal {signal}"),
+            How::TimedOut | How::Idle => format!("took longer than {} minutes", TIMEOUT.as_secs() / 60),
+            How::Flooded => format!("printed more than {OUTPUT_BYTES} bytes"),
+            How::Cancelled => return Err(SetupError::Interrupted),
+        };
+        Err(SetupError::Failed { shell: shell.to_owned(), why, lines: self.last })
+    }
+}

@@ -1,0 +1,21 @@
+//! Workflow files for tests of this crate.
+
+use jiff::Zoned;
+
+use crate::file::{Agent, Ready, Source, Surroundings};
+
+/// A workflow that is right.
+pub(crate) fn ready(text: &str) -> Ready {
+    let source = Source { file: "test.yaml".into(), folder: ".".into(), text: text.to_owned() };
+    let tools = ["channel_send", "task_get"].map(str::to_owned).to_vec();
+    let surroundings =
+        Surroundings { env: Default::default(), tools, now: Zoned::default(), find_program: &|_: &str| None };
+    Ready::check(&source, "pr-1", &[], &surroundings).unwrap_or_else(|refused| panic!("{refused}"))
+}
+
+/// An agent called `a`, by what stands below its name.
+pub(crate) fn agent(text: &str) -> Agent {
+    let below: Vec<String> = text.lines().map(|line| format!("    {line}")).collect();
+    let ready = ready(&format!("agents:\n  a:\n{}\nkickoff: '@a'\n", below.join("\n")));
+    ready.workflow.agents[0].clone()
+}
