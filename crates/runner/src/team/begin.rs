@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rookery_client::ClientError;
-use rookery_client::teams::{Mode, Outcome as TeamOutcome, Recruit, StartTeam, Started, Team};
+use rookery_client::teams::{Mode, Outcome as TeamOutcome, Recruit, Runner, StartTeam, Started, Team};
 use rookery_client::turns::{Outcome as TurnOutcome, Turn};
 use rookery_core::instance::Provider;
 use rookery_core::{AgentId, TeamId};
@@ -30,7 +30,7 @@ use crate::backend::{self, Seat, Usage};
 use crate::file::{Agent, Ready};
 use crate::setup::{self, Progress, Stage};
 use crate::turn::{Kickoff, Message, system};
-use crate::process;
+use crate::process::{self, Launcher};
 
 /// How many turns back an agent's attempts are counted after a restart.
 const TURNS_BACK: u32 = 50;
@@ -55,16 +55,15 @@ pub(super) async fn begin(
 ) -> Result<Begun, TeamError> {
     let (team, clock) = (order.team(), Clock::start());
     let held = hold(order, &team)?;
-    for orphan in process::end_orphans(&held.folder).await {
-        reports.note(None, Level::Info, format!("ended {orphan}, left over from before"));
-    }
+    end_orphans(&held, reports).await?;
     let started = start(order, &team).await?;
     let row = order.client.team(team.as_str()).await?;
     tell_began(order, &team, &started, reports);
     let prepared = Preparing { order, team: &team, started: &started, row: &row, held: &held, reports, clock, interrupt };
     match prepared.prepare().await {
         Ok((crew, members)) => {
-            Ok(Begun { crew, members, position: row.started_position, held, resumed: started.resumed })
+            let position = row.started_seq.filter(|_| counts_from_its_start(order)).map(|seq| seq.to_string());
+            Ok(Begun { crew, members, position, held, resumed: started.resumed })
         }
         Err(error) => {
             give_up(order, &team, started.generation, &error).await;
@@ -73,12 +72,28 @@ pub(super) async fn begin(
     }
 }
 
+/// Whether everything is read that happened since the team began, to count its messages. One that runs for months without such a
+/// limit needs not.
+fn counts_from_its_start(order: &Order) -> bool {
+    order.mode == Mode::Run || order.ready.workflow.limits.max_messages.is_some()
+}
+
 fn hold(order: &Order, team: &TeamId) -> Result<Held, TeamError> {
     let folder = lock::state_folder(&order.project, team);
     lock::hold(folder.clone()).map_err(|not_held| match not_held {
         NotHeld::By { pid } => TeamError::Running { team: team.clone(), pid },
         NotHeld::Io(source) => TeamError::State { path: folder, source },
     })
+}
+
+/// Ends what programs of a runner before this one are left over.
+async fn end_orphans(held: &Held, reports: &Reports) -> Result<(), TeamError> {
+    let records = held.records();
+    let orphans = process::end_orphans(&records).await;
+    for orphan in orphans.map_err(|source| TeamError::State { path: records, source })? {
+        reports.note(None, Level::Info, format!("ended `{}`, left over from before", orphan.program));
+    }
+    Ok(())
 }
 
 /// Tells the daemon who runs the team now. One that the log calls live is taken over: the lock tells that its runner, which
@@ -91,7 +106,7 @@ async fn start(order: &Order, team: &TeamId) -> Result<Started, TeamError> {
         Err(error) => return Err(error.into()),
     };
     if let Some(other) = before.filter(|before| before.live).and_then(|before| before.runner)
-        && (other.host != this.host || other.site != this.site)
+        && !is_here(&other, &this)
     {
         return Err(TeamError::Elsewhere { team: team.clone(), host: other.host, pid: other.pid });
     }
@@ -109,6 +124,14 @@ async fn start(order: &Order, team: &TeamId) -> Result<Started, TeamError> {
         takeover: true,
     };
     Ok(order.client.start_team(team.as_str(), &start).await?)
+}
+
+/// Whether a runner is, or was, one of this folder on this machine.
+fn is_here(other: &Runner, this: &Runner) -> bool {
+    match (&other.site, &this.site) {
+        (Some(other), Some(this)) => other == this,
+        _ => other.host == this.host,
+    }
 }
 
 fn tell_began(order: &Order, team: &TeamId, started: &Started, reports: &Reports) {
@@ -229,7 +252,7 @@ impl Preparing<'_> {
             project: &self.order.project,
             state: &self.held.folder,
             generation: self.started.generation,
-            program: &self.order.program,
+            launcher: &Launcher { rookery: self.order.program.clone(), records: self.held.records() },
         };
         if self.started.kicked_off {
             setup::recall(&mut ready.variables, &stage);
@@ -257,9 +280,9 @@ impl Preparing<'_> {
             let used = |member: &rookery_client::teams::Member| Tally {
                 turns: member.turns,
                 usage: Usage {
-                    input_tokens: member.usage.input_tokens,
-                    output_tokens: member.usage.output_tokens,
-                    cost_usd: member.usage.cost_usd,
+                    input_tokens: member.input_tokens,
+                    output_tokens: member.output_tokens,
+                    cost_usd: member.cost_usd,
                 },
             };
             member.map(used).unwrap_or_default()
@@ -283,7 +306,7 @@ impl Preparing<'_> {
     }
 
     async fn member(&self, crew: &Arc<Crew>, ready: &Ready, agent: &Agent, folder: &Path) -> Result<Member, TeamError> {
-        let place = Place { state: &self.held.folder, folder, generation: self.started.generation };
+        let place = Place { held: self.held, folder, generation: self.started.generation };
         let seat = seats::seat(self.order, ready, agent, place, &Arc::new(ready.variables.clone()))?;
         let backend = backend::open(agent, &seat).map_err(TeamError::Backend)?;
         let before = self.before(&seat).await?;

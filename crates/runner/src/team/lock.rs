@@ -17,6 +17,13 @@ pub(super) struct Held {
     _lock: File,
 }
 
+impl Held {
+    /// Where it is written down which programs run.
+    pub(super) fn records(&self) -> PathBuf {
+        self.folder.join(".processes")
+    }
+}
+
 /// Why a team's folder is not ours.
 #[derive(Debug)]
 pub(super) enum NotHeld {

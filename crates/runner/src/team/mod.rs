@@ -56,18 +56,22 @@ pub struct Order {
 }
 
 impl Order {
-    /// What the team is called: its instance, or its only agent.
-    pub fn team(&self) -> TeamId {
-        let instance = &self.ready.variables.instance;
-        match (self.mode, self.ready.workflow.agents.first()) {
-            (Mode::Standalone, Some(agent)) => TeamId::from(instance.agent(&agent.name.value).as_str()),
-            _ => TeamId::new(format!("@{}", instance.name())),
-        }
+    fn team(&self) -> TeamId {
+        team_of(&self.ready, self.mode)
     }
 
     fn ids(&self) -> impl Iterator<Item = (AgentId, String)> {
         let instance = &self.ready.variables.instance;
         self.ready.workflow.agents.iter().map(|agent| (instance.agent(&agent.name.value), agent.name.value.clone()))
+    }
+}
+
+/// What a team is called: its instance, or its only agent.
+pub fn team_of(ready: &Ready, mode: Mode) -> TeamId {
+    let instance = &ready.variables.instance;
+    match (mode, ready.workflow.agents.first()) {
+        (Mode::Standalone, Some(agent)) => TeamId::from(instance.agent(&agent.name.value).as_str()),
+        _ => TeamId::new(format!("@{}", instance.name())),
     }
 }
 

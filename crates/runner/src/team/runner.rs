@@ -10,7 +10,7 @@ pub(super) fn this(host: &str, site: Option<&str>) -> Runner {
         host: host.to_owned(),
         boot_id: named(read("/proc/sys/kernel/random/boot_id").trim()),
         pid: std::process::id(),
-        started_at: named(&start_time(&read("/proc/self/stat"))),
+        started_at: start_time(&read("/proc/self/stat")),
         site: site.map(str::to_owned),
     }
 }
@@ -22,9 +22,9 @@ fn named(text: &str) -> String {
 
 /// When the process began, in ticks since its machine was booted: the 22nd field. The second is the name of the program,
 /// which may contain anything.
-fn start_time(stat: &str) -> String {
+fn start_time(stat: &str) -> u64 {
     let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    after_name.split_whitespace().nth(19).unwrap_or_default().to_owned()
+    after_name.split_whitespace().nth(19).and_then(|ticks| ticks.parse().ok()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -34,7 +34,7 @@ mod tests {
     #[test]
     fn the_start_time_is_found_behind_any_name() {
         let fields: Vec<String> = (3..=30).map(|field| field.to_string()).collect();
-        assert_eq!(start_time(&format!("7 (a) b (c) {}", fields.join(" "))), "22");
-        assert_eq!(start_time(""), "");
+        assert_eq!(start_time(&format!("7 (a) b (c) {}", fields.join(" "))), 22);
+        assert_eq!(start_time(""), 0);
     }
 }

@@ -8,7 +8,7 @@ use rookery_client::{Client, ClientError, Tools};
 use rookery_core::AgentId;
 use serde_json::{Value, json};
 
-use super::lock::private_folder;
+use super::lock::{Held, private_folder};
 use super::{Order, TeamError};
 use crate::backend::{Daemon, Environment, Provider, Seat, Secret};
 use crate::file::{Agent, Backend, EnvValue, Ready, Variables, Workspace};
@@ -74,7 +74,7 @@ pub(super) fn seat(
     variables: &Arc<Variables>,
 ) -> Result<Seat, TeamError> {
     let id = ready.variables.instance.agent(&agent.name.value);
-    let state = place.state.join(&agent.name.value);
+    let state = place.held.folder.join(&agent.name.value);
     private_folder(&state).map_err(|source| TeamError::State { path: state.clone(), source })?;
     let address = order.client.address();
     let (max_tokens, provider) = match &agent.backend {
@@ -96,6 +96,7 @@ pub(super) fn seat(
         allowed: agent.tools.as_ref().map(|tools| tools.iter().map(|tool| tool.value.clone()).collect()),
         sandbox: agent.sandbox.clone(),
         program: order.program.clone(),
+        records: place.held.records(),
         max_tokens,
         provider,
         variables: Arc::clone(variables),
@@ -106,8 +107,8 @@ pub(super) fn seat(
 /// Where an agent's seat is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place<'a> {
-    /// The folder of its team's state.
-    pub(super) state: &'a Path,
+    /// What its team has to itself.
+    pub(super) held: &'a Held,
     /// Where its programs run.
     pub(super) folder: &'a Path,
     pub(super) generation: u64,

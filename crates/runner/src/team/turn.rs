@@ -1,11 +1,12 @@
 //! One turn of an agent: what it is told, what runs it, what came of it, and what becomes of its messages.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rookery_client::turns::{self, Deed, EndTurn, StartTurn};
-use rookery_client::{ClientError, turns as wire};
+use rookery_client::turns::{self as wire, Deed, EndTurn, StartTurn};
+use rookery_client::{Client, ClientError};
 use tokio_util::sync::CancellationToken;
 
 use super::TeamError;
@@ -13,7 +14,6 @@ use super::decide::attempts::Next;
 use super::decide::deeds::{is_sent, is_work, is_work_tool};
 use super::member::{Again, Asked, By, Member};
 use super::report::{Cause, Level, Report, TurnOutcome};
-use super::transcript;
 use crate::backend::{self, Ended, Event, Events, Failure, Usage, Verdict, Why};
 use crate::turn::{Cause as Woken, Earlier, Message, Situation, Telling, prompt};
 
@@ -64,9 +64,9 @@ impl Member {
             attempt,
             messages: ids.collect(),
             cause: match asked.by {
-                By::Messages => turns::Cause::Messages,
-                By::Alarm => turns::Cause::Wakeup,
-                By::Hand => turns::Cause::Direct,
+                By::Messages => wire::Cause::Messages,
+                By::Alarm => wire::Cause::Wakeup,
+                By::Hand => wire::Cause::Direct,
             },
             team: self.crew.team.to_string(),
             generation: self.crew.generation,
@@ -101,7 +101,7 @@ impl Member {
     }
 
     async fn prompt(&self, begun: &wire::Turn, asked: &Asked, attempt: u32) -> Result<String, ClientError> {
-        let situation = Situation::look(&self.crew.client, &self.crew.ready, &self.seat).await?;
+        let situation = Situation::look(&self.crew.ready, &self.seat).await?;
         let earlier = match &asked.again {
             None => None,
             Some(again) => {
@@ -246,7 +246,7 @@ impl Member {
     /// Keeps what the program wrote as an artifact. Without it the turn is what it is.
     async fn keep_transcript(&self, done: &Turned) -> Option<String> {
         let path = done.ended.transcript.as_ref()?;
-        match self.at_last(transcript::keep(&self.crew.client, path)).await? {
+        match self.at_last(kept(&self.crew.client, path)).await? {
             Ok(hash) => Some(hash),
             Err(error) => {
                 let text = format!("what its program wrote is in {} only: {error}", path.display());
@@ -314,6 +314,19 @@ fn judge(verdict: &Verdict, did: &[Deed], tools: bool, stopping: bool) -> Judged
             Judged::Done { said: said.filter(|_| !sent) }
         }
     }
+}
+
+/// Why a transcript is no artifact.
+#[derive(Debug, thiserror::Error)]
+enum NotKept {
+    #[error("it cannot be read: {0}")]
+    Read(#[from] std::io::Error),
+    #[error(transparent)]
+    Daemon(#[from] ClientError),
+}
+
+async fn kept(client: &Client, path: &Path) -> Result<String, NotKept> {
+    Ok(client.keep(tokio::fs::read(path).await?).await?)
 }
 
 fn again(done: &Turned, asked: Asked, why: String, due: Duration) -> Again {

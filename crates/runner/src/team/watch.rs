@@ -46,7 +46,7 @@ fn hear(crew: &Crew, event: &Value, asked: &Notify) {
     let about = &event["metadata"];
     match action.strip_prefix("x.").unwrap_or(action) {
         "message.sent" | "message.released" => {
-            let here = crew.team.instance().thread();
+            let here = crew.ready.variables.instance.thread();
             if about["thread"] == here.as_str() && about["form"] == "entry" {
                 crew.ledger.message();
             }

@@ -44,7 +44,11 @@ mod tests {
     use jiff::tz::TimeZone;
 
     use super::*;
-    use crate::file::Wakeup;
+
+    fn every_half_hour() -> Wakeup {
+        let line = "*/30 * * * *";
+        Wakeup::Cron { line: line.to_owned(), cron: Box::new(line.parse().unwrap()) }
+    }
 
     fn noon() -> Zoned {
         date(2026, 3, 1).at(12, 0, 0, 0).to_zoned(TimeZone::UTC).unwrap()
@@ -56,7 +60,7 @@ mod tests {
 
     #[test]
     fn an_interval_counts_from_the_last_activity() {
-        let alarm = Alarm::set(Wakeup::parse("5m").unwrap(), &noon());
+        let alarm = Alarm::set(Wakeup::Every(Duration::from_secs(300)), &noon());
         let minutes = |count: u64| Duration::from_secs(60 * count);
         assert_eq!(alarm.rings_in(minutes(0), &noon()), minutes(5));
         assert_eq!(alarm.rings_in(minutes(4), &later(100)), minutes(1));
@@ -65,7 +69,7 @@ mod tests {
 
     #[test]
     fn a_time_by_the_clock_rings_once_also_if_it_is_heard_late() {
-        let mut alarm = Alarm::set(Wakeup::parse("*/30 * * * *").unwrap(), &noon());
+        let mut alarm = Alarm::set(every_half_hour(), &noon());
         let idle = Duration::ZERO;
         assert_eq!(alarm.rings_in(idle, &later(10)), Duration::from_secs(20 * 60));
         assert_eq!(alarm.rings_in(idle, &later(45)), Duration::ZERO, "it was busy at half past");
