@@ -45,7 +45,9 @@ pub(crate) fn facts(folder: &Path) -> anyhow::Result<Facts> {
 fn today() -> String {
     use rookery_store::Clock;
     let now = rookery_engine::SystemClock::default().now();
-    jiff::Timestamp::from_millisecond(now.0).map(|now| now.strftime("%Y-%m-%dT%H:%M").to_string()).unwrap_or_default()
+    jiff::Timestamp::from_millisecond(now.0)
+        .map(|now| now.strftime("%Y-%m-%dT%H:%M:%S").to_string())
+        .unwrap_or_default()
 }
 
 /// The value of `name: value` in a file of the kernel's.

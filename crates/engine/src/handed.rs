@@ -1,5 +1,5 @@
 //! What this node knows of how deliveries go: how often a message was handed to its recipient or tried to be, why that failed,
-//! and when it is tried next. Operational, and only in memory: losing it costs that pauses begin anew.
+//! when it is tried next, and whose endpoint is left alone until when. Operational, and only in memory: losing it costs that pauses begin anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -31,6 +31,8 @@ struct Known {
     handings: BTreeMap<Delivery, Handing>,
     /// The same by when they were handed over last.
     oldest: BTreeSet<(Timestamp, Delivery)>,
+    /// Agents whose endpoint failed so often that nothing is posted to it until then.
+    spared: BTreeMap<AgentId, Timestamp>,
 }
 
 impl Known {
@@ -67,6 +69,24 @@ impl Handed {
         let (mut known, delivery) = (self.lock(), (agent.clone(), message.clone()));
         known.take(&delivery);
         known.put(delivery, handing);
+    }
+
+    /// Until when nothing is posted to the endpoint of an agent, because it failed so often.
+    pub fn spared(&self, agent: &AgentId) -> Option<Timestamp> {
+        self.lock().spared.get(agent).copied()
+    }
+
+    pub(crate) fn spare(&self, agent: &AgentId, until: Option<Timestamp>) {
+        let mut known = self.lock();
+        match until {
+            Some(until) => drop(known.spared.insert(agent.clone(), until)),
+            None => drop(known.spared.remove(agent)),
+        }
+    }
+
+    /// Whoever delivers from now on knows of no endpoint that failed.
+    pub(crate) fn spare_nobody(&self) {
+        self.lock().spared.clear();
     }
 
     pub(crate) fn forget<'m>(&self, agent: &AgentId, messages: impl IntoIterator<Item = &'m MessageId>) {

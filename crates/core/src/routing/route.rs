@@ -262,6 +262,8 @@ impl Forward {
         if task.to_be_passed_on() != Some(&self.to) {
             return Err(stale("the task is not reserved for it, or was passed on already").into());
         }
+        // Nobody can accept it before its run goes on, so nobody is asked before.
+        run::gives_work(view, task)?;
         // Who was given work by another face, and does not speak the protocol, finds it there.
         let speaks = view.agent(&self.to)?.is_some_and(|agent| agent.profile.card.is_some());
         if task.origin.terms.is_none() && !speaks {
@@ -281,7 +283,7 @@ impl Forward {
                 .as_ref()
                 .map_or_else(|| envelope::id_at(task.created), |terms| terms.request.clone()),
             attempt: task.attempt,
-            accept_by: self.accept_by(view, task, now)?,
+            accept_by: self.accept_by(task, now),
             artifacts: self.artifacts.clone(),
         });
         Ok(Decision::new(vec![fact], Reply::Row(Key::Task(self.task.clone()))))
@@ -289,14 +291,10 @@ impl Forward {
 }
 
 impl Forward {
-    /// Only what the router can give to somebody else has to be accepted in time, and only what can be accepted now.
-    fn accept_by(&self, view: &View, task: &Task, now: &Now) -> Result<Option<Timestamp>, Halt> {
+    /// Only what the router can give to somebody else has to be accepted in time.
+    fn accept_by(&self, task: &Task, now: &Now) -> Option<Timestamp> {
         let routed = task.origin.terms.as_ref().is_some_and(|terms| terms.is_for_agents());
-        match run::gives_work(view, task) {
-            Ok(()) if routed => Ok(Some(now.at.plus_millis(self.accept_within_millis))),
-            Err(missing @ Halt::Missing(_)) => Err(missing),
-            Ok(()) | Err(Halt::Refused(_)) => Ok(None),
-        }
+        routed.then(|| now.at.plus_millis(self.accept_within_millis))
     }
 }
 

@@ -82,7 +82,7 @@ impl FireClock {
         let alarm = task.clocks.get(self.clock).filter(|alarm| alarm.set == self.set && alarm.due <= now.at);
         let due = alarm.ok_or_else(stale)?.due;
         let facts = match self.clock {
-            Clock::Accept => vec![not_accepted(task, due)],
+            Clock::Accept => vec![not_accepted(view, task, due)?],
             Clock::Runtime => self.runtime_is_over(view, task, due, now)?,
             Clock::Deadline => deadline_is_over(view, task, due)?,
             Clock::Rest | Clock::Anew => {
@@ -105,11 +105,18 @@ impl FireClock {
     }
 }
 
-/// Whoever it was given to did not take it: it goes to somebody else.
-fn not_accepted(task: &Task, due: Timestamp) -> Fact {
+/// Whoever it was given to did not take it: it goes to somebody else. If its run rests, nobody could have taken it, and that is
+/// held against nobody: it is given out again when the run goes on.
+fn not_accepted(view: &View, task: &Task, due: Timestamp) -> Result<Fact, Halt> {
     let whom = task.reserved_for.as_ref().map_or("nobody", AgentId::as_str);
-    let reason = Some(format!("{whom} did not accept it until {}", iso(due)));
-    Fact::TaskReleased(TaskReleased { reason, ..TaskReleased::of(task, Because::NotAccepted) })
+    let (because, reason) = match run::gives_work(view, task) {
+        Ok(()) => (Because::NotAccepted, format!("{whom} did not accept it until {}", iso(due))),
+        Err(Halt::Refused(resting)) => {
+            (Because::Reassigned, format!("{whom} could not accept it: {}", resting.message))
+        }
+        Err(missing @ Halt::Missing(_)) => return Err(missing),
+    };
+    Ok(Fact::TaskReleased(TaskReleased { reason: Some(reason), ..TaskReleased::of(task, because) }))
 }
 
 /// It is of use to nobody any more, and neither is what is part of it.

@@ -135,6 +135,53 @@ fn a_clock_stops_with_what_it_is_for() {
 }
 
 #[test]
+fn what_nobody_could_accept_is_held_against_nobody() {
+    let mut w = team(&[("ken", None)]);
+    for task in ["begun", "t"] {
+        asks_for(&mut w, task, &json!({}));
+    }
+    gives(&mut w, "t");
+    w.claims("ken", "begun");
+    let sets = |to| crate::run::SetRunStatus { run: "run_1".into(), to, reason: None };
+    w.does(&anna(), sets(Status::Paused));
+    assert_eq!(goes_off(&mut w, "t", Clock::Accept), ["task.released"]);
+    let task = w.task("t");
+    assert_eq!((task.held_by(), task.routing.tried.as_slice()), (None, &[][..]));
+    assert!(
+        task.reason.as_ref().is_some_and(|reason| reason.starts_with("ken could not accept it")),
+        "{:?}",
+        task.reason
+    );
+    w.does(&anna(), sets(Status::InProgress));
+    w.does(&by("ken"), release("begun"));
+    assert_eq!(gives(&mut w, "t"), "ken");
+    assert_eq!(w.rebuilt(), *w.rows());
+}
+
+#[test]
+fn nobody_is_asked_to_accept_what_cannot_be_accepted() {
+    let mut w = team(&[("ken", None)]);
+    for task in ["begun", "t"] {
+        asks_for(&mut w, task, &json!({}));
+    }
+    w.claims("ken", "begun");
+    let sets = |to| crate::run::SetRunStatus { run: "run_1".into(), to, reason: None };
+    w.does(&anna(), sets(Status::Paused));
+    w.does(&anna(), crate::testing::assign("t", "ken"));
+    let forward = Forward {
+        task: "t".into(),
+        to: "ken".into(),
+        message: "fwd".into(),
+        accept_within_millis: ACCEPT.unsigned_abs(),
+        artifacts: vec![],
+    };
+    assert_eq!(w.refuses(&Caller::system(), forward.clone()), Code::InvalidState);
+    w.does(&anna(), sets(Status::InProgress));
+    assert_eq!(w.does(&Caller::system(), forward), ["task.forwarded"]);
+    assert_eq!(due(&w, "t", Clock::Accept), w.now + ACCEPT);
+}
+
+#[test]
 fn those_who_do_not_answer_are_asked_again_after_ever_longer_pauses() {
     let mut w = team(&[("ken", None)]);
     asks_for(&mut w, "t", &json!({}));

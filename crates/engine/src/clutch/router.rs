@@ -103,7 +103,7 @@ struct Router {
     at: Seq,
     /// Tasks that wait for somebody.
     waiting: HashMap<TaskId, Waiting>,
-    /// Tasks that would wait if their runs gave out work.
+    /// Tasks that would wait, or be passed on, if their runs gave out work.
     resting: HashMap<TaskId, RunId>,
     /// Tasks that may have begun or ceased to wait, or have to be passed on.
     to_look_at: BTreeSet<TaskId>,
@@ -154,9 +154,8 @@ impl Router {
         let unrouted = ListQuery::all(Table::Tasks).with("unrouted", Test::Present);
         let held = ListQuery::all(Table::Tasks).with("held_by", Test::Present);
         let (candidates, rest, head) = known(engine, vec![unrouted, held]).await?;
-        let to_do = |task: &Task| task.to_be_routed().is_some() || task.to_be_passed_on().is_some();
         let tasks = rest.into_iter().flatten().filter_map(task_of);
-        let to_look_at = tasks.filter(to_do).map(|task| task.id).collect();
+        let to_look_at = tasks.filter(is_for_us).map(|task| task.id).collect();
         Ok(Router {
             engine: engine.clone(),
             tenure,
@@ -254,14 +253,15 @@ impl Router {
                 self.resting.remove(id);
             }
             let tasks = rows.into_iter().flatten().filter_map(task_of);
-            let (to_pass_on, tasks): (Vec<Task>, Vec<Task>) = tasks.partition(|task| task.to_be_passed_on().is_some());
-            self.to_pass_on.extend(to_pass_on);
-            let free: Vec<Task> = tasks.into_iter().filter(|task| task.to_be_routed().is_some()).collect();
-            let at_rest = self.runs_at_rest(&free).await?;
-            for task in free {
-                match task.to_be_routed() {
-                    Some(terms) if !at_rest.contains(&task.run) => self.waits(&task, terms),
-                    _ => drop(self.resting.insert(task.id, task.run)),
+            let to_do: Vec<Task> = tasks.filter(is_for_us).collect();
+            let at_rest = self.runs_at_rest(&to_do).await?;
+            for task in to_do {
+                if at_rest.contains(&task.run) {
+                    self.resting.insert(task.id, task.run);
+                } else if task.to_be_passed_on().is_some() {
+                    self.to_pass_on.push(task);
+                } else if let Some(terms) = task.to_be_routed() {
+                    self.waits(&task, terms);
                 }
             }
         }
@@ -357,6 +357,10 @@ impl Router {
         let (submission, held) = self.forwards(task, &request, forward).await?;
         match self.engine.submit_with(submission, held.into_iter().collect()).await? {
             Ok(committed) => self.catch_up(committed.at).await,
+            // Its run may rest by now, until the log tells that it goes on.
+            Err(SubmitError::Refused(refusal)) if refusal.code == Code::InvalidState => {
+                self.looks_again(&task.id, refusal.code).await
+            }
             // It changed meanwhile, and what did is told by the log.
             Err(SubmitError::Refused(_)) => Ok(()),
             Err(error) => Err(error.into()),
@@ -484,6 +488,11 @@ async fn known(engine: &Engine, more: Vec<ListQuery>) -> Result<(Candidates, Vec
         }
     }
     Ok((candidates, lists.collect(), head))
+}
+
+/// Whether a task is to be given to somebody, or its request to be passed on.
+fn is_for_us(task: &Task) -> bool {
+    task.to_be_routed().is_some() || task.to_be_passed_on().is_some()
 }
 
 fn task_of(row: Row) -> Option<Task> {

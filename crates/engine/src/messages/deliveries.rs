@@ -2,7 +2,7 @@
 
 use rookery_core::key::Table;
 use rookery_core::message::{Delivery, PASSED_ON, Standing};
-use rookery_core::{AgentId, MessageId, Seq};
+use rookery_core::{AgentId, MessageId, Seq, Timestamp};
 use rookery_store::ListQuery;
 use rookery_store::query::Test;
 
@@ -117,6 +117,8 @@ pub struct DeliveryStatus {
     pub delivery: Delivery,
     pub state: DeliveryState,
     pub handing: Option<Handing>,
+    /// Until when the recipient's endpoint is left alone, if it is.
+    pub spared_until: Option<Timestamp>,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -202,7 +204,10 @@ impl Engine {
     pub fn delivery_status(&self, delivery: Delivery) -> DeliveryStatus {
         let handing = self.handed().of(&delivery.agent, &delivery.message);
         let id = DeliveryId { message: delivery.message.clone(), agent: delivery.agent.clone() };
-        DeliveryStatus { state: DeliveryState::of(&delivery, handing.as_ref()), id, delivery, handing }
+        let state = DeliveryState::of(&delivery, handing.as_ref());
+        let waits = matches!(state, DeliveryState::Pending | DeliveryState::Notified);
+        let spared_until = self.handed().spared(&delivery.agent).filter(|_| waits);
+        DeliveryStatus { id, delivery, state, handing, spared_until }
     }
 }
 

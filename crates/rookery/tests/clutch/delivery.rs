@@ -241,8 +241,16 @@ async fn an_endpoint_that_is_down_is_left_alone_and_found_again() {
     assert_eq!(deliveries(&daemon, "?state=dead").await, Vec::<Value>::new());
     let notified = deliveries(&daemon, "?state=notified").await;
     assert!(notified.iter().all(|one| one["last_error"] == "it answered 503" && one["next_at"].is_string()));
+    // What was never tried waits for the same.
+    let rests = || async {
+        let pending = deliveries(&daemon, "?state=pending").await;
+        let waits = |one: &&Value| one["endpoint_rests_until"].is_string() && one["next_at"].is_string();
+        Ok(pending.iter().find(waits).cloned())
+    };
+    patience::eventually("a delivery to say that the endpoint is left alone", rests).await.unwrap();
     endpoint.does(&[], Manner::Answer(200));
-    until(&daemon, "acked", 20).await;
+    let acked = until(&daemon, "acked", 20).await;
+    assert!(acked.iter().all(|one| one["endpoint_rests_until"].is_null()), "{acked:?}");
 }
 
 #[tokio::test]

@@ -58,6 +58,8 @@ pub struct DeliveryView {
     last_error: Option<String>,
     /// When it is posted again.
     next_at: Option<String>,
+    /// The endpoint failed so often that nothing is posted to it before this; then one message tries it.
+    endpoint_rests_until: Option<String>,
     acked_at: Option<String>,
     /// When it was given up on.
     dead_at: Option<String>,
@@ -66,7 +68,7 @@ pub struct DeliveryView {
 }
 
 fn shown(status: DeliveryStatus, now: Timestamp) -> DeliveryView {
-    let DeliveryStatus { id, delivery, state, handing } = status;
+    let DeliveryStatus { id, delivery, state, handing, spared_until } = status;
     let handing = handing.unwrap_or_default();
     let (attempts, last_error) = match &delivery.dead {
         Some(dead) => (dead.attempts, Some(dead.error.clone())),
@@ -83,7 +85,8 @@ fn shown(status: DeliveryStatus, now: Timestamp) -> DeliveryView {
         age_ms: now.0.saturating_sub(delivery.queued_at.0).max(0),
         attempts,
         last_error,
-        next_at: handing.next_at.filter(|_| delivery.dead.is_none()).map(iso),
+        next_at: handing.next_at.filter(|_| delivery.dead.is_none()).max(spared_until).map(iso),
+        endpoint_rests_until: spared_until.map(iso),
         acked_at: delivery.acked_at.map(iso),
         passed_on_at: delivery.passed_on_at.map(iso),
         dead_at: delivery.dead.map(|dead| iso(dead.at)),

@@ -94,6 +94,11 @@ impl Circuit {
         };
     }
 
+    /// Until when nothing is sent.
+    pub(super) fn open_until(self) -> Option<u64> {
+        if let State::Open { until, .. } = self.state { Some(until) } else { None }
+    }
+
     pub(super) fn is_open(self) -> bool {
         !matches!(self.state, State::Closed { .. })
     }

@@ -139,6 +139,7 @@ impl Courier {
     /// Nothing if another node delivers.
     pub async fn begin(engine: &Engine, carrier: Arc<dyn Carrier>) -> Result<Option<Courier>, EngineError> {
         let Some(tenure) = engine.tenure(Duty::Courier) else { return Ok(None) };
+        engine.handed().spare_nobody();
         let subscription = engine.subscribe(None).await?;
         let (rows, head) = engine.store().list(ListQuery::all(Table::Agents)).await?;
         let agents = rows.into_iter().filter_map(|row| if let Row::Agent(agent) = row { Some(agent) } else { None });
@@ -233,9 +234,15 @@ impl Courier {
             let known = self.engine.agent(&agent).await?.value;
             match (known.as_ref().and_then(endpoint), self.rounds.get_mut(&agent)) {
                 (Some(url), Some(round)) if round.url == url => {}
-                (Some(url), Some(round)) => round.moves_to(url),
+                (Some(url), Some(round)) => {
+                    round.moves_to(url);
+                    self.engine.handed().spare(&agent, None);
+                }
                 (Some(url), None) => drop(self.rounds.insert(agent.clone(), Round::new(url))),
-                (None, _) => drop(self.rounds.remove(&agent)),
+                (None, _) => {
+                    self.rounds.remove(&agent);
+                    self.engine.handed().spare(&agent, None);
+                }
             }
             self.stirred.insert(agent);
         }
@@ -362,9 +369,13 @@ impl Courier {
         if circuit.is_open() && !was_open {
             tracing::info!(%agent, "an endpoint failed so often that it is left alone for a while");
         }
-        if was_open {
-            let others = self.rounds.iter().filter(|(_, round)| round.url == url).map(|(agent, _)| agent.clone());
-            self.stirred.extend(others);
+        if was_open || circuit.is_open() {
+            let clock = self.engine.clock();
+            let until = circuit.open_until().map(|until| clock.now().plus_millis(until.saturating_sub(now)));
+            for agent in self.rounds.iter().filter(|(_, round)| round.url == url).map(|(agent, _)| agent) {
+                self.engine.handed().spare(agent, until);
+                self.stirred.insert(agent.clone());
+            }
         }
     }
 
