@@ -65,12 +65,27 @@ impl Tools {
 
     /// As [`Tools::call`], for a tool that waits for something to happen.
     pub async fn call_within(&self, most: Duration, tool: &str, arguments: Value) -> Result<Answer, ClientError> {
+        self.carry(self.client.key().as_deref(), most, tool, arguments).await
+    }
+
+    /// As [`Tools::call`], under a key of the caller's own: whoever makes the same call again with it, also another
+    /// process, gets the first one's answer.
+    pub async fn call_once(&self, key: &str, tool: &str, arguments: Value) -> Result<Answer, ClientError> {
+        self.carry(Some(key), CALL_TIME, tool, arguments).await
+    }
+
+    async fn carry(
+        &self,
+        key: Option<&str>,
+        most: Duration,
+        tool: &str,
+        arguments: Value,
+    ) -> Result<Answer, ClientError> {
         let message = call(tool, &arguments);
-        let key = self.client.key();
         let repeat = if key.is_some() { Repeat::Freely } else { Repeat::IfNotSent };
         let mut patience = self.client.patience();
         loop {
-            let error = match self.once(self.request(&message, key.as_deref()).timeout(most)).await {
+            let error = match self.once(self.request(&message, key).timeout(most)).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };

@@ -19,7 +19,7 @@ use crate::process::{self, Finished, How, Launcher, Limits, NotStarted, Program,
 /// How long a command may take. Whoever waits longer has something else to do first.
 const TIMEOUT: Duration = Duration::from_secs(15 * 60);
 /// How much a command may print: what a document can hold, because that is where it goes if it is too long for a message.
-const OUTPUT_BYTES: usize = limit::DOCUMENT_BYTES;
+const OUTPUT_BYTES: u64 = limit::DOCUMENT_BYTES as u64;
 /// How long a value may be to be passed on in the environment; systems refuse more than 128 KiB.
 const ENVIRONMENT_BYTES: usize = 120 << 10;
 /// How many of its last lines are told of a command that failed.
@@ -110,7 +110,9 @@ pub async fn run(
 /// Puts in what was printed when this start of the team began. If that is lost, texts name what is missing instead.
 pub fn recall(variables: &mut Variables, stage: &Stage<'_>) {
     let kept = std::fs::read(stage.state.join(KEPT)).ok().and_then(|bytes| serde_json::from_slice::<Kept>(&bytes).ok());
-    for (name, value) in kept.filter(|kept| kept.generation == stage.generation).into_iter().flat_map(|kept| kept.printed) {
+    for (name, value) in
+        kept.filter(|kept| kept.generation == stage.generation).into_iter().flat_map(|kept| kept.printed)
+    {
         if let Some(known) = variables.setup.get_mut(&name) {
             *known = value;
         }

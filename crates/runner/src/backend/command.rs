@@ -78,7 +78,10 @@ impl Command {
     }
 
     fn not_started(&self, error: &NotStarted) -> Failure {
-        let hint = format!("see `command` of {} in the file; {} has to be there and on the PATH", self.seat.name, self.argv[0]);
+        let hint = format!(
+            "see `command` of {} in the file; {} has to be there and on the PATH",
+            self.seat.name, self.argv[0]
+        );
         Failure { why: Why::Hopeless, reason: error.to_string(), hint: Some(hint) }
     }
 }
@@ -118,7 +121,9 @@ impl Answer {
         match self.missing {
             0 if said.is_empty() => None,
             0 => Some(said.to_owned()),
-            missing => Some(format!("{said}\n[{missing} more bytes were printed; the transcript of the turn has them]")),
+            missing => {
+                Some(format!("{said}\n[{missing} more bytes were printed; the transcript of the turn has them]"))
+            }
         }
     }
 }

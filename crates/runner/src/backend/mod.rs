@@ -43,7 +43,7 @@ fn not_yet(agent: &Agent) -> Failure {
 }
 
 /// How much a program may write in one turn before it is ended: more than any answer, and less than a disk.
-pub const OUTPUT_BYTES: usize = 16 << 20;
+pub const OUTPUT_BYTES: u64 = 16 << 20;
 
 /// Runs one agent, turn by turn and never two at once.
 pub trait Backend: Send + Sync + fmt::Debug {

@@ -11,9 +11,8 @@ use rookery_client::Tools;
 use rookery_core::AgentId;
 use rookery_core::instance::Instance;
 
-use crate::file::Variables;
+use crate::file::{Sandbox, Variables};
 use crate::process::{Launcher, Program};
-use crate::sandbox::Sandbox;
 
 /// One agent's place in the team.
 #[derive(Clone, Debug)]
@@ -42,8 +41,8 @@ pub struct Seat {
     pub model: Option<String>,
     /// The only tools that it may use, if they are limited.
     pub allowed: Option<Vec<String>>,
-    /// What its programs run in; none if the file wants none, or the system has none.
-    pub sandbox: Option<Arc<Sandbox>>,
+    /// What the file says about its sandbox.
+    pub sandbox: Sandbox,
     /// Our own program, for `rookery mcp` and whatever else an agent needs of us.
     pub program: PathBuf,
     /// Where it is written down what runs, so that nothing is left over after a crash.
@@ -95,10 +94,7 @@ impl Seat {
     /// A program of this agent: in its folder and sandbox, with its identity and the variables of the file.
     pub fn starts(&self, argv: impl IntoIterator<Item = impl Into<OsString>>) -> Program {
         let launcher = Launcher { rookery: self.program.clone(), records: self.records.clone() };
-        Program::new(launcher, &self.folder, argv)
-            .envs(&self.env.0)
-            .envs(self.identity())
-            .sandbox(self.sandbox.clone())
+        Program::new(launcher, &self.folder, argv).envs(&self.env.0).envs(self.identity())
     }
 
     /// What every program of this agent finds in its environment besides the file's own variables: who it is and how it

@@ -67,8 +67,7 @@ impl Board {
             order.truncate(rows.saturating_sub(1));
         }
         let width = order.iter().map(|shown| shown.name.chars().count()).max().unwrap_or(0);
-        let mut lines: Vec<Pieces> =
-            order.iter().map(|shown| fitting(shown.line(width, now), columns)).collect();
+        let mut lines: Vec<Pieces> = order.iter().map(|shown| fitting(shown.line(width, now), columns)).collect();
         if hidden > 0 {
             let more = format!("and {} more", self.agents.len() - lines.len());
             lines.push(fitting(vec![(more, Tone::Dim)], columns));
@@ -115,7 +114,7 @@ impl Shown {
         };
         let clock = match &self.state {
             State::Working => time(Duration::from_secs(elapsed.as_secs())),
-            State::Waiting { time: left, .. } => format!("in {}", time(left.saturating_sub(elapsed))),
+            State::Waiting { time: left, .. } => format!("in {}", time(whole(left.saturating_sub(elapsed)))),
             State::Idle | State::Held { .. } | State::Stopped | State::Failed => String::new(),
         };
         let doing = match &self.state {
@@ -146,6 +145,11 @@ impl Shown {
         let cost = cost_usd.map(|usd| format!("  {}", cost(usd))).unwrap_or_default();
         format!("{tokens}{cost}")
     }
+}
+
+/// Seconds, of which one that has begun counts.
+fn whole(time: Duration) -> Duration {
+    Duration::from_secs(time.as_secs() + u64::from(time.subsec_nanos() > 0))
 }
 
 /// A line that does not wrap.

@@ -53,7 +53,9 @@ pub(super) fn of(report: &Report, verbose: bool) -> Vec<Line> {
         }
         Report::Changed(standing) => {
             let why = match &standing.state {
-                State::Waiting { why, time: left } => format!(": {} (again in {})", flat(why, REASON_LETTERS), time(*left)),
+                State::Waiting { why, time: left } => {
+                    format!(": {} (again in {})", flat(why, REASON_LETTERS), time(*left))
+                }
                 State::Held { why } => format!(": {}", flat(why, REASON_LETTERS)),
                 State::Idle | State::Working | State::Stopped | State::Failed => String::new(),
             };
@@ -69,7 +71,8 @@ pub(super) fn of(report: &Report, verbose: bool) -> Vec<Line> {
             vec![line(format!("{of}{}", flat(text, REASON_LETTERS)), tone)]
         }
         Report::Ended { outcome, reason, took, total } => {
-            let reason = reason.as_ref().map(|reason| format!(": {}", flat(reason, REASON_LETTERS))).unwrap_or_default();
+            let reason =
+                reason.as_ref().map(|reason| format!(": {}", flat(reason, REASON_LETTERS))).unwrap_or_default();
             let used = used(&total.usage).map(|used| format!(", {used}")).unwrap_or_default();
             let tone = match outcome {
                 Outcome::Completed => Tone::Good,

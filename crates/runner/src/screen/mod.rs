@@ -20,7 +20,7 @@ use crate::team::report::Report;
 const TICK: Duration = Duration::from_millis(200);
 
 /// How a team is shown.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Look {
     pub manner: Manner,
     /// Whether tool calls and what agents say meanwhile are shown.
@@ -28,12 +28,10 @@ pub struct Look {
     pub colour: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub enum Manner {
     /// On a terminal, which has so many columns and rows by the time this is asked.
-    Live {
-        size: fn() -> Option<(u16, u16)>,
-    },
+    Live { size: fn() -> Option<(u16, u16)> },
     /// A line for everything that happens.
     Plain,
     /// Nothing: somebody reads the result, and nothing else.

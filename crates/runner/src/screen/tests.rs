@@ -100,8 +100,7 @@ fn small() -> Option<(u16, u16)> {
     Some((60, 24))
 }
 
-
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn off_a_terminal_every_thing_is_a_line() {
     let story = || story().into_iter().chain([end()]).collect();
     insta::assert_snapshot!("plain", shown(Manner::Plain, false, story()).await);
@@ -109,24 +108,27 @@ async fn off_a_terminal_every_thing_is_a_line() {
     assert_eq!(shown(Manner::Quiet, true, story()).await, "");
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn on_a_terminal_each_agent_has_a_line_of_its_own() {
-    let (sender, receiver) = Reports::channel();
-    story().into_iter().for_each(|report| sender.tell(report));
-    let mut out = Vec::new();
+    let mut out: Vec<u8> = Vec::new();
     let look = Look { manner: Manner::Live { size: small }, verbose: false, colour: false };
-    // The team goes on: what is drawn by then stays until the next tick.
-    let _still_running = tokio::time::timeout(Duration::from_millis(100), show(receiver, look, &mut out)).await;
+    let now = interval(TICK).tick().await;
+    let mut screen = Screen { look, out: &mut out, board: Board::default(), drawn: 0, is_gone: false };
+    for report in story() {
+        screen.take(&report, now);
+        screen.draw(now);
+    }
+    screen.draw(now + Duration::from_millis(300));
     insta::assert_snapshot!("live", remaining(&String::from_utf8(out).unwrap()));
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn at_the_end_only_what_is_worth_keeping_stays() {
     let written = shown(Manner::Live { size: small }, false, story().into_iter().chain([end()]).collect()).await;
     insta::assert_snapshot!("live_end", remaining(&written));
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_small_terminal_shows_those_at_work() {
     let member = |n: usize| Member { name: format!("agent-{n}"), backend: "mock", model: None };
     let began = Began {
@@ -137,7 +139,7 @@ async fn a_small_terminal_shows_those_at_work() {
         agents: (0..9).map(member).collect(),
     };
     let mut board = Board::default();
-    let now = tokio::time::interval(TICK).tick().await;
+    let now = interval(TICK).tick().await;
     board.take(&Report::Began(began), now);
     board.take(&Report::Changed(standing("agent-7", State::Working, 3)), now);
     let lines = board.lines(now, (30, 3));
@@ -148,7 +150,7 @@ async fn a_small_terminal_shows_those_at_work() {
     assert!(lines.iter().all(|line| line.chars().count() <= 30), "{lines:?}");
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_terminal_that_is_gone_holds_up_nobody() {
     struct Gone;
     impl Write for Gone {

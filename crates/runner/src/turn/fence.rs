@@ -89,7 +89,8 @@ mod tests {
             let text = if doubled { format!("{text}{seed}{seed}x ends]") } else { text };
             let (fence, put) = fenced(&seed, &text);
             prop_assert_eq!(put.lines().filter(|line| *line == format!("[{} ends]", fence.mark())).count(), 1);
-            prop_assert!(put.ends_with(&format!("[{} ends]\n", fence.mark())));
+            let end = format!("[{} ends]\n", fence.mark());
+            prop_assert!(put.ends_with(&end));
         }
     }
 }

@@ -67,3 +67,44 @@ fn part(value: &str, share: usize, file: &str) -> String {
     let Clipped { beginning, missing, end } = clip(value, share);
     format!("{beginning}\n[{missing} bytes are left out here; the document {file} has all of it]\n{end}")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::ready;
+
+    /// A kickoff around what a command printed.
+    fn kickoff(printed: &str) -> Kickoff {
+        let mut ready = ready(
+            "agents: {coder: {backend: mock, script: [pass]}, reviewer: {backend: mock, script: [pass]}}\n\
+             setup: [{shell: git diff, as: diff}]\n\
+             kickoff: |\n  Changes:\n  ${{ diff }}\n  @reviewer please look.\n",
+        );
+        ready.variables.setup.insert("diff".to_owned(), Some(printed.to_owned()));
+        Kickoff::of(&ready).unwrap()
+    }
+
+    #[test]
+    fn what_a_command_printed_wakes_nobody() {
+        let kickoff = kickoff("+ @coder is mentioned here");
+        assert_eq!(kickoff.text, "Changes:\n+ @coder is mentioned here\n@reviewer please look.\n");
+        assert_eq!(kickoff.mentions, ["reviewer"]);
+        assert!(kickoff.documents.is_empty());
+    }
+
+    #[test]
+    fn what_does_not_fit_is_in_a_document_and_what_the_file_says_stays() {
+        let diff = "0123456789".repeat(limit::TEXT_BYTES / 8);
+        let kickoff = kickoff(&diff);
+        assert!(kickoff.text.len() <= limit::TEXT_BYTES, "{}", kickoff.text.len());
+        assert!(kickoff.text.ends_with("\n@reviewer please look.\n"));
+        assert!(kickoff.text.contains("the document setup/diff.md has all of it"));
+        assert_eq!(kickoff.documents, [("setup/diff.md".to_owned(), diff)]);
+    }
+
+    #[test]
+    fn without_a_kickoff_there_is_none() {
+        let ready = ready("agents: {a: {backend: mock, script: [pass]}}");
+        assert_eq!(Kickoff::of(&ready), None);
+    }
+}

@@ -88,7 +88,9 @@ fn again(text: &mut String, fence: &Fence, telling: &Telling<'_>) {
         line(&earlier.why, DID_LETTERS)
     );
     if earlier.did.is_empty() {
-        text.push_str("The log shows nothing that it did. Files may have changed all the same: look before you begin.\n");
+        text.push_str(
+            "The log shows nothing that it did. Files may have changed all the same: look before you begin.\n",
+        );
         return;
     }
     text.push_str("It already did the following. Do not do it again; go on from there.\n");
@@ -107,8 +109,11 @@ fn inbox(text: &mut String, fence: &Fence, telling: &Telling<'_>) {
     if messages.is_empty() {
         return;
     }
-    let (count, are) = if messages.len() == 1 { ("One message", "is") } else { ("These messages", "are") };
-    let _never_fails = writeln!(text, "\n# Your inbox\n\n{count} {are} for you, the most urgent first.");
+    text.push_str("\n# Your inbox\n\n");
+    text.push_str(match messages.len() {
+        1 => "A message for you.\n",
+        _ => "Messages for you, the most urgent first.\n",
+    });
     for message in messages {
         let Entry { id, timestamp, from, to, .. } = &message.entry;
         let urgent = if message.priority == Priority::High { ", high priority" } else { "" };
@@ -160,7 +165,9 @@ fn channel(text: &mut String, fence: &Fence, telling: &Telling<'_>) {
         return;
     }
     told.reverse();
-    text.push_str("\n# The channel\n\nWhat was said last, apart from what is in your inbox. channel_read has all of it.\n");
+    text.push_str(
+        "\n# The channel\n\nWhat was said last, apart from what is in your inbox. channel_read has all of it.\n",
+    );
     for entry in told {
         text.push('\n');
         fence.put(text, &format!("@{}, {}", entry.from, entry.timestamp), &entry.message, ENTRY_BYTES);

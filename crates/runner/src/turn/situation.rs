@@ -94,11 +94,8 @@ async fn document(ready: &Ready, seat: &Seat) -> Result<Option<Document>, Client
 /// The first few open tasks with what they need to know, and how many more there are.
 async fn tasks(seat: &Seat) -> Result<(Vec<Task>, usize), ClientError> {
     let listed = OPEN.map(|status| async move {
-        let query = [
-            ("assigned_to", seat.id.to_string()),
-            ("status", status.to_owned()),
-            ("limit", (TASKS + 1).to_string()),
-        ];
+        let query =
+            [("assigned_to", seat.id.to_string()), ("status", status.to_owned()), ("limit", (TASKS + 1).to_string())];
         let listed = seat.tools.client().get(&["tasks"], &query).await?;
         serde_json::from_value::<Vec<Listed>>(listed).map_err(ClientError::Garbled)
     });

@@ -24,6 +24,7 @@ mod log;
 mod man;
 mod mcp;
 mod migrate;
+mod mock_agent;
 mod of_store;
 mod redact;
 mod reference;
@@ -95,6 +96,7 @@ pub enum Command {
     Reference(reference::Args),
     #[command(hide = true)]
     Launch(launch::Args),
+    MockAgent(mock_agent::Args),
 }
 
 /// Runs one command.
@@ -143,5 +145,6 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Man(args) => man::run(context, args),
         Command::Reference(args) => reference::run(context, args),
         Command::Launch(args) => launch::run(context, &args),
+        Command::MockAgent(args) => mock_agent::run(args).await,
     }
 }

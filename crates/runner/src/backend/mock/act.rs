@@ -170,14 +170,16 @@ impl<'a> Act<'a> {
         let transcript = self.seat.state.join(TRANSCRIPT);
         let cancel = self.turn.cancel.child_token();
         let mut ignore = |_: process::Stream, _: &str| {};
-        let running = process::run(&program, limits, &transcript, &cancel, &mut ignore);
-        tokio::pin!(running);
-        // Whatever happens, it is waited for until it has ended.
-        let (finished, late) = tokio::select! {
-            finished = &mut running => (finished, false),
-            () = &mut self.deadline => {
-                cancel.cancel();
-                (running.await, true)
+        let (finished, late) = {
+            let running = process::run(&program, limits, &transcript, &cancel, &mut ignore);
+            tokio::pin!(running);
+            // Whatever happens, it is waited for until it has ended.
+            tokio::select! {
+                finished = &mut running => (finished, false),
+                () = &mut self.deadline => {
+                    cancel.cancel();
+                    (running.await, true)
+                }
             }
         };
         self.transcript = Some(transcript);

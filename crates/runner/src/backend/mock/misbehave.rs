@@ -2,7 +2,6 @@
 //! do. It prints, and then ends as it was told, or does not.
 
 use std::io::{self, Write};
-use std::process::ExitCode;
 
 use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
@@ -27,8 +26,8 @@ pub enum End {
     Stubborn,
 }
 
-/// Does it. Returns if the program is to end by itself.
-pub async fn misbehave(told: &Misbehaviour) -> io::Result<ExitCode> {
+/// Does it. Returns with which code the program is to end, if it is to end by itself.
+pub async fn misbehave(told: &Misbehaviour) -> io::Result<i32> {
     if let Some((line, times)) = &told.print {
         let mut out = io::BufWriter::new(io::stdout().lock());
         for _ in 0..*times {
@@ -37,7 +36,7 @@ pub async fn misbehave(told: &Misbehaviour) -> io::Result<ExitCode> {
         out.flush()?;
     }
     match told.end {
-        End::Exit(code) => Ok(ExitCode::from(code)),
+        End::Exit(code) => Ok(code.into()),
         End::Crash => std::process::abort(),
         End::Hang => std::future::pending().await,
         End::Stubborn => {

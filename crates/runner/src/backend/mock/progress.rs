@@ -90,7 +90,8 @@ impl Progress {
             Times::Count(times) => **used < times,
             Times::Always => true,
         };
-        let fits = |turn: &file::Turn| turn.when.as_ref().is_none_or(|when| inbox.iter().any(|letter| is(when, letter)));
+        let fits =
+            |turn: &file::Turn| turn.when.as_ref().is_none_or(|when| inbox.iter().any(|letter| is(when, letter)));
         script.turns.iter().zip(&self.used).position(|pair| is_left(&pair) && fits(pair.0))
     }
 }
@@ -151,11 +152,10 @@ mod tests {
         let of = |text: &str, said: &[&str]| taken(&script(text), said);
         assert_eq!(of("[{say: a}, {say: b}]", &["", "", ""]), [Some(0), Some(1), None]);
         assert_eq!(of("[{say: a, times: 2}, {say: b}]", &["", "", ""]), [Some(0), Some(0), Some(1)]);
-        assert_eq!(of("[{when: FIX, say: a}, {say: b, times: always}]", &["x", "please fix", "fix"]), [
-            Some(1),
-            Some(0),
-            Some(1)
-        ]);
+        assert_eq!(
+            of("[{when: FIX, say: a}, {say: b, times: always}]", &["x", "please fix", "fix"]),
+            [Some(1), Some(0), Some(1)]
+        );
         assert_eq!(of("[{when: {from: system, text: x}, say: a}]", &["y", "x"]), [None, Some(0)]);
         assert_eq!(of("[{when: {from: person:ada}, say: a}]", &["x"]), [None]);
         assert_eq!(of("{turns: [{say: a}, {say: b}], then: repeat}", &["", "", ""]), [Some(0), Some(1), Some(0)]);

@@ -95,7 +95,8 @@ mod tests {
     /// What the arguments of a call become.
     fn filled(with: &str) -> Result<Value, Failure> {
         let ready = ready("agents: {a: {backend: mock, script: [pass]}}\nkickoff: '@a'");
-        let got = BTreeMap::from([("task".to_owned(), json!({"id": "tk_1", "list": [{"n": 1}, {"n": 2}], "none": null}))]);
+        let got =
+            BTreeMap::from([("task".to_owned(), json!({"id": "tk_1", "list": [{"n": 1}, {"n": 2}], "none": null}))]);
         let inbox = [Letter { id: "m".into(), from: "ada".into(), text: "hi".into() }];
         let values = Values { variables: &ready.variables, inbox: &inbox, got: &got };
         let script = format!("backend: mock\nscript: [{{call: task_get, with: {with}, as: task}}]");
@@ -108,7 +109,8 @@ mod tests {
 
     #[test]
     fn results_keep_their_kind_where_they_stand_alone() {
-        let with = r#"{a: "${{ got.task.list.1.n }}", b: "n is ${{ got.task.list.1.n }}", c: ["${{ got.task.list }}"], d: 5}"#;
+        let with =
+            r#"{a: "${{ got.task.list.1.n }}", b: "n is ${{ got.task.list.1.n }}", c: ["${{ got.task.list }}"], d: 5}"#;
         let expected = json!({"a": 2, "b": "n is 2", "c": [[{"n": 1}, {"n": 2}]], "d": 5});
         assert_eq!(filled(with).unwrap(), expected);
         assert_eq!(filled(r#"{a: "${{ inbox.from }}: ${{ inbox.text }}"}"#).unwrap(), json!({"a": "ada: hi"}));
