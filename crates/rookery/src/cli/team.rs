@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Read, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use rookery_client::Client;
@@ -191,8 +191,8 @@ pub async fn background(context: &Context, wanted: &Wanted, arguments: Vec<OsStr
             {
                 return Ok(());
             }
-            if let Some(status) = child.try_wait()? {
-                return Err(did_not_begin(&log, before, status.code()));
+            if child.try_wait()?.is_some() {
+                return Err(did_not_begin(&log, before));
             }
             tokio::time::sleep(POLL).await;
         }
@@ -216,16 +216,15 @@ fn started(team: &str, pid: u32, log: &Path) -> String {
 }
 
 /// Why a runner in the background ended at once, in the words that it left in its log.
-fn did_not_begin(log: &Path, before: u64, code: Option<i32>) -> anyhow::Error {
+fn did_not_begin(log: &Path, before: u64) -> anyhow::Error {
     let said = tail(log, before).unwrap_or_default();
     let last = |prefix: &str| said.lines().rev().find_map(|line| line.strip_prefix(prefix)).map(str::to_owned);
     let reason = last("error: ").or_else(|| said.lines().last().map(str::to_owned));
     let hint = last("hint: ").unwrap_or_else(|| format!("read {}", log.display()));
-    let failure = Failure::new(reason.unwrap_or_else(|| "it ended and left no message".to_owned())).hint(hint);
-    if code == Some(Exit::Usage as i32) { failure.as_usage().into() } else { failure.into() }
+    Failure::new(reason.unwrap_or_else(|| "it ended and left no message".to_owned())).hint(hint).into()
 }
 
-fn tail(log: &PathBuf, before: u64) -> std::io::Result<String> {
+fn tail(log: &Path, before: u64) -> std::io::Result<String> {
     let mut log = std::fs::File::open(log)?;
     let end = log.metadata()?.len();
     log.seek(SeekFrom::Start(before.max(end.saturating_sub(LOG_TAIL_BYTES)).min(end)))?;

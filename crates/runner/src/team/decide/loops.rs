@@ -57,7 +57,8 @@ impl Loops {
         self.chains.remove(agent);
     }
 
-    pub(crate) fn is_held(&self, agent: &str) -> bool {
+    #[cfg(test)]
+    fn is_held(&self, agent: &str) -> bool {
         self.held.contains_key(agent)
     }
 
