@@ -105,7 +105,7 @@ async fn a_daemon_that_is_killed_meanwhile_is_waited_for() -> Outcome {
         let mut random = StdRng::seed_from_u64(seed);
         let mut stage = Stage::new()?;
         stage.save("relay.yaml", RELAY)?;
-        let mut runner = stage.start(&["run", "relay.yaml"])?;
+        let runner = stage.start(&["run", "relay.yaml"])?;
         for _ in 0..3 {
             let count = stage.daemon.get("/status").await?.body["event_count"].as_u64().unwrap_or_default();
             let wanted = count + random.random_range(1..15);

@@ -13,7 +13,7 @@ fn said(channel: &[(String, String)]) -> Vec<(&str, &str)> {
 }
 
 /// The document's first example, with a script in place of the model.
-const REVIEW: &str = r#"
+const REVIEW: &str = r##"
 name: review
 context:
 agents:
@@ -33,7 +33,7 @@ kickoff: |
   ${{ diff }}
 
   @reviewer
-"#;
+"##;
 
 #[tokio::test]
 async fn a_simple_review_runs_as_the_document_describes() -> Outcome {

@@ -7,8 +7,8 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, ensure};
 use rookery_testkit::patience::{DEADLINE, eventually};
-use rookery_testkit::{Daemon, Setup};
-use rustix::process::{Pid, Signal, kill_process};
+use rookery_testkit::daemon::{Daemon, Setup};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use serde_json::Value;
 
 pub struct Stage {
@@ -146,10 +146,6 @@ impl Stage {
 }
 
 impl Runner {
-    pub fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
     /// Ends it as a power cut would.
     pub fn kill(mut self) -> anyhow::Result<()> {
         self.child.kill()?;
@@ -157,8 +153,9 @@ impl Runner {
         Ok(())
     }
 
-    pub fn is_over(&mut self) -> anyhow::Result<bool> {
-        Ok(self.child.try_wait()?.is_some())
+    pub fn is_over(&self) -> anyhow::Result<bool> {
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        Ok(waitid(WaitId::Pid(Pid::from_child(&self.child)), look)?.is_some())
     }
 
     pub fn interrupt(&self) -> anyhow::Result<()> {
