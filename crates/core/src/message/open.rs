@@ -56,7 +56,7 @@ impl Open {
     }
 
     /// Without those that were given up on; refused if one is not for the agent.
-    pub(crate) fn to_be_shown(mut self) -> Result<Open, Refusal> {
+    pub(crate) fn for_showing(mut self) -> Result<Open, Refusal> {
         if let Some(foreign) = self.foreign.first() {
             return Err(receive::not_for(&self.agent, foreign));
         }

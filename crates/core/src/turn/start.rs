@@ -69,7 +69,7 @@ impl StartTurn {
         if view.turn(&self.turn)?.is_some() {
             return Err(Refusal::new(Code::Exists, format!("turn {} exists", self.turn)).into());
         }
-        let open = Open::of(view, &self.agent, &self.messages)?.to_be_shown()?;
+        let open = Open::of(view, &self.agent, &self.messages)?.for_showing()?;
         if open.is_empty() && self.woken == Woken::Messages {
             return Err(Refusal::new(Code::InvalidState, "none of these messages waits for the agent any more")
                 .hint("look at its inbox again; what was given up on waits until it is tried again")

@@ -2,8 +2,14 @@
 //! what came of it. A backend judges by what the program reported, never by its exit code alone, and decides nothing else:
 //! who is woken, what it is told and what becomes of its messages is for the team.
 
+mod claude;
+mod codex;
 mod command;
+mod cursor;
+mod gemini;
 pub mod mock;
+mod opencode;
+mod program;
 mod seat;
 
 use std::fmt;
@@ -14,20 +20,19 @@ use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::file::{self, Agent, AgentProgram};
+use crate::file::{self, Agent};
+pub use program::lend::put_back_all;
+pub use program::{LEDGER, login_folders, login_variables};
 pub use seat::{Daemon, Environment, Provider, Seat, Secret};
 
 /// What runs an agent of the file from its seat. Fails if it can be told already that no turn would succeed.
 pub fn open(agent: &Agent, seat: &Seat) -> Result<Box<dyn Backend>, Failure> {
     match &agent.backend {
         file::Backend::Sdk { .. } => Err(not_yet(agent)),
-        file::Backend::Program(program) => match program {
-            AgentProgram::Claude => Err(not_yet(agent)),
-            AgentProgram::Codex => Err(not_yet(agent)),
-            AgentProgram::Cursor => Err(not_yet(agent)),
-            AgentProgram::Opencode => Err(not_yet(agent)),
-            AgentProgram::Gemini => Err(not_yet(agent)),
-        },
+        file::Backend::Program(program) => {
+            let wants_sandbox = agent.sandbox != file::Sandbox::Off;
+            Ok(Box::new(program::ProgramAgent::open(*program, wants_sandbox, seat)?))
+        }
         file::Backend::Command { argv } => Ok(Box::new(command::Command::new(argv, seat)?)),
         file::Backend::Mock { script } => Ok(Box::new(mock::Mock::new(script, seat))),
     }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -15,7 +15,7 @@ pub(super) const PART_BYTES: usize = 1 << 20;
 
 #[derive(Debug)]
 pub(super) struct Transcript {
-    file: File,
+    file: BufWriter<File>,
     part: usize,
     /// How much more of the beginning fits.
     room: usize,
@@ -33,7 +33,7 @@ impl Transcript {
         let no_link = OFlags::NOFOLLOW.bits().cast_signed();
         let open =
             OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).custom_flags(no_link).open(path);
-        Ok(Transcript { file: open?, part, room: part, tail: VecDeque::new(), left_out: 0 })
+        Ok(Transcript { file: BufWriter::new(open?), part, room: part, tail: VecDeque::new(), left_out: 0 })
     }
 
     /// Adds a line. What was said for people to read, and not as an answer, is marked.
@@ -75,7 +75,8 @@ impl Transcript {
         }
         let (one, two) = self.tail.as_slices();
         self.file.write_all(one)?;
-        self.file.write_all(two)
+        self.file.write_all(two)?;
+        self.file.flush()
     }
 }
 

@@ -1,0 +1,242 @@
+//! Programs that are agents themselves: found, started once a turn with our tools, and judged by what they report.
+//!
+//! What differs between them is a [`Dialect`](dialect::Dialect), which is pure: what a turn is started with, as data, and what
+//! the program's lines mean. Nothing of the user's configuration is changed: what is ours is given by flags and by the
+//! environment ([`bridge`]), or in a private home where there is no other way; the login is the user's own ([`login`]).
+
+pub(crate) mod bridge;
+pub(crate) mod conversation;
+pub(crate) mod dialect;
+mod find;
+pub(crate) mod heard;
+pub(crate) mod lend;
+pub(crate) mod login;
+mod prepare;
+#[cfg(test)]
+pub(crate) mod testing;
+pub(crate) mod trouble;
+
+pub use prepare::LEDGER;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+
+use super::claude::Claude;
+use super::codex::Codex;
+use super::cursor::Cursor;
+use super::gemini::Gemini;
+use super::opencode::Opencode;
+use super::{Backend, Ended, Event, Events, Failure, OUTPUT_BYTES, Seat, Turn, Usage, Verdict, Why};
+use crate::file::AgentProgram;
+use crate::process::{self, Finished, How, Limits, NotStarted, Program, Stream};
+use bridge::Bridge;
+use conversation::Conversation;
+use dialect::{Asked, Dialect, Start, Walls};
+use heard::{End, Heard, one_line};
+
+/// From this attempt on a new conversation is begun: the old one may be what fails, for example because it is too long.
+const FRESH: u32 = 3;
+
+/// An agent that is a program.
+#[derive(Debug)]
+pub(super) struct ProgramAgent {
+    seat: Seat,
+    dialect: Box<dyn Dialect>,
+    path: PathBuf,
+    bridge: Option<Bridge>,
+    walls: Walls,
+    /// For its login, from the runner's own environment.
+    login: super::Environment,
+}
+
+impl ProgramAgent {
+    /// Fails if the program is not there, or cannot do what the file wants of it.
+    pub(super) fn open(program: AgentProgram, wants_sandbox: bool, seat: &Seat) -> Result<ProgramAgent, Failure> {
+        if program == AgentProgram::Cursor && seat.allowed.as_ref().is_some_and(|tools| !tools.is_empty()) {
+            return Err(unlimited());
+        }
+        let ours = surroundings();
+        let at = |name: &str| seat.env.0.get(name).or_else(|| ours.get(name)).cloned();
+        let path = find::find(program, &OsString::from(at("PATH").unwrap_or_default()))?;
+        let home = at("HOME").map(PathBuf::from);
+        let dialect: Box<dyn Dialect> = match program {
+            AgentProgram::Claude => Box::new(Claude),
+            AgentProgram::Codex => Box::new(Codex::load(codex_home(at("CODEX_HOME"), home.as_deref()).as_deref())),
+            AgentProgram::Cursor => Box::new(Cursor),
+            AgentProgram::Opencode => Box::new(Opencode),
+            AgentProgram::Gemini => Box::new(Gemini::load(home.as_deref())),
+        };
+        let login = super::Environment(login::variables(program, dialect.variables(), &ours));
+        let variables = seat.identity().into_keys().collect();
+        let has_tools = seat.allowed.as_ref().is_none_or(|tools| !tools.is_empty());
+        let bridge = has_tools.then(|| Bridge::new(&seat.program, &seat.project, variables));
+        let walls = if wants_sandbox { Walls::ItsOwn } else { Walls::NotItsOwn };
+        Ok(ProgramAgent { seat: seat.clone(), dialect, path, bridge, walls, login })
+    }
+
+    async fn run(&self, turn: &Turn, events: &Events) -> Ended {
+        let kept = turn.conversation.as_deref().filter(|_| turn.attempt < FRESH);
+        let resumes = Conversation::resumed(kept, &turn.system);
+        let can_forget = resumes.is_some();
+        let (ended, forgot) = self.attempt(turn, resumes, events).await;
+        if !(can_forget && forgot) {
+            return ended;
+        }
+        let name = self.dialect.program().as_str();
+        events.tell(Event::Note(format!("{name} does not know its conversation any more and begins a new one")));
+        self.attempt(turn, None, events).await.0
+    }
+
+    /// Tells besides whether the program did not know the conversation that it was to go on with.
+    async fn attempt(&self, turn: &Turn, resumes: Option<Conversation>, events: &Events) -> (Ended, bool) {
+        let asked = Asked {
+            system: &turn.system,
+            prompt: &turn.prompt,
+            model: self.seat.model.as_deref(),
+            resumes,
+            bridge: self.bridge.as_ref(),
+            allowed: self.seat.allowed.as_deref(),
+            walls: self.walls,
+            folder: &self.seat.folder,
+            state: &self.seat.state,
+        };
+        let start = self.dialect.start(&asked);
+        let transcript = self.seat.state.join("transcript.txt");
+        let prepared = match prepare::prepare(&self.seat, &start).await {
+            Ok(prepared) => prepared,
+            Err(failure) => return (not_run(failure), false),
+        };
+        let (heard, finished) = self.follow(turn, &asked, &start, &transcript, events).await;
+        prepared.undo(events).await;
+        let forgot = !heard.worked && self.forgot(&heard, finished.as_ref().ok());
+        let used = asked.used();
+        let kept = heard.conversation.clone().or_else(|| asked.resumes.as_ref().map(|kept| kept.id.clone()));
+        let conversation = kept.map(|id| Conversation::kept(id, &turn.system, used, heard.usage));
+        let usage = heard.usage;
+        let verdict = self.judge(heard, finished, turn);
+        (Ended { verdict, conversation, usage, transcript: Some(transcript) }, forgot)
+    }
+
+    async fn follow(
+        &self,
+        turn: &Turn,
+        asked: &Asked<'_>,
+        start: &Start,
+        transcript: &Path,
+        events: &Events,
+    ) -> (Heard, Result<Finished, NotStarted>) {
+        // Ends by itself also if what is heard leaves no hope.
+        let cancel = turn.cancel.child_token();
+        let (mut heard, mut reader) = (Heard::default(), self.dialect.reader(asked));
+        let limits = Limits { timeout: turn.timeout, idle: None, output_bytes: OUTPUT_BYTES };
+        let mut hear = |stream: Stream, line: &str| {
+            match (stream, serde_json::from_str::<Value>(line)) {
+                (Stream::Stdout, Ok(event)) if event.is_object() => {
+                    reader.hear(&event, &mut heard).into_iter().for_each(|event| events.tell(event));
+                }
+                (Stream::Stdout, _) => {}
+                (Stream::Stderr, _) => reader.overhear(line, &mut heard),
+            }
+            if heard.hopeless {
+                cancel.cancel();
+            }
+        };
+        let finished = process::run(&self.program(turn, start), limits, transcript, &cancel, &mut hear).await;
+        (heard, finished)
+    }
+
+    fn program(&self, turn: &Turn, start: &Start) -> Program {
+        let argv = std::iter::once(self.path.clone().into_os_string()).chain(start.args.iter().map(OsString::from));
+        let mut program = self.seat.starts(argv);
+        // What the file says wins, but for what the program cannot do without.
+        for (name, value) in self.login.0.iter().chain(&start.usual) {
+            program.env.entry(name.into()).or_insert_with(|| value.into());
+        }
+        program.envs(&start.fixed).env("ROOKERY_TURN", &turn.id).stdin(start.stdin.clone())
+    }
+
+    fn forgot(&self, heard: &Heard, finished: Option<&Finished>) -> bool {
+        let failed = match &heard.end {
+            Some(End::Failed(failure)) => failure.reason.as_str(),
+            Some(End::Done) => return false,
+            None => "",
+        };
+        let tail = finished.map_or("", |finished| finished.stderr_tail.as_str());
+        self.dialect.forgot().iter().any(|word| failed.contains(word) || tail.contains(word))
+    }
+
+    /// What it reported counts. How the process ended only says why it reported nothing.
+    fn judge(&self, heard: Heard, finished: Result<Finished, NotStarted>, turn: &Turn) -> Verdict {
+        let name = self.dialect.program().as_str();
+        let failed = |why: Why, reason: String| Verdict::Failed(Failure { why, reason, hint: None });
+        let finished = match finished {
+            Ok(finished) => finished,
+            Err(error) => return failed(Why::Hopeless, format!("{name} was not started: {error}")),
+        };
+        match (heard.end, finished.how) {
+            (Some(End::Failed(failure)), _) if heard.hopeless => Verdict::Failed(failure),
+            (_, How::Cancelled) => failed(Why::Cancelled, "it was asked to stop".to_owned()),
+            (Some(End::Failed(failure)), _) => Verdict::Failed(failure),
+            (Some(End::Done), _) => Verdict::Done { said: heard.said, worked: heard.worked },
+            (None, How::TimedOut | How::Idle) => {
+                failed(Why::TimedOut, format!("{name} took longer than {} s", turn.timeout.as_secs_f64()))
+            }
+            (None, How::Flooded) => failed(Why::Fault, format!("{name} wrote more than {OUTPUT_BYTES} bytes")),
+            (None, how) => self.without_an_end(how, &finished.stderr_tail),
+        }
+    }
+
+    fn without_an_end(&self, how: How, stderr: &str) -> Verdict {
+        let program = self.dialect.program();
+        let mut failure = trouble::failure(program, None, stderr);
+        let last = stderr.lines().rfind(|line| !line.trim().is_empty());
+        let last = last.map(|line| format!(": {}", one_line(line, 300))).unwrap_or_default();
+        failure.reason = format!("{} did not finish its turn, {how}{last}", program.as_str());
+        Verdict::Failed(failure)
+    }
+}
+
+impl Backend for ProgramAgent {
+    fn turn<'a>(&'a self, turn: &'a Turn, events: &'a Events) -> BoxFuture<'a, Ended> {
+        Box::pin(self.run(turn, events))
+    }
+}
+
+fn not_run(failure: Failure) -> Ended {
+    Ended { verdict: Verdict::Failed(failure), conversation: None, usage: Usage::default(), transcript: None }
+}
+
+fn unlimited() -> Failure {
+    Failure {
+        why: Why::Hopeless,
+        reason: "Cursor cannot be limited to some of our tools".to_owned(),
+        hint: Some("take `tools` away from this agent, or make it `[]` so that it gets none".to_owned()),
+    }
+}
+
+fn codex_home(said: Option<String>, home: Option<&Path>) -> Option<PathBuf> {
+    said.map(PathBuf::from).or_else(|| home.map(|home| home.join(".codex")))
+}
+
+/// The runner's own environment, as far as it is text.
+fn surroundings() -> BTreeMap<String, String> {
+    let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+    std::env::vars_os().filter_map(text).collect()
+}
+
+/// What of the runner's own environment a program gets for its login, besides what every program gets.
+pub fn login_variables(program: AgentProgram) -> BTreeMap<String, String> {
+    login::variables(program, &[], &surroundings())
+}
+
+/// Where a program's configuration, its login and its conversations are, which a sandbox would keep from it. `said` is what
+/// the file puts into its environment.
+pub fn login_folders(program: AgentProgram, said: &BTreeMap<String, String>) -> Vec<PathBuf> {
+    let mut env = surroundings();
+    env.extend(said.clone());
+    login::folders(program, &env)
+}

@@ -1,0 +1,105 @@
+//! What has to be on the disk before a program starts, and what is taken away after it.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{OpenOptionsExt, symlink};
+use std::path::Path;
+
+use super::dialect::{Linked, Start};
+use super::lend::Lent;
+use crate::backend::{Event, Events, Failure, Seat, Why};
+
+/// Where it is written down which files of a project are others for a while.
+pub const LEDGER: &str = ".rookery/restore";
+
+/// What was done for a program.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    lent: Option<Lent>,
+}
+
+pub(super) async fn prepare(seat: &Seat, start: &Start) -> Result<Prepared, Failure> {
+    for (path, text) in &start.files {
+        let path = seat.state.join(path);
+        write(&path, text).map_err(|error| failure(&path, &error))?;
+    }
+    if let Some(linked) = &start.linked {
+        let to = seat.state.join(linked.to);
+        link(linked, &to).map_err(|error| failure(&to, &error))?;
+    }
+    let Some((file, text)) = start.lent.clone() else { return Ok(Prepared { lent: None }) };
+    let (ledger, wanted) = (seat.project.join(LEDGER), file.clone());
+    // May wait for another process that is about to do the same.
+    let taken = tokio::task::spawn_blocking(move || Lent::take(&ledger, &wanted, &text)).await;
+    let lent = taken.map_err(io::Error::other).flatten().map_err(|error| failure(&file, &error))?;
+    Ok(Prepared { lent: Some(lent) })
+}
+
+impl Prepared {
+    /// Puts back what was another one. What fails here is written down, and done before the next start.
+    pub(super) async fn undo(self, events: &Events) {
+        let Some(lent) = self.lent else { return };
+        let given = tokio::task::spawn_blocking(move || lent.give_back()).await;
+        if let Err(error) = given.map_err(io::Error::other).flatten() {
+            events.tell(Event::Note(format!("a file of the project could not be put back yet: {error}")));
+        }
+    }
+}
+
+/// For the user alone: what is in there may come from the user's own settings.
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    use io::Write;
+    path.parent().map_or(Ok(()), fs::create_dir_all)?;
+    let mut file = fs::OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())
+}
+
+/// Everything that is in the user's folder is to be found in ours, unless something is there already.
+fn link(linked: &Linked, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    let entries = match fs::read_dir(&linked.from) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let name = entry?.file_name();
+        if linked.except.iter().any(|except| name == *except) || fs::symlink_metadata(to.join(&name)).is_ok() {
+            continue;
+        }
+        symlink(linked.from.join(&name), to.join(&name))?;
+    }
+    Ok(())
+}
+
+fn failure(path: &Path, error: &io::Error) -> Failure {
+    Failure {
+        why: Why::Fault,
+        reason: format!("cannot prepare {}: {error}", path.display()),
+        hint: Some("see whether the disk is full, and who may write there".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_login_is_linked_and_settings_are_not() {
+        let temp = tempfile::tempdir().unwrap();
+        let (from, to) = (temp.path().join("theirs"), temp.path().join("a/ours"));
+        fs::create_dir(&from).unwrap();
+        for name in ["oauth_creds.json", "settings.json", "kept"] {
+            fs::write(from.join(name), "theirs").unwrap();
+        }
+        let linked = Linked { from: from.clone(), to: "a/ours", except: &["settings.json"] };
+        fs::create_dir_all(&to).unwrap();
+        fs::write(to.join("kept"), "ours").unwrap();
+        link(&linked, &to).unwrap();
+        link(&linked, &to).unwrap();
+        assert_eq!(fs::read_link(to.join("oauth_creds.json")).unwrap(), from.join("oauth_creds.json"));
+        assert!(!to.join("settings.json").exists());
+        assert_eq!(fs::read_to_string(to.join("kept")).unwrap(), "ours");
+        let nothing = Linked { from: temp.path().join("nowhere"), ..linked };
+        link(&nothing, &to).unwrap();
+    }
+}
