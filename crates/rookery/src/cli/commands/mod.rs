@@ -35,9 +35,11 @@ mod resources;
 mod restore;
 mod retry;
 mod route;
+mod run;
 mod run_tree;
 mod runs;
 mod schema;
+mod start;
 mod status;
 mod tasks;
 mod token;
@@ -55,6 +57,8 @@ pub enum Command {
     Status(status::Args),
     Doctor(doctor::Args),
     Check(check::Args),
+    Run(run::Args),
+    Start(start::Args),
     Agents(agents::Args),
     Tasks(tasks::Args),
     Runs(runs::Args),
@@ -103,6 +107,8 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Status(args) => status::run(context, args).await,
         Command::Doctor(args) => doctor::run(context, args).await,
         Command::Check(args) => check::run(context, args),
+        Command::Run(args) => run::run(context, args).await,
+        Command::Start(args) => start::run(context, args).await,
         Command::Agents(args) => agents::run(context, args).await,
         Command::Tasks(args) => tasks::run(context, args).await,
         Command::Runs(args) => runs::run(context, args).await,

@@ -1,0 +1,55 @@
+//! What the loops of a team's agents share with each other and with its supervisor.
+
+use std::collections::BTreeMap;
+
+use rookery_client::Client;
+use rookery_core::{AgentId, TeamId};
+use tokio_util::sync::CancellationToken;
+
+use super::board::Board;
+use super::clock::Clock;
+use super::decide::loops::Sender;
+use super::ledger::Ledger;
+use super::report::{Level, Report, Reports};
+use crate::file::Ready;
+
+#[derive(Debug)]
+pub(super) struct Crew {
+    /// Speaks as the person whose project it is, and waits for a daemon that is away.
+    pub(super) client: Client,
+    pub(super) ready: Ready,
+    pub(super) team: TeamId,
+    pub(super) generation: u64,
+    /// The agents by their ids, with the names that they have in the team.
+    pub(super) names: BTreeMap<AgentId, String>,
+    pub(super) board: Board,
+    pub(super) ledger: Ledger,
+    pub(super) reports: Reports,
+    pub(super) clock: Clock,
+    /// Ends every turn and every loop.
+    pub(super) stop: CancellationToken,
+}
+
+impl Crew {
+    /// Who sent a message, by the name that it has in an inbox of the team.
+    pub(super) fn sender<'a>(&'a self, from: &'a str) -> Sender<'a> {
+        let is_member = self.names.values().any(|name| name == from);
+        if is_member { Sender::Member(from) } else { Sender::Outside }
+    }
+
+    /// The agent stands otherwise now.
+    pub(super) fn tell_standing(&self, name: &str) {
+        self.reports.tell(Report::Changed(self.board.standing(name)));
+    }
+
+    /// Tells people on the screen and in the channel that something went wrong, by which the team fails.
+    pub(super) async fn fails_by(&self, agent: Option<&str>, reason: &str) {
+        self.ledger.fail(reason);
+        self.reports.note(agent, Level::Error, reason);
+        // With the daemon away the channel can wait, and the screen has it.
+        let said = self.stop.run_until_cancelled(self.client.say_to_team(self.team.as_str(), reason)).await;
+        if let Some(Err(error)) = said {
+            self.reports.note(agent, Level::Warning, format!("the channel could not be told: {error}"));
+        }
+    }
+}
