@@ -10,6 +10,7 @@ pub mod file;
 pub mod process;
 pub mod screen;
 pub mod setup;
+pub mod steps;
 pub mod team;
 #[cfg(test)]
 mod testing;

@@ -1,6 +1,9 @@
 //! The runner: whole teams as they are run from the command line, and its programs as they are, misbehaving ones among them.
 
 mod crash;
+mod demo;
+mod examples;
+mod misbehaving;
 mod process;
 mod run;
 mod stage;

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, ensure};
-use rookery_testkit::patience::{DEADLINE, eventually};
 use rookery_testkit::daemon::{Daemon, Setup};
+use rookery_testkit::patience::{DEADLINE, eventually};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use serde_json::Value;
 
@@ -57,6 +57,20 @@ impl Stage {
         command.args(arguments).current_dir(self.daemon.root());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Ok(Runner { child: command.spawn()? })
+    }
+
+    /// Runs a line of shell in the project, as somebody whom git knows.
+    #[expect(clippy::disallowed_methods, reason = "what people do in a project is done here")]
+    pub fn shell(&self, line: &str) -> anyhow::Result<()> {
+        let who = [
+            ("GIT_AUTHOR_NAME", "a"),
+            ("GIT_AUTHOR_EMAIL", "a@b"),
+            ("GIT_COMMITTER_NAME", "a"),
+            ("GIT_COMMITTER_EMAIL", "a@b"),
+        ];
+        let done = Command::new("sh").args(["-c", line]).envs(who).current_dir(self.daemon.root()).output()?;
+        ensure!(done.status.success(), "{line}: {}", String::from_utf8_lossy(&done.stderr));
+        Ok(())
     }
 
     pub async fn team(&self, id: &str) -> anyhow::Result<Value> {

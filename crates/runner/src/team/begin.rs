@@ -28,9 +28,10 @@ use super::turn::LIMITED;
 use super::{Order, TeamError, runner};
 use crate::backend::{self, Seat, Usage};
 use crate::file::{Agent, Ready};
-use crate::setup::{self, Progress, Stage};
-use crate::turn::{Kickoff, Message, system};
 use crate::process::{self, Launcher};
+use crate::setup::{self, Progress, Stage};
+use crate::steps;
+use crate::turn::{Kickoff, Message, system};
 
 /// How many turns back an agent's attempts are counted after a restart.
 const TURNS_BACK: u32 = 50;
@@ -48,18 +49,15 @@ pub(super) struct Begun {
 }
 
 /// Takes the team over or starts it. If it cannot begin, it has ended when this returns.
-pub(super) async fn begin(
-    order: &Order,
-    reports: &Reports,
-    interrupt: &CancellationToken,
-) -> Result<Begun, TeamError> {
+pub(super) async fn begin(order: &Order, reports: &Reports, interrupt: &CancellationToken) -> Result<Begun, TeamError> {
     let (team, clock) = (order.team(), Clock::start());
     let held = hold(order, &team)?;
     end_orphans(&held, reports).await?;
     let started = start(order, &team).await?;
     let row = order.client.team(team.as_str()).await?;
     tell_began(order, &team, &started, reports);
-    let prepared = Preparing { order, team: &team, started: &started, row: &row, held: &held, reports, clock, interrupt };
+    let prepared =
+        Preparing { order, team: &team, started: &started, row: &row, held: &held, reports, clock, interrupt };
     match prepared.prepare().await {
         Ok((crew, members)) => {
             let position = row.started_seq.filter(|_| counts_from_its_start(order)).map(|seq| seq.to_string());
@@ -290,7 +288,8 @@ impl Preparing<'_> {
         let names: BTreeMap<AgentId, String> = self.order.ids().collect();
         let board = Board::of(names.values().map(|name| (name.as_str(), tally(name))), &stop);
         let total = board.total();
-        let spent = Spent { turns: total.turns, cost_usd: total.usage.cost_usd.unwrap_or_default(), ..Spent::default() };
+        let spent =
+            Spent { turns: total.turns, cost_usd: total.usage.cost_usd.unwrap_or_default(), ..Spent::default() };
         Crew {
             client: self.order.client.clone(),
             ledger: Ledger::new(ready.workflow.limits.clone(), spent),
@@ -348,7 +347,10 @@ impl Preparing<'_> {
                 let began = member.crew.board.turns(&member.seat.name) > 0 && member.again.is_none();
                 kickoff.mentions.contains(&member.seat.name) && !began
             };
-            members.iter_mut().filter(fresh).for_each(|member| member.handed = Some(Message::handed("system", &kickoff.text)));
+            members
+                .iter_mut()
+                .filter(fresh)
+                .for_each(|member| member.handed = Some(Message::handed("system", &kickoff.text)));
         }
         if self.started.kicked_off {
             return Ok(());
@@ -359,8 +361,9 @@ impl Preparing<'_> {
             let tools = tools.in_instance(Some(ready.variables.instance.name().to_owned()));
             tools.call("document_write", json!({"file": file, "content": text})).await?;
         }
-        let text = kickoff.as_ref().map(|kickoff| kickoff.text.as_str());
-        self.order.client.kick_off_team(team, generation, text).await?;
+        steps::ask(&self.order.client, ready, generation).await?;
+        let told = kickoff.as_ref().map(|kickoff| (kickoff.text.as_str(), kickoff.mentions.as_slice()));
+        self.order.client.kick_off_team(team, generation, told).await?;
         let woken = kickoff.map(|kickoff| kickoff.mentions).unwrap_or_default();
         self.reports.tell(Report::KickedOff { woken });
         Ok(())

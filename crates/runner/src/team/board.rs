@@ -43,7 +43,9 @@ pub(super) enum Phase {
     /// It will be at it again by itself.
     Waiting(State),
     /// It has something to do and does not get to it, unless somebody outside sees to it.
-    Held { why: String },
+    Held {
+        why: String,
+    },
     Stopped,
 }
 

@@ -31,8 +31,14 @@ struct Kept {
 pub(super) enum Admission {
     Granted,
     /// No further turn begins. `news` for whoever hears it first.
-    Limit { reached: Reached, news: bool },
-    Loop { with: BTreeSet<String>, news: bool },
+    Limit {
+        reached: Reached,
+        news: bool,
+    },
+    Loop {
+        with: BTreeSet<String>,
+        news: bool,
+    },
 }
 
 impl Ledger {

@@ -85,7 +85,8 @@ impl Member {
 
     /// Gathers what the agent is told.
     async fn told(&self, begun: &wire::Turn, asked: &Asked, attempt: u32) -> Result<backend::Turn, ClientError> {
-        let prompt = if self.backend.reads_prompts() { self.prompt(begun, asked, attempt).await? } else { String::new() };
+        let prompt =
+            if self.backend.reads_prompts() { self.prompt(begun, asked, attempt).await? } else { String::new() };
         let repeats = asked.again.as_ref().filter(|again| again.unknown).map(|again| again.turn.clone());
         Ok(backend::Turn {
             id: begun.turn.clone(),
@@ -106,7 +107,11 @@ impl Member {
             None => None,
             Some(again) => {
                 let did = self.crew.client.turn(&again.turn).await?.did;
-                Some(Earlier { attempt, why: again.why.clone(), did: did.into_iter().map(|deed| deed.summary).collect() })
+                Some(Earlier {
+                    attempt,
+                    why: again.why.clone(),
+                    did: did.into_iter().map(|deed| deed.summary).collect(),
+                })
             }
         };
         let cause = match asked.by {

@@ -11,6 +11,7 @@ mod completions;
 mod config;
 mod context;
 mod deliveries;
+mod demo;
 mod doctor;
 mod down;
 mod envelope;
@@ -57,6 +58,7 @@ pub enum Command {
     Status(status::Args),
     Doctor(doctor::Args),
     Check(check::Args),
+    Demo(demo::Args),
     Run(run::Args),
     Start(start::Args),
     Agents(agents::Args),
@@ -107,6 +109,7 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Status(args) => status::run(context, args).await,
         Command::Doctor(args) => doctor::run(context, args).await,
         Command::Check(args) => check::run(context, args),
+        Command::Demo(args) => demo::run(context, args).await,
         Command::Run(args) => run::run(context, args).await,
         Command::Start(args) => start::run(context, args).await,
         Command::Agents(args) => agents::run(context, args).await,
