@@ -32,7 +32,7 @@ async fn programs_that_misbehave_are_ended_tried_again_and_given_up() -> Outcome
 agents:
   sleeper: {backend: mock, timeout: 1s, script: {turns: [hang], then: repeat}}
   stubborn: {backend: mock, timeout: 1s, script: {turns: [{hang: stubborn}], then: repeat}}
-  flooder: {backend: mock, script: {turns: [{print: {text: "much ado about nothing, again and again", times: 1000000}}], then: repeat}}
+  flooder: {backend: mock, script: {turns: [{print: {text: "MUCH", times: 1000}}], then: repeat}}
   quitter: {backend: mock, script: {turns: [{exit: 0}], then: repeat}}
   failer: {backend: mock, script: {turns: [{exit: 3}], then: repeat}}
   crasher: {backend: mock, script: {turns: [crash], then: repeat}}
@@ -40,7 +40,8 @@ agents:
   healthy: {backend: mock, script: [{say: I am well.}]}
 kickoff: "@sleeper @stubborn @flooder @quitter @failer @crasher @stranger @healthy go"
 "#;
-    stage.save("team.yaml", file)?;
+    // Long lines, of more than 16 MiB in all.
+    stage.save("team.yaml", &file.replace("MUCH", &"much ado about nothing ".repeat(800)))?;
     let ran = stage.run(&["run", "team.yaml"]).await?;
     assert_eq!(ran.code, Some(1), "{ran:?}");
     let (turns, channel) = (stage.turns("@default").await?, stage.channel("default").await?);
