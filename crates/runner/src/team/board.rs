@@ -48,6 +48,14 @@ pub(super) enum Phase {
 }
 
 impl Phase {
+    /// Whether a person who was told one needs not be told the other.
+    fn is_like(&self, other: &Phase) -> bool {
+        match (self, other) {
+            (Phase::Waiting(State::Waiting { why, .. }), Phase::Waiting(State::Waiting { why: other, .. })) => why == other,
+            (one, other) => one == other,
+        }
+    }
+
     fn is_busy(&self) -> bool {
         matches!(self, Phase::Working | Phase::Waiting(_))
     }
@@ -130,7 +138,7 @@ impl Board {
         let mut news = false;
         self.change(name, |post| {
             post.seen = seen;
-            news = post.phase != phase;
+            news = !post.phase.is_like(&phase);
             post.phase = phase;
         });
         news

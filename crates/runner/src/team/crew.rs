@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rookery_client::Client;
+use rookery_client::{Client, ClientError, Tools};
 use rookery_core::{AgentId, TeamId};
 use tokio_util::sync::CancellationToken;
 
@@ -12,6 +12,7 @@ use super::decide::loops::Sender;
 use super::ledger::Ledger;
 use super::report::{Level, Report, Reports};
 use crate::file::Ready;
+use crate::turn::Message;
 
 #[derive(Debug)]
 pub(super) struct Crew {
@@ -35,6 +36,13 @@ impl Crew {
     pub(super) fn sender<'a>(&'a self, from: &'a str) -> Sender<'a> {
         let is_member = self.names.values().any(|name| name == from);
         if is_member { Sender::Member(from) } else { Sender::Outside }
+    }
+
+    /// What waits for an agent and may still wake it.
+    pub(super) async fn unread(&self, name: &str, tools: &Tools) -> Result<Vec<Message>, ClientError> {
+        let mut all = Message::waiting(tools).await?;
+        all.retain(|message| !self.ledger.is_given_up(name, &message.entry.id));
+        Ok(all)
     }
 
     /// The agent stands otherwise now.

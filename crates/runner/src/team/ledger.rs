@@ -22,6 +22,8 @@ struct Kept {
     told: bool,
     /// Until when nobody asks a model.
     paused: Option<(Duration, String)>,
+    /// What was given up: agents and messages. They stay in inboxes, and wake nobody.
+    given_up: BTreeSet<(String, String)>,
     /// Why the team fails, if it does: the first reason.
     failure: Option<String>,
 }
@@ -107,6 +109,21 @@ impl Ledger {
             kept.paused = None;
         }
         kept.paused.as_ref().map(|(until, why)| (until.saturating_sub(now), why.clone()))
+    }
+
+    /// The agent has no further turn for these messages, unless somebody wants them tried again.
+    pub(super) fn give_up<'a>(&self, agent: &str, messages: impl Iterator<Item = &'a str>) {
+        self.kept().given_up.extend(messages.map(|message| (agent.to_owned(), message.to_owned())));
+    }
+
+    pub(super) fn is_given_up(&self, agent: &str, message: &str) -> bool {
+        // Nobody has so many that this matters.
+        self.kept().given_up.contains(&(agent.to_owned(), message.to_owned()))
+    }
+
+    /// Somebody wants what was given up to be tried again; whatever is still closed is found to be so.
+    pub(super) fn take_up_again(&self) {
+        self.kept().given_up.clear();
     }
 
     /// The team fails by this, whatever comes after.

@@ -18,7 +18,6 @@ use super::turn::LAST_WORDS;
 use super::watch::{self, Stopped};
 use super::{Order, TeamError, seats};
 use crate::file::show_duration;
-use crate::turn::Message;
 
 /// How long agents may take to end when the team does. Backends end their programs sooner.
 const ENDING: Duration = Duration::from_secs(60);
@@ -185,7 +184,7 @@ impl Team<'_> {
         let ids: Vec<_> = self.crew.names.iter().filter(|(_, name)| free.contains(name)).collect();
         for (id, name) in ids {
             let tools = rookery_client::Tools::as_agent(&self.crew.client, id.as_str())?;
-            let Some(unread) = self.interrupt.run_until_cancelled(Message::waiting(&tools)).await else {
+            let Some(unread) = self.interrupt.run_until_cancelled(self.crew.unread(name, &tools)).await else {
                 return Ok(false);
             };
             if !unread?.is_empty() {

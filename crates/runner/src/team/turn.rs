@@ -25,6 +25,8 @@ const ENDING: Duration = Duration::from_secs(30);
 pub(super) const LAST_WORDS: Duration = Duration::from_secs(10);
 /// Events that wait for the screen.
 const EVENTS: usize = 256;
+/// What the daemon says of messages that no turn can be about.
+const NOT_OPEN: &str = "INVALID_STATE";
 /// How much of a reason is told.
 const REASON_LETTERS: usize = 2_000;
 
@@ -57,8 +59,8 @@ impl Member {
 
     /// Opens the turn in the log. None if there is nothing to do any more.
     async fn begin(&mut self, asked: &Asked, attempt: u32) -> Result<Option<wire::Turn>, TeamError> {
-        let handed = asked.by == By::Hand;
-        let ids = asked.messages.iter().filter(|_| !handed).map(|message| message.entry.id.clone());
+        let is_open = asked.by != By::Nothing;
+        let ids = asked.messages.iter().filter(|_| is_open).map(|message| message.entry.id.clone());
         let start = StartTurn {
             agent: self.seat.id.to_string(),
             attempt,
@@ -66,7 +68,7 @@ impl Member {
             cause: match asked.by {
                 By::Messages => wire::Cause::Messages,
                 By::Alarm => wire::Cause::Wakeup,
-                By::Hand => wire::Cause::Direct,
+                By::Nothing => wire::Cause::Direct,
             },
             team: self.crew.team.to_string(),
             generation: self.crew.generation,
@@ -74,13 +76,18 @@ impl Member {
         match self.stop.run_until_cancelled(self.crew.client.start_turn(&start)).await {
             None => Ok(None),
             Some(Ok(turn)) => Ok(Some(turn)),
-            // Somebody acknowledged them meanwhile: the next look tells.
-            Some(Err(error)) if error.code() == Some("INVALID_STATE") && asked.by == By::Messages => {
+            // Somebody acknowledged them meanwhile, or they were given up before a restart.
+            Some(Err(error)) if error.code() == Some(NOT_OPEN) && asked.by == By::Messages => {
                 self.attempts.over();
+                self.give_up(&asked.messages);
                 Ok(None)
             }
             Some(Err(error)) => Err(error.into()),
         }
+    }
+
+    fn give_up(&self, messages: &[Message]) {
+        self.crew.ledger.give_up(&self.seat.name, messages.iter().map(|message| message.entry.id.as_str()));
     }
 
     /// Gathers what the agent is told.
@@ -111,7 +118,7 @@ impl Member {
         };
         let cause = match asked.by {
             By::Alarm => Woken::Wakeup(self.agent.wakeup_prompt.as_ref().map(|text| self.seat.variables.fill(text))),
-            By::Messages | By::Hand => Woken::Messages,
+            By::Messages | By::Nothing => Woken::Messages,
         };
         Ok(prompt(&Telling {
             turn: &begun.turn,
@@ -213,6 +220,7 @@ impl Member {
         match next {
             Next::GiveUp => {
                 self.attempts.over();
+                self.give_up(&asked.messages);
                 self.crew.ledger.fail(format!("{} gave up: {reason}", self.seat.name));
                 Ok(TurnOutcome::GivenUp { reason, hint })
             }

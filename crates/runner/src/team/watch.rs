@@ -61,7 +61,11 @@ fn hear(crew: &Crew, event: &Value, asked: &Notify) {
                 crew.reports.note(Some(name), Level::Error, text);
             }
         }
-        "delivery.retried" | "envelope.received" | "task.forwarded" => crew.board.wake_all(),
+        "delivery.retried" => {
+            crew.ledger.take_up_again();
+            crew.board.wake_all();
+        }
+        "envelope.received" | "task.forwarded" => crew.board.wake_all(),
         "team.stop_asked" if about["team"] == crew.team.as_str() => asked.notify_one(),
         _ => {}
     }
