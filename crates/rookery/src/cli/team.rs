@@ -109,11 +109,8 @@ fn terminal_size() -> Option<(u16, u16)> {
 /// Cancelled by Ctrl-C and its like. A second one does not wait: what runs dies with this process.
 fn interrupted_by_signals() -> anyhow::Result<CancellationToken> {
     let interrupt = CancellationToken::new();
-    let mut signals = [
-        signal(SignalKind::interrupt())?,
-        signal(SignalKind::terminate())?,
-        signal(SignalKind::hangup())?,
-    ];
+    let mut signals =
+        [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?, signal(SignalKind::hangup())?];
     let asked = interrupt.clone();
     tokio::spawn(async move {
         loop {

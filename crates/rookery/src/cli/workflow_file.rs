@@ -11,7 +11,8 @@ use super::output::{Format, Tone};
 
 /// What is around the file in this process.
 pub fn surroundings(context: &Context) -> Surroundings<'static> {
-    let env = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let env =
+        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     Surroundings {
         env: env.collect(),
         tools: rookery_surfaces::mcp::tools::all().iter().map(|tool| tool.name.to_owned()).collect(),

@@ -69,8 +69,11 @@ async fn a_runner_that_is_killed_again_and_again_comes_to_the_same_end() -> Outc
         stage.save("relay.yaml", RELAY)?;
         let mut runner = stage.start(&["run", "relay.yaml"])?;
         // The kickoff is out: before that, setup would run again, which is right and not what this is about.
-        eventually("it is kicked off", async || Ok((stage.team("@default").await?["kicked_off"] == true).then_some(())))
-            .await?;
+        eventually(
+            "it is kicked off",
+            async || Ok((stage.team("@default").await?["kicked_off"] == true).then_some(())),
+        )
+        .await?;
         for _ in 0..4 {
             let count = stage.daemon.get("/status").await?.body["event_count"].as_u64().unwrap_or_default();
             let wanted = count + random.random_range(1..12);

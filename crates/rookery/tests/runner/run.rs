@@ -43,8 +43,7 @@ async fn a_simple_review_runs_as_the_document_describes() -> Outcome {
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert_eq!(ran.stdout, "# Findings\n\n1. no check in line 42\n", "the result is the entry document");
     let kickoff = "Please review this PR:\n\nline 42 of the diff\n\n@reviewer";
-    let expected =
-        [("system", "Workflow started"), ("system", kickoff), ("reviewer", "One finding, see the notes")];
+    let expected = [("system", "Workflow started"), ("system", kickoff), ("reviewer", "One finding, see the notes")];
     assert_eq!(said(&stage.channel("default").await?), expected);
     stage.everything_is_acknowledged_once().await?;
     let team = stage.team("@default").await?;
@@ -180,13 +179,10 @@ async fn a_limit_ends_a_run_and_says_which() -> Outcome {
              b: {{backend: mock, script: {{turns: [{{do: [{{append: \"y\"}}, {{send: \"@a go on\"}}]}}], then: repeat}}}}\nkickoff: \"@a go\"\n"
         )
     };
-    for (nth, (limits, told)) in [
-        ("max_turns: 4", "max_turns"),
-        ("max_messages: 5", "max_messages"),
-        ("max_cost_usd: 1.0", "max_cost_usd"),
-    ]
-    .into_iter()
-    .enumerate()
+    for (nth, (limits, told)) in
+        [("max_turns: 4", "max_turns"), ("max_messages: 5", "max_messages"), ("max_cost_usd: 1.0", "max_cost_usd")]
+            .into_iter()
+            .enumerate()
     {
         let stage = Stage::new()?;
         stage.save("team.yaml", &chatter(limits))?;

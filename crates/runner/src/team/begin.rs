@@ -28,9 +28,9 @@ use super::turn::LIMITED;
 use super::{Order, TeamError, runner};
 use crate::backend::{self, Seat, Usage};
 use crate::file::{Agent, Ready};
+use crate::process::{self, Launcher};
 use crate::setup::{self, Progress, Stage};
 use crate::turn::{Kickoff, system};
-use crate::process::{self, Launcher};
 
 /// How many turns back an agent's attempts are counted after a restart.
 const TURNS_BACK: u32 = 50;
@@ -48,18 +48,15 @@ pub(super) struct Begun {
 }
 
 /// Takes the team over or starts it. If it cannot begin, it has ended when this returns.
-pub(super) async fn begin(
-    order: &Order,
-    reports: &Reports,
-    interrupt: &CancellationToken,
-) -> Result<Begun, TeamError> {
+pub(super) async fn begin(order: &Order, reports: &Reports, interrupt: &CancellationToken) -> Result<Begun, TeamError> {
     let (team, clock) = (order.team(), Clock::start());
     let held = hold(order, &team)?;
     end_orphans(&held, reports).await?;
     let started = start(order, &team).await?;
     let row = order.client.team(team.as_str()).await?;
     tell_began(order, &team, &started, reports);
-    let prepared = Preparing { order, team: &team, started: &started, row: &row, held: &held, reports, clock, interrupt };
+    let prepared =
+        Preparing { order, team: &team, started: &started, row: &row, held: &held, reports, clock, interrupt };
     match prepared.prepare().await {
         Ok((crew, members)) => {
             let position = row.started_seq.filter(|_| counts_from_its_start(order)).map(|seq| seq.to_string());
@@ -290,9 +287,11 @@ impl Preparing<'_> {
         let names: BTreeMap<AgentId, String> = self.order.ids().collect();
         let board = Board::of(names.values().map(|name| (name.as_str(), tally(name))), &stop);
         let total = board.total();
-        let spent = Spent { turns: total.turns, cost_usd: total.usage.cost_usd.unwrap_or_default(), ..Spent::default() };
+        let spent =
+            Spent { turns: total.turns, cost_usd: total.usage.cost_usd.unwrap_or_default(), ..Spent::default() };
         Crew {
             client: self.order.client.clone(),
+            mode: self.order.mode,
             ledger: Ledger::new(ready.workflow.limits.clone(), spent),
             ready,
             team: self.team.clone(),
@@ -349,8 +348,8 @@ impl Preparing<'_> {
             let tools = tools.in_instance(Some(ready.variables.instance.name().to_owned()));
             tools.call("document_write", json!({"file": file, "content": text})).await?;
         }
-        let text = kickoff.as_ref().map(|kickoff| kickoff.text.as_str());
-        self.order.client.kick_off_team(team, generation, text).await?;
+        let told = kickoff.as_ref().map(|kickoff| (kickoff.text.as_str(), kickoff.mentions.as_slice()));
+        self.order.client.kick_off_team(team, generation, told).await?;
         let woken = kickoff.map(|kickoff| kickoff.mentions).unwrap_or_default();
         self.reports.tell(Report::KickedOff { woken });
         Ok(())
@@ -394,9 +393,11 @@ impl Before {
                 attempts.failed += 1;
             }
         }
+        let cut_off = turns.iter().take_while(|turn| turn.outcome == Some(TurnOutcome::Interrupted));
+        let unknown = cut_off.map(|turn| turn.turn.clone()).collect();
         let last = turns.into_iter().next().filter(Turn::is_tried_again);
         let again = last.map(|turn| Again {
-            unknown: turn.outcome == Some(TurnOutcome::Interrupted),
+            unknown,
             why: match turn.error {
                 Some(error) => error.message,
                 None => "whoever ran it went away, and nobody knows how far it came".to_owned(),

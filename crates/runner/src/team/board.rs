@@ -43,7 +43,9 @@ pub(super) enum Phase {
     /// It will be at it again by itself.
     Waiting(State),
     /// It has something to do and does not get to it, unless somebody outside sees to it.
-    Held { why: String },
+    Held {
+        why: String,
+    },
     Stopped,
 }
 
@@ -51,7 +53,9 @@ impl Phase {
     /// Whether a person who was told one needs not be told the other.
     fn is_like(&self, other: &Phase) -> bool {
         match (self, other) {
-            (Phase::Waiting(State::Waiting { why, .. }), Phase::Waiting(State::Waiting { why: other, .. })) => why == other,
+            (Phase::Waiting(State::Waiting { why, .. }), Phase::Waiting(State::Waiting { why: other, .. })) => {
+                why == other
+            }
             (one, other) => one == other,
         }
     }
@@ -95,11 +99,18 @@ impl Board {
         let posts = self.posts();
         let live = || posts.agents.values().filter(|post| post.phase != Phase::Stopped);
         Glance {
-            busy: live().any(|post| post.phase.is_busy() || post.woken != post.seen),
+            busy: live().any(Post::is_busy),
             working: live().any(|post| post.phase == Phase::Working),
             stirred: posts.stirred,
             all_stopped: live().next().is_none(),
         }
+    }
+
+    /// Whether anybody else is at something.
+    pub(super) fn is_busy_without(&self, name: &str) -> bool {
+        let posts = self.posts();
+        let mut others = posts.agents.iter().filter(|(other, _)| *other != name).map(|(_, post)| post);
+        others.any(Post::is_busy)
     }
 
     /// There may be something for the agent.
@@ -221,6 +232,11 @@ impl Board {
 }
 
 impl Post {
+    /// Whether it works, has to look at its inbox or is about to try again.
+    fn is_busy(&self) -> bool {
+        self.phase != Phase::Stopped && (self.phase.is_busy() || self.woken != self.seen)
+    }
+
     fn state(&self) -> State {
         match &self.phase {
             Phase::Idle if self.failed.is_some() => State::Failed,

@@ -28,13 +28,28 @@ struct Kept {
     failure: Option<String>,
 }
 
+/// What a turn is asked for by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Wakes<'a> {
+    /// Whoever sent its messages; nobody if its time has come.
+    By(&'a [Sender<'a>]),
+    /// Another attempt, which counts as a turn and not as another round.
+    Again,
+}
+
 /// Whether a turn may begin.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Admission {
     Granted,
     /// No further turn begins. `news` for whoever hears it first.
-    Limit { reached: Reached, news: bool },
-    Loop { with: BTreeSet<String>, news: bool },
+    Limit {
+        reached: Reached,
+        news: bool,
+    },
+    Loop {
+        with: BTreeSet<String>,
+        news: bool,
+    },
 }
 
 impl Ledger {
@@ -43,27 +58,17 @@ impl Ledger {
     }
 
     /// Asks for a turn; if it is granted, it counts.
-    pub(super) fn admit(&self, agent: &str, senders: &[Sender<'_>], now: Duration) -> Admission {
+    pub(super) fn admit(&self, agent: &str, wakes: Wakes<'_>, now: Duration) -> Admission {
         let mut kept = self.kept();
         kept.spent.runtime = now;
         if let Some(reached) = kept.spent.reached(&self.limits) {
             let news = !std::mem::replace(&mut kept.told, true);
             return Admission::Limit { reached, news };
         }
-        if let Turn::Held { with, news } = kept.loops.ask(agent, senders) {
+        if let Wakes::By(senders) = wakes
+            && let Turn::Held { with, news } = kept.loops.ask(agent, senders)
+        {
             return Admission::Loop { with, news };
-        }
-        kept.spent.turns += 1;
-        Admission::Granted
-    }
-
-    /// Another attempt counts as a turn, and not as another round.
-    pub(super) fn admit_again(&self, now: Duration) -> Admission {
-        let mut kept = self.kept();
-        kept.spent.runtime = now;
-        if let Some(reached) = kept.spent.reached(&self.limits) {
-            let news = !std::mem::replace(&mut kept.told, true);
-            return Admission::Limit { reached, news };
         }
         kept.spent.turns += 1;
         Admission::Granted
@@ -74,6 +79,11 @@ impl Ledger {
         let mut kept = self.kept();
         kept.spent.runtime = now;
         kept.spent.reached(&self.limits)
+    }
+
+    /// How long until there was enough time.
+    pub(super) fn runtime_left(&self, now: Duration) -> Duration {
+        self.limits.max_runtime.map_or(Duration::MAX, |most| most.saturating_sub(now))
     }
 
     pub(super) fn cost(&self, cost_usd: Option<f64>) {
@@ -150,11 +160,11 @@ mod tests {
     fn turns_count_until_there_are_enough() {
         let limits = Limits { max_turns: Some(2), ..Limits::default() };
         let ledger = Ledger::new(limits, Spent::default());
-        assert_eq!(ledger.admit("a", &[Sender::Outside], NOW), Admission::Granted);
-        assert_eq!(ledger.admit_again(NOW), Admission::Granted);
+        assert_eq!(ledger.admit("a", Wakes::By(&[Sender::Outside]), NOW), Admission::Granted);
+        assert_eq!(ledger.admit("a", Wakes::Again, NOW), Admission::Granted);
         let reached = Reached::Turns(2);
-        assert_eq!(ledger.admit("b", &[Sender::Outside], NOW), Admission::Limit { reached, news: true });
-        assert_eq!(ledger.admit_again(NOW), Admission::Limit { reached, news: false });
+        assert_eq!(ledger.admit("b", Wakes::By(&[Sender::Outside]), NOW), Admission::Limit { reached, news: true });
+        assert_eq!(ledger.admit("a", Wakes::Again, NOW), Admission::Limit { reached, news: false });
     }
 
     #[test]

@@ -28,7 +28,9 @@ impl Held {
 #[derive(Debug)]
 pub(super) enum NotHeld {
     /// Another runner of this machine has it.
-    By { pid: String },
+    By {
+        pid: String,
+    },
     Io(io::Error),
 }
 
@@ -85,7 +87,8 @@ mod tests {
             let folder = state_folder(Path::new("/p"), &TeamId::from(team));
             folder.strip_prefix("/p/.rookery/run").unwrap().to_str().unwrap().to_owned()
         };
-        for (team, name) in [("@pr-123", "@pr-123"), ("helper@v1.2", "helper@v1.2"), ("@a/b", "@a%2fb"), ("..", "%2e.")] {
+        for (team, name) in [("@pr-123", "@pr-123"), ("helper@v1.2", "helper@v1.2"), ("@a/b", "@a%2fb"), ("..", "%2e.")]
+        {
             assert_eq!(folder(team), name);
         }
     }

@@ -14,8 +14,9 @@ use super::crew::Crew;
 use super::decide::alarm::Alarm;
 use super::decide::attempts::Attempts;
 use super::decide::inbox::still_open;
-use super::ledger::Admission;
+use super::ledger::{Admission, Wakes};
 use super::report::State;
+use super::seats;
 use crate::backend::{Backend, Seat};
 use crate::file::Agent;
 use crate::turn::{Message, shown_in_one_turn};
@@ -47,8 +48,8 @@ pub(super) struct Member {
 pub(super) struct Again {
     /// The turn before.
     pub(super) turn: String,
-    /// Whether nobody knows how far that came, because its runner died.
-    pub(super) unknown: bool,
+    /// Those of which nobody knows how far they came, because their runner died, the newest first.
+    pub(super) unknown: Vec<String>,
     pub(super) why: String,
     /// What it was about; not known after a restart.
     pub(super) messages: Option<Vec<Message>>,
@@ -90,6 +91,9 @@ impl Member {
         // When all of them stop, that is told once.
         if !self.crew.stop.is_cancelled() {
             self.crew.tell_standing(&name);
+            let leaving = seats::leave(&self.crew.client, &self.seat.id);
+            // If not by this, it leaves with its team.
+            let _left = self.crew.stop.run_until_cancelled(leaving).await;
         }
         done
     }
@@ -125,7 +129,8 @@ impl Member {
             let idle = now.saturating_sub(self.active);
             alarm.rings_in(idle, &self.crew.clock.zoned())
         });
-        let rings = ringing.is_some_and(|time| time.is_zero());
+        let rings = ringing.is_some_and(|time| time.is_zero()) && self.crew.may_ring(&self.seat.name);
+        let ringing = ringing.filter(|time| !time.is_zero());
         if self.again.is_none() && unread.is_empty() && !rings {
             return Step::Rest(Phase::Idle, ringing.unwrap_or(Duration::MAX));
         }
@@ -155,15 +160,9 @@ impl Member {
     }
 
     async fn admit(&mut self, asked: Asked, now: Duration) -> Step {
-        let admission = match &asked.again {
-            Some(_) => self.crew.ledger.admit_again(now),
-            None => {
-                let senders: Vec<_> =
-                    asked.messages.iter().map(|message| self.crew.sender(&message.entry.from)).collect();
-                self.crew.ledger.admit(&self.seat.name, &senders, now)
-            }
-        };
-        match admission {
+        let senders: Vec<_> = asked.messages.iter().map(|message| self.crew.sender(&message.entry.from)).collect();
+        let wakes = if asked.again.is_some() { Wakes::Again } else { Wakes::By(&senders) };
+        match self.crew.ledger.admit(&self.seat.name, wakes, now) {
             Admission::Granted => Step::Turn(asked),
             Admission::Limit { reached, news } => {
                 self.again = asked.again;

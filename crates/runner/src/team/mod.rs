@@ -102,7 +102,9 @@ impl TeamError {
     /// What to do about it.
     pub fn hint(&self) -> String {
         match self {
-            TeamError::Running { team, .. } => format!("see it with `rookery list`; stop it with `rookery stop {team}`"),
+            TeamError::Running { team, .. } => {
+                format!("see it with `rookery list`; stop it with `rookery stop {team}`")
+            }
             TeamError::Elsewhere { team, .. } => format!("stop it first, with `rookery stop {team}`"),
             TeamError::State { .. } => "check who owns .rookery and whether the disk is full".to_owned(),
             TeamError::Setup(error) => error.hint().unwrap_or("start it again").to_owned(),

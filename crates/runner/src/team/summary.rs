@@ -56,7 +56,13 @@ pub struct EntryDocument {
 }
 
 impl Summary {
-    pub(super) fn of(crew: &Crew, over: &Over, resumed: bool, took: Duration, document: Option<EntryDocument>) -> Summary {
+    pub(super) fn of(
+        crew: &Crew,
+        over: &Over,
+        resumed: bool,
+        took: Duration,
+        document: Option<EntryDocument>,
+    ) -> Summary {
         let Tally { turns, usage } = crew.board.total();
         Summary {
             team: crew.team.to_string(),

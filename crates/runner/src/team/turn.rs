@@ -25,6 +25,8 @@ const ENDING: Duration = Duration::from_secs(30);
 pub(super) const LAST_WORDS: Duration = Duration::from_secs(10);
 /// Events that wait for the screen.
 const EVENTS: usize = 256;
+/// How many turns that were cut off are told of.
+const TURNS_BACK: usize = 5;
 /// What the daemon says of messages that no turn can be about.
 const NOT_OPEN: &str = "INVALID_STATE";
 /// How much of a reason is told.
@@ -92,8 +94,9 @@ impl Member {
 
     /// Gathers what the agent is told.
     async fn told(&self, begun: &wire::Turn, asked: &Asked, attempt: u32) -> Result<backend::Turn, ClientError> {
-        let prompt = if self.backend.reads_prompts() { self.prompt(begun, asked, attempt).await? } else { String::new() };
-        let repeats = asked.again.as_ref().filter(|again| again.unknown).map(|again| again.turn.clone());
+        let prompt =
+            if self.backend.reads_prompts() { self.prompt(begun, asked, attempt).await? } else { String::new() };
+        let repeats = asked.again.as_ref().map(|again| again.unknown.clone()).unwrap_or_default();
         Ok(backend::Turn {
             id: begun.turn.clone(),
             attempt,
@@ -111,10 +114,7 @@ impl Member {
         let situation = Situation::look(&self.crew.ready, &self.seat).await?;
         let earlier = match &asked.again {
             None => None,
-            Some(again) => {
-                let did = self.crew.client.turn(&again.turn).await?.did;
-                Some(Earlier { attempt, why: again.why.clone(), did: did.into_iter().map(|deed| deed.summary).collect() })
-            }
+            Some(again) => Some(Earlier { attempt, why: again.why.clone(), did: self.did_before(again).await? }),
         };
         let cause = match asked.by {
             By::Alarm => Woken::Wakeup(self.agent.wakeup_prompt.as_ref().map(|text| self.seat.variables.fill(text))),
@@ -128,6 +128,19 @@ impl Member {
             earlier,
             situation: &situation,
         }))
+    }
+
+    /// What the log says that the attempts before this one did, in order: the last, and all that nobody knows the end of.
+    async fn did_before(&self, again: &Again) -> Result<Vec<String>, ClientError> {
+        let mut turns: Vec<&String> = again.unknown.iter().take(TURNS_BACK).collect();
+        if turns.is_empty() {
+            turns.push(&again.turn);
+        }
+        let mut did = Vec::new();
+        for turn in turns.into_iter().rev() {
+            did.extend(self.crew.client.turn(turn).await?.did.into_iter().map(|deed| deed.summary));
+        }
+        Ok(did)
     }
 
     /// Lets the backend have the turn, and tells what happens meanwhile. Ends in any case, whatever a backend promises.
@@ -340,7 +353,7 @@ async fn kept(client: &Client, path: &Path) -> Result<String, NotKept> {
 fn again(done: &Turned, asked: Asked, why: String, due: Duration) -> Again {
     Again {
         turn: done.id.clone(),
-        unknown: false,
+        unknown: Vec::new(),
         why,
         ids: asked.messages.iter().map(|message| message.entry.id.clone()).collect(),
         messages: Some(asked.messages),

@@ -56,9 +56,9 @@ fn hear(crew: &Crew, event: &Value, asked: &Notify) {
         "authority.escalation" => {
             let from = about["from"].as_str().map(AgentId::from);
             if let Some(name) = from.and_then(|from| crew.names.get(&from)).filter(|_| about["message"].is_string()) {
-                let text = "a message of it is held until a person decides: `rookery context held` shows it";
-                crew.ledger.fail(format!("a message of {name} is held until a person decides"));
-                crew.reports.note(Some(name), Level::Error, text);
+                let reason = format!("a message of {name} is held until a person decides: see `rookery context held`");
+                crew.ledger.fail(reason.clone());
+                crew.reports.note(Some(name), Level::Error, reason);
             }
         }
         "delivery.retried" => {

@@ -52,7 +52,11 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
         context.out.note(&format!("{hindrance}: the team waits for messages (`rookery send`)"));
     }
     let wanted = Wanted { ready, mode: Mode::Start, verbose: args.verbose, timeout: None };
-    if args.background { team::background(context, &wanted, arguments(&args)?).await } else { team::drive(context, wanted).await }
+    if args.background {
+        team::background(context, &wanted, arguments(&args)?).await
+    } else {
+        team::drive(context, wanted).await
+    }
 }
 
 /// What the process in the background is started with: the same, from wherever it is.

@@ -24,9 +24,7 @@ impl Alarm {
     pub(crate) fn rings_in(&self, idle: Duration, now: &Zoned) -> Duration {
         match (&self.wakeup, &self.at) {
             (Wakeup::Every(length), _) => length.saturating_sub(idle),
-            (Wakeup::Cron { .. }, Some(at)) => {
-                Duration::try_from(now.duration_until(at)).unwrap_or_default()
-            }
+            (Wakeup::Cron { .. }, Some(at)) => Duration::try_from(now.duration_until(at)).unwrap_or_default(),
             // Its times are over.
             (Wakeup::Cron { .. }, None) => Duration::MAX,
         }

@@ -28,7 +28,10 @@ pub(crate) struct Loops {
 pub(crate) enum Turn {
     Granted,
     /// It would go round once more. `news` if that was not so before.
-    Held { with: BTreeSet<String>, news: bool },
+    Held {
+        with: BTreeSet<String>,
+        news: bool,
+    },
 }
 
 impl Loops {
