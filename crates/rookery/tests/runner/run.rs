@@ -329,20 +329,3 @@ kickoff: "@other go"
     assert_eq!(ran.code, Some(0), "{ran:?}");
     Ok(())
 }
-
-#[tokio::test]
-async fn without_a_context_the_kickoff_is_handed_over() -> Outcome {
-    let stage = Stage::new()?;
-    let file = r#"
-context: false
-agents:
-  writer: {backend: mock, script: [{save: {path: out.txt, text: "${{ inbox.text }}"}}]}
-kickoff: "@writer write this down"
-"#;
-    stage.save("team.yaml", file)?;
-    let ran = stage.run(&["run", "team.yaml"]).await?;
-    assert_eq!(ran.code, Some(0), "{ran:?}");
-    assert_eq!(std::fs::read_to_string(stage.daemon.root().join("out.txt"))?, "@writer write this down");
-    assert_eq!(stage.channel("default").await?, []);
-    Ok(())
-}

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, ensure};
@@ -128,15 +127,6 @@ impl Stage {
         Ok(())
     }
 
-    /// Waits until so much is in the log.
-    pub async fn until_events(&self, count: u64) -> anyhow::Result<()> {
-        eventually("the log grows", async || {
-            let status = self.daemon.get("/status").await?.body;
-            Ok((status["event_count"].as_u64() >= Some(count)).then_some(()))
-        })
-        .await
-    }
-
     /// Waits until a team has an open turn of this agent.
     pub async fn until_working(&self, team: &str, agent: &str) -> anyhow::Result<()> {
         eventually("the agent works", async || {
@@ -152,10 +142,6 @@ impl Stage {
         let Ok(entries) = std::fs::read_dir("/proc") else { return false };
         let lines = entries.flatten().map(|entry| std::fs::read(entry.path().join("cmdline")).unwrap_or_default());
         lines.into_iter().any(|line| String::from_utf8_lossy(&line).replace('\0', " ").contains(needle))
-    }
-
-    pub fn state_folder(&self, team: &str) -> PathBuf {
-        self.daemon.root().join(".rookery/run").join(team)
     }
 }
 

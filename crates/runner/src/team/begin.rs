@@ -31,7 +31,7 @@ use crate::file::{Agent, Ready};
 use crate::process::{self, Launcher};
 use crate::setup::{self, Progress, Stage};
 use crate::steps;
-use crate::turn::{Kickoff, Message, system};
+use crate::turn::{Kickoff, system};
 
 /// How many turns back an agent's attempts are counted after a restart.
 const TURNS_BACK: u32 = 50;
@@ -198,7 +198,7 @@ impl Preparing<'_> {
         for (agent, folder) in ready.workflow.agents.iter().zip(&folders) {
             members.push(self.member(&crew, &ready, agent, folder).await?);
         }
-        self.kick_off(&ready, &mut members).await?;
+        self.kick_off(&ready).await?;
         Ok((crew, members))
     }
 
@@ -292,6 +292,7 @@ impl Preparing<'_> {
             Spent { turns: total.turns, cost_usd: total.usage.cost_usd.unwrap_or_default(), ..Spent::default() };
         Crew {
             client: self.order.client.clone(),
+            mode: self.order.mode,
             ledger: Ledger::new(ready.workflow.limits.clone(), spent),
             ready,
             team: self.team.clone(),
@@ -317,7 +318,6 @@ impl Preparing<'_> {
             backend,
             attempts: before.attempts,
             again: before.again,
-            handed: None,
             alarm: agent.wakeup.clone().map(|wakeup| Alarm::set(wakeup, &self.clock.zoned())),
             active: self.clock.now(),
             conversation: before.conversation,
@@ -337,24 +337,12 @@ impl Preparing<'_> {
         Ok(Before::of(turns.into_iter().filter(|turn| turn.generation == self.started.generation).collect()))
     }
 
-    /// The first message, once in each generation. Where there is no channel it is handed to those whom it mentions.
-    async fn kick_off(&self, ready: &Ready, members: &mut [Member]) -> Result<(), TeamError> {
-        let kickoff = Kickoff::of(ready);
-        if ready.context.provider == Some(Provider::Off)
-            && let Some(kickoff) = &kickoff
-        {
-            let fresh = |member: &&mut Member| {
-                let began = member.crew.board.turns(&member.seat.name) > 0 && member.again.is_none();
-                kickoff.mentions.contains(&member.seat.name) && !began
-            };
-            members
-                .iter_mut()
-                .filter(fresh)
-                .for_each(|member| member.handed = Some(Message::handed("system", &kickoff.text)));
-        }
+    /// The first message, once in each generation.
+    async fn kick_off(&self, ready: &Ready) -> Result<(), TeamError> {
         if self.started.kicked_off {
             return Ok(());
         }
+        let kickoff = Kickoff::of(ready);
         let (team, generation) = (self.team.as_str(), self.started.generation);
         for (file, text) in kickoff.iter().flat_map(|kickoff| &kickoff.documents) {
             let tools = rookery_client::Tools::new(self.order.client.clone(), None);
@@ -407,9 +395,11 @@ impl Before {
                 attempts.failed += 1;
             }
         }
+        let cut_off = turns.iter().take_while(|turn| turn.outcome == Some(TurnOutcome::Interrupted));
+        let unknown = cut_off.map(|turn| turn.turn.clone()).collect();
         let last = turns.into_iter().next().filter(Turn::is_tried_again);
         let again = last.map(|turn| Again {
-            unknown: turn.outcome == Some(TurnOutcome::Interrupted),
+            unknown,
             why: match turn.error {
                 Some(error) => error.message,
                 None => "whoever ran it went away, and nobody knows how far it came".to_owned(),

@@ -50,6 +50,16 @@ pub(super) enum Phase {
 }
 
 impl Phase {
+    /// Whether a person who was told one needs not be told the other.
+    fn is_like(&self, other: &Phase) -> bool {
+        match (self, other) {
+            (Phase::Waiting(State::Waiting { why, .. }), Phase::Waiting(State::Waiting { why: other, .. })) => {
+                why == other
+            }
+            (one, other) => one == other,
+        }
+    }
+
     fn is_busy(&self) -> bool {
         matches!(self, Phase::Working | Phase::Waiting(_))
     }
@@ -89,11 +99,18 @@ impl Board {
         let posts = self.posts();
         let live = || posts.agents.values().filter(|post| post.phase != Phase::Stopped);
         Glance {
-            busy: live().any(|post| post.phase.is_busy() || post.woken != post.seen),
+            busy: live().any(Post::is_busy),
             working: live().any(|post| post.phase == Phase::Working),
             stirred: posts.stirred,
             all_stopped: live().next().is_none(),
         }
+    }
+
+    /// Whether anybody else is at something.
+    pub(super) fn is_busy_without(&self, name: &str) -> bool {
+        let posts = self.posts();
+        let mut others = posts.agents.iter().filter(|(other, _)| *other != name).map(|(_, post)| post);
+        others.any(Post::is_busy)
     }
 
     /// There may be something for the agent.
@@ -132,7 +149,7 @@ impl Board {
         let mut news = false;
         self.change(name, |post| {
             post.seen = seen;
-            news = post.phase != phase;
+            news = !post.phase.is_like(&phase);
             post.phase = phase;
         });
         news
@@ -215,6 +232,11 @@ impl Board {
 }
 
 impl Post {
+    /// Whether it works, has to look at its inbox or is about to try again.
+    fn is_busy(&self) -> bool {
+        self.phase != Phase::Stopped && (self.phase.is_busy() || self.woken != self.seen)
+    }
+
     fn state(&self) -> State {
         match &self.phase {
             Phase::Idle if self.failed.is_some() => State::Failed,

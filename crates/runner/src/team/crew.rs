@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use rookery_client::Client;
+use rookery_client::teams::Mode;
+use rookery_client::{Client, ClientError, Tools};
 use rookery_core::{AgentId, TeamId};
 use tokio_util::sync::CancellationToken;
 
@@ -11,13 +12,16 @@ use super::clock::Clock;
 use super::decide::loops::Sender;
 use super::ledger::Ledger;
 use super::report::{Level, Report, Reports};
+use super::turn::LAST_WORDS;
 use crate::file::Ready;
+use crate::turn::Message;
 
 #[derive(Debug)]
 pub(super) struct Crew {
     /// Speaks as the person whose project it is, and waits for a daemon that is away.
     pub(super) client: Client,
     pub(super) ready: Ready,
+    pub(super) mode: Mode,
     pub(super) team: TeamId,
     pub(super) generation: u64,
     /// The agents by their ids, with the names that they have in the team.
@@ -37,6 +41,18 @@ impl Crew {
         if is_member { Sender::Member(from) } else { Sender::Outside }
     }
 
+    /// What waits for an agent and may still wake it.
+    pub(super) async fn unread(&self, name: &str, tools: &Tools) -> Result<Vec<Message>, ClientError> {
+        let mut all = Message::waiting(tools).await?;
+        all.retain(|message| !self.ledger.is_given_up(name, &message.entry.id));
+        Ok(all)
+    }
+
+    /// Whether a schedule may wake an agent now. It keeps no run alive: there it does so only while others are at it.
+    pub(super) fn may_ring(&self, name: &str) -> bool {
+        self.mode != Mode::Run || self.board.is_busy_without(name)
+    }
+
     /// The agent stands otherwise now.
     pub(super) fn tell_standing(&self, name: &str) {
         self.reports.tell(Report::Changed(self.board.standing(name)));
@@ -46,10 +62,12 @@ impl Crew {
     pub(super) async fn fails_by(&self, agent: Option<&str>, reason: &str) {
         self.ledger.fail(reason);
         self.reports.note(agent, Level::Error, reason);
-        // With the daemon away the channel can wait, and the screen has it.
-        let said = self.stop.run_until_cancelled(self.client.say_to_team(self.team.as_str(), reason)).await;
-        if let Some(Err(error)) = said {
-            self.reports.note(agent, Level::Warning, format!("the channel could not be told: {error}"));
+        // With the daemon away nobody waits for the channel: the end of the team says it too.
+        match tokio::time::timeout(LAST_WORDS, self.client.say_to_team(self.team.as_str(), reason)).await {
+            Ok(Ok(())) | Err(_) => {}
+            Ok(Err(error)) => {
+                self.reports.note(agent, Level::Warning, format!("the channel could not be told: {error}"));
+            }
         }
     }
 }

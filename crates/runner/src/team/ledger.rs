@@ -22,8 +22,19 @@ struct Kept {
     told: bool,
     /// Until when nobody asks a model.
     paused: Option<(Duration, String)>,
+    /// What was given up: agents and messages. They stay in inboxes, and wake nobody.
+    given_up: BTreeSet<(String, String)>,
     /// Why the team fails, if it does: the first reason.
     failure: Option<String>,
+}
+
+/// What a turn is asked for by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Wakes<'a> {
+    /// Whoever sent its messages; nobody if its time has come.
+    By(&'a [Sender<'a>]),
+    /// Another attempt, which counts as a turn and not as another round.
+    Again,
 }
 
 /// Whether a turn may begin.
@@ -47,27 +58,17 @@ impl Ledger {
     }
 
     /// Asks for a turn; if it is granted, it counts.
-    pub(super) fn admit(&self, agent: &str, senders: &[Sender<'_>], now: Duration) -> Admission {
+    pub(super) fn admit(&self, agent: &str, wakes: Wakes<'_>, now: Duration) -> Admission {
         let mut kept = self.kept();
         kept.spent.runtime = now;
         if let Some(reached) = kept.spent.reached(&self.limits) {
             let news = !std::mem::replace(&mut kept.told, true);
             return Admission::Limit { reached, news };
         }
-        if let Turn::Held { with, news } = kept.loops.ask(agent, senders) {
+        if let Wakes::By(senders) = wakes
+            && let Turn::Held { with, news } = kept.loops.ask(agent, senders)
+        {
             return Admission::Loop { with, news };
-        }
-        kept.spent.turns += 1;
-        Admission::Granted
-    }
-
-    /// Another attempt counts as a turn, and not as another round.
-    pub(super) fn admit_again(&self, now: Duration) -> Admission {
-        let mut kept = self.kept();
-        kept.spent.runtime = now;
-        if let Some(reached) = kept.spent.reached(&self.limits) {
-            let news = !std::mem::replace(&mut kept.told, true);
-            return Admission::Limit { reached, news };
         }
         kept.spent.turns += 1;
         Admission::Granted
@@ -78,6 +79,11 @@ impl Ledger {
         let mut kept = self.kept();
         kept.spent.runtime = now;
         kept.spent.reached(&self.limits)
+    }
+
+    /// How long until there was enough time.
+    pub(super) fn runtime_left(&self, now: Duration) -> Duration {
+        self.limits.max_runtime.map_or(Duration::MAX, |most| most.saturating_sub(now))
     }
 
     pub(super) fn cost(&self, cost_usd: Option<f64>) {
@@ -115,6 +121,21 @@ impl Ledger {
         kept.paused.as_ref().map(|(until, why)| (until.saturating_sub(now), why.clone()))
     }
 
+    /// The agent has no further turn for these messages, unless somebody wants them tried again.
+    pub(super) fn give_up<'a>(&self, agent: &str, messages: impl Iterator<Item = &'a str>) {
+        self.kept().given_up.extend(messages.map(|message| (agent.to_owned(), message.to_owned())));
+    }
+
+    pub(super) fn is_given_up(&self, agent: &str, message: &str) -> bool {
+        // Nobody has so many that this matters.
+        self.kept().given_up.contains(&(agent.to_owned(), message.to_owned()))
+    }
+
+    /// Somebody wants what was given up to be tried again; whatever is still closed is found to be so.
+    pub(super) fn take_up_again(&self) {
+        self.kept().given_up.clear();
+    }
+
     /// The team fails by this, whatever comes after.
     pub(super) fn fail(&self, reason: impl Into<String>) {
         self.kept().failure.get_or_insert_with(|| reason.into());
@@ -139,11 +160,11 @@ mod tests {
     fn turns_count_until_there_are_enough() {
         let limits = Limits { max_turns: Some(2), ..Limits::default() };
         let ledger = Ledger::new(limits, Spent::default());
-        assert_eq!(ledger.admit("a", &[Sender::Outside], NOW), Admission::Granted);
-        assert_eq!(ledger.admit_again(NOW), Admission::Granted);
+        assert_eq!(ledger.admit("a", Wakes::By(&[Sender::Outside]), NOW), Admission::Granted);
+        assert_eq!(ledger.admit("a", Wakes::Again, NOW), Admission::Granted);
         let reached = Reached::Turns(2);
-        assert_eq!(ledger.admit("b", &[Sender::Outside], NOW), Admission::Limit { reached, news: true });
-        assert_eq!(ledger.admit_again(NOW), Admission::Limit { reached, news: false });
+        assert_eq!(ledger.admit("b", Wakes::By(&[Sender::Outside]), NOW), Admission::Limit { reached, news: true });
+        assert_eq!(ledger.admit("a", Wakes::Again, NOW), Admission::Limit { reached, news: false });
     }
 
     #[test]

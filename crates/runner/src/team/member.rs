@@ -14,8 +14,9 @@ use super::crew::Crew;
 use super::decide::alarm::Alarm;
 use super::decide::attempts::Attempts;
 use super::decide::inbox::still_open;
-use super::ledger::Admission;
+use super::ledger::{Admission, Wakes};
 use super::report::State;
+use super::seats;
 use crate::backend::{Backend, Seat};
 use crate::file::Agent;
 use crate::turn::{Message, shown_in_one_turn};
@@ -34,8 +35,6 @@ pub(super) struct Member {
     pub(super) attempts: Attempts,
     /// What is tried again.
     pub(super) again: Option<Again>,
-    /// A first message that no channel can carry.
-    pub(super) handed: Option<Message>,
     pub(super) alarm: Option<Alarm>,
     /// When it last did something.
     pub(super) active: Duration,
@@ -49,8 +48,8 @@ pub(super) struct Member {
 pub(super) struct Again {
     /// The turn before.
     pub(super) turn: String,
-    /// Whether nobody knows how far that came, because its runner died.
-    pub(super) unknown: bool,
+    /// Those of which nobody knows how far they came, because their runner died, the newest first.
+    pub(super) unknown: Vec<String>,
     pub(super) why: String,
     /// What it was about; not known after a restart.
     pub(super) messages: Option<Vec<Message>>,
@@ -74,8 +73,8 @@ pub(super) struct Asked {
 pub(super) enum By {
     Messages,
     Alarm,
-    /// Handed over by the runner: what it is about is in no inbox.
-    Hand,
+    /// It acknowledged its messages in an attempt that failed then, so that they are in no inbox any more.
+    Nothing,
 }
 
 /// What to do next.
@@ -89,14 +88,21 @@ impl Member {
         let name = self.seat.name.clone();
         let done = self.work().await;
         self.crew.board.stopped(&name);
-        self.crew.tell_standing(&name);
+        // When all of them stop, that is told once.
+        if !self.crew.stop.is_cancelled() {
+            self.crew.tell_standing(&name);
+            let leaving = seats::leave(&self.crew.client, &self.seat.id);
+            // If not by this, it leaves with its team.
+            let _left = self.crew.stop.run_until_cancelled(leaving).await;
+        }
         done
     }
 
     async fn work(&mut self) -> Result<(), TeamError> {
         while !self.stop.is_cancelled() {
             let woken = self.crew.board.woken(&self.seat.name);
-            let looked = self.stop.run_until_cancelled(Message::waiting(&self.seat.tools)).await;
+            let looking = self.crew.unread(&self.seat.name, &self.seat.tools);
+            let looked = self.stop.run_until_cancelled(looking).await;
             let Some(unread) = looked else { break };
             match self.decide(unread?).await {
                 Step::Turn(asked) => self.turn(asked, woken).await?,
@@ -123,8 +129,9 @@ impl Member {
             let idle = now.saturating_sub(self.active);
             alarm.rings_in(idle, &self.crew.clock.zoned())
         });
-        let rings = ringing.is_some_and(|time| time.is_zero());
-        if self.again.is_none() && self.handed.is_none() && unread.is_empty() && !rings {
+        let rings = ringing.is_some_and(|time| time.is_zero()) && self.crew.may_ring(&self.seat.name);
+        let ringing = ringing.filter(|time| !time.is_zero());
+        if self.again.is_none() && unread.is_empty() && !rings {
             return Step::Rest(Phase::Idle, ringing.unwrap_or(Duration::MAX));
         }
         if let Some(most) = self.agent.max_turns.filter(|most| self.crew.board.turns(&self.seat.name) >= *most) {
@@ -144,14 +151,7 @@ impl Member {
     /// What the next turn is about.
     fn about(&mut self, unread: Vec<Message>, rings: bool) -> Asked {
         if let Some(again) = self.again.take() {
-            let mut asked = once_more(again, unread);
-            if asked.by == By::Hand && asked.messages.is_empty() {
-                asked.messages.extend(self.handed.take());
-            }
-            return asked;
-        }
-        if let Some(handed) = self.handed.take() {
-            return Asked { by: By::Hand, messages: vec![handed], waiting: unread.len(), again: None };
+            return once_more(again, unread);
         }
         let by = if unread.is_empty() && rings { By::Alarm } else { By::Messages };
         let shown = shown_in_one_turn(&unread);
@@ -160,18 +160,12 @@ impl Member {
     }
 
     async fn admit(&mut self, asked: Asked, now: Duration) -> Step {
-        let admission = match &asked.again {
-            Some(_) => self.crew.ledger.admit_again(now),
-            None => {
-                let senders: Vec<_> =
-                    asked.messages.iter().map(|message| self.crew.sender(&message.entry.from)).collect();
-                self.crew.ledger.admit(&self.seat.name, &senders, now)
-            }
-        };
-        match admission {
+        let senders: Vec<_> = asked.messages.iter().map(|message| self.crew.sender(&message.entry.from)).collect();
+        let wakes = if asked.again.is_some() { Wakes::Again } else { Wakes::By(&senders) };
+        match self.crew.ledger.admit(&self.seat.name, wakes, now) {
             Admission::Granted => Step::Turn(asked),
             Admission::Limit { reached, news } => {
-                self.put_back(asked);
+                self.again = asked.again;
                 if news {
                     self.crew.fails_by(None, &format!("no further turn begins: {reached}")).await;
                 }
@@ -194,15 +188,6 @@ impl Member {
         }
     }
 
-    /// What cannot be done now is not forgotten.
-    fn put_back(&mut self, asked: Asked) {
-        match asked.by {
-            By::Hand => self.handed = asked.messages.into_iter().next(),
-            By::Messages | By::Alarm => {}
-        }
-        self.again = asked.again;
-    }
-
     async fn hold(&self, why: String) -> Step {
         let held = Phase::Held { why: why.clone() };
         if self.crew.board.standing(&self.seat.name).state != (State::Held { why: why.clone() }) {
@@ -222,8 +207,7 @@ fn once_more(again: Again, unread: Vec<Message>) -> Asked {
     let by = match (&again.messages, open.is_empty()) {
         (_, _) if again.was_alarm => By::Alarm,
         (_, false) => By::Messages,
-        // It acknowledged them all before it failed, so that they are in no inbox any more.
-        (_, true) => By::Hand,
+        (_, true) => By::Nothing,
     };
     let messages = if open.is_empty() { again.messages.clone().unwrap_or_default() } else { open };
     Asked { by, messages, waiting, again: Some(again) }

@@ -18,7 +18,6 @@ use super::turn::LAST_WORDS;
 use super::watch::{self, Stopped};
 use super::{Order, TeamError, seats};
 use crate::file::show_duration;
-use crate::turn::Message;
 
 /// How long agents may take to end when the team does. Backends end their programs sooner.
 const ENDING: Duration = Duration::from_secs(60);
@@ -58,11 +57,19 @@ pub(super) async fn supervise(
     crew.stop.cancel();
     let ended = settle(&mut loops, &over, &reports).await;
     daemon.shutdown().await;
-    let over = over?;
-    ended?;
-    let summary = team.close(over, resumed).await;
-    drop(held);
-    Ok(summary)
+    let error = match (over, ended) {
+        (Ok(over), Ok(())) => {
+            let summary = team.close(over, resumed).await;
+            drop(held);
+            return Ok(summary);
+        }
+        (Err(error), _) | (Ok(_), Err(error)) => error,
+    };
+    // Nobody else runs it, so it ends here; of one that somebody else runs there is nothing left to end.
+    if !matches!(error, TeamError::Superseded { .. }) {
+        team.close(Over::by(Outcome::Failed, error.to_string()), resumed).await;
+    }
+    Err(error)
 }
 
 /// What ends one of the tasks beside the agents' loops.
@@ -164,13 +171,17 @@ impl Team<'_> {
             return Ok(Seen::Over(Over::by(Outcome::Stopped, "all of its agents were stopped")));
         }
         let stays = self.order.mode != Mode::Run;
-        if stays && (self.crew.ledger.reached(now).is_none() || glance.working) {
-            return Ok(Seen::Wait(left.unwrap_or(Duration::MAX)));
+        let (reached, until) = (self.crew.ledger.reached(now), self.crew.ledger.runtime_left(now));
+        if stays && (reached.is_none() || glance.working) {
+            return Ok(Seen::Wait(left.unwrap_or(Duration::MAX).min(until)));
+        }
+        if let Some(reached) = reached.filter(|_| stays) {
+            self.crew.ledger.fail(format!("no further turn begins: {reached}"));
         }
         let wait = match quiet.look(now, glance.busy, glance.stirred) {
             Look::Busy => Duration::MAX,
             Look::Settling(time) => time,
-            Look::AskAgain if self.is_quiet(glance.stirred).await? => return Ok(Seen::Over(self.verdict(stays))),
+            Look::AskAgain if self.is_quiet(glance.stirred).await? => return Ok(Seen::Over(self.verdict())),
             Look::AskAgain => {
                 quiet.begin_again();
                 Duration::ZERO
@@ -185,9 +196,9 @@ impl Team<'_> {
         let ids: Vec<_> = self.crew.names.iter().filter(|(_, name)| free.contains(name)).collect();
         for (id, name) in ids {
             let tools = rookery_client::Tools::as_agent(&self.crew.client, id.as_str())?;
-            let Some(unread) = self.interrupt.run_until_cancelled(Message::waiting(&tools)).await else {
-                return Ok(false);
-            };
+            // With the daemon away nobody can tell, and other things end it sooner.
+            let asking = tokio::time::timeout(LAST_WORDS, self.crew.unread(name, &tools));
+            let Some(Ok(unread)) = self.interrupt.run_until_cancelled(asking).await else { return Ok(false) };
             if !unread?.is_empty() {
                 self.crew.board.wake(name);
                 return Ok(false);
@@ -197,12 +208,11 @@ impl Team<'_> {
     }
 
     /// How it ended by itself.
-    fn verdict(&self, stays: bool) -> Over {
+    fn verdict(&self) -> Over {
         let failed = self.crew.board.standings().into_iter().find_map(|(agent, why)| Some((agent.name, why?)));
         match (self.crew.ledger.failure(), failed) {
             (Some(reason), _) => Over::by(Outcome::Failed, reason),
             (None, Some((name, why))) => Over::by(Outcome::Failed, format!("the last turn of {name} failed: {why}")),
-            (None, None) if stays => Over::by(Outcome::Failed, "a limit is reached"),
             (None, None) => Over { outcome: Outcome::Completed, reason: None },
         }
     }

@@ -25,6 +25,10 @@ const ENDING: Duration = Duration::from_secs(30);
 pub(super) const LAST_WORDS: Duration = Duration::from_secs(10);
 /// Events that wait for the screen.
 const EVENTS: usize = 256;
+/// How many turns that were cut off are told of.
+const TURNS_BACK: usize = 5;
+/// What the daemon says of messages that no turn can be about.
+const NOT_OPEN: &str = "INVALID_STATE";
 /// How much of a reason is told.
 const REASON_LETTERS: usize = 2_000;
 
@@ -57,8 +61,8 @@ impl Member {
 
     /// Opens the turn in the log. None if there is nothing to do any more.
     async fn begin(&mut self, asked: &Asked, attempt: u32) -> Result<Option<wire::Turn>, TeamError> {
-        let handed = asked.by == By::Hand;
-        let ids = asked.messages.iter().filter(|_| !handed).map(|message| message.entry.id.clone());
+        let is_open = asked.by != By::Nothing;
+        let ids = asked.messages.iter().filter(|_| is_open).map(|message| message.entry.id.clone());
         let start = StartTurn {
             agent: self.seat.id.to_string(),
             attempt,
@@ -66,7 +70,7 @@ impl Member {
             cause: match asked.by {
                 By::Messages => wire::Cause::Messages,
                 By::Alarm => wire::Cause::Wakeup,
-                By::Hand => wire::Cause::Direct,
+                By::Nothing => wire::Cause::Direct,
             },
             team: self.crew.team.to_string(),
             generation: self.crew.generation,
@@ -74,20 +78,25 @@ impl Member {
         match self.stop.run_until_cancelled(self.crew.client.start_turn(&start)).await {
             None => Ok(None),
             Some(Ok(turn)) => Ok(Some(turn)),
-            // Somebody acknowledged them meanwhile: the next look tells.
-            Some(Err(error)) if error.code() == Some("INVALID_STATE") && asked.by == By::Messages => {
+            // Somebody acknowledged them meanwhile, or they were given up before a restart.
+            Some(Err(error)) if error.code() == Some(NOT_OPEN) && asked.by == By::Messages => {
                 self.attempts.over();
+                self.give_up(&asked.messages);
                 Ok(None)
             }
             Some(Err(error)) => Err(error.into()),
         }
     }
 
+    fn give_up(&self, messages: &[Message]) {
+        self.crew.ledger.give_up(&self.seat.name, messages.iter().map(|message| message.entry.id.as_str()));
+    }
+
     /// Gathers what the agent is told.
     async fn told(&self, begun: &wire::Turn, asked: &Asked, attempt: u32) -> Result<backend::Turn, ClientError> {
         let prompt =
             if self.backend.reads_prompts() { self.prompt(begun, asked, attempt).await? } else { String::new() };
-        let repeats = asked.again.as_ref().filter(|again| again.unknown).map(|again| again.turn.clone());
+        let repeats = asked.again.as_ref().map(|again| again.unknown.clone()).unwrap_or_default();
         Ok(backend::Turn {
             id: begun.turn.clone(),
             attempt,
@@ -105,18 +114,11 @@ impl Member {
         let situation = Situation::look(&self.crew.ready, &self.seat).await?;
         let earlier = match &asked.again {
             None => None,
-            Some(again) => {
-                let did = self.crew.client.turn(&again.turn).await?.did;
-                Some(Earlier {
-                    attempt,
-                    why: again.why.clone(),
-                    did: did.into_iter().map(|deed| deed.summary).collect(),
-                })
-            }
+            Some(again) => Some(Earlier { attempt, why: again.why.clone(), did: self.did_before(again).await? }),
         };
         let cause = match asked.by {
             By::Alarm => Woken::Wakeup(self.agent.wakeup_prompt.as_ref().map(|text| self.seat.variables.fill(text))),
-            By::Messages | By::Hand => Woken::Messages,
+            By::Messages | By::Nothing => Woken::Messages,
         };
         Ok(prompt(&Telling {
             turn: &begun.turn,
@@ -126,6 +128,19 @@ impl Member {
             earlier,
             situation: &situation,
         }))
+    }
+
+    /// What the log says that the attempts before this one did, in order: the last, and all that nobody knows the end of.
+    async fn did_before(&self, again: &Again) -> Result<Vec<String>, ClientError> {
+        let mut turns: Vec<&String> = again.unknown.iter().take(TURNS_BACK).collect();
+        if turns.is_empty() {
+            turns.push(&again.turn);
+        }
+        let mut did = Vec::new();
+        for turn in turns.into_iter().rev() {
+            did.extend(self.crew.client.turn(turn).await?.did.into_iter().map(|deed| deed.summary));
+        }
+        Ok(did)
     }
 
     /// Lets the backend have the turn, and tells what happens meanwhile. Ends in any case, whatever a backend promises.
@@ -218,6 +233,7 @@ impl Member {
         match next {
             Next::GiveUp => {
                 self.attempts.over();
+                self.give_up(&asked.messages);
                 self.crew.ledger.fail(format!("{} gave up: {reason}", self.seat.name));
                 Ok(TurnOutcome::GivenUp { reason, hint })
             }
@@ -337,7 +353,7 @@ async fn kept(client: &Client, path: &Path) -> Result<String, NotKept> {
 fn again(done: &Turned, asked: Asked, why: String, due: Duration) -> Again {
     Again {
         turn: done.id.clone(),
-        unknown: false,
+        unknown: Vec::new(),
         why,
         ids: asked.messages.iter().map(|message| message.entry.id.clone()).collect(),
         messages: Some(asked.messages),

@@ -56,12 +56,16 @@ fn hear(crew: &Crew, event: &Value, asked: &Notify) {
         "authority.escalation" => {
             let from = about["from"].as_str().map(AgentId::from);
             if let Some(name) = from.and_then(|from| crew.names.get(&from)).filter(|_| about["message"].is_string()) {
-                let text = "a message of it is held until a person decides: `rookery context held` shows it";
-                crew.ledger.fail(format!("a message of {name} is held until a person decides"));
-                crew.reports.note(Some(name), Level::Error, text);
+                let reason = format!("a message of {name} is held until a person decides: see `rookery context held`");
+                crew.ledger.fail(reason.clone());
+                crew.reports.note(Some(name), Level::Error, reason);
             }
         }
-        "delivery.retried" | "envelope.received" | "task.forwarded" => crew.board.wake_all(),
+        "delivery.retried" => {
+            crew.ledger.take_up_again();
+            crew.board.wake_all();
+        }
+        "envelope.received" | "task.forwarded" => crew.board.wake_all(),
         "team.stop_asked" if about["team"] == crew.team.as_str() => asked.notify_one(),
         _ => {}
     }

@@ -58,12 +58,6 @@ impl Message {
         Ok(messages)
     }
 
-    /// A message that is in no inbox, handed over by the runner.
-    pub fn handed(from: &str, text: &str) -> Message {
-        let (id, timestamp, from, message) = ("handed".to_owned(), String::new(), from.to_owned(), text.to_owned());
-        Message { entry: Entry { id, timestamp, from, message, to: None }, priority: Priority::Normal, envelope: None }
-    }
-
     pub fn letter(&self) -> Letter {
         let Entry { id, from, message, .. } = &self.entry;
         Letter { id: id.clone(), from: from.clone(), text: message.clone() }
