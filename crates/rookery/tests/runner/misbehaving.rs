@@ -49,7 +49,7 @@ kickoff: "@sleeper @stubborn @flooder @quitter @failer @crasher @stranger @healt
         ("sleeper", "took longer than 1 s", 3),
         ("stubborn", "took longer than 1 s", 3),
         ("flooder", "printed more than", 3),
-        ("quitter", "nothing", 3),
+        ("quitter", "ended its turn without saying or doing anything", 3),
         ("failer", "ended with code 3 and without an answer", 3),
         ("crasher", "died in the middle of its turn, by signal 6", 3),
         ("stranger", "there is no program `no-such-program-anywhere`", 1),
