@@ -136,7 +136,7 @@ impl Kept {
     }
 }
 
-/// Runs one command, and gives back what it printed, without the line break at the end.
+/// Runs one command, and gives back what it printed, without line breaks at the end.
 async fn printed(
     shell: &str,
     variables: &Variables,
@@ -193,10 +193,8 @@ struct Output {
 impl Output {
     fn take(&mut self, stream: Stream, line: &str) {
         if stream == Stream::Stdout {
-            if !self.printed.is_empty() {
-                self.printed.push('\n');
-            }
             self.printed.push_str(line);
+            self.printed.push('\n');
         }
         if self.last.len() == LAST_LINES {
             self.last.remove(0);
@@ -206,7 +204,7 @@ impl Output {
 
     fn settle(self, shell: &str, finished: &Finished) -> Result<String, SetupError> {
         let why = match finished.how {
-            How::Exited(0) => return Ok(self.printed),
+            How::Exited(0) => return Ok(self.printed.trim_end_matches('\n').to_owned()),
             How::Exited(code) => format!("ended with code {code}"),
             How::Signalled(signal) => format!("was ended by signal {signal}"),
             How::TimedOut | How::Idle => format!("took longer than {} minutes", TIMEOUT.as_secs() / 60),
@@ -284,7 +282,7 @@ mod tests {
         let SetupError::Failed { lines, .. } = error else { panic!("it failed") };
         assert_eq!((lines.len(), lines[9].as_str()), (LAST_LINES, "line 29"));
         let mut output = Output::default();
-        ["a", "", "b"].iter().for_each(|line| output.take(Stream::Stdout, line));
-        assert_eq!(output.settle("make", &finished(How::Exited(0))).unwrap(), "a\n\nb");
+        ["", "a", "", "b", ""].iter().for_each(|line| output.take(Stream::Stdout, line));
+        assert_eq!(output.settle("make", &finished(How::Exited(0))).unwrap(), "\na\n\nb");
     }
 }
