@@ -20,12 +20,14 @@ mod import;
 mod instructions;
 mod keys;
 mod launch;
+mod list;
 mod log;
 mod man;
 mod mcp;
 mod migrate;
 mod mock_agent;
 mod of_store;
+mod peek;
 mod redact;
 mod reference;
 mod release;
@@ -39,6 +41,7 @@ mod run;
 mod run_tree;
 mod runs;
 mod schema;
+mod send;
 mod start;
 mod status;
 mod tasks;
@@ -59,6 +62,10 @@ pub enum Command {
     Check(check::Args),
     Run(run::Args),
     Start(start::Args),
+    #[command(visible_alias = "ls")]
+    List(list::Args),
+    Send(send::Args),
+    Peek(peek::Args),
     Agents(agents::Args),
     Tasks(tasks::Args),
     Runs(runs::Args),
@@ -109,6 +116,9 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Check(args) => check::run(context, args),
         Command::Run(args) => run::run(context, args).await,
         Command::Start(args) => start::run(context, args).await,
+        Command::List(args) => list::run(context, args).await,
+        Command::Send(args) => send::run(context, args).await,
+        Command::Peek(args) => peek::run(context, args).await,
         Command::Agents(args) => agents::run(context, args).await,
         Command::Tasks(args) => tasks::run(context, args).await,
         Command::Runs(args) => runs::run(context, args).await,
