@@ -87,7 +87,7 @@ pub enum TeamError {
     #[error(transparent)]
     Setup(#[from] SetupError),
     #[error("{agent} gets no worktree")]
-    Worktree { agent: String, source: ClientError },
+    Worktree { agent: String, source: Box<ClientError> },
     #[error("{}", .0.reason)]
     Backend(Failure),
     #[error("it was interrupted before it began")]

@@ -21,12 +21,14 @@ mod import;
 mod instructions;
 mod keys;
 mod launch;
+mod list;
 mod log;
 mod man;
 mod mcp;
 mod migrate;
 mod mock_agent;
 mod of_store;
+mod peek;
 mod redact;
 mod reference;
 mod release;
@@ -40,6 +42,7 @@ mod run;
 mod run_tree;
 mod runs;
 mod schema;
+mod send;
 mod start;
 mod status;
 mod tasks;
@@ -61,6 +64,10 @@ pub enum Command {
     Demo(demo::Args),
     Run(run::Args),
     Start(start::Args),
+    #[command(visible_alias = "ls")]
+    List(list::Args),
+    Send(send::Args),
+    Peek(peek::Args),
     Agents(agents::Args),
     Tasks(tasks::Args),
     Runs(runs::Args),
@@ -112,6 +119,9 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Demo(args) => demo::run(context, args).await,
         Command::Run(args) => run::run(context, args).await,
         Command::Start(args) => start::run(context, args).await,
+        Command::List(args) => list::run(context, args).await,
+        Command::Send(args) => send::run(context, args).await,
+        Command::Peek(args) => peek::run(context, args).await,
         Command::Agents(args) => agents::run(context, args).await,
         Command::Tasks(args) => tasks::run(context, args).await,
         Command::Runs(args) => runs::run(context, args).await,

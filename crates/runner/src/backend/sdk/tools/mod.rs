@@ -132,7 +132,7 @@ fn daemon_is_away(error: &rookery_client::ClientError) -> Failure {
 }
 
 /// At most so many bytes of a text, and how much is missing.
-fn clipped(text: &str, most: usize) -> String {
+pub(super) fn clipped(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();
     }
