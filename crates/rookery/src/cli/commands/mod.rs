@@ -26,6 +26,7 @@ mod man;
 mod mcp;
 mod migrate;
 mod mock_agent;
+mod new;
 mod of_store;
 mod peek;
 mod redact;
@@ -37,11 +38,14 @@ mod resources;
 mod restore;
 mod retry;
 mod route;
+mod run;
 mod run_tree;
 mod runs;
 mod schema;
 mod send;
+mod start;
 mod status;
+mod stop;
 mod tasks;
 mod token;
 mod up;
@@ -58,8 +62,12 @@ pub enum Command {
     Status(status::Args),
     Doctor(doctor::Args),
     Check(check::Args),
+    Run(run::Args),
+    Start(start::Args),
+    Stop(stop::Args),
     #[command(visible_alias = "ls")]
     List(list::Args),
+    New(new::Args),
     Send(send::Args),
     Peek(peek::Args),
     Agents(agents::Args),
@@ -110,7 +118,11 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Status(args) => status::run(context, args).await,
         Command::Doctor(args) => doctor::run(context, args).await,
         Command::Check(args) => check::run(context, args),
+        Command::Run(args) => run::run(context, args).await,
+        Command::Start(args) => start::run(context, args).await,
+        Command::Stop(args) => stop::run(context, args).await,
         Command::List(args) => list::run(context, args).await,
+        Command::New(args) => new::run(context, args).await,
         Command::Send(args) => send::run(context, args).await,
         Command::Peek(args) => peek::run(context, args).await,
         Command::Agents(args) => agents::run(context, args).await,
