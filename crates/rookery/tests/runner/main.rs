@@ -1,5 +1,6 @@
 //! The runner: whole teams as they are run from the command line, and its programs as they are, misbehaving ones among them.
 
+mod commands;
 mod crash;
 mod process;
 mod run;

@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
-use crate::cli::output::Tone;
 use crate::cli::roster::{Roster, Target};
 use crate::cli::runners::Runners;
 use crate::project::Project;
