@@ -44,7 +44,7 @@ fn row(name: &str, source: &str, status: &str) -> (String, String, String) {
 
 fn says(ran: &Ran, code: i32, text: &str) {
     assert_eq!(ran.code, Some(code), "{ran:?}");
-    assert!(ran.stdout.contains(text) || ran.stderr.contains(text), "{text:?} in {ran:?}");
+    assert!(ran.stdout.contains(text) || ran.stderr.contains(text), "{text:?} is not in {ran:?}");
 }
 
 #[tokio::test]
@@ -103,7 +103,7 @@ async fn a_team_whose_runner_died_is_shown_so_and_ended() -> Outcome {
 async fn a_message_reaches_the_agent_it_is_for_and_can_be_looked_at() -> Outcome {
     let (stage, _) = busy("pr-1").await?;
     says(&stage.run(&["send", "hello"]).await?, 2, "several agents run: coder@pr-1, reviewer@pr-1");
-    says(&stage.run(&["send", "hello", "--to", "nobody"]).await?, 1, "nobody does not take part");
+    says(&stage.run(&["send", "hello", "--to", "stranger"]).await?, 1, "stranger does not take part");
     says(&stage.run(&["send", "hello", "--to", "@pr-1"]).await?, 2, "is an instance, not an agent");
     says(&stage.run(&["send", " ", "--to", "reviewer@pr-1"]).await?, 2, "nothing to send");
     let ran = stage.run(&["send", "the diff", "--to", "reviewer@pr-1", "--json"]).await?;
@@ -170,7 +170,7 @@ async fn what_is_wrong_with_an_agent_is_told_by_its_argument() -> Outcome {
     let cases: [(&[&str], &str); 6] = [
         (&["new", "9lives", "--model", "anthropic/x"], "NAME: no agent can be called so"),
         (&["new", "helper", "--model", "gpt"], "--model: must be provider/model"),
-        (&["new", "helper", "--backend", "clod"], "did you mean `claude`?"),
+        (&["new", "helper", "--backend", "clod"], "--backend: must be one of"),
         (&["new", "helper@a", "--instance", "b", "--model", "anthropic/x"], "is not in the instance b"),
         (&["new", "helper", "--model", "anthropic/x", "--wakeup", "sometimes"], "--wakeup"),
         (&["new", "helper", "--model", "anthropic/x", "--system-prompt", "no-such.md"], "--system-prompt"),
@@ -193,7 +193,12 @@ async fn the_program_has_two_names() -> Outcome {
         assert!(ran.stdout.lines().any(|line| line.trim_start().starts_with(command)), "{command} in {ran:?}");
     }
     let ran = stage.start_as(env!("CARGO_BIN_EXE_agent-worker"), &["completions", "bash"])?.ended().await?;
-    says(&ran, 0, "_agent-worker()");
+    stage.save("completions", &ran.stdout)?;
+    let asked = "source ./completions; complete -p agent-worker; COMP_WORDS=(agent-worker stop --a); COMP_CWORD=2; \
+                 _agent_worker agent-worker --a stop; echo \"${COMPREPLY[@]}\"";
+    let ran = stage.start_as("bash", &["-c", asked])?.ended().await?;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(ran.stdout.lines().last(), Some("--all"), "{ran:?}");
     let pages = stage.daemon.root().join("man");
     let ran = stage.run(&["man", &pages.to_string_lossy()]).await?;
     assert_eq!(ran.code, Some(0), "{ran:?}");
