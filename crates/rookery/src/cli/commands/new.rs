@@ -100,10 +100,14 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     }
     let (name, instance) = args.place()?;
     let surroundings = surroundings(context);
-    let backend = args.backend(&surroundings)?;
-    if args.backend.is_none() && backend != "sdk" {
-        context.out.note(&format!("{name} is run by {backend}; --backend and --model say otherwise"));
-    }
+    let backend = match args.backend() {
+        Some(backend) => backend.to_owned(),
+        None => {
+            let installed = args.installed(&surroundings)?;
+            context.out.note(&format!("{name} is run by {installed}; --backend and --model say otherwise"));
+            installed.to_owned()
+        }
+    };
     let ready = ready(&args, &name, &instance, &backend, &surroundings)?;
     let wanted = Wanted { ready, mode: Mode::Standalone, verbose: false, timeout: None };
     if args.detached {
@@ -125,18 +129,20 @@ impl Args {
         }
     }
 
-    fn backend(&self, surroundings: &Surroundings<'_>) -> Result<String, Failure> {
-        if let Some(backend) = &self.backend {
-            return Ok(backend.clone());
+    /// What runs it, as far as the arguments tell.
+    fn backend(&self) -> Option<&str> {
+        match &self.backend {
+            Some(backend) => Some(backend),
+            None if !self.command.is_empty() => Some("command"),
+            None if self.model.is_some() || self.base_url.is_some() => Some("sdk"),
+            None => None,
         }
-        if !self.command.is_empty() {
-            return Ok("command".to_owned());
-        }
-        if self.model.is_some() || self.base_url.is_some() {
-            return Ok("sdk".to_owned());
-        }
+    }
+
+    /// The first agent program that is there.
+    fn installed(&self, surroundings: &Surroundings<'_>) -> Result<&'static str, Failure> {
         let installed = PROGRAMS.iter().find(|(program, _)| (surroundings.find_program)(program).is_some());
-        installed.map(|(_, backend)| (*backend).to_owned()).ok_or_else(|| {
+        installed.map(|(_, backend)| *backend).ok_or_else(|| {
             Failure::usage(format!("it is not said what runs {}", self.name))
                 .hint("name a model with --model, such as anthropic/claude-sonnet-4-5, or install claude or codex")
         })
