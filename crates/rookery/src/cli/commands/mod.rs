@@ -27,6 +27,7 @@ mod man;
 mod mcp;
 mod migrate;
 mod mock_agent;
+mod new;
 mod of_store;
 mod peek;
 mod redact;
@@ -46,6 +47,7 @@ mod schema;
 mod send;
 mod start;
 mod status;
+mod stop;
 mod tasks;
 mod token;
 mod up;
@@ -65,8 +67,10 @@ pub enum Command {
     Demo(demo::Args),
     Run(run::Args),
     Start(start::Args),
+    Stop(stop::Args),
     #[command(visible_alias = "ls")]
     List(list::Args),
+    New(new::Args),
     Send(send::Args),
     Peek(peek::Args),
     Agents(agents::Args),
@@ -122,7 +126,9 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Demo(args) => demo::run(context, args).await,
         Command::Run(args) => run::run(context, args).await,
         Command::Start(args) => start::run(context, args).await,
+        Command::Stop(args) => stop::run(context, args).await,
         Command::List(args) => list::run(context, args).await,
+        Command::New(args) => new::run(context, args).await,
         Command::Send(args) => send::run(context, args).await,
         Command::Peek(args) => peek::run(context, args).await,
         Command::Agents(args) => agents::run(context, args).await,
