@@ -8,6 +8,9 @@ use crate::error::ClientError;
 use crate::turns::Turn;
 use crate::wire;
 
+/// The largest page that the daemon gives out.
+const MOST_TEAMS: u32 = 1000;
+
 /// How a team is run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -82,6 +85,8 @@ pub struct Started {
 pub struct Team {
     pub id: String,
     #[serde(default)]
+    pub instance: String,
+    #[serde(default)]
     pub workflow: String,
     pub file: Option<String>,
     pub mode: Option<Mode>,
@@ -132,10 +137,17 @@ impl Client {
     }
 
     /// Says that it began, and gives it its work. Once in a generation, however often it is asked.
-    pub async fn kick_off_team(&self, id: &str, generation: u64, text: Option<&str>) -> Result<(), ClientError> {
+    /// The text wakes those that are named with it, whomever it mentions.
+    pub async fn kick_off_team(
+        &self,
+        id: &str,
+        generation: u64,
+        kickoff: Option<(&str, &[String])>,
+    ) -> Result<(), ClientError> {
         let mut body = json!({"generation": generation});
-        if let Some(text) = text {
+        if let Some((text, mentions)) = kickoff {
             body["text"] = text.into();
+            body["mentions"] = json!(mentions);
         }
         self.post(&["teams", id, "kickoff"], &body).await.map(drop)
     }
@@ -176,7 +188,7 @@ impl Client {
 
     /// The teams that have a runner, as far as the log knows.
     pub async fn live_teams(&self) -> Result<Vec<Team>, ClientError> {
-        let answer = self.get(&["teams"], &[("live", "true".to_owned())]).await?;
+        let answer = self.get(&["teams"], &[("live", "true".to_owned()), ("limit", MOST_TEAMS.to_string())]).await?;
         wire::read(&answer["teams"])
     }
 }

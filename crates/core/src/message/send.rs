@@ -34,6 +34,8 @@ pub enum What {
     Entry,
     /// As an entry that nobody is told of, whomever its text names.
     Notice,
+    /// As an entry that these are told of and nobody else, whomever its text names.
+    EntryFor { mentions: Vec<AgentId> },
     /// As an entry, and these are told besides those that the text mentions.
     Chat { to: Vec<AgentId>, mentions: Vec<AgentId>, tone: Tone, about: TaskId },
     /// For these agents only.
@@ -138,7 +140,9 @@ impl SendMessage {
     fn here(&self) -> Instance {
         match &self.what {
             What::Chat { .. } => Instance::of(&self.from),
-            What::Entry | What::Notice | What::Direct { .. } | What::Coord { .. } => self.instance(),
+            What::Entry | What::Notice | What::EntryFor { .. } | What::Direct { .. } | What::Coord { .. } => {
+                self.instance()
+            }
         }
     }
 
@@ -151,7 +155,7 @@ impl SendMessage {
     pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Halt> {
         self.check()?;
         view.may_sign_as(caller, &self.from)?;
-        if matches!(self.what, What::Entry | What::Notice | What::Direct { .. }) {
+        if matches!(self.what, What::Entry | What::Notice | What::EntryFor { .. } | What::Direct { .. }) {
             view.needs_context(&self.instance())?;
         }
         let reply = Reply::Row(Key::Message(self.id.clone()));
@@ -188,10 +192,13 @@ impl SendMessage {
         limit::text("message", &self.text, limit::TEXT_BYTES)?;
         limit::list("recipients", &self.names())?;
         match &self.what {
-            What::Entry | What::Notice | What::Chat { .. } | What::Direct { .. } if self.text.trim().is_empty() => {
+            What::Entry | What::Notice | What::EntryFor { .. } | What::Chat { .. } | What::Direct { .. }
+                if self.text.trim().is_empty() =>
+            {
                 Err(Refusal::new(Code::Invalid, "message must not be empty"))
             }
             What::Entry | What::Notice | What::Chat { .. } => Ok(()),
+            What::EntryFor { mentions } => mentions.iter().try_for_each(check_id),
             What::Direct { to } => check_ids(to),
             What::Coord { topic, subject, to, .. } => {
                 check_topic(topic)?;
@@ -215,7 +222,9 @@ impl SendMessage {
         let named = match &self.what {
             What::Entry => return self.mentioned(),
             What::Chat { to, .. } => &[to.clone(), self.mentioned()].concat(),
-            What::Direct { to } | What::Coord { to: Addressees::Agents(to), .. } => to,
+            What::EntryFor { mentions: to } | What::Direct { to } | What::Coord { to: Addressees::Agents(to), .. } => {
+                to
+            }
             What::Notice | What::Coord { to: Addressees::Everyone, .. } => return vec![],
         };
         let mut seen = BTreeSet::new();
@@ -246,7 +255,7 @@ impl SendMessage {
     fn letter(&self, view: &View) -> Result<Letter, Halt> {
         let Named { known, unknown } = self.resolve(view)?;
         let mentions: Vec<AgentId> = match &self.what {
-            What::Entry => known.clone(),
+            What::Entry | What::EntryFor { .. } => known.clone(),
             What::Chat { .. } => self.mentioned().into_iter().filter(|agent| known.contains(agent)).collect(),
             What::Notice | What::Direct { .. } | What::Coord { .. } => vec![],
         };
@@ -254,7 +263,7 @@ impl SendMessage {
         let others: Vec<AgentId> = known.into_iter().filter(|agent| *agent != self.from).collect();
         let (cause, hops) = self.chain(view)?;
         let (form, topic, subject) = match &self.what {
-            What::Entry | What::Notice | What::Chat { .. } => (Form::Entry, None, None),
+            What::Entry | What::Notice | What::EntryFor { .. } | What::Chat { .. } => (Form::Entry, None, None),
             What::Direct { .. } => (Form::Direct, None, None),
             What::Coord { topic, subject, .. } => (Form::Coord, Some(topic.clone()), Some(subject.clone())),
         };
@@ -298,7 +307,7 @@ impl SendMessage {
 
     fn requires_ack(&self, session: bool) -> bool {
         match &self.what {
-            What::Entry | What::Notice | What::Chat { .. } | What::Direct { .. } => true,
+            What::Entry | What::Notice | What::EntryFor { .. } | What::Chat { .. } | What::Direct { .. } => true,
             What::Coord { ack: Ack::NotRequired, .. } => false,
             // Whatever was asked for: nobody waits for these.
             What::Coord { .. } => !session,
@@ -398,7 +407,11 @@ fn check_ids(ids: &[AgentId]) -> Result<(), Refusal> {
     if ids.is_empty() {
         return Err(Refusal::new(Code::Invalid, "to must name somebody").hint("agent ids, or 'all'"));
     }
-    ids.iter().try_for_each(|id| limit::name("to", id.as_str(), limit::AGENT_ID_BYTES))
+    ids.iter().try_for_each(check_id)
+}
+
+fn check_id(id: &AgentId) -> Result<(), Refusal> {
+    limit::name("to", id.as_str(), limit::AGENT_ID_BYTES)
 }
 
 /// What several new posts to one thread come to, in order: each is later than the one before.

@@ -20,6 +20,9 @@ pub struct KickOff {
     pub team: TeamId,
     pub generation: u64,
     pub text: Option<String>,
+    /// Whom the text wakes, by their names in the team. If that is not said, whomever it mentions: but a part of it may be
+    /// what a program printed.
+    pub mentions: Option<Vec<String>>,
     /// The ids of what is posted: that it began, and the text.
     pub messages: [MessageId; 2],
 }
@@ -60,9 +63,13 @@ impl KickOff {
 
     fn posts(&self) -> Vec<SendMessage> {
         let instance = self.team.instance();
-        let texts = [Some(WORKFLOW_STARTED), self.text.as_deref()];
-        let given = self.messages.iter().zip(texts).filter_map(|(id, text)| Some((id, text?)));
-        given.map(|(id, text)| by_system(id, &instance, What::Entry, text)).collect()
+        let what = match &self.mentions {
+            Some(names) => What::EntryFor { mentions: names.iter().map(|name| instance.member(name)).collect() },
+            None => What::Entry,
+        };
+        let texts = [(Some(WORKFLOW_STARTED), What::Entry), (self.text.as_deref(), what)];
+        let given = self.messages.iter().zip(texts).filter_map(|(id, (text, what))| Some((id, text?, what)));
+        given.map(|(id, text, what)| by_system(id, &instance, what, text)).collect()
     }
 }
 
@@ -106,6 +113,17 @@ mod tests {
         assert_eq!(w.refuses(&anna(), kickoff("@pr-1", 1, None)), Code::Stale);
         assert_eq!(w.does(&anna(), kickoff("@pr-1", 2, None)), ["team.kicked_off", "message.sent"]);
         assert_eq!(w.team("@pr-1").kickoff.as_ref().unwrap().messages, ["began2".into()]);
+        assert_eq!(w.rebuilt(), *w.rows());
+    }
+
+    #[test]
+    fn what_a_program_printed_wakes_nobody_if_it_is_said_who_is_woken() {
+        let mut w = runs_in("@pr-1", &["a", "b"]);
+        let mentions = Some(vec!["b".to_owned(), "stranger".to_owned()]);
+        w.does(&anna(), KickOff { mentions, ..kickoff("@pr-1", 1, Some("+ @a in a diff\n@b please look")) });
+        let header = &w.message("kickoff1").letter.header;
+        assert_eq!((&header.mentions, &header.unknown), (&vec!["b@pr-1".into()], &vec!["stranger@pr-1".into()]));
+        assert_eq!((w.pending("a@pr-1"), w.pending("b@pr-1")), (vec![], vec!["kickoff1"]));
         assert_eq!(w.rebuilt(), *w.rows());
     }
 

@@ -62,7 +62,8 @@ pub(crate) fn runs_in(team: &str, agents: &[&str]) -> World {
 
 pub(crate) fn kickoff(team: &str, generation: u64, text: Option<&str>) -> KickOff {
     let id = |part: &str| MessageId::new(format!("{part}{generation}"));
-    KickOff { team: team.into(), generation, text: text.map(str::to_owned), messages: [id("began"), id("kickoff")] }
+    let (text, messages) = (text.map(str::to_owned), [id("began"), id("kickoff")]);
+    KickOff { team: team.into(), generation, text, mentions: None, messages }
 }
 
 pub(crate) fn end(team: &str, generation: u64, how: Conclusion) -> EndTeam {

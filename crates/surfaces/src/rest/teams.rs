@@ -103,6 +103,8 @@ pub struct KickoffRequest {
     pub generation: u64,
     /// What the team is told; only that it began if left out.
     pub text: Option<String>,
+    /// Whom the text wakes, by their names in the team; whomever it mentions if left out.
+    pub mentions: Option<Vec<String>>,
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -275,6 +277,7 @@ pub async fn kick_off(call: Call, Segment(id): Segment, body: JsonBody<KickoffRe
         team: TeamId::parse(&id)?,
         generation: body.value.generation,
         text: body.value.text,
+        mentions: body.value.mentions,
         messages: [engine.mint_message(), engine.mint_message()],
     };
     let committed = call.submit(call.person()?, command, &body.bytes).await?;
