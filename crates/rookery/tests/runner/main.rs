@@ -3,4 +3,5 @@
 mod crash;
 mod process;
 mod run;
+mod sdk;
 mod stage;
