@@ -11,4 +11,5 @@ mod misbehaving;
 mod process;
 mod run;
 mod sandbox;
+mod sdk;
 mod stage;
