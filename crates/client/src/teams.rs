@@ -132,10 +132,17 @@ impl Client {
     }
 
     /// Says that it began, and gives it its work. Once in a generation, however often it is asked.
-    pub async fn kick_off_team(&self, id: &str, generation: u64, text: Option<&str>) -> Result<(), ClientError> {
+    /// The text wakes those that are named with it, whomever it mentions.
+    pub async fn kick_off_team(
+        &self,
+        id: &str,
+        generation: u64,
+        kickoff: Option<(&str, &[String])>,
+    ) -> Result<(), ClientError> {
         let mut body = json!({"generation": generation});
-        if let Some(text) = text {
+        if let Some((text, mentions)) = kickoff {
             body["text"] = text.into();
+            body["mentions"] = json!(mentions);
         }
         self.post(&["teams", id, "kickoff"], &body).await.map(drop)
     }

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use reqwest::{Method, RequestBuilder, Response};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::client::{Client, INSTANCE, KEY, unknown};
@@ -24,6 +25,16 @@ pub struct Answer {
     /// What it should notice besides.
     pub notes: Vec<String>,
     pub value: Value,
+}
+
+/// A tool as the daemon describes it to models.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Listed {
+    pub name: String,
+    #[serde(default)]
+    pub description: String,
+    pub input_schema: Value,
 }
 
 /// Calls one daemon's tools as one agent, or as the person who owns the project.
@@ -74,6 +85,13 @@ impl Tools {
         self.carry(Some(key), CALL_TIME, tool, arguments).await
     }
 
+    /// The tools that the daemon has: those of a toolset, or all of them.
+    pub async fn list(&self, toolset: Option<&str>) -> Result<Vec<Listed>, ClientError> {
+        let path: Vec<&str> = ["mcp"].into_iter().chain(toolset).collect();
+        let message = alone("tools/list", json!({}));
+        self.ask(Repeat::Freely, listed, || self.request(&path, &message, None).timeout(CALL_TIME)).await
+    }
+
     async fn carry(
         &self,
         key: Option<&str>,
@@ -83,9 +101,20 @@ impl Tools {
     ) -> Result<Answer, ClientError> {
         let message = call(tool, &arguments);
         let repeat = if key.is_some() { Repeat::Freely } else { Repeat::IfNotSent };
+        self.ask(repeat, read, || self.request(&["mcp"], &message, key).timeout(most)).await
+    }
+
+    /// Asks until there is an answer, as long as the client has patience.
+    async fn ask<T>(
+        &self,
+        repeat: Repeat,
+        read: fn(&Value) -> Result<T, ClientError>,
+        request: impl Fn() -> RequestBuilder,
+    ) -> Result<T, ClientError> {
         let mut patience = self.client.patience();
         loop {
-            let error = match self.once(self.request(&message, key).timeout(most)).await {
+            let answered = async { read(&answer_in(self.client.send(request()).await?).await?) };
+            let error = match answered.await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
@@ -94,12 +123,8 @@ impl Tools {
         }
     }
 
-    async fn once(&self, request: RequestBuilder) -> Result<Answer, ClientError> {
-        read(&answer_in(self.client.send(request).await?).await?)
-    }
-
-    fn request(&self, message: &Message, key: Option<&str>) -> RequestBuilder {
-        let mut request = self.client.request(Method::POST, &["mcp"], &[]);
+    fn request(&self, path: &[&str], message: &Message, key: Option<&str>) -> RequestBuilder {
+        let mut request = self.client.request(Method::POST, path, &[]);
         request = message.headers().into_iter().fold(request, |request, (name, value)| request.header(name, value));
         let named = [("x-agent-id", self.agent.as_deref()), (INSTANCE, self.instance.as_deref()), (KEY, key)];
         for (name, value) in named {
@@ -111,13 +136,17 @@ impl Tools {
 
 /// A call of a tool that stands for itself.
 pub fn call(tool: &str, arguments: &Value) -> Message {
-    let meta = json!({
+    alone("tools/call", json!({"name": tool, "arguments": arguments}))
+}
+
+/// A request that stands for itself.
+fn alone(method: &str, mut params: Value) -> Message {
+    params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": VERSION,
         "io.modelcontextprotocol/clientInfo": {"name": "rookery", "version": env!("CARGO_PKG_VERSION")},
         "io.modelcontextprotocol/clientCapabilities": {},
     });
-    let params = json!({"name": tool, "arguments": arguments, "_meta": meta});
-    Message::new(json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}))
+    Message::new(json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}))
 }
 
 /// The answer, be it one message or the last one of a stream.
@@ -139,12 +168,19 @@ async fn answer_in(mut response: Response) -> Result<Value, ClientError> {
     Err(ClientError::Cut)
 }
 
+/// What was answered, if it is no error of the protocol.
+fn result(answer: &Value) -> Result<&Value, ClientError> {
+    let Some(error) = answer.get("error") else { return Ok(&answer["result"]) };
+    let message = error["message"].as_str().unwrap_or("the daemon does not know this call").to_owned();
+    Err(ClientError::Refused { status: 400, error: message, code: None, hint: None, detail: None })
+}
+
+fn listed(answer: &Value) -> Result<Vec<Listed>, ClientError> {
+    Vec::deserialize(&result(answer)?["tools"]).map_err(ClientError::Garbled)
+}
+
 fn read(answer: &Value) -> Result<Answer, ClientError> {
-    if let Some(error) = answer.get("error") {
-        let message = error["message"].as_str().unwrap_or("the daemon does not know this call").to_owned();
-        return Err(ClientError::Refused { status: 400, error: message, code: None, hint: None, detail: None });
-    }
-    let result = &answer["result"];
+    let result = result(answer)?;
     let texts = result["content"].as_array().into_iter().flatten();
     let mut texts = texts.map(|block| block["text"].as_str().unwrap_or_default().to_owned());
     let text = texts.next().unwrap_or_default();
@@ -189,6 +225,20 @@ mod tests {
         for header in ["x-agent-id: ada@pr-1", "mcp-method: tools/call", "mcp-name: channel_send"] {
             assert!(request.contains(header), "{header} in {request}");
         }
+    }
+
+    #[tokio::test]
+    async fn tools_are_listed_with_what_they_take() {
+        let daemon = StandIn::answering(
+            "200 OK\r\nContent-Type: application/json\r\n\r\n\
+             {\"id\":1,\"result\":{\"tools\":[{\"name\":\"a\",\"description\":\"b\",\"inputSchema\":{\"type\":\"object\"}}]}}",
+        )
+        .await
+        .unwrap();
+        let tools = Tools::new(client_of(&daemon), None).list(Some("context")).await.unwrap();
+        assert_eq!((tools[0].name.as_str(), &tools[0].input_schema), ("a", &json!({"type": "object"})));
+        let request = daemon.requests().join("");
+        assert!(request.contains("POST /mcp/context ") && request.contains("mcp-method: tools/list"), "{request}");
     }
 
     #[tokio::test]

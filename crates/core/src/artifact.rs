@@ -85,6 +85,7 @@ impl Fact {
             Fact::CheckpointAdded(fact) => fact.artifacts.iter().map(String::as_str).collect(),
             Fact::EnvelopeReceived(fact) => fact.artifacts.iter().map(String::as_str).collect(),
             Fact::TaskForwarded(fact) => fact.artifacts.iter().map(String::as_str).collect(),
+            Fact::TurnEnded(fact) => fact.transcript.as_deref().into_iter().collect(),
             _ => vec![],
         }
     }
@@ -96,6 +97,7 @@ impl Fact {
             Fact::CheckpointAdded(fact) => format!("checkpoint:{}", fact.id),
             Fact::EnvelopeReceived(fact) => format!("message:{}", fact.message),
             Fact::TaskForwarded(fact) => format!("message:{}", fact.message),
+            Fact::TurnEnded(fact) => format!("turn:{}", fact.turn),
             _ => return vec![],
         };
         let key = |sha256: &str| Key::ArtifactRef { sha256: sha256.to_owned(), by: by.clone() };

@@ -28,9 +28,11 @@ use crate::routing::{Forward, Route};
 use crate::row::Row;
 use crate::run::{AddRunTask, CreateRun, RemoveRunTask, ReplanRun, SetRunPlan, SetRunStatus};
 use crate::task::{self, Edge, Task};
+use crate::team::{AskStop, EndTeam, KickOff, SayToTeam, StartTeam};
 use crate::template::{ApplyTemplate, CreateTemplate};
 use crate::timer::{FireTimer, Timer};
 use crate::told;
+use crate::turn::{EndTurn, StartTurn};
 use crate::view::View;
 use crate::workspace::{CreateWorkspace, MergeWorkspace, SettleWorkspace, UpdateWorkspace};
 
@@ -127,6 +129,13 @@ commands! {
     DefineWorkflow(DefineWorkflow),
     SetGroup(SetGroup),
     RemoveGroup(RemoveGroup),
+    StartTeam(StartTeam),
+    KickOff(KickOff),
+    SayToTeam(SayToTeam),
+    AskStop(AskStop),
+    EndTeam(EndTeam),
+    StartTurn(StartTurn),
+    EndTurn(EndTurn),
 }
 
 /// The inputs to a decision that are neither rows nor the command.
@@ -260,6 +269,13 @@ pub fn asks(caller: &Caller, command: &Command) -> Vec<Ask> {
         Command::DefineWorkflow(c) => c.asks(),
         Command::SetGroup(c) => c.asks(),
         Command::RemoveGroup(c) => c.asks(),
+        Command::StartTeam(c) => c.asks(),
+        Command::KickOff(c) => c.asks(),
+        Command::SayToTeam(c) => c.asks(),
+        Command::AskStop(c) => c.asks(),
+        Command::EndTeam(c) => c.asks(),
+        Command::StartTurn(c) => c.asks(),
+        Command::EndTurn(c) => c.asks(),
     };
     asks.extend(caller.actor.agent().map(|agent| Ask::Row(Key::Agent(agent.clone()))));
     asks
@@ -363,6 +379,13 @@ fn decided(view: &View, caller: &Caller, command: &Command, now: &Now) -> Result
         Command::DefineWorkflow(c) => c.decide(view, caller),
         Command::SetGroup(c) => c.decide(view, caller),
         Command::RemoveGroup(c) => c.decide(view, caller),
+        Command::StartTeam(c) => c.decide(view, caller),
+        Command::KickOff(c) => c.decide(view, caller, now),
+        Command::SayToTeam(c) => c.decide(view, caller, now),
+        Command::AskStop(c) => c.decide(view, caller),
+        Command::EndTeam(c) => c.decide(view, caller),
+        Command::StartTurn(c) => c.decide(view, caller),
+        Command::EndTurn(c) => c.decide(view, caller, now),
     }
 }
 

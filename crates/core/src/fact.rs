@@ -36,9 +36,11 @@ use crate::task::{
     TaskMoved, TaskPlanned, TaskReassigned, TaskReleased, TaskReopened, TaskReserved, TaskRetried, TaskStarted,
     TaskTimedOut,
 };
+use crate::team::{self, TeamEnded, TeamKickedOff, TeamResumed, TeamStarted, TeamStopAsked};
 use crate::template::{self, TemplateCreated};
 use crate::timer::{self, conflict_timer};
 use crate::told;
+use crate::turn::{self, TurnEnded, TurnStarted};
 use crate::workspace::{
     self, WorkspaceCreated, WorkspaceFailed, WorkspaceMade, WorkspaceMerged, WorkspaceMerging, WorkspaceRemoved,
     WorkspaceUpdated,
@@ -152,6 +154,13 @@ facts! {
     TaskTimedOut(TaskTimedOut) = "task.timed_out" v 2,
     TaskExhausted(TaskExhausted) = "task.exhausted" v 2,
     TaskReopened(TaskReopened) = "task.reopened" v 2,
+    TeamStarted(TeamStarted) = "team.started" v 1,
+    TeamResumed(TeamResumed) = "team.resumed" v 1,
+    TeamKickedOff(TeamKickedOff) = "team.kicked_off" v 1,
+    TeamStopAsked(TeamStopAsked) = "team.stop_asked" v 1,
+    TeamEnded(TeamEnded) = "team.ended" v 1,
+    TurnStarted(TurnStarted) = "turn.started" v 1,
+    TurnEnded(TurnEnded) = "turn.ended" v 1,
 }
 
 /// The version whose form an older one has. Where versions only added fields that may be missing, any older one reads as the
@@ -211,6 +220,20 @@ impl Fact {
             .collect()
     }
 
+    /// The team that a fact is about, and which generation of it.
+    pub fn of_team(&self) -> Option<&team::Of> {
+        match self {
+            Fact::TeamStarted(fact) => Some(&fact.of),
+            Fact::TeamResumed(fact) => Some(&fact.of),
+            Fact::TeamKickedOff(fact) => Some(&fact.of),
+            Fact::TeamStopAsked(fact) => Some(&fact.of),
+            Fact::TeamEnded(fact) => Some(&fact.of),
+            Fact::TurnStarted(fact) => Some(&fact.of),
+            Fact::TurnEnded(fact) => Some(&fact.of),
+            _ => None,
+        }
+    }
+
     /// The run a fact belongs to, if it says so.
     pub fn run(&self) -> Option<&RunId> {
         match self {
@@ -253,7 +276,7 @@ impl Fact {
             Fact::TaskTimedOut(fact) => fact.run.as_ref(),
             Fact::TaskExhausted(fact) => fact.run.as_ref(),
             Fact::TaskReopened(fact) => fact.run.as_ref(),
-            _ => None,
+            other => other.of_team().map(|of| &of.run),
         }
     }
 
@@ -266,7 +289,7 @@ impl Fact {
             Fact::EnvelopeReceived(fact) => Some(&fact.thread),
             Fact::ToolDenied(fact) => Some(&fact.thread),
             Fact::TaskCreated(fact) => fact.origin.thread.as_ref(),
-            other => other.told_in(),
+            other => other.of_team().map(|of| &of.thread).or_else(|| other.told_in()),
         }
     }
 
@@ -328,6 +351,9 @@ impl Fact {
             Fact::MessagesRead(fact) | Fact::MessagesAcked(fact) => Some(&fact.agent),
             Fact::DeliveryAbandoned(fact) => Some(&fact.agent),
             Fact::DeliveryRetried(fact) => Some(&fact.agent),
+            Fact::TeamStopAsked(fact) => fact.member.as_ref(),
+            Fact::TurnStarted(fact) => Some(&fact.agent),
+            Fact::TurnEnded(fact) => Some(&fact.agent),
             other => other.holder(),
         }
     }
@@ -482,6 +508,13 @@ fn rows_of(fact: &Fact) -> Vec<Key> {
             with(task(&fact.task), &fact.holder).into_iter().chain(of_run(fact.run.as_ref())).collect()
         }
         Fact::TaskExhausted(_) => vec![],
+        Fact::TeamStarted(_)
+        | Fact::TeamResumed(_)
+        | Fact::TeamKickedOff(_)
+        | Fact::TeamStopAsked(_)
+        | Fact::TeamEnded(_) => fact.of_team().map(team::Of::key).into_iter().collect(),
+        Fact::TurnStarted(fact) => vec![Key::Turn(fact.turn.clone()), fact.of.key()],
+        Fact::TurnEnded(fact) => [Key::Turn(fact.turn.clone()), fact.of.key()].into_iter().chain(named).collect(),
         Fact::TaskReopened(fact) => {
             let rest = fact.blocks.iter().map(task).chain(of_run(fact.run.as_ref()));
             with(task(&fact.task), &fact.holder).into_iter().chain(rest).collect()
@@ -558,6 +591,8 @@ pub fn apply(old: Option<Row>, key: &Key, fact: &Fact, seq: Seq, at: Timestamp) 
         Key::Workflow(name) => contract::apply_workflow(row!(old, Workflow), name, fact, seq, at).map(Row::Workflow),
         Key::Group(name) => group::apply(row!(old, Group), name, fact, seq, at).map(Row::Group),
         Key::Envelope(id) => clutch::apply(row!(old, Envelope), id, fact, seq).map(Row::Envelope),
+        Key::Team(id) => team::apply(row!(old, Team), id, fact, seq, at).map(Row::Team),
+        Key::Turn(id) => turn::apply(row!(old, Turn), id, fact, seq, at).map(Row::Turn),
     }
 }
 

@@ -59,6 +59,10 @@ ids! {
     IntentId,
     /// A folder in which work on a branch goes on apart from others.
     WorkspaceId,
+    /// What one runner runs: `@pr-123` for the agents of an instance, or the id of an agent that runs alone.
+    TeamId,
+    /// One time that an agent of a team was woken.
+    TurnId,
     /// One history: restore and import begin a new one.
     LogId,
     /// A process that serves the store, new with every start.

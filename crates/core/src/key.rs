@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 use crate::clutch::PayloadType;
 use crate::document::{DocumentId, Version};
 use crate::file::FilePath;
-use crate::id::{AgentId, HandoffId, IntentId, MessageId, RunId, TaskId, TemplateId, ThreadId, TimerId, WorkspaceId};
+use crate::id::{
+    AgentId, HandoffId, IntentId, MessageId, RunId, TaskId, TeamId, TemplateId, ThreadId, TimerId, TurnId, WorkspaceId,
+};
 use crate::instance::{Configured, Scope};
 use crate::row::Row;
 
@@ -37,6 +39,8 @@ pub enum Table {
     Workflows,
     Groups,
     Envelopes,
+    Teams,
+    Turns,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -96,7 +100,7 @@ impl From<u64> for ColumnValue {
 }
 
 impl Table {
-    pub const ALL: [Table; 24] = [
+    pub const ALL: [Table; 26] = [
         Table::Agents,
         Table::Tasks,
         Table::Edges,
@@ -121,6 +125,8 @@ impl Table {
         Table::Workflows,
         Table::Groups,
         Table::Envelopes,
+        Table::Teams,
+        Table::Turns,
     ];
 
     pub fn name(self) -> &'static str {
@@ -149,6 +155,8 @@ impl Table {
             Table::Workflows => "workflow_rules",
             Table::Groups => "groups",
             Table::Envelopes => "envelopes",
+            Table::Teams => "teams",
+            Table::Turns => "turns",
         }
     }
 
@@ -188,6 +196,8 @@ impl Table {
         const WORKFLOWS: [Column; 1] = [integer("defined")];
         const GROUPS: [Column; 1] = [integer("changed")];
         const ENVELOPES: [Column; 2] = [text("type"), integer("received")];
+        const TEAMS: [Column; 2] = [integer("live"), integer("started")];
+        const TURNS: [Column; 3] = [integer("started"), text("agent"), text("team")];
         match self {
             Table::Agents => &AGENTS,
             Table::Tasks => &TASKS,
@@ -212,6 +222,8 @@ impl Table {
             Table::Workflows => &WORKFLOWS,
             Table::Groups => &GROUPS,
             Table::Envelopes => &ENVELOPES,
+            Table::Teams => &TEAMS,
+            Table::Turns => &TURNS,
         }
     }
 }
@@ -262,6 +274,8 @@ pub enum Key {
     Group(String),
     /// A message of the Clutch protocol that came in.
     Envelope(MessageId),
+    Team(TeamId),
+    Turn(TurnId),
 }
 
 impl Key {
@@ -295,6 +309,8 @@ impl Key {
             Key::Workflow(_) => Table::Workflows,
             Key::Group(_) => Table::Groups,
             Key::Envelope(_) => Table::Envelopes,
+            Key::Team(_) => Table::Teams,
+            Key::Turn(_) => Table::Turns,
         }
     }
 
@@ -325,6 +341,8 @@ impl Key {
             Key::Schema(id) => id.to_string(),
             Key::Workflow(name) | Key::Group(name) => name.clone(),
             Key::Envelope(id) => id.to_string(),
+            Key::Team(id) => id.to_string(),
+            Key::Turn(id) => id.to_string(),
         }
     }
 
@@ -367,6 +385,8 @@ impl Key {
             Table::Workflows => Key::Workflow(id.to_owned()),
             Table::Groups => Key::Group(id.to_owned()),
             Table::Envelopes => Key::Envelope(id.into()),
+            Table::Teams => Key::Team(id.into()),
+            Table::Turns => Key::Turn(id.into()),
         })
     }
 }
@@ -400,6 +420,8 @@ pub enum Lookup {
     WorkspacesAt(String),
     /// Those that have a worktree on a branch; see [`crate::workspace::branch_place`].
     WorkspacesOn(String),
+    /// Teams that somebody runs.
+    LiveTeams,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -421,13 +443,14 @@ impl Lookup {
             Lookup::DocumentPieces { .. } => Table::Versions,
             Lookup::ConfiguredInstances => Table::Contexts,
             Lookup::WorkspacesAt(_) | Lookup::WorkspacesOn(_) => Table::Workspaces,
+            Lookup::LiveTeams => Table::Teams,
         }
     }
 
     /// The index of the column in the table's columns.
     pub fn column(&self) -> usize {
         let name = match self {
-            Lookup::LiveAgents => "live",
+            Lookup::LiveAgents | Lookup::LiveTeams => "live",
             Lookup::TasksHeldBy(_) => "held_by",
             Lookup::Dependents(_) => "dep",
             Lookup::FilesHeldBy(_) => "holder",
@@ -447,7 +470,7 @@ impl Lookup {
 
     pub fn wanted(&self) -> Match {
         match self {
-            Lookup::LiveAgents => Match::Equals(ColumnValue::Integer(1)),
+            Lookup::LiveAgents | Lookup::LiveTeams => Match::Equals(ColumnValue::Integer(1)),
             Lookup::TasksHeldBy(id) | Lookup::FilesHeldBy(id) => Match::Equals(id.as_str().into()),
             Lookup::Dependents(id) | Lookup::FilesOfTask(id) => Match::Equals(id.as_str().into()),
             Lookup::HeldUnder(prefix) => Match::Begins(prefix.clone()),
@@ -515,6 +538,7 @@ mod tests {
             Lookup::ConfiguredInstances,
             Lookup::WorkspacesAt("s\n/w".into()),
             Lookup::WorkspacesOn("s\nb\n/r".into()),
+            Lookup::LiveTeams,
         ];
         for lookup in lookups {
             let column = lookup.table().columns().get(lookup.column());
@@ -550,6 +574,8 @@ mod tests {
             Key::Workflow("w".to_owned()),
             Key::Group("g".to_owned()),
             Key::Envelope("msg_1".into()),
+            Key::Team("@pr-1".into()),
+            Key::Turn("turn_1".into()),
         ];
         for key in keys {
             assert_eq!(Key::parse(key.table(), &key.id()), Some(key));

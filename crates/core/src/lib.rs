@@ -4,10 +4,11 @@
 //! over a [`View`] of rows that somebody else loaded; what is not loaded is answered by [`Halt::Missing`], never fetched.
 //! Read [`command`] for what can be asked, [`fact`] for what can have happened, and the folder of a noun
 //! (`agent`, `task`, `run`, `template`, `file`, `handoff`, `message`, `document`, `workspace`, `contract`,
-//! `group`) for its rules; `clutch` reads what comes in by that protocol, and `routing` chooses who does a task.
+//! `group`, `team`, `turn`) for its rules; `clutch` reads what comes in by that protocol, and `routing` chooses who does a task.
 
 pub mod actor;
 pub mod agent;
+pub mod area;
 pub mod artifact;
 pub mod clutch;
 pub mod command;
@@ -33,20 +34,23 @@ pub mod row;
 pub mod run;
 pub mod session;
 pub mod task;
+pub mod team;
 pub mod template;
 #[cfg(test)]
 mod testing;
 pub mod timer;
 pub mod told;
+pub mod turn;
 pub mod view;
 pub mod workspace;
 
 pub use actor::{Actor, Auth, Caller, Power};
+pub use area::Area;
 pub use command::{Command, Decision, Halt, Now, Reply, admits, asks, decide};
 pub use fact::{Fact, apply, touches};
 pub use id::{
-    AgentId, HandoffId, IntentId, LogId, MessageId, NodeId, Position, RunId, Seq, SiteId, TaskId, TemplateId, ThreadId,
-    TimerId, Timestamp, WorkspaceId,
+    AgentId, HandoffId, IntentId, LogId, MessageId, NodeId, Position, RunId, Seq, SiteId, TaskId, TeamId, TemplateId,
+    ThreadId, TimerId, Timestamp, TurnId, WorkspaceId,
 };
 pub use instance::Instance;
 pub use key::{Ask, Key, Lookup, Table};

@@ -63,6 +63,8 @@ pub const WORKFLOW_STEPS: usize = 500;
 /// A card of an agent, with what it says beyond what is known here.
 pub const CARD_BYTES: usize = 64 * 1024;
 pub const URL_BYTES: usize = 2 * 1024;
+/// The agents that one runner runs.
+pub const TEAM_AGENTS: usize = 200;
 
 pub fn text(field: &'static str, value: &str, most: usize) -> Result<(), Refusal> {
     if value.len() <= most {

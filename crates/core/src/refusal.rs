@@ -99,6 +99,10 @@ pub enum Code {
     /// A message is not what its step of a workflow expects.
     SchemaViolation,
     GroupNotFound,
+    TeamNotFound,
+    TurnNotFound,
+    /// Something else runs already, and there can be one only.
+    Conflict,
 }
 
 impl Code {
@@ -165,6 +169,9 @@ impl Code {
             Code::SchemaViolation => "SCHEMA_VIOLATION",
             Code::SchemaNotFound => "SCHEMA_NOT_FOUND",
             Code::GroupNotFound => "GROUP_NOT_FOUND",
+            Code::TeamNotFound => "TEAM_NOT_FOUND",
+            Code::TurnNotFound => "TURN_NOT_FOUND",
+            Code::Conflict => "CONFLICT",
         }
     }
 }

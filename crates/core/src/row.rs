@@ -16,8 +16,10 @@ use crate::key::{ColumnValue, Table};
 use crate::message::{Delivery, Message, Sender, Thread};
 use crate::run::Run;
 use crate::task::{Checkpoint, Edge, Task};
+use crate::team::Team;
 use crate::template::Template;
 use crate::timer::Timer;
+use crate::turn::Turn;
 use crate::workspace::Workspace;
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -48,6 +50,8 @@ pub enum Row {
     Workflow(Workflow),
     Group(Group),
     Envelope(Filed),
+    Team(Team),
+    Turn(Turn),
 }
 
 impl Row {
@@ -77,6 +81,8 @@ impl Row {
             Row::Workflow(_) => Table::Workflows,
             Row::Group(_) => Table::Groups,
             Row::Envelope(_) => Table::Envelopes,
+            Row::Team(_) => Table::Teams,
+            Row::Turn(_) => Table::Turns,
         }
     }
 
@@ -106,6 +112,8 @@ impl Row {
             Row::Workflow(workflow) => workflow.columns(),
             Row::Group(group) => group.columns(),
             Row::Envelope(filed) => filed.columns(),
+            Row::Team(team) => team.columns(),
+            Row::Turn(turn) => turn.columns(),
         }
     }
 
@@ -122,7 +130,7 @@ impl Row {
             Row::Edge(_) | Row::Lead(_) | Row::Checkpoint(_) | Row::Timer(_) | Row::Intent(_) => vec![],
             Row::Delivery(_) | Row::Thread(_) | Row::Sender(_) | Row::Document(_) | Row::Version(_) => vec![],
             Row::Context(_) | Row::ArtifactRef(_) | Row::Envelope(_) => vec![],
-            Row::Schema(_) | Row::Workflow(_) | Row::Group(_) => vec![],
+            Row::Schema(_) | Row::Workflow(_) | Row::Group(_) | Row::Team(_) | Row::Turn(_) => vec![],
         }
     }
 
@@ -157,6 +165,8 @@ impl Row {
             Table::Workflows => Row::Workflow(serde_json::from_slice(doc)?),
             Table::Groups => Row::Group(serde_json::from_slice(doc)?),
             Table::Envelopes => Row::Envelope(serde_json::from_slice(doc)?),
+            Table::Teams => Row::Team(serde_json::from_slice(doc)?),
+            Table::Turns => Row::Turn(serde_json::from_slice(doc)?),
         })
     }
 }

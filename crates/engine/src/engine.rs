@@ -313,6 +313,8 @@ impl Engine {
             }
             (Command::ReadMessages(read), _) => self.counts().changed([&read.agent]),
             (Command::AckMessages(ack), _) => self.counts().changed([&ack.agent]),
+            (Command::StartTurn(turn), _) => self.counts().changed([&turn.agent]),
+            (Command::KickOff(_) | Command::SayToTeam(_) | Command::EndTurn(_), _) => self.counts().all_changed(),
             _ => {}
         }
     }

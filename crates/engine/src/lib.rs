@@ -30,6 +30,7 @@ pub mod services;
 mod shown;
 pub mod subscribe;
 pub mod sweeper;
+pub mod teams;
 pub mod timers;
 mod unread;
 pub mod watcher;

@@ -6,6 +6,7 @@
 
 mod held;
 mod mention;
+mod open;
 mod receive;
 mod send;
 mod undelivered;
@@ -14,7 +15,9 @@ use serde::{Deserialize, Serialize};
 
 pub use held::{MessageDiscarded, MessageReleased, ReleaseHeld, Verdict};
 pub use mention::mentions;
+pub(crate) use open::Open;
 pub use receive::{AckMessages, ReadMessages, Receipt, Shown};
+pub(crate) use send::posted;
 pub use send::{Ack, Addressees, Cause, MessageHeld, MessageSent, SendMessage, StormGuard, Tone, What};
 pub use undelivered::{Dead, DeliveryAbandoned, DeliveryRetried, GiveUpDelivery, RetryDelivery};
 

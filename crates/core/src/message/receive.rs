@@ -102,7 +102,7 @@ enum Counts {
     Already,
 }
 
-fn asks(agent: &AgentId, messages: &[MessageId]) -> Vec<Ask> {
+pub(super) fn asks(agent: &AgentId, messages: &[MessageId]) -> Vec<Ask> {
     let pair = |message: &MessageId| {
         [Key::Message(message.clone()), Key::Delivery { message: message.clone(), agent: agent.clone() }]
     };
@@ -142,7 +142,7 @@ fn receipt(
     Ok(receipt)
 }
 
-fn not_for(agent: &AgentId, message: &MessageId) -> Refusal {
+pub(super) fn not_for(agent: &AgentId, message: &MessageId) -> Refusal {
     Refusal::new(Code::MessageNotFound, format!("Message not found: there is no message '{message}' for '{agent}'"))
         .hint("check what is pending; ids are as they were shown there")
 }

@@ -32,6 +32,10 @@ pub struct SendMessage {
 pub enum What {
     /// For everybody to read in the thread's channel. Whoever is mentioned is told.
     Entry,
+    /// As an entry that nobody is told of, whomever its text names.
+    Notice,
+    /// As an entry that these are told of and nobody else, whomever its text names.
+    EntryFor { mentions: Vec<AgentId> },
     /// As an entry, and these are told besides those that the text mentions.
     Chat { to: Vec<AgentId>, mentions: Vec<AgentId>, tone: Tone, about: TaskId },
     /// For these agents only.
@@ -136,7 +140,9 @@ impl SendMessage {
     fn here(&self) -> Instance {
         match &self.what {
             What::Chat { .. } => Instance::of(&self.from),
-            What::Entry | What::Direct { .. } | What::Coord { .. } => self.instance(),
+            What::Entry | What::Notice | What::EntryFor { .. } | What::Direct { .. } | What::Coord { .. } => {
+                self.instance()
+            }
         }
     }
 
@@ -149,7 +155,7 @@ impl SendMessage {
     pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Halt> {
         self.check()?;
         view.may_sign_as(caller, &self.from)?;
-        if matches!(self.what, What::Entry | What::Direct { .. }) {
+        if matches!(self.what, What::Entry | What::Notice | What::EntryFor { .. } | What::Direct { .. }) {
             view.needs_context(&self.instance())?;
         }
         let reply = Reply::Row(Key::Message(self.id.clone()));
@@ -186,10 +192,13 @@ impl SendMessage {
         limit::text("message", &self.text, limit::TEXT_BYTES)?;
         limit::list("recipients", &self.names())?;
         match &self.what {
-            What::Entry | What::Chat { .. } | What::Direct { .. } if self.text.trim().is_empty() => {
+            What::Entry | What::Notice | What::EntryFor { .. } | What::Chat { .. } | What::Direct { .. }
+                if self.text.trim().is_empty() =>
+            {
                 Err(Refusal::new(Code::Invalid, "message must not be empty"))
             }
-            What::Entry | What::Chat { .. } => Ok(()),
+            What::Entry | What::Notice | What::Chat { .. } => Ok(()),
+            What::EntryFor { mentions } => mentions.iter().try_for_each(check_id),
             What::Direct { to } => check_ids(to),
             What::Coord { topic, subject, to, .. } => {
                 check_topic(topic)?;
@@ -213,8 +222,10 @@ impl SendMessage {
         let named = match &self.what {
             What::Entry => return self.mentioned(),
             What::Chat { to, .. } => &[to.clone(), self.mentioned()].concat(),
-            What::Direct { to } | What::Coord { to: Addressees::Agents(to), .. } => to,
-            What::Coord { to: Addressees::Everyone, .. } => return vec![],
+            What::EntryFor { mentions: to } | What::Direct { to } | What::Coord { to: Addressees::Agents(to), .. } => {
+                to
+            }
+            What::Notice | What::Coord { to: Addressees::Everyone, .. } => return vec![],
         };
         let mut seen = BTreeSet::new();
         let new = named.iter().map(plain).filter(|name| seen.insert(name.clone()));
@@ -244,15 +255,15 @@ impl SendMessage {
     fn letter(&self, view: &View) -> Result<Letter, Halt> {
         let Named { known, unknown } = self.resolve(view)?;
         let mentions: Vec<AgentId> = match &self.what {
-            What::Entry => known.clone(),
+            What::Entry | What::EntryFor { .. } => known.clone(),
             What::Chat { .. } => self.mentioned().into_iter().filter(|agent| known.contains(agent)).collect(),
-            What::Direct { .. } | What::Coord { .. } => vec![],
+            What::Notice | What::Direct { .. } | What::Coord { .. } => vec![],
         };
         let notice = matches!(self.what, What::Chat { tone: Tone::Notice, .. });
         let others: Vec<AgentId> = known.into_iter().filter(|agent| *agent != self.from).collect();
         let (cause, hops) = self.chain(view)?;
         let (form, topic, subject) = match &self.what {
-            What::Entry | What::Chat { .. } => (Form::Entry, None, None),
+            What::Entry | What::Notice | What::EntryFor { .. } | What::Chat { .. } => (Form::Entry, None, None),
             What::Direct { .. } => (Form::Direct, None, None),
             What::Coord { topic, subject, .. } => (Form::Coord, Some(topic.clone()), Some(subject.clone())),
         };
@@ -296,7 +307,7 @@ impl SendMessage {
 
     fn requires_ack(&self, session: bool) -> bool {
         match &self.what {
-            What::Entry | What::Chat { .. } | What::Direct { .. } => true,
+            What::Entry | What::Notice | What::EntryFor { .. } | What::Chat { .. } | What::Direct { .. } => true,
             What::Coord { ack: Ack::NotRequired, .. } => false,
             // Whatever was asked for: nobody waits for these.
             What::Coord { .. } => !session,
@@ -396,7 +407,30 @@ fn check_ids(ids: &[AgentId]) -> Result<(), Refusal> {
     if ids.is_empty() {
         return Err(Refusal::new(Code::Invalid, "to must name somebody").hint("agent ids, or 'all'"));
     }
-    ids.iter().try_for_each(|id| limit::name("to", id.as_str(), limit::AGENT_ID_BYTES))
+    ids.iter().try_for_each(check_id)
+}
+
+fn check_id(id: &AgentId) -> Result<(), Refusal> {
+    limit::name("to", id.as_str(), limit::AGENT_ID_BYTES)
+}
+
+/// What several posts to one thread come to, in order: each is later than the one before.
+pub(crate) fn posted(view: &View, caller: &Caller, now: &Now, posts: &[SendMessage]) -> Result<Vec<Fact>, Halt> {
+    let mut facts = Vec::new();
+    let mut before: Option<(Timestamp, Timestamp)> = None;
+    for post in posts {
+        for mut fact in post.decide(view, caller, now)?.facts {
+            if let Fact::MessageSent(sent) = &mut fact {
+                if let Some((at, due)) = before {
+                    sent.at = sent.at.max(at.plus_millis(1));
+                    sent.due = sent.due.max(due.plus_millis(post.interval_millis()));
+                }
+                before = Some((sent.at, sent.due));
+            }
+            facts.push(fact);
+        }
+    }
+    Ok(facts)
 }
 
 impl View {

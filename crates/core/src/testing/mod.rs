@@ -4,11 +4,13 @@
 
 mod envelopes;
 mod samples;
+mod teams;
 
 use std::collections::BTreeMap;
 
 pub(crate) use envelopes::{ingest, route, sender, sends};
 pub(crate) use samples::{blank_texts, samples};
+pub(crate) use teams::{end, ends_turn, fails, kickoff, runs_in, starts, wakes};
 
 use crate::actor::{Auth, Caller};
 use crate::agent::{Agent, CurrentTask, DeclareOffline, Evidence, Lead, Profile, Register, Role, SetStatus, Status};

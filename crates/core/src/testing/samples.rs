@@ -43,9 +43,14 @@ use crate::task::{
     TaskCompleted, TaskCreated, TaskDropped, TaskExhausted, TaskFailed, TaskMoved, TaskPlanned, TaskReassigned,
     TaskReleased, TaskReopened, TaskReserved, TaskRetried, TaskStarted, TaskTimedOut, Terms, TimeLimit, WaitingFor,
 };
+use crate::team::{
+    Conclusion, Mode, NewMember, Of, Runner, StartTime, TeamEnded, TeamKickedOff, TeamResumed, TeamStarted,
+    TeamStopAsked,
+};
 use crate::template::{Step, TemplateCreated};
 use crate::timer::conflict_timer;
 use crate::told::{Over, Told};
+use crate::turn::{Failure, How, TurnEnded, TurnStarted, Unsaid, Usage, Woken};
 use crate::view::LifeSource;
 use crate::workspace::{
     BranchFate, BranchOrigin, Uncommitted, Work, WorkspaceCreated, WorkspaceFailed, WorkspaceMade, WorkspaceMerged,
@@ -66,6 +71,7 @@ pub(crate) fn samples() -> Vec<Fact> {
     all.push(envelope());
     all.extend(refused_envelopes());
     all.extend(routing());
+    all.extend(teams());
     all
 }
 
@@ -778,5 +784,75 @@ fn registry() -> Vec<Fact> {
             set_by: "nobody".to_owned(),
         }),
         Fact::GroupRemoved(GroupRemoved { group: "reviewers".to_owned() }),
+    ]
+}
+
+fn teams() -> Vec<Fact> {
+    let of = || Of { team: "@pr-1".into(), generation: 2, run: "run_pr-1".into(), thread: "thr_pr-1".into() };
+    let agents = || {
+        vec![NewMember {
+            agent: "ada@pr-1".into(),
+            backend: "claude".to_owned(),
+            model: Some("anthropic/claude-sonnet-4-5".to_owned()),
+        }]
+    };
+    let runner = |started_at| Runner {
+        host: "laptop".to_owned(),
+        boot_id: "6ab2cf6e".to_owned(),
+        pid: 4_711,
+        started_at,
+        site: Some("site_1".into()),
+    };
+    vec![
+        Fact::TeamStarted(TeamStarted {
+            of: of(),
+            workflow: "review".to_owned(),
+            file: Some("review.yaml".to_owned()),
+            mode: Mode::Start,
+            agents: agents(),
+            runner: runner(StartTime::Ticks(1_234)),
+        }),
+        Fact::TeamResumed(TeamResumed {
+            of: of(),
+            workflow: "review".to_owned(),
+            file: Some("review.yaml".to_owned()),
+            mode: Mode::Run,
+            agents: agents(),
+            runner: runner(StartTime::Text("1234".to_owned())),
+            interrupted: vec!["turn_1".into()],
+        }),
+        Fact::TeamKickedOff(TeamKickedOff { of: of(), messages: vec!["msg_1".into(), "msg_2".into()] }),
+        Fact::TeamStopAsked(TeamStopAsked {
+            of: of(),
+            member: Some("ada@pr-1".into()),
+            reason: Some("secret".to_owned()),
+            asked_by: "person:anna".to_owned(),
+        }),
+        Fact::TeamEnded(TeamEnded { of: of(), how: Conclusion::Failed, reason: Some("secret".to_owned()) }),
+        Fact::TurnStarted(TurnStarted {
+            turn: "turn_1".into(),
+            of: of(),
+            agent: "ada@pr-1".into(),
+            attempt: 2,
+            woken: Woken::Messages,
+            messages: vec!["msg_1".into()],
+        }),
+        Fact::TurnEnded(TurnEnded {
+            turn: "turn_1".into(),
+            of: of(),
+            agent: "ada@pr-1".into(),
+            how: How::Failed,
+            gave_up: true,
+            failure: Some(Failure {
+                kind: "not_signed_in".to_owned(),
+                reason: "a secret is missing".to_owned(),
+                detail: Some("give it the secret".to_owned()),
+            }),
+            usage: Usage { input_tokens: 1_200, output_tokens: 300, cost_micros: Some(12_500) },
+            conversation: Some("5f0c".to_owned()),
+            transcript: Some("ab".repeat(32)),
+            posted: Some("msg_3".into()),
+            unsaid: Some(Unsaid { text: "hush".to_owned(), reason: "a secret".to_owned() }),
+        }),
     ]
 }

@@ -51,7 +51,9 @@ impl Engine {
         let thread = post.instance.thread();
         let id = match &post.what {
             What::Coord { .. } => self.mint_coord_message(),
-            What::Entry | What::Chat { .. } | What::Direct { .. } => self.mint_message(),
+            What::Entry | What::Notice | What::EntryFor { .. } | What::Chat { .. } | What::Direct { .. } => {
+                self.mint_message()
+            }
         };
         let cause = match (post.reply_to, self.shown().newest(&post.from, &thread)) {
             (Some(message), _) => Cause::ReplyTo(message),

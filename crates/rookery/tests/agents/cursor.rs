@@ -40,7 +40,7 @@ async fn cursor_contract_fake_goes_on_with_its_conversation() {
     let said: Vec<_> = channel(&daemon).into_iter().filter(|(by, _)| by != "system").collect();
     let said: Vec<_> = said.iter().map(|(by, text)| (by.as_str(), text.as_str())).collect();
     assert_eq!(said, [("one", "@two are you there?"), ("two", "@one I am"), ("one", "Good.")]);
-    assert!(turns(&daemon).iter().all(|turn| turn["outcome"] == "done"));
+    assert!(turns(&daemon).iter().all(|turn| turn["how"] == "done"));
     user.is_untouched();
 }
 

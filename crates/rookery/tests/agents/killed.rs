@@ -27,7 +27,7 @@ async fn killed_in_a_turn(backend: &'static str) {
     model.ended("solo").unwrap();
     user.is_untouched();
     assert_eq!(channel(&daemon).iter().filter(|(_, text)| text == "I am back").count(), 1);
-    let outcomes: Vec<_> = turns(&daemon).iter().map(|turn| turn["outcome"].clone()).collect();
+    let outcomes: Vec<_> = turns(&daemon).iter().map(|turn| turn["how"].clone()).collect();
     assert_eq!(outcomes, ["interrupted", "done"]);
     daemon.replay_verify().unwrap();
 }

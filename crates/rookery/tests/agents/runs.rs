@@ -31,8 +31,9 @@ pub fn agent(name: &str, backend: &str, model: &ModelServer) -> String {
 pub fn channel(daemon: &Daemon) -> Vec<(String, String)> {
     let log = daemon.export().unwrap();
     let sent = log.iter().filter(|row| row["kind"] == "message.sent");
-    let by = |row: &Value| row["actor"]["agent"].as_str().or(row["actor"].as_str()).unwrap_or_default().to_owned();
-    sent.map(|row| (by(row), row["fact"]["text"].as_str().unwrap_or_default().to_owned())).collect()
+    let by = |row: &Value| row["fact"]["from"].as_str().unwrap_or_default().to_owned();
+    let said = |row: &Value| row["fact"]["text"].as_str().unwrap_or_default().to_owned();
+    sent.map(|row| (by(row), said(row))).collect()
 }
 
 pub fn turns(daemon: &Daemon) -> Vec<Value> {
@@ -56,7 +57,7 @@ async fn alone(backend: &'static str) {
     assert!(!said.iter().any(|(_, text)| text.contains("I have said hello")), "{said:?}");
     let turns = turns(&daemon);
     assert_eq!(turns.len(), 1, "{turns:?}");
-    assert_eq!(turns[0]["outcome"], "done", "{turns:?}");
+    assert_eq!(turns[0]["how"], "done", "{turns:?}");
     assert_eq!(turns[0]["usage"]["input_tokens"], 20, "{turns:?}");
     assert_eq!(turns[0]["usage"]["output_tokens"], 10, "{turns:?}");
     let first = model.asked("solo").into_iter().find(|asked| !asked.tools.is_empty()).unwrap().body.to_string();
@@ -122,7 +123,7 @@ async fn hand_back_and_forth(reviewers: &'static str, coders: &'static str) {
     let turns = turns(&daemon);
     assert_eq!(turns.len(), 5, "{turns:?}");
     for turn in &turns {
-        assert_eq!(turn["outcome"], "done", "{turn}");
+        assert_eq!(turn["how"], "done", "{turn}");
         // Of each turn, and not of the whole conversation.
         assert!(turn["usage"]["input_tokens"].as_u64().unwrap() <= 20, "{turn}");
     }

@@ -136,7 +136,7 @@ impl Running {
         for _ in 0..3 {
             let child = &mut self.child;
             let mut over = || child.try_wait().unwrap();
-            if let Ok(status) = eventually("the command ends", async || Ok(over())).await {
+            if let Ok(status) = eventually("the command ends", || std::future::ready(Ok(over()))).await {
                 return status.code();
             }
         }

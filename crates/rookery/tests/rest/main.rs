@@ -14,4 +14,5 @@ mod security;
 mod stream;
 mod support;
 mod tasks;
+mod teams;
 mod watcher;

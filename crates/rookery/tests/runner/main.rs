@@ -1,3 +1,4 @@
-//! The runner: its programs as they are, misbehaving ones among them.
+//! The runner: its programs as they are, misbehaving ones among them, and what they can reach.
 
 mod process;
+mod sandbox;

@@ -10,6 +10,7 @@ mod gemini;
 pub mod mock;
 mod opencode;
 mod program;
+mod sdk;
 mod seat;
 
 use std::fmt;
@@ -22,28 +23,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::file::{self, Agent};
 pub use program::lend::put_back_all;
-pub use program::{LEDGER, login_folders, login_variables};
+pub use program::LEDGER;
 pub use seat::{Daemon, Environment, Provider, Seat, Secret};
 
 /// What runs an agent of the file from its seat. Fails if it can be told already that no turn would succeed.
 pub fn open(agent: &Agent, seat: &Seat) -> Result<Box<dyn Backend>, Failure> {
     match &agent.backend {
-        file::Backend::Sdk { .. } => Err(not_yet(agent)),
-        file::Backend::Program(program) => {
-            let wants_sandbox = agent.sandbox != file::Sandbox::Off;
-            Ok(Box::new(program::ProgramAgent::open(*program, wants_sandbox, seat)?))
-        }
+        file::Backend::Sdk { provider, .. } => Ok(Box::new(sdk::Sdk::new(provider, seat)?)),
+        file::Backend::Program(program) => Ok(Box::new(program::ProgramAgent::open(*program, seat)?)),
         file::Backend::Command { argv } => Ok(Box::new(command::Command::new(argv, seat)?)),
         file::Backend::Mock { script } => Ok(Box::new(mock::Mock::new(script, seat))),
-    }
-}
-
-/// For a backend that cannot be run in this build.
-fn not_yet(agent: &Agent) -> Failure {
-    Failure {
-        why: Why::Hopeless,
-        reason: format!("{} cannot be run yet: its backend is `{}`", agent.name.value, agent.backend.as_str()),
-        hint: None,
     }
 }
 

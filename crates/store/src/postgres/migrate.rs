@@ -34,6 +34,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 10, name: "clocks", sql: include_str!("../../migrations/postgres/0010_clocks.sql") },
     Migration { version: 11, name: "outboxes", sql: include_str!("../../migrations/postgres/0011_outboxes.sql") },
     Migration { version: 12, name: "ended runs", sql: include_str!("../../migrations/postgres/0012_ended_runs.sql") },
+    Migration { version: 13, name: "teams", sql: include_str!("../../migrations/postgres/0013_teams.sql") },
 ];
 
 const OLDEST_SERVER: i32 = 140_000;

@@ -120,6 +120,9 @@ fn word(code: Code) -> &'static str {
         | Code::SchemaNotFound
         | Code::SchemaViolation
         | Code::GroupNotFound
+        | Code::TeamNotFound
+        | Code::TurnNotFound
+        | Code::Conflict
         | Code::UnknownRecipient => code.as_str(),
     }
 }
@@ -187,7 +190,10 @@ fn is_recoverable(code: Code) -> bool {
         | Code::WorkflowMismatch
         | Code::GitFailed
         | Code::SchemaNotFound
-        | Code::GroupNotFound => false,
+        | Code::GroupNotFound
+        | Code::TeamNotFound
+        | Code::TurnNotFound
+        | Code::Conflict => false,
     }
 }
 

@@ -293,6 +293,14 @@ pub fn unexpected(committed: &Committed) -> RestError {
     RestError::new(http::StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL", "the answer was not the expected one")
 }
 
+/// How many of something are asked for at most: none is no question.
+pub fn at_least_one(limit: Option<u32>) -> Result<Option<u32>, RestError> {
+    if limit == Some(0) {
+        return Err(RestError::invalid("limit must be at least 1"));
+    }
+    Ok(limit)
+}
+
 /// The values of required fields, or the contract's message that they are required.
 pub fn need<const N: usize>(message: &str, fields: [&Option<String>; N]) -> Result<[String; N], RestError> {
     let given = fields.map(|field| field.clone().unwrap_or_default());

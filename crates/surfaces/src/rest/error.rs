@@ -87,7 +87,9 @@ fn status(code: Code) -> StatusCode {
         | Code::DocumentNotFound
         | Code::WorkspaceNotFound
         | Code::SchemaNotFound
-        | Code::GroupNotFound => StatusCode::NOT_FOUND,
+        | Code::GroupNotFound
+        | Code::TeamNotFound
+        | Code::TurnNotFound => StatusCode::NOT_FOUND,
         Code::Exists
         | Code::AgentOffline
         | Code::InvalidTransition
@@ -105,9 +107,12 @@ fn status(code: Code) -> StatusCode {
         | Code::TaskNotRemovable
         | Code::NotClaimed
         | Code::DuplicateTemplate => StatusCode::CONFLICT,
-        Code::NotShown | Code::StaleVersion | Code::ContextDisabled | Code::MergeConflict | Code::GitFailed => {
-            StatusCode::CONFLICT
-        }
+        Code::NotShown
+        | Code::StaleVersion
+        | Code::ContextDisabled
+        | Code::MergeConflict
+        | Code::GitFailed
+        | Code::Conflict => StatusCode::CONFLICT,
         Code::SiteOffline => StatusCode::SERVICE_UNAVAILABLE,
         Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,
         Code::IdempotencyMismatch | Code::SchemaViolation => StatusCode::UNPROCESSABLE_ENTITY,

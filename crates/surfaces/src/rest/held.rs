@@ -15,10 +15,7 @@ use super::wire;
     responses((status = 200, body = Vec<wire::HeldMessage>)))]
 pub async fn list(call: Call, Query(query): Query<wire::HeldQuery>) -> Result<Response, RestError> {
     call.person()?;
-    if query.limit == Some(0) {
-        return Err(RestError::invalid("limit must be at least 1"));
-    }
-    let At { value, head } = call.app().engine().held_messages(query.limit).await?;
+    let At { value, head } = call.app().engine().held_messages(call::at_least_one(query.limit)?).await?;
     Ok(call::at(At { value: value.into_iter().map(shown).collect::<Vec<_>>(), head }))
 }
 

@@ -17,7 +17,9 @@ mod resources;
 mod status;
 mod stream;
 mod tasks;
+mod teams;
 pub mod translate;
+mod turns;
 pub mod wire;
 
 use axum::Router;
@@ -61,6 +63,16 @@ pub fn routes() -> Router<App> {
         .route("/events/{id}", get(events::get))
         .route("/contexts", get(contexts::list))
         .route("/contexts/{instance}", get(contexts::get).put(contexts::configure))
+        .route("/teams", get(teams::list))
+        .route("/teams/{id}", get(teams::get))
+        .route("/teams/{id}/start", post(teams::start))
+        .route("/teams/{id}/kickoff", post(teams::kick_off))
+        .route("/teams/{id}/say", post(teams::say))
+        .route("/teams/{id}/stop", post(teams::stop))
+        .route("/teams/{id}/end", post(teams::end))
+        .route("/turns", get(turns::list).post(turns::start))
+        .route("/turns/{id}", get(turns::get))
+        .route("/turns/{id}/end", post(turns::end))
         .route("/admin/info", get(admin::info))
         .route("/admin/tokens", get(admin::list_tokens).post(admin::create_token))
         .route("/admin/tokens/{id}", delete(admin::revoke_token))

@@ -12,7 +12,7 @@ use utoipa::openapi::schema::Schema;
 use utoipa::openapi::{Content, OpenApi as Document, PathItem, Ref, RefOr, Response, ResponseBuilder};
 
 use super::wire::{self, ErrorBody};
-use super::{admin, agents, contexts, events, handoffs, held, resources, status, stream, tasks};
+use super::{admin, agents, contexts, events, handoffs, held, resources, status, stream, tasks, teams, turns};
 use crate::clutch::{self, ClutchErrorBody, artifacts};
 use crate::ops;
 
@@ -54,6 +54,17 @@ use crate::ops;
         contexts::list,
         contexts::get,
         contexts::configure,
+        teams::list,
+        teams::get,
+        teams::start,
+        teams::kick_off,
+        teams::say,
+        teams::stop,
+        teams::end,
+        turns::list,
+        turns::get,
+        turns::start,
+        turns::end,
         admin::info,
         admin::list_tokens,
         admin::create_token,

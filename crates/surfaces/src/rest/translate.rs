@@ -104,7 +104,14 @@ pub fn action(fact: &Fact) -> String {
         | Fact::RoutingFailed(_)
         | Fact::RoutingResumed(_)
         | Fact::TaskForwarded(_)
-        | Fact::TaskReopened(_) => return format!("x.{}", fact.kind()),
+        | Fact::TaskReopened(_)
+        | Fact::TeamStarted(_)
+        | Fact::TeamResumed(_)
+        | Fact::TeamKickedOff(_)
+        | Fact::TeamStopAsked(_)
+        | Fact::TeamEnded(_)
+        | Fact::TurnStarted(_)
+        | Fact::TurnEnded(_) => return format!("x.{}", fact.kind()),
     };
     action.to_owned()
 }

@@ -1,0 +1,109 @@
+//! What still waits of some messages for an agent that is woken with them, and what becomes of that all at once.
+
+use super::undelivered::DeliveryAbandoned;
+use super::{Receipt, Standing, receive};
+use crate::command::Halt;
+use crate::fact::Fact;
+use crate::id::{AgentId, MessageId};
+use crate::key::Ask;
+use crate::limit;
+use crate::refusal::Refusal;
+use crate::view::View;
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Open {
+    agent: AgentId,
+    waiting: Vec<Waiting>,
+    /// Those that are not for the agent.
+    foreign: Vec<MessageId>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Waiting {
+    message: MessageId,
+    unseen: bool,
+    dead: bool,
+    /// To everybody, and nothing is known of it for this agent.
+    broadcast: bool,
+}
+
+impl Open {
+    pub(crate) fn asks(agent: &AgentId, messages: &[MessageId]) -> Vec<Ask> {
+        receive::asks(agent, messages)
+    }
+
+    /// Each once and in order. What is acknowledged, or somebody else's by now, does not wait.
+    pub(crate) fn of(view: &View, agent: &AgentId, messages: &[MessageId]) -> Result<Open, Halt> {
+        view.needs(Open::asks(agent, messages))?;
+        let mut open = Open { agent: agent.clone(), waiting: vec![], foreign: vec![] };
+        for id in messages {
+            let delivery = view.delivery(id, agent)?;
+            let broadcast = delivery.is_none() && view.message(id)?.is_some_and(|known| known.is_broadcast_for(agent));
+            let waiting = Waiting {
+                message: id.clone(),
+                unseen: delivery.is_none_or(|delivery| delivery.standing == Standing::Queued),
+                dead: delivery.is_some_and(super::Delivery::is_dead),
+                broadcast,
+            };
+            match delivery {
+                None if !broadcast => open.foreign.push(id.clone()),
+                Some(delivery) if delivery.is_settled() => {}
+                _ if open.waiting.contains(&waiting) => {}
+                _ => open.waiting.push(waiting),
+            }
+        }
+        Ok(open)
+    }
+
+    /// Without those that were given up on; refused if one is not for the agent.
+    pub(crate) fn for_showing(mut self) -> Result<Open, Refusal> {
+        if let Some(foreign) = self.foreign.first() {
+            return Err(receive::not_for(&self.agent, foreign));
+        }
+        self.waiting.retain(|waiting| !waiting.dead);
+        Ok(self)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    pub(crate) fn ids(&self) -> Vec<MessageId> {
+        self.waiting.iter().map(|waiting| waiting.message.clone()).collect()
+    }
+
+    /// The agent is shown them: what says so of those that it never was.
+    pub(crate) fn read(&self) -> Option<Fact> {
+        self.receipt(|waiting| waiting.unseen).map(Fact::MessagesRead)
+    }
+
+    /// The agent is done with all of them.
+    pub(crate) fn acked(&self) -> Option<Fact> {
+        self.receipt(|_| true).map(Fact::MessagesAcked)
+    }
+
+    fn receipt(&self, counts: impl Fn(&Waiting) -> bool) -> Option<Receipt> {
+        let counting: Vec<&Waiting> = self.waiting.iter().filter(|waiting| counts(waiting)).collect();
+        let named = |broadcast: bool| {
+            let of_kind = counting.iter().filter(|waiting| waiting.broadcast == broadcast);
+            of_kind.map(|waiting| waiting.message.clone()).collect()
+        };
+        let receipt = Receipt { agent: self.agent.clone(), messages: named(false), broadcasts: named(true) };
+        (!counting.is_empty()).then_some(receipt)
+    }
+
+    /// Nobody tries any more, until somebody wants it.
+    pub(crate) fn given_up(&self, attempts: u32, error: &str) -> Vec<Fact> {
+        let error = &error[..error.floor_char_boundary(limit::TITLE_BYTES)];
+        let abandoned = |waiting: &Waiting| {
+            Fact::DeliveryAbandoned(DeliveryAbandoned {
+                message: waiting.message.clone(),
+                agent: self.agent.clone(),
+                attempts,
+                error: error.to_owned(),
+                broadcast: waiting.broadcast,
+            })
+        };
+        self.waiting.iter().filter(|waiting| !waiting.dead).map(abandoned).collect()
+    }
+}

@@ -1,0 +1,107 @@
+//! The end of a team's generation, as its runner tells it.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Ended, Of, needs_person};
+use crate::actor::Caller;
+use crate::command::{Decision, Halt, Reply};
+use crate::fact::Fact;
+use crate::id::TeamId;
+use crate::key::{Ask, Key};
+use crate::limit;
+use crate::refusal::{Code, Refusal};
+use crate::turn;
+use crate::view::View;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Conclusion {
+    /// Nobody had anything left to do.
+    Completed,
+    Failed,
+    Stopped,
+    Interrupted,
+}
+
+impl Conclusion {
+    pub const ALL: [Conclusion; 4] =
+        [Conclusion::Completed, Conclusion::Failed, Conclusion::Stopped, Conclusion::Interrupted];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Conclusion::Completed => "completed",
+            Conclusion::Failed => "failed",
+            Conclusion::Stopped => "stopped",
+            Conclusion::Interrupted => "interrupted",
+        }
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EndTeam {
+    pub team: TeamId,
+    pub generation: u64,
+    pub how: Conclusion,
+    pub reason: Option<String>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TeamEnded {
+    #[serde(flatten)]
+    pub of: Of,
+    pub how: Conclusion,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl EndTeam {
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        vec![Key::Team(self.team.clone()).into()]
+    }
+
+    /// What was under way is over with it. Told twice, it is the same end.
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+        needs_person(caller, "end a team")?;
+        limit::text("reason", self.reason.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
+        let team = view.team_known(&self.team)?;
+        let reply = Reply::Row(Key::Team(self.team.clone()));
+        match &team.ended {
+            Some(ended) if team.of.generation == self.generation => {
+                return if ended.how == self.how { Ok(Decision::nothing(reply)) } else { Err(ended_as(ended).into()) };
+            }
+            _ => team.runs(self.generation)?,
+        }
+        let mut facts = turn::interrupted(team);
+        let ended = TeamEnded { of: team.of.clone(), how: self.how, reason: self.reason.clone() };
+        facts.push(Fact::TeamEnded(ended));
+        Ok(Decision::new(facts, reply))
+    }
+}
+
+fn ended_as(ended: &Ended) -> Refusal {
+    Refusal::new(Code::AlreadyAnswered, format!("it has ended already, as {}", ended.how.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{anna, by, end, entry, runs_in, starts, wakes};
+    use crate::turn::How;
+
+    #[test]
+    fn a_team_ends_once_and_its_turns_with_it() {
+        let mut w = runs_in("@pr-1", &["a", "b"]);
+        w.does(&by("b@pr-1"), entry("m", "b@pr-1", "@a look"));
+        w.does(&anna(), wakes("t1", "@pr-1", "a@pr-1", &["m"]));
+        assert_eq!(w.refuses(&by("a@pr-1"), end("@pr-1", 1, Conclusion::Stopped)), Code::Forbidden);
+        assert_eq!(w.refuses(&anna(), end("@pr-1", 2, Conclusion::Stopped)), Code::Stale);
+        assert_eq!(w.does(&anna(), end("@pr-1", 1, Conclusion::Stopped)), ["turn.ended", "team.ended"]);
+        assert_eq!(w.turn("t1").end.as_ref().unwrap().how, How::Interrupted);
+        assert_eq!((w.pending("a@pr-1"), w.team("@pr-1").is_live()), (vec!["m"], false));
+        assert_eq!(w.does(&anna(), end("@pr-1", 1, Conclusion::Stopped)), [""; 0]);
+        assert_eq!(w.refuses(&anna(), end("@pr-1", 1, Conclusion::Completed)), Code::AlreadyAnswered);
+        w.does(&anna(), starts("@pr-1", &["a"], 2));
+        assert_eq!(w.refuses(&anna(), end("@pr-1", 1, Conclusion::Stopped)), Code::Stale, "it is another one's by now");
+        assert_eq!(w.rebuilt(), *w.rows());
+    }
+}

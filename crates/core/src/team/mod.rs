@@ -1,0 +1,397 @@
+//! Teams: what one runner runs, and what became of it.
+//!
+//! A team is the agents of an instance (`@pr-123`), or one agent that runs alone (`helper`, `helper@pr-123`). The log says who
+//! runs it, which generation that is, whether its kickoff is out and what its agents are at, so that whoever comes after a
+//! crash goes on where it was. An agent is in at most one live team, and has at most one turn at a time.
+
+mod end;
+mod kickoff;
+mod say;
+mod start;
+mod stop;
+
+use serde::{Deserialize, Serialize};
+
+pub use end::{Conclusion, EndTeam, TeamEnded};
+pub(crate) use kickoff::by_system;
+pub use kickoff::{KickOff, TeamKickedOff, WORKFLOW_STARTED};
+pub use say::SayToTeam;
+pub use start::{NewMember, StartTeam, Takeover, TeamResumed, TeamStarted};
+pub use stop::{AskStop, TeamStopAsked};
+
+use crate::actor::{Caller, Power};
+use crate::command::Halt;
+use crate::fact::Fact;
+use crate::id::{AgentId, MessageId, RunId, Seq, SiteId, TeamId, ThreadId, Timestamp, TurnId};
+use crate::instance::{Instance, check_name, plain};
+use crate::key::{ColumnValue, Key};
+use crate::refusal::{Code, Refusal};
+use crate::row::Row;
+use crate::turn::{How, Usage};
+use crate::view::View;
+
+/// What makes the id of a team that of an instance.
+const OF_INSTANCE: char = '@';
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Until nobody has anything left to do.
+    Run,
+    /// Until it is stopped.
+    Start,
+    /// One agent, until it is stopped.
+    Standalone,
+}
+
+impl Mode {
+    pub const ALL: [Mode; 3] = [Mode::Run, Mode::Start, Mode::Standalone];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Mode::Run => "run",
+            Mode::Start => "start",
+            Mode::Standalone => "standalone",
+        }
+    }
+}
+
+/// The process that runs a team: enough to tell it from every other, also after a reboot.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Runner {
+    pub host: String,
+    pub boot_id: String,
+    pub pid: u32,
+    /// When the process began, as its machine tells it.
+    pub started_at: StartTime,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub site: Option<SiteId>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum StartTime {
+    Ticks(u64),
+    Text(String),
+}
+
+impl Runner {
+    /// For a person who wants to find it.
+    fn described(&self) -> String {
+        format!("process {} on {}", self.pid, self.host)
+    }
+}
+
+/// Which generation of which team a fact is about, and where that is shown.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Of {
+    pub team: TeamId,
+    pub generation: u64,
+    pub run: RunId,
+    pub thread: ThreadId,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Team {
+    #[serde(flatten)]
+    pub of: Of,
+    pub workflow: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    pub mode: Mode,
+    pub members: Vec<Member>,
+    /// Who runs it, or ran it last.
+    pub runner: Runner,
+    pub started: Seq,
+    pub started_at: Timestamp,
+    /// When its runner took over from one that is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resumed_at: Option<Timestamp>,
+    /// The turns that were under way then.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interrupted: Vec<TurnId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kickoff: Option<Kickoff>,
+    /// Somebody wants all of it to stop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop: Option<Stop>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Ended>,
+}
+
+/// An agent of a team, and what it did in this generation.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Member {
+    pub agent: AgentId,
+    pub backend: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Turns that have ended.
+    pub turns: u64,
+    /// Those of them that failed.
+    pub failed: u64,
+    pub usage: Usage,
+    /// The turn that is under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<TurnId>,
+    /// How the last turn ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<Last>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop: Option<Stop>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Last {
+    pub how: How,
+    /// No further attempt follows.
+    pub gave_up: bool,
+    pub at: Timestamp,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Kickoff {
+    /// What was posted by it, in order.
+    pub messages: Vec<MessageId>,
+    pub at: Timestamp,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Stop {
+    pub asked_by: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    pub at: Timestamp,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Ended {
+    pub how: Conclusion,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    pub at: Timestamp,
+}
+
+/// What an agent of a team is at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MemberState {
+    Idle,
+    Working,
+    /// Its last turn came to nothing, and is tried again.
+    Waiting,
+    Stopped,
+    /// Its last turn failed for good.
+    Failed,
+}
+
+impl MemberState {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            MemberState::Idle => "idle",
+            MemberState::Working => "working",
+            MemberState::Waiting => "waiting",
+            MemberState::Stopped => "stopped",
+            MemberState::Failed => "failed",
+        }
+    }
+}
+
+impl TeamId {
+    /// The instance that the team is in.
+    pub fn instance(&self) -> Instance {
+        match self.as_str().strip_prefix(OF_INSTANCE) {
+            Some(name) => Instance::new(name),
+            None => Instance::of(&AgentId::from(self.as_str())),
+        }
+    }
+
+    /// The agent, if it is the team of one.
+    pub fn alone(&self) -> Option<AgentId> {
+        (!self.as_str().starts_with(OF_INSTANCE)).then(|| plain(&AgentId::from(self.as_str())))
+    }
+
+    /// The one way to write an id: `helper@default` is `helper`.
+    pub fn parse(text: &str) -> Result<TeamId, Refusal> {
+        let hint = "a team is called '@instance', or like the agent that runs alone";
+        match text.strip_prefix(OF_INSTANCE) {
+            // An instance can be called what an agent in it could have behind its '@'.
+            Some(instance) => check_name("team", &format!("x@{instance}"))
+                .map(|()| TeamId::from(text))
+                .map_err(|refusal| Refusal { hint: Some(hint.to_owned()), ..refusal }),
+            None => {
+                check_name("team", text)?;
+                Ok(TeamId::from(plain(&AgentId::from(text)).as_str()))
+            }
+        }
+    }
+}
+
+impl Of {
+    fn new(team: &TeamId, generation: u64) -> Of {
+        let instance = team.instance();
+        Of { team: team.clone(), generation, run: instance.run(), thread: instance.thread() }
+    }
+
+    pub(crate) fn key(&self) -> Key {
+        Key::Team(self.team.clone())
+    }
+}
+
+impl Team {
+    pub fn id(&self) -> &TeamId {
+        &self.of.team
+    }
+
+    pub fn instance(&self) -> Instance {
+        self.of.team.instance()
+    }
+
+    pub fn is_live(&self) -> bool {
+        self.ended.is_none()
+    }
+
+    pub fn member(&self, agent: &AgentId) -> Option<&Member> {
+        self.members.iter().find(|member| member.agent == *agent)
+    }
+
+    pub fn state_of(&self, member: &Member) -> MemberState {
+        match member.last {
+            _ if member.turn.is_some() => MemberState::Working,
+            Some(last) if last.gave_up => MemberState::Failed,
+            _ if !self.is_live() || member.stop.is_some() => MemberState::Stopped,
+            Some(Last { how: How::Failed | How::Interrupted, .. }) => MemberState::Waiting,
+            _ => MemberState::Idle,
+        }
+    }
+
+    /// What all of its agents used together.
+    pub fn usage(&self) -> Usage {
+        self.members.iter().fold(Usage::default(), |sum, member| sum.plus(&member.usage))
+    }
+
+    pub fn turns(&self) -> u64 {
+        self.members.iter().map(|member| member.turns).fold(0, u64::saturating_add)
+    }
+
+    /// The turns that are under way, each with its agent.
+    pub(crate) fn open_turns(&self) -> impl Iterator<Item = (&AgentId, &TurnId)> {
+        self.members.iter().filter_map(|member| Some((&member.agent, member.turn.as_ref()?)))
+    }
+
+    pub(crate) fn columns(&self) -> Vec<ColumnValue> {
+        vec![self.is_live().into(), self.started.0.into()]
+    }
+
+    fn change(mut self, agent: &AgentId, change: impl FnOnce(&mut Member)) -> Team {
+        if let Some(member) = self.members.iter_mut().find(|member| member.agent == *agent) {
+            change(member);
+        }
+        self
+    }
+}
+
+pub(crate) fn apply(old: Option<Team>, id: &TeamId, fact: &Fact, seq: Seq, at: Timestamp) -> Option<Team> {
+    match fact {
+        Fact::TeamStarted(fact) if fact.of.team == *id => Some(fact.team(seq, at)),
+        Fact::TeamResumed(fact) if fact.of.team == *id => old.map(|team| fact.resumes(team, at)),
+        Fact::TeamKickedOff(fact) if fact.of.team == *id => {
+            let kickoff = Some(Kickoff { messages: fact.messages.clone(), at });
+            old.map(|team| Team { kickoff, ..team })
+        }
+        Fact::TeamStopAsked(fact) if fact.of.team == *id => old.map(|team| fact.stops(team, at)),
+        Fact::TeamEnded(fact) if fact.of.team == *id => {
+            let ended = Some(Ended { how: fact.how, reason: fact.reason.clone(), at });
+            old.map(|team| Team { ended, ..team })
+        }
+        Fact::TurnStarted(fact) if fact.of.team == *id => {
+            old.map(|team| team.change(&fact.agent, |member| member.turn = Some(fact.turn.clone())))
+        }
+        Fact::TurnEnded(fact) if fact.of.team == *id => old.map(|team| {
+            team.change(&fact.agent, |member| {
+                member.turn = None;
+                member.turns = member.turns.saturating_add(1);
+                member.failed = member.failed.saturating_add(u64::from(fact.how == How::Failed));
+                member.usage = member.usage.plus(&fact.usage);
+                member.last = Some(Last { how: fact.how, gave_up: fact.gave_up, at });
+            })
+        }),
+        _ => old,
+    }
+}
+
+impl View {
+    pub fn team(&self, id: &TeamId) -> Result<Option<&Team>, Halt> {
+        Ok(match self.get(&Key::Team(id.clone()))? {
+            Some(Row::Team(team)) => Some(team),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn team_known(&self, id: &TeamId) -> Result<&Team, Halt> {
+        self.team(id)?.ok_or_else(|| not_found(id).into())
+    }
+
+    /// The team, if this generation of it is the one that runs.
+    pub(crate) fn team_live(&self, id: &TeamId, generation: u64) -> Result<&Team, Halt> {
+        let team = self.team_known(id)?;
+        team.runs(generation)?;
+        Ok(team)
+    }
+}
+
+impl Team {
+    fn runs(&self, generation: u64) -> Result<(), Refusal> {
+        if self.of.generation != generation {
+            let message = format!(
+                "generation {generation} of {} is not the one of now, which is {}",
+                self.id(),
+                self.of.generation
+            );
+            return Err(Refusal::new(Code::Stale, message).hint("somebody started it anew: this runner has to end"));
+        }
+        match &self.ended {
+            Some(ended) => {
+                let message = format!("{} has ended: {}", self.id(), ended.how.as_str());
+                Err(Refusal::new(Code::InvalidState, message).hint("start it again first"))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+pub fn not_found(id: &TeamId) -> Refusal {
+    Refusal::new(Code::TeamNotFound, format!("there is no team '{id}'"))
+        .hint("a team is called '@instance', or like the agent that runs alone; GET /teams lists them")
+}
+
+/// Agents are run by people: whoever has the project's key, or a person's token.
+pub(crate) fn needs_person(caller: &Caller, what: &str) -> Result<(), Refusal> {
+    if caller.power == Power::Person {
+        return Ok(());
+    }
+    Err(Refusal::new(Code::Forbidden, format!("only a person may {what}"))
+        .hint("use the command line, which acts as a person, or send a person's token"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_team_is_called_like_its_instance_or_its_only_agent() {
+        for (text, id, instance, alone) in [
+            ("@pr-123", "@pr-123", "pr-123", None),
+            ("@default", "@default", "default", None),
+            ("helper", "helper", "default", Some("helper")),
+            ("helper@default", "helper", "default", Some("helper")),
+            ("helper@pr-1", "helper@pr-1", "pr-1", Some("helper@pr-1")),
+        ] {
+            let team = TeamId::parse(text).unwrap();
+            assert_eq!((team.as_str(), team.instance().name()), (id, instance), "{text}");
+            assert_eq!(team.alone(), alone.map(AgentId::from), "{text}");
+        }
+        for bad in ["", "@", "@@x", "@a@b", "a@b@c", "a b", "@a b", "x@"] {
+            assert_eq!(TeamId::parse(bad).unwrap_err().code, Code::Invalid, "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! What the runner of a team tells it: that a limit is reached, that agents go round in circles.
+
+use super::{by_system, needs_person};
+use crate::actor::Caller;
+use crate::command::{Decision, Halt, Now};
+use crate::id::{MessageId, TeamId};
+use crate::key::{Ask, Key};
+use crate::message::{SendMessage, What};
+use crate::view::View;
+
+/// A message by the system in the channel of the team's instance.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SayToTeam {
+    pub team: TeamId,
+    pub message: MessageId,
+    pub text: String,
+}
+
+impl SayToTeam {
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        std::iter::once(Key::Team(self.team.clone()).into()).chain(self.post().asks()).collect()
+    }
+
+    pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Halt> {
+        needs_person(caller, "speak for the system")?;
+        view.team_known(&self.team)?;
+        self.post().decide(view, &Caller::system(), now)
+    }
+
+    fn post(&self) -> SendMessage {
+        by_system(&self.message, &self.team.instance(), What::Entry, &self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::refusal::Code;
+    use crate::testing::{anna, by, runs_in};
+
+    #[test]
+    fn the_system_speaks_in_the_channel_of_the_team() {
+        let mut w = runs_in("@pr-1", &["a"]);
+        let say =
+            |team: &str| SayToTeam { team: team.into(), message: "m".into(), text: "@a that is enough".to_owned() };
+        assert_eq!(w.refuses(&by("a@pr-1"), say("@pr-1")), Code::Forbidden);
+        assert_eq!(w.refuses(&anna(), say("@pr-2")), Code::TeamNotFound);
+        assert_eq!(w.does(&anna(), say("@pr-1")), ["message.sent"]);
+        let header = &w.message("m").letter.header;
+        assert_eq!((header.from.as_str(), header.thread.as_str()), ("system", "thr_pr-1"));
+        assert_eq!(w.pending("a@pr-1"), ["m"]);
+    }
+}

@@ -1,0 +1,168 @@
+//! Turns: an agent of a team is woken with messages, works, and is done with them or not.
+//!
+//! That a turn began is in the log before its program starts, so that whoever comes after a crash knows what was under way. Its
+//! end says in one decision what becomes of its messages: acknowledged if it succeeded, given up after the last attempt, and
+//! otherwise left as they were.
+
+mod end;
+mod start;
+
+use serde::{Deserialize, Serialize};
+
+pub(crate) use end::interrupted;
+pub use end::{EndTurn, Notes, TurnEnded, Unsaid};
+pub use start::{StartTurn, TurnStarted};
+
+use crate::command::Halt;
+use crate::fact::Fact;
+use crate::id::{AgentId, MessageId, Seq, Timestamp, TurnId};
+use crate::key::{ColumnValue, Key};
+use crate::refusal::{Code, Refusal};
+use crate::row::Row;
+use crate::team::Of;
+use crate::view::View;
+
+/// Why an agent was woken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Woken {
+    Messages,
+    Wakeup,
+    Direct,
+}
+
+impl Woken {
+    pub const ALL: [Woken; 3] = [Woken::Messages, Woken::Wakeup, Woken::Direct];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Woken::Messages => "messages",
+            Woken::Wakeup => "wakeup",
+            Woken::Direct => "direct",
+        }
+    }
+}
+
+/// How a turn ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum How {
+    Done,
+    Failed,
+    /// Nobody knows what came of it: its runner went away, or was told to stop.
+    Interrupted,
+}
+
+impl How {
+    pub const ALL: [How; 3] = [How::Done, How::Failed, How::Interrupted];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            How::Done => "done",
+            How::Failed => "failed",
+            How::Interrupted => "interrupted",
+        }
+    }
+}
+
+/// What a turn cost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Usage {
+    pub input_tokens: u64,
+    pub output_tokens: u64,
+    /// In millionths of a dollar, so that sums are exact; nothing if nobody knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_micros: Option<u64>,
+}
+
+impl Usage {
+    #[must_use]
+    pub fn plus(&self, other: &Usage) -> Usage {
+        let cost_micros = match (self.cost_micros, other.cost_micros) {
+            (Some(one), Some(other)) => Some(one.saturating_add(other)),
+            (one, other) => one.or(other),
+        };
+        Usage {
+            input_tokens: self.input_tokens.saturating_add(other.input_tokens),
+            output_tokens: self.output_tokens.saturating_add(other.output_tokens),
+            cost_micros,
+        }
+    }
+}
+
+/// Why a turn failed.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Failure {
+    /// A word for programs.
+    pub kind: String,
+    pub reason: String,
+    /// What to do about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Turn {
+    pub id: TurnId,
+    #[serde(flatten)]
+    pub of: Of,
+    pub agent: AgentId,
+    pub attempt: u32,
+    pub woken: Woken,
+    /// What the agent was shown by it.
+    pub messages: Vec<MessageId>,
+    pub started: Seq,
+    pub started_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<End>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct End {
+    pub how: How,
+    /// No further attempt follows.
+    pub gave_up: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+    pub usage: Usage,
+    /// Where the agent's program goes on with its conversation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conversation: Option<String>,
+    /// The hash of the artifact that tells all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transcript: Option<String>,
+    /// What was posted by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub posted: Option<MessageId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unsaid: Option<Unsaid>,
+    pub ended: Seq,
+    pub at: Timestamp,
+}
+
+impl Turn {
+    pub(crate) fn columns(&self) -> Vec<ColumnValue> {
+        vec![self.started.0.into(), self.agent.as_str().into(), self.of.team.as_str().into()]
+    }
+}
+
+pub(crate) fn apply(old: Option<Turn>, id: &TurnId, fact: &Fact, seq: Seq, at: Timestamp) -> Option<Turn> {
+    match fact {
+        Fact::TurnStarted(fact) if fact.turn == *id => Some(fact.turn(seq, at)),
+        Fact::TurnEnded(fact) if fact.turn == *id => old.map(|turn| Turn { end: Some(fact.end(seq, at)), ..turn }),
+        _ => old,
+    }
+}
+
+impl View {
+    pub(crate) fn turn(&self, id: &TurnId) -> Result<Option<&Turn>, Halt> {
+        Ok(match self.get(&Key::Turn(id.clone()))? {
+            Some(Row::Turn(turn)) => Some(turn),
+            _ => None,
+        })
+    }
+}
+
+pub fn not_found(id: &TurnId) -> Refusal {
+    Refusal::new(Code::TurnNotFound, format!("there is no turn '{id}'")).hint("GET /turns lists them")
+}

@@ -1,0 +1,89 @@
+//! What the log says that an agent did in a turn: whoever tries the turn again is told, so that nothing is done twice.
+
+use rookery_core::log::LogRow;
+use rookery_core::message::{Form, Letter, Recipients};
+use rookery_core::turn::Turn;
+use rookery_core::{Fact, Seq};
+use rookery_store::LogQuery;
+
+use crate::engine::{Engine, EngineError};
+
+/// How many are told, the newest of them.
+pub const MOST_DEEDS: usize = 50;
+/// How many rows are looked through for them.
+const LOOKED_AT: u32 = 500;
+const LINE_CHARACTERS: usize = 200;
+
+/// Something that an agent did.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Deed {
+    pub seq: Seq,
+    pub kind: &'static str,
+    /// In one line.
+    pub summary: String,
+}
+
+impl Engine {
+    /// What the agent of a turn did itself, from when the turn began until it ended.
+    pub async fn did(&self, turn: &Turn) -> Result<Vec<Deed>, EngineError> {
+        let query = LogQuery {
+            after: Some(turn.started),
+            upto: turn.end.as_ref().map(|end| end.ended),
+            actor: Some(turn.agent.to_string()),
+            ..LogQuery::newest(LOOKED_AT)
+        };
+        let rows = self.log(query).await?.value;
+        let mut deeds: Vec<Deed> = rows.iter().filter_map(deed).take(MOST_DEEDS).collect();
+        deeds.reverse();
+        Ok(deeds)
+    }
+}
+
+fn deed(row: &LogRow) -> Option<Deed> {
+    let summary = match &row.fact {
+        // That it looked and that it is here is nothing that could be done twice.
+        Fact::MessagesRead(_)
+        | Fact::AgentRegistered(_)
+        | Fact::AgentUpdated(_)
+        | Fact::AgentReturned(_)
+        | Fact::AgentStatusSet(_)
+        | Fact::LeadChosen(_) => return None,
+        Fact::MessageSent(fact) => said(&fact.letter),
+        Fact::MessageHeld(fact) => format!("{} (held for a person)", said(&fact.letter)),
+        Fact::MessagesAcked(fact) => {
+            let count = fact.messages.len() + fact.broadcasts.len();
+            format!("acknowledged {count} message{}", if count == 1 { "" } else { "s" })
+        }
+        Fact::DocumentWritten(fact) => format!("wrote {}, version {}", fact.id.path, fact.version),
+        Fact::DocumentDeleted(fact) => format!("deleted {}", fact.id.path),
+        Fact::CheckpointAdded(fact) => format!("noted on {}: {}", fact.task, fact.summary),
+        Fact::TaskCreated(fact) => format!("created {}: {}", fact.task, fact.title),
+        Fact::WorkspaceCreated(fact) => format!("created workspace {} on {}", fact.workspace, fact.branch),
+        fact => {
+            let about = fact.task().map(ToString::to_string).or_else(|| fact.path().map(ToString::to_string));
+            about.map_or_else(|| fact.kind().to_owned(), |about| format!("{} {about}", fact.kind()))
+        }
+    };
+    Some(Deed { seq: row.seq, kind: row.fact.kind(), summary: line(&summary) })
+}
+
+fn said(letter: &Letter) -> String {
+    let text = letter.subject.as_ref().unwrap_or(&letter.text);
+    match (&letter.header.form, &letter.header.to) {
+        (Form::Direct | Form::Coord, Recipients::Agents(agents)) => {
+            let names: Vec<&str> = agents.iter().map(rookery_core::AgentId::as_str).collect();
+            format!("wrote to {}: {text}", names.join(", "))
+        }
+        (Form::Direct | Form::Coord | Form::Envelope, _) => format!("wrote to everybody: {text}"),
+        (Form::Entry, _) => format!("said in the channel: {text}"),
+    }
+}
+
+/// The beginning of a text, in one line.
+fn line(text: &str) -> String {
+    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match flat.char_indices().nth(LINE_CHARACTERS) {
+        Some((end, _)) => format!("{}…", &flat[..end]),
+        None => flat,
+    }
+}

@@ -1,0 +1,251 @@
+//! Our own loop against the interface of a model: it is asked, calls tools, is told what they brought, and so on until it has
+//! nothing more to call. What it says then is its answer.
+//!
+//! [`model`] asks, [`tools`] does what the model wants, [`conversation`] is what was said. Here is when to stop.
+
+mod conversation;
+mod model;
+#[cfg(test)]
+mod tests;
+mod tools;
+mod transcript;
+
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
+
+use self::conversation::Conversation;
+use self::model::{
+    Answer, Ask, Call, CallResult, Listener, Message, Model, Patience, Said, Stop, Target, Tool, Trouble,
+};
+use self::tools::Toolbox;
+use self::transcript::Transcript;
+use super::{Backend, Ended, Event, Events, Failure, Seat, Turn, Usage, Verdict, Why};
+use crate::file::Provider;
+
+/// How often a model is asked in one turn.
+const STEPS: usize = 60;
+/// How much of the arguments of a call is shown.
+const INPUT_CHARS: usize = 120;
+
+#[derive(Debug)]
+pub(super) struct Sdk {
+    seat: Seat,
+    model: Model,
+    toolbox: Toolbox,
+}
+
+impl Sdk {
+    pub(super) fn new(provider: &Provider, seat: &Seat) -> Result<Sdk, Failure> {
+        Sdk::patient(provider, seat, Patience::default())
+    }
+
+    fn patient(provider: &Provider, seat: &Seat, patience: Patience) -> Result<Sdk, Failure> {
+        let variable = provider.api_key.as_ref().map(|name| name.value.as_str());
+        let said = Said {
+            model: seat.model.as_deref().unwrap_or_default(),
+            base_url: seat.provider.base_url.as_deref(),
+            key: variable.map(|name| (name, seat.provider.api_key.as_ref())),
+        };
+        // The agent's own variables before those that everybody has.
+        let mut env = seat.variables.env.clone();
+        env.extend(seat.env.0.clone());
+        let target = Target::find(&said, &env)?;
+        let model = Model::new(target.clone(), patience).map_err(|trouble| trouble.failure(&target))?;
+        Ok(Sdk { seat: seat.clone(), model, toolbox: Toolbox::new(seat)? })
+    }
+
+    async fn run(&self, turn: &Turn, events: &Events) -> Ended {
+        let transcript = Transcript::begin(&self.seat.state);
+        let mut talk = Talk { events, usage: Usage::default(), transcript, worked: false };
+        let stop = turn.cancel.child_token();
+        let ended = in_time(turn, &stop, self.work(turn, &stop, &mut talk)).await;
+        let (verdict, conversation) = match ended {
+            Ok((said, conversation)) => (Verdict::Done { said, worked: talk.worked }, Some(conversation)),
+            Err(failure) => (Verdict::Failed(failure), turn.conversation.clone()),
+        };
+        Ended { verdict, conversation, usage: talk.usage, transcript: talk.transcript.finish() }
+    }
+
+    /// The turn: what it said last, and the conversation to go on with.
+    async fn work(
+        &self,
+        turn: &Turn,
+        stop: &CancellationToken,
+        talk: &mut Talk<'_>,
+    ) -> Result<(Option<String>, String), Failure> {
+        let tools = unless(stop, self.toolbox.tools()).await??;
+        let (mut conversation, forgotten) =
+            Conversation::open(&self.seat.state, turn.conversation.as_deref(), &turn.id);
+        if let Some(forgotten) = forgotten {
+            talk.note(forgotten.to_string());
+        }
+        talk.add(&mut conversation, Message::User { text: turn.prompt.clone() });
+        for _ in 0..STEPS {
+            let answer = self.ask(turn, tools, &mut conversation, stop, talk).await?;
+            if let Stop::Withheld(reason) = &answer.stop {
+                return Err(Failure { why: Why::Fault, reason: reason.clone(), hint: None });
+            }
+            let calls = answer.calls.clone();
+            let said = answer.text.trim().to_owned();
+            talk.add(&mut conversation, Message::Model { text: answer.text, calls: answer.calls });
+            if calls.is_empty() {
+                if answer.stop == Stop::Length {
+                    talk.note("the answer was as long as it may be, and ends there; see `max_tokens`".to_owned());
+                }
+                talk.worked |= !said.is_empty();
+                let id = conversation.id().to_owned();
+                self.keep(conversation, talk);
+                return Ok(((!said.is_empty()).then_some(said), id));
+            }
+            let results = self.call_all(&calls, stop, talk).await?;
+            talk.add(&mut conversation, Message::Tools { results });
+        }
+        let reason = format!("it was asked {STEPS} times in this turn and came to no end");
+        Err(Failure { why: Why::Fault, reason, hint: Some("give it less to do at once".to_owned()) })
+    }
+
+    /// The next answer. If the provider does not take the question, what was said in earlier turns may be why.
+    async fn ask(
+        &self,
+        turn: &Turn,
+        tools: &[Tool],
+        conversation: &mut Conversation,
+        stop: &CancellationToken,
+        talk: &mut Talk<'_>,
+    ) -> Result<Answer, Failure> {
+        loop {
+            conversation.fit();
+            let messages = conversation.messages();
+            let ask = Ask { system: &turn.system, messages, tools, max_tokens: self.seat.max_tokens };
+            let answer = match unless(stop, self.model.ask(&ask, talk)).await? {
+                Ok(answer) => answer,
+                Err(trouble) if trouble.is_about_the_question() && conversation.forget_earlier() => {
+                    talk.note(format!("{trouble}; asked again without what was said in earlier turns"));
+                    continue;
+                }
+                Err(trouble) => return Err(trouble.failure(self.model.target())),
+            };
+            talk.used(answer.usage);
+            return Ok(answer);
+        }
+    }
+
+    async fn call_all(
+        &self,
+        calls: &[Call],
+        stop: &CancellationToken,
+        talk: &mut Talk<'_>,
+    ) -> Result<Vec<CallResult>, Failure> {
+        let mut results = Vec::new();
+        for call in calls {
+            talk.events.tell(Event::Tool { name: call.name.clone(), input: shortened(&call.arguments) });
+            let brought = match call.input() {
+                // It ends its own programs before it returns, so it is not left while one runs.
+                Ok(input) if call.name == tools::BASH => self.toolbox.call(&call.name, input, stop).await?,
+                Ok(input) => unless(stop, self.toolbox.call(&call.name, input, stop)).await??,
+                Err(wrong) => Err(wrong),
+            };
+            if stop.is_cancelled() {
+                return Err(stopped());
+            }
+            talk.worked |= brought.is_ok();
+            let failed = brought.is_err();
+            let (Ok(text) | Err(text)) = brought;
+            if failed {
+                talk.events.tell(Event::ToolFailed { name: call.name.clone(), reason: shortened(&text) });
+            }
+            results.push(CallResult { id: call.id.clone(), name: call.name.clone(), text, failed });
+        }
+        Ok(results)
+    }
+
+    /// A turn that is done is done, also if nobody will remember it.
+    fn keep(&self, conversation: Conversation, talk: &mut Talk<'_>) {
+        if let Err(error) = conversation.keep(&self.seat.state) {
+            talk.note(format!("the conversation could not be kept for the next turn: {error}"));
+        }
+    }
+}
+
+impl Backend for Sdk {
+    fn turn<'a>(&'a self, turn: &'a Turn, events: &'a Events) -> BoxFuture<'a, Ended> {
+        Box::pin(self.run(turn, events))
+    }
+}
+
+/// What is told and counted while a turn goes on.
+struct Talk<'a> {
+    events: &'a Events,
+    usage: Usage,
+    transcript: Transcript,
+    worked: bool,
+}
+
+impl Talk<'_> {
+    fn add(&mut self, conversation: &mut Conversation, message: Message) {
+        self.transcript.add(&message);
+        conversation.add(message);
+    }
+
+    fn note(&self, text: String) {
+        self.events.tell(Event::Note(text));
+    }
+
+    fn used(&mut self, usage: Usage) {
+        self.usage.input_tokens += usage.input_tokens;
+        self.usage.output_tokens += usage.output_tokens;
+        if let Some(cost) = usage.cost_usd {
+            *self.usage.cost_usd.get_or_insert(0.0) += cost;
+        }
+        self.events.tell(Event::Used(self.usage));
+    }
+}
+
+impl Listener for Talk<'_> {
+    fn said(&mut self, piece: &str) {
+        self.events.tell(Event::Said(piece.to_owned()));
+    }
+
+    fn waits(&mut self, trouble: &Trouble, pause: Duration) {
+        self.note(format!("{trouble}; asking again in {:.1} s", pause.as_secs_f64()));
+    }
+}
+
+/// Lets it work until it is done, is asked to stop or took too long. What it started is ended before this returns, so it is
+/// never just left.
+async fn in_time<T>(
+    turn: &Turn,
+    stop: &CancellationToken,
+    work: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    tokio::pin!(work);
+    tokio::select! {
+        done = &mut work => return done,
+        () = turn.cancel.cancelled() => return work.await.map_err(|_| stopped()),
+        () = tokio::time::sleep(turn.timeout) => {}
+    }
+    stop.cancel();
+    work.await.map_err(|_| {
+        let reason = format!("the turn took longer than {} s", turn.timeout.as_secs_f64());
+        Failure { why: Why::TimedOut, reason, hint: None }
+    })
+}
+
+async fn unless<T>(stop: &CancellationToken, future: impl Future<Output = T>) -> Result<T, Failure> {
+    stop.run_until_cancelled(future).await.ok_or_else(stopped)
+}
+
+fn stopped() -> Failure {
+    Failure { why: Why::Cancelled, reason: "it was asked to stop".to_owned(), hint: None }
+}
+
+/// One line of a text, for people.
+fn shortened(text: &str) -> String {
+    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match flat.char_indices().nth(INPUT_CHARS) {
+        Some((at, _)) => format!("{}…", &flat[..at]),
+        None => flat,
+    }
+}

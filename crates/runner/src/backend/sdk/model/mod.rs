@@ -1,0 +1,63 @@
+//! A model at the other end of an HTTP interface: one question, one answer, which comes piece by piece.
+//!
+//! [`talk`] has the words that all interfaces share. Each interface is one [`Wire`](wire::Wire): how a question is written and
+//! how the pieces of an answer read. [`target`] is where to ask and with which key, [`exchange`] asks once, and
+//! [`Model::ask`] asks until there is an answer or no sense in asking on.
+
+mod anthropic;
+mod chat;
+mod exchange;
+mod gemini;
+mod ollama;
+mod patience;
+mod talk;
+mod target;
+mod trouble;
+mod wire;
+
+use std::time::Duration;
+
+use exchange::Exchange;
+pub(super) use patience::Patience;
+pub(super) use talk::{Answer, Ask, Call, CallResult, Message, Stop, Tool, tokens};
+pub(super) use target::{Said, Target};
+pub(super) use trouble::Trouble;
+
+/// Whoever wants to know what happens while a model is asked.
+pub(super) trait Listener: Send {
+    /// A piece of the answer.
+    fn said(&mut self, piece: &str);
+    /// It is asked again after a while.
+    fn waits(&mut self, trouble: &Trouble, pause: Duration);
+}
+
+#[derive(Debug)]
+pub(super) struct Model {
+    exchange: Exchange,
+    patience: Patience,
+}
+
+impl Model {
+    pub(super) fn new(target: Target, patience: Patience) -> Result<Model, Trouble> {
+        Ok(Model { exchange: Exchange::new(target, patience.silence)?, patience })
+    }
+
+    pub(super) fn target(&self) -> &Target {
+        self.exchange.target()
+    }
+
+    /// Asks, and asks again if that can help. Nothing of an answer counts before it is whole.
+    pub(super) async fn ask(&self, ask: &Ask<'_>, listener: &mut dyn Listener) -> Result<Answer, Trouble> {
+        let mut attempt = 0;
+        loop {
+            let trouble = match self.exchange.ask(ask, &mut |piece| listener.said(piece)).await {
+                Ok(answer) => return Ok(answer),
+                Err(trouble) => trouble,
+            };
+            attempt += 1;
+            let Some(pause) = self.patience.pause(attempt, &trouble, rand::random()) else { return Err(trouble) };
+            listener.waits(&trouble, pause);
+            tokio::time::sleep(pause).await;
+        }
+    }
+}

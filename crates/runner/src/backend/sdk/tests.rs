@@ -1,0 +1,399 @@
+//! The loop against a scripted model, over every interface.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use rookery_client::{Address, Client, Proof, Tools};
+use rookery_core::instance::Instance;
+use rookery_testkit::model::{ModelServer, Script};
+use serde_json::{Value, json};
+use tokio::sync::mpsc::Receiver;
+
+use super::*;
+use crate::backend::{Daemon, Environment, Provider as Where, Secret};
+use crate::file::Sandbox;
+use crate::testing;
+
+/// What scripts are known by: where a key is sent it is the key, else it is the model.
+const KEY: &str = "scripted";
+const INTERFACES: [&str; 5] = ["anthropic", "openai", "google", "ollama", "somebody"];
+
+/// The same over every interface, at the same time because some of it waits.
+async fn everywhere(test: impl AsyncFn(&'static str)) {
+    join_all(INTERFACES.iter().map(|provider| test(provider))).await;
+}
+
+fn quick() -> Patience {
+    let (first, most) = (Duration::from_millis(1), Duration::from_secs(2));
+    Patience { attempts: 4, first, most, silence: Duration::from_secs(2) }
+}
+
+fn seat(folder: &Path, url: &str, provider: &str) -> Seat {
+    let address = Address { url: "http://127.0.0.1:9".to_owned(), socket: None, project: "none".to_owned() };
+    let client = Client::new(address, Proof::Nothing).unwrap();
+    let (project, state) = (folder.join("project"), folder.join("state"));
+    fs::create_dir_all(&project).unwrap();
+    fs::create_dir_all(&state).unwrap();
+    Seat {
+        id: "a@pr-1".into(),
+        name: "a".to_owned(),
+        instance: Instance::new("pr-1"),
+        generation: 1,
+        folder: project.clone(),
+        project,
+        state,
+        tools: Tools::new(client, None),
+        session: Secret(String::new()),
+        daemon: Daemon { url: String::new(), socket: None },
+        env: Environment::default(),
+        model: Some(format!("{provider}/{KEY}")),
+        allowed: Some(vec!["read".to_owned(), "edit".to_owned()]),
+        sandbox: Sandbox::Off,
+        program: "rookery".into(),
+        records: folder.join("records"),
+        max_tokens: None,
+        provider: Where { base_url: Some(url.to_owned()), api_key: Some(Secret(KEY.to_owned())) },
+        variables: Arc::new(testing::ready("agents: {a: {backend: claude}}\nkickoff: '@a'\n").variables),
+    }
+}
+
+/// An agent at its model.
+struct Desk {
+    folder: tempfile::TempDir,
+    server: ModelServer,
+    provider: &'static str,
+    sdk: Sdk,
+}
+
+impl Desk {
+    async fn new(provider: &'static str, script: Script) -> Desk {
+        Desk::with(provider, script, |_| {}).await
+    }
+
+    async fn with(provider: &'static str, script: Script, change: impl FnOnce(&mut Seat)) -> Desk {
+        let server = ModelServer::start([(KEY, script)]).await.unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let mut seat = seat(folder.path(), server.url(), provider);
+        change(&mut seat);
+        let sdk = Sdk::patient(&named_key(), &seat, quick()).unwrap();
+        Desk { folder, server, provider, sdk }
+    }
+
+    /// The same agent after a restart of the runner.
+    fn restart(&mut self) {
+        let seat = seat(self.folder.path(), self.server.url(), self.provider);
+        self.sdk = Sdk::patient(&named_key(), &seat, quick()).unwrap();
+    }
+
+    async fn turn(&self, turn: &Turn) -> (Ended, Vec<Event>) {
+        let (events, heard) = Events::bounded(1000);
+        let ended = self.sdk.turn(turn, &events).await;
+        drop(events);
+        (ended, all(heard))
+    }
+
+    fn file(&self, name: &str) -> std::path::PathBuf {
+        self.folder.path().join("project").join(name)
+    }
+}
+
+fn named_key() -> Provider {
+    let agent = testing::agent("model: somebody/m\nprovider: {base_url: 'http://x', api_key: $MODEL_KEY}");
+    match agent.backend {
+        crate::file::Backend::Sdk { provider, .. } => provider,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn all(mut heard: Receiver<Event>) -> Vec<Event> {
+    std::iter::from_fn(|| heard.try_recv().ok()).collect()
+}
+
+fn turn(id: &str, conversation: Option<&str>) -> Turn {
+    Turn {
+        id: id.to_owned(),
+        attempt: 1,
+        repeats: None,
+        system: "You are a.".to_owned(),
+        prompt: format!("This is {id}."),
+        inbox: vec![],
+        conversation: conversation.map(str::to_owned),
+        timeout: Duration::from_secs(30),
+        cancel: CancellationToken::new(),
+    }
+}
+
+fn notes(events: &[Event]) -> String {
+    let note = |event: &Event| match event {
+        Event::Note(text) => Some(text.clone()),
+        _ => None,
+    };
+    events.iter().filter_map(note).collect::<Vec<_>>().join("\n")
+}
+
+fn failure(ended: &Ended) -> &Failure {
+    match &ended.verdict {
+        Verdict::Failed(failure) => failure,
+        done => panic!("{done:?}"),
+    }
+}
+
+fn said(ended: &Ended) -> Option<&str> {
+    match &ended.verdict {
+        Verdict::Done { said, .. } => said.as_deref(),
+        failed => panic!("{failed:?}"),
+    }
+}
+
+#[tokio::test]
+async fn it_reads_edits_and_answers_over_every_interface() {
+    everywhere(async |provider| {
+        let desk = Desk::new(provider, scripted()).await;
+        fs::write(desk.file("a.txt"), "one\n").unwrap();
+        let (ended, events) = desk.turn(&turn("turn_1", None)).await;
+        assert_eq!(said(&ended), Some("Done, as you wished."), "{provider}");
+        assert!(matches!(ended.verdict, Verdict::Done { worked: true, .. }));
+        assert_eq!(fs::read_to_string(desk.file("a.txt")).unwrap(), "two\n", "{provider}");
+        desk.server.ended(KEY).unwrap();
+        let usage = Usage { input_tokens: 40, output_tokens: 20, cost_usd: None };
+        assert_eq!((ended.usage, ended.conversation.as_deref()), (usage, Some("turn_1")), "{provider}");
+        assert!(events.contains(&Event::Used(usage)), "{provider}: {events:?}");
+        let pieces = events.iter().filter_map(|event| match event {
+            Event::Said(piece) => Some(piece.as_str()),
+            _ => None,
+        });
+        let pieces: Vec<&str> = pieces.collect();
+        assert_eq!(pieces.concat(), "Let me look.Done, as you wished.", "{provider}");
+        assert!(pieces.len() >= 4, "{provider} tells it as it comes: {pieces:?}");
+        let failed = events.iter().filter(|event| matches!(event, Event::ToolFailed { .. })).count();
+        assert_eq!(failed, 2, "{provider}: {events:?}");
+        let asked = desk.server.asked(KEY);
+        assert_eq!((asked[0].system.as_str(), asked[0].model.as_str()), ("You are a.", KEY), "{provider}");
+        let names: Vec<&str> = asked[0].tools.iter().map(|tool| tool.name.as_str()).collect();
+        assert_eq!(names, ["edit", "read"], "{provider}");
+        assert_eq!(asked[1].results[0].texts, ["one\n"], "{provider}");
+        assert!(asked[3].results[3].texts[0].contains("not JSON") || asked[3].results[3].texts[0].contains("object"));
+        let transcript = fs::read_to_string(ended.transcript.unwrap()).unwrap();
+        assert_eq!(transcript.lines().count(), 8, "{transcript}");
+    })
+    .await;
+}
+
+fn scripted() -> Script {
+    let both = [("read", json!({"path": "a.txt"})), ("read", json!({"path": "none.txt"}))];
+    Script::new()
+        .call_all("Let me look.", both)
+        .call("edit", |story| {
+            let text = story.result("read")?;
+            anyhow::ensure!(text.as_str().unwrap_or_default().contains("no file none.txt"), "{text}");
+            Ok(json!({"path": "a.txt", "old": "one", "new": "two"}))
+        })
+        .call_broken("edit", r#"{"path": "a.t"#)
+        .say("Done, as you wished.")
+}
+
+#[tokio::test]
+async fn what_time_mends_is_asked_again_over_every_interface() {
+    everywhere(async |provider| {
+        let script = Script::new().fail(500, "sorry").cut().stall().limit(0).hang().fail(529, "full").say("here");
+        let desk = Desk::with(provider, script, |_| {}).await;
+        // Three faults are too much for one question of four attempts, so the second turn has the other three.
+        let (first, events) = desk.turn(&turn("turn_1", None)).await;
+        let told = notes(&events);
+        assert!(told.contains("500: sorry") && told.contains("cut off") && told.contains("nothing came"), "{told}");
+        assert_eq!(failure(&first).why, Why::Limited { retry_after: Duration::ZERO }, "{provider}");
+        let (second, _) = desk.turn(&turn("turn_2", None)).await;
+        assert_eq!(said(&second), Some("here"), "{provider}");
+        desk.server.ended(KEY).unwrap();
+        assert_eq!(desk.server.asked(KEY).len(), 7, "{provider}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_provider_that_wants_a_long_pause_limits_everybody() {
+    everywhere(async |provider| {
+        let desk = Desk::new(provider, Script::new().limit(90).say("later")).await;
+        let (ended, _) = desk.turn(&turn("turn_1", None)).await;
+        assert_eq!(failure(&ended).why, Why::Limited { retry_after: Duration::from_secs(90) }, "{provider}");
+        assert_eq!(desk.server.asked(KEY).len(), 1, "it is not asked again meanwhile");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_nothing_mends_is_hopeless_and_says_where_to_look() {
+    everywhere(async |provider| {
+        for (status, hint) in [(401, "MODEL_KEY"), (403, "MODEL_KEY"), (404, KEY), (402, "nothing left to spend")] {
+            let desk = Desk::new(provider, Script::new().fail_for_good(status, "no, because of scripted")).await;
+            let (ended, _) = desk.turn(&turn("turn_1", None)).await;
+            let failure = failure(&ended);
+            assert_eq!(failure.why, Why::Hopeless, "{provider} {status}: {failure:?}");
+            assert!(failure.hint.as_ref().unwrap().contains(hint), "{provider} {status}: {failure:?}");
+            assert!(failure.reason.contains("no, because of …"), "the key is not repeated: {}", failure.reason);
+            assert_eq!(desk.server.asked(KEY).len(), 1);
+        }
+        let desk = Desk::new(provider, Script::new().fail_for_good(500, "sorry")).await;
+        let (ended, _) = desk.turn(&turn("turn_1", None)).await;
+        assert_eq!(failure(&ended).why, Why::Fault, "{provider}");
+        assert_eq!(desk.server.asked(KEY).len(), 4);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn nobody_at_the_address_is_a_fault_that_names_it() {
+    let desk = Desk::with("ollama", Script::new(), |seat| {
+        seat.provider.base_url = Some("http://127.0.0.1:9".to_owned());
+    })
+    .await;
+    let (ended, events) = desk.turn(&turn("turn_1", None)).await;
+    let failure = failure(&ended);
+    assert_eq!(failure.why, Why::Fault);
+    assert!(failure.hint.as_ref().unwrap().contains("http://127.0.0.1:9"), "{failure:?}");
+    assert_eq!(notes(&events).matches("asking again").count(), 3);
+}
+
+#[tokio::test]
+async fn it_stops_at_once_when_asked_or_out_of_time() {
+    everywhere(async |provider| {
+        let desk = Desk::with(provider, Script::new().stall().stall(), |_| {}).await;
+        let cancelled = turn("turn_1", None);
+        let cancel = cancelled.cancel.clone();
+        let (events, mut heard) = Events::bounded(100);
+        // As soon as something is said.
+        let ask = async {
+            while let Some(event) = heard.recv().await {
+                if matches!(event, Event::Said(_)) {
+                    cancel.cancel();
+                }
+            }
+        };
+        let ended = tokio::select! {
+            ended = desk.sdk.turn(&cancelled, &events) => ended,
+            () = ask => unreachable!(),
+        };
+        assert_eq!(failure(&ended).why, Why::Cancelled, "{provider}");
+        let short = Turn { timeout: Duration::from_millis(20), ..turn("turn_2", None) };
+        assert_eq!(failure(&desk.turn(&short).await.0).why, Why::TimedOut, "{provider}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_conversation_goes_on_after_a_restart() {
+    everywhere(async |provider| {
+        let script = Script::new()
+            .call("read", |_| Ok(json!({"path": "a.txt"})))
+            .say("It says one.")
+            .say("As I said, one.")
+            .say("Who are you?");
+        let mut desk = Desk::new(provider, script).await;
+        fs::write(desk.file("a.txt"), "one\n").unwrap();
+        let (first, _) = desk.turn(&turn("turn_1", None)).await;
+        assert_eq!(said(&first), Some("It says one."));
+        desk.restart();
+        let (second, events) = desk.turn(&turn("turn_2", first.conversation.as_deref())).await;
+        assert_eq!((said(&second), notes(&events)), (Some("As I said, one."), String::new()), "{provider}");
+        let asked = desk.server.asked(KEY).pop().unwrap();
+        assert_eq!((asked.said.join(" "), asked.results.len()), ("It says one.".to_owned(), 1), "{provider}");
+        // A runner that dies while it writes leaves the old file; what is torn all the same is noticed.
+        let file = desk.folder.path().join("state/conversation.json");
+        let kept = fs::read(&file).unwrap();
+        fs::write(&file, &kept[..kept.len() / 2]).unwrap();
+        desk.restart();
+        let (third, events) = desk.turn(&turn("turn_3", second.conversation.as_deref())).await;
+        assert!(notes(&events).contains("damaged"), "{events:?}");
+        assert_eq!(third.conversation.as_deref(), Some("turn_3"), "{provider}");
+        assert!(desk.server.asked(KEY).pop().unwrap().said.is_empty(), "{provider}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_turn_that_fails_leaves_no_trace_in_the_conversation() {
+    let script =
+        Script::new().say("one").call("read", |_| Ok(json!({"path": "a.txt"}))).fail_for_good(404, "the model is gone");
+    let desk = Desk::new("openai", script).await;
+    let (first, _) = desk.turn(&turn("turn_1", None)).await;
+    let file = desk.folder.path().join("state/conversation.json");
+    let kept = fs::read(&file).unwrap();
+    let (second, _) = desk.turn(&turn("turn_2", first.conversation.as_deref())).await;
+    assert_eq!(failure(&second).why, Why::Hopeless);
+    assert_eq!((fs::read(&file).unwrap(), second.conversation), (kept, first.conversation));
+    assert_eq!(second.usage.input_tokens, 10, "what was used is counted all the same");
+}
+
+#[tokio::test]
+async fn a_question_that_is_not_taken_is_asked_without_earlier_turns() {
+    everywhere(async |provider| {
+        let script = Script::new().say("one").fail(400, "prompt is too long").say("again one");
+        let desk = Desk::new(provider, script).await;
+        let (first, _) = desk.turn(&turn("turn_1", None)).await;
+        let (second, events) = desk.turn(&turn("turn_2", first.conversation.as_deref())).await;
+        // Without what was said before, the script is back at its beginning.
+        assert_eq!(said(&second), Some("one"), "{provider}");
+        assert!(notes(&events).contains("without what was said in earlier turns"), "{events:?}");
+        let desk = Desk::new(provider, Script::new().fail(400, "prompt is too long").say("x")).await;
+        let (ended, _) = desk.turn(&turn("turn_1", None)).await;
+        assert_eq!(failure(&ended).why, Why::Fault, "{provider}: there is nothing to leave out");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn how_much_it_may_answer_is_said_as_each_interface_wants_it() {
+    for (provider, place) in [
+        ("anthropic", "/max_tokens"),
+        ("openai", "/max_completion_tokens"),
+        ("google", "/generationConfig/maxOutputTokens"),
+        ("ollama", "/options/num_predict"),
+        ("somebody", "/max_tokens"),
+    ] {
+        let desk = Desk::with(provider, Script::new().say("x"), |seat| seat.max_tokens = Some(77)).await;
+        desk.turn(&turn("turn_1", None)).await;
+        assert_eq!(desk.server.asked(KEY)[0].body.pointer(place), Some(&json!(77)), "{provider}");
+    }
+}
+
+#[tokio::test]
+async fn what_google_signs_is_given_back() {
+    let desk = Desk::new("google", Script::new().call("read", |_| Ok(json!({"path": "x"}))).say("x")).await;
+    desk.turn(&turn("turn_1", None)).await;
+    let asked = desk.server.asked(KEY).pop().unwrap();
+    let part = asked.body.pointer("/contents/1/parts/0").unwrap();
+    assert_eq!(part["thoughtSignature"], "signed call_0_0", "{part}");
+}
+
+#[tokio::test]
+async fn a_model_that_never_ends_is_stopped() {
+    let script = Script::new().call_until("read", |_| Ok(json!({"path": "x"})), |_: &Value| false);
+    let desk = Desk::new("openai", script).await;
+    let (ended, _) = desk.turn(&turn("turn_1", None)).await;
+    assert!(failure(&ended).reason.contains("60 times"), "{ended:?}");
+    assert_eq!(desk.server.asked(KEY).len(), STEPS);
+}
+
+#[tokio::test]
+async fn an_answer_of_nothing_is_no_work() {
+    let desk = Desk::new("openai", Script::new().say("")).await;
+    let (ended, _) = desk.turn(&turn("turn_1", None)).await;
+    assert_eq!(ended.verdict, Verdict::Done { said: None, worked: false });
+}
+
+#[tokio::test]
+async fn without_a_key_nothing_is_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut seat = seat(folder.path(), "http://127.0.0.1:9", "openai");
+    seat.provider.api_key = None;
+    let failure = Sdk::new(&named_key(), &seat).unwrap_err();
+    assert!(failure.why == Why::Hopeless && failure.hint.unwrap().contains("MODEL_KEY"));
+    seat.provider = Where::default();
+    let failure = Sdk::new(&Provider::default(), &seat).unwrap_err();
+    assert!(failure.hint.unwrap().contains("OPENAI_API_KEY"));
+    seat.env.0.insert("OPENAI_API_KEY".to_owned(), "k".to_owned());
+    assert!(Sdk::new(&Provider::default(), &seat).is_ok());
+}
