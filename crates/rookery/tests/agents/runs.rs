@@ -12,8 +12,13 @@ fn send(message: &'static str) -> impl Fn(&rookery_testkit::model::Story<'_>) ->
     move |_| Ok(json!({"message": message}))
 }
 
-/// An agent of a workflow file that has its own script, by the key of its model.
+/// An agent of a workflow file that has its own script, by the key of its model, and no sandbox.
 pub fn agent(name: &str, backend: &str, model: &ModelServer) -> String {
+    format!("{}    sandbox: false\n", boxed(name, backend, model))
+}
+
+/// The same in a sandbox.
+fn boxed(name: &str, backend: &str, model: &ModelServer) -> String {
     let env = match backend {
         "claude" => format!("ANTHROPIC_BASE_URL: \"{}\", ANTHROPIC_API_KEY: {name}", model.url()),
         "gemini" => format!("GOOGLE_GEMINI_BASE_URL: \"{}\", GEMINI_API_KEY: {name}", model.url()),
@@ -24,7 +29,7 @@ pub fn agent(name: &str, backend: &str, model: &ModelServer) -> String {
         "gemini" => "    model: gemini-2.5-flash\n",
         _ => "",
     };
-    format!("  {name}:\n    backend: {backend}\n{chosen}    sandbox: false\n    env: {{{env}}}\n")
+    format!("  {name}:\n    backend: {backend}\n{chosen}    env: {{{env}}}\n")
 }
 
 /// Who said what in the channel, in order.
@@ -41,12 +46,13 @@ pub fn turns(daemon: &Daemon) -> Vec<Value> {
     log.iter().filter(|row| row["kind"] == "turn.ended").map(|row| row["fact"].clone()).collect()
 }
 
-async fn alone(backend: &'static str) {
+/// One agent that says hello, where `place` makes it of its name, its backend and its model.
+async fn alone(backend: &'static str, place: fn(&str, &str, &ModelServer) -> String) {
     let daemon = setup().start().unwrap();
     let script = Script::new().call("channel_send", send("hello, I am here")).say("I have said hello.");
     let model = ModelServer::start([("solo", script)]).await.unwrap();
     let user = User::new(&daemon, &model);
-    let team = agent("solo", backend, &model);
+    let team = place("solo", backend, &model);
     let workflow =
         format!("agents:\n{team}    system_prompt: You greet people.\nkickoff: \"@solo please say hello\"\n");
     user.runs(&daemon, &workflow).await;
@@ -70,22 +76,47 @@ async fn alone(backend: &'static str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn claude_runs_in_a_workflow() {
-    alone("claude").await;
+    alone("claude", agent).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn codex_runs_in_a_workflow() {
-    alone("codex").await;
+    alone("codex", agent).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn opencode_runs_in_a_workflow() {
-    alone("opencode").await;
+    alone("opencode", agent).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn gemini_runs_in_a_workflow() {
-    alone("gemini").await;
+    alone("gemini", agent).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn claude_runs_in_a_sandbox() {
+    alone("claude", boxed).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn codex_runs_in_a_sandbox() {
+    alone("codex", boxed).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn opencode_runs_in_a_sandbox() {
+    // Where its provider is stands in its own configuration, which nobody else reads.
+    let place = |name: &str, backend: &str, model: &ModelServer| {
+        let host = model.url().trim_start_matches("http://");
+        format!("{}    sandbox: {{network: [\"{host}\"]}}\n", boxed(name, backend, model))
+    };
+    alone("opencode", place).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn gemini_runs_in_a_sandbox() {
+    alone("gemini", boxed).await;
 }
 
 /// Two programs hand work back and forth by mentions, each going on with its own conversation.
