@@ -8,6 +8,9 @@ use crate::error::ClientError;
 use crate::turns::Turn;
 use crate::wire;
 
+/// The largest page that the daemon gives out.
+const MOST_TEAMS: u32 = 1000;
+
 /// How a team is run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -81,6 +84,8 @@ pub struct Started {
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 pub struct Team {
     pub id: String,
+    #[serde(default)]
+    pub instance: String,
     #[serde(default)]
     pub workflow: String,
     pub file: Option<String>,
@@ -183,7 +188,7 @@ impl Client {
 
     /// The teams that have a runner, as far as the log knows.
     pub async fn live_teams(&self) -> Result<Vec<Team>, ClientError> {
-        let answer = self.get(&["teams"], &[("live", "true".to_owned())]).await?;
+        let answer = self.get(&["teams"], &[("live", "true".to_owned()), ("limit", MOST_TEAMS.to_string())]).await?;
         wire::read(&answer["teams"])
     }
 }

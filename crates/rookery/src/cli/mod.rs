@@ -9,19 +9,23 @@ pub mod commands;
 pub mod context;
 mod failure;
 pub mod output;
+mod program;
 pub mod reference;
+mod roster;
+mod runners;
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::builder::FalseyValueParser;
-use clap::{CommandFactory, FromArgMatches, Parser};
+use clap::{FromArgMatches, Parser};
 
 use commands::Command;
 use context::{Context, Start};
 pub use failure::{Exit, Failure, Report};
 use output::{Format, Output, Talk};
+use program::Program;
 
 /// Lets AI agents of any make work as one team, and lets people watch and steer them.
 #[derive(Debug, Parser)]
@@ -81,11 +85,7 @@ pub fn main() -> ExitCode {
 
 /// Parses the arguments under the name that the program was called by.
 fn parse() -> Result<Cli, clap::Error> {
-    let called = std::env::args_os().next();
-    let worker = called.as_deref().map(Path::new).and_then(Path::file_stem).is_some_and(|name| name == "agent-worker");
-    let name = if worker { "agent-worker" } else { "rookery" };
-    let matches = Cli::command().name(name).bin_name(name).try_get_matches()?;
-    Cli::from_arg_matches(&matches)
+    Cli::from_arg_matches(&Program::called().command().try_get_matches()?)
 }
 
 fn run(context: &Context, command: Command) -> anyhow::Result<()> {
@@ -107,6 +107,7 @@ fn reader_left(error: &anyhow::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
     use rookery_client::{Address, Client, Proof};
     use rookery_testkit::stand_in::StandIn;
 
@@ -137,6 +138,8 @@ mod tests {
     fn help_is_as_committed() {
         let mut command = Cli::command().term_width(100);
         insta::assert_snapshot!("help", command.render_long_help());
+        let mut worker = Program::AgentWorker.command().term_width(100);
+        insta::assert_snapshot!("help_agent_worker", worker.render_long_help());
     }
 
     #[test]

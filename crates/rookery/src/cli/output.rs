@@ -135,6 +135,14 @@ impl Output {
         }
     }
 
+    /// Shows the answer, or a line for each thing that was done.
+    pub fn done_each(&self, answer: &impl Serialize, mut lines: impl Iterator<Item = String>) -> anyhow::Result<()> {
+        match self.format {
+            Format::Json => self.json(answer),
+            Format::Human => lines.try_for_each(|line| self.line(&line, Tone::Plain)),
+        }
+    }
+
     /// A value for scripts, indented.
     pub fn json(&self, value: &impl Serialize) -> anyhow::Result<()> {
         self.raw(format!("{}\n", serde_json::to_string_pretty(value)?).as_bytes())

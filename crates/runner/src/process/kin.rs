@@ -128,6 +128,14 @@ pub(super) fn boot_id() -> io::Result<String> {
     Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
 }
 
+/// Whether a process of this machine lives, told from others that had or will have its number. Where that cannot be found
+/// out, it is taken to.
+pub fn lives(boot: &str, pid: u32, started: u64) -> bool {
+    let Ok(current) = boot_id() else { return true };
+    let stat = || i32::try_from(pid).ok().and_then(Stat::read);
+    current == boot && stat().is_some_and(|stat| stat.lives && stat.started == started)
+}
+
 fn numbers() -> impl Iterator<Item = i32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
@@ -203,6 +211,15 @@ mod tests {
         let family = Family { mark: Family::new().mark, first: Some(own) };
         assert!(!family.members().contains(&own));
         assert_ne!(Family::new(), Family::new());
+    }
+
+    #[test]
+    fn one_lives_in_this_start_of_the_machine_and_with_its_own_beginning() {
+        let (own, boot) = (Life::of(std::process::id()).unwrap(), boot_id().unwrap());
+        assert!(lives(&boot, std::process::id(), own.started));
+        assert!(!lives(&boot, std::process::id(), own.started + 1));
+        assert!(!lives("another", std::process::id(), own.started));
+        assert!(!lives(&boot, u32::MAX, own.started));
     }
 
     #[test]

@@ -14,7 +14,7 @@ mod run;
 mod spawner;
 mod transcript;
 
-pub use kin::GRACE;
+pub use kin::{GRACE, lives};
 pub use program::{Launcher, Program, kept_environment};
 pub use record::{Orphan, end_orphans};
 pub use run::{Finished, How, Limits, NotStarted, Stream, run};

@@ -20,12 +20,14 @@ mod import;
 mod instructions;
 mod keys;
 mod launch;
+mod list;
 mod log;
 mod man;
 mod mcp;
 mod migrate;
 mod mock_agent;
 mod of_store;
+mod peek;
 mod redact;
 mod reference;
 mod relay;
@@ -39,6 +41,7 @@ mod route;
 mod run_tree;
 mod runs;
 mod schema;
+mod send;
 mod status;
 mod tasks;
 mod token;
@@ -56,6 +59,10 @@ pub enum Command {
     Status(status::Args),
     Doctor(doctor::Args),
     Check(check::Args),
+    #[command(visible_alias = "ls")]
+    List(list::Args),
+    Send(send::Args),
+    Peek(peek::Args),
     Agents(agents::Args),
     Tasks(tasks::Args),
     Runs(runs::Args),
@@ -106,6 +113,9 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Status(args) => status::run(context, args).await,
         Command::Doctor(args) => doctor::run(context, args).await,
         Command::Check(args) => check::run(context, args),
+        Command::List(args) => list::run(context, args).await,
+        Command::Send(args) => send::run(context, args).await,
+        Command::Peek(args) => peek::run(context, args).await,
         Command::Agents(args) => agents::run(context, args).await,
         Command::Tasks(args) => tasks::run(context, args).await,
         Command::Runs(args) => runs::run(context, args).await,

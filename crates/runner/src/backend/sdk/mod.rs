@@ -13,19 +13,24 @@ mod transcript;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use rookery_core::limit;
 use tokio_util::sync::CancellationToken;
 
 use self::conversation::Conversation;
 use self::model::{
     Answer, Ask, Call, CallResult, Listener, Message, Model, Patience, Said, Stop, Target, Tool, Trouble,
 };
-use self::tools::Toolbox;
+use self::tools::{Toolbox, clipped};
 use self::transcript::Transcript;
 use super::{Backend, Ended, Event, Events, Failure, Seat, Turn, Usage, Verdict, Why};
 use crate::file::Provider;
 
 /// How often a model is asked in one turn.
 const STEPS: usize = 60;
+/// How much of an answer is posted: it has to fit into a message.
+const SAID_BYTES: usize = limit::TEXT_BYTES / 2;
+/// The attempt from which on a turn begins a new conversation.
+const ANEW: u32 = 3;
 /// How much of the arguments of a call is shown.
 const INPUT_CHARS: usize = 120;
 
@@ -57,6 +62,7 @@ impl Sdk {
     }
 
     async fn run(&self, turn: &Turn, events: &Events) -> Ended {
+        self.toolbox.tell(events);
         let transcript = Transcript::begin(&self.seat.state);
         let mut talk = Talk { events, usage: Usage::default(), transcript, worked: false };
         let stop = turn.cancel.child_token();
@@ -76,8 +82,9 @@ impl Sdk {
         talk: &mut Talk<'_>,
     ) -> Result<(Option<String>, String), Failure> {
         let tools = unless(stop, self.toolbox.tools()).await??;
-        let (mut conversation, forgotten) =
-            Conversation::open(&self.seat.state, turn.conversation.as_deref(), &turn.id);
+        // What keeps failing may be the fault of what was said before.
+        let earlier = turn.conversation.as_deref().filter(|_| turn.attempt < ANEW);
+        let (mut conversation, forgotten) = Conversation::open(&self.seat.state, earlier, &turn.id);
         if let Some(forgotten) = forgotten {
             talk.note(forgotten.to_string());
         }
@@ -97,7 +104,7 @@ impl Sdk {
                 talk.worked |= !said.is_empty();
                 let id = conversation.id().to_owned();
                 self.keep(conversation, talk);
-                return Ok(((!said.is_empty()).then_some(said), id));
+                return Ok(((!said.is_empty()).then(|| clipped(&said, SAID_BYTES)), id));
             }
             let results = self.call_all(&calls, stop, talk).await?;
             talk.add(&mut conversation, Message::Tools { results });

@@ -345,6 +345,23 @@ async fn a_question_that_is_not_taken_is_asked_without_earlier_turns() {
 }
 
 #[tokio::test]
+async fn the_third_attempt_begins_anew() {
+    let desk = Desk::new("openai", Script::new().say("one").say("two")).await;
+    let (first, _) = desk.turn(&turn("turn_1", None)).await;
+    let third = Turn { attempt: 3, ..turn("turn_4", first.conversation.as_deref()) };
+    let (ended, _) = desk.turn(&third).await;
+    assert_eq!((said(&ended), ended.conversation.as_deref()), (Some("one"), Some("turn_4")));
+}
+
+#[tokio::test]
+async fn a_long_answer_fits_into_a_message() {
+    let desk = Desk::new("openai", Script::new().say("x".repeat(limit::TEXT_BYTES + 1))).await;
+    let (ended, _) = desk.turn(&turn("turn_1", None)).await;
+    let said = said(&ended).unwrap();
+    assert!(said.len() < limit::TEXT_BYTES && said.contains("bytes left out"), "{}", said.len());
+}
+
+#[tokio::test]
 async fn how_much_it_may_answer_is_said_as_each_interface_wants_it() {
     for (provider, place) in [
         ("anthropic", "/max_tokens"),

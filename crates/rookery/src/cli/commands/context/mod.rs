@@ -155,7 +155,7 @@ fn given(arguments: Value) -> Value {
 }
 
 /// A text as it was typed, or what comes by stdin if it is `-`.
-fn typed(text: String) -> anyhow::Result<String> {
+pub(super) fn typed(text: String) -> anyhow::Result<String> {
     if text != "-" {
         return Ok(text);
     }

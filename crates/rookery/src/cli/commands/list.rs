@@ -1,0 +1,141 @@
+//! `rookery list`
+
+use rookery_client::teams::{Member, Mode, Team};
+use serde_json::{Value, json};
+
+use crate::cli::context::Context;
+use crate::cli::output::{Cell, Table, Tone};
+use crate::cli::roster::Roster;
+use crate::cli::runners::Runners;
+
+/// List the agents that run, those of workflows and those that stand alone
+///
+/// `rookery agents` lists all that take part, also those that programs of their own run.
+#[derive(Debug, clap::Args)]
+pub struct Args {}
+
+pub(super) async fn run(context: &Context, Args {}: Args) -> anyhow::Result<()> {
+    let roster = Roster::read(&context.client().await?).await?;
+    let runners = Runners::of(&context.project()?);
+    let rows: Vec<Row<'_>> = roster.agents().map(|(team, member)| Row::of(team, member, &runners)).collect();
+    let answer: Vec<Value> = rows.iter().map(Row::json).collect();
+    context.out.show(&answer, |_| Ok(table(&rows)))?;
+    for team in roster.teams.iter().filter(|team| runners.is_lost(team)) {
+        let again = match team.mode {
+            Some(Mode::Standalone) => "`rookery new`",
+            _ => "`rookery start`",
+        };
+        context.out.note(&format!(
+            "the process that ran {id} is gone: {again} goes on with it, `rookery stop {id}` ends it",
+            id = team.id
+        ));
+    }
+    Ok(())
+}
+
+/// An agent that runs.
+struct Row<'a> {
+    team: &'a Team,
+    member: &'a Member,
+    status: &'static str,
+}
+
+impl<'a> Row<'a> {
+    fn of(team: &'a Team, member: &'a Member, runners: &Runners) -> Row<'a> {
+        let status = match member.state.as_str() {
+            _ if runners.is_lost(team) => "lost",
+            "working" if team.stop_asked || member.stop_asked => "stopping",
+            "working" => "running",
+            "waiting" => "waiting",
+            "stopped" => "stopped",
+            "failed" => "failed",
+            _ => "idle",
+        };
+        Row { team, member, status }
+    }
+
+    fn source(&self) -> &str {
+        match (&self.team.file, self.team.mode) {
+            (_, Some(Mode::Standalone)) | (None, _) => "(standalone)",
+            (Some(file), _) => file,
+        }
+    }
+
+    fn tone(&self) -> Tone {
+        match self.status {
+            "running" => Tone::Good,
+            "waiting" | "stopping" => Tone::Warning,
+            "failed" | "lost" => Tone::Bad,
+            "stopped" => Tone::Dim,
+            _ => Tone::Plain,
+        }
+    }
+
+    fn json(&self) -> Value {
+        let Row { team, member, .. } = self;
+        json!({
+            "name": member.id,
+            "source": self.source(),
+            "status": self.status,
+            "team": team.id,
+            "instance": team.instance,
+            "workflow": team.workflow,
+            "backend": member.backend,
+            "model": member.model,
+            "turn": member.open_turn,
+            "turns": member.turns,
+            "input_tokens": member.input_tokens,
+            "output_tokens": member.output_tokens,
+            "cost_usd": member.cost_usd,
+            "runner": team.runner,
+        })
+    }
+}
+
+fn table(rows: &[Row<'_>]) -> Table {
+    let row =
+        |row: &Row<'_>| vec![row.member.id.as_str().into(), row.source().into(), Cell::new(row.status, row.tone())];
+    Table {
+        headings: &["NAME", "SOURCE", "STATUS"],
+        rows: rows.iter().map(row).collect(),
+        empty: "no agent runs; start some with `rookery start FILE`, or one with `rookery new NAME`",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn team(value: Value) -> Team {
+        let mut team =
+            json!({"id": "@pr-1", "instance": "pr-1", "generation": 1, "file": "review.yaml", "mode": "start"});
+        value.as_object().unwrap().iter().for_each(|(name, value)| team[name] = value.clone());
+        serde_json::from_value(team).unwrap()
+    }
+
+    #[test]
+    fn the_status_is_what_a_person_wants_to_know() {
+        for (state, stop_asked, status) in [
+            ("idle", false, "idle"),
+            ("working", false, "running"),
+            ("working", true, "stopping"),
+            ("waiting", false, "waiting"),
+            ("stopped", true, "stopped"),
+            ("failed", false, "failed"),
+        ] {
+            let agents = json!([{"name": "a", "id": "a@pr-1", "state": state, "stop_asked": stop_asked}]);
+            let team = team(json!({"agents": agents}));
+            let runners = Runners::default();
+            let row = Row::of(&team, &team.agents[0], &runners);
+            assert_eq!((row.status, row.source()), (status, "review.yaml"));
+        }
+    }
+
+    #[test]
+    fn one_that_stands_alone_has_no_file() {
+        let agents = json!([{"name": "helper", "id": "helper", "state": "idle"}]);
+        let team =
+            team(json!({"id": "helper", "instance": "default", "file": null, "mode": "standalone", "agents": agents}));
+        assert_eq!(Row::of(&team, &team.agents[0], &Runners::default()).source(), "(standalone)");
+    }
+}

@@ -1,0 +1,173 @@
+//! Who runs: the agents of the teams that runners run, and what a name on the command line means there.
+
+use rookery_client::teams::{Member, Team};
+use rookery_client::{Client, ClientError};
+use rookery_core::instance::check_name;
+use rookery_core::{Actor, AgentId, Instance};
+
+use super::failure::Failure;
+
+/// How many names are offered to somebody who missed one.
+const OFFERED: usize = 10;
+
+/// What a name on the command line means.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// `name`, `name@instance`
+    Agent(AgentId),
+    /// `@instance`
+    Instance(Instance),
+}
+
+impl Target {
+    pub fn parse(text: &str) -> Result<Target, Failure> {
+        let wrong = |why: &str| {
+            Failure::usage(format!("'{text}' is no agent and no instance: {why}"))
+                .hint("an agent is called reviewer or reviewer@pr-123, an instance @pr-123")
+        };
+        if let Some(instance) = text.strip_prefix('@') {
+            check_name("name", &format!("x@{instance}")).map_err(|refusal| wrong(&refusal.message))?;
+            return Ok(Target::Instance(Instance::new(instance)));
+        }
+        check_name("name", text).map_err(|refusal| wrong(&refusal.message))?;
+        if Actor::is_reserved(text) {
+            return Err(wrong("the name is kept for others"));
+        }
+        Ok(Target::Agent(Instance::default().member(text)))
+    }
+}
+
+/// The teams that runners run, as the log knows it.
+#[derive(Debug)]
+pub struct Roster {
+    pub teams: Vec<Team>,
+}
+
+impl Roster {
+    pub async fn read(client: &Client) -> Result<Roster, ClientError> {
+        Ok(Roster { teams: client.live_teams().await? })
+    }
+
+    pub fn agents(&self) -> impl Iterator<Item = (&Team, &Member)> {
+        self.teams.iter().flat_map(|team| team.agents.iter().map(move |member| (team, member)))
+    }
+
+    pub fn find(&self, agent: &AgentId) -> Option<(&Team, &Member)> {
+        self.agents().find(|(_, member)| member.id == agent.as_str())
+    }
+
+    /// The teams that have agents in an instance.
+    pub fn in_instance(&self, instance: &Instance) -> impl Iterator<Item = &Team> {
+        self.teams.iter().filter(move |team| team.instance == instance.name())
+    }
+
+    /// The agent that is meant where none is named: the only one there is.
+    pub fn only(&self) -> Result<AgentId, Missing> {
+        let mut agents = self.agents();
+        match (agents.next(), agents.next()) {
+            (Some((_, member)), None) => Ok(AgentId::from(member.id.as_str())),
+            (None, _) => Err(Missing::Nobody),
+            (Some(_), Some(_)) => Err(Missing::Several(self.names())),
+        }
+    }
+
+    /// Those that run, in one piece.
+    pub fn names(&self) -> String {
+        let all: Vec<&str> = self.agents().map(|(_, member)| member.id.as_str()).collect();
+        let shown = all.iter().take(OFFERED).copied().collect::<Vec<_>>().join(", ");
+        match all.len().checked_sub(OFFERED) {
+            Some(more) if more > 0 => format!("{shown} and {more} more"),
+            _ => shown,
+        }
+    }
+}
+
+/// Why no agent is meant.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Missing {
+    Nobody,
+    Several(String),
+}
+
+impl From<Missing> for Failure {
+    fn from(missing: Missing) -> Failure {
+        match missing {
+            Missing::Nobody => Failure::new("no agent runs")
+                .hint("start some with `rookery start FILE`, or one with `rookery new NAME`; --to names one that does not run"),
+            Missing::Several(names) => {
+                Failure::usage(format!("several agents run: {names}")).hint("say which one with --to")
+            }
+        }
+    }
+}
+
+/// The agent of `--to`, or the only one that runs.
+pub fn recipient(roster: &Roster, to: Option<&str>) -> Result<AgentId, Failure> {
+    match to.map(Target::parse).transpose()? {
+        Some(Target::Agent(agent)) => Ok(agent),
+        Some(Target::Instance(instance)) => {
+            let members: Vec<&str> =
+                roster.in_instance(&instance).flat_map(|team| &team.agents).map(|member| member.id.as_str()).collect();
+            let failure = Failure::usage(format!("@{instance} is an instance, not an agent"));
+            Err(match members.as_slice() {
+                [] => failure.hint("--to names one agent, such as reviewer@pr-123"),
+                members => failure.hint(format!("there are {}", members.join(", "))),
+            })
+        }
+        None => Ok(roster.only()?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn roster(teams: &[(&str, &str, &[&str])]) -> Roster {
+        let agents = |ids: &[&str]| -> Vec<Value> { ids.iter().map(|id| json!({"name": id, "id": id})).collect() };
+        let team = |(id, instance, members): &(&str, &str, &[&str])| {
+            let team =
+                json!({"id": id, "instance": instance, "generation": 1, "live": true, "agents": agents(members)});
+            serde_json::from_value(team).unwrap()
+        };
+        Roster { teams: teams.iter().map(team).collect() }
+    }
+
+    #[test]
+    fn a_target_is_an_agent_or_an_instance() {
+        let agent = |id: &str| Target::Agent(id.into());
+        for (text, target) in [
+            ("reviewer", agent("reviewer")),
+            ("reviewer@default", agent("reviewer")),
+            ("reviewer@pr-123", agent("reviewer@pr-123")),
+            ("@pr-123", Target::Instance(Instance::new("pr-123"))),
+        ] {
+            assert_eq!(Target::parse(text).unwrap(), target);
+        }
+        for wrong in ["", "@", "a b", "a@", "system", "person:anna"] {
+            assert!(Target::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_only_agent_is_meant_where_none_is_named() {
+        let one = roster(&[("helper", "default", &["helper"])]);
+        assert_eq!(one.only(), Ok("helper".into()));
+        assert_eq!(roster(&[]).only(), Err(Missing::Nobody));
+        let two = roster(&[("helper", "default", &["helper"]), ("@pr-1", "pr-1", &["coder@pr-1"])]);
+        assert_eq!(two.only(), Err(Missing::Several("helper, coder@pr-1".into())));
+        assert_eq!(recipient(&two, Some("coder@pr-1")).unwrap(), "coder@pr-1".into());
+        let error = recipient(&two, Some("@pr-1")).unwrap_err();
+        assert_eq!(error.to_string(), "@pr-1 is an instance, not an agent");
+    }
+
+    #[test]
+    fn an_instance_has_its_team_and_those_that_run_alone_in_it() {
+        let roster =
+            roster(&[("@pr-1", "pr-1", &["a@pr-1"]), ("b@pr-1", "pr-1", &["b@pr-1"]), ("c", "default", &["c"])]);
+        let found: Vec<&str> = roster.in_instance(&Instance::new("pr-1")).map(|team| team.id.as_str()).collect();
+        assert_eq!(found, ["@pr-1", "b@pr-1"]);
+        assert_eq!(roster.find(&"c".into()).map(|(team, _)| team.id.as_str()), Some("c"));
+    }
+}
