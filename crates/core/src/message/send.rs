@@ -296,6 +296,7 @@ impl SendMessage {
             wakes: (reaches || waits) && !session && !notice,
             lasts_millis: session.then_some(DAY_MILLIS),
             cause,
+            reply_to: self.cause.answered().cloned(),
             hops,
         };
         Ok(Letter { header, subject, text: self.text.clone() })
@@ -384,6 +385,14 @@ impl Cause {
         match self {
             Cause::Nothing => None,
             Cause::ReplyTo(message) | Cause::Shown(message) => Some(message),
+        }
+    }
+
+    /// What the author says it answers; what it was merely shown before is no answer to that.
+    fn answered(&self) -> Option<&MessageId> {
+        match self {
+            Cause::ReplyTo(message) => Some(message),
+            Cause::Nothing | Cause::Shown(_) => None,
         }
     }
 }

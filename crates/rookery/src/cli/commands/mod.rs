@@ -29,6 +29,7 @@ mod migrate;
 mod mock_agent;
 mod new;
 mod of_store;
+mod open;
 mod peek;
 mod redact;
 mod reference;
@@ -61,6 +62,7 @@ use super::context::Context;
 pub enum Command {
     Up(up::Args),
     Down(down::Args),
+    Open(open::Args),
     Status(status::Args),
     Doctor(doctor::Args),
     Check(check::Args),
@@ -120,6 +122,7 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
     match command {
         Command::Up(args) => up::run(context, args).await,
         Command::Down(args) => down::run(context, args).await,
+        Command::Open(args) => open::run(context, args).await,
         Command::Status(args) => status::run(context, args).await,
         Command::Doctor(args) => doctor::run(context, args).await,
         Command::Check(args) => check::run(context, args),
