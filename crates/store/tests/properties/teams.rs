@@ -47,6 +47,7 @@ pub(crate) fn asked() -> BoxedStrategy<(Caller, Command)> {
         team,
         generation,
         text: Some("@a and @b, begin".to_owned()),
+        mentions: None,
         messages: [began, text],
     });
     let say = (team(), post()).prop_map(|(team, message)| SayToTeam { team, message, text: "one @b".to_owned() });
