@@ -31,7 +31,7 @@ pub(crate) enum Step {
     Browser,
     /// The MCP surface by the official conformance suite and by others' clients
     Mcp,
-    /// Claude Code and Codex with scripted models on one daemon
+    /// Claude Code, Codex, opencode and Gemini with scripted models on one daemon
     Agents,
     /// The REST surface against its own OpenAPI description, with generated requests
     Schemathesis,

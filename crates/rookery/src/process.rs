@@ -2,12 +2,14 @@
 //!
 //! The only module of this crate that starts a process or signals one.
 
+use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use rustix::process::{Pid, Signal};
 
 use crate::config::Flags;
@@ -38,6 +40,27 @@ pub fn spawn_daemon(project: &Project, flags: &Flags) -> anyhow::Result<Child> {
         .with_context(|| format!("cannot start {}", program.display()))
 }
 
+/// Starts this program again with these arguments, in the project, with its output in `log`. It leaves the caller's session by
+/// itself ([`detach`]).
+pub fn spawn_runner(project: &Project, log: &Path, arguments: &[OsString]) -> anyhow::Result<Child> {
+    if let Some(folder) = log.parent() {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    set_aside_when_large(log).with_context(|| format!("cannot set {} aside", log.display()))?;
+    let open = || OpenOptions::new().create(true).append(true).mode(0o600).open(log);
+    let output = open().with_context(|| format!("cannot write {}", log.display()))?;
+    let program = std::env::current_exe().context("cannot tell which program this is")?;
+    command(&program)
+        .arg("--dir")
+        .arg(project.root())
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(output.try_clone().context("cannot share the log")?)
+        .stderr(output)
+        .spawn()
+        .with_context(|| format!("cannot start {}", program.display()))
+}
+
 /// Leaves the session and the terminal of whoever started this process.
 pub fn detach() -> io::Result<()> {
     rustix::process::setsid()?;
@@ -49,6 +72,17 @@ pub fn terminate(pid: u32) -> io::Result<()> {
     let raw = i32::try_from(pid).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
     let pid = Pid::from_raw(raw).ok_or(io::ErrorKind::InvalidInput)?;
     rustix::process::kill_process(pid, Signal::TERM)?;
+    Ok(())
+}
+
+/// Makes a folder a git repository with everything that is in it, whatever the person's own settings say.
+pub fn commit_all(folder: &Path, message: &str) -> anyhow::Result<()> {
+    let author = ["-c", "user.name=Rookery", "-c", "user.email=rookery@localhost", "-c", "commit.gpgsign=false"];
+    let commit = [author.as_slice(), &["commit", "--quiet", "--no-verify", "--message", message]].concat();
+    for arguments in [&["init", "--quiet"][..], &["add", "--all"], &commit] {
+        let done = command(Path::new("git")).args(arguments).current_dir(folder).stdin(Stdio::null()).output()?;
+        ensure!(done.status.success(), "git {}: {}", arguments[0], String::from_utf8_lossy(&done.stderr));
+    }
     Ok(())
 }
 

@@ -181,7 +181,7 @@ impl SendMessage {
     }
 
     fn is_another(&self) -> Refusal {
-        Refusal::new(Code::Exists, format!("message '{}' exists and says something else", self.id))
+        Refusal::new(Code::Exists, format!("message '{}' exists and is another one", self.id))
     }
 
     fn check(&self) -> Result<(), Refusal> {
@@ -423,12 +423,16 @@ fn check_id(id: &AgentId) -> Result<(), Refusal> {
     limit::name("to", id.as_str(), limit::AGENT_ID_BYTES)
 }
 
-/// What several posts to one thread come to, in order: each is later than the one before.
+/// What several new posts to one thread come to, in order: each is later than the one before.
 pub(crate) fn posted(view: &View, caller: &Caller, now: &Now, posts: &[SendMessage]) -> Result<Vec<Fact>, Halt> {
     let mut facts = Vec::new();
     let mut before: Option<(Timestamp, Timestamp)> = None;
-    for post in posts {
-        for mut fact in post.decide(view, caller, now)?.facts {
+    for (place, post) in posts.iter().enumerate() {
+        let decided = post.decide(view, caller, now)?.facts;
+        if decided.is_empty() || posts[..place].iter().any(|other| other.id == post.id) {
+            return Err(post.is_another().into());
+        }
+        for mut fact in decided {
             if let Fact::MessageSent(sent) = &mut fact {
                 if let Some((at, due)) = before {
                     sent.at = sent.at.max(at.plus_millis(1));

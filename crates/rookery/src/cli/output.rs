@@ -84,7 +84,7 @@ pub struct Table {
 }
 
 /// The terminal, or what stands in for it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Output {
     format: Format,
     talk: Talk,
@@ -109,6 +109,16 @@ impl Output {
     /// Whether a person looks at it, who sees more than letters.
     pub fn is_terminal(&self) -> bool {
         io::stdout().is_terminal()
+    }
+
+    /// Whether nothing but data and errors is wanted.
+    pub fn is_quiet(&self) -> bool {
+        self.talk == Talk::Quiet
+    }
+
+    /// Whether talk may be coloured.
+    pub fn has_colour(&self) -> bool {
+        self.stderr == Look::Coloured
     }
 
     pub fn clock(&self) -> &Clock {
