@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "what fails here fails its test")]
 
+mod commands;
 mod crash;
 mod process;
 mod run;

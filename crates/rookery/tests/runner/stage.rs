@@ -47,9 +47,13 @@ impl Stage {
         self.start(arguments)?.ended().await
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the program under test is started here")]
     pub fn start(&self, arguments: &[&str]) -> anyhow::Result<Runner> {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_rookery"));
+        self.start_as(env!("CARGO_BIN_EXE_rookery"), arguments)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the program under test is started here")]
+    pub fn start_as(&self, program: &str, arguments: &[&str]) -> anyhow::Result<Runner> {
+        let mut command = Command::new(program);
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ROOKERY_")) {
             command.env_remove(name);
         }
@@ -128,6 +132,21 @@ impl Stage {
         let Ok(entries) = std::fs::read_dir("/proc") else { return false };
         let lines = entries.flatten().map(|entry| std::fs::read(entry.path().join("cmdline")).unwrap_or_default());
         lines.into_iter().any(|line| String::from_utf8_lossy(&line).replace('\0', " ").contains(needle))
+    }
+}
+
+impl Drop for Stage {
+    /// A test that failed must not leave runners behind, which would wait for a daemon for ever.
+    fn drop(&mut self) {
+        let teams = std::fs::read_dir(self.daemon.root().join(".rookery/run")).into_iter().flatten().flatten();
+        for team in teams {
+            let pid = std::fs::read_to_string(team.path().join("lock")).unwrap_or_default();
+            let line = std::fs::read(format!("/proc/{}/cmdline", pid.trim())).unwrap_or_default();
+            let is_ours = String::from_utf8_lossy(&line).contains(&*self.daemon.root().to_string_lossy());
+            if let Some(pid) = pid.trim().parse().ok().and_then(Pid::from_raw).filter(|_| is_ours) {
+                drop(kill_process(pid, Signal::KILL));
+            }
+        }
     }
 }
 

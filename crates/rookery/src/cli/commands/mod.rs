@@ -26,6 +26,7 @@ mod man;
 mod mcp;
 mod migrate;
 mod mock_agent;
+mod new;
 mod of_store;
 mod peek;
 mod redact;
@@ -45,6 +46,7 @@ mod schema;
 mod send;
 mod start;
 mod status;
+mod stop;
 mod tasks;
 mod token;
 mod up;
@@ -63,8 +65,10 @@ pub enum Command {
     Check(check::Args),
     Run(run::Args),
     Start(start::Args),
+    Stop(stop::Args),
     #[command(visible_alias = "ls")]
     List(list::Args),
+    New(new::Args),
     Send(send::Args),
     Peek(peek::Args),
     Agents(agents::Args),
@@ -119,7 +123,9 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Check(args) => check::run(context, args),
         Command::Run(args) => run::run(context, args).await,
         Command::Start(args) => start::run(context, args).await,
+        Command::Stop(args) => stop::run(context, args).await,
         Command::List(args) => list::run(context, args).await,
+        Command::New(args) => new::run(context, args).await,
         Command::Send(args) => send::run(context, args).await,
         Command::Peek(args) => peek::run(context, args).await,
         Command::Agents(args) => agents::run(context, args).await,
