@@ -144,7 +144,7 @@ impl Drop for Stage {
             let line = std::fs::read(format!("/proc/{}/cmdline", pid.trim())).unwrap_or_default();
             let is_ours = String::from_utf8_lossy(&line).contains(&*self.daemon.root().to_string_lossy());
             if let Some(pid) = pid.trim().parse().ok().and_then(Pid::from_raw).filter(|_| is_ours) {
-                drop(kill_process(pid, Signal::KILL));
+                let _may_have_ended = kill_process(pid, Signal::KILL);
             }
         }
     }
