@@ -202,14 +202,15 @@ pub async fn background(context: &Context, wanted: &Wanted, arguments: Vec<OsStr
         }
     }
     let answer = serde_json::json!({"team": team, "pid": child.id(), "log": log});
-    context.out.done(&answer, &started(&team.to_string(), child.id(), &log))
+    context.out.done_each(&answer, started(team.as_str(), child.id(), &log).into_iter())
 }
 
-fn started(team: &str, pid: u32, log: &Path) -> String {
-    format!(
-        "{team} runs in the background (process {pid})\n  look:  rookery list, rookery peek, or {}\n  stop:  rookery stop {team}",
-        log.display()
-    )
+fn started(team: &str, pid: u32, log: &Path) -> [String; 3] {
+    [
+        format!("{team} runs in the background (process {pid})"),
+        format!("  look:  rookery list, rookery peek, or {}", log.display()),
+        format!("  stop:  rookery stop {team}"),
+    ]
 }
 
 /// Why a runner in the background ended at once, in the words that it left in its log.

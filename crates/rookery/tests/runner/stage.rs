@@ -149,6 +149,21 @@ impl Stage {
     }
 }
 
+impl Drop for Stage {
+    /// A test that failed must not leave runners behind, which would wait for a daemon for ever.
+    fn drop(&mut self) {
+        let teams = std::fs::read_dir(self.daemon.root().join(".rookery/run")).into_iter().flatten().flatten();
+        for team in teams {
+            let pid = std::fs::read_to_string(team.path().join("lock")).unwrap_or_default();
+            let line = std::fs::read(format!("/proc/{}/cmdline", pid.trim())).unwrap_or_default();
+            let is_ours = String::from_utf8_lossy(&line).contains(&*self.daemon.root().to_string_lossy());
+            if let Some(pid) = pid.trim().parse().ok().and_then(Pid::from_raw).filter(|_| is_ours) {
+                let _may_have_ended = kill_process(pid, Signal::KILL);
+            }
+        }
+    }
+}
+
 impl Runner {
     /// Ends it as a power cut would.
     pub fn kill(mut self) -> anyhow::Result<()> {

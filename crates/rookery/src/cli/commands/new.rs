@@ -164,7 +164,7 @@ impl Args {
         say("wakeup_prompt", text(&self.wakeup_prompt));
         say("timeout", self.timeout.map(|timeout| json!(format!("{}ms", timeout.as_millis()))));
         say("workspace", self.worktree.then(|| json!("worktree")));
-        say("sandbox", self.no_sandbox.then(|| json!(false)));
+        say("sandbox", self.no_sandbox.then_some(Value::Bool(false)));
         say("command", (!self.command.is_empty()).then(|| json!(self.command)));
         say("tools", (!self.context).then(|| json!(tools_without_context(backend))));
         let provider = [("base_url", &self.base_url), ("api_key", &self.api_key)];

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
+use crate::cli::program::Program;
 use crate::cli::roster::{Roster, Target};
 use crate::cli::runners::Runners;
 use crate::project::Project;
@@ -116,9 +117,9 @@ fn offer(context: &Context, roster: &Roster) -> anyhow::Result<()> {
     if targets.is_empty() {
         return context.out.done(&json!({"targets": targets}), "nothing runs, so there is nothing to stop");
     }
-    context
-        .out
-        .done_each(&json!({"targets": targets}), targets.iter().map(|target| format!("rookery stop {target}")))?;
+    let program = Program::called().name();
+    let lines = targets.iter().map(|target| format!("{program} stop {target}"));
+    context.out.done_each(&json!({"targets": targets}), lines)?;
     Err(Failure::usage("say what to stop").hint("one of these, or --all").into())
 }
 
