@@ -11,15 +11,16 @@ test.describe.configure({ mode: 'serial' });
 
 test('the script for the first paint is small, and the page is ready soon', async ({ daemon, page }) => {
   await assemble(daemon);
-  let script = 0;
-  page.on('response', async (response) => {
-    if (response.url().endsWith('.js')) script += (await response.request().sizes()).responseBodySize;
+  const scripts: Promise<number>[] = [];
+  page.on('requestfinished', (request) => {
+    if (request.url().endsWith('.js')) scripts.push(request.sizes().then((sizes) => sizes.responseBodySize));
   });
   const began = Date.now();
   await page.goto(`${daemon.url}/ui/attention`);
   await expect(page.locator('.matter').first()).toBeVisible();
   const ready = Date.now() - began;
   await page.waitForLoadState('networkidle');
+  const script = (await Promise.all(scripts)).reduce((sum, size) => sum + size, 0);
   console.log(`script for the first paint: ${(script / 1024).toFixed(1)} KB as sent (aim: below 120); ready after ${ready} ms (aim: below 1,500)`);
   if (!process.env.UI_DIST) expect(script).toBeLessThan(120 * 1024);
 });

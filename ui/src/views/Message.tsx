@@ -14,6 +14,7 @@ import type { LogEvent } from '../store/event';
 import { useNames, useWorld } from '../store/hooks';
 import { bare, type Entry, isFor } from '../store/talk';
 import { ClaimCard } from './ClaimCard';
+import { ReviewCard } from './ReviewCard';
 
 interface Props { entry: Entry; me: string | undefined; replies: readonly Entry[]; channel: string; chosen: boolean; inThread: boolean }
 
@@ -34,6 +35,7 @@ export function Message({ entry, me, replies, channel, chosen, inThread }: Props
         </div>
         <RichText text={entry.text} me={me} />
         <ClaimCard entry={entry} />
+        <ReviewCard entry={entry} />
         {replies.length > 0 && <Replies replies={replies} href={`${at('c', channel)}?thread=${encodeURIComponent(entry.id)}`} />}
       </div>
     </article>

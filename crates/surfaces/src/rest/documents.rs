@@ -1,6 +1,6 @@
 //! Documents of a context, for people: read, compare versions, and write over the version that was read.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use rookery_core::document::{Base, Change, Document, DocumentId, DocumentPath, Version, WriteDocument, Writer};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::RestError;
-use super::call::{self, Call, JsonBody, Query, Segment};
+use super::call::{self, Call, JsonBody, Query, Segment, Segments};
 use crate::app::App;
 
 /// A document as it is listed.
@@ -81,7 +81,7 @@ pub async fn list(State(app): State<App>, call: Call, Segment(name): Segment) ->
 pub async fn get(
     State(app): State<App>,
     call: Call,
-    Path((name, path)): Path<(String, String)>,
+    Segments(name, path): Segments,
     Query(query): Query<VersionQuery>,
 ) -> Result<Response, RestError> {
     call.reader().await?;
@@ -102,7 +102,7 @@ pub async fn get(
 pub async fn history(
     State(app): State<App>,
     call: Call,
-    Path((name, path)): Path<(String, String)>,
+    Segments(name, path): Segments,
 ) -> Result<Response, RestError> {
     call.reader().await?;
     let At { value, head } = app.engine().document_history(&named(&name, &path)?, None).await?;
@@ -113,11 +113,7 @@ pub async fn history(
 #[utoipa::path(put, path = "/contexts/{instance}/documents/{path}", tag = "contexts",
     params(("instance" = String, Path), ("path" = String, Path)), request_body = NewText,
     responses((status = 200, body = DocumentInfo), (status = 409, body = super::wire::ErrorBody)))]
-pub async fn write(
-    call: Call,
-    Path((name, path)): Path<(String, String)>,
-    body: JsonBody<NewText>,
-) -> Result<Response, RestError> {
+pub async fn write(call: Call, Segments(name, path): Segments, body: JsonBody<NewText>) -> Result<Response, RestError> {
     let (Some(text), Some(version)) = (body.value.text, body.value.version) else {
         return Err(RestError::invalid("text and version are required"));
     };
