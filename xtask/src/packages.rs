@@ -28,6 +28,8 @@ const NEEDS: &[Need] = &[
     // Debian splits this out of python3: without it `python3 -m venv` makes an environment that has no pip.
     Need { found_by: Probe::PythonModule("ensurepip"), package: "python3-venv" },
     Need { found_by: Probe::Program("npm"), package: "npm" },
+    // What agents are kept in.
+    Need { found_by: Probe::Program("bwrap"), package: "bubblewrap" },
     Need { found_by: Probe::PostgresServer, package: POSTGRESQL },
 ];
 

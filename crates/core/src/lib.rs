@@ -8,6 +8,7 @@
 
 pub mod actor;
 pub mod agent;
+pub mod area;
 pub mod artifact;
 pub mod clutch;
 pub mod command;
@@ -44,6 +45,7 @@ pub mod view;
 pub mod workspace;
 
 pub use actor::{Actor, Auth, Caller, Power};
+pub use area::Area;
 pub use command::{Command, Decision, Halt, Now, Reply, admits, asks, decide};
 pub use fact::{Fact, apply, touches};
 pub use id::{

@@ -88,7 +88,10 @@ pub fn commit_all(folder: &Path, message: &str) -> anyhow::Result<()> {
 
 #[expect(clippy::disallowed_methods, reason = "this module is where this crate starts processes")]
 fn command(program: &std::path::Path) -> Command {
-    Command::new(program)
+    let mut command = Command::new(program);
+    // It may be an agent's program that needs it, and it is not to end with that one's turn.
+    command.env_remove(rookery_runner::process::launch::MARK);
+    command
 }
 
 fn set_aside_when_large(path: &std::path::Path) -> io::Result<()> {

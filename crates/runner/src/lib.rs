@@ -3,11 +3,13 @@
 //!
 //! [`file`] reads a workflow file, tells everything that is wrong with it, and says what would happen. [`setup`] runs what is
 //! to run first, [`team`] the agents, [`turn`] says what each is told, [`backend`] is what one turn of an agent is to
-//! whatever runs it, [`process`] starts, follows and ends the programs that do, and [`screen`] shows a person what goes on.
+//! whatever runs it, [`process`] starts, follows and ends the programs that do, [`sandbox`] is what they can see and reach, and
+//! [`screen`] shows a person what goes on.
 
 pub mod backend;
 pub mod file;
 pub mod process;
+pub mod sandbox;
 pub mod screen;
 pub mod setup;
 pub mod steps;

@@ -20,6 +20,7 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::builder::FalseyValueParser;
 use clap::{FromArgMatches, Parser};
 
 use commands::Command;
@@ -43,7 +44,8 @@ pub struct Cli {
     json: bool,
 
     /// Fail if no daemon runs, instead of starting one
-    #[arg(long, global = true)]
+    #[arg(long, global = true, env = "ROOKERY_NO_START", hide_env_values = true)]
+    #[arg(value_parser = FalseyValueParser::new())]
     no_start: bool,
 
     /// Say nothing but data and errors

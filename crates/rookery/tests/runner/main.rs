@@ -1,4 +1,5 @@
-//! The runner: whole teams as they are run from the command line, and its programs as they are, misbehaving ones among them.
+//! The runner: whole teams as they are run from the command line; its programs as they are, misbehaving ones among them, and what
+//! they can reach.
 
 #![expect(clippy::unwrap_used, reason = "what fails here fails its test")]
 
@@ -8,4 +9,5 @@ mod examples;
 mod misbehaving;
 mod process;
 mod run;
+mod sandbox;
 mod stage;

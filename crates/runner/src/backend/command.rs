@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::path::Path;
+use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use rookery_core::limit;
@@ -10,6 +11,7 @@ use rookery_core::limit;
 use super::{Backend, Ended, Event, Events, Failure, OUTPUT_BYTES, Seat, Turn, Usage, Verdict, Why};
 use crate::file::Template;
 use crate::process::{self, Finished, How, Limits, NotStarted, Program, Stream};
+use crate::sandbox::Sandbox;
 
 /// How much of an answer is posted: it has to fit into a message.
 const ANSWER_BYTES: usize = limit::TEXT_BYTES / 2;
@@ -18,6 +20,7 @@ const ANSWER_BYTES: usize = limit::TEXT_BYTES / 2;
 pub(super) struct Command {
     seat: Seat,
     argv: Vec<String>,
+    sandbox: Option<Arc<Sandbox>>,
 }
 
 impl Command {
@@ -27,13 +30,15 @@ impl Command {
             let reason = format!("the command of {} names no program", seat.name);
             return Err(Failure { why: Why::Hopeless, reason, hint: Some("see `command` in the file".to_owned()) });
         }
-        Ok(Command { seat: seat.clone(), argv })
+        let sandbox = Sandbox::of(seat, None, &seat.env.0, &[])?;
+        Ok(Command { seat: seat.clone(), argv, sandbox })
     }
 
     async fn run(&self, turn: &Turn, events: &Events) -> Ended {
         let transcript = self.seat.state.join("transcript.txt");
         let limits = Limits { timeout: turn.timeout, idle: None, output_bytes: OUTPUT_BYTES };
         let mut answer = Answer::default();
+        self.sandbox.iter().for_each(|sandbox| sandbox.tell(events));
         let finished = process::run(&self.program(turn), limits, &transcript, &turn.cancel, &mut |stream, line| {
             if stream == Stream::Stdout {
                 events.tell(Event::Said(line.to_owned()));
@@ -55,7 +60,7 @@ impl Command {
         if let Some(path) = path {
             program = program.env("PATH", path);
         }
-        program.stdin(format!("{}\n{}", turn.system, turn.prompt))
+        program.stdin(format!("{}\n{}", turn.system, turn.prompt)).sandbox(self.sandbox.clone())
     }
 
     fn judged(&self, finished: &Finished, said: Option<String>, turn: &Turn) -> Verdict {

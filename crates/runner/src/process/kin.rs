@@ -53,7 +53,6 @@ impl Life {
 pub(super) enum Ask {
     Everybody,
     /// Its end would be the end of the others at once.
-    #[expect(dead_code, reason = "nothing is a sandbox yet")]
     AllButFirst,
 }
 

@@ -3,7 +3,7 @@
 //! It stands between the runner and every program because what it does can be done neither by the runner, which would have
 //! to do it in a copy of itself, nor by the program.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -25,7 +25,11 @@ pub fn launch(parent: u32, argv: &[OsString]) -> io::Error {
     let Some((program, arguments)) = argv.split_first() else {
         return io::Error::new(io::ErrorKind::InvalidInput, "there is no program to start");
     };
-    let error = command(program).args(arguments).exec();
+    not_started(program, &command(program).args(arguments).exec())
+}
+
+/// Why a program could not be started, in words that [`super::run()`] knows.
+pub(crate) fn not_started(program: &OsStr, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{REASON}{}: {error}", program.to_string_lossy()))
 }
 
@@ -43,6 +47,6 @@ fn die_with(parent: u32) -> io::Result<()> {
 }
 
 #[expect(clippy::disallowed_methods, reason = "this is where this crate starts processes")]
-pub(crate) fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
+pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     Command::new(program)
 }

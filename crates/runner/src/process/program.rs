@@ -5,6 +5,9 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::sandbox::Sandbox;
 
 /// What programs get of the runner's own environment. Everything else is said in the workflow file, so that no secret
 /// reaches an agent by accident.
@@ -63,17 +66,19 @@ pub struct Program {
     pub folder: PathBuf,
     /// Without it, its input is empty.
     pub stdin: Option<Vec<u8>>,
+    /// Without one, it sees and reaches what the runner does.
+    pub sandbox: Option<Arc<Sandbox>>,
 }
 
 impl Program {
-    /// With what is [kept](kept_environment) of our environment and nothing else.
+    /// With what is [kept](kept_environment) of our environment and nothing else, without a sandbox.
     pub fn new(
         launcher: Launcher,
         folder: impl Into<PathBuf>,
         argv: impl IntoIterator<Item = impl Into<OsString>>,
     ) -> Program {
         let argv = argv.into_iter().map(Into::into).collect();
-        Program { launcher, argv, env: kept_environment(), folder: folder.into(), stdin: None }
+        Program { launcher, argv, env: kept_environment(), folder: folder.into(), stdin: None, sandbox: None }
     }
 
     #[must_use]
@@ -91,6 +96,12 @@ impl Program {
     #[must_use]
     pub fn stdin(mut self, text: impl Into<Vec<u8>>) -> Program {
         self.stdin = Some(text.into());
+        self
+    }
+
+    #[must_use]
+    pub fn sandbox(mut self, sandbox: Option<Arc<Sandbox>>) -> Program {
+        self.sandbox = sandbox;
         self
     }
 

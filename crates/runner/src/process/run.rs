@@ -207,7 +207,7 @@ impl Running {
         let mut child = spawner::spawn(command(program, found, &family)).await.map_err(not_started)?;
         let mut running = Running {
             family: Family { first: child.id().and_then(Life::of), ..family },
-            ask: Ask::Everybody,
+            ask: if program.sandbox.is_some() { Ask::AllButFirst } else { Ask::Everybody },
             out: child.stdout.take().map(Lines::of),
             err: child.stderr.take().map(Lines::of),
             record,
@@ -285,8 +285,17 @@ impl Running {
 fn command(program: &Program, found: &Path, family: &Family) -> Command {
     let mut command = Command::from(launch::command(&program.launcher.rookery));
     command.args(["launch", "--parent", &std::process::id().to_string(), "--"]);
-    command.arg(found).args(&program.argv[1..]);
-    command.env_clear().envs(&program.env).env(launch::MARK, &family.mark).current_dir(&program.folder);
+    match &program.sandbox {
+        Some(sandbox) => {
+            command.args(sandbox.around(found, &program.argv[1..]));
+            command.env_clear().envs(sandbox.environment(&program.env));
+        }
+        None => {
+            command.arg(found).args(&program.argv[1..]);
+            command.env_clear().envs(&program.env);
+        }
+    }
+    command.env(launch::MARK, &family.mark).current_dir(&program.folder);
     command.stdin(if program.stdin.is_some() { Stdio::piped() } else { Stdio::null() });
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     command

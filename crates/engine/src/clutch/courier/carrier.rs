@@ -1,7 +1,7 @@
 //! How a message gets to an endpoint: one POST, and what was answered.
 
 use std::fmt::Debug;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::HeaderValue;
 use reqwest::{Client, Url, redirect};
-use rookery_core::{AgentId, MessageId};
+use rookery_core::{AgentId, Area, MessageId};
 
 use super::signature::HEADER;
 
@@ -49,17 +49,6 @@ pub struct Reach {
     pub hosts: Vec<String>,
 }
 
-/// How far from the open network messages may go.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Area {
-    /// Where anybody may be: what names an address need not be trusted.
-    Public,
-    /// This machine and private networks too: where everybody who calls is trusted anyway.
-    Nearby,
-    /// Wherever the project's owner says.
-    Anywhere,
-}
-
 impl Reach {
     pub fn anywhere() -> Reach {
         Reach { area: Area::Anywhere, hosts: vec![] }
@@ -72,7 +61,7 @@ impl Reach {
     /// Why nothing is sent to an address that a host's name stands for.
     fn refuses_address(&self, host: &str, address: IpAddr) -> Option<&'static str> {
         let allowed = if self.names(host) { self.area.max(Area::Nearby) } else { self.area };
-        match area(address) {
+        match Area::of(address) {
             found if found <= allowed => None,
             Area::Nearby => {
                 Some("its address is on this machine or in a private network: name the host in delivery_hosts")
@@ -91,43 +80,6 @@ impl Reach {
         // Whoever writes down an address means that one.
         let refused = self.refuses_address(host, literal).filter(|_| !self.names(host));
         refused.map(str::to_owned)
-    }
-}
-
-/// What can be reached at an address. Link-local ones are where clouds keep their secrets.
-fn area(address: IpAddr) -> Area {
-    match address.to_canonical() {
-        IpAddr::V4(v4) => area_v4(v4),
-        IpAddr::V6(v6) => area_v6(v6),
-    }
-}
-
-fn area_v4(address: Ipv4Addr) -> Area {
-    let [a, b, c, _] = address.octets();
-    match (a, b, c) {
-        // This network, link-local, multicast, and what is reserved.
-        (0, ..) | (169, 254, _) | (224.., ..) => Area::Anywhere,
-        // This machine, private networks, those of carriers, of protocols and of benchmarks.
-        (127 | 10, ..) | (172, 16..=31, _) | (192, 168, _) => Area::Nearby,
-        (100, 64..=127, _) | (192, 0, 0) | (198, 18 | 19, _) => Area::Nearby,
-        _ => Area::Public,
-    }
-}
-
-fn area_v6(address: Ipv6Addr) -> Area {
-    let embedded = |high: u16, low: u16| area_v4(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low)));
-    match address.segments() {
-        [0, 0, 0, 0, 0, 0, 0, 1] => Area::Nearby,
-        // Those that stand for an address of the older kind, whoever translates them.
-        [0, 0, 0, 0, 0, 0, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => embedded(high, low),
-        [0, 0, 0, 0, 0xffff, 0, high, low] => embedded(high, low),
-        // Where in it the other address stands is for the network to say.
-        [0x64, 0xff9b, ..] => Area::Anywhere,
-        [0x2002, high, low, ..] => embedded(high, low),
-        [0x2001, 0, ..] => Area::Nearby,
-        [first, ..] if first & 0xffc0 == 0xfe80 || first & 0xff00 == 0xff00 => Area::Anywhere,
-        [first, ..] if first & 0xfe00 == 0xfc00 || first & 0xffc0 == 0xfec0 => Area::Nearby,
-        _ => Area::Public,
     }
 }
 

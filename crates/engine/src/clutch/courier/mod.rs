@@ -28,10 +28,11 @@ use rookery_store::node::{Duty, Tenure};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-pub use carrier::{Answered, Area, Carrier, Carrying, Http, Posting, Reach};
+pub use carrier::{Answered, Carrier, Carrying, Http, Posting, Reach};
 pub use deliver::{Delivered, Job};
 pub(crate) use deliver::{Meaning, meaning};
 pub use effort::Effort;
+pub use rookery_core::Area;
 pub(crate) use signature::key_of;
 pub use signature::{HEADER as SIGNATURE_HEADER, delivery_key};
 

@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use rookery_runner::sandbox::Available;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -75,6 +76,7 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
         Ok(_) => Check::good("settings", "every value is right"),
         Err(error) => Check::bad("settings", error.to_string(), error.hint()),
     });
+    checks.push(check_sandbox(Available::here()));
     let running = context::find(&project).await;
     match &running {
         Ok(running) => checks.extend(check_daemon(running).await),
@@ -145,6 +147,14 @@ fn check_disk(path: &Path) -> Option<Check> {
         0..LOW_DISK_BYTES => Check::warning("disk", text, "make room: with a full disk, writes are refused"),
         _ => Check::good("disk", text),
     })
+}
+
+/// Whether agents that this machine runs are kept apart from it.
+fn check_sandbox(available: &Available) -> Check {
+    match available.mend() {
+        None => Check::good("sandbox", available.to_string()),
+        Some(mend) => Check::warning("sandbox", available.to_string(), mend),
+    }
 }
 
 /// Why no daemon answers: none, one that hangs, or a stale address.
@@ -266,6 +276,15 @@ mod tests {
         let check = without_daemon(&project, &error);
         assert!(check.found.ends_with("has the project and does not answer"), "{check:?}");
         assert_eq!(Report::of(&verdict(&[], Some(error)).unwrap_err()).exit, Exit::Unreachable);
+    }
+
+    #[test]
+    fn a_machine_without_sandboxes_is_warned_of() {
+        let check = check_sandbox(&Available::Missing);
+        assert_eq!((check.name, check.verdict), ("sandbox", Verdict::Warning));
+        assert!(check.mend.is_some_and(|mend| mend.starts_with("install bubblewrap")));
+        let there = Available::Yes { bwrap: "/usr/bin/bwrap".into(), version: "bubblewrap 1".into() };
+        assert_eq!(check_sandbox(&there).verdict, Verdict::Good);
     }
 
     #[test]

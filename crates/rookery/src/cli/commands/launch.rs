@@ -20,9 +20,13 @@ pub struct Args {
     argv: Vec<OsString>,
 }
 
-pub(super) fn run(context: &Context, args: &Args) -> anyhow::Result<()> {
-    let failure = Failure::new(launch::launch(args.parent, &args.argv).to_string())
-        .hint("check that the program is installed and may be started");
+pub(super) fn run(context: &Context, args: &Args) -> ! {
+    not_started(context, &launch::launch(args.parent, &args.argv))
+}
+
+/// Says why a program was not started, and ends as a shell does then.
+pub(super) fn not_started(context: &Context, error: &std::io::Error) -> ! {
+    let failure = Failure::new(error.to_string()).hint("check that the program is installed and may be started");
     context.out.failure(&Report::of(&failure.into()));
     std::process::exit(launch::NOT_STARTED)
 }

@@ -31,6 +31,7 @@ mod of_store;
 mod peek;
 mod redact;
 mod reference;
+mod relay;
 mod release;
 mod replay;
 mod resolve;
@@ -105,6 +106,8 @@ pub enum Command {
     Reference(reference::Args),
     #[command(hide = true)]
     Launch(launch::Args),
+    #[command(hide = true)]
+    Relay(relay::Args),
     MockAgent(mock_agent::Args),
 }
 
@@ -158,6 +161,7 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Man(args) => man::run(context, args),
         Command::Reference(args) => reference::run(context, args),
         Command::Launch(args) => launch::run(context, &args),
+        Command::Relay(args) => relay::run(context, args).await,
         Command::MockAgent(args) => mock_agent::run(args).await,
     }
 }

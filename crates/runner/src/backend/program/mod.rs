@@ -21,6 +21,7 @@ pub use prepare::LEDGER;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use serde_json::Value;
@@ -33,6 +34,7 @@ use super::opencode::Opencode;
 use super::{Backend, Ended, Event, Events, Failure, OUTPUT_BYTES, Seat, Turn, Usage, Verdict, Why};
 use crate::file::AgentProgram;
 use crate::process::{self, Finished, How, Limits, NotStarted, Program, Stream};
+use crate::sandbox::Sandbox;
 use bridge::Bridge;
 use conversation::Conversation;
 use dialect::{Asked, Dialect, Start, Walls};
@@ -51,6 +53,7 @@ pub(super) struct ProgramAgent {
     walls: Walls,
     /// For its login, from the runner's own environment.
     login: super::Environment,
+    sandbox: Option<Arc<Sandbox>>,
 }
 
 impl ProgramAgent {
@@ -74,8 +77,11 @@ impl ProgramAgent {
         let variables = seat.identity().into_keys().collect();
         let has_tools = seat.allowed.as_ref().is_none_or(|tools| !tools.is_empty());
         let bridge = has_tools.then(|| Bridge::new(&seat.program, &seat.project, variables));
-        let walls = if wants_sandbox { Walls::ItsOwn } else { Walls::NotItsOwn };
-        Ok(ProgramAgent { seat: seat.clone(), dialect, path, bridge, walls, login })
+        let mut env = login.0.clone();
+        env.extend(seat.env.0.clone());
+        let sandbox = Sandbox::of(seat, Some(program), &env, &login_folders(program, &env))?;
+        let walls = if wants_sandbox && sandbox.is_none() { Walls::ItsOwn } else { Walls::NotItsOwn };
+        Ok(ProgramAgent { seat: seat.clone(), dialect, path, bridge, walls, login, sandbox })
     }
 
     async fn run(&self, turn: &Turn, events: &Events) -> Ended {
@@ -145,6 +151,7 @@ impl ProgramAgent {
                 cancel.cancel();
             }
         };
+        self.sandbox.iter().for_each(|sandbox| sandbox.tell(events));
         let finished = process::run(&self.program(turn, start), limits, transcript, &cancel, &mut hear).await;
         (heard, finished)
     }
@@ -156,7 +163,8 @@ impl ProgramAgent {
         for (name, value) in self.login.0.iter().chain(&start.usual) {
             program.env.entry(name.into()).or_insert_with(|| value.into());
         }
-        program.envs(&start.fixed).env("ROOKERY_TURN", &turn.id).stdin(start.stdin.clone())
+        let program = program.envs(&start.fixed).env("ROOKERY_TURN", &turn.id).stdin(start.stdin.clone());
+        program.sandbox(self.sandbox.clone())
     }
 
     fn forgot(&self, heard: &Heard, finished: Option<&Finished>) -> bool {

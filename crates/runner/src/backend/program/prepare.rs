@@ -21,11 +21,11 @@ pub(super) struct Prepared {
 pub(super) async fn prepare(seat: &Seat, start: &Start) -> Result<Prepared, Failure> {
     for (path, text) in &start.files {
         let path = seat.state.join(path);
-        write(&path, text).map_err(|error| failure(&path, &error))?;
+        inside(&seat.state, &path).and_then(|()| write(&path, text)).map_err(|error| failure(&path, &error))?;
     }
     if let Some(linked) = &start.linked {
         let to = seat.state.join(linked.to);
-        link(linked, &to).map_err(|error| failure(&to, &error))?;
+        inside(&seat.state, &to.join("x")).and_then(|()| link(linked, &to)).map_err(|error| failure(&to, &error))?;
     }
     let Some((file, text)) = start.lent.clone() else { return Ok(Prepared { lent: None }) };
     let (ledger, wanted) = (seat.project.join(LEDGER), file.clone());
@@ -46,10 +46,26 @@ impl Prepared {
     }
 }
 
+/// Makes the folder of a file, and sees that it is where it seems to be: an agent may write to a part of its state folder,
+/// and what it links there could lead anywhere.
+fn inside(state: &Path, path: &Path) -> io::Result<()> {
+    let Some(folder) = path.parent() else { return Ok(()) };
+    let strays = || io::Error::other("a link in it leads out of the agent's folder: remove it");
+    // Looked at from above, so that nothing is made beyond a link either.
+    for part in folder.ancestors().take_while(|part| *part != state).collect::<Vec<_>>().into_iter().rev() {
+        match fs::symlink_metadata(part) {
+            Ok(found) if found.is_dir() => {}
+            Ok(_) => return Err(strays()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => fs::create_dir(part)?,
+            Err(error) => return Err(error),
+        }
+    }
+    if path.is_symlink() { Err(strays()) } else { Ok(()) }
+}
+
 /// For the user alone: what is in there may come from the user's own settings.
 fn write(path: &Path, text: &str) -> io::Result<()> {
     use io::Write;
-    path.parent().map_or(Ok(()), fs::create_dir_all)?;
     let mut file = fs::OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(path)?;
     file.write_all(text.as_bytes())
 }
@@ -82,6 +98,21 @@ fn failure(path: &Path, error: &io::Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_is_written_beyond_a_link_of_the_agents() {
+        let temp = tempfile::tempdir().unwrap();
+        let (state, elsewhere) = (temp.path().join("state"), temp.path().join("elsewhere"));
+        fs::create_dir_all(state.join("home")).unwrap();
+        fs::create_dir(&elsewhere).unwrap();
+        symlink(&elsewhere, state.join("home/gemini")).unwrap();
+        assert!(inside(&state, &state.join("home/gemini/.gemini/settings.json")).is_err());
+        assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+        inside(&state, &state.join("home/other/deep/file")).unwrap();
+        assert!(state.join("home/other/deep").is_dir());
+        symlink(&elsewhere, state.join("file")).unwrap();
+        assert!(inside(&state, &state.join("file")).is_err());
+    }
 
     #[test]
     fn a_login_is_linked_and_settings_are_not() {

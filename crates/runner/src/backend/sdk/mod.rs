@@ -62,6 +62,7 @@ impl Sdk {
     }
 
     async fn run(&self, turn: &Turn, events: &Events) -> Ended {
+        self.toolbox.tell(events);
         let transcript = Transcript::begin(&self.seat.state);
         let mut talk = Talk { events, usage: Usage::default(), transcript, worked: false };
         let stop = turn.cancel.child_token();

@@ -1,5 +1,6 @@
 //! `bash`: a command in the agent's folder, within its sandbox.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -9,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::backend::Seat;
 use crate::backend::sdk::model::Tool;
 use crate::process::{self, How, Limits};
+use crate::sandbox::Sandbox;
 
 const SECONDS: u64 = 120;
 const MOST_SECONDS: u64 = 600;
@@ -41,10 +43,15 @@ struct Bash {
 }
 
 /// What it printed, as a failure if the command was one.
-pub(super) async fn run(seat: &Seat, input: Value, stop: &CancellationToken) -> Result<String, String> {
+pub(super) async fn run(
+    seat: &Seat,
+    sandbox: Option<Arc<Sandbox>>,
+    input: Value,
+    stop: &CancellationToken,
+) -> Result<String, String> {
     let asked: Bash = serde_json::from_value(input).map_err(|error| error.to_string())?;
     let timeout = Duration::from_secs(asked.seconds.unwrap_or(SECONDS).clamp(1, MOST_SECONDS));
-    let program = seat.starts(["bash", "-c", &asked.command]);
+    let program = seat.starts(["bash", "-c", &asked.command]).sandbox(sandbox);
     let limits = Limits { timeout, idle: None, output_bytes: OUTPUT_BYTES };
     let mut printed = Printed::default();
     let transcript = seat.state.join("bash.txt");

@@ -4,6 +4,7 @@ mod bash;
 mod files;
 mod workspace;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rookery_client::tools::Listed;
@@ -13,7 +14,8 @@ use tokio_util::sync::CancellationToken;
 
 use self::workspace::Workspace;
 use super::model::Tool;
-use crate::backend::{Failure, Seat, Why};
+use crate::backend::{Events, Failure, Seat, Why};
+use crate::sandbox::Sandbox;
 
 pub(super) const BASH: &str = "bash";
 pub(super) const READ: &str = "read";
@@ -32,6 +34,8 @@ const CALL_TIME: Duration = Duration::from_secs(330);
 pub(super) struct Toolbox {
     seat: Seat,
     workspace: Workspace,
+    /// For commands.
+    sandbox: Option<Arc<Sandbox>>,
     tools: OnceCell<Vec<Tool>>,
 }
 
@@ -42,7 +46,14 @@ impl Toolbox {
             reason: format!("the folder {} cannot be used: {error}", seat.folder.display()),
             hint: None,
         })?;
-        Ok(Toolbox { seat: seat.clone(), workspace, tools: OnceCell::new() })
+        let runs_commands = seat.allowed.as_ref().is_none_or(|named| named.iter().any(|name| name == BASH));
+        let sandbox = if runs_commands { Sandbox::of(seat, None, &seat.env.0, &[])? } else { None };
+        Ok(Toolbox { seat: seat.clone(), workspace, sandbox, tools: OnceCell::new() })
+    }
+
+    /// From now on, what commands are kept from is told here.
+    pub(super) fn tell(&self, events: &Events) {
+        self.sandbox.iter().for_each(|sandbox| sandbox.tell(events));
     }
 
     /// Everything that the agent may call, asked for once.
@@ -88,7 +99,7 @@ impl Toolbox {
             return Ok(Err(format!("there is no tool `{name}`; there are {}", names.join(", "))));
         }
         let result = match name {
-            BASH => bash::run(&self.seat, input, stop).await,
+            BASH => bash::run(&self.seat, self.sandbox.clone(), input, stop).await,
             READ => self.with_files(move |workspace| files::read(workspace, input)).await,
             EDIT => self.with_files(move |workspace| files::edit(workspace, input)).await,
             _ => self.call_daemon(name, input).await?,

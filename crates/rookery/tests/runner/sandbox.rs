@@ -1,0 +1,350 @@
+//! What a program in a sandbox can see, write and reach: real programs in real sandboxes beside a real daemon.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rookery_client::session_key;
+use rookery_runner::backend::{Event, Events};
+use rookery_runner::file::{At, Place, Sandbox as Said};
+use rookery_runner::process::{How, Launcher, Limits, Program, Stream, run};
+use rookery_runner::sandbox::{Available, Sandbox, Wish};
+use rookery_testkit::daemon::{Daemon, Setup};
+use rookery_testkit::patience::within;
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+const ROOKERY: &str = env!("CARGO_BIN_EXE_rookery");
+const AGENT: &str = "coder@pr-1";
+
+/// Whether there can be sandboxes here. If not, what is not tested is said where everybody sees it.
+fn possible() -> bool {
+    let available = Available::here();
+    if let Some(mend) = available.mend() {
+        use std::io::Write;
+        let mut stderr = std::io::stderr();
+        writeln!(stderr, "NOT TESTED: {available}; to test it, {mend}").unwrap();
+    }
+    available.mend().is_none()
+}
+
+/// A project with a daemon, an agent's folders, and a person's home.
+struct Project {
+    daemon: Daemon,
+    home: TempDir,
+}
+
+/// What a program said and how it ended.
+#[derive(Debug)]
+struct Ran {
+    how: How,
+    out: Vec<String>,
+    #[expect(dead_code, reason = "shown where a test fails")]
+    err: Vec<String>,
+    notes: Vec<String>,
+}
+
+impl Project {
+    fn new() -> Project {
+        let daemon = Setup::new(ROOKERY).start().unwrap();
+        std::fs::create_dir_all(daemon.root().join(".rookery/run/t/coder")).unwrap();
+        std::fs::write(daemon.root().join("readme"), "read me").unwrap();
+        Project { daemon, home: tempfile::tempdir().unwrap() }
+    }
+
+    fn root(&self) -> &Path {
+        self.daemon.root()
+    }
+
+    fn sandbox(&self, network: &[&str], write: &[&str]) -> Arc<Sandbox> {
+        self.sandbox_of(self.root(), network, write, &BTreeMap::new())
+    }
+
+    fn sandbox_of(
+        &self,
+        folder: &Path,
+        network: &[&str],
+        write: &[&str],
+        env: &BTreeMap<String, String>,
+    ) -> Arc<Sandbox> {
+        let said = |all: &[&str]| all.iter().map(|text| At { value: (*text).to_owned(), place: somewhere() }).collect();
+        let wish = Wish {
+            agent: AGENT,
+            project: self.root(),
+            folder,
+            state: &self.root().join(".rookery/run/t/coder"),
+            own: &[],
+            rookery: Path::new(ROOKERY),
+            url: self.daemon.url(),
+            socket: Some(&self.root().join(".rookery/rookery.sock")),
+            said: &Said::On { network: said(network), write: said(write) },
+            program: None,
+            env,
+        };
+        Sandbox::open(&wish).unwrap().unwrap()
+    }
+
+    fn program(&self, sandbox: &Arc<Sandbox>, argv: &[&str]) -> Program {
+        let launcher = Launcher { rookery: ROOKERY.into(), records: self.root().join(".rookery/run/t/processes") };
+        let key = session_key(&self.daemon.person_key().unwrap(), AGENT, Duration::from_secs(3600));
+        Program::new(launcher, self.root(), argv.iter().copied())
+            .env("ROOKERY", ROOKERY)
+            .env("ROOKERY_AGENT_ID", AGENT)
+            .env("ROOKERY_DIR", self.root())
+            .env("ROOKERY_SESSION", key)
+            .env("ROOKERY_URL", self.daemon.url())
+            .sandbox(Some(sandbox.clone()))
+    }
+
+    async fn shell(&self, sandbox: &Arc<Sandbox>, script: &str) -> Ran {
+        self.run(sandbox, &self.program(sandbox, &["sh", "-c", script])).await
+    }
+
+    async fn run(&self, sandbox: &Arc<Sandbox>, program: &Program) -> Ran {
+        let (events, mut told) = Events::bounded(100);
+        sandbox.tell(&events);
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let mut hear = |stream, line: &str| match stream {
+            Stream::Stdout => out.push(line.to_owned()),
+            Stream::Stderr => err.push(line.to_owned()),
+        };
+        let (transcript, cancel) = (self.home.path().join("transcript"), CancellationToken::new());
+        let limits = Limits::within(Duration::from_secs(50));
+        let finished = run(program, limits, &transcript, &cancel, &mut hear);
+        let finished = within("a program in a sandbox ends", finished).await.unwrap().unwrap();
+        let mut notes = Vec::new();
+        while let Ok(Event::Note(note)) = told.try_recv() {
+            notes.push(note);
+        }
+        Ran { how: finished.how, out, err, notes }
+    }
+}
+
+fn somewhere() -> Place {
+    Place { file: "team.yaml".into(), line: 1, column: 1, path: String::new() }
+}
+
+/// A server on this machine that answers everything with its name.
+async fn server(name: &'static str) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let mut client = BufReader::new(client);
+            let mut line = String::new();
+            while client.read_line(&mut line).await.is_ok_and(|read| read > 2) {}
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", name.len());
+            drop(client.write_all(format!("{head}{name}").as_bytes()).await);
+        }
+    });
+    port
+}
+
+/// Asks for a page, as a program that knows nothing of sandboxes does.
+const FETCH: &str = "import sys, urllib.request\n\
+                     try:\n    print(urllib.request.urlopen(sys.argv[1], timeout=20).read().decode())\n\
+                     except Exception as error:\n    print('error', error)";
+
+#[tokio::test]
+async fn it_writes_to_its_own_folder_and_nowhere_else() {
+    if !possible() {
+        return;
+    }
+    let place = Project::new();
+    let outside = place.home.path().join("outside");
+    std::fs::create_dir(&outside).unwrap();
+    let given = place.home.path().join("given");
+    std::fs::create_dir(&given).unwrap();
+    let sandbox = place.sandbox(&[], &[given.to_str().unwrap()]);
+    let script = format!(
+        "echo a >mine && echo b >{given}/theirs && cat readme; echo; echo x >/tmp/private && cat /tmp/private; \
+         for folder in {outside} /usr/bin /etc /var /; do echo x 2>/dev/null >$folder/rookery-was-here && echo wrote $folder; done; \
+         echo key=$(cat .rookery/person.key 2>/dev/null); ls .rookery; echo x >.rookery/new; \
+         echo home=$(ls -A ~ | grep -c ssh); echo ok >~/kept",
+        given = given.display(),
+        outside = outside.display(),
+    );
+    let ran = place.shell(&sandbox, &script).await;
+    assert_eq!(ran.out, ["read me", "x", "key=", "daemon.json", "run", "home=0"], "{ran:?}");
+    assert_eq!(std::fs::read_to_string(place.root().join("mine")).unwrap(), "a\n");
+    assert_eq!(std::fs::read_to_string(given.join("theirs")).unwrap(), "b\n");
+    assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
+    assert!(!Path::new("/tmp/private").exists() && !place.root().join(".rookery/new").exists());
+    let again = place.shell(&sandbox, "cat ~/kept; ls /proc | grep -c '^[0-9]*$'").await;
+    assert_eq!(again.out[0], "ok", "its home is kept between turns");
+    assert!(again.out[1].parse::<u32>().unwrap() < 10, "it sees nobody else's processes: {again:?}");
+}
+
+#[tokio::test]
+async fn it_reaches_the_hosts_that_are_named_and_no_others() {
+    if !possible() {
+        return;
+    }
+    let place = Project::new();
+    let (open, closed) = (server("open").await, server("closed").await);
+    let sandbox = place.sandbox(&[&format!("localhost:{open}")], &[]);
+    let fetch = |url: String| place.program(&sandbox, &["python3", "-c", FETCH, &url]);
+    // By the sandbox's own loopback, as a program does that takes loopback for near.
+    let direct = place.run(&sandbox, &fetch(format!("http://localhost:{open}/"))).await;
+    assert_eq!(direct.out, ["open"], "{direct:?}");
+    let refused = place.run(&sandbox, &fetch(format!("http://localhost:{closed}/"))).await;
+    assert!(refused.out[0].contains("refused"), "its loopback is its own: {refused:?}");
+    // By the proxy, as every program does with anything else.
+    let by_proxy = |port: u16| {
+        place.program(&sandbox, &["python3", "-c", FETCH, &format!("http://localhost:{port}/")]).env("BY_PROXY", "1")
+    };
+    let python = "import os; os.environ['no_proxy'] = ''; os.environ['NO_PROXY'] = ''\n";
+    let forced = |port: u16| {
+        let mut program = by_proxy(port);
+        program.argv[2] = format!("{python}{FETCH}").into();
+        program
+    };
+    let reached = place.run(&sandbox, &forced(open)).await;
+    assert_eq!((reached.out, reached.notes), (vec!["open".to_owned()], vec![]));
+    let kept = place.run(&sandbox, &forced(closed)).await;
+    assert!(kept.out[0].contains("403"), "{kept:?}");
+    assert!(kept.notes[0].starts_with(&format!("{AGENT} was kept from reaching localhost:{closed}: ")), "{kept:?}");
+    let far = place.run(&sandbox, &fetch("http://example.com/".to_owned())).await;
+    assert!(far.out[0].contains("403") && far.notes[0].contains("example.com:80"), "{far:?}");
+}
+
+#[tokio::test]
+async fn a_model_on_this_machine_is_reached_if_its_address_is_given() {
+    if !possible() {
+        return;
+    }
+    let place = Project::new();
+    let port = server("model").await;
+    let env = BTreeMap::from([("ANTHROPIC_BASE_URL".to_owned(), format!("http://127.0.0.1:{port}"))]);
+    let sandbox = place.sandbox_of(place.root(), &[], &[], &env);
+    let program = place.program(&sandbox, &["python3", "-c", FETCH, &format!("http://127.0.0.1:{port}/v1/messages")]);
+    assert_eq!(place.run(&sandbox, &program).await.out, ["model"]);
+}
+
+#[tokio::test]
+async fn it_takes_part_by_commands_by_mcp_and_by_http() {
+    if !possible() {
+        return;
+    }
+    let mut place = Project::new();
+    let sandbox = place.sandbox(&[], &[]);
+    let said = place.shell(&sandbox, "$ROOKERY context send 'hello from inside' && $ROOKERY context read").await;
+    assert_eq!(said.how, How::Exited(0), "{said:?}");
+    assert!(said.out.iter().any(|line| line.contains("hello from inside")), "{said:?}");
+    // The bridge, by hand.
+    let talk = r#"import json, os, subprocess
+bridge = subprocess.Popen([os.environ['ROOKERY'], 'mcp', '--tools', 'team'], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+def call(number, method, params):
+    bridge.stdin.write(json.dumps({'jsonrpc': '2.0', 'id': number, 'method': method, 'params': params}) + '\n')
+    bridge.stdin.flush()
+    while True:
+        answer = json.loads(bridge.stdout.readline())
+        if answer.get('id') == number:
+            return answer['result']
+call(1, 'initialize', {'protocolVersion': '2025-06-18', 'capabilities': {}, 'clientInfo': {'name': 't', 'version': '1'}})
+bridge.stdin.write(json.dumps({'jsonrpc': '2.0', 'method': 'notifications/initialized'}) + '\n')
+print(call(2, 'tools/call', {'name': 'channel_send', 'arguments': {'message': 'by the bridge'}})['isError'])
+bridge.stdin.close()
+bridge.wait()
+"#;
+    let bridged = place.run(&sandbox, &place.program(&sandbox, &["python3", "-c", talk])).await;
+    assert_eq!(bridged.out, ["False"], "{bridged:?}");
+    let fetched = place
+        .run(&sandbox, &place.program(&sandbox, &["python3", "-c", FETCH, &format!("{}/status", place.daemon.url())]))
+        .await;
+    assert!(fetched.out[0].contains("agents"), "{fetched:?}");
+    // It is who its session says, and nobody's key is in reach.
+    let sent = place.daemon.export().unwrap().into_iter().filter(|row| row["kind"] == "message.sent");
+    let actors: Vec<String> = sent.map(|row| row["actor"].to_string()).collect();
+    assert_eq!(actors.len(), 2, "{actors:?}");
+    assert!(actors.iter().all(|actor| actor.contains(AGENT)), "{actors:?}");
+    let person = place.shell(&sandbox, "$ROOKERY token create --agent x").await;
+    assert_ne!(person.how, How::Exited(0), "{person:?}");
+    // The daemon's socket is made anew by a restart, and the sandbox goes on.
+    place.daemon.restart().unwrap();
+    let again = place.shell(&sandbox, "$ROOKERY context send 'after the restart'").await;
+    assert_eq!(again.how, How::Exited(0), "{again:?}");
+    // Without a daemon none is started inside.
+    place.daemon.kill().unwrap();
+    let alone = place.shell(&sandbox, "$ROOKERY context send 'to nobody'").await;
+    assert_eq!(alone.how, How::Exited(3), "{alone:?}");
+}
+
+#[tokio::test]
+async fn a_worktree_is_written_and_committed_to_and_nothing_is_left_for_a_persons_git_to_run() {
+    if !possible() {
+        return;
+    }
+    let place = Project::new();
+    let git = "git -c user.name=t -c user.email=t@example.com -c init.defaultBranch=main";
+    let setup = format!(
+        "{git} init -q && {git} add readme && {git} commit -qm first && {git} worktree add -q .worktrees/fix 2>&1 && mkdir -p .git/hooks"
+    );
+    outside(place.root(), &setup);
+    let worktree = place.root().join(".worktrees/fix");
+    let sandbox = place.sandbox_of(&worktree, &[], &[], &BTreeMap::new());
+    let script = format!(
+        "cd {} && echo new >file && {git} add file && {git} commit -qm second && {git} log --oneline | wc -l; \
+         echo evil 2>/dev/null >{root}/.git/hooks/post-checkout && echo hooked; \
+         echo evil 2>/dev/null >>{root}/.git/config && echo configured; \
+         echo x 2>/dev/null >{root}/readme && echo wrote",
+        worktree.display(),
+        root = place.root().display(),
+    );
+    let ran = place.shell(&sandbox, &script).await;
+    assert_eq!(ran.out, ["2"], "{ran:?}");
+    assert!(worktree.join("file").exists());
+}
+
+#[expect(clippy::disallowed_methods, reason = "what is there before an agent works")]
+fn outside(folder: &Path, script: &str) {
+    let status = std::process::Command::new("sh").args(["-c", script]).current_dir(folder).status().unwrap();
+    assert!(status.success(), "{script}");
+}
+
+#[tokio::test]
+async fn it_may_tidy_up_when_it_is_asked_to_end_and_nothing_stays() {
+    if !possible() {
+        return;
+    }
+    let place = Project::new();
+    let sandbox = place.sandbox(&[], &[]);
+    let script = "trap 'echo tidied; exit 0' TERM; setsid sleep 654321 & echo ready; while :; do sleep 0.1; done";
+    let program = place.program(&sandbox, &["sh", "-c", script]);
+    let (transcript, cancel) = (place.home.path().join("transcript"), CancellationToken::new());
+    let mut lines = Vec::new();
+    let mut hear = |stream, line: &str| {
+        if stream == Stream::Stdout {
+            lines.push(line.to_owned());
+        }
+        cancel.cancel();
+    };
+    let running = run(&program, Limits::within(Duration::from_secs(600)), &transcript, &cancel, &mut hear);
+    let finished = within("it ends", running).await.unwrap().unwrap();
+    assert_eq!((finished.how, lines), (How::Cancelled, vec!["ready".to_owned(), "tidied".to_owned()]));
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let stayed = processes.filter(|entry| {
+        std::fs::read(entry.path().join("cmdline"))
+            .is_ok_and(|line| line.split(|byte| *byte == 0).any(|word| word == b"654321"))
+    });
+    assert_eq!(stayed.count(), 0);
+}
+
+#[tokio::test]
+async fn what_is_not_there_inside_is_told_as_not_started() {
+    if !possible() {
+        return;
+    }
+    let place = Project::new();
+    let sandbox = place.sandbox(&[], &[]);
+    let broken = place.root().join("broken");
+    std::fs::write(&broken, "#!/no/such/interpreter\n").unwrap();
+    std::fs::set_permissions(&broken, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let program = place.program(&sandbox, &[broken.to_str().unwrap()]);
+    let (transcript, cancel) = (place.home.path().join("transcript"), CancellationToken::new());
+    let refused = run(&program, Limits::within(Duration::from_secs(50)), &transcript, &cancel, &mut |_, _| {}).await;
+    assert!(refused.unwrap_err().to_string().contains("broken"));
+}

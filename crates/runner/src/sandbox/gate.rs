@@ -1,0 +1,74 @@
+//! The daemon's socket for a sandbox: a socket of the runner's own that leads to it.
+//!
+//! The daemon's own socket is made anew with every start of it, and a sandbox would go on seeing the old one. This one stays
+//! as long as the sandbox, and asks for the daemon anew with every connection.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpStream, UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+
+use super::rule::Target;
+use super::socket;
+
+const CONNECTIONS: usize = 128;
+
+/// Where the daemon is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Way {
+    Socket(PathBuf),
+    /// Where it serves no socket.
+    Port(Target),
+}
+
+#[derive(Debug)]
+pub(super) struct Gate {
+    serving: JoinHandle<()>,
+}
+
+impl Gate {
+    /// Begins to serve a socket in a folder. Must be called within a runtime.
+    pub(super) fn open(folder: &Path, name: &str, way: Way) -> io::Result<Gate> {
+        let listener = socket::listen(folder, name)?;
+        Ok(Gate { serving: tokio::spawn(serve(listener, Arc::new(way))) })
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+async fn serve(listener: UnixListener, way: Arc<Way>) {
+    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        let Ok(place) = room.clone().acquire_owned().await else { return };
+        let Ok((client, _)) = listener.accept().await else {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        let way = way.clone();
+        tokio::spawn(async move {
+            // A daemon that is not there closes the connection, as one that is not there does.
+            drop(lead(client, &way).await);
+            drop(place);
+        });
+    }
+}
+
+async fn lead(mut client: UnixStream, way: &Way) -> io::Result<()> {
+    match way {
+        Way::Socket(path) => copy_bidirectional(&mut client, &mut socket::connect(path).await?).await?,
+        Way::Port(target) => {
+            let mut daemon = TcpStream::connect((target.host.as_str(), target.port)).await?;
+            copy_bidirectional(&mut client, &mut daemon).await?
+        }
+    };
+    Ok(())
+}

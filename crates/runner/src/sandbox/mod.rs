@@ -1,0 +1,253 @@
+//! What an agent's programs can see and reach.
+//!
+//! In a sandbox the machine's files are there to read, without the person's home and the project's own folder; the agent's
+//! folder is there to write, and so is a home of its own. There is no network: a [`relay`] inside leads through sockets to the
+//! [proxy](egress) in the runner, which knows the hosts that may be reached, and to the [daemon](gate). A [plan] is data, and
+//! bubblewrap makes it so, where the machine [has it](Available). Where it has not, programs run without one, and the runner
+//! says so.
+
+mod available;
+mod egress;
+mod gate;
+mod models;
+mod plan;
+mod relay;
+mod request;
+mod rule;
+mod socket;
+mod survey;
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+pub use available::Available;
+pub use relay::{Listen, relay};
+pub use rule::Rule;
+
+use crate::backend::{Events, Failure, Seat, Why};
+use crate::file::{self, Agent, AgentProgram};
+use crate::process::kept_environment;
+use egress::Egress;
+use gate::{Gate, Way};
+use plan::{DAEMON, DAEMON_FILE, EGRESS, FOLDER, Plan, SERVED};
+use rule::{Rules, Target};
+use survey::{Wanted, survey};
+
+/// What a sandbox is made for.
+#[derive(Clone, Debug)]
+pub struct Wish<'a> {
+    /// Who is told of with what is refused.
+    pub agent: &'a str,
+    pub project: &'a Path,
+    /// Where the agent works.
+    pub folder: &'a Path,
+    /// What the runner keeps for it.
+    pub state: &'a Path,
+    /// What its program keeps its own things in, in there or in the person's home, besides `home`.
+    pub own: &'a [PathBuf],
+    /// Our own program.
+    pub rookery: &'a Path,
+    /// Where the daemon is.
+    pub url: &'a str,
+    pub socket: Option<&'a Path>,
+    /// What the file says.
+    pub said: &'a file::Sandbox,
+    /// The program that is the agent, if it needs a model by itself.
+    pub program: Option<AgentProgram>,
+    /// What the file sets for the agent's programs, where the address of a model may be.
+    pub env: &'a BTreeMap<String, String>,
+}
+
+/// Why an agent cannot have the sandbox that its file asks for.
+#[derive(Debug, thiserror::Error)]
+pub enum NoSandbox {
+    #[error("{0}")]
+    Impossible(String),
+    #[error("cannot serve a sandbox in {}", folder.display())]
+    Serve { folder: PathBuf, source: io::Error },
+    #[error("the daemon's address {url} cannot be read")]
+    Address { url: String },
+}
+
+/// The sandbox of one agent, and what serves it as long as this is kept.
+#[derive(Debug)]
+pub struct Sandbox {
+    bwrap: PathBuf,
+    rookery: PathBuf,
+    plan: Plan,
+    listening: Vec<Listen>,
+    /// Where programs are told that their home is, if not at its usual place.
+    home: Option<PathBuf>,
+    egress: Egress,
+    _gate: Gate,
+}
+
+impl Sandbox {
+    /// For the agent of a seat. `program` is what the agent is, if it needs a model by itself; `env` is all that its
+    /// programs are given besides what every one gets; `own` is what they keep their own things in.
+    pub fn of(
+        seat: &Seat,
+        program: Option<AgentProgram>,
+        env: &BTreeMap<String, String>,
+        own: &[PathBuf],
+    ) -> Result<Option<Arc<Sandbox>>, Failure> {
+        let wish = Wish {
+            agent: seat.id.as_str(),
+            project: &seat.project,
+            folder: &seat.folder,
+            state: &seat.state,
+            own,
+            rookery: &seat.program,
+            url: &seat.daemon.url,
+            socket: seat.daemon.socket.as_deref(),
+            said: &seat.sandbox,
+            program,
+            env,
+        };
+        Sandbox::open(&wish).map_err(|error| {
+            let reason = match std::error::Error::source(&error) {
+                Some(source) => format!("{} has no sandbox: {error}: {source}", seat.name),
+                None => format!("{} has no sandbox: {error}", seat.name),
+            };
+            let hint = "see `sandbox` in the file; `sandbox: false` runs it without one".to_owned();
+            Failure { why: Why::Hopeless, reason, hint: Some(hint) }
+        })
+    }
+
+    /// None if the file wants none, or this machine has none. Must be called within a runtime.
+    pub fn open(wish: &Wish<'_>) -> Result<Option<Arc<Sandbox>>, NoSandbox> {
+        let file::Sandbox::On { network, write } = wish.said else { return Ok(None) };
+        let Some(bwrap) = Available::here().bwrap() else { return Ok(None) };
+        let served = wish.state.join("served");
+        let not_served = |source| NoSandbox::Serve { folder: served.clone(), source };
+        fs::create_dir_all(&served).map_err(not_served)?;
+        let write: Vec<String> = write.iter().map(|folder| folder.value.clone()).collect();
+        let plan = survey(&Wanted {
+            project: wish.project,
+            folder: wish.folder,
+            state: wish.state,
+            served: &served,
+            write: &write,
+            own: wish.own,
+            rookery: wish.rookery,
+            env: &kept_environment(),
+        });
+        let plan = plan.map_err(|impossible| NoSandbox::Impossible(impossible.to_string()))?;
+        let mut rules: Vec<Rule> = network.iter().map(|host| Rule::said(&host.value)).collect();
+        rules.extend(models::hosts(wish.program, wish.env));
+        let address = || NoSandbox::Address { url: wish.url.to_owned() };
+        let daemon = Target::of_url(wish.url).ok_or_else(address)?;
+        let mut listening: Vec<Listen> = rules.iter().filter_map(Rule::on_loopback).map(Listen::to_machine).collect();
+        listening.push(Listen::to_socket(daemon.port, &Path::new(SERVED).join(DAEMON)));
+        show_daemon(wish.project, &served).map_err(not_served)?;
+        let way = wish.socket.map_or(Way::Port(daemon), |path| Way::Socket(path.to_path_buf()));
+        Ok(Some(Arc::new(Sandbox {
+            bwrap: bwrap.to_path_buf(),
+            rookery: wish.rookery.to_path_buf(),
+            home: plan.home.is_none().then(|| wish.state.join("home")),
+            listening,
+            egress: Egress::open(&served, EGRESS, wish.agent, Rules(rules)).map_err(not_served)?,
+            _gate: Gate::open(&served, DAEMON, way).map_err(not_served)?,
+            plan,
+        })))
+    }
+
+    /// From now on, what is refused is told here, each host once: to be called when a turn begins.
+    pub fn tell(&self, events: &Events) {
+        self.egress.tell(events);
+    }
+
+    /// The arguments that run a program in it.
+    pub(crate) fn around(&self, program: &Path, arguments: &[OsString]) -> Vec<OsString> {
+        let mut plan = self.plan.clone();
+        let hidden = survey::hidden_program(plan.home.as_ref().map(|home| home.at.as_path()), program);
+        plan.tools.extend(hidden.into_iter().filter(|path| !self.plan.writes(path)));
+        let mut argv: Vec<OsString> = vec![self.bwrap.clone().into()];
+        argv.extend(plan.arguments());
+        argv.extend([self.rookery.clone().into(), "relay".into(), "--egress".into()]);
+        argv.push(Path::new(SERVED).join(EGRESS).into());
+        for listen in &self.listening {
+            argv.extend(["--listen".into(), listen.argument()]);
+        }
+        argv.extend(["--".into(), program.into()]);
+        argv.extend_from_slice(arguments);
+        argv
+    }
+
+    /// A program's environment as it is inside.
+    pub(crate) fn environment(&self, env: &BTreeMap<OsString, OsString>) -> BTreeMap<OsString, OsString> {
+        let mut env: BTreeMap<OsString, OsString> = env
+            .iter()
+            .filter(|(name, _)| !is_of_outside(name))
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
+        // A daemon that is started in here would be another one.
+        env.insert("ROOKERY_NO_START".into(), "1".into());
+        if let Some(socket) = env.get_mut(OsStr::new("ROOKERY_SOCKET")) {
+            *socket = Path::new(SERVED).join(DAEMON).into();
+        }
+        if let Some(home) = &self.home {
+            env.insert("HOME".into(), home.into());
+        }
+        env
+    }
+}
+
+/// What to say at the start of a team some of whose agents are to have a sandbox, and cannot.
+pub fn missing(agents: &[Agent]) -> Option<String> {
+    missing_if(Available::here(), agents)
+}
+
+fn missing_if(available: &Available, agents: &[Agent]) -> Option<String> {
+    let mend = available.mend()?;
+    let wants =
+        |agent: &&Agent| agent.sandbox != file::Sandbox::Off && !matches!(agent.backend, file::Backend::Mock { .. });
+    let names: Vec<&str> = agents.iter().filter(wants).map(|agent| agent.name.value.as_str()).collect();
+    match names[..] {
+        [] => None,
+        [one] => Some(format!("{one} runs without a sandbox ({}): {mend}", available.why_not())),
+        _ => Some(format!("{} run without a sandbox ({}): {mend}", names.join(", "), available.why_not())),
+    }
+}
+
+/// What means something else, or nothing, inside.
+fn is_of_outside(name: &OsStr) -> bool {
+    name.to_str().is_some_and(|name| name == "TMPDIR" || name.to_ascii_lowercase().ends_with("_proxy"))
+}
+
+/// Writes down how the daemon is reached from inside.
+fn show_daemon(project: &Path, served: &Path) -> io::Result<()> {
+    let text = fs::read(project.join(FOLDER).join(DAEMON_FILE))?;
+    let mut file: Value = serde_json::from_slice(&text)?;
+    if let Some(file) = file.as_object_mut() {
+        file.insert("socket".to_owned(), Path::new(SERVED).join(DAEMON).to_string_lossy().into());
+        file.insert("store".to_owned(), Value::Null);
+    }
+    fs::write(served.join(DAEMON_FILE), serde_json::to_vec_pretty(&file)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::ready;
+
+    #[test]
+    fn who_has_no_sandbox_and_wanted_one_is_named() {
+        let team = ready(
+            "agents:\n  a: {backend: claude}\n  b: {backend: command, command: [x]}\n  \
+             c: {backend: codex, sandbox: false}\n  d: {backend: mock, script: [{say: x}]}\nkickoff: '@a'\n",
+        );
+        let agents = &team.workflow.agents;
+        let wanted = "a, b run without a sandbox (bubblewrap is not installed): install bubblewrap, or say `sandbox: false` in the workflow file";
+        assert_eq!(missing_if(&Available::Missing, agents).as_deref(), Some(wanted));
+        assert_eq!(missing_if(&Available::Missing, &agents[2..]), None);
+        let there = Available::Yes { bwrap: "/usr/bin/bwrap".into(), version: "1".into() };
+        assert_eq!(missing_if(&there, agents), None);
+    }
+}

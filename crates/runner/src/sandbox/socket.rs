@@ -1,0 +1,51 @@
+//! Sockets by any path: the addresses of Unix sockets are short, and folders of projects are not.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+use tokio::net::{UnixListener, UnixStream};
+
+/// Listens in a folder, whose last socket of that name nobody serves any more. Must be called within a runtime.
+pub(super) fn listen(folder: &Path, name: &str) -> io::Result<UnixListener> {
+    match fs::remove_file(folder.join(name)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let (_held, short) = shorten(folder, name)?;
+    UnixListener::bind(short)
+}
+
+/// Connects to a socket.
+pub(super) async fn connect(path: &Path) -> io::Result<UnixStream> {
+    let (folder, name) = (path.parent().unwrap_or(Path::new("/")), path.file_name().unwrap_or_default());
+    let (_held, short) = shorten(folder, &name.to_string_lossy())?;
+    UnixStream::connect(short).await
+}
+
+/// The folder by a number that stands for it while it is held.
+fn shorten(folder: &Path, name: &str) -> io::Result<(File, PathBuf)> {
+    let held = File::open(folder)?;
+    let short = PathBuf::from(format!("/proc/self/fd/{}/{name}", held.as_raw_fd()));
+    Ok((held, short))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_long_path_is_as_good_as_a_short_one() {
+        let temp = tempfile::tempdir().unwrap();
+        let folder = temp.path().join("d".repeat(150));
+        fs::create_dir(&folder).unwrap();
+        let path = folder.join("a.sock");
+        for _again in 0..2 {
+            let listener = listen(&folder, "a.sock").unwrap();
+            let (accepted, connected) = tokio::join!(listener.accept(), connect(&path));
+            assert!(accepted.is_ok() && connected.is_ok());
+        }
+        assert!(connect(&folder.join("b.sock")).await.is_err());
+    }
+}

@@ -1,0 +1,301 @@
+//! Looks up on the disk what a sandbox is made of.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use super::plan::{FOLDER, Home, Plan};
+
+/// Where tools live in a home, besides those on the `PATH`: toolchains that others lead to, and how git is set up.
+const TOOLS: &[&str] = &[
+    ".asdf",
+    ".bun",
+    ".cargo/bin",
+    ".config/git",
+    ".config/mise",
+    ".deno",
+    ".gitconfig",
+    ".local/bin",
+    ".local/lib",
+    ".local/share/claude",
+    ".local/share/cursor-agent",
+    ".local/share/fnm",
+    ".local/share/mise",
+    ".local/share/pnpm",
+    ".local/share/uv",
+    ".nix-profile",
+    ".nvm",
+    ".opencode/bin",
+    ".pyenv",
+    ".rbenv",
+    ".rustup",
+    ".sdkman",
+    ".volta",
+];
+
+/// What is in git's folder that a person's own git would run or go by.
+const OF_GIT: &[&str] = &["hooks", "config", "config.worktree"];
+
+/// What is in the folder of an agent's program that a person's own use of it would run or go by.
+const OF_PROGRAMS: &[&str] = &[
+    "AGENTS.md",
+    "CLAUDE.md",
+    "GEMINI.md",
+    "agents",
+    "commands",
+    "config.toml",
+    "extensions",
+    "hooks",
+    "hooks.json",
+    "mcp.json",
+    "opencode.json",
+    "plugins",
+    "settings.json",
+    "skills",
+];
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub(super) struct Wanted<'a> {
+    pub project: &'a Path,
+    pub folder: &'a Path,
+    pub state: &'a Path,
+    pub served: &'a Path,
+    /// As the file says them: from the project, or from `~`, or absolute.
+    pub write: &'a [String],
+    /// What the agent's program keeps its own things in: in its state, or in the person's home, if it is there.
+    pub own: &'a [PathBuf],
+    /// Our own program.
+    pub rookery: &'a Path,
+    /// Of the runner.
+    pub env: &'a BTreeMap<OsString, OsString>,
+}
+
+/// Why there can be no such sandbox.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Impossible {
+    #[error("there is no folder `{0}` to write to; make it, or take it out of `sandbox: write`")]
+    NoFolder(String),
+    #[error("`{0}` is Rookery's own; take it out of `sandbox: write`")]
+    Own(String),
+    #[error("cannot look at {0}: {1}")]
+    Disk(String, String),
+}
+
+pub(super) fn survey(wanted: &Wanted<'_>) -> Result<Plan, Impossible> {
+    let project = real(wanted.project)?;
+    let folder = real(wanted.folder)?;
+    let variable = |name: &str| wanted.env.get(OsStr::new(name));
+    let home = variable("HOME").map(PathBuf::from).and_then(|home| home.canonicalize().ok());
+    let mut write = Vec::new();
+    for text in wanted.write {
+        write.push(named(text, &project, home.as_deref())?);
+    }
+    let (of_git, mut guarded) = git(&folder);
+    write.extend(of_git);
+    let state = real(wanted.state)?;
+    let shown = state.join("home");
+    fs::create_dir_all(&shown).map_err(|error| Impossible::Disk(shown_as(&shown), error.to_string()))?;
+    let mut private = vec![shown.clone()];
+    for path in wanted.own {
+        // What of the home is not there yet comes to be in the agent's own.
+        let Ok(path) = path.canonicalize() else { continue };
+        if !path.starts_with(&state) {
+            guarded.extend(OF_PROGRAMS.iter().filter_map(|name| path.join(name).canonicalize().ok()));
+        }
+        private.push(path);
+    }
+    // One who works in the home itself, or above it, is shown it.
+    let home = home.filter(|home| !home.starts_with(&folder) && home.parent().is_some());
+    let path = variable("PATH").cloned().unwrap_or_default();
+    let tools = tools(home.as_deref(), &path, wanted.rookery);
+    let home = home.map(|at| Home { at, shown });
+    Ok(Plan { project, folder, write, guarded, state, private, home, tools, served: real(wanted.served)? })
+}
+
+fn real(path: &Path) -> Result<PathBuf, Impossible> {
+    path.canonicalize().map_err(|error: io::Error| Impossible::Disk(shown_as(path), error.to_string()))
+}
+
+fn shown_as(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// A folder that the file names.
+fn named(text: &str, project: &Path, home: Option<&Path>) -> Result<PathBuf, Impossible> {
+    let path = match (text.strip_prefix("~/"), home) {
+        (Some(rest), Some(home)) => home.join(rest),
+        _ => project.join(text),
+    };
+    let path = path.canonicalize().ok().filter(|path| path.is_dir());
+    let path = path.ok_or_else(|| Impossible::NoFolder(text.to_owned()))?;
+    if path.starts_with(project.join(FOLDER)) {
+        return Err(Impossible::Own(text.to_owned()));
+    }
+    Ok(path)
+}
+
+/// What git needs to write when something is committed in a folder, and what of it is only to be read.
+fn git(folder: &Path) -> (Option<PathBuf>, Vec<PathBuf>) {
+    let dot_git = folder.join(".git");
+    let common = match fs::read_to_string(&dot_git) {
+        // A worktree: its part of the repository is elsewhere.
+        Ok(pointer) => common_folder(folder, &pointer),
+        Err(_) => None,
+    };
+    let repository = common.clone().or_else(|| dot_git.is_dir().then_some(dot_git));
+    let guarded = repository.iter().flat_map(|git| OF_GIT.iter().map(|name| git.join(name)));
+    let guarded = guarded.filter_map(|path| path.canonicalize().ok()).collect();
+    (common, guarded)
+}
+
+fn common_folder(folder: &Path, pointer: &str) -> Option<PathBuf> {
+    let own = folder.join(pointer.strip_prefix("gitdir:")?.trim()).canonicalize().ok()?;
+    match fs::read_to_string(own.join("commondir")) {
+        Ok(common) => own.join(common.trim()).canonicalize().ok(),
+        Err(_) => Some(own),
+    }
+}
+
+/// Programs and what belongs to them in places that are not shown.
+fn tools(home: Option<&Path>, path: &OsStr, rookery: &Path) -> Vec<PathBuf> {
+    let on_path = std::env::split_paths(path).filter(|folder| folder.is_absolute());
+    let mut all: Vec<PathBuf> = on_path.filter_map(|folder| hidden_tool(home, &folder.canonicalize().ok()?)).collect();
+    if let Some(home) = home {
+        all.extend(TOOLS.iter().map(|name| home.join(name)).filter(|path| path.exists()));
+    }
+    all.extend(rookery.canonicalize().ok().filter(|path| is_hidden(home, path)));
+    all.sort();
+    all.dedup();
+    all
+}
+
+/// A program that would be hidden, with what is beside it; it may be a link to where it is installed.
+pub(super) fn hidden_program(home: Option<&Path>, program: &Path) -> Vec<PathBuf> {
+    let named = program.parent().and_then(|folder| folder.canonicalize().ok());
+    let real = program.canonicalize().ok().and_then(|program| program.parent().map(Path::to_path_buf));
+    named.into_iter().chain(real).filter_map(|folder| hidden_tool(home, &folder)).collect()
+}
+
+/// The folder of programs, with what is installed beside it, if it would be hidden.
+fn hidden_tool(home: Option<&Path>, folder: &Path) -> Option<PathBuf> {
+    if !is_hidden(home, folder) {
+        return None;
+    }
+    let prefix = folder.parent().filter(|_| folder.file_name() == Some(OsStr::new("bin")));
+    let below_home = |path: &Path| home.map_or(usize::MAX, |home| depth_below(home, path));
+    // What is beside `~/bin` and `~/.local/bin` is none of a program's business.
+    let whole =
+        prefix.filter(|prefix| below_home(prefix) > 0 && !prefix.ends_with(".local") && !prefix.ends_with(".cargo"));
+    let shown = whole.unwrap_or(folder);
+    // A program that lies in the home itself is no reason to show all of it.
+    (home != Some(shown)).then(|| shown.to_path_buf())
+}
+
+fn depth_below(home: &Path, path: &Path) -> usize {
+    path.strip_prefix(home)
+        .map_or(usize::MAX, |rest| rest.components().filter(|part| matches!(part, Component::Normal(_))).count())
+}
+
+fn is_hidden(home: Option<&Path>, path: &Path) -> bool {
+    home.is_some_and(|home| path.starts_with(home))
+        || ["/tmp", "/var/tmp", "/run"].iter().any(|hidden| path.starts_with(hidden))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Disk {
+        temp: tempfile::TempDir,
+    }
+
+    impl Disk {
+        fn new() -> Disk {
+            let disk = Disk { temp: tempfile::tempdir().unwrap() };
+            for folder in
+                ["home/shop/.rookery/run/t/a/served", "home/.nvm/bin", "home/.local/bin", "home/.ssh", "other"]
+            {
+                fs::create_dir_all(disk.at(folder)).unwrap();
+            }
+            disk
+        }
+
+        fn at(&self, path: &str) -> PathBuf {
+            self.temp.path().canonicalize().unwrap().join(path)
+        }
+
+        fn survey(&self, folder: &str, write: &[&str]) -> Result<Plan, Impossible> {
+            let paths = [self.at("home/.nvm/bin"), self.at("home/.local/bin"), "/usr/bin".into(), "relative".into()];
+            let path = std::env::join_paths(paths).unwrap();
+            survey(&Wanted {
+                project: &self.at("home/shop"),
+                folder: &self.at(folder),
+                state: &self.at("home/shop/.rookery/run/t/a"),
+                served: &self.at("home/shop/.rookery/run/t/a/served"),
+                write: &write.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>(),
+                own: &[self.at("home/shop/.rookery/run/t/a/config"), self.at("home/.codex"), self.at("home/.claude")],
+                rookery: Path::new("/usr/bin/env"),
+                env: &BTreeMap::from([("HOME".into(), self.at("home").into()), ("PATH".into(), path)]),
+            })
+        }
+    }
+
+    #[test]
+    fn of_a_home_only_tools_are_shown() {
+        let disk = Disk::new();
+        let plan = disk.survey("home/shop", &[]).unwrap();
+        assert_eq!(plan.tools, [disk.at("home/.local/bin"), disk.at("home/.nvm")]);
+        let shown = disk.at("home/shop/.rookery/run/t/a/home");
+        assert_eq!(plan.home, Some(Home { at: disk.at("home"), shown: shown.clone() }));
+        assert_eq!(plan.private, [shown], "what is not there is not shown");
+    }
+
+    #[test]
+    fn one_who_works_in_the_home_is_shown_it() {
+        let disk = Disk::new();
+        assert_eq!(disk.survey("home", &[]).unwrap().home, None);
+    }
+
+    #[test]
+    fn folders_to_write_are_named_from_the_project() {
+        let disk = Disk::new();
+        let absolute = disk.at("other");
+        let plan = disk.survey("home/shop", &["../../other", "~/.nvm", absolute.to_str().unwrap()]).unwrap();
+        assert_eq!(plan.write, [disk.at("other"), disk.at("home/.nvm"), disk.at("other")]);
+        assert_eq!(disk.survey("home/shop", &["build"]), Err(Impossible::NoFolder("build".into())));
+        for own in [".rookery", ".rookery/run", "../shop/.rookery"] {
+            assert_eq!(disk.survey("home/shop", &[own]), Err(Impossible::Own(own.into())));
+        }
+    }
+
+    #[test]
+    fn a_program_keeps_its_own_things_and_its_settings_stay_as_they_are() {
+        let disk = Disk::new();
+        fs::create_dir_all(disk.at("home/shop/.rookery/run/t/a/config")).unwrap();
+        fs::create_dir_all(disk.at("home/.codex")).unwrap();
+        fs::write(disk.at("home/.codex/config.toml"), "").unwrap();
+        let plan = disk.survey("home/shop", &[]).unwrap();
+        assert_eq!(plan.private[1..], [disk.at("home/shop/.rookery/run/t/a/config"), disk.at("home/.codex")]);
+        assert_eq!(plan.guarded, [disk.at("home/.codex/config.toml")]);
+    }
+
+    #[test]
+    fn what_git_would_run_is_only_read() {
+        let disk = Disk::new();
+        for folder in ["home/shop/.git/hooks", "home/shop/.git/worktrees/fix", "home/shop/.worktrees/fix"] {
+            fs::create_dir_all(disk.at(folder)).unwrap();
+        }
+        fs::write(disk.at("home/shop/.git/config"), "").unwrap();
+        fs::write(disk.at("home/shop/.git/worktrees/fix/commondir"), "../..\n").unwrap();
+        let pointer = format!("gitdir: {}\n", disk.at("home/shop/.git/worktrees/fix").display());
+        fs::write(disk.at("home/shop/.worktrees/fix/.git"), pointer).unwrap();
+        let guarded = vec![disk.at("home/shop/.git/hooks"), disk.at("home/shop/.git/config")];
+        let shared = disk.survey("home/shop", &[]).unwrap();
+        assert_eq!((shared.write, shared.guarded), (vec![], guarded.clone()));
+        let worktree = disk.survey("home/shop/.worktrees/fix", &[]).unwrap();
+        assert_eq!((worktree.write, worktree.guarded), (vec![disk.at("home/shop/.git")], guarded));
+    }
+}
