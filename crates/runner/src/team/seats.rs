@@ -30,7 +30,8 @@ pub(super) async fn folder(order: &Order, agent: &Agent, id: &AgentId) -> Result
     }
     let asked = json!({"branch": branch, "create_worktree": true, "repo_path": order.project});
     let made = tools.call_within(WORKTREE, "workspace_create", asked).await;
-    let made = made.map_err(|error| TeamError::Worktree { agent: agent.name.value.clone(), source: Box::new(error) })?;
+    let made =
+        made.map_err(|error| TeamError::Worktree { agent: agent.name.value.clone(), source: Box::new(error) })?;
     Ok(PathBuf::from(made.value["path"].as_str().unwrap_or_default()))
 }
 
