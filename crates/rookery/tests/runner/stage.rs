@@ -47,9 +47,13 @@ impl Stage {
         self.start(arguments)?.ended().await
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the program under test is started here")]
     pub fn start(&self, arguments: &[&str]) -> anyhow::Result<Runner> {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_rookery"));
+        self.start_as(env!("CARGO_BIN_EXE_rookery"), arguments)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the program under test is started here")]
+    pub fn start_as(&self, program: &str, arguments: &[&str]) -> anyhow::Result<Runner> {
+        let mut command = Command::new(program);
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ROOKERY_")) {
             command.env_remove(name);
         }

@@ -29,6 +29,7 @@ use super::{Order, TeamError, runner};
 use crate::backend::{self, Seat, Usage};
 use crate::file::{Agent, Ready};
 use crate::process::{self, Launcher};
+use crate::sandbox;
 use crate::setup::{self, Progress, Stage};
 use crate::steps;
 use crate::turn::{Kickoff, system};
@@ -56,6 +57,9 @@ pub(super) async fn begin(order: &Order, reports: &Reports, interrupt: &Cancella
     let started = start(order, &team).await?;
     let row = order.client.team(team.as_str()).await?;
     tell_began(order, &team, &started, reports);
+    if let Some(missing) = sandbox::missing(&order.ready.workflow.agents) {
+        reports.note(None, Level::Warning, missing);
+    }
     let prepared =
         Preparing { order, team: &team, started: &started, row: &row, held: &held, reports, clock, interrupt };
     match prepared.prepare().await {
