@@ -161,6 +161,13 @@ impl Client {
         Ok(Answer { body: json(response).await?, position })
     }
 
+    /// Stores bytes as an artifact, and tells what it is called: `sha256:` and its hash.
+    pub async fn keep(&self, bytes: Vec<u8>) -> Result<String, ClientError> {
+        let request = self.request(Method::POST, &["clutch", "v0", "artifacts"], &[]).timeout(CALL_TIMEOUT);
+        let answer = self.json_of(request.header("content-type", "application/octet-stream").body(bytes)).await?;
+        Ok(format!("sha256:{}", answer["sha256"].as_str().unwrap_or_default()))
+    }
+
     /// Opens an endless answer; `last` resumes after a position.
     pub async fn stream(
         &self,

@@ -98,6 +98,9 @@ pub struct Team {
     /// Somebody wants it to end.
     #[serde(default)]
     pub stop_asked: bool,
+    pub stop_reason: Option<String>,
+    /// Where in the log this generation of it begins.
+    pub started_seq: Option<u64>,
     pub runner: Option<Runner>,
     pub outcome: Option<Outcome>,
     pub reason: Option<String>,

@@ -84,6 +84,7 @@ pub struct Turn {
     pub agent: String,
     #[serde(default)]
     pub attempt: u32,
+    pub cause: Option<Cause>,
     #[serde(default)]
     pub messages: Vec<String>,
     #[serde(default)]
@@ -92,6 +93,9 @@ pub struct Turn {
     pub generation: u64,
     /// None while it is open.
     pub outcome: Option<Outcome>,
+    /// Its messages were given up on.
+    #[serde(default)]
+    pub gave_up: bool,
     pub error: Option<Error>,
     #[serde(default)]
     pub usage: Usage,
@@ -100,6 +104,17 @@ pub struct Turn {
     /// What the log says that the agent did since it began; only where one turn is asked for.
     #[serde(default)]
     pub did: Vec<Deed>,
+}
+
+impl Turn {
+    /// Whether it came to nothing and its messages are still open.
+    pub fn is_tried_again(&self) -> bool {
+        match self.outcome {
+            Some(Outcome::Failed) => !self.gave_up,
+            Some(Outcome::Interrupted) => true,
+            Some(Outcome::Done) | None => false,
+        }
+    }
 }
 
 /// Something that an agent did.

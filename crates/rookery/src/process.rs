@@ -2,9 +2,11 @@
 //!
 //! The only module of this crate that starts a process or signals one.
 
+use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::Context;
@@ -34,6 +36,27 @@ pub fn spawn_daemon(project: &Project, flags: &Flags) -> anyhow::Result<Child> {
         .stdin(Stdio::null())
         .stdout(log.try_clone().context("cannot share the daemon's log")?)
         .stderr(log)
+        .spawn()
+        .with_context(|| format!("cannot start {}", program.display()))
+}
+
+/// Starts this program again with these arguments, in the project, with its output in `log`. It leaves the caller's session by
+/// itself ([`detach`]).
+pub fn spawn_runner(project: &Project, log: &Path, arguments: &[OsString]) -> anyhow::Result<Child> {
+    if let Some(folder) = log.parent() {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    set_aside_when_large(log).with_context(|| format!("cannot set {} aside", log.display()))?;
+    let open = || OpenOptions::new().create(true).append(true).mode(0o600).open(log);
+    let output = open().with_context(|| format!("cannot write {}", log.display()))?;
+    let program = std::env::current_exe().context("cannot tell which program this is")?;
+    command(&program)
+        .arg("--dir")
+        .arg(project.root())
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(output.try_clone().context("cannot share the log")?)
+        .stderr(output)
         .spawn()
         .with_context(|| format!("cannot start {}", program.display()))
 }

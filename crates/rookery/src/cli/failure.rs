@@ -15,6 +15,8 @@ pub enum Exit {
     Failed = 1,
     Usage = 2,
     Unreachable = 3,
+    /// By a signal.
+    Interrupted = 130,
 }
 
 /// An error that a command makes itself, with what to do next.
@@ -38,6 +40,11 @@ impl Failure {
     /// No daemon can be asked.
     pub fn unreachable(message: impl Into<String>) -> Self {
         Self { exit: Exit::Unreachable, ..Self::new(message) }
+    }
+
+    /// Somebody ended it.
+    pub fn interrupted(message: impl Into<String>) -> Self {
+        Self { exit: Exit::Interrupted, ..Self::new(message) }
     }
 
     #[must_use]

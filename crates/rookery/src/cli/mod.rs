@@ -1,6 +1,6 @@
 //! The command line: parses what a person typed, runs one command, and turns its outcome into an exit code.
 //!
-//! 0 done, 1 failed, 2 usage, 3 daemon not reachable. Each command is a file in [`commands`], whose doc comments are
+//! 0 done, 1 failed, 2 usage, 3 daemon not reachable, 130 interrupted. Each command is a file in [`commands`], whose doc comments are
 //! its help. Commands talk to the daemon through `rookery_client` and to the person through [`output`], never otherwise.
 
 mod bridge;
@@ -13,6 +13,8 @@ mod program;
 pub mod reference;
 mod roster;
 mod runners;
+mod team;
+mod workflow_file;
 
 use std::io;
 use std::path::PathBuf;
@@ -31,7 +33,7 @@ use program::Program;
 #[derive(Debug, Parser)]
 #[command(name = "rookery", version, propagate_version = true, arg_required_else_help = true)]
 #[command(subcommand_help_heading = "Commands", next_help_heading = "Options of every command")]
-#[command(after_help = "Exit codes: 0 done, 1 failed, 2 usage, 3 daemon not reachable.")]
+#[command(after_help = "Exit codes: 0 done, 1 failed, 2 usage, 3 daemon not reachable, 130 interrupted.")]
 pub struct Cli {
     /// The project's folder, instead of the one that the current folder belongs to
     #[arg(long, global = true, value_name = "DIR", env = "ROOKERY_DIR", hide_env_values = true)]
@@ -89,9 +91,9 @@ fn parse() -> Result<Cli, clap::Error> {
 }
 
 fn run(context: &Context, command: Command) -> anyhow::Result<()> {
-    // The daemon uses every core; a command that asks one question needs none of its own threads.
+    // The daemon uses every core, and so does a team; a command that asks one question needs none of its own threads.
     let mut runtime = match command {
-        Command::Up(_) => tokio::runtime::Builder::new_multi_thread(),
+        Command::Up(_) | Command::Run(_) | Command::Start(_) => tokio::runtime::Builder::new_multi_thread(),
         _ => tokio::runtime::Builder::new_current_thread(),
     };
     runtime.enable_all().build()?.block_on(commands::run(context, command))

@@ -111,6 +111,16 @@ impl Output {
         io::stdout().is_terminal()
     }
 
+    /// Whether nothing but data and errors is wanted.
+    pub fn is_quiet(&self) -> bool {
+        self.talk == Talk::Quiet
+    }
+
+    /// Whether talk may be coloured.
+    pub fn has_colour(&self) -> bool {
+        self.stderr == Look::Coloured
+    }
+
     pub fn clock(&self) -> &Clock {
         &self.clock
     }

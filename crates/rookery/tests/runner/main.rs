@@ -1,6 +1,10 @@
-//! The runner: its programs as they are, misbehaving ones among them, and what they can reach.
+//! The runner: whole teams as they are run from the command line, its programs as they are, misbehaving ones among them, and what
+//! they can reach.
 
 #![expect(clippy::unwrap_used, reason = "what fails here fails its test")]
 
+mod crash;
 mod process;
+mod run;
 mod sandbox;
+mod stage;

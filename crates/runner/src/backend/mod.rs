@@ -59,8 +59,9 @@ pub struct Turn {
     pub id: String,
     /// Counted from 1; above that, the same messages are tried again.
     pub attempt: u32,
-    /// The turn before this one, if nobody knows how far it came because the runner died during it: it is done again.
-    pub repeats: Option<String>,
+    /// The turns before this one, the newest first, of which nobody knows how far they came because the runner died during
+    /// them: they are done again.
+    pub repeats: Vec<String>,
     /// What the agent is told about itself and the team. The same in every turn of a conversation.
     pub system: String,
     /// What is new.

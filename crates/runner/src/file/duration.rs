@@ -9,7 +9,7 @@ pub(super) const PATTERN: &str = "^[0-9]+(ms|s|m|h|d)$";
 pub(super) const EXPECTED: &str = "must be a number with its unit, such as 30s, 5m, 2h or 1d";
 
 /// None if it is no duration, too long, or nothing at all.
-pub(super) fn parse(text: &str) -> Option<Duration> {
+pub fn parse(text: &str) -> Option<Duration> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let count: u64 = text[..digits].parse().ok()?;
     let millis = match &text[digits..] {

@@ -32,6 +32,8 @@ pub use agent::{Agent, EnvValue, Sandbox, Workspace};
 pub use backend::{AgentProgram, Backend, Provider};
 pub use context::ContextConfig;
 pub use cursor::Argument;
+pub use duration::parse as parse_duration;
+pub(crate) use duration::show as show_duration;
 pub use fault::{At, Fault, Faults, Place};
 pub use limits::Limits;
 pub use params::{ArgumentError, Kind as ParamKind, Param};

@@ -180,6 +180,8 @@ pub struct TeamView {
     pub cost_usd: Option<f64>,
     pub outcome: Option<TeamOutcome>,
     pub reason: Option<String>,
+    /// Where in the log this generation of it begins.
+    pub started_seq: u64,
     /// Unix epoch milliseconds.
     pub started_at: i64,
     pub resumed_at: Option<i64>,
@@ -389,6 +391,7 @@ fn shown(team: Team) -> TeamView {
         cost_usd: turns::dollars(usage.cost_micros),
         outcome,
         reason: team.ended.as_ref().and_then(|ended| ended.reason.clone()),
+        started_seq: team.started.0,
         started_at: team.started_at.0,
         resumed_at: team.resumed_at.map(|at| at.0),
         ended_at: team.ended.as_ref().map(|ended| ended.at.0),

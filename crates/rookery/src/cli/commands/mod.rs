@@ -38,10 +38,12 @@ mod resources;
 mod restore;
 mod retry;
 mod route;
+mod run;
 mod run_tree;
 mod runs;
 mod schema;
 mod send;
+mod start;
 mod status;
 mod tasks;
 mod token;
@@ -59,6 +61,8 @@ pub enum Command {
     Status(status::Args),
     Doctor(doctor::Args),
     Check(check::Args),
+    Run(run::Args),
+    Start(start::Args),
     #[command(visible_alias = "ls")]
     List(list::Args),
     Send(send::Args),
@@ -113,6 +117,8 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Status(args) => status::run(context, args).await,
         Command::Doctor(args) => doctor::run(context, args).await,
         Command::Check(args) => check::run(context, args),
+        Command::Run(args) => run::run(context, args).await,
+        Command::Start(args) => start::run(context, args).await,
         Command::List(args) => list::run(context, args).await,
         Command::Send(args) => send::run(context, args).await,
         Command::Peek(args) => peek::run(context, args).await,

@@ -66,7 +66,7 @@ impl Progress {
     /// Takes a turn of the script: the one of before if that is repeated, else the first that is not used up and fits.
     pub(super) fn take(&mut self, script: &Script, turn: &Turn) -> Chosen {
         self.used.resize(script.turns.len(), 0);
-        let before = self.last.as_ref().filter(|last| turn.repeats.as_ref() == Some(&last.turn)).cloned();
+        let before = self.last.as_ref().filter(|last| turn.repeats.contains(&last.turn)).cloned();
         if let Some(Taken { nth, number, .. }) = before {
             self.last = Some(Taken { turn: turn.id.clone(), nth, number });
             return Chosen::Turn { nth, number };
@@ -127,7 +127,7 @@ mod tests {
         Turn {
             id: id.to_owned(),
             attempt: 1,
-            repeats: repeats.map(str::to_owned),
+            repeats: repeats.into_iter().map(str::to_owned).collect(),
             system: String::new(),
             prompt: String::new(),
             inbox: vec![Letter { id: "m".into(), from: "system".into(), text: said.into() }],

@@ -116,7 +116,7 @@ fn turn(id: &str, conversation: Option<&str>) -> Turn {
     Turn {
         id: id.to_owned(),
         attempt: 1,
-        repeats: None,
+        repeats: vec![],
         system: "You are a.".to_owned(),
         prompt: format!("This is {id}."),
         inbox: vec![],

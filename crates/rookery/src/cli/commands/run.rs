@@ -1,0 +1,46 @@
+//! `rookery run`
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rookery_client::teams::Mode;
+
+use crate::cli::context::Context;
+use crate::cli::team::{self, Wanted};
+use crate::cli::workflow_file::{load, surroundings};
+
+/// Run a workflow file and exit when nobody has anything left to do
+///
+/// Runs its setup commands, sends the kickoff, and lets the agents work until none of them works, nobody has unread messages
+/// and nothing is about to be tried again. Then it prints the entry document. A run that was killed goes on where it was when
+/// it is started again. Scheduled wake-ups do not keep a run alive: `rookery start` is for those.
+///
+/// Exit codes: 0 every agent's last turn succeeded, 1 failed, 2 something is wrong with the file, 3 no daemon, 130 interrupted.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The workflow file
+    file: PathBuf,
+
+    /// What this team is called, to run a file several times side by side
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    instance: String,
+
+    /// Show what agents do and say in their turns
+    #[arg(long, short)]
+    verbose: bool,
+
+    /// How long it may take at most: 30s, 5m, 2h
+    #[arg(long, value_name = "TIME", value_parser = team::duration)]
+    timeout: Option<Duration>,
+
+    /// Values for the parameters of the file, as `--name value`
+    #[arg(last = true, value_name = "PARAMS")]
+    params: Vec<String>,
+}
+
+pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
+    let ready = load(context, &args.file, &args.instance, &args.params, &surroundings(context))?;
+    let hindrances = ready.hindrances();
+    team::hindered(&hindrances)?;
+    team::drive(context, Wanted { ready, mode: Mode::Run, verbose: args.verbose, timeout: args.timeout }).await
+}

@@ -1,0 +1,174 @@
+//! Teams whose runner or daemon dies: nothing is lost, nothing is done twice, and whatever is repeated is told so.
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use rookery_testkit::patience::eventually;
+use serde_json::{Value, json};
+
+use crate::stage::Stage;
+
+type Outcome = anyhow::Result<()>;
+
+/// A team of three that hands work around for a while; whatever happens, it ends with the same texts.
+const RELAY: &str = r#"
+name: relay
+agents:
+  one:
+    backend: mock
+    script:
+      turns:
+        - do: [{append: "one\n"}, {wait: 20ms}, {send: "@two your turn"}]
+          times: 4
+  two:
+    backend: mock
+    script:
+      turns:
+        - do: [{wait: 20ms}, {append: "two\n"}, {send: "@three your turn"}]
+          times: 4
+  three:
+    backend: mock
+    script:
+      turns:
+        - do: [{append: "three\n"}, {send: "@one your turn"}, {wait: 20ms}]
+          times: 3
+        - do: [{append: "end\n"}, {say: That was all.}]
+setup:
+  - shell: echo ran >> setup.txt; echo data
+    as: data
+kickoff: "@one begin with ${{ data }}"
+"#;
+
+/// What a run leaves behind that must not depend on who died meanwhile.
+#[derive(Debug, PartialEq)]
+struct Left {
+    document: Value,
+    channel: Vec<(String, String)>,
+}
+
+async fn left(stage: &Stage) -> anyhow::Result<Left> {
+    let ran = stage.run(&["run", "relay.yaml", "--json"]).await?;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    stage.everything_is_acknowledged_once().await?;
+    assert_eq!(std::fs::read_to_string(stage.daemon.root().join("setup.txt"))?, "ran\n", "setup runs once");
+    Ok(Left { document: ran.json()?["document"]["text"].clone(), channel: stage.channel("default").await? })
+}
+
+async fn undisturbed() -> anyhow::Result<Left> {
+    let stage = Stage::new()?;
+    stage.save("relay.yaml", RELAY)?;
+    left(&stage).await
+}
+
+#[tokio::test]
+async fn a_runner_that_is_killed_again_and_again_comes_to_the_same_end() -> Outcome {
+    let expected = undisturbed().await?;
+    assert_eq!(expected.document.as_str().map(|text| text.lines().count()), Some(12), "{expected:?}");
+    for seed in 0..4 {
+        let mut random = StdRng::seed_from_u64(seed);
+        let stage = Stage::new()?;
+        stage.save("relay.yaml", RELAY)?;
+        let mut runner = stage.start(&["run", "relay.yaml"])?;
+        // The kickoff is out: before that, setup would run again, which is right and not what this is about.
+        eventually(
+            "it is kicked off",
+            async || Ok((stage.team("@default").await?["kicked_off"] == true).then_some(())),
+        )
+        .await?;
+        for _ in 0..4 {
+            let count = stage.daemon.get("/status").await?.body["event_count"].as_u64().unwrap_or_default();
+            let wanted = count + random.random_range(1..12);
+            eventually("the log grows, or it is over", async || {
+                let status = stage.daemon.get("/status").await?.body;
+                Ok((status["event_count"].as_u64() >= Some(wanted) || runner.is_over()?).then_some(()))
+            })
+            .await?;
+            if runner.is_over()? {
+                break;
+            }
+            runner.kill()?;
+            runner = stage.start(&["run", "relay.yaml"])?;
+        }
+        let ran = runner.ended().await?;
+        assert_eq!(ran.code, Some(0), "seed {seed}: {ran:?}");
+        stage.everything_is_acknowledged_once().await?;
+        let document = stage.team("@default").await?;
+        assert_eq!(document["generation"], json!(1), "seed {seed}: one team went on");
+        assert_eq!(stage.channel("default").await?, expected.channel, "seed {seed}");
+        assert_eq!(json!(ran.stdout), expected.document, "seed {seed}");
+        assert_eq!(std::fs::read_to_string(stage.daemon.root().join("setup.txt"))?, "ran\n");
+        stage.daemon.replay_verify()?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_daemon_that_is_killed_meanwhile_is_waited_for() -> Outcome {
+    let expected = undisturbed().await?;
+    for seed in 10..13 {
+        let mut random = StdRng::seed_from_u64(seed);
+        let mut stage = Stage::new()?;
+        stage.save("relay.yaml", RELAY)?;
+        let runner = stage.start(&["run", "relay.yaml"])?;
+        for _ in 0..3 {
+            let count = stage.daemon.get("/status").await?.body["event_count"].as_u64().unwrap_or_default();
+            let wanted = count + random.random_range(1..15);
+            eventually("the log grows, or it is over", async || {
+                let status = stage.daemon.get("/status").await?.body;
+                Ok((status["event_count"].as_u64() >= Some(wanted) || runner.is_over()?).then_some(()))
+            })
+            .await?;
+            stage.daemon.restart()?;
+        }
+        let ran = runner.ended().await?;
+        assert_eq!(ran.code, Some(0), "seed {seed}: {ran:?}");
+        stage.everything_is_acknowledged_once().await?;
+        assert_eq!(stage.channel("default").await?, expected.channel, "seed {seed}");
+        assert_eq!(json!(ran.stdout), expected.document, "seed {seed}");
+    }
+    Ok(())
+}
+
+/// An agent that is a program: its first turn does something and hangs, the next one prints what it was told.
+const REPEATED: &str = r#"
+agents:
+  worker:
+    backend: command
+    sandbox: false
+    command:
+      - sh
+      - -c
+      - |
+        cat > prompt.txt
+        if [ -e once ]; then cp prompt.txt second.txt; echo I went on.; exit 0; fi
+        touch once
+        "$PROGRAM" context doc append "half done" >/dev/null
+        exec sleep 600
+    env: {PROGRAM: "${{ env.TEST_PROGRAM }}"}
+kickoff: "@worker go"
+"#;
+
+#[tokio::test]
+async fn a_turn_that_is_repeated_is_told_what_it_did_already_and_nothing_is_left_over() -> Outcome {
+    let stage = Stage::new()?;
+    let file = REPEATED.replace("${{ env.TEST_PROGRAM }}", env!("CARGO_BIN_EXE_rookery"));
+    stage.save("team.yaml", &file.replace("sleep 600", "sleep 7654"))?;
+    let runner = stage.start(&["run", "team.yaml"])?;
+    eventually("it did something", async || {
+        let written = stage.events("x.document.written").await?;
+        let is_its = |event: &Value| event["agent_id"] == "worker";
+        Ok(written.iter().any(is_its).then_some(()))
+    })
+    .await?;
+    runner.kill()?;
+    eventually("its program died with it", async || Ok((!stage.is_running("sleep 7654")).then_some(()))).await?;
+    let ran = stage.run(&["run", "team.yaml"]).await?;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let told = std::fs::read_to_string(stage.daemon.root().join("second.txt"))?;
+    assert!(told.contains("This is attempt 2") && told.contains("It already did the following"), "{told}");
+    let turns = stage.turns("@default").await?;
+    let shown: Vec<_> = turns.iter().map(|turn| (turn["attempt"].clone(), turn["outcome"].clone())).collect();
+    assert_eq!(shown, [(json!(1), json!("interrupted")), (json!(2), json!("done"))]);
+    let channel = stage.channel("default").await?;
+    assert_eq!(channel.iter().filter(|(from, _)| from == "system").count(), 2, "no second kickoff: {channel:?}");
+    stage.everything_is_acknowledged_once().await
+}

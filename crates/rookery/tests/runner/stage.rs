@@ -1,0 +1,172 @@
+//! A project with a daemon in which teams are run, and what the log says of them afterwards.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, ensure};
+use rookery_testkit::daemon::{Daemon, Setup};
+use rookery_testkit::patience::{DEADLINE, eventually};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use serde_json::Value;
+
+pub struct Stage {
+    pub daemon: Daemon,
+}
+
+/// A command that has ended.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Ran {
+    pub fn json(&self) -> anyhow::Result<Value> {
+        serde_json::from_str(&self.stdout).with_context(|| format!("no JSON: {self:?}"))
+    }
+}
+
+/// A command that runs.
+pub struct Runner {
+    child: Child,
+}
+
+impl Stage {
+    pub fn new() -> anyhow::Result<Stage> {
+        Ok(Stage { daemon: Setup::new(env!("CARGO_BIN_EXE_rookery")).arg("--no-watch").start()? })
+    }
+
+    pub fn save(&self, path: &str, text: &str) -> anyhow::Result<()> {
+        Ok(std::fs::write(self.daemon.root().join(path), text)?)
+    }
+
+    /// Runs `rookery` in the project to its end.
+    pub async fn run(&self, arguments: &[&str]) -> anyhow::Result<Ran> {
+        self.start(arguments)?.ended().await
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the program under test is started here")]
+    pub fn start(&self, arguments: &[&str]) -> anyhow::Result<Runner> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rookery"));
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ROOKERY_")) {
+            command.env_remove(name);
+        }
+        command.args(arguments).current_dir(self.daemon.root());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Ok(Runner { child: command.spawn()? })
+    }
+
+    pub async fn team(&self, id: &str) -> anyhow::Result<Value> {
+        Ok(self.daemon.get(&format!("/teams/{id}")).await?.body)
+    }
+
+    /// The turns of a team, in the order in which they began.
+    pub async fn turns(&self, team: &str) -> anyhow::Result<Vec<Value>> {
+        let reply = self.daemon.get(&format!("/turns?team={team}&limit=1000")).await?;
+        let mut turns = reply.body["turns"].as_array().cloned().context("no turns")?;
+        turns.reverse();
+        Ok(turns)
+    }
+
+    /// Everything of one kind that is in the log, in its order.
+    pub async fn events(&self, kind: &str) -> anyhow::Result<Vec<Value>> {
+        let reply = self.daemon.get(&format!("/events?action={kind}&limit=1000")).await?;
+        let mut events = reply.body.as_array().cloned().with_context(|| format!("no events: {:?}", reply.body))?;
+        events.reverse();
+        Ok(events)
+    }
+
+    /// Who said what in the channel of an instance, in order.
+    pub async fn channel(&self, instance: &str) -> anyhow::Result<Vec<(String, String)>> {
+        let thread = format!("thr_{instance}");
+        let text = |event: &Value, field: &str| event["metadata"][field].as_str().unwrap_or_default().to_owned();
+        let said = self.events("x.message.sent").await?;
+        let here = said.iter().filter(|event| event["metadata"]["thread"] == *thread);
+        Ok(here.map(|event| (text(event, "name"), text(event, "text"))).collect())
+    }
+
+    /// Every message and one of its recipients, with how often that was acknowledged.
+    pub async fn acknowledged(&self) -> anyhow::Result<BTreeMap<(String, String), usize>> {
+        let mut counts = BTreeMap::new();
+        for sent in self.events("x.message.sent").await? {
+            let id = sent["metadata"]["message"].as_str().unwrap_or_default().to_owned();
+            for agent in sent["metadata"]["to"]["agents"].as_array().into_iter().flatten() {
+                counts.insert((id.clone(), agent.as_str().unwrap_or_default().to_owned()), 0);
+            }
+        }
+        for acked in self.events("x.message.acked").await? {
+            let agent = acked["agent_id"].as_str().unwrap_or_default().to_owned();
+            for id in acked["metadata"]["messages"].as_array().into_iter().flatten() {
+                *counts.entry((id.as_str().unwrap_or_default().to_owned(), agent.clone())).or_default() += 1;
+            }
+        }
+        Ok(counts)
+    }
+
+    /// Fails unless every message was acknowledged by each of its recipients, once.
+    pub async fn everything_is_acknowledged_once(&self) -> anyhow::Result<()> {
+        let counts = self.acknowledged().await?;
+        let wrong: BTreeSet<_> = counts.iter().filter(|(_, count)| **count != 1).collect();
+        ensure!(wrong.is_empty() && !counts.is_empty(), "not acknowledged once: {wrong:?}");
+        Ok(())
+    }
+
+    /// Waits until a team has an open turn of this agent.
+    pub async fn until_working(&self, team: &str, agent: &str) -> anyhow::Result<()> {
+        eventually("the agent works", async || {
+            let team = self.team(team).await?;
+            let agents = team["agents"].as_array().cloned().unwrap_or_default();
+            Ok(agents.iter().any(|one| one["name"] == agent && one["state"] == "working").then_some(()))
+        })
+        .await
+    }
+
+    /// Whether a process whose command line contains this is there.
+    pub fn is_running(&self, needle: &str) -> bool {
+        let Ok(entries) = std::fs::read_dir("/proc") else { return false };
+        let lines = entries.flatten().map(|entry| std::fs::read(entry.path().join("cmdline")).unwrap_or_default());
+        lines.into_iter().any(|line| String::from_utf8_lossy(&line).replace('\0', " ").contains(needle))
+    }
+}
+
+impl Runner {
+    /// Ends it as a power cut would.
+    pub fn kill(mut self) -> anyhow::Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    pub fn is_over(&self) -> anyhow::Result<bool> {
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        Ok(waitid(WaitId::Pid(Pid::from_child(&self.child)), look)?.is_some())
+    }
+
+    pub fn interrupt(&self) -> anyhow::Result<()> {
+        Ok(kill_process(Pid::from_child(&self.child), Signal::INT)?)
+    }
+
+    /// Waits for its end, within bounds.
+    pub async fn ended(self) -> anyhow::Result<Ran> {
+        let pid = Pid::from_child(&self.child);
+        let waiting = tokio::task::spawn_blocking(move || self.wait());
+        match tokio::time::timeout(DEADLINE, waiting).await {
+            Ok(ran) => ran?,
+            Err(_) => {
+                kill_process(pid, Signal::KILL)?;
+                anyhow::bail!("it does not end")
+            }
+        }
+    }
+
+    fn wait(mut self) -> anyhow::Result<Ran> {
+        let (mut stdout, mut stderr) = (String::new(), String::new());
+        let mut errors = self.child.stderr.take().context("no stderr")?;
+        let reading = std::thread::spawn(move || errors.read_to_string(&mut stderr).map(|_| stderr));
+        self.child.stdout.take().context("no stdout")?.read_to_string(&mut stdout)?;
+        let stderr = reading.join().map_err(|_| anyhow::anyhow!("nobody reads stderr"))??;
+        Ok(Ran { code: self.child.wait()?.code(), stdout, stderr })
+    }
+}

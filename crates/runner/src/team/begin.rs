@@ -1,0 +1,417 @@
+//! From nothing to a team at work: the lock, the daemon's word, the context, the agents at their places, setup, kickoff. What is
+//! done already, because a runner before this one did it, is not done again.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rookery_client::ClientError;
+use rookery_client::teams::{Mode, Outcome as TeamOutcome, Recruit, Runner, StartTeam, Started, Team};
+use rookery_client::turns::{Outcome as TurnOutcome, Turn};
+use rookery_core::instance::Provider;
+use rookery_core::{AgentId, TeamId};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::board::Board;
+use super::clock::Clock;
+use super::crew::Crew;
+use super::decide::alarm::Alarm;
+use super::decide::attempts::Attempts;
+use super::decide::budget::Spent;
+use super::ledger::Ledger;
+use super::lock::{self, Held, NotHeld};
+use super::member::{Again, Member};
+use super::report::{Began, Level, Member as Shown, Report, Reports, Tally};
+use super::seats::{self, Place};
+use super::turn::LIMITED;
+use super::{Order, TeamError, runner};
+use crate::backend::{self, Seat, Usage};
+use crate::file::{Agent, Ready};
+use crate::process::{self, Launcher};
+use crate::sandbox;
+use crate::setup::{self, Progress, Stage};
+use crate::turn::{Kickoff, system};
+
+/// How many turns back an agent's attempts are counted after a restart.
+const TURNS_BACK: u32 = 50;
+
+/// A team whose agents are ready to work.
+#[derive(Debug)]
+pub(super) struct Begun {
+    pub(super) crew: Arc<Crew>,
+    pub(super) members: Vec<Member>,
+    /// Where in the log to follow from.
+    pub(super) position: Option<String>,
+    /// Held until it is over.
+    pub(super) held: Held,
+    pub(super) resumed: bool,
+}
+
+/// Takes the team over or starts it. If it cannot begin, it has ended when this returns.
+pub(super) async fn begin(order: &Order, reports: &Reports, interrupt: &CancellationToken) -> Result<Begun, TeamError> {
+    let (team, clock) = (order.team(), Clock::start());
+    let held = hold(order, &team)?;
+    end_orphans(&held, reports).await?;
+    let started = start(order, &team).await?;
+    let row = order.client.team(team.as_str()).await?;
+    tell_began(order, &team, &started, reports);
+    if let Some(missing) = sandbox::missing(&order.ready.workflow.agents) {
+        reports.note(None, Level::Warning, missing);
+    }
+    let prepared =
+        Preparing { order, team: &team, started: &started, row: &row, held: &held, reports, clock, interrupt };
+    match prepared.prepare().await {
+        Ok((crew, members)) => {
+            let position = row.started_seq.filter(|_| counts_from_its_start(order)).map(|seq| seq.to_string());
+            Ok(Begun { crew, members, position, held, resumed: started.resumed })
+        }
+        Err(error) => {
+            give_up(order, &team, started.generation, &error).await;
+            Err(error)
+        }
+    }
+}
+
+/// Whether everything is read that happened since the team began, to count its messages. One that runs for months without such a
+/// limit needs not.
+fn counts_from_its_start(order: &Order) -> bool {
+    order.mode == Mode::Run || order.ready.workflow.limits.max_messages.is_some()
+}
+
+fn hold(order: &Order, team: &TeamId) -> Result<Held, TeamError> {
+    let folder = lock::state_folder(&order.project, team);
+    lock::hold(folder.clone()).map_err(|not_held| match not_held {
+        NotHeld::By { pid } => TeamError::Running { team: team.clone(), pid },
+        NotHeld::Io(source) => TeamError::State { path: folder, source },
+    })
+}
+
+/// Ends what programs of a runner before this one are left over.
+async fn end_orphans(held: &Held, reports: &Reports) -> Result<(), TeamError> {
+    let records = held.records();
+    let orphans = process::end_orphans(&records).await;
+    for orphan in orphans.map_err(|source| TeamError::State { path: records, source })? {
+        reports.note(None, Level::Info, format!("ended `{}`, left over from before", orphan.program));
+    }
+    Ok(())
+}
+
+/// Tells the daemon who runs the team now. One that the log calls live is taken over: the lock tells that its runner, which
+/// was on this machine, is gone. Of a runner elsewhere nobody here can tell.
+async fn start(order: &Order, team: &TeamId) -> Result<Started, TeamError> {
+    let this = runner::this(&order.host, order.site.as_deref());
+    let before = match order.client.team(team.as_str()).await {
+        Ok(before) => Some(before),
+        Err(ClientError::Refused { status: 404, .. }) => None,
+        Err(error) => return Err(error.into()),
+    };
+    if let Some(other) = before.filter(|before| before.live).and_then(|before| before.runner)
+        && !is_here(&other, &this)
+    {
+        return Err(TeamError::Elsewhere { team: team.clone(), host: other.host, pid: other.pid });
+    }
+    let recruit = |agent: &Agent| Recruit {
+        name: agent.name.value.clone(),
+        backend: agent.backend.as_str().to_owned(),
+        model: agent.model.as_ref().map(|model| order.ready.variables.fill(model)),
+    };
+    let start = StartTeam {
+        workflow: order.ready.name.clone(),
+        file: Some(order.ready.file.clone()).filter(|_| order.mode != Mode::Standalone),
+        mode: order.mode,
+        agents: order.ready.workflow.agents.iter().map(recruit).collect(),
+        runner: this,
+        takeover: true,
+    };
+    Ok(order.client.start_team(team.as_str(), &start).await?)
+}
+
+/// Whether a runner is, or was, one of this folder on this machine.
+fn is_here(other: &Runner, this: &Runner) -> bool {
+    match (&other.site, &this.site) {
+        (Some(other), Some(this)) => other == this,
+        _ => other.host == this.host,
+    }
+}
+
+fn tell_began(order: &Order, team: &TeamId, started: &Started, reports: &Reports) {
+    let shown = |agent: &Agent| Shown {
+        name: agent.name.value.clone(),
+        backend: agent.backend.as_str(),
+        model: agent.model.as_ref().map(|model| order.ready.variables.fill(model)),
+    };
+    reports.tell(Report::Began(Began {
+        team: team.to_string(),
+        workflow: order.ready.name.clone(),
+        instance: order.ready.variables.instance.name().to_owned(),
+        resumed: started.resumed,
+        agents: order.ready.workflow.agents.iter().map(shown).collect(),
+    }));
+}
+
+/// A team that could not begin has failed, and its agents are not there.
+async fn give_up(order: &Order, team: &TeamId, generation: u64, error: &TeamError) {
+    let outcome = match error {
+        TeamError::Interrupted => TeamOutcome::Interrupted,
+        _ => TeamOutcome::Failed,
+    };
+    let reason = error.to_string();
+    let ending = async {
+        // The reason that is told is why it could not begin, whatever else goes wrong.
+        let _untold = order.client.end_team(team.as_str(), generation, outcome, Some(&reason)).await;
+        for (id, _) in order.ids() {
+            let _was_not_there = seats::leave(&order.client, &id).await;
+        }
+    };
+    let _too_long = tokio::time::timeout(super::turn::LAST_WORDS, ending).await;
+}
+
+/// Everything between the daemon's word and the first turn.
+struct Preparing<'a> {
+    order: &'a Order,
+    team: &'a TeamId,
+    started: &'a Started,
+    row: &'a Team,
+    held: &'a Held,
+    reports: &'a Reports,
+    clock: Clock,
+    interrupt: &'a CancellationToken,
+}
+
+impl Preparing<'_> {
+    async fn prepare(&self) -> Result<(Arc<Crew>, Vec<Member>), TeamError> {
+        let preparing = self.prepare_uninterrupted();
+        // Setup ends its own commands; everything else may be left where it is.
+        tokio::select! {
+            biased;
+            prepared = preparing => prepared,
+            () = async { self.interrupt.cancelled().await; tokio::time::sleep(super::turn::LAST_WORDS).await } => {
+                Err(TeamError::Interrupted)
+            }
+        }
+    }
+
+    async fn prepare_uninterrupted(&self) -> Result<(Arc<Crew>, Vec<Member>), TeamError> {
+        self.configure().await?;
+        let folders = self.register().await?;
+        let ready = self.set_up().await?;
+        let crew = Arc::new(self.crew(ready.clone()));
+        let mut members = Vec::new();
+        for (agent, folder) in ready.workflow.agents.iter().zip(&folders) {
+            members.push(self.member(&crew, &ready, agent, folder).await?);
+        }
+        self.kick_off(&ready).await?;
+        Ok((crew, members))
+    }
+
+    /// Where channel and documents are, and what the steps of the workflow expect.
+    async fn configure(&self) -> Result<(), TeamError> {
+        let Order { ready, client, mode, .. } = self.order;
+        // An agent that stands alone takes the context as it finds it.
+        if *mode != Mode::Standalone {
+            let settings = &ready.context;
+            let wanted = json!({
+                "provider": settings.provider.map(Provider::as_str),
+                "dir": settings.dir,
+                "channel": settings.channel,
+                "document": settings.document,
+                "documents": settings.documents,
+            });
+            client.put(&["contexts", ready.variables.instance.name()], &wanted).await?;
+        }
+        if ready.workflow.steps.is_empty() {
+            return Ok(());
+        }
+        let steps: Vec<_> = ready.workflow.steps.iter().map(|step| step_rule(&step.rule)).collect();
+        let rules = json!({"workflow": ready.name, "steps": steps});
+        client.put(&["clutch", "v0", "workflows", &ready.name], &rules).await?;
+        Ok(())
+    }
+
+    /// Registers every agent, and tells where each works.
+    async fn register(&self) -> Result<Vec<PathBuf>, TeamError> {
+        let mut folders = Vec::new();
+        for agent in &self.order.ready.workflow.agents {
+            let id = self.id_of(agent);
+            seats::register(self.order, agent, &id, &self.order.project).await?;
+            let folder = seats::folder(self.order, agent, &id).await?;
+            if folder != self.order.project {
+                seats::register(self.order, agent, &id, &folder).await?;
+                let text = format!("works in {}", folder.display());
+                self.reports.note(Some(&agent.name.value), Level::Info, text);
+            }
+            folders.push(folder);
+        }
+        Ok(folders)
+    }
+
+    /// The workflow with what its setup commands printed; they run once in each generation.
+    async fn set_up(&self) -> Result<Ready, TeamError> {
+        let mut ready = self.order.ready.clone();
+        let stage = Stage {
+            project: &self.order.project,
+            state: &self.held.folder,
+            generation: self.started.generation,
+            launcher: &Launcher { rookery: self.order.program.clone(), records: self.held.records() },
+        };
+        if self.started.kicked_off {
+            setup::recall(&mut ready.variables, &stage);
+            return Ok(ready);
+        }
+        let reports = self.reports.clone();
+        let tell = move |progress: Progress<'_>| match progress {
+            Progress::Began { number, of, shell } => {
+                reports.tell(Report::SetUp { nth: number, of, shell: shell.to_owned() });
+            }
+            Progress::Said(line) => reports.note(None, Level::Info, line),
+        };
+        let commands = ready.workflow.setup.clone();
+        match setup::run(&commands, &mut ready.variables, &stage, self.interrupt, &tell).await {
+            Ok(()) => Ok(ready),
+            Err(setup::SetupError::Interrupted) => Err(TeamError::Interrupted),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn crew(&self, ready: Ready) -> Crew {
+        let stop = CancellationToken::new();
+        let tally = |name: &str| {
+            let member = self.row.agents.iter().find(|member| member.name == name);
+            let used = |member: &rookery_client::teams::Member| Tally {
+                turns: member.turns,
+                usage: Usage {
+                    input_tokens: member.input_tokens,
+                    output_tokens: member.output_tokens,
+                    cost_usd: member.cost_usd,
+                },
+            };
+            member.map(used).unwrap_or_default()
+        };
+        let names: BTreeMap<AgentId, String> = self.order.ids().collect();
+        let board = Board::of(names.values().map(|name| (name.as_str(), tally(name))), &stop);
+        let total = board.total();
+        let spent =
+            Spent { turns: total.turns, cost_usd: total.usage.cost_usd.unwrap_or_default(), ..Spent::default() };
+        Crew {
+            client: self.order.client.clone(),
+            mode: self.order.mode,
+            ledger: Ledger::new(ready.workflow.limits.clone(), spent),
+            ready,
+            team: self.team.clone(),
+            generation: self.started.generation,
+            names,
+            board,
+            reports: self.reports.clone(),
+            clock: self.clock,
+            stop,
+        }
+    }
+
+    async fn member(&self, crew: &Arc<Crew>, ready: &Ready, agent: &Agent, folder: &Path) -> Result<Member, TeamError> {
+        let place = Place { held: self.held, folder, generation: self.started.generation };
+        let seat = seats::seat(self.order, ready, agent, place, &Arc::new(ready.variables.clone()))?;
+        let backend = backend::open(agent, &seat).map_err(TeamError::Backend)?;
+        let before = self.before(&seat).await?;
+        let bell = crew.board.bell(&agent.name.value);
+        let (wake, stop) = bell.unwrap_or_else(|| (Arc::default(), crew.stop.child_token()));
+        Ok(Member {
+            system: system(ready, agent, &seat),
+            crew: Arc::clone(crew),
+            backend,
+            attempts: before.attempts,
+            again: before.again,
+            alarm: agent.wakeup.clone().map(|wakeup| Alarm::set(wakeup, &self.clock.zoned())),
+            active: self.clock.now(),
+            conversation: before.conversation,
+            agent: agent.clone(),
+            seat,
+            wake,
+            stop,
+        })
+    }
+
+    /// What the log tells of an agent's turns in this generation.
+    async fn before(&self, seat: &Seat) -> Result<Before, TeamError> {
+        if !self.started.resumed {
+            return Ok(Before::default());
+        }
+        let turns = self.order.client.turns(self.team.as_str(), seat.id.as_str(), TURNS_BACK).await?;
+        Ok(Before::of(turns.into_iter().filter(|turn| turn.generation == self.started.generation).collect()))
+    }
+
+    /// The first message, once in each generation.
+    async fn kick_off(&self, ready: &Ready) -> Result<(), TeamError> {
+        if self.started.kicked_off {
+            return Ok(());
+        }
+        let kickoff = Kickoff::of(ready);
+        let (team, generation) = (self.team.as_str(), self.started.generation);
+        for (file, text) in kickoff.iter().flat_map(|kickoff| &kickoff.documents) {
+            let tools = rookery_client::Tools::new(self.order.client.clone(), None);
+            let tools = tools.in_instance(Some(ready.variables.instance.name().to_owned()));
+            tools.call("document_write", json!({"file": file, "content": text})).await?;
+        }
+        let told = kickoff.as_ref().map(|kickoff| (kickoff.text.as_str(), kickoff.mentions.as_slice()));
+        self.order.client.kick_off_team(team, generation, told).await?;
+        let woken = kickoff.map(|kickoff| kickoff.mentions).unwrap_or_default();
+        self.reports.tell(Report::KickedOff { woken });
+        Ok(())
+    }
+
+    fn id_of(&self, agent: &Agent) -> AgentId {
+        self.order.ready.variables.instance.agent(&agent.name.value)
+    }
+}
+
+fn step_rule(rule: &rookery_core::contract::StepRule) -> serde_json::Value {
+    let expects = &rule.expects;
+    json!({
+        "id": rule.id,
+        "expects": {
+            "type": expects.message_type,
+            "payload_type": expects.payload_type,
+            "required": expects.required,
+        },
+    })
+}
+
+/// Where an agent was when its runner went away.
+#[derive(Debug, Default)]
+struct Before {
+    attempts: Attempts,
+    again: Option<Again>,
+    conversation: Option<String>,
+}
+
+impl Before {
+    /// Reads it off the turns, newest first: those since the last that came to an end count as attempts at the same.
+    fn of(turns: Vec<Turn>) -> Before {
+        let conversation = turns.iter().find_map(|turn| turn.conversation.clone());
+        let mut attempts = Attempts::default();
+        let since = turns.iter().take_while(|turn| turn.is_tried_again());
+        for turn in since {
+            attempts.interrupted();
+            let limited = turn.error.as_ref().is_some_and(|error| error.kind == LIMITED);
+            if turn.outcome == Some(TurnOutcome::Failed) && !limited {
+                attempts.failed += 1;
+            }
+        }
+        let cut_off = turns.iter().take_while(|turn| turn.outcome == Some(TurnOutcome::Interrupted));
+        let unknown = cut_off.map(|turn| turn.turn.clone()).collect();
+        let last = turns.into_iter().next().filter(Turn::is_tried_again);
+        let again = last.map(|turn| Again {
+            unknown,
+            why: match turn.error {
+                Some(error) => error.message,
+                None => "whoever ran it went away, and nobody knows how far it came".to_owned(),
+            },
+            turn: turn.turn,
+            messages: None,
+            was_alarm: turn.cause == Some(rookery_client::turns::Cause::Wakeup),
+            ids: turn.messages,
+            due: std::time::Duration::ZERO,
+        });
+        Before { attempts, again, conversation }
+    }
+}

@@ -1,0 +1,133 @@
+//! Getting a team's agents to their places: registered, in their folders, with what runs them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rookery_client::{Client, ClientError, Tools};
+use rookery_core::AgentId;
+use serde_json::{Value, json};
+
+use super::lock::{Held, private_folder};
+use super::{Order, TeamError};
+use crate::backend::{Daemon, Environment, Provider, Seat, Secret};
+use crate::file::{Agent, Backend, EnvValue, Ready, Variables, Workspace};
+
+/// How long the key of a program's session lasts. A team may run for weeks; its key must outlive it.
+const SESSION: Duration = Duration::from_secs(90 * 24 * 60 * 60);
+/// Above the daemon's own limit for making a worktree.
+const WORKTREE: Duration = Duration::from_secs(180);
+
+/// Where an agent works: the project, or a worktree of its own, which is made if it is not there.
+pub(super) async fn folder(order: &Order, agent: &Agent, id: &AgentId) -> Result<PathBuf, TeamError> {
+    if agent.workspace == Workspace::Shared {
+        return Ok(order.project.clone());
+    }
+    let tools = Tools::as_agent(&order.client, id.as_str())?;
+    let branch = branch(order, &agent.name.value);
+    if let Some(path) = existing(&tools, &branch).await? {
+        return Ok(path);
+    }
+    let asked = json!({"branch": branch, "create_worktree": true, "repo_path": order.project});
+    let made = tools.call_within(WORKTREE, "workspace_create", asked).await;
+    let made =
+        made.map_err(|error| TeamError::Worktree { agent: agent.name.value.clone(), source: Box::new(error) })?;
+    Ok(PathBuf::from(made.value["path"].as_str().unwrap_or_default()))
+}
+
+/// The branch that an agent works on in its worktree: the same each time its team is started.
+fn branch(order: &Order, name: &str) -> String {
+    format!("rookery/{}/{name}", order.ready.variables.instance.name())
+}
+
+async fn existing(tools: &Tools, branch: &str) -> Result<Option<PathBuf>, ClientError> {
+    let listed = tools.call("workspace_list", json!({})).await?;
+    let all = listed.value["workspaces"].as_array().cloned().unwrap_or_default();
+    let fits = |one: &Value| one["branch"] == branch && one["status"] == "active";
+    let path = all.iter().find(|one| fits(one)).and_then(|one| one["path"].as_str()).map(PathBuf::from);
+    Ok(path.filter(|path| path.is_dir()))
+}
+
+/// The daemon knows the agent from here on, so that messages reach it.
+pub(super) async fn register(order: &Order, agent: &Agent, id: &AgentId, folder: &Path) -> Result<(), ClientError> {
+    let said = json!({
+        "id": id,
+        "name": agent.name.value,
+        "tool": agent.backend.as_str(),
+        "role": "worker",
+        "workspace_path": folder,
+        "metadata": {"workflow": order.ready.name, "team": order.team()},
+    });
+    order.client.as_agent(id.as_str())?.post(&["agents", "announce"], &said).await.map(drop)
+}
+
+/// The agent is not there any more, and holds nothing.
+pub(super) async fn leave(client: &Client, id: &AgentId) -> Result<(), ClientError> {
+    client.as_agent(id.as_str())?.delete(&["agents", id.as_str()]).await.map(drop)
+}
+
+/// Everything that is the same for all turns of an agent.
+pub(super) fn seat(
+    order: &Order,
+    ready: &Ready,
+    agent: &Agent,
+    place: Place<'_>,
+    variables: &Arc<Variables>,
+) -> Result<Seat, TeamError> {
+    let id = ready.variables.instance.agent(&agent.name.value);
+    let state = place.held.folder.join(&agent.name.value);
+    private_folder(&state).map_err(|source| TeamError::State { path: state.clone(), source })?;
+    let address = order.client.address();
+    let (max_tokens, provider) = match &agent.backend {
+        Backend::Sdk { provider, max_tokens } => (*max_tokens, provider_of(provider, variables)),
+        Backend::Program(_) | Backend::Command { .. } | Backend::Mock { .. } => (None, Provider::default()),
+    };
+    Ok(Seat {
+        name: agent.name.value.clone(),
+        instance: ready.variables.instance.clone(),
+        generation: place.generation,
+        project: order.project.clone(),
+        folder: place.folder.to_path_buf(),
+        state,
+        tools: Tools::as_agent(&order.client, id.as_str())?,
+        session: Secret(order.client.session_key(id.as_str(), SESSION)?),
+        daemon: Daemon { url: address.url, socket: address.socket },
+        env: Environment(agent.env.iter().filter_map(|(name, value)| env(name, value, variables)).collect()),
+        model: agent.model.as_ref().map(|model| variables.fill(model)),
+        allowed: agent.tools.as_ref().map(|tools| tools.iter().map(|tool| tool.value.clone()).collect()),
+        sandbox: agent.sandbox.clone(),
+        program: order.program.clone(),
+        records: place.held.records(),
+        max_tokens,
+        provider,
+        variables: Arc::clone(variables),
+        id,
+    })
+}
+
+/// Where an agent's seat is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place<'a> {
+    /// What its team has to itself.
+    pub(super) held: &'a Held,
+    /// Where its programs run.
+    pub(super) folder: &'a Path,
+    pub(super) generation: u64,
+}
+
+fn env(name: &crate::file::At<String>, value: &EnvValue, variables: &Variables) -> Option<(String, String)> {
+    let value = match value {
+        EnvValue::Text(text) => variables.fill(text),
+        // One that is not there was noted when the file was checked.
+        EnvValue::Inherited(of) => variables.env.get(&of.value)?.clone(),
+    };
+    Some((name.value.clone(), value))
+}
+
+fn provider_of(provider: &crate::file::Provider, variables: &Variables) -> Provider {
+    let key = provider.api_key.as_ref().and_then(|name| variables.env.get(&name.value));
+    Provider {
+        base_url: provider.base_url.as_ref().map(|url| variables.fill(url)),
+        api_key: key.map(|key| Secret(key.clone())),
+    }
+}
