@@ -116,6 +116,23 @@ impl Events {
     pub fn tell(&self, event: Event) {
         let _full_or_nobody_listens = self.0.try_send(event);
     }
+
+    /// For whoever outlasts the turn: the turn's events end all the same when it does.
+    pub fn weak(&self) -> WeakEvents {
+        WeakEvents(self.0.downgrade())
+    }
+}
+
+/// Where events go as long as somebody else keeps that open.
+#[derive(Clone, Debug)]
+pub struct WeakEvents(mpsc::WeakSender<Event>);
+
+impl WeakEvents {
+    pub fn tell(&self, event: Event) {
+        if let Some(events) = self.0.upgrade() {
+            Events(events).tell(event);
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
