@@ -93,7 +93,9 @@ fn parse() -> Result<Cli, clap::Error> {
 fn run(context: &Context, command: Command) -> anyhow::Result<()> {
     // The daemon uses every core, and so does a team; a command that asks one question needs none of its own threads.
     let mut runtime = match command {
-        Command::Up(_) | Command::Run(_) | Command::Start(_) => tokio::runtime::Builder::new_multi_thread(),
+        Command::Up(_) | Command::Run(_) | Command::Start(_) | Command::New(_) => {
+            tokio::runtime::Builder::new_multi_thread()
+        }
         _ => tokio::runtime::Builder::new_current_thread(),
     };
     runtime.enable_all().build()?.block_on(commands::run(context, command))

@@ -16,7 +16,8 @@ pub enum Program {
 }
 
 /// The commands of `agent-worker`, and those that a shell needs for it.
-const OF_WORKER: [&str; 9] = ["run", "start", "list", "send", "peek", "context", "check", "completions", "man"];
+const OF_WORKER: [&str; 11] =
+    ["run", "start", "stop", "list", "new", "send", "peek", "context", "check", "completions", "man"];
 
 impl Program {
     pub const ALL: [Program; 2] = [Program::Rookery, Program::AgentWorker];

@@ -3,8 +3,13 @@
 
 #![expect(clippy::unwrap_used, reason = "what fails here fails its test")]
 
+mod commands;
 mod crash;
+mod demo;
+mod examples;
+mod misbehaving;
 mod process;
 mod run;
 mod sandbox;
+mod sdk;
 mod stage;

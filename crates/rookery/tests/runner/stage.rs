@@ -47,15 +47,33 @@ impl Stage {
         self.start(arguments)?.ended().await
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the program under test is started here")]
     pub fn start(&self, arguments: &[&str]) -> anyhow::Result<Runner> {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_rookery"));
+        self.start_as(env!("CARGO_BIN_EXE_rookery"), arguments)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the program under test is started here")]
+    pub fn start_as(&self, program: &str, arguments: &[&str]) -> anyhow::Result<Runner> {
+        let mut command = Command::new(program);
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ROOKERY_")) {
             command.env_remove(name);
         }
         command.args(arguments).current_dir(self.daemon.root());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Ok(Runner { child: command.spawn()? })
+    }
+
+    /// Runs a line of shell in the project, as somebody whom git knows.
+    #[expect(clippy::disallowed_methods, reason = "what people do in a project is done here")]
+    pub fn shell(&self, line: &str) -> anyhow::Result<()> {
+        let who = [
+            ("GIT_AUTHOR_NAME", "a"),
+            ("GIT_AUTHOR_EMAIL", "a@b"),
+            ("GIT_COMMITTER_NAME", "a"),
+            ("GIT_COMMITTER_EMAIL", "a@b"),
+        ];
+        let done = Command::new("sh").args(["-c", line]).envs(who).current_dir(self.daemon.root()).output()?;
+        ensure!(done.status.success(), "{line}: {}", String::from_utf8_lossy(&done.stderr));
+        Ok(())
     }
 
     pub async fn team(&self, id: &str) -> anyhow::Result<Value> {

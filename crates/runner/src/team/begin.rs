@@ -31,6 +31,7 @@ use crate::file::{Agent, Ready};
 use crate::process::{self, Launcher};
 use crate::sandbox;
 use crate::setup::{self, Progress, Stage};
+use crate::steps;
 use crate::turn::{Kickoff, system};
 
 /// How many turns back an agent's attempts are counted after a restart.
@@ -352,6 +353,7 @@ impl Preparing<'_> {
             let tools = tools.in_instance(Some(ready.variables.instance.name().to_owned()));
             tools.call("document_write", json!({"file": file, "content": text})).await?;
         }
+        steps::ask(&self.order.client, ready, generation).await?;
         let told = kickoff.as_ref().map(|kickoff| (kickoff.text.as_str(), kickoff.mentions.as_slice()));
         self.order.client.kick_off_team(team, generation, told).await?;
         let woken = kickoff.map(|kickoff| kickoff.mentions).unwrap_or_default();

@@ -7,6 +7,7 @@
 
 mod begin;
 mod board;
+mod bury;
 mod clock;
 mod crew;
 mod decide;
@@ -33,6 +34,7 @@ use tokio_util::sync::CancellationToken;
 use crate::backend::Failure;
 use crate::file::Ready;
 use crate::setup::SetupError;
+pub use bury::{Buried, bury};
 pub use lock::state_folder;
 pub use report::{Outcome, Report, Reports};
 pub use summary::{AgentSummary, EntryDocument, Summary};

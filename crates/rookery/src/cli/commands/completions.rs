@@ -21,6 +21,20 @@ pub struct Args {
 pub(super) fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     let mut script = Vec::new();
     let program = args.program.unwrap_or_else(Program::called);
-    clap_complete::generate(args.shell, &mut program.command(), program.name(), &mut script);
+    match (args.shell, program) {
+        (clap_complete::Shell::Bash, Program::AgentWorker) => script = for_bash(program)?,
+        (shell, program) => clap_complete::generate(shell, &mut program.command(), program.name(), &mut script),
+    }
     context.out.raw(&script)
+}
+
+/// In the script for bash the name of the program is part of the names of functions and states, which a hyphen breaks. So it
+/// is made for a name without one, and then said to be for this one.
+fn for_bash(program: Program) -> anyhow::Result<Vec<u8>> {
+    let name = program.name();
+    let plain = name.replace('-', "_");
+    let mut script = Vec::new();
+    clap_complete::generate(clap_complete::Shell::Bash, &mut program.command().bin_name(&plain), &plain, &mut script);
+    let script = String::from_utf8(script)?;
+    Ok(script.replace(&format!(" -o default {plain}\n"), &format!(" -o default {name}\n")).into_bytes())
 }

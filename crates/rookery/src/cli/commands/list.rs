@@ -1,5 +1,7 @@
 //! `rookery list`
 
+use std::path::Path;
+
 use rookery_client::teams::{Member, Mode, Team};
 use serde_json::{Value, json};
 
@@ -16,8 +18,10 @@ pub struct Args {}
 
 pub(super) async fn run(context: &Context, Args {}: Args) -> anyhow::Result<()> {
     let roster = Roster::read(&context.client().await?).await?;
-    let runners = Runners::of(&context.project()?);
-    let rows: Vec<Row<'_>> = roster.agents().map(|(team, member)| Row::of(team, member, &runners)).collect();
+    let project = context.project()?;
+    let runners = Runners::of(&project);
+    let row = |(team, member)| Row::of(team, member, project.root(), &runners);
+    let rows: Vec<Row<'_>> = roster.agents().map(row).collect();
     let answer: Vec<Value> = rows.iter().map(Row::json).collect();
     context.out.show(&answer, |_| Ok(table(&rows)))?;
     for team in roster.teams.iter().filter(|team| runners.is_lost(team)) {
@@ -37,11 +41,12 @@ pub(super) async fn run(context: &Context, Args {}: Args) -> anyhow::Result<()> 
 struct Row<'a> {
     team: &'a Team,
     member: &'a Member,
+    source: String,
     status: &'static str,
 }
 
 impl<'a> Row<'a> {
-    fn of(team: &'a Team, member: &'a Member, runners: &Runners) -> Row<'a> {
+    fn of(team: &'a Team, member: &'a Member, root: &Path, runners: &Runners) -> Row<'a> {
         let status = match member.state.as_str() {
             _ if runners.is_lost(team) => "lost",
             "working" if team.stop_asked || member.stop_asked => "stopping",
@@ -51,14 +56,7 @@ impl<'a> Row<'a> {
             "failed" => "failed",
             _ => "idle",
         };
-        Row { team, member, status }
-    }
-
-    fn source(&self) -> &str {
-        match (&self.team.file, self.team.mode) {
-            (_, Some(Mode::Standalone)) | (None, _) => "(standalone)",
-            (Some(file), _) => file,
-        }
+        Row { team, member, source: source(team, root), status }
     }
 
     fn tone(&self) -> Tone {
@@ -75,7 +73,7 @@ impl<'a> Row<'a> {
         let Row { team, member, .. } = self;
         json!({
             "name": member.id,
-            "source": self.source(),
+            "source": self.source,
             "status": self.status,
             "team": team.id,
             "instance": team.instance,
@@ -92,9 +90,18 @@ impl<'a> Row<'a> {
     }
 }
 
+/// The file that an agent is from, as seen from the project.
+fn source(team: &Team, root: &Path) -> String {
+    match (&team.file, team.mode) {
+        (_, Some(Mode::Standalone)) | (None, _) => "(standalone)".to_owned(),
+        (Some(file), _) => Path::new(file).strip_prefix(root).unwrap_or(Path::new(file)).display().to_string(),
+    }
+}
+
 fn table(rows: &[Row<'_>]) -> Table {
-    let row =
-        |row: &Row<'_>| vec![row.member.id.as_str().into(), row.source().into(), Cell::new(row.status, row.tone())];
+    let row = |row: &Row<'_>| {
+        vec![row.member.id.as_str().into(), row.source.as_str().into(), Cell::new(row.status, row.tone())]
+    };
     Table {
         headings: &["NAME", "SOURCE", "STATUS"],
         rows: rows.iter().map(row).collect(),
@@ -125,9 +132,17 @@ mod tests {
         ] {
             let agents = json!([{"name": "a", "id": "a@pr-1", "state": state, "stop_asked": stop_asked}]);
             let team = team(json!({"agents": agents}));
-            let runners = Runners::default();
-            let row = Row::of(&team, &team.agents[0], &runners);
-            assert_eq!((row.status, row.source()), (status, "review.yaml"));
+            let row = Row::of(&team, &team.agents[0], Path::new("/p"), &Runners::default());
+            assert_eq!((row.status, row.source.as_str()), (status, "review.yaml"));
+        }
+    }
+
+    #[test]
+    fn a_file_is_named_as_seen_from_the_project() {
+        for (file, shown) in
+            [("/p/flows/review.yaml", "flows/review.yaml"), ("/q/a.yaml", "/q/a.yaml"), ("a.yaml", "a.yaml")]
+        {
+            assert_eq!(source(&team(json!({"file": file})), Path::new("/p")), shown);
         }
     }
 
@@ -136,6 +151,6 @@ mod tests {
         let agents = json!([{"name": "helper", "id": "helper", "state": "idle"}]);
         let team =
             team(json!({"id": "helper", "instance": "default", "file": null, "mode": "standalone", "agents": agents}));
-        assert_eq!(Row::of(&team, &team.agents[0], &Runners::default()).source(), "(standalone)");
+        assert_eq!(source(&team, Path::new("/p")), "(standalone)");
     }
 }

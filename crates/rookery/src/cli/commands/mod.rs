@@ -11,6 +11,7 @@ mod completions;
 mod config;
 mod context;
 mod deliveries;
+mod demo;
 mod doctor;
 mod down;
 mod envelope;
@@ -26,7 +27,9 @@ mod man;
 mod mcp;
 mod migrate;
 mod mock_agent;
+mod new;
 mod of_store;
+mod open;
 mod peek;
 mod redact;
 mod reference;
@@ -45,6 +48,7 @@ mod schema;
 mod send;
 mod start;
 mod status;
+mod stop;
 mod tasks;
 mod token;
 mod up;
@@ -58,13 +62,17 @@ use super::context::Context;
 pub enum Command {
     Up(up::Args),
     Down(down::Args),
+    Open(open::Args),
     Status(status::Args),
     Doctor(doctor::Args),
     Check(check::Args),
+    Demo(demo::Args),
     Run(run::Args),
     Start(start::Args),
+    Stop(stop::Args),
     #[command(visible_alias = "ls")]
     List(list::Args),
+    New(new::Args),
     Send(send::Args),
     Peek(peek::Args),
     Agents(agents::Args),
@@ -114,12 +122,16 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
     match command {
         Command::Up(args) => up::run(context, args).await,
         Command::Down(args) => down::run(context, args).await,
+        Command::Open(args) => open::run(context, args).await,
         Command::Status(args) => status::run(context, args).await,
         Command::Doctor(args) => doctor::run(context, args).await,
         Command::Check(args) => check::run(context, args),
+        Command::Demo(args) => demo::run(context, args).await,
         Command::Run(args) => run::run(context, args).await,
         Command::Start(args) => start::run(context, args).await,
+        Command::Stop(args) => stop::run(context, args).await,
         Command::List(args) => list::run(context, args).await,
+        Command::New(args) => new::run(context, args).await,
         Command::Send(args) => send::run(context, args).await,
         Command::Peek(args) => peek::run(context, args).await,
         Command::Agents(args) => agents::run(context, args).await,

@@ -12,6 +12,10 @@ pub enum Command {
     Read {
         /// Which file; without it the one that the others are reached from
         file: Option<String>,
+
+        /// The same
+        #[arg(long = "file", value_name = "FILE", conflicts_with = "file")]
+        named: Option<String>,
     },
     /// Replace the text of a document
     Write(Write),
@@ -82,7 +86,7 @@ pub(super) async fn run(room: &Room<'_>, command: Command) -> anyhow::Result<()>
         room.said(&answer)
     };
     match command {
-        Command::Read { file } => content(room, "document_read", json!({"file": file})).await,
+        Command::Read { file, named } => content(room, "document_read", json!({"file": file.or(named)})).await,
         Command::Write(Write { content, file, base }) => {
             let arguments = json!({"content": typed(content)?, "file": file, "base_version": base});
             changed("document_write", arguments).await
