@@ -113,6 +113,22 @@ impl Events {
     pub fn tell(&self, event: Event) {
         let _full_or_nobody_listens = self.0.try_send(event);
     }
+
+    pub fn later(&self) -> LaterEvents {
+        LaterEvents(self.0.downgrade())
+    }
+}
+
+/// Where events of a turn go that is perhaps over: whoever keeps this keeps nobody waiting for more.
+#[derive(Clone, Debug)]
+pub struct LaterEvents(mpsc::WeakSender<Event>);
+
+impl LaterEvents {
+    pub fn tell(&self, event: Event) {
+        if let Some(sender) = self.0.upgrade() {
+            Events(sender).tell(event);
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Debug, Default)]

@@ -54,6 +54,7 @@ pub(super) async fn begin(order: &Order, reports: &Reports, interrupt: &Cancella
     let (team, clock) = (order.team(), Clock::start());
     let held = hold(order, &team)?;
     end_orphans(&held, reports).await?;
+    put_back(order, reports)?;
     let started = start(order, &team).await?;
     let row = order.client.team(team.as_str()).await?;
     tell_began(order, &team, &started, reports);
@@ -94,6 +95,16 @@ async fn end_orphans(held: &Held, reports: &Reports) -> Result<(), TeamError> {
     let orphans = process::end_orphans(&records).await;
     for orphan in orphans.map_err(|source| TeamError::State { path: records, source })? {
         reports.note(None, Level::Info, format!("ended `{}`, left over from before", orphan.program));
+    }
+    Ok(())
+}
+
+/// Puts back files of the project that were others for the sake of a program when a runner died, of whichever team.
+fn put_back(order: &Order, reports: &Reports) -> Result<(), TeamError> {
+    let ledger = order.project.join(backend::LEDGER);
+    let files = backend::put_back_all(&ledger).map_err(|source| TeamError::State { path: ledger, source })?;
+    for file in files {
+        reports.note(None, Level::Info, format!("put back {}, left over from before", file.display()));
     }
     Ok(())
 }
