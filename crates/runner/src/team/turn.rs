@@ -147,27 +147,34 @@ impl Member {
     async fn runs(&self, turn: &backend::Turn, worked: &AtomicBool) -> Ended {
         let (events, mut told) = Events::bounded(EVENTS);
         let (name, reports) = (self.seat.name.clone(), self.crew.reports.clone());
-        let telling = async {
-            while let Some(event) = told.recv().await {
-                if matches!(&event, Event::Tool { name, .. } if is_work_tool(name)) {
-                    worked.store(true, Ordering::Relaxed);
-                }
-                reports.tell(Report::During { agent: name.clone(), event });
+        let tell = |event: Event| {
+            if matches!(&event, Event::Tool { name, .. } if is_work_tool(name)) {
+                worked.store(true, Ordering::Relaxed);
             }
+            reports.tell(Report::During { agent: name.clone(), event });
         };
         let running = async {
-            let ended = tokio::select! {
+            tokio::select! {
                 ended = self.backend.turn(turn, &events) => ended,
                 () = overdue(turn.timeout, &turn.cancel) => failed(Failure {
                     why: if turn.cancel.is_cancelled() { Why::Cancelled } else { Why::TimedOut },
                     reason: "it does not end although it was told to".to_owned(),
                     hint: None,
                 }),
-            };
-            drop(events);
-            ended
+            }
         };
-        tokio::join!(running, telling).0
+        tokio::pin!(running);
+        // Whoever else can tell something, such as the way out of a sandbox, outlasts the turn: it is over all the same.
+        let ended = loop {
+            tokio::select! {
+                ended = &mut running => break ended,
+                Some(event) = told.recv() => tell(event),
+            }
+        };
+        while let Ok(event) = told.try_recv() {
+            tell(event);
+        }
+        ended
     }
 
     /// Judges the turn and closes it in the log.
