@@ -55,7 +55,12 @@ impl Dialect for Claude {
     }
 
     fn reader(&self, asked: &Asked<'_>) -> Box<dyn Reader> {
-        Box::new(Listening { needs_server: asked.bridge.is_some(), before: asked.used(), calls: Vec::new() })
+        Box::new(Listening {
+            needs_server: asked.bridge.is_some(),
+            allowed: asked.allowed.map(<[String]>::to_vec),
+            before: asked.used(),
+            calls: Vec::new(),
+        })
     }
 
     fn forgot(&self) -> &'static [&'static str] {
@@ -79,6 +84,8 @@ fn allowed(asked: &Asked<'_>) -> Vec<String> {
 
 struct Listening {
     needs_server: bool,
+    /// The only tools of ours that it may use. It shows its model the others too, and denies them.
+    allowed: Option<Vec<String>>,
     before: Used,
     /// Calls under way: a result names only its call.
     calls: Vec<(String, String)>,
@@ -171,7 +178,8 @@ impl Listening {
         }
         heard.end = Some(End::Done);
         let denied: Vec<&str> = denials(result).collect();
-        if let Some(ours) = denied.iter().find_map(|tool| own_name(tool)) {
+        let is_meant = |tool: &&str| self.allowed.as_ref().is_none_or(|allowed| allowed.iter().any(|one| one == tool));
+        if let Some(ours) = denied.iter().filter_map(|tool| own_name(tool)).find(is_meant) {
             heard.fail(Failure {
                 why: Why::Fault,
                 reason: format!("Claude Code did not let its model use `{ours}`"),
@@ -195,7 +203,9 @@ fn usage(result: &Value, before: Used) -> Usage {
     let tokens = &result["usage"];
     let input = ["input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"];
     let since = result["model_usage_since_last_result"].as_object();
-    let since = since.map(|models| models.values().filter_map(|model| model["costUSD"].as_f64()).sum());
+    // Not by `sum`, which makes -0 of nothing.
+    let since = since
+        .map(|models| models.values().filter_map(|model| model["costUSD"].as_f64()).fold(0.0, |sum, cost| sum + cost));
     let sum = || result["total_cost_usd"].as_f64().map(|sum| before.cost_since(sum));
     Usage {
         input_tokens: input.iter().map(|name| count(&tokens[*name])).sum(),
@@ -206,7 +216,7 @@ fn usage(result: &Value, before: Used) -> Usage {
 
 #[cfg(test)]
 mod tests {
-    use super::super::program::testing::{asked, bridge, hear, kept, resumed};
+    use super::super::program::testing::{asked, bridge, hear, hear_as, kept, resumed};
     use super::*;
 
     fn line(asked: &Asked<'_>) -> Vec<String> {
@@ -331,6 +341,10 @@ mod tests {
         };
         let (heard, _) = hear(&Claude, &[READY, &result("mcp__rookery__channel_send")]);
         assert!(matches!(heard.end, Some(End::Failed(_))), "{heard:?}");
+        let (bridge, few) = (bridge(), ["inbox_check".to_owned()]);
+        let limited = Asked { allowed: Some(&few), ..asked(&bridge) };
+        let (heard, _) = hear_as(&Claude, &limited, &[READY, &result("mcp__rookery__channel_send")]);
+        assert_eq!(heard.end, Some(End::Done), "what the file does not allow is denied as it should be");
         let (heard, events) = hear(&Claude, &[READY, &result("Skill")]);
         assert_eq!(heard.end, Some(End::Done));
         assert!(matches!(&events[0], Event::Note(note) if note.contains("Skill")), "{events:?}");
@@ -347,5 +361,8 @@ mod tests {
         let told = r#"{"type":"result","is_error":false,"result":"ok","total_cost_usd":9.0,"model_usage_since_last_result":{"m":{"costUSD":0.125}}}"#;
         Claude.reader(&before).hear(&serde_json::from_str(told).unwrap(), &mut heard);
         assert_eq!(heard.usage.cost_usd, Some(0.125));
+        let free = r#"{"type":"result","is_error":true,"result":"no","model_usage_since_last_result":{}}"#;
+        Claude.reader(&before).hear(&serde_json::from_str(free).unwrap(), &mut heard);
+        assert!(heard.usage.cost_usd.is_some_and(f64::is_sign_positive));
     }
 }
