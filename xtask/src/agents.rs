@@ -1,4 +1,5 @@
-//! Real agent programs on a real daemon: installs Claude Code and Codex and runs the tests that drive them.
+//! Real agent programs on a real daemon: installs Claude Code, Codex, opencode and Gemini CLI and runs the tests that drive
+//! them.
 //!
 //! Their models are scripted by the tests, so nothing but the loopback address is needed, and where the system allows it
 //! nothing else is there.
@@ -19,6 +20,8 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let packages = npm::install(workspace, "agents", &[])?.join("node_modules");
     let claude = the_one(&packages.join("@anthropic-ai"), "claude-code-", "claude")?;
     let codex = the_one(&the_one(&packages.join("@openai"), "codex-", "vendor")?, "", "bin/codex")?;
+    let opencode = the_one(&packages, "opencode-", "bin/opencode")?;
+    let gemini = packages.join(".bin/gemini");
     workspace.cargo()?.args(["nextest", "run", "--workspace", "--no-run"]).run().context("the tests do not build")?;
     let cargo = workspace.cargo()?.args(["nextest", "run", "--workspace", "-E", TESTS]);
     let tests = if can_isolate() {
@@ -30,6 +33,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
         cargo
     };
     let named = tests.env("ROOKERY_TEST_CLAUDE", claude).env("ROOKERY_TEST_CODEX", codex);
+    let named = named.env("ROOKERY_TEST_OPENCODE", opencode).env("ROOKERY_TEST_GEMINI", gemini);
     named.run().context("real agent programs do not get along with the daemon")
 }
 

@@ -23,6 +23,7 @@ mod schemathesis;
 mod sim;
 mod step;
 mod test;
+mod ui;
 mod up;
 mod workspace;
 
@@ -44,6 +45,8 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Task {
     Up(up::Up),
+    Ui(ui::Ui),
+    Screenshots(ui::Screenshots),
     Test(test::Test),
     Check(check::Check),
     Codegen(codegen::Codegen),
@@ -68,6 +71,8 @@ fn run(task: Task) -> Result<()> {
     let workspace = Workspace::find()?;
     match task {
         Task::Up(up) => up.run(&workspace),
+        Task::Ui(ui) => ui.run(&workspace),
+        Task::Screenshots(screenshots) => screenshots.run(&workspace),
         Task::Test(test) => test.run(&workspace),
         Task::Check(check) => check.run(&workspace),
         Task::Codegen(codegen) => codegen.run(&workspace),

@@ -30,6 +30,7 @@ const NEEDS: &[Need] = &[
     Need { found_by: Probe::Program("npm"), package: "npm" },
     // What agents are kept in.
     Need { found_by: Probe::Program("bwrap"), package: "bubblewrap" },
+    Need { found_by: Probe::Program("chromium"), package: "chromium" },
     Need { found_by: Probe::PostgresServer, package: POSTGRESQL },
 ];
 

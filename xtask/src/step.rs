@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 
 use crate::workspace::Workspace;
-use crate::{agents, cargo, codegen, deny, mcp, packages, say, schemathesis};
+use crate::{agents, cargo, codegen, deny, mcp, packages, say, schemathesis, ui};
 
 /// The order of the variants is the order of the run: what fails fast comes first, and the tests come before clippy
 /// because clippy then reuses what they have built.
@@ -17,6 +17,8 @@ pub(crate) enum Step {
     Packages,
     /// Formatting
     Format,
+    /// The web UI: lock file, types, tests of its parts, and the build that the daemon carries
+    Ui,
     /// All tests of the workspace; those of the daemon once more with PostgreSQL
     Tests,
     /// Lints, warnings being errors
@@ -25,9 +27,11 @@ pub(crate) enum Step {
     Deny,
     /// Committed generated files are up to date
     Codegen,
+    /// The web UI in a real browser before a real daemon
+    Browser,
     /// The MCP surface by the official conformance suite and by others' clients
     Mcp,
-    /// Claude Code and Codex with scripted models on one daemon
+    /// Claude Code, Codex, opencode and Gemini with scripted models on one daemon
     Agents,
     /// The REST surface against its own OpenAPI description, with generated requests
     Schemathesis,
@@ -46,10 +50,12 @@ impl Step {
         match self {
             Self::Packages => packages::ensure(),
             Self::Format => cargo::format(workspace),
+            Self::Ui => ui::check(workspace),
             Self::Tests => cargo::tests(workspace),
             Self::Clippy => cargo::clippy(workspace),
             Self::Deny => deny::check(workspace),
             Self::Codegen => codegen::check(workspace),
+            Self::Browser => ui::browse(workspace),
             Self::Mcp => mcp::run(workspace),
             Self::Agents => agents::run(workspace),
             Self::Schemathesis => schemathesis::run(workspace),

@@ -20,19 +20,31 @@ pub fn hash(secret: &str) -> String {
 /// A key for the agent, until then.
 pub fn key(person_key: &str, agent: &AgentId, until: Timestamp) -> String {
     let named = format!("{PREFIX}.{}.{}", hex(agent.as_str().as_bytes()), until.0);
-    format!("{named}.{}", hex(&seal(&hash(person_key), &named).finalize().into_bytes()))
+    format!("{named}.{}", hex(&seal(&hash(person_key), &named)))
 }
 
 /// The agent that a key is for, if it was made with this project's key file and has not ended.
 pub fn agent(person_key_hash: &str, key: &str, now: Timestamp) -> Option<AgentId> {
     let (named, sealed) = key.rsplit_once('.')?;
-    seal(person_key_hash, named).verify_slice(&unhex(sealed)?).ok()?;
+    if !is_sealed(person_key_hash, named, sealed) {
+        return None;
+    }
     let (agent, until) = named.strip_prefix(PREFIX)?.strip_prefix('.')?.split_once('.')?;
     let agent = String::from_utf8(unhex(agent)?).ok()?;
     (until.parse::<i64>().ok()? > now.0).then(|| AgentId::from(agent.as_str()))
 }
 
-fn seal(person_key_hash: &str, named: &str) -> Hmac<Sha256> {
+/// What proves that a text was written by whoever can read the project's key file.
+pub fn seal(person_key_hash: &str, named: &str) -> Vec<u8> {
+    mac(person_key_hash, named).finalize().into_bytes().to_vec()
+}
+
+/// Whether a text was sealed with the project's key file, told in the same time whatever is wrong.
+pub fn is_sealed(person_key_hash: &str, named: &str, sealed: &str) -> bool {
+    unhex(sealed).is_some_and(|sealed| mac(person_key_hash, named).verify_slice(&sealed).is_ok())
+}
+
+fn mac(person_key_hash: &str, named: &str) -> Hmac<Sha256> {
     // A key of any length will do.
     let mut mac =
         Hmac::new_from_slice(person_key_hash.as_bytes()).unwrap_or_else(|_| unreachable!("HMAC takes any key"));
@@ -40,7 +52,7 @@ fn seal(person_key_hash: &str, named: &str) -> Hmac<Sha256> {
     mac
 }
 
-fn unhex(text: &str) -> Option<Vec<u8>> {
+pub fn unhex(text: &str) -> Option<Vec<u8>> {
     let digits: Option<Vec<u8>> =
         text.chars().map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok())).collect();
     let digits = digits.filter(|digits| digits.len() % 2 == 0)?;

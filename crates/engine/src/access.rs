@@ -9,12 +9,16 @@ pub use rookery_core::session::hash;
 use rookery_core::{Actor, AgentId, Auth, Caller, Code, Power, Refusal, Seq, Timestamp};
 use rookery_store::{ReadError, Store, Token};
 
+use crate::launch::{self, COOKIE_MILLIS, Launches};
+
 /// What came with a request.
 #[derive(Clone, Debug, Default)]
 pub struct Credentials<'a> {
     pub bearer: Option<&'a str>,
     /// The `X-Rookery-Session` header.
     pub session: Option<&'a str>,
+    /// The cookie of a browser that a person signed in.
+    pub cookie: Option<&'a str>,
     /// The `X-Agent-Id` header, or a command line's `--agent`.
     pub stated: Option<&'a str>,
     /// An agent named in the request itself.
@@ -36,11 +40,12 @@ pub struct Access {
     person_key: Option<String>,
     /// By the hash of the secret.
     tokens: RwLock<HashMap<String, Token>>,
+    launches: Launches,
 }
 
 impl Access {
     pub fn new(trust: Trust, person_key: Option<&str>) -> Access {
-        Access { trust, person_key: person_key.map(hash), tokens: RwLock::default() }
+        Access { trust, person_key: person_key.map(hash), tokens: RwLock::default(), launches: Launches::default() }
     }
 
     pub fn trust(&self) -> Trust {
@@ -55,10 +60,25 @@ impl Access {
         Ok(())
     }
 
+    /// The codes that sign a person in by a launch address.
+    pub fn launches(&self) -> &Launches {
+        &self.launches
+    }
+
+    /// The cookie for whom a code signs in; `None` if it signs nobody in, or there is no key file to seal it with.
+    pub fn sign_in(&self, code: &str, now: Timestamp) -> Option<String> {
+        let key = self.person_key.as_ref()?;
+        let person = self.launches.exchange(code, now)?;
+        Some(launch::cookie(key, &person, now.plus_millis(COOKIE_MILLIS)))
+    }
+
     pub fn identify(&self, credentials: &Credentials<'_>, now: Timestamp) -> Result<Caller, Refusal> {
         let caller = match credentials.bearer {
             Some(secret) => self.by_secret(secret, credentials, now)?,
             None if credentials.session.is_some() => self.by_session(credentials, now)?,
+            None if let Some(person) = self.signed_in(credentials, now) => {
+                spoken_for(Actor::Person(person), credentials.stated, Power::Person)?
+            }
             None if self.trust == Trust::TokensOnly => {
                 return Err(Refusal::new(Code::Unauthenticated, "a token is required")
                     .hint("send 'Authorization: Bearer <token>'; 'rookery token create' makes one"));
@@ -66,6 +86,11 @@ impl Access {
             None => by_word(credentials)?,
         };
         Ok(Caller { fence: credentials.fence, ..caller })
+    }
+
+    /// Whom the browser's cookie is for. One that is not good is as good as none: the browser sends it by itself.
+    fn signed_in(&self, credentials: &Credentials<'_>, now: Timestamp) -> Option<String> {
+        launch::person(self.person_key.as_ref()?, credentials.cookie?, now)
     }
 
     fn by_session(&self, credentials: &Credentials<'_>, now: Timestamp) -> Result<Caller, Refusal> {
@@ -200,6 +225,24 @@ mod tests {
         assert_eq!(who(Local, Some("agent"), Some("b"), None), Err(Code::Forbidden));
         assert_eq!(who(TokensOnly, None, Some("a"), None), Err(Code::Unauthenticated));
         assert_eq!(who(TokensOnly, Some("agent"), Some("a"), None).as_deref(), Ok("a token Agent"));
+    }
+
+    #[test]
+    fn a_code_signs_a_person_in_and_its_cookie_is_that_person() {
+        let access = access(Trust::TokensOnly);
+        access.launches().give_out("code", "anna", Timestamp(10));
+        let cookie = access.sign_in("code", Timestamp(10)).unwrap();
+        assert_eq!(access.sign_in("code", Timestamp(10)), None);
+        let who = |cookie, stated| {
+            let credentials = Credentials { cookie: Some(cookie), stated, ..Credentials::default() };
+            access
+                .identify(&credentials, Timestamp(10))
+                .map(|caller| (caller.actor.to_string(), caller.power, caller.by))
+        };
+        let person = Power::Person;
+        assert_eq!(who(&cookie, None).unwrap(), ("person:anna".to_owned(), person, None));
+        assert_eq!(who(&cookie, Some("a")).unwrap(), ("a".to_owned(), person, Some("person:anna".to_owned())));
+        assert_eq!(who("rku.61.99.00", None).unwrap_err().code, Code::Unauthenticated, "as good as none");
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod git;
 pub mod handed;
 pub mod hooks;
 pub mod intents;
+pub mod launch;
 pub mod life;
 pub mod messages;
 pub mod moment;

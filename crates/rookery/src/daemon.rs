@@ -50,11 +50,20 @@ pub struct Bound {
     pub instead_of: Option<u16>,
 }
 
+/// A daemon that answers requests.
+#[derive(Debug)]
+pub struct Ready<'a> {
+    pub file: &'a DaemonFile,
+    pub bound: &'a Bound,
+    /// Signs the project's owner in to the web UI, if this program carries it.
+    pub launch: Option<String>,
+}
+
 /// Serves `project` until SIGTERM or SIGINT. `ready` is called once, when requests are answered.
 pub async fn run(
     settings: &Settings,
     project: &Project,
-    ready: impl FnOnce(&DaemonFile, &Bound) -> anyhow::Result<()>,
+    ready: impl FnOnce(Ready<'_>) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     // Before anybody can know of us: a signal that comes at the first moment must end us as properly as a later one.
     let stop = StopSignals::listen().context("cannot listen to signals")?;
@@ -75,7 +84,7 @@ pub async fn serve(
     project: &Project,
     bound: Bound,
     mut stop: StopSignals,
-    ready: impl FnOnce(&DaemonFile, &Bound) -> anyhow::Result<()>,
+    ready: impl FnOnce(Ready<'_>) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     let means = Means { clock: clock.clone(), ids: Arc::new(RandomIds), board: Arc::new(PresenceBoard::default()) };
@@ -104,7 +113,8 @@ pub async fn serve(
         started_at: clock.now().0,
     };
     let published = file.publish(project)?;
-    ready(published.file(), &bound)?;
+    let launch = rookery_surfaces::web::launch_path(&app).map(|path| format!("{}{path}", bound.url));
+    ready(Ready { file: published.file(), bound: &bound, launch })?;
     let server = Server::new(app.clone());
     let serving = tokio::spawn(server.run(Listening { tcp: bound.listener, tls, unix: Some(unix) }));
     stop.received().await;

@@ -9,7 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use rustix::process::{Pid, Signal};
 
 use crate::config::Flags;
@@ -72,6 +72,17 @@ pub fn terminate(pid: u32) -> io::Result<()> {
     let raw = i32::try_from(pid).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
     let pid = Pid::from_raw(raw).ok_or(io::ErrorKind::InvalidInput)?;
     rustix::process::kill_process(pid, Signal::TERM)?;
+    Ok(())
+}
+
+/// Makes a folder a git repository with everything that is in it, whatever the person's own settings say.
+pub fn commit_all(folder: &Path, message: &str) -> anyhow::Result<()> {
+    let author = ["-c", "user.name=Rookery", "-c", "user.email=rookery@localhost", "-c", "commit.gpgsign=false"];
+    let commit = [author.as_slice(), &["commit", "--quiet", "--no-verify", "--message", message]].concat();
+    for arguments in [&["init", "--quiet"][..], &["add", "--all"], &commit] {
+        let done = command(Path::new("git")).args(arguments).current_dir(folder).stdin(Stdio::null()).output()?;
+        ensure!(done.status.success(), "git {}: {}", arguments[0], String::from_utf8_lossy(&done.stderr));
+    }
     Ok(())
 }
 

@@ -12,6 +12,7 @@ pub mod process;
 pub mod sandbox;
 pub mod screen;
 pub mod setup;
+pub mod steps;
 pub mod team;
 #[cfg(test)]
 mod testing;

@@ -136,7 +136,7 @@ impl Kept {
     }
 }
 
-/// Runs one command, and gives back what it printed, without the line break at the end.
+/// Runs one command, and gives back what it printed, without line breaks at the end.
 async fn printed(
     shell: &str,
     variables: &Variables,
@@ -193,10 +193,8 @@ struct Output {
 impl Output {
     fn take(&mut self, stream: Stream, line: &str) {
         if stream == Stream::Stdout {
-            if !self.printed.is_empty() {
-                self.printed.push('\n');
-            }
             self.printed.push_str(line);
+            self.printed.push('\n');
         }
         if self.last.len() == LAST_LINES {
             self.last.remove(0);
@@ -206,7 +204,7 @@ impl Output {
 
     fn settle(self, shell: &str, finished: &Finished) -> Result<String, SetupError> {
         let why = match finished.how {
-            How::Exited(0) => return Ok(self.printed),
+            How::Exited(0) => return Ok(self.printed.trim_end_matches('\n').to_owned()),
             How::Exited(code) => format!("ended with code {code}"),
             How::Signalled(signal) => format!("was ended by signal {signal}"),
             How::TimedOut | How::Idle => format!("took longer than {} minutes", TIMEOUT.as_secs() / 60),
@@ -214,5 +212,77 @@ impl Output {
             How::Cancelled => return Err(SetupError::Interrupted),
         };
         Err(SetupError::Failed { shell: shell.to_owned(), why, lines: self.last })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::ready;
+
+    fn variables(diff: &str) -> Variables {
+        let mut ready = ready(
+            "agents: {a: {backend: mock, script: [pass]}}\n\
+             params: [{name: pr, default: '12'}]\n\
+             setup: [{shell: git diff, as: diff}]\n\
+             kickoff: '@a ${{ diff }}'\n",
+        );
+        ready.variables.setup.insert("diff".to_owned(), Some(diff.to_owned()));
+        ready.variables
+    }
+
+    #[test]
+    fn a_command_finds_what_is_known_in_its_environment() {
+        let found = environment("true", &variables("x;rm -rf /")).unwrap();
+        let value = |name: &str| found.get(std::ffi::OsStr::new(name)).and_then(|value| value.to_str());
+        assert_eq!(
+            (value("params_pr"), value("instance"), value("diff")),
+            (Some("12"), Some("pr-1"), Some("x;rm -rf /"))
+        );
+    }
+
+    #[test]
+    fn what_no_environment_can_hold_is_told_to_whoever_needs_it() {
+        for long in ["x".repeat(ENVIRONMENT_BYTES + 1), "a\0b".to_owned()] {
+            let variables = variables(&long);
+            assert!(!environment("echo $diffs", &variables).unwrap().contains_key(std::ffi::OsStr::new("diff")));
+            for shell in ["echo \"$diff\"", "echo ${diff}", "wc -c <<<$diff"] {
+                let error = environment(shell, &variables).unwrap_err();
+                assert!(matches!(&error, SetupError::TooLong { variable, .. } if variable == "diff"), "{error}");
+                assert!(error.hint().is_some());
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_printed_is_recalled_by_the_same_start_and_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let launcher = Launcher { rookery: "rookery".into(), records: folder.path().into() };
+        let stage =
+            |generation| Stage { project: folder.path(), state: folder.path(), generation, launcher: &launcher };
+        let kept = Kept { generation: 2, printed: variables("printed").setup };
+        kept.save(folder.path()).unwrap();
+        let recalled = |generation| {
+            let mut variables = variables("");
+            variables.setup.insert("diff".to_owned(), None);
+            recall(&mut variables, &stage(generation));
+            variables.setup["diff"].clone()
+        };
+        assert_eq!((recalled(2).as_deref(), recalled(3)), (Some("printed"), None));
+    }
+
+    #[test]
+    fn a_command_that_failed_is_told_by_its_last_lines() {
+        let mut output = Output::default();
+        (0..30)
+            .for_each(|n| output.take(if n % 2 == 0 { Stream::Stdout } else { Stream::Stderr }, &format!("line {n}")));
+        let finished = |how| Finished { how, stderr_tail: String::new() };
+        let error = output.settle("make", &finished(How::Exited(3))).unwrap_err();
+        assert_eq!(error.to_string(), "the setup command `make` ended with code 3");
+        let SetupError::Failed { lines, .. } = error else { panic!("it failed") };
+        assert_eq!((lines.len(), lines[9].as_str()), (LAST_LINES, "line 29"));
+        let mut output = Output::default();
+        ["", "a", "", "b", ""].iter().for_each(|line| output.take(Stream::Stdout, line));
+        assert_eq!(output.settle("make", &finished(How::Exited(0))).unwrap(), "\na\n\nb");
     }
 }

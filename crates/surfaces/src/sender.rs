@@ -18,6 +18,8 @@ pub const INSTANCE: &str = "x-rookery-instance";
 pub struct Sender {
     bearer: Option<String>,
     session: Option<String>,
+    /// The cookies as they came; which one is ours, the project tells.
+    cookies: Option<String>,
     stated: Option<String>,
     fence: Option<Seq>,
     key: Option<String>,
@@ -37,7 +39,8 @@ impl Sender {
         let stated = text(headers, "x-agent-id")?.filter(|id| !id.is_empty());
         let session = text(headers, SESSION)?.filter(|key| !key.is_empty());
         let instance = text(headers, INSTANCE)?.filter(|name| !name.is_empty());
-        Ok(Sender { bearer: bearer(headers)?, session, stated, fence, key, instance })
+        let cookies = headers.get(header::COOKIE).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        Ok(Sender { bearer: bearer(headers)?, session, cookies, stated, fence, key, instance })
     }
 
     /// The caller of a request that names `argument` as the agent it is about.
@@ -45,11 +48,17 @@ impl Sender {
         let credentials = Credentials {
             bearer: self.bearer.as_deref(),
             session: self.session.as_deref(),
+            cookie: self.cookie(&cookie_name(app)),
             stated: self.stated.as_deref(),
             argument,
             fence: self.fence,
         };
         app.engine().access().identify(&credentials, app.engine().clock().now())
+    }
+
+    fn cookie(&self, wanted: &str) -> Option<&str> {
+        let pairs = self.cookies.as_deref()?.split(';').filter_map(|pair| pair.trim().split_once('='));
+        pairs.into_iter().find_map(|(name, value)| (name == wanted).then_some(value))
     }
 
     /// The caller of a message that says who sends it: whoever the headers say must be that one. Without any, its word
@@ -100,6 +109,11 @@ impl Sender {
     pub fn idempotency(&self, fingerprint: impl FnOnce() -> String) -> Option<IdempotencyKey> {
         self.key.as_ref().map(|key| IdempotencyKey { key: key.clone(), fingerprint: fingerprint() })
     }
+}
+
+/// The cookie of a browser that a person signed in. Cookies know no ports, so it is the project's.
+pub fn cookie_name(app: &App) -> String {
+    format!("rookery-{}", app.about().project_id)
 }
 
 fn bearer(headers: &HeaderMap) -> Result<Option<String>, Refusal> {

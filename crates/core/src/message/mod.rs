@@ -95,6 +95,9 @@ pub struct Header {
     /// The message that led to this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<MessageId>,
+    /// The message that this one answers, where its author said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply_to: Option<MessageId>,
     /// How many messages of agents led to this one without a person in between.
     pub hops: u32,
 }

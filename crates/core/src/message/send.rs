@@ -181,7 +181,7 @@ impl SendMessage {
     }
 
     fn is_another(&self) -> Refusal {
-        Refusal::new(Code::Exists, format!("message '{}' exists and says something else", self.id))
+        Refusal::new(Code::Exists, format!("message '{}' exists and is another one", self.id))
     }
 
     fn check(&self) -> Result<(), Refusal> {
@@ -296,6 +296,7 @@ impl SendMessage {
             wakes: (reaches || waits) && !session && !notice,
             lasts_millis: session.then_some(DAY_MILLIS),
             cause,
+            reply_to: self.cause.answered().cloned(),
             hops,
         };
         Ok(Letter { header, subject, text: self.text.clone() })
@@ -386,6 +387,14 @@ impl Cause {
             Cause::ReplyTo(message) | Cause::Shown(message) => Some(message),
         }
     }
+
+    /// What the author says it answers; what it was merely shown before is no answer to that.
+    fn answered(&self) -> Option<&MessageId> {
+        match self {
+            Cause::ReplyTo(message) => Some(message),
+            Cause::Nothing | Cause::Shown(_) => None,
+        }
+    }
 }
 
 /// Messages that tell of sessions are of interest for a day, and wake nobody.
@@ -414,12 +423,16 @@ fn check_id(id: &AgentId) -> Result<(), Refusal> {
     limit::name("to", id.as_str(), limit::AGENT_ID_BYTES)
 }
 
-/// What several posts to one thread come to, in order: each is later than the one before.
+/// What several new posts to one thread come to, in order: each is later than the one before.
 pub(crate) fn posted(view: &View, caller: &Caller, now: &Now, posts: &[SendMessage]) -> Result<Vec<Fact>, Halt> {
     let mut facts = Vec::new();
     let mut before: Option<(Timestamp, Timestamp)> = None;
-    for post in posts {
-        for mut fact in post.decide(view, caller, now)?.facts {
+    for (place, post) in posts.iter().enumerate() {
+        let decided = post.decide(view, caller, now)?.facts;
+        if decided.is_empty() || posts[..place].iter().any(|other| other.id == post.id) {
+            return Err(post.is_another().into());
+        }
+        for mut fact in decided {
             if let Fact::MessageSent(sent) = &mut fact {
                 if let Some((at, due)) = before {
                     sent.at = sent.at.max(at.plus_millis(1));

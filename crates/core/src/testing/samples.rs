@@ -614,6 +614,7 @@ fn header() -> Header {
         wakes: true,
         lasts_millis: Some(DAY_MILLIS),
         cause: Some("msg_0".into()),
+        reply_to: None,
         hops: 3,
     }
 }

@@ -11,7 +11,7 @@ use crate::id::{AgentId, MessageId, Seq, Timestamp, TurnId};
 use crate::instance::Instance;
 use crate::key::{Ask, Key};
 use crate::limit;
-use crate::message::{Cause, Open, SendMessage, StormGuard, What};
+use crate::message::{self, Cause, Open, SendMessage, StormGuard, What};
 use crate::refusal::{Code, Refusal};
 use crate::team::{Of, Team, by_system, needs_person};
 use crate::view::View;
@@ -196,8 +196,8 @@ impl EndTurn {
             None => return Ok((vec![], None)),
         };
         view.needs(post.asks())?;
-        match post.decide(view, &speaker, now) {
-            Ok(decision) => Ok((decision.facts, None)),
+        match message::posted(view, &speaker, now, std::slice::from_ref(&post)) {
+            Ok(facts) => Ok((facts, None)),
             Err(Halt::Refused(refusal)) => Ok((vec![], Some(Unsaid { text: post.text, reason: refusal.message }))),
             Err(missing) => Err(missing),
         }

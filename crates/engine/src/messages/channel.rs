@@ -1,8 +1,8 @@
 //! Channels: what was said in an instance, in order.
 
 use rookery_core::key::Table;
-use rookery_core::message::{Message, Shown, Standing};
-use rookery_core::{AgentId, Caller, Instance, MessageId, Timestamp};
+use rookery_core::message::{Message, Shown, Standing, Thread};
+use rookery_core::{AgentId, Caller, Instance, MessageId, Row, Timestamp};
 use rookery_store::ListQuery;
 use rookery_store::query::{Order, Test};
 
@@ -22,6 +22,13 @@ pub struct Span {
 }
 
 impl Engine {
+    /// The conversations in which something was said, as many as a page has.
+    pub async fn threads(&self) -> Result<At<Vec<Thread>>, EngineError> {
+        let (rows, head) = self.store().list(ListQuery::all(Table::Threads).at_most(Some(LARGEST_PAGE))).await?;
+        let threads = rows.into_iter().filter_map(|row| if let Row::Thread(row) = row { Some(row) } else { None });
+        Ok(At { value: threads.collect(), head })
+    }
+
     /// Entries of a channel in order. Nothing is marked.
     pub async fn channel(&self, instance: &Instance, span: Span) -> Result<At<Vec<Message>>, EngineError> {
         self.newest_entries(instance, span, page(span.limit)).await

@@ -33,6 +33,8 @@ const REQUEST: &str = "task.request";
 pub struct Mail {
     pub id: MessageId,
     pub standing: Standing,
+    /// Given up on.
+    pub dead: bool,
     /// The place at which it was queued for the agent, and when that was.
     pub sent: Seq,
     pub at: Timestamp,
@@ -76,6 +78,7 @@ pub(crate) struct Head {
     pub(crate) request: Option<Request>,
     pub(crate) at: Timestamp,
     standing: Standing,
+    dead: bool,
     sent: Seq,
 }
 
@@ -165,11 +168,11 @@ impl Engine {
             if bytes > PAGE_BYTES && !mail.is_empty() {
                 break;
             }
-            let Head { message: id, from, message_type, task, request, at, standing, sent } = head;
+            let Head { message: id, from, message_type, task, request, at, standing, dead, sent } = head;
             // What follows from an envelope is shown under its own kind.
             let shown = envelope.as_ref().and_then(|envelope| envelope["type"].as_str());
             let message_type = shown.map_or(message_type, str::to_owned);
-            mail.push(Mail { id, standing, sent, at, from, message_type, task, request, envelope });
+            mail.push(Mail { id, standing, dead, sent, at, from, message_type, task, request, envelope });
         }
         mail.sort_by_key(|mail| mail.sent);
         Ok(mail)
@@ -200,6 +203,7 @@ impl Engine {
                 message: place.message,
                 at: place.queued_at,
                 standing: place.standing,
+                dead: place.dead,
                 sent: place.sent,
             }
         };

@@ -16,6 +16,8 @@ use crate::engine::{Engine, EngineError};
 pub struct Pending {
     pub message: Message,
     pub standing: Standing,
+    /// Given up on: whoever looks still finds it, and nobody is woken for it.
+    pub dead: bool,
 }
 
 impl Pending {
@@ -145,10 +147,10 @@ impl Engine {
         let keys = places.iter().map(|place| Key::Message(place.message.clone())).collect();
         let (rows, _) = self.store().rows(keys).await?;
         let now = self.clock().now();
-        let pending = places
-            .into_iter()
-            .zip(rows)
-            .filter_map(|(place, row)| Some(Pending { message: row.and_then(message_of)?, standing: place.standing }));
+        let pending = places.into_iter().zip(rows).filter_map(|(place, row)| {
+            let Place { standing, dead, .. } = place;
+            Some(Pending { message: row.and_then(message_of)?, standing, dead })
+        });
         Ok(pending.filter(|pending| !has_expired(&pending.message, now)).collect())
     }
 

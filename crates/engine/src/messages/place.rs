@@ -15,7 +15,7 @@ pub(super) struct Place {
     pub(super) form: Form,
     /// Whether it wants attention: what tells of a session does not.
     pub(super) calls: bool,
-    /// Given up on at the agent's endpoint.
+    /// Given up on.
     pub(super) dead: bool,
     /// The task that it is about.
     pub(super) task: Option<TaskId>,
@@ -52,13 +52,13 @@ impl Place {
     }
 
     /// What has the least goes first where not all fit.
-    pub(super) fn turn(&self) -> (bool, bool, Seq) {
-        (!self.is_unseen(), !self.calls, self.sent)
+    pub(super) fn turn(&self) -> (bool, bool, bool, Seq) {
+        (self.dead, !self.is_unseen(), !self.calls, self.sent)
     }
 }
 
 /// As many as fit, in order. What was never shown goes before what was, so that nothing new hides behind what is old;
-/// of either, what wants attention goes first, and the oldest.
+/// of either, what wants attention goes first, and the oldest. What was given up on goes last.
 pub(super) fn chosen(mut places: Vec<Place>, limit: u32) -> Vec<Place> {
     places.sort_by_key(Place::turn);
     places.truncate(limit as usize);
@@ -84,8 +84,11 @@ mod tests {
             place(3, Standing::Queued, false),
             place(4, Standing::Read, true),
             place(5, Standing::Queued, true),
+            Place { dead: true, ..place(6, Standing::Queued, true) },
         ];
-        for (limit, wanted) in [(1, vec![5]), (2, vec![3, 5]), (3, vec![1, 3, 5]), (4, vec![1, 3, 4, 5])] {
+        for (limit, wanted) in
+            [(1, vec![5]), (2, vec![3, 5]), (3, vec![1, 3, 5]), (4, vec![1, 3, 4, 5]), (5, vec![1, 2, 3, 4, 5])]
+        {
             let sent: Vec<u64> = chosen(places.clone(), limit).iter().map(|place| place.sent.0).collect();
             assert_eq!(sent, wanted);
         }

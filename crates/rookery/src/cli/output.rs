@@ -84,7 +84,7 @@ pub struct Table {
 }
 
 /// The terminal, or what stands in for it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Output {
     format: Format,
     talk: Talk,

@@ -4,7 +4,11 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails its test")]
 
+mod cursor;
+mod killed;
 mod notices;
 mod programs;
 mod routed;
+mod runs;
 mod team;
+mod user;

@@ -46,7 +46,7 @@ impl Agent {
 }
 
 /// The program that a variable names. Without it a test fails: one that is not run must not look as if it had passed.
-fn program(variable: &str) -> PathBuf {
+pub fn program(variable: &str) -> PathBuf {
     let path = std::env::var_os(variable);
     let path = path.unwrap_or_else(|| panic!("{variable} is not set: run `cargo xtask test --only agents`"));
     PathBuf::from(path)

@@ -362,3 +362,29 @@ async fn a_text_too_long_for_a_message_is_kept_whole() {
     assert!(short.contains(&format!("document_read {{\"file\": {file}}}")), "{short}");
     assert_eq!(b.says("document_read", json!({"file": file})).await, whole);
 }
+
+/// Its runner gave up on a message: the agent still finds it, behind what is new, and sees that it is so.
+#[tokio::test]
+async fn what_was_given_up_on_is_marked_and_comes_last() {
+    let daemon = setup().start().unwrap();
+    let [a, b] = team(&daemon, ["a", "b"]).await;
+    let post = async |path: &str, body: Value| -> Value {
+        let request = daemon.request(reqwest::Method::POST, path).bearer_auth(daemon.person_key().unwrap());
+        let reply = rookery_testkit::daemon::read(request.json(&body)).await.unwrap();
+        assert!(reply.status.is_success(), "{path}: {}", reply.body);
+        reply.body
+    };
+    let first = text(&a.call("channel_send", json!({"message": "@b one"})).await["id"]);
+    let runner = json!({"host": "here", "boot_id": "b", "pid": 1, "started_at": 1});
+    let agents = json!([{"name": "b", "backend": "mock"}]);
+    post("/teams/b/start", json!({"workflow": "b", "mode": "standalone", "agents": agents, "runner": runner})).await;
+    let turn =
+        json!({"team": "b", "generation": 1, "agent": "b", "attempt": 3, "cause": "messages", "messages": [first]});
+    let turn = text(&post("/turns", turn).await["turn"]);
+    post(&format!("/turns/{turn}/end"), json!({"outcome": "failed", "last": true})).await;
+    a.says("channel_send", json!({"message": "@b two"})).await;
+    let shown = b.call("inbox_peek", json!({})).await["messages"].clone();
+    assert_eq!((&shown[0]["given_up"], &shown[1]["given_up"]), (&json!(true), &Value::Null), "{shown}");
+    let newest = b.call("inbox_peek", json!({"limit": 1})).await["messages"].clone();
+    assert_eq!(newest[0]["entry"]["message"], "@b two");
+}

@@ -155,7 +155,7 @@ async fn a_body_over_the_limit_is_too_large() {
 #[tokio::test]
 async fn unknown_paths_and_methods_are_answered_in_json() {
     let team = team(&["a"]).await;
-    for path in ["/nothing", "/agents/a/b/c", "/task", "/ui", "/api/v1/agents", "/Agents"] {
+    for path in ["/nothing", "/agents/a/b/c", "/task", "/uis", "/api/v1/agents", "/Agents"] {
         for verb in ["GET", "POST", "DELETE"] {
             let reply = team.send(method(verb), path, &[], None).await;
             assert_refused(&reply, 404, "NOT_FOUND", "nothing at this path");

@@ -16,3 +16,4 @@ mod support;
 mod tasks;
 mod teams;
 mod watcher;
+mod web;

@@ -169,7 +169,10 @@ async fn without_a_token_nothing_but_a_probe_is_answered() {
     let guarded = Guarded::start().await;
     let team = &guarded.0;
     for path in [
-        "/",
+        "/session",
+        "/channels",
+        "/channels/default/messages",
+        "/contexts/default/documents",
         "/status",
         "/state",
         "/agents",

@@ -5,7 +5,11 @@
 
 mod commands;
 mod crash;
+mod demo;
+mod examples;
+mod misbehaving;
 mod process;
 mod run;
 mod sandbox;
+mod sdk;
 mod stage;

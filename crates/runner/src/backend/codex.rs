@@ -31,6 +31,8 @@ pub(crate) struct Codex {
     servers: Vec<String>,
     /// Variables that hold the keys of the user's own providers.
     keys: Vec<String>,
+    /// Where those providers are.
+    addresses: Vec<String>,
 }
 
 impl Codex {
@@ -43,11 +45,12 @@ impl Codex {
     fn read(config: &str) -> Codex {
         let config: Table = config.parse().unwrap_or_default();
         let table = |name: &str| config.get(name).and_then(|value| value.as_table()).cloned().unwrap_or_default();
-        let key = |provider: &toml::Value| Some(provider.get("env_key")?.as_str()?.to_owned());
+        let text = |provider: &toml::Value, name: &str| Some(provider.get(name)?.as_str()?.to_owned());
         let plain = |name: &String| name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
         Codex {
             servers: table("mcp_servers").keys().filter(|name| plain(name)).cloned().collect(),
-            keys: table("model_providers").values().filter_map(key).collect(),
+            keys: table("model_providers").values().filter_map(|provider| text(provider, "env_key")).collect(),
+            addresses: table("model_providers").values().filter_map(|provider| text(provider, "base_url")).collect(),
         }
     }
 }
@@ -84,6 +87,10 @@ impl Dialect for Codex {
 
     fn variables(&self) -> &[String] {
         &self.keys
+    }
+
+    fn addresses(&self) -> &[String] {
+        &self.addresses
     }
 }
 
@@ -248,9 +255,12 @@ mod tests {
 
     #[test]
     fn servers_of_the_user_are_off_and_providers_stay() {
-        let config = "model_provider = 'az'\n[model_providers.az]\nenv_key = 'AZURE_KEY'\n[mcp_servers.mine]\ncommand = 'x'\n[mcp_servers.rookery]\ncommand = 'y'";
+        let config = "model_provider = 'az'\n[model_providers.az]\nenv_key = 'AZURE_KEY'\nbase_url = 'https://az.example'\n[mcp_servers.mine]\ncommand = 'x'\n[mcp_servers.rookery]\ncommand = 'y'";
         let (codex, bridge) = (Codex::read(config), bridge());
-        assert_eq!(codex.variables(), ["AZURE_KEY"]);
+        assert_eq!(
+            (codex.variables(), codex.addresses()),
+            (&["AZURE_KEY".to_owned()][..], &["https://az.example".to_owned()][..])
+        );
         let settings = settings(&codex, &asked(&bridge));
         assert_eq!(settings["mcp_servers"]["mine"]["enabled"].as_bool(), Some(false));
         assert!(settings["mcp_servers"]["rookery"].get("enabled").is_none());

@@ -46,11 +46,11 @@ impl Command {
             }
         })
         .await;
-        let verdict = match finished {
-            Ok(finished) => self.judged(&finished, answer.said(), turn),
-            Err(error) => Verdict::Failed(self.not_started(&error)),
+        let (verdict, transcript) = match finished {
+            Ok(finished) => (self.judged(&finished, answer.said(), turn), Some(transcript)),
+            Err(error) => (Verdict::Failed(self.not_started(&error)), None),
         };
-        Ended { verdict, conversation: None, usage: Usage::default(), transcript: Some(transcript) }
+        Ended { verdict, conversation: None, usage: Usage::default(), transcript }
     }
 
     fn program(&self, turn: &Turn) -> Program {

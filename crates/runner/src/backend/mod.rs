@@ -22,18 +22,15 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::file::{self, Agent};
+pub use program::LEDGER;
 pub use program::lend::put_back_all;
-pub use program::{LEDGER, login_folders, login_variables};
 pub use seat::{Daemon, Environment, Provider, Seat, Secret};
 
 /// What runs an agent of the file from its seat. Fails if it can be told already that no turn would succeed.
 pub fn open(agent: &Agent, seat: &Seat) -> Result<Box<dyn Backend>, Failure> {
     match &agent.backend {
         file::Backend::Sdk { provider, .. } => Ok(Box::new(sdk::Sdk::new(provider, seat)?)),
-        file::Backend::Program(program) => {
-            let wants_sandbox = agent.sandbox != file::Sandbox::Off;
-            Ok(Box::new(program::ProgramAgent::open(*program, wants_sandbox, seat)?))
-        }
+        file::Backend::Program(program) => Ok(Box::new(program::ProgramAgent::open(*program, seat)?)),
         file::Backend::Command { argv } => Ok(Box::new(command::Command::new(argv, seat)?)),
         file::Backend::Mock { script } => Ok(Box::new(mock::Mock::new(script, seat))),
     }
@@ -115,6 +112,22 @@ impl Events {
 
     pub fn tell(&self, event: Event) {
         let _full_or_nobody_listens = self.0.try_send(event);
+    }
+
+    pub fn later(&self) -> LaterEvents {
+        LaterEvents(self.0.downgrade())
+    }
+}
+
+/// Where events of a turn go that is perhaps over: whoever keeps this keeps nobody waiting for more.
+#[derive(Clone, Debug)]
+pub struct LaterEvents(mpsc::WeakSender<Event>);
+
+impl LaterEvents {
+    pub fn tell(&self, event: Event) {
+        if let Some(sender) = self.0.upgrade() {
+            Events(sender).tell(event);
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::team::report::{Report, Standing, State, Tally};
 const DOING_LETTERS: usize = 200;
 
 /// Pieces of a line, each in its colour.
-type Pieces = Vec<(String, Tone)>;
+pub(super) type Pieces = Vec<(String, Tone)>;
 
 #[derive(Default)]
 pub(super) struct Board {

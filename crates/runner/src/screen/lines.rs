@@ -22,7 +22,7 @@ fn line(text: impl Into<String>, tone: Tone) -> Line {
 /// What of a report is worth a line on a terminal, where the board shows how everybody stands.
 pub(super) fn to_keep(report: &Report, verbose: bool) -> Vec<Line> {
     match report {
-        Report::TurnBegan { .. } | Report::Changed(_) => Vec::new(),
+        Report::TurnBegan { .. } => Vec::new(),
         Report::TurnEnded { outcome: TurnOutcome::Done | TurnOutcome::Interrupted, .. } => Vec::new(),
         other => of(other, verbose),
     }
@@ -51,16 +51,13 @@ pub(super) fn of(report: &Report, verbose: bool) -> Vec<Line> {
             let used = used(usage).map(|used| format!(", {used}")).unwrap_or_default();
             ended(&agent.name, outcome, &time(*took), &used)
         }
-        Report::Changed(standing) => {
-            let why = match &standing.state {
-                State::Waiting { why, time: left } => {
-                    format!(": {} (again in {})", flat(why, REASON_LETTERS), time(*left))
-                }
-                State::Held { why } => format!(": {}", flat(why, REASON_LETTERS)),
-                State::Idle | State::Working | State::Stopped | State::Failed => String::new(),
-            };
-            vec![line(format!("{}: is {}{why}", standing.name, standing.state.as_str()), Tone::Dim)]
-        }
+        // What else there is to know about it was told by the turn before, or is by the end of the team.
+        Report::Changed(standing) => match &standing.state {
+            State::Held { why } => {
+                vec![line(format!("{}: is held: {}", standing.name, flat(why, REASON_LETTERS)), Tone::Warning)]
+            }
+            State::Idle | State::Working | State::Waiting { .. } | State::Stopped | State::Failed => Vec::new(),
+        },
         Report::Note { agent, level, text } => {
             let of = agent.as_ref().map(|agent| format!("{agent}: ")).unwrap_or_default();
             let tone = match level {

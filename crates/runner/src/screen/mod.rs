@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use self::board::Board;
+use self::board::{Board, Pieces};
 use self::lines::Line;
 use crate::team::report::Report;
 
@@ -40,7 +40,7 @@ pub enum Manner {
 
 /// Shows reports until there are no more.
 pub async fn show(mut reports: mpsc::Receiver<Report>, look: Look, out: &mut (dyn Write + Send)) {
-    let mut screen = Screen { look, out, board: Board::default(), drawn: 0, is_gone: false };
+    let mut screen = Screen { look, out, board: Board::default(), drawn: 0, board_drawn: Vec::new(), is_gone: false };
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut now = ticks.tick().await;
@@ -67,6 +67,8 @@ struct Screen<'a> {
     board: Board,
     /// How many lines of the board are on the screen.
     drawn: usize,
+    /// What they say.
+    board_drawn: Vec<Pieces>,
     /// Nobody can be told anything any more.
     is_gone: bool,
 }
@@ -93,10 +95,14 @@ impl Screen<'_> {
 
     fn draw(&mut self, now: Instant) {
         let Manner::Live { size } = self.look.manner else { return };
-        let (columns, rows) = size().unwrap_or((80, 24));
+        // Some say that they have no columns at all, and mean that they do not know.
+        let (columns, rows) = size().filter(|(columns, rows)| *columns > 0 && *rows > 0).unwrap_or((80, 24));
         // A line that wrapped could not be erased.
         let room = (usize::from(columns).saturating_sub(1).max(10), usize::from(rows).saturating_sub(2).max(1));
         let lines = self.board.lines(now, room);
+        if lines == self.board_drawn && self.drawn == lines.len() {
+            return;
+        }
         let mut text = self.erased();
         for line in &lines {
             let pieces = line.iter().map(|(piece, tone)| words::painted(piece, *tone, self.look.colour));
@@ -104,6 +110,7 @@ impl Screen<'_> {
             text.push('\n');
         }
         self.drawn = lines.len();
+        self.board_drawn = lines;
         self.write(&text);
     }
 

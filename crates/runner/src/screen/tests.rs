@@ -113,7 +113,8 @@ async fn on_a_terminal_each_agent_has_a_line_of_its_own() {
     let mut out: Vec<u8> = Vec::new();
     let look = Look { manner: Manner::Live { size: small }, verbose: false, colour: false };
     let now = interval(TICK).tick().await;
-    let mut screen = Screen { look, out: &mut out, board: Board::default(), drawn: 0, is_gone: false };
+    let mut screen =
+        Screen { look, out: &mut out, board: Board::default(), drawn: 0, board_drawn: Vec::new(), is_gone: false };
     for report in story() {
         screen.take(&report, now);
         screen.draw(now);

@@ -31,6 +31,7 @@ use crate::file::{Agent, Ready};
 use crate::process::{self, Launcher};
 use crate::sandbox;
 use crate::setup::{self, Progress, Stage};
+use crate::steps;
 use crate::turn::{Kickoff, system};
 
 /// How many turns back an agent's attempts are counted after a restart.
@@ -53,6 +54,7 @@ pub(super) async fn begin(order: &Order, reports: &Reports, interrupt: &Cancella
     let (team, clock) = (order.team(), Clock::start());
     let held = hold(order, &team)?;
     end_orphans(&held, reports).await?;
+    put_back(order, reports)?;
     let started = start(order, &team).await?;
     let row = order.client.team(team.as_str()).await?;
     tell_began(order, &team, &started, reports);
@@ -93,6 +95,16 @@ async fn end_orphans(held: &Held, reports: &Reports) -> Result<(), TeamError> {
     let orphans = process::end_orphans(&records).await;
     for orphan in orphans.map_err(|source| TeamError::State { path: records, source })? {
         reports.note(None, Level::Info, format!("ended `{}`, left over from before", orphan.program));
+    }
+    Ok(())
+}
+
+/// Puts back files of the project that were others for the sake of a program when a runner died, of whichever team.
+fn put_back(order: &Order, reports: &Reports) -> Result<(), TeamError> {
+    let ledger = order.project.join(backend::LEDGER);
+    let files = backend::put_back_all(&ledger).map_err(|source| TeamError::State { path: ledger, source })?;
+    for file in files {
+        reports.note(None, Level::Info, format!("put back {}, left over from before", file.display()));
     }
     Ok(())
 }
@@ -352,6 +364,7 @@ impl Preparing<'_> {
             let tools = tools.in_instance(Some(ready.variables.instance.name().to_owned()));
             tools.call("document_write", json!({"file": file, "content": text})).await?;
         }
+        steps::ask(&self.order.client, ready, generation).await?;
         let told = kickoff.as_ref().map(|kickoff| (kickoff.text.as_str(), kickoff.mentions.as_slice()));
         self.order.client.kick_off_team(team, generation, told).await?;
         let woken = kickoff.map(|kickoff| kickoff.mentions).unwrap_or_default();

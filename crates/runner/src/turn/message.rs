@@ -45,7 +45,22 @@ pub enum Priority {
 
 #[derive(Deserialize)]
 struct Inbox {
-    messages: Vec<Message>,
+    messages: Vec<Waiting>,
+}
+
+#[derive(Deserialize)]
+struct Waiting {
+    #[serde(flatten)]
+    message: Message,
+    /// It failed too often, and waits until somebody wants it to be tried again.
+    #[serde(default)]
+    given_up: bool,
+}
+
+impl Inbox {
+    fn into_messages(self) -> Vec<Message> {
+        self.messages.into_iter().filter(|waiting| !waiting.given_up).map(|waiting| waiting.message).collect()
+    }
 }
 
 impl Message {
@@ -53,7 +68,7 @@ impl Message {
     pub async fn waiting(tools: &Tools) -> Result<Vec<Message>, ClientError> {
         let answer = tools.call("inbox_peek", json!({"limit": MOST_MESSAGES})).await?;
         let inbox: Inbox = serde_json::from_value(answer.value).map_err(ClientError::Garbled)?;
-        let mut messages = inbox.messages;
+        let mut messages = inbox.into_messages();
         messages.sort_by_key(|message| message.priority);
         Ok(messages)
     }
@@ -112,9 +127,11 @@ pub(super) mod tests {
     #[test]
     fn the_inbox_is_read_as_the_daemon_writes_it() {
         let told = json!({"messages": [{"entry": {"id": "msg_1", "timestamp": "t", "from": "a", "message": "hi",
-            "mentions": ["b"]}, "unread": true, "priority": "high"}]});
-        let inbox: Inbox = serde_json::from_value(told).unwrap();
-        assert_eq!(inbox.messages[0].letter(), Letter { id: "msg_1".into(), from: "a".into(), text: "hi".into() });
-        assert_eq!(inbox.messages[0].priority, Priority::High);
+            "mentions": ["b"]}, "unread": true, "priority": "high"}, {"entry": {"id": "msg_2", "timestamp": "t", "from": "a",
+            "message": "no", "mentions": []}, "unread": true, "given_up": true, "priority": "high"}]});
+        let messages = serde_json::from_value::<Inbox>(told).unwrap().into_messages();
+        assert_eq!(messages.len(), 1, "nobody is woken for what was given up on");
+        assert_eq!(messages[0].letter(), Letter { id: "msg_1".into(), from: "a".into(), text: "hi".into() });
+        assert_eq!(messages[0].priority, Priority::High);
     }
 }

@@ -38,6 +38,7 @@ pub(crate) fn check(team: &Team) {
     one_lead_if_anybody_is_here(&agents, &rows);
     only_facts_change_holders(&log);
     crate::mail::check(&log, &rows);
+    crate::teams::check(&log, &rows);
     crate::workspaces::check(&rows);
 }
 

@@ -31,7 +31,7 @@ fn agent() -> impl Strategy<Value = AgentId> {
     select(&AGENTS[..]).prop_map(AgentId::from)
 }
 
-fn message() -> impl Strategy<Value = MessageId> {
+pub(crate) fn message() -> impl Strategy<Value = MessageId> {
     prop_oneof![4 => select(&MESSAGES[..]), 1 => select(&ENVELOPES[..])].prop_map(MessageId::from)
 }
 
@@ -100,7 +100,7 @@ fn about_messages() -> BoxedStrategy<Asked> {
             let error = "one".to_owned();
             (Caller::system(), GiveUpDelivery { message, agent, attempts: 2, error }.into())
         }),
-        3 => (agent(), message()).prop_map(|(agent, message)| {
+        5 => (agent(), message()).prop_map(|(agent, message)| {
             (Caller::person("anna"), RetryDelivery { message, agent }.into())
         }),
     ]

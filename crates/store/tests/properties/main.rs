@@ -7,6 +7,7 @@ mod invariants;
 mod mail;
 mod steps;
 mod team;
+mod teams;
 mod workspaces;
 
 use std::collections::BTreeMap;
@@ -146,7 +147,7 @@ fn random_steps_get_somewhere() {
     use proptest::test_runner::TestRunner;
     let mut runner = TestRunner::deterministic();
     let mut seen: BTreeMap<&'static str, usize> = BTreeMap::new();
-    for _ in 0..400 {
+    for _ in 0..800 {
         let steps: Vec<Step> = steps(160).new_tree(&mut runner).map(|tree| tree.current()).unwrap_or_default();
         let mut team = Team::new();
         team.play(&steps);

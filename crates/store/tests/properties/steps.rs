@@ -93,6 +93,7 @@ fn step() -> impl Strategy<Value = Step> {
         24 => crate::mail::asked().prop_map(|(caller, command)| Step::Ask { caller, command, key: None }),
         16 => crate::envelopes::asked().prop_map(|(caller, command)| Step::Ask { caller, command, key: None }),
         2 => crate::contracts::asked().prop_map(|(caller, command)| Step::Ask { caller, command, key: None }),
+        10 => crate::teams::asked().prop_map(|(caller, command)| Step::Ask { caller, command, key: None }),
         5 => crate::workspaces::asked().prop_map(|(caller, command)| Step::Ask { caller, command, key: None }),
         4 => (any::<prop::sample::Index>(), prop::bool::weighted(0.7))
             .prop_map(|(pick, well)| Step::Settle { pick, well }),

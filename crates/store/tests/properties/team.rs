@@ -109,6 +109,7 @@ impl Team {
             Step::Ask { caller, command, key } => {
                 let mut command = command.clone();
                 crate::contracts::hold(&mut command, &self.rows());
+                crate::teams::fit(&mut command, &self.rows());
                 let mut submission = Submission::new(caller.clone(), command.clone());
                 submission.idempotency = key.map(|key| Idempotency {
                     scope: caller.actor.to_string(),

@@ -239,6 +239,21 @@ impl FromRequestParts<App> for Segment {
     }
 }
 
+/// Two parts of the path, as [`Segment`] is one.
+#[derive(Debug)]
+pub struct Segments(pub String, pub String);
+
+impl FromRequestParts<App> for Segments {
+    type Rejection = RestError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Segments, RestError> {
+        match axum::extract::Path::<(String, String)>::from_request_parts(parts, app).await {
+            Ok(axum::extract::Path((first, second))) => Ok(Segments(first, second)),
+            Err(error) => Err(RestError::invalid(format!("the address cannot be read: {}", error.body_text()))),
+        }
+    }
+}
+
 /// An answer, with the position it is true at.
 pub fn at<T: Serialize>(found: At<T>) -> Response {
     placed(Json(found.value).into_response(), &found.head)

@@ -7,13 +7,16 @@
 mod admin;
 mod agents;
 pub(crate) mod call;
+mod channels;
 mod contexts;
+mod documents;
 mod error;
 mod events;
 mod handoffs;
 mod held;
 pub mod openapi;
 mod resources;
+pub mod session;
 mod status;
 mod stream;
 mod tasks;
@@ -63,6 +66,13 @@ pub fn routes() -> Router<App> {
         .route("/events/{id}", get(events::get))
         .route("/contexts", get(contexts::list))
         .route("/contexts/{instance}", get(contexts::get).put(contexts::configure))
+        .route("/contexts/{instance}/documents", get(documents::list))
+        .route("/contexts/{instance}/documents/{*path}", get(documents::get).put(documents::write))
+        .route("/contexts/{instance}/history/{*path}", get(documents::history))
+        .route("/channels", get(channels::list))
+        .route("/channels/{name}/messages", get(channels::entries).post(channels::say))
+        .route("/session", get(session::get).post(session::sign_in).delete(session::sign_out))
+        .route("/session/launch", post(session::launch))
         .route("/teams", get(teams::list))
         .route("/teams/{id}", get(teams::get))
         .route("/teams/{id}/start", post(teams::start))

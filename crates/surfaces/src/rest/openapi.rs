@@ -12,7 +12,10 @@ use utoipa::openapi::schema::Schema;
 use utoipa::openapi::{Content, OpenApi as Document, PathItem, Ref, RefOr, Response, ResponseBuilder};
 
 use super::wire::{self, ErrorBody};
-use super::{admin, agents, contexts, events, handoffs, held, resources, status, stream, tasks, teams, turns};
+use super::{
+    admin, agents, channels, contexts, documents, events, handoffs, held, resources, session, status, stream, tasks,
+    teams, turns,
+};
 use crate::clutch::{self, ClutchErrorBody, artifacts};
 use crate::ops;
 
@@ -54,6 +57,17 @@ use crate::ops;
         contexts::list,
         contexts::get,
         contexts::configure,
+        documents::list,
+        documents::get,
+        documents::history,
+        documents::write,
+        channels::list,
+        channels::entries,
+        channels::say,
+        session::get,
+        session::sign_in,
+        session::sign_out,
+        session::launch,
         teams::list,
         teams::get,
         teams::start,

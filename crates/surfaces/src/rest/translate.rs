@@ -337,6 +337,7 @@ pub fn task(task: task::Task) -> wire::Task {
         status: task_status(&task),
         assigned_to: task.assignee().map(ToString::to_string),
         id: task.id.to_string(),
+        run_id: task.run.to_string(),
         title: task.title,
         description: task.description,
         assigned_by: task.assigned_by,

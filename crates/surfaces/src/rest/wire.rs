@@ -220,6 +220,8 @@ pub enum TaskStatus {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Task {
     pub id: String,
+    /// The run that it is part of; `run_default` is the project's own.
+    pub run_id: String,
     pub title: String,
     pub description: String,
     pub assigned_to: Option<String>,

@@ -24,7 +24,7 @@ use super::{Wire, wire_at};
 pub(super) const ASIDE: &str = "ok";
 
 /// What an answer begins with that never comes to its end.
-const BEGINNING: &str = "as far as I can see";
+const BEGINNING: &str = "As far\nas I can see";
 
 /// A model server on a free port of the loopback address; it ends when it is dropped.
 #[derive(Debug)]

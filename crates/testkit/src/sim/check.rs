@@ -3,6 +3,7 @@
 pub(super) mod deliveries;
 pub(super) mod envelopes;
 pub(super) mod routing;
+pub(super) mod teams;
 
 use std::collections::BTreeMap;
 

@@ -3,6 +3,7 @@
 mod contracts;
 mod envelopes;
 mod mail;
+mod teams;
 mod workspaces;
 
 use rand::Rng;
@@ -148,6 +149,10 @@ impl Script<'_> {
         }
         if self.rng.random_bool(0.08) {
             let command = self.undelivered();
+            return Wish::command(Caller::person("anna"), command);
+        }
+        if self.rng.random_bool(0.1) {
+            let command = self.runner();
             return Wish::command(Caller::person("anna"), command);
         }
         if self.rng.random_bool(0.03) {

@@ -19,7 +19,7 @@ use rookery_store::node::Duty;
 use rookery_store::{Clock, Head, Operation, SubmitError};
 
 use super::bundle::Bundle;
-use super::check::{self, Checked, Sent, Sight, Violation, deliveries, envelopes, routing};
+use super::check::{self, Checked, Sent, Sight, Violation, deliveries, envelopes, routing, teams};
 use super::clock::NodeClock;
 use super::endpoints::Endpoints;
 use super::model::Model;
@@ -761,6 +761,8 @@ impl World {
             check::file_claims_end_by_facts(&self.model, row)?;
             check::lead_changes_by_facts(&self.model, row)?;
             check::deliveries_only_go_on(&self.model, row)?;
+            teams::kickoffs_are_posted_once(&self.model, row)?;
+            teams::turns_end_once(&self.model, row)?;
             check::duties_are_done_by_whoever_has_them(row, &writer, &self.database)?;
             envelopes::idempotency_keys_are_used_once(&self.model, row)?;
             routing::hard_filters_hold(&self.model, row)?;
@@ -779,6 +781,8 @@ impl World {
                 check::holders_are_here(&self.model)?;
                 routing::no_request_is_void(&self.model)?;
                 check::runs_follow_their_tasks(&self.model)?;
+                teams::agents_are_at_one_turn(&self.model, row)?;
+                teams::turns_settle_their_own_messages(&self.model, row)?;
             }
         }
         envelopes::calls_are_answered_once(&self.model, &rows)?;

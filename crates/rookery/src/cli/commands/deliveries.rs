@@ -64,7 +64,7 @@ enum State {
     Notified,
     /// The recipient has acknowledged it
     Acked,
-    /// Posting it failed for good
+    /// It was given up on
     Dead,
     /// What it asks for is somebody else's by now, or nobody's
     #[value(name = "passed_on")]

@@ -11,6 +11,7 @@ mod completions;
 mod config;
 mod context;
 mod deliveries;
+mod demo;
 mod doctor;
 mod down;
 mod envelope;
@@ -28,6 +29,7 @@ mod migrate;
 mod mock_agent;
 mod new;
 mod of_store;
+mod open;
 mod peek;
 mod redact;
 mod reference;
@@ -60,9 +62,11 @@ use super::context::Context;
 pub enum Command {
     Up(up::Args),
     Down(down::Args),
+    Open(open::Args),
     Status(status::Args),
     Doctor(doctor::Args),
     Check(check::Args),
+    Demo(demo::Args),
     Run(run::Args),
     Start(start::Args),
     Stop(stop::Args),
@@ -118,9 +122,11 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
     match command {
         Command::Up(args) => up::run(context, args).await,
         Command::Down(args) => down::run(context, args).await,
+        Command::Open(args) => open::run(context, args).await,
         Command::Status(args) => status::run(context, args).await,
         Command::Doctor(args) => doctor::run(context, args).await,
         Command::Check(args) => check::run(context, args),
+        Command::Demo(args) => demo::run(context, args).await,
         Command::Run(args) => run::run(context, args).await,
         Command::Start(args) => start::run(context, args).await,
         Command::Stop(args) => stop::run(context, args).await,

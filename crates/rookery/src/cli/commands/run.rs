@@ -38,6 +38,13 @@ pub struct Args {
     params: Vec<String>,
 }
 
+impl Args {
+    /// A file without parameters, for an instance.
+    pub(super) fn of(file: PathBuf, instance: &str) -> Args {
+        Args { file, instance: instance.to_owned(), verbose: false, timeout: None, params: Vec::new() }
+    }
+}
+
 pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     let ready = load(context, &args.file, &args.instance, &args.params, &surroundings(context))?;
     let hindrances = ready.hindrances();

@@ -100,14 +100,19 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     if args.detached {
         process::detach()?;
     }
-    let ready = |file: &crate::project::DaemonFile, bound: &daemon::Bound| {
+    let ready = |ready: daemon::Ready<'_>| {
+        let file = ready.file;
         match context.out.format() {
             Format::Json => {
                 context.out.json_line(&json!({ "url": file.url, "pid": file.pid, "project": file.project }))?
             }
             Format::Human => context.out.line(&format!("listening on {}", file.url), Tone::Plain)?,
         }
-        if let Some(port) = bound.instead_of {
+        // In the background there is nobody to read it.
+        if let Some(address) = ready.launch.filter(|_| !args.detached) {
+            context.out.note(&format!("web UI, signed in: {address} (once; `rookery open` prints another)"));
+        }
+        if let Some(port) = ready.bound.instead_of {
             context.out.note(&format!("port {port} is taken by another program, so a free one is used"));
         }
         Ok(())

@@ -72,7 +72,10 @@ impl<'a> Act<'a> {
                     progress.save(self.seat).map_err(|error| fault(format!("cannot keep a result: {error}")))?;
                 }
             }
-            Action::Save { path, text } => self.save(&values.text(path)?, &values.text(text)?)?,
+            Action::Save { path, text } => {
+                let (path, text) = (values.text(path)?, values.text(text)?);
+                self.save(&path, &text).await?;
+            }
             Action::Wait(time) => {
                 let time = *time;
                 return self.within(sleep(time)).await;
@@ -127,15 +130,20 @@ impl<'a> Act<'a> {
         }
     }
 
-    /// A file in the agent's folder, and nowhere else.
-    fn save(&self, path: &str, text: &str) -> Result<(), Failure> {
+    /// A file in the agent's folder, and nowhere else. The team is told, as by an agent that is well behaved.
+    async fn save(&mut self, path: &str, text: &str) -> Result<(), Failure> {
         let inside = Path::new(path).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
         if path.is_empty() || !inside {
             return Err(fault(format!("`{path}` is not in the agent's folder")));
         }
         let path = self.seat.folder.join(path);
         let written = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&path, text));
-        written.map_err(|error| fault(format!("cannot write {}: {error}", path.display())))
+        written.map_err(|error| fault(format!("cannot write {}: {error}", path.display())))?;
+        self.events.tell(Event::Tool { name: "save".to_owned(), input: path.display().to_string() });
+        let report = json!({"agent_id": self.seat.id.as_str(), "action": "resource.modified", "resource": path});
+        let client = self.seat.tools.client().clone();
+        self.within(client.post(&["events"], &report)).await?.map_err(Refused::Tool)?;
+        Ok(())
     }
 
     fn spend(&mut self, input_tokens: u64, output_tokens: u64, cost_usd: f64) {

@@ -28,6 +28,11 @@ pub(crate) trait Dialect: Send + Sync + fmt::Debug {
     fn variables(&self) -> &[String] {
         &[]
     }
+
+    /// Addresses of models that its own configuration names.
+    fn addresses(&self) -> &[String] {
+        &[]
+    }
 }
 
 /// What a turn needs to know.

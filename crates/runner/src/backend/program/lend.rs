@@ -136,6 +136,7 @@ impl Place {
 
     fn replace(&self, file: &Path, text: &str) -> io::Result<()> {
         let folder = file.parent().unwrap_or(Path::new("."));
+        stays(folder)?;
         let (existed, made_folder) = (fs::symlink_metadata(file).is_ok(), !folder.exists());
         let entry = Entry { file: file.to_owned(), existed, made_folder, text: text.to_owned() };
         write_durably(&self.0.join("entry.json"), &serde_json::to_vec(&entry)?)?;
@@ -160,6 +161,7 @@ impl Place {
     fn put_back(&self) -> io::Result<Option<PathBuf>> {
         let Some(entry) = self.entry()? else { return Ok(None) };
         let (file, kept) = (&entry.file, aside(&entry.file));
+        file.parent().map_or(Ok(()), stays)?;
         let is_ours = fs::read(file).is_ok_and(|text| text == entry.text.as_bytes());
         // What somebody else has written meanwhile stays, and so does what was there before, beside it.
         let is_free = is_ours || fs::symlink_metadata(file).is_err();
@@ -174,6 +176,16 @@ impl Place {
         }
         fs::remove_file(self.0.join("entry.json"))?;
         Ok(Some(entry.file))
+    }
+}
+
+/// Whatever agents have made of the folder, nothing is moved or written beyond it.
+fn stays(folder: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(folder) {
+        Ok(found) if !found.is_dir() => {
+            Err(io::Error::other(format!("{} is a link, and what it leads to is not touched", folder.display())))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -268,6 +280,17 @@ mod tests {
         assert_eq!((project.text().as_str(), fs::read_to_string(&target).unwrap().as_str()), ("ours", "theirs"));
         drop(lent);
         assert_eq!(fs::read_link(project.file()).unwrap(), target);
+    }
+
+    #[test]
+    fn nothing_is_done_beyond_a_folder_that_is_a_link() {
+        let project = Project::new();
+        let elsewhere = tempfile::tempdir().unwrap();
+        fs::write(elsewhere.path().join("mcp.json"), "theirs").unwrap();
+        std::os::unix::fs::symlink(elsewhere.path(), project.file().parent().unwrap()).unwrap();
+        assert!(Lent::take(&project.ledger(), &project.file(), "ours").is_err());
+        assert_eq!(project.names(), ["mcp.json"]);
+        assert_eq!(project.text(), "theirs");
     }
 
     #[test]

@@ -13,6 +13,9 @@ struct Wants {
     variables: &'static [&'static str],
     /// What it keeps conversations and logins in, below the home.
     homes: &'static [&'static str],
+    /// A file of its home that it replaces whenever it runs, and that holds nothing it could not do without. A sandbox gets a
+    /// copy, because a file that is shown there cannot be replaced.
+    copied: Option<&'static str>,
     /// The variable that says otherwise.
     home_variable: Option<&'static str>,
 }
@@ -37,17 +40,22 @@ fn wants(program: AgentProgram) -> Wants {
                 "CLAUDE_CODE_USE_VERTEX",
                 "CLAUDE_CONFIG_DIR",
             ],
-            homes: &[".claude", ".claude.json"],
+            homes: &[".claude"],
+            copied: Some(".claude.json"),
             home_variable: Some("CLAUDE_CONFIG_DIR"),
         },
         AgentProgram::Codex => Wants {
             variables: &["CODEX_API_KEY", "CODEX_HOME", "OPENAI_API_KEY", "OPENAI_BASE_URL"],
             homes: &[".codex"],
+            copied: None,
             home_variable: Some("CODEX_HOME"),
         },
-        AgentProgram::Cursor => {
-            Wants { variables: &["CURSOR_API_KEY"], homes: &[".cursor", ".config/cursor"], home_variable: None }
-        }
+        AgentProgram::Cursor => Wants {
+            variables: &["CURSOR_API_KEY"],
+            homes: &[".cursor", ".config/cursor"],
+            copied: None,
+            home_variable: None,
+        },
         AgentProgram::Opencode => Wants {
             variables: &[
                 "ANTHROPIC_API_KEY",
@@ -63,6 +71,7 @@ fn wants(program: AgentProgram) -> Wants {
                 "XAI_API_KEY",
             ],
             homes: &[".config/opencode", ".local/share/opencode", ".local/state/opencode", ".cache/opencode"],
+            copied: None,
             home_variable: None,
         },
         AgentProgram::Gemini => Wants {
@@ -78,6 +87,7 @@ fn wants(program: AgentProgram) -> Wants {
                 "GOOGLE_GENAI_USE_VERTEXAI",
             ],
             homes: &[".gemini"],
+            copied: None,
             home_variable: None,
         },
     }
@@ -104,6 +114,17 @@ pub(super) fn folders(program: AgentProgram, env: &BTreeMap<String, String>) -> 
     home.map(|home| wants.homes.iter().map(|below| home.join(below)).collect()).unwrap_or_default()
 }
 
+/// Copies what a program would replace into the home that a sandbox shows it, once.
+pub(super) fn copy(program: AgentProgram, env: &BTreeMap<String, String>, shown: &Path) {
+    let Some(name) = wants(program).copied else { return };
+    let Some(from) = env.get("HOME").map(|home| Path::new(home).join(name)) else { return };
+    // Nothing is written through a link that an agent may have made there.
+    if std::fs::symlink_metadata(shown.join(name)).is_err() {
+        // The program makes it anew if it is not there.
+        let _absent = std::fs::copy(from, shown.join(name));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,7 +146,7 @@ mod tests {
     fn logins_are_where_the_user_has_them() {
         let usual = env(&[("HOME", "/home/a")]);
         let claude = folders(AgentProgram::Claude, &usual);
-        assert_eq!(claude, [PathBuf::from("/home/a/.claude"), PathBuf::from("/home/a/.claude.json")]);
+        assert_eq!(claude, [PathBuf::from("/home/a/.claude")]);
         let moved = env(&[("HOME", "/home/a"), ("CODEX_HOME", "/c")]);
         assert_eq!(folders(AgentProgram::Codex, &moved), [PathBuf::from("/c")]);
     }

@@ -32,7 +32,7 @@ use super::cursor::Cursor;
 use super::gemini::Gemini;
 use super::opencode::Opencode;
 use super::{Backend, Ended, Event, Events, Failure, OUTPUT_BYTES, Seat, Turn, Usage, Verdict, Why};
-use crate::file::AgentProgram;
+use crate::file::{self, AgentProgram};
 use crate::process::{self, Finished, How, Limits, NotStarted, Program, Stream};
 use crate::sandbox::Sandbox;
 use bridge::Bridge;
@@ -50,15 +50,15 @@ pub(super) struct ProgramAgent {
     dialect: Box<dyn Dialect>,
     path: PathBuf,
     bridge: Option<Bridge>,
+    sandbox: Option<Arc<Sandbox>>,
     walls: Walls,
     /// For its login, from the runner's own environment.
     login: super::Environment,
-    sandbox: Option<Arc<Sandbox>>,
 }
 
 impl ProgramAgent {
     /// Fails if the program is not there, or cannot do what the file wants of it.
-    pub(super) fn open(program: AgentProgram, wants_sandbox: bool, seat: &Seat) -> Result<ProgramAgent, Failure> {
+    pub(super) fn open(program: AgentProgram, seat: &Seat) -> Result<ProgramAgent, Failure> {
         if program == AgentProgram::Cursor && seat.allowed.as_ref().is_some_and(|tools| !tools.is_empty()) {
             return Err(unlimited());
         }
@@ -73,18 +73,21 @@ impl ProgramAgent {
             AgentProgram::Opencode => Box::new(Opencode),
             AgentProgram::Gemini => Box::new(Gemini::load(home.as_deref())),
         };
-        let login = super::Environment(login::variables(program, dialect.variables(), &ours));
+        let login = login::variables(program, dialect.variables(), &ours);
         let variables = seat.identity().into_keys().collect();
         let has_tools = seat.allowed.as_ref().is_none_or(|tools| !tools.is_empty());
         let bridge = has_tools.then(|| Bridge::new(&seat.program, &seat.project, variables));
-        let mut env = login.0.clone();
-        env.extend(seat.env.0.clone());
-        let sandbox = Sandbox::of(seat, Some(program), &env, &login_folders(program, &env))?;
-        let walls = if wants_sandbox && sandbox.is_none() { Walls::ItsOwn } else { Walls::NotItsOwn };
-        Ok(ProgramAgent { seat: seat.clone(), dialect, path, bridge, walls, login, sandbox })
+        let sandbox = sandbox(program, dialect.as_ref(), seat, &login)?;
+        let walls = match sandbox {
+            None if seat.sandbox != file::Sandbox::Off => Walls::ItsOwn,
+            _ => Walls::NotItsOwn,
+        };
+        let login = super::Environment(login);
+        Ok(ProgramAgent { seat: seat.clone(), dialect, path, bridge, sandbox, walls, login })
     }
 
     async fn run(&self, turn: &Turn, events: &Events) -> Ended {
+        self.sandbox.iter().for_each(|sandbox| sandbox.tell(events));
         let kept = turn.conversation.as_deref().filter(|_| turn.attempt < FRESH);
         let resumes = Conversation::resumed(kept, &turn.system);
         let can_forget = resumes.is_some();
@@ -151,20 +154,18 @@ impl ProgramAgent {
                 cancel.cancel();
             }
         };
-        self.sandbox.iter().for_each(|sandbox| sandbox.tell(events));
         let finished = process::run(&self.program(turn, start), limits, transcript, &cancel, &mut hear).await;
         (heard, finished)
     }
 
     fn program(&self, turn: &Turn, start: &Start) -> Program {
         let argv = std::iter::once(self.path.clone().into_os_string()).chain(start.args.iter().map(OsString::from));
-        let mut program = self.seat.starts(argv);
+        let mut program = self.seat.starts(argv).sandbox(self.sandbox.clone());
         // What the file says wins, but for what the program cannot do without.
         for (name, value) in self.login.0.iter().chain(&start.usual) {
             program.env.entry(name.into()).or_insert_with(|| value.into());
         }
-        let program = program.envs(&start.fixed).env("ROOKERY_TURN", &turn.id).stdin(start.stdin.clone());
-        program.sandbox(self.sandbox.clone())
+        program.envs(&start.fixed).env("ROOKERY_TURN", &turn.id).stdin(start.stdin.clone())
     }
 
     fn forgot(&self, heard: &Heard, finished: Option<&Finished>) -> bool {
@@ -236,15 +237,23 @@ fn surroundings() -> BTreeMap<String, String> {
     std::env::vars_os().filter_map(text).collect()
 }
 
-/// What of the runner's own environment a program gets for its login, besides what every program gets.
-pub fn login_variables(program: AgentProgram) -> BTreeMap<String, String> {
-    login::variables(program, &[], &surroundings())
-}
-
-/// Where a program's configuration, its login and its conversations are, which a sandbox would keep from it. `said` is what
-/// the file puts into its environment.
-pub fn login_folders(program: AgentProgram, said: &BTreeMap<String, String>) -> Vec<PathBuf> {
-    let mut env = surroundings();
-    env.extend(said.clone());
-    login::folders(program, &env)
+/// Shows the program what it has in the person's home, and lets it reach its model wherever that is.
+fn sandbox(
+    program: AgentProgram,
+    dialect: &dyn Dialect,
+    seat: &Seat,
+    login: &BTreeMap<String, String>,
+) -> Result<Option<Arc<Sandbox>>, Failure> {
+    let mut env = login.clone();
+    env.extend(seat.env.0.clone());
+    let mut with_home = surroundings();
+    with_home.extend(env.clone());
+    // Addresses that its own configuration names are as good as those in its environment.
+    let named = dialect.addresses().iter().enumerate().map(|(at, url)| (format!("{at}_BASE_URL"), url.clone()));
+    env.extend(named);
+    let sandbox = Sandbox::of(seat, Some(program), &env, &login::folders(program, &with_home))?;
+    if sandbox.is_some() {
+        login::copy(program, &with_home, &seat.state.join("home"));
+    }
+    Ok(sandbox)
 }

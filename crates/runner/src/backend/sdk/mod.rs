@@ -31,6 +31,8 @@ const STEPS: usize = 60;
 const SAID_BYTES: usize = limit::TEXT_BYTES / 2;
 /// The attempt from which on a turn begins a new conversation.
 const ANEW: u32 = 3;
+/// How much of a line is waited for before it is told.
+const LINE_BYTES: usize = 400;
 /// How much of the arguments of a call is shown.
 const INPUT_CHARS: usize = 120;
 
@@ -64,7 +66,7 @@ impl Sdk {
     async fn run(&self, turn: &Turn, events: &Events) -> Ended {
         self.toolbox.tell(events);
         let transcript = Transcript::begin(&self.seat.state);
-        let mut talk = Talk { events, usage: Usage::default(), transcript, worked: false };
+        let mut talk = Talk { events, line: String::new(), usage: Usage::default(), transcript, worked: false };
         let stop = turn.cancel.child_token();
         let ended = in_time(turn, &stop, self.work(turn, &stop, &mut talk)).await;
         let (verdict, conversation) = match ended {
@@ -126,7 +128,9 @@ impl Sdk {
             conversation.fit();
             let messages = conversation.messages();
             let ask = Ask { system: &turn.system, messages, tools, max_tokens: self.seat.max_tokens };
-            let answer = match unless(stop, self.model.ask(&ask, talk)).await? {
+            let answered = unless(stop, self.model.ask(&ask, talk)).await?;
+            talk.tell_rest();
+            let answer = match answered {
                 Ok(answer) => answer,
                 Err(trouble) if trouble.is_about_the_question() && conversation.forget_earlier() => {
                     talk.note(format!("{trouble}; asked again without what was said in earlier turns"));
@@ -185,6 +189,8 @@ impl Backend for Sdk {
 /// What is told and counted while a turn goes on.
 struct Talk<'a> {
     events: &'a Events,
+    /// A line of which some was said.
+    line: String,
     usage: Usage,
     transcript: Transcript,
     worked: bool,
@@ -194,6 +200,14 @@ impl Talk<'_> {
     fn add(&mut self, conversation: &mut Conversation, message: Message) {
         self.transcript.add(&message);
         conversation.add(message);
+    }
+
+    /// Tells what was said of a line, which is all of it that comes.
+    fn tell_rest(&mut self) {
+        if !self.line.trim().is_empty() {
+            self.events.tell(Event::Said(self.line.trim_end().to_owned()));
+        }
+        self.line.clear();
     }
 
     fn note(&self, text: String) {
@@ -211,11 +225,18 @@ impl Talk<'_> {
 }
 
 impl Listener for Talk<'_> {
+    /// Pieces are a few letters each, and people read lines.
     fn said(&mut self, piece: &str) {
-        self.events.tell(Event::Said(piece.to_owned()));
+        for part in piece.split_inclusive('\n') {
+            self.line.push_str(part);
+            if part.ends_with('\n') || self.line.len() > LINE_BYTES {
+                self.tell_rest();
+            }
+        }
     }
 
     fn waits(&mut self, trouble: &Trouble, pause: Duration) {
+        self.tell_rest();
         self.note(format!("{trouble}; asking again in {:.1} s", pause.as_secs_f64()));
     }
 }

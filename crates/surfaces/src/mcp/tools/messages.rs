@@ -148,6 +148,9 @@ pub struct InboxMessage {
     /// True until you acknowledge it.
     unread: bool,
     priority: Urgency,
+    /// True if it was given up on, after it failed too often: nobody is woken for it any more.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    given_up: bool,
     /// What a message of the Clutch protocol is about. Such a one says its payload, as JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     envelope: Option<Envelope>,
@@ -165,13 +168,15 @@ impl InboxMessage {
 
     fn of(pending: &Pending, reader: &Instance) -> InboxMessage {
         let priority = pending.priority().into();
-        InboxMessage { entry: Entry::of(&pending.message, reader), unread: true, priority, envelope: None }
+        let (entry, given_up) = (Entry::of(&pending.message, reader), pending.dead);
+        InboxMessage { entry, unread: true, priority, given_up, envelope: None }
     }
 
     fn of_mail(mail: &Mail, reader: &Instance, now: Timestamp) -> InboxMessage {
         let words = Words::of(mail);
         let envelope = Some(Envelope::of(mail, &words, now));
-        InboxMessage { entry: Entry::of_mail(mail, words, reader), unread: true, priority: Urgency::Normal, envelope }
+        let (entry, given_up) = (Entry::of_mail(mail, words, reader), mail.dead);
+        InboxMessage { entry, unread: true, priority: Urgency::Normal, given_up, envelope }
     }
 }
 

@@ -106,7 +106,7 @@ impl Script<'_> {
     }
 
     /// Some messages that an agent has come so far with, or that are to everybody.
-    fn own_messages(&mut self, agent: &AgentId, standing: Standing) -> Vec<MessageId> {
+    pub(super) fn own_messages(&mut self, agent: &AgentId, standing: Standing) -> Vec<MessageId> {
         let own: Vec<MessageId> = self
             .model
             .rows()

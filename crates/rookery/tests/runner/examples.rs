@@ -1,0 +1,221 @@
+//! The files in `examples/`: each is right, and each runs. Where one needs a model or a program, scripts stand in for the agents and
+//! everything else is as the file says.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use serde_json::{Value, json};
+
+use crate::stage::{Ran, Stage};
+
+type Outcome = anyhow::Result<()>;
+
+fn examples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples")
+}
+
+/// A project that has the examples in it and something to look at.
+async fn project() -> anyhow::Result<Stage> {
+    let stage = Stage::new()?;
+    let root = stage.daemon.root().to_path_buf();
+    for folder in ["", "prompts", "scripts"] {
+        std::fs::create_dir_all(root.join("examples").join(folder))?;
+        for entry in std::fs::read_dir(examples().join(folder))? {
+            let entry = entry?;
+            if entry.file_type()?.is_file() {
+                std::fs::copy(entry.path(), root.join("examples").join(folder).join(entry.file_name()))?;
+            }
+        }
+    }
+    stage.save("main.txt", "one\n")?;
+    stage.save(".gitignore", ".rookery/\n.workflow/\n")?;
+    for line in ["git init -q", "git add -A", "git commit -q -m one", "echo two >> main.txt", "git commit -q -a -m two"]
+    {
+        stage.shell(line)?;
+    }
+    Ok(stage)
+}
+
+/// Runs an example with scripts in place of its agents: what each is run by, and what belongs to that, is taken away.
+async fn played(stage: &Stage, name: &str, scripts: Value, arguments: &[&str]) -> anyhow::Result<Ran> {
+    let text = std::fs::read_to_string(examples().join(name))?;
+    let mut file: Value = serde_saphyr::from_str(&text)?;
+    let agents = file["agents"].as_object_mut().context("it has agents")?;
+    let scripts: BTreeMap<String, Value> = serde_json::from_value(scripts)?;
+    assert_eq!(agents.keys().collect::<Vec<_>>(), scripts.keys().collect::<Vec<_>>(), "a script for each agent");
+    for (agent, script) in scripts {
+        let fields = agents[&agent].as_object_mut().context("an agent has fields")?;
+        for own in ["backend", "model", "provider", "max_tokens", "command", "tools", "workspace"] {
+            fields.remove(own);
+        }
+        fields.insert("backend".to_owned(), json!("mock"));
+        fields.insert("script".to_owned(), script);
+    }
+    stage.save(&format!("examples/{name}"), &serde_json::to_string(&file)?)?;
+    let file = format!("examples/{name}");
+    stage.run(&[&["run", &file][..], arguments].concat()).await
+}
+
+/// Who said what, apart from the system.
+async fn said(stage: &Stage) -> anyhow::Result<Vec<(String, String)>> {
+    let channel = stage.channel("default").await?;
+    Ok(channel.into_iter().filter(|(from, _)| from != "system").collect())
+}
+
+#[tokio::test]
+async fn every_example_is_right() -> Outcome {
+    let stage = project().await?;
+    let mut checked = 0;
+    for entry in std::fs::read_dir(examples())? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if !name.ends_with(".yaml") {
+            continue;
+        }
+        let ran = stage.run(&["check", &format!("examples/{name}")]).await?;
+        assert_eq!(ran.code, Some(0), "{name}: {ran:?}");
+        checked += 1;
+    }
+    assert!(checked >= 7, "{checked} files");
+    Ok(())
+}
+
+#[tokio::test]
+async fn review_of_a_diff() -> Outcome {
+    let stage = project().await?;
+    let scripts = json!({
+        "reviewer": [
+            {"do": [{"append": "- main.txt:2 is not tested\n"}, {"send": "@coder main.txt:2 is not tested"}]},
+            {"when": "mended", "say": "Nothing is left."},
+        ],
+        "coder": [{"do": [{"save": {"path": "test.txt", "text": "two"}}, {"say": "Mended, @reviewer please look again"}]}],
+    });
+    let ran = played(&stage, "review.yaml", scripts, &["--", "--since", "HEAD~1"]).await?;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(ran.stdout, "- main.txt:2 is not tested\n");
+    let channel = stage.channel("default").await?;
+    assert!(channel[1].1.contains("+two") && channel[1].1.contains("What changed since HEAD~1"), "{channel:?}");
+    assert_eq!(said(&stage).await?.last().map(|(_, text)| text.as_str()), Some("Nothing is left."));
+    Ok(())
+}
+
+#[tokio::test]
+async fn plan_build_and_test() -> Outcome {
+    let stage = project().await?;
+    let task = "${{ got.next.tasks.0.id }}";
+    let scripts = json!({
+        "planner": [{"do": [
+            {"call": "workflow_create", "with": {"name": "orders", "source_type": "prompt", "source_content": "${{ params.wish }}"}, "as": "wf"},
+            {"call": "workflow_set_plan", "with": {"id": "${{ got.wf.id }}", "plan": {"summary": "one step", "tasks": [{"name": "page", "description": "the page"}]}}},
+            {"send": "@builder please take `page`"},
+        ]}],
+        "builder": [{"do": [
+            {"call": "workflow_next_tasks", "as": "next"},
+            {"call": "task_claim", "with": {"task_id": task}},
+            {"call": "task_update_status", "with": {"id": task, "status": "in_progress"}},
+            {"save": {"path": "page.txt", "text": "orders"}},
+            {"call": "checkpoint_add", "with": {"task_id": task, "type": "progress", "summary": "the page is there"}},
+            {"call": "task_update_status", "with": {"id": task, "status": "completed", "outcome": "page.txt"}},
+            {"send": "@tester please test `page`"},
+        ]}],
+        "tester": [{"say": "It shows the orders."}],
+    });
+    let ran = played(&stage, "build-team.yaml", scripts, &["--", "--wish", "A page of orders"]).await?;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let tasks = stage.daemon.get("/tasks").await?.body;
+    assert_eq!((&tasks[0]["title"], &tasks[0]["state"]), (&json!("page"), &json!("completed")), "{tasks}");
+    assert!(stage.channel("default").await?[1].1.contains("A page of orders"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn research_is_held_against_its_schema() -> Outcome {
+    let stage = project().await?;
+    let task = "task_default_1_research";
+    let half = json!({"findings": ["MIT"]});
+    let whole = json!({"findings": ["MIT"], "citations": ["Cargo.lock"]});
+    let complete =
+        |detail: Value| json!({"id": task, "status": "completed", "outcome": "MIT", "outcome_detail": detail});
+    let scripts = json!({
+        "researcher": [{"do": [
+            {"call": "task_claim", "with": {"task_id": task}},
+            {"call": "task_update_status", "with": {"id": task, "status": "in_progress"}},
+            {"call": "task_update_status", "with": complete(half), "may_fail": true, "as": "first"},
+            {"send": "refused: ${{ got.first.error }}"},
+            {"call": "task_update_status", "with": complete(whole)},
+            {"send": "@editor please write it up"},
+        ]}],
+        "editor": [{"when": "write it up", "do": [{"write": "# Licences\n\nMIT (Cargo.lock)\n"}, {"say": "Written."}]}],
+    });
+    let ran = played(&stage, "research.yaml", scripts, &["--", "--question", "Which licences?"]).await?;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let said = said(&stage).await?;
+    assert!(said.iter().any(|(_, text)| text.starts_with("refused: ") && text.contains("citations")), "{said:?}");
+    let done = stage.daemon.get(&format!("/tasks/{task}")).await?.body;
+    assert_eq!(
+        (&done["state"], &done["outcome_detail"]["citations"]),
+        (&json!("completed"), &json!(["Cargo.lock"])),
+        "{done}"
+    );
+    assert_eq!(ran.stdout, "# Licences\n\nMIT (Cargo.lock)\n");
+    Ok(())
+}
+
+#[tokio::test]
+async fn two_makes_in_one_team() -> Outcome {
+    let stage = project().await?;
+    let scripts = json!({
+        "writer": [{"send": "@critic please review"}, {"when": "comma", "send": "@critic mended, please look again"}],
+        "critic": [{"send": "@writer main.txt:1 lacks a comma"}, {"when": "mended", "say": "approved"}],
+    });
+    let ran = played(&stage, "mixed.yaml", scripts, &["--", "--task", "Accept trailing commas"]).await?;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let who: Vec<String> = said(&stage).await?.into_iter().map(|(from, _)| from).collect();
+    assert_eq!(who, ["writer", "critic", "writer", "critic"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_night_without_a_night() -> Outcome {
+    let stage = project().await?;
+    let text = std::fs::read_to_string(examples().join("nightly.yaml"))?;
+    let mut file: Value = serde_saphyr::from_str(&text)?;
+    file["agents"]["watchman"] = json!({
+        "backend": "mock",
+        "wakeup": "1s",
+        "wakeup_prompt": file["agents"]["watchman"]["wakeup_prompt"],
+        "script": [{"do": [{"append": "- red\n"}, {"send": "@mender the build is red"}]}],
+    });
+    file["agents"]["mender"] = json!({"backend": "mock", "script": [{"say": "Mended on a branch."}]});
+    stage.save("examples/nightly.yaml", &serde_json::to_string(&file)?)?;
+    let started = stage.start(&["start", "examples/nightly.yaml"])?;
+    rookery_testkit::patience::eventually("it is mended", async || {
+        let said = said(&stage).await?;
+        Ok(said.iter().any(|(from, text)| from == "mender" && text == "Mended on a branch.").then_some(()))
+    })
+    .await?;
+    started.interrupt()?;
+    assert_eq!(started.ended().await?.code, Some(130));
+    Ok(())
+}
+
+#[tokio::test]
+async fn shell_scripts_are_a_team() -> Outcome {
+    let stage = project().await?;
+    let ran = stage.run(&["run", "examples/shell-team.yaml"]).await?;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let said = said(&stage).await?;
+    assert_eq!(said.iter().map(|(from, _)| from.as_str()).collect::<Vec<_>>(), ["counter", "scribe"], "{said:?}");
+    assert!(said[1].1.starts_with("Written down: ") && said[1].1.ends_with(" lines."), "{said:?}");
+    assert!(ran.stdout.contains("lines, counted by the team"), "{ran:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_scripted_one_needs_nothing() -> Outcome {
+    let stage = project().await?;
+    let ran = stage.run(&["run", "examples/scripted.yaml"]).await?;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(ran.stdout, "- line 42 has no check\n- verified what coder said\n");
+    Ok(())
+}

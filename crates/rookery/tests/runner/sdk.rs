@@ -1,0 +1,227 @@
+//! Agents whose models are asked directly, in whole teams: real daemon, real runner, scripted models.
+
+use rookery_testkit::model::{ModelServer, Script};
+use rookery_testkit::patience::eventually;
+use serde_json::json;
+
+use crate::stage::Stage;
+
+type Outcome = anyhow::Result<()>;
+
+/// The document's simple review. Only the model is another one; what is not said of it is as in the document.
+fn review(url: &str) -> String {
+    format!(
+        r#"
+name: review
+context:
+
+agents:
+  reviewer:
+    model: anthropic/claude-sonnet-4-5
+    provider: {{base_url: "{url}"}}
+    env: {{ANTHROPIC_API_KEY: the-key-of-reviewer}}
+    system_prompt: |
+      You review code for quality and issues.
+      Use the channel tool to communicate.
+      Use the document tool to record findings.
+
+setup:
+  - shell: printf 'line 42 of the diff'
+    as: diff
+
+kickoff: |
+  Please review this PR:
+
+  ${{{{ diff }}}}
+
+  @reviewer
+"#
+    )
+}
+
+const REVIEWER: &str = "the-key-of-reviewer";
+const FINDINGS: &str = "# Findings\n\n1. no check in line 42\n";
+
+fn reviewing(script: Script) -> Script {
+    script
+        .call_all("I look around.", [("inbox_check", json!({})), ("document_read", json!({}))])
+        .call("document_write", |_| Ok(json!({"content": FINDINGS, "base_version": 0})))
+        .call("channel_send", |_| Ok(json!({"message": "One finding, see the notes"})))
+        .say("I have told everybody.")
+}
+
+fn said(channel: &[(String, String)]) -> Vec<(&str, &str)> {
+    channel.iter().map(|(from, text)| (from.as_str(), text.trim_end())).collect()
+}
+
+#[tokio::test]
+async fn a_simple_review_runs_as_the_document_describes_with_a_model() -> Outcome {
+    let models = ModelServer::start([(REVIEWER, reviewing(Script::new().fail(529, "overloaded")))]).await?;
+    let stage = Stage::new()?;
+    stage.save("review.yaml", &review(models.url()))?;
+    let ran = stage.run(&["run", "review.yaml"]).await?;
+    models.ended(REVIEWER)?;
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), FINDINGS), "{ran:?}");
+    let channel = stage.channel("default").await?;
+    let said = said(&channel);
+    assert_eq!(said[2..], [("reviewer", "One finding, see the notes")], "what it says besides is not posted: {said:?}");
+    stage.everything_is_acknowledged_once().await?;
+    let turns = stage.turns("@default").await?;
+    let usage = &turns[0]["usage"];
+    assert_eq!(
+        (turns.len(), &usage["input_tokens"], &usage["output_tokens"]),
+        (1, &json!(40), &json!(20)),
+        "{turns:?}"
+    );
+    let asked = models.asked(REVIEWER);
+    assert!(asked[0].system.contains("You review code for quality and issues."), "{}", asked[0].system);
+    assert!(asked[0].body["messages"].to_string().contains("line 42 of the diff"));
+    let tools: Vec<&str> = asked[0].tools.iter().map(|tool| tool.name.as_str()).collect();
+    for tool in ["channel_send", "document_append", "task_claim", "bash", "read", "edit"] {
+        assert!(tools.contains(&tool), "{tool} in {tools:?}");
+    }
+    assert!(!tools.contains(&"inbox_wait"), "{tools:?}");
+    stage.daemon.replay_verify()
+}
+
+/// A team of which each has its model elsewhere.
+fn team(url: &str) -> String {
+    format!(
+        r#"
+name: mixed
+agents:
+  planner:
+    model: anthropic/claude
+    provider: {{base_url: "{url}"}}
+    env: {{ANTHROPIC_API_KEY: planner}}
+    tools: [channel_send]
+  coder:
+    model: lab/some/model
+    provider: {{base_url: "{url}/v1", api_key: $HOME}}
+    tools: [channel_send, edit]
+  tester:
+    model: ollama/tester
+    provider: {{base_url: "{url}"}}
+    tools: [channel_send, bash, read]
+    sandbox: false
+  judge:
+    model: google/gemini
+    provider: {{base_url: "{url}"}}
+    env: {{GEMINI_API_KEY: judge}}
+    tools: []
+kickoff: "@planner please"
+"#
+    )
+}
+
+#[tokio::test]
+async fn models_of_four_makes_work_as_one_team() -> Outcome {
+    let home = std::env::var("HOME")?;
+    let say = |message: &'static str| move |_: &rookery_testkit::model::Story<'_>| Ok(json!({"message": message}));
+    let planner = Script::new().call("channel_send", say("@coder make hello.txt")).say("planned");
+    let coder = Script::new()
+        .call("edit", |_| Ok(json!({"path": "made/hello.txt", "new": "hello\n"})))
+        .call("edit", |_| Ok(json!({"path": "../outside.txt", "new": "hello\n"})))
+        .call("channel_send", |story| {
+            let refused = story.result("edit")?;
+            anyhow::ensure!(refused.to_string().contains("outside of your folder"), "{refused}");
+            Ok(json!({"message": "@tester it is there"}))
+        })
+        .say("made");
+    let tester = Script::new()
+        .call("bash", |_| Ok(json!({"command": "cat made/hello.txt; echo $ROOKERY_AGENT_ID; exit 3"})))
+        .call("channel_send", |story| {
+            let printed = story.result("bash")?;
+            let printed = printed.as_str().unwrap_or_default();
+            anyhow::ensure!(printed == "hello\ntester@mixed\n[it ended with code 3]", "{printed:?}");
+            Ok(json!({"message": "@judge it says hello"}))
+        })
+        .say("tested");
+    let scripts = [("planner", planner), (home.as_str(), coder), ("tester", tester)];
+    let models = ModelServer::start(scripts.into_iter().chain([("judge", Script::new())])).await?;
+    let stage = Stage::new()?;
+    stage.save("mixed.yaml", &team(models.url()))?;
+    let ran = stage.run(&["run", "mixed.yaml", "--instance", "mixed"]).await?;
+    for key in ["planner", home.as_str(), "tester"] {
+        models.ended(key)?;
+    }
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let channel = stage.channel("mixed").await?;
+    let expected = [
+        ("planner", "@coder make hello.txt"),
+        ("coder", "@tester it is there"),
+        ("tester", "@judge it says hello"),
+        // It has no tools, so what it says is posted for it.
+        ("judge", "ok"),
+    ];
+    assert_eq!(said(&channel)[2..], expected);
+    assert!(!stage.daemon.root().join("../outside.txt").exists());
+    stage.everything_is_acknowledged_once().await?;
+    stage.daemon.replay_verify()
+}
+
+#[tokio::test]
+async fn a_key_that_is_not_taken_ends_the_run_and_is_named() -> Outcome {
+    let script = Script::new().fail_for_good(401, "invalid x-api-key");
+    let models = ModelServer::start([(REVIEWER, script)]).await?;
+    let stage = Stage::new()?;
+    stage.save("review.yaml", &review(models.url()))?;
+    let ran = stage.run(&["run", "review.yaml"]).await?;
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.stderr.contains("invalid x-api-key") && ran.stderr.contains("ANTHROPIC_API_KEY"), "{}", ran.stderr);
+    assert!(!ran.stderr.contains(REVIEWER) && !ran.stdout.contains(REVIEWER), "{ran:?}");
+    assert_eq!(models.asked(REVIEWER).len(), 1, "it is not asked again");
+    let turns = stage.turns("@default").await?;
+    assert!(turns.len() == 1 && turns[0]["error"]["hint"].to_string().contains("ANTHROPIC_API_KEY"), "{turns:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_runner_that_dies_while_a_model_thinks_does_the_turn_again() -> Outcome {
+    let models = ModelServer::start([(REVIEWER, reviewing(Script::new().stall()))]).await?;
+    let stage = Stage::new()?;
+    stage.save("review.yaml", &review(models.url()))?;
+    let runner = stage.start(&["run", "review.yaml"])?;
+    eventually("the model is asked", async || Ok((!models.asked(REVIEWER).is_empty()).then_some(()))).await?;
+    runner.kill()?;
+    let ran = stage.run(&["run", "review.yaml"]).await?;
+    models.ended(REVIEWER)?;
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), FINDINGS), "{ran:?}");
+    assert_eq!(said(&stage.channel("default").await?)[2..], [("reviewer", "One finding, see the notes")]);
+    stage.everything_is_acknowledged_once().await?;
+    stage.daemon.replay_verify()
+}
+
+async fn until_said(stage: &Stage, text: &str) -> Outcome {
+    eventually("it is said", async || {
+        let channel = stage.channel("default").await?;
+        Ok(channel.iter().any(|(_, said)| said.trim_end() == text).then_some(()))
+    })
+    .await
+}
+
+#[tokio::test]
+async fn an_agent_remembers_its_turns_over_a_restart() -> Outcome {
+    let script = Script::new().say("It is forty-two.").say("As I said: forty-two.");
+    let models = ModelServer::start([(REVIEWER, script)]).await?;
+    let stage = Stage::new()?;
+    stage.save("review.yaml", &review(models.url()))?;
+    let runner = stage.start(&["start", "review.yaml"])?;
+    until_said(&stage, "It is forty-two.").await?;
+    // Its turn has ended before the next one begins.
+    eventually("the turn is over", async || {
+        let turns = stage.turns("@default").await?;
+        Ok(turns.iter().all(|turn| turn["outcome"] == "done").then_some(()))
+    })
+    .await?;
+    runner.kill()?;
+    let runner = stage.start(&["start", "review.yaml"])?;
+    let sent = stage.run(&["send", "what was it?", "--to", "reviewer"]).await?;
+    assert_eq!(sent.code, Some(0), "{sent:?}");
+    until_said(&stage, "As I said: forty-two.").await?;
+    let asked = models.asked(REVIEWER).pop().unwrap();
+    assert_eq!(asked.said, ["It is forty-two."]);
+    runner.interrupt()?;
+    runner.ended().await?;
+    Ok(())
+}

@@ -1,0 +1,53 @@
+//! Steps of a workflow that an agent is named for: each is a task for that agent, from the person who runs the team, and what
+//! ends it must be what the step expects. The daemon holds it against that, by whichever way the task is ended.
+
+use jiff::Zoned;
+use rookery_client::{Client, ClientError};
+use serde_json::{Value, json};
+
+use crate::file::{Ready, Step};
+
+/// Asks for every step that has an agent, once in each generation however often this is called.
+pub async fn ask(client: &Client, ready: &Ready, generation: u64) -> Result<(), ClientError> {
+    for step in &ready.workflow.steps {
+        let Some(agent) = &step.agent else { continue };
+        let task = task_of(ready, step, generation);
+        match client.get(&["tasks", &task], &[]).await {
+            Ok(_) => continue,
+            Err(error) if error.status() == Some(404) => {}
+            Err(error) => return Err(error),
+        }
+        let agent = ready.variables.instance.agent(&agent.value);
+        client.post(&["clutch", "v0", "messages"], &request(ready, step, &task, agent.as_str())).await?;
+    }
+    Ok(())
+}
+
+/// The same for the same start of the same team.
+fn task_of(ready: &Ready, step: &Step, generation: u64) -> String {
+    format!("task_{}_{generation}_{}", ready.variables.instance.name(), step.rule.id)
+}
+
+fn request(ready: &Ready, step: &Step, task: &str, agent: &str) -> Value {
+    let instance = &ready.variables.instance;
+    let expects = &step.rule.expects;
+    let mut fields: Vec<&str> = expects.required.iter().map(String::as_str).collect();
+    fields.sort_unstable();
+    json!({
+        "v": "clutch/0.1",
+        "id": format!("msg_{task}"),
+        "ts": Zoned::now().timestamp().to_string(),
+        "type": "task.request",
+        "run_id": instance.run().as_str(),
+        "thread_id": instance.thread().as_str(),
+        "task_id": task,
+        "from": {"agent_id": "person:local"},
+        "to": [{"agent_id": format!("agent:{agent}")}],
+        "meta": {"workflow": ready.name, "step": step.rule.id},
+        "payload": {
+            "title": format!("{} of {}", step.rule.id, ready.name),
+            "payload_type": expects.payload_type.as_str(),
+            "required": fields,
+        },
+    })
+}

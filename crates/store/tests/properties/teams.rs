@@ -1,0 +1,258 @@
+//! Teams that random runners run, and what holds of their turns whatever happens to them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use proptest::sample::{select, subsequence};
+use rookery_core::actor::Caller;
+use rookery_core::log::LogRow;
+use rookery_core::message::{Delivery, StormGuard};
+use rookery_core::team::{
+    AskStop, Conclusion, EndTeam, KickOff, Mode, NewMember, Runner, SayToTeam, StartTeam, StartTime, Takeover,
+};
+use rookery_core::turn::{EndTurn, Failure, How, Notes, StartTurn, Turn, TurnEnded, Usage, Woken};
+use rookery_core::{AgentId, Command, Fact, Key, MessageId, Row, TeamId, TurnId, apply, touches};
+
+use crate::mail::message;
+use crate::steps::AGENTS;
+
+/// One of an instance, and one of an agent that may be in it.
+const TEAMS: [&str; 2] = ["@default", "c"];
+/// What marks the end of a turn that is under way.
+const FITTING: u64 = 2;
+
+fn team() -> impl Strategy<Value = TeamId> {
+    prop_oneof![3 => Just(TEAMS[0]), 1 => Just(TEAMS[1])].prop_map(TeamId::from)
+}
+
+fn agent() -> impl Strategy<Value = AgentId> {
+    select(&AGENTS[..]).prop_map(AgentId::from)
+}
+
+fn turn() -> impl Strategy<Value = TurnId> {
+    (0_u16..500).prop_map(|number| TurnId::new(format!("u{number}")))
+}
+
+fn post() -> impl Strategy<Value = MessageId> {
+    (0_u16..500).prop_map(|number| MessageId::new(format!("s{number}")))
+}
+
+fn generation() -> impl Strategy<Value = u64> {
+    prop_oneof![4 => Just(1_u64), 1 => 2_u64..4]
+}
+
+pub(crate) fn asked() -> BoxedStrategy<(Caller, Command)> {
+    let caller = prop_oneof![12 => Just(Caller::person("anna")), 1 => Just(Caller::asserted("a"))];
+    let kickoff = (team(), generation(), post(), post()).prop_map(|(team, generation, began, text)| KickOff {
+        team,
+        generation,
+        text: Some("@a and @b, begin".to_owned()),
+        mentions: None,
+        messages: [began, text],
+    });
+    let say = (team(), post()).prop_map(|(team, message)| SayToTeam { team, message, text: "one @b".to_owned() });
+    let stop = (team(), prop::option::of(agent())).prop_map(|(team, member)| AskStop {
+        team,
+        member,
+        reason: Some("one".to_owned()),
+    });
+    let end = (team(), generation(), select(&Conclusion::ALL[..])).prop_map(|(team, generation, how)| EndTeam {
+        team,
+        generation,
+        how,
+        reason: Some("two".to_owned()),
+    });
+    let command = prop_oneof![
+        5 => start().prop_map(Command::from),
+        2 => kickoff.prop_map(Command::from),
+        1 => say.prop_map(Command::from),
+        1 => stop.prop_map(Command::from),
+        1 => end.prop_map(Command::from),
+        10 => wake().prop_map(Command::from),
+        10 => ends().prop_map(Command::from),
+    ];
+    (caller, command).boxed()
+}
+
+fn start() -> impl Strategy<Value = StartTeam> {
+    let takeover = select(vec![Takeover::Refused, Takeover::FromTheDead]);
+    (team(), subsequence(&AGENTS[..], 1..=AGENTS.len()), 1_u32..4, takeover).prop_map(|(team, names, pid, takeover)| {
+        let member = |agent: AgentId| NewMember { agent, backend: "mock".to_owned(), model: None };
+        let agents = match team.alone() {
+            Some(only) => vec![member(only)],
+            None => names.into_iter().map(|name| member(name.into())).collect(),
+        };
+        let (host, boot_id, started_at) = ("here".to_owned(), "boot".to_owned(), StartTime::Ticks(u64::from(pid)));
+        let runner = Runner { host, boot_id, pid, started_at, site: None };
+        StartTeam { team, workflow: "w".to_owned(), file: None, mode: Mode::Run, agents, runner, takeover }
+    })
+}
+
+fn wake() -> impl Strategy<Value = StartTurn> {
+    let messages = prop::collection::vec(prop_oneof![2 => message(), 1 => post()], 0..3);
+    (turn(), team(), generation(), agent(), select(&Woken::ALL[..]), messages).prop_map(
+        |(turn, team, generation, agent, woken, messages)| StartTurn {
+            turn,
+            team,
+            generation,
+            agent,
+            attempt: 1,
+            woken,
+            messages,
+        },
+    )
+}
+
+fn ends() -> impl Strategy<Value = EndTurn> {
+    let said = select(vec![None, Some("@a one"), Some("two")]);
+    let transcript = select(vec![None, Some("ab".repeat(32))]);
+    let tokens = prop_oneof![4 => Just(FITTING), 1 => Just(FITTING + 1)];
+    (turn(), select(&How::ALL[..]), any::<bool>(), said, transcript, post(), tokens).prop_map(
+        |(turn, how, last, said, transcript, message, output_tokens)| EndTurn {
+            turn,
+            how,
+            last,
+            failure: Some(Failure { kind: "k".to_owned(), reason: "one".to_owned(), detail: None }),
+            usage: Usage { input_tokens: 3, output_tokens, cost_micros: Some(1) },
+            notes: Notes { conversation: None, transcript },
+            said: said.map(str::to_owned),
+            message,
+            guard: StormGuard { per_minute: 2, hops: 0 },
+        },
+    )
+}
+
+/// Makes what a runner asks for fit how its team is, unless it is about another generation than the first: it knows what it
+/// runs, most of the time.
+pub(crate) fn fit(command: &mut Command, rows: &BTreeMap<Key, Row>) {
+    let live = |id: &TeamId| match rows.get(&Key::Team(id.clone())) {
+        Some(Row::Team(team)) => team.of.generation,
+        _ => 1,
+    };
+    match command {
+        Command::KickOff(kickoff) if kickoff.generation == 1 => kickoff.generation = live(&kickoff.team),
+        Command::EndTeam(end) if end.generation == 1 => end.generation = live(&end.team),
+        Command::StartTurn(turn) if turn.generation == 1 => {
+            turn.generation = live(&turn.team);
+            let waits = rows.values().filter_map(|row| match row {
+                Row::Delivery(delivery) if delivery.agent == turn.agent && !delivery.is_settled() => {
+                    Some(delivery.message.clone())
+                }
+                _ => None,
+            });
+            turn.messages = waits.take(turn.messages.len()).collect();
+        }
+        Command::EndTurn(end) => {
+            let open = |row: &Row| matches!(row, Row::Turn(turn) if turn.end.is_none());
+            let open = rows.iter().find(|(_, row)| open(row)).map(|(key, _)| key.clone());
+            if let (Some(Key::Turn(turn)), true) = (open, end.usage.output_tokens == FITTING) {
+                end.turn = turn;
+            }
+        }
+        _ => {}
+    }
+}
+
+pub(crate) fn check(log: &[LogRow], rows: &BTreeMap<Key, Row>) {
+    agents_are_in_one_team_and_at_one_turn(rows);
+    kickoffs_are_posted_once(log);
+    turns_end_once_and_decide_about_their_own_messages(log);
+}
+
+fn agents_are_in_one_team_and_at_one_turn(rows: &BTreeMap<Key, Row>) {
+    let teams = || rows.values().filter_map(|row| if let Row::Team(team) = row { Some(team) } else { None });
+    let open = || {
+        let turns = rows.values().filter_map(|row| if let Row::Turn(turn) = row { Some(turn) } else { None });
+        turns.filter(|turn| turn.end.is_none())
+    };
+    let mut engaged = BTreeSet::new();
+    for member in teams().filter(|team| team.is_live()).flat_map(|team| &team.members) {
+        assert!(engaged.insert(&member.agent), "{} is in two teams", member.agent);
+    }
+    let mut busy = BTreeSet::new();
+    for turn in open() {
+        assert!(busy.insert(&turn.agent), "{} is at two turns", turn.agent);
+        let Some(Row::Team(team)) = rows.get(&Key::Team(turn.of.team.clone())) else { panic!("{turn:?} of no team") };
+        assert!(team.is_live() && team.of == turn.of, "{turn:?} of {team:?}");
+        assert_eq!(team.member(&turn.agent).and_then(|member| member.turn.as_ref()), Some(&turn.id));
+    }
+    let under_way: BTreeSet<&AgentId> =
+        teams().flat_map(|team| &team.members).filter(|member| member.turn.is_some()).map(|m| &m.agent).collect();
+    assert_eq!(under_way, busy);
+}
+
+fn kickoffs_are_posted_once(log: &[LogRow]) {
+    let mut kicked_off = BTreeSet::new();
+    for row in log {
+        let Fact::TeamKickedOff(fact) = &row.fact else { continue };
+        assert!(kicked_off.insert((&fact.of.team, fact.of.generation)), "{row:?}");
+        let posted = caused_by(log, row).filter_map(|row| match &row.fact {
+            Fact::MessageSent(sent) => Some(sent.letter.header.message.clone()),
+            _ => None,
+        });
+        assert_eq!(posted.collect::<Vec<_>>(), fact.messages);
+    }
+}
+
+/// What the same command decided besides.
+fn caused_by<'a>(log: &'a [LogRow], first: &'a LogRow) -> impl Iterator<Item = &'a LogRow> {
+    let rest = log.iter().filter(|row| row.seq > first.seq);
+    rest.take_while(|row| row.cause == Some(first.seq))
+}
+
+/// A turn ends once. What its end says of messages it says of the turn's own, of all of them that were open, and either that
+/// they are acknowledged or that they are given up on.
+fn turns_end_once_and_decide_about_their_own_messages(log: &[LogRow]) {
+    let mut rows: BTreeMap<Key, Row> = BTreeMap::new();
+    let mut ended = BTreeSet::new();
+    for entry in log {
+        if let Fact::TurnEnded(fact) = &entry.fact {
+            assert!(ended.insert(fact.turn.clone()), "{fact:?} again");
+            let Some(Row::Turn(turn)) = rows.get(&Key::Turn(fact.turn.clone())) else { panic!("{fact:?} of no turn") };
+            decides_about_its_own(fact, turn, &rows, &caused_by(log, entry).collect::<Vec<_>>());
+        }
+        for key in touches(&entry.fact, entry.seq) {
+            let old = rows.remove(&key);
+            if let Some(new) = apply(old, &key, &entry.fact, entry.seq, entry.at) {
+                rows.insert(key, new);
+            }
+        }
+    }
+}
+
+fn decides_about_its_own(fact: &TurnEnded, turn: &Turn, before: &BTreeMap<Key, Row>, with_it: &[&LogRow]) {
+    let delivery = |message: &MessageId| -> Option<&Delivery> {
+        match before.get(&Key::Delivery { message: message.clone(), agent: turn.agent.clone() }) {
+            Some(Row::Delivery(delivery)) => Some(delivery),
+            _ => None,
+        }
+    };
+    let open: BTreeSet<&MessageId> = turn
+        .messages
+        .iter()
+        .filter(|message| delivery(message).is_some_and(|delivery| !delivery.is_settled()))
+        .collect();
+    let alive: BTreeSet<&MessageId> =
+        open.iter().copied().filter(|message| delivery(message).is_some_and(|delivery| !delivery.is_dead())).collect();
+    let (mut acked, mut given_up) = (BTreeSet::new(), BTreeSet::new());
+    for row in with_it {
+        match &row.fact {
+            Fact::MessagesAcked(receipt) => {
+                assert_eq!(receipt.agent, turn.agent);
+                acked.extend(receipt.messages.iter().chain(&receipt.broadcasts));
+            }
+            Fact::DeliveryAbandoned(abandoned) => {
+                assert_eq!(abandoned.agent, turn.agent);
+                given_up.insert(&abandoned.message);
+            }
+            _ => {}
+        }
+    }
+    let nothing = BTreeSet::new();
+    let (wanted_acked, wanted_given_up) = match fact.how {
+        How::Done => (&open, &nothing),
+        How::Failed if fact.gave_up => (&nothing, &alive),
+        How::Failed | How::Interrupted => (&nothing, &nothing),
+    };
+    assert_eq!((&acked, &given_up), (wanted_acked, wanted_given_up), "{fact:?}");
+}

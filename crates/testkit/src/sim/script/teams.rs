@@ -1,0 +1,118 @@
+//! What a runner asks for: that a team begins and ends, that its agents are woken, and what came of it.
+
+use rand::Rng;
+use rand::seq::IndexedRandom;
+use rookery_core::message::Standing;
+use rookery_core::team::{
+    AskStop, Conclusion, EndTeam, KickOff, Mode, NewMember, Runner, SayToTeam, StartTeam, StartTime, Takeover, Team,
+};
+use rookery_core::turn::{EndTurn, Failure, How, Notes, StartTurn, Turn, Usage, Woken};
+use rookery_core::{AgentId, Command, Key, MessageId, Row, TeamId, TurnId};
+
+use super::Script;
+use super::mail::GUARD;
+
+const TEAM: &str = "@default";
+
+impl Script<'_> {
+    /// Mostly what fits how the team is, and sometimes what does not.
+    pub(super) fn runner(&mut self) -> Command {
+        let Some(team) = self.team().filter(|team| team.is_live()).cloned() else { return self.start_team() };
+        match self.rng.random_range(0..100) {
+            0..6 => self.start_team(),
+            6..14 => self.kick_off(&team),
+            14..17 => self.say(),
+            17..20 => self.ask_stop(&team),
+            20..22 => self.end_team(&team),
+            22..60 => self.wake(&team),
+            _ => self.end_turn(),
+        }
+    }
+
+    fn team(&self) -> Option<&Team> {
+        match self.model.row(&Key::Team(TEAM.into())) {
+            Some(Row::Team(team)) => Some(team),
+            _ => None,
+        }
+    }
+
+    fn start_team(&mut self) -> Command {
+        let member = |agent: &AgentId| NewMember { agent: agent.clone(), backend: "mock".to_owned(), model: None };
+        let only = self.agent();
+        let (team, agents, mode) = match self.rng.random_range(0..6) {
+            0 => (TeamId::from(only.as_str()), vec![member(&only)], Mode::Standalone),
+            _ => (TeamId::from(TEAM), self.agents.iter().map(member).collect(), Mode::Start),
+        };
+        let pid = self.rng.random_range(1..4);
+        let (host, boot_id) = ("host-1".to_owned(), "boot-1".to_owned());
+        let runner = Runner { host, boot_id, pid, started_at: StartTime::Ticks(u64::from(pid)), site: None };
+        let takeover = if self.rng.random_bool(0.6) { Takeover::FromTheDead } else { Takeover::Refused };
+        StartTeam { team, workflow: "w".to_owned(), file: None, mode, agents, runner, takeover }.into()
+    }
+
+    fn fresh_message(&self, part: &str) -> MessageId {
+        MessageId::new(format!("msg_{part}_{:08}", self.fresh))
+    }
+
+    fn kick_off(&mut self, team: &Team) -> Command {
+        let text = Some(format!("@{} begin", self.agent()));
+        let messages = [self.fresh_message("began"), self.fresh_message("kickoff")];
+        KickOff { team: team.id().clone(), generation: self.generation(team), text, mentions: None, messages }.into()
+    }
+
+    fn say(&mut self) -> Command {
+        let text = format!("@{} enough", self.agent());
+        SayToTeam { team: TEAM.into(), message: self.fresh_message("said"), text }.into()
+    }
+
+    fn ask_stop(&mut self, team: &Team) -> Command {
+        let member = self.rng.random_bool(0.5).then(|| self.agent());
+        AskStop { team: team.id().clone(), member, reason: self.reason() }.into()
+    }
+
+    fn end_team(&mut self, team: &Team) -> Command {
+        let how = *Conclusion::ALL.choose(self.rng).unwrap_or(&Conclusion::Stopped);
+        EndTeam { team: team.id().clone(), generation: self.generation(team), how, reason: self.reason() }.into()
+    }
+
+    /// That of now, or rarely one before it.
+    fn generation(&mut self, team: &Team) -> u64 {
+        if self.rng.random_bool(0.1) { team.of.generation.saturating_sub(1) } else { team.of.generation }
+    }
+
+    fn wake(&mut self, team: &Team) -> Command {
+        let agent = self.agent();
+        let standing = if self.rng.random_bool(0.6) { Standing::Queued } else { Standing::Read };
+        StartTurn {
+            turn: TurnId::new(format!("turn_{:08}", self.fresh)),
+            team: team.id().clone(),
+            generation: self.generation(team),
+            attempt: self.rng.random_range(1..4),
+            woken: *Woken::ALL.choose(self.rng).unwrap_or(&Woken::Messages),
+            messages: self.own_messages(&agent, standing),
+            agent,
+        }
+        .into()
+    }
+
+    fn end_turn(&mut self) -> Command {
+        let turns = self.model.rows().filter_map(|(_, row)| if let Row::Turn(turn) = row { Some(turn) } else { None });
+        let known: Vec<&Turn> = turns.collect();
+        let open: Vec<&Turn> = known.iter().copied().filter(|turn| turn.end.is_none()).collect();
+        let among = if open.is_empty() || self.rng.random_bool(0.1) { known } else { open };
+        let turn = among.choose(self.rng).map_or_else(|| "turn_none".into(), |turn| turn.id.clone());
+        let reason = format!("text {}", self.rng.random_range(0..20));
+        EndTurn {
+            turn,
+            how: *[How::Done, How::Done, How::Failed, How::Interrupted].choose(self.rng).unwrap_or(&How::Done),
+            last: self.rng.random_bool(0.5),
+            failure: Some(Failure { kind: "broken".to_owned(), reason, detail: None }),
+            usage: Usage { input_tokens: 3, output_tokens: 2, cost_micros: Some(1) },
+            notes: Notes::default(),
+            said: self.rng.random_bool(0.5).then(|| format!("@{} text 1", self.agent())),
+            message: self.fresh_message("turn"),
+            guard: GUARD,
+        }
+        .into()
+    }
+}

@@ -1,0 +1,63 @@
+import { expect, test } from './fixture';
+import { assemble } from './team';
+
+test('it reconnects after a crash of the daemon, without a gap and still signed in', async ({ daemon, signedIn: page }) => {
+  await page.goto(`${daemon.url}/ui/stream`);
+  const report = (number: number) => daemon.call('POST', '/events', { agent_id: 'a', action: 'x.count', metadata: { number } });
+  await daemon.call('POST', '/agents/announce', { id: 'a', tool: 'shell' });
+  for (let number = 0; number < 5; number += 1) await report(number);
+  await expect(page.locator('.stream-row')).toHaveCount(7);
+  await daemon.crash();
+  for (let number = 5; number < 10; number += 1) await report(number);
+  await expect(page.locator('.transport .live')).toHaveText('Live');
+  await expect(page.locator('.stream-row')).toHaveCount(12);
+  const numbers = await page.locator('.stream-row .seq').allTextContents();
+  expect(numbers.map(Number)).toEqual(Array.from({ length: 12 }, (_, index) => (numbers[0] ? Number(numbers[0]) : 0) + index));
+  await expect(page.getByText('Operator, sees everything')).toBeVisible();
+});
+
+test('the past can be looked at, changes nothing, and is left again', async ({ daemon, signedIn: page }) => {
+  await assemble(daemon);
+  await page.goto(`${daemon.url}/ui/tasks`);
+  await expect(page.locator('.task-card').filter({ hasText: 'End-to-end' })).toBeVisible();
+  const scrub = page.getByRole('slider', { name: 'Position in the log' });
+  await scrub.focus();
+  await page.keyboard.press('Home');
+  await expect(page.locator('.replaying')).toContainText('event 1');
+  await expect(page.locator('.task-card')).toHaveCount(0);
+  await expect(page.getByRole('textbox', { name: 'New task' })).toHaveCount(0);
+  await page.keyboard.press('PageDown');
+  await page.locator('.main').click({ position: { x: 5, y: 5 } });
+  await page.keyboard.press('L');
+  await expect(page.locator('.replaying')).toHaveCount(0);
+  await expect(page.locator('.task-card').filter({ hasText: 'End-to-end' })).toBeVisible();
+});
+
+test('the keyboard reaches everything that the mouse does', async ({ daemon, signedIn: page }) => {
+  await assemble(daemon);
+  await page.goto(`${daemon.url}/ui/c/default`);
+  await page.locator('.main h1').click();
+  await page.keyboard.press('g');
+  await page.keyboard.press('t');
+  await expect(page).toHaveURL(/\/ui\/tasks$/);
+  await page.keyboard.press('Control+k');
+  await page.getByRole('combobox', { name: 'Search or jump to' }).fill('backend-2');
+  await page.keyboard.press('Enter');
+  await expect(page).toHaveURL(/\/ui\/agents\/backend-2$/);
+  await page.keyboard.press('?');
+  await expect(page.getByRole('dialog', { name: 'Keys' })).toBeVisible();
+  await page.keyboard.press('Escape');
+  await expect(page.getByRole('dialog')).toHaveCount(0);
+  await page.goBack();
+  await expect(page).toHaveURL(/\/ui\/tasks$/);
+});
+
+test('every event has an address, and filters are part of it', async ({ daemon, page }) => {
+  await assemble(daemon);
+  await page.goto(`${daemon.url}/ui/event/3`);
+  await expect(page.getByRole('heading', { name: 'Event 3', exact: true })).toBeVisible();
+  await page.goto(`${daemon.url}/ui/stream?kind=task.completed`);
+  await expect(page.locator('.stream-row')).toHaveCount(1);
+  await page.reload();
+  await expect(page.locator('.stream-row')).toHaveCount(1);
+});

@@ -1,0 +1,74 @@
+import { expect, test } from './fixture';
+import { Mcp } from './mcp';
+
+test('what an agent says and does is there without a reload', async ({ daemon, signedIn: page }) => {
+  await page.goto(`${daemon.url}/ui/c/default`);
+  await daemon.call('POST', '/agents/announce', { id: 'backend-1', tool: 'codex' });
+  await expect(page.locator('.rail')).toContainText('backend-1');
+  await daemon.call('POST', '/channels/default/messages', { text: 'The parser **works** in `src/lib.rs`' }, 'backend-1');
+  await expect(page.getByRole('article')).toContainText('The parser works in src/lib.rs');
+  const { id } = await daemon.call<{ id: string }>('POST', '/tasks', { title: 'Write the lexer', assigned_by: 'backend-1', assigned_to: 'backend-1' });
+  await daemon.call('PATCH', `/tasks/${id}`, { status: 'in_progress', agent_id: 'backend-1' });
+  await expect(page.locator('.rail')).toContainText('Write the lexer');
+  await expect(page.locator('.inspector')).toContainText('Write the lexer');
+});
+
+test('a message with a mention tells whom it reaches, and reaches an MCP client', async ({ daemon, signedIn: page }) => {
+  const agent = await Mcp.connect(daemon, 'backend-1');
+  await agent.tool('channel_send', { message: 'here I am' });
+  await page.goto(`${daemon.url}/ui/c/default`);
+  await expect(page.getByRole('article')).toContainText('here I am');
+  const field = page.getByRole('combobox', { name: 'Message #general' });
+  await field.pressSequentially('@back');
+  await expect(page.getByRole('option', { name: /backend-1/ })).toBeVisible();
+  await field.press('Enter');
+  await field.pressSequentially('release session.rs, this is urgent');
+  await expect(page.getByText('Notifies backend-1, high priority')).toBeVisible();
+  await field.press('Enter');
+  await expect(page.getByRole('article').filter({ hasText: 'release session.rs' })).toContainText('you');
+  const inbox = JSON.stringify(await agent.tool('inbox_check'));
+  expect(inbox).toContain('release session.rs, this is urgent');
+  expect(inbox).toContain('person:anna');
+  expect(inbox).toContain('high');
+});
+
+test('an answer in a thread stays in the thread', async ({ daemon, signedIn: page }) => {
+  await daemon.call('POST', '/agents/announce', { id: 'backend-1', tool: 'codex' });
+  await daemon.call('POST', '/channels/default/messages', { text: 'Which database?' }, 'backend-1');
+  await page.goto(`${daemon.url}/ui/c/default`);
+  await page.getByRole('article').getByRole('link', { name: 'Reply' }).click();
+  await page.getByRole('combobox', { name: 'Message #general' }).fill('PostgreSQL');
+  await page.keyboard.press('Enter');
+  await expect(page.getByRole('article')).toHaveCount(2);
+  await page.getByRole('link', { name: 'Back to the channel' }).click();
+  await expect(page.getByRole('article')).toHaveCount(1);
+  await expect(page.getByRole('link', { name: /1 reply/ })).toBeVisible();
+});
+
+test('a hostile message does nothing but being read', async ({ daemon, signedIn: page }) => {
+  const complaints: string[] = [];
+  const asked: string[] = [];
+  page.on('dialog', (dialog) => void (complaints.push(`dialog ${dialog.message()}`), dialog.dismiss()));
+  page.on('console', (message) => /Content Security Policy|Refused/.test(message.text()) && complaints.push(message.text()));
+  page.on('request', (request) => new URL(request.url()).origin !== daemon.url && request.url().startsWith('http') && asked.push(request.url()));
+  await daemon.call('POST', '/agents/announce', { id: 'mallory', tool: 'shell' });
+  const hostile = [
+    'A'.repeat(200_000),
+    '<script>alert(1)</script><img src=x onerror=alert(2)>',
+    '[click](javascript:alert(3)) javascript:alert(4) ![x](http://evil.example/x.png)',
+    '<iframe src="http://evil.example"></iframe> <style>*{display:none}</style>',
+    '\u202Egnp.exe @anna `code ** ** __ ```',
+  ];
+  for (const text of hostile) await daemon.call('POST', '/channels/default/messages', { text }, 'mallory');
+  await daemon.call('PUT', '/contexts/default/documents/evil.md', { text: hostile.slice(1, 4).join('\n\n'), version: 0 }, 'mallory');
+  await page.goto(`${daemon.url}/ui/c/default`);
+  await expect(page.getByText('<script>alert(1)</script>')).toBeVisible();
+  await expect(page.getByRole('button', { name: /197,000 more characters/ })).toBeAttached();
+  expect(await page.locator('.main a[href^="javascript"], .main iframe, .main img, .main script').count()).toBe(0);
+  await page.goto(`${daemon.url}/ui/documents/default/evil.md`);
+  await expect(page.locator('.markdown')).toBeVisible();
+  expect(await page.locator('.markdown a[href^="javascript"], .markdown iframe, .markdown img, .markdown script, .markdown style').count()).toBe(0);
+  await page.goto(`${daemon.url}/ui/stream`);
+  await expect(page.locator('.stream-row').first()).toBeVisible();
+  expect([...complaints, ...asked]).toEqual([]);
+});

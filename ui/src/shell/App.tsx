@@ -1,0 +1,147 @@
+// The frame: rail, view, inspector, transport; and which view an address is.
+
+import { lazy, Suspense, useEffect, useState } from 'react';
+import { follow, go, type Place, at, usePlace } from '../router';
+import { useMatters } from '../store/hooks';
+import { usePast } from '../store/replay';
+import { useStore } from '../store/store';
+import { useToasts } from '../store/toasts';
+import { clockSeconds } from '../parts/time';
+import { AttentionView } from '../views/Attention';
+import { ChannelView } from '../views/Channel';
+import { LaunchView } from '../views/Launch';
+import { SetupView } from '../views/Setup';
+import { StreamView } from '../views/Stream';
+import { CommandMenu } from './CommandMenu';
+import { Help } from './Help';
+import { useKeys } from './keys';
+import { Rail } from './Rail';
+import { Transport } from './Transport';
+
+const AgentsView = lazy(() => import('../views/Agents'));
+const TasksView = lazy(() => import('../views/Tasks'));
+const TaskView = lazy(() => import('../views/Task'));
+const FilesView = lazy(() => import('../views/Files'));
+const RunsView = lazy(() => import('../views/Runs'));
+const RunView = lazy(() => import('../views/Run'));
+const RunPanel = lazy(() => import('../views/RunPanel'));
+const HandoffsView = lazy(() => import('../views/Handoffs'));
+const DocumentsView = lazy(() => import('../views/Documents'));
+const ArtifactsView = lazy(() => import('../views/Artifacts'));
+const EventView = lazy(() => import('../views/Event'));
+
+export type Over = 'none' | 'commands' | 'help' | 'menu';
+
+export function App() {
+  const place = usePlace();
+  const [over, setOver] = useState<Over>('none');
+  const channel = place.parts[0] === 'c' ? place.parts[1] : undefined;
+  const inspected = useInspected(channel);
+  useKeys(setOver);
+  useEffect(() => setOver('none'), [place.href]);
+  const classes = ['app', inspected ? 'inspected' : '', over === 'menu' ? 'menu' : ''].filter(Boolean).join(' ');
+  return (
+    <>
+      <a className="skip" href="#main">Skip to the view</a>
+      <div className={classes} onClick={(event) => linked(event)}>
+        <Rail place={place} onSearch={() => setOver('commands')} />
+        <main className="main" id="main" tabIndex={-1} onClick={() => over === 'menu' && setOver('none')}>
+          <Suspense fallback={<p className="empty">One moment…</p>}>
+            <View place={place} onMenu={() => setOver('menu')} />
+          </Suspense>
+        </main>
+        {inspected && <Suspense fallback={<aside className="inspector" />}><RunPanel run={inspected} /></Suspense>}
+        <Transport onHelp={() => setOver('help')} />
+      </div>
+      <Announced />
+      <Replaying />
+      {over === 'commands' && <CommandMenu onClose={() => setOver('none')} />}
+      {over === 'help' && <Help onClose={() => setOver('none')} />}
+      <Toasts />
+    </>
+  );
+}
+
+/** Links of the page stay in the page, wherever they are in it. */
+function linked(event: React.MouseEvent<HTMLElement>): void {
+  const anchor = (event.target as Element).closest('a');
+  if (anchor) follow({ ...event, currentTarget: anchor, preventDefault: () => event.preventDefault() } as React.MouseEvent<HTMLAnchorElement>);
+}
+
+/** The run beside a channel, if its instance has tasks. */
+function useInspected(channel: string | undefined): string | undefined {
+  const tasks = useStore((state) => state.world.tasks);
+  if (channel === undefined) return undefined;
+  const run = `run_${channel}`;
+  for (const task of tasks.values()) if (task.run === run) return run;
+  return undefined;
+}
+
+function View({ place, onMenu }: { place: Place; onMenu: () => void }) {
+  const [first, second] = place.parts;
+  const rest = place.parts.slice(1);
+  switch (first) {
+    case undefined: return <Home onMenu={onMenu} />;
+    case 'launch': return <LaunchView />;
+    case 'attention': return <AttentionView onMenu={onMenu} />;
+    case 'stream': return <StreamView onMenu={onMenu} />;
+    case 'event': return <EventView seq={Number(second)} onMenu={onMenu} />;
+    case 'c': return <ChannelView key={second} channel={second ?? 'default'} onMenu={onMenu} />;
+    case 'agents': return <AgentsView chosen={second} onMenu={onMenu} />;
+    case 'tasks': return second ? <TaskView id={second} onMenu={onMenu} /> : <TasksView onMenu={onMenu} />;
+    case 'runs': return second ? <RunView id={second} onMenu={onMenu} /> : <RunsView onMenu={onMenu} />;
+    case 'files': return <FilesView chosen={rest.join('/') || undefined} onMenu={onMenu} />;
+    case 'handoffs': return <HandoffsView chosen={second} onMenu={onMenu} />;
+    case 'documents': return <DocumentsView instance={second} path={rest.slice(1).join('/') || undefined} onMenu={onMenu} />;
+    case 'artifacts': return <ArtifactsView chosen={second} onMenu={onMenu} />;
+    case 'setup': return <SetupView onMenu={onMenu} />;
+    default: return <p className="empty">There is no view at this address. <a href={at()}>Home</a></p>;
+  }
+}
+
+/** Attention if something needs the person, else the channel where something was said last, else how to begin. */
+function Home({ onMenu }: { onMenu: () => void }) {
+  const ready = useStore((state) => state.ready);
+  const agents = useStore((state) => state.world.agents.size);
+  const head = useStore((state) => state.head);
+  const channels = useStore((state) => state.channels);
+  const matters = useMatters();
+  const link = useStore((state) => state.link);
+  if (!ready && link.is === 'away') return <p className="empty">The daemon does not let this page in: {link.why}. If it wants to know who you are, run <code>rookery open</code> in the project and follow the address that it prints. The page tries again by itself.</p>;
+  if (!ready || channels.size === 0) return <p className="empty">One moment…</p>;
+  if (matters.length > 0) return <AttentionView onMenu={onMenu} />;
+  if (agents === 0 && head === 0) return <SetupView onMenu={onMenu} />;
+  const [newest] = [...channels.values()].sort((a, b) => b.lastAt - a.lastAt);
+  return <ChannelView key={newest?.name} channel={newest?.name ?? 'default'} onMenu={onMenu} />;
+}
+
+/** What needs the person is said aloud; the stream never is. */
+function Announced() {
+  const matters = useMatters();
+  const [first] = matters;
+  return <div className="hidden" role="status" aria-live="polite">{first ? `${matters.length} need you. First: ${first.what}` : ''}</div>;
+}
+
+function Replaying() {
+  const past = usePast();
+  if (!past) return null;
+  return (
+    <div className="replaying" role="status">
+      {past.world
+        ? `Viewing ${clockSeconds(past.time)}, event ${past.at.toLocaleString()}. Nothing can be changed here; L returns to now.`
+        : `Reading the log up to event ${past.at.toLocaleString()}: ${past.loaded.toLocaleString()} so far`}
+    </div>
+  );
+}
+
+function Toasts() {
+  const toasts = useToasts();
+  return (
+    <div className="toasts" role="status" aria-live="polite">
+      {toasts.map((toast) => <div key={toast.id} className={toast.tone === 'bad' ? 'toast bad' : 'toast'}>{toast.text}</div>)}
+    </div>
+  );
+}
+
+/** Used by views that leave for another. */
+export { go };

@@ -1,0 +1,97 @@
+// The keyboard. Single letters mean something only while nobody is writing.
+
+import { useEffect } from 'react';
+import { at, go } from '../router';
+import { live, lookAt } from '../store/replay';
+import { current } from '../store/store';
+import { toggleTheme } from './theme';
+import type { Over } from './App';
+
+/** Where `g` and a letter go. */
+export const GOES: Record<string, { to: string; name: string }> = {
+  a: { to: at('attention'), name: 'Attention' },
+  s: { to: at('stream'), name: 'Stream' },
+  r: { to: at('runs'), name: 'Runs' },
+  t: { to: at('tasks'), name: 'Tasks' },
+  p: { to: at('agents'), name: 'Agents (people of a kind)' },
+  f: { to: at('files'), name: 'Files and claims' },
+  h: { to: at('handoffs'), name: 'Handoffs' },
+  d: { to: at('documents'), name: 'Documents' },
+  o: { to: at('artifacts'), name: 'Artifacts' },
+  c: { to: at('c', 'default'), name: 'the general channel' },
+};
+
+const AFTER_G_MILLIS = 1500;
+
+/** Keys that views listen for: they get them as events of the page. */
+export type Deed = 'next' | 'previous' | 'open' | 'peek' | 'acknowledge' | 'approve' | 'reply' | 'filter';
+
+const DEEDS: Record<string, Deed> = {
+  j: 'next', k: 'previous', Enter: 'open', ' ': 'peek', e: 'acknowledge', a: 'approve', r: 'reply', '/': 'filter',
+};
+
+export function useKeys(show: (over: Over) => void): void {
+  useEffect(() => {
+    let pressedG = 0;
+    const pressed = (event: KeyboardEvent) => {
+      if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === 'k') {
+        event.preventDefault();
+        return show('commands');
+      }
+      if (event.ctrlKey || event.metaKey || event.altKey || isWriting(event.target)) return;
+      if (performance.now() - pressedG < AFTER_G_MILLIS && GOES[event.key]) {
+        pressedG = 0;
+        event.preventDefault();
+        return go(GOES[event.key]?.to ?? '/ui');
+      }
+      pressedG = 0;
+      switch (event.key) {
+        case 'g':
+          pressedG = performance.now();
+          return;
+        case '?': return show('help');
+        case 'Escape': return show('none');
+        case 'L': return live();
+        case 'T': return toggleTheme();
+        case '[':
+        case ']': return step(event.key === ']' ? 1 : -1);
+      }
+      const deed = DEEDS[event.key];
+      const onControl = event.target instanceof Element && event.target.closest('a, button, input, select, [role="option"]');
+      if (deed && !(onControl && (event.key === 'Enter' || event.key === ' '))) {
+        const mine = new CustomEvent<Deed>('deed', { detail: deed, cancelable: true });
+        if (!dispatchEvent(mine)) event.preventDefault();
+      }
+    };
+    addEventListener('keydown', pressed);
+    return () => removeEventListener('keydown', pressed);
+  }, [show]);
+}
+
+/** Steps to another event of the log, from now or from where the replay is. */
+let stepped: number | undefined;
+export function step(by: number): void {
+  const from = stepped ?? current().head;
+  stepped = from + by >= current().head ? undefined : Math.max(1, from + by);
+  if (stepped === undefined) live();
+  else void lookAt(stepped);
+}
+
+export function stepFrom(seq: number | undefined): void {
+  stepped = seq;
+}
+
+/** What a view does with the keys that are about its rows. */
+export function useDeeds(handle: (deed: Deed) => boolean): void {
+  useEffect(() => {
+    const listener = (event: Event) => {
+      if (handle((event as CustomEvent<Deed>).detail)) event.preventDefault();
+    };
+    addEventListener('deed', listener);
+    return () => removeEventListener('deed', listener);
+  });
+}
+
+function isWriting(target: EventTarget | null): boolean {
+  return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
+}

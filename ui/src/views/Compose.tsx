@@ -1,0 +1,119 @@
+// Writing to a channel. Before it is sent, the person sees who will find it in the inbox and how urgently.
+
+import { type RefObject, useMemo, useState } from 'react';
+import { ApiError } from '../api/client';
+import { agentShape, agentWord, Glyph } from '../parts/Glyph';
+import * as actions from '../store/actions';
+import { useMayAct, useWorld } from '../store/hooks';
+import { reach, reachWords, typing } from '../store/mentions';
+import { usePast } from '../store/replay';
+import { bare, channelTitle, type Entry } from '../store/talk';
+import { SignInNote } from './SignInNote';
+
+const MOST = 8;
+
+export function Compose({ channel, replyTo, field }: { channel: string; replyTo: Entry | undefined; field: RefObject<HTMLTextAreaElement | null> }) {
+  const mayAct = useMayAct();
+  const past = usePast();
+  const { agents } = useWorld();
+  const [text, setText] = useState('');
+  const [caret, setCaret] = useState(0);
+  const [chosen, setChosen] = useState(0);
+  const [closed, setClosed] = useState(false);
+  const [fault, setFault] = useState<string>();
+  const [sending, setSending] = useState(false);
+  const typed = typing(text, caret);
+  const suggested = useMemo(() => {
+    if (!typed || closed) return [];
+    const start = typed.start.toLowerCase();
+    const suffix = channel === 'default' ? '' : `@${channel}`;
+    return [...agents.values()]
+      .filter((agent) => agent.id.toLowerCase().startsWith(start) || bare(agent.id).toLowerCase().startsWith(start))
+      .map((agent) => ({ agent, name: suffix && agent.id.endsWith(suffix) ? bare(agent.id) : agent.id }))
+      .slice(0, MOST);
+  }, [agents, typed?.start, closed, channel]);
+  if (past) return <div className="signin" role="note">This is the past. Press L to return to now and write.</div>;
+  if (!mayAct) return <SignInNote />;
+
+  const insert = (name: string) => {
+    if (!typed) return;
+    const next = `${text.slice(0, typed.from)}@${name} ${text.slice(caret)}`;
+    setText(next);
+    const place = typed.from + name.length + 2;
+    setCaret(place);
+    requestAnimationFrame(() => field.current?.setSelectionRange(place, place));
+  };
+  const submit = async () => {
+    if (text.trim() === '' || sending) return;
+    setSending(true);
+    try {
+      await actions.say(channel, text, replyTo?.id);
+      setText('');
+      setFault(undefined);
+    } catch (error) {
+      setFault(error instanceof ApiError ? `${error.message}${error.hint ? ` (${error.hint})` : ''}` : 'It was not sent: the daemon does not answer.');
+    } finally {
+      setSending(false);
+    }
+  };
+  const keys = (event: React.KeyboardEvent) => {
+    const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (suggested.length > 0) {
+      if (by !== undefined) {
+        event.preventDefault();
+        return setChosen((before) => (before + by + suggested.length) % suggested.length);
+      }
+      if (event.key === 'Tab' || event.key === 'Enter') {
+        event.preventDefault();
+        return insert(suggested[Math.min(chosen, suggested.length - 1)]?.name ?? '');
+      }
+      if (event.key === 'Escape') return setClosed(true);
+    }
+    if (event.key === 'Enter' && !event.shiftKey && !event.nativeEvent.isComposing) {
+      event.preventDefault();
+      void submit();
+    }
+    if (event.key === 'Escape') field.current?.blur();
+  };
+  const told = reach(text, channel, agents);
+  return (
+    <form
+      className="compose" onSubmit={(event) => {
+        event.preventDefault();
+        void submit();
+      }}
+    >
+      {suggested.length > 0 && (
+        <ul className="suggest" role="listbox" id="mentions" aria-label="Agents">
+          {suggested.map(({ agent, name }, index) => (
+            <li key={agent.id} id={`mention-${index}`} role="option" aria-selected={index === Math.min(chosen, suggested.length - 1)} onMouseDown={(event) => {
+              event.preventDefault();
+              insert(name);
+            }}>
+              <Glyph shape={agentShape(agent)} />{name}<span className="push quiet">{agentWord(agentShape(agent))}</span>
+            </li>
+          ))}
+        </ul>
+      )}
+      <textarea
+        ref={field} value={text} rows={1} aria-label={`Message #${channelTitle(channel)}`}
+        placeholder={replyTo ? `Reply to ${replyTo.name}` : `Message #${channelTitle(channel)}, @ reaches an agent`}
+        role="combobox" aria-expanded={suggested.length > 0} aria-controls="mentions" aria-autocomplete="list"
+        aria-activedescendant={suggested.length > 0 ? `mention-${Math.min(chosen, suggested.length - 1)}` : undefined}
+        onChange={(event) => {
+          setText(event.target.value);
+          setCaret(event.target.selectionStart);
+          setClosed(false);
+          setChosen(0);
+        }}
+        onSelect={(event) => setCaret(event.currentTarget.selectionStart)}
+        onKeyDown={keys}
+      />
+      <footer>
+        {fault === undefined ? <span className="cut" aria-live="polite">{reachWords(told)}</span> : <span className="oops" role="alert">{fault}</span>}
+        <span className="push hint"><kbd>⏎</kbd> send</span>
+        <button type="submit" className="button main-action" disabled={text.trim() === '' || sending}>Send</button>
+      </footer>
+    </form>
+  );
+}

@@ -1,0 +1,23 @@
+// A launch address was opened: exchange its code for the cookie, and take it out of the address bar before anything else.
+
+import { useEffect, useState } from 'react';
+import { ApiError, send } from '../api/client';
+import { at, go } from '../router';
+import { session } from '../store/store';
+
+let started = false;
+
+export function LaunchView() {
+  const [fault, setFault] = useState<string>();
+  useEffect(() => {
+    const code = location.hash.slice(1);
+    if (started || code === '') return;
+    started = true;
+    history.replaceState(null, '', at('launch'));
+    send('POST', '/session', { code })
+      .then(session)
+      .then(() => go(at(), 'replace'))
+      .catch((error: unknown) => setFault(error instanceof ApiError ? `${error.message}. ${error.hint ?? ''}` : 'The daemon does not answer.'));
+  }, []);
+  return <p className="empty" role="status">{fault ?? 'Signing you in…'}</p>;
+}

@@ -1,0 +1,75 @@
+// Who worked on what and when, one row for each agent, with idle stretches folded.
+
+import { useMemo } from 'react';
+import { clock, clockSeconds, full, lasted, useNow } from '../parts/time';
+import { scale, ticks } from '../layout/timeline';
+import { at } from '../router';
+import type { Wire } from '../api/client';
+
+export type RunTask = Wire['TaskInfo'];
+
+interface Bar { from: number; to: number; going: boolean; task: RunTask; tone: string; attempt: number }
+
+export function Timeline({ tasks, attempt }: { tasks: readonly RunTask[]; attempt?: number | undefined }) {
+  const now = useNow();
+  const minute = Math.floor(now / 5000);
+  const rows = useMemo(() => byAgent(flat(tasks), attempt, now), [tasks, attempt, minute]);
+  const line = useMemo(() => scale([...rows.values()].flat(), now), [rows, minute]);
+  if (rows.size === 0) return <p className="quiet">Nobody has worked on it yet.</p>;
+  const percent = (place: number) => `${(place * 100).toFixed(2)}%`;
+  const end = [...rows.values()].flat().some((bar) => bar.going);
+  return (
+    <div className="gantt">
+      {[...rows].map(([agent, bars]) => (
+        <Row key={agent} agent={agent}>
+          {bars.map((bar) => {
+            const left = line.at(bar.from);
+            const label = `${bar.task.title}, ${lasted(bar.to - bar.from)}${bar.attempt > 1 ? `, attempt ${bar.attempt}` : ''}`;
+            return (
+              <a
+                key={`${bar.task.task_id} ${bar.from}`} className={`stretch fill-${bar.tone}`} href={at('tasks', bar.task.task_id)} title={`${label}\n${full(bar.from)}`}
+                aria-label={label} style={{ left: percent(left), width: percent(Math.max(0, line.at(bar.to) - left)) }}
+              />
+            );
+          })}
+          {line.folds.map((fold) => <i key={fold.at} className="gap" style={{ left: percent(fold.at) }} title={`${lasted(fold.millis)} without work`} />)}
+          {end && <i className="now" style={{ left: percent(Math.min(0.998, line.at(now))) }} />}
+        </Row>
+      ))}
+      <span />
+      <div className="axis num">
+        {ticks(line.from, line.to).filter((time) => line.at(time) < 0.94).map((time) => (
+          <span key={time} style={{ left: percent(line.at(time)) }}>{line.to - line.from < 180_000 ? clockSeconds(time) : clock(time)}</span>
+        ))}
+      </div>
+    </div>
+  );
+}
+
+function Row({ agent, children }: { agent: string; children: React.ReactNode }) {
+  return <><span className="who cut" title={agent}>{agent}</span><div className="track">{children}</div></>;
+}
+
+export function flat(tasks: readonly RunTask[]): RunTask[] {
+  return tasks.flatMap((task) => [task, ...flat(task.children)]);
+}
+
+function byAgent(tasks: readonly RunTask[], attempt: number | undefined, now: number): Map<string, Bar[]> {
+  const rows = new Map<string, Bar[]>();
+  for (const task of tasks) {
+    for (const entry of task.attempts) {
+      if (attempt !== undefined && entry.attempt !== attempt) continue;
+      const agent = entry.agent.replace(/^agent:/, '');
+      const going = entry.ended_at == null;
+      const to = going ? now : Date.parse(entry.ended_at ?? '');
+      rows.set(agent, [...(rows.get(agent) ?? []), { from: Date.parse(entry.started_at), to, going, task, tone: toneOf(task, entry.outcome ?? undefined, going), attempt: entry.attempt }]);
+    }
+  }
+  return rows;
+}
+
+function toneOf(task: RunTask, outcome: string | undefined, going: boolean): string {
+  if (going) return task.state === 'paused' ? 'block' : task.state === 'review' ? 'wait' : 'run';
+  if (outcome === 'completed') return 'done';
+  return outcome === 'failed' || outcome === 'timed_out' ? 'fail' : 'idle';
+}
