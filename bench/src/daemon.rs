@@ -147,6 +147,13 @@ fn command(program: &Path) -> Command {
     Command::new(program)
 }
 
+/// The program itself, for a project.
+pub(crate) fn rookery(root: &Path) -> anyhow::Result<Command> {
+    let mut command = command(&sibling("rookery")?);
+    command.current_dir(root).env_remove("ROOKERY_DIR").env_remove("ROOKERY_STORE");
+    Ok(command)
+}
+
 /// A program that was built with this one.
 fn sibling(name: &str) -> anyhow::Result<PathBuf> {
     let program = std::env::current_exe()?.with_file_name(name);

@@ -12,6 +12,7 @@
 //! | `daemon` | how long it takes to start, and how much memory it needs |
 //! | `mcp` | what calling tools costs beside a bare server of the same SDK, and a durable write beside REST |
 //! | `routing` | what a decision about who does a task takes among 10, 1,000 and 10,000 agents |
+//! | `runner` | how quickly scripted agents answer each other, in ever larger teams |
 //! | `postgres` | what PostgreSQL makes of the same beside SQLite, with one, two and four daemons |
 //!
 //! Absolute figures are this machine's. What is compared runs interleaved in short slices, and ratios are taken within a
@@ -34,6 +35,7 @@ mod replay;
 mod report;
 mod rest;
 mod routing;
+mod runner;
 mod sample;
 mod say;
 mod stopwatch;
@@ -89,6 +91,7 @@ enum Part {
     Daemon,
     Mcp,
     Routing,
+    Runner,
     Postgres,
 }
 
@@ -196,6 +199,10 @@ fn main() -> anyhow::Result<()> {
     if wanted(Part::Routing) {
         say::heading("choosing who does a task");
         routing::run(&plan, &mut report)?;
+    }
+    if wanted(Part::Runner) {
+        say::heading("teams of scripted agents");
+        runner::run(&plan, &mut report)?;
     }
     if wanted(Part::Postgres) {
         say::heading("PostgreSQL beside SQLite");

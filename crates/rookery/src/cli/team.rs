@@ -103,7 +103,8 @@ fn look(context: &Context, verbose: bool) -> Look {
 
 fn terminal_size() -> Option<(u16, u16)> {
     let size = rustix::termios::tcgetwinsize(std::io::stderr()).ok()?;
-    Some((size.ws_col, size.ws_row))
+    // Some terminals do not know.
+    Some((size.ws_col, size.ws_row)).filter(|(columns, rows)| *columns > 0 && *rows > 0)
 }
 
 /// Cancelled by Ctrl-C and its like. A second one does not wait: what runs dies with this process.

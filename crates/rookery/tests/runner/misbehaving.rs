@@ -154,3 +154,34 @@ async fn a_runner_that_is_killed_takes_its_programs_along() -> Outcome {
     runner.kill()?;
     eventually("it is gone", async || Ok((!is_left_over(&stage)).then_some(()))).await
 }
+
+#[tokio::test]
+async fn one_that_leaves_its_folder_finds_nothing_there() -> Outcome {
+    let stage = Stage::new()?;
+    let outside = tempfile::tempdir_in(std::env::var_os("HOME").unwrap_or_else(|| "/".into()))?;
+    let script = format!(
+        "#!/bin/sh\necho mine > inside.txt\necho evil > '{0}/outside.txt' && echo wrote outside\n\
+         cat .rookery/person.key && echo read the key\necho evil > .rookery/evil.txt && echo wrote our state\necho done\n",
+        outside.path().display()
+    );
+    stage.save("trespass.sh", &script)?;
+    stage.save(
+        "team.yaml",
+        "agents: {trespasser: {backend: command, command: [sh, trespass.sh]}}\nkickoff: \"@trespasser go\"\n",
+    )?;
+    let ran = stage.run(&["run", "team.yaml"]).await?;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    if ran.stderr.contains("without a sandbox") {
+        eprintln!("this machine has no sandbox, and the runner says so");
+        return Ok(());
+    }
+    let root = stage.daemon.root();
+    assert_eq!(std::fs::read_to_string(root.join("inside.txt"))?, "mine\n");
+    assert!(!outside.path().join("outside.txt").exists(), "it wrote outside");
+    assert!(!root.join(".rookery/evil.txt").exists(), "it wrote our state");
+    let channel = stage.channel("default").await?;
+    let said: Vec<&str> =
+        channel.iter().filter(|(from, _)| from == "trespasser").map(|(_, text)| text.as_str()).collect();
+    assert!(said.len() == 1 && said[0].ends_with("done") && !said[0].contains("read the key"), "{said:?}");
+    Ok(())
+}

@@ -166,7 +166,7 @@ async fn one_that_says_nothing_is_ended_and_a_sign_of_life_is_enough() {
 #[tokio::test]
 async fn a_flood_is_ended_and_beginning_and_end_are_kept() {
     let place = Place::new();
-    let limits = Limits { output_bytes: 8 << 20, ..Limits::within(LONG) };
+    let limits = Limits { output_bytes: 4 << 20, ..Limits::within(LONG) };
     let ran = place.run(&place.shell("echo first; yes"), limits).await;
     assert_eq!(ran.finished.how, How::Flooded);
     assert!(ran.transcript.starts_with("first\ny\n") && ran.transcript.contains(" bytes left out here]\n"));

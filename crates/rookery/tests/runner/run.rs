@@ -277,12 +277,9 @@ kickoff: "@helper hello"
     let again = stage.run(&["start", "team.yaml", "--instance", "bg"]).await?;
     assert_eq!(again.code, Some(1), "{again:?}");
     assert!(again.stderr.contains("is run by another process"), "{again:?}");
-    let key = stage.daemon.person_key()?;
-    let say = stage.daemon.request(reqwest::Method::POST, "/teams/@bg/say").bearer_auth(&key);
-    say.json(&json!({"text": "@helper what now?"})).send().await?.error_for_status()?;
+    stage.as_person("/teams/@bg/say", json!({"text": "@helper what now?"})).await?;
     heard("what now?").await?;
-    let stop = stage.daemon.request(reqwest::Method::POST, "/teams/@bg/stop").bearer_auth(&key);
-    stop.json(&json!({"reason": "enough"})).send().await?.error_for_status()?;
+    stage.as_person("/teams/@bg/stop", json!({"reason": "enough"})).await?;
     eventually("it has ended", async || Ok((stage.team("@bg").await?["live"] == false).then_some(()))).await?;
     assert_eq!(stage.team("@bg").await?["outcome"], "stopped");
     stage.everything_is_acknowledged_once().await
@@ -327,5 +324,64 @@ kickoff: "@other go"
     stage.save("team.yaml", &file.replace("wakeup: 1s", "wakeup: 10m"))?;
     let ran = stage.run(&["run", "team.yaml"]).await?;
     assert_eq!(ran.code, Some(0), "{ran:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn one_agent_is_stopped_and_the_others_go_on() -> Outcome {
+    let stage = Stage::new()?;
+    let file = r#"
+agents:
+  stuck: {backend: mock, script: [hang]}
+  other: {backend: mock, script: {turns: [{say: "Here I am."}], then: repeat}}
+kickoff: "@stuck go"
+"#;
+    stage.save("team.yaml", file)?;
+    let started = stage.start(&["start", "team.yaml", "--instance", "two"])?;
+    stage.until_working("@two", "stuck").await?;
+    stage.as_person("/teams/@two/stop", json!({"agent": "stuck"})).await?;
+    eventually("its turn is over", async || {
+        let turns = stage.turns("@two").await?;
+        Ok(turns.iter().any(|turn| turn["outcome"] == "interrupted").then_some(()))
+    })
+    .await?;
+    stage.as_person("/teams/@two/say", json!({"text": "@other are you there?"})).await?;
+    eventually("the other answers", async || {
+        let channel = stage.channel("two").await?;
+        Ok(channel.iter().any(|(from, text)| from == "other" && text == "Here I am.").then_some(()))
+    })
+    .await?;
+    stage.as_person("/teams/@two/stop", json!({})).await?;
+    let ran = started.ended().await?;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(stage.team("@two").await?["outcome"], "stopped");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_agent_may_have_a_worktree_of_its_own_and_finds_it_again() -> Outcome {
+    let stage = Stage::new()?;
+    stage.git(&["init", "-q", "-b", "main"])?;
+    stage.git(&["commit", "-q", "--allow-empty", "-m", "first"])?;
+    let file = r#"
+agents:
+  writer:
+    backend: mock
+    workspace: worktree
+    script: [{do: [{save: {path: mine.txt, text: "written here"}}, {say: Saved.}]}]
+kickoff: "@writer go"
+"#;
+    stage.save("team.yaml", file)?;
+    for _ in 0..2 {
+        let ran = stage.run(&["run", "team.yaml", "--instance", "own"]).await?;
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+    }
+    assert!(!stage.daemon.root().join("mine.txt").exists(), "the project's own folder is left alone");
+    let trees = stage.git(&["worktree", "list", "--porcelain"])?;
+    let paths: Vec<&str> = trees.lines().filter_map(|line| line.strip_prefix("worktree ")).collect();
+    assert_eq!(paths.len(), 2, "{trees}");
+    assert!(trees.contains("branch refs/heads/rookery/own/writer"), "{trees}");
+    let own = std::path::Path::new(paths[1]).join("mine.txt");
+    assert_eq!(std::fs::read_to_string(own)?, "written here");
     Ok(())
 }

@@ -297,6 +297,12 @@ async fn a_worktree_is_written_and_committed_to_and_nothing_is_left_for_a_person
     let ran = place.shell(&sandbox, &script).await;
     assert_eq!(ran.out, ["2"], "{ran:?}");
     assert!(worktree.join("file").exists());
+    let shared = place.sandbox(&[], &[]);
+    let script = "for path in .git .git/hooks .git/config; do mv $path elsewhere 2>/dev/null && echo moved $path; done; \
+                  rm -rf .git/hooks 2>/dev/null && echo removed; git status --short | head -1";
+    let ran = place.shell(&shared, script).await;
+    assert_eq!(ran.out.len(), 1, "{ran:?}");
+    assert!(ran.out[0].starts_with("?? "), "git itself works: {ran:?}");
 }
 
 #[expect(clippy::disallowed_methods, reason = "what is there before an agent works")]
@@ -347,4 +353,48 @@ async fn what_is_not_there_inside_is_told_as_not_started() {
     let (transcript, cancel) = (place.home.path().join("transcript"), CancellationToken::new());
     let refused = run(&program, Limits::within(Duration::from_secs(50)), &transcript, &cancel, &mut |_, _| {}).await;
     assert!(refused.unwrap_err().to_string().contains("broken"));
+}
+
+/// What an agent of a team tries, from its file to the log.
+const WORK: &str = r#"cat >/dev/null
+echo made >made
+echo "key: $(cat .rookery/person.key 2>/dev/null)"
+python3 fetch.py "$NEAR"
+python3 fetch.py http://example.com/
+"$ROOKERY" context send 'from inside'
+"#;
+
+#[tokio::test]
+async fn a_team_of_a_file_works_in_its_sandboxes() {
+    if !possible() {
+        return;
+    }
+    let project = Project::new();
+    let near = server("near").await;
+    let team = format!(
+        "agents:\n  worker:\n    backend: command\n    command: [sh, work.sh]\n    sandbox:\n      network: ['localhost:{near}']\n    \
+         env: {{NEAR: 'http://localhost:{near}/', OURS: '{ROOKERY}'}}\nkickoff: '@worker begin'\n"
+    );
+    for (name, text) in
+        [("team.yaml", team.as_str()), ("work.sh", &WORK.replace("ROOKERY", "OURS")), ("fetch.py", FETCH)]
+    {
+        std::fs::write(project.root().join(name), text).unwrap();
+    }
+    let output = outside_in(project.root(), &[ROOKERY, "run", "team.yaml", "--instance", "pr-1", "--verbose"]).await;
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("worker@pr-1 was kept from reaching example.com:80"), "{said}");
+    assert_eq!(std::fs::read_to_string(project.root().join("made")).unwrap(), "made\n");
+    let transcript = std::fs::read_to_string(project.root().join(".rookery/run/@pr-1/worker/transcript.txt")).unwrap();
+    assert!(transcript.starts_with("key: \nnear\nerror HTTP Error 403"), "{transcript}");
+    let rows = project.daemon.export().unwrap();
+    let sent = |row: &&serde_json::Value| row["kind"] == "message.sent" && row.to_string().contains("from inside");
+    assert_eq!(rows.iter().filter(sent).count(), 1);
+}
+
+#[expect(clippy::disallowed_methods, reason = "the program under test is started here")]
+async fn outside_in(folder: &Path, argv: &[&str]) -> std::process::Output {
+    let mut command = tokio::process::Command::new(argv[0]);
+    command.args(&argv[1..]).current_dir(folder).kill_on_drop(true);
+    within("a team is done", command.output()).await.unwrap().unwrap()
 }

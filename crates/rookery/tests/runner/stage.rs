@@ -62,6 +62,23 @@ impl Stage {
         Ok(Runner { child: command.spawn()? })
     }
 
+    /// Runs git in the project.
+    #[expect(clippy::disallowed_methods, reason = "a repository for agents to work in")]
+    pub fn git(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        let mut command = Command::new("git");
+        command.args(["-c", "user.name=t", "-c", "user.email=t@example.invalid"]).args(arguments);
+        let output = command.current_dir(self.daemon.root()).output()?;
+        ensure!(output.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// Does something that only a person may.
+    pub async fn as_person(&self, path: &str, body: Value) -> anyhow::Result<()> {
+        let request = self.daemon.request(reqwest::Method::POST, path).bearer_auth(self.daemon.person_key()?);
+        request.json(&body).send().await?.error_for_status()?;
+        Ok(())
+    }
+
     /// Runs a line of shell in the project, as somebody whom git knows.
     #[expect(clippy::disallowed_methods, reason = "what people do in a project is done here")]
     pub fn shell(&self, line: &str) -> anyhow::Result<()> {

@@ -114,19 +114,20 @@ impl Events {
         let _full_or_nobody_listens = self.0.try_send(event);
     }
 
-    pub fn later(&self) -> LaterEvents {
-        LaterEvents(self.0.downgrade())
+    /// For whoever outlasts the turn: the turn's events end all the same when it does.
+    pub fn weak(&self) -> WeakEvents {
+        WeakEvents(self.0.downgrade())
     }
 }
 
-/// Where events of a turn go that is perhaps over: whoever keeps this keeps nobody waiting for more.
+/// Where events go as long as somebody else keeps that open.
 #[derive(Clone, Debug)]
-pub struct LaterEvents(mpsc::WeakSender<Event>);
+pub struct WeakEvents(mpsc::WeakSender<Event>);
 
-impl LaterEvents {
+impl WeakEvents {
     pub fn tell(&self, event: Event) {
-        if let Some(sender) = self.0.upgrade() {
-            Events(sender).tell(event);
+        if let Some(events) = self.0.upgrade() {
+            Events(events).tell(event);
         }
     }
 }

@@ -27,8 +27,10 @@ pub(super) enum Read {
 pub(super) struct Lines<R> {
     from: R,
     longest: usize,
-    /// What was read and not passed on yet.
+    /// What was read.
     waiting: Vec<u8>,
+    /// How much of it was passed on. It is thrown away only when more is read: most lines are short, and there are many.
+    passed: usize,
     /// How far it is known to have no end of a line.
     searched: usize,
     /// How much of the line that is being read was left out.
@@ -44,7 +46,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 
     fn within(from: R, longest: usize) -> Lines<R> {
         let chunk = vec![0; CHUNK_BYTES].into_boxed_slice();
-        Lines { from, longest, waiting: Vec::new(), searched: 0, cut: 0, ended: false, chunk }
+        Lines { from, longest, waiting: Vec::new(), passed: 0, searched: 0, cut: 0, ended: false, chunk }
     }
 
     /// Nothing is lost if it is not waited for to the end.
@@ -55,6 +57,9 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         if self.ended {
             return Read::End;
         }
+        self.waiting.drain(..self.passed);
+        self.searched -= self.passed;
+        self.passed = 0;
         match self.from.read(&mut self.chunk).await {
             // A stream that fails has no more to say than one that ended.
             Ok(0) | Err(_) => {
@@ -73,21 +78,21 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         if let Some(end) = end {
             return Some(self.line(end, end + 1));
         }
-        if self.waiting.len() > self.longest {
-            self.cut += self.waiting.len() - self.longest;
-            self.waiting.truncate(self.longest);
+        let most = self.passed + self.longest;
+        if self.waiting.len() > most {
+            self.cut += self.waiting.len() - most;
+            self.waiting.truncate(most);
         }
         self.searched = self.waiting.len();
-        (self.ended && !self.waiting.is_empty()).then(|| self.line(self.waiting.len(), self.waiting.len()))
+        (self.ended && self.passed < self.waiting.len()).then(|| self.line(self.waiting.len(), self.waiting.len()))
     }
 
     fn line(&mut self, end: usize, next: usize) -> Line {
-        let kept = end.min(self.longest);
+        let kept = end.min(self.passed + self.longest);
         let cut = std::mem::take(&mut self.cut) + (end - kept);
-        let text = self.waiting[..kept].strip_suffix(b"\r").unwrap_or(&self.waiting[..kept]);
-        let text = String::from_utf8_lossy(text).into_owned();
-        self.waiting.drain(..next);
-        self.searched = 0;
+        let text = &self.waiting[self.passed..kept];
+        let text = String::from_utf8_lossy(text.strip_suffix(b"\r").unwrap_or(text)).into_owned();
+        (self.passed, self.searched) = (next, next);
         Line { text, cut }
     }
 }

@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use super::request::{self, Kind, Request};
 use super::rule::{Rules, Target};
 use super::socket;
-use crate::backend::{Event, Events, LaterEvents};
+use crate::backend::{Event, Events, WeakEvents};
 
 /// Connections at once; a further one waits.
 const CONNECTIONS: usize = 256;
@@ -46,7 +46,7 @@ struct Door {
 /// Whom refusals are told, and which were already.
 #[derive(Debug, Default)]
 struct Telling {
-    events: Option<LaterEvents>,
+    events: Option<WeakEvents>,
     told: HashSet<Target>,
 }
 
@@ -62,7 +62,7 @@ impl Egress {
     /// From now on, refusals are told here, each host once.
     pub(super) fn tell(&self, events: &Events) {
         let mut telling = self.door.telling.lock().unwrap_or_else(PoisonError::into_inner);
-        *telling = Telling { events: Some(events.later()), told: HashSet::new() };
+        *telling = Telling { events: Some(events.weak()), told: HashSet::new() };
     }
 }
 
@@ -189,8 +189,8 @@ mod tests {
     struct Setup {
         folder: tempfile::TempDir,
         egress: Egress,
+        events: Events,
         told: Receiver<Event>,
-        _turn: Events,
     }
 
     fn setup(rules: Vec<Rule>) -> Setup {
@@ -198,7 +198,7 @@ mod tests {
         let egress = Egress::open(folder.path(), "e.sock", "coder@pr-1", Rules(rules)).unwrap();
         let (events, told) = Events::bounded(8);
         egress.tell(&events);
-        Setup { folder, egress, told, _turn: events }
+        Setup { folder, egress, events, told }
     }
 
     impl Setup {
@@ -251,8 +251,8 @@ mod tests {
         setup.egress.tell(&events);
         setup.ask(&format!("CONNECT 127.0.0.1:{port} HTTP/1.1\r\n\r\n")).await;
         assert!(next.recv().await.is_some(), "in the next turn it is told again");
-        drop(events);
-        assert!(next.recv().await.is_none(), "and what keeps it in mind does not keep the turn from ending");
+        drop((events, setup.events));
+        assert!(next.recv().await.is_none(), "and the events of a turn end with it");
     }
 
     #[tokio::test]

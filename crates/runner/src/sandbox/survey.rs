@@ -137,18 +137,21 @@ fn named(text: &str, project: &Path, home: Option<&Path>) -> Result<PathBuf, Imp
     Ok(path)
 }
 
-/// What git needs to write when something is committed in a folder, and what of it is only to be read.
+/// What git needs to write when something is committed in a folder, and what of it is only to be read. Each is a mount of its
+/// own, so that none can be moved away and another one put in its place.
 fn git(folder: &Path) -> (Option<PathBuf>, Vec<PathBuf>) {
     let dot_git = folder.join(".git");
-    let common = match fs::read_to_string(&dot_git) {
-        // A worktree: its part of the repository is elsewhere.
-        Ok(pointer) => common_folder(folder, &pointer),
-        Err(_) => None,
+    let (repository, mut guarded) = match fs::read_to_string(&dot_git) {
+        // A worktree: its part of the repository is elsewhere, and this file says where.
+        Ok(pointer) => (common_folder(folder, &pointer), vec![dot_git]),
+        Err(_) => (dot_git.canonicalize().ok().filter(|path| path.is_dir()), vec![]),
     };
-    let repository = common.clone().or_else(|| dot_git.is_dir().then_some(dot_git));
-    let guarded = repository.iter().flat_map(|git| OF_GIT.iter().map(|name| git.join(name)));
-    let guarded = guarded.filter_map(|path| path.canonicalize().ok()).collect();
-    (common, guarded)
+    if let Some(repository) = &repository {
+        // Where there is none, one could be made.
+        let _it_is_there = fs::create_dir(repository.join("hooks"));
+        guarded.extend(OF_GIT.iter().filter_map(|name| repository.join(name).canonicalize().ok()));
+    }
+    (repository, guarded)
 }
 
 fn common_folder(folder: &Path, pointer: &str) -> Option<PathBuf> {
@@ -285,17 +288,18 @@ mod tests {
     #[test]
     fn what_git_would_run_is_only_read() {
         let disk = Disk::new();
-        for folder in ["home/shop/.git/hooks", "home/shop/.git/worktrees/fix", "home/shop/.worktrees/fix"] {
+        for folder in ["home/shop/.git/worktrees/fix", "home/shop/.worktrees/fix"] {
             fs::create_dir_all(disk.at(folder)).unwrap();
         }
         fs::write(disk.at("home/shop/.git/config"), "").unwrap();
         fs::write(disk.at("home/shop/.git/worktrees/fix/commondir"), "../..\n").unwrap();
         let pointer = format!("gitdir: {}\n", disk.at("home/shop/.git/worktrees/fix").display());
         fs::write(disk.at("home/shop/.worktrees/fix/.git"), pointer).unwrap();
-        let guarded = vec![disk.at("home/shop/.git/hooks"), disk.at("home/shop/.git/config")];
+        let of_git = [disk.at("home/shop/.git/hooks"), disk.at("home/shop/.git/config")];
         let shared = disk.survey("home/shop", &[]).unwrap();
-        assert_eq!((shared.write, shared.guarded), (vec![], guarded.clone()));
+        assert_eq!((shared.write, shared.guarded), (vec![disk.at("home/shop/.git")], of_git.to_vec()));
         let worktree = disk.survey("home/shop/.worktrees/fix", &[]).unwrap();
-        assert_eq!((worktree.write, worktree.guarded), (vec![disk.at("home/shop/.git")], guarded));
+        assert_eq!(worktree.write, [disk.at("home/shop/.git")]);
+        assert_eq!(worktree.guarded, [&[disk.at("home/shop/.worktrees/fix/.git")][..], &of_git].concat());
     }
 }

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use rookery_core::TeamId;
 use rustix::fs::{FlockOperation, flock};
 
-const LOCK: &str = "lock";
+/// Agents have folders of their names beside it, and none is called like this.
+const LOCK: &str = ".lock";
 
 /// The team's folder below `.rookery/run/`, held by this process.
 #[derive(Debug)]

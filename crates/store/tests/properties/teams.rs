@@ -43,13 +43,11 @@ fn generation() -> impl Strategy<Value = u64> {
 
 pub(crate) fn asked() -> BoxedStrategy<(Caller, Command)> {
     let caller = prop_oneof![12 => Just(Caller::person("anna")), 1 => Just(Caller::asserted("a"))];
-    let kickoff = (team(), generation(), post(), post()).prop_map(|(team, generation, began, text)| KickOff {
-        team,
-        generation,
-        text: Some("@a and @b, begin".to_owned()),
-        mentions: None,
-        messages: [began, text],
-    });
+    let mentions = prop::option::of(select(vec![vec![], vec!["b".to_owned()]]));
+    let kickoff =
+        (team(), generation(), post(), post(), mentions).prop_map(|(team, generation, began, text, mentions)| {
+            KickOff { team, generation, text: Some("@a and @b, begin".to_owned()), mentions, messages: [began, text] }
+        });
     let say = (team(), post()).prop_map(|(team, message)| SayToTeam { team, message, text: "one @b".to_owned() });
     let stop = (team(), prop::option::of(agent())).prop_map(|(team, member)| AskStop {
         team,

@@ -57,7 +57,8 @@ impl Script<'_> {
     fn kick_off(&mut self, team: &Team) -> Command {
         let text = Some(format!("@{} begin", self.agent()));
         let messages = [self.fresh_message("began"), self.fresh_message("kickoff")];
-        KickOff { team: team.id().clone(), generation: self.generation(team), text, mentions: None, messages }.into()
+        let mentions = self.rng.random_bool(0.3).then(|| vec![self.agent().to_string()]);
+        KickOff { team: team.id().clone(), generation: self.generation(team), text, mentions, messages }.into()
     }
 
     fn say(&mut self) -> Command {
