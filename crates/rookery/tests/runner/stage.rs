@@ -171,7 +171,7 @@ impl Drop for Stage {
     fn drop(&mut self) {
         let teams = std::fs::read_dir(self.daemon.root().join(".rookery/run")).into_iter().flatten().flatten();
         for team in teams {
-            let pid = std::fs::read_to_string(team.path().join("lock")).unwrap_or_default();
+            let pid = std::fs::read_to_string(team.path().join(".lock")).unwrap_or_default();
             let line = std::fs::read(format!("/proc/{}/cmdline", pid.trim())).unwrap_or_default();
             let is_ours = String::from_utf8_lossy(&line).contains(&*self.daemon.root().to_string_lossy());
             if let Some(pid) = pid.trim().parse().ok().and_then(Pid::from_raw).filter(|_| is_ours) {
