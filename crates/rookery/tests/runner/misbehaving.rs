@@ -171,8 +171,8 @@ async fn one_that_leaves_its_folder_finds_nothing_there() -> Outcome {
     )?;
     let ran = stage.run(&["run", "team.yaml"]).await?;
     assert_eq!(ran.code, Some(0), "{ran:?}");
+    // There is nothing to be kept in, and that was said.
     if ran.stderr.contains("without a sandbox") {
-        eprintln!("this machine has no sandbox, and the runner says so");
         return Ok(());
     }
     let root = stage.daemon.root();
