@@ -13,7 +13,6 @@ use std::time::Duration;
 use rookery_core::Area;
 use tokio::io::{AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpStream, UnixListener, UnixStream};
-use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use super::request::{self, Kind, Request};
@@ -73,20 +72,11 @@ impl Drop for Egress {
 }
 
 async fn serve(listener: UnixListener, door: Arc<Door>) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS));
-    loop {
-        let Ok(place) = room.clone().acquire_owned().await else { return };
-        let Ok((client, _)) = listener.accept().await else {
-            // Out of descriptors: others will end.
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            continue;
-        };
+    socket::serve(listener, CONNECTIONS, |client| {
         let door = door.clone();
-        tokio::spawn(async move {
-            door.take(client).await;
-            drop(place);
-        });
-    }
+        async move { door.take(client).await }
+    })
+    .await;
 }
 
 /// Why there is no way to a target.

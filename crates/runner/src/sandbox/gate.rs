@@ -6,11 +6,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpStream, UnixListener, UnixStream};
-use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use super::rule::Target;
@@ -46,20 +44,12 @@ impl Drop for Gate {
 }
 
 async fn serve(listener: UnixListener, way: Arc<Way>) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS));
-    loop {
-        let Ok(place) = room.clone().acquire_owned().await else { return };
-        let Ok((client, _)) = listener.accept().await else {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            continue;
-        };
+    socket::serve(listener, CONNECTIONS, |client| {
         let way = way.clone();
-        tokio::spawn(async move {
-            // A daemon that is not there closes the connection, as one that is not there does.
-            drop(lead(client, &way).await);
-            drop(place);
-        });
-    }
+        // A daemon that is not there closes the connection, as one that is not there does.
+        async move { drop(lead(client, &way).await) }
+    })
+    .await;
 }
 
 async fn lead(mut client: UnixStream, way: &Way) -> io::Result<()> {

@@ -4,8 +4,11 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
 
 /// Listens in a folder, whose last socket of that name nobody serves any more. Must be called within a runtime.
 pub(super) fn listen(folder: &Path, name: &str) -> io::Result<UnixListener> {
@@ -15,6 +18,27 @@ pub(super) fn listen(folder: &Path, name: &str) -> io::Result<UnixListener> {
     }
     let (_held, short) = shorten(folder, name)?;
     UnixListener::bind(short)
+}
+
+/// Takes everybody who connects, so many at once; a further one waits.
+pub(super) async fn serve<F>(listener: UnixListener, at_once: usize, take: impl Fn(UnixStream) -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let room = Arc::new(Semaphore::new(at_once));
+    loop {
+        let Ok(place) = room.clone().acquire_owned().await else { return };
+        let Ok((client, _)) = listener.accept().await else {
+            // Out of descriptors: others will end.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        let taking = take(client);
+        tokio::spawn(async move {
+            taking.await;
+            drop(place);
+        });
+    }
 }
 
 /// Connects to a socket.
