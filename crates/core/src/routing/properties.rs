@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Among, Candidates, Change, Choice, Demand, admits};
 use crate::actor::{Actor, Auth, Caller};
-use crate::agent::{Agent, Leave, Membership, Recent, Role};
+use crate::agent::{Agent, Leave, Membership, Pause, Paused, Recent, Role, Unpause};
 use crate::clutch::card::{Capability, CostHint};
 use crate::clutch::{Card, Need, Network, Policy, TrustLevel};
 use crate::fact::Fact;
@@ -93,6 +93,7 @@ prop_compose! {
         max_concurrency in proptest::option::of(1..4_u32),
         role in select(vec![Role::Worker, Role::Specialist]),
         live in prop::bool::weighted(0.8),
+        paused in prop::bool::weighted(0.1),
         load in 0..4_u32,
         outcomes in prop::collection::vec(any::<bool>(), 0..60),
         given in proptest::option::of(1..4_u64),
@@ -113,6 +114,7 @@ prop_compose! {
         if !live {
             agent.membership = Membership::Offline(Timestamp(1));
         }
+        agent.paused = paused.then(|| Paused { by: "person:anna".to_owned(), reason: None, since: Timestamp(1) });
         let mut recent = Recent::default();
         outcomes.into_iter().for_each(|good| if good { recent.succeeded() } else { recent.failed() });
         agent.recent = recent;
@@ -194,6 +196,7 @@ mod naive {
         };
         let reaches = reach(card.security.network.as_deref().unwrap_or("egress-restricted"));
         agent.membership == Membership::Here
+            && agent.paused.is_none()
             && !demand.tried.contains(&agent.id)
             && (policy.sandbox != Some(true) || card.security.sandbox == Some(true))
             && (!prod || card.capabilities.iter().any(|one| one.trust_level == Some(TrustLevel::Prod)))
@@ -420,7 +423,7 @@ proptest! {
         way in select(vec![Way::Claim, Way::Start, Way::TakeUp, Way::Accept, Way::Handoff, Way::Return]),
     ) {
         let demand = Demand { tried: vec![], tools: needed_tools(&demand), among: sayable(demand.among.clone()), ..demand };
-        for member in members.iter().filter(|member| member.agent.is_live()) {
+        for member in members.iter().filter(|member| member.agent.is_live() && member.agent.paused.is_none()) {
             let id = member.agent.id.as_str();
             let mut w = with_a_task(member, &demand);
             let fits = naive::is_asked(&demand, &member.agent) && naive::fits(&demand, member);
@@ -436,7 +439,7 @@ proptest! {
 
     /// Following the log and reading the rows come to the same. Nobody fits who did not before unless room was made.
     #[test]
-    fn following_is_as_good_as_reading(steps in prop::collection::vec((0..11_usize, 0..3_usize, 0..4_usize), 0..80)) {
+    fn following_is_as_good_as_reading(steps in prop::collection::vec((0..13_usize, 0..3_usize, 0..4_usize), 0..80)) {
         let mut w = World::of(&["lead"]);
         let mut followed = Candidates::default();
         let mut seen = 0;
@@ -493,6 +496,8 @@ fn perform(w: &mut World, step: usize, agent: &str, task: &str) {
         5 => w.run(&by("lead"), assign(task, agent)),
         6 => w.run(&caller, release(task)),
         7 => w.run(&caller, complete(task)),
+        11 => w.run(&anna(), Pause { agent: agent.into(), reason: None }),
+        12 => w.run(&anna(), Unpause { agent: agent.into() }),
         8 => w.run(&caller, Fail { task: task.into(), agent: None, error: None }),
         _ => w.run(&Caller::system(), crate::task::Cancel { task: task.into(), agent: None, reason: None }),
     };

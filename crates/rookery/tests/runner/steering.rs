@@ -13,7 +13,7 @@ type Outcome = anyhow::Result<()>;
 const TEAM: &str = r#"
 name: greeting
 params:
-  whom: {default: "world"}
+  - {name: whom, default: world}
 agents:
   coder: {backend: mock, script: [{say: "done for ${{ params.whom }}", times: always}]}
 kickoff: "@coder greet ${{ params.whom }}"
@@ -43,7 +43,7 @@ async fn a_person_starts_a_workflow_file_through_the_daemon() -> Outcome {
 
     let launched = asks(&stage, "/teams/@pr-1/launch", file).await?;
     assert_eq!(launched.status, StatusCode::OK, "{}", launched.body);
-    assert_eq!((&launched.body["live"], &launched.body["file"]), (&json!(true), &json!("team.yaml")));
+    assert_eq!((&launched.body["live"], &launched.body["workflow"]), (&json!(true), &json!("greeting")));
     eventually("the agent answers", async || {
         let said = stage.events("x.message.sent").await?;
         Ok(said.iter().any(|event| event["metadata"]["text"] == "done for anna").then_some(()))

@@ -186,7 +186,7 @@ impl Hands for NoHands {
     fn perform(&self, effect: Effect, _decided: Seq) -> Pending<'_, Performed> {
         let performed = match effect {
             Effect::EraseArtifact { .. } => Performed::Done,
-            Effect::LaunchTeam { of, .. } if of.generation % 2 == 0 => {
+            Effect::LaunchTeam { launch, .. } if launch.file == "bad.yaml" => {
                 Performed::Launched(Launched::Failed { reason: "refused".to_owned() })
             }
             Effect::LaunchTeam { .. } => Performed::Launched(Launched::Running),

@@ -135,6 +135,7 @@ fn excluded(model: &Model, terms: &Terms, agent: &Agent) -> Option<&'static str>
     };
     let filters = [
         ("it is not here", !agent.is_live()),
+        ("it is paused", agent.paused.is_some()),
         ("it was not asked", !is_asked(terms, agent)),
         ("no sandbox", policy.sandbox == Some(true) && card.security.sandbox != Some(true)),
         ("not trusted", !card.capabilities.iter().any(|one| one.trust() >= trust) && trust > TrustLevel::Sandbox),

@@ -27,9 +27,8 @@ impl Script<'_> {
             17..20 => self.ask_stop(&team),
             20..22 => self.end_team(&team),
             22..24 => self.launch(),
-            24..27 => Pause { agent: self.agent(), reason: self.reason() }.into(),
-            27..33 => Unpause { agent: self.agent() }.into(),
-            33..65 => self.wake(&team),
+            24..30 => self.pause(),
+            30..63 => self.wake(&team),
             _ => self.end_turn(),
         }
     }
@@ -55,9 +54,22 @@ impl Script<'_> {
         StartTeam { team, workflow: "w".to_owned(), file: None, mode, agents, runner, takeover }.into()
     }
 
+    /// Whoever is paused goes on soon: nothing else would happen.
+    fn pause(&mut self) -> Command {
+        let paused = self.model.rows().find_map(|(_, row)| match row {
+            Row::Agent(agent) if agent.paused.is_some() => Some(agent.id.clone()),
+            _ => None,
+        });
+        match paused {
+            Some(agent) => Unpause { agent }.into(),
+            None => Pause { agent: self.agent(), reason: self.reason() }.into(),
+        }
+    }
+
     fn launch(&mut self) -> Command {
         let intent = IntentId::new(format!("int_launch_{}", self.fresh));
-        let launch = Launch { file: "team.yaml".to_owned(), params: vec![] };
+        let file = if self.rng.random_bool(0.5) { "team.yaml" } else { "bad.yaml" };
+        let launch = Launch { file: file.to_owned(), params: vec![] };
         LaunchTeam { intent, team: TEAM.into(), launch, site: "site_0".into() }.into()
     }
 
