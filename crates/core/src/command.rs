@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::actor::{Actor, Auth, Caller, Power};
+use crate::adapter::NoteDropped;
 use crate::agent::{
     Agent, ComeBack, DeclareOffline, Join, Lead, Leave, Pause, Register, RegisterCard, SetStatus, Unpause, UpdateCard,
     UpdateProfile,
@@ -112,6 +113,7 @@ commands! {
     Ingest(Ingest),
     AnswerCall(AnswerCall),
     NoteRejected(NoteRejected),
+    NoteDropped(NoteDropped),
     Route(Route),
     Forward(Forward),
     ReadMessages(ReadMessages),
@@ -255,7 +257,7 @@ pub fn asks(caller: &Caller, command: &Command) -> Vec<Ask> {
         Command::SendMessage(c) => c.asks(),
         Command::Ingest(c) => c.asks(),
         Command::AnswerCall(c) => c.asks(),
-        Command::NoteRejected(_) => vec![],
+        Command::NoteRejected(_) | Command::NoteDropped(_) => vec![],
         Command::Route(c) => c.asks(),
         Command::Forward(c) => c.asks(),
         Command::ReadMessages(c) => c.asks(),
@@ -370,6 +372,7 @@ fn decided(view: &View, caller: &Caller, command: &Command, now: &Now) -> Result
         Command::Ingest(c) => c.decide(view, caller, now),
         Command::AnswerCall(c) => c.decide(view, caller),
         Command::NoteRejected(c) => c.decide(caller),
+        Command::NoteDropped(c) => c.decide(caller),
         Command::Route(c) => c.decide(view, caller, now),
         Command::Forward(c) => c.decide(view, caller, now),
         Command::ReadMessages(c) => c.decide(view, caller),

@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::adapter::LettersDropped;
 use crate::agent::Lead;
 use crate::agent::{
     self, AgentLeft, AgentPaused, AgentRegistered, AgentReturned, AgentStatusSet, AgentUnpaused, AgentUpdated,
@@ -152,6 +153,7 @@ facts! {
     GroupRemoved(GroupRemoved) = "group.removed" v 1,
     EnvelopeReceived(EnvelopeReceived) = "envelope.received" v 2,
     EnvelopeRejected(EnvelopeRejected) = "envelope.rejected" v 1,
+    LettersDropped(LettersDropped) = "adapter.dropped" v 1,
     ToolDenied(ToolDenied) = "tool.denied" v 1,
     RoutingDecided(RoutingDecided) = "routing.decided" v 1,
     RoutingFailed(RoutingFailed) = "routing.failed" v 2,
@@ -477,7 +479,7 @@ fn rows_of(fact: &Fact) -> Vec<Key> {
         Fact::HandoffInitiated(fact) => vec![Key::Handoff(fact.handoff.clone())],
         Fact::HandoffAccepted(fact) => vec![Key::Handoff(fact.handoff.clone())],
         Fact::HandoffRejected(fact) => vec![Key::Handoff(fact.handoff.clone())],
-        Fact::FilesChanged(_) | Fact::ReportAdded(_) | Fact::EnvelopeRejected(_) => vec![],
+        Fact::FilesChanged(_) | Fact::ReportAdded(_) | Fact::EnvelopeRejected(_) | Fact::LettersDropped(_) => vec![],
         Fact::LogRedacted(fact) => {
             let cleared = fact.cleared.iter().map(|cleared| cleared.key.clone());
             cleared.chain(fact.erases.iter().map(|erase| Key::Intent(erase.intent.clone()))).collect()

@@ -7,6 +7,7 @@
 //! `group`, `team`, `turn`) for its rules; `clutch` reads what comes in by that protocol, and `routing` chooses who does a task.
 
 pub mod actor;
+pub mod adapter;
 pub mod agent;
 pub mod area;
 pub mod artifact;

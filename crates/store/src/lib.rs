@@ -29,4 +29,4 @@ pub use query::{Head, ListQuery, LogQuery};
 pub use store::{Answer, Committed, Idempotency, Lane, Pending, Read, ReadError, Store, Submission, SubmitError};
 
 /// The version of the fold. A change to what facts make of rows counts it up, and derived rows are rebuilt.
-pub const FORMAT: u32 = 8;
+pub const FORMAT: u32 = 9;

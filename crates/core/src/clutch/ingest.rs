@@ -13,6 +13,7 @@ use crate::envelope;
 use crate::fact::Fact;
 use crate::group;
 use crate::id::AgentId;
+use crate::instance::plain;
 use crate::key::{Ask, Key, Lookup};
 use crate::limit;
 use crate::message::{Cause, SendMessage, StormGuard, Tone, What};
@@ -141,7 +142,10 @@ impl Ingest {
         let reached = self.recipients(view)?;
         let denied = self.denied(view, &reached)?;
         let (delivered, followers) = match &self.act {
-            Act::Say { .. } => (vec![], self.says(view, caller, now, reached)?),
+            Act::Say { mentions, .. } => {
+                self.needs_known(view, mentions)?;
+                (vec![], self.says(view, caller, now, reached)?)
+            }
             Act::Register(register) => (vec![], register.announces(view, caller, self.vouched())?.facts),
             Act::Update(update) => (vec![], update.announces(view, caller, self.vouched())?.facts),
             // It is passed on to whoever shall do it.
@@ -316,6 +320,18 @@ impl Ingest {
             cause: cause.clone(),
             guard: *guard,
         })
+    }
+
+    /// Whoever is mentioned by name is reached, or the sender is told that nobody of that name is.
+    fn needs_known(&self, view: &View, mentions: &[AgentId]) -> Result<(), Halt> {
+        for (index, agent) in mentions.iter().enumerate() {
+            let here = view.agent(&plain(agent))?.is_some_and(|known| !known.has_left());
+            if !here && self.from.agent() != Some(agent) {
+                let unknown = unknown_recipient(&Address::Agent(agent.clone()), "agent");
+                return Err(unknown.about(&format!("/payload/mentions/{index}")).into());
+            }
+        }
+        Ok(())
     }
 
     fn says(&self, view: &View, caller: &Caller, now: &Now, to: Vec<AgentId>) -> Result<Vec<Fact>, Halt> {

@@ -158,15 +158,17 @@ fn called(servers: Vec<String>, named: Option<&str>) -> Vec<String> {
 pub(super) struct HeldTo<'v> {
     /// The one that it names, if there is one.
     named: Option<&'v Task>,
-    /// All that its sender has, if the one that it names is none of them: nobody gets rid of a policy by naming something else.
+    /// All that its sender has, unless it has the one that it names from somebody else: nobody gets rid of a policy by naming
+    /// something else, or by asking itself for something.
     held: Vec<&'v Task>,
 }
 
 impl<'v> HeldTo<'v> {
     pub(super) fn of(view: &'v View, sender: &Actor, task: &TaskId) -> Result<HeldTo<'v>, Halt> {
         let named = view.task(task)?;
+        let given = |agent: &AgentId, task: &Task| task.held_by() == Some(agent) && task.assigned_by != agent.as_str();
         let held = match sender.agent() {
-            Some(agent) if named.and_then(Task::held_by) != Some(agent) => view.tasks_held_by(agent)?,
+            Some(agent) if !named.is_some_and(|task| given(agent, task)) => view.tasks_held_by(agent)?,
             _ => vec![],
         };
         Ok(HeldTo { named, held })
@@ -374,6 +376,17 @@ mod tests {
         }
     }
 
+    /// Whose list leaves out a tool that somebody calls for a task.
+    fn denied_in(w: &mut World, from: &str, task: &str, tool: &str) -> Option<Option<Restriction>> {
+        let mut said = call("agent:smith", Some(tool), json!({}));
+        said["task_id"] = json!(task);
+        let (id, caller) = (format!("call-{from}-{task}-{tool}"), crate::testing::sender(from));
+        match w.run(&caller, ingest(&id, "tool.call", from, &said)).unwrap().0.as_slice() {
+            [Fact::EnvelopeReceived(call)] => call.denied.as_ref().map(|denied| denied.by),
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[test]
     fn no_allowlist_is_got_rid_of_by_naming_another_task() {
         let under =
@@ -391,15 +404,6 @@ mod tests {
         for task in ["files", "web", "free"] {
             sends(&mut w, &format!("a-{task}"), "task.accept", "ken", &json!({ "task_id": task }));
         }
-        let mut denied = |from: &str, task: &str, tool: &str| {
-            let mut said = call("agent:smith", Some(tool), json!({}));
-            said["task_id"] = json!(task);
-            let (id, caller) = (format!("call-{from}-{task}-{tool}"), crate::testing::sender(from));
-            match w.run(&caller, ingest(&id, "tool.call", from, &said)).unwrap().0.as_slice() {
-                [Fact::EnvelopeReceived(call)] => call.denied.as_ref().map(|denied| denied.by),
-                other => panic!("{other:?}"),
-            }
-        };
         let (task, held) = (Some(Some(Restriction::Task)), Some(Some(Restriction::HeldTask)));
         for (named, tool, expected) in [
             ("files", "mcp:files", None),
@@ -415,8 +419,13 @@ mod tests {
             ("others", "mcp:browser", held),
             ("others", "mcp:git", task),
         ] {
-            assert_eq!(denied("ken", named, tool), expected, "{tool} for {named}");
+            assert_eq!(denied_in(&mut w, "ken", named, tool), expected, "{tool} for {named}");
         }
+        sends(&mut w, "r6", "task.request", "ken", &json!({ "task_id": "own" }));
+        w.does(&by("lead"), crate::testing::assign("own", "ken"));
+        let mut denied = |from: &str, task: &str, tool: &str| denied_in(&mut w, from, task, tool);
+        assert_eq!(denied("ken", "own", "mcp:shell"), held, "who asks itself for a task is held to the others");
+        assert_eq!(denied("ken", "own", "mcp:git"), None);
         assert_eq!(denied("lead", "ghost", "mcp:shell"), None, "who has no tasks is held to none");
         assert_eq!(denied("lead", "files", "mcp:shell"), task, "what is said of a task holds for everybody");
         assert_eq!(denied("person:anna", "ghost", "mcp:shell"), None);

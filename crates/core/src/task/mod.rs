@@ -248,15 +248,19 @@ impl Task {
 
     /// What it was asked for on, if the router shall give it to somebody now.
     pub fn to_be_routed(&self) -> Option<&Terms> {
-        let free = self.state == State::Pending && self.held_by().is_none() && self.waiting_on.is_empty();
-        let free = free && self.clocks.get(Clock::Rest).is_none();
+        let free = self.is_yet_to_begin() && self.held_by().is_none() && self.clocks.get(Clock::Rest).is_none();
         self.origin.terms.as_deref().filter(|terms| free && terms.is_for_agents())
     }
 
     /// Whom it was reserved for without the request being passed on, if it can be begun now: by a person, or by another face.
     pub fn to_be_passed_on(&self) -> Option<&AgentId> {
-        let ready = self.state == State::Pending && self.claim.is_none() && self.waiting_on.is_empty();
+        let ready = self.is_yet_to_begin() && self.claim.is_none();
         self.reserved_for.as_ref().filter(|_| ready && self.routing.passed_on.is_none())
+    }
+
+    /// Whether it can be begun now. Somebody may plan what nobody has taken.
+    fn is_yet_to_begin(&self) -> bool {
+        matches!(self.state, State::Pending | State::Planning) && self.waiting_on.is_empty()
     }
 
     /// The step of a workflow that the messages about it are held against.
@@ -324,6 +328,13 @@ impl Task {
         // A deadline that is over has had its effect: whoever opens the task again wants it all the same.
         if let Some(deadline) = self.deadline().filter(|deadline| *deadline > at) {
             self.clocks.set(Clock::Deadline, deadline, seq);
+        }
+    }
+
+    /// Whoever it was given to does something with it, if it was given to somebody.
+    fn is_seen_to(&mut self) {
+        if self.held_by().is_some() {
+            self.clocks.stop(&BEFORE_IT_IS_TAKEN);
         }
     }
 
@@ -486,7 +497,7 @@ pub(crate) fn apply(old: Option<Task>, id: &TaskId, fact: &Fact, seq: Seq, at: T
             task.started_at.get_or_insert(at);
         }
         Fact::TaskMoved(fact) => {
-            task.clocks.stop(&BEFORE_IT_IS_TAKEN);
+            task.is_seen_to();
             task.state = fact.to;
             task.reason = fact.reason.clone();
             task.waiting_for = fact.waiting_for;
@@ -543,7 +554,7 @@ pub(crate) fn apply(old: Option<Task>, id: &TaskId, fact: &Fact, seq: Seq, at: T
         }
         Fact::TaskPlanned(fact) => {
             if fact.to != State::Pending {
-                task.clocks.stop(&BEFORE_IT_IS_TAKEN);
+                task.is_seen_to();
             }
             task.state = fact.to;
             task.plan = Some(fact.plan.clone());

@@ -116,7 +116,8 @@ pub(crate) fn begun(
     agent: &AgentId,
     now: &Now,
 ) -> Result<(Task, Vec<Fact>), Halt> {
-    if task.state != State::Pending || task.held_by() != Some(agent) {
+    let unbegun = task.state == State::Pending || (task.state == State::Planning && task.claim.is_none());
+    if !unbegun || task.held_by() != Some(agent) {
         return Ok((task.clone(), vec![]));
     }
     let start = Start { task: task.id.clone(), agent: Some(agent.clone()) };

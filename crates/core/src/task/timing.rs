@@ -10,7 +10,7 @@ use crate::refusal::Code;
 use crate::routing::Forward;
 use crate::run::Status;
 use crate::testing::{
-    World, anna, by, cancel, claim, complete, create, fail, ingest, release, retry, route, sends, start,
+    World, anna, by, cancel, claim, complete, create, fail, ingest, moves, release, retry, route, sends, start,
 };
 
 const ACCEPT: i64 = 30_000;
@@ -132,6 +132,30 @@ fn a_clock_stops_with_what_it_is_for() {
         at(&mut w, due + 1);
         assert_eq!(w.refuses(&Caller::system(), stale), Code::Stale, "{what}");
     }
+}
+
+#[test]
+fn what_is_planned_and_nobody_has_is_given_out_all_the_same() {
+    let mut w = team(&[("ken", None), ("ada", None)]);
+    asks_for(&mut w, "t", &json!({}));
+    w.does(&anna(), moves("t", State::Planning));
+    let first = gives(&mut w, "t");
+    assert_eq!(goes_off(&mut w, "t", Clock::Accept), ["task.released"], "it must be accepted in time");
+    let second = gives(&mut w, "t");
+    assert_eq!(second, other(&first, ["ken", "ada"]));
+    // Whoever plans what it was given has seen the request.
+    w.does(&by(&second), moves("t", State::Planning));
+    assert_eq!((w.task("t").state, w.task("t").clocks.get(Clock::Accept)), (State::Planning, None));
+    let told = errs(&mut w, &second, "t", true);
+    assert!(["task.claimed", "task.started", "task.failed"].iter().all(|kind| told.contains(kind)), "{told:?}");
+    assert_eq!(told.last(), Some(&"task.retried"));
+    // The pause before the next attempt is not cut short.
+    let rest = due(&w, "t", Clock::Rest);
+    w.does(&anna(), moves("t", State::Planning));
+    assert_eq!((due(&w, "t", Clock::Rest), w.task("t").to_be_routed()), (rest, None));
+    goes_off(&mut w, "t", Clock::Rest);
+    assert!(w.task("t").to_be_routed().is_some());
+    assert_eq!(w.rebuilt(), *w.rows());
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::{path, profile};
+use crate::adapter::{DroppedLetter, LettersDropped};
 use crate::agent::{
     AgentLeft, AgentPaused, AgentRegistered, AgentReturned, AgentStatusSet, AgentUnpaused, AgentUpdated,
     AgentWentOffline, Evidence, LeadChosen, LeadReason, Lost, LostFile, Profile, Role, Status,
@@ -247,6 +248,10 @@ fn refused_envelopes() -> Vec<Fact> {
             kid: Some("key_01".to_owned()),
             code: Code::BadSignature,
             pointer: "/security/auth/sig".to_owned(),
+        Fact::LettersDropped(LettersDropped {
+            adapter: "http:ci".to_owned(),
+            letters: vec![DroppedLetter { seq: Seq(3), attempts: 12, error: "secret".to_owned() }],
+        }),
             others: 2,
         }),
         Fact::ToolDenied(ToolDenied {

@@ -230,16 +230,14 @@ impl Feed {
         envelopes: &Envelopes,
         attempt: u32,
     ) -> Result<Result<(), OutboundError>, EngineError> {
-        let (rows, mut all) = (std::slice::from_ref(row), usize::MAX);
-        let shown = match self.engine.show_rows(rows, envelopes, &mut all).await {
+        let shown = match self.engine.show_whole(row, envelopes).await {
             // A matter of this message: the next one can be read.
             Err(EngineError::Artifact(error)) => {
                 let error = format!("its words cannot be read: {error}");
                 return Ok(Err(OutboundError::NotNow { error, asked: None }));
             }
-            shown => shown?.pop(),
+            shown => shown?,
         };
-        let Some(shown) = shown else { return Ok(Ok(())) };
         let at = self.engine.clock().now();
         let passing = Passing { seq: row.seq, message: shown.message, attempt, at };
         Ok(self.outlet.adapter.outbound(passing).await)

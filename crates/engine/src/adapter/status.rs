@@ -1,7 +1,10 @@
 //! What a person is told of adapters that messages are passed on to, and can do about what did not get through.
 
-use rookery_core::Seq;
-use rookery_store::Outbox;
+use std::collections::BTreeSet;
+
+use rookery_core::adapter::{DroppedLetter, LettersDropped, NoteDropped};
+use rookery_core::{Caller, Seq};
+use rookery_store::{DeadLetter, Outbox, Submission};
 
 use super::outbox::MOST_DEAD;
 use crate::engine::{Engine, EngineError};
@@ -73,8 +76,21 @@ impl Engine {
         self.change_dead(adapter, |dead| dead.iter_mut().for_each(|letter| letter.again = true)).await
     }
 
-    /// Lets go of everything that was put aside. Nothing if there is no such adapter.
-    pub async fn drop_outlet_dead(&self, adapter: &str) -> Result<Option<Outbox>, EngineError> {
-        self.change_dead(adapter, Vec::clear).await
+    /// Lets go of everything that was put aside, by a person's word. Nothing if there is no such adapter.
+    pub async fn drop_outlet_dead(&self, caller: &Caller, adapter: &str) -> Result<Option<Outbox>, EngineError> {
+        let Some(outbox) = self.outbox(adapter).await? else { return Ok(None) };
+        if outbox.dead.is_empty() {
+            return Ok(Some(outbox));
+        }
+        let dropped: BTreeSet<Seq> = outbox.dead.iter().map(|letter| letter.seq).collect();
+        let letters = outbox.dead.into_iter().map(|DeadLetter { seq, attempts, error, .. }| DroppedLetter {
+            seq,
+            attempts,
+            error,
+        });
+        let dropped_letters = LettersDropped { adapter: adapter.to_owned(), letters: letters.collect() };
+        // Noted first: if it ends in between, they are still listed and can be let go of once more.
+        self.store().submit(Submission::new(caller.clone(), NoteDropped { dropped: dropped_letters })).await?;
+        self.change_dead(adapter, |dead| dead.retain(|letter| !dropped.contains(&letter.seq))).await
     }
 }

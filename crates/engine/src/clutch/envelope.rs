@@ -53,8 +53,7 @@ impl Engine {
         let (mut rows, _) = self.store().rows(vec![Key::Envelope(id.clone())]).await?;
         let Some(Row::Envelope(filed)) = rows.pop().flatten() else { return Ok(None) };
         let Some(row) = self.row_at(filed.received).await? else { return Ok(None) };
-        let mut header = envelope::of(&row);
-        header["meta"]["body_unreadable"] = json!(format!("{why}; this is what the log knows of the message"));
+        let header = without_words(envelope::of(&row), why);
         Ok(Some(Located { seq: row.seq, at: row.at, envelope: Envelope::Shown(header) }))
     }
 
@@ -64,9 +63,9 @@ impl Engine {
         Ok(self.store().log(query).await?.0.into_iter().next().filter(|row| row.seq == seq))
     }
 
-    async fn shown_in_full(&self, row: LogRow) -> Result<Envelope, EngineError> {
+    async fn shown_in_full(&self, mut row: LogRow) -> Result<Envelope, EngineError> {
         let envelopes = self.envelopes_behind(std::slice::from_ref(&row)).await?;
-        let row = self.with_words(row).await?;
+        self.read_words(&mut row).await?;
         let shown = envelopes.shown(&row).message;
         match row.body {
             Some(Body { bytes: BodyBytes::Here(bytes), .. })
@@ -78,15 +77,15 @@ impl Engine {
         }
     }
 
-    /// A row that was read with its body. One that has words of its own has them at hand then, unless they are gone.
-    pub(super) async fn with_words(&self, mut row: LogRow) -> Result<LogRow, EngineError> {
+    /// Puts the words of a row at hand that was read with its body, if it has words of its own and they are kept elsewhere.
+    pub(super) async fn read_words(&self, row: &mut LogRow) -> Result<(), EngineError> {
         if envelope::has_own_words(&row.fact)
-            && let Some(bytes) = self.body_of(&row).await?
             && let Some(body) = &mut row.body
+            && matches!(body.bytes, BodyBytes::Artifact)
         {
-            body.bytes = BodyBytes::Here(bytes);
+            body.bytes = BodyBytes::Here(self.store().artifact(body.sha256.clone()).await?);
         }
-        Ok(row)
+        Ok(())
     }
 
     /// A request as it was sent; nothing if it was redacted.
@@ -107,6 +106,12 @@ impl Engine {
             Some(Body { bytes: BodyBytes::Gone, .. }) | None => None,
         })
     }
+}
+
+/// What the log knows of a message, which says that this is not all of it.
+pub(super) fn without_words(mut header: Value, why: &ArtifactError) -> Value {
+    header["meta"]["body_unreadable"] = json!(format!("{why}; this is what the log knows of the message"));
+    header
 }
 
 /// Whether it was translated.

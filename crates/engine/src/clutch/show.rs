@@ -11,6 +11,7 @@ use rookery_store::{LogQuery, Published};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
+use super::envelope::without_words;
 use crate::engine::{Engine, EngineError};
 
 /// How many bodies are read at once.
@@ -36,9 +37,8 @@ fn as_iso<S: Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::Erro
 pub struct Envelopes(BTreeSet<Seq>);
 
 impl Envelopes {
-    /// Those among rows. A committed batch has all that its rows follow from.
-    pub fn among<'r>(rows: impl IntoIterator<Item = &'r LogRow>) -> Envelopes {
-        Envelopes(rows.into_iter().filter(|row| is_envelope(row)).map(|row| row.seq).collect())
+    fn among(rows: &[LogRow]) -> Envelopes {
+        Envelopes(rows.iter().filter(|row| is_envelope(row)).map(|row| row.seq).collect())
     }
 
     /// What is told to somebody is a message of its own, whatever it follows from.
@@ -63,7 +63,8 @@ fn is_envelope(row: &LogRow) -> bool {
 }
 
 impl Engine {
-    /// The envelopes that these rows may follow from.
+    /// The envelopes that these rows may follow from, wherever they are: what one node committed together, another may be
+    /// handed in pieces.
     pub async fn envelopes_behind(&self, rows: &[LogRow]) -> Result<Envelopes, EngineError> {
         let mut envelopes = Envelopes::among(rows);
         let elsewhere = causes_elsewhere(rows);
@@ -74,7 +75,8 @@ impl Engine {
         Ok(envelopes)
     }
 
-    /// Rows as messages, in order: all up to the one whose body uses up the bytes that are left.
+    /// Rows as messages, in order: all up to the one whose body uses up the bytes that are left. One whose words are damaged
+    /// or lost is shown without them, and holds up no other.
     pub async fn show_rows(
         &self,
         rows: &[LogRow],
@@ -88,19 +90,34 @@ impl Engine {
                 if *left == 0 {
                     return Ok(shown);
                 }
-                let read = bodies.next_if(|read| read.seq == row.seq).unwrap_or_else(|| row.clone());
-                let whole = self.with_words(read).await?;
-                *left = left.saturating_sub(length(&whole));
-                shown.push(envelopes.shown(&whole));
+                let mut read = bodies.next_if(|read| read.seq == row.seq).unwrap_or_else(|| row.clone());
+                let unreadable = match self.read_words(&mut read).await {
+                    Err(EngineError::Artifact(error)) if error.is_of_one() => Some(error),
+                    outcome => outcome.map(|()| None)?,
+                };
+                *left = left.saturating_sub(length(&read));
+                let mut one = envelopes.shown(&read);
+                if let Some(error) = unreadable {
+                    tracing::warn!(%error, seq = %read.seq, "the body of a message cannot be read; its header is shown");
+                    one.message = without_words(one.message, &error);
+                }
+                shown.push(one);
             }
         }
         Ok(shown)
     }
 
+    /// A row as a message with all of its words.
+    pub(crate) async fn show_whole(&self, row: &LogRow, envelopes: &Envelopes) -> Result<Shown, EngineError> {
+        let mut read = self.with_bodies(std::slice::from_ref(row)).await?.pop().unwrap_or_else(|| row.clone());
+        self.read_words(&mut read).await?;
+        Ok(envelopes.shown(&read))
+    }
+
     /// A committed batch, rendered by whoever asks first.
     pub async fn rendered(&self, batch: &Published) -> Result<Rendered, EngineError> {
         let rendering = async {
-            let (envelopes, mut all) = (Envelopes::among(batch.rows()), usize::MAX);
+            let (envelopes, mut all) = (self.envelopes_behind(batch.rows()).await?, usize::MAX);
             Ok::<_, EngineError>(array(self.show_rows(batch.rows(), &envelopes, &mut all).await?))
         };
         Ok(Rendered::split(batch.rendered_by(Slot::Clutch, rendering).await?))
@@ -117,11 +134,12 @@ impl Engine {
     }
 }
 
-/// The causes that are not among the rows. They only matter for facts that the protocol has a type of its own for.
+/// The causes that are not among the rows, which are in the order of the log. They only matter for facts that the protocol has a
+/// type of its own for.
 fn causes_elsewhere(rows: &[LogRow]) -> Vec<Seq> {
-    let here: BTreeSet<Seq> = rows.iter().map(|row| row.seq).collect();
+    let is_here = |cause: &Seq| rows.binary_search_by_key(cause, |row| row.seq).is_ok();
     let matters = |row: &&LogRow| envelope::message_type(&row.fact) != row.fact.kind();
-    let causes = rows.iter().filter(matters).filter_map(|row| row.cause).filter(|cause| !here.contains(cause));
+    let causes = rows.iter().filter(matters).filter_map(|row| row.cause).filter(|cause| !is_here(cause));
     causes.collect::<BTreeSet<Seq>>().into_iter().collect()
 }
 

@@ -212,9 +212,29 @@ async fn wrong_parameters_are_named() {
         ("type=", "type"),
         ("type=task.requested", "type"),
         ("type=PLAN", "type"),
+        ("runid=run_1", "runid"),
+        ("run_id=run_1&agent=ken", "agent"),
+        ("state=dead", "state"),
     ] {
         let (status, code, details) = refused(&team, &format!("/messages?{query}")).await;
         assert_eq!((status, code.as_str(), &details["parameter"]), (400, "INVALID", &json!(parameter)), "{query}");
+    }
+    for (call, parameter, hint) in [
+        ("/agents?role=worker", "role", "this call takes no parameters"),
+        ("/agents/ken/inbox?max=1&limit=1", "limit", "this call takes wait, max, after"),
+        ("/deliveries?agent=ken", "agent", "this call takes state, agent_id, after, limit"),
+        ("/runs?status=failed", "status", "this call takes after, limit"),
+        (
+            "/stream?thread=thr_1",
+            "thread",
+            "this call takes run_id, thread_id, task_id, agent_id, type, after, batch, inbox",
+        ),
+        ("/groups?name=a", "name", "this call takes after, limit"),
+        ("/artifacts?named=true", "named", "this call takes after, limit"),
+    ] {
+        let (status, code, details) = refused(&team, call).await;
+        assert_eq!((status, code.as_str(), &details["parameter"]), (400, "INVALID", &json!(parameter)), "{call}");
+        assert_eq!(details["hint"], hint, "{call}");
     }
     for gone in ["999999", "log_other:1"] {
         let (status, code, _) = refused(&team, &format!("/messages?after={gone}")).await;

@@ -7,7 +7,7 @@ use rookery_testkit::websocket::Placed;
 use serde_json::json;
 
 use crate::endpoint::{Endpoint, Manner};
-use crate::sending::{envelope, sent};
+use crate::sending::{envelope, post, sent};
 use crate::team::{announce, follow, note, pages, setup};
 
 fn start(schema: &Schema) -> Daemon {
@@ -56,6 +56,32 @@ async fn every_node_shows_the_same_sequence() {
     assert_eq!(follow(&nodes[0], "?after=0").await.take(listed.len()).await.unwrap(), listed);
     let rest: Vec<Placed> = here.take(listed.len() - moving.len()).await.unwrap();
     assert_eq!(rest, listed[moving.len()..]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_one_node_stores_at_once_is_the_same_at_another() {
+    let schema = Schema::new().unwrap();
+    let nodes = [start(&schema), start(&schema)];
+    announce(&nodes[0], "ken").await;
+    // Wherever another node is handed the next piece of it, one of the two is cut between a request and what follows from it.
+    for (part, notes) in [("odd", 1), ("even", 2)] {
+        let before = pages(&nodes[0], "/messages?limit=1000").await.0.len();
+        let mut live = follow(&nodes[1], "").await;
+        let mut requests = follow(&nodes[1], "?type=task.request").await;
+        let note = |number: usize| envelope(&format!("{part}-n{number}"), "x.note", "ken", json!({}));
+        let request = |number: usize| {
+            let asked = json!({"task_id": format!("{part}-{number}"), "to": [{"agent_id": "person:anna"}]});
+            envelope(&format!("{part}-r{number}"), "task.request", "ken", asked)
+        };
+        let batch = (0..notes).map(note).chain((0..600).map(request)).collect();
+        let reply = post(&nodes[0], &batch).await;
+        assert_eq!(reply.status, 202, "{}", reply.body);
+        let listed = pages(&nodes[0], "/messages?limit=1000").await.0.split_off(before);
+        assert_eq!(live.take(listed.len()).await.unwrap(), listed, "{part}");
+        let asked: Vec<Placed> = listed.into_iter().filter(|placed| placed.message_type() == "task.request").collect();
+        assert_eq!(asked.len(), 600);
+        assert_eq!(requests.take(600).await.unwrap(), asked, "{part}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

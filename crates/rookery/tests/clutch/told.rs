@@ -11,7 +11,7 @@ use crate::endpoint::{Endpoint, Manner};
 use crate::inbox::{ack, ids, inbox, to};
 use crate::sending::{envelope, sent, setup, team};
 use crate::support::asked;
-use crate::team::{Tools, ok, rookery};
+use crate::team::{Tools, follow, ok, pages, rookery};
 
 async fn joins(daemon: &Daemon, id: &str) {
     let card = json!({"v": "clutch/0.1", "agent_id": id, "capabilities": [{"id": format!("skill:{id}")}]});
@@ -148,8 +148,8 @@ async fn work_that_a_person_gives_arrives_as_a_request_and_is_void_when_it_goes_
     daemon.replay_verify().unwrap();
 }
 
-#[tokio::test]
-async fn a_message_whose_body_is_damaged_holds_up_no_other() {
+/// A large message and a small one, both to ken.
+async fn two_messages() -> Daemon {
     let daemon = setup().store("sqlite:.rookery/rookery.db").start().unwrap();
     for agent in ["ken", "ada"] {
         joins(&daemon, agent).await;
@@ -161,9 +161,7 @@ async fn a_message_whose_body_is_damaged_holds_up_no_other() {
         inbox(&daemon, "ken", "").await["messages"][0]["message"]["payload"]["text"].as_str().unwrap().len(),
         100_000
     );
-    for file in fs::read_dir(daemon.root().join(".rookery/artifacts")).unwrap() {
-        fs::write(file.unwrap().path(), "something else").unwrap();
-    }
+    damage_artifacts(&daemon);
     let page = inbox(&daemon, "ken", "").await;
     assert_eq!(ids(&page), ["large", "small"]);
     let header = &page["messages"][0]["message"];
@@ -176,3 +174,37 @@ async fn a_message_whose_body_is_damaged_holds_up_no_other() {
     let refused = ack(&daemon, "ken", &many).await;
     assert_eq!((refused.status.as_u16(), &refused.body["code"]), (400, &json!("TOO_LARGE")), "{}", refused.body);
 }
+    daemon
+}
+
+/// Every file of an artifact is something else from here on.
+fn damage_artifacts(daemon: &Daemon) {
+    for file in fs::read_dir(daemon.root().join(".rookery/artifacts")).unwrap() {
+        fs::write(file.unwrap().path(), "something else").unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_is_damaged_is_listed_and_followed_without_its_words() {
+    let daemon = two_messages().await;
+    damage_artifacts(&daemon);
+    let notes = "?type=x.note";
+    let (listed, _) = pages(&daemon, &format!("/messages{notes}&limit=1000")).await;
+    let [large, small] = listed.as_slice() else { panic!("{listed:?}") };
+    assert_eq!((&large.message["id"], &large.message["payload"]), (&json!("large"), &json!({})));
+    assert!(large.message["meta"]["body_unreadable"].as_str().unwrap().contains("damaged"), "{}", large.message);
+    assert_eq!(small.message["payload"], json!({"n": 1}));
+    for query in ["?after=0&type=x.note", "?after=0&type=x.note&batch=0"] {
+        assert_eq!(follow(&daemon, query).await.take(2).await.unwrap(), listed, "{query}");
+    }
+    let (all, _) = pages(&daemon, "/messages?limit=1000").await;
+    assert_eq!(follow(&daemon, "?after=0").await.take(all.len()).await.unwrap(), all);
+    assert!(all.contains(large) && all.contains(small));
+    // The message itself is asked for in vain, and told so.
+    let one = daemon.get("/clutch/v0/messages/large").await.unwrap();
+    assert_eq!((one.status.as_u16(), &one.body["code"]), (500, &json!("ARTIFACT_DAMAGED")), "{}", one.body);
+}
+
+#[tokio::test]
+async fn a_message_whose_body_is_damaged_holds_up_no_other() {
+    let daemon = two_messages().await;

@@ -204,8 +204,15 @@ async fn what_it_does_not_take_is_put_aside_and_can_be_tried_again_or_let_go() {
     receiver.has(7).await;
     let settled = until(&daemon, "everything to be settled", |out| out["behind"] == 0).await;
     assert_eq!((&settled["dead"], &settled["state"]), (&json!([]), &json!("ok")));
-    let log: Vec<Value> = rows(&daemon).into_iter().filter(|row| row["kind"] == "envelope.received").collect();
-    assert_eq!(log.len(), 4, "all of it is in the log");
+    let of_kind = |kind: &str| rows(&daemon).into_iter().filter(|row| row["kind"] == kind).collect::<Vec<Value>>();
+    assert_eq!(of_kind("envelope.received").len(), 4, "all of it is in the log");
+    // So is that a person let go of what did not get through.
+    let [dropped] = &of_kind("adapter.dropped")[..] else { panic!("it is told once") };
+    assert!(dropped["actor"].as_str().unwrap().starts_with("person:"), "{dropped}");
+    let letter = json!([{"seq": left["dead"][0]["seq"], "attempts": 2, "error": "it answered 422"}]);
+    assert_eq!((&dropped["fact"]["adapter"], &dropped["fact"]["letters"]), (&json!("http:out"), &letter));
+    let (code, _, error) = rookery(daemon.root(), daemon.store(), &["adapters", "drop", "http:out"]);
+    assert_eq!((code, of_kind("adapter.dropped").len()), (0, 1), "nothing is left to let go of: {error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -211,13 +211,14 @@ fn timers_are_those_of_open_conflicts(log: &[LogRow], rows: &BTreeMap<Key, Row>,
 /// No clock outlives what it is for, and nothing that has ended has one.
 fn clocks_go_for_what_goes_on(tasks: &BTreeMap<&TaskId, &Task>) {
     for task in tasks.values() {
-        let free = task.state == State::Pending && task.held_by().is_none();
+        let unbegun = matches!(task.state, State::Pending | State::Planning);
+        let free = unbegun && task.held_by().is_none();
         let terms = task.origin.terms.as_ref();
         for (clock, alarm) in task.clocks.iter() {
             assert!(task.state.is_open(), "{task:?}");
             let right = match clock {
                 Clock::Deadline => terms.and_then(|terms| terms.deadline) == Some(alarm.due),
-                Clock::Accept => task.state == State::Pending && task.reserved_for.is_some(),
+                Clock::Accept => unbegun && task.reserved_for.is_some(),
                 Clock::Runtime => {
                     task.claim.is_some() && matches!(task.state, State::InProgress | State::Review | State::Paused)
                 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use proptest::sample::select;
 use rookery_core::actor::Caller;
+use rookery_core::adapter::{DroppedLetter, LettersDropped, NoteDropped};
 use rookery_core::document::{
     AppendDocument, Base, CreateDocument, DeleteDocument, DocumentId, DocumentPath, Version, WriteDocument, Writer,
     text_of,
@@ -16,7 +17,7 @@ use rookery_core::message::{
     Ack, AckMessages, AddressedAs, Addressees, Cause, Fate, GiveUpDelivery, Header, ReadMessages, Receipt, Recipients,
     ReleaseHeld, RetryDelivery, SendMessage, Shown, Standing, StormGuard, Verdict, What,
 };
-use rookery_core::{AgentId, Command, Fact, Instance, Key, MessageId, Row, TaskId, Timestamp};
+use rookery_core::{AgentId, Command, Fact, Instance, Key, MessageId, Row, Seq, TaskId, Timestamp};
 
 use crate::envelopes::ENVELOPES;
 use crate::steps::{AGENTS, Step, steps};
@@ -102,6 +103,11 @@ fn about_messages() -> BoxedStrategy<Asked> {
         }),
         5 => (agent(), message()).prop_map(|(agent, message)| {
             (Caller::person("anna"), RetryDelivery { message, agent }.into())
+        }),
+        1 => (1..9_u64).prop_map(|seq| {
+            let letters = vec![DroppedLetter { seq: Seq(seq), attempts: 2, error: "one".to_owned() }];
+            let dropped = LettersDropped { adapter: "http:out".to_owned(), letters };
+            (Caller::person("anna"), NoteDropped { dropped }.into())
         }),
     ]
     .boxed()

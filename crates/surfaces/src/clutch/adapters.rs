@@ -106,7 +106,7 @@ pub async fn retry(
     Ok(Json(shown(OutletStatus { outbox, ..status })))
 }
 
-/// Let go of what an adapter put aside: for a person. It stays in the log.
+/// Let go of what an adapter put aside: for a person. It stays in the log, which tells that it was let go of.
 #[utoipa::path(post, path = "/clutch/v0/adapters/{name}/drop", tag = "clutch", operation_id = "clutch_adapter_drop",
     params(("name" = String, Path)),
     responses((status = 200, body = AdapterView), (status = 403, body = ClutchErrorBody),
@@ -116,11 +116,9 @@ pub async fn let_go(
     call: Call,
     Segment(name): Segment,
 ) -> Result<Json<AdapterView>, ClutchError> {
-    let person = call.person()?.actor;
+    let person = call.person()?;
     let status = known(&app, &name).await?;
-    let outbox = app.engine().drop_outlet_dead(&name).await?;
-    let dropped: Vec<u64> = status.outbox.iter().flat_map(|outbox| &outbox.dead).map(|letter| letter.seq.0).collect();
-    tracing::warn!(adapter = name, %person, ?dropped, "messages that an adapter had put aside are let go of");
+    let outbox = app.engine().drop_outlet_dead(&person, &name).await?;
     Ok(Json(shown(OutletStatus { outbox, ..status })))
 }
 

@@ -8,7 +8,7 @@ use rookery_core::{Actor, AgentId, Caller, Code, Command, Power, Refusal};
 use rookery_store::Committed;
 use serde::de::DeserializeOwned;
 
-use super::ClutchError;
+use super::{ClutchError, parameters};
 use crate::app::App;
 use crate::rest;
 
@@ -20,6 +20,7 @@ impl FromRequestParts<App> for Call {
     type Rejection = ClutchError;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Call, ClutchError> {
+        parameters::check(parts)?;
         Ok(Call(rest::Call::from_request_parts(parts, app).await?))
     }
 }

@@ -16,6 +16,7 @@
 //! | `openapi` | what of the description of this face is not made from its handlers |
 //! | `messages` | messages by run, thread, task, sender and type |
 //! | `page` | pages of what has a place in the log |
+//! | `parameters` | which parameters each call takes |
 //! | `replay` | the messages of a run once more, at once or in their time |
 //! | `retry` | a part of a run once more |
 //! | `router` | what the router would do with a request |
@@ -38,6 +39,7 @@ pub(crate) mod inbox;
 pub(crate) mod messages;
 pub(crate) mod openapi;
 mod page;
+mod parameters;
 pub(crate) mod replay;
 pub(crate) mod retry;
 pub(crate) mod router;

@@ -101,6 +101,7 @@ pub fn action(fact: &Fact) -> String {
         | Fact::GroupRemoved(_)
         | Fact::EnvelopeReceived(_)
         | Fact::EnvelopeRejected(_)
+        | Fact::LettersDropped(_)
         | Fact::ToolDenied(_)
         | Fact::RoutingDecided(_)
         | Fact::RoutingFailed(_)

@@ -79,6 +79,14 @@ fn chat_stands_in_its_thread_and_reaches_whom_it_is_to_and_whom_it_mentions() {
         assert_eq!(w.standing("m", agent), Some(Standing::Queued), "{agent}");
     }
     assert!(header.wakes);
+    for (index, mentions) in [["agent:ghost", "bob"], ["bob", "ghost"]].into_iter().enumerate() {
+        let said = json!({ "payload": { "text": "look", "mentions": mentions } });
+        let told = refused(&mut w, "g", "chat.message", "ken", &said);
+        assert_eq!(told, (Code::UnknownRecipient, format!("/payload/mentions/{index}")));
+    }
+    let itself = json!({ "payload": { "text": "@ghost", "mentions": ["stranger", "bob@default"] } });
+    sends(&mut w, "g", "chat.message", "stranger", &itself);
+    assert_eq!(w.standing("g", "bob"), Some(Standing::Queued));
     sends(&mut w, "n", "chat.system", "ken", &json!({ "to": [{ "agent_id": "ada" }], "payload": { "text": "up" } }));
     assert!(!w.message("n").letter.header.wakes, "a notice wakes nobody");
     assert_eq!(w.message("n").letter.text, "up");

@@ -2,7 +2,7 @@
 
 use rookery_core::log::LogRow;
 use rookery_core::{AgentId, LogId, Position, Seq};
-use rookery_engine::clutch::{Envelopes, MessageFilter, Rendered, Shown, Stretch};
+use rookery_engine::clutch::{MessageFilter, Rendered, Shown, Stretch};
 use rookery_engine::messages::{Mailbox, Parcel, Pull};
 use rookery_engine::{Chunk, Subscription, subscribe};
 use rookery_store::Published;
@@ -172,7 +172,7 @@ async fn live(app: &App, batch: &Published, filter: &MessageFilter) -> Result<Po
     if filter.is_open() {
         return Ok(Portion { rendered: app.engine().rendered(batch).await?, picked: None });
     }
-    let envelopes = Envelopes::among(batch.rows());
+    let envelopes = app.engine().envelopes_behind(batch.rows()).await?;
     let wanted = |(_, row): &(usize, &LogRow)| filter.takes(row, &envelopes);
     let picked: Vec<usize> = batch.rows().iter().enumerate().filter(wanted).map(|(at, _)| at).collect();
     let rendered = if picked.is_empty() { Rendered::of([]) } else { app.engine().rendered(batch).await? };

@@ -2,6 +2,7 @@
 
 use rand::Rng;
 use rand::seq::IndexedRandom;
+use rookery_core::adapter::{DroppedLetter, LettersDropped, NoteDropped};
 use rookery_core::document::{
     AppendDocument, Base, CreateDocument, DeleteDocument, DocumentId, DocumentPath, WriteDocument, Writer,
 };
@@ -44,7 +45,7 @@ impl Script<'_> {
         ReleaseHeld { message, verdict }.into()
     }
 
-    /// A person wants that something is tried again which was given up on.
+    /// A person wants that something is tried again which was given up on, or lets go of what an adapter could not pass on.
     pub(super) fn undelivered(&mut self) -> Command {
         let dead: Vec<(MessageId, AgentId)> = self
             .model
@@ -53,6 +54,11 @@ impl Script<'_> {
             .filter(|delivery| delivery.is_dead())
             .map(|delivery| (delivery.message.clone(), delivery.agent.clone()))
             .collect();
+        if dead.is_empty() && self.fresh.is_multiple_of(2) {
+            let seq = self.model.log().last().map(|row| row.seq).unwrap_or_default();
+            let letters = vec![DroppedLetter { seq, attempts: 2, error: "text 1".to_owned() }];
+            return NoteDropped { dropped: LettersDropped { adapter: "http:out".to_owned(), letters } }.into();
+        }
         let unknown = || (MessageId::from("msg_none"), AgentId::from("nobody-yet"));
         let (message, agent) = dead.choose(self.rng).cloned().unwrap_or_else(unknown);
         RetryDelivery { message, agent }.into()
