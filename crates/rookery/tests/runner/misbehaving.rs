@@ -115,6 +115,42 @@ async fn one_that_died_in_the_middle_is_told_what_it_already_did() -> Outcome {
     stage.everything_is_acknowledged_once().await
 }
 
+/// Fails when it is told to; after that, it acknowledges everything there is before it answers.
+const ACKNOWLEDGES_ALL: &str = r#"#!/bin/sh
+cat > "told-$(ls told-* 2>/dev/null | wc -l).txt"
+if [ "$ROOKERY_ATTEMPT" = 1 ] && [ -p gate ]; then
+  cat gate
+  exit 1
+fi
+rookery context ack 2999-01-01 > /dev/null
+echo "I have done it all"
+"#;
+
+#[tokio::test]
+async fn one_that_acknowledges_everything_covers_only_what_it_was_told() -> Outcome {
+    let stage = Stage::new()?;
+    stage.save("worker.sh", ACKNOWLEDGES_ALL)?;
+    stage.shell("mkfifo gate")?;
+    let file =
+        "agents: {worker: {backend: command, sandbox: false, command: [sh, worker.sh]}}\nkickoff: \"@worker first\"\n";
+    stage.save("team.yaml", file)?;
+    let runner = stage.start(&["run", "team.yaml"])?;
+    stage.until_working("@default", "worker").await?;
+    stage.as_person("/teams/@default/say", json!({"text": "@worker second"})).await?;
+    // Opened by both, or by none.
+    stage.shell("echo go > gate; rm gate")?;
+    let ran = runner.ended().await?;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let turns = stage.turns("@default").await?;
+    let shown: Vec<_> = turns.iter().map(|turn| (turn["attempt"].clone(), turn["outcome"].clone())).collect();
+    assert_eq!(shown, [(1, "failed"), (2, "done"), (1, "done")].map(|(nth, how)| (json!(nth), json!(how))));
+    let told = |nth: usize| std::fs::read_to_string(stage.daemon.root().join(format!("told-{nth}.txt")));
+    let (again, next) = (told(1)?, told(2)?);
+    assert!(again.contains("1 more wait for your next turn"), "{again}");
+    assert!(next.contains("# Your inbox") && next.contains("@worker second"), "{next}");
+    stage.everything_is_acknowledged_once().await
+}
+
 #[tokio::test]
 async fn what_a_setup_command_printed_wakes_nobody_and_cannot_pass_for_ours() -> Outcome {
     let stage = Stage::new()?;

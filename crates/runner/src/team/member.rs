@@ -19,7 +19,7 @@ use super::report::State;
 use super::seats;
 use crate::backend::{Backend, Seat};
 use crate::file::Agent;
-use crate::turn::{Message, shown_in_one_turn};
+use crate::turn::{Message, Reach, shown_in_one_turn};
 
 /// How often an agent that nobody woke looks at its inbox.
 const LOOKS_EVERY: Duration = Duration::from_secs(10);
@@ -101,7 +101,9 @@ impl Member {
     async fn work(&mut self) -> Result<(), TeamError> {
         while !self.stop.is_cancelled() {
             let woken = self.crew.board.woken(&self.seat.name);
-            let looking = self.crew.unread(&self.seat.name, &self.seat.tools);
+            // What is tried again has been told before.
+            let reach = if self.again.is_some() { Reach::Everything } else { Reach::OneTurn };
+            let looking = self.crew.unread(&self.seat.name, &self.seat.tools, reach);
             let looked = self.stop.run_until_cancelled(looking).await;
             let Some(unread) = looked else { break };
             match self.decide(unread?).await {

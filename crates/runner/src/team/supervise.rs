@@ -18,6 +18,7 @@ use super::turn::LAST_WORDS;
 use super::watch::{self, Stopped};
 use super::{Order, TeamError, seats};
 use crate::file::show_duration;
+use crate::turn::Reach;
 
 /// How long agents may take to end when the team does. Backends end their programs sooner.
 const ENDING: Duration = Duration::from_secs(60);
@@ -197,7 +198,7 @@ impl Team<'_> {
         for (id, name) in ids {
             let tools = rookery_client::Tools::as_agent(&self.crew.client, id.as_str())?;
             // With the daemon away nobody can tell, and other things end it sooner.
-            let asking = tokio::time::timeout(LAST_WORDS, self.crew.unread(name, &tools));
+            let asking = tokio::time::timeout(LAST_WORDS, self.crew.unread(name, &tools, Reach::OneTurn));
             let Some(Ok(unread)) = self.interrupt.run_until_cancelled(asking).await else { return Ok(false) };
             if !unread?.is_empty() {
                 self.crew.board.wake(name);
