@@ -46,12 +46,12 @@ kickoff: "@sleeper @stubborn @flooder @quitter @failer @crasher @stranger @healt
     assert_eq!(ran.code, Some(1), "{ran:?}");
     let (turns, channel) = (stage.turns("@default").await?, stage.channel("default").await?);
     for (agent, why, attempts) in [
-        ("sleeper", "took longer than 1 s", 3),
-        ("stubborn", "took longer than 1 s", 3),
-        ("flooder", "printed more than", 3),
-        ("quitter", "ended its turn without saying or doing anything", 3),
-        ("failer", "ended with code 3 and without an answer", 3),
-        ("crasher", "died in the middle of its turn, by signal 6", 3),
+        ("sleeper", "took longer than 1 s", 4),
+        ("stubborn", "took longer than 1 s", 4),
+        ("flooder", "printed more than", 4),
+        ("quitter", "ended its turn without saying or doing anything", 4),
+        ("failer", "ended with code 3 and without an answer", 4),
+        ("crasher", "died in the middle of its turn, by signal 6", 4),
         ("stranger", "there is no program `no-such-program-anywhere`", 1),
     ] {
         let turns = turns_of(&turns, agent);

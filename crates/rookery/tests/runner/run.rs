@@ -161,7 +161,7 @@ kickoff: "@lucky @unlucky go"
         own.map(|turn| (turn["attempt"].clone(), turn["outcome"].clone())).collect()
     };
     assert_eq!(of("lucky"), [(json!(1), json!("failed")), (json!(2), json!("done"))]);
-    assert_eq!(of("unlucky"), [1, 2, 3].map(|attempt| (json!(attempt), json!("failed"))));
+    assert_eq!(of("unlucky"), [1, 2, 3, 4].map(|attempt| (json!(attempt), json!("failed"))));
     let counts = stage.acknowledged().await?;
     let acked: Vec<(&str, usize)> = counts.iter().map(|((_, agent), count)| (agent.as_str(), *count)).collect();
     assert_eq!(acked, [("lucky", 1), ("unlucky", 0)], "what was given up was never acknowledged");
