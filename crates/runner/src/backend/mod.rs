@@ -44,6 +44,9 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// Ends soon after `turn.cancel` was cancelled or `turn.timeout` is over, with everything that it started ended.
     fn turn<'a>(&'a self, turn: &'a Turn, events: &'a Events) -> BoxFuture<'a, Ended>;
 
+    /// Whose requests its turns use up, in words for people: those who share it wait together when it is out of them.
+    fn account(&self) -> String;
+
     /// Whether anybody reads `turn.system` and `turn.prompt`. If not, nobody has to gather what they would say.
     fn reads_prompts(&self) -> bool {
         true

@@ -143,7 +143,7 @@ impl Member {
             let (why, time) = (format!("attempt {} follows", self.attempts.next()), again.due.saturating_sub(now));
             return Step::Rest(Phase::Waiting(State::Waiting { why, time }), time);
         }
-        if let Some((time, why)) = self.crew.ledger.paused(now) {
+        if let Some((time, why)) = self.crew.ledger.paused(&self.backend.account(), now) {
             return Step::Rest(Phase::Waiting(State::Waiting { why, time }), time);
         }
         let asked = self.about(unread, rings);

@@ -245,10 +245,11 @@ impl Member {
                 Ok(TurnOutcome::GivenUp { reason, hint })
             }
             Next::Again { after } => {
+                let account = self.backend.account();
                 if let Why::Limited { .. } = why
-                    && self.crew.ledger.pause(now.saturating_add(after), &reason)
+                    && self.crew.ledger.pause(&account, now.saturating_add(after), &reason)
                 {
-                    let text = format!("everybody waits {} s: {reason}", after.as_secs());
+                    let text = format!("everybody who uses {account} waits {} s: {reason}", after.as_secs());
                     self.crew.reports.note(Some(&self.seat.name), Level::Warning, text);
                 }
                 self.again = Some(again(done, asked, reason.clone(), now.saturating_add(after)));

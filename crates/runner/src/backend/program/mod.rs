@@ -213,6 +213,10 @@ impl Backend for ProgramAgent {
     fn turn<'a>(&'a self, turn: &'a Turn, events: &'a Events) -> BoxFuture<'a, Ended> {
         Box::pin(self.run(turn, events))
     }
+
+    fn account(&self) -> String {
+        self.dialect.program().as_str().to_owned()
+    }
 }
 
 fn not_run(failure: Failure) -> Ended {

@@ -184,6 +184,10 @@ impl Backend for Sdk {
     fn turn<'a>(&'a self, turn: &'a Turn, events: &'a Events) -> BoxFuture<'a, Ended> {
         Box::pin(self.run(turn, events))
     }
+
+    fn account(&self) -> String {
+        self.model.target().account()
+    }
 }
 
 /// What is told and counted while a turn goes on.
