@@ -135,8 +135,8 @@ fn read(name: At<String>, field: &Field<'_>, folder: &Path, reader: &mut Reader<
         reader.fault(Fault::new(key, "needs `wakeup`").hint("say when it is woken, such as `wakeup: 5m`"));
     }
     let places = [("shared", Workspace::Shared), ("worktree", Workspace::Worktree)];
+    let backend = Backend::read(&keys, reader);
     Some(Agent {
-        backend: Backend::read(&keys, reader)?,
         model,
         system_prompt: keys.get("system_prompt").and_then(|field| Prompt::read(field, folder, reader)),
         tools: keys.get("tools").map(|field| texts(field, reader)),
@@ -148,6 +148,8 @@ fn read(name: At<String>, field: &Field<'_>, folder: &Path, reader: &mut Reader<
         sandbox: keys.get("sandbox").map(|field| sandbox(field, reader)).unwrap_or_default(),
         env: env(&keys, reader),
         name,
+        // Last, so that everything else that is wrong is told too.
+        backend: backend?,
     })
 }
 
