@@ -243,6 +243,24 @@ async fn ctrl_c_ends_everything_and_says_so() -> Outcome {
 }
 
 #[tokio::test]
+async fn what_can_only_fail_is_told_before_anything_is_done() -> Outcome {
+    let stage = Stage::new()?;
+    let file = "agents: {a: {AGENT}}\nsetup: [{shell: touch ran.txt}]\nkickoff: \"@a go\"\n";
+    for (agent, why) in [
+        ("model: openai/x, provider: {api_key: $NO_SUCH_KEY_ANYWHERE}", "the environment has no NO_SUCH_KEY_ANYWHERE"),
+        ("backend: gemini, env: {PATH: /nowhere}", "`gemini` is not on the PATH"),
+    ] {
+        stage.save("team.yaml", &file.replace("AGENT", agent))?;
+        let ran = stage.run(&["run", "team.yaml"]).await?;
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        assert!(ran.stderr.contains(why), "{why}: {ran:?}");
+        assert!(!stage.daemon.root().join("ran.txt").exists(), "setup ran: {ran:?}");
+        assert_eq!(stage.daemon.get("/teams/@default").await?.status, 404, "nothing was begun");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn time_is_up() -> Outcome {
     let stage = Stage::new()?;
     stage.save("team.yaml", "agents: {a: {backend: mock, script: [{wait: 10m}]}}\nkickoff: \"@a go\"\n")?;

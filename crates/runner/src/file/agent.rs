@@ -1,5 +1,6 @@
 //! One agent of the team: what runs it, what it is told, and within which limits.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use super::prompt::Prompt;
 use super::setup;
 use super::shape::{Record, Shape, optional};
 use super::template::Template;
+use super::variables::Variables;
 use super::wakeup::{self, Wakeup};
 
 /// What agents can be called, so that `@name` reaches them.
@@ -123,6 +125,16 @@ impl Agent {
             reader.fault(Fault::new(&field.place, "there must be at least one agent"));
         }
         entries.into_iter().filter_map(|(name, field)| read(name, &field, folder, reader)).collect()
+    }
+
+    /// What the file sets for its programs, with everything put in and inherited.
+    pub fn environment(&self, variables: &Variables) -> BTreeMap<String, String> {
+        let value = |value: &EnvValue| match value {
+            EnvValue::Text(text) => Some(variables.fill(text)),
+            // One that is not there was noted when the file was checked.
+            EnvValue::Inherited(of) => variables.env.get(&of.value).cloned(),
+        };
+        self.env.iter().filter_map(|(name, said)| Some((name.value.clone(), value(said)?))).collect()
     }
 }
 

@@ -27,7 +27,7 @@ use super::seats::{self, Place};
 use super::turn::LIMITED;
 use super::{Order, TeamError, runner};
 use crate::backend::{self, Seat, Usage};
-use crate::file::{Agent, Ready};
+use crate::file::{Agent, Ready, unbounded};
 use crate::process::{self, Launcher};
 use crate::sandbox;
 use crate::setup::{self, Progress, Stage};
@@ -53,6 +53,7 @@ pub(super) struct Begun {
 pub(super) async fn begin(order: &Order, reports: &Reports, interrupt: &CancellationToken) -> Result<Begun, TeamError> {
     let (team, clock) = (order.team(), Clock::start());
     let held = hold(order, &team)?;
+    foresee(order)?;
     end_orphans(&held, reports).await?;
     put_back(order, reports)?;
     let started = start(order, &team).await?;
@@ -60,6 +61,9 @@ pub(super) async fn begin(order: &Order, reports: &Reports, interrupt: &Cancella
     tell_began(order, &team, &started, reports);
     if let Some(missing) = sandbox::missing(&order.ready.workflow.agents) {
         reports.note(None, Level::Warning, missing);
+    }
+    if let Some(unbounded) = unbounded(&order.ready) {
+        reports.note(None, Level::Warning, unbounded);
     }
     let prepared =
         Preparing { order, team: &team, started: &started, row: &row, held: &held, reports, clock, interrupt };
@@ -87,6 +91,12 @@ fn hold(order: &Order, team: &TeamId) -> Result<Held, TeamError> {
         NotHeld::By { pid } => TeamError::Running { team: team.clone(), pid },
         NotHeld::Io(source) => TeamError::State { path: folder, source },
     })
+}
+
+/// Nothing is begun, nor gone on with, that can only fail.
+fn foresee(order: &Order) -> Result<(), TeamError> {
+    let Ready { workflow, variables, .. } = &order.ready;
+    workflow.agents.iter().try_for_each(|agent| backend::foresee(agent, variables)).map_err(TeamError::Backend)
 }
 
 /// Ends what programs of a runner before this one are left over.

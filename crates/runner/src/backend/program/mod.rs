@@ -235,6 +235,12 @@ fn codex_home(said: Option<String>, home: Option<&Path>) -> Option<PathBuf> {
     said.map(PathBuf::from).or_else(|| home.map(|home| home.join(".codex")))
 }
 
+/// Fails if the program is not on the `PATH` of the environment that it would have.
+pub(super) fn foresee(program: AgentProgram, env: &BTreeMap<String, String>) -> Result<(), Failure> {
+    let path = env.get("PATH").map(String::as_str).unwrap_or_default();
+    find::find(program, path.as_ref()).map(drop)
+}
+
 /// The runner's own environment, as far as it is text.
 fn surroundings() -> BTreeMap<String, String> {
     let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
