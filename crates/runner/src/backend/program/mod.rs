@@ -88,6 +88,19 @@ impl ProgramAgent {
 
     async fn run(&self, turn: &Turn, events: &Events) -> Ended {
         self.sandbox.iter().for_each(|sandbox| sandbox.tell(events));
+        let absent = self.sandbox.as_ref().map(|sandbox| sandbox.absent_settings()).unwrap_or_default();
+        let ended = self.run_watched(turn, events).await;
+        let name = self.dialect.program().as_str();
+        for path in absent.iter().filter(|path| std::fs::symlink_metadata(path).is_ok()) {
+            let path = path.display();
+            let note =
+                format!("{path} was made in this turn, and your own {name} goes by it: look at it before you use that");
+            events.tell(Event::Note(note));
+        }
+        ended
+    }
+
+    async fn run_watched(&self, turn: &Turn, events: &Events) -> Ended {
         let kept = turn.conversation.as_deref().filter(|_| turn.attempt < FRESH);
         let resumes = Conversation::resumed(kept, &turn.system);
         let can_forget = resumes.is_some();
