@@ -31,7 +31,7 @@ use super::codex::Codex;
 use super::cursor::Cursor;
 use super::gemini::Gemini;
 use super::opencode::Opencode;
-use super::{Backend, Ended, Event, Events, Failure, OUTPUT_BYTES, Seat, Turn, Usage, Verdict, Why};
+use super::{Backend, Ended, Event, Events, Failure, Seat, Turn, Usage, Verdict, Why};
 use crate::file::{self, AgentProgram};
 use crate::process::{self, Finished, How, Limits, NotStarted, Program, Stream};
 use crate::sandbox::Sandbox;
@@ -42,6 +42,9 @@ use heard::{End, Heard, one_line};
 
 /// From this attempt on a new conversation is begun: the old one may be what fails, for example because it is too long.
 const FRESH: u32 = 3;
+/// How much a program may tell of one turn before it is ended. It passes on all that its tools bring, so that a turn of an hour
+/// tells a lot; none of it is kept in memory.
+const TOLD_BYTES: u64 = 256 << 20;
 
 /// An agent that is a program.
 #[derive(Debug)]
@@ -154,7 +157,7 @@ impl ProgramAgent {
         // Ends by itself also if what is heard leaves no hope.
         let cancel = turn.cancel.child_token();
         let (mut heard, mut reader) = (Heard::default(), self.dialect.reader(asked));
-        let limits = Limits { timeout: turn.timeout, idle: None, output_bytes: OUTPUT_BYTES };
+        let limits = Limits { timeout: turn.timeout, idle: None, output_bytes: TOLD_BYTES };
         let mut hear = |stream: Stream, line: &str| {
             match (stream, serde_json::from_str::<Value>(line)) {
                 (Stream::Stdout, Ok(event)) if event.is_object() => {
@@ -207,7 +210,7 @@ impl ProgramAgent {
             (None, How::TimedOut | How::Idle) => {
                 failed(Why::TimedOut, format!("{name} took longer than {} s", turn.timeout.as_secs_f64()))
             }
-            (None, How::Flooded) => failed(Why::Fault, format!("{name} wrote more than {OUTPUT_BYTES} bytes")),
+            (None, How::Flooded) => failed(Why::Fault, format!("{name} wrote more than {TOLD_BYTES} bytes")),
             (None, how) => self.without_an_end(how, &finished.stderr_tail),
         }
     }
