@@ -167,7 +167,8 @@ async fn an_agent_stands_alone_answers_and_goes_on_after_a_crash() -> Outcome {
 #[tokio::test]
 async fn what_is_wrong_with_an_agent_is_told_by_its_argument() -> Outcome {
     let stage = Stage::new()?;
-    let cases: [(&[&str], &str); 6] = [
+    let cases: [(&[&str], &str); 7] = [
+        (&["new", "helper", "--backend", "cursor"], "say --context"),
         (&["new", "9lives", "--model", "anthropic/x"], "NAME: no agent can be called so"),
         (&["new", "helper", "--model", "gpt"], "--model: must be provider/model"),
         (&["new", "helper", "--backend", "clod"], "--backend: must be one of"),
