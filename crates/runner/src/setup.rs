@@ -104,25 +104,31 @@ pub async fn run(
             variables.setup.insert(variable.value.clone(), Some(printed));
         }
     }
-    Kept { generation: stage.generation, printed: variables.setup.clone() }.save(stage.state)
+    let (printed, params) = (variables.setup.clone(), variables.params.clone());
+    Kept { generation: stage.generation, printed, params }.save(stage.state)
 }
 
-/// Puts in what was printed when this start of the team began. If that is lost, texts name what is missing instead.
-pub fn recall(variables: &mut Variables, stage: &Stage<'_>) {
+/// Puts in what was printed when this start of the team began. If that is lost, texts name what is missing instead. Tells which
+/// parameters had other values then: the kickoff that is out was made of those.
+pub fn recall(variables: &mut Variables, stage: &Stage<'_>) -> Vec<String> {
     let kept = std::fs::read(stage.state.join(KEPT)).ok().and_then(|bytes| serde_json::from_slice::<Kept>(&bytes).ok());
-    for (name, value) in
-        kept.filter(|kept| kept.generation == stage.generation).into_iter().flat_map(|kept| kept.printed)
-    {
+    let Some(kept) = kept.filter(|kept| kept.generation == stage.generation) else { return Vec::new() };
+    for (name, value) in kept.printed {
         if let Some(known) = variables.setup.get_mut(&name) {
             *known = value;
         }
     }
+    let params = kept.params.into_iter();
+    params.filter(|(name, value)| variables.params.get(name) != Some(value)).map(|(name, _)| name).collect()
 }
 
 #[derive(Serialize, Deserialize)]
 struct Kept {
     generation: u64,
     printed: BTreeMap<String, Option<String>>,
+    /// What was said on the command line, or stands in the file instead.
+    #[serde(default)]
+    params: BTreeMap<String, Option<String>>,
 }
 
 impl Kept {
@@ -260,15 +266,19 @@ mod tests {
         let launcher = Launcher { rookery: "rookery".into(), records: folder.path().into() };
         let stage =
             |generation| Stage { project: folder.path(), state: folder.path(), generation, launcher: &launcher };
-        let kept = Kept { generation: 2, printed: variables("printed").setup };
+        let begun = variables("printed");
+        let kept = Kept { generation: 2, printed: begun.setup, params: begun.params };
         kept.save(folder.path()).unwrap();
         let recalled = |generation| {
             let mut variables = variables("");
             variables.setup.insert("diff".to_owned(), None);
-            recall(&mut variables, &stage(generation));
+            assert_eq!(recall(&mut variables, &stage(generation)), Vec::<String>::new());
             variables.setup["diff"].clone()
         };
         assert_eq!((recalled(2).as_deref(), recalled(3)), (Some("printed"), None));
+        let mut others = variables("");
+        others.params.insert("pr".to_owned(), Some("13".to_owned()));
+        assert_eq!(recall(&mut others, &stage(2)), ["pr"], "the kickoff was about another one");
     }
 
     #[test]

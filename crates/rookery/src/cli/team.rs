@@ -10,9 +10,8 @@ use rookery_client::teams::Mode;
 use rookery_core::SiteId;
 use rookery_runner::file::{Hindrance, Ready};
 use rookery_runner::screen::{self, Look, Manner};
-use rookery_runner::team::{self, Order, Outcome, Reports, Summary, TeamError};
+use rookery_runner::team::{self, Ending, Interrupt, Order, Outcome, Reports, Summary, TeamError};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio_util::sync::CancellationToken;
 
 use super::context::Context;
 use super::failure::{Exit, Failure};
@@ -65,7 +64,10 @@ pub async fn drive(context: &Context, wanted: Wanted) -> anyhow::Result<()> {
     drawing.await?;
     match ended {
         Ok(summary) => finish(context, mode, &summary),
-        Err(TeamError::Interrupted) => Err(Failure::interrupted("interrupted before it began").into()),
+        Err(TeamError::Interrupted | TeamError::Suspended) => {
+            Err(Failure::interrupted("interrupted before it began").hint("start it again when you like").into())
+        }
+        Err(TeamError::Stopped) if mode != Mode::Run => Ok(()),
         Err(error) => Err(failed(error)),
     }
 }
@@ -107,20 +109,24 @@ fn terminal_size() -> Option<(u16, u16)> {
     Some((size.ws_col, size.ws_row)).filter(|(columns, rows)| *columns > 0 && *rows > 0)
 }
 
-/// Cancelled by Ctrl-C and its like. A second one does not wait: what runs dies with this process.
-fn interrupted_by_signals() -> anyhow::Result<CancellationToken> {
-    let interrupt = CancellationToken::new();
-    let mut signals =
-        [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?, signal(SignalKind::hangup())?];
+/// Told by Ctrl-C that the team ends, and by a machine that goes down or a terminal that is closed that it goes on later. A
+/// second signal does not wait: what runs dies with this process.
+fn interrupted_by_signals() -> anyhow::Result<Interrupt> {
+    let interrupt = Interrupt::default();
+    let mut by_person = signal(SignalKind::interrupt())?;
+    let mut by_machine = [signal(SignalKind::terminate())?, signal(SignalKind::hangup())?];
     let asked = interrupt.clone();
     tokio::spawn(async move {
         loop {
-            let [first, second, third] = &mut signals;
-            tokio::select! { _ = first.recv() => {}, _ = second.recv() => {}, _ = third.recv() => {} }
-            if asked.is_cancelled() {
+            let [terminated, hung_up] = &mut by_machine;
+            let ending = tokio::select! {
+                _ = by_person.recv() => Ending::ForGood,
+                _ = terminated.recv() => Ending::ForNow,
+                _ = hung_up.recv() => Ending::ForNow,
+            };
+            if !asked.tell(ending) {
                 std::process::exit(Exit::Interrupted as i32);
             }
-            asked.cancel();
         }
     });
     Ok(interrupt)
@@ -144,6 +150,10 @@ fn finish(context: &Context, mode: Mode, summary: &Summary) -> anyhow::Result<()
         Outcome::Failed => Err(Failure::new(reason).hint(look_at(&summary.team)).into()),
         Outcome::Interrupted => {
             Err(Failure::interrupted("interrupted").hint("what is unread stays so; run it again to begin anew").into())
+        }
+        Outcome::Suspended => {
+            let hint = format!("start it again to go on; `rookery stop {}` ends it", summary.team);
+            Err(Failure::interrupted("its process was told to end").hint(hint).into())
         }
     }
 }

@@ -134,6 +134,11 @@ impl Ledger {
         self.kept().given_up.clear();
     }
 
+    /// An agent has given up: the team fails by that.
+    pub(super) fn gave_up(&self, agent: &str, reason: &str) {
+        self.fail(format!("{agent} gave up: {reason}"));
+    }
+
     /// The team fails by this, whatever comes after.
     pub(super) fn fail(&self, reason: impl Into<String>) {
         self.kept().failure.get_or_insert_with(|| reason.into());

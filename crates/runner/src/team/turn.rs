@@ -241,7 +241,7 @@ impl Member {
             Next::GiveUp => {
                 self.attempts.over();
                 self.give_up(&asked.messages);
-                self.crew.ledger.fail(format!("{} gave up: {reason}", self.seat.name));
+                self.crew.ledger.gave_up(&self.seat.name, &reason);
                 Ok(TurnOutcome::GivenUp { reason, hint })
             }
             Next::Again { after } => {
