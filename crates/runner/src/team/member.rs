@@ -86,7 +86,8 @@ enum Step {
 impl Member {
     pub(super) async fn run(mut self) -> Result<(), TeamError> {
         let name = self.seat.name.clone();
-        let done = self.work().await;
+        // What ends the whole team is told as that, and not as if somebody had stopped the agent.
+        self.work().await?;
         self.crew.board.stopped(&name);
         // When all of them stop, that is told once.
         if !self.crew.stop.is_cancelled() {
@@ -95,7 +96,7 @@ impl Member {
             // If not by this, it leaves with its team.
             let _left = self.crew.stop.run_until_cancelled(leaving).await;
         }
-        done
+        Ok(())
     }
 
     async fn work(&mut self) -> Result<(), TeamError> {
