@@ -5,6 +5,7 @@ use rookery_core::message::mentions;
 
 use super::super::agent::{Agent, EnvValue, Sandbox};
 use super::super::backend::{AgentProgram, Backend};
+use super::super::check::settled;
 use super::super::near::nearest;
 use super::super::ready::{Ready, Surroundings};
 use super::{has_model, is_literal_secret, program};
@@ -65,10 +66,9 @@ fn of_agent(agent: &Agent, ready: &Ready, surroundings: &Surroundings<'_>, notes
         notes.push(format!("{name}: runs without a sandbox, as the file says"));
     }
     // What must still be said may be where its model is.
-    let all_is_said = ready.variables.params.values().all(Option::is_some);
-    if let Backend::Sdk { .. } = &agent.backend
+    if let Backend::Sdk { provider, .. } = &agent.backend
+        && agent.model.iter().chain(&provider.base_url).all(|said| settled(said, ready).is_some())
         && let Err(failure) = foresee(agent, &ready.variables)
-        && all_is_said
     {
         notes.push(format!("{name}: {}", failure.reason));
     }
