@@ -108,17 +108,18 @@ pub async fn run(
     Kept { generation: stage.generation, printed, params }.save(stage.state)
 }
 
-/// Puts in what was printed when this start of the team began. If that is lost, texts name what is missing instead. Tells which
-/// parameters had other values then: the kickoff that is out was made of those.
-pub fn recall(variables: &mut Variables, stage: &Stage<'_>) -> Vec<String> {
-    let kept = std::fs::read(stage.state.join(KEPT)).ok().and_then(|bytes| serde_json::from_slice::<Kept>(&bytes).ok());
-    let Some(kept) = kept.filter(|kept| kept.generation == stage.generation) else { return Vec::new() };
-    for (name, value) in kept.printed {
+/// Puts in what was printed when this start of the team began. If that is lost, texts name what is missing instead.
+pub fn recall(variables: &mut Variables, stage: &Stage<'_>) {
+    for (name, value) in Kept::load(stage.state, stage.generation).into_iter().flat_map(|kept| kept.printed) {
         if let Some(known) = variables.setup.get_mut(&name) {
             *known = value;
         }
     }
-    let params = kept.params.into_iter();
+}
+
+/// Which parameters had other values when this start of the team began: the kickoff that is out was made of those.
+pub fn begun_otherwise(variables: &Variables, state: &Path, generation: u64) -> Vec<String> {
+    let params = Kept::load(state, generation).into_iter().flat_map(|kept| kept.params);
     params.filter(|(name, value)| variables.params.get(name) != Some(value)).map(|(name, _)| name).collect()
 }
 
@@ -132,6 +133,12 @@ struct Kept {
 }
 
 impl Kept {
+    /// What is kept of one start of a team.
+    fn load(folder: &Path, generation: u64) -> Option<Kept> {
+        let bytes = std::fs::read(folder.join(KEPT)).ok()?;
+        serde_json::from_slice::<Kept>(&bytes).ok().filter(|kept| kept.generation == generation)
+    }
+
     /// Whole or not at all.
     fn save(&self, folder: &Path) -> Result<(), SetupError> {
         let path = folder.join(KEPT);
@@ -272,13 +279,14 @@ mod tests {
         let recalled = |generation| {
             let mut variables = variables("");
             variables.setup.insert("diff".to_owned(), None);
-            assert_eq!(recall(&mut variables, &stage(generation)), Vec::<String>::new());
+            assert_eq!(begun_otherwise(&variables, folder.path(), generation), Vec::<String>::new());
+            recall(&mut variables, &stage(generation));
             variables.setup["diff"].clone()
         };
         assert_eq!((recalled(2).as_deref(), recalled(3)), (Some("printed"), None));
         let mut others = variables("");
         others.params.insert("pr".to_owned(), Some("13".to_owned()));
-        assert_eq!(recall(&mut others, &stage(2)), ["pr"], "the kickoff was about another one");
+        assert_eq!(begun_otherwise(&others, folder.path(), 2), ["pr"], "the kickoff was about another one");
     }
 
     #[test]

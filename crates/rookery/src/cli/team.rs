@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use rookery_client::Client;
-use rookery_client::teams::Mode;
+use rookery_client::teams::{Mode, Team};
 use rookery_core::SiteId;
 use rookery_runner::file::{Hindrance, Ready};
 use rookery_runner::screen::{self, Look, Manner};
@@ -21,8 +21,10 @@ use crate::project::{Project, host_name};
 
 /// How long a runner waits for a daemon that is away: as long as it takes.
 const PATIENCE: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
-/// How long a team in the background may take until it is there. Setup commands come later.
+/// How long a team in the background may take until it is there.
 const BEGINS_WITHIN: Duration = Duration::from_secs(30);
+/// How long its setup commands are waited for then. They may take longer, but most that fail do so at once.
+const SETS_UP_WITHIN: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(50);
 /// How much of a log is read to say why nothing began.
 const LOG_TAIL_BYTES: u64 = 16 << 10;
@@ -191,26 +193,31 @@ pub async fn background(context: &Context, wanted: &Wanted, arguments: Vec<OsStr
     let log = folder.join("runner.log");
     let before = std::fs::metadata(&log).map_or(0, |log| log.len());
     let mut child = process::spawn_runner(&project, &log, &arguments)?;
-    let began = async {
+    let mut until = async |is_there: fn(&Team) -> bool| {
         loop {
-            if let Ok(found) = client.team(team.as_str()).await
-                && found.live
-                && found.runner.is_some_and(|runner| runner.pid == child.id())
-            {
-                return Ok(());
-            }
             if child.try_wait()?.is_some() {
                 return Err(did_not_begin(&log, before));
+            }
+            if let Ok(found) = client.team(team.as_str()).await
+                && found.live
+                && found.runner.as_ref().is_some_and(|runner| runner.pid == child.id())
+                && is_there(&found)
+            {
+                return Ok(());
             }
             tokio::time::sleep(POLL).await;
         }
     };
-    match tokio::time::timeout(BEGINS_WITHIN, began).await {
+    match tokio::time::timeout(BEGINS_WITHIN, until(|_| true)).await {
         Ok(began) => began?,
         Err(_) => {
             let message = format!("{team} did not begin within {} s", BEGINS_WITHIN.as_secs());
             return Err(Failure::new(message).hint(format!("read {}", log.display())).into());
         }
+    }
+    match tokio::time::timeout(SETS_UP_WITHIN, until(|team| team.kicked_off)).await {
+        Ok(set_up) => set_up?,
+        Err(_) => context.out.note("its setup commands still run"),
     }
     let answer = serde_json::json!({"team": team, "pid": child.id(), "log": log});
     context.out.done_each(&answer, started(team.as_str(), child.id(), &log).into_iter())

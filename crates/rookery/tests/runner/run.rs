@@ -290,6 +290,7 @@ async fn whoever_wants_something_else_does_not_go_on_with_what_was_killed() -> O
     stage.save("other.yaml", "agents: {a: {backend: mock, script: [{say: hi}]}}\nkickoff: \"@a go\"\n")?;
     for (arguments, why) in [
         (&["run", "other.yaml"][..], "is a team of the workflow `team`"),
+        (&["start", "team.yaml", "--background"], "another value for `task`"),
         (&["run", "team.yaml", "--", "--task", "that"], "another value for `task`"),
         (&["run", "team.yaml"], "another value for `task`"),
     ] {
@@ -396,6 +397,9 @@ async fn setup_that_fails_lets_nothing_begin() -> Outcome {
     let ran = stage.run(&["run", "team.yaml"]).await?;
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(ran.stderr.contains("code 3") && ran.stderr.contains("broken"), "{ran:?}");
+    let ran = stage.run(&["start", "team.yaml", "--background"]).await?;
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.stderr.contains("code 3"), "{ran:?}");
     assert_eq!(stage.channel("default").await?, []);
     assert_eq!(stage.team("@default").await?["outcome"], "failed");
     Ok(())

@@ -60,7 +60,7 @@ pub(super) async fn begin(order: &Order, reports: &Reports, interrupt: &Interrup
     foresee(order)?;
     end_orphans(&held, reports).await?;
     put_back(order, reports)?;
-    let started = start(order, &team).await?;
+    let started = start(order, &team, &held).await?;
     let row = order.client.team(team.as_str()).await?;
     tell_began(order, &team, &started, reports);
     if let Some(missing) = sandbox::missing(&order.ready.workflow.agents) {
@@ -125,7 +125,7 @@ fn put_back(order: &Order, reports: &Reports) -> Result<(), TeamError> {
 
 /// Tells the daemon who runs the team now. One that the log calls live is taken over: the lock tells that its runner, which
 /// was on this machine, is gone. Of a runner elsewhere nobody here can tell.
-async fn start(order: &Order, team: &TeamId) -> Result<Started, TeamError> {
+async fn start(order: &Order, team: &TeamId, held: &Held) -> Result<Started, TeamError> {
     let this = runner::this(&order.host, order.site.as_deref());
     let before = match order.client.team(team.as_str()).await {
         Ok(before) => Some(before),
@@ -133,7 +133,7 @@ async fn start(order: &Order, team: &TeamId) -> Result<Started, TeamError> {
         Err(error) => return Err(error.into()),
     };
     if let Some(before) = before.filter(|before| before.live) {
-        can_go_on(order, team, before, &this)?;
+        can_go_on(order, before, &this, held)?;
     }
     let recruit = |agent: &Agent| Recruit {
         name: agent.name.value.clone(),
@@ -151,14 +151,22 @@ async fn start(order: &Order, team: &TeamId) -> Result<Started, TeamError> {
     Ok(order.client.start_team(team.as_str(), &start).await?)
 }
 
-/// Whether a team that the log calls live is one that this runner may go on with.
-fn can_go_on(order: &Order, team: &TeamId, before: Team, this: &Runner) -> Result<(), TeamError> {
+/// Whether a team that the log calls live is one that this runner may go on with. Whoever wants another workflow, or other
+/// values, would wait for a kickoff that is never sent.
+fn can_go_on(order: &Order, before: Team, this: &Runner, held: &Held) -> Result<(), TeamError> {
+    let team = order.team();
     if let Some(other) = before.runner.filter(|other| !is_here(other, this)) {
-        return Err(TeamError::Elsewhere { team: team.clone(), host: other.host, pid: other.pid });
+        return Err(TeamError::Elsewhere { team, host: other.host, pid: other.pid });
     }
-    // Whoever wants another workflow would wait for a kickoff that is never sent.
-    if order.mode != Mode::Standalone && before.workflow != order.ready.name {
-        return Err(TeamError::OfAnotherFile { team: team.clone(), workflow: before.workflow });
+    if order.mode == Mode::Standalone {
+        return Ok(());
+    }
+    if before.workflow != order.ready.name {
+        return Err(TeamError::OfAnotherFile { team, workflow: before.workflow });
+    }
+    let names = setup::begun_otherwise(&order.ready.variables, &held.folder, before.generation);
+    if before.kicked_off && !names.is_empty() {
+        return Err(TeamError::BegunOtherwise { team, names });
     }
     Ok(())
 }
@@ -334,11 +342,8 @@ impl Preparing<'_> {
             launcher: &Launcher { rookery: self.order.program.clone(), records: self.held.records() },
         };
         if self.started.kicked_off {
-            let names = setup::recall(&mut ready.variables, &stage);
-            return match names.is_empty() || self.order.mode == Mode::Standalone {
-                true => Ok(ready),
-                false => Err(TeamError::BegunOtherwise { team: self.team.clone(), names }),
-            };
+            setup::recall(&mut ready.variables, &stage);
+            return Ok(ready);
         }
         let reports = self.reports.clone();
         let tell = move |progress: Progress<'_>| match progress {
