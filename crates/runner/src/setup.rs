@@ -104,28 +104,41 @@ pub async fn run(
             variables.setup.insert(variable.value.clone(), Some(printed));
         }
     }
-    Kept { generation: stage.generation, printed: variables.setup.clone() }.save(stage.state)
+    let (printed, params) = (variables.setup.clone(), variables.params.clone());
+    Kept { generation: stage.generation, printed, params }.save(stage.state)
 }
 
 /// Puts in what was printed when this start of the team began. If that is lost, texts name what is missing instead.
 pub fn recall(variables: &mut Variables, stage: &Stage<'_>) {
-    let kept = std::fs::read(stage.state.join(KEPT)).ok().and_then(|bytes| serde_json::from_slice::<Kept>(&bytes).ok());
-    for (name, value) in
-        kept.filter(|kept| kept.generation == stage.generation).into_iter().flat_map(|kept| kept.printed)
-    {
+    for (name, value) in Kept::load(stage.state, stage.generation).into_iter().flat_map(|kept| kept.printed) {
         if let Some(known) = variables.setup.get_mut(&name) {
             *known = value;
         }
     }
 }
 
+/// Which parameters had other values when this start of the team began: the kickoff that is out was made of those.
+pub fn begun_otherwise(variables: &Variables, state: &Path, generation: u64) -> Vec<String> {
+    let params = Kept::load(state, generation).into_iter().flat_map(|kept| kept.params);
+    params.filter(|(name, value)| variables.params.get(name) != Some(value)).map(|(name, _)| name).collect()
+}
+
 #[derive(Serialize, Deserialize)]
 struct Kept {
     generation: u64,
     printed: BTreeMap<String, Option<String>>,
+    /// What was said on the command line, or stands in the file instead.
+    #[serde(default)]
+    params: BTreeMap<String, Option<String>>,
 }
 
 impl Kept {
+    /// What is kept of one start of a team.
+    fn load(folder: &Path, generation: u64) -> Option<Kept> {
+        let bytes = std::fs::read(folder.join(KEPT)).ok()?;
+        serde_json::from_slice::<Kept>(&bytes).ok().filter(|kept| kept.generation == generation)
+    }
+
     /// Whole or not at all.
     fn save(&self, folder: &Path) -> Result<(), SetupError> {
         let path = folder.join(KEPT);
@@ -260,15 +273,20 @@ mod tests {
         let launcher = Launcher { rookery: "rookery".into(), records: folder.path().into() };
         let stage =
             |generation| Stage { project: folder.path(), state: folder.path(), generation, launcher: &launcher };
-        let kept = Kept { generation: 2, printed: variables("printed").setup };
+        let begun = variables("printed");
+        let kept = Kept { generation: 2, printed: begun.setup, params: begun.params };
         kept.save(folder.path()).unwrap();
         let recalled = |generation| {
             let mut variables = variables("");
             variables.setup.insert("diff".to_owned(), None);
+            assert_eq!(begun_otherwise(&variables, folder.path(), generation), Vec::<String>::new());
             recall(&mut variables, &stage(generation));
             variables.setup["diff"].clone()
         };
         assert_eq!((recalled(2).as_deref(), recalled(3)), (Some("printed"), None));
+        let mut others = variables("");
+        others.params.insert("pr".to_owned(), Some("13".to_owned()));
+        assert_eq!(begun_otherwise(&others, folder.path(), 2), ["pr"], "the kickoff was about another one");
     }
 
     #[test]

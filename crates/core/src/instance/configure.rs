@@ -198,7 +198,7 @@ mod tests {
     use crate::agent::Role;
     use crate::document::{AppendDocument, Base, DeleteDocument, DocumentId, WriteDocument, Writer};
     use crate::instance::Provider;
-    use crate::testing::{World, anna, by, document, entry};
+    use crate::testing::{World, anna, by, direct, document, entry};
 
     fn configure(scope: Scope, settings: ContextSettings) -> ConfigureContext {
         ConfigureContext { scope, settings, site: None }
@@ -336,6 +336,8 @@ mod tests {
         assert_eq!(world.refuses(&by("ada"), write("notes.md")), Code::ContextDisabled);
         assert_eq!(world.refuses(&by("ada"), append), Code::ContextDisabled);
         assert_eq!(world.refuses(&by("ada"), entry("m1", "ada", "hello")), Code::ContextDisabled);
+        assert_eq!(world.refuses(&by("ada"), direct("m3", "ada", &["ada"])), Code::ContextDisabled);
+        assert_eq!(world.does(&anna(), direct("m4", "person:anna", &["ada"])), ["message.sent"], "a person is heard");
         assert_eq!(world.does(&by("ada"), entry("m2", "ada@pr-1", "there it is on")), ["message.sent"]);
         world.does(&anna(), configure(of("default"), provided(Provider::Memory)));
         assert_eq!(world.does(&by("ada"), entry("m1", "ada", "hello")), ["message.sent"]);

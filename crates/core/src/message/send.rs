@@ -152,10 +152,21 @@ impl SendMessage {
         if own { self.here().calls(&self.from) } else { self.instance().calls(&self.from) }
     }
 
+    /// Whether it needs a context. A person can write to an agent alone wherever that is: it is how one reaches an agent that has
+    /// nobody to talk to.
+    fn is_of_context(&self, caller: &Caller) -> bool {
+        let by_person = matches!(&caller.actor, Actor::Person(_)) && caller.actor.to_string() == self.from.as_str();
+        match self.what {
+            What::Entry | What::Notice | What::EntryFor { .. } => true,
+            What::Direct { .. } => !by_person,
+            What::Chat { .. } | What::Coord { .. } => false,
+        }
+    }
+
     pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Halt> {
         self.check()?;
         view.may_sign_as(caller, &self.from)?;
-        if matches!(self.what, What::Entry | What::Notice | What::EntryFor { .. } | What::Direct { .. }) {
+        if self.is_of_context(caller) {
             view.needs_context(&self.instance())?;
         }
         let reply = Reply::Row(Key::Message(self.id.clone()));

@@ -97,9 +97,21 @@ impl Engine {
         instance: &Instance,
         span: Span,
     ) -> Result<At<Vec<Message>>, EngineError> {
-        let entries = self.channel(instance, span).await?;
+        let entries = self.look_into_channel(agent, instance, span).await?;
         let own = entries.value.iter().filter(|entry| is_to(entry, agent)).map(|entry| entry.id().clone());
         self.shown().peeked(agent, own);
+        Ok(entries)
+    }
+
+    /// Entries for whoever tells the agent. What of them the agent is told is not known by this, so that no acknowledgement
+    /// covers them.
+    pub async fn look_into_channel(
+        &self,
+        agent: &AgentId,
+        instance: &Instance,
+        span: Span,
+    ) -> Result<At<Vec<Message>>, EngineError> {
+        let entries = self.channel(instance, span).await?;
         self.shown().saw(agent, &entries.value);
         Ok(entries)
     }

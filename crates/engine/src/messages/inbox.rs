@@ -26,8 +26,15 @@ impl Engine {
 
     /// The same without marking anything.
     pub async fn peek_inbox(&self, agent: &AgentId, limit: Option<u32>) -> Result<Waiting, EngineError> {
-        let waiting = self.inbox(agent, limit).await?;
+        let waiting = self.look_into_inbox(agent, limit).await?;
         self.shown().peeked(agent, waiting.standings().map(|(message, _)| message.clone()));
+        Ok(waiting)
+    }
+
+    /// What waits in an inbox, for whoever tells the agent. What of it the agent is told is not known by this, so that no
+    /// acknowledgement covers it; but whatever the agent says next may be an answer to it.
+    pub async fn look_into_inbox(&self, agent: &AgentId, limit: Option<u32>) -> Result<Waiting, EngineError> {
+        let waiting = self.inbox(agent, limit).await?;
         self.shown().saw(agent, waiting.pending.iter().map(|pending| &pending.message));
         Ok(waiting)
     }

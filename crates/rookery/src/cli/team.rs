@@ -6,13 +6,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use rookery_client::Client;
-use rookery_client::teams::Mode;
+use rookery_client::teams::{Mode, Team};
 use rookery_core::SiteId;
 use rookery_runner::file::{Hindrance, Ready};
 use rookery_runner::screen::{self, Look, Manner};
-use rookery_runner::team::{self, Order, Outcome, Reports, Summary, TeamError};
+use rookery_runner::team::{self, Ending, Interrupt, Order, Outcome, Reports, Summary, TeamError};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio_util::sync::CancellationToken;
 
 use super::context::Context;
 use super::failure::{Exit, Failure};
@@ -22,8 +21,10 @@ use crate::project::{Project, host_name};
 
 /// How long a runner waits for a daemon that is away: as long as it takes.
 const PATIENCE: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
-/// How long a team in the background may take until it is there. Setup commands come later.
+/// How long a team in the background may take until it is there.
 const BEGINS_WITHIN: Duration = Duration::from_secs(30);
+/// How long its setup commands are waited for then. They may take longer, but most that fail do so at once.
+const SETS_UP_WITHIN: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(50);
 /// How much of a log is read to say why nothing began.
 const LOG_TAIL_BYTES: u64 = 16 << 10;
@@ -65,7 +66,10 @@ pub async fn drive(context: &Context, wanted: Wanted) -> anyhow::Result<()> {
     drawing.await?;
     match ended {
         Ok(summary) => finish(context, mode, &summary),
-        Err(TeamError::Interrupted) => Err(Failure::interrupted("interrupted before it began").into()),
+        Err(TeamError::Interrupted | TeamError::Suspended) => {
+            Err(Failure::interrupted("interrupted before it began").hint("start it again when you like").into())
+        }
+        Err(TeamError::Stopped) if mode != Mode::Run => Ok(()),
         Err(error) => Err(failed(error)),
     }
 }
@@ -107,20 +111,24 @@ fn terminal_size() -> Option<(u16, u16)> {
     Some((size.ws_col, size.ws_row)).filter(|(columns, rows)| *columns > 0 && *rows > 0)
 }
 
-/// Cancelled by Ctrl-C and its like. A second one does not wait: what runs dies with this process.
-fn interrupted_by_signals() -> anyhow::Result<CancellationToken> {
-    let interrupt = CancellationToken::new();
-    let mut signals =
-        [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?, signal(SignalKind::hangup())?];
+/// Told by Ctrl-C that the team ends, and by a machine that goes down or a terminal that is closed that it goes on later. A
+/// second signal does not wait: what runs dies with this process.
+fn interrupted_by_signals() -> anyhow::Result<Interrupt> {
+    let interrupt = Interrupt::default();
+    let mut by_person = signal(SignalKind::interrupt())?;
+    let mut by_machine = [signal(SignalKind::terminate())?, signal(SignalKind::hangup())?];
     let asked = interrupt.clone();
     tokio::spawn(async move {
         loop {
-            let [first, second, third] = &mut signals;
-            tokio::select! { _ = first.recv() => {}, _ = second.recv() => {}, _ = third.recv() => {} }
-            if asked.is_cancelled() {
+            let [terminated, hung_up] = &mut by_machine;
+            let ending = tokio::select! {
+                _ = by_person.recv() => Ending::ForGood,
+                _ = terminated.recv() => Ending::ForNow,
+                _ = hung_up.recv() => Ending::ForNow,
+            };
+            if !asked.tell(ending) {
                 std::process::exit(Exit::Interrupted as i32);
             }
-            asked.cancel();
         }
     });
     Ok(interrupt)
@@ -144,6 +152,10 @@ fn finish(context: &Context, mode: Mode, summary: &Summary) -> anyhow::Result<()
         Outcome::Failed => Err(Failure::new(reason).hint(look_at(&summary.team)).into()),
         Outcome::Interrupted => {
             Err(Failure::interrupted("interrupted").hint("what is unread stays so; run it again to begin anew").into())
+        }
+        Outcome::Suspended => {
+            let hint = format!("start it again to go on; `rookery stop {}` ends it", summary.team);
+            Err(Failure::interrupted("its process was told to end").hint(hint).into())
         }
     }
 }
@@ -181,26 +193,31 @@ pub async fn background(context: &Context, wanted: &Wanted, arguments: Vec<OsStr
     let log = folder.join("runner.log");
     let before = std::fs::metadata(&log).map_or(0, |log| log.len());
     let mut child = process::spawn_runner(&project, &log, &arguments)?;
-    let began = async {
+    let mut until = async |is_there: fn(&Team) -> bool| {
         loop {
-            if let Ok(found) = client.team(team.as_str()).await
-                && found.live
-                && found.runner.is_some_and(|runner| runner.pid == child.id())
-            {
-                return Ok(());
-            }
             if child.try_wait()?.is_some() {
                 return Err(did_not_begin(&log, before));
+            }
+            if let Ok(found) = client.team(team.as_str()).await
+                && found.live
+                && found.runner.as_ref().is_some_and(|runner| runner.pid == child.id())
+                && is_there(&found)
+            {
+                return Ok(());
             }
             tokio::time::sleep(POLL).await;
         }
     };
-    match tokio::time::timeout(BEGINS_WITHIN, began).await {
+    match tokio::time::timeout(BEGINS_WITHIN, until(|_| true)).await {
         Ok(began) => began?,
         Err(_) => {
             let message = format!("{team} did not begin within {} s", BEGINS_WITHIN.as_secs());
             return Err(Failure::new(message).hint(format!("read {}", log.display())).into());
         }
+    }
+    match tokio::time::timeout(SETS_UP_WITHIN, until(|team| team.kicked_off)).await {
+        Ok(set_up) => set_up?,
+        Err(_) => context.out.note("its setup commands still run"),
     }
     let answer = serde_json::json!({"team": team, "pid": child.id(), "log": log});
     context.out.done_each(&answer, started(team.as_str(), child.id(), &log).into_iter())

@@ -26,6 +26,17 @@ fn agent(daemon: &Daemon, name: &str, turns: &Value) -> String {
     format!("  {name}:\n    backend: cursor\n    sandbox: false\n    env: {env}\n")
 }
 
+/// Runs a team until one of its agents has the file, and kills the runner.
+async fn killed_in_a_turn(daemon: &Daemon, user: &User) {
+    let servers = daemon.root().join(".cursor/mcp.json");
+    let is_ours = || std::fs::read_to_string(&servers).unwrap_or_default().contains("\"rookery\"");
+    let mut running = user.starts(daemon, &["run", "team.yaml"]);
+    let waited = eventually("the file is ours", async || Ok(is_ours().then_some(()))).await;
+    waited.unwrap_or_else(|error| panic!("{error}\n{}", running.printed()));
+    running.kill();
+    assert!(is_ours(), "nobody was left to put it back");
+}
+
 fn send(message: &str) -> Value {
     json!({"tool": "channel_send", "arguments": {"message": message}})
 }
@@ -60,19 +71,10 @@ async fn cursor_contract_fake_two_at_once_share_the_file_and_each_speaks_for_its
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cursor_contract_fake_a_kill_in_the_middle_of_a_turn_is_put_right_by_the_next_run() {
     let (daemon, user) = stage().await;
-    let servers = daemon.root().join(".cursor/mcp.json");
     let team = agent(&daemon, "one", &json!([[{"hang": true}]]));
     let workflow = format!("agents:\n{team}kickoff: \"@one begin\"\n");
     std::fs::write(daemon.root().join("team.yaml"), &workflow).unwrap();
-    let mut running = user.starts(&daemon, &["run", "team.yaml"]);
-    eventually("the file is ours", async || {
-        let text = std::fs::read_to_string(&servers).unwrap_or_default();
-        Ok(text.contains("\"rookery\"").then_some(()))
-    })
-    .await
-    .unwrap_or_else(|error| panic!("{error}\n{}", running.printed()));
-    running.kill();
-    assert!(std::fs::read_to_string(&servers).unwrap().contains("\"rookery\""));
+    killed_in_a_turn(&daemon, &user).await;
     // Another team, without Cursor, is enough.
     let mock = "agents:\n  m:\n    backend: mock\n    script: [{say: hello}]\nkickoff: \"@m begin\"\n";
     std::fs::write(daemon.root().join("mock.yaml"), mock).unwrap();
@@ -83,6 +85,17 @@ async fn cursor_contract_fake_a_kill_in_the_middle_of_a_turn_is_put_right_by_the
     agent(&daemon, "one", &json!([[send("here I am"), {"say": "Done."}]]));
     user.runs(&daemon, &workflow).await;
     assert_eq!(channel(&daemon).iter().filter(|(_, text)| text == "here I am").count(), 1);
+    user.is_untouched();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cursor_contract_fake_whoever_ends_a_team_whose_runner_was_killed_puts_the_file_back() {
+    let (daemon, user) = stage().await;
+    let team = agent(&daemon, "one", &json!([[{"hang": true}]]));
+    std::fs::write(daemon.root().join("team.yaml"), format!("agents:\n{team}kickoff: \"@one begin\"\n")).unwrap();
+    killed_in_a_turn(&daemon, &user).await;
+    let mut stop = user.starts(&daemon, &["stop", "--all"]);
+    assert_eq!(stop.ended().await, Some(0), "{}", stop.printed());
     user.is_untouched();
 }
 

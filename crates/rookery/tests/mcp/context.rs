@@ -152,6 +152,13 @@ async fn an_acknowledgement_covers_what_was_shown_and_nothing_else() {
     let reminded = b.raw("document_list", json!({})).await;
     assert_eq!(reminded.meta.unwrap().0["rookery/unread"], 1, "looking is not reading");
     assert_eq!(covers("2999-01-01").await, 1, "what was looked at was shown");
+    send("@b looked at by whoever tells b").await;
+    for tool in ["inbox_peek", "channel_peek"] {
+        b.call(tool, json!({"on_behalf": true})).await;
+        assert_eq!(covers("2999-01-01").await, 0, "b was told nothing of it");
+    }
+    assert_eq!(b.inbox().await.len(), 1);
+    assert_eq!(covers("2999-01-01").await, 1);
     for until in ["never", ""] {
         assert_eq!(b.refused("inbox_ack", json!({"until": until})).await["code"], "MESSAGE_NOT_FOUND", "{until}");
     }

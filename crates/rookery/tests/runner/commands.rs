@@ -126,6 +126,26 @@ async fn a_message_reaches_the_agent_it_is_for_and_can_be_looked_at() -> Outcome
 }
 
 #[tokio::test]
+async fn an_agent_that_has_no_context_is_reached_too() -> Outcome {
+    let stage = Stage::new()?;
+    let file = "context: false\nagents:\n  hermit:\n    backend: mock\n    script: [{do: [{save: {path: heard.txt, text: \"${{ inbox.text }}\"}}, {say: Thanks.}]}]\n";
+    stage.save("team.yaml", file)?;
+    started(&stage, "cave").await?;
+    says(&stage.run(&["send", "is anybody there?"]).await?, 0, "sent to hermit@cave");
+    eventually("it has heard it", async || {
+        let turns = stage.turns("@cave").await?;
+        Ok(turns.iter().any(|turn| turn["outcome"] == "done").then_some(()))
+    })
+    .await?;
+    assert_eq!(std::fs::read_to_string(stage.daemon.root().join("heard.txt"))?, "is anybody there?");
+    let ran = stage.run(&["peek"]).await?;
+    says(&ran, 0, "is anybody there?");
+    says(&stage.run(&["context", "send", "@hermit hello", "--instance", "cave"]).await?, 1, "is turned off");
+    says(&stage.run(&["stop", "--all"]).await?, 0, "stopped @cave");
+    Ok(())
+}
+
+#[tokio::test]
 async fn an_agent_stands_alone_answers_and_goes_on_after_a_crash() -> Outcome {
     let stage = Stage::new()?;
     let script = "cat > /dev/null; echo I am here";
@@ -167,7 +187,8 @@ async fn an_agent_stands_alone_answers_and_goes_on_after_a_crash() -> Outcome {
 #[tokio::test]
 async fn what_is_wrong_with_an_agent_is_told_by_its_argument() -> Outcome {
     let stage = Stage::new()?;
-    let cases: [(&[&str], &str); 6] = [
+    let cases: [(&[&str], &str); 7] = [
+        (&["new", "helper", "--backend", "cursor"], "say --context"),
         (&["new", "9lives", "--model", "anthropic/x"], "NAME: no agent can be called so"),
         (&["new", "helper", "--model", "gpt"], "--model: must be provider/model"),
         (&["new", "helper", "--backend", "clod"], "--backend: must be one of"),

@@ -102,6 +102,24 @@ async fn a_runner_that_is_killed_again_and_again_comes_to_the_same_end() -> Outc
 }
 
 #[tokio::test]
+async fn a_runner_that_is_killed_before_the_kickoff_begins_where_it_was() -> Outcome {
+    let expected = undisturbed().await?;
+    let stage = Stage::new()?;
+    let setup = "echo ran >> setup.txt; [ -e once ] || { touch once; exec sleep 6543; }; echo data";
+    stage.save("relay.yaml", &RELAY.replace("echo ran >> setup.txt; echo data", setup))?;
+    let runner = stage.start(&["run", "relay.yaml"])?;
+    eventually("setup runs", async || Ok(stage.daemon.root().join("once").exists().then_some(()))).await?;
+    runner.kill()?;
+    eventually("its command died with it", async || Ok((!stage.is_running("sleep 6543")).then_some(()))).await?;
+    let ran = stage.run(&["run", "relay.yaml"]).await?;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(stage.team("@default").await?["generation"], json!(1), "one team went on");
+    assert_eq!(stage.channel("default").await?, expected.channel);
+    assert_eq!(std::fs::read_to_string(stage.daemon.root().join("setup.txt"))?, "ran\nran\n", "it had not ended");
+    stage.everything_is_acknowledged_once().await
+}
+
+#[tokio::test]
 async fn a_daemon_that_is_killed_meanwhile_is_waited_for() -> Outcome {
     let expected = undisturbed().await?;
     for seed in 10..13 {
@@ -125,6 +143,38 @@ async fn a_daemon_that_is_killed_meanwhile_is_waited_for() -> Outcome {
         assert_eq!(stage.channel("default").await?, expected.channel, "seed {seed}");
         assert_eq!(json!(ran.stdout), expected.document, "seed {seed}");
     }
+    Ok(())
+}
+
+/// One that gives up, and one that takes long.
+const HALF_LOST: &str = r#"
+agents:
+  unlucky: {backend: command, sandbox: false, command: [no-such-program-anywhere]}
+  slow:
+    backend: command
+    sandbox: false
+    command: [sh, -c, "cat > /dev/null; if [ -e once ]; then echo Done.; else touch once; exec sleep 600; fi"]
+kickoff: "@unlucky @slow go"
+"#;
+
+#[tokio::test]
+async fn what_was_given_up_before_a_crash_stays_given_up() -> Outcome {
+    let stage = Stage::new()?;
+    stage.save("team.yaml", HALF_LOST)?;
+    let runner = stage.start(&["run", "team.yaml"])?;
+    eventually("one gave up, and the other works", async || {
+        let turns = stage.turns("@default").await?;
+        let gave_up = turns.iter().any(|turn| turn["gave_up"] == true);
+        Ok((gave_up && stage.daemon.root().join("once").exists()).then_some(()))
+    })
+    .await?;
+    runner.kill()?;
+    let ran = stage.run(&["run", "team.yaml", "--json"]).await?;
+    assert_eq!(ran.code, Some(1), "the same end as without the crash: {ran:?}");
+    let summary = ran.json()?;
+    assert!(summary["reason"].as_str().is_some_and(|reason| reason.contains("unlucky gave up")), "{summary}");
+    let ok: Vec<_> = summary["agents"].as_array().into_iter().flatten().map(|agent| agent["ok"].clone()).collect();
+    assert_eq!(ok, [json!(true), json!(false)], "{summary}");
     Ok(())
 }
 

@@ -46,12 +46,12 @@ kickoff: "@sleeper @stubborn @flooder @quitter @failer @crasher @stranger @healt
     assert_eq!(ran.code, Some(1), "{ran:?}");
     let (turns, channel) = (stage.turns("@default").await?, stage.channel("default").await?);
     for (agent, why, attempts) in [
-        ("sleeper", "took longer than 1 s", 3),
-        ("stubborn", "took longer than 1 s", 3),
-        ("flooder", "printed more than", 3),
-        ("quitter", "ended its turn without saying or doing anything", 3),
-        ("failer", "ended with code 3 and without an answer", 3),
-        ("crasher", "died in the middle of its turn, by signal 6", 3),
+        ("sleeper", "took longer than 1 s", 4),
+        ("stubborn", "took longer than 1 s", 4),
+        ("flooder", "printed more than", 4),
+        ("quitter", "ended its turn without saying or doing anything", 4),
+        ("failer", "ended with code 3 and without an answer", 4),
+        ("crasher", "died in the middle of its turn, by signal 6", 4),
         ("stranger", "there is no program `no-such-program-anywhere`", 1),
     ] {
         let turns = turns_of(&turns, agent);
@@ -112,6 +112,42 @@ async fn one_that_died_in_the_middle_is_told_what_it_already_did() -> Outcome {
     let channel = stage.channel("default").await?;
     let said: Vec<&str> = channel.iter().filter(|(from, _)| from == "worker").map(|(_, text)| text.as_str()).collect();
     assert_eq!(said, ["the first half is done", "the second half is done"]);
+    stage.everything_is_acknowledged_once().await
+}
+
+/// Fails when it is told to; after that, it acknowledges everything there is before it answers.
+const ACKNOWLEDGES_ALL: &str = r#"#!/bin/sh
+cat > "told-$(ls told-* 2>/dev/null | wc -l).txt"
+if [ "$ROOKERY_ATTEMPT" = 1 ] && [ -p gate ]; then
+  cat gate
+  exit 1
+fi
+rookery context ack 2999-01-01 > /dev/null
+echo "I have done it all"
+"#;
+
+#[tokio::test]
+async fn one_that_acknowledges_everything_covers_only_what_it_was_told() -> Outcome {
+    let stage = Stage::new()?;
+    stage.save("worker.sh", ACKNOWLEDGES_ALL)?;
+    stage.shell("mkfifo gate")?;
+    let file =
+        "agents: {worker: {backend: command, sandbox: false, command: [sh, worker.sh]}}\nkickoff: \"@worker first\"\n";
+    stage.save("team.yaml", file)?;
+    let runner = stage.start(&["run", "team.yaml"])?;
+    stage.until_working("@default", "worker").await?;
+    stage.as_person("/teams/@default/say", json!({"text": "@worker second"})).await?;
+    // Opened by both, or by none.
+    stage.shell("echo go > gate; rm gate")?;
+    let ran = runner.ended().await?;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let turns = stage.turns("@default").await?;
+    let shown: Vec<_> = turns.iter().map(|turn| (turn["attempt"].clone(), turn["outcome"].clone())).collect();
+    assert_eq!(shown, [(1, "failed"), (2, "done"), (1, "done")].map(|(nth, how)| (json!(nth), json!(how))));
+    let told = |nth: usize| std::fs::read_to_string(stage.daemon.root().join(format!("told-{nth}.txt")));
+    let (again, next) = (told(1)?, told(2)?);
+    assert!(again.contains("1 more wait for your next turn"), "{again}");
+    assert!(next.contains("# Your inbox") && next.contains("@worker second"), "{next}");
     stage.everything_is_acknowledged_once().await
 }
 

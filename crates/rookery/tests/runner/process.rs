@@ -20,6 +20,7 @@ struct Place {
 }
 
 /// A program that ran, and what was heard of it.
+#[derive(Debug)]
 struct Ran {
     finished: Finished,
     lines: Vec<(Stream, String)>,
@@ -105,6 +106,17 @@ async fn a_program_gets_its_arguments_its_input_and_an_environment_of_its_own() 
     assert!(unexpected.is_empty(), "{unexpected:?}");
     assert_eq!(lines.last().copied(), place.path().canonicalize().unwrap().to_str());
     assert_eq!(ran.transcript.lines().count(), lines.len());
+}
+
+#[tokio::test]
+async fn an_agents_program_that_prints_its_environment_tells_no_secret() {
+    let place = Place::new();
+    let prints = place.shell("env; echo \"$MODEL_API_KEY\" >&2; exit 3").env("MODEL_API_KEY", "sk-1234567890abcdef");
+    let open = place.run(&prints, Limits::within(LONG)).await;
+    assert!(open.transcript.contains("sk-1234567890abcdef"), "a person's own command: {open:?}");
+    let kept = place.run(&prints.discreet(), Limits::within(LONG)).await;
+    assert!(kept.stdout().contains(&"MODEL_API_KEY=[secret]"), "{kept:?}");
+    assert!(!format!("{kept:?}").contains("sk-1234567890abcdef"), "{kept:?}");
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@
 use rookery_testkit::patience::eventually;
 use serde_json::{Value, json};
 
-use crate::stage::Stage;
+use crate::stage::{Ran, Stage};
 
 type Outcome = anyhow::Result<()>;
 
@@ -161,7 +161,7 @@ kickoff: "@lucky @unlucky go"
         own.map(|turn| (turn["attempt"].clone(), turn["outcome"].clone())).collect()
     };
     assert_eq!(of("lucky"), [(json!(1), json!("failed")), (json!(2), json!("done"))]);
-    assert_eq!(of("unlucky"), [1, 2, 3].map(|attempt| (json!(attempt), json!("failed"))));
+    assert_eq!(of("unlucky"), [1, 2, 3, 4].map(|attempt| (json!(attempt), json!("failed"))));
     let counts = stage.acknowledged().await?;
     let acked: Vec<(&str, usize)> = counts.iter().map(|((_, agent), count)| (agent.as_str(), *count)).collect();
     assert_eq!(acked, [("lucky", 1), ("unlucky", 0)], "what was given up was never acknowledged");
@@ -242,6 +242,110 @@ async fn ctrl_c_ends_everything_and_says_so() -> Outcome {
     Ok(())
 }
 
+/// Hangs in its first turn, and answers in every other.
+const SLOW: &str = r#"
+agents:
+  slow:
+    backend: command
+    sandbox: false
+    command: [sh, -c, "cat > /dev/null; if [ -e once ]; then echo here I am; else touch once; exec sleep 600; fi"]
+params: [{name: task, default: nothing}]
+setup: [{shell: echo ran >> setup.txt}]
+kickoff: "@slow do ${{ params.task }}"
+"#;
+
+/// A team whose runner was told to end, by nobody of the project, and what that runner said.
+async fn terminated() -> anyhow::Result<(Stage, Ran)> {
+    let stage = Stage::new()?;
+    stage.save("team.yaml", SLOW)?;
+    let runner = stage.start(&["run", "team.yaml", "--", "--task", "this"])?;
+    stage.until_working("@default", "slow").await?;
+    eventually("its program is there", async || Ok(stage.daemon.root().join("once").exists().then_some(()))).await?;
+    runner.terminate()?;
+    let ran = runner.ended().await?;
+    Ok((stage, ran))
+}
+
+#[tokio::test]
+async fn a_team_whose_process_is_told_to_end_goes_on_when_it_is_started_again() -> Outcome {
+    let (stage, ran) = terminated().await?;
+    assert_eq!(ran.code, Some(130), "{ran:?}");
+    assert!(ran.stderr.contains("start it again to go on"), "{ran:?}");
+    let team = stage.team("@default").await?;
+    assert_eq!((&team["live"], &team["outcome"]), (&json!(true), &Value::Null), "it is not over");
+    let turns = stage.turns("@default").await?;
+    assert_eq!(turns.iter().map(|turn| turn["outcome"].clone()).collect::<Vec<_>>(), ["interrupted"]);
+    let ran = stage.run(&["run", "team.yaml", "--", "--task", "this"]).await?;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let channel = stage.channel("default").await?;
+    let said: Vec<&str> = channel.iter().map(|(_, text)| text.trim()).collect();
+    assert_eq!(said, ["Workflow started", "@slow do this", "here I am"], "there is one kickoff");
+    assert_eq!(std::fs::read_to_string(stage.daemon.root().join("setup.txt"))?, "ran\n", "setup ran once");
+    stage.everything_is_acknowledged_once().await
+}
+
+#[tokio::test]
+async fn whoever_wants_something_else_does_not_go_on_with_what_was_killed() -> Outcome {
+    let (stage, _) = terminated().await?;
+    stage.save("other.yaml", "agents: {a: {backend: mock, script: [{say: hi}]}}\nkickoff: \"@a go\"\n")?;
+    for (arguments, why) in [
+        (&["run", "other.yaml"][..], "is a team of the workflow `team`"),
+        (&["start", "team.yaml", "--background"], "another value for `task`"),
+        (&["run", "team.yaml", "--", "--task", "that"], "another value for `task`"),
+        (&["run", "team.yaml"], "another value for `task`"),
+    ] {
+        let ran = stage.run(arguments).await?;
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        assert!(ran.stderr.contains(why) && ran.stderr.contains("rookery stop @default"), "{why}: {ran:?}");
+    }
+    assert_eq!(stage.team("@default").await?["live"], true, "it can still be gone on with");
+    let ran = stage.run(&["stop", "@default"]).await?;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let ran = stage.run(&["run", "other.yaml"]).await?;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(stage.channel("default").await?.contains(&("a".to_owned(), "hi".to_owned())));
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_can_only_fail_is_told_before_anything_is_done() -> Outcome {
+    let stage = Stage::new()?;
+    let file = "agents: {a: {AGENT}}\nsetup: [{shell: touch ran.txt}]\nkickoff: \"@a go\"\n";
+    for (agent, why) in [
+        ("model: openai/x, provider: {api_key: $NO_SUCH_KEY_ANYWHERE}", "the environment has no NO_SUCH_KEY_ANYWHERE"),
+        ("backend: gemini, env: {PATH: /nowhere}", "`gemini` is not on the PATH"),
+    ] {
+        stage.save("team.yaml", &file.replace("AGENT", agent))?;
+        let ran = stage.run(&["run", "team.yaml"]).await?;
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        assert!(ran.stderr.contains(why), "{why}: {ran:?}");
+        assert!(!stage.daemon.root().join("ran.txt").exists(), "setup ran: {ran:?}");
+        assert_eq!(stage.daemon.get("/teams/@default").await?.status, 404, "nothing was begun");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn setup_that_takes_long_is_ended_by_whoever_stops_the_team_and_by_the_time() -> Outcome {
+    let stage = Stage::new()?;
+    let file = "agents: {a: {backend: mock, script: [{say: hi}]}}\nsetup: [{shell: touch begun; sleep 4242}]\nkickoff: \"@a go\"\n";
+    stage.save("team.yaml", file)?;
+    let started = stage.start(&["start", "team.yaml"])?;
+    eventually("setup runs", async || Ok(stage.daemon.root().join("begun").exists().then_some(()))).await?;
+    let ran = stage.run(&["stop", "@default"]).await?;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let ran = started.ended().await?;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(stage.team("@default").await?["outcome"], "stopped");
+    let ran = stage.run(&["run", "team.yaml", "--timeout", "1s"]).await?;
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.stderr.contains("longer than 1s (--timeout)"), "{ran:?}");
+    assert_eq!(stage.team("@default").await?["outcome"], "failed");
+    assert!(!stage.is_running("sleep 4242"), "the command is gone");
+    assert_eq!(stage.channel("default").await?, [], "nobody was told anything");
+    Ok(())
+}
+
 #[tokio::test]
 async fn time_is_up() -> Outcome {
     let stage = Stage::new()?;
@@ -293,6 +397,9 @@ async fn setup_that_fails_lets_nothing_begin() -> Outcome {
     let ran = stage.run(&["run", "team.yaml"]).await?;
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(ran.stderr.contains("code 3") && ran.stderr.contains("broken"), "{ran:?}");
+    let ran = stage.run(&["start", "team.yaml", "--background"]).await?;
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.stderr.contains("code 3"), "{ran:?}");
     assert_eq!(stage.channel("default").await?, []);
     assert_eq!(stage.team("@default").await?["outcome"], "failed");
     Ok(())

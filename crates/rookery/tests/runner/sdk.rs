@@ -177,6 +177,37 @@ async fn a_key_that_is_not_taken_ends_the_run_and_is_named() -> Outcome {
 }
 
 #[tokio::test]
+async fn an_account_that_is_out_of_requests_makes_all_wait_who_use_it_and_nobody_else() -> Outcome {
+    const SHARED: &str = "the-key-of-two-agents";
+    let models = ModelServer::start([(SHARED, Script::new().limit(300).say("Never."))]).await?;
+    let stage = Stage::new()?;
+    let asks = format!(
+        "{{model: anthropic/claude-sonnet-4-5, provider: {{base_url: \"{}\"}}, env: {{ANTHROPIC_API_KEY: {SHARED}}}}}",
+        models.url()
+    );
+    let other = "{backend: mock, script: {turns: [{say: \"${{ inbox.text }}, indeed\"}], then: repeat}}";
+    let file = format!("agents:\n  one: {asks}\n  two: {asks}\n  three: {other}\nkickoff: \"@one begin\"\n");
+    stage.save("team.yaml", &file)?;
+    let runner = stage.start(&["run", "team.yaml"])?;
+    eventually("the account is out of requests", async || {
+        Ok(stage.turns("@default").await?.iter().any(|turn| turn["outcome"] == "failed").then_some(()))
+    })
+    .await?;
+    for text in ["@two @three first", "@two @three second"] {
+        stage.as_person("/teams/@default/say", json!({ "text": text })).await?;
+        until_said(&stage, &format!("{text}, indeed")).await?;
+    }
+    let turns = stage.turns("@default").await?;
+    assert!(!turns.iter().any(|turn| turn["agent"] == "two"), "two uses the same account: {turns:?}");
+    assert_eq!(models.asked(SHARED).len(), 1);
+    runner.interrupt()?;
+    let ran = runner.ended().await?;
+    assert_eq!(ran.code, Some(130), "{ran:?}");
+    assert!(ran.stderr.contains("everybody who uses anthropic (ANTHROPIC_API_KEY) waits 300 s"), "{ran:?}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_runner_that_dies_while_a_model_thinks_does_the_turn_again() -> Outcome {
     let models = ModelServer::start([(REVIEWER, reviewing(Script::new().stall()))]).await?;
     let stage = Stage::new()?;

@@ -194,8 +194,14 @@ impl Runner {
         Ok(waitid(WaitId::Pid(Pid::from_child(&self.child)), look)?.is_some())
     }
 
+    /// As Ctrl-C does.
     pub fn interrupt(&self) -> anyhow::Result<()> {
         Ok(kill_process(Pid::from_child(&self.child), Signal::INT)?)
+    }
+
+    /// As a machine does that goes down.
+    pub fn terminate(&self) -> anyhow::Result<()> {
+        Ok(kill_process(Pid::from_child(&self.child), Signal::TERM)?)
     }
 
     /// Waits for its end, within bounds.

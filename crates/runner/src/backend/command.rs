@@ -95,6 +95,10 @@ impl Backend for Command {
     fn turn<'a>(&'a self, turn: &'a Turn, events: &'a Events) -> BoxFuture<'a, Ended> {
         Box::pin(self.run(turn, events))
     }
+
+    fn account(&self) -> String {
+        self.argv[0].clone()
+    }
 }
 
 /// The search path with our own program's folder at its end, so that `rookery context` is found.

@@ -13,6 +13,7 @@ mod program;
 mod sdk;
 mod seat;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,7 +22,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::file::{self, Agent};
+use crate::file::{self, Agent, Variables};
 pub use program::LEDGER;
 pub use program::lend::put_back_all;
 pub use seat::{Daemon, Environment, Provider, Seat, Secret};
@@ -36,13 +37,27 @@ pub fn open(agent: &Agent, seat: &Seat) -> Result<Box<dyn Backend>, Failure> {
     }
 }
 
-/// How much a program may write in one turn before it is ended: more than any answer, and less than a disk.
+/// What can be told before anything is made ready: that the program of an agent, or the key of its model, is not there.
+pub fn foresee(agent: &Agent, variables: &Variables) -> Result<(), Failure> {
+    let mut env: BTreeMap<String, String> = variables.env.clone();
+    env.extend(agent.environment(variables));
+    match &agent.backend {
+        file::Backend::Sdk { provider, .. } => sdk::foresee(agent, provider, variables, &env),
+        file::Backend::Program(program) => program::foresee(*program, &env),
+        file::Backend::Command { .. } | file::Backend::Mock { .. } => Ok(()),
+    }
+}
+
+/// How much a program may print as its answer in one turn before it is ended: more than any answer, and less than a disk.
 pub const OUTPUT_BYTES: u64 = 16 << 20;
 
 /// Runs one agent, turn by turn and never two at once.
 pub trait Backend: Send + Sync + fmt::Debug {
     /// Ends soon after `turn.cancel` was cancelled or `turn.timeout` is over, with everything that it started ended.
     fn turn<'a>(&'a self, turn: &'a Turn, events: &'a Events) -> BoxFuture<'a, Ended>;
+
+    /// Whose requests its turns use up, in words for people: those who share it wait together when it is out of them.
+    fn account(&self) -> String;
 
     /// Whether anybody reads `turn.system` and `turn.prompt`. If not, nobody has to gather what they would say.
     fn reads_prompts(&self) -> bool {

@@ -94,7 +94,7 @@ impl Seat {
     /// A program of this agent: in its folder and sandbox, with its identity and the variables of the file.
     pub fn starts(&self, argv: impl IntoIterator<Item = impl Into<OsString>>) -> Program {
         let launcher = Launcher { rookery: self.program.clone(), records: self.records.clone() };
-        Program::new(launcher, &self.folder, argv).envs(&self.env.0).envs(self.identity())
+        Program::new(launcher, &self.folder, argv).discreet().envs(&self.env.0).envs(self.identity())
     }
 
     /// What every program of this agent finds in its environment besides the file's own variables: who it is and how it

@@ -1,5 +1,6 @@
 //! One agent of the team: what runs it, what it is told, and within which limits.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use super::prompt::Prompt;
 use super::setup;
 use super::shape::{Record, Shape, optional};
 use super::template::Template;
+use super::variables::Variables;
 use super::wakeup::{self, Wakeup};
 
 /// What agents can be called, so that `@name` reaches them.
@@ -124,6 +126,16 @@ impl Agent {
         }
         entries.into_iter().filter_map(|(name, field)| read(name, &field, folder, reader)).collect()
     }
+
+    /// What the file sets for its programs, with everything put in and inherited.
+    pub fn environment(&self, variables: &Variables) -> BTreeMap<String, String> {
+        let value = |value: &EnvValue| match value {
+            EnvValue::Text(text) => Some(variables.fill(text)),
+            // One that is not there was noted when the file was checked.
+            EnvValue::Inherited(of) => variables.env.get(&of.value).cloned(),
+        };
+        self.env.iter().filter_map(|(name, said)| Some((name.value.clone(), value(said)?))).collect()
+    }
 }
 
 fn read(name: At<String>, field: &Field<'_>, folder: &Path, reader: &mut Reader<'_>) -> Option<Agent> {
@@ -135,8 +147,8 @@ fn read(name: At<String>, field: &Field<'_>, folder: &Path, reader: &mut Reader<
         reader.fault(Fault::new(key, "needs `wakeup`").hint("say when it is woken, such as `wakeup: 5m`"));
     }
     let places = [("shared", Workspace::Shared), ("worktree", Workspace::Worktree)];
+    let backend = Backend::read(&keys, reader);
     Some(Agent {
-        backend: Backend::read(&keys, reader)?,
         model,
         system_prompt: keys.get("system_prompt").and_then(|field| Prompt::read(field, folder, reader)),
         tools: keys.get("tools").map(|field| texts(field, reader)),
@@ -148,6 +160,8 @@ fn read(name: At<String>, field: &Field<'_>, folder: &Path, reader: &mut Reader<
         sandbox: keys.get("sandbox").map(|field| sandbox(field, reader)).unwrap_or_default(),
         env: env(&keys, reader),
         name,
+        // Last, so that everything else that is wrong is told too.
+        backend: backend?,
     })
 }
 

@@ -61,7 +61,7 @@ fn check_agent(agent: &Agent, ready: &Ready, tools: &[String], faults: &mut Faul
 }
 
 /// A text with everything put in, if everything is known.
-fn settled(template: &Template, ready: &Ready) -> Option<String> {
+pub(super) fn settled(template: &Template, ready: &Ready) -> Option<String> {
     let known = |name: &str| matches!(ready.variables.look_up(name), Known::Value(_));
     let is_settled =
         !ready.variables.is_too_long(template) && template.variables().all(|variable| known(&variable.name));

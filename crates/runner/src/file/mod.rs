@@ -38,6 +38,7 @@ pub use fault::{At, Fault, Faults, Place};
 pub use limits::Limits;
 pub use params::{ArgumentError, Kind as ParamKind, Param};
 pub use plan::Plan;
+pub(crate) use plan::notes::unbounded;
 pub use prompt::Prompt;
 pub use ready::{Hindrance, Ready, Refused, Surroundings};
 pub use schema::schema;

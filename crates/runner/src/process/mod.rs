@@ -1,7 +1,8 @@
 //! Programs that run agents. The only module of this crate that starts a process or signals one.
 //!
 //! A program is started by our own hidden command ([`launch`]) in a session of its own, with an environment that was made
-//! for it, and dies with this process. What it writes is read line by line within bounds and kept in a transcript. It ends
+//! for it, and dies with this process. What it writes is read line by line within bounds and kept in a transcript, without the
+//! [`secrets`] that it was given. It ends
 //! with everything that it started: [`kin`] finds those by their session, and by a mark in their environment if they left
 //! it; [`record`] makes that possible for whoever comes after a crash. Nothing is signalled that is not known to be ours.
 
@@ -11,10 +12,11 @@ mod lines;
 mod program;
 mod record;
 mod run;
+mod secrets;
 mod spawner;
 mod transcript;
 
 pub use kin::{GRACE, lives};
-pub use program::{Launcher, Program, kept_environment};
+pub use program::{Launcher, Program, Secrecy, kept_environment};
 pub use record::{Orphan, end_orphans};
 pub use run::{Finished, How, Limits, NotStarted, Stream, run};

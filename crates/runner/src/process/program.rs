@@ -68,6 +68,16 @@ pub struct Program {
     pub stdin: Option<Vec<u8>>,
     /// Without one, it sees and reaches what the runner does.
     pub sandbox: Option<Arc<Sandbox>>,
+    pub secrecy: Secrecy,
+}
+
+/// What becomes of secrets of a program's environment that it prints.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Secrecy {
+    /// It is a person's own command, and prints what that person wants.
+    Open,
+    /// It is an agent's: nobody is told them.
+    Kept,
 }
 
 impl Program {
@@ -78,7 +88,8 @@ impl Program {
         argv: impl IntoIterator<Item = impl Into<OsString>>,
     ) -> Program {
         let argv = argv.into_iter().map(Into::into).collect();
-        Program { launcher, argv, env: kept_environment(), folder: folder.into(), stdin: None, sandbox: None }
+        let (env, folder) = (kept_environment(), folder.into());
+        Program { launcher, argv, env, folder, stdin: None, sandbox: None, secrecy: Secrecy::Open }
     }
 
     #[must_use]
@@ -97,6 +108,12 @@ impl Program {
     pub fn stdin(mut self, text: impl Into<Vec<u8>>) -> Program {
         self.stdin = Some(text.into());
         self
+    }
+
+    /// Nobody is told the secrets of its environment, whatever it prints.
+    #[must_use]
+    pub fn discreet(self) -> Program {
+        Program { secrecy: Secrecy::Kept, ..self }
     }
 
     #[must_use]

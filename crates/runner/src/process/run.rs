@@ -14,8 +14,9 @@ use tokio_util::sync::CancellationToken;
 use super::kin::{Ask, Family, Life};
 use super::launch;
 use super::lines::{Line, Lines, Read};
-use super::program::Program;
+use super::program::{Program, Secrecy};
 use super::record::Record;
+use super::secrets::Secrets;
 use super::spawner;
 use super::transcript::Transcript;
 
@@ -121,7 +122,11 @@ pub async fn run(
     let kept = Transcript::begin(transcript)
         .map_err(|source| NotStarted::Transcript { path: transcript.to_path_buf(), source })?;
     let mut running = Running::start(program, &found, &name).await?;
-    let mut heard = Heard { on_line, transcript: Some(kept), tail: Vec::new(), room: limits.output_bytes };
+    let secrets = match program.secrecy {
+        Secrecy::Open => Secrets::default(),
+        Secrecy::Kept => Secrets::of(&program.env),
+    };
+    let mut heard = Heard { on_line, secrets, transcript: Some(kept), tail: Vec::new(), room: limits.output_bytes };
     let how = running.follow(limits, cancel, &mut heard).await;
     running.end(&mut heard).await;
     if how == How::Exited(launch::NOT_STARTED)
@@ -136,6 +141,7 @@ pub async fn run(
 /// Takes what a program writes to whoever wants it.
 struct Heard<'a> {
     on_line: &'a mut (dyn FnMut(Stream, &str) + Send),
+    secrets: Secrets,
     /// Nothing more is kept once the disk refuses it; the program need not fail for that.
     transcript: Option<Transcript>,
     tail: Vec<String>,
@@ -145,14 +151,15 @@ struct Heard<'a> {
 
 impl Heard<'_> {
     fn line(&mut self, stream: Stream, line: &Line) {
-        self.keep(|transcript| transcript.line(stream, &line.text, line.cut));
+        let text = self.secrets.hidden(&line.text).into_owned();
+        self.keep(|transcript| transcript.line(stream, &text, line.cut));
         if stream == Stream::Stderr {
             if self.tail.len() == STDERR_LINES {
                 self.tail.remove(0);
             }
-            self.tail.push(line.text.chars().take(STDERR_LINE_CHARS).collect());
+            self.tail.push(text.chars().take(STDERR_LINE_CHARS).collect());
         }
-        (self.on_line)(stream, &line.text);
+        (self.on_line)(stream, &text);
     }
 
     fn keep(&mut self, write: impl FnOnce(&mut Transcript) -> io::Result<()>) {

@@ -163,6 +163,11 @@ impl Sandbox {
         self.egress.tell(events);
     }
 
+    /// Settings of the agent's program that a person's own use of it would go by, and that are not there.
+    pub(crate) fn absent_settings(&self) -> Vec<PathBuf> {
+        self.plan.absent.iter().filter(|path| fs::symlink_metadata(path).is_err()).cloned().collect()
+    }
+
     /// The arguments that run a program in it.
     pub(crate) fn around(&self, program: &Path, arguments: &[OsString]) -> Vec<OsString> {
         let mut plan = self.plan.clone();

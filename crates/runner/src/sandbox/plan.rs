@@ -23,6 +23,8 @@ pub(super) struct Plan {
     pub write: Vec<PathBuf>,
     /// Parts of what can be written that are only to be read: what a person's own git or agent would run or go by.
     pub guarded: Vec<PathBuf>,
+    /// What would be such a part, if it were there. Nothing that is not there can be shown to be read.
+    pub absent: Vec<PathBuf>,
     /// What the runner keeps for the agent, to read.
     pub state: PathBuf,
     /// What the agent's programs keep their own things in, there and elsewhere, to write.
@@ -145,6 +147,7 @@ mod tests {
             folder: "/home/ann/shop".into(),
             write: vec![],
             guarded: vec!["/home/ann/shop/.git/hooks".into()],
+            absent: vec![],
             state: "/home/ann/shop/.rookery/run/t/coder".into(),
             private: vec!["/home/ann/shop/.rookery/run/t/coder/home".into()],
             home: Some(Home { at: "/home/ann".into(), shown: "/home/ann/shop/.rookery/run/t/coder/home".into() }),

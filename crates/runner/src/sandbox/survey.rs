@@ -98,12 +98,15 @@ pub(super) fn survey(wanted: &Wanted<'_>) -> Result<Plan, Impossible> {
     let state = real(wanted.state)?;
     let shown = state.join("home");
     fs::create_dir_all(&shown).map_err(|error| Impossible::Disk(shown_as(&shown), error.to_string()))?;
-    let mut private = vec![shown.clone()];
+    let (mut private, mut absent) = (vec![shown.clone()], Vec::new());
     for path in wanted.own {
         // What of the home is not there yet comes to be in the agent's own.
         let Ok(path) = path.canonicalize() else { continue };
         if !path.starts_with(&state) {
-            guarded.extend(OF_PROGRAMS.iter().filter_map(|name| path.join(name).canonicalize().ok()));
+            let (there, not): (Vec<PathBuf>, Vec<PathBuf>) =
+                OF_PROGRAMS.iter().map(|name| path.join(name)).partition(|path| path.exists());
+            guarded.extend(there.iter().filter_map(|path| path.canonicalize().ok()));
+            absent.extend(not);
         }
         private.push(path);
     }
@@ -112,7 +115,7 @@ pub(super) fn survey(wanted: &Wanted<'_>) -> Result<Plan, Impossible> {
     let path = variable("PATH").cloned().unwrap_or_default();
     let tools = tools(home.as_deref(), &path, wanted.rookery);
     let home = home.map(|at| Home { at, shown });
-    Ok(Plan { project, folder, write, guarded, state, private, home, tools, served: real(wanted.served)? })
+    Ok(Plan { project, folder, write, guarded, absent, state, private, home, tools, served: real(wanted.served)? })
 }
 
 fn real(path: &Path) -> Result<PathBuf, Impossible> {
@@ -283,6 +286,8 @@ mod tests {
         let plan = disk.survey("home/shop", &[]).unwrap();
         assert_eq!(plan.private[1..], [disk.at("home/shop/.rookery/run/t/a/config"), disk.at("home/.codex")]);
         assert_eq!(plan.guarded, [disk.at("home/.codex/config.toml")]);
+        assert!(plan.absent.contains(&disk.at("home/.codex/hooks.json")), "{:?}", plan.absent);
+        assert!(!plan.absent.contains(&disk.at("home/.codex/config.toml")), "{:?}", plan.absent);
     }
 
     #[test]

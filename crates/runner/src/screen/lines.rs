@@ -74,7 +74,7 @@ pub(super) fn of(report: &Report, verbose: bool) -> Vec<Line> {
             let tone = match outcome {
                 Outcome::Completed => Tone::Good,
                 Outcome::Failed => Tone::Bad,
-                Outcome::Stopped | Outcome::Interrupted => Tone::Warning,
+                Outcome::Stopped | Outcome::Interrupted | Outcome::Suspended => Tone::Warning,
             };
             vec![line(format!("{}{reason} ({}, {}{used})", outcome.as_str(), time(*took), turns(total)), tone)]
         }

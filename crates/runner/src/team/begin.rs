@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rookery_client::ClientError;
 use rookery_client::teams::{Mode, Outcome as TeamOutcome, Recruit, Runner, StartTeam, Started, Team};
@@ -19,6 +20,7 @@ use super::crew::Crew;
 use super::decide::alarm::Alarm;
 use super::decide::attempts::Attempts;
 use super::decide::budget::Spent;
+use super::interrupt::{Ending, Interrupt};
 use super::ledger::Ledger;
 use super::lock::{self, Held, NotHeld};
 use super::member::{Again, Member};
@@ -27,7 +29,7 @@ use super::seats::{self, Place};
 use super::turn::LIMITED;
 use super::{Order, TeamError, runner};
 use crate::backend::{self, Seat, Usage};
-use crate::file::{Agent, Ready};
+use crate::file::{Agent, Ready, unbounded};
 use crate::process::{self, Launcher};
 use crate::sandbox;
 use crate::setup::{self, Progress, Stage};
@@ -36,6 +38,8 @@ use crate::turn::{Kickoff, system};
 
 /// How many turns back an agent's attempts are counted after a restart.
 const TURNS_BACK: u32 = 50;
+/// How often it is looked whether somebody wants the team to stop before it has begun.
+const LOOKS_EVERY: Duration = Duration::from_secs(1);
 
 /// A team whose agents are ready to work.
 #[derive(Debug)]
@@ -50,16 +54,20 @@ pub(super) struct Begun {
 }
 
 /// Takes the team over or starts it. If it cannot begin, it has ended when this returns.
-pub(super) async fn begin(order: &Order, reports: &Reports, interrupt: &CancellationToken) -> Result<Begun, TeamError> {
+pub(super) async fn begin(order: &Order, reports: &Reports, interrupt: &Interrupt) -> Result<Begun, TeamError> {
     let (team, clock) = (order.team(), Clock::start());
     let held = hold(order, &team)?;
+    foresee(order)?;
     end_orphans(&held, reports).await?;
     put_back(order, reports)?;
-    let started = start(order, &team).await?;
+    let started = start(order, &team, &held).await?;
     let row = order.client.team(team.as_str()).await?;
     tell_began(order, &team, &started, reports);
     if let Some(missing) = sandbox::missing(&order.ready.workflow.agents) {
         reports.note(None, Level::Warning, missing);
+    }
+    if let Some(unbounded) = unbounded(&order.ready) {
+        reports.note(None, Level::Warning, unbounded);
     }
     let prepared =
         Preparing { order, team: &team, started: &started, row: &row, held: &held, reports, clock, interrupt };
@@ -69,7 +77,7 @@ pub(super) async fn begin(order: &Order, reports: &Reports, interrupt: &Cancella
             Ok(Begun { crew, members, position, held, resumed: started.resumed })
         }
         Err(error) => {
-            give_up(order, &team, started.generation, &error).await;
+            give_up(order, &team, &started, &error).await;
             Err(error)
         }
     }
@@ -87,6 +95,12 @@ fn hold(order: &Order, team: &TeamId) -> Result<Held, TeamError> {
         NotHeld::By { pid } => TeamError::Running { team: team.clone(), pid },
         NotHeld::Io(source) => TeamError::State { path: folder, source },
     })
+}
+
+/// Nothing is begun, nor gone on with, that can only fail.
+fn foresee(order: &Order) -> Result<(), TeamError> {
+    let Ready { workflow, variables, .. } = &order.ready;
+    workflow.agents.iter().try_for_each(|agent| backend::foresee(agent, variables)).map_err(TeamError::Backend)
 }
 
 /// Ends what programs of a runner before this one are left over.
@@ -111,17 +125,15 @@ fn put_back(order: &Order, reports: &Reports) -> Result<(), TeamError> {
 
 /// Tells the daemon who runs the team now. One that the log calls live is taken over: the lock tells that its runner, which
 /// was on this machine, is gone. Of a runner elsewhere nobody here can tell.
-async fn start(order: &Order, team: &TeamId) -> Result<Started, TeamError> {
+async fn start(order: &Order, team: &TeamId, held: &Held) -> Result<Started, TeamError> {
     let this = runner::this(&order.host, order.site.as_deref());
     let before = match order.client.team(team.as_str()).await {
         Ok(before) => Some(before),
         Err(ClientError::Refused { status: 404, .. }) => None,
         Err(error) => return Err(error.into()),
     };
-    if let Some(other) = before.filter(|before| before.live).and_then(|before| before.runner)
-        && !is_here(&other, &this)
-    {
-        return Err(TeamError::Elsewhere { team: team.clone(), host: other.host, pid: other.pid });
+    if let Some(before) = before.filter(|before| before.live) {
+        can_go_on(order, before, &this, held)?;
     }
     let recruit = |agent: &Agent| Recruit {
         name: agent.name.value.clone(),
@@ -137,6 +149,26 @@ async fn start(order: &Order, team: &TeamId) -> Result<Started, TeamError> {
         takeover: true,
     };
     Ok(order.client.start_team(team.as_str(), &start).await?)
+}
+
+/// Whether a team that the log calls live is one that this runner may go on with. Whoever wants another workflow, or other
+/// values, would wait for a kickoff that is never sent.
+fn can_go_on(order: &Order, before: Team, this: &Runner, held: &Held) -> Result<(), TeamError> {
+    let team = order.team();
+    if let Some(other) = before.runner.filter(|other| !is_here(other, this)) {
+        return Err(TeamError::Elsewhere { team, host: other.host, pid: other.pid });
+    }
+    if order.mode == Mode::Standalone {
+        return Ok(());
+    }
+    if before.workflow != order.ready.name {
+        return Err(TeamError::OfAnotherFile { team, workflow: before.workflow });
+    }
+    let names = setup::begun_otherwise(&order.ready.variables, &held.folder, before.generation);
+    if before.kicked_off && !names.is_empty() {
+        return Err(TeamError::BegunOtherwise { team, names });
+    }
+    Ok(())
 }
 
 /// Whether a runner is, or was, one of this folder on this machine.
@@ -162,13 +194,18 @@ fn tell_began(order: &Order, team: &TeamId, started: &Started, reports: &Reports
     }));
 }
 
-/// A team that could not begin has failed, and its agents are not there.
-async fn give_up(order: &Order, team: &TeamId, generation: u64, error: &TeamError) {
+/// A team that could not begin has failed, and its agents are not there. One that was to go on is left as it was found, unless
+/// somebody wants it to end: once what is missing is there, it goes on, and is not told everything again.
+async fn give_up(order: &Order, team: &TeamId, started: &Started, error: &TeamError) {
     let outcome = match error {
+        TeamError::Suspended => return,
         TeamError::Interrupted => TeamOutcome::Interrupted,
+        TeamError::Stopped => TeamOutcome::Stopped,
+        TeamError::TimedOut { .. } => TeamOutcome::Failed,
+        _ if started.kicked_off => return,
         _ => TeamOutcome::Failed,
     };
-    let reason = error.to_string();
+    let (generation, reason) = (started.generation, error.to_string());
     let ending = async {
         // The reason that is told is why it could not begin, whatever else goes wrong.
         let _untold = order.client.end_team(team.as_str(), generation, outcome, Some(&reason)).await;
@@ -188,26 +225,63 @@ struct Preparing<'a> {
     held: &'a Held,
     reports: &'a Reports,
     clock: Clock,
-    interrupt: &'a CancellationToken,
+    interrupt: &'a Interrupt,
 }
 
 impl Preparing<'_> {
     async fn prepare(&self) -> Result<(Arc<Crew>, Vec<Member>), TeamError> {
-        let preparing = self.prepare_uninterrupted();
-        // Setup ends its own commands; everything else may be left where it is.
-        tokio::select! {
+        let cancel = CancellationToken::new();
+        let preparing = self.prepare_unless(&cancel);
+        tokio::pin!(preparing);
+        let why = tokio::select! {
             biased;
-            prepared = preparing => prepared,
-            () = async { self.interrupt.cancelled().await; tokio::time::sleep(super::turn::LAST_WORDS).await } => {
-                Err(TeamError::Interrupted)
+            prepared = &mut preparing => return prepared,
+            why = self.prevented() => why,
+        };
+        cancel.cancel();
+        // Setup ends its own commands; everything else may be left where it is.
+        match tokio::time::timeout(super::turn::LAST_WORDS, preparing).await {
+            // Whoever watches over it sees the same, and ends it.
+            Ok(Ok(prepared)) => Ok(prepared),
+            Ok(Err(_)) | Err(_) => Err(why),
+        }
+    }
+
+    /// Returns when it is not to begin any more, and why.
+    async fn prevented(&self) -> TeamError {
+        let time_is_up = async {
+            match self.order.timeout {
+                Some(timeout) => {
+                    tokio::time::sleep(timeout.saturating_sub(self.clock.now())).await;
+                    timeout
+                }
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            ending = self.interrupt.told() => match ending {
+                Ending::ForGood => TeamError::Interrupted,
+                Ending::ForNow => TeamError::Suspended,
+            },
+            after = time_is_up => TeamError::TimedOut { after },
+            () = self.stop_asked() => TeamError::Stopped,
+        }
+    }
+
+    /// Returns when somebody wants it to stop.
+    async fn stop_asked(&self) {
+        loop {
+            tokio::time::sleep(LOOKS_EVERY).await;
+            if self.order.client.team(self.team.as_str()).await.is_ok_and(|team| team.stop_asked) {
+                return;
             }
         }
     }
 
-    async fn prepare_uninterrupted(&self) -> Result<(Arc<Crew>, Vec<Member>), TeamError> {
+    async fn prepare_unless(&self, cancel: &CancellationToken) -> Result<(Arc<Crew>, Vec<Member>), TeamError> {
         self.configure().await?;
         let folders = self.register().await?;
-        let ready = self.set_up().await?;
+        let ready = self.set_up(cancel).await?;
         let crew = Arc::new(self.crew(ready.clone()));
         let mut members = Vec::new();
         for (agent, folder) in ready.workflow.agents.iter().zip(&folders) {
@@ -259,7 +333,7 @@ impl Preparing<'_> {
     }
 
     /// The workflow with what its setup commands printed; they run once in each generation.
-    async fn set_up(&self) -> Result<Ready, TeamError> {
+    async fn set_up(&self, cancel: &CancellationToken) -> Result<Ready, TeamError> {
         let mut ready = self.order.ready.clone();
         let stage = Stage {
             project: &self.order.project,
@@ -279,7 +353,7 @@ impl Preparing<'_> {
             Progress::Said(line) => reports.note(None, Level::Info, line),
         };
         let commands = ready.workflow.setup.clone();
-        match setup::run(&commands, &mut ready.variables, &stage, self.interrupt, &tell).await {
+        match setup::run(&commands, &mut ready.variables, &stage, cancel, &tell).await {
             Ok(()) => Ok(ready),
             Err(setup::SetupError::Interrupted) => Err(TeamError::Interrupted),
             Err(error) => Err(error.into()),
@@ -325,6 +399,7 @@ impl Preparing<'_> {
         let seat = seats::seat(self.order, ready, agent, place, &Arc::new(ready.variables.clone()))?;
         let backend = backend::open(agent, &seat).map_err(TeamError::Backend)?;
         let before = self.before(&seat).await?;
+        before.tell(&agent.name.value, crew);
         let bell = crew.board.bell(&agent.name.value);
         let (wake, stop) = bell.unwrap_or_else(|| (Arc::default(), crew.stop.child_token()));
         Ok(Member {
@@ -395,12 +470,28 @@ struct Before {
     attempts: Attempts,
     again: Option<Again>,
     conversation: Option<String>,
+    /// Why its last turn failed, if it was given up.
+    failed: Option<String>,
+    /// Why the first failed that was given up, be it the last or not.
+    gave_up: Option<String>,
 }
 
 impl Before {
+    /// What was given up stays so: a team that goes on does not come to a better end by that.
+    fn tell(&self, name: &str, crew: &Crew) {
+        if let Some(reason) = &self.failed {
+            crew.board.has_failed(name, reason);
+        }
+        if let Some(reason) = &self.gave_up {
+            crew.ledger.gave_up(name, reason);
+        }
+    }
+
     /// Reads it off the turns, newest first: those since the last that came to an end count as attempts at the same.
     fn of(turns: Vec<Turn>) -> Before {
         let conversation = turns.iter().find_map(|turn| turn.conversation.clone());
+        let failed = turns.first().and_then(why_given_up);
+        let gave_up = turns.iter().rev().find_map(why_given_up);
         let mut attempts = Attempts::default();
         let since = turns.iter().take_while(|turn| turn.is_tried_again());
         for turn in since {
@@ -423,8 +514,14 @@ impl Before {
             messages: None,
             was_alarm: turn.cause == Some(rookery_client::turns::Cause::Wakeup),
             ids: turn.messages,
-            due: std::time::Duration::ZERO,
+            due: Duration::ZERO,
         });
-        Before { attempts, again, conversation }
+        Before { attempts, again, conversation, failed, gave_up }
     }
+}
+
+/// Why a turn failed whose messages were given up.
+fn why_given_up(turn: &Turn) -> Option<String> {
+    let unsaid = || "nobody said why".to_owned();
+    turn.gave_up.then(|| turn.error.as_ref().map_or_else(unsaid, |error| error.message.clone()))
 }

@@ -191,6 +191,11 @@ impl Board {
         });
     }
 
+    /// The agent's last turn, before a restart, failed for good.
+    pub(super) fn has_failed(&self, name: &str, why: &str) {
+        self.change(name, |post| post.failed = Some(why.to_owned()));
+    }
+
     pub(super) fn stopped(&self, name: &str) {
         self.change(name, |post| post.phase = Phase::Stopped);
     }

@@ -8,7 +8,7 @@ use rookery_core::{AgentId, TeamId};
 
 use super::lock::{self, NotHeld};
 use super::{TeamError, seats};
-use crate::process;
+use crate::{backend, process};
 
 /// Whether a team was ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,8 +18,8 @@ pub enum Buried {
     Lives,
 }
 
-/// Ends a team that was run in this folder of the project, with whatever is left of its programs, unless somebody runs it. The
-/// messages of its turns stay unread.
+/// Ends a team that was run in this folder of the project, with whatever is left of its programs, unless somebody runs it. Files of
+/// the project that were others for it are put back. The messages of its turns stay unread.
 pub async fn bury(project: &Path, team: &Team, client: &Client) -> Result<Buried, TeamError> {
     let folder = lock::state_folder(project, &TeamId::from(team.id.as_str()));
     let held = match lock::hold(folder.clone()) {
@@ -29,6 +29,8 @@ pub async fn bury(project: &Path, team: &Team, client: &Client) -> Result<Buried
     };
     let records = held.records();
     process::end_orphans(&records).await.map_err(|source| TeamError::State { path: records, source })?;
+    let ledger = project.join(backend::LEDGER);
+    backend::put_back_all(&ledger).map_err(|source| TeamError::State { path: ledger, source })?;
     client.end_team(&team.id, team.generation, Outcome::Stopped, Some("its runner was gone")).await?;
     for member in &team.agents {
         // One that is not there any more need not leave.

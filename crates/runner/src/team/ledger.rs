@@ -1,6 +1,6 @@
 //! What a team has used and who woke whom: asked before every turn, so that limits and loops end a team and not a bill.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,8 +20,8 @@ struct Kept {
     loops: Loops,
     /// The limit that was told.
     told: bool,
-    /// Until when nobody asks a model.
-    paused: Option<(Duration, String)>,
+    /// The accounts that are out of requests: until when, and why.
+    paused: BTreeMap<String, (Duration, String)>,
     /// What was given up: agents and messages. They stay in inboxes, and wake nobody.
     given_up: BTreeSet<(String, String)>,
     /// Why the team fails, if it does: the first reason.
@@ -103,22 +103,20 @@ impl Ledger {
     }
 
     /// Nobody who uses the account begins before then. True if nobody knew.
-    pub(super) fn pause(&self, until: Duration, why: &str) -> bool {
+    pub(super) fn pause(&self, account: &str, until: Duration, why: &str) -> bool {
         let mut kept = self.kept();
-        let news = kept.paused.as_ref().is_none_or(|(known, _)| *known < until);
+        let news = kept.paused.get(account).is_none_or(|(known, _)| *known < until);
         if news {
-            kept.paused = Some((until, why.to_owned()));
+            kept.paused.insert(account.to_owned(), (until, why.to_owned()));
         }
         news
     }
 
-    /// How long everybody waits, and why.
-    pub(super) fn paused(&self, now: Duration) -> Option<(Duration, String)> {
+    /// How long everybody waits who uses the account, and why.
+    pub(super) fn paused(&self, account: &str, now: Duration) -> Option<(Duration, String)> {
         let mut kept = self.kept();
-        if kept.paused.as_ref().is_some_and(|(until, _)| *until <= now) {
-            kept.paused = None;
-        }
-        kept.paused.as_ref().map(|(until, why)| (until.saturating_sub(now), why.clone()))
+        kept.paused.retain(|_, (until, _)| *until > now);
+        kept.paused.get(account).map(|(until, why)| (until.saturating_sub(now), why.clone()))
     }
 
     /// The agent has no further turn for these messages, unless somebody wants them tried again.
@@ -134,6 +132,11 @@ impl Ledger {
     /// Somebody wants what was given up to be tried again; whatever is still closed is found to be so.
     pub(super) fn take_up_again(&self) {
         self.kept().given_up.clear();
+    }
+
+    /// An agent has given up: the team fails by that.
+    pub(super) fn gave_up(&self, agent: &str, reason: &str) {
+        self.fail(format!("{agent} gave up: {reason}"));
     }
 
     /// The team fails by this, whatever comes after.
@@ -168,12 +171,13 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_is_for_everybody_and_ends() {
+    fn a_pause_is_for_everybody_who_uses_the_account_and_ends() {
         let ledger = Ledger::new(Limits::default(), Spent::default());
-        assert!(ledger.pause(Duration::from_secs(10), "out of requests"));
-        assert!(!ledger.pause(Duration::from_secs(8), "out of requests"), "that is no news");
-        assert_eq!(ledger.paused(NOW), Some((Duration::from_secs(5), "out of requests".to_owned())));
-        assert_eq!(ledger.paused(Duration::from_secs(10)), None);
+        assert!(ledger.pause("claude", Duration::from_secs(10), "out of requests"));
+        assert!(!ledger.pause("claude", Duration::from_secs(8), "out of requests"), "that is no news");
+        assert_eq!(ledger.paused("claude", NOW), Some((Duration::from_secs(5), "out of requests".to_owned())));
+        assert_eq!(ledger.paused("codex", NOW), None);
+        assert_eq!(ledger.paused("claude", Duration::from_secs(10)), None);
     }
 
     #[test]

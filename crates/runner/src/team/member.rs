@@ -19,7 +19,7 @@ use super::report::State;
 use super::seats;
 use crate::backend::{Backend, Seat};
 use crate::file::Agent;
-use crate::turn::{Message, shown_in_one_turn};
+use crate::turn::{Message, Reach, shown_in_one_turn};
 
 /// How often an agent that nobody woke looks at its inbox.
 const LOOKS_EVERY: Duration = Duration::from_secs(10);
@@ -86,7 +86,8 @@ enum Step {
 impl Member {
     pub(super) async fn run(mut self) -> Result<(), TeamError> {
         let name = self.seat.name.clone();
-        let done = self.work().await;
+        // What ends the whole team is told as that, and not as if somebody had stopped the agent.
+        self.work().await?;
         self.crew.board.stopped(&name);
         // When all of them stop, that is told once.
         if !self.crew.stop.is_cancelled() {
@@ -95,13 +96,15 @@ impl Member {
             // If not by this, it leaves with its team.
             let _left = self.crew.stop.run_until_cancelled(leaving).await;
         }
-        done
+        Ok(())
     }
 
     async fn work(&mut self) -> Result<(), TeamError> {
         while !self.stop.is_cancelled() {
             let woken = self.crew.board.woken(&self.seat.name);
-            let looking = self.crew.unread(&self.seat.name, &self.seat.tools);
+            // What is tried again has been told before.
+            let reach = if self.again.is_some() { Reach::Everything } else { Reach::OneTurn };
+            let looking = self.crew.unread(&self.seat.name, &self.seat.tools, reach);
             let looked = self.stop.run_until_cancelled(looking).await;
             let Some(unread) = looked else { break };
             match self.decide(unread?).await? {
@@ -141,7 +144,7 @@ impl Member {
             let (why, time) = (format!("attempt {} follows", self.attempts.next()), again.due.saturating_sub(now));
             return Ok(Step::Rest(Phase::Waiting(State::Waiting { why, time }), time));
         }
-        if let Some((time, why)) = self.crew.ledger.paused(now) {
+        if let Some((time, why)) = self.crew.ledger.paused(&self.backend.account(), now) {
             return Ok(Step::Rest(Phase::Waiting(State::Waiting { why, time }), time));
         }
         if let Some(why) = self.crew.paused(&self.seat.name, &self.seat.id).await? {

@@ -11,6 +11,7 @@ mod bury;
 mod clock;
 mod crew;
 mod decide;
+mod interrupt;
 mod ledger;
 mod lock;
 mod member;
@@ -29,12 +30,12 @@ use std::time::Duration;
 use rookery_client::teams::Mode;
 use rookery_client::{Client, ClientError};
 use rookery_core::{AgentId, TeamId};
-use tokio_util::sync::CancellationToken;
 
 use crate::backend::Failure;
-use crate::file::Ready;
+use crate::file::{Ready, show_duration};
 use crate::setup::SetupError;
 pub use bury::{Buried, bury};
+pub use interrupt::{Ending, Interrupt};
 pub use lock::state_folder;
 pub use report::{Outcome, Report, Reports};
 pub use summary::{AgentSummary, EntryDocument, Summary};
@@ -94,6 +95,17 @@ pub enum TeamError {
     Backend(Failure),
     #[error("it was interrupted before it began")]
     Interrupted,
+    /// Its process was ended, and not the team.
+    #[error("its process was ended before it began")]
+    Suspended,
+    #[error("it was stopped before it began")]
+    Stopped,
+    #[error("it took longer than {} (--timeout) to begin", in_words(.after))]
+    TimedOut { after: Duration },
+    #[error("{team} is a team of the workflow `{workflow}`, and its runner is gone")]
+    OfAnotherFile { team: TeamId, workflow: String },
+    #[error("{team} was begun with {} for `{}`, and its runner is gone", others(.names), .names.join("`, `"))]
+    BegunOtherwise { team: TeamId, names: Vec<String> },
     #[error("somebody else started or ended {team} meanwhile")]
     Superseded { team: TeamId },
     #[error(transparent)]
@@ -114,15 +126,34 @@ impl TeamError {
             TeamError::Backend(failure) => {
                 failure.hint.clone().unwrap_or_else(|| "`rookery check` says what each agent needs".to_owned())
             }
-            TeamError::Interrupted => "start it again when you like".to_owned(),
+            TeamError::Interrupted | TeamError::Suspended | TeamError::Stopped => {
+                "start it again when you like".to_owned()
+            }
+            TeamError::TimedOut { .. } => "see which setup command takes so long, or give it more time".to_owned(),
+            TeamError::OfAnotherFile { team, .. } => {
+                format!(
+                    "`rookery stop {team}` ends it; run that workflow again to go on with it, or name another --instance"
+                )
+            }
+            TeamError::BegunOtherwise { team, .. } => {
+                format!("say the same to go on with it; `rookery stop {team}` ends it, or name another --instance")
+            }
             TeamError::Superseded { .. } => "look with `rookery list`".to_owned(),
             TeamError::Daemon(error) => error.hint(),
         }
     }
 }
 
+fn in_words(time: &Duration) -> String {
+    show_duration(*time)
+}
+
+fn others(names: &[String]) -> &'static str {
+    if names.len() == 1 { "another value" } else { "other values" }
+}
+
 /// Runs a team until it is over, and tells what came of it. `interrupt` ends it as soon as everything is put in order.
-pub async fn run(order: Order, reports: Reports, interrupt: CancellationToken) -> Result<Summary, TeamError> {
+pub async fn run(order: Order, reports: Reports, interrupt: Interrupt) -> Result<Summary, TeamError> {
     let begun = begin::begin(&order, &reports, &interrupt).await?;
     supervise::supervise(order, begun, reports, interrupt).await
 }

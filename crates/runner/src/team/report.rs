@@ -177,6 +177,8 @@ pub enum Outcome {
     Stopped,
     /// By a signal.
     Interrupted,
+    /// Its process was ended, and the team was not: it goes on when it is started again.
+    Suspended,
 }
 
 impl Outcome {
@@ -186,6 +188,7 @@ impl Outcome {
             Outcome::Failed => "failed",
             Outcome::Stopped => "stopped",
             Outcome::Interrupted => "interrupted",
+            Outcome::Suspended => "suspended",
         }
     }
 }

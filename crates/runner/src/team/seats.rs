@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::lock::{Held, private_folder};
 use super::{Order, TeamError};
 use crate::backend::{Daemon, Environment, Provider, Seat, Secret};
-use crate::file::{Agent, Backend, EnvValue, Ready, Variables, Workspace};
+use crate::file::{Agent, Backend, Ready, Variables, Workspace};
 
 /// How long the key of a program's session lasts. A team may run for weeks; its key must outlive it.
 const SESSION: Duration = Duration::from_secs(90 * 24 * 60 * 60);
@@ -92,7 +92,7 @@ pub(super) fn seat(
         tools: Tools::as_agent(&order.client, id.as_str())?,
         session: Secret(order.client.session_key(id.as_str(), SESSION)?),
         daemon: Daemon { url: address.url, socket: address.socket },
-        env: Environment(agent.env.iter().filter_map(|(name, value)| env(name, value, variables)).collect()),
+        env: Environment(agent.environment(variables)),
         model: agent.model.as_ref().map(|model| variables.fill(model)),
         allowed: agent.tools.as_ref().map(|tools| tools.iter().map(|tool| tool.value.clone()).collect()),
         sandbox: agent.sandbox.clone(),
@@ -113,15 +113,6 @@ pub(super) struct Place<'a> {
     /// Where its programs run.
     pub(super) folder: &'a Path,
     pub(super) generation: u64,
-}
-
-fn env(name: &crate::file::At<String>, value: &EnvValue, variables: &Variables) -> Option<(String, String)> {
-    let value = match value {
-        EnvValue::Text(text) => variables.fill(text),
-        // One that is not there was noted when the file was checked.
-        EnvValue::Inherited(of) => variables.env.get(&of.value)?.clone(),
-    };
-    Some((name.value.clone(), value))
 }
 
 fn provider_of(provider: &crate::file::Provider, variables: &Variables) -> Provider {

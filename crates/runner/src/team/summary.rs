@@ -15,7 +15,7 @@ pub struct Summary {
     pub team: String,
     pub workflow: String,
     pub instance: String,
-    /// completed, failed, stopped or interrupted
+    /// completed, failed, stopped, interrupted or suspended
     pub outcome: &'static str,
     pub reason: Option<String>,
     pub generation: u64,

@@ -7,17 +7,18 @@ use std::time::Duration;
 use rookery_client::teams::{Mode, Outcome as TeamOutcome};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 
 use super::begin::Begun;
 use super::crew::Crew;
 use super::decide::quiet::{Look, Quiet};
+use super::interrupt::{Ending, Interrupt};
 use super::report::{Level, Outcome, Report, Reports};
 use super::summary::{self, Summary};
 use super::turn::LAST_WORDS;
 use super::watch::{self, Stopped};
 use super::{Order, TeamError, seats};
 use crate::file::show_duration;
+use crate::turn::Reach;
 
 /// How long agents may take to end when the team does. Backends end their programs sooner.
 const ENDING: Duration = Duration::from_secs(60);
@@ -39,7 +40,7 @@ pub(super) async fn supervise(
     order: Order,
     begun: Begun,
     reports: Reports,
-    interrupt: CancellationToken,
+    interrupt: Interrupt,
 ) -> Result<Summary, TeamError> {
     let Begun { crew, members, position, held, resumed } = begun;
     let mut loops = JoinSet::new();
@@ -120,7 +121,7 @@ async fn settle(
 struct Team<'a> {
     order: &'a Order,
     crew: &'a Arc<Crew>,
-    interrupt: &'a CancellationToken,
+    interrupt: &'a Interrupt,
 }
 
 impl Team<'_> {
@@ -138,7 +139,7 @@ impl Team<'_> {
             };
             tokio::select! {
                 biased;
-                () = self.interrupt.cancelled() => return Ok(Over { outcome: Outcome::Interrupted, reason: None }),
+                ending = self.interrupt.told() => return Ok(Over { outcome: ended_by(ending), reason: None }),
                 heard = daemon.join_next() => match heard {
                     Some(Ok(Ok(Stopped::Asked(reason)))) => return Ok(Over { outcome: Outcome::Stopped, reason }),
                     Some(Ok(Ok(Stopped::Superseded))) => {
@@ -197,8 +198,8 @@ impl Team<'_> {
         for (id, name) in ids {
             let tools = rookery_client::Tools::as_agent(&self.crew.client, id.as_str())?;
             // With the daemon away nobody can tell, and other things end it sooner.
-            let asking = tokio::time::timeout(LAST_WORDS, self.crew.unread(name, &tools));
-            let Some(Ok(unread)) = self.interrupt.run_until_cancelled(asking).await else { return Ok(false) };
+            let asking = tokio::time::timeout(LAST_WORDS, self.crew.unread(name, &tools, Reach::OneTurn));
+            let Some(Ok(unread)) = self.interrupt.token().run_until_cancelled(asking).await else { return Ok(false) };
             if !unread?.is_empty() {
                 self.crew.board.wake(name);
                 return Ok(false);
@@ -220,10 +221,16 @@ impl Team<'_> {
     /// Ends it at the daemon, lets the agents leave, and tells what came of it.
     async fn close(&self, over: Over, resumed: bool) -> Summary {
         let crew = self.crew;
-        let document = tokio::time::timeout(LAST_WORDS, summary::entry_document(crew)).await.ok().flatten();
+        let document = match over.outcome {
+            // It has no result yet, and whoever ended the process may not wait.
+            Outcome::Suspended => None,
+            _ => tokio::time::timeout(LAST_WORDS, summary::entry_document(crew)).await.ok().flatten(),
+        };
         let ending = async {
+            // One that others go on with stays as it is: its agents keep what they hold, as after a crash.
+            let Some(outcome) = outcome(over.outcome) else { return Ok(()) };
             let (team, reason) = (crew.team.as_str(), over.reason.as_deref());
-            crew.client.end_team(team, crew.generation, outcome(over.outcome), reason).await?;
+            crew.client.end_team(team, crew.generation, outcome, reason).await?;
             for id in crew.names.keys() {
                 seats::leave(&crew.client, id).await?;
             }
@@ -254,11 +261,20 @@ enum Seen {
     Wait(Duration),
 }
 
-fn outcome(outcome: Outcome) -> TeamOutcome {
+fn ended_by(ending: Ending) -> Outcome {
+    match ending {
+        Ending::ForGood => Outcome::Interrupted,
+        Ending::ForNow => Outcome::Suspended,
+    }
+}
+
+/// How it ended for the log, if it did.
+fn outcome(outcome: Outcome) -> Option<TeamOutcome> {
     match outcome {
-        Outcome::Completed => TeamOutcome::Completed,
-        Outcome::Failed => TeamOutcome::Failed,
-        Outcome::Stopped => TeamOutcome::Stopped,
-        Outcome::Interrupted => TeamOutcome::Interrupted,
+        Outcome::Completed => Some(TeamOutcome::Completed),
+        Outcome::Failed => Some(TeamOutcome::Failed),
+        Outcome::Stopped => Some(TeamOutcome::Stopped),
+        Outcome::Interrupted => Some(TeamOutcome::Interrupted),
+        Outcome::Suspended => None,
     }
 }

@@ -249,14 +249,15 @@ impl Member {
             Next::GiveUp => {
                 self.attempts.over();
                 self.give_up(&asked.messages);
-                self.crew.ledger.fail(format!("{} gave up: {reason}", self.seat.name));
+                self.crew.ledger.gave_up(&self.seat.name, &reason);
                 Ok(TurnOutcome::GivenUp { reason, hint })
             }
             Next::Again { after } => {
+                let account = self.backend.account();
                 if let Why::Limited { .. } = why
-                    && self.crew.ledger.pause(now.saturating_add(after), &reason)
+                    && self.crew.ledger.pause(&account, now.saturating_add(after), &reason)
                 {
-                    let text = format!("everybody waits {} s: {reason}", after.as_secs());
+                    let text = format!("everybody who uses {account} waits {} s: {reason}", after.as_secs());
                     self.crew.reports.note(Some(&self.seat.name), Level::Warning, text);
                 }
                 self.again = Some(again(done, asked, reason.clone(), now.saturating_add(after)));

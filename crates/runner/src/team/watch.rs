@@ -33,7 +33,11 @@ pub(super) async fn follow(crew: Arc<Crew>, mut follower: Follower, asked: Arc<N
             }
             Followed::Lost => {
                 away = true;
-                crew.reports.note(None, Level::Warning, "the daemon is away; the team waits until it is back");
+                crew.reports.note(
+                    None,
+                    Level::Warning,
+                    "the daemon is away; the team waits until it is back (`rookery up` starts it)",
+                );
             }
             Followed::Replaced => {
                 crew.names.values().for_each(|name| crew.board.may_pause(name));

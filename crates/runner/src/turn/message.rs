@@ -6,8 +6,24 @@ use serde_json::json;
 
 use crate::backend::Letter;
 
-/// How many messages are looked at. What is beyond waits for the next turn.
-const MOST_MESSAGES: usize = 50;
+/// How far into an inbox is looked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reach {
+    /// As far as one turn goes. What is beyond waits for the next.
+    OneTurn,
+    /// As far as the daemon shows: what was told before comes after everything that was not, and may be far behind.
+    Everything,
+}
+
+impl Reach {
+    fn messages(self) -> usize {
+        match self {
+            Reach::OneTurn => 50,
+            Reach::Everything => 1000,
+        }
+    }
+}
+
 /// How much of one message a turn tells. The rest of it can be read in the channel.
 pub(super) const MESSAGE_BYTES: usize = 128 << 10;
 /// How much all messages of a turn may be together.
@@ -65,8 +81,10 @@ impl Inbox {
 
 impl Message {
     /// Everything that waits for an agent, urgent first and then as it came. Nothing is marked as read by looking.
-    pub async fn waiting(tools: &Tools) -> Result<Vec<Message>, ClientError> {
-        let answer = tools.call("inbox_peek", json!({"limit": MOST_MESSAGES})).await?;
+    pub async fn waiting(tools: &Tools, reach: Reach) -> Result<Vec<Message>, ClientError> {
+        // The agent has seen nothing of it by this: an acknowledgement of its own covers only what it is told.
+        let asked = json!({"limit": reach.messages(), "on_behalf": true});
+        let answer = tools.call("inbox_peek", asked).await?;
         let inbox: Inbox = serde_json::from_value(answer.value).map_err(ClientError::Garbled)?;
         let mut messages = inbox.into_messages();
         messages.sort_by_key(|message| message.priority);

@@ -79,7 +79,7 @@ impl Situation {
 }
 
 async fn channel(seat: &Seat) -> Result<Vec<Entry>, ClientError> {
-    let answer = seat.tools.call("channel_peek", json!({"limit": ENTRIES})).await?;
+    let answer = seat.tools.call("channel_peek", json!({"limit": ENTRIES, "on_behalf": true})).await?;
     let said: Said = serde_json::from_value(answer.value).map_err(ClientError::Garbled)?;
     Ok(said.entries)
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::http::request::Parts;
 use rmcp::ErrorData;
 use rmcp::model::{CallToolRequestParams, CallToolResult, ContentBlock, Extensions, MetaObject, Tool as Listed};
-use rookery_core::{Caller, Instance};
+use rookery_core::{Actor, Caller, Instance};
 use rookery_engine::messages::Unread;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -133,7 +133,7 @@ impl Desk {
         arguments: Object,
         gone: &CancellationToken,
     ) -> Result<Answered, ToolError> {
-        if tool.is_of_context() {
+        if tool.is_of_context() && !goes_without_context(tool, caller, &arguments) {
             let agent = call.named(tool.caller_named(&arguments)).or(caller.actor.agent().cloned());
             let instance = agent.as_ref().map_or_else(|| call.sender().instance(), Instance::of);
             call.engine().needs_context(&instance).await?;
@@ -220,6 +220,17 @@ fn reminded(mut result: CallToolResult, unread: &Unread, set: Toolset, of: Remin
         result.meta.get_or_insert_with(MetaObject::new).0.insert(UNREAD.to_owned(), count(unread).into());
     }
     hint(unread, set, of).into_iter().fold(result, noted)
+}
+
+/// Whether a call needs no context although its tool does: a person's word to one agent alone, and a look into an inbox by whoever
+/// wakes its agent.
+fn goes_without_context(tool: &Tool, caller: &Caller, arguments: &Object) -> bool {
+    let says = |name: &str| arguments.get(name).is_some_and(|value| !matches!(value, Value::Null | Value::Bool(false)));
+    match tool.name {
+        "inbox_peek" => says("on_behalf"),
+        "channel_send" => says("to") && matches!(caller.actor, Actor::Person(_)),
+        _ => false,
+    }
 }
 
 #[cfg(test)]

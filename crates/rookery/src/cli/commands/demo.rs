@@ -50,6 +50,7 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     let running = context::start(&Project::at(&folder)?, &Flags::default()).await?;
     let here = Context { out: context.out.clone(), dir: Some(folder.clone()), start: Start::Never };
     here.out.note(&format!("the sample repository is {}", folder.display()));
+    here.out.note(&format!("watch it in a browser: {}", running.file.url));
     run_command::run(&here, run_command::Args::of(folder.join("team.yaml"), INSTANCE)).await?;
     tell(&here, &folder, &running.file.url)
 }

@@ -108,6 +108,10 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
             installed.to_owned()
         }
     };
+    if backend == "cursor" && !args.context {
+        let failure = Failure::usage("Cursor cannot be kept from the channel, the inbox and the documents");
+        return Err(failure.hint("say --context, so that it may use them").into());
+    }
     let ready = ready(&args, &name, &instance, &backend, &surroundings)?;
     let wanted = Wanted { ready, mode: Mode::Standalone, verbose: false, timeout: None };
     if args.detached {

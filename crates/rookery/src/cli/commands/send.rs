@@ -37,6 +37,10 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     let agent = chosen(context, &roster, args.to.as_deref())?;
     known(&client, &roster, &agent).await?;
     let answer = send(client, &agent, message).await?;
+    if let Some(why) = answer.value["held"].as_str() {
+        let failure = Failure::new(format!("it did not reach {agent}: {why}"));
+        return Err(failure.hint("a person lets it go with `rookery context held`").into());
+    }
     answer.notes.iter().for_each(|note| context.out.note(note));
     if roster.find(&agent).is_none() {
         context.out.note(&format!("no runner runs {agent}: it gets the message when it looks for it"));

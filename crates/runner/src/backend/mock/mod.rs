@@ -68,6 +68,10 @@ impl Backend for Mock {
         Box::pin(self.play(turn, events))
     }
 
+    fn account(&self) -> String {
+        "scripts".to_owned()
+    }
+
     fn reads_prompts(&self) -> bool {
         false
     }

@@ -31,7 +31,7 @@ use super::codex::Codex;
 use super::cursor::Cursor;
 use super::gemini::Gemini;
 use super::opencode::Opencode;
-use super::{Backend, Ended, Event, Events, Failure, OUTPUT_BYTES, Seat, Turn, Usage, Verdict, Why};
+use super::{Backend, Ended, Event, Events, Failure, Seat, Turn, Usage, Verdict, Why};
 use crate::file::{self, AgentProgram};
 use crate::process::{self, Finished, How, Limits, NotStarted, Program, Stream};
 use crate::sandbox::Sandbox;
@@ -42,6 +42,9 @@ use heard::{End, Heard, one_line};
 
 /// From this attempt on a new conversation is begun: the old one may be what fails, for example because it is too long.
 const FRESH: u32 = 3;
+/// How much a program may tell of one turn before it is ended. It passes on all that its tools bring, so that a turn of an hour
+/// tells a lot; none of it is kept in memory.
+const TOLD_BYTES: u64 = 256 << 20;
 
 /// An agent that is a program.
 #[derive(Debug)]
@@ -88,6 +91,19 @@ impl ProgramAgent {
 
     async fn run(&self, turn: &Turn, events: &Events) -> Ended {
         self.sandbox.iter().for_each(|sandbox| sandbox.tell(events));
+        let absent = self.sandbox.as_ref().map(|sandbox| sandbox.absent_settings()).unwrap_or_default();
+        let ended = self.run_watched(turn, events).await;
+        let name = self.dialect.program().as_str();
+        for path in absent.iter().filter(|path| std::fs::symlink_metadata(path).is_ok()) {
+            let path = path.display();
+            let note =
+                format!("{path} was made in this turn, and your own {name} goes by it: look at it before you use that");
+            events.tell(Event::Note(note));
+        }
+        ended
+    }
+
+    async fn run_watched(&self, turn: &Turn, events: &Events) -> Ended {
         let kept = turn.conversation.as_deref().filter(|_| turn.attempt < FRESH);
         let resumes = Conversation::resumed(kept, &turn.system);
         let can_forget = resumes.is_some();
@@ -141,7 +157,7 @@ impl ProgramAgent {
         // Ends by itself also if what is heard leaves no hope.
         let cancel = turn.cancel.child_token();
         let (mut heard, mut reader) = (Heard::default(), self.dialect.reader(asked));
-        let limits = Limits { timeout: turn.timeout, idle: None, output_bytes: OUTPUT_BYTES };
+        let limits = Limits { timeout: turn.timeout, idle: None, output_bytes: TOLD_BYTES };
         let mut hear = |stream: Stream, line: &str| {
             match (stream, serde_json::from_str::<Value>(line)) {
                 (Stream::Stdout, Ok(event)) if event.is_object() => {
@@ -194,7 +210,7 @@ impl ProgramAgent {
             (None, How::TimedOut | How::Idle) => {
                 failed(Why::TimedOut, format!("{name} took longer than {} s", turn.timeout.as_secs_f64()))
             }
-            (None, How::Flooded) => failed(Why::Fault, format!("{name} wrote more than {OUTPUT_BYTES} bytes")),
+            (None, How::Flooded) => failed(Why::Fault, format!("{name} wrote more than {TOLD_BYTES} bytes")),
             (None, how) => self.without_an_end(how, &finished.stderr_tail),
         }
     }
@@ -213,6 +229,10 @@ impl Backend for ProgramAgent {
     fn turn<'a>(&'a self, turn: &'a Turn, events: &'a Events) -> BoxFuture<'a, Ended> {
         Box::pin(self.run(turn, events))
     }
+
+    fn account(&self) -> String {
+        self.dialect.program().as_str().to_owned()
+    }
 }
 
 fn not_run(failure: Failure) -> Ended {
@@ -229,6 +249,12 @@ fn unlimited() -> Failure {
 
 fn codex_home(said: Option<String>, home: Option<&Path>) -> Option<PathBuf> {
     said.map(PathBuf::from).or_else(|| home.map(|home| home.join(".codex")))
+}
+
+/// Fails if the program is not on the `PATH` of the environment that it would have.
+pub(super) fn foresee(program: AgentProgram, env: &BTreeMap<String, String>) -> Result<(), Failure> {
+    let path = env.get("PATH").map(String::as_str).unwrap_or_default();
+    find::find(program, path.as_ref()).map(drop)
 }
 
 /// The runner's own environment, as far as it is text.

@@ -10,6 +10,7 @@ mod tests;
 mod tools;
 mod transcript;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -22,8 +23,8 @@ use self::model::{
 };
 use self::tools::{Toolbox, clipped};
 use self::transcript::Transcript;
-use super::{Backend, Ended, Event, Events, Failure, Seat, Turn, Usage, Verdict, Why};
-use crate::file::Provider;
+use super::{Backend, Ended, Event, Events, Failure, Seat, Secret, Turn, Usage, Verdict, Why};
+use crate::file::{Agent, Provider, Variables};
 
 /// How often a model is asked in one turn.
 const STEPS: usize = 60;
@@ -180,9 +181,28 @@ impl Sdk {
     }
 }
 
+/// Fails if it is not known where the model of an agent is, or its key is not there.
+pub(super) fn foresee(
+    agent: &Agent,
+    provider: &Provider,
+    variables: &Variables,
+    env: &BTreeMap<String, String>,
+) -> Result<(), Failure> {
+    let model = agent.model.as_ref().map(|model| variables.fill(model)).unwrap_or_default();
+    let base_url = provider.base_url.as_ref().map(|url| variables.fill(url));
+    let name = provider.api_key.as_ref().map(|name| name.value.as_str());
+    let key = name.and_then(|name| variables.env.get(name)).map(|key| Secret(key.clone()));
+    let key = name.map(|name| (name, key.as_ref()));
+    Target::find(&Said { model: &model, base_url: base_url.as_deref(), key }, env).map(drop)
+}
+
 impl Backend for Sdk {
     fn turn<'a>(&'a self, turn: &'a Turn, events: &'a Events) -> BoxFuture<'a, Ended> {
         Box::pin(self.run(turn, events))
+    }
+
+    fn account(&self) -> String {
+        self.model.target().account()
     }
 }
 

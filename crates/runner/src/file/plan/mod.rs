@@ -1,6 +1,6 @@
 //! What would happen if a workflow were run: for people as text, for programs as JSON. Nothing happens by making one.
 
-mod notes;
+pub(crate) mod notes;
 mod show;
 
 use jiff::Zoned;

@@ -4,17 +4,38 @@ use rookery_core::instance::{self, Instance};
 use rookery_core::message::mentions;
 
 use super::super::agent::{Agent, EnvValue, Sandbox};
-use super::super::backend::Backend;
+use super::super::backend::{AgentProgram, Backend};
+use super::super::check::settled;
 use super::super::near::nearest;
 use super::super::ready::{Ready, Surroundings};
 use super::{has_model, is_literal_secret, program};
+use crate::backend::foresee;
 
 pub(super) fn of(ready: &Ready, kickoff: Option<&str>, surroundings: &Surroundings<'_>) -> Vec<String> {
     let mut notes: Vec<String> = kickoff.map(|kickoff| nobody(ready, kickoff)).unwrap_or_default();
     for agent in &ready.workflow.agents {
         of_agent(agent, ready, surroundings, &mut notes);
     }
+    notes.extend(unbounded(ready));
     notes
+}
+
+/// Whom a limit of costs does not bound, because nobody tells what they cost.
+pub(crate) fn unbounded(ready: &Ready) -> Option<String> {
+    ready.workflow.limits.max_cost_usd?;
+    let is_untold = |agent: &&Agent| match &agent.backend {
+        Backend::Program(AgentProgram::Claude | AgentProgram::Opencode) | Backend::Mock { .. } => false,
+        Backend::Program(AgentProgram::Codex | AgentProgram::Cursor | AgentProgram::Gemini) => true,
+        Backend::Sdk { .. } | Backend::Command { .. } => true,
+    };
+    let names: Vec<&str> =
+        ready.workflow.agents.iter().filter(is_untold).map(|agent| agent.name.value.as_str()).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "{}: `max_cost_usd` counts only costs that are told, which may be none; `max_turns` bounds too",
+            names.join(", ")
+        )
+    })
 }
 
 /// Mentions of nobody that look like somebody of the team.
@@ -44,10 +65,12 @@ fn of_agent(agent: &Agent, ready: &Ready, surroundings: &Surroundings<'_>, notes
     if agent.sandbox == Sandbox::Off {
         notes.push(format!("{name}: runs without a sandbox, as the file says"));
     }
+    // What must still be said may be where its model is.
     if let Backend::Sdk { provider, .. } = &agent.backend
-        && let Some(key) = provider.api_key.as_ref().filter(|key| !surroundings.env.contains_key(&key.value))
+        && agent.model.iter().chain(&provider.base_url).all(|said| settled(said, ready).is_some())
+        && let Err(failure) = foresee(agent, &ready.variables)
     {
-        notes.push(format!("{name}: the environment has no {}, which holds the key", key.value));
+        notes.push(format!("{name}: {}", failure.reason));
     }
     for (variable, value) in &agent.env {
         match value {

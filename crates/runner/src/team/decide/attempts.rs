@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use crate::backend::Why;
 
-/// How many failures in a row are one too many.
-pub(crate) const MOST_FAILURES: u32 = 3;
-/// How long before each further attempt; the last one holds for all after it.
+/// How long before each further attempt after a failure. When there is none left, it is given up.
 const BACKOFF: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4)];
 
 /// The attempts of an agent at the same messages.
@@ -39,11 +37,8 @@ impl Attempts {
             Why::Hopeless => return Next::GiveUp,
             Why::Fault | Why::TimedOut | Why::Cancelled => self.failed += 1,
         }
-        if self.failed >= MOST_FAILURES {
-            return Next::GiveUp;
-        }
-        let nth = usize::try_from(self.failed).unwrap_or(usize::MAX).min(BACKOFF.len()) - 1;
-        Next::Again { after: BACKOFF[nth] }
+        let nth = usize::try_from(self.failed).unwrap_or(usize::MAX).saturating_sub(1);
+        BACKOFF.get(nth).map_or(Next::GiveUp, |after| Next::Again { after: *after })
     }
 
     /// A turn was ended from outside: it is tried again, and held against nobody.
@@ -64,12 +59,14 @@ mod tests {
     const LIMITED: Why = Why::Limited { retry_after: Duration::from_secs(90) };
 
     #[test]
-    fn three_failures_with_growing_pauses_are_the_end() {
+    fn it_is_tried_again_three_times_with_growing_pauses() {
         let mut attempts = Attempts::default();
         assert_eq!(attempts.next(), 1);
         assert_eq!(attempts.failed(Why::Fault), Next::Again { after: Duration::from_secs(1) });
         assert_eq!(attempts.failed(Why::TimedOut), Next::Again { after: Duration::from_secs(2) });
         assert_eq!(attempts.next(), 3);
+        assert_eq!(attempts.failed(Why::Fault), Next::Again { after: Duration::from_secs(4) });
+        assert_eq!(attempts.next(), 4);
         assert_eq!(attempts.failed(Why::Fault), Next::GiveUp);
         attempts.over();
         assert_eq!(attempts.next(), 1);

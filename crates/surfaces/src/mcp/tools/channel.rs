@@ -133,6 +133,10 @@ pub struct Peeking {
     /// For callers that connected without a name.
     #[schemars(skip)]
     agent_id: Option<String>,
+    /// As of `inbox_peek`: for whoever decides what the agent is told.
+    #[schemars(skip)]
+    #[serde(default)]
+    on_behalf: bool,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -165,6 +169,7 @@ async fn peek(call: Call, asked: Peeking) -> Answer<Entries> {
     let member = Member::or_guest(&call, asked.agent_id.as_deref()).await?;
     let instance = instance_of(&call, member.as_ref());
     let entries = match &member {
+        Some(member) if asked.on_behalf => call.engine().look_into_channel(&member.id, &instance, span).await?,
         Some(member) => call.engine().peek_channel(&member.id, &instance, span).await?,
         None => call.engine().channel(&instance, span).await?,
     };

@@ -80,9 +80,28 @@ async fn check(call: Call, asked: Checking) -> Answer<Messages> {
     shown(&call, &waiting, &member)
 }
 
-async fn peek(call: Call, asked: Checking) -> Answer<Messages> {
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Peeking {
+    /// At most so many, those that you have not seen first. 100 unless said, 1000 at most.
+    #[schemars(extend("x-rare" = true))]
+    limit: Option<Limit>,
+    /// For callers that connected without a name.
+    #[schemars(skip)]
+    agent_id: Option<String>,
+    /// For whoever decides what the agent is told: by this look it was shown nothing yet, so that no acknowledgement of its
+    /// own covers what it was not told.
+    #[schemars(skip)]
+    #[serde(default)]
+    on_behalf: bool,
+}
+
+async fn peek(call: Call, asked: Peeking) -> Answer<Messages> {
     let member = Member::of(&call, asked.agent_id.as_deref()).await?;
-    let waiting = call.engine().peek_inbox(&member.id, asked.limit.map(Limit::get)).await?;
+    let limit = asked.limit.map(Limit::get);
+    let waiting = match asked.on_behalf {
+        true => call.engine().look_into_inbox(&member.id, limit).await?,
+        false => call.engine().peek_inbox(&member.id, limit).await?,
+    };
     shown(&call, &waiting, &member)
 }
 

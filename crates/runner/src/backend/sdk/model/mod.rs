@@ -3,6 +3,9 @@
 //! [`talk`] has the words that all interfaces share. Each interface is one [`Wire`](wire::Wire): how a question is written and
 //! how the pieces of an answer read. [`target`] is where to ask and with which key, [`exchange`] asks once, and
 //! [`Model::ask`] asks until there is an answer or no sense in asking on.
+//!
+//! The interfaces are spoken here and not by a crate such as genai: that one turns on serde_json's `preserve_order` for the whole
+//! program, takes a stream of Gemini that was cut for a whole answer, and reads without bounds.
 
 mod anthropic;
 mod chat;

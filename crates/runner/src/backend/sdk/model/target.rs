@@ -136,6 +136,14 @@ impl Target {
         }
     }
 
+    /// Who is asked, and as whom.
+    pub(in super::super) fn account(&self) -> String {
+        match &self.variable {
+            Some(variable) => format!("{} ({variable})", self.provider),
+            None => self.provider.clone(),
+        }
+    }
+
     pub(super) fn about_the_key(&self) -> String {
         match &self.variable {
             Some(variable) => format!("look at the key in {variable}: {} does not take it", self.provider),

@@ -1,0 +1,62 @@
+//! What a program has in its environment and must not tell. It may print that by accident, or because somebody asked it to: it
+//! gets into no transcript, no message and onto no screen.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+
+/// How names of variables end whose values are secret.
+const ENDINGS: [&str; 5] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "ROOKERY_SESSION"];
+/// What is shorter may be any word, and is no secret that deserves the name.
+const SHORTEST: usize = 16;
+const INSTEAD: &str = "[secret]";
+
+#[derive(Clone, PartialEq, Eq, Default)]
+pub(super) struct Secrets(Vec<String>);
+
+impl Secrets {
+    pub(super) fn of(env: &BTreeMap<OsString, OsString>) -> Secrets {
+        let named = |name: &OsString| {
+            let name = name.to_string_lossy().to_ascii_uppercase();
+            ENDINGS.iter().any(|ending| name.ends_with(ending))
+        };
+        let values = env.iter().filter(|(name, _)| named(name)).filter_map(|(_, value)| value.to_str());
+        let mut values: Vec<String> =
+            values.map(str::trim).filter(|value| value.len() >= SHORTEST).map(str::to_owned).collect();
+        // One may be part of another.
+        values.sort_by_key(|value| std::cmp::Reverse(value.len()));
+        Secrets(values)
+    }
+
+    /// A line without them.
+    pub(super) fn hidden<'a>(&self, line: &'a str) -> Cow<'a, str> {
+        let mut line = Cow::Borrowed(line);
+        for secret in self.0.iter().filter(|secret| !secret.is_empty()) {
+            if line.contains(secret.as_str()) {
+                line = Cow::Owned(line.replace(secret.as_str(), INSTEAD));
+            }
+        }
+        line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_secret_by_its_name_is_not_told() {
+        let env = [
+            ("ANTHROPIC_API_KEY", "sk-ant-123456789"),
+            ("github_token", "sk-ant-123456789-and-more"),
+            ("ROOKERY_SESSION", "v1.session.abcdef"),
+            ("MODEL_KEY", "k"),
+            ("EMPTY_SECRET", ""),
+            ("PATH", "/usr/bin:/bin"),
+        ];
+        let secrets = Secrets::of(&env.map(|(name, value)| (name.into(), value.into())).into());
+        let told = r#"{"env":"sk-ant-123456789-and-more sk-ant-123456789 v1.session.abcdef /usr/bin:/bin k"}"#;
+        assert_eq!(secrets.hidden(told), r#"{"env":"[secret] [secret] [secret] /usr/bin:/bin k"}"#);
+        assert!(matches!(secrets.hidden("nothing of it"), Cow::Borrowed(_)));
+    }
+}
