@@ -163,9 +163,6 @@ fn answer(row: &LogRow, fact: &ToolDenied) -> Value {
     let mut answer = shown(row, message_type(&row.fact));
     answer["id"] = json!(fact.message);
     answer["meta"]["in_reply_to"] = json!(fact.call);
-    if !fact.trace.is_none() {
-        answer["trace"] = json!(fact.trace);
-    }
     answer
 }
 
@@ -210,7 +207,7 @@ fn shown(row: &LogRow, message_type: &str) -> Value {
     if let Actor::Person(_) = row.actor {
         from.insert("role".to_owned(), json!("person"));
     }
-    json!({
+    let mut message = json!({
         "v": VERSION,
         "id": row.fact.id_at(row.seq),
         "ts": iso(row.at),
@@ -224,7 +221,11 @@ fn shown(row: &LogRow, message_type: &str) -> Value {
         "payload": payload(&row.fact),
         "meta": { "seq": row.seq, "kind": row.fact.kind(), "version": row.fact.version(), "auth": row.auth.as_str(),
                   "via": row.via, "cause": row.cause },
-    })
+    });
+    if let Some(trace) = row.fact.trace() {
+        message["trace"] = json!(trace);
+    }
+    message
 }
 
 /// The id of a message that has none of its own: made from its place in the log.
@@ -316,6 +317,10 @@ pub fn forwarded(request: &[u8], task: &Task, to: &AgentId, id: &MessageId, at: 
         for (field, value) in asked.into_iter().filter(|(field, _)| !PASSED_ON_ANEW.contains(&field.as_str())) {
             passed_on[field] = value;
         }
+    }
+    let traced = task.origin.terms.as_ref().and_then(|terms| terms.trace.trace_id.as_ref());
+    if let Some(trace_id) = traced.filter(|_| passed_on["trace"]["trace_id"].is_null()) {
+        passed_on["trace"]["trace_id"] = json!(trace_id);
     }
     // Who vouched for the request did not vouch for this message.
     if let Some(security) = passed_on.get_mut("security").and_then(Value::as_object_mut) {

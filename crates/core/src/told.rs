@@ -9,13 +9,14 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::actor::{Actor, Caller};
+use crate::clutch::Trace;
 use crate::command::{Halt, Now};
 use crate::envelope;
 use crate::fact::Fact;
 use crate::file::ReleaseReason;
 use crate::id::{AgentId, MessageId, Seq, TaskId, ThreadId, Timestamp};
 use crate::key::{Ask, Key};
-use crate::task::{Because, Task};
+use crate::task::{Because, State, Task};
 use crate::view::View;
 
 /// What a fact about a task means for inboxes.
@@ -34,6 +35,9 @@ pub struct Told {
     /// The request that asks for nothing any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub over: Option<Over>,
+    /// The trace that the task was asked for in, told to somebody or not.
+    #[serde(default, skip_serializing_if = "Trace::is_none")]
+    pub trace: Trace,
 }
 
 /// A request that was passed on to an agent who does not have the task any more, and never took it.
@@ -60,6 +64,7 @@ impl Fact {
     fn told(&self) -> Option<&Told> {
         match self {
             Fact::TaskClaimed(fact) => Some(&fact.told),
+            Fact::TaskStarted(fact) => Some(&fact.told),
             Fact::TaskReleased(fact) => Some(&fact.told),
             Fact::TaskCompleted(fact) => Some(&fact.told),
             Fact::TaskFailed(fact) => Some(&fact.told),
@@ -67,6 +72,9 @@ impl Fact {
             Fact::TaskTimedOut(fact) => Some(&fact.told),
             Fact::TaskExhausted(fact) => Some(&fact.told),
             Fact::TaskReopened(fact) => Some(&fact.told),
+            Fact::HandoffInitiated(fact) => Some(&fact.told),
+            Fact::HandoffAccepted(fact) => Some(&fact.told),
+            Fact::HandoffRejected(fact) => Some(&fact.told),
             _ => None,
         }
     }
@@ -74,6 +82,7 @@ impl Fact {
     fn told_mut(&mut self) -> Option<&mut Told> {
         match self {
             Fact::TaskClaimed(fact) => Some(&mut fact.told),
+            Fact::TaskStarted(fact) => Some(&mut fact.told),
             Fact::TaskReleased(fact) => Some(&mut fact.told),
             Fact::TaskCompleted(fact) => Some(&mut fact.told),
             Fact::TaskFailed(fact) => Some(&mut fact.told),
@@ -81,6 +90,9 @@ impl Fact {
             Fact::TaskTimedOut(fact) => Some(&mut fact.told),
             Fact::TaskExhausted(fact) => Some(&mut fact.told),
             Fact::TaskReopened(fact) => Some(&mut fact.told),
+            Fact::HandoffInitiated(fact) => Some(&mut fact.told),
+            Fact::HandoffAccepted(fact) => Some(&mut fact.told),
+            Fact::HandoffRejected(fact) => Some(&mut fact.told),
             _ => None,
         }
     }
@@ -106,6 +118,18 @@ impl Fact {
     pub(crate) fn told_in(&self) -> Option<&ThreadId> {
         self.told()?.thread.as_ref()
     }
+
+    /// The trace that what it is about was asked for in.
+    pub(crate) fn trace(&self) -> Option<&Trace> {
+        let trace = match self {
+            Fact::TaskCreated(fact) => &fact.origin.terms.as_ref()?.trace,
+            Fact::RoutingDecided(fact) => &fact.trace,
+            Fact::RoutingFailed(fact) => &fact.trace,
+            Fact::ToolDenied(fact) => &fact.trace,
+            other => &other.told()?.trace,
+        };
+        Some(trace).filter(|trace| !trace.is_none())
+    }
 }
 
 /// The deliveries that a fact opens or ends.
@@ -122,34 +146,49 @@ enum As {
     Asker,
     /// The task was its own, be it claimed or only reserved.
     Holder,
+    /// It is offered the task, or offered it itself.
+    Colleague,
 }
 
-/// Whom a fact concerns.
-fn concerned(fact: &Fact) -> &'static [As] {
-    match fact {
+/// Somebody whom a fact concerns.
+type Concerned = (AgentId, As);
+
+/// Whom a fact concerns about a task as it was before.
+fn concerned(fact: &Fact, task: &Task) -> Vec<Concerned> {
+    let colleague = |agent: &AgentId| Some((agent.clone(), As::Colleague));
+    let both = match fact {
         Fact::TaskCompleted(_)
         | Fact::TaskFailed(_)
         | Fact::TaskDropped(_)
         | Fact::TaskTimedOut(_)
-        | Fact::TaskReopened(_) => &[As::Asker, As::Holder],
-        Fact::TaskExhausted(_) => &[As::Asker],
+        | Fact::TaskReopened(_) => [asker(task), holder(task)],
+        Fact::TaskExhausted(_) => [asker(task), None],
+        // That it goes on after a pause is no news to whoever knows that it was begun.
+        Fact::TaskStarted(fact) if matches!(fact.from, State::Pending | State::Planning) => [asker(task), None],
         // Whoever has left has no inbox.
-        Fact::TaskReleased(fact) if fact.because == Because::Holder(ReleaseReason::HolderLeft) => &[],
-        Fact::TaskReleased(_) => &[As::Holder],
-        _ => &[],
-    }
+        Fact::TaskReleased(fact) if fact.because == Because::Holder(ReleaseReason::HolderLeft) => [None, None],
+        Fact::TaskReleased(_) => [None, holder(task)],
+        // One to everybody is there to be found.
+        Fact::HandoffInitiated(fact) => [None, fact.to.as_ref().and_then(colleague)],
+        Fact::HandoffAccepted(fact) => [None, colleague(&fact.from)],
+        Fact::HandoffRejected(fact) => [None, colleague(&fact.from)],
+        _ => [None, None],
+    };
+    both.into_iter().flatten().collect()
 }
 
-/// Who that is, of a task as it was before the fact. Whoever asked otherwise than by a message asks otherwise how it goes.
-fn who(task: &Task, part: As) -> Option<AgentId> {
-    match part {
-        As::Asker => task.origin.terms.as_ref().and_then(|_| Actor::parse(&task.assigned_by).agent().cloned()),
-        As::Holder => task.held_by().cloned(),
-    }
+/// Whoever asked otherwise than by a message asks otherwise how it goes.
+fn asker(task: &Task) -> Option<Concerned> {
+    task.origin.terms.as_ref()?;
+    Actor::parse(&task.assigned_by).agent().map(|agent| (agent.clone(), As::Asker))
 }
 
-/// Whether an agent is told by messages: one that asked by a message is, and one that has work if it said by a card that it
-/// speaks the protocol. Nothing piles up for those who never look.
+fn holder(task: &Task) -> Option<Concerned> {
+    task.held_by().map(|agent| (agent.clone(), As::Holder))
+}
+
+/// Whether an agent is told by messages: one that asked by a message is, and one that has or is offered work if it said by a
+/// card that it speaks the protocol. Nothing piles up for those who never look.
 fn listens(view: &View, agent: &AgentId, part: As) -> Result<bool, Halt> {
     let known = view.agent(agent)?.filter(|agent| !agent.has_left());
     Ok(known.is_some_and(|known| part == As::Asker || known.profile.card.is_some()))
@@ -157,14 +196,13 @@ fn listens(view: &View, agent: &AgentId, part: As) -> Result<bool, Halt> {
 
 /// Who asked for a task and who has it, as far as they are told by messages: whoever ends the task by one tells them by that.
 pub(crate) fn of_its_end(view: &View, task: &Task) -> Result<Vec<AgentId>, Halt> {
-    listening(view, task, &[As::Asker, As::Holder])
+    listening(view, [asker(task), holder(task)].into_iter().flatten().collect())
 }
 
-fn listening(view: &View, task: &Task, parts: &[As]) -> Result<Vec<AgentId>, Halt> {
-    let parts: Vec<(AgentId, As)> = parts.iter().filter_map(|part| Some((who(task, *part)?, *part))).collect();
-    view.needs(parts.iter().map(|(agent, _)| Key::Agent(agent.clone()).into()).collect())?;
+fn listening(view: &View, concerned: Vec<Concerned>) -> Result<Vec<AgentId>, Halt> {
+    view.needs(concerned.iter().map(|(agent, _)| Key::Agent(agent.clone()).into()).collect())?;
     let mut found: Vec<AgentId> = Vec::new();
-    for (agent, part) in parts {
+    for (agent, part) in concerned {
         if !found.contains(&agent) && listens(view, &agent, part)? {
             found.push(agent);
         }
@@ -189,9 +227,9 @@ pub(crate) fn address(view: &View, caller: &Caller, now: &Now, facts: &mut [Fact
         let Some(task) = view.task(task)? else { continue };
         let mut to = match fact {
             // A message tells what it does by itself; that no attempt follows is more than it says.
-            Fact::TaskExhausted(_) => listening(view, task, concerned(fact))?,
+            Fact::TaskExhausted(_) => listening(view, concerned(fact, task))?,
             _ if by_message.as_ref() == Some(&task.id) => vec![],
-            _ => listening(view, task, concerned(fact))?,
+            _ => listening(view, concerned(fact, task))?,
         };
         // Whoever does something knows of it. A caller without a name may be anybody.
         to.retain(|agent| caller.actor.agent() != Some(agent));
@@ -201,8 +239,9 @@ pub(crate) fn address(view: &View, caller: &Caller, now: &Now, facts: &mut [Fact
         }
         let thread = task.origin.thread.clone().filter(|_| !to.is_empty());
         let at = (!to.is_empty()).then_some(now.at);
+        let trace = task.origin.terms.as_ref().map(|terms| terms.trace.clone()).unwrap_or_default();
         if let Some(told) = fact.told_mut() {
-            *told = Told { to, thread, at, over };
+            *told = Told { to, thread, at, over, trace };
         }
     }
     Ok(())
@@ -213,8 +252,7 @@ fn needs_those_concerned(view: &View, facts: &[Fact]) -> Result<(), Halt> {
     let mut asks: Vec<Ask> = Vec::new();
     for fact in facts.iter().filter(|fact| fact.told().is_some()) {
         let Some(task) = fact.task().map(|task| view.task(task)).transpose()?.flatten() else { continue };
-        let agents = concerned(fact).iter().filter_map(|part| who(task, *part));
-        asks.extend(agents.map(|agent| Ask::from(Key::Agent(agent))));
+        asks.extend(concerned(fact, task).into_iter().map(|(agent, _)| Ask::from(Key::Agent(agent))));
     }
     view.needs(asks)
 }
@@ -224,7 +262,8 @@ fn over(fact: &Fact, task: &Task) -> Option<Over> {
     let (message, agent) = (task.routing.passed_on.clone()?, task.reserved_for.clone()?);
     match fact {
         Fact::TaskClaimed(fact) if fact.agent == agent => None,
-        Fact::TaskExhausted(_) => None,
+        Fact::TaskExhausted(_) | Fact::TaskStarted(_) => None,
+        Fact::HandoffInitiated(_) | Fact::HandoffAccepted(_) | Fact::HandoffRejected(_) => None,
         _ => Some(Over { message, agent }),
     }
 }
@@ -235,7 +274,7 @@ mod tests {
 
     use super::*;
     use crate::agent::{Leave, Role};
-    use crate::handoff::Accept;
+    use crate::handoff::{Accept, Reject};
     use crate::key::ColumnValue;
     use crate::refusal::Code;
     use crate::routing::Forward;
@@ -309,7 +348,7 @@ mod tests {
     #[test]
     fn whoever_is_concerned_and_did_not_do_it_is_told() {
         type Deed = fn(&mut World);
-        let table: [(&str, World, Deed, &[&str]); 20] = [
+        let table: [(&str, World, Deed, &[&str]); 24] = [
             ("the holder ends it", begun("ken"), |w| drop(w.does(&by("ken"), complete("t"))), &["task.result t ui"]),
             (
                 "so does one without a card",
@@ -398,6 +437,36 @@ mod tests {
                 &["task.cancel u ken"],
             ),
             (
+                "somebody begins it",
+                passed_on(),
+                |w| drop(w.does(&by("ken"), start(Some("ken"), "t"))),
+                &["task.accept t ui"],
+            ),
+            (
+                "it goes on after a pause",
+                begun("ken"),
+                |w| {
+                    w.does(&by("ken"), crate::testing::moves("t", State::Paused));
+                    w.does(&by("ken"), start(Some("ken"), "t"));
+                },
+                &[],
+            ),
+            (
+                "it is offered to a colleague",
+                begun("ken"),
+                |w| drop(w.does(&by("ken"), hand_over("h", "ken", Some("ada"), "t"))),
+                &["handoff.initiated t ada"],
+            ),
+            (
+                "it is offered to everybody, and taken by one without a card",
+                begun("plain"),
+                |w| {
+                    w.does(&by("plain"), hand_over("h", "plain", None, "t"));
+                    w.does(&by("lead"), Accept { handoff: "h".into(), agent: "lead".into() });
+                },
+                &[],
+            ),
+            (
                 "no message has to do with it",
                 team(),
                 |w| {
@@ -436,10 +505,63 @@ mod tests {
     fn whomever_a_message_is_to_its_asker_hears_of_the_end() {
         let mut w = begun("ken");
         sends(&mut w, "m", "task.result", "ken", &json!({ "to": [{ "agent_id": "agent:ada" }] }));
-        assert_eq!((w.pending("ada"), w.pending("ui")), (vec!["m"], vec!["m"]));
+        assert_eq!((w.pending("ada"), w.pending("ui").last()), (vec!["m"], Some(&"m")));
         let mut w = begun("ken");
         sends(&mut w, "m", "task.cancel", "ken", &json!({ "to": [{ "agent_id": "agent:ada" }] }));
-        assert_eq!((w.pending("ui"), w.pending("ken")), (vec!["m"], vec![]), "nobody is told what it did");
+        assert_eq!((w.pending("ui").last(), w.pending("ken")), (Some(&"m"), vec![]), "nobody is told what it did");
+    }
+
+    #[test]
+    fn whoever_answers_an_offer_has_seen_it_and_whoever_made_it_is_told() {
+        type Answer = fn(&mut World) -> Vec<&'static str>;
+        let answers: [(Answer, &str); 2] = [
+            (|w| w.does(&by("ada"), Accept { handoff: "h".into(), agent: "ada".into() }), "handoff.accepted t ken"),
+            (
+                |w| {
+                    let reason = "too much to do".to_owned();
+                    w.does(&by("ada"), Reject { handoff: "h".into(), agent: "ada".into(), reason })
+                },
+                "handoff.rejected t ken",
+            ),
+        ];
+        for (answer, expected) in answers {
+            let mut w = begun("ken");
+            w.does(&by("ken"), hand_over("h", "ken", Some("ada"), "t"));
+            assert_eq!(w.pending("ada").len(), 1);
+            let since = w.log.len();
+            assert!(answer(&mut w).contains(&"message.acked"), "{expected}");
+            assert_eq!(told(&w, since), [expected]);
+            assert_eq!(w.pending("ada"), [""; 0], "{expected}");
+        }
+    }
+
+    #[test]
+    fn whatever_is_made_of_a_request_belongs_to_its_trace() {
+        let mut w = team();
+        let trace = json!({ "trace_id": "tr_1", "span_id": "sp_1" });
+        asks_for(&mut w, "t", "ui", &json!({ "trace": trace }));
+        let since = w.log.len();
+        w.does(&anna(), assign("t", "ken"));
+        w.does(&by("ken"), start(Some("ken"), "t"));
+        asks_for(&mut w, "part", "ken", &json!({ "parent_task_id": "t" }));
+        w.does(&anna(), cancel("t"));
+        let traced = |kind: &str, task: &str| {
+            let mut rows = w.log[since..].iter().map(envelope::following);
+            let shown = rows.find(|shown| shown["type"] == kind && shown["task_id"] == task).unwrap();
+            shown["trace"].clone()
+        };
+        for kind in ["task.claimed", "task.started", "task.dropped"] {
+            assert_eq!(traced(kind, "t"), trace, "{kind}");
+        }
+        // A part belongs to the trace of the whole, and is a span of its own.
+        for kind in ["task.created", "task.dropped"] {
+            assert_eq!(traced(kind, "part"), json!({ "trace_id": "tr_1" }), "{kind}");
+        }
+        let request = json!({ "type": "task.request", "trace": { "own": 1 } }).to_string();
+        let passed_on =
+            envelope::forwarded(request.as_bytes(), w.task("part"), &"ada".into(), &"m".into(), Timestamp(0));
+        assert_eq!(passed_on["trace"], json!({ "own": 1, "trace_id": "tr_1" }));
+        assert_eq!(w.rebuilt(), *w.rows());
     }
 
     #[test]

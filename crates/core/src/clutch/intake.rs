@@ -291,6 +291,7 @@ fn request(
         deadline: limits.deadline.or_else(|| payload.get("deadline")?.as_str().and_then(instant::parse)),
         max_runtime_sec: limits.max_runtime_sec.or_else(|| counted(payload, "max_runtime_sec")),
         max_attempts: limits.max_attempts.or_else(|| counted(payload, "max_attempts")),
+        trace: envelope.trace.clone(),
     };
     Some(task::Request { create, thread: envelope.thread.clone(), parent: envelope.parent.clone(), terms })
 }

@@ -7,13 +7,15 @@ use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::file::{self, Case, ConflictResolved, File, FileClaimed, FilePath};
-use crate::id::{AgentId, HandoffId, TaskId};
+use crate::id::{AgentId, HandoffId, RunId, TaskId};
 use crate::key::{Ask, Key, Lookup};
 use crate::limit;
+use crate::message;
 use crate::refusal::{Code, Refusal};
 use crate::routing;
 use crate::run;
 use crate::task::{Task, TaskClaimed, check_fence, took_note};
+use crate::told::Told;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -35,6 +37,10 @@ pub struct HandoffAccepted {
     pub task: TaskId,
     pub from: AgentId,
     pub by: AgentId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
+    #[serde(default, skip_serializing_if = "Told::is_none")]
+    pub told: Told,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -44,6 +50,10 @@ pub struct HandoffRejected {
     pub from: AgentId,
     pub by: AgentId,
     pub reason: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
+    #[serde(default, skip_serializing_if = "Told::is_none")]
+    pub told: Told,
 }
 
 impl Accept {
@@ -58,7 +68,10 @@ impl Accept {
             task: handoff.task.clone(),
             from: handoff.from.clone(),
             by: self.agent.clone(),
+            run: run_of(view, handoff)?,
+            told: Told::default(),
         })];
+        facts.extend(seen_by(view, handoff, &self.agent)?);
         view.agent_live(&self.agent)?;
         let task = view.task_known(&handoff.task)?;
         if let Some(claim) = &task.claim {
@@ -154,8 +167,24 @@ impl Reject {
             from: handoff.from.clone(),
             by: self.agent.clone(),
             reason: self.reason.clone(),
+            run: run_of(view, handoff)?,
+            told: Told::default(),
         });
-        Ok(Decision::new(vec![fact], Reply::Done))
+        let facts = std::iter::once(fact).chain(seen_by(view, handoff, &self.agent)?).collect();
+        Ok(Decision::new(facts, Reply::Done))
+    }
+}
+
+/// The run of the task that changes hands.
+fn run_of(view: &View, handoff: &Handoff) -> Result<Option<RunId>, Halt> {
+    Ok(view.task(&handoff.task)?.and_then(Task::workflow))
+}
+
+/// Whoever answers a handoff has seen the message that told of it, by whichever way it learned of it.
+fn seen_by(view: &View, handoff: &Handoff, agent: &AgentId) -> Result<Option<Fact>, Halt> {
+    match &handoff.told_by {
+        Some(message) => message::noticed(view, message, agent),
+        None => Ok(None),
     }
 }
 

@@ -5,11 +5,12 @@ use serde::{Deserialize, Serialize};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
-use crate::id::{AgentId, HandoffId, TaskId};
+use crate::id::{AgentId, HandoffId, RunId, TaskId};
 use crate::key::{Ask, Key};
 use crate::limit;
 use crate::refusal::{Code, Refusal};
 use crate::task;
+use crate::told::Told;
 use crate::view::View;
 
 /// What the next agent needs to know.
@@ -44,6 +45,10 @@ pub struct HandoffInitiated {
     pub task: TaskId,
     #[serde(flatten)]
     pub note: Note,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
+    #[serde(default, skip_serializing_if = "Told::is_none")]
+    pub told: Told,
 }
 
 impl Initiate {
@@ -76,6 +81,8 @@ impl Initiate {
             to: self.to.clone(),
             task: self.task.clone(),
             note: self.note.clone(),
+            run: task.workflow(),
+            told: Told::default(),
         });
         Ok(Decision::new(vec![fact], Reply::Row(Key::Handoff(self.id.clone()))))
     }

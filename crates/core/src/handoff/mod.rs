@@ -9,7 +9,7 @@ pub use answer::{Accept, HandoffAccepted, HandoffRejected, Reject};
 pub use initiate::{HandoffInitiated, Initiate, Note};
 
 use crate::fact::Fact;
-use crate::id::{AgentId, HandoffId, Seq, TaskId, Timestamp};
+use crate::id::{AgentId, HandoffId, MessageId, Seq, TaskId, Timestamp};
 use crate::key::ColumnValue;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -43,6 +43,9 @@ pub struct Handoff {
     pub reason: Option<String>,
     pub created_at: Timestamp,
     pub created: Seq,
+    /// The message that tells of it to whom it is for, if that is told by messages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told_by: Option<MessageId>,
 }
 
 impl Handoff {
@@ -65,17 +68,18 @@ impl Handoff {
 
 pub(crate) fn apply(old: Option<Handoff>, id: &HandoffId, fact: &Fact, seq: Seq, at: Timestamp) -> Option<Handoff> {
     match fact {
-        Fact::HandoffInitiated(fact) if fact.handoff == *id => Some(Handoff {
-            id: fact.handoff.clone(),
-            from: fact.from.clone(),
-            to: fact.to.clone(),
-            task: fact.task.clone(),
+        Fact::HandoffInitiated(initiated) if initiated.handoff == *id => Some(Handoff {
+            id: initiated.handoff.clone(),
+            from: initiated.from.clone(),
+            to: initiated.to.clone(),
+            task: initiated.task.clone(),
             status: HandoffStatus::Pending,
-            note: fact.note.clone(),
+            note: initiated.note.clone(),
             answered_by: None,
             reason: None,
             created_at: at,
             created: seq,
+            told_by: (!fact.tells().is_empty()).then(|| fact.id_at(seq)),
         }),
         Fact::HandoffAccepted(fact) if fact.handoff == *id => {
             old.map(|old| Handoff { status: HandoffStatus::Accepted, answered_by: Some(fact.by.clone()), ..old })

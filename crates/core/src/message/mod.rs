@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 pub use held::{MessageDiscarded, MessageReleased, ReleaseHeld, Verdict};
 pub use mention::mentions;
 pub(crate) use open::Open;
+pub(crate) use receive::noticed;
 pub use receive::{AckMessages, ReadMessages, Receipt, Shown};
 pub(crate) use send::posted;
 pub use send::{Ack, Addressees, Cause, MessageHeld, MessageSent, SendMessage, StormGuard, Tone, What};

@@ -152,6 +152,13 @@ fn not_shown(agent: &AgentId, message: &MessageId) -> Refusal {
         .hint("read what is pending first, then acknowledge it")
 }
 
+/// That an agent has seen a message by what it does about it, unless it acknowledged that before.
+pub(crate) fn noticed(view: &View, message: &MessageId, agent: &AgentId) -> Result<Option<Fact>, Halt> {
+    let open = view.delivery(message, agent)?.is_some_and(|delivery| delivery.standing != Standing::Acked);
+    let receipt = || Receipt { agent: agent.clone(), messages: vec![message.clone()], broadcasts: vec![] };
+    Ok(open.then(receipt).map(Fact::MessagesAcked))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::choice::{Choice, Filter};
 use super::limits::{load_beside, unfit};
 use crate::actor::{Actor, Caller};
+use crate::clutch::Trace;
 use crate::command::{Decision, Halt, Now, Reply};
 use crate::envelope;
 use crate::fact::Fact;
@@ -46,6 +47,9 @@ pub struct RoutingDecided {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
     pub choice: Choice,
+    /// The trace that the task was asked for in.
+    #[serde(default, skip_serializing_if = "Trace::is_none")]
+    pub trace: Trace,
 }
 
 /// Why a task was given to nobody. It waits until somebody fits.
@@ -58,6 +62,8 @@ pub struct RoutingFailed {
     /// When those are asked anew who were asked in vain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub again_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Trace::is_none")]
+    pub trace: Trace,
 }
 
 /// A pause is over: the task is given to somebody from here on, also to those who were asked in vain.
@@ -220,9 +226,9 @@ impl Route {
         if let Some(rejected) = unfit(task, known, load_beside(view, &task.id, agent)?) {
             return Err(stale(&format!("{agent} {}", rejected.reason)).into());
         }
-        let (id, run) = (task.id.clone(), task.workflow());
+        let (id, run, choice) = (task.id.clone(), task.workflow(), self.choice.clone());
         Ok(vec![
-            Fact::RoutingDecided(RoutingDecided { task: id.clone(), run: run.clone(), choice: self.choice.clone() }),
+            Fact::RoutingDecided(RoutingDecided { task: id.clone(), run, choice, trace: trace_of(task) }),
             Fact::TaskReserved(TaskReserved { task: id, agent: agent.clone() }),
         ])
     }
@@ -231,9 +237,9 @@ impl Route {
         if !is_news(&task.routing, &task.clocks, &self.choice) {
             return vec![];
         }
-        let again_at = self.again_at(task, now);
+        let (again_at, trace) = (self.again_at(task, now), trace_of(task));
         let (task, run) = (task.id.clone(), task.workflow());
-        vec![Fact::RoutingFailed(RoutingFailed { task, run, choice: self.choice.clone(), again_at })]
+        vec![Fact::RoutingFailed(RoutingFailed { task, run, choice: self.choice.clone(), again_at, trace })]
     }
 
     /// When those who were asked in vain are asked anew, if there are such. Pauses get longer, so that a team that does not
@@ -243,6 +249,10 @@ impl Route {
         let pause = doubled(self.pause_millis, task.routing.rounds, LONGEST_PAUSE_MILLIS);
         Some(task.clocks.get(Clock::Anew).map_or_else(|| now.at.plus_millis(pause), |alarm| alarm.due))
     }
+}
+
+fn trace_of(task: &Task) -> Trace {
+    task.origin.terms.as_ref().map(|terms| terms.trace.clone()).unwrap_or_default()
 }
 
 impl Forward {

@@ -8,7 +8,7 @@ use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::{AgentId, RunId, TaskId};
 use crate::key::{Ask, Key};
-use crate::message::{Receipt, Standing};
+use crate::message;
 use crate::refusal::{Code, Refusal};
 use crate::routing;
 use crate::run;
@@ -88,10 +88,10 @@ pub(super) fn grant(view: &View, caller: &Caller, task: &Task, agent: &AgentId) 
 
 /// Whoever takes a task that the router gave it has seen the request, by whichever way it learned of it.
 pub(crate) fn took_note(view: &View, task: &Task, agent: &AgentId) -> Result<Option<Fact>, Halt> {
-    let Some(request) = &task.routing.passed_on else { return Ok(None) };
-    let open = view.delivery(request, agent)?.is_some_and(|delivery| delivery.standing != Standing::Acked);
-    let receipt = || Receipt { agent: agent.clone(), messages: vec![request.clone()], broadcasts: vec![] };
-    Ok(open.then(receipt).map(Fact::MessagesAcked))
+    match &task.routing.passed_on {
+        Some(request) => message::noticed(view, request, agent),
+        None => Ok(None),
+    }
 }
 
 #[cfg(test)]

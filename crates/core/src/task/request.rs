@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Create, Task};
 use crate::actor::Caller;
-use crate::clutch::{Address, Need, Policy};
+use crate::clutch::{Address, Need, Policy, Trace};
 use crate::command::Halt;
 use crate::contract::BoundTo;
 use crate::fact::Fact;
@@ -43,6 +43,9 @@ pub struct Terms {
     pub max_runtime_sec: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_attempts: Option<u32>,
+    /// The trace that it belongs to: the one that it names, else that of the task that it is part of.
+    #[serde(default, skip_serializing_if = "Trace::is_none")]
+    pub trace: Trace,
 }
 
 impl Terms {
@@ -96,23 +99,29 @@ impl Request {
     }
 
     pub(crate) fn creates(&self, view: &View, caller: &Caller) -> Result<Vec<Fact>, Halt> {
-        let level = match &self.parent {
-            Some(parent) => self.level_within(view, parent)?,
-            None => 0,
+        let whole = match &self.parent {
+            Some(parent) => Some(whole(view, parent)?),
+            None => None,
+        };
+        let terms = Terms {
+            members: group::listed(view, &self.terms.to)?,
+            trace: self.trace_within(whole),
+            ..self.terms.clone()
         };
         let origin = Origin {
             thread: Some(self.thread.clone()),
             parent: self.parent.clone(),
-            level,
-            terms: Some(Box::new(Terms { members: group::listed(view, &self.terms.to)?, ..self.terms.clone() })),
+            level: whole.map_or(Ok(0), |whole| self.fits(whole))?,
+            terms: Some(Box::new(terms)),
         };
         self.create.creates(view, caller, origin)
     }
 
-    fn level_within(&self, view: &View, parent: &TaskId) -> Result<u32, Halt> {
-        let unknown = || Refusal::new(Code::TaskNotFound, format!("there is no task '{parent}' to be part of"));
-        let task = view.task(parent)?.ok_or_else(|| unknown().about("/parent_task_id"))?;
-        self.fits(task).map_err(Halt::from)
+    /// The trace that it names, else the one that the whole belongs to.
+    fn trace_within(&self, whole: Option<&Task>) -> Trace {
+        let Trace { trace_id, span_id } = self.terms.trace.clone();
+        let above = || whole?.origin.terms.as_ref()?.trace.trace_id.clone();
+        Trace { trace_id: trace_id.or_else(above), span_id }
     }
 
     fn fits(&self, parent: &Task) -> Result<u32, Refusal> {
@@ -131,4 +140,10 @@ impl Request {
         }
         Ok(level)
     }
+}
+
+/// The task that another is to be part of.
+fn whole<'v>(view: &'v View, parent: &TaskId) -> Result<&'v Task, Halt> {
+    let unknown = || Refusal::new(Code::TaskNotFound, format!("there is no task '{parent}' to be part of"));
+    Ok(view.task(parent)?.ok_or_else(|| unknown().about("/parent_task_id"))?)
 }

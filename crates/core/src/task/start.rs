@@ -9,6 +9,7 @@ use crate::fact::Fact;
 use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
 use crate::key::{Ask, Key};
 use crate::refusal::{Code, Refusal};
+use crate::told::Told;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -28,6 +29,8 @@ pub struct TaskStarted {
     /// When the attempt must have ended, if that is limited and begins to count now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_by: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Told::is_none")]
+    pub told: Told,
 }
 
 impl Start {
@@ -78,6 +81,7 @@ impl Start {
             end_by: end_by(view, task, &agent, now)?,
             holder: agent,
             from: task.state,
+            told: Told::default(),
         }));
         Ok(Decision::new(facts, reply))
     }

@@ -177,6 +177,7 @@ fn terms() -> Terms {
         deadline: Some(Timestamp(9_000)),
         max_runtime_sec: Some(60),
         max_attempts: Some(2),
+        trace: trace(),
     }
 }
 
@@ -191,12 +192,18 @@ fn routing() -> Vec<Fact> {
     };
     let (task, run) = (TaskId::from("task_1"), Some("run_1".into()));
     vec![
-        Fact::RoutingDecided(RoutingDecided { task: task.clone(), run: run.clone(), choice: choice(Some("ada")) }),
+        Fact::RoutingDecided(RoutingDecided {
+            task: task.clone(),
+            run: run.clone(),
+            choice: choice(Some("ada")),
+            trace: trace(),
+        }),
         Fact::RoutingFailed(RoutingFailed {
             task: task.clone(),
             run: run.clone(),
             choice: choice(None),
             again_at: Some(Timestamp(30_000)),
+            trace: trace(),
         }),
         Fact::TaskForwarded(TaskForwarded {
             task: task.clone(),
@@ -241,6 +248,10 @@ fn denial(by: Option<Restriction>) -> Denial {
 
 fn refused_envelopes() -> Vec<Fact> {
     vec![
+        Fact::LettersDropped(LettersDropped {
+            adapter: "http:ci".to_owned(),
+            letters: vec![DroppedLetter { seq: Seq(3), attempts: 12, error: "secret".to_owned() }],
+        }),
         Fact::EnvelopeRejected(EnvelopeRejected {
             message: "msg_1".into(),
             message_type: MessageType::TaskCancel,
@@ -248,10 +259,6 @@ fn refused_envelopes() -> Vec<Fact> {
             kid: Some("key_01".to_owned()),
             code: Code::BadSignature,
             pointer: "/security/auth/sig".to_owned(),
-        Fact::LettersDropped(LettersDropped {
-            adapter: "http:ci".to_owned(),
-            letters: vec![DroppedLetter { seq: Seq(3), attempts: 12, error: "secret".to_owned() }],
-        }),
             others: 2,
         }),
         Fact::ToolDenied(ToolDenied {
@@ -304,6 +311,7 @@ fn tasks() -> Vec<Fact> {
             holder: "ada".into(),
             from: State::Pending,
             end_by: Some(Timestamp(60_000)),
+            told: told(),
         }),
         Fact::TaskMoved(TaskMoved {
             task: "task_1".into(),
@@ -410,7 +418,12 @@ fn told() -> Told {
         thread: Some("thr_1".into()),
         at: Some(Timestamp(1_700_000_000_000)),
         over: Some(Over { message: "msg_0".into(), agent: "bob".into() }),
+        trace: trace(),
     }
+}
+
+fn trace() -> Trace {
+    Trace { trace_id: Some("tr_1".to_owned()), span_id: Some("sp_1".to_owned()) }
 }
 
 fn files() -> Vec<Fact> {
@@ -479,12 +492,16 @@ fn others() -> Vec<Fact> {
                 context: "s3cret".to_owned(),
                 blockers: vec!["hush".to_owned()],
             },
+            run: Some("run_1".into()),
+            told: told(),
         }),
         Fact::HandoffAccepted(HandoffAccepted {
             handoff: "hoff_1".into(),
             task: "task_1".into(),
             from: "ada".into(),
             by: "bob".into(),
+            run: Some("run_1".into()),
+            told: told(),
         }),
         Fact::HandoffRejected(HandoffRejected {
             handoff: "hoff_1".into(),
@@ -492,6 +509,8 @@ fn others() -> Vec<Fact> {
             from: "ada".into(),
             by: "bob".into(),
             reason: "secret".to_owned(),
+            run: Some("run_1".into()),
+            told: told(),
         }),
         Fact::ReportAdded(Report {
             agent: "ada".into(),

@@ -208,6 +208,7 @@ mod tests {
             holder: agent.into(),
             from: State::Pending,
             end_by: None,
+            told: Told::default(),
         })
     }
 

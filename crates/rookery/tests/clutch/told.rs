@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::endpoint::{Endpoint, Manner};
 use crate::inbox::{ack, ids, inbox, to};
 use crate::sending::{envelope, sent, setup, team};
-use crate::support::asked;
+use crate::support::{asked, rest};
 use crate::team::{Tools, follow, ok, pages, rookery};
 
 async fn joins(daemon: &Daemon, id: &str) {
@@ -56,6 +56,9 @@ async fn whoever_asked_hears_of_the_end_whichever_face_it_comes_by() {
     sent(&daemon, &request("t", "ui", "ken")).await;
     waits(&daemon, "ken", "t", "task.request").await;
     moves(&daemon, "t", "in_progress", "ken").await;
+    let accept = waits(&daemon, "ui", "t", "task.accept").await;
+    assert_eq!((&accept["from"]["agent_id"], &accept["to"]), (&json!("agent:ken"), &to(&["agent:ui"])));
+    assert_eq!(ack(&daemon, "ui", &[accept["id"].as_str().unwrap()]).await.status, 200);
     moves(&daemon, "t", "done", "ken").await;
     let result = waits(&daemon, "ui", "t", "task.result").await;
     assert_eq!((&result["from"]["agent_id"], &result["to"]), (&json!("agent:ken"), &to(&["agent:ui"])));
@@ -116,6 +119,50 @@ async fn whoever_has_a_task_hears_that_it_is_cancelled_with_all_that_is_part_of_
 }
 
 #[tokio::test]
+async fn a_handoff_is_told_to_the_colleague_and_its_answer_to_whoever_offered_it() {
+    let daemon = team(&["lead", "plain"]).await;
+    let endpoint = Endpoint::start(Manner::Answer(200)).await;
+    endpoint.is_of(&daemon, "ada", json!({})).await;
+    joins(&daemon, "ken").await;
+    let mut asked = request("t", "ui", "ken");
+    asked["trace"] = json!({"trace_id": "tr_1", "span_id": "sp_1"});
+    sent(&daemon, &asked).await;
+    waits(&daemon, "ken", "t", "task.request").await;
+    moves(&daemon, "t", "in_progress", "ken").await;
+    let offer =
+        |to: &str| json!({"from_agent": "ken", "to_agent": to, "task_id": "t", "summary": "half of it is done"});
+    let offered = daemon.post("/handoffs", offer("ada")).await.unwrap();
+    assert_eq!(offered.status, 201, "{}", offered.body);
+    let posted = endpoint.has(1).await.remove(0).body;
+    assert_eq!((&posted["type"], &posted["to"]), (&json!("handoff.initiated"), &to(&["agent:ada"])));
+    assert_eq!(
+        (&posted["payload"]["handoff"], &posted["payload"]["summary"]),
+        (&offered.body["id"], &json!("half of it is done"))
+    );
+    let place = (&posted["run_id"], &posted["thread_id"], &posted["trace"]);
+    assert_eq!(place, (&json!("run_work"), &json!("thr_talk"), &asked["trace"]));
+    let told = &rest(&daemon, "/events?action=handoff.initiated").await[0]["metadata"];
+    assert!(told["summary"].is_string() && told.get("told").is_none(), "{told}");
+    let id = offered.body["id"].as_str().unwrap();
+    let rejected = json!({"agent_id": "ada", "reason": "busy"});
+    assert_eq!(daemon.patch(&format!("/handoffs/{id}/reject"), rejected).await.unwrap().status, 200);
+    assert_eq!(waits(&daemon, "ken", "t", "handoff.rejected").await["payload"]["reason"], "busy");
+    // Who joined by another face finds its handoffs there.
+    let offered = daemon.post("/handoffs", offer("plain")).await.unwrap();
+    let id = offered.body["id"].as_str().unwrap();
+    assert_eq!(ids(&inbox(&daemon, "plain", "").await), [""; 0]);
+    daemon.patch(&format!("/handoffs/{id}/reject"), json!({"agent_id": "plain", "reason": "no"})).await.unwrap();
+    // Whatever the daemon tells of the task belongs to its trace.
+    leads(&daemon, "/tasks/t/cancel", json!({})).await;
+    assert_eq!(waits(&daemon, "ken", "t", "task.cancel").await["trace"], asked["trace"]);
+    for kind in ["routing.decision", "task.claimed", "task.accept"] {
+        let shown = &ok(&daemon, &format!("/messages?task_id=t&type={kind}")).await["messages"][0]["message"];
+        assert_eq!(shown["trace"], asked["trace"], "{kind}: {shown}");
+    }
+    daemon.replay_verify().unwrap();
+}
+
+#[tokio::test]
 async fn work_that_a_person_gives_arrives_as_a_request_and_is_void_when_it_goes_elsewhere() {
     let daemon = team(&["lead", "plain"]).await;
     for agent in ["ken", "ada"] {
@@ -157,23 +204,6 @@ async fn two_messages() -> Daemon {
     let large = json!({"to": to(&["ken"]), "payload": {"text": "x".repeat(100_000)}});
     sent(&daemon, &envelope("large", "x.note", "ada", large)).await;
     sent(&daemon, &envelope("small", "x.note", "ada", json!({"to": to(&["ken"]), "payload": {"n": 1}}))).await;
-    assert_eq!(
-        inbox(&daemon, "ken", "").await["messages"][0]["message"]["payload"]["text"].as_str().unwrap().len(),
-        100_000
-    );
-    damage_artifacts(&daemon);
-    let page = inbox(&daemon, "ken", "").await;
-    assert_eq!(ids(&page), ["large", "small"]);
-    let header = &page["messages"][0]["message"];
-    assert_eq!((&header["type"], &header["from"]["agent_id"]), (&json!("x.note"), &json!("agent:ada")));
-    assert_eq!(header["payload"], json!({}));
-    assert!(header["meta"]["body_unreadable"].as_str().unwrap().contains("damaged"), "{header}");
-    assert_eq!(page["messages"][1]["message"]["payload"], json!({"n": 1}));
-    assert_eq!(ack(&daemon, "ken", &["large", "small"]).await.status, 200);
-    let many = vec!["small"; 1_001];
-    let refused = ack(&daemon, "ken", &many).await;
-    assert_eq!((refused.status.as_u16(), &refused.body["code"]), (400, &json!("TOO_LARGE")), "{}", refused.body);
-}
     daemon
 }
 
@@ -208,3 +238,20 @@ async fn what_is_damaged_is_listed_and_followed_without_its_words() {
 #[tokio::test]
 async fn a_message_whose_body_is_damaged_holds_up_no_other() {
     let daemon = two_messages().await;
+    assert_eq!(
+        inbox(&daemon, "ken", "").await["messages"][0]["message"]["payload"]["text"].as_str().unwrap().len(),
+        100_000
+    );
+    damage_artifacts(&daemon);
+    let page = inbox(&daemon, "ken", "").await;
+    assert_eq!(ids(&page), ["large", "small"]);
+    let header = &page["messages"][0]["message"];
+    assert_eq!((&header["type"], &header["from"]["agent_id"]), (&json!("x.note"), &json!("agent:ada")));
+    assert_eq!(header["payload"], json!({}));
+    assert!(header["meta"]["body_unreadable"].as_str().unwrap().contains("damaged"), "{header}");
+    assert_eq!(page["messages"][1]["message"]["payload"], json!({"n": 1}));
+    assert_eq!(ack(&daemon, "ken", &["large", "small"]).await.status, 200);
+    let many = vec!["small"; 1_001];
+    let refused = ack(&daemon, "ken", &many).await;
+    assert_eq!((refused.status.as_u16(), &refused.body["code"]), (400, &json!("TOO_LARGE")), "{}", refused.body);
+}

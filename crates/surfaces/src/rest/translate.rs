@@ -198,6 +198,8 @@ fn metadata(fact: &Fact) -> Map<String, Value> {
     if matches!(fact, Fact::ReportAdded(_)) {
         return own;
     }
+    // Whose inboxes of the Clutch face it reaches is no matter of this one.
+    fields.remove("told");
     // The contract's `reason` is there even if it is empty.
     let told = |name: &str, value: &Value| name == "reason" && value.is_string();
     // A document's path is in its instance's folder, and no resource of the project.
