@@ -50,6 +50,13 @@ export class Daemon {
     return (text === '' ? {} : JSON.parse(text)) as T;
   }
 
+  /** Uploads a text, and tells its hash. */
+  async upload(text: string): Promise<string> {
+    const response = await fetch(`${this.url}/clutch/v0/artifacts`, { method: 'POST', headers: { 'content-type': 'application/octet-stream' }, body: text });
+    const { sha256 } = (await response.json()) as { sha256: string };
+    return sha256;
+  }
+
   /** An address that signs a person in. */
   async launch(person = 'anna'): Promise<string> {
     const { path } = await this.call<{ path: string }>('POST', '/session/launch', { person }, 'person');

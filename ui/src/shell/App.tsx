@@ -1,9 +1,11 @@
 // The frame: rail, view, inspector, transport; and which view an address is.
 
-import { lazy, Suspense, useEffect, useState } from 'react';
-import { follow, go, type Place, at, usePlace } from '../router';
-import { useMatters } from '../store/hooks';
+import { lazy, Suspense, useEffect, useMemo, useState } from 'react';
+import { follow, type Place, at, usePlace } from '../router';
+import { runOf } from '../store/instance';
+import { useMatters } from '../store/matters';
 import { usePast } from '../store/replay';
+import { useWorld } from '../store/hooks';
 import { useStore } from '../store/store';
 import { useToasts } from '../store/toasts';
 import { clockSeconds } from '../parts/time';
@@ -12,10 +14,9 @@ import { ChannelView } from '../views/Channel';
 import { LaunchView } from '../views/Launch';
 import { SetupView } from '../views/Setup';
 import { StreamView } from '../views/Stream';
-import { CommandMenu } from './CommandMenu';
-import { Help } from './Help';
 import { useKeys } from './keys';
 import { Rail } from './Rail';
+import { useReplayAddress } from './replayAddress';
 import { Transport } from './Transport';
 
 const AgentsView = lazy(() => import('../views/Agents'));
@@ -28,6 +29,8 @@ const RunPanel = lazy(() => import('../views/RunPanel'));
 const HandoffsView = lazy(() => import('../views/Handoffs'));
 const DocumentsView = lazy(() => import('../views/Documents'));
 const ArtifactsView = lazy(() => import('../views/Artifacts'));
+const CommandMenu = lazy(() => import('./CommandMenu'));
+const Help = lazy(() => import('./Help'));
 const EventView = lazy(() => import('../views/Event'));
 
 export type Over = 'none' | 'commands' | 'help' | 'menu';
@@ -36,13 +39,15 @@ export function App() {
   const place = usePlace();
   const [over, setOver] = useState<Over>('none');
   const channel = place.parts[0] === 'c' ? place.parts[1] : undefined;
-  const inspected = useInspected(channel);
+  const inspected = useInspected(place.query.get('panel') === 'off' ? undefined : channel);
   useKeys(setOver);
+  useReplayAddress();
   useEffect(() => setOver('none'), [place.href]);
   const classes = ['app', inspected ? 'inspected' : '', over === 'menu' ? 'menu' : ''].filter(Boolean).join(' ');
   return (
     <>
       <a className="skip" href="#main">Skip to the view</a>
+      <Replaying />
       <div className={classes} onClick={(event) => linked(event)}>
         <Rail place={place} onSearch={() => setOver('commands')} />
         <main className="main" id="main" tabIndex={-1} onClick={() => over === 'menu' && setOver('none')}>
@@ -54,9 +59,10 @@ export function App() {
         <Transport onHelp={() => setOver('help')} />
       </div>
       <Announced />
-      <Replaying />
-      {over === 'commands' && <CommandMenu onClose={() => setOver('none')} />}
-      {over === 'help' && <Help onClose={() => setOver('none')} />}
+      <Suspense fallback={null}>
+        {over === 'commands' && <CommandMenu onClose={() => setOver('none')} />}
+        {over === 'help' && <Help onClose={() => setOver('none')} />}
+      </Suspense>
       <Toasts />
     </>
   );
@@ -68,13 +74,10 @@ function linked(event: React.MouseEvent<HTMLElement>): void {
   if (anchor) follow({ ...event, currentTarget: anchor, preventDefault: () => event.preventDefault() } as React.MouseEvent<HTMLAnchorElement>);
 }
 
-/** The run beside a channel, if its instance has tasks. */
+/** The run beside a channel, if its agents have one. */
 function useInspected(channel: string | undefined): string | undefined {
-  const tasks = useStore((state) => state.world.tasks);
-  if (channel === undefined) return undefined;
-  const run = `run_${channel}`;
-  for (const task of tasks.values()) if (task.run === run) return run;
-  return undefined;
+  const { tasks } = useWorld();
+  return useMemo(() => (channel === undefined ? undefined : runOf(channel, tasks)), [channel, tasks]);
 }
 
 function View({ place, onMenu }: { place: Place; onMenu: () => void }) {
@@ -127,9 +130,9 @@ function Replaying() {
   if (!past) return null;
   return (
     <div className="replaying" role="status">
-      {past.world
+      {past.loading === undefined
         ? `Viewing ${clockSeconds(past.time)}, event ${past.at.toLocaleString()}. Nothing can be changed here; L returns to now.`
-        : `Reading the log up to event ${past.at.toLocaleString()}: ${past.loaded.toLocaleString()} so far`}
+        : `Reading the log up to event ${past.at.toLocaleString()}: ${past.loading.toLocaleString()} so far`}
     </div>
   );
 }
@@ -142,6 +145,3 @@ function Toasts() {
     </div>
   );
 }
-
-/** Used by views that leave for another. */
-export { go };

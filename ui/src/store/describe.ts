@@ -72,10 +72,12 @@ export function describe(event: LogEvent, names: Names): string {
     case 'team.started': return `the team ${text(payload, 'team') ?? ''} began to work`;
     case 'team.resumed': return `the team ${text(payload, 'team') ?? ''} goes on`;
     case 'team.kicked_off': return `the team ${text(payload, 'team') ?? ''} was told what to do`;
-    case 'team.stop_asked': return `asked ${text(payload, 'agent') ?? `the team ${text(payload, 'team') ?? ''}`} to stop`;
-    case 'team.ended': return `the team ${text(payload, 'team') ?? ''} ended: ${words(text(payload, 'outcome'))}`;
+    case 'team.stop_asked': return `asked ${text(payload, 'member') ?? `the team ${text(payload, 'team') ?? ''}`} to stop${because()}`;
+    case 'team.ended': return `the team ${text(payload, 'team') ?? ''} ended: ${words(text(payload, 'how'))}${because()}`;
     case 'turn.started': return `${text(payload, 'agent') ?? ''} began a turn`;
-    case 'turn.ended': return `${text(payload, 'agent') ?? 'a'} turn ended: ${text(payload, 'outcome') ?? ''}`;
+    case 'turn.ended': return `the turn of ${text(payload, 'agent') ?? 'an agent'} ended: ${text(payload, 'how') ?? ''}${suffix(text(object(payload, 'failure'), 'reason'))}`;
+    case 'context.configured': return 'configured the context';
+    case 'run.planned': return `planned ${texts(payload, 'planned').length} tasks${suffix(text(payload, 'summary'))}`;
     case 'envelope.received': return `${event.type}${suffix(text(payload, 'text') ?? text(payload, 'title'))}`;
     default: return words(event.kind);
   }

@@ -107,6 +107,11 @@ export function isOpen(state: TaskState): boolean {
   return state === 'pending' || state === 'planning' || state === 'in_progress' || state === 'review' || state === 'paused';
 }
 
+/** Whether it is over and done with; what failed may be tried again. */
+export function hasEnded(task: Task): boolean {
+  return task.state === 'completed' || task.state === 'skipped' || task.state === 'cancelled';
+}
+
 /** Who a task belongs to right now, be it claimed or only kept for somebody. */
 export function heldBy(task: Task): string | undefined {
   return task.holder ?? task.reservedFor;

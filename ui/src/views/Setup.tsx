@@ -46,6 +46,7 @@ export function SetupView({ onMenu }: WithMenu) {
             <p>In <a className="at" href={at('c', 'default')}>#general</a>: <code>@{first?.id ?? 'agent-name'} introduce yourself</code></p>
           </Step>
         </ol>
+        <p className="empty">Or look around first: <code>rookery demo</code> makes a sample project with a team of scripted agents, and prints where to watch it.</p>
         <p className="empty">Tell agents how the team works: <code>rookery instructions --into CLAUDE.md</code> (or AGENTS.md).</p>
       </div>
       <div />
