@@ -109,5 +109,6 @@ fn agent(id: AgentId, profile: Profile, number: usize) -> Agent {
         said_goodbye: false,
         recent: Default::default(),
         given: Some(Seq(number as u64 * 7_919 % 10_007)),
+        paused: None,
     }
 }

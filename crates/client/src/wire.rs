@@ -23,6 +23,8 @@ pub struct Agent {
     pub capabilities: Vec<String>,
     #[serde(default)]
     pub last_heartbeat: i64,
+    /// Who paused it, and why.
+    pub paused: Option<Value>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::actor::{Actor, Auth, Caller, Power};
 use crate::agent::{
-    Agent, ComeBack, DeclareOffline, Join, Lead, Leave, Register, RegisterCard, SetStatus, UpdateCard, UpdateProfile,
+    Agent, ComeBack, DeclareOffline, Join, Lead, Leave, Pause, Register, RegisterCard, SetStatus, Unpause, UpdateCard,
+    UpdateProfile,
 };
 use crate::clutch::{AnswerCall, Filed, Ingest, NoteRejected};
 use crate::contract::{DefineWorkflow, RegisterSchema};
@@ -28,7 +29,7 @@ use crate::routing::{Forward, Route};
 use crate::row::Row;
 use crate::run::{AddRunTask, CreateRun, RemoveRunTask, ReplanRun, SetRunPlan, SetRunStatus};
 use crate::task::{self, Edge, Task};
-use crate::team::{AskStop, EndTeam, KickOff, SayToTeam, StartTeam};
+use crate::team::{AskStop, EndTeam, KickOff, LaunchTeam, SayToTeam, SettleLaunch, StartTeam};
 use crate::template::{ApplyTemplate, CreateTemplate};
 use crate::timer::{FireTimer, Timer};
 use crate::told;
@@ -62,6 +63,8 @@ commands! {
     RegisterCard(RegisterCard),
     UpdateCard(UpdateCard),
     SetStatus(SetStatus),
+    PauseAgent(Pause),
+    UnpauseAgent(Unpause),
     Leave(Leave),
     DeclareOffline(DeclareOffline),
     ComeBack(ComeBack),
@@ -129,6 +132,8 @@ commands! {
     DefineWorkflow(DefineWorkflow),
     SetGroup(SetGroup),
     RemoveGroup(RemoveGroup),
+    LaunchTeam(LaunchTeam),
+    SettleLaunch(SettleLaunch),
     StartTeam(StartTeam),
     KickOff(KickOff),
     SayToTeam(SayToTeam),
@@ -202,6 +207,8 @@ pub fn asks(caller: &Caller, command: &Command) -> Vec<Ask> {
         Command::RegisterCard(c) => c.asks(),
         Command::UpdateCard(c) => c.asks(),
         Command::SetStatus(c) => c.asks(),
+        Command::PauseAgent(c) => c.asks(),
+        Command::UnpauseAgent(c) => c.asks(),
         Command::Leave(c) => c.asks(),
         Command::DeclareOffline(c) => c.asks(),
         Command::ComeBack(c) => c.asks(),
@@ -269,6 +276,8 @@ pub fn asks(caller: &Caller, command: &Command) -> Vec<Ask> {
         Command::DefineWorkflow(c) => c.asks(),
         Command::SetGroup(c) => c.asks(),
         Command::RemoveGroup(c) => c.asks(),
+        Command::LaunchTeam(c) => c.asks(),
+        Command::SettleLaunch(c) => c.asks(),
         Command::StartTeam(c) => c.asks(),
         Command::KickOff(c) => c.asks(),
         Command::SayToTeam(c) => c.asks(),
@@ -312,6 +321,8 @@ fn decided(view: &View, caller: &Caller, command: &Command, now: &Now) -> Result
         Command::RegisterCard(c) => c.decide(view, caller),
         Command::UpdateCard(c) => c.decide(view, caller),
         Command::SetStatus(c) => c.decide(view, caller),
+        Command::PauseAgent(c) => c.decide(view, caller),
+        Command::UnpauseAgent(c) => c.decide(view, caller),
         Command::Leave(c) => c.decide(view, caller),
         Command::DeclareOffline(c) => c.decide(view, caller),
         Command::ComeBack(c) => c.decide(view, caller),
@@ -379,6 +390,8 @@ fn decided(view: &View, caller: &Caller, command: &Command, now: &Now) -> Result
         Command::DefineWorkflow(c) => c.decide(view, caller),
         Command::SetGroup(c) => c.decide(view, caller),
         Command::RemoveGroup(c) => c.decide(view, caller),
+        Command::LaunchTeam(c) => c.decide(view, caller),
+        Command::SettleLaunch(c) => c.decide(view, caller),
         Command::StartTeam(c) => c.decide(view, caller),
         Command::KickOff(c) => c.decide(view, caller, now),
         Command::SayToTeam(c) => c.decide(view, caller, now),

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::Lead;
 use crate::agent::{
-    self, AgentLeft, AgentRegistered, AgentReturned, AgentStatusSet, AgentUpdated, AgentWentOffline, LeadChosen,
+    self, AgentLeft, AgentPaused, AgentRegistered, AgentReturned, AgentStatusSet, AgentUnpaused, AgentUpdated,
+    AgentWentOffline, LeadChosen,
 };
 use crate::artifact;
 use crate::clutch::{self, EnvelopeReceived, EnvelopeRejected, ToolDenied};
@@ -36,7 +37,10 @@ use crate::task::{
     TaskMoved, TaskPlanned, TaskReassigned, TaskReleased, TaskReopened, TaskReserved, TaskRetried, TaskStarted,
     TaskTimedOut,
 };
-use crate::team::{self, TeamEnded, TeamKickedOff, TeamResumed, TeamStarted, TeamStopAsked};
+use crate::team::{
+    self, TeamEnded, TeamKickedOff, TeamLaunchAsked, TeamLaunchFailed, TeamLaunched, TeamResumed, TeamStarted,
+    TeamStopAsked,
+};
 use crate::template::{self, TemplateCreated};
 use crate::timer::{self, conflict_timer};
 use crate::told;
@@ -83,6 +87,8 @@ facts! {
     AgentUpdated(AgentUpdated) = "agent.updated" v 2,
     AgentReturned(AgentReturned) = "agent.returned" v 1,
     AgentStatusSet(AgentStatusSet) = "agent.status_set" v 2,
+    AgentPaused(AgentPaused) = "agent.paused" v 1,
+    AgentUnpaused(AgentUnpaused) = "agent.unpaused" v 1,
     AgentLeft(AgentLeft) = "agent.left" v 1,
     AgentWentOffline(AgentWentOffline) = "agent.went_offline" v 1,
     LeadChosen(LeadChosen) = "lead.chosen" v 1,
@@ -154,6 +160,9 @@ facts! {
     TaskTimedOut(TaskTimedOut) = "task.timed_out" v 2,
     TaskExhausted(TaskExhausted) = "task.exhausted" v 2,
     TaskReopened(TaskReopened) = "task.reopened" v 2,
+    TeamLaunchAsked(TeamLaunchAsked) = "team.launch_asked" v 1,
+    TeamLaunched(TeamLaunched) = "team.launched" v 1,
+    TeamLaunchFailed(TeamLaunchFailed) = "team.launch_failed" v 1,
     TeamStarted(TeamStarted) = "team.started" v 1,
     TeamResumed(TeamResumed) = "team.resumed" v 1,
     TeamKickedOff(TeamKickedOff) = "team.kicked_off" v 1,
@@ -223,6 +232,9 @@ impl Fact {
     /// The team that a fact is about, and which generation of it.
     pub fn of_team(&self) -> Option<&team::Of> {
         match self {
+            Fact::TeamLaunchAsked(fact) => Some(&fact.of),
+            Fact::TeamLaunched(fact) => Some(&fact.of),
+            Fact::TeamLaunchFailed(fact) => Some(&fact.of),
             Fact::TeamStarted(fact) => Some(&fact.of),
             Fact::TeamResumed(fact) => Some(&fact.of),
             Fact::TeamKickedOff(fact) => Some(&fact.of),
@@ -336,6 +348,8 @@ impl Fact {
             Fact::AgentUpdated(fact) => Some(&fact.id),
             Fact::AgentReturned(fact) => Some(&fact.agent),
             Fact::AgentStatusSet(fact) => Some(&fact.agent),
+            Fact::AgentPaused(fact) => Some(&fact.agent),
+            Fact::AgentUnpaused(fact) => Some(&fact.agent),
             Fact::AgentLeft(fact) => Some(&fact.agent),
             Fact::AgentWentOffline(fact) => Some(&fact.agent),
             Fact::TaskReserved(fact) => Some(&fact.agent),
@@ -414,6 +428,8 @@ fn rows_of(fact: &Fact) -> Vec<Key> {
         Fact::AgentUpdated(fact) => vec![agent(&fact.id)],
         Fact::AgentReturned(fact) => vec![agent(&fact.agent)],
         Fact::AgentStatusSet(fact) => vec![agent(&fact.agent)],
+        Fact::AgentPaused(fact) => vec![agent(&fact.agent)],
+        Fact::AgentUnpaused(fact) => vec![agent(&fact.agent)],
         Fact::AgentLeft(fact) => vec![agent(&fact.agent)],
         Fact::AgentWentOffline(fact) => vec![agent(&fact.agent)],
         Fact::LeadChosen(_) => vec![Key::Lead],
@@ -508,6 +524,9 @@ fn rows_of(fact: &Fact) -> Vec<Key> {
             with(task(&fact.task), &fact.holder).into_iter().chain(of_run(fact.run.as_ref())).collect()
         }
         Fact::TaskExhausted(_) => vec![],
+        Fact::TeamLaunchAsked(fact) => vec![Key::Intent(fact.intent.clone())],
+        Fact::TeamLaunched(fact) => vec![Key::Intent(fact.intent.clone())],
+        Fact::TeamLaunchFailed(fact) => vec![Key::Intent(fact.intent.clone())],
         Fact::TeamStarted(_)
         | Fact::TeamResumed(_)
         | Fact::TeamKickedOff(_)

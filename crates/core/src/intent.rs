@@ -7,6 +7,7 @@ use crate::fact::Fact;
 use crate::id::{IntentId, Seq, SiteId, WorkspaceId};
 use crate::key::{Ask, Key};
 use crate::refusal::{Code, Refusal};
+use crate::team::{Launch, Of};
 use crate::view::View;
 use crate::workspace::Uncommitted;
 
@@ -32,6 +33,8 @@ pub enum Effect {
     MergeWorktree { workspace: WorkspaceId, uncommitted: Uncommitted },
     /// Save what is only in the worktree of a workspace, then remove it. Done already if it is not there.
     RemoveWorktree { workspace: WorkspaceId },
+    /// Start a runner for a workflow file. Done already if this generation of the team has begun since.
+    LaunchTeam { of: Of, launch: Launch },
 }
 
 impl Fact {
@@ -41,7 +44,7 @@ impl Fact {
             Fact::LogRedacted(fact) => !fact.erases.is_empty(),
             Fact::WorkspaceCreated(fact) => fact.making.is_some(),
             Fact::WorkspaceUpdated(fact) => fact.removing.is_some(),
-            Fact::WorkspaceMerging(_) => true,
+            Fact::WorkspaceMerging(_) | Fact::TeamLaunchAsked(_) => true,
             _ => false,
         }
     }
@@ -54,6 +57,8 @@ impl Fact {
             Fact::WorkspaceMerged(fact) => Some(&fact.intent),
             Fact::WorkspaceRemoved(fact) => Some(&fact.intent),
             Fact::WorkspaceFailed(fact) => Some(&fact.intent),
+            Fact::TeamLaunched(fact) => Some(&fact.intent),
+            Fact::TeamLaunchFailed(fact) => Some(&fact.intent),
             _ => None,
         }
     }
@@ -113,6 +118,10 @@ fn opened(id: &IntentId, fact: &Fact) -> Option<(Effect, Option<SiteId>)> {
         }
         Fact::WorkspaceUpdated(fact) if fact.removing.as_ref() == Some(id) => {
             Some((Effect::RemoveWorktree { workspace: fact.workspace.clone() }, Some(fact.site.clone())))
+        }
+        Fact::TeamLaunchAsked(fact) if fact.intent == *id => {
+            let (of, launch) = (fact.of.clone(), fact.launch.clone());
+            Some((Effect::LaunchTeam { of, launch }, Some(fact.site.clone())))
         }
         _ => None,
     }

@@ -18,6 +18,8 @@ pub enum Code {
     AgentNotFound,
     /// It holds nothing while it is offline; any call of its own brings it back.
     AgentOffline,
+    /// A person or the lead paused it: it gets nothing new to do.
+    AgentPaused,
     TaskNotFound,
     HandoffNotFound,
     ResourceNotFound,
@@ -112,6 +114,7 @@ impl Code {
             Code::TooLarge => "TOO_LARGE",
             Code::AgentNotFound => "AGENT_NOT_FOUND",
             Code::AgentOffline => "AGENT_OFFLINE",
+            Code::AgentPaused => "AGENT_PAUSED",
             Code::TaskNotFound => "TASK_NOT_FOUND",
             Code::HandoffNotFound => "HANDOFF_NOT_FOUND",
             Code::ResourceNotFound => "RESOURCE_NOT_FOUND",

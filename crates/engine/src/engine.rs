@@ -32,6 +32,7 @@ use crate::life::{Place, Roster};
 use crate::notices::Notices;
 use crate::paths::Paths;
 use crate::shown::Shown;
+use crate::teams::Launcher;
 use crate::unread::Counts;
 
 /// Bodies above this are kept as files, not in the log's rows.
@@ -84,6 +85,8 @@ pub struct Settings {
     pub keep_artifacts: Duration,
     /// How hard it is tried to deliver messages to endpoints.
     pub effort: Effort,
+    /// What starts workflow files, where there is something that can.
+    pub launcher: Option<Arc<dyn Launcher>>,
     /// Whether other nodes can share the store, each with the project's files in a folder of its own.
     pub shared: bool,
 }
@@ -113,6 +116,7 @@ impl Settings {
             outlets: vec![],
             keep_artifacts: Duration::from_secs(24 * 3600),
             effort: Effort::default(),
+            launcher: None,
             shared: false,
         }
     }

@@ -11,6 +11,7 @@ use futures_util::StreamExt;
 use futures_util::stream;
 use rookery_core::intent::{CloseIntent, Effect, Intent};
 use rookery_core::key::Table;
+use rookery_core::team::{Launched, SettleLaunch};
 use rookery_core::workspace::{Outcome, SettleWorkspace};
 use rookery_core::{Caller, IntentId, Row, Seq, SiteId, WorkspaceId};
 use rookery_store::artifact::Erased;
@@ -38,14 +39,16 @@ pub enum Performed {
     Done,
     /// It is over for good, and this is what it came to.
     Settled(WorkspaceId, Outcome),
+    /// So is starting a runner.
+    Launched(Launched),
     /// It stays open, to be tried again.
     Failed(String),
 }
 
 /// What carries effects out: the machine, or something that stands in for it.
 pub trait Hands: Send + Sync {
-    /// Does one effect unless it happened already.
-    fn perform(&self, effect: Effect) -> Pending<'_, Performed>;
+    /// Does one effect, which was decided at this place in the log, unless it happened already.
+    fn perform(&self, effect: Effect, decided: Seq) -> Pending<'_, Performed>;
 }
 
 /// Why an effect is for this node to carry out, if it is.
@@ -96,12 +99,15 @@ async fn carry_out_one(engine: &Engine, hands: &dyn Hands, intent: Intent) -> Re
     if ours == Ours::No {
         return Ok(Open::Nothing);
     }
-    let submission = match hands.perform(intent.effect).await {
+    let submission = match hands.perform(intent.effect, intent.opened).await {
         Performed::Done => {
             Submission::internal(Caller::system(), CloseIntent { intent: intent.id.clone(), failed: None })
         }
         Performed::Settled(workspace, outcome) => {
             Submission::internal(Caller::system(), SettleWorkspace { workspace, intent: intent.id.clone(), outcome })
+        }
+        Performed::Launched(outcome) => {
+            Submission::internal(Caller::system(), SettleLaunch { intent: intent.id.clone(), outcome })
         }
         Performed::Failed(reason) => {
             tracing::warn!(intent = %intent.id, reason, "an effect failed and stays open");
@@ -152,7 +158,7 @@ fn intent_of(row: Row) -> Option<Intent> {
 
 /// Effects on this machine.
 impl Hands for Engine {
-    fn perform(&self, effect: Effect) -> Pending<'_, Performed> {
+    fn perform(&self, effect: Effect, decided: Seq) -> Pending<'_, Performed> {
         match effect {
             // A file that another row names stays: the intent of that row's redaction will find it.
             Effect::EraseArtifact { sha256 } => Box::pin(async move {
@@ -166,6 +172,9 @@ impl Hands for Engine {
             }),
             Effect::MakeWorktree { .. } | Effect::MergeWorktree { .. } | Effect::RemoveWorktree { .. } => {
                 Box::pin(async move { self.perform_on_workspace(&effect).await })
+            }
+            Effect::LaunchTeam { of, launch } => {
+                Box::pin(async move { self.perform_launch(&of.team, launch, decided).await })
             }
         }
     }

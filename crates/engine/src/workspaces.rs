@@ -233,7 +233,7 @@ impl Engine {
             Effect::MakeWorktree { workspace } => (workspace, Job::Make),
             Effect::MergeWorktree { workspace, uncommitted } => (workspace, Job::Merge(*uncommitted)),
             Effect::RemoveWorktree { workspace } => (workspace, Job::Remove),
-            Effect::EraseArtifact { .. } => return Performed::Done,
+            Effect::EraseArtifact { .. } | Effect::LaunchTeam { .. } => return Performed::Done,
         };
         let workspace = match self.workspace(id).await {
             Ok(found) => found.value,

@@ -29,6 +29,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::config::{HookSettings, Origin, OutgoingSettings, Settings};
+use crate::launching::CommandLine;
 use crate::project::{DaemonFile, Project, ProjectLock, host_name, run_time_folder};
 use crate::stores::{self, Means, Opened};
 use crate::team_files;
@@ -179,6 +180,7 @@ fn engine(settings: &Settings, project: &Project, means: Means, node: Node, open
             outlets,
             keep_artifacts: *settings.keep_artifacts,
             effort: effort(settings),
+            launcher: Some(Arc::new(CommandLine::of(project.root()))),
             shared: opened.shared,
             ..rookery_engine::Settings::new(opened.project_name.as_str(), project.root())
         },

@@ -9,6 +9,7 @@
 pub mod cli;
 pub mod config;
 pub mod daemon;
+mod launching;
 pub mod offline;
 pub mod process;
 pub mod project;

@@ -7,7 +7,7 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use anyhow::{Context, ensure};
 use rustix::process::{Pid, Signal};
@@ -59,6 +59,13 @@ pub fn spawn_runner(project: &Project, log: &Path, arguments: &[OsString]) -> an
         .stderr(output)
         .spawn()
         .with_context(|| format!("cannot start {}", program.display()))
+}
+
+/// Runs this program once with these arguments, in the project, and takes what it prints. It is not ended with us: what it
+/// starts shall stay.
+pub async fn own_command(root: &Path, arguments: &[OsString]) -> io::Result<Output> {
+    let mut command = tokio::process::Command::from(command(&std::env::current_exe()?));
+    command.arg("--dir").arg(root).args(arguments).current_dir(root).stdin(Stdio::null()).output().await
 }
 
 /// Leaves the session and the terminal of whoever started this process.

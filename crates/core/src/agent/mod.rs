@@ -6,6 +6,7 @@ mod join;
 mod lead;
 mod leave;
 mod offline;
+mod pause;
 mod recent;
 mod register;
 mod status;
@@ -20,6 +21,7 @@ pub use join::Join;
 pub use lead::{Lead, LeadChosen, LeadReason, successor, take_if_vacant};
 pub use leave::{AgentLeft, Leave};
 pub use offline::{AgentReturned, AgentWentOffline, DeclareOffline, Evidence, Lost, LostFile};
+pub use pause::{AgentPaused, AgentUnpaused, Pause, Paused, Unpause};
 pub use recent::Recent;
 pub(crate) use register::Vouched;
 pub use register::{AgentRegistered, AgentUpdated, Profile, Register};
@@ -98,6 +100,9 @@ pub struct Agent {
     /// When it was last given a task without having asked for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub given: Option<Seq>,
+    /// It gets nothing new to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Paused>,
 }
 
 impl Agent {
@@ -172,11 +177,13 @@ pub(crate) fn apply(old: Option<Agent>, id: &AgentId, fact: &Fact, seq: Seq, at:
                 agent.current_task = fact.current_task.clone();
             }
         }
+        Fact::AgentPaused(fact) if fact.agent == *id => agent.paused = Some(fact.paused(at)),
+        Fact::AgentUnpaused(fact) if fact.agent == *id => agent.paused = None,
         Fact::AgentLeft(fact) if fact.agent == *id => {
             agent.membership = Membership::Left(at);
             agent.status = Status::Offline;
             agent.current_task = None;
-            agent.lost = Lost::default();
+            (agent.lost, agent.paused) = (Lost::default(), None);
         }
         Fact::AgentWentOffline(fact) if fact.agent == *id => {
             agent.membership = Membership::Offline(at);

@@ -205,7 +205,8 @@ impl AgentRegistered {
             lost: Lost::default(),
             said_goodbye: false,
             recent: old.as_ref().map_or_else(Recent::default, |agent| agent.recent),
-            given: old.and_then(|agent| agent.given),
+            given: old.as_ref().and_then(|agent| agent.given),
+            paused: old.and_then(|agent| agent.paused),
         }
     }
 }

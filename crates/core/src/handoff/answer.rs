@@ -82,6 +82,7 @@ impl Accept {
                     .into());
             }
             _ => {
+                view.agent_known(&self.agent)?.takes_work(caller)?;
                 if task.reserved_for.as_ref() != Some(&self.agent) {
                     routing::may_take(view, caller, task, &self.agent)?;
                 }

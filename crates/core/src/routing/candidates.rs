@@ -33,6 +33,7 @@ pub struct Candidates {
 #[derive(Debug)]
 pub(super) struct Candidate {
     is_live: bool,
+    is_paused: bool,
     /// Tasks that it has claimed or that are reserved for it.
     pub(super) load: u32,
     /// Its share of failures, smoothed.
@@ -57,6 +58,7 @@ impl Candidate {
     fn new(agent: Agent, offer: Offer, load: u32) -> Candidate {
         Candidate {
             is_live: agent.is_live(),
+            is_paused: agent.paused.is_some(),
             load,
             failing: failing(agent.recent),
             given: agent.given,
@@ -67,16 +69,21 @@ impl Candidate {
 
     /// Takes what a fact made of its row, which did not change what it offers.
     fn update(&mut self, agent: Agent) -> Change {
-        let before = (self.is_live, self.failing, self.given);
+        let before = (self.is_ready(), self.failing, self.given);
         self.is_live = agent.is_live();
+        self.is_paused = agent.paused.is_some();
         self.failing = failing(agent.recent);
         self.given = agent.given;
         *self.agent = agent;
-        match (self.is_live, self.failing, self.given) {
+        match (self.is_ready(), self.failing, self.given) {
             same if same == before => Change::Nothing,
             (true, ..) if !before.0 => Change::Room,
             _ => Change::Order,
         }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.is_live && !self.is_paused
     }
 
     /// It has one task less. That makes room only if it had as many as it takes.
@@ -309,6 +316,9 @@ impl<'a> Tally<'a> {
     fn admits(&self, agent: &AgentId, candidate: &Candidate) -> Result<CostHint, Reject> {
         if !candidate.is_live {
             return Err(Reject::Offline);
+        }
+        if candidate.is_paused {
+            return Err(Reject::Paused);
         }
         self.plan.admits(agent, &candidate.offer, candidate.load)
     }

@@ -46,6 +46,8 @@ pub enum Filter {
     /// It was named, and nobody knows it.
     Unknown,
     Offline,
+    /// It gets nothing new to do until somebody lets it go on.
+    Paused,
     Tried,
     Security,
     Tools,
@@ -55,9 +57,10 @@ pub enum Filter {
 }
 
 impl Filter {
-    pub const ALL: [Filter; 8] = [
+    pub const ALL: [Filter; 9] = [
         Filter::Unknown,
         Filter::Offline,
+        Filter::Paused,
         Filter::Tried,
         Filter::Security,
         Filter::Tools,
@@ -70,6 +73,7 @@ impl Filter {
         match self {
             Filter::Unknown => "unknown",
             Filter::Offline => "offline",
+            Filter::Paused => "paused",
             Filter::Tried => "tried",
             Filter::Security => "security",
             Filter::Tools => "tools",
@@ -85,6 +89,7 @@ impl Filter {
 pub(super) enum Reject {
     Unknown,
     Offline,
+    Paused,
     Tried,
     NotSandboxed,
     NotTrusted,
@@ -102,6 +107,7 @@ impl Reject {
         match self {
             Reject::Unknown => Filter::Unknown,
             Reject::Offline => Filter::Offline,
+            Reject::Paused => Filter::Paused,
             Reject::Tried => Filter::Tried,
             Reject::NotSandboxed | Reject::NotTrusted => Filter::Security,
             Reject::Barred | Reject::NoTool(_) => Filter::Tools,

@@ -141,6 +141,7 @@ impl<'a> Plan<'a> {
         match reject {
             Reject::Unknown => "is not registered".to_owned(),
             Reject::Offline => "is offline".to_owned(),
+            Reject::Paused => "is paused".to_owned(),
             Reject::Tried => "was tried already".to_owned(),
             Reject::NotSandboxed => "is not sandboxed".to_owned(),
             Reject::NotTrusted => format!("is not trusted at level {}", self.trust.as_str()),

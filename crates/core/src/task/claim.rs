@@ -76,6 +76,7 @@ pub(super) fn grant(view: &View, caller: &Caller, task: &Task, agent: &AgentId) 
             .into());
     }
     run::gives_work(view, task)?;
+    view.agent_known(agent)?.takes_work(caller)?;
     if task.reserved_for.is_none() {
         routing::may_take(view, caller, task, agent)?;
     }

@@ -6,6 +6,7 @@
 
 mod end;
 mod kickoff;
+mod launch;
 mod say;
 mod start;
 mod stop;
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 pub use end::{Conclusion, EndTeam, TeamEnded};
 pub(crate) use kickoff::by_system;
 pub use kickoff::{KickOff, TeamKickedOff, WORKFLOW_STARTED};
+pub use launch::{Launch, LaunchTeam, Launched, SettleLaunch, TeamLaunchAsked, TeamLaunchFailed, TeamLaunched};
 pub use say::SayToTeam;
 pub use start::{NewMember, StartTeam, Takeover, TeamResumed, TeamStarted};
 pub use stop::{AskStop, TeamStopAsked};

@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 
 use super::{path, profile};
 use crate::agent::{
-    AgentLeft, AgentRegistered, AgentReturned, AgentStatusSet, AgentUpdated, AgentWentOffline, Evidence, LeadChosen,
-    LeadReason, Lost, LostFile, Profile, Role, Status,
+    AgentLeft, AgentPaused, AgentRegistered, AgentReturned, AgentStatusSet, AgentUnpaused, AgentUpdated,
+    AgentWentOffline, Evidence, LeadChosen, LeadReason, Lost, LostFile, Profile, Role, Status,
 };
 use crate::clutch::{
     Address, Card, Denial, EnvelopeReceived, EnvelopeRejected, MessageType, Need, Network, PayloadType, Policy,
@@ -44,8 +44,8 @@ use crate::task::{
     TaskReleased, TaskReopened, TaskReserved, TaskRetried, TaskStarted, TaskTimedOut, Terms, TimeLimit, WaitingFor,
 };
 use crate::team::{
-    Conclusion, Mode, NewMember, Of, Runner, StartTime, TeamEnded, TeamKickedOff, TeamResumed, TeamStarted,
-    TeamStopAsked,
+    Conclusion, Launch, Mode, NewMember, Of, Runner, StartTime, TeamEnded, TeamKickedOff, TeamLaunchAsked,
+    TeamLaunchFailed, TeamLaunched, TeamResumed, TeamStarted, TeamStopAsked,
 };
 use crate::template::{Step, TemplateCreated};
 use crate::timer::conflict_timer;
@@ -129,6 +129,12 @@ fn agents() -> Vec<Fact> {
             current_task: Some("task_1".into()),
             clears_task: true,
         }),
+        Fact::AgentPaused(AgentPaused {
+            agent: "ada".into(),
+            paused_by: "person:anna".to_owned(),
+            reason: Some("secret".to_owned()),
+        }),
+        Fact::AgentUnpaused(AgentUnpaused { agent: "ada".into() }),
         Fact::AgentLeft(AgentLeft { agent: "ada".into() }),
         Fact::AgentWentOffline(AgentWentOffline {
             agent: "ada".into(),
@@ -821,6 +827,19 @@ fn teams() -> Vec<Fact> {
             agents: agents(),
             runner: runner(StartTime::Text("1234".to_owned())),
             interrupted: vec!["turn_1".into()],
+        }),
+        Fact::TeamLaunchAsked(TeamLaunchAsked {
+            of: of(),
+            intent: "int_1".into(),
+            launch: Launch { file: "review.yaml".to_owned(), params: vec!["secret".to_owned()] },
+            site: "site_1".into(),
+        }),
+        Fact::TeamLaunched(TeamLaunched { of: of(), intent: "int_1".into(), file: "review.yaml".to_owned() }),
+        Fact::TeamLaunchFailed(TeamLaunchFailed {
+            of: of(),
+            intent: "int_1".into(),
+            file: "review.yaml".to_owned(),
+            reason: "secret".to_owned(),
         }),
         Fact::TeamKickedOff(TeamKickedOff { of: of(), messages: vec!["msg_1".into(), "msg_2".into()] }),
         Fact::TeamStopAsked(TeamStopAsked {

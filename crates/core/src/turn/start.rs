@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Turn, Woken};
 use crate::actor::Caller;
+use crate::agent::Agent;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::{AgentId, MessageId, Seq, TeamId, Timestamp, TurnId};
@@ -57,7 +58,7 @@ impl TurnStarted {
 
 impl StartTurn {
     pub(crate) fn asks(&self) -> Vec<Ask> {
-        let own = [Key::Turn(self.turn.clone()), Key::Team(self.team.clone())];
+        let own = [Key::Turn(self.turn.clone()), Key::Team(self.team.clone()), Key::Agent(self.agent.clone())];
         own.into_iter().map(Ask::from).chain(Open::asks(&self.agent, &self.messages)).collect()
     }
 
@@ -66,6 +67,7 @@ impl StartTurn {
         self.check()?;
         let team = view.team_live(&self.team, self.generation)?;
         self.is_idle(team)?;
+        view.agent(&self.agent)?.map_or(Ok(()), Agent::may_be_woken)?;
         if view.turn(&self.turn)?.is_some() {
             return Err(Refusal::new(Code::Exists, format!("turn {} exists", self.turn)).into());
         }

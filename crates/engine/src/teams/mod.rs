@@ -1,6 +1,7 @@
 //! Teams that runners run, and the turns of their agents, as surfaces ask for them.
 
 mod did;
+mod launch;
 
 use rookery_core::key::Table;
 use rookery_core::team::Team;
@@ -10,6 +11,7 @@ use rookery_store::ListQuery;
 use rookery_store::query::{Order, Test};
 
 pub use did::{Deed, MOST_DEEDS};
+pub use launch::{LAUNCH_WAITS, Launcher, Refusing, WorkflowFile};
 
 use crate::engine::{Engine, EngineError};
 use crate::queries::At;

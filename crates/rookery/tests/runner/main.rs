@@ -13,3 +13,4 @@ mod run;
 mod sandbox;
 mod sdk;
 mod stage;
+mod steering;

@@ -30,6 +30,8 @@ struct Post {
     seen: u64,
     wake: Arc<Notify>,
     stop: CancellationToken,
+    /// Somebody may have paused it, which nobody has asked the daemon about since.
+    may_be_paused: bool,
     tally: Tally,
     /// Why its last turn failed, if it did.
     failed: Option<String>,
@@ -83,6 +85,7 @@ impl Board {
             seen: 0,
             wake: Arc::new(Notify::new()),
             stop: stop.child_token(),
+            may_be_paused: true,
             tally,
             failed: None,
         };
@@ -124,6 +127,20 @@ impl Board {
     pub(super) fn wake_all(&self) {
         let names: Vec<String> = self.posts().agents.keys().cloned().collect();
         names.iter().for_each(|name| self.wake(name));
+    }
+
+    /// Somebody paused the agent, or may have.
+    pub(super) fn may_pause(&self, name: &str) {
+        self.change(name, |post| post.may_be_paused = true);
+    }
+
+    /// The daemon says that the agent is not paused.
+    pub(super) fn is_not_paused(&self, name: &str) {
+        self.change(name, |post| post.may_be_paused = false);
+    }
+
+    pub(super) fn may_be_paused(&self, name: &str) -> bool {
+        self.posts().agents.get(name).is_some_and(|post| post.may_be_paused)
     }
 
     /// Ends the agent's turn, and gives it no further one.

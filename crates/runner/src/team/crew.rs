@@ -48,6 +48,20 @@ impl Crew {
         Ok(all)
     }
 
+    /// Why an agent is not to be woken, if somebody paused it.
+    pub(super) async fn paused(&self, name: &str, id: &AgentId) -> Result<Option<String>, ClientError> {
+        if !self.board.may_be_paused(name) {
+            return Ok(None);
+        }
+        let agent = self.client.get(&["agents", id.as_str()], &[]).await?;
+        let Some(by) = agent["paused"]["by"].as_str() else {
+            self.board.is_not_paused(name);
+            return Ok(None);
+        };
+        let reason = agent["paused"]["reason"].as_str().map(|reason| format!(": {reason}")).unwrap_or_default();
+        Ok(Some(format!("paused by {by}{reason}")))
+    }
+
     /// Whether a schedule may wake an agent now. It keeps no run alive: there it does so only while others are at it.
     pub(super) fn may_ring(&self, name: &str) -> bool {
         self.mode != Mode::Run || self.board.is_busy_without(name)

@@ -104,7 +104,7 @@ impl Member {
             let looking = self.crew.unread(&self.seat.name, &self.seat.tools);
             let looked = self.stop.run_until_cancelled(looking).await;
             let Some(unread) = looked else { break };
-            match self.decide(unread?).await {
+            match self.decide(unread?).await? {
                 Step::Turn(asked) => self.turn(asked, woken).await?,
                 Step::Rest(phase, time) => self.rest(woken, phase, time).await,
             }
@@ -123,7 +123,7 @@ impl Member {
         }
     }
 
-    async fn decide(&mut self, unread: Vec<Message>) -> Step {
+    async fn decide(&mut self, unread: Vec<Message>) -> Result<Step, TeamError> {
         let now = self.crew.clock.now();
         let ringing = self.alarm.as_ref().map(|alarm| {
             let idle = now.saturating_sub(self.active);
@@ -132,20 +132,23 @@ impl Member {
         let rings = ringing.is_some_and(|time| time.is_zero()) && self.crew.may_ring(&self.seat.name);
         let ringing = ringing.filter(|time| !time.is_zero());
         if self.again.is_none() && unread.is_empty() && !rings {
-            return Step::Rest(Phase::Idle, ringing.unwrap_or(Duration::MAX));
+            return Ok(Step::Rest(Phase::Idle, ringing.unwrap_or(Duration::MAX)));
         }
         if let Some(most) = self.agent.max_turns.filter(|most| self.crew.board.turns(&self.seat.name) >= *most) {
-            return self.hold(format!("{} has had its {most} turns (max_turns)", self.seat.name)).await;
+            return Ok(self.hold(format!("{} has had its {most} turns (max_turns)", self.seat.name)).await);
         }
         if let Some(again) = self.again.as_ref().filter(|again| again.due > now) {
             let (why, time) = (format!("attempt {} follows", self.attempts.next()), again.due.saturating_sub(now));
-            return Step::Rest(Phase::Waiting(State::Waiting { why, time }), time);
+            return Ok(Step::Rest(Phase::Waiting(State::Waiting { why, time }), time));
         }
         if let Some((time, why)) = self.crew.ledger.paused(now) {
-            return Step::Rest(Phase::Waiting(State::Waiting { why, time }), time);
+            return Ok(Step::Rest(Phase::Waiting(State::Waiting { why, time }), time));
+        }
+        if let Some(why) = self.crew.paused(&self.seat.name, &self.seat.id).await? {
+            return Ok(Step::Rest(Phase::Waiting(State::Held { why }), Duration::MAX));
         }
         let asked = self.about(unread, rings);
-        self.admit(asked, now).await
+        Ok(self.admit(asked, now).await)
     }
 
     /// What the next turn is about.

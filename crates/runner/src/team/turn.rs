@@ -29,6 +29,8 @@ const EVENTS: usize = 256;
 const TURNS_BACK: usize = 5;
 /// What the daemon says of messages that no turn can be about.
 const NOT_OPEN: &str = "INVALID_STATE";
+/// What it says of an agent that somebody paused.
+const PAUSED: &str = "AGENT_PAUSED";
 /// How much of a reason is told.
 const REASON_LETTERS: usize = 2_000;
 
@@ -82,6 +84,12 @@ impl Member {
             Some(Err(error)) if error.code() == Some(NOT_OPEN) && asked.by == By::Messages => {
                 self.attempts.over();
                 self.give_up(&asked.messages);
+                Ok(None)
+            }
+            // It was paused just now: what it was about waits.
+            Some(Err(error)) if error.code() == Some(PAUSED) => {
+                self.again.clone_from(&asked.again);
+                self.crew.board.may_pause(&self.seat.name);
                 Ok(None)
             }
             Some(Err(error)) => Err(error.into()),

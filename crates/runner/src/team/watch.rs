@@ -35,7 +35,10 @@ pub(super) async fn follow(crew: Arc<Crew>, mut follower: Follower, asked: Arc<N
                 away = true;
                 crew.reports.note(None, Level::Warning, "the daemon is away; the team waits until it is back");
             }
-            Followed::Replaced => crew.board.wake_all(),
+            Followed::Replaced => {
+                crew.names.values().for_each(|name| crew.board.may_pause(name));
+                crew.board.wake_all();
+            }
         }
     }
 }
@@ -66,6 +69,13 @@ fn hear(crew: &Crew, event: &Value, asked: &Notify) {
             crew.board.wake_all();
         }
         "envelope.received" | "task.forwarded" => crew.board.wake_all(),
+        "agent.paused" | "agent.unpaused" => {
+            let agent = event["agent_id"].as_str().map(AgentId::from);
+            if let Some(name) = agent.and_then(|agent| crew.names.get(&agent)) {
+                crew.board.may_pause(name);
+                crew.board.wake(name);
+            }
+        }
         "team.stop_asked" if about["team"] == crew.team.as_str() => asked.notify_one(),
         _ => {}
     }

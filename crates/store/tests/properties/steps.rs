@@ -6,7 +6,8 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use rookery_core::actor::{Auth, Caller};
 use rookery_core::agent::{
-    ComeBack, CurrentTask, DeclareOffline, Evidence, Join, Leave, Profile, Register, Role, SetStatus, Status,
+    ComeBack, CurrentTask, DeclareOffline, Evidence, Join, Leave, Pause, Profile, Register, Role, SetStatus, Status,
+    Unpause,
 };
 use rookery_core::file::{
     Case, ChangeSource, ClaimFile, FilePath, Insist, Lock, NoteChange, NoteOthers, ReleaseFile, Resolve, Unlock,
@@ -172,6 +173,8 @@ fn about_agents() -> BoxedStrategy<Asked> {
             (caller, SetStatus { agent, status, current_task: CurrentTask::AsBefore }.into())
         }),
         1 => agent_and_caller().prop_map(|(agent, caller)| (caller, Leave { agent }.into())),
+        1 => agent().prop_map(|agent| (Caller::person("anna"), Pause { agent, reason: Some("one".to_owned()) }.into())),
+        1 => agent().prop_map(|agent| (Caller::person("anna"), Unpause { agent }.into())),
         1 => (agent(), 0_i64..4).prop_map(|(agent, last_seen)| {
             let evidence =
                 Evidence { last_seen: Timestamp(last_seen), source: Some(LifeSource::Call), limit_millis: 1 };

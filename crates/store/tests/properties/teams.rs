@@ -8,10 +8,11 @@ use rookery_core::actor::Caller;
 use rookery_core::log::LogRow;
 use rookery_core::message::{Delivery, StormGuard};
 use rookery_core::team::{
-    AskStop, Conclusion, EndTeam, KickOff, Mode, NewMember, Runner, SayToTeam, StartTeam, StartTime, Takeover,
+    AskStop, Conclusion, EndTeam, KickOff, Launch, LaunchTeam, Launched, Mode, NewMember, Runner, SayToTeam,
+    SettleLaunch, StartTeam, StartTime, Takeover,
 };
 use rookery_core::turn::{EndTurn, Failure, How, Notes, StartTurn, Turn, TurnEnded, Usage, Woken};
-use rookery_core::{AgentId, Command, Fact, Key, MessageId, Row, TeamId, TurnId, apply, touches};
+use rookery_core::{AgentId, Command, Fact, IntentId, Key, MessageId, Row, TeamId, TurnId, apply, touches};
 
 use crate::mail::message;
 use crate::steps::AGENTS;
@@ -65,11 +66,30 @@ pub(crate) fn asked() -> BoxedStrategy<(Caller, Command)> {
         2 => kickoff.prop_map(Command::from),
         1 => say.prop_map(Command::from),
         1 => stop.prop_map(Command::from),
+        1 => launch().prop_map(Command::from),
         1 => end.prop_map(Command::from),
         10 => wake().prop_map(Command::from),
         10 => ends().prop_map(Command::from),
     ];
-    (caller, command).boxed()
+    prop_oneof![40 => (caller, command), 1 => settle().prop_map(|settle| (Caller::system(), settle.into()))].boxed()
+}
+
+fn intent() -> impl Strategy<Value = IntentId> {
+    (0_u16..4).prop_map(|number| IntentId::new(format!("launch{number}")))
+}
+
+fn settle() -> impl Strategy<Value = SettleLaunch> {
+    let failed = Launched::Failed { reason: "one".to_owned() };
+    (intent(), select(vec![Launched::Running, failed])).prop_map(|(intent, outcome)| SettleLaunch { intent, outcome })
+}
+
+fn launch() -> impl Strategy<Value = LaunchTeam> {
+    intent().prop_map(|intent| LaunchTeam {
+        intent,
+        team: TEAMS[0].into(),
+        launch: Launch { file: "one.yaml".to_owned(), params: vec!["two".to_owned()] },
+        site: "site_1".into(),
+    })
 }
 
 fn start() -> impl Strategy<Value = StartTeam> {

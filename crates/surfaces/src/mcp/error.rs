@@ -68,6 +68,7 @@ fn word(code: Code) -> &'static str {
         Code::TooLarge
         | Code::AgentNotFound
         | Code::AgentOffline
+        | Code::AgentPaused
         | Code::TaskNotFound
         | Code::HandoffNotFound
         | Code::ResourceNotFound
@@ -160,6 +161,7 @@ fn is_recoverable(code: Code) -> bool {
         | Code::SignatureRequired
         | Code::AgentNotFound
         | Code::AgentOffline
+        | Code::AgentPaused
         | Code::TaskNotFound
         | Code::HandoffNotFound
         | Code::ResourceNotFound

@@ -3,8 +3,9 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use rookery_core::agent::{CurrentTask, Leave, Profile, Register, SetStatus};
+use rookery_core::agent::{CurrentTask, Leave, Pause, Profile, Register, SetStatus, Unpause};
 use rookery_core::{AgentId, Code, Row};
+use rookery_store::Committed;
 
 use super::call::{self, Call, JsonBody, MaybeBody, Segment};
 use super::wire::{self, Done};
@@ -76,6 +77,37 @@ pub async fn set_status(
     };
     let committed = call.submit(call.caller(Some(&id))?, command, &body.bytes).await?;
     Ok(call::written(StatusCode::OK, &committed, Done { ok: true }))
+}
+
+/// Give the agent nothing new to do: it finishes what it has, takes no task and is not woken. For the lead and people.
+#[utoipa::path(post, path = "/agents/{id}/pause", tag = "agents", params(("id" = String, Path)),
+    request_body = wire::PauseRequest, responses((status = 200, body = wire::Agent)))]
+pub async fn pause(
+    call: Call,
+    Segment(id): Segment,
+    body: MaybeBody<wire::PauseRequest>,
+) -> Result<Response, RestError> {
+    let command = Pause { agent: AgentId::from(id.as_str()), reason: body.value.reason };
+    changed(&call, &call.submit(call.caller(None)?, command, &body.bytes).await?)
+}
+
+/// Let the agent go on. For the lead and people.
+#[utoipa::path(post, path = "/agents/{id}/resume", tag = "agents", params(("id" = String, Path)),
+    responses((status = 200, body = wire::Agent)))]
+pub async fn resume(
+    call: Call,
+    Segment(id): Segment,
+    body: MaybeBody<Option<serde_json::Value>>,
+) -> Result<Response, RestError> {
+    let command = Unpause { agent: AgentId::from(id.as_str()) };
+    changed(&call, &call.submit(call.caller(None)?, command, &body.bytes).await?)
+}
+
+fn changed(call: &Call, committed: &Committed) -> Result<Response, RestError> {
+    match call::row_of(committed) {
+        Some(Row::Agent(agent)) => Ok(call::written(StatusCode::OK, committed, shown(call.app(), agent))),
+        _ => Err(call::unexpected(committed)),
+    }
 }
 
 /// Take the agent out of the team; everything it holds is freed.

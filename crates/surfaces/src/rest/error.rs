@@ -92,6 +92,7 @@ fn status(code: Code) -> StatusCode {
         | Code::TurnNotFound => StatusCode::NOT_FOUND,
         Code::Exists
         | Code::AgentOffline
+        | Code::AgentPaused
         | Code::InvalidTransition
         | Code::DependenciesUnfinished
         | Code::AlreadyClaimed

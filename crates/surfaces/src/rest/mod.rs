@@ -14,6 +14,7 @@ mod error;
 mod events;
 mod handoffs;
 mod held;
+mod launching;
 pub mod openapi;
 mod resources;
 pub mod session;
@@ -44,6 +45,8 @@ pub fn routes() -> Router<App> {
         .route("/agents/{id}", get(agents::get).delete(agents::leave))
         .route("/agents/{id}/heartbeat", post(agents::heartbeat))
         .route("/agents/{id}/status", patch(agents::set_status))
+        .route("/agents/{id}/pause", post(agents::pause))
+        .route("/agents/{id}/resume", post(agents::resume))
         .route("/resources", get(resources::list))
         // Files may be called like our verbs: reading them by name still works.
         .route("/resources/claim", post(resources::claim).get(resources::named_claim))
@@ -75,6 +78,9 @@ pub fn routes() -> Router<App> {
         .route("/session/launch", post(session::launch))
         .route("/teams", get(teams::list))
         .route("/teams/{id}", get(teams::get))
+        .route("/workflow-files", get(launching::files))
+        .route("/teams/{id}/check", post(launching::check))
+        .route("/teams/{id}/launch", post(launching::launch))
         .route("/teams/{id}/start", post(teams::start))
         .route("/teams/{id}/kickoff", post(teams::kick_off))
         .route("/teams/{id}/say", post(teams::say))

@@ -13,8 +13,8 @@ use utoipa::openapi::{Content, OpenApi as Document, PathItem, Ref, RefOr, Respon
 
 use super::wire::{self, ErrorBody};
 use super::{
-    admin, agents, channels, contexts, documents, events, handoffs, held, resources, session, status, stream, tasks,
-    teams, turns,
+    admin, agents, channels, contexts, documents, events, handoffs, held, launching, resources, session, status,
+    stream, tasks, teams, turns,
 };
 use crate::clutch::{self, ClutchErrorBody, artifacts};
 use crate::ops;
@@ -28,6 +28,8 @@ use crate::ops;
         agents::announce,
         agents::heartbeat,
         agents::set_status,
+        agents::pause,
+        agents::resume,
         agents::leave,
         agents::list,
         agents::get,
@@ -70,6 +72,9 @@ use crate::ops;
         session::launch,
         teams::list,
         teams::get,
+        launching::files,
+        launching::check,
+        launching::launch,
         teams::start,
         teams::kick_off,
         teams::say,

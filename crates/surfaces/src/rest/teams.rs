@@ -231,9 +231,12 @@ pub async fn list(call: Call, Query(query): Query<TeamsQuery>) -> Result<Respons
     responses((status = 200, body = TeamView)))]
 pub async fn get(call: Call, Segment(id): Segment) -> Result<Response, RestError> {
     call.reader().await?;
-    let id = TeamId::parse(&id)?;
-    let found = call.app().engine().team(&id).await?;
-    Ok(call::at_or_else(found.map(|team| team.map(shown)), team::not_found(&id)))
+    shown_now(&call, &TeamId::parse(&id)?).await
+}
+
+pub async fn shown_now(call: &Call, id: &TeamId) -> Result<Response, RestError> {
+    let found = call.app().engine().team(id).await?;
+    Ok(call::at_or_else(found.map(|team| team.map(shown)), team::not_found(id)))
 }
 
 /// A runner starts a team, or goes on with one whose runner is gone. For people.

@@ -59,6 +59,8 @@ pub fn action(fact: &Fact) -> String {
         }
         Fact::ReportAdded(report) => return report.action.clone(),
         Fact::AgentUpdated(_)
+        | Fact::AgentPaused(_)
+        | Fact::AgentUnpaused(_)
         | Fact::TaskMoved(_)
         | Fact::TaskReleased(_)
         | Fact::TaskRetried(_)
@@ -105,6 +107,9 @@ pub fn action(fact: &Fact) -> String {
         | Fact::RoutingResumed(_)
         | Fact::TaskForwarded(_)
         | Fact::TaskReopened(_)
+        | Fact::TeamLaunchAsked(_)
+        | Fact::TeamLaunched(_)
+        | Fact::TeamLaunchFailed(_)
         | Fact::TeamStarted(_)
         | Fact::TeamResumed(_)
         | Fact::TeamKickedOff(_)
@@ -235,6 +240,7 @@ pub fn agent(agent: agent::Agent, presence: Option<Presence>) -> wire::Agent {
         name: agent.profile.name,
         workspace_path: agent.profile.workspace_path,
         metadata: agent.profile.metadata,
+        paused: agent.paused.map(|paused| wire::Paused { by: paused.by, reason: paused.reason, since: paused.since.0 }),
     }
 }
 

@@ -76,6 +76,25 @@ pub struct Agent {
     pub workspace_path: Option<String>,
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
+    /// It gets nothing new to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Paused>,
+}
+
+/// Who paused an agent, and why.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct Paused {
+    pub by: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Unix epoch milliseconds.
+    pub since: i64,
+}
+
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PauseRequest {
+    pub reason: Option<String>,
 }
 
 #[derive(Debug, Deserialize, ToSchema)]

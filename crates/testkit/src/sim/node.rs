@@ -13,6 +13,7 @@ use futures_util::FutureExt;
 use rookery_core::agent::{DeclareOffline, Evidence};
 use rookery_core::intent::Effect;
 use rookery_core::log::LogRow;
+use rookery_core::team::Launched;
 use rookery_core::view::LifeSource;
 use rookery_core::workspace::{BranchFate, BranchOrigin, Outcome};
 use rookery_core::{AgentId, Auth, Caller, Code, Command, MessageId, NodeId, Row, Seq, SiteId};
@@ -182,9 +183,13 @@ impl Ids for CountedIds {
 struct NoHands;
 
 impl Hands for NoHands {
-    fn perform(&self, effect: Effect) -> Pending<'_, Performed> {
+    fn perform(&self, effect: Effect, _decided: Seq) -> Pending<'_, Performed> {
         let performed = match effect {
             Effect::EraseArtifact { .. } => Performed::Done,
+            Effect::LaunchTeam { of, .. } if of.generation % 2 == 0 => {
+                Performed::Launched(Launched::Failed { reason: "refused".to_owned() })
+            }
+            Effect::LaunchTeam { .. } => Performed::Launched(Launched::Running),
             Effect::MakeWorktree { workspace } | Effect::MergeWorktree { workspace, .. }
                 if workspace.as_str().ends_with(['3', '7']) =>
             {

@@ -18,6 +18,7 @@ pub(super) async fn run(context: &Context, _args: Args) -> anyhow::Result<()> {
 fn table(agents: Vec<Agent>, clock: &Clock) -> Table {
     let row = |agent: Agent| {
         let tone = match agent.status.as_str() {
+            _ if agent.paused.is_some() => Tone::Warning,
             "working" => Tone::Good,
             "blocked" | "waiting_review" => Tone::Warning,
             "offline" => Tone::Dim,
@@ -27,7 +28,7 @@ fn table(agents: Vec<Agent>, clock: &Clock) -> Table {
             agent.id.into(),
             agent.tool.into(),
             agent.role.into(),
-            Cell::new(agent.status, tone),
+            Cell::new(if agent.paused.is_some() { format!("{}, paused", agent.status) } else { agent.status }, tone),
             agent.current_task.unwrap_or_else(|| "-".into()).into(),
             clock.age(agent.last_heartbeat).into(),
             agent.capabilities.join(", ").into(),

@@ -30,6 +30,7 @@ mod mock_agent;
 mod new;
 mod of_store;
 mod open;
+mod pause;
 mod peek;
 mod redact;
 mod reference;
@@ -39,6 +40,7 @@ mod replay;
 mod resolve;
 mod resources;
 mod restore;
+mod resume;
 mod retry;
 mod route;
 mod run;
@@ -90,6 +92,8 @@ pub enum Command {
     Assign(assign::Args),
     Retry(retry::Args),
     Cancel(cancel::Args),
+    Pause(pause::Args),
+    Resume(resume::Args),
     Replay(replay::Args),
     Redact(redact::Args),
     Export(export::Args),
@@ -149,6 +153,8 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Assign(args) => assign::run(context, args).await,
         Command::Retry(args) => retry::run(context, args).await,
         Command::Cancel(args) => cancel::run(context, args).await,
+        Command::Pause(args) => pause::run(context, args).await,
+        Command::Resume(args) => resume::run(context, args).await,
         Command::Replay(args) => replay::run(context, args).await,
         Command::Redact(args) => redact::run(context, args).await,
         Command::Export(args) => export::run(context, args).await,

@@ -2,12 +2,14 @@
 
 use rand::Rng;
 use rand::seq::IndexedRandom;
+use rookery_core::agent::{Pause, Unpause};
 use rookery_core::message::Standing;
 use rookery_core::team::{
-    AskStop, Conclusion, EndTeam, KickOff, Mode, NewMember, Runner, SayToTeam, StartTeam, StartTime, Takeover, Team,
+    AskStop, Conclusion, EndTeam, KickOff, Launch, LaunchTeam, Mode, NewMember, Runner, SayToTeam, StartTeam,
+    StartTime, Takeover, Team,
 };
 use rookery_core::turn::{EndTurn, Failure, How, Notes, StartTurn, Turn, Usage, Woken};
-use rookery_core::{AgentId, Command, Key, MessageId, Row, TeamId, TurnId};
+use rookery_core::{AgentId, Command, IntentId, Key, MessageId, Row, TeamId, TurnId};
 
 use super::Script;
 use super::mail::GUARD;
@@ -24,7 +26,10 @@ impl Script<'_> {
             14..17 => self.say(),
             17..20 => self.ask_stop(&team),
             20..22 => self.end_team(&team),
-            22..60 => self.wake(&team),
+            22..24 => self.launch(),
+            24..27 => Pause { agent: self.agent(), reason: self.reason() }.into(),
+            27..33 => Unpause { agent: self.agent() }.into(),
+            33..65 => self.wake(&team),
             _ => self.end_turn(),
         }
     }
@@ -48,6 +53,12 @@ impl Script<'_> {
         let runner = Runner { host, boot_id, pid, started_at: StartTime::Ticks(u64::from(pid)), site: None };
         let takeover = if self.rng.random_bool(0.6) { Takeover::FromTheDead } else { Takeover::Refused };
         StartTeam { team, workflow: "w".to_owned(), file: None, mode, agents, runner, takeover }.into()
+    }
+
+    fn launch(&mut self) -> Command {
+        let intent = IntentId::new(format!("int_launch_{}", self.fresh));
+        let launch = Launch { file: "team.yaml".to_owned(), params: vec![] };
+        LaunchTeam { intent, team: TEAM.into(), launch, site: "site_0".into() }.into()
     }
 
     fn fresh_message(&self, part: &str) -> MessageId {

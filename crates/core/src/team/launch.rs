@@ -1,0 +1,183 @@
+//! Starting a workflow file from elsewhere than a terminal: a person asks, the node of the site starts a runner, and tells what
+//! came of it. The team itself begins by its runner's own word ([`super::StartTeam`]).
+
+use serde::{Deserialize, Serialize};
+
+use super::{Of, needs_person};
+use crate::actor::{Actor, Caller};
+use crate::command::{Decision, Halt, Reply};
+use crate::fact::Fact;
+use crate::id::{IntentId, SiteId, TeamId};
+use crate::intent::Effect;
+use crate::key::{Ask, Key};
+use crate::limit;
+use crate::refusal::{Code, Refusal};
+use crate::view::View;
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LaunchTeam {
+    pub intent: IntentId,
+    pub team: TeamId,
+    pub launch: Launch,
+    /// Where the file is.
+    pub site: SiteId,
+}
+
+/// What a runner is started with.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Launch {
+    /// Relative to the project.
+    pub file: String,
+    /// Values for the parameters of the file, as on a command line: `--name value`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub params: Vec<String>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TeamLaunchAsked {
+    /// The generation that is to begin.
+    #[serde(flatten)]
+    pub of: Of,
+    pub intent: IntentId,
+    #[serde(flatten)]
+    pub launch: Launch,
+    pub site: SiteId,
+}
+
+/// How that ended. A second telling is refused as stale.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SettleLaunch {
+    pub intent: IntentId,
+    pub outcome: Launched,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Launched {
+    /// Its runner runs it.
+    Running,
+    Failed {
+        reason: String,
+    },
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TeamLaunched {
+    #[serde(flatten)]
+    pub of: Of,
+    pub intent: IntentId,
+    pub file: String,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TeamLaunchFailed {
+    #[serde(flatten)]
+    pub of: Of,
+    pub intent: IntentId,
+    pub file: String,
+    pub reason: String,
+}
+
+impl LaunchTeam {
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        vec![Key::Team(self.team.clone()).into()]
+    }
+
+    /// A team that the log calls live may have lost its runner, which only a machine can tell: whoever starts it looks.
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+        needs_person(caller, "start a workflow file")?;
+        if self.team.alone().is_some() {
+            return Err(
+                Refusal::new(Code::Invalid, "a workflow file makes the team of an instance, such as '@pr-1'").into()
+            );
+        }
+        limit::name("file", &self.launch.file, limit::PATH_BYTES)?;
+        limit::list("params", &self.launch.params)?;
+        limit::json("params", &self.launch.params, limit::TEXT_BYTES)?;
+        let generation = view.team(&self.team)?.map_or(1, |team| match team.is_live() {
+            true => team.of.generation,
+            false => team.of.generation.saturating_add(1),
+        });
+        let fact = Fact::TeamLaunchAsked(TeamLaunchAsked {
+            of: Of::new(&self.team, generation),
+            intent: self.intent.clone(),
+            launch: self.launch.clone(),
+            site: self.site.clone(),
+        });
+        Ok(Decision::new(vec![fact], Reply::Done))
+    }
+}
+
+impl SettleLaunch {
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        vec![Key::Intent(self.intent.clone()).into()]
+    }
+
+    pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
+        if caller.actor != Actor::System {
+            return Err(Refusal::new(Code::Forbidden, "only whoever did it tells how it ended").into());
+        }
+        let Some(Effect::LaunchTeam { of, launch }) = view.intent(&self.intent)?.map(|intent| &intent.effect) else {
+            return Err(Refusal::new(Code::Stale, format!("intent {} is closed", self.intent)).into());
+        };
+        let (of, intent, file) = (of.clone(), self.intent.clone(), launch.file.clone());
+        let fact = match &self.outcome {
+            Launched::Running => Fact::TeamLaunched(TeamLaunched { of, intent, file }),
+            Launched::Failed { reason } => {
+                Fact::TeamLaunchFailed(TeamLaunchFailed { of, intent, file, reason: reason.clone() })
+            }
+        };
+        Ok(Decision::new(vec![fact], Reply::Done))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::team::Conclusion;
+    use crate::testing::{World, anna, by, end, runs_in};
+
+    fn launch(team: &str, intent: &str) -> LaunchTeam {
+        let launch = Launch { file: "review.yaml".to_owned(), params: vec!["--depth".to_owned(), "2".to_owned()] };
+        LaunchTeam { intent: intent.into(), team: team.into(), launch, site: "site_1".into() }
+    }
+
+    fn settle(intent: &str, outcome: Launched) -> SettleLaunch {
+        SettleLaunch { intent: intent.into(), outcome }
+    }
+
+    fn generation_asked(w: &World, intent: &str) -> u64 {
+        match w.rows().get(&Key::Intent(intent.into())) {
+            Some(crate::row::Row::Intent(intent)) => match &intent.effect {
+                Effect::LaunchTeam { of, .. } => of.generation,
+                other => panic!("{other:?}"),
+            },
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_person_asks_and_whoever_did_it_tells_once_how_it_ended() {
+        let mut w = World::of(&["lead"]);
+        assert_eq!(w.refuses(&by("lead"), launch("@pr-1", "i1")), Code::Forbidden);
+        assert_eq!(w.refuses(&anna(), launch("helper", "i1")), Code::Invalid);
+        assert_eq!(w.does(&anna(), launch("@pr-1", "i1")), ["team.launch_asked"]);
+        assert_eq!(w.refuses(&anna(), settle("i1", Launched::Running)), Code::Forbidden);
+        let reason = "line 3: unknown key".to_owned();
+        assert_eq!(w.does(&Caller::system(), settle("i1", Launched::Failed { reason })), ["team.launch_failed"]);
+        assert_eq!(w.refuses(&Caller::system(), settle("i1", Launched::Running)), Code::Stale);
+        w.does(&anna(), launch("@pr-1", "i2"));
+        assert_eq!(w.does(&Caller::system(), settle("i2", Launched::Running)), ["team.launched"]);
+        assert!(!w.rows().keys().any(|key| matches!(key, Key::Intent(_))));
+        assert_eq!(w.rebuilt(), *w.rows());
+    }
+
+    #[test]
+    fn it_asks_for_the_next_generation_or_for_the_one_whose_runner_may_be_gone() {
+        let mut w = runs_in("@pr-1", &["a"]);
+        w.does(&anna(), launch("@pr-1", "i1"));
+        assert_eq!(generation_asked(&w, "i1"), 1);
+        w.does(&anna(), end("@pr-1", 1, Conclusion::Stopped));
+        w.does(&anna(), launch("@pr-1", "i2"));
+        assert_eq!(generation_asked(&w, "i2"), 2);
+    }
+}

@@ -1,0 +1,104 @@
+//! Starting workflow files for people who are not at a terminal. What can start one is given from outside: the engine knows
+//! neither the files nor the program that runs them.
+
+use std::fmt::Debug;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rookery_core::instance::Instance;
+use rookery_core::team::{Launch, LaunchTeam, Launched};
+use rookery_core::{Code, Refusal, Seq, TeamId, limit};
+use rookery_store::Pending;
+use serde_json::Value;
+
+use crate::engine::{Engine, EngineError};
+use crate::intents::Performed;
+use crate::paths::{follow_links, lexical};
+
+/// How long a caller waits until a team is there. Its setup comes later.
+pub const LAUNCH_WAITS: Duration = Duration::from_secs(45);
+
+/// What starts workflow files on this machine.
+pub trait Launcher: Debug + Send + Sync {
+    /// The workflow files of the project.
+    fn files(&self) -> Pending<'_, Vec<WorkflowFile>>;
+
+    /// What a file would do, or what is wrong with it.
+    fn check(&self, instance: Instance, launch: Launch) -> Pending<'_, Result<Value, Refusing>>;
+
+    /// Starts a runner that outlives this process, and returns when its team is there or cannot be.
+    fn launch(&self, instance: Instance, launch: Launch) -> Pending<'_, Result<(), Refusing>>;
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WorkflowFile {
+    /// Relative to the project.
+    pub path: String,
+    /// What it calls itself.
+    pub name: Option<String>,
+}
+
+/// Why a file is not started.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Refusing {
+    pub reason: String,
+    /// Everything that is wrong with the file, if that is why.
+    pub faults: Option<Value>,
+}
+
+impl Engine {
+    /// None where nothing can start them.
+    pub fn launcher(&self) -> Result<Arc<dyn Launcher>, Refusal> {
+        let missing = || Refusal::new(Code::InvalidState, "this daemon cannot start workflow files");
+        self.settings().launcher.clone().ok_or_else(missing)
+    }
+
+    /// A file that a caller names, if it is one of the project.
+    pub fn launch_of(&self, file: &str, params: Vec<String>) -> Result<Launch, Refusal> {
+        limit::name("file", file, limit::PATH_BYTES)?;
+        let root = self.paths().root();
+        let path = follow_links(&lexical(&root.join(file)));
+        let inside = path.strip_prefix(root).ok().and_then(Path::to_str).filter(|inside| !inside.is_empty());
+        let Some(inside) = inside else {
+            return Err(Refusal::new(Code::Invalid, format!("{file} is not in the project"))
+                .hint("only workflow files of the project are started from here; others with 'rookery start FILE'"));
+        };
+        if !path.is_file() {
+            return Err(Refusal::new(Code::Invalid, format!("there is no file {inside}"))
+                .hint("GET /workflow-files lists the workflow files of the project"));
+        }
+        Ok(Launch { file: inside.to_owned(), params })
+    }
+
+    /// The command that asks for a team, after it was looked whether its file is there.
+    pub fn prepare_launch(&self, team: TeamId, file: &str, params: Vec<String>) -> Result<LaunchTeam, Refusal> {
+        self.launcher()?;
+        let launch = self.launch_of(file, params)?;
+        Ok(LaunchTeam { intent: self.mint_intent(), team, launch, site: self.attending().node().site.id.clone() })
+    }
+
+    /// Starts the runner, unless the team began after this was decided: then it was started before a crash of ours.
+    pub(crate) async fn perform_launch(&self, team: &TeamId, launch: Launch, decided: Seq) -> Performed {
+        match self.has_begun_since(team, decided).await {
+            Ok(true) => return Performed::Launched(Launched::Running),
+            Ok(false) => {}
+            Err(error) => return Performed::Failed(error.to_string()),
+        }
+        let launcher = match self.launcher() {
+            Ok(launcher) => launcher,
+            Err(refusal) => return Performed::Launched(Launched::Failed { reason: refusal.message }),
+        };
+        let outcome = match launcher.launch(team.instance(), launch).await {
+            Ok(()) => Launched::Running,
+            // One that was started before a crash, and was not there yet, may have come meanwhile.
+            Err(_) if self.has_begun_since(team, decided).await.unwrap_or(false) => Launched::Running,
+            Err(refusing) => Launched::Failed { reason: refusing.reason },
+        };
+        Performed::Launched(outcome)
+    }
+
+    async fn has_begun_since(&self, team: &TeamId, decided: Seq) -> Result<bool, EngineError> {
+        Ok(self.team(team).await?.value.is_some_and(|team| team.is_live() && team.started > decided))
+    }
+}

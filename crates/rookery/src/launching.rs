@@ -1,0 +1,139 @@
+//! Starting workflow files out of the daemon, by this same program's own commands: what a person could type, and no other way.
+
+use std::ffi::OsString;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use ignore::WalkBuilder;
+use rookery_core::instance::Instance;
+use rookery_core::team::Launch;
+use rookery_engine::teams::{Launcher, Refusing, WorkflowFile};
+use rookery_store::Pending;
+use serde_json::Value;
+
+use crate::process;
+
+/// How deep below the project workflow files are looked for, and how many of them are told.
+const DEPTH: usize = 4;
+const MOST_FILES: usize = 200;
+/// How much of a file is looked at to see whether it is one.
+const HEAD_BYTES: u64 = 64 << 10;
+
+#[derive(Debug)]
+pub struct CommandLine {
+    root: PathBuf,
+}
+
+impl CommandLine {
+    pub fn of(root: &Path) -> CommandLine {
+        CommandLine { root: root.to_path_buf() }
+    }
+
+    /// Runs one of our commands in the project and takes what it prints.
+    async fn command(
+        &self,
+        name: &str,
+        options: &[&str],
+        instance: &Instance,
+        launch: &Launch,
+    ) -> Result<Value, Refusing> {
+        let mut arguments: Vec<OsString> = vec!["--json".into(), name.into(), self.root.join(&launch.file).into()];
+        arguments.extend(options.iter().map(OsString::from));
+        arguments.extend(["--instance".into(), instance.name().into()]);
+        if !launch.params.is_empty() {
+            arguments.push("--".into());
+            arguments.extend(launch.params.iter().map(OsString::from));
+        }
+        let ran = process::own_command(&self.root, &arguments).await;
+        let ran =
+            ran.map_err(|error| Refusing { reason: format!("the command cannot be run: {error}"), faults: None })?;
+        let printed = serde_json::from_slice(&ran.stdout).ok();
+        if ran.status.success() {
+            return Ok(printed.unwrap_or(Value::Null));
+        }
+        Err(Refusing { reason: said(&String::from_utf8_lossy(&ran.stderr)), faults: printed })
+    }
+}
+
+impl Launcher for CommandLine {
+    fn files(&self) -> Pending<'_, Vec<WorkflowFile>> {
+        let root = self.root.clone();
+        Box::pin(async move { tokio::task::spawn_blocking(move || workflow_files(&root)).await.unwrap_or_default() })
+    }
+
+    fn check(&self, instance: Instance, launch: Launch) -> Pending<'_, Result<Value, Refusing>> {
+        Box::pin(async move { self.command("check", &[], &instance, &launch).await })
+    }
+
+    fn launch(&self, instance: Instance, launch: Launch) -> Pending<'_, Result<(), Refusing>> {
+        Box::pin(async move { self.command("start", &["--background"], &instance, &launch).await.map(drop) })
+    }
+}
+
+/// What a command that failed says why, without the words for a terminal around it.
+fn said(stderr: &str) -> String {
+    let told = serde_json::from_str::<Value>(stderr.trim()).ok();
+    let part = |name: &str| told.as_ref().and_then(|told| told[name].as_str());
+    match (part("error"), part("hint")) {
+        (Some(error), Some(hint)) => format!("{error}; {hint}"),
+        (Some(error), None) => error.to_owned(),
+        (None, _) => stderr.trim().to_owned(),
+    }
+}
+
+/// The files of a project that look like workflow files, by their paths. What git ignores is none.
+fn workflow_files(root: &Path) -> Vec<WorkflowFile> {
+    let entries = WalkBuilder::new(root).max_depth(Some(DEPTH)).sort_by_file_path(Path::cmp).build();
+    let files = entries.flatten().filter(|entry| entry.file_type().is_some_and(|kind| kind.is_file()));
+    let yaml = |path: &Path| matches!(path.extension().and_then(|end| end.to_str()), Some("yaml" | "yml"));
+    let known = files.map(ignore::DirEntry::into_path).filter(|path| yaml(path)).filter_map(|path| {
+        let text = head(&path)?;
+        let name = workflow_name(&text)?.map(str::to_owned);
+        Some(WorkflowFile { path: path.strip_prefix(root).ok()?.to_str()?.to_owned(), name })
+    });
+    known.take(MOST_FILES).collect()
+}
+
+fn head(path: &Path) -> Option<String> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path).ok()?.take(HEAD_BYTES).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// What a workflow file calls itself, if it does. None of a file that is no workflow file: one says who is in the team.
+#[expect(clippy::option_option, reason = "no workflow file, one without a name, and one with a name")]
+fn workflow_name(text: &str) -> Option<Option<&str>> {
+    text.lines().find(|line| line.starts_with("agents:"))?;
+    let name = text.lines().find_map(|line| line.strip_prefix("name:"));
+    Some(name.map(|name| name.trim().trim_matches(['"', '\''])).filter(|name| !name.is_empty()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workflow_files_are_found_where_people_keep_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        write("review.yaml", "name: \"code-review\"\nagents:\n  a: {}\n");
+        write("teams/nightly.yml", "agents:\n  a: {}\n");
+        write("compose.yaml", "services:\n  agents: 3\n");
+        write("notes.md", "agents:\n");
+        write(".hidden/other.yaml", "agents:\n");
+        let found = workflow_files(folder.path());
+        let found: Vec<_> = found.iter().map(|file| (file.path.as_str(), file.name.as_deref())).collect();
+        assert_eq!(found, [("review.yaml", Some("code-review")), ("teams/nightly.yml", None)]);
+    }
+
+    #[test]
+    fn what_a_command_says_is_told_without_its_wrapping() {
+        assert_eq!(said("{\"error\":\"no\",\"hint\":\"do\"}\n"), "no; do");
+        assert_eq!(said("{\"error\":\"no\"}"), "no");
+        assert_eq!(said("plain words\n"), "plain words");
+    }
+}

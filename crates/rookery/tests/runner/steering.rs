@@ -1,0 +1,127 @@
+//! What people do to teams from elsewhere than their terminal: starting a workflow file through the daemon, and pausing agents.
+
+use anyhow::Context;
+use reqwest::{Method, StatusCode};
+use rookery_testkit::daemon::{self, Reply};
+use rookery_testkit::patience::eventually;
+use serde_json::{Value, json};
+
+use crate::stage::Stage;
+
+type Outcome = anyhow::Result<()>;
+
+const TEAM: &str = r#"
+name: greeting
+params:
+  whom: {default: "world"}
+agents:
+  coder: {backend: mock, script: [{say: "done for ${{ params.whom }}", times: always}]}
+kickoff: "@coder greet ${{ params.whom }}"
+"#;
+
+async fn asks(stage: &Stage, path: &str, body: Value) -> anyhow::Result<Reply> {
+    let request = stage.daemon.request(Method::POST, path).bearer_auth(stage.daemon.person_key()?);
+    daemon::read(request.json(&body)).await
+}
+
+async fn kinds(stage: &Stage, kind: &str) -> anyhow::Result<usize> {
+    Ok(stage.events(&format!("x.{kind}")).await?.len())
+}
+
+#[tokio::test]
+async fn a_person_starts_a_workflow_file_through_the_daemon() -> Outcome {
+    let stage = Stage::new()?;
+    stage.save("team.yaml", TEAM)?;
+    let listed = stage.daemon.get("/workflow-files").await?.body;
+    assert_eq!(listed["files"], json!([{"path": "team.yaml", "name": "greeting"}]));
+
+    let file = json!({"file": "team.yaml", "params": ["--whom", "anna"]});
+    let checked = asks(&stage, "/teams/@pr-1/check", file.clone()).await?;
+    assert_eq!((&checked.body["ok"], &checked.body["reason"]), (&json!(true), &Value::Null), "{}", checked.body);
+    assert!(checked.body["plan"].to_string().contains("greet anna"), "{}", checked.body);
+    assert_eq!(kinds(&stage, "team.launch_asked").await?, 0, "checking does nothing");
+
+    let launched = asks(&stage, "/teams/@pr-1/launch", file).await?;
+    assert_eq!(launched.status, StatusCode::OK, "{}", launched.body);
+    assert_eq!((&launched.body["live"], &launched.body["file"]), (&json!(true), &json!("team.yaml")));
+    eventually("the agent answers", async || {
+        let said = stage.events("x.message.sent").await?;
+        Ok(said.iter().any(|event| event["metadata"]["text"] == "done for anna").then_some(()))
+    })
+    .await?;
+    for (kind, count) in
+        [("team.launch_asked", 1), ("team.launched", 1), ("team.started", 1), ("team.launch_failed", 0)]
+    {
+        assert_eq!(kinds(&stage, kind).await?, count, "{kind}");
+    }
+    let again = asks(&stage, "/teams/@pr-1/launch", json!({"file": "team.yaml"})).await?;
+    assert_eq!(again.status, StatusCode::CONFLICT, "{}", again.body);
+    assert_eq!(kinds(&stage, "team.launch_failed").await?, 1);
+    stage.run(&["stop", "--all"]).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_cannot_be_started_is_told_and_leaves_nothing_behind() -> Outcome {
+    let stage = Stage::new()?;
+    stage.save("bad.yaml", "agents:\n  coder: {backend: mock, scrpt: []}\nkickoff: '@coder go'\n")?;
+    let checked = asks(&stage, "/teams/@pr-1/check", json!({"file": "bad.yaml"})).await?.body;
+    assert_eq!(checked["ok"], false);
+    assert!(checked["faults"].to_string().contains("script"), "the key that was meant: {checked}");
+
+    let launched = asks(&stage, "/teams/@pr-1/launch", json!({"file": "bad.yaml"})).await?;
+    assert_eq!(launched.status, StatusCode::CONFLICT, "{}", launched.body);
+    let failed = stage.events("x.team.launch_failed").await?;
+    assert_eq!(failed.len(), 1);
+    for (team, file, status) in [
+        ("@pr-1", "../outside.yaml", StatusCode::BAD_REQUEST),
+        ("@pr-1", "/etc/hostname", StatusCode::BAD_REQUEST),
+        ("@pr-1", "missing.yaml", StatusCode::BAD_REQUEST),
+        ("helper", "bad.yaml", StatusCode::BAD_REQUEST),
+    ] {
+        for call in ["check", "launch"] {
+            let reply = asks(&stage, &format!("/teams/{team}/{call}"), json!({"file": file})).await?;
+            assert_eq!(reply.status, status, "{team} {file} {call}: {}", reply.body);
+        }
+    }
+    let nobody = stage.daemon.request(Method::POST, "/teams/@pr-1/launch").json(&json!({"file": "bad.yaml"}));
+    assert_eq!(nobody.send().await?.status(), StatusCode::FORBIDDEN);
+    assert_eq!((kinds(&stage, "team.launch_asked").await?, kinds(&stage, "team.started").await?), (1, 0));
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_agent_that_is_paused_is_not_woken_until_it_may_go_on() -> Outcome {
+    let stage = Stage::new()?;
+    stage.save("team.yaml", TEAM)?;
+    let ran = stage.run(&["start", "team.yaml", "--background", "--instance", "pr-1", "--json"]).await?;
+    let log = ran.json()?["log"].as_str().context("no log")?.to_owned();
+    let turns = async |count: usize| {
+        eventually("the turns are over", async || {
+            let all = stage.turns("@pr-1").await?;
+            let over = all.iter().filter(|turn| turn["outcome"] == "done").count();
+            Ok((over == count).then_some(()))
+        })
+        .await
+    };
+    turns(1).await?;
+
+    let ran = stage.run(&["pause", "coder@pr-1", "--reason", "the budget"]).await?;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let ran = stage.run(&["send", "more", "--to", "coder@pr-1"]).await?;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    // Its runner looks at the message and says why nothing happens.
+    eventually("the runner holds it", async || {
+        Ok(std::fs::read_to_string(&log)?.contains("paused by person").then_some(()))
+    })
+    .await?;
+    assert_eq!(stage.turns("@pr-1").await?.len(), 1);
+    let agents = stage.run(&["agents"]).await?;
+    assert!(agents.stdout.contains("paused"), "{agents:?}");
+
+    let ran = stage.run(&["resume", "coder@pr-1"]).await?;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    turns(2).await?;
+    stage.run(&["stop", "--all"]).await?;
+    Ok(())
+}

@@ -1,0 +1,120 @@
+//! Workflow files of the project, and starting one without a terminal. For people.
+
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use rookery_core::instance::Instance;
+use rookery_core::{Code, Fact, Refusal, TeamId};
+use rookery_engine::teams::LAUNCH_WAITS;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::RestError;
+use super::call::{self, Call, JsonBody, Segment};
+use super::teams;
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct WorkflowFiles {
+    /// By their paths.
+    pub files: Vec<WorkflowFileView>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct WorkflowFileView {
+    /// Relative to the project.
+    #[schema(example = "review.yaml")]
+    pub path: String,
+    /// What the file calls itself.
+    pub name: Option<String>,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LaunchRequest {
+    /// The workflow file, relative to the project.
+    #[schema(example = "review.yaml")]
+    pub file: String,
+    /// Values for its parameters, as on a command line: `["--depth", "2"]`.
+    #[serde(default)]
+    pub params: Vec<String>,
+}
+
+/// What a file would do.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Checked {
+    /// It can be started.
+    pub ok: bool,
+    /// What would happen, as `rookery check --json` tells it.
+    pub plan: Option<Value>,
+    /// Everything that is wrong with the file, each with its line and column.
+    pub faults: Option<Value>,
+    /// In one sentence why it cannot be started.
+    pub reason: Option<String>,
+}
+
+/// A team that is being started still.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Launching {
+    pub team: String,
+    /// What to look for in the log: its end is `x.team.launched` or `x.team.launch_failed`.
+    pub pending: String,
+}
+
+/// The workflow files of the project.
+#[utoipa::path(get, path = "/workflow-files", operation_id = "list_workflow_files", tag = "teams",
+    responses((status = 200, body = WorkflowFiles)))]
+pub async fn files(call: Call) -> Result<Response, RestError> {
+    call.reader().await?;
+    let found = call.app().engine().launcher()?.files().await;
+    let files = found.into_iter().map(|file| WorkflowFileView { path: file.path, name: file.name }).collect();
+    Ok(axum::Json(WorkflowFiles { files }).into_response())
+}
+
+/// What starting a file as this team would do, or what is wrong with it. Nothing happens. For people.
+#[utoipa::path(post, path = "/teams/{id}/check", operation_id = "check_workflow_file", tag = "teams",
+    params(("id" = String, Path)), request_body = LaunchRequest, responses((status = 200, body = Checked)))]
+pub async fn check(call: Call, Segment(id): Segment, body: JsonBody<LaunchRequest>) -> Result<Response, RestError> {
+    call.person()?;
+    let (instance, engine) = (instance(&id)?, call.app().engine());
+    let launch = engine.launch_of(&body.value.file, body.value.params)?;
+    let checked = match engine.launcher()?.check(instance, launch).await {
+        Ok(plan) => Checked { ok: true, plan: Some(plan), faults: None, reason: None },
+        Err(refusing) => Checked { ok: false, plan: None, faults: refusing.faults, reason: Some(refusing.reason) },
+    };
+    Ok(axum::Json(checked).into_response())
+}
+
+/// Start a workflow file in the background, as `rookery start FILE --background` does. For people.
+#[utoipa::path(post, path = "/teams/{id}/launch", operation_id = "launch_team", tag = "teams",
+    params(("id" = String, Path)), request_body = LaunchRequest,
+    responses((status = 200, body = teams::TeamView), (status = 202, body = Launching)))]
+pub async fn launch(call: Call, Segment(id): Segment, body: JsonBody<LaunchRequest>) -> Result<Response, RestError> {
+    let caller = call.person()?;
+    instance(&id)?;
+    let (team, engine) = (TeamId::parse(&id)?, call.app().engine());
+    let command = engine.prepare_launch(team.clone(), &body.value.file, body.value.params)?;
+    let intent = command.intent.clone();
+    let committed = call.submit(caller, command, &body.bytes).await?;
+    if committed.duplicate {
+        return teams::shown_now(&call, &team).await;
+    }
+    match engine.outcome(&intent, committed.at, LAUNCH_WAITS).await {
+        Some(Fact::TeamLaunchFailed(failed)) => Err(Refusal::new(Code::InvalidState, failed.reason)
+            .hint("'rookery check FILE' tells what a file would do")
+            .into()),
+        Some(_) => teams::shown_now(&call, &team).await,
+        None => {
+            let launching = Launching { team: team.to_string(), pending: intent.to_string() };
+            Ok(call::written(StatusCode::ACCEPTED, &committed, launching))
+        }
+    }
+}
+
+/// A file makes the team of an instance.
+fn instance(id: &str) -> Result<Instance, Refusal> {
+    let team = TeamId::parse(id)?;
+    match team.alone() {
+        None => Ok(team.instance()),
+        Some(_) => Err(Refusal::new(Code::Invalid, "a workflow file makes the team of an instance, such as '@pr-1'")),
+    }
+}
