@@ -1,6 +1,6 @@
 // A real daemon for a test: its own project folder, its own port, ended with the test.
 
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
@@ -18,6 +18,16 @@ export class Daemon {
     const above = mkdtempSync(join(tmpdir(), 'rookery-ui-'));
     const folder = join(above, 'payments-api');
     mkdirSync(folder);
+    const { url, process } = await begin(folder, 0);
+    return new Daemon(folder, url, process);
+  }
+
+  /** The sample project, after its team of scripted agents has done its work; served anew, so that it ends with the test. */
+  static async demo(): Promise<Daemon> {
+    const above = mkdtempSync(join(tmpdir(), 'rookery-ui-'));
+    const folder = join(above, 'shop');
+    await command('demo', folder);
+    await command('--dir', folder, 'down');
     const { url, process } = await begin(folder, 0);
     return new Daemon(folder, url, process);
   }
@@ -66,6 +76,13 @@ export class Daemon {
   private key(): string {
     return readFileSync(join(this.folder, '.rookery/person.key'), 'utf8').trim();
   }
+}
+
+/** Runs a command of the program to its end. */
+function command(...args: string[]): Promise<void> {
+  return new Promise((done, failed) => {
+    execFile(PROGRAM, args, (error, _, said) => (error ? failed(new Error(`${args.join(' ')}: ${said}`)) : done()));
+  });
 }
 
 async function begin(folder: string, port: number): Promise<{ url: string; process: ChildProcess }> {

@@ -10,11 +10,14 @@ const FILES = process.env.UI_DIST;
 const TYPES: Record<string, string> = { html: 'text/html', js: 'text/javascript', css: 'text/css', svg: 'image/svg+xml' };
 
 async function fromDisk(page: Page, folder: string): Promise<void> {
+  let policy: string | undefined;
   await page.route(/\/ui(\/|$)/, async (route) => {
     const name = new URL(route.request().url()).pathname.replace(/^\/ui\/?/, '');
     const file = join(folder, name);
     const found = name !== '' && existsSync(file) ? file : join(folder, 'index.html');
-    await route.fulfill({ path: found, contentType: TYPES[found.split('.').at(-1) ?? ''] ?? 'text/plain' });
+    // What the daemon says about its pages holds for these too, its policy above all.
+    policy ??= (await (await fetch(route.request().url())).headers.get('content-security-policy')) ?? '';
+    await route.fulfill({ path: found, contentType: TYPES[found.split('.').at(-1) ?? ''] ?? 'text/plain', headers: { 'content-security-policy': policy } });
   });
 }
 

@@ -4,10 +4,10 @@ import type { Agent, FileState, Task } from '../store/world';
 
 export type Tone = 'idle' | 'run' | 'done' | 'block' | 'fail' | 'wait';
 export type Shape =
-  | 'idle' | 'assigned' | 'working' | 'silent' | 'waiting' | 'blocked' | 'conflicted' | 'failed' | 'done' | 'cancelled' | 'stale' | 'offline';
+  | 'idle' | 'paused' | 'assigned' | 'working' | 'silent' | 'waiting' | 'blocked' | 'conflicted' | 'failed' | 'done' | 'cancelled' | 'stale' | 'offline';
 
 const TONES: Record<Shape, Tone> = {
-  idle: 'idle', assigned: 'run', working: 'run', silent: 'block', waiting: 'wait', blocked: 'block', conflicted: 'block', failed: 'fail',
+  idle: 'idle', paused: 'idle', assigned: 'run', working: 'run', silent: 'block', waiting: 'wait', blocked: 'block', conflicted: 'block', failed: 'fail',
   done: 'done', cancelled: 'idle', stale: 'fail', offline: 'idle',
 };
 
@@ -33,6 +33,7 @@ export function GlyphPaths({ shape }: { shape: Shape }) {
   const mark = { fill: 'none', stroke: 'var(--bg)', strokeWidth: 1.5, strokeLinecap: 'round', strokeLinejoin: 'round' } as const;
   switch (shape) {
     case 'idle': return <circle {...ring} />;
+    case 'paused': return <><circle {...ring} /><path d="M5.700 5v4M8.300 5v4" stroke="currentColor" strokeWidth="1.400" strokeLinecap="round" /></>;
     case 'assigned': return <><circle {...ring} /><circle cx="7" cy="7" r="1.7" fill="currentColor" /></>;
     case 'working': return <><circle {...ring} /><path d="M7 4.100a2.900 2.900 0 0 1 0 5.800z" fill="currentColor" /></>;
     case 'silent': return <><circle {...ring} strokeDasharray="2.600 2" /><path d="M7 4.100a2.900 2.900 0 0 1 0 5.800z" fill="currentColor" /></>;
@@ -54,7 +55,7 @@ export interface Signs { beat: number | undefined; event: number }
 export function agentShape(agent: Agent, signs?: Signs): Shape {
   switch (agent.status) {
     case 'offline': return 'offline';
-    case 'idle': return 'idle';
+    case 'idle': return agent.paused ? 'paused' : 'idle';
     case 'blocked': return 'blocked';
     case 'waiting_review': return 'waiting';
     case 'working':
@@ -108,6 +109,7 @@ export function agentWord(shape: Shape): string {
     case 'waiting': return 'waits for review';
     case 'stale': return 'no sign of life';
     case 'silent': return 'alive but silent';
+    case 'paused': return 'paused';
     case 'offline': return 'offline';
     default: return 'idle';
   }

@@ -31,6 +31,7 @@ const DocumentsView = lazy(() => import('../views/Documents'));
 const ArtifactsView = lazy(() => import('../views/Artifacts'));
 const CommandMenu = lazy(() => import('./CommandMenu'));
 const Help = lazy(() => import('./Help'));
+const StartView = lazy(() => import('../views/Start'));
 const EventView = lazy(() => import('../views/Event'));
 
 export type Over = 'none' | 'commands' | 'help' | 'menu';
@@ -97,6 +98,7 @@ function View({ place, onMenu }: { place: Place; onMenu: () => void }) {
     case 'handoffs': return <HandoffsView chosen={second} onMenu={onMenu} />;
     case 'documents': return <DocumentsView instance={second} path={rest.slice(1).join('/') || undefined} onMenu={onMenu} />;
     case 'artifacts': return <ArtifactsView chosen={second} onMenu={onMenu} />;
+    case 'start': return <StartView onMenu={onMenu} />;
     case 'setup': return <SetupView onMenu={onMenu} />;
     default: return <p className="empty">There is no view at this address. <a href={at()}>Home</a></p>;
   }
@@ -105,16 +107,15 @@ function View({ place, onMenu }: { place: Place; onMenu: () => void }) {
 /** Attention if something needs the person, else the channel where something was said last, else how to begin. */
 function Home({ onMenu }: { onMenu: () => void }) {
   const ready = useStore((state) => state.ready);
-  const agents = useStore((state) => state.world.agents.size);
-  const head = useStore((state) => state.head);
+  const isNew = useStore((state) => state.world.agents.size === 0 && state.world.tasks.size === 0);
   const channels = useStore((state) => state.channels);
   const matters = useMatters();
   const link = useStore((state) => state.link);
   if (!ready && link.is === 'away') return <p className="empty">The daemon does not let this page in: {link.why}. If it wants to know who you are, run <code>rookery open</code> in the project and follow the address that it prints. The page tries again by itself.</p>;
   if (!ready || channels.size === 0) return <p className="empty">One moment…</p>;
   if (matters.length > 0) return <AttentionView onMenu={onMenu} />;
-  if (agents === 0 && head === 0) return <SetupView onMenu={onMenu} />;
   const [newest] = [...channels.values()].sort((a, b) => b.lastAt - a.lastAt);
+  if (isNew && (newest?.messages ?? 0) === 0) return <SetupView onMenu={onMenu} />;
   return <ChannelView key={newest?.name} channel={newest?.name ?? 'default'} onMenu={onMenu} />;
 }
 

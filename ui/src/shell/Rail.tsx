@@ -119,7 +119,7 @@ function Channel({ name, current: here }: { name: string; current: boolean }) {
 }
 
 const ORDER: Record<Shape, number> = {
-  stale: 0, blocked: 1, silent: 1, waiting: 2, working: 3, assigned: 4, conflicted: 4, failed: 4, idle: 5, done: 5, cancelled: 5, offline: 6,
+  stale: 0, blocked: 1, silent: 1, waiting: 2, working: 3, assigned: 4, conflicted: 4, failed: 4, paused: 4, idle: 5, done: 5, cancelled: 5, offline: 6,
 };
 
 function Roster({ world, place }: { world: World; place: Place }) {
@@ -170,7 +170,8 @@ function noted({ agent, shape, beat, task }: Post, lead: string | undefined, now
     case 'stale': return `No beat ${lasted(now - (beat ?? agent.since))}`;
     case 'silent': return `Silent, ${lasted(now - agent.lastEvent)}`;
     case 'offline': return 'Offline';
-    case 'working': return `${task ?? 'Working'}, ${since}`;
+    case 'paused': return `Paused, ${lasted(now - (agent.paused?.since ?? agent.since))}`;
+    case 'working': return agent.paused ? 'Finishes, then rests' : `${task ?? 'Working'}, ${since}`;
     default: return agent.id === lead ? 'lead' : 'Idle';
   }
 }

@@ -44,7 +44,7 @@ function Standing() {
   );
 }
 
-const COUNTED: Shape[] = ['working', 'silent', 'waiting', 'blocked', 'stale', 'idle'];
+const COUNTED: Shape[] = ['working', 'silent', 'waiting', 'blocked', 'stale', 'paused', 'idle'];
 
 function Counts() {
   const posts = useRoster();

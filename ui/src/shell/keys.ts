@@ -17,10 +17,12 @@ export const GOES: Record<string, { to: string; name: string }> = {
   h: { to: at('handoffs'), name: 'Handoffs' },
   d: { to: at('documents'), name: 'Documents' },
   o: { to: at('artifacts'), name: 'Artifacts' },
+  w: { to: at('start'), name: 'Start a workflow file' },
   c: { to: at('c', 'default'), name: 'the general channel' },
 };
 
 const AFTER_G_MILLIS = 1500;
+const NEVER = Number.NEGATIVE_INFINITY;
 
 /** Keys that views listen for: they get them as events of the page. */
 export type Deed = 'next' | 'previous' | 'open' | 'peek' | 'acknowledge' | 'approve' | 'reply' | 'filter';
@@ -31,7 +33,7 @@ const DEEDS: Record<string, Deed> = {
 
 export function useKeys(show: (over: Over) => void): void {
   useEffect(() => {
-    let pressedG = 0;
+    let pressedG = NEVER;
     const pressed = (event: KeyboardEvent) => {
       if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === 'k') {
         event.preventDefault();
@@ -39,11 +41,11 @@ export function useKeys(show: (over: Over) => void): void {
       }
       if (event.ctrlKey || event.metaKey || event.altKey || isWriting(event.target)) return;
       if (performance.now() - pressedG < AFTER_G_MILLIS && GOES[event.key]) {
-        pressedG = 0;
+        pressedG = NEVER;
         event.preventDefault();
         return go(GOES[event.key]?.to ?? '/ui');
       }
-      pressedG = 0;
+      pressedG = NEVER;
       switch (event.key) {
         case 'g':
           pressedG = performance.now();

@@ -89,18 +89,11 @@ export const rejectHandoff = (handoff: string, agent: string, reason: string) =>
 export const decideHeld = (message: string, verdict: 'deliver' | 'discard') =>
   act(verdict === 'deliver' ? 'Delivered' : 'Discarded', () => send('POST', path`/admin/messages/${message}/decision`, { verdict }));
 
-/** Its work waits, everybody sees why, and it is told. */
-export const pauseAgent = (agent: string, tasks: readonly Task[]) =>
-  act(`${agent} is paused`, async () => {
-    for (const task of tasks) await blocked(task.id, agent);
-    await tellAgent(agent, `please pause: ${tasks.map((task) => task.title).join(', ')} waits until I let it go on.`);
-  });
+/** It finishes what it has and gets nothing new. */
+export const pauseAgent = (agent: string, reason: string) =>
+  act(`${agent} is paused`, () => send('POST', path`/agents/${agent}/pause`, reason ? { reason } : {}));
 
-export const resumeAgent = (agent: string, tasks: readonly Task[]) =>
-  act(`${agent} goes on`, async () => {
-    for (const task of tasks) await send('PATCH', path`/tasks/${task.id}`, { status: 'in_progress', agent_id: agent });
-    await tellAgent(agent, `please go on with ${tasks.map((task) => task.title).join(', ')}.`);
-  });
+export const resumeAgent = (agent: string) => act(`${agent} goes on`, () => send('POST', path`/agents/${agent}/resume`));
 
 export const stopAgent = (team: string, name: string, reason: string) =>
   act(`${name} is asked to stop`, () => send('POST', path`/teams/${team}/stop`, { agent: name, ...(reason ? { reason } : {}) }));

@@ -24,6 +24,8 @@ export function describe(event: LogEvent, names: Names): string {
     case 'agent.returned': return 'is back';
     case 'agent.status_set': return `is ${words(text(payload, 'status'))}`;
     case 'agent.left': return 'left';
+    case 'agent.paused': return `paused ${text(payload, 'agent')}${because()}`;
+    case 'agent.unpaused': return `let ${text(payload, 'agent')} go on`;
     case 'agent.went_offline': return `${text(payload, 'agent')} went offline`;
     case 'lead.chosen': return `${text(payload, 'holder') ?? 'nobody'} leads`;
     case 'task.created': return `asked for ${text(payload, 'title') ?? 'a task'}`;
@@ -69,6 +71,9 @@ export function describe(event: LogEvent, names: Names): string {
     case 'routing.decided': return routed(payload, task());
     case 'routing.failed': return `nobody fits ${task()}: ${text(payload, 'reason') ?? ''}`;
     case 'delivery.abandoned': return `a message could not be delivered to ${text(payload, 'agent') ?? 'its recipient'}`;
+    case 'team.launch_asked': return `asked to start ${text(payload, 'file') ?? 'a workflow file'} as ${text(payload, 'team') ?? 'a team'}`;
+    case 'team.launched': return `${text(payload, 'file') ?? 'the workflow file'} was started`;
+    case 'team.launch_failed': return `${text(payload, 'file') ?? 'the workflow file'} could not be started${because()}`;
     case 'team.started': return `the team ${text(payload, 'team') ?? ''} began to work`;
     case 'team.resumed': return `the team ${text(payload, 'team') ?? ''} goes on`;
     case 'team.kicked_off': return `the team ${text(payload, 'team') ?? ''} was told what to do`;
@@ -123,7 +128,7 @@ export function isDeed(event: LogEvent): boolean {
 const NO_DEEDS = new Set([
   'agent.went_offline', 'lead.chosen', 'task.reserved', 'task.moved', 'task.released', 'task.retried', 'task.reopened', 'task.failed',
   'task.timed_out', 'task.exhausted', 'resource.others_changed', 'resource.conflict_detected', 'resource.conflict_resolved',
-  'resource.conflict_escalated', 'message.held', 'run.status_set', 'delivery.abandoned', 'team.started', 'team.resumed', 'team.kicked_off', 'team.ended',
+  'resource.conflict_escalated', 'message.held', 'run.status_set', 'delivery.abandoned', 'team.launched', 'team.launch_failed', 'team.started', 'team.resumed', 'team.kicked_off', 'team.ended',
 ]);
 
 /** Paths come as a text, or with the key that they are known by. */
@@ -138,7 +143,8 @@ export function words(word: string | undefined): string {
 const DECISIONS = new Set([
   'lead.chosen', 'resource.forced', 'task.reassigned', 'routing.decided', 'routing.failed', 'resource.conflict_detected',
   'resource.conflict_resolved', 'resource.conflict_escalated', 'task.failed', 'task.exhausted', 'task.timed_out',
-  'handoff.initiated', 'handoff.accepted', 'handoff.rejected', 'message.held', 'delivery.abandoned', 'agent.went_offline',
+  'handoff.initiated', 'handoff.accepted', 'handoff.rejected', 'message.held', 'delivery.abandoned', 'agent.went_offline', 'agent.paused', 'agent.unpaused',
+  'team.launch_asked', 'team.launch_failed', 'team.stop_asked',
 ]);
 
 export function levelOf(event: LogEvent): Level {

@@ -84,14 +84,14 @@ export function ofHandoff(handoff: Handoff): Offer[] {
 /** The team that a runner runs an agent in, as far as it matters here. */
 interface Employed { team: { id: string }; member: { name: string; stop_asked: boolean } }
 
-/** A runner can stop its agents; others are asked to, and their work is put to rest. */
-export function ofAgent(agent: Agent, { tasks, files }: World, run: Employed | undefined): Offer[] {
-  const own = [...tasks.values()].filter((task) => task.holder === agent.id);
-  const [working, resting] = [own.filter((task) => task.state === 'in_progress'), own.filter((task) => task.state === 'paused')];
+/** Every agent can be paused; those that a runner runs can be stopped. */
+export function ofAgent(agent: Agent, { files }: Pick<World, 'files'>, run: Employed | undefined): Offer[] {
   const held = [...files.values()].filter((file) => file.claim?.holder === agent.id).map((file) => file.path);
-  const offers: Offer[] = [];
-  if (working.length > 0) offers.push({ is: 'do', label: 'Pause', run: () => void actions.pauseAgent(agent.id, working) });
-  if (resting.length > 0) offers.push({ is: 'do', label: 'Let it go on', run: () => void actions.resumeAgent(agent.id, resting) });
+  const offers: Offer[] = [
+    agent.paused
+      ? { is: 'do', label: 'Let it go on', run: () => void actions.resumeAgent(agent.id) }
+      : { is: 'why', label: 'Pause', ask: 'Why?', run: (why) => void actions.pauseAgent(agent.id, why) },
+  ];
   if (run && !run.member.stop_asked) offers.push({ is: 'why', label: 'Stop', ask: 'Why?', run: (why) => void actions.stopAgent(run.team.id, run.member.name, why) });
   if (held.length > 0) offers.push({ is: 'do', label: 'Release its files', run: () => void actions.releaseAll(held, agent.id) });
   if (!run) offers.push({ is: 'do', label: 'Dismiss from the team', run: () => void actions.dismissAgent(agent.id) });

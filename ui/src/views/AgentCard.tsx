@@ -21,6 +21,7 @@ export function AgentCard({ row: { agent, shape, beat, task, inbox } }: { row: R
       <h2 className="title"><Face id={agent.id} size="large" />{agent.id}<span className="state quiet"><Glyph shape={shape} />{agentWord(shape)}</span></h2>
       <dl className="facts">
         <dt>Ages</dt><dd><Age since={agent.since} /> in this state, {beat === undefined ? 'no sign of life known' : <>sign of life <Age since={beat} /> ago</>}, last event <Age since={agent.lastEvent} /> ago</dd>
+        {agent.paused && <><dt>Paused</dt><dd>by {agent.paused.by.replace(/^person:/, '')}{agent.paused.reason && `: ${agent.paused.reason}`}, <Age since={agent.paused.since} />. It finishes what it has and gets nothing new.</dd></>}
         {agent.currentTask && <><dt>Task</dt><dd><a className="link" href={at('tasks', agent.currentTask)}>{task}</a></dd></>}
         <dt>Tool</dt><dd>{agent.tool}, {agent.role}{world.lead === agent.id && ', leads'}</dd>
         {run && <><dt>Run by</dt><dd>{run.team.workflow}: {run.member.backend}{run.member.model && `, ${run.member.model}`}, {run.member.state}, {run.member.turns} turns, {(run.member.input_tokens + run.member.output_tokens).toLocaleString()} tokens{run.member.cost_usd != null && `, $${run.member.cost_usd.toFixed(2)}`}</dd></>}

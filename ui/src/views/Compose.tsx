@@ -1,6 +1,6 @@
 // Writing to a channel. Before it is sent, the person sees who will find it in the inbox and how urgently.
 
-import { type RefObject, useMemo, useState } from 'react';
+import { type RefObject, useEffect, useMemo, useState } from 'react';
 import { ApiError } from '../api/client';
 import { agentShape, agentWord, Glyph } from '../parts/Glyph';
 import * as actions from '../store/actions';
@@ -33,6 +33,13 @@ export function Compose({ channel, replyTo, field }: { channel: string; replyTo:
   const [closed, setClosed] = useState(false);
   const [fault, setFault] = useState<string>();
   const [sending, setSending] = useState(false);
+  const begun = place.query.has('say');
+  useEffect(() => {
+    const written = field.current;
+    if (!begun || !written) return;
+    written.focus();
+    written.setSelectionRange(written.value.length, written.value.length);
+  }, [begun, mayAct, field]);
   const typed = typing(text, caret);
   const suggested = useMemo(() => {
     if (!typed || closed) return [];

@@ -28,7 +28,7 @@ export default function RunsView({ onMenu }: WithMenu) {
   });
   return (
     <>
-      <Head title="Runs" note={runs ? `${runs.length}` : ''} onMenu={onMenu} />
+      <Head title="Runs" note={runs ? `${runs.length}` : ''} onMenu={onMenu}><a className="button push" href={at('start')}>Start a workflow file</a></Head>
       <div className="bar" />
       <div className="scroll page">
         {runs?.length === 0 && <p className="empty">No run has tasks yet.</p>}

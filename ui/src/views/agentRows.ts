@@ -8,7 +8,7 @@ export type Column = 'state' | 'agent' | 'tool' | 'since' | 'beat' | 'event' | '
 export type Row = Post & Load;
 
 /** In the order in which somebody has to look. */
-export const SHAPES: Shape[] = ['stale', 'blocked', 'silent', 'waiting', 'working', 'idle', 'offline'];
+export const SHAPES: Shape[] = ['stale', 'blocked', 'silent', 'waiting', 'working', 'paused', 'idle', 'offline'];
 
 export function compare(column: Column, down: boolean): (a: Row, b: Row) => number {
   return (a, b) => {
