@@ -1,7 +1,7 @@
 // A real daemon for a test: its own project folder, its own port, ended with the test.
 
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 
@@ -14,10 +14,12 @@ export class Daemon {
     private process: ChildProcess,
   ) {}
 
-  static async start(): Promise<Daemon> {
+  /** `settings` are what its rookery.toml says. */
+  static async start(settings: string): Promise<Daemon> {
     const above = mkdtempSync(join(tmpdir(), 'rookery-ui-'));
     const folder = join(above, 'payments-api');
     mkdirSync(folder);
+    if (settings) writeFileSync(join(folder, 'rookery.toml'), settings);
     const { url, process } = await begin(folder, 0);
     return new Daemon(folder, url, process);
   }

@@ -41,7 +41,10 @@ test('the rows of every list are walked through with j and k', async ({ daemon, 
   await expect(page).toHaveURL(new RegExp(`/ui/event/${seq}$`));
   await page.goto(`${daemon.url}/ui/c/default`);
   await page.getByRole('article').first().waitFor();
-  await page.keyboard.press('k');
+  await expect(async () => {
+    await page.keyboard.press('k');
+    await expect(page.locator('.message.chosen')).toBeVisible({ timeout: 300 });
+  }).toPass();
   await page.keyboard.press('r');
   await expect(page.getByText(/^Thread of/)).toBeVisible();
   await page.goto(`${daemon.url}/ui/tasks`);
@@ -61,6 +64,7 @@ test('the rows of every list are walked through with j and k', async ({ daemon, 
 test('the command menu does things, finds what was said, and takes event numbers', async ({ daemon, signedIn: page }) => {
   const { tasks } = await assemble(daemon);
   await page.goto(`${daemon.url}/ui/runs`);
+  await page.getByRole('heading', { name: 'Runs' }).waitFor();
   const ask = async (text: string) => {
     await page.keyboard.press('Control+k');
     await page.getByRole('combobox', { name: 'Search or jump to' }).fill(text);

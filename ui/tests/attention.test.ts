@@ -37,6 +37,13 @@ describe('what needs a person', () => {
     expect(matters(seen([task('a', 'failed', { attempt: 2, since: 9 })], { acknowledged }))).toHaveLength(1);
   });
 
+  it('has agents that show no sign of life, and those that are alive and do nothing', () => {
+    const quiet = [{ id: 'a', shape: 'silent' as const, since: 5, claims: 0 }, { id: 'b', shape: 'stale' as const, since: 5, claims: 2 }];
+    const found = matters(seen([], { quiet }));
+    expect(found.map((matter) => `${matter.what}, ${matter.why}`)).toEqual(['b shows no sign of life, it holds 2 files', 'a is alive but silent, it is at work and nothing comes of it']);
+    expect(matters(seen([], { quiet, acknowledged: new Set(found.map((matter) => matter.key)) }))).toEqual([]);
+  });
+
   it('has mentions of me, until I answer them', () => {
     const asked = entry('1', 'a', { unknown: ['anna'] });
     const talk = (...entries: Entry[]) => new Map([['thr_default', entries]]);

@@ -1,7 +1,7 @@
 // The frame: rail, view, inspector, transport; and which view an address is.
 
 import { lazy, Suspense, useEffect, useMemo, useState } from 'react';
-import { follow, type Place, at, usePlace } from '../router';
+import { at, follow, go, type Place, usePlace } from '../router';
 import { runOf } from '../store/instance';
 import { useMatters } from '../store/matters';
 import { usePast } from '../store/replay';
@@ -116,7 +116,13 @@ function Home({ onMenu }: { onMenu: () => void }) {
   if (matters.length > 0) return <AttentionView onMenu={onMenu} />;
   const [newest] = [...channels.values()].sort((a, b) => b.lastAt - a.lastAt);
   if (isNew && (newest?.messages ?? 0) === 0) return <SetupView onMenu={onMenu} />;
-  return <ChannelView key={newest?.name} channel={newest?.name ?? 'default'} onMenu={onMenu} />;
+  return <Elsewhere to={at('c', newest?.name ?? 'default')} />;
+}
+
+/** The address of what is shown takes the place of the one that was asked for. */
+function Elsewhere({ to }: { to: string }) {
+  useEffect(() => go(to, 'replace'), [to]);
+  return null;
 }
 
 /** What needs the person is said aloud; the stream never is. */
