@@ -8,6 +8,11 @@ export default defineConfig({
   timeout: 60_000,
   expect: { timeout: 15_000 },
   reporter: [['list']],
+  // What is measured is measured alone, after everything else.
+  projects: [
+    { name: 'views', testIgnore: /speed\.spec/ },
+    { name: 'speed', testMatch: /speed\.spec/, dependencies: ['views'] },
+  ],
   use: {
     viewport: { width: 1440, height: 900 },
     // A page that comes from a folder (UI_DIST) counts as not local, and would not be let to the daemon.

@@ -1,7 +1,7 @@
 // A real daemon for a test: its own project folder, its own port, ended with the test.
 
-import { type ChildProcess, spawn } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 
@@ -14,10 +14,22 @@ export class Daemon {
     private process: ChildProcess,
   ) {}
 
-  static async start(): Promise<Daemon> {
+  /** `settings` are what its rookery.toml says. */
+  static async start(settings: string): Promise<Daemon> {
     const above = mkdtempSync(join(tmpdir(), 'rookery-ui-'));
     const folder = join(above, 'payments-api');
     mkdirSync(folder);
+    if (settings) writeFileSync(join(folder, 'rookery.toml'), settings);
+    const { url, process } = await begin(folder, 0);
+    return new Daemon(folder, url, process);
+  }
+
+  /** The sample project, after its team of scripted agents has done its work; served anew, so that it ends with the test. */
+  static async demo(): Promise<Daemon> {
+    const above = mkdtempSync(join(tmpdir(), 'rookery-ui-'));
+    const folder = join(above, 'shop');
+    await command('demo', folder);
+    await command('--dir', folder, 'down');
     const { url, process } = await begin(folder, 0);
     return new Daemon(folder, url, process);
   }
@@ -50,6 +62,13 @@ export class Daemon {
     return (text === '' ? {} : JSON.parse(text)) as T;
   }
 
+  /** Uploads a text, and tells its hash. */
+  async upload(text: string): Promise<string> {
+    const response = await fetch(`${this.url}/clutch/v0/artifacts`, { method: 'POST', headers: { 'content-type': 'application/octet-stream' }, body: text });
+    const { sha256 } = (await response.json()) as { sha256: string };
+    return sha256;
+  }
+
   /** An address that signs a person in. */
   async launch(person = 'anna'): Promise<string> {
     const { path } = await this.call<{ path: string }>('POST', '/session/launch', { person }, 'person');
@@ -59,6 +78,13 @@ export class Daemon {
   private key(): string {
     return readFileSync(join(this.folder, '.rookery/person.key'), 'utf8').trim();
   }
+}
+
+/** Runs a command of the program to its end. */
+function command(...args: string[]): Promise<void> {
+  return new Promise((done, failed) => {
+    execFile(PROGRAM, args, (error, _, said) => (error ? failed(new Error(`${args.join(' ')}: ${said}`)) : done()));
+  });
 }
 
 async function begin(folder: string, port: number): Promise<{ url: string; process: ChildProcess }> {

@@ -9,18 +9,27 @@ import { Daemon } from './daemon';
 const FILES = process.env.UI_DIST;
 const TYPES: Record<string, string> = { html: 'text/html', js: 'text/javascript', css: 'text/css', svg: 'image/svg+xml' };
 
+/** What the daemon says about its pages holds for these too. One that carries no UI has a policy for its plain page only. */
+async function policyOf(url: string): Promise<string> {
+  const told = (await fetch(url)).headers.get('content-security-policy') ?? '';
+  return told.includes('script-src') ? told : '';
+}
+
 async function fromDisk(page: Page, folder: string): Promise<void> {
+  let policy: string | undefined;
   await page.route(/\/ui(\/|$)/, async (route) => {
     const name = new URL(route.request().url()).pathname.replace(/^\/ui\/?/, '');
     const file = join(folder, name);
     const found = name !== '' && existsSync(file) ? file : join(folder, 'index.html');
-    await route.fulfill({ path: found, contentType: TYPES[found.split('.').at(-1) ?? ''] ?? 'text/plain' });
+    policy ??= await policyOf(route.request().url());
+    await route.fulfill({ path: found, contentType: TYPES[found.split('.').at(-1) ?? ''] ?? 'text/plain', headers: { 'content-security-policy': policy } });
   });
 }
 
-export const test = base.extend<{ daemon: Daemon; signedIn: Page }>({
-  daemon: async ({}, use) => {
-    const daemon = await Daemon.start();
+export const test = base.extend<{ settings: string; daemon: Daemon; signedIn: Page }>({
+  settings: ['', { option: true }],
+  daemon: async ({ settings }, use) => {
+    const daemon = await Daemon.start(settings);
     await use(daemon);
     await daemon.stop();
   },

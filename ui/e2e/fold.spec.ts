@@ -28,6 +28,9 @@ test('fold(events <= n) is the snapshot at n', async ({ daemon }) => {
   await watched.call('POST', '/resources/resolve', { path: 'src/auth/token.rs', winner: 'backend-2' }, 'person');
   await watched.call('POST', '/resources/release', { path: 'web/login.tsx', agent_id: 'frontend-1' });
   await watched.call('POST', '/resources/lock', { path: 'Cargo.lock' }, 'person');
+  await watched.call('POST', '/agents/docs-writer/pause', { reason: 'the budget' }, 'person');
+  await watched.call('POST', '/agents/tester-1/pause', {}, 'person');
+  await watched.call('POST', '/agents/tester-1/resume', undefined, 'person');
   await watched.call('DELETE', '/agents/backend-1', undefined, 'person');
   await watched.call('POST', '/agents/announce', { id: 'backend-1', tool: 'claude-code' });
 

@@ -33,6 +33,31 @@ test('the past can be looked at, changes nothing, and is left again', async ({ d
   await expect(page.locator('.task-card').filter({ hasText: 'End-to-end' })).toBeVisible();
 });
 
+test('a place in the past is an address, is walked and played on from, and shows everything as of then', async ({ daemon, signedIn: page }) => {
+  await assemble(daemon);
+  const said = page.getByRole('article').filter({ hasText: 'Approve before I merge?' });
+  await page.goto(`${daemon.url}/ui/c/default`);
+  await expect(said).toBeVisible();
+  await page.keyboard.press('[');
+  await expect(page).toHaveURL(/[?&]at=\d+/);
+  await expect(said).toHaveCount(0);
+  const at = Number(new URL(page.url()).searchParams.get('at'));
+  await page.reload();
+  await expect(page.locator('.replaying')).toContainText(`event ${at}.`);
+  await expect(said).toHaveCount(0);
+  await expect(page.getByText('This is the past.')).toBeVisible();
+  await page.keyboard.press('g');
+  await page.keyboard.press('a');
+  await expect(page).toHaveURL(new RegExp(`/ui/attention\\?at=${at}$`));
+  await expect(page.locator('.matter').filter({ hasText: 'mentions you' })).toHaveCount(0);
+  await expect(page.getByRole('button', { name: /Approve/ })).toBeDisabled();
+  // Played on, it comes to now by itself.
+  await page.getByRole('button', { name: 'Play the log' }).click();
+  await expect(page.locator('.replaying')).toHaveCount(0);
+  await expect(page.locator('.matter').filter({ hasText: 'mentions you' })).toBeVisible();
+  await expect(page).toHaveURL(/\/ui\/attention$/);
+});
+
 test('the keyboard reaches everything that the mouse does', async ({ daemon, signedIn: page }) => {
   await assemble(daemon);
   await page.goto(`${daemon.url}/ui/c/default`);

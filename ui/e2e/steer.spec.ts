@@ -12,7 +12,7 @@ test('a person approves, resolves, hands over and retries, each as an event of t
   await expect(row('asks for review')).toHaveCount(0);
   await row('changed src/auth/token.rs').getByRole('button', { name: 'backend-2 keeps it' }).click();
   await expect(row('changed src/auth/token.rs')).toHaveCount(0);
-  await row('End-to-end failed').getByRole('button', { name: 'Retry' }).click();
+  await row('End-to-end failed').getByRole('button', { name: 'Retry', exact: true }).click();
   await expect(row('End-to-end failed')).toHaveCount(0);
   await row('backend-2 is blocked').getByRole('button', { name: 'Let it go on' }).click();
   await expect(row('backend-2 is blocked')).toHaveCount(0);

@@ -1,5 +1,6 @@
 import { expect, test } from './fixture';
 import { Mcp } from './mcp';
+import { assemble, envelope } from './team';
 
 test('what an agent says and does is there without a reload', async ({ daemon, signedIn: page }) => {
   await page.goto(`${daemon.url}/ui/c/default`);
@@ -60,6 +61,10 @@ test('a hostile message does nothing but being read', async ({ daemon, signedIn:
     '\u202Egnp.exe @anna `code ** ** __ ```',
   ];
   for (const text of hostile) await daemon.call('POST', '/channels/default/messages', { text }, 'mallory');
+  // A line of a megabyte, as a message and as an artifact.
+  const line = `${'<b onmouseover=alert(5)>'.repeat(42_000)}`;
+  await envelope(daemon, 'mallory', 'x.rant', 'task_rant', { text: line }, { to: 'agent:mallory' });
+  const long = await daemon.upload(line);
   await daemon.call('PUT', '/contexts/default/documents/evil.md', { text: hostile.slice(1, 4).join('\n\n'), version: 0 }, 'mallory');
   await page.goto(`${daemon.url}/ui/c/default`);
   await expect(page.getByText('<script>alert(1)</script>')).toBeVisible();
@@ -69,6 +74,29 @@ test('a hostile message does nothing but being read', async ({ daemon, signedIn:
   await expect(page.locator('.markdown')).toBeVisible();
   expect(await page.locator('.markdown a[href^="javascript"], .markdown iframe, .markdown img, .markdown script, .markdown style').count()).toBe(0);
   await page.goto(`${daemon.url}/ui/stream`);
-  await expect(page.locator('.stream-row').first()).toBeVisible();
+  const rant = page.locator('.stream-row').filter({ hasText: 'x.rant' });
+  await expect(rant).toBeVisible();
+  const seq = await rant.locator('.seq').textContent();
+  await page.goto(`${daemon.url}/ui/event/${seq}`);
+  await expect(page.locator('pre')).toContainText('onmouseover');
+  await page.goto(`${daemon.url}/ui/artifacts/${long}`);
+  await expect(page.locator('pre')).toContainText('onmouseover');
+  expect(await page.locator('.main b[onmouseover]').count()).toBe(0);
   expect([...complaints, ...asked]).toEqual([]);
+});
+
+test('what an artifact says of itself is shown, and a page among them can do nothing', async ({ daemon, signedIn: page }) => {
+  const { artifacts, tasks } = await assemble(daemon);
+  const asked: string[] = [];
+  page.on('request', (request) => request.method() === 'POST' && asked.push(request.url()));
+  await page.goto(`${daemon.url}/ui/artifacts/${artifacts.patch}`);
+  await expect(page.locator('.diff .added')).toContainText('drop column legacy_token');
+  await page.locator('.main').getByRole('link', { name: 'Schema' }).first().click();
+  await expect(page).toHaveURL(new RegExp(`/ui/tasks/${tasks['schema']}`));
+  await page.goto(`${daemon.url}/ui/artifacts/${artifacts.page}`);
+  const frame = page.locator('iframe');
+  await expect(frame).toHaveAttribute('sandbox', '');
+  await expect(frame.contentFrame().getByRole('heading', { name: 'Coverage' })).toBeVisible();
+  await expect(page).toHaveTitle(/Artifacts/);
+  expect(asked).toEqual([]);
 });

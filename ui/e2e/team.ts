@@ -5,6 +5,8 @@ import type { Daemon } from './daemon';
 export interface Team {
   tasks: Record<string, string>;
   handoff: string;
+  /** By their hashes. */
+  artifacts: { patch: string; page: string };
 }
 
 const AGENTS: [string, string, string][] = [
@@ -16,6 +18,16 @@ const AGENTS: [string, string, string][] = [
   ['reviewer', 'claude-code', 'specialist'],
   ['docs-writer', 'gemini', 'worker'],
 ];
+
+const PATCH = `diff --git a/migrations/0042.sql b/migrations/0042.sql
+--- a/migrations/0042.sql
++++ b/migrations/0042.sql
+@@ -1,2 +1,2 @@
+-alter table sessions add column legacy_token text;
++alter table sessions drop column legacy_token;
+ -- nothing else
+`;
+const PAGE = '<!doctype html><h1>Coverage</h1><p>92 %</p><script>parent.document.title = "taken over"; fetch("/tasks", { method: "POST" })</script>';
 
 export async function assemble(daemon: Daemon): Promise<Team> {
   for (const [id, tool, role] of AGENTS) {
@@ -61,14 +73,17 @@ export async function assemble(daemon: Daemon): Promise<Team> {
   await say('backend-2', 'I need the refresh path in `src/auth/session.rs`, but @backend-1 holds the claim.');
   await daemon.call('POST', '/events', { agent_id: 'frontend-1', action: 'resource.modified', resource: 'src/auth/token.rs', before_hash: 'a'.repeat(64), after_hash: 'b'.repeat(64) });
   const { id: handoff } = await daemon.call<{ id: string }>('POST', '/handoffs', { from_agent: 'frontend-1', task_id: login, summary: 'Form works, styles are half done', files_modified: ['web/login.tsx'], blockers: ['no design for errors yet'], context: 'The form posts to `/session`.' });
+  const artifacts = { patch: await daemon.upload(PATCH), page: await daemon.upload(PAGE) };
+  const attachments = [{ kind: 'artifact_ref', ref: `artifact:sha256-${artifacts.patch}` }];
+  await envelope(daemon, 'backend-1', 'task.progress', schema, { progress: 0.6, text: 'The migration is ready to be looked at' }, { attachments });
   await move(review, 'in_progress', 'reviewer');
   await move(review, 'review', 'reviewer');
   await say('reviewer', '@anna the schema change drops `sessions.legacy_token`. Nothing reads it since v41. Approve before I merge?');
-  return { tasks: { plan, schema, refresh, login, review, endToEnd, docs }, handoff };
+  return { tasks: { plan, schema, refresh, login, review, endToEnd, docs }, handoff, artifacts };
 }
 
 /** A message of the protocol, as an agent or the person at the keyboard sends it. */
-export async function envelope(daemon: Daemon, from: string, type: string, task: string, payload: object, more: { requires?: string[]; to?: string } = {}): Promise<void> {
+export async function envelope(daemon: Daemon, from: string, type: string, task: string, payload: object, more: { requires?: string[]; to?: string; attachments?: object[] } = {}): Promise<void> {
   const { to = 'agent:planner', ...rest } = more;
   const message = {
     v: 'clutch/0.1', id: `msg_${crypto.randomUUID()}`, ts: new Date().toISOString(), thread_id: 'thr_default', run_id: 'run_default', task_id: task,

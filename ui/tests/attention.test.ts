@@ -12,7 +12,7 @@ const entry = (id: string, from: string, more: Partial<Entry> = {}): Entry => ({
 });
 const seen = (tasks: Task[], more: Partial<Parameters<typeof matters>[0]> = {}) => ({
   world: { ...NOTHING, tasks: new Map(tasks.map((row) => [row.id, row])) } as World,
-  talk: new Map(), session: { person: 'anna', project: 'p' }, acknowledged: new Set<string>(), routings: new Map(), held: [], ...more,
+  talk: new Map(), session: { person: 'anna', project: 'p' }, acknowledged: new Set<string>(), routings: new Map(), held: [], quiet: [], ...more,
 });
 
 describe('what needs a person', () => {
@@ -35,6 +35,13 @@ describe('what needs a person', () => {
     const acknowledged = new Set([matter?.key ?? '']);
     expect(matters(seen([task('a', 'failed')], { acknowledged }))).toEqual([]);
     expect(matters(seen([task('a', 'failed', { attempt: 2, since: 9 })], { acknowledged }))).toHaveLength(1);
+  });
+
+  it('has agents that show no sign of life, and those that are alive and do nothing', () => {
+    const quiet = [{ id: 'a', shape: 'silent' as const, since: 5, claims: 0 }, { id: 'b', shape: 'stale' as const, since: 5, claims: 2 }];
+    const found = matters(seen([], { quiet }));
+    expect(found.map((matter) => `${matter.what}, ${matter.why}`)).toEqual(['b shows no sign of life, it holds 2 files', 'a is alive but silent, it is at work and nothing comes of it']);
+    expect(matters(seen([], { quiet, acknowledged: new Set(found.map((matter) => matter.key)) }))).toEqual([]);
   });
 
   it('has mentions of me, until I answer them', () => {

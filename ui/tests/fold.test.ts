@@ -56,6 +56,14 @@ describe('the fold', () => {
     expect(world.agents.get('a')).toMatchObject({ status: 'offline', currentTask: undefined });
   });
 
+  it('knows who paused an agent, also after it came back, and until somebody lets it go on', () => {
+    const [joined] = story();
+    if (!joined) throw new Error('the story has no beginning');
+    const paused = fold(NOTHING, [joined, event('agent.paused', { agent: 'a', paused_by: 'person:anna', reason: 'lunch' }, { at: 5000 }), joined]);
+    expect(paused.agents.get('a')?.paused).toEqual({ by: 'person:anna', reason: 'lunch', since: 5000 });
+    expect(fold(paused, [event('agent.unpaused', { agent: 'a' })]).agents.get('a')?.paused).toBeUndefined();
+  });
+
   it('shares tables that nothing touched, and leaves the world before as it was', () => {
     const events = story();
     const before = fold(NOTHING, events.slice(0, 6));

@@ -46,7 +46,7 @@ it('draws what waits in a circle or for nobody known, too', () => {
   expect(spots.size).toBe(3);
 });
 
-it('tells how long a thousand tasks take', () => {
+it('lays a thousand tasks out in less than 50 ms', () => {
   const nodes = tangled(1000);
   layered(nodes);
   const times = Array.from({ length: 5 }, () => {
@@ -54,5 +54,7 @@ it('tells how long a thousand tasks take', () => {
     layered(nodes);
     return performance.now() - began;
   });
-  console.log(`layout of 1,000 tasks: ${Math.min(...times).toFixed(1)} ms, best of 5 (aim: below 50)`);
+  const best = Math.min(...times);
+  console.log(`layout of 1,000 tasks: ${best.toFixed(1)} ms, best of 5 (below 50)`);
+  expect(best).toBeLessThan(50);
 });

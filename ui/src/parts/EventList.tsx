@@ -1,80 +1,92 @@
 // The one list for long things: only rows in sight exist. Following the end is explicit: scrolling up stops it, a button resumes
 // it. The library behind it is known here and nowhere else.
 
-import { type ReactNode, useEffect, useLayoutEffect, useRef, useState } from 'react';
+import { type ReactElement, useEffect, useLayoutEffect, useRef, useState } from 'react';
 import { VList, type VListHandle } from 'virtua';
 
-interface Props<Row> {
-  rows: readonly Row[];
-  keyOf: (row: Row) => string | number;
-  render: (row: Row, index: number) => ReactNode;
+interface Props {
+  count: number;
+  /** A row; its key is what it is known by when others come before it. */
+  render: (index: number) => ReactElement;
   label: string;
   role?: 'log' | 'list';
   /** Rows before the first are wanted. */
   onStart?: () => void;
-  /** A row to be in sight, by key. */
-  focus?: string | number | undefined;
+  /** Which rows are in sight. */
+  onSight?: (first: number, last: number) => void;
+  /** A row to be in sight. */
+  focus?: number | undefined;
   /** Rows are added at the beginning: keep what is in sight. */
   shift?: boolean;
   paused?: boolean;
+  /** How high a row is, where all are alike: then the whole length is known before they were seen. */
+  height?: number;
+  /** Changes when what the last row shows does. */
+  stamp?: unknown;
 }
 
 const NEAR = 40;
 
-export function EventList<Row>({ rows, keyOf, render, label, role = 'list', onStart, focus, shift = false, paused = false }: Props<Row>) {
+export function EventList({ count, render, label, role = 'list', onStart, onSight, focus, shift = false, paused = false, height, stamp }: Props) {
   const list = useRef<VListHandle>(null);
   const frame = useRef<HTMLDivElement>(null);
   const [following, setFollowing] = useState(focus === undefined);
-  const [seen, setSeen] = useState(rows.length);
+  const [seen, setSeen] = useState(count);
   const follow = following && !paused;
+  const toEnd = () => count > 0 && list.current?.scrollToIndex(count - 1, { align: 'end' });
 
   useLayoutEffect(() => {
-    if (!follow || rows.length === 0) return;
-    list.current?.scrollToIndex(rows.length - 1, { align: 'end' });
-    setSeen(rows.length);
-  }, [rows, follow]);
+    if (!follow) return;
+    toEnd();
+    setSeen(count);
+  }, [count, stamp, follow]);
 
   // The place for the list changes with what is below it, such as a growing text: stay at the end.
   useEffect(() => {
     const watched = frame.current;
     if (!watched) return;
     const observer = new ResizeObserver(() => {
-      if (follow && rows.length > 0) list.current?.scrollToIndex(rows.length - 1, { align: 'end' });
+      if (follow) toEnd();
     });
     observer.observe(watched);
     return () => observer.disconnect();
-  }, [follow, rows.length]);
+  }, [follow, count]);
 
-  const focused = focus === undefined ? -1 : rows.findIndex((row) => keyOf(row) === focus);
   useEffect(() => {
-    if (focused >= 0) {
-      setFollowing(false);
-      list.current?.scrollToIndex(focused, { align: 'center' });
-    }
-  }, [focused]);
+    if (focus === undefined || focus < 0) return;
+    setFollowing(false);
+    list.current?.scrollToIndex(focus, { align: 'center' });
+  }, [focus]);
+
+  const sight = () => {
+    const handle = list.current;
+    if (handle && onSight) onSight(handle.findItemIndex(handle.scrollOffset), handle.findItemIndex(handle.scrollOffset + handle.viewportSize));
+  };
+  useEffect(sight);
 
   const scrolled = (offset: number) => {
     const handle = list.current;
     if (!handle) return;
     const atEnd = offset + handle.viewportSize >= handle.scrollSize - NEAR;
     if (atEnd !== following) setFollowing(atEnd);
-    if (atEnd) setSeen(rows.length);
+    if (atEnd) setSeen(count);
     if (offset < 200) onStart?.();
+    sight();
   };
 
-  const fresh = Math.max(0, rows.length - seen);
+  const fresh = Math.max(0, count - seen);
   return (
     <div className="feed" ref={frame} role={role} aria-label={label} {...(role === 'log' ? { 'aria-live': 'off' } : {})} tabIndex={0}>
-      <VList ref={list} shift={shift} onScroll={scrolled} style={{ height: '100%' }}>
-        {rows.map((row, index) => <div key={keyOf(row)}>{render(row, index)}</div>)}
+      <VList ref={list} shift={shift} onScroll={scrolled} style={{ height: '100%' }} data={{ length: count }} {...(height ? { itemSize: height } : {})}>
+        {(_: unknown, index: number) => render(index)}
       </VList>
-      {!following && rows.length > 0 && (
+      {!following && count > 0 && (
         <button
           type="button"
           className="resume"
           onClick={() => {
             setFollowing(true);
-            list.current?.scrollToIndex(rows.length - 1, { align: 'end' });
+            toEnd();
           }}
         >
           {fresh > 0 ? `${fresh.toLocaleString()} new, jump to live` : 'Jump to live'}

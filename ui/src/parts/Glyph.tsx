@@ -1,13 +1,13 @@
 // States: the shape tells, the colour repeats it, and the text is always beside it or in the label.
 
-import type { Agent, Task } from '../store/world';
+import type { Agent, FileState, Task } from '../store/world';
 
 export type Tone = 'idle' | 'run' | 'done' | 'block' | 'fail' | 'wait';
 export type Shape =
-  | 'idle' | 'assigned' | 'working' | 'waiting' | 'blocked' | 'conflicted' | 'failed' | 'done' | 'cancelled' | 'stale' | 'offline';
+  | 'idle' | 'paused' | 'assigned' | 'working' | 'silent' | 'waiting' | 'blocked' | 'conflicted' | 'failed' | 'done' | 'cancelled' | 'stale' | 'offline';
 
 const TONES: Record<Shape, Tone> = {
-  idle: 'idle', assigned: 'run', working: 'run', waiting: 'wait', blocked: 'block', conflicted: 'block', failed: 'fail',
+  idle: 'idle', paused: 'idle', assigned: 'run', working: 'run', silent: 'block', waiting: 'wait', blocked: 'block', conflicted: 'block', failed: 'fail',
   done: 'done', cancelled: 'idle', stale: 'fail', offline: 'idle',
 };
 
@@ -33,8 +33,10 @@ export function GlyphPaths({ shape }: { shape: Shape }) {
   const mark = { fill: 'none', stroke: 'var(--bg)', strokeWidth: 1.5, strokeLinecap: 'round', strokeLinejoin: 'round' } as const;
   switch (shape) {
     case 'idle': return <circle {...ring} />;
+    case 'paused': return <><circle {...ring} /><path d="M5.700 5v4M8.300 5v4" stroke="currentColor" strokeWidth="1.400" strokeLinecap="round" /></>;
     case 'assigned': return <><circle {...ring} /><circle cx="7" cy="7" r="1.7" fill="currentColor" /></>;
     case 'working': return <><circle {...ring} /><path d="M7 4.100a2.900 2.900 0 0 1 0 5.800z" fill="currentColor" /></>;
+    case 'silent': return <><circle {...ring} strokeDasharray="2.600 2" /><path d="M7 4.100a2.900 2.900 0 0 1 0 5.800z" fill="currentColor" /></>;
     case 'done': return <><circle cx="7" cy="7" r="5.600" fill="currentColor" /><path d="m4.500 7.200 1.800 1.700 3.200-3.600" {...mark} /></>;
     case 'blocked': return <><path d="M7 1.300 13 12H1z" fill="currentColor" stroke="currentColor" strokeLinejoin="round" /><path d="M7 5.300v3.200M7 10.200v.1" {...mark} /></>;
     case 'conflicted': return <path d="M7 12.500V8.500M7 8.500 3 4.500M7 8.500l4-4M3 7V4.300h2.700M8.300 4.300H11V7" fill="none" stroke="currentColor" strokeWidth="1.600" strokeLinecap="round" strokeLinejoin="round" />;
@@ -46,19 +48,26 @@ export function GlyphPaths({ shape }: { shape: Shape }) {
   }
 }
 
-/** How an agent is shown. Idle is never the same as waiting for somebody. */
-export function agentShape(agent: Agent, beatAge?: number): Shape {
+/** How long ago an agent last showed a sign of life and last did something, as far as that is known. */
+export interface Signs { beat: number | undefined; event: number }
+
+/** How an agent is shown. Idle is never the same as waiting for somebody, and alive is not the same as doing something. */
+export function agentShape(agent: Agent, signs?: Signs): Shape {
   switch (agent.status) {
-    case 'working': return beatAge !== undefined && beatAge > STALE_MILLIS ? 'stale' : 'working';
+    case 'offline': return 'offline';
+    case 'idle': return agent.paused ? 'paused' : 'idle';
     case 'blocked': return 'blocked';
     case 'waiting_review': return 'waiting';
-    case 'offline': return 'offline';
-    case 'idle': return 'idle';
+    case 'working':
+      if ((signs?.beat ?? 0) > STALE_MILLIS) return 'stale';
+      return (signs?.event ?? 0) > SILENT_MILLIS ? 'silent' : 'working';
   }
 }
 
 /** Without a sign of life for so long, a working agent is shown as stale. */
 export const STALE_MILLIS = 90_000;
+/** With signs of life but nothing in the log for so long, it is alive but silent. */
+export const SILENT_MILLIS = 300_000;
 
 export function taskShape(task: Task): Shape {
   switch (task.state) {
@@ -99,7 +108,21 @@ export function agentWord(shape: Shape): string {
     case 'blocked': return 'blocked';
     case 'waiting': return 'waits for review';
     case 'stale': return 'no sign of life';
+    case 'silent': return 'alive but silent';
+    case 'paused': return 'paused';
     case 'offline': return 'offline';
     default: return 'idle';
   }
+}
+
+export function fileShape(file: FileState): Shape {
+  if (file.conflict) return 'conflicted';
+  if (file.locked) return 'blocked';
+  return file.claim ? 'assigned' : 'idle';
+}
+
+export function fileWord(file: FileState): string {
+  if (file.conflict) return 'in conflict';
+  if (file.locked) return 'locked';
+  return file.claim ? 'held' : 'free';
 }

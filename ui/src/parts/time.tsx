@@ -1,6 +1,7 @@
 // Times and ages. One timer for all ages of the page.
 
 import { useSyncExternalStore } from 'react';
+import { usePast } from '../store/replay';
 
 let now = Date.now();
 const listeners = new Set<() => void>();
@@ -20,6 +21,12 @@ export function useNow(): number {
   );
 }
 
+/** The time that the page shows: now, or that of the event that is looked at. */
+export function useMoment(): number {
+  const time = useNow();
+  return usePast()?.time ?? time;
+}
+
 export function lasted(millis: number): string {
   const seconds = Math.max(0, Math.round(millis / 1000));
   if (seconds < 60) return `${seconds}s`;
@@ -31,17 +38,19 @@ export function lasted(millis: number): string {
 }
 
 export function Age({ since }: { since: number }) {
-  const time = useNow();
+  const time = useMoment();
   return <time dateTime={new Date(since).toISOString()} title={full(since)}>{lasted(time - since)}</time>;
 }
 
 const CLOCK = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', hourCycle: 'h23' });
 const CLOCK_SECONDS = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23' });
 const DAY = new Intl.DateTimeFormat(undefined, { weekday: 'long', day: 'numeric', month: 'long' });
+const SHORT_DAY = new Intl.DateTimeFormat(undefined, { day: 'numeric', month: 'short' });
 const FULL = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium', hourCycle: 'h23' });
 
 export const clock = (at: number): string => CLOCK.format(at);
 export const clockSeconds = (at: number): string => CLOCK_SECONDS.format(at);
+export const shortDay = (at: number): string => SHORT_DAY.format(at);
 export const day = (at: number): string => DAY.format(at);
 export const full = (at: number): string => FULL.format(at);
 export const isSameDay = (a: number, b: number): boolean => new Date(a).toDateString() === new Date(b).toDateString();

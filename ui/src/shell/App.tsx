@@ -1,9 +1,11 @@
 // The frame: rail, view, inspector, transport; and which view an address is.
 
-import { lazy, Suspense, useEffect, useState } from 'react';
-import { follow, go, type Place, at, usePlace } from '../router';
-import { useMatters } from '../store/hooks';
+import { lazy, Suspense, useEffect, useMemo, useState } from 'react';
+import { at, follow, go, type Place, usePlace } from '../router';
+import { runOf } from '../store/instance';
+import { useMatters } from '../store/matters';
 import { usePast } from '../store/replay';
+import { useWorld } from '../store/hooks';
 import { useStore } from '../store/store';
 import { useToasts } from '../store/toasts';
 import { clockSeconds } from '../parts/time';
@@ -12,10 +14,9 @@ import { ChannelView } from '../views/Channel';
 import { LaunchView } from '../views/Launch';
 import { SetupView } from '../views/Setup';
 import { StreamView } from '../views/Stream';
-import { CommandMenu } from './CommandMenu';
-import { Help } from './Help';
 import { useKeys } from './keys';
 import { Rail } from './Rail';
+import { useReplayAddress } from './replayAddress';
 import { Transport } from './Transport';
 
 const AgentsView = lazy(() => import('../views/Agents'));
@@ -28,6 +29,9 @@ const RunPanel = lazy(() => import('../views/RunPanel'));
 const HandoffsView = lazy(() => import('../views/Handoffs'));
 const DocumentsView = lazy(() => import('../views/Documents'));
 const ArtifactsView = lazy(() => import('../views/Artifacts'));
+const CommandMenu = lazy(() => import('./CommandMenu'));
+const Help = lazy(() => import('./Help'));
+const StartView = lazy(() => import('../views/Start'));
 const EventView = lazy(() => import('../views/Event'));
 
 export type Over = 'none' | 'commands' | 'help' | 'menu';
@@ -36,13 +40,15 @@ export function App() {
   const place = usePlace();
   const [over, setOver] = useState<Over>('none');
   const channel = place.parts[0] === 'c' ? place.parts[1] : undefined;
-  const inspected = useInspected(channel);
+  const inspected = useInspected(place.query.get('panel') === 'off' ? undefined : channel);
   useKeys(setOver);
+  useReplayAddress();
   useEffect(() => setOver('none'), [place.href]);
   const classes = ['app', inspected ? 'inspected' : '', over === 'menu' ? 'menu' : ''].filter(Boolean).join(' ');
   return (
     <>
       <a className="skip" href="#main">Skip to the view</a>
+      <Replaying />
       <div className={classes} onClick={(event) => linked(event)}>
         <Rail place={place} onSearch={() => setOver('commands')} />
         <main className="main" id="main" tabIndex={-1} onClick={() => over === 'menu' && setOver('none')}>
@@ -54,9 +60,10 @@ export function App() {
         <Transport onHelp={() => setOver('help')} />
       </div>
       <Announced />
-      <Replaying />
-      {over === 'commands' && <CommandMenu onClose={() => setOver('none')} />}
-      {over === 'help' && <Help onClose={() => setOver('none')} />}
+      <Suspense fallback={null}>
+        {over === 'commands' && <CommandMenu onClose={() => setOver('none')} />}
+        {over === 'help' && <Help onClose={() => setOver('none')} />}
+      </Suspense>
       <Toasts />
     </>
   );
@@ -68,13 +75,10 @@ function linked(event: React.MouseEvent<HTMLElement>): void {
   if (anchor) follow({ ...event, currentTarget: anchor, preventDefault: () => event.preventDefault() } as React.MouseEvent<HTMLAnchorElement>);
 }
 
-/** The run beside a channel, if its instance has tasks. */
+/** The run beside a channel, if its agents have one. */
 function useInspected(channel: string | undefined): string | undefined {
-  const tasks = useStore((state) => state.world.tasks);
-  if (channel === undefined) return undefined;
-  const run = `run_${channel}`;
-  for (const task of tasks.values()) if (task.run === run) return run;
-  return undefined;
+  const { tasks } = useWorld();
+  return useMemo(() => (channel === undefined ? undefined : runOf(channel, tasks)), [channel, tasks]);
 }
 
 function View({ place, onMenu }: { place: Place; onMenu: () => void }) {
@@ -94,6 +98,7 @@ function View({ place, onMenu }: { place: Place; onMenu: () => void }) {
     case 'handoffs': return <HandoffsView chosen={second} onMenu={onMenu} />;
     case 'documents': return <DocumentsView instance={second} path={rest.slice(1).join('/') || undefined} onMenu={onMenu} />;
     case 'artifacts': return <ArtifactsView chosen={second} onMenu={onMenu} />;
+    case 'start': return <StartView onMenu={onMenu} />;
     case 'setup': return <SetupView onMenu={onMenu} />;
     default: return <p className="empty">There is no view at this address. <a href={at()}>Home</a></p>;
   }
@@ -102,17 +107,22 @@ function View({ place, onMenu }: { place: Place; onMenu: () => void }) {
 /** Attention if something needs the person, else the channel where something was said last, else how to begin. */
 function Home({ onMenu }: { onMenu: () => void }) {
   const ready = useStore((state) => state.ready);
-  const agents = useStore((state) => state.world.agents.size);
-  const head = useStore((state) => state.head);
+  const isNew = useStore((state) => state.world.agents.size === 0 && state.world.tasks.size === 0);
   const channels = useStore((state) => state.channels);
   const matters = useMatters();
   const link = useStore((state) => state.link);
   if (!ready && link.is === 'away') return <p className="empty">The daemon does not let this page in: {link.why}. If it wants to know who you are, run <code>rookery open</code> in the project and follow the address that it prints. The page tries again by itself.</p>;
   if (!ready || channels.size === 0) return <p className="empty">One moment…</p>;
   if (matters.length > 0) return <AttentionView onMenu={onMenu} />;
-  if (agents === 0 && head === 0) return <SetupView onMenu={onMenu} />;
   const [newest] = [...channels.values()].sort((a, b) => b.lastAt - a.lastAt);
-  return <ChannelView key={newest?.name} channel={newest?.name ?? 'default'} onMenu={onMenu} />;
+  if (isNew && (newest?.messages ?? 0) === 0) return <SetupView onMenu={onMenu} />;
+  return <Elsewhere to={at('c', newest?.name ?? 'default')} />;
+}
+
+/** The address of what is shown takes the place of the one that was asked for. */
+function Elsewhere({ to }: { to: string }) {
+  useEffect(() => go(to, 'replace'), [to]);
+  return null;
 }
 
 /** What needs the person is said aloud; the stream never is. */
@@ -127,9 +137,9 @@ function Replaying() {
   if (!past) return null;
   return (
     <div className="replaying" role="status">
-      {past.world
+      {past.loading === undefined
         ? `Viewing ${clockSeconds(past.time)}, event ${past.at.toLocaleString()}. Nothing can be changed here; L returns to now.`
-        : `Reading the log up to event ${past.at.toLocaleString()}: ${past.loaded.toLocaleString()} so far`}
+        : `Reading the log up to event ${past.at.toLocaleString()}: ${past.loading.toLocaleString()} so far`}
     </div>
   );
 }
@@ -142,6 +152,3 @@ function Toasts() {
     </div>
   );
 }
-
-/** Used by views that leave for another. */
-export { go };

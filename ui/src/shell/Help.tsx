@@ -5,17 +5,19 @@ const KEYS: [string, string][] = [
   ['Ctrl K', 'Search, jump, act'],
   ['j k', 'Next and previous row'],
   ['Enter', 'Open the row'],
+  ['Space', 'A closer look at the row, in place'],
   ['e', 'Acknowledge'],
   ['a', 'Approve'],
   ['r', 'Reply, or write'],
   ['/', 'Filter'],
   ['[ ]', 'Step through the log, one event at a time'],
+  ['P', 'Play the log, or stop'],
   ['L', 'Return to now'],
   ['T', 'Light or dark'],
   ['?', 'This list'],
 ];
 
-export function Help({ onClose }: { onClose: () => void }) {
+export default function Help({ onClose }: { onClose: () => void }) {
   return (
     <Dialog label="Keys" onClose={onClose}>
       <h1>Keys</h1>

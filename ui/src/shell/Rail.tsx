@@ -2,15 +2,17 @@
 
 import { useMemo } from 'react';
 import { Face } from '../parts/Face';
-import { agentShape, agentWord, Glyph, toneOf, type Shape } from '../parts/Glyph';
+import { agentWord, Glyph, toneOf, type Shape } from '../parts/Glyph';
 import { Icon, type IconName } from '../parts/Icon';
-import { lasted, useNow } from '../parts/time';
+import { lasted, useMoment } from '../parts/time';
 import { at, type Place } from '../router';
 import { openTasks } from '../store/attention';
-import { useMatters, useWorld } from '../store/hooks';
+import { useWorld } from '../store/hooks';
+import { useMatters } from '../store/matters';
+import { type Post, useRoster } from '../store/roster';
 import { useStore } from '../store/store';
 import { bare, channelTitle, isFor, threadOf } from '../store/talk';
-import type { Agent, World } from '../store/world';
+import type { World } from '../store/world';
 import { useSeen } from './seen';
 import { toggleTheme } from './theme';
 
@@ -117,30 +119,27 @@ function Channel({ name, current: here }: { name: string; current: boolean }) {
 }
 
 const ORDER: Record<Shape, number> = {
-  stale: 0, blocked: 1, waiting: 2, working: 3, assigned: 4, conflicted: 4, failed: 4, idle: 5, done: 5, cancelled: 5, offline: 6,
+  stale: 0, blocked: 1, silent: 1, waiting: 2, working: 3, assigned: 4, conflicted: 4, failed: 4, paused: 4, idle: 5, done: 5, cancelled: 5, offline: 6,
 };
 
 function Roster({ world, place }: { world: World; place: Place }) {
-  const beats = useStore((state) => state.beats);
-  const now = useNow();
+  const posts = useRoster();
+  const now = useMoment();
   const rows = useMemo(
-    () =>
-      [...world.agents.values()]
-        .map((agent) => ({ agent, shape: agentShape(agent, age(beats.get(agent.id), now)) }))
-        .sort((a, b) => Number(b.agent.id === world.lead) - Number(a.agent.id === world.lead) || ORDER[a.shape] - ORDER[b.shape] || a.agent.joinedAt - b.agent.joinedAt),
-    [world, beats, now],
+    () => [...posts].sort((a, b) => Number(b.agent.id === world.lead) - Number(a.agent.id === world.lead) || ORDER[a.shape] - ORDER[b.shape] || a.agent.joinedAt - b.agent.joinedAt),
+    [posts, world.lead],
   );
   const working = rows.filter((row) => row.shape === 'working').length;
   return (
     <>
       <h2>Agents <span>{working > 0 ? `${working} working` : ''}</span></h2>
       <ul className="nav">
-        {rows.slice(0, MOST_AGENTS).map(({ agent, shape }) => (
-          <li key={agent.id}>
-            <a href={at('agents', agent.id)} title={`${agent.id}: ${agentWord(shape)}`} {...(place.parts[0] === 'agents' && place.parts[1] === agent.id ? { 'aria-current': 'page' as const } : {})}>
-              <Glyph shape={shape} label={agentWord(shape)} />
-              <span className="cut">{agent.id}</span>
-              <span className={noteClass(shape)}>{noted(agent, shape, world, now, beats.get(agent.id))}</span>
+        {rows.slice(0, MOST_AGENTS).map((post) => (
+          <li key={post.agent.id}>
+            <a href={at('agents', post.agent.id)} title={told(post, now)} {...(place.parts[0] === 'agents' && place.parts[1] === post.agent.id ? { 'aria-current': 'page' as const } : {})}>
+              <Glyph shape={post.shape} label={agentWord(post.shape)} />
+              <span className="cut">{post.agent.id}</span>
+              <span className={noteClass(post.shape)}>{noted(post, world.lead, now)}</span>
             </a>
           </li>
         ))}
@@ -151,7 +150,11 @@ function Roster({ world, place }: { world: World; place: Place }) {
   );
 }
 
-const age = (since: number | undefined, now: number) => (since === undefined ? undefined : now - since);
+/** All three ages, for whoever rests on the row. */
+function told({ agent, shape, beat }: Post, now: number): string {
+  const life = beat === undefined ? '' : `, last sign of life ${lasted(now - beat)} ago`;
+  return `${agent.id}: ${agentWord(shape)} for ${lasted(now - agent.since)}${life}, last event ${lasted(now - agent.lastEvent)} ago`;
+}
 
 function noteClass(shape: Shape): string {
   const tone = toneOf(shape);
@@ -159,18 +162,17 @@ function noteClass(shape: Shape): string {
 }
 
 /** The one thing to know about an agent: what keeps it, or what it does, and for how long. */
-function noted(agent: Agent, shape: Shape, world: World, now: number, beat: number | undefined): string {
+function noted({ agent, shape, beat, task }: Post, lead: string | undefined, now: number): string {
   const since = lasted(now - agent.since);
   switch (shape) {
     case 'blocked': return `Blocked, ${since}`;
-    case 'waiting': return 'Needs review';
+    case 'waiting': return `Needs review, ${since}`;
     case 'stale': return `No beat ${lasted(now - (beat ?? agent.since))}`;
+    case 'silent': return `Silent, ${lasted(now - agent.lastEvent)}`;
     case 'offline': return 'Offline';
-    case 'working': {
-      const title = agent.currentTask === undefined ? undefined : world.tasks.get(agent.currentTask)?.title;
-      return `${title ?? 'Working'}, ${since}`;
-    }
-    default: return agent.id === world.lead ? 'lead' : 'Idle';
+    case 'paused': return `Paused, ${lasted(now - (agent.paused?.since ?? agent.since))}`;
+    case 'working': return agent.paused ? 'Finishes, then rests' : `${task ?? 'Working'}, ${since}`;
+    default: return agent.id === lead ? 'lead' : 'Idle';
   }
 }
 

@@ -2,8 +2,7 @@
 
 import { useEffect } from 'react';
 import { at, go } from '../router';
-import { live, lookAt } from '../store/replay';
-import { current } from '../store/store';
+import { live, play, step } from '../store/replay';
 import { toggleTheme } from './theme';
 import type { Over } from './App';
 
@@ -13,15 +12,17 @@ export const GOES: Record<string, { to: string; name: string }> = {
   s: { to: at('stream'), name: 'Stream' },
   r: { to: at('runs'), name: 'Runs' },
   t: { to: at('tasks'), name: 'Tasks' },
-  p: { to: at('agents'), name: 'Agents (people of a kind)' },
+  p: { to: at('agents'), name: 'Agents' },
   f: { to: at('files'), name: 'Files and claims' },
   h: { to: at('handoffs'), name: 'Handoffs' },
   d: { to: at('documents'), name: 'Documents' },
   o: { to: at('artifacts'), name: 'Artifacts' },
+  w: { to: at('start'), name: 'Start a workflow file' },
   c: { to: at('c', 'default'), name: 'the general channel' },
 };
 
 const AFTER_G_MILLIS = 1500;
+const NEVER = Number.NEGATIVE_INFINITY;
 
 /** Keys that views listen for: they get them as events of the page. */
 export type Deed = 'next' | 'previous' | 'open' | 'peek' | 'acknowledge' | 'approve' | 'reply' | 'filter';
@@ -32,7 +33,7 @@ const DEEDS: Record<string, Deed> = {
 
 export function useKeys(show: (over: Over) => void): void {
   useEffect(() => {
-    let pressedG = 0;
+    let pressedG = NEVER;
     const pressed = (event: KeyboardEvent) => {
       if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === 'k') {
         event.preventDefault();
@@ -40,11 +41,11 @@ export function useKeys(show: (over: Over) => void): void {
       }
       if (event.ctrlKey || event.metaKey || event.altKey || isWriting(event.target)) return;
       if (performance.now() - pressedG < AFTER_G_MILLIS && GOES[event.key]) {
-        pressedG = 0;
+        pressedG = NEVER;
         event.preventDefault();
         return go(GOES[event.key]?.to ?? '/ui');
       }
-      pressedG = 0;
+      pressedG = NEVER;
       switch (event.key) {
         case 'g':
           pressedG = performance.now();
@@ -52,6 +53,7 @@ export function useKeys(show: (over: Over) => void): void {
         case '?': return show('help');
         case 'Escape': return show('none');
         case 'L': return live();
+        case 'P': return play();
         case 'T': return toggleTheme();
         case '[':
         case ']': return step(event.key === ']' ? 1 : -1);
@@ -66,19 +68,6 @@ export function useKeys(show: (over: Over) => void): void {
     addEventListener('keydown', pressed);
     return () => removeEventListener('keydown', pressed);
   }, [show]);
-}
-
-/** Steps to another event of the log, from now or from where the replay is. */
-let stepped: number | undefined;
-export function step(by: number): void {
-  const from = stepped ?? current().head;
-  stepped = from + by >= current().head ? undefined : Math.max(1, from + by);
-  if (stepped === undefined) live();
-  else void lookAt(stepped);
-}
-
-export function stepFrom(seq: number | undefined): void {
-  stepped = seq;
 }
 
 /** What a view does with the keys that are about its rows. */

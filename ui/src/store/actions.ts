@@ -2,8 +2,10 @@
 // as it does for everybody else.
 
 import { ApiError, path, send } from '../api/client';
+import { instanceOf } from './instance';
 import { ACKNOWLEDGED, current } from './store';
 import { tell } from './toasts';
+import type { Task } from './world';
 
 async function act(done: string, work: () => Promise<unknown>): Promise<boolean> {
   try {
@@ -19,6 +21,11 @@ async function act(done: string, work: () => Promise<unknown>): Promise<boolean>
 
 const me = () => `person:${current().session.person ?? ''}`;
 
+/** A message that reaches one agent, in the channel of its instance. */
+const tellAgent = (agent: string, text: string) => say(instanceOf(agent), `@${agent} ${text}`);
+
+export const ask = (agent: string, text: string) => act(`${agent} is asked`, () => tellAgent(agent, text));
+
 export const say = (channel: string, text: string, replyTo?: string) =>
   send('POST', path`/channels/${channel}/messages`, { text, ...(replyTo ? { reply_to: replyTo } : {}) });
 
@@ -28,8 +35,17 @@ export const acknowledge = (key: string) =>
 export const approve = (task: string, holder: string) =>
   act('Approved', () => send('PATCH', path`/tasks/${task}`, { status: 'done', agent_id: holder }));
 
-export const sendBack = (task: string, holder: string) =>
-  act('Sent back to work', () => send('PATCH', path`/tasks/${task}`, { status: 'in_progress', agent_id: holder }));
+/** What should change is said to the holder, where everybody reads it. */
+export const sendBack = (task: Task, holder: string, what: string) =>
+  act('Sent back to work', async () => {
+    await send('PATCH', path`/tasks/${task.id}`, { status: 'in_progress', agent_id: holder });
+    if (what) await tellAgent(holder, `${task.title} needs changes: ${what}`);
+  });
+
+const blocked = (task: string, holder: string) =>
+  send('PATCH', path`/tasks/${task}`, { status: 'blocked', agent_id: holder, reason: `paused by ${current().session.person ?? 'a person'}` });
+
+export const pauseTask = (task: string, holder: string) => act('Paused', () => blocked(task, holder));
 
 export const resume = (task: string, holder: string) =>
   act('It goes on', () => send('PATCH', path`/tasks/${task}`, { status: 'in_progress', agent_id: holder }));
@@ -39,11 +55,24 @@ export const retry = (task: string) => act('Put back into the queue', () => send
 export const cancel = (task: string, reason: string) =>
   act('Cancelled', () => send('POST', path`/tasks/${task}/cancel`, reason ? { reason } : {}));
 
+/** With its subtasks and all that depends on it. */
+export const beginAnew = (run: string, task: string) =>
+  act('It begins anew', () => send('POST', path`/clutch/v0/runs/${run}/retry`, { task_id: task }));
+
 export const assign = (task: string, agent: string) =>
   act(`Given to ${agent}`, () => send('POST', path`/tasks/${task}/assign`, { agent_id: agent }));
 
 export const release = (file: string, holder: string) =>
   act('Released', () => send('POST', '/resources/release', { path: file, agent_id: holder }));
+
+export const releaseAll = (files: readonly string[], holder: string) =>
+  act(`${files.length} files released`, async () => {
+    for (const file of files) await send('POST', '/resources/release', { path: file, agent_id: holder });
+  });
+
+export const lock = (file: string) => act('Locked', () => send('POST', '/resources/lock', { path: file }));
+
+export const unlock = (file: string) => act('Unlocked', () => send('POST', '/resources/unlock', { path: file }));
 
 export const handOver = (file: string, agent: string) =>
   act(`Handed over to ${agent}`, () => send('POST', '/resources/claim', { path: file, agent_id: agent, force: true }));
@@ -60,8 +89,17 @@ export const rejectHandoff = (handoff: string, agent: string, reason: string) =>
 export const decideHeld = (message: string, verdict: 'deliver' | 'discard') =>
   act(verdict === 'deliver' ? 'Delivered' : 'Discarded', () => send('POST', path`/admin/messages/${message}/decision`, { verdict }));
 
-export const stopAgent = (team: string, name: string) =>
-  act(`${name} is asked to stop`, () => send('POST', path`/teams/${team}/stop`, { agent: name, reason: 'asked for in the web UI' }));
+/** It finishes what it has and gets nothing new. */
+export const pauseAgent = (agent: string, reason: string) =>
+  act(`${agent} is paused`, () => send('POST', path`/agents/${agent}/pause`, reason ? { reason } : {}));
+
+export const resumeAgent = (agent: string) => act(`${agent} goes on`, () => send('POST', path`/agents/${agent}/resume`));
+
+export const stopAgent = (team: string, name: string, reason: string) =>
+  act(`${name} is asked to stop`, () => send('POST', path`/teams/${team}/stop`, { agent: name, ...(reason ? { reason } : {}) }));
+
+export const stopTeam = (team: string, reason: string) =>
+  act(`${team} is asked to stop`, () => send('POST', path`/teams/${team}/stop`, reason ? { reason } : {}));
 
 export const createTask = (title: string, assignedTo: string | undefined) =>
   act('Asked for', () =>

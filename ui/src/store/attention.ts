@@ -6,7 +6,7 @@ import type { State } from './store';
 import { isFor } from './talk';
 import { assignee, isOpen, type Task } from './world';
 
-export type Kind = 'review' | 'answer' | 'blocked' | 'failed' | 'unrouted' | 'offline' | 'conflict' | 'handoff' | 'mention' | 'held';
+export type Kind = 'review' | 'answer' | 'blocked' | 'failed' | 'unrouted' | 'stale' | 'silent' | 'offline' | 'conflict' | 'handoff' | 'mention' | 'held';
 
 export interface Matter {
   /** Names this matter and no later one of the same thing. */
@@ -28,11 +28,14 @@ export interface Matter {
   seq?: number;
 }
 
-type Seen = Pick<State, 'world' | 'talk' | 'session' | 'acknowledged' | 'routings' | 'held'>;
+/** A working agent that shows too little of itself. */
+export interface Quiet { id: string; shape: 'stale' | 'silent'; since: number; claims: number }
+
+type Seen = Pick<State, 'world' | 'talk' | 'session' | 'acknowledged' | 'routings' | 'held'> & { quiet: readonly Quiet[] };
 
 export function matters(state: Seen): Matter[] {
   const behind = waiting(state.world.tasks);
-  const all = [...ofTasks(state, behind), ...ofFiles(state), ...ofAgents(state), ...ofHandoffs(state), ...ofTalk(state), ...ofHeld(state)];
+  const all = [...ofTasks(state, behind), ...ofFiles(state), ...ofAgents(state), ...ofQuiet(state), ...ofHandoffs(state), ...ofTalk(state), ...ofHeld(state)];
   return all
     .filter((matter) => !state.acknowledged.has(matter.key))
     .sort((a, b) => weight(b) - weight(a) || b.behind - a.behind || a.since - b.since);
@@ -59,7 +62,7 @@ function waiting(tasks: ReadonlyMap<string, Task>): Map<string, number> {
 }
 
 const WEIGHTS: Record<Kind, number> = {
-  review: 9, answer: 9, conflict: 8, failed: 7, blocked: 6, unrouted: 6, offline: 5, held: 5, mention: 4, handoff: 3,
+  review: 9, answer: 9, conflict: 8, failed: 7, blocked: 6, unrouted: 6, stale: 5, offline: 5, held: 5, mention: 4, handoff: 3, silent: 2,
 };
 
 function weight(matter: Matter): number {
@@ -109,6 +112,14 @@ function ofAgents({ world }: Seen): Matter[] {
   });
 }
 
+function ofQuiet({ quiet }: Seen): Matter[] {
+  return quiet.map(({ id, shape, since, claims }) => ({
+    key: `${shape}:${id}:${since}`, kind: shape, shape, who: id, agent: id, since, behind: 0,
+    what: shape === 'stale' ? `${id} shows no sign of life` : `${id} is alive but silent`,
+    why: claims > 0 ? `it holds ${claims} file${claims === 1 ? '' : 's'}` : 'it is at work and nothing comes of it',
+  }));
+}
+
 function ofHandoffs({ world, session }: Seen): Matter[] {
   return [...world.handoffs.values()].flatMap((handoff) => {
     const target = handoff.to === undefined ? undefined : world.agents.get(handoff.to);
@@ -140,7 +151,7 @@ function ofTalk({ talk, session }: Seen): Matter[] {
       .map((entry) => ({
         key: `mention:${entry.id}`, kind: 'mention' as const, shape: 'waiting' as const,
         what: `${entry.name} mentions you`, who: entry.from, why: entry.text.slice(0, 200), since: entry.at,
-        behind: 0, channel: entry.thread.replace(/^thr_/, ''), seq: entry.seq,
+        behind: 0, channel: entry.thread.replace(/^thr_/, ''), message: entry.id, seq: entry.seq,
       })));
 }
 
@@ -150,7 +161,7 @@ function isAnswered(entries: readonly { from: string; replyTo: string | undefine
   return entries.slice(index + 1).some((entry) => entry.from === `person:${me}` && entry.replyTo === asked?.id);
 }
 
-/** How many open tasks each state has, for the footer and the rail. */
+/** How many tasks are open. */
 export function openTasks(tasks: ReadonlyMap<string, Task>): number {
   let count = 0;
   for (const task of tasks.values()) if (isOpen(task.state)) count += 1;

@@ -24,6 +24,8 @@ export function describe(event: LogEvent, names: Names): string {
     case 'agent.returned': return 'is back';
     case 'agent.status_set': return `is ${words(text(payload, 'status'))}`;
     case 'agent.left': return 'left';
+    case 'agent.paused': return `paused ${text(payload, 'agent')}${because()}`;
+    case 'agent.unpaused': return `let ${text(payload, 'agent')} go on`;
     case 'agent.went_offline': return `${text(payload, 'agent')} went offline`;
     case 'lead.chosen': return `${text(payload, 'holder') ?? 'nobody'} leads`;
     case 'task.created': return `asked for ${text(payload, 'title') ?? 'a task'}`;
@@ -69,13 +71,18 @@ export function describe(event: LogEvent, names: Names): string {
     case 'routing.decided': return routed(payload, task());
     case 'routing.failed': return `nobody fits ${task()}: ${text(payload, 'reason') ?? ''}`;
     case 'delivery.abandoned': return `a message could not be delivered to ${text(payload, 'agent') ?? 'its recipient'}`;
+    case 'team.launch_asked': return `asked to start ${text(payload, 'file') ?? 'a workflow file'} as ${text(payload, 'team') ?? 'a team'}`;
+    case 'team.launched': return `${text(payload, 'file') ?? 'the workflow file'} was started`;
+    case 'team.launch_failed': return `${text(payload, 'file') ?? 'the workflow file'} could not be started${because()}`;
     case 'team.started': return `the team ${text(payload, 'team') ?? ''} began to work`;
     case 'team.resumed': return `the team ${text(payload, 'team') ?? ''} goes on`;
     case 'team.kicked_off': return `the team ${text(payload, 'team') ?? ''} was told what to do`;
-    case 'team.stop_asked': return `asked ${text(payload, 'agent') ?? `the team ${text(payload, 'team') ?? ''}`} to stop`;
-    case 'team.ended': return `the team ${text(payload, 'team') ?? ''} ended: ${words(text(payload, 'outcome'))}`;
+    case 'team.stop_asked': return `asked ${text(payload, 'member') ?? `the team ${text(payload, 'team') ?? ''}`} to stop${because()}`;
+    case 'team.ended': return `the team ${text(payload, 'team') ?? ''} ended: ${words(text(payload, 'how'))}${because()}`;
     case 'turn.started': return `${text(payload, 'agent') ?? ''} began a turn`;
-    case 'turn.ended': return `${text(payload, 'agent') ?? 'a'} turn ended: ${text(payload, 'outcome') ?? ''}`;
+    case 'turn.ended': return `the turn of ${text(payload, 'agent') ?? 'an agent'} ended: ${text(payload, 'how') ?? ''}${suffix(text(object(payload, 'failure'), 'reason'))}`;
+    case 'context.configured': return 'configured the context';
+    case 'run.planned': return `planned ${texts(payload, 'planned').length} tasks${suffix(text(payload, 'summary'))}`;
     case 'envelope.received': return `${event.type}${suffix(text(payload, 'text') ?? text(payload, 'title'))}`;
     default: return words(event.kind);
   }
@@ -121,7 +128,7 @@ export function isDeed(event: LogEvent): boolean {
 const NO_DEEDS = new Set([
   'agent.went_offline', 'lead.chosen', 'task.reserved', 'task.moved', 'task.released', 'task.retried', 'task.reopened', 'task.failed',
   'task.timed_out', 'task.exhausted', 'resource.others_changed', 'resource.conflict_detected', 'resource.conflict_resolved',
-  'resource.conflict_escalated', 'message.held', 'run.status_set', 'delivery.abandoned', 'team.started', 'team.resumed', 'team.kicked_off', 'team.ended',
+  'resource.conflict_escalated', 'message.held', 'run.status_set', 'delivery.abandoned', 'team.launched', 'team.launch_failed', 'team.started', 'team.resumed', 'team.kicked_off', 'team.ended',
 ]);
 
 /** Paths come as a text, or with the key that they are known by. */
@@ -136,7 +143,8 @@ export function words(word: string | undefined): string {
 const DECISIONS = new Set([
   'lead.chosen', 'resource.forced', 'task.reassigned', 'routing.decided', 'routing.failed', 'resource.conflict_detected',
   'resource.conflict_resolved', 'resource.conflict_escalated', 'task.failed', 'task.exhausted', 'task.timed_out',
-  'handoff.initiated', 'handoff.accepted', 'handoff.rejected', 'message.held', 'delivery.abandoned', 'agent.went_offline',
+  'handoff.initiated', 'handoff.accepted', 'handoff.rejected', 'message.held', 'delivery.abandoned', 'agent.went_offline', 'agent.paused', 'agent.unpaused',
+  'team.launch_asked', 'team.launch_failed', 'team.stop_asked',
 ]);
 
 export function levelOf(event: LogEvent): Level {

@@ -1,24 +1,18 @@
 // An event of the log as the UI keeps it: the daemon's envelope, read once and flattened.
 
-/** One row of the stream: `{seq, message}`, and in pages also when it came. */
-export interface Placed {
-  seq: number;
-  received_at?: string;
-  message: Envelope;
-}
+import type { components } from '../api/schema';
 
-export interface Envelope {
-  id: string;
-  ts: string;
-  type: string;
-  run_id: string;
-  thread_id: string;
-  task_id: string | null;
-  from: { agent_id: string; role?: string };
-  to: { agent_id: string }[];
+type Wire = components['schemas'];
+
+/** One row of the stream: its place and the message, and in pages also when it came. */
+export type Placed = Pick<Wire['PlacedMessage'], 'seq'> & Partial<Pick<Wire['PlacedMessage'], 'received_at'>> & { message: Shown };
+
+/** An envelope as the daemon shows it. What a fact says, and about itself, is more than the protocol names. */
+type Shown = Pick<Wire['ShownMessage'], 'id' | 'ts' | 'type' | 'run_id' | 'thread_id' | 'from' | 'to' | 'attachments'> & {
+  task_id?: string | null;
   payload: Payload;
-  meta?: { kind?: string; cause?: number | null; auth?: string; via?: string | null };
-}
+  meta?: { kind?: string; cause?: number | null; auth?: string } | null;
+};
 
 /** What a fact says. Agents wrote parts of it, so nothing in it can be relied on to be there or to be of a type. */
 export type Payload = Record<string, unknown>;
@@ -37,6 +31,8 @@ export interface LogEvent {
   task: string | null;
   cause: number | null;
   payload: Payload;
+  /** Artifacts that came with it. */
+  refs?: string[];
 }
 
 export const RECEIVED = 'envelope.received';
@@ -57,6 +53,17 @@ export function read(placed: Placed, now: number): LogEvent {
     task: message.task_id ?? null,
     cause: message.meta?.cause ?? null,
     payload: message.payload ?? {},
+    ...(message.attachments?.length ? { refs: message.attachments.map((attachment) => attachment.ref) } : {}),
+  };
+}
+
+/** An event as the plain HTTP face shows it. */
+export function fromProtocol(event: Wire['ProtocolEvent']): LogEvent {
+  const kind = event.action.replace(/^x\./, '');
+  const task = event.task_id ?? null;
+  return {
+    seq: event.seq, at: event.timestamp, kind, type: kind, actor: plain(event.agent_id), auth: 'none', run: '', thread: '', task, cause: null,
+    payload: { ...event.metadata, ...(event.resource ? { path: event.resource } : {}), ...(task ? { task } : {}) },
   };
 }
 

@@ -89,6 +89,8 @@ function apply(draft: Draft, event: LogEvent): void {
     case 'agent.updated': return draft.agents.change(text(payload, 'id'), (agent) => ({ ...agent, ...profile(payload) }));
     case 'agent.returned': return setStatus(draft, text(payload, 'agent'), 'idle', event.at);
     case 'agent.status_set': return statusSet(draft, event);
+    case 'agent.paused': return pause(draft, event);
+    case 'agent.unpaused': return draft.agents.change(text(payload, 'agent'), (agent) => ({ ...agent, paused: undefined }));
     case 'agent.left': return draft.agents.remove(text(payload, 'agent') ?? '');
     case 'agent.went_offline':
       setStatus(draft, text(payload, 'agent'), 'offline', event.at);
@@ -158,11 +160,17 @@ function register(draft: Draft, event: LogEvent): void {
     ...profile(event.payload),
     status: 'idle',
     currentTask: undefined,
+    paused: draft.agents.get(id)?.paused,
     joinedAt: event.at,
     holding: draft.agents.get(id)?.holding ?? 0,
     since: event.at,
     lastEvent: event.at,
   });
+}
+
+function pause(draft: Draft, { payload, at }: LogEvent): void {
+  const paused = { by: text(payload, 'paused_by') ?? '', reason: text(payload, 'reason'), since: at };
+  draft.agents.change(text(payload, 'agent'), (agent) => ({ ...agent, paused }));
 }
 
 function setStatus(draft: Draft, id: string | undefined, status: AgentStatus, at: number): void {

@@ -1,7 +1,6 @@
 // What views ask for: the world that is looked at, be it now or in the past, and what follows from it.
 
 import { useMemo } from 'react';
-import { type Matter, matters } from './attention';
 import type { Names } from './describe';
 import { usePast } from './replay';
 import { useStore } from './store';
@@ -12,19 +11,6 @@ export function useWorld(): World {
   const live = useStore((state) => state.world);
   const past = usePast();
   return past?.world ?? live;
-}
-
-export function useMatters(): Matter[] {
-  const world = useWorld();
-  const talk = useStore((state) => state.talk);
-  const session = useStore((state) => state.session);
-  const acknowledged = useStore((state) => state.acknowledged);
-  const routings = useStore((state) => state.routings);
-  const held = useStore((state) => state.held);
-  return useMemo(
-    () => matters({ world, talk, session, acknowledged, routings, held }),
-    [world, talk, session, acknowledged, routings, held],
-  );
 }
 
 export function useNames(): Names {

@@ -17,25 +17,29 @@ export function mentioned(text: string, channel: string): string[] {
 export interface Reach {
   /** Agents that will find it in their inbox. */
   agents: string[];
+  /** People that will find it in their Attention. */
+  people: string[];
   /** Names that nobody has. */
   unknown: string[];
   priority: 'normal' | 'high';
 }
 
-export function reach(text: string, channel: string, agents: ReadonlyMap<string, unknown>): Reach {
+export function reach(text: string, channel: string, agents: ReadonlyMap<string, unknown>, people: ReadonlySet<string> = new Set()): Reach {
   const names = mentioned(text, channel);
   const known = names.filter((name) => agents.has(name));
   const urgent = text.split(/[^A-Za-z0-9_]+/).some((word) => URGENT.has(word.toLowerCase()));
   return {
     agents: known,
-    unknown: names.filter((name) => !agents.has(name)),
+    people: names.filter((name) => !agents.has(name) && people.has(bare(name))).map(bare),
+    unknown: names.filter((name) => !agents.has(name) && !people.has(bare(name))),
     priority: urgent || known.length > 1 ? 'high' : 'normal',
   };
 }
 
-export function reachWords({ agents, unknown, priority }: Reach): string {
-  const told = agents.length > 0 ? `Notifies ${agents.map(bare).join(', ')}, ${priority} priority` : 'Notifies nobody; everybody can read it';
-  return unknown.length > 0 ? `${told}. Nobody is called ${unknown.map((name) => `@${bare(name)}`).join(', ')}` : told;
+export function reachWords({ agents, people, unknown, priority }: Reach): string {
+  const told = agents.length > 0 ? `Notifies ${agents.map(bare).join(', ')}, ${priority} priority` : people.length > 0 ? 'Notifies no agent' : 'Notifies nobody; everybody can read it';
+  const shown = people.length > 0 ? `${told}; ${people.join(', ')} will find it in Attention` : told;
+  return unknown.length > 0 ? `${shown}. Nobody is called ${unknown.map((name) => `@${bare(name)}`).join(', ')}` : shown;
 }
 
 /** The mention that is being typed before a place in a text, if there is one. */

@@ -1,5 +1,5 @@
-// The past: the world as it was at an event. The log is read from its beginning and folded; waypoints are kept, so that going
-// back and forth does not begin anew each time.
+// The past: the world as it was after an event. The log is read from its beginning and folded; waypoints and the pages read last
+// are kept, so that going back and forth by single events reads nothing again.
 
 import { useSyncExternalStore } from 'react';
 import { events as page } from '../api/client';
@@ -12,18 +12,25 @@ export interface Past {
   /** The event that is looked at. */
   at: number;
   time: number;
-  /** Undefined while the log is read up to it. */
+  /** That of the place before while the log is read up to this one; undefined if there was none. */
   world: World | undefined;
-  /** How far the log is read. */
-  loaded: number;
+  /** How far the log is read, while it is not read up to the place. */
+  loading: number | undefined;
+  playing: boolean;
 }
 
 const PAGE = 1000;
 const MOST_WAYPOINTS = 200;
+const MOST_PAGES = 4;
+/** Playing moves so often, and takes at most so many steps to the end. */
+const BEAT_MILLIS = 400;
+const MOST_BEATS = 150;
 
 let past: Past | undefined;
 let asked = 0;
+let log = '';
 const waypoints = new Map<number, World>([[0, NOTHING]]);
+const pages = new Map<number, LogEvent[]>();
 const listeners = new Set<() => void>();
 
 function set(next: Past | undefined): void {
@@ -46,40 +53,79 @@ export function live(): void {
   set(undefined);
 }
 
+/** Steps to another event of the log, from now or from where the replay is. */
+export function step(by: number): void {
+  void lookAt((past?.at ?? current().head) + by);
+}
+
 /** Looks at the world after an event. */
 export async function lookAt(seq: number): Promise<void> {
-  const head = current().head;
+  const { head } = current();
   const at = Math.max(1, Math.min(seq, head));
   if (at >= head) return live();
+  forgetOther(current().log);
   const turn = (asked += 1);
   let world = nearest(at);
-  set({ at, time: past?.time ?? Date.now(), world: undefined, loaded: world.seq });
-  while (world.seq < at) {
-    const rows = await page(world.seq, Math.min(PAGE, at - world.seq));
+  const tell = (next: Partial<Past>) => set({ at, time: past?.time ?? Date.now(), world: past?.world, loading: world.seq, playing: past?.playing ?? false, ...next });
+  tell({});
+  let time = 0;
+  while (world.seq < at || time === 0) {
+    const events = (await pageWith(Math.min(world.seq + 1, at))).filter((event) => event.seq <= at);
     if (turn !== asked) return;
-    const now = Date.now();
-    const events: LogEvent[] = rows.map((row) => read(row, now));
-    if (events.length === 0) return live();
-    world = fold(world, events);
-    if (world.seq % PAGE === 0) keep(world);
-    set({ at, time: events.at(-1)?.at ?? now, world: world.seq >= at ? world : undefined, loaded: world.seq });
-  }
-  if (past?.world === undefined) {
-    const [row] = await page(at - 1, 1);
-    if (turn === asked) set({ at, time: row ? read(row, Date.now()).at : Date.now(), world, loaded: at });
+    const last = events.at(-1);
+    if (!last) return live();
+    time = last.at;
+    world = fold(world, events.filter((event) => event.seq > world.seq));
+    if (world.seq % PAGE === 0) keep(waypoints, world.seq, world, MOST_WAYPOINTS);
+    tell(world.seq >= at ? { time, world, loading: undefined } : {});
   }
 }
 
+/** Goes on by itself from where the replay is, or from the first event; or stops doing so. */
+export function play(): void {
+  if (past?.playing) return set({ ...past, playing: false });
+  const from = past?.at ?? 1;
+  const by = Math.max(1, Math.ceil((current().head - from) / MOST_BEATS));
+  void lookAt(from).then(() => {
+    if (!past) return;
+    set({ ...past, playing: true });
+    setTimeout(() => beat(by), BEAT_MILLIS);
+  });
+}
+
+function beat(by: number): void {
+  if (!past?.playing) return;
+  void lookAt(past.at + by).then(() => setTimeout(() => beat(by), BEAT_MILLIS));
+}
+
+/** The page of the log that an event is in. */
+async function pageWith(seq: number): Promise<LogEvent[]> {
+  const number = Math.floor((seq - 1) / PAGE);
+  const known = pages.get(number);
+  if (known) return known;
+  const now = Date.now();
+  const events = (await page(number * PAGE, PAGE)).map((row) => read(row, now));
+  if (events.length === PAGE) keep(pages, number, events, MOST_PAGES);
+  return events;
+}
+
 function nearest(at: number): World {
-  let best = NOTHING;
+  let best = past?.world && past.world.seq <= at ? past.world : NOTHING;
   for (const [seq, world] of waypoints) if (seq <= at && seq >= best.seq) best = world;
   return best;
 }
 
-function keep(world: World): void {
-  if (waypoints.size >= MOST_WAYPOINTS) {
-    const [, second] = [...waypoints.keys()];
-    if (second !== undefined) waypoints.delete(second);
-  }
-  waypoints.set(world.seq, world);
+function keep<T>(kept: Map<number, T>, key: number, value: T, most: number): void {
+  kept.delete(key);
+  kept.set(key, value);
+  const [oldest] = kept.keys();
+  if (kept.size > most && oldest !== undefined) kept.delete(oldest);
+}
+
+/** Another log has another past. */
+function forgetOther(now: string): void {
+  if (log === now) return;
+  log = now;
+  waypoints.clear();
+  pages.clear();
 }

@@ -5,6 +5,7 @@ import { events as eventPage, get, path, source, type Wire } from '../api/client
 import { type LogEvent, read, text } from './event';
 import { Feed, type Link } from './feed';
 import { fold } from './fold';
+import { pages } from './pages';
 import { browserTimers, Rhythm } from './rhythm';
 import { Ring } from './ring';
 import { type Entry, joined, listen, type Talk, threadOf } from './talk';
@@ -45,7 +46,9 @@ export interface State {
 }
 
 const MOST_EVENTS = 20_000;
+/** What the page begins with, and what it reads once that is shown: of a log of this length, all. */
 const FIRST_PAGE = 300;
+const SECOND_PAGE = 1000;
 /** How many channels are read before somebody looks at them, and how many entries a page has. */
 const READ_AHEAD = 5;
 export const ENTRIES = 100;
@@ -126,9 +129,10 @@ const feed = new Feed<Wire['StateSnapshot']>(
     began(snapshot) {
       waiting = [];
       ring.clear();
+      if (snapshot.log !== state.log) pages.clear();
       const world = fromSnapshot(snapshot.state, snapshot.seq);
       change({ world, log: snapshot.log, head: snapshot.seq, events: [], ready: true, beats: beatsOf(snapshot.state.agents) });
-      void earlier(FIRST_PAGE);
+      void earlier(FIRST_PAGE).then(() => earlier(SECOND_PAGE)).catch(() => undefined);
       void channels();
       void session();
       void acknowledgements();

@@ -8,6 +8,8 @@ export type AgentStatus = Wire['AgentStatus'];
 export type TaskState =
   | 'pending' | 'planning' | 'in_progress' | 'review' | 'paused' | 'completed' | 'failed' | 'skipped' | 'cancelled';
 
+export interface Paused { by: string; reason: string | undefined; since: number }
+
 export interface Agent {
   id: string;
   tool: string;
@@ -16,6 +18,8 @@ export interface Agent {
   status: AgentStatus;
   currentTask: string | undefined;
   capabilities: string[];
+  /** It finishes what it has and gets nothing new. */
+  paused: Paused | undefined;
   joinedAt: number;
   /** How many tasks it has claimed. */
   holding: number;
@@ -107,6 +111,11 @@ export function isOpen(state: TaskState): boolean {
   return state === 'pending' || state === 'planning' || state === 'in_progress' || state === 'review' || state === 'paused';
 }
 
+/** Whether it is over and done with; what failed may be tried again. */
+export function hasEnded(task: Task): boolean {
+  return task.state === 'completed' || task.state === 'skipped' || task.state === 'cancelled';
+}
+
 /** Who a task belongs to right now, be it claimed or only kept for somebody. */
 export function heldBy(task: Task): string | undefined {
   return task.holder ?? task.reservedFor;
@@ -147,6 +156,7 @@ function agentFrom(agent: Wire['Agent'], holding: number): Agent {
     status: agent.status,
     currentTask: agent.current_task ?? undefined,
     capabilities: agent.capabilities,
+    paused: agent.paused ? { by: agent.paused.by, reason: agent.paused.reason ?? undefined, since: agent.paused.since } : undefined,
     joinedAt: agent.joined_at,
     holding,
     since: agent.joined_at,

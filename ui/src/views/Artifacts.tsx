@@ -1,21 +1,24 @@
-// What was produced: files by their content. A preview shows text as text; HTML runs in a frame that may do nothing.
+// What was produced: files by their content, and who named them for what.
 
-import { useEffect, useState } from 'react';
-import { get, type Wire } from '../api/client';
+import { useMemo } from 'react';
+import type { Wire } from '../api/client';
 import { Head, type WithMenu } from '../parts/Head';
 import { Age } from '../parts/time';
 import { at } from '../router';
-
-const LARGEST = 512 * 1024;
+import { useAddresses } from '../shell/rows';
+import { useAsked } from '../store/asked';
+import type { LogEvent } from '../store/event';
+import { useNames } from '../store/hooks';
+import { useStore } from '../store/store';
+import { Happened } from './Happened';
+import { bytes, Preview } from './Preview';
 
 export default function ArtifactsView({ chosen, onMenu }: { chosen: string | undefined } & WithMenu) {
-  const [list, setList] = useState<Wire['ListedArtifact'][]>();
-  useEffect(() => {
-    get<Wire['ArtifactList']>('/clutch/v0/artifacts?limit=500')
-      .then(({ artifacts }) => setList([...artifacts].sort((a, b) => b.stored_at - a.stored_at)))
-      .catch(() => setList([]));
-  }, []);
+  const head = useStore((state) => state.head);
+  const { value, fault } = useAsked<Wire['ArtifactList']>('/clutch/v0/artifacts?limit=1000', head);
+  const list = useMemo(() => (value ? [...value.artifacts].sort((a, b) => b.stored_at - a.stored_at) : fault === undefined ? undefined : []), [value, fault]);
   const artifact = list?.find((entry) => entry.sha256 === chosen) ?? list?.[0];
+  useAddresses(list ?? [], (entry) => entry === artifact, (entry) => at('artifacts', entry.sha256));
   return (
     <>
       <Head title="Artifacts" note={list ? `${list.length}` : ''} onMenu={onMenu} />
@@ -35,7 +38,7 @@ export default function ArtifactsView({ chosen, onMenu }: { chosen: string | und
                 ))}
               </ul>
             </nav>
-            <div>{artifact && <Preview key={artifact.sha256} artifact={artifact} />}</div>
+            <div>{artifact && <One key={artifact.sha256} artifact={artifact} />}</div>
           </div>
         )}
       <div />
@@ -43,50 +46,25 @@ export default function ArtifactsView({ chosen, onMenu }: { chosen: string | und
   );
 }
 
-const bytes = (size: number) => (size < 1024 ? `${size} B` : size < 1024 ** 2 ? `${(size / 1024).toFixed(1)} KB` : `${(size / 1024 ** 2).toFixed(1)} MB`);
-
-type Content = { is: 'text' | 'html' | 'json'; text: string } | { is: 'image'; url: string } | { is: 'other' };
-
-function Preview({ artifact }: { artifact: Wire['ListedArtifact'] }) {
-  const [content, setContent] = useState<Content>();
+function One({ artifact }: { artifact: Wire['ListedArtifact'] }) {
   const href = `/clutch/v0/artifacts/sha256-${artifact.sha256}`;
-  useEffect(() => {
-    if (artifact.size > LARGEST) return setContent({ is: 'other' });
-    let url: string | undefined;
-    fetch(href).then((response) => response.arrayBuffer()).then((buffer) => {
-      const found = judged(new Uint8Array(buffer));
-      if (found.is === 'image') url = found.url;
-      setContent(found);
-    }).catch(() => setContent({ is: 'other' }));
-    return () => (url ? URL.revokeObjectURL(url) : undefined);
-  }, [href, artifact.size]);
+  const names = useNames();
+  const events = useStore((state) => state.events);
+  const naming = useMemo(() => events.filter((event) => isNamedBy(event, artifact.sha256)).slice(-5), [events.length, artifact.sha256]);
+  const task = naming.find((event) => event.task !== null)?.task;
   return (
     <>
       <h2 className="title mono">{artifact.ref}</h2>
-      <div className="deeds"><span className="quiet">{bytes(artifact.size)}, {artifact.named ? 'named in the log' : 'named by nothing'}</span><a className="button push" href={href} download>Download</a></div>
-      {content?.is === 'image' && <img src={content.url} alt={`Artifact ${artifact.sha256}`} style={{ maxWidth: '100%' }} />}
-      {content?.is === 'html' && <iframe className="preview" title="Preview, isolated" sandbox="" srcDoc={content.text} />}
-      {(content?.is === 'text' || content?.is === 'json') && <pre tabIndex={0}>{content.text}</pre>}
-      {content?.is === 'other' && <p className="quiet">There is no preview of it.</p>}
+      <div className="deeds">
+        <span className="quiet">{bytes(artifact.size)}, {artifact.named ? 'named in the log' : 'named by nothing'}{task && <>, of <a className="link" href={at('tasks', task)}>{names.task(task)}</a></>}</span>
+        <a className="button push" href={href} download>Download</a>
+      </div>
+      <Preview href={href} size={artifact.size} sha256={artifact.sha256} />
+      {naming.length > 0 && <><h3 className="subtitle">Named by</h3><Happened events={naming} /></>}
     </>
   );
 }
 
-/** What it is, by its own first bytes and never by what somebody says. */
-function judged(data: Uint8Array): Content {
-  const begins = (...start: number[]) => start.every((byte, index) => data[index] === byte);
-  const image = begins(0x89, 0x50, 0x4e, 0x47) ? 'image/png' : begins(0xff, 0xd8, 0xff) ? 'image/jpeg' : begins(0x47, 0x49, 0x46) ? 'image/gif' : undefined;
-  if (image) return { is: 'image', url: URL.createObjectURL(new Blob([data as BlobPart], { type: image })) };
-  let text: string;
-  try {
-    text = new TextDecoder('utf-8', { fatal: true }).decode(data);
-  } catch {
-    return { is: 'other' };
-  }
-  if (/^\s*(<!doctype html|<html|<svg|<\?xml)/i.test(text)) return { is: 'html', text };
-  try {
-    return { is: 'json', text: JSON.stringify(JSON.parse(text), null, 2) };
-  } catch {
-    return { is: 'text', text };
-  }
+function isNamedBy(event: LogEvent, sha256: string): boolean {
+  return event.refs?.some((ref) => ref.includes(sha256)) || JSON.stringify(event.payload).includes(sha256);
 }

@@ -1,64 +1,71 @@
 // What needs the person: one list, ordered by what it holds up. Each row says who, why, since when, what waits, and has the deed
 // beside it.
 
-import { type ReactNode, useState } from 'react';
-import { ChooseAgent } from '../parts/Choose';
+import { useEffect, useRef, useState } from 'react';
 import { Glyph } from '../parts/Glyph';
 import { Head, type WithMenu } from '../parts/Head';
+import { Offers } from '../parts/Offers';
 import { Age } from '../parts/time';
-import { at, go } from '../router';
-import { useDeeds } from '../shell/keys';
+import { at, go, usePlace, withQuery } from '../router';
+import { useCursor } from '../shell/rows';
 import * as actions from '../store/actions';
 import type { Kind, Matter } from '../store/attention';
-import { useMatters, useMayAct, useWorld } from '../store/hooks';
+import { useMayAct, useWorld } from '../store/hooks';
+import { useMatters } from '../store/matters';
+import { ofMatter } from '../store/offers';
+import { useRoster } from '../store/roster';
 import { useStore } from '../store/store';
-import { assignee, type World } from '../store/world';
+import { Peek } from './Peek';
 import { SignInNote } from './SignInNote';
 
 const KINDS: Record<Kind, string> = {
-  review: 'Reviews', answer: 'Questions', blocked: 'Blocked', failed: 'Failed', unrouted: 'Nobody fits', offline: 'Offline',
-  conflict: 'Conflicts', handoff: 'Handoffs', mention: 'Mentions', held: 'Held messages',
+  review: 'Reviews', answer: 'Questions', blocked: 'Blocked', failed: 'Failed', unrouted: 'Nobody fits', stale: 'No sign of life', silent: 'Silent',
+  offline: 'Offline', conflict: 'Conflicts', handoff: 'Handoffs', mention: 'Mentions', held: 'Held messages',
 };
 
 export function AttentionView({ onMenu }: WithMenu) {
+  const place = usePlace();
   const all = useMatters();
   const world = useWorld();
   const mayAct = useMayAct();
-  const [kind, setKind] = useState<Kind | undefined>();
-  const [chosen, setChosen] = useState(0);
+  const kind = place.query.get('kind') ?? undefined;
   const matters = kind === undefined ? all : all.filter((matter) => matter.kind === kind);
   const kinds = [...new Set(all.map((matter) => matter.kind))];
-  const matter = matters[Math.min(chosen, matters.length - 1)];
-  useDeeds((deed) => {
-    if (deed === 'next' || deed === 'previous') {
-      setChosen((before) => Math.max(0, Math.min(matters.length - 1, before + (deed === 'next' ? 1 : -1))));
-      return true;
-    }
+  const [peeked, setPeeked] = useState<string>();
+  const [chosen, setChosen] = useCursor(matters.length, (deed, index) => {
+    const matter = matters[index];
     if (!matter) return false;
-    if (deed === 'open') go(placeOf(matter));
+    if (deed === 'open' || deed === 'reply') go(placeOf(matter));
+    else if (deed === 'peek') setPeeked(peeked === matter.key ? undefined : matter.key);
     else if (deed === 'acknowledge' && mayAct) void actions.acknowledge(matter.key);
-    else if (deed === 'approve' && mayAct && matter.kind === 'review' && matter.task) approve(world, matter.task);
+    else if (deed === 'approve' && mayAct) return approved(matter);
     else return false;
     return true;
   });
+  const approved = (matter: Matter) => {
+    const offer = ofMatter(matter, world).find((one) => one.is === 'do' && one.key === 'A');
+    if (offer?.is === 'do') offer.run();
+    return offer !== undefined;
+  };
+  const to = (wanted: Kind | undefined) => go(withQuery(place, { kind: wanted }), 'replace');
   return (
     <>
       <Head title="Attention" onMenu={onMenu} note={all.length === 0 ? 'Nothing needs you' : `${all.length} need${all.length === 1 ? 's' : ''} you`} />
       <div className="bar">
-        {kinds.length > 1 && (
+        {(kinds.length > 1 || kind !== undefined) && (
           <>
-            <button type="button" className="chip" aria-pressed={kind === undefined} onClick={() => setKind(undefined)}>All kinds</button>
+            <button type="button" className="chip" aria-pressed={kind === undefined} onClick={() => to(undefined)}>All kinds</button>
             {kinds.map((name) => (
-              <button key={name} type="button" className="chip" aria-pressed={kind === name} onClick={() => setKind(name)}>{KINDS[name]}</button>
+              <button key={name} type="button" className="chip" aria-pressed={kind === name} onClick={() => to(name)}>{KINDS[name]} <span className="num">{all.filter((matter) => matter.kind === name).length}</span></button>
             ))}
           </>
         )}
       </div>
       <div className="scroll">
         <ul aria-label="What needs you">
-          {matters.map((entry) => (
-            <li key={entry.key}>
-              <Row matter={entry} chosen={entry === matter} world={world} mayAct={mayAct} />
+          {matters.map((matter, index) => (
+            <li key={matter.key} onFocus={() => setChosen(index)}>
+              <Row matter={matter} chosen={index === chosen} open={matter.key === peeked} />
             </li>
           ))}
         </ul>
@@ -69,61 +76,26 @@ export function AttentionView({ onMenu }: WithMenu) {
   );
 }
 
-function Row({ matter, chosen, world, mayAct }: { matter: Matter; chosen: boolean; world: World; mayAct: boolean }) {
+function Row({ matter, chosen, open }: { matter: Matter; chosen: boolean; open: boolean }) {
+  const row = useRef<HTMLElement>(null);
+  const world = useWorld();
+  const disabled = !useMayAct();
+  useEffect(() => {
+    if (chosen) row.current?.scrollIntoView({ block: 'nearest' });
+  }, [chosen]);
   return (
-    <article className={chosen ? 'matter chosen' : 'matter'}>
+    <article ref={row} className={chosen ? 'matter chosen' : 'matter'} aria-current={chosen}>
       <Glyph shape={matter.shape} label={KINDS[matter.kind]} />
       <a className="what cut" href={placeOf(matter)}><b>{matter.what}</b></a>
-      <span className="why cut">{matter.behind > 0 ? `${matter.behind} task${matter.behind === 1 ? '' : 's'} wait${matter.behind === 1 ? 's' : ''} · ` : ''}{matter.why}</span>
+      <span className={open ? 'why' : 'why cut'}>{matter.behind > 0 ? `${matter.behind} task${matter.behind === 1 ? '' : 's'} wait${matter.behind === 1 ? 's' : ''} · ` : ''}{matter.why}</span>
       <span className="age"><Age since={matter.since} /></span>
       <span className="deeds">
-        <Deeds matter={matter} world={world} disabled={!mayAct} />
-        <button type="button" className="button plain" disabled={!mayAct} onClick={() => void actions.acknowledge(matter.key)}>Acknowledge</button>
+        <Offers offers={ofMatter(matter, world)} disabled={disabled} />
+        <button type="button" className="button plain" disabled={disabled} onClick={() => void actions.acknowledge(matter.key)}>Acknowledge</button>
       </span>
+      {open && <Peek matter={matter} />}
     </article>
   );
-}
-
-/** What can be done about it, the likeliest first. */
-function Deeds({ matter, world, disabled }: { matter: Matter; world: World; disabled: boolean }): ReactNode {
-  const { task, path } = matter;
-  const row = task === undefined ? undefined : world.tasks.get(task);
-  const holder = row ? assignee(row) : undefined;
-  const button = (label: ReactNode, run: () => void, main = false) => (
-    <button type="button" className={main ? 'button main-action' : 'button'} disabled={disabled} onClick={run}>{label}</button>
-  );
-  switch (matter.kind) {
-    case 'review':
-      return <>{task && button(<>Approve<kbd>A</kbd></>, () => approve(world, task), true)}{task && holder && button('Request changes', () => void actions.sendBack(task, holder))}</>;
-    case 'answer':
-    case 'blocked':
-      return <>{task && holder && button('Let it go on', () => void actions.resume(task, holder), true)}{task && <ChooseAgent label="Reassign" disabled={disabled} except={holder} onChoose={(agent) => void actions.assign(task, agent)} />}</>;
-    case 'failed':
-      return <>{task && button('Retry', () => void actions.retry(task), true)}{task && <ChooseAgent label="Reassign" disabled={disabled} onChoose={(agent) => void actions.retry(task).then((done) => done && actions.assign(task, agent))} />}</>;
-    case 'unrouted':
-      return task && <ChooseAgent label="Give to" disabled={disabled} onChoose={(agent) => void actions.assign(task, agent)} />;
-    case 'conflict': {
-      const conflict = path === undefined ? undefined : world.files.get(path)?.conflict;
-      if (!conflict || path === undefined) return null;
-      return <>{[conflict.holder, conflict.intruder].map((winner) => <span key={winner}>{button(`${winner} keeps it`, () => void actions.resolve(path, winner))}</span>)}</>;
-    }
-    case 'handoff':
-      return matter.handoff && <ChooseAgent label="Accept for" disabled={disabled} onChoose={(agent) => void actions.acceptHandoff(matter.handoff ?? '', agent)} />;
-    case 'held': {
-      const { message } = matter;
-      return message && <>{button('Deliver', () => void actions.decideHeld(message, 'deliver'), true)}{button('Discard', () => void actions.decideHeld(message, 'discard'))}</>;
-    }
-    case 'mention':
-      return <a className="button main-action" href={placeOf(matter)}>Answer</a>;
-    case 'offline':
-      return matter.agent && button('Dismiss from the team', () => void actions.dismissAgent(matter.agent ?? ''));
-  }
-}
-
-function approve(world: World, task: string): void {
-  const row = world.tasks.get(task);
-  const holder = row ? assignee(row) : undefined;
-  if (holder) void actions.approve(task, holder);
 }
 
 function placeOf(matter: Matter): string {
@@ -135,13 +107,13 @@ function placeOf(matter: Matter): string {
 }
 
 function Rest({ count }: { count: number }) {
-  const { agents } = useWorld();
+  const working = useRoster().filter((post) => post.shape === 'working').length;
   const last = useStore((state) => state.events.at(-1)?.at);
-  const working = [...agents.values()].filter((agent) => agent.status === 'working').length;
   return (
-    <p className="empty">
+    <p className="empty wide-text">
       {count === 0 ? 'Nothing needs you.' : 'Nothing else.'} {working} agent{working === 1 ? '' : 's'} working
-      {last !== undefined && <>, last event <Age since={last} /> ago</>}. <kbd>e</kbd> acknowledge <kbd>j</kbd> <kbd>k</kbd> move
+      {last !== undefined && <>, last event <Age since={last} /> ago</>}.
+      <span className="hints"><kbd>j</kbd> <kbd>k</kbd> move <kbd>Space</kbd> peek <kbd>Enter</kbd> open <kbd>a</kbd> approve <kbd>e</kbd> acknowledge</span>
     </p>
   );
 }

@@ -1,21 +1,23 @@
 // A channel: what they say, with what they did between folded into lines, threads, and a place to write.
 
-import { useCallback, useEffect, useMemo, useRef, useState } from 'react';
+import { useEffect, useMemo, useRef, useState } from 'react';
 import { EventList } from '../parts/EventList';
-import { Face } from '../parts/Face';
-import { Head, type WithMenu } from '../parts/Head';
+import type { WithMenu } from '../parts/Head';
+import { clock, day } from '../parts/time';
 import { at, go, usePlace, withQuery } from '../router';
+import { useRows } from '../shell/rows';
 import { markSeen, seenUpto } from '../shell/seen';
-import { useDeeds } from '../shell/keys';
-import { type Detail, interleave, type Item } from '../store/bursts';
+import { type Detail, interleave } from '../store/bursts';
+import { asItem, byRoot, type Marked, rootsOf, withMarks } from '../store/conversation';
 import { useWorld } from '../store/hooks';
+import { runOf } from '../store/instance';
 import { usePast } from '../store/replay';
-import { ENTRIES, entries as readEntries, useStore } from '../store/store';
-import { channelTitle, type Entry, threadOf } from '../store/talk';
-import type { Task } from '../store/world';
+import { useStore } from '../store/store';
+import { channelTitle, type Entry } from '../store/talk';
+import { ChannelHead } from './ChannelHead';
 import { Compose } from './Compose';
 import { Burst, EventLine, Message } from './Message';
-import { Progress } from './Progress';
+import { useEntries, useEventsBeside } from './useEntries';
 
 const DETAILS: { name: Detail; title: string }[] = [
   { name: 'talk', title: 'Messages' },
@@ -27,160 +29,106 @@ const DETAILS: { name: Detail; title: string }[] = [
 export function ChannelView({ channel, onMenu }: { channel: string } & WithMenu) {
   const place = usePlace();
   const detail = (place.query.get('show') as Detail | null) ?? 'tasks';
-  const wanted = Number(place.query.get('seq') ?? Number.NaN);
-  const thread = place.query.get('thread') ?? undefined;
   const { entries, earlier, shift } = useEntries(channel);
   const me = useStore((state) => state.session.person);
-  const log = useStore((state) => state.log);
   const past = usePast();
-  const events = useEvents(channel, entries);
-  const [newSince] = useState(() => seenUpto(log, channel));
-  const shown = useMemo(() => entries.filter((entry) => past === undefined || entry.seq <= past.at), [entries, past]);
-  const roots = useMemo(() => shown.filter((entry) => entry.replyTo === undefined || !shown.some((other) => other.id === entry.replyTo)), [shown]);
+  const events = useEventsBeside(channel, entries);
+  const newSince = useNewSince(channel, entries.at(-1)?.seq);
+  const shown = useMemo(() => entries.filter((entry) => past === undefined || entry.seq <= past.at), [entries, past?.at]);
   const replies = useMemo(() => byRoot(shown), [shown]);
-  const root = thread === undefined ? undefined : shown.find((entry) => entry.id === thread);
+  const root = shown.find((entry) => entry.id === place.query.get('thread'));
   const items = useMemo(
-    () => (root ? [root, ...(replies.get(root.id) ?? [])].map(asItem) : withMarks(interleave(roots, past ? [] : events, detail), newSince)),
-    [root, roots, replies, events, detail, newSince, past],
+    () => (root ? [root, ...(replies.get(root.id) ?? [])].map(asItem) : withMarks(interleave(rootsOf(shown), events, detail), newSince)),
+    [root, shown, replies, events, detail, newSince],
   );
-  const last = entries.at(-1)?.seq;
-  useEffect(() => {
-    if (last !== undefined && !document.hidden && log) markSeen(log, channel, last);
-    else if (last === undefined && log) markSeen(log, channel, 0);
-  }, [last, channel, log]);
   const compose = useRef<HTMLTextAreaElement>(null);
-  useDeeds((deed) => {
-    if (deed !== 'reply') return false;
-    compose.current?.focus();
+  const [opened, setOpened] = useState<ReadonlySet<string>>(new Set());
+  const toggle = (key: string) => setOpened((before) => (before.has(key) ? new Set([...before].filter((other) => other !== key)) : new Set([...before, key])));
+  const [cursor, setCursor] = useState<string>();
+  const wanted = cursor ?? (place.query.has('seq') ? `m${place.query.get('seq')}` : undefined);
+  const focus = wanted === undefined ? undefined : items.findIndex((item) => item.key === wanted);
+  useRows({ count: items.length, chosen: focus ?? items.length, move: (index) => setCursor(items[index]?.key) }, (deed, index) => {
+    const item = items[index];
+    if (deed === 'reply' && item?.is === 'entry' && !root) go(withQuery(place, { thread: item.entry.id }));
+    else if (deed === 'reply') compose.current?.focus();
+    else if (deed === 'open' && item) go(addressOf(item, place.href));
+    else if (deed === 'peek' && item) toggle(item.key);
+    else return false;
     return true;
   });
-  const focus = Number.isFinite(wanted) ? `m${wanted}` : undefined;
   return (
     <>
       <ChannelHead channel={channel} onMenu={onMenu} entries={entries} />
       <div className="bar">
         {root
           ? <><a className="chip" href={withQuery(place, { thread: undefined })}>Back to the channel</a><span className="quiet">Thread of {root.name}</span></>
-          : (
-            <div className="tabs" role="group" aria-label="What is shown">
-              {DETAILS.map(({ name, title }) => (
-                <button key={name} type="button" className="tab" {...(detail === name ? { 'aria-current': true } : {})} onClick={() => go(withQuery(place, { show: name === 'tasks' ? undefined : name }), 'replace')}>{title}</button>
-              ))}
-              <a className="tab" href={at('documents', channel)}>Documents</a>
-            </div>
-          )}
+          : <Tabs channel={channel} detail={detail} />}
       </div>
       {items.length === 0
         ? <p className="empty">Nothing was said here yet. Mention an agent with @ to reach its inbox.</p>
         : (
           <EventList
-            rows={items} keyOf={(item) => item.key} label={`Messages in ${channelTitle(channel)}`} role="log" onStart={earlier} shift={shift} focus={focus}
-            render={(item) => <Shown item={item} me={me} replies={replies} channel={channel} chosen={item.key === focus} inThread={root !== undefined} />}
+            count={items.length} stamp={items} label={`Messages in ${channelTitle(channel)}`} role="log" onStart={earlier} shift={shift} focus={focus}
+            render={(index) => {
+              const item = items[index] as Marked;
+              return <div key={item.key}><Shown item={item} me={me} replies={replies} channel={channel} chosen={index === focus} inThread={root !== undefined} open={opened.has(item.key)} onToggle={toggle} /></div>;
+            }}
           />
         )}
-      <Compose channel={channel} replyTo={root} field={compose} />
+      <Compose key={`${channel} ${root?.id ?? ''}`} channel={channel} replyTo={root} field={compose} />
     </>
   );
 }
 
-/** The entries of a channel: those that the stream brought, and older ones by the page. */
-function useEntries(channel: string): { entries: readonly Entry[]; earlier: () => void; shift: boolean } {
-  const thread = threadOf(channel);
-  const entries = useStore((state) => state.talk.get(thread)) ?? NONE;
+function Tabs({ channel, detail }: { channel: string; detail: Detail }) {
+  const place = usePlace();
+  const { tasks } = useWorld();
+  const run = useMemo(() => runOf(channel, tasks), [channel, tasks]);
+  const closed = place.query.get('panel') === 'off';
+  return (
+    <>
+      <div className="tabs" role="group" aria-label="What is shown">
+        {DETAILS.map(({ name, title }) => (
+          <button key={name} type="button" className="tab" {...(detail === name ? { 'aria-current': true } : {})} onClick={() => go(withQuery(place, { show: name === 'tasks' ? undefined : name }), 'replace')}>{title}</button>
+        ))}
+        <a className="tab" href={at('documents', channel)}>Documents</a>
+        {run && <a className="tab narrow" href={at('runs', run)}>Run</a>}
+      </div>
+      {run && closed && <button type="button" className="chip push" onClick={() => go(withQuery(place, { panel: undefined }), 'replace')}>Show the run</button>}
+    </>
+  );
+}
+
+/** Up to where the person had read when the channel was opened; what is in sight counts as read from then on. */
+function useNewSince(channel: string, last: number | undefined): number | undefined {
   const log = useStore((state) => state.log);
-  const [shift, setShift] = useState(false);
-  const state = useRef<{ loading: boolean; done: boolean; log: string }>({ loading: false, done: false, log: '' });
-  const load = useCallback(async (before: number | undefined) => {
-    if (state.current.loading || state.current.done) return;
-    state.current.loading = true;
-    try {
-      if (before !== undefined) setShift(true);
-      const found = await readEntries(channel, before);
-      state.current.done = found.length < ENTRIES;
-      requestAnimationFrame(() => setShift(false));
-    } finally {
-      state.current.loading = false;
-    }
-  }, [channel]);
+  const [newSince] = useState(() => seenUpto(log, channel));
   useEffect(() => {
-    if (log === '' || state.current.log === log) return;
-    state.current = { loading: false, done: false, log };
-    void load(undefined).catch(() => undefined);
-  }, [log, load]);
-  const first = entries[0]?.at;
-  return { entries, earlier: () => first !== undefined && void load(first).catch(() => undefined), shift };
+    if (!log || (last !== undefined && document.hidden)) return;
+    markSeen(log, channel, last ?? 0);
+  }, [last, channel, log]);
+  return newSince;
 }
 
-const NONE: readonly Entry[] = [];
-
-/** The events beside the messages: those of the channel's run, from about where the messages begin. */
-function useEvents(channel: string, entries: readonly Entry[]) {
-  const events = useStore((state) => state.events);
-  const run = `run_${channel}`;
-  const from = entries.length >= ENTRIES ? (entries[0]?.seq ?? 0) : 0;
-  return useMemo(() => events.filter((event) => event.run === run && event.seq >= from && event.kind !== 'message.sent'), [events, run, from]);
-}
-
-function byRoot(entries: readonly Entry[]): Map<string, Entry[]> {
-  const root = new Map<string, string>();
-  const found = new Map<string, Entry[]>();
-  for (const entry of entries) {
-    if (entry.replyTo === undefined) continue;
-    const top = root.get(entry.replyTo) ?? entry.replyTo;
-    root.set(entry.id, top);
-    found.set(top, [...(found.get(top) ?? []), entry]);
+function addressOf(item: Marked, otherwise: string): string {
+  switch (item.is) {
+    case 'entry': return at('event', item.entry.seq);
+    case 'event': return at('event', item.event.seq);
+    case 'burst': return at('event', item.events.at(-1)?.seq ?? 1);
+    default: return otherwise;
   }
-  return found;
 }
 
-type Marked = Item | { is: 'new'; key: string; at: number } | { is: 'day'; key: string; at: number };
-
-const asItem = (entry: Entry): Marked => ({ is: 'entry', key: `m${entry.seq}`, at: entry.at, entry });
-
-/** Puts in where a day begins, and what is new since the person was here last. */
-function withMarks(items: Item[], newSince: number | undefined): Marked[] {
-  const marked: Marked[] = [];
-  let told = newSince === undefined;
-  let before: number | undefined;
-  for (const item of items) {
-    if (before !== undefined && new Date(before).toDateString() !== new Date(item.at).toDateString()) {
-      marked.push({ is: 'day', key: `d${item.key}`, at: item.at });
-    }
-    before = item.at;
-    if (!told && item.is === 'entry' && item.entry.seq > (newSince ?? 0)) {
-      told = true;
-      marked.push({ is: 'new', key: 'new', at: item.at });
-    }
-    marked.push(item);
-  }
-  return marked;
+interface ShownProps {
+  item: Marked; me: string | undefined; replies: Map<string, Entry[]>; channel: string; chosen: boolean; inThread: boolean; open: boolean; onToggle: (key: string) => void;
 }
 
-interface ShownProps { item: Marked; me: string | undefined; replies: Map<string, Entry[]>; channel: string; chosen: boolean; inThread: boolean }
-
-function Shown({ item, me, replies, channel, chosen, inThread }: ShownProps) {
+function Shown({ item, me, replies, channel, chosen, inThread, open, onToggle }: ShownProps) {
   switch (item.is) {
     case 'entry': return <Message entry={item.entry} me={me} replies={inThread ? [] : (replies.get(item.entry.id) ?? [])} channel={channel} chosen={chosen} inThread={inThread} />;
-    case 'event': return <EventLine event={item.event} />;
-    case 'burst': return <Burst agent={item.agent} events={item.events} at={item.at} />;
-    case 'new': return <div className="divider">New since you were here</div>;
-    case 'day': return <div className="day">{new Date(item.at).toLocaleDateString(undefined, { weekday: 'long', day: 'numeric', month: 'long' })}</div>;
+    case 'event': return <EventLine event={item.event} chosen={chosen} />;
+    case 'burst': return <Burst agent={item.agent} events={item.events} at={item.at} chosen={chosen} open={open} onToggle={() => onToggle(item.key)} />;
+    case 'new': return <div className="divider">New since {clock(item.at)}</div>;
+    case 'day': return <div className="day">{day(item.at)}</div>;
   }
-}
-
-function ChannelHead({ channel, onMenu, entries }: { channel: string; entries: readonly Entry[] } & WithMenu) {
-  const { tasks } = useWorld();
-  const run = `run_${channel}`;
-  const own: Task[] = useMemo(() => [...tasks.values()].filter((task) => task.run === run), [tasks, run]);
-  const speakers = useMemo(() => [...new Set([...entries].reverse().map((entry) => entry.from))], [entries]);
-  return (
-    <Head title={`# ${channelTitle(channel)}`} note={channel === 'default' ? 'The project' : undefined} onMenu={onMenu}>
-      <span className="push" />
-      {own.length > 0 && <Progress tasks={own} />}
-      <div className="faces" role="img" aria-label={`Spoke here: ${speakers.slice(0, 8).join(', ')}`}>
-        {speakers.slice(0, 4).map((id) => <Face key={id} id={id} />)}
-        {speakers.length > 4 && <span className="more">+{speakers.length - 4}</span>}
-      </div>
-    </Head>
-  );
 }

@@ -1,7 +1,7 @@
 // A message that names a file which somebody else holds: the claim and what can be done about it, right there.
 
 import { Icon } from '../parts/Icon';
-import { lasted, useNow } from '../parts/time';
+import { lasted, useMoment } from '../parts/time';
 import { at } from '../router';
 import * as actions from '../store/actions';
 import { useMayAct, useWorld } from '../store/hooks';
@@ -12,7 +12,7 @@ import type { FileState } from '../store/world';
 export function ClaimCard({ entry }: { entry: Entry }) {
   const { files, agents } = useWorld();
   const mayAct = useMayAct();
-  const now = useNow();
+  const now = useMoment();
   const file = named(entry, files, agents.get(entry.from)?.status === 'blocked');
   if (!file?.claim) return null;
   const { holder, since } = file.claim;

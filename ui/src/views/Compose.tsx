@@ -1,27 +1,45 @@
 // Writing to a channel. Before it is sent, the person sees who will find it in the inbox and how urgently.
 
-import { type RefObject, useMemo, useState } from 'react';
+import { type RefObject, useEffect, useMemo, useState } from 'react';
 import { ApiError } from '../api/client';
 import { agentShape, agentWord, Glyph } from '../parts/Glyph';
 import * as actions from '../store/actions';
+import { usePlace } from '../router';
+import { useDraft } from '../shell/draft';
 import { useMayAct, useWorld } from '../store/hooks';
 import { reach, reachWords, typing } from '../store/mentions';
 import { usePast } from '../store/replay';
+import { useStore } from '../store/store';
 import { bare, channelTitle, type Entry } from '../store/talk';
 import { SignInNote } from './SignInNote';
 
 const MOST = 8;
 
+/** The people that this page knows of: those who have spoken. */
+function usePeople(): ReadonlySet<string> {
+  const talk = useStore((state) => state.talk);
+  return useMemo(() => new Set([...talk.values()].flat().filter((entry) => entry.from.startsWith('person:')).map((entry) => entry.from.slice(7))), [talk]);
+}
+
 export function Compose({ channel, replyTo, field }: { channel: string; replyTo: Entry | undefined; field: RefObject<HTMLTextAreaElement | null> }) {
   const mayAct = useMayAct();
   const past = usePast();
   const { agents } = useWorld();
-  const [text, setText] = useState('');
+  const people = usePeople();
+  const place = usePlace();
+  const [text, setText] = useDraft(`${channel} ${replyTo?.id ?? ''}`, place.query.get('say') ?? '');
   const [caret, setCaret] = useState(0);
   const [chosen, setChosen] = useState(0);
   const [closed, setClosed] = useState(false);
   const [fault, setFault] = useState<string>();
   const [sending, setSending] = useState(false);
+  const begun = place.query.has('say');
+  useEffect(() => {
+    const written = field.current;
+    if (!begun || !written) return;
+    written.focus();
+    written.setSelectionRange(written.value.length, written.value.length);
+  }, [begun, mayAct, field]);
   const typed = typing(text, caret);
   const suggested = useMemo(() => {
     if (!typed || closed) return [];
@@ -75,7 +93,7 @@ export function Compose({ channel, replyTo, field }: { channel: string; replyTo:
     }
     if (event.key === 'Escape') field.current?.blur();
   };
-  const told = reach(text, channel, agents);
+  const told = reach(text, channel, agents, people);
   return (
     <form
       className="compose" onSubmit={(event) => {

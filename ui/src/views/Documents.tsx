@@ -1,29 +1,31 @@
 // Documents of a context: read, edit over the version that was read, history and differences.
 
 import { lazy, Suspense, useEffect, useState } from 'react';
-import { ApiError, get, path as address, send, type Wire } from '../api/client';
+import { get, path as address, type Wire } from '../api/client';
 import { Head, type WithMenu } from '../parts/Head';
 import { Age, full } from '../parts/time';
 import { at, go, usePlace, withQuery } from '../router';
+import { useAddresses } from '../shell/rows';
+import { useAsked, useNewest } from '../store/asked';
 import { useMayAct } from '../store/hooks';
+import { usePast } from '../store/replay';
 import { useStore } from '../store/store';
 import { channelTitle } from '../store/talk';
-import { tell } from '../store/toasts';
 import { Diff } from './Diff';
+import { below, Editor } from './Editor';
 
 const Markdown = lazy(() => import('../parts/Markdown'));
 
 type Document = Wire['DocumentBody'];
-const below = (instance: string, kind: string, path: string) => `${address`/contexts/${instance}/`}${kind}/${path.split('/').map(encodeURIComponent).join('/')}`;
+const NO_CHANGES: Wire['DocumentChange'][] = [];
 
 export default function DocumentsView({ instance = 'default', path, onMenu }: { instance: string | undefined; path: string | undefined } & WithMenu) {
   const channels = useStore((state) => state.channels);
-  const newest = useStore((state) => state.events.findLast((event) => event.kind.startsWith('document.'))?.seq ?? 0);
-  const [list, setList] = useState<Wire['DocumentInfo'][]>();
-  useEffect(() => {
-    get<Wire['DocumentInfo'][]>(address`/contexts/${instance}/documents`).then(setList).catch(() => setList([]));
-  }, [instance, newest]);
+  const newest = useNewest((event) => event.kind.startsWith('document.'));
+  const { value, fault } = useAsked<Wire['DocumentInfo'][]>(address`/contexts/${instance}/documents`, newest);
+  const list = value ?? (fault === undefined ? undefined : []);
   const chosen = path ?? list?.[0]?.path;
+  useAddresses(list ?? [], (entry) => entry.path === chosen, (entry) => at('documents', instance, ...entry.path.split('/')));
   return (
     <>
       <Head title="Documents" note={list ? `${list.length}` : ''} onMenu={onMenu}>
@@ -70,18 +72,21 @@ function NewDocument({ instance }: { instance: string }) {
 function One({ instance, path, newest }: { instance: string; path: string; newest: number }) {
   const place = usePlace();
   const mayAct = useMayAct();
-  const version = place.query.get('version') ?? undefined;
+  const chosen = place.query.get('version') ?? undefined;
+  const past = usePast();
   const editing = place.query.get('edit') !== null && mayAct;
   const [document, setDocument] = useState<Document | 'none'>();
   const [before, setBefore] = useState<Document | 'none'>();
-  const [history, setHistory] = useState<Wire['DocumentChange'][]>([]);
+  const history = useAsked<Wire['DocumentChange'][]>(below(instance, 'history', path), newest).value ?? NO_CHANGES;
+  // In the past, what was written then. The newest change is the first of the list.
+  const then = past && history.find((change) => change.seq <= past.at)?.version;
+  const version = chosen ?? (past ? String(then ?? 0) : undefined);
   useEffect(() => {
     const read = (wanted?: string) => get<Document>(`${below(instance, 'documents', path)}${wanted ? `?version=${wanted}` : ''}`).catch(() => 'none' as const);
     // What is being edited stays as it was read: the daemon tells when somebody was faster.
     if (!editing || document === undefined) void read(version).then(setDocument);
-    if (version && Number(version) > 1) void read(String(Number(version) - 1)).then(setBefore);
+    if (chosen && Number(chosen) > 1) void read(String(Number(chosen) - 1)).then(setBefore);
     else setBefore(undefined);
-    get<Wire['DocumentChange'][]>(below(instance, 'history', path)).then(setHistory).catch(() => setHistory([]));
   }, [instance, path, version, newest, editing]);
   if (document === undefined) return <p className="quiet">One moment…</p>;
   const shown = document === 'none' ? undefined : document;
@@ -90,57 +95,22 @@ function One({ instance, path, newest }: { instance: string; path: string; newes
       <h2 className="title">{path}</h2>
       <div className="deeds">
         {shown && <span className="quiet">Version {shown.version} by {shown.author}, {full(shown.changed_at)}</span>}
-        <select className="field push" aria-label="Version" value={version ?? ''} onChange={(event) => go(withQuery(place, { version: event.target.value || undefined, edit: undefined }), 'replace')}>
+        <select className="field push" aria-label="Version" value={chosen ?? ''} onChange={(event) => go(withQuery(place, { version: event.target.value || undefined, edit: undefined }), 'replace')}>
           <option value="">Newest</option>
           {history.map((change) => <option key={change.version} value={change.version}>{change.version}: {change.change} by {change.author}</option>)}
         </select>
-        {!editing && <button type="button" className="button" disabled={!mayAct || version !== undefined} onClick={() => go(withQuery(place, { edit: '1' }), 'replace')}>Edit</button>}
+        {!editing && <button type="button" className="button" disabled={!mayAct || chosen !== undefined} onClick={() => go(withQuery(place, { edit: '1' }), 'replace')}>Edit</button>}
       </div>
       {editing
         ? <Editor instance={instance} path={path} read={shown} onDone={() => go(withQuery(place, { edit: undefined }), 'replace')} />
-        : version !== undefined && shown
+        : chosen !== undefined && shown
           ? <Diff before={before === undefined || before === 'none' ? '' : before.text} after={shown.text} />
-          : shown ? <Suspense fallback={<pre>{shown.text}</pre>}><Markdown text={shown.text} /></Suspense> : <p className="quiet">There is no such document yet.</p>}
+          : shown ? <Text path={path} text={shown.text} /> : <p className="quiet">{past ? 'There was no such document then.' : 'There is no such document yet.'}</p>}
     </>
   );
 }
 
-function Editor({ instance, path, read, onDone }: { instance: string; path: string; read: Document | undefined; onDone: () => void }) {
-  const [base, setBase] = useState(read?.version ?? 0);
-  const [text, setText] = useState(read?.text ?? '');
-  const [newer, setNewer] = useState<Document>();
-  const [saving, setSaving] = useState(false);
-  const save = async () => {
-    setSaving(true);
-    try {
-      await send('PUT', below(instance, 'documents', path), { text, version: base });
-      tell('Saved');
-      onDone();
-    } catch (error) {
-      const body = error instanceof ApiError && error.code === 'STALE_VERSION' ? (error.body as { newer?: Document | null }) : undefined;
-      if (body?.newer) setNewer(body.newer);
-      else tell(error instanceof Error ? error.message : 'It was not saved', 'bad');
-    } finally {
-      setSaving(false);
-    }
-  };
-  return (
-    <>
-      {newer && (
-        <div className="note-box" role="alert">
-          <p>{newer.author} wrote version {newer.version} meanwhile. Nothing was saved. This is what it changes in your text:</p>
-          <Diff before={text} after={newer.text} />
-          <div className="deeds">
-            <button type="button" className="button" onClick={() => { setText(newer.text); setBase(newer.version); setNewer(undefined); }}>Take theirs</button>
-            <button type="button" className="button" onClick={() => { setBase(newer.version); setNewer(undefined); }}>Keep mine and save over it</button>
-          </div>
-        </div>
-      )}
-      <textarea className="editor" aria-label={`Text of ${path}`} value={text} onChange={(event) => setText(event.target.value)} />
-      <div className="deeds">
-        <button type="button" className="button main-action" disabled={saving} onClick={() => void save()}>Save</button>
-        <button type="button" className="button" onClick={onDone}>Leave</button>
-      </div>
-    </>
-  );
+function Text({ path, text }: { path: string; text: string }) {
+  const plain = <pre tabIndex={0}>{text}</pre>;
+  return /\.(md|markdown)$/i.test(path) || !path.includes('.') ? <Suspense fallback={plain}><Markdown text={text} /></Suspense> : plain;
 }

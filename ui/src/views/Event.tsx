@@ -5,12 +5,12 @@ import { events as page } from '../api/client';
 import { Head, type WithMenu } from '../parts/Head';
 import { full } from '../parts/time';
 import { at } from '../router';
-import { stepFrom } from '../shell/keys';
 import { describe } from '../store/describe';
 import { type LogEvent, read } from '../store/event';
 import { useNames } from '../store/hooks';
 import { lookAt } from '../store/replay';
 import { useStore } from '../store/store';
+import { Payload } from './Payload';
 
 export default function EventView({ seq, onMenu }: { seq: number } & WithMenu) {
   const here = useStore((state) => state.events.find((event) => event.seq === seq));
@@ -31,7 +31,7 @@ export default function EventView({ seq, onMenu }: { seq: number } & WithMenu) {
         <a className="button" href={at('event', Math.max(1, seq - 1))}>Previous</a>
         <a className="button" href={at('event', seq + 1)}>Next</a>
         <a className="button" href={`${at('stream')}?seq=${seq}`}>In the stream</a>
-        <button type="button" className="button" onClick={() => { stepFrom(seq); void lookAt(seq); }}>The world then</button>
+        <button type="button" className="button" onClick={() => void lookAt(seq)}>The world then</button>
       </div>
       <div className="scroll page">
         {event === undefined && <p className="empty">One moment…</p>}
@@ -47,7 +47,7 @@ export default function EventView({ seq, onMenu }: { seq: number } & WithMenu) {
               {event.task && <><dt>Task</dt><dd><a href={at('tasks', event.task)}>{names.task(event.task)}</a></dd></>}
               {event.cause !== null && <><dt>Because of</dt><dd><a className="at" href={at('event', event.cause)}>event {event.cause}</a></dd></>}
             </dl>
-            <pre tabIndex={0}>{JSON.stringify(event.payload, null, 2).slice(0, 40_000)}</pre>
+            <Payload event={event} />
           </>
         )}
       </div>

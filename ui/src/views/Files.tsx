@@ -1,16 +1,16 @@
 // Files and claims: a tree of what is held, and about the chosen one who holds it, who is in the way, and what happened.
 
-import { useMemo, useState } from 'react';
-import { ChooseAgent } from '../parts/Choose';
-import { Glyph, type Shape } from '../parts/Glyph';
+import { useMemo } from 'react';
+import { fileShape, fileWord, Glyph } from '../parts/Glyph';
 import { Head, type WithMenu } from '../parts/Head';
 import { Icon } from '../parts/Icon';
+import { Offers } from '../parts/Offers';
 import { Age, clock } from '../parts/time';
-import { at } from '../router';
-import * as actions from '../store/actions';
-import { pathOf } from '../store/describe';
+import { at, go, usePlace, withQuery } from '../router';
+import { useAddresses } from '../shell/rows';
+import { useFileHistory } from '../store/history';
 import { useMayAct, useNames, useWorld } from '../store/hooks';
-import { useStore } from '../store/store';
+import { ofFile, waitersFor } from '../store/offers';
 import type { FileState } from '../store/world';
 import { Happened } from './Happened';
 
@@ -18,14 +18,16 @@ type Show = 'held' | 'conflicts' | 'all';
 
 export default function FilesView({ chosen, onMenu }: { chosen: string | undefined } & WithMenu) {
   const { files } = useWorld();
-  const [show, setShow] = useState<Show>('held');
+  const place = usePlace();
+  const show = (place.query.get('show') as Show | null) ?? 'held';
   const all = useMemo(() => [...files.values()].sort((a, b) => (a.path < b.path ? -1 : 1)), [files]);
   const held = all.filter((file) => file.claim || file.locked || file.conflict);
   const conflicts = all.filter((file) => file.conflict);
   const shown = { held, conflicts, all }[show];
   // A claim on a folder is written with a slash at its end, which an address does not keep.
   const file = chosen === undefined ? undefined : (files.get(chosen) ?? files.get(`${chosen}/`));
-  const chip = (name: Show, title: string) => <button type="button" className="chip" aria-pressed={show === name} onClick={() => setShow(name)}>{title}</button>;
+  useAddresses(shown, (entry) => entry === file, (entry) => addressOf(entry) + location.search);
+  const chip = (name: Show, title: string) => <button type="button" className="chip" aria-pressed={show === name} onClick={() => go(withQuery(place, { show: name === 'held' ? undefined : name }), 'replace')}>{title}</button>;
   return (
     <>
       <Head title="Files and claims" note={`${held.length} held`} onMenu={onMenu} />
@@ -72,8 +74,8 @@ function Branch({ folder, depth, chosen }: { folder: Folder; depth: number; chos
       ))}
       {folder.files.map((file) => (
         <li key={file.path}>
-          <a className="tree-row" style={{ paddingLeft: 8 + depth * 16 }} href={at('files', ...file.path.split('/').filter(Boolean))} {...(chosen === file.path ? { 'aria-current': 'page' as const } : {})}>
-            <Glyph shape={shapeOf(file)} label={wordOf(file)} />
+          <a className="tree-row" style={{ paddingLeft: 8 + depth * 16 }} href={addressOf(file) + location.search} {...(chosen === file.path ? { 'aria-current': 'page' as const } : {})}>
+            <Glyph shape={fileShape(file)} label={fileWord(file)} />
             <span className="cut mono">{nameOf(file.path)}</span>
             <span className="owner">{file.claim?.holder ?? (file.locked ? 'locked' : '')}{file.conflict ? ` +${file.conflict.intruder}` : ''}</span>
           </a>
@@ -83,43 +85,31 @@ function Branch({ folder, depth, chosen }: { folder: Folder; depth: number; chos
   );
 }
 
+const addressOf = (file: FileState) => at('files', ...file.path.split('/').filter(Boolean));
+
 const nameOf = (path: string) => (path.endsWith('/') ? `${path.split('/').at(-2)}/` : (path.split('/').at(-1) ?? path));
-
-function shapeOf(file: FileState): Shape {
-  if (file.conflict) return 'conflicted';
-  if (file.locked) return 'blocked';
-  return file.claim ? 'assigned' : 'idle';
-}
-
-function wordOf(file: FileState): string {
-  if (file.conflict) return 'in conflict';
-  if (file.locked) return 'locked';
-  return file.claim ? 'held' : 'free';
-}
 
 function File({ file }: { file: FileState }) {
   const mayAct = useMayAct();
   const names = useNames();
-  const events = useStore((state) => state.events);
-  const own = useMemo(() => events.filter((event) => event.kind.startsWith('resource.') && pathOf(event.payload) === file.path), [events, file.path]);
+  const { tasks } = useWorld();
+  const history = useFileHistory(file.path);
+  const waiters = waitersFor(file, tasks);
   const { claim, conflict } = file;
   return (
     <>
       <h2 className="title mono">{file.path}</h2>
-      <p className="state"><Glyph shape={shapeOf(file)} />{wordOf(file)}</p>
+      <p className="state"><Glyph shape={fileShape(file)} />{fileWord(file)}</p>
       <dl className="facts">
-        {claim && <><dt>Held by</dt><dd><a href={at('agents', claim.holder)}>{claim.holder}</a> since {clock(claim.since)}, <Age since={claim.since} /></dd></>}
-        {claim?.task && <><dt>For</dt><dd><a href={at('tasks', claim.task)}>{names.task(claim.task)}</a></dd></>}
+        {claim && <><dt>Held by</dt><dd><a className="link" href={at('agents', claim.holder)}>{claim.holder}</a> since {clock(claim.since)}, <Age since={claim.since} /></dd></>}
+        {claim?.task && <><dt>For</dt><dd><a className="link" href={at('tasks', claim.task)}>{names.task(claim.task)}</a></dd></>}
+        {waiters.length > 0 && <><dt>Waiting</dt><dd>{waiters.map((task) => <div key={task.id}>{task.holder} for <a className="link" href={at('tasks', task.id)}>{task.title}</a>, <Age since={task.since} /></div>)}</dd></>}
         {conflict && <><dt>Conflict</dt><dd>{conflict.intruder} changed it while {conflict.holder} holds it, <Age since={conflict.since} /> ago</dd></>}
         {file.lastModifiedBy && <><dt>Changed last by</dt><dd>{file.lastModifiedBy}</dd></>}
       </dl>
-      <div className="deeds">
-        {conflict && [conflict.holder, conflict.intruder].map((winner) => <button key={winner} type="button" className="button main-action" disabled={!mayAct} onClick={() => void actions.resolve(file.path, winner)}>{winner} keeps it</button>)}
-        {claim && <button type="button" className="button" disabled={!mayAct} onClick={() => void actions.release(file.path, claim.holder)}>Release</button>}
-        {claim && <ChooseAgent label="Hand over" disabled={!mayAct} except={claim.holder} onChoose={(agent) => void actions.handOver(file.path, agent)} />}
-      </div>
+      <div className="deeds"><Offers offers={ofFile(file, tasks)} disabled={!mayAct} /></div>
       <h3 className="subtitle">What happened</h3>
-      <Happened events={own.slice(-60).reverse()} />
+      <Happened events={[...history].reverse()} />
     </>
   );
 }

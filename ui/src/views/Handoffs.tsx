@@ -1,11 +1,14 @@
-import { ChooseAgent } from '../parts/Choose';
+// The inbox of handoffs: what was done, what is left, and whether to take it.
+
 import { Head, type WithMenu } from '../parts/Head';
 import { Glyph } from '../parts/Glyph';
+import { Offers } from '../parts/Offers';
 import { RichText } from '../parts/RichText';
 import { Age } from '../parts/time';
 import { at } from '../router';
-import * as actions from '../store/actions';
+import { useAddresses } from '../shell/rows';
 import { useMayAct, useNames, useWorld } from '../store/hooks';
+import { ofHandoff } from '../store/offers';
 import type { Handoff } from '../store/world';
 
 export default function HandoffsView({ chosen, onMenu }: { chosen: string | undefined } & WithMenu) {
@@ -15,6 +18,7 @@ export default function HandoffsView({ chosen, onMenu }: { chosen: string | unde
   const pending = all.filter((handoff) => handoff.status === 'pending');
   const listed = [...pending, ...all.filter((handoff) => handoff.status !== 'pending')];
   const handoff = (chosen === undefined ? undefined : handoffs.get(chosen)) ?? listed[0];
+  useAddresses(listed, (entry) => entry === handoff, (entry) => at('handoffs', entry.id));
   return (
     <>
       <Head title="Handoffs" note={`${pending.length} pending`} onMenu={onMenu} />
@@ -47,7 +51,6 @@ export default function HandoffsView({ chosen, onMenu }: { chosen: string | unde
 function Body({ handoff }: { handoff: Handoff }) {
   const mayAct = useMayAct();
   const names = useNames();
-  const pending = handoff.status === 'pending';
   return (
     <>
       <h2 className="title">{names.task(handoff.task)}</h2>
@@ -62,13 +65,7 @@ function Body({ handoff }: { handoff: Handoff }) {
       <List title="Changed files" entries={handoff.filesModified} mono />
       <List title="New files" entries={handoff.filesCreated} mono />
       {handoff.context && <><h3 className="subtitle">Context</h3><RichText text={handoff.context} me={undefined} /></>}
-      {pending && (
-        <div className="deeds">
-          {handoff.to && <button type="button" className="button main-action" disabled={!mayAct} onClick={() => void actions.acceptHandoff(handoff.id, handoff.to ?? '')}>Accept for {handoff.to}</button>}
-          {!handoff.to && <ChooseAgent label="Accept for" disabled={!mayAct} except={handoff.from} onChoose={(agent) => void actions.acceptHandoff(handoff.id, agent)} />}
-          {handoff.to && <button type="button" className="button" disabled={!mayAct} onClick={() => void actions.rejectHandoff(handoff.id, handoff.to ?? '', 'rejected by a person')}>Reject</button>}
-        </div>
-      )}
+      <div className="deeds"><Offers offers={ofHandoff(handoff)} disabled={!mayAct} /></div>
     </>
   );
 }

@@ -1,12 +1,11 @@
 // A message, an event between messages, and a burst of events of one agent.
 
-import { useState } from 'react';
 import { Face } from '../parts/Face';
 import { agentShape } from '../parts/Glyph';
 import { Icon } from '../parts/Icon';
 import { RichText } from '../parts/RichText';
 import { Pill } from '../parts/State';
-import { clock, full, lasted, useNow } from '../parts/time';
+import { clock, full, lasted, useMoment } from '../parts/time';
 import { at } from '../router';
 import { summary } from '../store/bursts';
 import { describe, iconOf, isDeed } from '../store/describe';
@@ -34,12 +33,19 @@ export function Message({ entry, me, replies, channel, chosen, inThread }: Props
           {!inThread && <a className="when reply" href={`${at('c', channel)}?thread=${encodeURIComponent(entry.id)}`}>Reply</a>}
         </div>
         <RichText text={entry.text} me={me} />
+        {entry.to.length > 0 && entry.from === `person:${me}` && <Reached entry={entry} />}
         <ClaimCard entry={entry} />
         <ReviewCard entry={entry} />
         {replies.length > 0 && <Replies replies={replies} href={`${at('c', channel)}?thread=${encodeURIComponent(entry.id)}`} />}
       </div>
     </article>
   );
+}
+
+/** Whom a message of one's own went to, and who of them has taken note. */
+function Reached({ entry }: { entry: Entry }) {
+  const noted = entry.to.filter((agent) => entry.acked.includes(agent));
+  return <p className="reached">To {entry.to.map(bare).join(', ')}{noted.length > 0 && `, taken note of by ${noted.length === entry.to.length ? 'all' : noted.map(bare).join(', ')}`}</p>;
 }
 
 /** What keeps the author right now, if something does. */
@@ -54,7 +60,7 @@ function Standing({ agent }: { agent: string }) {
 }
 
 function Replies({ replies, href }: { replies: readonly Entry[]; href: string }) {
-  const now = useNow();
+  const now = useMoment();
   const last = replies.at(-1);
   const authors = [...new Set(replies.map((reply) => reply.from))].slice(0, 3);
   return (
@@ -66,11 +72,11 @@ function Replies({ replies, href }: { replies: readonly Entry[]; href: string })
   );
 }
 
-export function EventLine({ event }: { event: LogEvent }) {
+export function EventLine({ event, chosen = false }: { event: LogEvent; chosen?: boolean }) {
   const names = useNames();
   const routed = event.kind.startsWith('routing.');
   return (
-    <div className="line">
+    <div className={chosen ? 'line chosen' : 'line'}>
       <span><Icon name={iconOf(event)} /></span>
       <p>
         <span className="cut">{isDeed(event) && <b>{event.actor} </b>}{describe(event, names)}</span>
@@ -81,16 +87,17 @@ export function EventLine({ event }: { event: LogEvent }) {
   );
 }
 
-export function Burst({ agent, events, at: when }: { agent: string; events: LogEvent[]; at: number }) {
-  const [open, setOpen] = useState(false);
+interface BurstProps { agent: string; events: LogEvent[]; at: number; chosen: boolean; open: boolean; onToggle: () => void }
+
+export function Burst({ agent, events, at: when, chosen, open, onToggle }: BurstProps) {
   const [only] = events;
-  if (events.length === 1 && only) return <EventLine event={only} />;
+  if (events.length === 1 && only) return <EventLine event={only} chosen={chosen} />;
   return (
     <>
-      <div className="line">
+      <div className={chosen ? 'line chosen' : 'line'}>
         <span><Icon name="tool" /></span>
         <p>
-          <button type="button" className="cut" aria-expanded={open} onClick={() => setOpen(!open)}>
+          <button type="button" className="cut" aria-expanded={open} onClick={onToggle}>
             <b>{agent}</b> {summary(events)} <Icon name="chevron" small />
           </button>
           <span className="when num" title={full(when)}>{clock(when)}</span>

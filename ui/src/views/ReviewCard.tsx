@@ -1,7 +1,8 @@
 // A message of somebody whose task waits for review: the decision, right below it.
 
+import { Offers } from '../parts/Offers';
 import { at } from '../router';
-import * as actions from '../store/actions';
+import { ofTask } from '../store/offers';
 import { useMayAct, useWorld } from '../store/hooks';
 import type { Entry } from '../store/talk';
 import type { Task } from '../store/world';
@@ -10,18 +11,17 @@ import type { Task } from '../store/world';
 const ABOUT_MILLIS = 120_000;
 
 export function ReviewCard({ entry }: { entry: Entry }) {
-  const { tasks } = useWorld();
+  const world = useWorld();
+  const { tasks } = world;
   const mayAct = useMayAct();
   const task = reviewed(entry, tasks);
   if (!task?.holder) return null;
-  const { holder } = task;
   const behind = [...tasks.values()].filter((other) => other.waitingOn.includes(task.id)).length;
   return (
     <div className="card">
       <div className="row"><span className="quiet">Review</span><a href={at('tasks', task.id)}><b>{task.title}</b></a></div>
       <div className="row">
-        <button type="button" className="button main-action" disabled={!mayAct} onClick={() => void actions.approve(task.id, holder)}>Approve</button>
-        <button type="button" className="button" disabled={!mayAct} onClick={() => void actions.sendBack(task.id, holder)}>Request changes</button>
+        <Offers offers={ofTask(task, world).slice(0, 2)} disabled={!mayAct} />
         {behind > 0 && <span className="push quiet">{behind} task{behind === 1 ? ' waits' : 's wait'} on this</span>}
       </div>
     </div>

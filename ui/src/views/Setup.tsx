@@ -18,7 +18,6 @@ const WAYS: Way[] = [
 
 export function SetupView({ onMenu }: WithMenu) {
   const { agents } = useWorld();
-  const head = useStore((state) => state.head);
   const talk = useStore((state) => state.talk);
   const [way, setWay] = useState(0);
   const chosen = WAYS[way] ?? WAYS[0];
@@ -26,7 +25,7 @@ export function SetupView({ onMenu }: WithMenu) {
   const said = [...talk.values()].some((entries) => entries.length > 0);
   return (
     <>
-      <Head title="Connect an agent" onMenu={onMenu} note={head === 0 ? `Nothing has happened yet. The daemon is running on ${location.host}.` : `The daemon is running on ${location.host}.`} />
+      <Head title="Connect an agent" onMenu={onMenu} note={`${agents.size === 0 && !said ? 'Nothing has happened yet. ' : ''}The daemon is running on ${location.host}.`} />
       <div className="bar" />
       <div className="scroll page">
         <ol className="steps">
@@ -46,6 +45,7 @@ export function SetupView({ onMenu }: WithMenu) {
             <p>In <a className="at" href={at('c', 'default')}>#general</a>: <code>@{first?.id ?? 'agent-name'} introduce yourself</code></p>
           </Step>
         </ol>
+        <p className="empty">Or look around first: <code>rookery demo</code> makes a sample project with a team of scripted agents, and prints where to watch it.</p>
         <p className="empty">Tell agents how the team works: <code>rookery instructions --into CLAUDE.md</code> (or AGENTS.md).</p>
       </div>
       <div />

@@ -1,63 +1,67 @@
-// Every event, as it comes. Filters are in the address; pausing keeps what is in sight while the log goes on.
+// Every event, as it comes, and back to the first. Filters are in the address; pausing keeps what is in sight while the log goes on.
 
-import { memo, useMemo, useState } from 'react';
+import { useEffect, useMemo, useRef, useState } from 'react';
 import { EventList } from '../parts/EventList';
 import { Head, type WithMenu } from '../parts/Head';
 import { Icon } from '../parts/Icon';
-import { clockSeconds, full } from '../parts/time';
 import { at, go, usePlace, withQuery } from '../router';
-import { useDeeds } from '../shell/keys';
-import { describe, isTrouble, type Names, pathOf } from '../store/describe';
+import { useRows } from '../shell/rows';
 import type { LogEvent } from '../store/event';
+import { filtersOf, fits, type Filters, type Found, isFiltered, searchBack } from '../store/facets';
 import { useNames } from '../store/hooks';
+import { usePages } from '../store/pages';
 import { usePast } from '../store/replay';
-import { earlier, useStore } from '../store/store';
+import { useStore } from '../store/store';
+import { Facets } from './Facets';
+import { ROW_HEIGHT, StreamRow } from './StreamRow';
 
-const FACETS = ['kind', 'agent', 'run', 'task', 'file', 'level'] as const;
-type Facet = (typeof FACETS)[number];
-const PAGE = 500;
+/** What the list shows: so many rows, each with its number, and its event if that is here. */
+interface Rows { count: number; seqAt: (index: number) => number; eventAt: (index: number) => LogEvent | 'gone' | undefined; indexOf: (seq: number) => number }
 
 export function StreamView({ onMenu }: WithMenu) {
   const place = usePlace();
-  const events = useStore((state) => state.events);
+  const live = useStore((state) => state.head);
   const past = usePast();
   const names = useNames();
-  const [kept, setKept] = useState<readonly LogEvent[]>();
-  const [shift, setShift] = useState(false);
-  const source = kept ?? events;
-  const filters = Object.fromEntries(FACETS.map((facet) => [facet, place.query.get(facet) ?? ''])) as Record<Facet, string>;
-  const wanted = FACETS.map((facet) => filters[facet]).join('\n');
-  const rows = useMemo(
-    () => source.filter((event) => (past === undefined || event.seq <= past.at) && FACETS.every((facet) => fits(event, facet, filters[facet]))),
-    [source, wanted, past],
-  );
-  const more = () => {
-    if (kept) return;
-    setShift(true);
-    void earlier(PAGE).finally(() => requestAnimationFrame(() => setShift(false)));
-  };
-  useDeeds((deed) => {
-    if (deed !== 'filter') return false;
-    document.querySelector<HTMLElement>('.bar input')?.focus();
+  const [kept, setKept] = useState<number>();
+  const [peeked, setPeeked] = useState<number>();
+  const head = past?.at ?? kept ?? live;
+  const filters = filtersOf(place.query);
+  const filtered = isFiltered(filters);
+  const whole = useWhole(head);
+  const some = useFiltered(filters, head);
+  const rows: Rows = filtered ? some.rows : whole.rows;
+  const chosen = place.query.has('seq') ? Number(place.query.get('seq')) : undefined;
+  const focus = chosen === undefined ? undefined : rows.indexOf(chosen);
+  const to = (changes: Record<string, string | undefined>) => go(withQuery(place, changes), 'replace');
+  useRows({ count: rows.count, chosen: focus ?? rows.count, move: (index) => to({ seq: String(rows.seqAt(index)) }) }, (deed) => {
+    if (deed === 'filter') document.querySelector<HTMLElement>('.bar input')?.focus();
+    else if (deed === 'open' && chosen !== undefined) go(at('event', chosen));
+    else if (deed === 'peek' && chosen !== undefined) setPeeked(peeked === chosen ? undefined : chosen);
+    else return false;
     return true;
   });
   return (
     <>
-      <Head title="Stream" note={`${rows.length.toLocaleString()} of ${source.length.toLocaleString()} here`} onMenu={onMenu}>
-        <button type="button" className="chip push" aria-pressed={kept !== undefined} onClick={() => setKept(kept ? undefined : events)}>
-          <Icon name={kept ? 'play' : 'pause'} small />{kept ? `Paused, ${(events.at(-1)?.seq ?? 0) - (kept.at(-1)?.seq ?? 0)} new` : 'Pause'}
+      <Head title="Stream" note={filtered ? `${rows.count.toLocaleString()} found since event ${some.from.toLocaleString()}` : `${head.toLocaleString()} events`} onMenu={onMenu}>
+        <button type="button" className="chip push" aria-pressed={kept !== undefined} onClick={() => setKept(kept === undefined ? live : undefined)}>
+          <Icon name={kept === undefined ? 'pause' : 'play'} small />{kept === undefined ? 'Pause' : `Paused, ${(live - kept).toLocaleString()} new`}
         </button>
       </Head>
       <div className="bar" role="search" aria-label="Filter">
-        <Facets source={source} filters={filters} onSet={(facet, value) => go(withQuery(place, { [facet]: value || undefined }), 'replace')} />
+        <Facets filters={filters} onSet={(facet, value) => to({ [facet]: value || undefined, seq: undefined })} />
+        {filtered && some.from > 1 && <button type="button" className="chip" disabled={some.searching} onClick={some.further}>{some.searching ? 'Looking…' : 'Look further back'}</button>}
       </div>
-      {rows.length === 0
-        ? <p className="empty">{source.length === 0 ? 'Nothing has happened yet.' : 'Nothing fits the filter among the events that are here.'}</p>
+      {rows.count === 0
+        ? <p className="empty">{head === 0 ? 'Nothing has happened yet.' : `Nothing fits the filter since event ${some.from.toLocaleString()}.`}</p>
         : (
           <EventList
-            rows={rows} keyOf={(event) => event.seq} label="Events" role="log" onStart={more} shift={shift} paused={kept !== undefined}
-            focus={place.query.has('seq') ? Number(place.query.get('seq')) : undefined}
-            render={(event) => <Row event={event} names={names} chosen={String(event.seq) === place.query.get('seq')} />}
+            count={rows.count} label="Events" role="log" height={ROW_HEIGHT} paused={kept !== undefined || past !== undefined} focus={focus}
+            {...(filtered ? {} : { onSight: whole.onSight })}
+            render={(index) => {
+              const seq = rows.seqAt(index);
+              return <StreamRow key={seq} seq={seq} event={rows.eventAt(index)} names={names} chosen={seq === chosen} open={seq === peeked} />;
+            }}
           />
         )}
       <div />
@@ -65,52 +69,52 @@ export function StreamView({ onMenu }: WithMenu) {
   );
 }
 
-function fits(event: LogEvent, facet: Facet, wanted: string): boolean {
-  if (wanted === '') return true;
-  switch (facet) {
-    case 'kind': return event.kind.includes(wanted) || event.type.includes(wanted);
-    case 'agent': return event.actor === wanted || event.payload['agent'] === wanted || event.payload['holder'] === wanted;
-    case 'run': return event.run === wanted;
-    case 'task': return event.task === wanted || event.payload['task'] === wanted;
-    case 'file': return pathOf(event.payload).includes(wanted);
-    case 'level': return isTrouble(event) !== undefined;
-  }
+/** Every event up to a place: those that the page has, and others by the page as they come into sight. */
+function useWhole(head: number): { rows: Rows; onSight: (first: number, last: number) => void } {
+  const events = useStore((state) => state.events);
+  const pages = usePages();
+  const first = events[0]?.seq ?? head + 1;
+  const rows: Rows = {
+    count: head,
+    seqAt: (index) => index + 1,
+    eventAt: (index) => events[index + 1 - first] ?? pages.get(index + 1),
+    indexOf: (seq) => seq - 1,
+  };
+  const onSight = (from: number, to: number) => {
+    if (from + 1 < first) pages.want(from + 1, Math.min(to + 1, first - 1), head);
+  };
+  return { rows, onSight };
 }
 
-function Facets({ source, filters, onSet }: { source: readonly LogEvent[]; filters: Record<Facet, string>; onSet: (facet: Facet, value: string) => void }) {
-  const { kinds, actors, runs } = useMemo(() => {
-    const recent = source.slice(-5000);
-    const sorted = (values: string[]) => [...new Set(values)].filter(Boolean).sort();
-    return { kinds: sorted(recent.map((event) => event.kind)), actors: sorted(recent.map((event) => event.actor)), runs: sorted(recent.map((event) => event.run)) };
-  }, [Math.floor(source.length / 100), source.length === 0]);
-  const choice = (facet: Facet, all: string, values: string[]) => (
-    <select className="field" aria-label={all} value={filters[facet]} onChange={(event) => onSet(facet, event.target.value)}>
-      <option value="">{all}</option>
-      {[...new Set([...values, filters[facet]])].filter(Boolean).map((value) => <option key={value}>{value}</option>)}
-    </select>
-  );
-  return (
-    <>
-      <input className="field" type="search" aria-label="Kind contains" placeholder="Kind, for example task." value={filters.kind} list="kinds" onChange={(event) => onSet('kind', event.target.value)} />
-      <datalist id="kinds">{kinds.map((kind) => <option key={kind} value={kind} />)}</datalist>
-      {choice('agent', 'Everybody', actors)}
-      {choice('run', 'All runs', runs)}
-      <input className="field" type="search" aria-label="File contains" placeholder="File" value={filters.file} onChange={(event) => onSet('file', event.target.value)} />
-      <button type="button" className="chip" aria-pressed={filters.level !== ''} onClick={() => onSet('level', filters.level ? '' : 'trouble')}>Trouble only</button>
-      {filters.task && <button type="button" className="chip on" onClick={() => onSet('task', '')}>{filters.task}<Icon name="close" small /></button>}
-    </>
-  );
+/** Those that fit the filter, as far back as was looked. */
+function useFiltered(filters: Filters, head: number): { rows: Rows; from: number; searching: boolean; further: () => void } {
+  const events = useStore((state) => state.events);
+  const wanted = JSON.stringify(filters);
+  const [found, setFound] = useState<Found>();
+  const [searching, setSearching] = useState(false);
+  const asked = useRef('');
+  const from = Math.min(found?.from ?? Number.POSITIVE_INFINITY, events[0]?.seq ?? head + 1);
+  const further = () => {
+    setSearching(true);
+    searchBack(from, filters)
+      .then((more) => asked.current === wanted && setFound((before) => ({ events: [...more.events, ...(before?.events ?? [])], from: more.from })))
+      .catch(() => undefined)
+      .finally(() => setSearching(false));
+  };
+  const here = useMemo(() => (isFiltered(filters) ? events.filter((event) => event.seq <= head && fits(event, filters)) : []), [events, wanted, head]);
+  useEffect(() => {
+    asked.current = wanted;
+    setFound(undefined);
+  }, [wanted]);
+  const all = useMemo(() => {
+    const first = here[0]?.seq ?? Number.POSITIVE_INFINITY;
+    return [...(found?.events ?? []).filter((event) => event.seq < first && event.seq <= head), ...here];
+  }, [found, here, head]);
+  const rows: Rows = {
+    count: all.length,
+    seqAt: (index) => all[index]?.seq ?? 0,
+    eventAt: (index) => all[index],
+    indexOf: (seq) => all.findIndex((event) => event.seq === seq),
+  };
+  return { rows, from, searching, further };
 }
-
-const Row = memo(function Row({ event, names, chosen }: { event: LogEvent; names: Names; chosen: boolean }) {
-  const trouble = isTrouble(event);
-  return (
-    <div className={chosen ? 'stream-row chosen' : 'stream-row'}>
-      <a className="seq num" href={at('event', event.seq)}>{event.seq}</a>
-      <time className="num quiet cell-time" title={full(event.at)}>{clockSeconds(event.at)}</time>
-      <span className="cut">{event.actor}</span>
-      <span className={`kind cut ${trouble === 'bad' ? 'tone-fail' : trouble === 'warn' ? 'tone-block' : ''}`}>{event.kind === 'envelope.received' ? event.type : event.kind}</span>
-      <span className="cut summary">{describe(event, names)}</span>
-    </div>
-  );
-});

@@ -3,12 +3,13 @@
 import { useMemo, useState } from 'react';
 import { Glyph, taskShape, taskWord } from '../parts/Glyph';
 import { Head, type WithMenu } from '../parts/Head';
-import { TaskState } from '../parts/State';
 import { Age } from '../parts/time';
 import { at, go, usePlace, withQuery } from '../router';
+import { useCursor } from '../shell/rows';
 import * as actions from '../store/actions';
 import { useMayAct, useWorld } from '../store/hooks';
 import { assignee, type Task } from '../store/world';
+import { TaskTable } from './TaskTable';
 
 type Lane = 'queued' | 'working' | 'stuck' | 'review' | 'done';
 const LANES: { name: Lane; title: string }[] = [
@@ -25,6 +26,15 @@ export default function TasksView({ onMenu }: WithMenu) {
   const who = place.query.get('agent') ?? '';
   const shown = useMemo(() => [...tasks.values()].reverse().filter((task) => who === '' || assignee(task) === who), [tasks, who]);
   const people = useMemo(() => [...new Set([...tasks.values()].map(assignee))].filter((id): id is string => id !== undefined).sort(), [tasks]);
+  const ordered = useMemo(() => (list ? shown : LANES.flatMap(({ name }) => shown.filter((task) => laneOf(task) === name))), [shown, list]);
+  const [cursor] = useCursor(ordered.length, (deed, index) => {
+    const task = ordered[index];
+    if (deed === 'filter') document.querySelector<HTMLElement>('.bar select')?.focus();
+    else if (deed === 'open' && task) go(at('tasks', task.id));
+    else return false;
+    return true;
+  });
+  const chosen = ordered[cursor]?.id;
   return (
     <>
       <Head title="Tasks" note={`${shown.length}`} onMenu={onMenu}>{mayAct && <NewTask />}</Head>
@@ -39,7 +49,7 @@ export default function TasksView({ onMenu }: WithMenu) {
           {people.map((id) => <option key={id}>{id}</option>)}
         </select>
       </div>
-      {list ? <div className="scroll page"><TaskTable tasks={shown} /></div> : <Board tasks={shown} />}
+      {list ? <div className="scroll page"><TaskTable tasks={shown} chosen={chosen} /></div> : <Board tasks={shown} chosen={chosen} />}
       <div />
     </>
   );
@@ -56,7 +66,7 @@ function laneOf(task: Task): Lane {
   }
 }
 
-function Board({ tasks }: { tasks: readonly Task[] }) {
+function Board({ tasks, chosen }: { tasks: readonly Task[]; chosen: string | undefined }) {
   const lanes = useMemo(() => {
     const found = new Map<Lane, Task[]>();
     for (const task of tasks) found.set(laneOf(task), [...(found.get(laneOf(task)) ?? []), task]);
@@ -70,7 +80,7 @@ function Board({ tasks }: { tasks: readonly Task[] }) {
           return (
             <section className="lane" key={name} aria-label={title}>
               <h2>{title} <span>{own.length}</span></h2>
-              {own.slice(0, MOST_CARDS).map((task) => <Card key={task.id} task={task} />)}
+              {own.slice(0, MOST_CARDS).map((task) => <Card key={task.id} task={task} chosen={task.id === chosen} />)}
               {own.length > MOST_CARDS && <a className="quiet" href={`${at('tasks')}?view=list`}>{own.length - MOST_CARDS} more in the list</a>}
             </section>
           );
@@ -80,34 +90,13 @@ function Board({ tasks }: { tasks: readonly Task[] }) {
   );
 }
 
-function Card({ task }: { task: Task }) {
+function Card({ task, chosen }: { task: Task; chosen: boolean }) {
   return (
-    <a className="task-card" href={at('tasks', task.id)}>
+    <a className={chosen ? 'task-card chosen' : 'task-card'} ref={(card) => (chosen ? card?.scrollIntoView({ block: 'nearest' }) : undefined)} href={at('tasks', task.id)}>
       <b><Glyph shape={taskShape(task)} />{task.title}</b>
       <small>{assignee(task) ?? 'nobody'} · {taskWord(task)} for <Age since={task.since} />{task.attempt > 1 && ` · attempt ${task.attempt}`}</small>
       {task.reason && <small className="cut">{task.reason}</small>}
     </a>
-  );
-}
-
-export function TaskTable({ tasks }: { tasks: readonly Task[] }) {
-  if (tasks.length === 0) return <p className="empty">No tasks.</p>;
-  return (
-    <table className="table">
-      <thead><tr><th>State</th><th>Task</th><th>Who</th><th className="wide">Asked by</th><th className="num">In state</th><th className="num wide">Attempt</th></tr></thead>
-      <tbody>
-        {tasks.slice(0, 500).map((task) => (
-          <tr key={task.id}>
-            <td><TaskState task={task} /></td>
-            <td><a className="name" href={at('tasks', task.id)}>{task.title}</a></td>
-            <td>{assignee(task) ?? <span className="quiet">nobody</span>}</td>
-            <td className="wide">{task.assignedBy}</td>
-            <td className="num"><Age since={task.since} /></td>
-            <td className="num wide">{task.attempt}</td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
   );
 }
 

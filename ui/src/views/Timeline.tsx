@@ -1,7 +1,7 @@
 // Who worked on what and when, one row for each agent, with idle stretches folded.
 
 import { useMemo } from 'react';
-import { clock, clockSeconds, full, lasted, useNow } from '../parts/time';
+import { clock, clockSeconds, full, lasted, useMoment } from '../parts/time';
 import { scale, ticks } from '../layout/timeline';
 import { at } from '../router';
 import type { Wire } from '../api/client';
@@ -10,8 +10,10 @@ export type RunTask = Wire['TaskInfo'];
 
 interface Bar { from: number; to: number; going: boolean; task: RunTask; tone: string; attempt: number }
 
-export function Timeline({ tasks, attempt }: { tasks: readonly RunTask[]; attempt?: number | undefined }) {
-  const now = useNow();
+interface Props { tasks: readonly RunTask[]; attempt?: number | undefined; chosen?: string | undefined; href?: (task: string) => string }
+
+export function Timeline({ tasks, attempt, chosen, href = (task) => at('tasks', task) }: Props) {
+  const now = useMoment();
   const minute = Math.floor(now / 5000);
   const rows = useMemo(() => byAgent(flat(tasks), attempt, now), [tasks, attempt, minute]);
   const line = useMemo(() => scale([...rows.values()].flat(), now), [rows, minute]);
@@ -27,7 +29,7 @@ export function Timeline({ tasks, attempt }: { tasks: readonly RunTask[]; attemp
             const label = `${bar.task.title}, ${lasted(bar.to - bar.from)}${bar.attempt > 1 ? `, attempt ${bar.attempt}` : ''}`;
             return (
               <a
-                key={`${bar.task.task_id} ${bar.from}`} className={`stretch fill-${bar.tone}`} href={at('tasks', bar.task.task_id)} title={`${label}\n${full(bar.from)}`}
+                key={`${bar.task.task_id} ${bar.from}`} className={`stretch fill-${bar.tone}${bar.task.task_id === chosen ? ' chosen' : ''}`} href={href(bar.task.task_id)} title={`${label}\n${full(bar.from)}`}
                 aria-label={label} style={{ left: percent(left), width: percent(Math.max(0, line.at(bar.to) - left)) }}
               />
             );
@@ -41,6 +43,8 @@ export function Timeline({ tasks, attempt }: { tasks: readonly RunTask[]; attemp
         {ticks(line.from, line.to).filter((time) => line.at(time) < 0.94).map((time) => (
           <span key={time} style={{ left: percent(line.at(time)) }}>{line.to - line.from < 180_000 ? clockSeconds(time) : clock(time)}</span>
         ))}
+        {line.folds.filter((fold) => fold.at < 0.9).map((fold) => <i key={fold.at} className="folded" style={{ left: percent(fold.at) }}>{lasted(fold.millis)}</i>)}
+        {end && <b className="now-word">now</b>}
       </div>
     </div>
   );
@@ -60,9 +64,11 @@ function byAgent(tasks: readonly RunTask[], attempt: number | undefined, now: nu
     for (const entry of task.attempts) {
       if (attempt !== undefined && entry.attempt !== attempt) continue;
       const agent = entry.agent.replace(/^agent:/, '');
-      const going = entry.ended_at == null;
-      const to = going ? now : Date.parse(entry.ended_at ?? '');
-      rows.set(agent, [...(rows.get(agent) ?? []), { from: Date.parse(entry.started_at), to, going, task, tone: toneOf(task, entry.outcome ?? undefined, going), attempt: entry.attempt }]);
+      const [from, ended] = [Date.parse(entry.started_at), entry.ended_at == null ? Number.POSITIVE_INFINITY : Date.parse(entry.ended_at)];
+      if (from > now) continue;
+      const going = ended > now;
+      const to = Math.min(ended, now);
+      rows.set(agent, [...(rows.get(agent) ?? []), { from, to, going, task, tone: toneOf(task, entry.outcome ?? undefined, going), attempt: entry.attempt }]);
     }
   }
   return rows;

@@ -1,0 +1,82 @@
+import { expect, test } from './fixture';
+import { events } from './log';
+import { assemble } from './team';
+
+test('Attention is worked through by the keyboard alone', async ({ daemon, signedIn: page }) => {
+  const { tasks } = await assemble(daemon);
+  await page.goto(`${daemon.url}/ui/attention`);
+  const chosen = page.locator('.matter.chosen');
+  await expect(chosen).toContainText('backend-2 is blocked');
+  await page.keyboard.press('j');
+  await expect(chosen).toContainText('asks for review');
+  await page.keyboard.press(' ');
+  await expect(chosen.locator('.peek')).toContainText('took Review the schema');
+  await page.keyboard.press('a');
+  await expect(page.locator('.matter').filter({ hasText: 'asks for review' })).toHaveCount(0);
+  await page.keyboard.press('k');
+  await expect(chosen).toContainText('backend-2 is blocked');
+  await page.keyboard.press('e');
+  await expect(page.locator('.matter').filter({ hasText: 'backend-2 is blocked' })).toHaveCount(0);
+  const done = (await events(daemon)).filter((event) => event.actor === 'person:anna').map((event) => event.kind);
+  expect(done).toEqual(['task.completed', 'report.added']);
+  expect(await daemon.call('GET', `/tasks/${tasks['review']}`)).toMatchObject({ state: 'completed' });
+});
+
+test('the rows of every list are walked through with j and k', async ({ daemon, signedIn: page }) => {
+  const { tasks } = await assemble(daemon);
+  await page.goto(`${daemon.url}/ui/agents`);
+  await page.locator('.table tbody tr').first().waitFor();
+  await page.keyboard.press('j');
+  await expect(page).toHaveURL(/agents\/backend-2/);
+  await page.keyboard.press('j');
+  await expect(page).toHaveURL(/agents\/reviewer/);
+  await page.goto(`${daemon.url}/ui/stream`);
+  await page.locator('.stream-row').first().waitFor();
+  await page.keyboard.press('k');
+  await expect(page.locator('.stream-row.chosen')).toHaveCount(1);
+  await page.keyboard.press(' ');
+  await expect(page.locator('.feed pre')).toContainText('"');
+  const seq = new URL(page.url()).searchParams.get('seq');
+  await page.keyboard.press('Enter');
+  await expect(page).toHaveURL(new RegExp(`/ui/event/${seq}$`));
+  await page.goto(`${daemon.url}/ui/c/default`);
+  await page.getByRole('article').first().waitFor();
+  await expect(async () => {
+    await page.keyboard.press('k');
+    await expect(page.locator('.message.chosen')).toBeVisible({ timeout: 300 });
+  }).toPass();
+  await page.keyboard.press('r');
+  await expect(page.getByText(/^Thread of/)).toBeVisible();
+  await page.goto(`${daemon.url}/ui/tasks`);
+  await page.locator('.task-card').first().waitFor();
+  await page.keyboard.press('j');
+  await page.keyboard.press('Enter');
+  await expect(page).toHaveURL(/\/ui\/tasks\/.+/);
+  // The graph is a tree: its tasks are reached by arrows, along what waits for what.
+  await page.goto(`${daemon.url}/ui/runs/run_default?task=${tasks['refresh']}`);
+  await page.getByRole('treeitem', { name: /Refresh path/ }).focus();
+  await page.keyboard.press('ArrowLeft');
+  await expect(page.getByRole('treeitem', { name: /^Plan/ })).toBeFocused();
+  await page.keyboard.press('Enter');
+  await expect(page).toHaveURL(new RegExp(`task=${tasks['plan']}`));
+});
+
+test('the command menu does things, finds what was said, and takes event numbers', async ({ daemon, signedIn: page }) => {
+  const { tasks } = await assemble(daemon);
+  await page.goto(`${daemon.url}/ui/runs`);
+  await page.getByRole('heading', { name: 'Runs' }).waitFor();
+  const ask = async (text: string) => {
+    await page.keyboard.press('Control+k');
+    await page.getByRole('combobox', { name: 'Search or jump to' }).fill(text);
+  };
+  await ask('retry end-to-end');
+  await expect(page.getByRole('option', { selected: true })).toContainText('Retry: End-to-end');
+  await page.keyboard.press('Enter');
+  await expect.poll(async () => (await daemon.call<{ state: string }>('GET', `/tasks/${tasks['endToEnd']}`)).state).toBe('pending');
+  await ask('nothing reads it since');
+  await page.keyboard.press('Enter');
+  await expect(page).toHaveURL(/\/ui\/c\/default\?seq=\d+$/);
+  await ask('12');
+  await page.keyboard.press('Enter');
+  await expect(page).toHaveURL(/\/ui\/event\/12$/);
+});
