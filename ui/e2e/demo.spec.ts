@@ -2,6 +2,7 @@
 
 import { Daemon } from './daemon';
 import { expect, test } from './fixture';
+import { events } from './log';
 
 test('the demo can be looked at in every view, now and as it was', async ({ page }) => {
   test.setTimeout(180_000);
@@ -9,6 +10,9 @@ test('the demo can be looked at in every view, now and as it was', async ({ page
   const faults: string[] = [];
   page.on('pageerror', (error) => faults.push(error.message));
   try {
+    // What the agents do is always the same; what runs beside it gives events other numbers.
+    const log = await events(daemon);
+    const seqOf = (kind: string) => log.find((event) => event.kind === kind)?.seq ?? 0;
     const to = (path: string) => page.goto(`${daemon.url}/ui/${path}`);
     await to('');
     await expect(page.getByRole('heading', { name: '# demo' })).toBeVisible();
@@ -27,16 +31,17 @@ test('the demo can be looked at in every view, now and as it was', async ({ page
     const views: [string, string][] = [
       ['attention', 'Nothing needs you'], ['tasks', 'greeting'], ['runs', 'A greeting for visitors'], ['files/src/greet.py?show=all', 'claimed src/greet.py'],
       ['handoffs', 'The import is there'], ['documents/demo/notes.md', 'all four tasks are completed'], ['artifacts', 'Nothing was uploaded yet'],
-      ['agents', 'Nobody is here yet'], ['stream', 'turn.started'], ['start', '@demo'], ['event/31', 'task.failed'], ['setup', 'Connect an agent'],
+      ['agents', 'Nobody is here yet'], ['stream', 'turn.started'], ['start', '@demo'], [`event/${seqOf('task.failed')}`, 'task.failed'], ['setup', 'Connect an agent'],
     ];
     for (const [path, words] of views) {
       await to(path);
       await expect(page.locator('.main'), path).toContainText(words);
     }
-    await to('agents?at=60');
+    const handoff = seqOf('handoff.initiated');
+    await to(`agents?at=${handoff}`);
     await expect(page.locator('.main')).toContainText('ada@demo');
-    await expect(page.locator('.replaying')).toContainText('event 60');
-    await to('documents/demo/notes.md?at=30');
+    await expect(page.locator('.replaying')).toContainText(`event ${handoff}.`);
+    await to(`documents/demo/notes.md?at=${seqOf('document.written')}`);
     await expect(page.locator('.main')).toContainText('The plan is the workflow');
     await expect(page.locator('.main')).not.toContainText('all four tasks are completed');
     expect(faults).toEqual([]);

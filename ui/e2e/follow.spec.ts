@@ -85,4 +85,18 @@ test('every event has an address, and filters are part of it', async ({ daemon, 
   await expect(page.locator('.stream-row')).toHaveCount(1);
   await page.reload();
   await expect(page.locator('.stream-row')).toHaveCount(1);
+  await page.goto(`${daemon.url}/ui/attention?kind=failed`);
+  await expect(page.locator('.matter')).toHaveCount(1);
+  await expect(page.locator('.matter')).toContainText('End-to-end failed');
+  await page.goto(`${daemon.url}/ui/agents?only=blocked`);
+  await expect(page.locator('.table tbody tr')).toHaveCount(1);
+  // Paused, what is in sight stays while the log goes on.
+  await page.goto(`${daemon.url}/ui/stream`);
+  await page.getByRole('button', { name: 'Pause' }).click();
+  const last = await page.locator('.stream-row .seq').last().textContent();
+  await daemon.call('POST', '/agents/announce', { id: 'late', tool: 'shell' });
+  await expect(page.getByRole('button', { name: /^Paused, [1-9]/ })).toBeVisible();
+  await expect(page.locator('.stream-row .seq').last()).toHaveText(last ?? '');
+  await page.getByRole('button', { name: /^Paused/ }).click();
+  await expect(page.locator('.stream-row').last()).toContainText('late');
 });

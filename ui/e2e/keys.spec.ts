@@ -39,6 +39,10 @@ test('the rows of every list are walked through with j and k', async ({ daemon, 
   const seq = new URL(page.url()).searchParams.get('seq');
   await page.keyboard.press('Enter');
   await expect(page).toHaveURL(new RegExp(`/ui/event/${seq}$`));
+  await page.goto(`${daemon.url}/ui/stream`);
+  await page.locator('.stream-row').first().waitFor();
+  await page.keyboard.press('/');
+  await expect(page.getByLabel('Kind contains')).toBeFocused();
   await page.goto(`${daemon.url}/ui/c/default`);
   await page.getByRole('article').first().waitFor();
   await expect(async () => {
@@ -59,6 +63,25 @@ test('the rows of every list are walked through with j and k', async ({ daemon, 
   await expect(page.getByRole('treeitem', { name: /^Plan/ })).toBeFocused();
   await page.keyboard.press('Enter');
   await expect(page).toHaveURL(new RegExp(`task=${tasks['plan']}`));
+});
+
+test('the keys of a channel approve, and the panel beside it is made wider by arrows for good', async ({ daemon, signedIn: page }) => {
+  const { tasks } = await assemble(daemon);
+  await page.goto(`${daemon.url}/ui/c/default`);
+  await expect(page.locator('.card').getByRole('button', { name: /Approve/ })).toBeEnabled();
+  await page.keyboard.press('a');
+  await expect(page.locator('.card').getByRole('button', { name: /Approve/ })).toHaveCount(0);
+  expect(await daemon.call('GET', `/tasks/${tasks['review']}`)).toMatchObject({ state: 'completed' });
+  const edge = page.getByRole('separator', { name: 'Width of the panel' });
+  await edge.focus();
+  await page.keyboard.press('ArrowLeft');
+  await expect(edge).toHaveAttribute('aria-valuenow', '428');
+  await page.reload();
+  await expect(edge).toHaveAttribute('aria-valuenow', '428');
+  await page.getByRole('button', { name: 'Close' }).click();
+  await expect(page.getByRole('complementary')).toHaveCount(0);
+  await page.getByRole('button', { name: 'Show the run' }).click();
+  await expect(page.getByRole('complementary')).toBeVisible();
 });
 
 test('the command menu does things, finds what was said, and takes event numbers', async ({ daemon, signedIn: page }) => {

@@ -24,6 +24,7 @@ export function views({ tasks, handoff, artifacts }: Team): Record<string, strin
     'artifacts-page': `artifacts/${artifacts.page}`,
     event: 'event/5',
     past: 'tasks?at=20',
+    start: 'start',
     setup: 'setup',
   };
 }

@@ -37,6 +37,11 @@ export function lasted(millis: number): string {
   return `${Math.floor(hours / 24)}d`;
 }
 
+/** Where there is little room. */
+export function roughly(millis: number): string {
+  return lasted(millis).split(' ')[0] ?? '';
+}
+
 export function Age({ since }: { since: number }) {
   const time = useMoment();
   return <time dateTime={new Date(since).toISOString()} title={full(since)}>{lasted(time - since)}</time>;

@@ -33,10 +33,10 @@ export function Scrub() {
   };
   const pointed = (event: React.PointerEvent) => {
     const box = track.current?.getBoundingClientRect();
-    if (!box || !line) return;
+    if (!box) return;
     const wanted = (event.clientX - box.left) / box.width;
     if (wanted >= 1) live();
-    else void lookAt(seqAt(points, line, wanted));
+    else void lookAt(line ? seqAt(points, line, wanted) : Math.round(wanted * head));
   };
   return (
     <>

@@ -25,10 +25,10 @@ const AFTER_G_MILLIS = 1500;
 const NEVER = Number.NEGATIVE_INFINITY;
 
 /** Keys that views listen for: they get them as events of the page. */
-export type Deed = 'next' | 'previous' | 'open' | 'peek' | 'acknowledge' | 'approve' | 'reply' | 'filter';
+export type Deed = 'next' | 'previous' | 'open' | 'peek' | 'acknowledge' | 'approve' | 'reply';
 
 const DEEDS: Record<string, Deed> = {
-  j: 'next', k: 'previous', Enter: 'open', ' ': 'peek', e: 'acknowledge', a: 'approve', r: 'reply', '/': 'filter',
+  j: 'next', k: 'previous', Enter: 'open', ' ': 'peek', e: 'acknowledge', a: 'approve', r: 'reply',
 };
 
 export function useKeys(show: (over: Over) => void): void {
@@ -55,6 +55,7 @@ export function useKeys(show: (over: Over) => void): void {
         case 'L': return live();
         case 'P': return play();
         case 'T': return toggleTheme();
+        case '/': return filter(event);
         case '[':
         case ']': return step(event.key === ']' ? 1 : -1);
       }
@@ -68,6 +69,13 @@ export function useKeys(show: (over: Over) => void): void {
     addEventListener('keydown', pressed);
     return () => removeEventListener('keydown', pressed);
   }, [show]);
+}
+
+/** To what narrows the view down, wherever that is. */
+function filter(event: KeyboardEvent): void {
+  event.preventDefault();
+  const bar = document.querySelector('.main .bar');
+  (bar?.querySelector<HTMLElement>('input, select') ?? bar?.querySelector<HTMLElement>('button'))?.focus();
 }
 
 /** What a view does with the keys that are about its rows. */

@@ -64,8 +64,8 @@ export function describe(event: LogEvent, names: Names): string {
     case 'run.status_set': return `the run is ${words(text(payload, 'status') ?? text(payload, 'to'))}`;
     case 'message.sent': return spoken(payload);
     case 'message.held': return `a message of ${text(payload, 'from')} is held for a person`;
-    case 'message.read': return `read ${texts(payload, 'messages').length} messages`;
-    case 'message.acked': return `acknowledged ${texts(payload, 'messages').length} messages`;
+    case 'message.read': return `read ${counted(texts(payload, 'messages').length, 'message')}${forAgent(event)}`;
+    case 'message.acked': return `acknowledged ${counted(texts(payload, 'messages').length, 'message')}${forAgent(event)}`;
     case 'document.written': return `wrote ${pathOf(payload)}, version ${number(payload, 'version') ?? '?'}`;
     case 'document.deleted': return `deleted ${pathOf(payload)}`;
     case 'routing.decided': return routed(payload, task());
@@ -82,7 +82,7 @@ export function describe(event: LogEvent, names: Names): string {
     case 'turn.started': return `${text(payload, 'agent') ?? ''} began a turn`;
     case 'turn.ended': return `the turn of ${text(payload, 'agent') ?? 'an agent'} ended: ${text(payload, 'how') ?? ''}${suffix(text(object(payload, 'failure'), 'reason'))}`;
     case 'context.configured': return 'configured the context';
-    case 'run.planned': return `planned ${texts(payload, 'planned').length} tasks${suffix(text(payload, 'summary'))}`;
+    case 'run.planned': return `planned ${counted(texts(payload, 'planned').length, 'task')}${suffix(text(payload, 'summary'))}`;
     case 'envelope.received': return `${event.type}${suffix(text(payload, 'text') ?? text(payload, 'title'))}`;
     default: return words(event.kind);
   }
@@ -114,6 +114,16 @@ function spoken(payload: Payload): string {
   const to = texts(object(payload, 'to'), 'agents');
   const said = (text(payload, 'text') ?? '').slice(0, 160);
   return text(payload, 'form') === 'entry' ? said : `to ${to.join(', ') || 'everybody'}: ${said}`;
+}
+
+function counted(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? '' : 's'}`;
+}
+
+/** Whose it is, where a runner did it. */
+function forAgent(event: LogEvent): string {
+  const agent = text(event.payload, 'agent');
+  return agent === undefined || agent === event.actor ? '' : ` for ${agent}`;
 }
 
 function suffix(why: string | undefined): string {

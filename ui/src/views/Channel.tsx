@@ -9,14 +9,16 @@ import { useRows } from '../shell/rows';
 import { markSeen, seenUpto } from '../shell/seen';
 import { type Detail, interleave } from '../store/bursts';
 import { asItem, byRoot, type Marked, rootsOf, withMarks } from '../store/conversation';
-import { useWorld } from '../store/hooks';
+import { useMayAct, useWorld } from '../store/hooks';
 import { runOf } from '../store/instance';
+import { ofTask } from '../store/offers';
 import { usePast } from '../store/replay';
 import { useStore } from '../store/store';
 import { channelTitle, type Entry } from '../store/talk';
 import { ChannelHead } from './ChannelHead';
 import { Compose } from './Compose';
 import { Burst, EventLine, Message } from './Message';
+import { reviewed } from './ReviewCard';
 import { useEntries, useEventsBeside } from './useEntries';
 
 const DETAILS: { name: Detail; title: string }[] = [
@@ -32,6 +34,8 @@ export function ChannelView({ channel, onMenu }: { channel: string } & WithMenu)
   const { entries, earlier, shift } = useEntries(channel);
   const me = useStore((state) => state.session.person);
   const past = usePast();
+  const world = useWorld();
+  const mayAct = useMayAct();
   const events = useEventsBeside(channel, entries);
   const newSince = useNewSince(channel, entries.at(-1)?.seq);
   const shown = useMemo(() => entries.filter((entry) => past === undefined || entry.seq <= past.at), [entries, past?.at]);
@@ -53,9 +57,16 @@ export function ChannelView({ channel, onMenu }: { channel: string } & WithMenu)
     else if (deed === 'reply') compose.current?.focus();
     else if (deed === 'open' && item) go(addressOf(item, place.href));
     else if (deed === 'peek' && item) toggle(item.key);
+    else if (deed === 'approve') return approve(item?.is === 'entry' ? [item.entry] : shown);
     else return false;
     return true;
   });
+  const approve = (among: readonly Entry[]) => {
+    const task = mayAct ? among.map((entry) => reviewed(entry, world.tasks)).findLast((found) => found !== undefined) : undefined;
+    const offer = task && ofTask(task, world).find((one) => one.is === 'do' && one.key === 'A');
+    if (offer?.is === 'do') offer.run();
+    return offer !== undefined;
+  };
   return (
     <>
       <ChannelHead channel={channel} onMenu={onMenu} entries={entries} />

@@ -8,7 +8,6 @@ import { usePlace } from '../router';
 import { useDraft } from '../shell/draft';
 import { useMayAct, useWorld } from '../store/hooks';
 import { reach, reachWords, typing } from '../store/mentions';
-import { usePast } from '../store/replay';
 import { useStore } from '../store/store';
 import { bare, channelTitle, type Entry } from '../store/talk';
 import { SignInNote } from './SignInNote';
@@ -23,7 +22,6 @@ function usePeople(): ReadonlySet<string> {
 
 export function Compose({ channel, replyTo, field }: { channel: string; replyTo: Entry | undefined; field: RefObject<HTMLTextAreaElement | null> }) {
   const mayAct = useMayAct();
-  const past = usePast();
   const { agents } = useWorld();
   const people = usePeople();
   const place = usePlace();
@@ -50,7 +48,6 @@ export function Compose({ channel, replyTo, field }: { channel: string; replyTo:
       .map((agent) => ({ agent, name: suffix && agent.id.endsWith(suffix) ? bare(agent.id) : agent.id }))
       .slice(0, MOST);
   }, [agents, typed?.start, closed, channel]);
-  if (past) return <div className="signin" role="note">This is the past. Press L to return to now and write.</div>;
   if (!mayAct) return <SignInNote />;
 
   const insert = (name: string) => {

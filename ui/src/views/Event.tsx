@@ -5,7 +5,7 @@ import { events as page } from '../api/client';
 import { Head, type WithMenu } from '../parts/Head';
 import { full } from '../parts/time';
 import { at } from '../router';
-import { describe } from '../store/describe';
+import { describe, isDeed } from '../store/describe';
 import { type LogEvent, read } from '../store/event';
 import { useNames } from '../store/hooks';
 import { lookAt } from '../store/replay';
@@ -38,7 +38,7 @@ export default function EventView({ seq, onMenu }: { seq: number } & WithMenu) {
         {event === 'none' && <p className="empty">The log has no event of this number.</p>}
         {event !== undefined && event !== 'none' && (
           <>
-            <h2 className="title">{event.actor} {describe(event, names)}</h2>
+            <h2 className="title">{isDeed(event) ? `${event.actor} ` : ''}{describe(event, names)}</h2>
             <dl className="facts">
               <dt>When</dt><dd>{full(event.at)}</dd>
               <dt>Kind</dt><dd className="mono">{event.kind}</dd>

@@ -5,7 +5,7 @@ import { memo, useMemo, useRef } from 'react';
 import { folded, kin } from '../layout/folded';
 import { COMPACT, layered, type Picture, SIZES, type Sizes, type Spot } from '../layout/layered';
 import { GlyphPaths, taskShape, taskWord, toneOf } from '../parts/Glyph';
-import { lasted, useMoment } from '../parts/time';
+import { roughly, useMoment } from '../parts/time';
 import { at } from '../router';
 import { assignee, hasEnded, type Task } from '../store/world';
 
@@ -80,7 +80,7 @@ function told(task: Task, behind: number, moment: number): string {
     case 'failed': return task.attempt > 1 ? `failed, attempt ${task.attempt}` : 'failed';
     case 'in_progress':
     case 'paused':
-    case 'planning': return `${who ?? 'nobody'}, ${lasted(moment - task.since)}`;
+    case 'planning': return `${who ?? 'nobody'}, ${roughly(moment - task.since)}`;
     default: return who ?? taskWord(task);
   }
 }

@@ -29,7 +29,7 @@ export function ReviewCard({ entry }: { entry: Entry }) {
 }
 
 /** The author's task in review, if the message mentions somebody about the time it came into review or later. */
-function reviewed(entry: Entry, tasks: ReadonlyMap<string, Task>): Task | undefined {
+export function reviewed(entry: Entry, tasks: ReadonlyMap<string, Task>): Task | undefined {
   if (entry.mentions.length + entry.unknown.length === 0) return undefined;
   for (const task of tasks.values()) {
     if (task.state === 'review' && task.holder === entry.from && entry.at > task.since - ABOUT_MILLIS) return task;

@@ -28,7 +28,7 @@ export default function RunView({ id, onMenu }: { id: string } & WithMenu) {
   const { value: run, fault } = useRun(id);
   const { tasks } = useWorld();
   const own = useMemo(() => [...tasks.values()].filter((task) => task.run === id), [tasks, id]);
-  const tab = (place.query.get('tab') as Tab | null) ?? 'overview';
+  const tab: Tab = TABS.find((name) => name === place.query.get('tab')) ?? 'overview';
   const fold = place.query.get('fold') === 'done';
   const attempts = run ? Math.max(1, ...flat(run.tasks).map((task) => task.attempt)) : 1;
   const attempt = Number(place.query.get('attempt')) || undefined;

@@ -5,6 +5,7 @@ import { Glyph } from '../parts/Glyph';
 import { Icon } from '../parts/Icon';
 import { lasted, useMoment } from '../parts/time';
 import { at, go, usePlace, withQuery } from '../router';
+import { PanelEdge } from '../shell/PanelEdge';
 import { useTaskHistory } from '../store/history';
 import { useNames, useWorld } from '../store/hooks';
 import { useStore } from '../store/store';
@@ -32,6 +33,7 @@ export default function RunPanel({ run: id }: { run: string }) {
   const upto = fold ? now : own.reduce((last, task) => Math.max(last, task.since), from);
   return (
     <aside className="inspector" aria-label="Run">
+      <PanelEdge />
       <header className="head">
         <Glyph shape={open.length > 0 ? 'working' : 'done'} label={open.length > 0 ? 'open' : 'done'} />
         <h1 className="cut">{run?.title || id}</h1>
@@ -39,16 +41,18 @@ export default function RunPanel({ run: id }: { run: string }) {
         <span className="push num quiet">{lasted(upto - from)}</span>
         <button type="button" aria-label="Close" onClick={() => go(withQuery(place, { panel: 'off' }), 'replace')}><Icon name="close" /></button>
       </header>
-      <section className="section">
-        <h3>Task graph <span>{open.length} open of {own.length}</span><a href={at('runs', id)}>Open</a></h3>
-        <Graph tasks={own} foldDone={fold} compact chosen={focus?.id} />
-      </section>
-      <section className="section">
-        <h3>Timeline <span>idle time is folded</span><a href={`${at('runs', id)}?tab=timeline`}>Open</a></h3>
-        {run && <Timeline tasks={run.tasks} />}
-      </section>
-      {routing && <section className="section"><Why event={routing} title={names.task(routing.task ?? '')} /></section>}
-      {focus && <section className="section"><Saved task={focus} /></section>}
+      <div className="inspector-body">
+        <section className="section">
+          <h3>Task graph <span>{open.length} open of {own.length}</span><a href={at('runs', id)}>Open</a></h3>
+          <Graph tasks={own} foldDone={fold} compact chosen={focus?.id} />
+        </section>
+        <section className="section">
+          <h3>Timeline <span>idle time is folded</span><a href={at('runs', id)}>Open</a></h3>
+          {run && <Timeline tasks={run.tasks} />}
+        </section>
+        {routing && <section className="section"><Why event={routing} title={names.task(routing.task ?? '')} /></section>}
+        {focus && <section className="section"><Saved task={focus} /></section>}
+      </div>
     </aside>
   );
 }

@@ -34,12 +34,12 @@ export default function RunsView({ onMenu }: WithMenu) {
         {runs?.length === 0 && <p className="empty">No run has tasks yet.</p>}
         {runs && runs.length > 0 && (
           <table className="table">
-            <thead><tr><th>Run</th><th>Status</th><th>Progress</th><th className="num">Changed</th></tr></thead>
+            <thead><tr><th>Run</th><th className="wide">Status</th><th>Progress</th><th className="num">Changed</th></tr></thead>
             <tbody>
               {runs.map((run, index) => (
                 <tr key={run.run_id} className={index === chosen ? 'chosen' : ''}>
-                  <td><a className="name" href={at('runs', run.run_id)}>{run.title || run.run_id}</a> <span className="mono quiet">{run.run_id}</span></td>
-                  <td>{run.status.replace('_', ' ')}</td>
+                  <td><a className="name" href={at('runs', run.run_id)}>{run.title || run.run_id}</a> <span className="mono quiet wide">{run.run_id}</span></td>
+                  <td className="wide">{run.status.replace('_', ' ')}</td>
                   <td><span className="state"><Progress tasks={byRun.get(run.run_id) ?? []} /></span></td>
                   <td className="num"><Age since={Date.parse(run.updated_at)} /></td>
                 </tr>

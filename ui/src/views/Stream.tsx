@@ -35,8 +35,7 @@ export function StreamView({ onMenu }: WithMenu) {
   const focus = chosen === undefined ? undefined : rows.indexOf(chosen);
   const to = (changes: Record<string, string | undefined>) => go(withQuery(place, changes), 'replace');
   useRows({ count: rows.count, chosen: focus ?? rows.count, move: (index) => to({ seq: String(rows.seqAt(index)) }) }, (deed) => {
-    if (deed === 'filter') document.querySelector<HTMLElement>('.bar input')?.focus();
-    else if (deed === 'open' && chosen !== undefined) go(at('event', chosen));
+    if (deed === 'open' && chosen !== undefined) go(at('event', chosen));
     else if (deed === 'peek' && chosen !== undefined) setPeeked(peeked === chosen ? undefined : chosen);
     else return false;
     return true;

@@ -29,9 +29,8 @@ export default function TasksView({ onMenu }: WithMenu) {
   const ordered = useMemo(() => (list ? shown : LANES.flatMap(({ name }) => shown.filter((task) => laneOf(task) === name))), [shown, list]);
   const [cursor] = useCursor(ordered.length, (deed, index) => {
     const task = ordered[index];
-    if (deed === 'filter') document.querySelector<HTMLElement>('.bar select')?.focus();
-    else if (deed === 'open' && task) go(at('tasks', task.id));
-    else return false;
+    if (deed !== 'open' || !task) return false;
+    go(at('tasks', task.id));
     return true;
   });
   const chosen = ordered[cursor]?.id;

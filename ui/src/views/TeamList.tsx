@@ -23,7 +23,7 @@ export function TeamList() {
             <tr key={`${team.id} ${team.generation}`}>
               <td><a className="name" href={at('c', team.instance)}>{team.id}</a> <span className="quiet">{team.workflow}</span></td>
               <td><span className="state"><Glyph shape={shapeOf(team)} />{wordOf(team)}</span></td>
-              <td className="wide mono">{team.file}</td>
+              <td className="wide mono" title={team.file ?? undefined}>{team.file?.split('/').at(-1)}</td>
               <td className="num wide">{team.turns}</td>
               <td className="num wide">{team.cost_usd == null ? '–' : `$${team.cost_usd.toFixed(2)}`}</td>
               <td className="num"><Age since={team.ended_at ?? team.started_at} /></td>

@@ -14,12 +14,16 @@ interface Props { tasks: readonly RunTask[]; attempt?: number | undefined; chose
 
 export function Timeline({ tasks, attempt, chosen, href = (task) => at('tasks', task) }: Props) {
   const now = useMoment();
-  const minute = Math.floor(now / 5000);
-  const rows = useMemo(() => byAgent(flat(tasks), attempt, now), [tasks, attempt, minute]);
-  const line = useMemo(() => scale([...rows.values()].flat(), now), [rows, minute]);
+  const second = Math.floor(now / 1000);
+  const rows = useMemo(() => byAgent(flat(tasks), attempt, now), [tasks, attempt, second]);
+  const line = useMemo(() => scale([...rows.values()].flat(), now), [rows, second]);
   if (rows.size === 0) return <p className="quiet">Nobody has worked on it yet.</p>;
   const percent = (place: number) => `${(place * 100).toFixed(2)}%`;
-  const end = [...rows.values()].flat().some((bar) => bar.going);
+  // Where there is room to say how long it was, and it was long enough to say it.
+  const folds = line.folds.filter((fold) => fold.at < 0.9 && fold.millis >= 60_000);
+  const all = [...rows.values()].flat();
+  const last = Math.max(...all.map((bar) => bar.to));
+  const end = all.some((bar) => bar.going);
   return (
     <div className="gantt">
       {[...rows].map(([agent, bars]) => (
@@ -40,10 +44,10 @@ export function Timeline({ tasks, attempt, chosen, href = (task) => at('tasks', 
       ))}
       <span />
       <div className="axis num">
-        {ticks(line.from, line.to).filter((time) => line.at(time) < 0.94).map((time) => (
-          <span key={time} style={{ left: percent(line.at(time)) }}>{line.to - line.from < 180_000 ? clockSeconds(time) : clock(time)}</span>
+        {ticks(line.from, last).filter((time) => line.at(time) < (end ? 0.84 : 0.94) && folds.every((fold) => Math.abs(fold.at - line.at(time)) > 0.1)).map((time) => (
+          <span key={time} style={{ left: percent(line.at(time)) }}>{last - line.from < 180_000 ? clockSeconds(time) : clock(time)}</span>
         ))}
-        {line.folds.filter((fold) => fold.at < 0.9).map((fold) => <i key={fold.at} className="folded" style={{ left: percent(fold.at) }}>{lasted(fold.millis)}</i>)}
+        {folds.map((fold) => <i key={fold.at} className="folded" style={{ left: percent(fold.at) }}>{lasted(fold.millis)}</i>)}
         {end && <b className="now-word">now</b>}
       </div>
     </div>
@@ -63,6 +67,8 @@ function byAgent(tasks: readonly RunTask[], attempt: number | undefined, now: nu
   for (const task of tasks) {
     for (const entry of task.attempts) {
       if (attempt !== undefined && entry.attempt !== attempt) continue;
+      // Whoever never took it up did not work on it.
+      if (entry.outcome === 'not_accepted') continue;
       const agent = entry.agent.replace(/^agent:/, '');
       const [from, ended] = [Date.parse(entry.started_at), entry.ended_at == null ? Number.POSITIVE_INFINITY : Date.parse(entry.ended_at)];
       if (from > now) continue;
