@@ -25,7 +25,7 @@ pub struct Told {
     /// Who finds it in its inbox, under the id that it is shown with.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub to: Vec<AgentId>,
-    /// The conversation in which the task was asked for.
+    /// The conversation in which the task was asked for, told to somebody or not: whoever follows it sees what becomes of that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread: Option<ThreadId>,
     /// When it was decided, if it is told. A part of the id: a place alone comes twice, if a store is taken back to a
@@ -237,7 +237,7 @@ pub(crate) fn address(view: &View, caller: &Caller, now: &Now, facts: &mut [Fact
         if matches!(fact, Fact::TaskClaimed(_)) {
             taken.insert(task.id.clone());
         }
-        let thread = task.origin.thread.clone().filter(|_| !to.is_empty());
+        let thread = task.origin.thread.clone();
         let at = (!to.is_empty()).then_some(now.at);
         let trace = task.origin.terms.as_ref().map(|terms| terms.trace.clone()).unwrap_or_default();
         if let Some(told) = fact.told_mut() {
@@ -562,6 +562,23 @@ mod tests {
             envelope::forwarded(request.as_bytes(), w.task("part"), &"ada".into(), &"m".into(), Timestamp(0));
         assert_eq!(passed_on["trace"], json!({ "own": 1, "trace_id": "tr_1" }));
         assert_eq!(w.rebuilt(), *w.rows());
+    }
+
+    #[test]
+    fn what_becomes_of_a_task_is_seen_in_the_thread_that_it_was_asked_for_in() {
+        let mut w = team();
+        asks_for(&mut w, "t", "stranger", &json!({}));
+        w.creates("u", &[]);
+        let since = w.log.len();
+        for task in ["t", "u"] {
+            w.starts("plain", task);
+            w.does(&by("plain"), complete(task));
+        }
+        for fact in w.log[since..].iter().map(|row| &row.fact).filter(|fact| fact.told().is_some()) {
+            let thread = fact.thread().map(ThreadId::as_str);
+            let expected = (fact.task() == Some(&TaskId::from("t"))).then_some("thr_1");
+            assert_eq!((thread, fact.tells()), (expected, &[][..]), "{fact:?}");
+        }
     }
 
     #[test]

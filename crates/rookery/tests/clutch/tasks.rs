@@ -122,6 +122,10 @@ fn task_facts(daemon: &Daemon) -> Vec<Value> {
             for own in ["task", "run", "origin", "title", "description", "assigned_by"] {
                 fact.as_object_mut().unwrap().remove(own);
             }
+            // A request is asked for in a thread, and what becomes of it is seen there.
+            if fact["told"] == json!({"thread": "thr_talk"}) {
+                fact.as_object_mut().unwrap().remove("told");
+            }
             json!({"kind": row["kind"], "actor": row["actor"], "fact": fact})
         })
         .collect()

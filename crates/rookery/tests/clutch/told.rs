@@ -88,6 +88,25 @@ async fn whoever_asked_hears_of_the_end_whichever_face_it_comes_by() {
 }
 
 #[tokio::test]
+async fn whoever_follows_a_thread_sees_what_other_faces_make_of_it() {
+    let daemon = team(&["lead", "plain"]).await;
+    let mut stream = follow(&daemon, "?thread_id=thr_talk").await;
+    sent(&daemon, &request("t", "stranger", "nobody")).await;
+    leads(&daemon, "/tasks/t/assign", json!({"agent_id": "plain"})).await;
+    let plain = Tools::connect(&daemon, "plain").await;
+    plain.call("task_claim", json!({"task_id": "t"})).await;
+    plain.call("task_update_status", json!({"task_id": "t", "status": "in_progress"})).await;
+    plain.call("task_update_status", json!({"task_id": "t", "status": "completed", "outcome": "done"})).await;
+    let mut seen = Vec::new();
+    while seen.last().is_none_or(|last| last != "task.result") {
+        seen.push(stream.next().await.unwrap().message_type().to_owned());
+    }
+    for kind in ["task.request", "task.claimed", "task.accept", "task.result"] {
+        assert!(seen.iter().any(|seen| seen == kind), "{kind}: {seen:?}");
+    }
+}
+
+#[tokio::test]
 async fn whoever_has_a_task_hears_that_it_is_cancelled_with_all_that_is_part_of_it() {
     let daemon = team(&["lead"]).await;
     let endpoint = Endpoint::start(Manner::Answer(200)).await;
