@@ -2,13 +2,13 @@
 //! as before to the last byte. Cursor is a stand-in, and named so: the real one was never run here.
 
 use rookery_testkit::daemon::Daemon;
-use rookery_testkit::model::{ModelServer, Script};
+use rookery_testkit::model::{ModelServer, Script, Story};
 use serde_json::{Value, json};
 
 use crate::programs::setup;
 use crate::user::User;
 
-fn send(message: &'static str) -> impl Fn(&rookery_testkit::model::Story<'_>) -> anyhow::Result<Value> {
+fn send(message: &'static str) -> impl Fn(&Story<'_>) -> anyhow::Result<Value> {
     move |_| Ok(json!({"message": message}))
 }
 
@@ -97,6 +97,23 @@ async fn gemini_runs_in_a_workflow() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn claude_runs_in_a_sandbox() {
     alone("claude", boxed).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn settings_that_claude_makes_for_its_user_in_a_sandbox_are_told() {
+    let daemon = setup().start().unwrap();
+    // It keeps an eye on its own folder, and does not see everything.
+    let line = "python3 -c \"import os; os.mkdir(os.path.expanduser('~/.cla' + 'ude/hooks'))\"";
+    let make = move |_: &Story<'_>| Ok(json!({"command": line, "description": "Make a folder"}));
+    let script = Script::new().call("Bash", make).call("channel_send", send("made it")).say("Done.");
+    let model = ModelServer::start([("solo", script)]).await.unwrap();
+    let user = User::new(&daemon, &model);
+    let workflow = format!("agents:\n{}kickoff: \"@solo begin\"\n", boxed("solo", "claude", &model));
+    let (code, printed) = user.ends(&daemon, &workflow).await;
+    assert_eq!(code, Some(0), "{printed}");
+    let told: Vec<&str> = printed.lines().filter(|line| line.contains("was made in this turn")).collect();
+    assert!(told.len() == 1 && told[0].contains(".claude/hooks "), "{printed}");
+    user.is_untouched();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -56,6 +56,9 @@ const OF_PROGRAMS: &[&str] = &[
     "skills",
 ];
 
+/// What of that a program makes by itself when it is started for the first time, so that it says nothing about an agent.
+const MADE_BY_ITSELF: &[&str] = &["extensions", "plugins"];
+
 /// What is asked for.
 #[derive(Clone, Debug)]
 pub(super) struct Wanted<'a> {
@@ -106,7 +109,7 @@ pub(super) fn survey(wanted: &Wanted<'_>) -> Result<Plan, Impossible> {
             let (there, not): (Vec<PathBuf>, Vec<PathBuf>) =
                 OF_PROGRAMS.iter().map(|name| path.join(name)).partition(|path| path.exists());
             guarded.extend(there.iter().filter_map(|path| path.canonicalize().ok()));
-            absent.extend(not);
+            absent.extend(not.into_iter().filter(|path| !MADE_BY_ITSELF.iter().any(|name| path.ends_with(name))));
         }
         private.push(path);
     }

@@ -75,7 +75,8 @@ fn texts<'a>(telling: &'a Telling<'_>) -> Vec<&'a str> {
     let channel = channel.iter().flat_map(entry);
     let document = document.iter().flat_map(|document| [document.text.as_str(), &document.file]);
     let task = |task: &'a Task| [Some(task.title.as_str()), Some(task.id.as_str()), task.context.as_deref()];
-    let did = telling.earlier.iter().flat_map(|earlier| earlier.did.iter().map(String::as_str));
+    let why = telling.earlier.iter().map(|earlier| earlier.why.as_str());
+    let did = telling.earlier.iter().flat_map(|earlier| earlier.did.iter().map(String::as_str)).chain(why);
     inbox.chain(channel).chain(document).chain(tasks.iter().flat_map(task).flatten()).chain(did).collect()
 }
 
@@ -83,10 +84,11 @@ fn again(text: &mut String, fence: &Fence, telling: &Telling<'_>) {
     let Some(earlier) = &telling.earlier else { return };
     let _never_fails = write!(
         text,
-        "\n# This is attempt {}\n\nYou were woken for the same before, and that turn did not end well: {}. ",
+        "\n# This is attempt {}\n\nYou were woken for the same before, and that turn did not end well.\n",
         earlier.attempt,
-        line(&earlier.why, DID_LETTERS)
     );
+    // It may be what a program printed last, and that may be anybody's words.
+    fence.put(text, "why", &line(&earlier.why, DID_LETTERS), CONTEXT_BYTES);
     if earlier.did.is_empty() {
         text.push_str(
             "The log shows nothing that it did. Files may have changed all the same: look before you begin.\n",
