@@ -69,6 +69,7 @@ async fn measure(plan: &Plan, agents: usize, messages: usize) -> anyhow::Result<
     let (daemon_mib, _) = daemon.memory_mib()?;
     daemon.stop()?;
     let (sent, waited) = times(root)?;
+    ensure!(!waited.is_empty(), "no message is known that a turn was for");
     let expected = agents * (messages / agents);
     ensure!(sent.len() >= expected, "{} messages were sent, not {expected}", sent.len());
     let seconds = (sent.last().unwrap_or(&0) - sent.first().unwrap_or(&0)) as f64 / 1e3;
@@ -123,7 +124,7 @@ fn times(root: &Path) -> anyhow::Result<(Vec<i64>, Vec<u64>)> {
         match row["kind"].as_str() {
             Some("message.sent") => {
                 sent.push(at);
-                stored.extend(row["fact"]["id"].as_str().map(|id| (id.to_owned(), at)));
+                stored.extend(row["fact"]["message"].as_str().map(|id| (id.to_owned(), at)));
             }
             Some("turn.started") => {
                 let about = row["fact"]["messages"].as_array().into_iter().flatten().filter_map(Value::as_str);
