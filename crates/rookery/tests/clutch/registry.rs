@@ -138,8 +138,17 @@ async fn a_heartbeat_is_one_on_every_face() {
     assert!(beaten["next_heartbeat_ms"].as_u64().unwrap() > 0);
     let missed = || async { Ok((rest(&daemon, "/agents/ken").await["status"] == "offline").then_some(())) };
     eventually("a silent agent is missed", missed).await.unwrap();
-    asked(&daemon, Method::POST, "/agents/ken/heartbeat", Some(json!({}))).await;
-    assert_eq!(rest(&daemon, "/events?action=agent.heartbeat").await.as_array().unwrap().len(), 1);
+    assert_eq!(
+        rest(&daemon, "/events?action=agent.heartbeat").await,
+        json!([]),
+        "one that changes nothing is no event"
+    );
+    // A daemon that was busy may hear of the silence a moment after it was told: the next heartbeat does as well.
+    let back = || async {
+        asked(&daemon, Method::POST, "/agents/ken/heartbeat", Some(json!({}))).await;
+        Ok((rest(&daemon, "/events?action=agent.heartbeat").await != json!([])).then_some(()))
+    };
+    eventually("it is back", back).await.unwrap();
     let reply = ask(&daemon, Method::POST, "/agents/nobody-here/heartbeat", None).await;
     assert_eq!((reply.status.as_u16(), &reply.body["code"]), (404, &json!("AGENT_NOT_FOUND")));
 }
