@@ -170,7 +170,8 @@ fn concerned(fact: &Fact, task: &Task) -> Vec<Concerned> {
         Fact::TaskReleased(_) => [None, holder(task)],
         // One to everybody is there to be found.
         Fact::HandoffInitiated(fact) => [None, fact.to.as_ref().and_then(colleague)],
-        Fact::HandoffAccepted(fact) => [None, colleague(&fact.from)],
+        // Somebody may have accepted it for whoever has it now.
+        Fact::HandoffAccepted(fact) => [colleague(&fact.by), colleague(&fact.from)],
         Fact::HandoffRejected(fact) => [None, colleague(&fact.from)],
         _ => [None, None],
     };

@@ -156,6 +156,7 @@ fn engine(settings: &Settings, project: &Project, means: Means, node: Node, open
     let hooks: Result<Vec<_>, String> = settings.hooks.incoming.iter().map(with_secret).collect();
     let hooks = hooks.map_err(anyhow::Error::msg)?;
     let outlets = outlets(settings, project).map_err(anyhow::Error::msg)?;
+    let site = node.site.id.clone();
     Ok(Engine::new(Parts {
         store: opened.store.clone(),
         clock: means.clock,
@@ -180,7 +181,7 @@ fn engine(settings: &Settings, project: &Project, means: Means, node: Node, open
             outlets,
             keep_artifacts: *settings.keep_artifacts,
             effort: effort(settings),
-            launcher: Some(Arc::new(CommandLine::of(project.root()))),
+            launcher: Some(Arc::new(CommandLine::of(project.root(), site))),
             shared: opened.shared,
             ..rookery_engine::Settings::new(opened.project_name.as_str(), project.root())
         },

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use ignore::WalkBuilder;
 use rookery_core::instance::Instance;
-use rookery_core::team::Launch;
+use rookery_core::team::{Launch, StartTime, Team};
+use rookery_core::{SiteId, TeamId};
 use rookery_engine::teams::{Launcher, Refusing, WorkflowFile};
 use rookery_store::Pending;
 use serde_json::Value;
@@ -22,14 +23,15 @@ const HEAD_BYTES: u64 = 64 << 10;
 #[derive(Debug)]
 pub struct CommandLine {
     root: PathBuf,
+    site: SiteId,
 }
 
 impl CommandLine {
-    pub fn of(root: &Path) -> CommandLine {
-        CommandLine { root: root.to_path_buf() }
+    pub fn of(root: &Path, site: SiteId) -> CommandLine {
+        CommandLine { root: root.to_path_buf(), site }
     }
 
-    /// Runs one of our commands in the project and takes what it prints.
+    /// Has one of our commands see to a file.
     async fn command(
         &self,
         name: &str,
@@ -37,13 +39,19 @@ impl CommandLine {
         instance: &Instance,
         launch: &Launch,
     ) -> Result<Value, Refusing> {
-        let mut arguments: Vec<OsString> = vec!["--json".into(), name.into(), self.root.join(&launch.file).into()];
+        let mut arguments: Vec<OsString> = vec![name.into(), self.root.join(&launch.file).into()];
         arguments.extend(options.iter().map(OsString::from));
         arguments.extend(["--instance".into(), instance.name().into()]);
         if !launch.params.is_empty() {
             arguments.push("--".into());
             arguments.extend(launch.params.iter().map(OsString::from));
         }
+        self.run(&arguments).await
+    }
+
+    /// Runs one of our commands in the project and takes what it prints.
+    async fn run(&self, arguments: &[OsString]) -> Result<Value, Refusing> {
+        let arguments: Vec<OsString> = std::iter::once("--json".into()).chain(arguments.iter().cloned()).collect();
         let ran = process::own_command(&self.root, &arguments).await;
         let ran =
             ran.map_err(|error| Refusing { reason: format!("the command cannot be run: {error}"), faults: None })?;
@@ -67,6 +75,21 @@ impl Launcher for CommandLine {
 
     fn launch(&self, instance: Instance, launch: Launch) -> Pending<'_, Result<(), Refusing>> {
         Box::pin(async move { self.command("start", &["--background"], &instance, &launch).await.map(drop) })
+    }
+
+    fn is_lost(&self, team: &Team) -> bool {
+        let runner = &team.runner;
+        let started_at = match &runner.started_at {
+            StartTime::Ticks(ticks) => *ticks,
+            // No runner of ours tells it so.
+            StartTime::Text(_) => return false,
+        };
+        let is_here = runner.site.as_ref() == Some(&self.site);
+        team.is_live() && is_here && !rookery_runner::process::lives(&runner.boot_id, runner.pid, started_at)
+    }
+
+    fn bury(&self, team: TeamId) -> Pending<'_, Result<(), Refusing>> {
+        Box::pin(async move { self.run(&["stop".into(), team.as_str().into()]).await.map(drop) })
     }
 }
 

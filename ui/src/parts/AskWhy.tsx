@@ -7,7 +7,7 @@ interface Props { label: string; ask: string; disabled: boolean; must?: boolean;
 export function AskWhy({ label, ask, disabled, must = false, onDo }: Props) {
   const [open, setOpen] = useState(false);
   const [why, setWhy] = useState('');
-  if (!open) return <button type="button" className="button" disabled={disabled} onClick={() => setOpen(true)}>{label}</button>;
+  if (!open || disabled) return <button type="button" className="button" disabled={disabled} onClick={() => setOpen(true)}>{label}</button>;
   const close = () => {
     setOpen(false);
     setWhy('');
@@ -16,6 +16,7 @@ export function AskWhy({ label, ask, disabled, must = false, onDo }: Props) {
     <form
       className="ask" onSubmit={(event) => {
         event.preventDefault();
+        if (disabled) return;
         onDo(why.trim());
         close();
       }}

@@ -7,7 +7,7 @@ import * as actions from '../store/actions';
 import { useMayAct, useWorld } from '../store/hooks';
 import { instanceOf } from '../store/instance';
 import { useMatters } from '../store/matters';
-import { ofAgent, ofFile, ofHandoff, ofMatter, ofTask, type Offer } from '../store/offers';
+import { DISMISS, ofAgent, ofFile, ofHandoff, ofMatter, ofTask, type Offer } from '../store/offers';
 import { live, play } from '../store/replay';
 import { useStore } from '../store/store';
 import { channelOf, channelTitle } from '../store/talk';
@@ -70,13 +70,19 @@ function useDeedsNow(): Command[] {
       const run = offer.is === 'do' ? offer.run : () => go(place);
       return [{ key: `${offer.label} ${place}`, icon: 'tool', title: `${offer.label}: ${about}`, hint: offer.is === 'do' ? 'do it' : 'go there', run }];
     });
+    // Two of one name are told apart by what else they are called, and are not answered in passing.
+    const open = [...world.tasks.values()].filter((task) => isOpen(task.state));
+    const once = (names: readonly string[]) => (name: string) => names.indexOf(name) === names.lastIndexOf(name);
+    const oneTask = once(open.map((task) => task.title));
+    const oneMatter = once(matters.map((matter) => matter.what));
     const all = [
-      ...matters.flatMap((matter) => of(matter.what, at('attention'), ofMatter(matter, world))),
+      ...matters.filter((matter) => oneMatter(matter.what)).flatMap((matter) => of(matter.what, at('attention'), ofMatter(matter, world))),
       ...matters.map((matter): Command => ({ key: `ack ${matter.key}`, icon: 'bell', title: `Acknowledge: ${matter.what}`, hint: 'do it', run: () => void actions.acknowledge(matter.key) })),
-      ...[...world.tasks.values()].filter((task) => isOpen(task.state)).flatMap((task) => of(task.title, at('tasks', task.id), ofTask(task, world))),
+      ...open.flatMap((task) => of(oneTask(task.title) ? task.title : `${task.title} (${task.id})`, at('tasks', task.id), ofTask(task, world))),
       ...[...world.agents.values()].flatMap((agent) => [
         to('agents', `Write to ${agent.id}`, 'message', `${at('c', instanceOf(agent.id))}?say=${encodeURIComponent(`@${agent.id} `)}`),
-        ...of(agent.id, at('agents', agent.id), ofAgent(agent, world, undefined)),
+        // Who is run by a runner, and so cannot be dismissed, is known on its page.
+        ...of(agent.id, at('agents', agent.id), ofAgent(agent, world, undefined).filter((offer) => offer.label !== DISMISS)),
       ]),
       ...[...world.files.values()].filter((file) => file.claim).flatMap((file) => of(file.path, at('files', ...file.path.split('/').filter(Boolean)), ofFile(file, world.tasks))),
       ...[...world.handoffs.values()].flatMap((handoff) => of(handoff.summary, at('handoffs', handoff.id), ofHandoff(handoff))),

@@ -85,6 +85,9 @@ export function ofHandoff(handoff: Handoff): Offer[] {
 interface Employed { team: { id: string }; member: { name: string; stop_asked: boolean } }
 
 /** Every agent can be paused; those that a runner runs can be stopped. */
+/** Only for one that nobody runs. */
+export const DISMISS = 'Dismiss from the team';
+
 export function ofAgent(agent: Agent, { files }: Pick<World, 'files'>, run: Employed | undefined): Offer[] {
   const held = [...files.values()].filter((file) => file.claim?.holder === agent.id).map((file) => file.path);
   const offers: Offer[] = [
@@ -94,7 +97,7 @@ export function ofAgent(agent: Agent, { files }: Pick<World, 'files'>, run: Empl
   ];
   if (run && !run.member.stop_asked) offers.push({ is: 'why', label: 'Stop', ask: 'Why?', run: (why) => void actions.stopAgent(run.team.id, run.member.name, why) });
   if (held.length > 0) offers.push({ is: 'do', label: 'Release its files', run: () => void actions.releaseAll(held, agent.id) });
-  if (!run) offers.push({ is: 'do', label: 'Dismiss from the team', run: () => void actions.dismissAgent(agent.id) });
+  if (!run) offers.push({ is: 'do', label: DISMISS, run: () => void actions.dismissAgent(agent.id) });
   return offers;
 }
 

@@ -57,12 +57,14 @@ export function ChannelView({ channel, onMenu }: { channel: string } & WithMenu)
     else if (deed === 'reply') compose.current?.focus();
     else if (deed === 'open' && item) go(addressOf(item, place.href));
     else if (deed === 'peek' && item) toggle(item.key);
-    else if (deed === 'approve') return approve(item?.is === 'entry' ? [item.entry] : shown);
+    else if (deed === 'approve') return approve(item === undefined ? shown : item.is === 'entry' ? [item.entry] : []);
     else return false;
     return true;
   });
   const approve = (among: readonly Entry[]) => {
-    const task = mayAct ? among.map((entry) => reviewed(entry, world.tasks)).findLast((found) => found !== undefined) : undefined;
+    // Where several wait, one has to be chosen first.
+    const waiting = new Set(mayAct ? among.flatMap((entry) => reviewed(entry, world.tasks) ?? []) : []);
+    const task = waiting.size === 1 ? [...waiting][0] : undefined;
     const offer = task && ofTask(task, world).find((one) => one.is === 'do' && one.key === 'A');
     if (offer?.is === 'do') offer.run();
     return offer !== undefined;

@@ -32,8 +32,8 @@ export default function StartView({ onMenu }: WithMenu) {
     setBusy(what);
     try {
       if (what === 'check') return setChecked(await send<Wire['Checked']>('POST', path`/teams/${team}/check`, body));
-      await send('POST', path`/teams/${team}/launch`, body);
-      tell(`${team} runs`);
+      const answer = await send<Wire['TeamView'] | Wire['Launching']>('POST', path`/teams/${team}/launch`, body);
+      tell('pending' in answer ? `${team} is being started` : `${team} runs`);
       go(at('c', instance.trim()));
     } catch (error) {
       const hint = error instanceof ApiError && error.hint ? ` (${error.hint})` : '';

@@ -27,7 +27,7 @@ export function TeamList() {
               <td className="num wide">{team.turns}</td>
               <td className="num wide">{team.cost_usd == null ? '–' : `$${team.cost_usd.toFixed(2)}`}</td>
               <td className="num"><Age since={team.ended_at ?? team.started_at} /></td>
-              <td>{team.live && !team.stop_asked && <AskWhy label="Stop" ask="Why?" disabled={!mayAct} onDo={(why) => void actions.stopTeam(team.id, why)} />}</td>
+              <td>{team.live && (team.lost || !team.stop_asked) && <AskWhy label="Stop" ask="Why?" disabled={!mayAct} onDo={(why) => void actions.stopTeam(team.id, why)} />}</td>
             </tr>
           ))}
         </tbody>
@@ -37,11 +37,13 @@ export function TeamList() {
 }
 
 function shapeOf(team: Wire['TeamView']): Shape {
+  if (team.lost) return 'stale';
   if (team.live) return 'working';
   return team.outcome === 'failed' ? 'failed' : team.outcome === 'completed' ? 'done' : 'cancelled';
 }
 
 function wordOf(team: Wire['TeamView']): string {
   if (!team.live) return team.outcome ?? 'over';
+  if (team.lost) return 'without its runner';
   return team.stop_asked ? 'is to stop' : 'runs';
 }

@@ -79,6 +79,11 @@ impl Unpause {
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         view.needs_authority(caller, "let an agent go on")?;
+        if caller.actor.agent() == Some(&self.agent) && caller.power != Power::Person {
+            return Err(Refusal::new(Code::Forbidden, "nobody lets itself go on")
+                .hint("ask a person, or another lead")
+                .into());
+        }
         let agent = view.agent_here(&self.agent)?;
         let fact = agent.paused.as_ref().map(|_| Fact::AgentUnpaused(AgentUnpaused { agent: self.agent.clone() }));
         Ok(Decision::new(fact.into_iter().collect(), Reply::Row(Key::Agent(self.agent.clone()))))
@@ -177,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_lasts_until_it_is_over_or_the_agent_leaves() {
+    fn a_pause_lasts_until_somebody_else_ends_it() {
         let mut w = World::of(&["lead", "a"]);
         w.does(&anna(), pause("a"));
         w.goes_offline("a");
@@ -185,7 +190,10 @@ mod tests {
         assert!(w.agent("a").paused.is_some());
         w.does(&by("a"), Leave { agent: "a".into() });
         w.joins("a", Role::Worker);
-        assert!(w.agent("a").paused.is_none());
+        assert!(w.agent("a").paused.is_some(), "nobody gets rid of it by leaving");
+        w.does(&anna(), pause("lead"));
+        assert_eq!(w.refuses(&by("lead"), unpause("lead")), Code::Forbidden);
+        assert_eq!(w.does(&by("lead"), unpause("a")), ["agent.unpaused"]);
     }
 
     #[test]

@@ -71,7 +71,7 @@ impl Accept {
             run: run_of(view, handoff)?,
             told: Told::default(),
         })];
-        facts.extend(seen_by(view, handoff, &self.agent)?);
+        facts.extend(seen_by(view, caller, handoff, &self.agent)?);
         view.agent_live(&self.agent)?;
         let task = view.task_known(&handoff.task)?;
         if let Some(claim) = &task.claim {
@@ -170,7 +170,7 @@ impl Reject {
             run: run_of(view, handoff)?,
             told: Told::default(),
         });
-        let facts = std::iter::once(fact).chain(seen_by(view, handoff, &self.agent)?).collect();
+        let facts = std::iter::once(fact).chain(seen_by(view, caller, handoff, &self.agent)?).collect();
         Ok(Decision::new(facts, Reply::Done))
     }
 }
@@ -180,11 +180,11 @@ fn run_of(view: &View, handoff: &Handoff) -> Result<Option<RunId>, Halt> {
     Ok(view.task(&handoff.task)?.and_then(Task::workflow))
 }
 
-/// Whoever answers a handoff has seen the message that told of it, by whichever way it learned of it.
-fn seen_by(view: &View, handoff: &Handoff, agent: &AgentId) -> Result<Option<Fact>, Halt> {
+/// Whoever answers a handoff itself has seen the message that told of it, by whichever way it learned of it.
+fn seen_by(view: &View, caller: &Caller, handoff: &Handoff, agent: &AgentId) -> Result<Option<Fact>, Halt> {
     match &handoff.told_by {
-        Some(message) => message::noticed(view, message, agent),
-        None => Ok(None),
+        Some(message) if caller.actor.agent() == Some(agent) => message::noticed(view, message, agent),
+        _ => Ok(None),
     }
 }
 

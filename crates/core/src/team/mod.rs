@@ -106,7 +106,9 @@ pub struct Team {
     pub runner: Runner,
     pub started: Seq,
     pub started_at: Timestamp,
-    /// When its runner took over from one that is gone.
+    /// Where in the log, and when, its runner took over from one that is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resumed: Option<Seq>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resumed_at: Option<Timestamp>,
     /// The turns that were under way then.
@@ -248,6 +250,11 @@ impl Team {
         self.of.team.instance()
     }
 
+    /// Whether a runner began with it, or went on with it, after this place in the log.
+    pub fn began_after(&self, seq: Seq) -> bool {
+        self.resumed.unwrap_or(self.started).max(self.started) > seq
+    }
+
     pub fn is_live(&self) -> bool {
         self.ended.is_none()
     }
@@ -295,7 +302,7 @@ impl Team {
 pub(crate) fn apply(old: Option<Team>, id: &TeamId, fact: &Fact, seq: Seq, at: Timestamp) -> Option<Team> {
     match fact {
         Fact::TeamStarted(fact) if fact.of.team == *id => Some(fact.team(seq, at)),
-        Fact::TeamResumed(fact) if fact.of.team == *id => old.map(|team| fact.resumes(team, at)),
+        Fact::TeamResumed(fact) if fact.of.team == *id => old.map(|team| fact.resumes(team, seq, at)),
         Fact::TeamKickedOff(fact) if fact.of.team == *id => {
             let kickoff = Some(Kickoff { messages: fact.messages.clone(), at });
             old.map(|team| Team { kickoff, ..team })

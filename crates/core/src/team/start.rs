@@ -100,6 +100,7 @@ impl TeamStarted {
             runner: self.runner.clone(),
             started: seq,
             started_at: at,
+            resumed: None,
             resumed_at: None,
             interrupted: vec![],
             kickoff: None,
@@ -111,7 +112,7 @@ impl TeamStarted {
 
 impl TeamResumed {
     /// Whoever is still in it has done what it did; that somebody wanted it to stop is over, because it was started again.
-    pub(super) fn resumes(&self, team: Team, at: Timestamp) -> Team {
+    pub(super) fn resumes(&self, team: Team, seq: Seq, at: Timestamp) -> Team {
         let member = |new: &NewMember| {
             let known = team.member(&new.agent).cloned().unwrap_or_else(|| new.member());
             Member { backend: new.backend.clone(), model: new.model.clone(), stop: None, ..known }
@@ -122,6 +123,7 @@ impl TeamResumed {
             mode: self.mode,
             members: self.agents.iter().map(member).collect(),
             runner: self.runner.clone(),
+            resumed: Some(seq),
             resumed_at: Some(at),
             interrupted: self.interrupted.clone(),
             stop: None,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rookery_core::instance::Instance;
-use rookery_core::team::{Launch, LaunchTeam, Launched};
+use rookery_core::team::{Launch, LaunchTeam, Launched, Team};
 use rookery_core::{Code, Refusal, Seq, TeamId, limit};
 use rookery_store::Pending;
 use serde_json::Value;
@@ -29,6 +29,12 @@ pub trait Launcher: Debug + Send + Sync {
 
     /// Starts a runner that outlives this process, and returns when its team is there or cannot be.
     fn launch(&self, instance: Instance, launch: Launch) -> Pending<'_, Result<(), Refusing>>;
+
+    /// Whether the log says that a team is run, and its runner was one of this machine that is gone.
+    fn is_lost(&self, team: &Team) -> bool;
+
+    /// Ends a team whose runner is gone, and puts in order what that one left behind.
+    fn bury(&self, team: TeamId) -> Pending<'_, Result<(), Refusing>>;
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -78,9 +84,10 @@ impl Engine {
         Ok(LaunchTeam { intent: self.mint_intent(), team, launch, site: self.attending().node().site.id.clone() })
     }
 
-    /// Starts the runner, unless the team began after this was decided: then it was started before a crash of ours.
+    /// Starts the runner, unless the team began with this file after this was decided: then it was started before a crash of
+    /// ours, whatever became of it since.
     pub(crate) async fn perform_launch(&self, team: &TeamId, launch: Launch, decided: Seq) -> Performed {
-        match self.has_begun_since(team, decided).await {
+        match self.has_begun_since(team, &launch.file, decided).await {
             Ok(true) => return Performed::Launched(Launched::Running),
             Ok(false) => {}
             Err(error) => return Performed::Failed(error.to_string()),
@@ -89,16 +96,18 @@ impl Engine {
             Ok(launcher) => launcher,
             Err(refusal) => return Performed::Launched(Launched::Failed { reason: refusal.message }),
         };
+        let file = launch.file.clone();
         let outcome = match launcher.launch(team.instance(), launch).await {
             Ok(()) => Launched::Running,
             // One that was started before a crash, and was not there yet, may have come meanwhile.
-            Err(_) if self.has_begun_since(team, decided).await.unwrap_or(false) => Launched::Running,
+            Err(_) if self.has_begun_since(team, &file, decided).await.unwrap_or(false) => Launched::Running,
             Err(refusing) => Launched::Failed { reason: refusing.reason },
         };
         Performed::Launched(outcome)
     }
 
-    async fn has_begun_since(&self, team: &TeamId, decided: Seq) -> Result<bool, EngineError> {
-        Ok(self.team(team).await?.value.is_some_and(|team| team.is_live() && team.started > decided))
+    async fn has_begun_since(&self, team: &TeamId, file: &str, decided: Seq) -> Result<bool, EngineError> {
+        let of_file = |team: &Team| team.file.as_ref().is_some_and(|known| Path::new(known).ends_with(file));
+        Ok(self.team(team).await?.value.is_some_and(|team| team.began_after(decided) && of_file(&team)))
     }
 }

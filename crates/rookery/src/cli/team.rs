@@ -217,6 +217,12 @@ pub async fn background(context: &Context, wanted: &Wanted, arguments: Vec<OsStr
     }
     match tokio::time::timeout(SETS_UP_WITHIN, until(|team| team.kicked_off)).await {
         Ok(set_up) => set_up?,
+        Err(_) if client.team(team.as_str()).await.is_ok_and(|team| !team.live) => {
+            // It came to nothing already, and its process is about to say why.
+            if let Ok(ended) = tokio::time::timeout(BEGINS_WITHIN, until(|_| false)).await {
+                ended?;
+            }
+        }
         Err(_) => context.out.note("its setup commands still run"),
     }
     let answer = serde_json::json!({"team": team, "pid": child.id(), "log": log});

@@ -398,10 +398,12 @@ async fn setup_that_fails_lets_nothing_begin() -> Outcome {
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(ran.stderr.contains("code 3") && ran.stderr.contains("broken"), "{ran:?}");
     let ran = stage.run(&["start", "team.yaml", "--background"]).await?;
-    assert_eq!(ran.code, Some(1), "{ran:?}");
-    assert!(ran.stderr.contains("code 3"), "{ran:?}");
+    // A machine that is very busy may not have come to it yet.
+    let told = ran.code == Some(1) && ran.stderr.contains("code 3");
+    assert!(told || ran.stderr.contains("its setup commands still run"), "{ran:?}");
+    eventually("it has failed", async || Ok((stage.team("@default").await?["outcome"] == "failed").then_some(())))
+        .await?;
     assert_eq!(stage.channel("default").await?, []);
-    assert_eq!(stage.team("@default").await?["outcome"], "failed");
     Ok(())
 }
 

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 /// How names of variables end whose values are secret.
-const ENDINGS: [&str; 5] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "ROOKERY_SESSION"];
+const ENDINGS: [&str; 9] =
+    ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "_PASS", "_PAT", "CREDENTIALS", "ROOKERY_SESSION"];
 /// What is shorter may be any word, and is no secret that deserves the name.
 const SHORTEST: usize = 16;
 const INSTEAD: &str = "[secret]";
@@ -21,10 +22,15 @@ impl Secrets {
             ENDINGS.iter().any(|ending| name.ends_with(ending))
         };
         let values = env.iter().filter(|(name, _)| named(name)).filter_map(|(_, value)| value.to_str());
+        // Output is looked at by lines, and programs write much of it as JSON.
+        let written =
+            |value: &str| [value.to_owned(), serde_json::json!(value).to_string().trim_matches('"').to_owned()];
+        let lines = values.flat_map(|value| std::iter::once(value).chain(value.lines()));
         let mut values: Vec<String> =
-            values.map(str::trim).filter(|value| value.len() >= SHORTEST).map(str::to_owned).collect();
+            lines.map(str::trim).filter(|value| value.len() >= SHORTEST).flat_map(written).collect();
         // One may be part of another.
-        values.sort_by_key(|value| std::cmp::Reverse(value.len()));
+        values.sort_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
+        values.dedup();
         Secrets(values)
     }
 
@@ -58,5 +64,12 @@ mod tests {
         let told = r#"{"env":"sk-ant-123456789-and-more sk-ant-123456789 v1.session.abcdef /usr/bin:/bin k"}"#;
         assert_eq!(secrets.hidden(told), r#"{"env":"[secret] [secret] [secret] /usr/bin:/bin k"}"#);
         assert!(matches!(secrets.hidden("nothing of it"), Cow::Borrowed(_)));
+        let pem = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG\n-----END PRIVATE KEY-----\n";
+        let env = [("DEPLOY_KEY", pem), ("DB_PASSWORD", "quote\"and\\backslash")];
+        let secrets = Secrets::of(&env.map(|(name, value)| (name.into(), value.into())).into());
+        assert_eq!(secrets.hidden("MIIEvQIBADANBgkqhkiG"), "[secret]");
+        let told = serde_json::json!({ "out": format!("{pem}quote\"and\\backslash") }).to_string();
+        let told = secrets.hidden(&told);
+        assert!(!told.contains("MIIE") && !told.contains("backslash"), "{told}");
     }
 }

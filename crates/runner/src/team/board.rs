@@ -44,6 +44,10 @@ pub(super) enum Phase {
     Working,
     /// It will be at it again by itself.
     Waiting(State),
+    /// It has something to do, and gets to it when whoever paused it lets it go on.
+    Paused {
+        why: String,
+    },
     /// It has something to do and does not get to it, unless somebody outside sees to it.
     Held {
         why: String,
@@ -63,7 +67,7 @@ impl Phase {
     }
 
     fn is_busy(&self) -> bool {
-        matches!(self, Phase::Working | Phase::Waiting(_))
+        matches!(self, Phase::Working | Phase::Waiting(_) | Phase::Paused { .. })
     }
 }
 
@@ -113,7 +117,7 @@ impl Board {
     pub(super) fn is_busy_without(&self, name: &str) -> bool {
         let posts = self.posts();
         let mut others = posts.agents.iter().filter(|(other, _)| *other != name).map(|(_, post)| post);
-        others.any(Post::is_busy)
+        others.any(|post| post.is_busy() && !matches!(post.phase, Phase::Paused { .. }))
     }
 
     /// There may be something for the agent.
@@ -265,7 +269,7 @@ impl Post {
             Phase::Idle => State::Idle,
             Phase::Working => State::Working,
             Phase::Waiting(state) => state.clone(),
-            Phase::Held { why } => State::Held { why: why.clone() },
+            Phase::Paused { why } | Phase::Held { why } => State::Held { why: why.clone() },
             Phase::Stopped => State::Stopped,
         }
     }

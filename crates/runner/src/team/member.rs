@@ -147,8 +147,12 @@ impl Member {
         if let Some((time, why)) = self.crew.ledger.paused(&self.backend.account(), now) {
             return Ok(Step::Rest(Phase::Waiting(State::Waiting { why, time }), time));
         }
-        if let Some(why) = self.crew.paused(&self.seat.name, &self.seat.id).await? {
-            return Ok(Step::Rest(Phase::Waiting(State::Held { why }), Duration::MAX));
+        let asking = self.crew.paused(&self.seat.name, &self.seat.id);
+        let Some(paused) = self.stop.run_until_cancelled(asking).await else {
+            return Ok(Step::Rest(Phase::Idle, Duration::ZERO));
+        };
+        if let Some(why) = paused? {
+            return Ok(Step::Rest(Phase::Paused { why }, Duration::MAX));
         }
         let asked = self.about(unread, rings);
         Ok(self.admit(asked, now).await)

@@ -56,8 +56,8 @@ pub struct Checked {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Launching {
     pub team: String,
-    /// What to look for in the log: its end is `x.team.launched` or `x.team.launch_failed`.
-    pub pending: String,
+    /// What to look for in the log: its end is `x.team.launched` or `x.team.launch_failed`. None if the same was asked for before.
+    pub pending: Option<String>,
 }
 
 /// The workflow files of the project.
@@ -95,16 +95,19 @@ pub async fn launch(call: Call, Segment(id): Segment, body: JsonBody<LaunchReque
     let command = engine.prepare_launch(team.clone(), &body.value.file, body.value.params)?;
     let intent = command.intent.clone();
     let committed = call.submit(caller, command, &body.bytes).await?;
-    if committed.duplicate {
-        return teams::shown_now(&call, &team).await;
-    }
-    match engine.outcome(&intent, committed.at, LAUNCH_WAITS).await {
+    // What an earlier request with the same key asked for may still be under way: it is told by the log.
+    let outcome = match committed.duplicate {
+        true => None,
+        false => engine.outcome(&intent, committed.at, LAUNCH_WAITS).await,
+    };
+    match outcome {
         Some(Fact::TeamLaunchFailed(failed)) => Err(Refusal::new(Code::InvalidState, failed.reason)
             .hint("'rookery check FILE' tells what a file would do")
             .into()),
         Some(_) => teams::shown_now(&call, &team).await,
         None => {
-            let launching = Launching { team: team.to_string(), pending: intent.to_string() };
+            let pending = (!committed.duplicate).then(|| intent.to_string());
+            let launching = Launching { team: team.to_string(), pending };
             Ok(call::written(StatusCode::ACCEPTED, &committed, launching))
         }
     }

@@ -7,7 +7,7 @@ use rookery_core::instance::bare;
 use rookery_core::team::{
     self, AskStop, Conclusion, EndTeam, KickOff, Member, Mode, NewMember, Runner, SayToTeam, StartTeam, Takeover, Team,
 };
-use rookery_core::{Row, SiteId, TeamId};
+use rookery_core::{Code, Refusal, Row, SiteId, TeamId};
 use rookery_engine::teams::TeamFilter;
 use rookery_store::Committed;
 use serde::{Deserialize, Serialize};
@@ -165,6 +165,8 @@ pub struct TeamView {
     pub generation: u64,
     /// Somebody runs it, as far as the log knows.
     pub live: bool,
+    /// Its runner was a process of the machine that was asked, and is gone: starting it goes on with it, stopping it ends it.
+    pub lost: bool,
     pub kicked_off: bool,
     /// What its kickoff posted.
     pub kickoff_messages: Vec<String>,
@@ -223,7 +225,7 @@ pub async fn list(call: Call, Query(query): Query<TeamsQuery>) -> Result<Respons
     };
     let limit = call::at_least_one(query.limit)?;
     let found = call.app().engine().teams(filter, limit).await?;
-    Ok(call::at(found.map(|teams| Teams { teams: teams.into_iter().map(shown).collect() })))
+    Ok(call::at(found.map(|teams| Teams { teams: teams.into_iter().map(|team| shown(&call, team)).collect() })))
 }
 
 /// A team: what its agents are at, and what they used.
@@ -236,7 +238,7 @@ pub async fn get(call: Call, Segment(id): Segment) -> Result<Response, RestError
 
 pub async fn shown_now(call: &Call, id: &TeamId) -> Result<Response, RestError> {
     let found = call.app().engine().team(id).await?;
-    Ok(call::at_or_else(found.map(|team| team.map(shown)), team::not_found(id)))
+    Ok(call::at_or_else(found.map(|team| team.map(|team| shown(call, team))), team::not_found(id)))
 }
 
 /// A runner starts a team, or goes on with one whose runner is gone. For people.
@@ -286,7 +288,7 @@ pub async fn kick_off(call: Call, Segment(id): Segment, body: JsonBody<KickoffRe
         messages: [engine.mint_message(), engine.mint_message()],
     };
     let committed = call.submit(call.person()?, command, &body.bytes).await?;
-    Ok(call::written(StatusCode::OK, &committed, shown(team_in(&committed)?)))
+    Ok(call::written(StatusCode::OK, &committed, shown(&call, team_in(&committed)?)))
 }
 
 /// Say something in the channel of a team as the system. For people.
@@ -310,9 +312,16 @@ pub async fn say(call: Call, Segment(id): Segment, body: JsonBody<SayRequest>) -
 pub async fn stop(call: Call, Segment(id): Segment, body: MaybeBody<StopRequest>) -> Result<Response, RestError> {
     let team = TeamId::parse(&id)?;
     let member = body.value.agent.map(|name| team.instance().member(&name));
-    let command = AskStop { team, member, reason: body.value.reason };
+    let command = AskStop { team: team.clone(), member, reason: body.value.reason };
     let committed = call.submit(call.person()?, command, &body.bytes).await?;
-    Ok(call::written(StatusCode::OK, &committed, shown(team_in(&committed)?)))
+    let asked = team_in(&committed)?;
+    if let Some(launcher) = call.app().engine().launcher().ok().filter(|launcher| launcher.is_lost(&asked)) {
+        // Nobody is left to see to it.
+        let buried = launcher.bury(team.clone()).await;
+        buried.map_err(|refusing| Refusal::new(Code::InvalidState, refusing.reason))?;
+        return shown_now(&call, &team).await;
+    }
+    Ok(call::written(StatusCode::OK, &committed, shown(&call, asked)))
 }
 
 /// A runner tells that its team has ended. What was under way is interrupted. For people.
@@ -328,7 +337,7 @@ pub async fn end(call: Call, Segment(id): Segment, body: JsonBody<EndTeamRequest
     let command =
         EndTeam { team: TeamId::parse(&id)?, generation: body.value.generation, how, reason: body.value.reason };
     let committed = call.submit(call.person()?, command, &body.bytes).await?;
-    Ok(call::written(StatusCode::OK, &committed, shown(team_in(&committed)?)))
+    Ok(call::written(StatusCode::OK, &committed, shown(&call, team_in(&committed)?)))
 }
 
 fn team_in(committed: &Committed) -> Result<Team, RestError> {
@@ -364,8 +373,9 @@ fn shown_runner(runner: &Runner) -> TeamRunner {
     TeamRunner { host, boot_id, pid: runner.pid, started_at, site: runner.site.as_ref().map(ToString::to_string) }
 }
 
-fn shown(team: Team) -> TeamView {
+fn shown(call: &Call, team: Team) -> TeamView {
     let usage = team.usage();
+    let lost = call.app().engine().launcher().is_ok_and(|launcher| launcher.is_lost(&team));
     let outcome = team.ended.as_ref().map(|ended| match ended.how {
         Conclusion::Completed => TeamOutcome::Completed,
         Conclusion::Failed => TeamOutcome::Failed,
@@ -382,6 +392,7 @@ fn shown(team: Team) -> TeamView {
         },
         generation: team.of.generation,
         live: team.is_live(),
+        lost,
         kicked_off: team.kickoff.is_some(),
         kickoff_messages: team.kickoff.iter().flat_map(|kickoff| &kickoff.messages).map(ToString::to_string).collect(),
         stop_asked: team.stop.is_some(),
