@@ -183,7 +183,7 @@ pub(crate) fn apply(old: Option<Agent>, id: &AgentId, fact: &Fact, seq: Seq, at:
             agent.membership = Membership::Left(at);
             agent.status = Status::Offline;
             agent.current_task = None;
-            agent.lost = Lost::default();
+            (agent.lost, agent.paused) = (Lost::default(), None);
         }
         Fact::AgentWentOffline(fact) if fact.agent == *id => {
             agent.membership = Membership::Offline(at);

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_lasts_until_somebody_else_ends_it() {
+    fn a_pause_lasts_until_somebody_else_ends_it_or_the_agent_leaves() {
         let mut w = World::of(&["lead", "a"]);
         w.does(&anna(), pause("a"));
         w.goes_offline("a");
@@ -190,8 +190,10 @@ mod tests {
         assert!(w.agent("a").paused.is_some());
         w.does(&by("a"), Leave { agent: "a".into() });
         w.joins("a", Role::Worker);
-        assert!(w.agent("a").paused.is_some(), "nobody gets rid of it by leaving");
-        w.does(&anna(), pause("lead"));
+        assert!(w.agent("a").paused.is_none(), "who joins anew begins anew");
+        for agent in ["a", "lead"] {
+            w.does(&anna(), pause(agent));
+        }
         assert_eq!(w.refuses(&by("lead"), unpause("lead")), Code::Forbidden);
         assert_eq!(w.does(&by("lead"), unpause("a")), ["agent.unpaused"]);
     }
