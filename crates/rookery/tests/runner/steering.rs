@@ -125,3 +125,20 @@ async fn an_agent_that_is_paused_is_not_woken_until_it_may_go_on() -> Outcome {
     stage.run(&["stop", "--all"]).await?;
     Ok(())
 }
+
+#[tokio::test]
+async fn a_team_whose_runner_is_gone_is_told_as_that_and_ended_by_a_person() -> Outcome {
+    let stage = Stage::new()?;
+    stage.save("team.yaml", TEAM)?;
+    let ran = stage.run(&["start", "team.yaml", "--background", "--instance", "pr-1", "--json"]).await?;
+    let pid = i32::try_from(ran.json()?["pid"].as_u64().context("no pid")?)?;
+    let early = asks(&stage, "/teams/@pr-1/bury", json!({})).await?;
+    assert_eq!(early.status, StatusCode::CONFLICT, "{}", early.body);
+    let pid = rustix::process::Pid::from_raw(pid).context("no pid")?;
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL)?;
+    eventually("it is lost", async || Ok((stage.team("@pr-1").await?["lost"] == true).then_some(()))).await?;
+    let buried = asks(&stage, "/teams/@pr-1/bury", json!({})).await?;
+    assert_eq!(buried.status, StatusCode::OK, "{}", buried.body);
+    assert_eq!((&buried.body["live"], &buried.body["lost"]), (&json!(false), &json!(false)), "{}", buried.body);
+    Ok(())
+}

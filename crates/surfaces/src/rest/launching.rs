@@ -3,6 +3,7 @@
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use rookery_core::instance::Instance;
+use rookery_core::team::not_found;
 use rookery_core::{Code, Fact, Refusal, TeamId};
 use rookery_engine::teams::LAUNCH_WAITS;
 use serde::{Deserialize, Serialize};
@@ -10,7 +11,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::RestError;
-use super::call::{self, Call, JsonBody, Segment};
+use super::call::{self, Call, JsonBody, MaybeBody, Segment};
 use super::teams;
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -111,6 +112,22 @@ pub async fn launch(call: Call, Segment(id): Segment, body: JsonBody<LaunchReque
             Ok(call::written(StatusCode::ACCEPTED, &committed, launching))
         }
     }
+}
+
+/// End a team whose runner is gone (`lost`), as `rookery stop` does, with what that one left behind put in order. For people.
+#[utoipa::path(post, path = "/teams/{id}/bury", operation_id = "bury_team", tag = "teams",
+    params(("id" = String, Path)), responses((status = 200, body = teams::TeamView)))]
+pub async fn bury(call: Call, Segment(id): Segment, _body: MaybeBody<Option<Value>>) -> Result<Response, RestError> {
+    call.person()?;
+    let (team, engine) = (TeamId::parse(&id)?, call.app().engine());
+    let launcher = engine.launcher()?;
+    let found = engine.team(&team).await?.value.ok_or_else(|| not_found(&team))?;
+    if !launcher.is_lost(&found) {
+        let refusal = Refusal::new(Code::InvalidState, format!("{team} has a runner, or is over"));
+        return Err(refusal.hint("ask it to stop: POST /teams/{id}/stop").into());
+    }
+    launcher.bury(team.clone()).await.map_err(|refusing| Refusal::new(Code::InvalidState, refusing.reason))?;
+    teams::shown_now(&call, &team).await
 }
 
 /// A file makes the team of an instance.

@@ -81,6 +81,7 @@ pub fn routes() -> Router<App> {
         .route("/workflow-files", get(launching::files))
         .route("/teams/{id}/check", post(launching::check))
         .route("/teams/{id}/launch", post(launching::launch))
+        .route("/teams/{id}/bury", post(launching::bury))
         .route("/teams/{id}/start", post(teams::start))
         .route("/teams/{id}/kickoff", post(teams::kick_off))
         .route("/teams/{id}/say", post(teams::say))

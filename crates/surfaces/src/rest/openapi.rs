@@ -75,6 +75,7 @@ use crate::ops;
         launching::files,
         launching::check,
         launching::launch,
+        launching::bury,
         teams::start,
         teams::kick_off,
         teams::say,

@@ -7,7 +7,7 @@ use rookery_core::instance::bare;
 use rookery_core::team::{
     self, AskStop, Conclusion, EndTeam, KickOff, Member, Mode, NewMember, Runner, SayToTeam, StartTeam, Takeover, Team,
 };
-use rookery_core::{Code, Refusal, Row, SiteId, TeamId};
+use rookery_core::{Row, SiteId, TeamId};
 use rookery_engine::teams::TeamFilter;
 use rookery_store::Committed;
 use serde::{Deserialize, Serialize};
@@ -165,7 +165,7 @@ pub struct TeamView {
     pub generation: u64,
     /// Somebody runs it, as far as the log knows.
     pub live: bool,
-    /// Its runner was a process of the machine that was asked, and is gone: starting it goes on with it, stopping it ends it.
+    /// Its runner was a process of the machine that was asked, and is gone: starting it goes on with it, `bury` ends it.
     pub lost: bool,
     pub kicked_off: bool,
     /// What its kickoff posted.
@@ -312,16 +312,9 @@ pub async fn say(call: Call, Segment(id): Segment, body: JsonBody<SayRequest>) -
 pub async fn stop(call: Call, Segment(id): Segment, body: MaybeBody<StopRequest>) -> Result<Response, RestError> {
     let team = TeamId::parse(&id)?;
     let member = body.value.agent.map(|name| team.instance().member(&name));
-    let command = AskStop { team: team.clone(), member, reason: body.value.reason };
+    let command = AskStop { team, member, reason: body.value.reason };
     let committed = call.submit(call.person()?, command, &body.bytes).await?;
-    let asked = team_in(&committed)?;
-    if let Some(launcher) = call.app().engine().launcher().ok().filter(|launcher| launcher.is_lost(&asked)) {
-        // Nobody is left to see to it.
-        let buried = launcher.bury(team.clone()).await;
-        buried.map_err(|refusing| Refusal::new(Code::InvalidState, refusing.reason))?;
-        return shown_now(&call, &team).await;
-    }
-    Ok(call::written(StatusCode::OK, &committed, shown(&call, asked)))
+    Ok(call::written(StatusCode::OK, &committed, shown(&call, team_in(&committed)?)))
 }
 
 /// A runner tells that its team has ended. What was under way is interrupted. For people.
