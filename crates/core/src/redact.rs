@@ -18,7 +18,7 @@ use crate::view::View;
 pub const REDACTED: &str = "[redacted]";
 
 /// The names of fields that hold free text, in facts and rows alike.
-const TEXTS: [&str; 21] = [
+const TEXTS: [&str; 20] = [
     "title",
     "description",
     "desc",
@@ -39,7 +39,6 @@ const TEXTS: [&str; 21] = [
     "steps",
     "context_needed",
     "subject",
-    "params",
 ];
 
 #[derive(Clone, PartialEq, Debug)]

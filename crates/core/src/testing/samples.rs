@@ -855,7 +855,7 @@ fn teams() -> Vec<Fact> {
         Fact::TeamLaunchAsked(TeamLaunchAsked {
             of: of(),
             intent: "int_1".into(),
-            launch: Launch { file: "review.yaml".to_owned(), params: vec!["secret".to_owned()] },
+            launch: Launch { file: "review.yaml".to_owned(), params: vec!["--depth".to_owned(), "2".to_owned()] },
             site: "site_1".into(),
         }),
         Fact::TeamLaunched(TeamLaunched { of: of(), intent: "int_1".into(), file: "review.yaml".to_owned() }),

@@ -66,16 +66,16 @@ pub(crate) fn asked() -> BoxedStrategy<(Caller, Command)> {
         2 => kickoff.prop_map(Command::from),
         1 => say.prop_map(Command::from),
         1 => stop.prop_map(Command::from),
-        1 => launch().prop_map(Command::from),
+        2 => launch().prop_map(Command::from),
         1 => end.prop_map(Command::from),
         10 => wake().prop_map(Command::from),
         10 => ends().prop_map(Command::from),
     ];
-    prop_oneof![40 => (caller, command), 1 => settle().prop_map(|settle| (Caller::system(), settle.into()))].boxed()
+    prop_oneof![20 => (caller, command), 2 => settle().prop_map(|settle| (Caller::system(), settle.into()))].boxed()
 }
 
 fn intent() -> impl Strategy<Value = IntentId> {
-    (0_u16..4).prop_map(|number| IntentId::new(format!("launch{number}")))
+    (0_u16..2).prop_map(|number| IntentId::new(format!("launch{number}")))
 }
 
 fn settle() -> impl Strategy<Value = SettleLaunch> {
