@@ -182,9 +182,14 @@ function active(agents: World['agents'], events: readonly LogEvent[]): World['ag
   return next;
 }
 
+let asked = 0;
+
+/** Who is signed in. An answer that comes after that to a later question is of the past, such as of before the cookie. */
 export async function session(): Promise<void> {
+  asked += 1;
+  const mine = asked;
   const found = await get<Wire['SessionInfo']>('/session').catch(() => undefined);
-  if (!found) return;
+  if (!found || mine !== asked) return;
   change({ session: { person: found.person ?? undefined, project: found.project } });
   await held();
 }
