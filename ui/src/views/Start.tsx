@@ -66,7 +66,7 @@ export default function StartView({ onMenu }: WithMenu) {
         {files.length > 0 && (
           <p className="quiet">In this project: {files.slice(0, 12).map((found) => <button key={found.path} type="button" className="chip mono" aria-pressed={found.path === file} onClick={() => { setFile(found.path); setChecked(undefined); }}>{found.path}</button>)}</p>
         )}
-        {value && files.length === 0 && <p className="quiet">There is no workflow file in the project yet. <code>rookery new</code> makes one.</p>}
+        {value && files.length === 0 && <p className="quiet">There is no workflow file in the project yet: one says who is in a team and what begins it. <code>rookery schema workflow</code> describes it for editors.</p>}
         {checked && <CheckedFile checked={checked} />}
         <TeamList />
       </div>
