@@ -207,8 +207,8 @@ async fn it_reaches_the_hosts_that_are_named_and_no_others() {
     let kept = place.run(&sandbox, &forced(closed)).await;
     assert!(kept.out[0].contains("403"), "{kept:?}");
     assert!(kept.notes[0].starts_with(&format!("{AGENT} was kept from reaching localhost:{closed}: ")), "{kept:?}");
-    let far = place.run(&sandbox, &fetch("http://example.com/".to_owned())).await;
-    assert!(far.out[0].contains("403") && far.notes[0].contains("example.com:80"), "{far:?}");
+    let far = place.run(&sandbox, &fetch("http://far.invalid/".to_owned())).await;
+    assert!(far.out[0].contains("403") && far.notes[0].contains("far.invalid:80"), "{far:?}");
 }
 
 #[tokio::test]
@@ -360,7 +360,7 @@ const WORK: &str = r#"cat >/dev/null
 echo made >made
 echo "key: $(cat .rookery/person.key 2>/dev/null)"
 python3 fetch.py "$NEAR"
-python3 fetch.py http://example.com/
+python3 fetch.py http://far.invalid/
 "$ROOKERY" context send 'from inside'
 "#;
 
@@ -383,7 +383,7 @@ async fn a_team_of_a_file_works_in_its_sandboxes() {
     let output = outside_in(project.root(), &[ROOKERY, "run", "team.yaml", "--instance", "pr-1", "--verbose"]).await;
     let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{said}");
-    assert!(said.contains("worker@pr-1 was kept from reaching example.com:80"), "{said}");
+    assert!(said.contains("worker@pr-1 was kept from reaching far.invalid:80"), "{said}");
     assert_eq!(std::fs::read_to_string(project.root().join("made")).unwrap(), "made\n");
     let transcript = std::fs::read_to_string(project.root().join(".rookery/run/@pr-1/worker/transcript.txt")).unwrap();
     assert!(transcript.starts_with("key: \nnear\nerror HTTP Error 403"), "{transcript}");

@@ -1,0 +1,1 @@
+//! Context folders, documents, names and schemas as a way out.

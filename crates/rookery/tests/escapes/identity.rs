@@ -1,0 +1,1 @@
+//! Identity tricks: being another agent, a person or the system through the gate.

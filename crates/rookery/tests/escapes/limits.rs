@@ -1,0 +1,1 @@
+//! Resource exhaustion: processes, memory, disk, open files and CPU time.

@@ -1,0 +1,1 @@
+//! Taking every stream, connection or download so that nobody else gets one.
