@@ -55,6 +55,8 @@ pub struct Parts {
 pub struct Settings {
     pub project: String,
     pub root: PathBuf,
+    /// Bubblewrap, where it can make sandboxes: git on agents' files runs in one.
+    pub bwrap: Option<PathBuf>,
     pub heartbeat_interval: Duration,
     /// How long an agent that sends heartbeats may be silent.
     pub offline_after: Duration,
@@ -99,6 +101,7 @@ impl Settings {
         Settings {
             project: project.into(),
             root: root.into(),
+            bwrap: None,
             heartbeat_interval: Duration::from_secs(30),
             offline_after: Duration::from_secs(60),
             silent_after: Duration::from_secs(30 * 60),

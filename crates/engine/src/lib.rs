@@ -16,6 +16,7 @@ pub mod documents;
 pub mod engine;
 mod git;
 pub mod handed;
+mod held;
 pub mod hooks;
 pub mod intents;
 pub mod launch;

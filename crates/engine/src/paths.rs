@@ -5,6 +5,8 @@ use std::path::{Component, Path, PathBuf};
 use rookery_core::file::{Case, FilePath, PathProblem};
 use rookery_core::{Code, Refusal};
 
+use crate::held::HeldFolder;
+
 #[derive(Clone, Debug)]
 pub struct Paths {
     root: PathBuf,
@@ -98,6 +100,8 @@ pub(crate) fn follow_links(path: &Path) -> PathBuf {
     }
 }
 
+/// The largest file that says where a worktree is.
+const POINTER_BYTES: u64 = 8 << 10;
 /// No path has more parts than this.
 const PATH_PARTS: usize = rookery_core::limit::PATH_DEPTH;
 
@@ -130,11 +134,13 @@ fn worktrees(root: &Path) -> Vec<PathBuf> {
     let Some((top, common)) = repository(root) else { return vec![] };
     // A project may be a folder of its repository; it is the same folder in every worktree.
     let within = root.strip_prefix(&top).unwrap_or(Path::new("")).to_owned();
-    let Ok(entries) = std::fs::read_dir(common.join("worktrees")) else { return vec![] };
-    entries
-        .flatten()
-        .filter_map(|entry| std::fs::read_to_string(entry.path().join("gitdir")).ok())
-        .filter_map(|gitdir| Path::new(gitdir.trim()).parent().map(Path::to_owned))
+    // Agents write there too: neither links nor pipes are opened.
+    let all = common.canonicalize().and_then(|common| HeldFolder::open(&common.join("worktrees")));
+    let Ok(all) = all else { return vec![] };
+    let names = all.names().unwrap_or_default();
+    let gitdirs = names.into_iter().filter_map(|name| all.child(name).ok()?.read("gitdir", POINTER_BYTES).ok().flatten());
+    gitdirs
+        .filter_map(|gitdir| Path::new(String::from_utf8(gitdir).ok()?.trim()).parent().map(Path::to_owned))
         .map(|worktree| worktree.canonicalize().unwrap_or(worktree).join(&within))
         .collect()
 }

@@ -20,16 +20,18 @@ use rookery_store::query::Test;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use crate::access::Trust;
 use crate::attendance;
 use crate::engine::{Engine, EngineError, hex};
-use crate::git::{self, Offered, Repository, Unwanted, Wanted, check_branch};
+use crate::git::{Offered, Repository, Unwanted, Wanted, check_branch};
 use crate::intents::Performed;
 use crate::paths::{follow_links, lexical};
 use crate::queries::At;
 
 /// How long a caller waits for the outcome of an effect before it is told that it is still under way.
 pub const WAIT: Duration = Duration::from_secs(120);
+
+/// The folder for worktrees in the project.
+const WORKTREES: &str = ".worktrees";
 
 /// A workspace as a caller wants it.
 #[derive(Clone, PartialEq, Debug)]
@@ -105,7 +107,11 @@ impl Engine {
         if !self.is_here(&workspace.site) || workspace.worktree == Worktree::Removed {
             return Changes::Unknown;
         }
-        match git::is_clean(Path::new(&workspace.path)).await {
+        let clean = match self.project_repository().await {
+            Ok(repository) => repository.is_clean(Path::new(&workspace.path)).await,
+            Err(refusal) => Err(refusal),
+        };
+        match clean {
             Ok(true) => Changes::Clean,
             Ok(false) => Changes::Modified,
             Err(_) => Changes::Unknown,
@@ -125,18 +131,22 @@ impl Engine {
         for (field, path) in [("path", &wanted.path), ("repo_path", &wanted.repo_path)] {
             check_path(field, path.as_deref())?;
         }
-        let repository = match &wanted.repo_path {
-            Some(path) => Some(self.repository(caller, path).await?),
-            None if wanted.worktree == Making::Worktree => return Err(missing_repo_path().into()),
-            None => None,
+        if wanted.worktree == Making::Worktree && wanted.repo_path.is_none() {
+            return Err(missing_repo_path().into());
+        }
+        if wanted.worktree == Making::Nothing && wanted.path.is_none() {
+            return Err(missing_path().into());
+        }
+        let repository = self.project_repository().await?;
+        if let Some(named) = &wanted.repo_path {
+            repository.check_named(&follow_links(&self.absolute(named)))?;
+        }
+        let path = match (&wanted.path, wanted.worktree) {
+            (Some(path), Making::Worktree) => self.chosen(caller, path, &repository)?,
+            (Some(path), Making::Nothing) => told(&follow_links(&self.absolute(path)), &repository)?,
+            (None, _) => usual_path(&repository, &wanted.branch),
         };
-        let path = match (&wanted.path, &repository, wanted.worktree) {
-            (Some(path), Some(repository), Making::Worktree) => self.chosen(caller, path, repository)?,
-            (None, Some(repository), Making::Worktree) => usual_path(repository, &wanted.branch),
-            (Some(path), _, _) => follow_links(&self.absolute(path)),
-            (None, _, _) => return Err(missing_path().into()),
-        };
-        let repo_path = repository.as_ref().map(|repository| utf8(&repository.root)).transpose()?;
+        let repo_path = wanted.repo_path.is_some().then(|| utf8(&repository.root)).transpose()?;
         Ok(CreateWorkspace {
             id: self.mint_workspace(),
             run: wanted.run,
@@ -151,34 +161,27 @@ impl Engine {
         })
     }
 
-    /// The repository that a caller names, if it may have work done there.
-    async fn repository(&self, caller: &Caller, path: &str) -> Result<Repository, Refusal> {
-        let folder = follow_links(&self.absolute(path));
-        let repository = Repository::of(&folder).await?;
-        // Where callers have to prove who they are, one that is proven to be an agent gets no further than its project.
-        let own = repository.root.starts_with(self.paths().root()) || self.paths().root().starts_with(&repository.root);
-        if own || caller.power == Power::Person || self.access().trust() == Trust::Local {
-            return Ok(repository);
-        }
-        let message = format!("{} is not the project's repository", repository.root.display());
-        Err(Refusal::new(Code::Forbidden, message).hint("name the project's own repository, or ask a person to do it"))
+    /// The repository that the project belongs to. There is no other one that work is done in.
+    async fn project_repository(&self) -> Result<Repository, Refusal> {
+        Repository::of_project(self.paths().root(), self.settings().bwrap.as_deref()).await
     }
 
-    /// A path for a worktree that its caller chose: beside the repository, in it, or in the project. People may choose any.
+    /// A path for a worktree that its caller chose: in one of the folders for worktrees. People may choose any other.
     fn chosen(&self, caller: &Caller, path: &str, repository: &Repository) -> Result<PathBuf, Refusal> {
         let path = follow_links(&self.absolute(path));
-        let beside = repository.root.parent().unwrap_or(&repository.root);
-        let near = path.starts_with(beside) || path.starts_with(self.paths().root());
-        if !near && caller.power != Power::Person {
-            let message = format!("{} is neither in the project nor beside the repository", path.display());
-            return Err(Refusal::new(Code::Forbidden, message).hint("leave path out, and one is chosen"));
-        }
-        let ours = self.paths().root().join(".rookery");
-        if path.starts_with(&repository.common) || path.starts_with(ours) || path == repository.root {
+        let root = self.paths().root();
+        if path.starts_with(repository.common()) || path.starts_with(root.join(".rookery")) || root.starts_with(&path) {
             let message = format!("{} is no place for a worktree", path.display());
             return Err(Refusal::new(Code::Invalid, message).hint("leave path out, and one is chosen"));
         }
-        Ok(path)
+        let folders = [root.join(WORKTREES), beside(repository)];
+        let is_below = |folder: &PathBuf| path != *folder && path.starts_with(folder);
+        if caller.power == Power::Person || folders.iter().any(is_below) {
+            return Ok(path);
+        }
+        let [own, other] = folders.map(|folder| folder.display().to_string());
+        Err(Refusal::new(Code::Forbidden, format!("{} is not in {own} or {other}", path.display()))
+            .hint("leave path out, and one is chosen; only people may choose other folders"))
     }
 
     fn absolute(&self, path: &str) -> PathBuf {
@@ -241,7 +244,7 @@ impl Engine {
         };
         let outcome = match workspace {
             None => Err(not_found()),
-            Some(workspace) => work.done_for(&workspace).await,
+            Some(workspace) => work.done_for(self, &workspace).await,
         };
         let outcome = outcome.unwrap_or_else(|refusal| {
             let hint = refusal.hint.map(|hint| format!("\n{hint}")).unwrap_or_default();
@@ -259,14 +262,16 @@ enum Job {
 }
 
 impl Job {
-    async fn done_for(self, workspace: &Workspace) -> Result<Outcome, Refusal> {
-        let (id, path) = (workspace.id.as_str(), Path::new(&workspace.path));
-        let repository = match (&workspace.repo_path, self) {
-            (Some(repo), _) => Repository::of(Path::new(repo)).await?,
-            // A folder that somebody told of may be a worktree all the same.
-            (None, Job::Remove) if workspace.worktree == Worktree::Told => Repository::of(path).await?,
+    async fn done_for(self, engine: &Engine, workspace: &Workspace) -> Result<Outcome, Refusal> {
+        let id = workspace.id.as_str();
+        let repository = engine.project_repository().await?;
+        match (&workspace.repo_path, self) {
+            // It may have been the project's repository when the workspace was made.
+            (Some(named), _) => repository.check_named(Path::new(named))?,
+            // A folder that is only known by its path may be a worktree all the same.
+            (None, Job::Remove) if workspace.worktree == Worktree::Told => {}
             (None, _) => return Err(missing_repo_path()),
-        };
+        }
         let repository = repository.for_workspace(id).await?;
         let outcome = self.done_in(&repository, workspace).await;
         repository.release(id);
@@ -304,13 +309,24 @@ pub fn failure_of(fact: &Fact) -> Option<Refusal> {
     })
 }
 
+/// The folder for worktrees beside the repository.
+fn beside(repository: &Repository) -> PathBuf {
+    let mut folder = repository.root.clone().into_os_string();
+    folder.push("-worktrees");
+    PathBuf::from(folder)
+}
+
+/// A folder that is there already, if it is one of the repository's worktrees.
+fn told(path: &Path, repository: &Repository) -> Result<PathBuf, Refusal> {
+    repository.check_worktree(path)?;
+    Ok(path.to_owned())
+}
+
 /// Beside the repository, named after the branch.
 fn usual_path(repository: &Repository, branch: &str) -> PathBuf {
     let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '-' };
     let name: String = branch.chars().map(plain).collect();
-    let mut folder = repository.root.clone().into_os_string();
-    folder.push("-worktrees");
-    let folder = PathBuf::from(folder);
+    let folder = beside(repository);
     let path = folder.join(&name);
     let says_something = name.chars().any(|c| c.is_ascii_alphanumeric());
     if says_something && !path.exists() {

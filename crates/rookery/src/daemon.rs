@@ -4,6 +4,7 @@
 //! surfaces are put together.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use rookery_engine::clutch::{Area, Carrier, Effort, Http, Reach};
 use rookery_engine::rendering::Rendered;
 use rookery_engine::watching::{Sight, Watching};
 use rookery_engine::{Access, Engine, Parts, RandomIds, Services, SystemClock};
+use rookery_runner::sandbox::Available;
 use rookery_store::{Clock, Node, PresenceBoard, Site};
 use rookery_surfaces::app::About;
 use rookery_surfaces::serve::listen_unix;
@@ -165,6 +167,7 @@ fn engine(settings: &Settings, project: &Project, means: Means, node: Node, open
         access: Access::new(trust, person_key.as_deref()),
         node,
         settings: rookery_engine::Settings {
+            bwrap: Available::here().bwrap().map(Path::to_owned),
             heartbeat_interval: *settings.heartbeat_interval,
             offline_after: *settings.offline_after,
             silent_after: *settings.silent_after,

@@ -5,17 +5,16 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use rookery_core::{Code, Refusal};
 
-use super::process::{Git, LONG};
-use super::repository::Repository;
+use super::merge::{add_all, copy_index};
+use super::process::{Git, LONG, ask_git};
+use super::repository::{Access, Files, Head, POINTER_BYTES, Repository, is_object};
+use super::settings::Identity;
 use super::worktree::Worktree;
+use crate::held::HeldFolder;
 
-/// The author of backups.
-const NAME: &str = "rookery";
-const EMAIL: &str = "rookery@localhost";
 /// How often we look again while somebody writes.
 const TRIES: usize = 3;
 /// Where operations in progress keep commits that may be nowhere else, in a worktree's part of the git folder.
@@ -52,29 +51,6 @@ impl Content {
         let same = |tree: &Option<String>| tree.is_none() || *tree == self.committed;
         let nothing = self.head.is_none() && self.staged.is_none() && self.files.is_none();
         nothing || (same(&self.staged) && same(&self.files) && self.set_aside.is_empty())
-    }
-}
-
-/// Index files of our own, gone with it.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(admin: &Path) -> Result<Scratch, Refusal> {
-        let folder = admin.join(format!("rookery-save-{}", std::process::id()));
-        drop(fs::remove_dir_all(&folder));
-        fs::create_dir_all(&folder)
-            .map_err(|error| Refusal::new(Code::GitFailed, format!("cannot write in {}: {error}", admin.display())))?;
-        Ok(Scratch(folder))
-    }
-
-    fn index(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.0));
     }
 }
 
@@ -120,7 +96,7 @@ impl Repository {
             self.committed(content, before.as_deref(), worktree).await?
         };
         if before.as_ref() != Some(&commit) {
-            self.git().text(&["update-ref", "-m", "rookery: worktree removed", name, &commit]).await?;
+            self.git(Access::Add)?.text(&["update-ref", name, &commit]).await?;
         }
         Ok(())
     }
@@ -133,7 +109,7 @@ impl Repository {
     }
 
     async fn committed(&self, content: &Content, before: Option<&str>, worktree: &Worktree) -> Result<String, Refusal> {
-        let git = self.git().identity(NAME, EMAIL);
+        let git = self.git(Access::Add)?.identity(Identity::rookery());
         let path = worktree.path.display();
         let commit = async |tree: &str, parents: Vec<&str>, message: String| {
             let mut arguments = vec!["commit-tree", tree, "-m", &message];
@@ -165,77 +141,116 @@ impl Repository {
 
     /// Whether a commit is of exactly this tree on top of exactly these.
     async fn commit_holds(&self, commit: &str, tree: &str, parents: &[&str]) -> Result<bool, Refusal> {
-        let said = self.git().text(&["show", "--no-patch", "--format=%T %P", "--end-of-options", commit]).await?;
-        Ok(said.split_whitespace().eq(std::iter::once(tree).chain(parents.iter().copied())))
+        let git = self.git(Access::Read)?;
+        let of_it = git.text(&["rev-parse", "--verify", &format!("{commit}^{{tree}}")]).await?;
+        let line = git.text(&["rev-list", "--parents", "--max-count=1", "--end-of-options", commit]).await?;
+        Ok(of_it == tree && line.split_whitespace().skip(1).eq(parents.iter().copied()))
     }
 
     async fn content(&self, worktree: &Worktree) -> Result<Content, Refusal> {
-        let head = self.own_head(worktree).await?;
-        let committed = match &head {
-            Some(head) => Some(self.git().text(&["rev-parse", "--verify", &format!("{head}^{{tree}}")]).await?),
+        let head = match &worktree.admin.read("HEAD", POINTER_BYTES).ok().flatten().and_then(|head| Head::parse(&head)) {
+            Some(head) => self.commit(head.name()).await?,
             None => None,
         };
-        let scratch = Scratch::new(&worktree.admin)?;
-        let staged = self.staged(worktree, &scratch).await?;
-        let files = match worktree.path.is_dir() {
-            true => Some(self.files(worktree, &scratch, head.as_deref()).await?),
-            false => None,
+        let committed = match &head {
+            Some(head) => {
+                let tree = format!("{head}^{{tree}}");
+                Some(self.git(Access::Read)?.text(&["rev-parse", "--verify", &tree]).await?)
+            }
+            None => None,
+        };
+        let staged = self.staged(worktree).await?;
+        let files = match &worktree.folder {
+            Some(folder) => Some(self.files(worktree, folder, head.as_deref()).await?),
+            None => None,
         };
         let mut set_aside = BTreeSet::new();
         for name in SET_ASIDE {
-            let Ok(text) = fs::read_to_string(worktree.admin.join(name)) else { continue };
-            for named in text.lines().map(str::trim).filter(|line| line.chars().all(|c| c.is_ascii_hexdigit())) {
+            let Ok(Some(bytes)) = worktree.admin.read(name, POINTER_BYTES) else { continue };
+            for named in String::from_utf8_lossy(&bytes).lines().map(str::trim).filter(|line| is_object(line)) {
                 set_aside.extend(self.commit(named).await?.filter(|commit| Some(commit) != head.as_ref()));
             }
         }
         Ok(Content { head, committed, staged, files, set_aside })
     }
 
-    async fn own_head(&self, worktree: &Worktree) -> Result<Option<String>, Refusal> {
-        match worktree.admin.file_name() {
-            Some(name) => self.commit(&format!("worktrees/{}/HEAD", name.to_string_lossy())).await,
-            None => Ok(None),
-        }
-    }
-
-    async fn staged(&self, worktree: &Worktree, scratch: &Scratch) -> Result<Option<String>, Refusal> {
-        let copy = scratch.index("staged");
-        if fs::copy(worktree.admin.join("index"), &copy).is_err() {
+    async fn staged(&self, worktree: &Worktree) -> Result<Option<String>, Refusal> {
+        let view = self.view_of(None)?;
+        let copy = view.path("staged");
+        if !copy_index(&worktree.admin, &copy)? {
             return Ok(None);
         }
-        self.git().index(&copy).maybe(&["write-tree"]).await
+        self.git_with(&view, None, Access::Add)?.index(&copy).maybe(&["write-tree"]).await
     }
 
-    /// The files of a worktree as a tree, by an index of our own.
-    async fn files(&self, worktree: &Worktree, scratch: &Scratch, head: Option<&str>) -> Result<String, Refusal> {
-        let index = scratch.index("files");
-        let git = self.git_at(&worktree.path).index(&index).lasting(LONG);
-        let copied = fs::copy(worktree.admin.join("index"), &index).is_ok();
+    /// The files of a worktree as a tree, by an index of ours.
+    async fn files(
+        &self,
+        worktree: &Worktree,
+        folder: &HeldFolder,
+        head: Option<&str>,
+    ) -> Result<String, Refusal> {
+        let view = self.view_of(head.map(|head| Head::Commit(head.to_owned())).as_ref())?;
+        let index = view.path("files");
+        let git = self.git_with(&view, Some((folder, Files::Read)), Access::Add)?.index(&index).lasting(LONG);
+        let copied = copy_index(&worktree.admin, &index)?;
         // A file that git was told not to look at may have changed all the same.
-        if !copied || (hides_changes(&git).await? && !is_sparse(&git).await?) {
-            drop(fs::remove_file(&index));
+        if !copied || (hides_changes(&git).await? && !self.is_sparse(worktree).await) {
+            fs::remove_file(&index).ok();
             match head {
                 Some(head) => git.text(&["read-tree", head]).await?,
                 None => git.text(&["read-tree", "--empty"]).await?,
             };
         }
-        git.text(&["-c", "core.safecrlf=false", "add", "--all", "--", "."]).await?;
-        holds_no_repository(&git, worktree, head).await?;
+        check_repositories(&git, worktree, folder).await?;
+        add_all(&git).await?;
+        check_added(&git, worktree, head).await?;
         git.text(&["write-tree"]).await
+    }
+
+    /// Whether only a part of the files is checked out. Worktrees may have settings of their own for that; they are an
+    /// agent's to write, and all that they decide here is how its own work is saved.
+    async fn is_sparse(&self, worktree: &Worktree) -> bool {
+        let own = worktree.admin.read("config.worktree", POINTER_BYTES).ok().flatten().unwrap_or_default();
+        let asked = ["config", "--file", "-", "--no-includes", "--type=bool", "--get", "core.sparseCheckout"];
+        let own = ask_git(&asked, own).await.unwrap_or_default();
+        self.settings.is_sparse || own.starts_with(b"true")
     }
 }
 
-async fn hides_changes(git: &Git) -> Result<bool, Refusal> {
+async fn hides_changes(git: &Git<'_>) -> Result<bool, Refusal> {
     let listed = git.text(&["ls-files", "-v"]).await?;
     Ok(listed.lines().any(|line| line.starts_with(|c: char| c.is_ascii_lowercase() || c == 'S')))
 }
 
-async fn is_sparse(git: &Git) -> Result<bool, Refusal> {
-    Ok(git.maybe(&["config", "--type=bool", "core.sparseCheckout"]).await?.as_deref() == Some("true"))
+/// Refuses repositories that are checked out in folders which git knows as such: what changed in them is not saved.
+async fn check_repositories(git: &Git<'_>, worktree: &Worktree, folder: &HeldFolder) -> Result<(), Refusal> {
+    let staged = git.bytes(&["ls-files", "--stage", "-z"]).await?;
+    let entries = staged.split(|byte| *byte == 0).filter(|entry| entry.starts_with(b"160000 "));
+    for path in entries.filter_map(|entry| std::str::from_utf8(entry).ok()?.split_once('\t').map(|(_, path)| path)) {
+        if holds_repository(folder, path) {
+            return Err(repository_inside(worktree, path));
+        }
+    }
+    Ok(())
+}
+
+fn holds_repository(folder: &HeldFolder, path: &str) -> bool {
+    let mut here = folder.try_clone();
+    for part in path.split('/') {
+        here = here.and_then(|here| here.child(part));
+    }
+    here.is_ok_and(|inside| inside.has(".git"))
+}
+
+fn repository_inside(worktree: &Worktree, path: &str) -> Refusal {
+    let place = worktree.path.join(path);
+    Refusal::new(Code::InvalidState, format!("{} is a git repository of its own", place.display()))
+        .hint("what is in it cannot be saved from here: move it away, then try again")
 }
 
 /// Of a repository in a folder below, git keeps only the name of a commit: its files would be lost.
-async fn holds_no_repository(git: &Git, worktree: &Worktree, head: Option<&str>) -> Result<(), Refusal> {
+async fn check_added(git: &Git<'_>, worktree: &Worktree, head: Option<&str>) -> Result<(), Refusal> {
     let changed = match head {
         Some(head) => git.text(&["diff-index", "--cached", "--raw", "--no-renames", head]).await?,
         None => git.text(&["ls-files", "--stage"]).await?,
@@ -247,10 +262,6 @@ async fn holds_no_repository(git: &Git, worktree: &Worktree, head: Option<&str>)
     };
     match changed.lines().find_map(holds) {
         None => Ok(()),
-        Some(path) => {
-            let place = worktree.path.join(&path);
-            Err(Refusal::new(Code::InvalidState, format!("{} is a git repository of its own", place.display()))
-                .hint("what is in it cannot be saved from here: move it away, then try again"))
-        }
+        Some(path) => Err(repository_inside(worktree, &path)),
     }
 }

@@ -1,8 +1,9 @@
-//! Running git: an argument vector, a clean environment, a time limit, a bound on what it may say.
+//! Running git: an argument vector, an environment of ours, a time limit, a bound on its output.
 //!
-//! The only module of this crate that starts a process.
+//! The only module of this crate that starts a process. A [`Git`] works on a [`View`] and runs in the sandbox where there
+//! is one. [`ask_git`] is for questions that read nothing but their arguments and standard input: it needs no sandbox.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
@@ -11,63 +12,87 @@ use std::time::Duration;
 
 use rookery_core::{Code, Refusal};
 use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 
-/// For what only asks or writes a little.
-const QUICK: Duration = Duration::from_secs(60);
-/// For what reads or writes the files of a whole worktree.
+use super::sandbox::{EXCHANGED, Mount, Sandbox};
+use super::settings::Identity;
+use super::view::View;
+
+/// For commands that only ask or write a little.
+pub(super) const QUICK: Duration = Duration::from_secs(60);
+/// For commands that read or write the files of a whole worktree.
 pub const LONG: Duration = Duration::from_secs(600);
-/// What git may answer.
+/// The most that git may print.
 const MOST_SAID: usize = 64 << 20;
-/// What git may complain; of more, the end is lost.
+/// The most of its errors that is kept; of more, the end is lost.
 const MOST_COMPLAINED: usize = 64 << 10;
 
-/// A git that looks at all worktrees dies if another git is just writing the files of a new one, ours or anybody's. It
-/// has changed nothing then, so it is asked again: this often, with this pause.
-const HALF_MADE_TRIES: u32 = 100;
-const HALF_MADE_PAUSE: Duration = Duration::from_millis(20);
+/// Given to a git that looks for the settings of the person that the daemon runs for, and to no other.
+const PERSON: [&str; 6] =
+    ["HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH"];
 
-/// What git is given of our own environment: where its programs and settings are, and nothing that points it elsewhere.
-const KEPT: [&str; 13] = [
-    "PATH",
-    "HOME",
-    "USER",
-    "LOGNAME",
-    "TMPDIR",
-    "XDG_CONFIG_HOME",
-    "XDG_CACHE_HOME",
-    "XDG_DATA_HOME",
-    "GIT_EXEC_PATH",
-    "GIT_CONFIG_GLOBAL",
-    "GIT_CONFIG_SYSTEM",
-    "GIT_CONFIG_NOSYSTEM",
-    "GIT_LFS_SKIP_SMUDGE",
+/// The whole environment of a git that works on a repository. Settings of the person and of the machine are left out;
+/// all commands that we use are built into git itself, so it finds no other program, not even git again.
+const ENVIRONMENT: [(&str, &str); 15] = [
+    ("LC_ALL", "C"),
+    ("PATH", "/nonexistent"),
+    ("HOME", "/nonexistent"),
+    ("GIT_EXEC_PATH", "/nonexistent"),
+    ("GIT_CONFIG_NOSYSTEM", "1"),
+    ("GIT_CONFIG_GLOBAL", "/dev/null"),
+    ("GIT_ATTR_NOSYSTEM", "1"),
+    ("GIT_NO_REPLACE_OBJECTS", "1"),
+    ("GIT_NO_LAZY_FETCH", "1"),
+    ("GIT_TERMINAL_PROMPT", "0"),
+    ("GIT_OPTIONAL_LOCKS", "0"),
+    ("GIT_EDITOR", "/nonexistent"),
+    ("GIT_ASKPASS", "/nonexistent"),
+    ("GIT_PAGER", "cat"),
+    ("GIT_ALLOW_PROTOCOL", ""),
 ];
 
-/// Said with every call. A repository's hooks are programs that anybody who may write there can leave behind, so they do
-/// not run here; nothing stays behind in the background; and what is written is there after a power cut.
-const ALWAYS: [&str; 6] = [
-    "core.hooksPath=/dev/null",
-    "core.fsmonitor=false",
-    "gc.auto=0",
-    "maintenance.auto=false",
-    "core.fsync=all",
-    "advice.addEmbeddedRepo=false",
-];
-
-/// Git in a folder.
+/// Git on a view of the repository.
 #[derive(Clone, Debug)]
-pub struct Git {
-    folder: PathBuf,
-    index: Option<PathBuf>,
-    identity: Option<(&'static str, &'static str)>,
-    most: Duration,
-    held: Option<Arc<File>>,
+pub(super) struct Git<'a> {
+    pub programs: &'a Programs,
+    pub view: &'a View,
+    /// What the sandbox shows besides the view, outer folders first.
+    pub mounts: Vec<Mount>,
+    pub worktree: Option<PathBuf>,
+    pub index: Option<PathBuf>,
+    pub identity: Identity,
+    pub most: Duration,
+    /// A locked file for git to hold on to: the lock lasts as long as git does, even if we do not.
+    pub held: Option<Arc<File>>,
 }
 
+/// The programs that are used on a repository.
+#[derive(Clone, Debug)]
+pub(super) struct Programs {
+    pub git: PathBuf,
+    pub sandbox: Option<Sandbox>,
+}
+
+impl Programs {
+    /// Looks git up on our own `PATH`, and the sandbox for it.
+    pub async fn find(bwrap: Option<&Path>) -> Result<Programs, Refusal> {
+        let git = find_git()?;
+        let sandbox = Sandbox::find(bwrap, &git).await?;
+        Ok(Programs { git, sandbox })
+    }
+}
+
+fn find_git() -> Result<PathBuf, Refusal> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|folder| folder.join("git")).find(|program| program.is_file());
+    let missing = || Refusal::new(Code::GitFailed, "there is no git").hint("install git where the daemon finds it");
+    found.and_then(|git| git.canonicalize().ok()).ok_or_else(missing)
+}
+
+/// Git's answer.
 #[derive(Debug)]
-pub struct Said {
+pub(super) struct Said {
     pub status: ExitStatus,
     pub stdout: Vec<u8>,
     pub stderr: String,
@@ -79,74 +104,47 @@ impl Said {
     }
 }
 
-impl Git {
-    pub fn at(folder: &Path) -> Git {
-        Git { folder: folder.to_owned(), index: None, identity: None, most: QUICK, held: None }
-    }
-
+impl<'a> Git<'a> {
     #[must_use]
-    pub fn lasting(self, most: Duration) -> Git {
+    pub fn lasting(self, most: Duration) -> Git<'a> {
         Git { most, ..self }
     }
 
-    /// With a locked file for it to hold on to: the lock lasts as long as git does, even if we do not.
+    /// Uses another index than that of the worktree, which stays as it is.
     #[must_use]
-    pub fn holding(self, held: Option<Arc<File>>) -> Git {
-        Git { held, ..self }
-    }
-
-    /// With another index than that of the worktree, which stays as it is.
-    #[must_use]
-    pub fn index(self, index: &Path) -> Git {
+    pub fn index(self, index: &Path) -> Git<'a> {
         Git { index: Some(index.to_owned()), ..self }
     }
 
-    /// As somebody, whoever the settings say it is.
     #[must_use]
-    pub fn identity(self, name: &'static str, email: &'static str) -> Git {
-        Git { identity: Some((name, email)), ..self }
+    pub fn identity(self, identity: Identity) -> Git<'a> {
+        Git { identity, ..self }
     }
 
-    /// What git says and how it ends, whichever way.
+    /// Runs git; how it ends is for the caller to judge.
     pub async fn run<A: AsRef<OsStr>>(&self, arguments: &[A]) -> Result<Said, Refusal> {
-        for _ in 0..HALF_MADE_TRIES {
-            let said = self.once(arguments).await?;
-            if !met_half_made(&said) {
-                return Ok(said);
-            }
-            tokio::time::sleep(HALF_MADE_PAUSE).await;
+        let said = run(self.command(arguments), &name_of(arguments), self.most, None).await?;
+        if self.programs.sandbox.is_some() && said.status.code() == Some(EXCHANGED) {
+            let message = "a folder of the repository was exchanged for another one while git was started";
+            return Err(Refusal::new(Code::InvalidState, message).hint("look what is going on there, then try again"));
         }
-        self.once(arguments).await
+        // How bubblewrap ends must not pass for an answer of git.
+        if !said.status.success() && said.stderr.starts_with("bwrap: ") {
+            return Err(complaint(&said).hint("look whether a folder of the repository is gone, then try again"));
+        }
+        Ok(said)
     }
 
-    async fn once<A: AsRef<OsStr>>(&self, arguments: &[A]) -> Result<Said, Refusal> {
-        let name = arguments.first().map(|first| first.as_ref().to_string_lossy().into_owned()).unwrap_or_default();
-        let mut child = self.command(arguments).spawn().map_err(|error| self.not_started(&error))?;
-        let mut group = Group::of(child.id());
-        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-        let whole = async {
-            let (stdout, stderr) = tokio::join!(read(stdout, MOST_SAID), read(stderr, MOST_COMPLAINED));
-            let status = child.wait().await?;
-            // Its number may be somebody else's from now on.
-            group.0 = None;
-            Ok::<_, std::io::Error>((status, stdout?, stderr?))
-        };
-        let failed = |what: String| Refusal::new(Code::GitFailed, what);
-        match tokio::time::timeout(self.most, whole).await {
-            Ok(Ok((_, (_, Cut::Yes), _))) => Err(failed(format!("git {name} said more than can be taken in"))),
-            Ok(Ok((status, (stdout, _), (stderr, _)))) => {
-                Ok(Said { status, stdout, stderr: String::from_utf8_lossy(&stderr).trim().to_owned() })
-            }
-            Ok(Err(error)) => Err(failed(format!("git {name} was lost: {error}"))),
-            Err(_) => Err(failed(format!("git {name} was not done within {} s", self.most.as_secs()))
-                .hint("look whether something holds the repository up, then try again")),
-        }
-    }
-
-    /// What git says if it succeeds.
+    /// Git's output, if it succeeds.
     pub async fn text<A: AsRef<OsStr>>(&self, arguments: &[A]) -> Result<String, Refusal> {
         let said = self.run(arguments).await?;
         if said.status.success() { Ok(said.text()) } else { Err(complaint(&said)) }
+    }
+
+    /// Git's output as it is, if it succeeds.
+    pub async fn bytes<A: AsRef<OsStr>>(&self, arguments: &[A]) -> Result<Vec<u8>, Refusal> {
+        let said = self.run(arguments).await?;
+        if said.status.success() { Ok(said.stdout) } else { Err(complaint(&said)) }
     }
 
     /// Whether git succeeds.
@@ -154,48 +152,98 @@ impl Git {
         Ok(self.run(arguments).await?.status.success())
     }
 
-    /// What git says, or nothing if there is nothing to say.
+    /// Git's output, if it succeeds and prints anything.
     pub async fn maybe<A: AsRef<OsStr>>(&self, arguments: &[A]) -> Result<Option<String>, Refusal> {
         let said = self.run(arguments).await?;
         Ok(Some(said.text()).filter(|text| said.status.success() && !text.is_empty()))
     }
 
-    fn not_started(&self, error: &std::io::Error) -> Refusal {
-        if self.folder.is_dir() {
-            return Refusal::new(Code::GitFailed, format!("git cannot be started: {error}"))
-                .hint("install git where the daemon finds it");
-        }
-        Refusal::new(Code::GitFailed, format!("there is no folder {}", self.folder.display()))
-    }
-
-    #[expect(clippy::disallowed_methods, reason = "this is the module that starts git")]
     fn command<A: AsRef<OsStr>>(&self, arguments: &[A]) -> Command {
-        let mut command = Command::new("git");
-        command.env_clear().envs(KEPT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
-        command.envs([("LC_ALL", "C"), ("GIT_TERMINAL_PROMPT", "0"), ("GIT_EDITOR", "true"), ("GIT_ASKPASS", "true")]);
+        let folder = self.worktree.as_deref().unwrap_or(self.view.folder());
+        let mut command = match &self.programs.sandbox {
+            Some(sandbox) => {
+                let mut mounts = self.mounts.clone();
+                mounts.push(Mount::Own(self.view.folder().to_owned()));
+                let mut command = start(sandbox.program());
+                command.args(sandbox.arguments(&self.programs.git, &mounts, folder)).current_dir("/");
+                command
+            }
+            None => {
+                let mut command = start(&self.programs.git);
+                command.current_dir(folder);
+                command
+            }
+        };
+        command.env_clear().envs(ENVIRONMENT).env("GIT_DIR", self.view.folder());
+        if let Some(worktree) = &self.worktree {
+            command.env("GIT_WORK_TREE", worktree);
+        }
         if let Some(index) = &self.index {
             command.env("GIT_INDEX_FILE", index);
         }
-        if let Some((name, email)) = self.identity {
-            command.envs([("GIT_AUTHOR_NAME", name), ("GIT_COMMITTER_NAME", name)]);
-            command.envs([("GIT_AUTHOR_EMAIL", email), ("GIT_COMMITTER_EMAIL", email)]);
-        }
-        command.args(ALWAYS.iter().flat_map(|setting| ["-c", *setting])).args(arguments);
-        command.current_dir(&self.folder).process_group(0).kill_on_drop(true);
+        let Identity { name, email } = &self.identity;
+        command.envs([("GIT_AUTHOR_NAME", name), ("GIT_COMMITTER_NAME", name)]);
+        command.envs([("GIT_AUTHOR_EMAIL", email), ("GIT_COMMITTER_EMAIL", email)]);
         let held = self.held.as_ref().and_then(|held| held.try_clone().ok());
-        command.stdin(held.map_or_else(Stdio::null, Stdio::from)).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.args(arguments).stdin(held.map_or_else(Stdio::null, Stdio::from));
         command
     }
 }
 
-/// Whether git died of a worktree that is only half there.
-fn met_half_made(said: &Said) -> bool {
-    !said.status.success()
-        && said.stderr.lines().any(|line| line.contains("failed to read ") && line.contains("worktrees/"))
+/// Asks git something that needs no repository: it reads its arguments, standard input and, for `config --list` alone,
+/// the settings of the person and of the machine. None of these is an agent's, and no command is run for any of it.
+pub(super) async fn ask_git(arguments: &[&str], input: Vec<u8>) -> Result<Vec<u8>, Refusal> {
+    let mut command = start(&find_git()?);
+    command.env_clear().envs(PERSON.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+    command.envs([("LC_ALL", "C"), ("PATH", "/nonexistent"), ("GIT_DIR", "/nonexistent"), ("GIT_PAGER", "cat")]);
+    command.args(arguments).current_dir("/").stdin(Stdio::piped());
+    let said = run(command, &name_of(arguments), QUICK, Some(input)).await?;
+    if said.status.success() { Ok(said.stdout) } else { Err(complaint(&said)) }
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is the module that starts git")]
+pub(super) fn start(program: &Path) -> Command {
+    Command::new(program)
+}
+
+fn name_of<A: AsRef<OsStr>>(arguments: &[A]) -> String {
+    arguments.first().map(|first| OsString::from(first.as_ref()).to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+async fn run(mut command: Command, name: &str, most: Duration, input: Option<Vec<u8>>) -> Result<Said, Refusal> {
+    let failed = |what: String| Refusal::new(Code::GitFailed, what);
+    command.process_group(0).kill_on_drop(true).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| {
+        failed(format!("git cannot be started: {error}")).hint("check that git is installed and the folder is there")
+    })?;
+    let mut group = Group::of(child.id());
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let whole = async {
+        let feed = async {
+            if let (Some(mut stdin), Some(input)) = (stdin, input) {
+                // A git that does not want all of it says so by how it ends.
+                stdin.write_all(&input).await.ok();
+            }
+        };
+        let (stdout, stderr, ()) = tokio::join!(read(stdout, MOST_SAID), read(stderr, MOST_COMPLAINED), feed);
+        let status = child.wait().await?;
+        // Its number may be another process's from now on.
+        group.0 = None;
+        Ok::<_, std::io::Error>((status, stdout?, stderr?))
+    };
+    match tokio::time::timeout(most, whole).await {
+        Ok(Ok((_, (_, Cut::Yes), _))) => Err(failed(format!("git {name} printed more than can be taken in"))),
+        Ok(Ok((status, (stdout, _), (stderr, _)))) => {
+            Ok(Said { status, stdout, stderr: String::from_utf8_lossy(&stderr).trim().to_owned() })
+        }
+        Ok(Err(error)) => Err(failed(format!("git {name} was lost: {error}"))),
+        Err(_) => Err(failed(format!("git {name} was not done within {} s", most.as_secs()))
+            .hint("look whether something holds the repository up, then try again")),
+    }
 }
 
 /// What git complained about, as the reason for a refusal.
-pub fn complaint(said: &Said) -> Refusal {
+pub(super) fn complaint(said: &Said) -> Refusal {
     let lines: Vec<&str> = said.stderr.lines().filter(|line| !line.starts_with("hint: ")).collect();
     let message = match lines.join("; ") {
         empty if empty.is_empty() => format!("git ended with {}", said.status),
@@ -229,7 +277,7 @@ enum Cut {
     No,
 }
 
-/// Everything up to a limit; what is beyond is read and dropped, so that nobody waits for us to take it.
+/// Everything up to a limit; the rest is read and dropped, so that git does not wait for us to take it.
 async fn read(from: Option<impl AsyncRead + Unpin>, most: usize) -> std::io::Result<(Vec<u8>, Cut)> {
     let Some(mut from) = from else { return Ok((vec![], Cut::No)) };
     let mut bytes = Vec::new();

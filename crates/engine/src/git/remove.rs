@@ -1,15 +1,13 @@
 //! Removing a worktree after what would be lost with it was saved.
 
-use std::fs;
 use std::path::Path;
 
 use rookery_core::workspace::{BranchFate, BranchOrigin};
 use rookery_core::{Code, Refusal};
 
 use super::backup::backup_ref;
-use super::process::LONG;
-use super::repository::Repository;
-use super::worktree::Worktree;
+use super::repository::{Repository, unwritten};
+use super::worktree::{Worktree, remove_empty_parent, remove_folder};
 
 /// The worktree that shall go.
 #[derive(Clone, Copy, Debug)]
@@ -34,10 +32,14 @@ impl Repository {
         };
         self.may_go(&worktree)?;
         let backup_ref = self.save(&worktree, unwanted.workspace, base.as_deref()).await?;
-        let path = worktree.path.to_string_lossy();
-        self.git().lasting(LONG).text(&["worktree", "remove", "--force", "--", &path]).await?;
-        forget_empty_folder(&worktree.path);
-        let branch = self.let_go_of_branch(&worktree, unwanted.branch, base.as_deref()).await?;
+        let Worktree { path, folder, admin, origin, .. } = worktree;
+        if let Some(folder) = folder {
+            remove_folder(folder).await.map_err(|error| unwritten(&path, &error))?;
+        }
+        self.remove_admin(&admin).map_err(|error| unwritten(admin.path(), &error))?;
+        self.forget(unwanted.workspace);
+        remove_empty_parent(&path);
+        let branch = self.let_go_of_branch(origin, unwanted.branch, base.as_deref()).await?;
         Ok(Removed { backup_ref, branch })
     }
 
@@ -61,8 +63,12 @@ impl Repository {
             return Err(Refusal::new(Code::Locked, format!("the worktree at {path} is locked{why}"))
                 .hint(format!("'git worktree unlock {path}' unlocks it")));
         }
-        let modules = fs::read_dir(worktree.admin.join("modules"));
-        if modules.is_ok_and(|mut modules| modules.next().is_some()) {
+        if [self.project(), self.common()].iter().any(|kept| kept.starts_with(&worktree.path)) {
+            return Err(Refusal::new(Code::Forbidden, format!("the project itself is in the worktree at {path}"))
+                .hint("remove it yourself with 'git worktree remove' if it is not needed"));
+        }
+        let modules = worktree.admin.child("modules").and_then(|modules| modules.names());
+        if modules.is_ok_and(|modules| !modules.is_empty()) {
             return Err(Refusal::new(Code::InvalidState, format!("the worktree at {path} has submodules of its own"))
                 .hint("push what is in them, run 'git submodule deinit --all' there, then try again"));
         }
@@ -72,29 +78,20 @@ impl Repository {
     /// Deletes a branch that was made along with the worktree, if all of it is in the base branch.
     async fn let_go_of_branch(
         &self,
-        worktree: &Worktree,
+        origin: Option<BranchOrigin>,
         branch: &str,
         base: Option<&str>,
     ) -> Result<BranchFate, Refusal> {
         let Some(tip) = self.branch(branch).await? else { return Ok(BranchFate::Gone) };
-        let Some(base) = base.filter(|_| worktree.origin == Some(BranchOrigin::Created)) else {
+        let Some(base) = base.filter(|_| origin == Some(BranchOrigin::Created)) else {
             return Ok(BranchFate::Kept);
         };
-        let in_use = self.worktrees().await?.iter().any(|listed| listed.branch.as_deref() == Some(branch));
+        let in_use = self.listed().iter().any(|listed| listed.branch() == Some(branch));
         if in_use || !self.is_ancestor(&tip, base).await? {
             return Ok(BranchFate::Kept);
         }
-        // Refused if somebody put a commit on it meanwhile.
-        let gone = self.git().succeeds(&["update-ref", "-d", &format!("refs/heads/{branch}"), &tip]).await?;
+        // Fails if a commit was put on it meanwhile.
+        let gone = self.delete_ref(&format!("refs/heads/{branch}"), &tip).await?;
         Ok(if gone { BranchFate::Deleted } else { BranchFate::Kept })
-    }
-}
-
-/// The folder beside the repository goes with the last worktree in it.
-fn forget_empty_folder(path: &Path) {
-    if let Some(folder) = path.parent()
-        && folder.file_name().is_some_and(|name| name.to_string_lossy().ends_with("-worktrees"))
-    {
-        drop(fs::remove_dir(folder));
     }
 }

@@ -1,4 +1,8 @@
-//! A repository: where it is, which branches it has, and which worktrees.
+//! The project's repository: where it is, which branches it has, and which worktrees.
+//!
+//! There is one, and it is found from the project's own folder. Git is never asked to find a repository: it would go by
+//! files that agents can write (`.git`, `commondir`). Where these files lead is read here, without following links, and
+//! anything that does not lead back to the project's own git folder is refused.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -8,32 +12,104 @@ use std::time::Duration;
 
 use rookery_core::{Code, Refusal, limit};
 
-use super::process::{Git, LONG};
+use super::process::{Git, LONG, Programs, ask_git};
+use super::sandbox::Mount;
+use super::settings::RepositorySettings;
+use super::view::View;
+use crate::held::HeldFolder;
+use crate::paths::lexical;
 
 /// How often we look whether a lock is free.
 const LOCKED_POLL: Duration = Duration::from_millis(100);
-/// Tried in this order where nobody named a base branch; else it is the branch of the main folder.
+/// Tried in this order where no base branch is named; else it is the branch of the main folder.
 const USUAL_BASES: [&str; 2] = ["main", "master"];
+/// The project's own folder.
+const ROOKERY: &str = ".rookery";
+/// The largest file that says where something is.
+pub(super) const POINTER_BYTES: u64 = 8 << 10;
+/// Parts of the git folder that a person's own git would run or go by: never written.
+const GUARDED: [&str; 4] = ["config", "config.worktree", "commondir", "hooks"];
 
-#[derive(Clone, Debug)]
+/// The repository of the project, for one piece of work.
+#[derive(Debug)]
 pub struct Repository {
-    /// The main folder; for a bare repository, its own.
+    /// The main folder; for a bare repository, its git folder.
     pub root: PathBuf,
+    project: PathBuf,
+    /// The folder that the repository itself has checked out, unless it is bare.
+    pub(super) main: Option<PathBuf>,
     /// The git folder that all worktrees share.
-    pub common: PathBuf,
-    /// What says that we are at work on a workspace, if we are.
+    pub(super) common: HeldFolder,
+    pub(super) settings: RepositorySettings,
+    programs: Programs,
+    view: View,
+    /// The lock that says that we are at work on a workspace, if we are.
     held: Option<Arc<File>>,
 }
 
-/// A worktree as git lists it.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Listed {
-    pub path: PathBuf,
-    /// Without `refs/heads/`; none if the head is detached.
-    pub branch: Option<String>,
-    pub bare: bool,
-    /// Why it is locked, if it is.
-    pub locked: Option<String>,
+/// Which parts of the git folder a command may write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Access {
+    /// None.
+    Read,
+    /// Objects and refs, except that no ref can be deleted.
+    Add,
+    /// All but what a person's own git would run or go by.
+    Write,
+}
+
+/// Whether a command may write the files of a worktree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Files {
+    Read,
+    Write,
+}
+
+/// What a worktree is on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Head {
+    Ref(String),
+    Commit(String),
+}
+
+impl Head {
+    /// Reads a `HEAD` file; none if it says nothing that we go by.
+    pub fn parse(bytes: &[u8]) -> Option<Head> {
+        let text = std::str::from_utf8(bytes).ok()?.trim_end();
+        let is_plain = |name: &str| !name.chars().any(|c| c.is_control() || c == ' ') && !name.contains("..");
+        if let Some(name) = text.strip_prefix("ref:").map(str::trim_start) {
+            return (name.starts_with("refs/") && is_plain(name)).then(|| Head::Ref(name.to_owned()));
+        }
+        is_object(text).then(|| Head::Commit(text.to_owned()))
+    }
+
+    /// Without `refs/heads/`; none if no branch is checked out.
+    pub fn branch(&self) -> Option<&str> {
+        match self {
+            Head::Ref(name) => name.strip_prefix("refs/heads/"),
+            Head::Commit(_) => None,
+        }
+    }
+
+    /// The name of the commit, for git.
+    pub fn name(&self) -> &str {
+        match self {
+            Head::Ref(name) | Head::Commit(name) => name,
+        }
+    }
+
+    /// As it is written in a `HEAD` file.
+    pub fn line(&self) -> String {
+        match self {
+            Head::Ref(name) => format!("ref: {name}"),
+            Head::Commit(commit) => commit.clone(),
+        }
+    }
+}
+
+/// Whether a text is the full name of an object.
+pub(super) fn is_object(text: &str) -> bool {
+    matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// A commit and the name that it was found by.
@@ -56,44 +132,52 @@ pub async fn check_branch(field: &'static str, name: &str) -> Result<(), Refusal
     if name == "@" || name.chars().any(char::is_control) || name.len() > limit::NAME_BYTES {
         return Err(refused());
     }
-    let said = Git::at(Path::new("/")).run(&["check-ref-format", "--branch", name]).await?;
-    if said.status.success() && said.text() == name {
-        return Ok(());
+    let said = ask_git(&["check-ref-format", "--branch", name], vec![]).await;
+    match said {
+        Ok(said) if String::from_utf8_lossy(&said).trim() == name => Ok(()),
+        _ => Err(refused()),
     }
-    Err(refused())
 }
 
-/// Whether everything in a worktree is committed. Takes no lock, so that whoever works there is not in its way.
-pub async fn is_clean(folder: &Path) -> Result<bool, Refusal> {
-    let asked = ["--no-optional-locks", "status", "--porcelain", "--ignore-submodules=none"];
-    Ok(Git::at(folder).text(&asked).await?.is_empty())
+/// Where a project's repository is.
+struct Located {
+    root: PathBuf,
+    main: Option<PathBuf>,
+    common: HeldFolder,
 }
 
 impl Repository {
-    /// The repository that a folder belongs to, whichever of its worktrees that is.
-    pub async fn of(folder: &Path) -> Result<Repository, Refusal> {
-        let asked = ["rev-parse", "--path-format=absolute", "--git-common-dir"];
-        let said = Git::at(folder).run(&asked).await?;
-        if !said.status.success() {
-            let told = super::process::complaint(&said);
-            let message = format!("{} is not a git repository that can be used: {}", folder.display(), told.message);
-            return Err(Refusal::new(Code::Invalid, message).hint("give the folder of a git repository"));
+    /// Opens the repository that a project belongs to. Git runs in a sandbox if `bwrap` is there and works.
+    pub async fn of_project(project: &Path, bwrap: Option<&Path>) -> Result<Repository, Refusal> {
+        let Located { root, main, common } = locate(project)?;
+        let programs = Programs::find(bwrap).await?;
+        let settings = RepositorySettings::read(&common).await?;
+        if programs.sandbox.is_some() && common.has("objects/info/alternates") {
+            let message = format!("{} borrows objects from another repository", root.display());
+            return Err(Refusal::new(Code::GitFailed, message)
+                .hint("'git repack -a -d' copies them; then remove .git/objects/info/alternates"));
         }
-        let common = PathBuf::from(said.text());
-        let common = common.canonicalize().unwrap_or(common);
-        let root = match (common.file_name(), common.parent()) {
-            (Some(name), Some(parent)) if name == ".git" => parent.to_owned(),
-            _ => common.clone(),
-        };
-        Ok(Repository { root, common, held: None })
+        let views = views(project);
+        let view = View::bare(&views, common.path(), &settings).map_err(|error| unwritten(&views, &error))?;
+        let main = main.filter(|_| !settings.is_bare);
+        Ok(Repository { root, project: project.to_owned(), main, common, settings, programs, view, held: None })
     }
 
-    /// The repository to work in for a workspace, once nobody else does: a git that a process before us started may still
-    /// be at it.
+    /// Refuses a folder that another repository than the project's is in.
+    pub fn check_named(&self, folder: &Path) -> Result<(), Refusal> {
+        let other = locate(folder)?.common;
+        if matches!((other.inode(), self.common.inode()), (Ok(one), Ok(own)) if one == own) {
+            return Ok(());
+        }
+        Err(Refusal::new(Code::Forbidden, format!("{} is not in the project's repository", folder.display()))
+            .hint(format!("name {}, or start Rookery in the other repository", self.root.display())))
+    }
+
+    /// Waits until nobody else is at work on a workspace: a git that a process before us started may still be.
     pub async fn for_workspace(mut self, workspace: &str) -> Result<Repository, Refusal> {
-        let path = self.notes().join(format!("{workspace}.lock"));
-        let failed = |error: io::Error| Refusal::new(Code::GitFailed, format!("{}: {error}", path.display()));
-        fs::create_dir_all(self.notes()).map_err(failed)?;
+        let path = self.lock_of(workspace)?;
+        let failed = |error: io::Error| unwritten(&path, &error);
+        fs::create_dir_all(self.state().join("locks")).map_err(failed)?;
         let file = File::create(&path).map_err(failed)?;
         let waiting = async {
             while let Err(TryLockError::WouldBlock) = file.try_lock() {
@@ -111,36 +195,100 @@ impl Repository {
         Ok(self)
     }
 
-    /// The work for a workspace is over.
+    /// Ends the work for a workspace.
     pub fn release(self, workspace: &str) {
-        drop(fs::remove_file(self.notes().join(format!("{workspace}.lock"))));
-        // Stays while there is something in it.
-        drop(fs::remove_dir(self.notes()));
+        if let Ok(path) = self.lock_of(workspace) {
+            fs::remove_file(path).ok();
+        }
     }
 
-    /// Where we keep what we know of worktrees that are not whole.
-    pub(super) fn notes(&self) -> PathBuf {
-        self.common.join("rookery")
+    fn lock_of(&self, workspace: &str) -> Result<PathBuf, Refusal> {
+        Ok(self.state().join("locks").join(format!("{}.lock", plain_id(workspace)?)))
     }
 
-    /// Git in the folder that no worktree owns.
-    pub fn git(&self) -> Git {
-        self.git_at(&self.common)
+    /// Where we keep what we know of worktrees: in the project's own folder, which agents cannot write.
+    pub(super) fn state(&self) -> PathBuf {
+        state(&self.project)
     }
 
-    pub fn git_at(&self, folder: &Path) -> Git {
-        Git::at(folder).holding(self.held.clone())
+    pub fn common(&self) -> &Path {
+        self.common.path()
     }
 
-    pub async fn worktrees(&self) -> Result<Vec<Listed>, Refusal> {
-        let said = self.git().text(&["worktree", "list", "--porcelain", "-z"]).await?;
-        Ok(listed(&said))
+    pub fn project(&self) -> &Path {
+        &self.project
+    }
+
+    /// Git without a worktree.
+    pub(super) fn git(&self, access: Access) -> Result<Git<'_>, Refusal> {
+        self.git_with(&self.view, None, access)
+    }
+
+    /// A view of a worktree with this head, if it has one.
+    pub(super) fn view_of(&self, head: Option<&Head>) -> Result<View, Refusal> {
+        let views = views(&self.project);
+        View::of_worktree(&views, self.common.path(), &self.settings, head.map(Head::line).as_deref())
+            .map_err(|error| unwritten(&views, &error))
+    }
+
+    /// Git with a worktree, by a view of it.
+    pub(super) fn git_with<'a>(
+        &'a self,
+        view: &'a View,
+        worktree: Option<(&HeldFolder, Files)>,
+        access: Access,
+    ) -> Result<Git<'a>, Refusal> {
+        Ok(Git {
+            programs: &self.programs,
+            view,
+            mounts: self.mounts(worktree, access).map_err(|error| unreadable(self.common.path(), &error))?,
+            worktree: worktree.map(|(folder, _)| folder.path().to_owned()),
+            index: None,
+            identity: self.settings.identity.clone(),
+            most: super::process::QUICK,
+            held: self.held.clone(),
+        })
+    }
+
+    fn mounts(&self, worktree: Option<(&HeldFolder, Files)>, access: Access) -> io::Result<Vec<Mount>> {
+        let mut mounts = Vec::new();
+        match worktree {
+            Some((folder, Files::Read)) => mounts.push(Mount::Read(folder.path().to_owned(), folder.inode()?)),
+            Some((folder, Files::Write)) => mounts.push(Mount::Write(folder.path().to_owned(), folder.inode()?)),
+            None => {}
+        }
+        let (common, inode) = (self.common.path(), self.common.inode()?);
+        match access {
+            Access::Read => mounts.push(Mount::Read(common.to_owned(), inode)),
+            Access::Add => {
+                mounts.push(Mount::Read(common.to_owned(), inode));
+                for name in ["objects", "refs"] {
+                    mounts.push(Mount::Write(common.join(name), self.common.child(name)?.inode()?));
+                }
+            }
+            Access::Write => {
+                mounts.push(Mount::Write(common.to_owned(), inode));
+                let guarded = GUARDED.iter().filter_map(|name| Some((name, self.common.inode_at(name)?)));
+                mounts.extend(guarded.map(|(name, inode)| Mount::Read(common.join(name), inode)));
+            }
+        }
+        let own = self.project.join(ROOKERY);
+        let shown = worktree.is_some_and(|(folder, _)| own.starts_with(folder.path())) || own.starts_with(common);
+        if shown {
+            mounts.push(Mount::Hidden(own));
+        }
+        Ok(mounts)
+    }
+
+    /// What the main folder is on.
+    pub(super) fn main_head(&self) -> Option<Head> {
+        self.common.read("HEAD", POINTER_BYTES).ok().flatten().and_then(|bytes| Head::parse(&bytes))
     }
 
     /// The commit that a name stands for.
     pub async fn commit(&self, name: &str) -> Result<Option<String>, Refusal> {
         let name = format!("{name}^{{commit}}");
-        self.git().maybe(&["rev-parse", "--verify", "--quiet", "--end-of-options", &name]).await
+        self.git(Access::Read)?.maybe(&["rev-parse", "--verify", "--quiet", "--end-of-options", &name]).await
     }
 
     pub async fn branch(&self, name: &str) -> Result<Option<String>, Refusal> {
@@ -148,10 +296,10 @@ impl Repository {
     }
 
     pub async fn is_ancestor(&self, one: &str, of: &str) -> Result<bool, Refusal> {
-        self.git().succeeds(&["merge-base", "--is-ancestor", "--end-of-options", one, of]).await
+        self.git(Access::Read)?.succeeds(&["merge-base", "--is-ancestor", "--end-of-options", one, of]).await
     }
 
-    /// What a branch is to be made from.
+    /// The commit that a branch is to be made from.
     pub async fn base(&self, named: Option<&str>) -> Result<Found, Refusal> {
         let Some(name) = named else { return self.usual_base().await };
         for candidate in [format!("refs/heads/{name}"), format!("refs/remotes/origin/{name}"), name.to_owned()] {
@@ -165,7 +313,7 @@ impl Repository {
     }
 
     async fn usual_base(&self) -> Result<Found, Refusal> {
-        let current = self.git().maybe(&["symbolic-ref", "--short", "--quiet", "HEAD"]).await?;
+        let current = self.main_head().and_then(|head| head.branch().map(str::to_owned));
         for name in USUAL_BASES.into_iter().map(str::to_owned).chain(current) {
             if let Some(commit) = self.branch(&name).await? {
                 return Ok(Found { name, commit });
@@ -176,28 +324,114 @@ impl Repository {
             .hint("say in base_branch what to begin from"))
     }
 
-    /// Git cannot make a worktree of nothing.
+    /// A worktree needs a commit to begin from.
     async fn has_commits(&self) -> Result<(), Refusal> {
-        if self.git().maybe(&["rev-list", "--all", "--max-count=1"]).await?.is_some() {
+        if self.git(Access::Read)?.maybe(&["rev-list", "--all", "--max-count=1"]).await?.is_some() {
             return Ok(());
         }
         Err(Refusal::new(Code::InvalidState, format!("{} has no commits yet", self.root.display()))
             .hint("make a first commit, then try again"))
     }
+
+    /// Deletes a ref, if it still is what it was.
+    pub(super) async fn delete_ref(&self, name: &str, was: &str) -> Result<bool, Refusal> {
+        self.git(Access::Write)?.succeeds(&["update-ref", "-d", name, was]).await
+    }
 }
 
-/// Reads what `git worktree list --porcelain -z` says.
-fn listed(said: &str) -> Vec<Listed> {
-    let mut all: Vec<Listed> = vec![];
-    for line in said.split('\0') {
-        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
-        match (word, all.last_mut()) {
-            ("worktree", _) => all.push(Listed { path: rest.into(), ..Listed::default() }),
-            ("branch", Some(last)) => last.branch = Some(rest.trim_start_matches("refs/heads/").to_owned()),
-            ("bare", Some(last)) => last.bare = true,
-            ("locked", Some(last)) => last.locked = Some(rest.to_owned()),
-            _ => {}
-        }
+/// Finds the repository that a folder is in, by the nearest `.git` at or above it.
+fn locate(folder: &Path) -> Result<Located, Refusal> {
+    let refused = |message: String| {
+        Refusal::new(Code::Invalid, message).hint("give the folder of a git repository that is not set up by links")
+    };
+    let start = HeldFolder::open(folder).map_err(|error| {
+        let what = if error.kind() == io::ErrorKind::NotFound { "there is no folder" } else { "cannot open" };
+        Refusal::new(Code::GitFailed, format!("{what} {}: {error}", folder.display()))
+    })?;
+    if start.has("HEAD") && start.child("objects").is_ok() && start.child("refs").is_ok() && !start.has(".git") {
+        check_commondir(&start)?;
+        return Ok(Located { root: folder.to_owned(), main: None, common: start });
     }
-    all
+    for folder in folder.ancestors() {
+        let Ok(held) = HeldFolder::open(folder) else { continue };
+        if !held.has(".git") {
+            continue;
+        }
+        if let Ok(common) = held.child(".git") {
+            check_commondir(&common)?;
+            return Ok(Located { root: folder.to_owned(), main: Some(folder.to_owned()), common });
+        }
+        let Some(own) = pointed_to(&held) else {
+            return Err(refused(format!("{} does not say where its repository is", folder.join(".git").display())));
+        };
+        return locate_by_file(folder, own);
+    }
+    Err(refused(format!("{} is not in a git repository", folder.display())))
+}
+
+/// The repository of a folder whose `.git` is a file that leads to `own`.
+fn locate_by_file(folder: &Path, own: HeldFolder) -> Result<Located, Refusal> {
+    let worktrees = own.path().parent().filter(|parent| parent.ends_with("worktrees"));
+    let Some(common) = worktrees.and_then(Path::parent).filter(|_| own.has("commondir")) else {
+        check_commondir(&own)?;
+        return Ok(Located { root: folder.to_owned(), main: Some(folder.to_owned()), common: own });
+    };
+    let said = own.read("commondir", POINTER_BYTES).ok().flatten().unwrap_or_default();
+    if lexical(&own.path().join(String::from_utf8_lossy(&said).trim_end())) != common {
+        return Err(leads_elsewhere(own.path()));
+    }
+    let common = HeldFolder::open(common).map_err(|error| unreadable(common, &error))?;
+    check_commondir(&common)?;
+    let main = common.path().parent().filter(|_| common.path().ends_with(".git")).map(Path::to_owned);
+    Ok(Located { root: main.clone().unwrap_or_else(|| common.path().to_owned()), main, common })
+}
+
+/// A git folder that all worktrees share says of no other one that it is.
+fn check_commondir(common: &HeldFolder) -> Result<(), Refusal> {
+    if !common.has("commondir") {
+        return Ok(());
+    }
+    let said = common.read("commondir", POINTER_BYTES).ok().flatten().unwrap_or_default();
+    let leads_to = lexical(&common.path().join(String::from_utf8_lossy(&said).trim_end()));
+    if !said.is_empty() && leads_to == common.path() { Ok(()) } else { Err(leads_elsewhere(common.path())) }
+}
+
+/// The folder that a `.git` file leads to.
+pub(super) fn pointed_to(folder: &HeldFolder) -> Option<HeldFolder> {
+    let bytes = folder.read(".git", POINTER_BYTES).ok().flatten()?;
+    let text = std::str::from_utf8(&bytes).ok()?;
+    let path = lexical(&folder.path().join(text.strip_prefix("gitdir:")?.trim()));
+    HeldFolder::open(&path).ok()
+}
+
+fn leads_elsewhere(folder: &Path) -> Refusal {
+    Refusal::new(Code::Forbidden, format!("{} leads to another repository", folder.join("commondir").display()))
+        .hint("remove that file if you did not make it")
+}
+
+fn state(project: &Path) -> PathBuf {
+    project.join(ROOKERY).join("git")
+}
+
+fn views(project: &Path) -> PathBuf {
+    state(project).join("views")
+}
+
+/// The id of a workspace as the name of a file.
+pub(super) fn plain_id(workspace: &str) -> Result<&str, Refusal> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    if !workspace.is_empty() && workspace.chars().all(plain) {
+        return Ok(workspace);
+    }
+    Err(Refusal::new(Code::Invalid, format!("'{}' is not the id of a workspace", workspace.escape_debug())))
+}
+
+pub(super) fn unwritten(path: &Path, error: &io::Error) -> Refusal {
+    Refusal::new(Code::GitFailed, format!("cannot write in {}: {error}", path.display()))
+        .hint("check who owns it, whether a part of the path is a link, and whether the disk is full")
+}
+
+pub(super) fn unreadable(path: &Path, error: &io::Error) -> Refusal {
+    Refusal::new(Code::GitFailed, format!("cannot read {}: {error}", path.display()))
+        .hint("check who owns it, and whether a part of the path is a link")
 }

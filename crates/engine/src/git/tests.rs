@@ -10,22 +10,23 @@ use tempfile::TempDir;
 
 use super::backup::backup_ref;
 use super::merge::Offered;
+use super::process::{Git, Programs};
 use super::remove::{Removed, Unwanted};
-use super::repository::{Repository, check_branch};
+use super::repository::{Access, Repository, check_branch};
 use super::worktree::{Made, Wanted};
 
-const ID: &str = "ws_1";
+pub(super) const ID: &str = "ws_1";
 
 /// A repository with one commit on main, and the folder for its worktree.
-struct Bench {
-    _folder: TempDir,
-    root: PathBuf,
-    path: PathBuf,
-    repository: Repository,
+pub(super) struct Bench {
+    pub _folder: TempDir,
+    pub root: PathBuf,
+    pub path: PathBuf,
+    pub repository: Repository,
 }
 
 impl Bench {
-    async fn new() -> Bench {
+    pub async fn new() -> Bench {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap().join("app");
         fs::create_dir(&root).unwrap();
@@ -34,25 +35,27 @@ impl Bench {
         fs::write(root.join(".gitignore"), "ignored\n").unwrap();
         git(&root, &["add", "."]);
         git(&root, &["commit", "--quiet", "-m", "first"]);
-        let repository = Repository::of(&root).await.unwrap();
+        let repository = Repository::of_project(&root, bwrap().as_deref()).await.unwrap();
+        // As in every project.
+        fs::write(root.join(".rookery/.gitignore"), "*\n").unwrap();
         Bench { path: root.parent().unwrap().join("app-worktrees/b"), _folder: folder, root, repository }
     }
 
-    async fn make(&self) -> Result<Made, Refusal> {
+    pub async fn make(&self) -> Result<Made, Refusal> {
         self.repository.make(Wanted { workspace: ID, path: &self.path, branch: "b", base: None }).await
     }
 
-    async fn with_worktree() -> Bench {
+    pub async fn with_worktree() -> Bench {
         let bench = Bench::new().await;
         bench.make().await.unwrap();
         bench
     }
 
-    async fn remove(&self) -> Result<Removed, Refusal> {
+    pub async fn remove(&self) -> Result<Removed, Refusal> {
         self.repository.remove(Unwanted { workspace: ID, path: &self.path, branch: "b", base: Some("main") }).await
     }
 
-    async fn merge(&self, uncommitted: Uncommitted) -> Result<String, Refusal> {
+    pub async fn merge(&self, uncommitted: Uncommitted) -> Result<String, Refusal> {
         let offered = Offered { workspace: ID, path: &self.path, branch: "b", base: "main", uncommitted };
         self.repository.merge(offered).await
     }
@@ -62,7 +65,7 @@ impl Bench {
         git(&self.root, &["show", &format!("{}:{file}", backup_ref(ID))])
     }
 
-    fn write(&self, file: &str, text: &str) {
+    pub fn write(&self, file: &str, text: &str) {
         fs::write(self.path.join(file), text).unwrap();
     }
 
@@ -73,8 +76,14 @@ impl Bench {
     }
 }
 
+/// Bubblewrap, where this machine has it.
+pub(super) fn bwrap() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join("bwrap")).find(|program| program.is_file())
+}
+
 #[expect(clippy::disallowed_methods, reason = "what git is asked for here is what a person would")]
-fn git(folder: &Path, arguments: &[&str]) -> String {
+pub(super) fn git(folder: &Path, arguments: &[&str]) -> String {
     let identity = ["-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "protocol.file.allow=always"];
     let output = Command::new("git").current_dir(folder).args(identity).args(arguments).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -84,7 +93,7 @@ fn git(folder: &Path, arguments: &[&str]) -> String {
 
 /// A git that may fail.
 #[expect(clippy::disallowed_methods, reason = "what git is asked for here is what a person would")]
-fn tries(folder: &Path, arguments: &[&str]) -> bool {
+pub(super) fn tries(folder: &Path, arguments: &[&str]) -> bool {
     let identity = ["-c", "user.name=t", "-c", "user.email=t@example.com"];
     Command::new("git").current_dir(folder).args(identity).args(arguments).output().unwrap().status.success()
 }
@@ -111,7 +120,7 @@ async fn a_worktree_is_made_once() {
     bench.write("work.txt", "precious");
     assert_eq!(bench.make().await.unwrap(), made, "it happened already");
     assert_eq!(fs::read_to_string(bench.path.join("work.txt")).unwrap(), "precious");
-    assert!(!bench.repository.notes().join("ws_1.json").exists(), "nothing is left of the making");
+    assert!(!bench.root.join(".git/rookery").exists(), "nothing of ours is in the git folder");
 }
 
 #[tokio::test]
@@ -138,17 +147,18 @@ async fn what_stands_in_the_way_is_named() {
     assert_eq!(taken.code, Code::NameConflict);
     assert_eq!(fs::read_to_string(elsewhere.join("x")).unwrap(), "mine");
     assert!(!tries(&bench.root, &["rev-parse", "--verify", "refs/heads/c"]), "no branch is left behind");
-    assert!(!bench.repository.notes().join("ws_2.json").exists());
+    assert!(!bench.repository.record_path("ws_2").unwrap().exists());
 }
 
 #[tokio::test]
 async fn a_repository_without_commits_or_none_at_all() {
     let folder = tempfile::tempdir().unwrap();
-    assert_eq!(Repository::of(folder.path()).await.unwrap_err().code, Code::Invalid);
-    assert!(Repository::of(&folder.path().join("gone")).await.unwrap_err().message.contains("no folder"));
-    git(folder.path(), &["init", "--quiet"]);
-    let empty = Repository::of(folder.path()).await.unwrap();
-    let path = folder.path().join("w");
+    let root = folder.path().canonicalize().unwrap();
+    assert_eq!(Repository::of_project(&root, None).await.unwrap_err().code, Code::Invalid);
+    assert!(Repository::of_project(&root.join("gone"), None).await.unwrap_err().message.contains("no folder"));
+    git(&root, &["init", "--quiet"]);
+    let empty = Repository::of_project(&root, None).await.unwrap();
+    let path = root.join("w");
     let refused = empty.make(Wanted { workspace: ID, path: &path, branch: "b", base: None }).await.unwrap_err();
     assert_eq!((refused.code, refused.hint.is_some()), (Code::InvalidState, true), "{refused}");
 }
@@ -158,7 +168,7 @@ async fn a_bare_repository_has_worktrees_too() {
     let bench = Bench::new().await;
     let bare = bench.root.with_file_name("app.git");
     git(&bench.root, &["clone", "--quiet", "--bare", ".", bare.to_str().unwrap()]);
-    let repository = Repository::of(&bare).await.unwrap();
+    let repository = Repository::of_project(&bare, bwrap().as_deref()).await.unwrap();
     repository.make(Wanted { workspace: ID, path: &bench.path, branch: "b", base: Some("main") }).await.unwrap();
     assert!(bench.path.join("a.txt").is_file());
     bench.write("new.txt", "kept");
@@ -405,28 +415,26 @@ async fn hooks_of_a_repository_do_not_run() {
 }
 
 #[tokio::test]
-async fn a_worktree_that_git_did_not_finish_is_made_anew() {
-    let bench = Bench::new().await;
-    // As a git leaves it that was killed while it checked out.
-    let note = bench.repository.notes().join("ws_1.json");
-    fs::create_dir_all(note.parent().unwrap()).unwrap();
-    let record = serde_json::json!({"workspace": ID, "path": bench.path, "base_branch": "main", "branch": "created"});
-    fs::write(&note, record.to_string()).unwrap();
-    git(&bench.root, &["worktree", "add", "--quiet", "-b", "b", bench.path.to_str().unwrap()]);
-    fs::write(bench.path.join("a.txt"), "o").unwrap();
+async fn unfinished_worktree_is_made_again() {
+    let bench = Bench::with_worktree().await;
+    // As it is left by a daemon that was killed while git checked out.
+    let record = bench.repository.record_path(ID).unwrap();
+    let made = fs::read_to_string(&record).unwrap();
+    let making = made.replace(r#""state":"made""#, r#""state":"making""#);
+    assert_ne!(making, made);
+    fs::write(&record, &making).unwrap();
+    bench.write("a.txt", "o");
     fs::remove_file(bench.root.join(".git/worktrees/b/index")).unwrap();
     fs::write(bench.root.join(".git/worktrees/b/locked"), "initializing").unwrap();
     assert_eq!(bench.make().await.unwrap().branch, BranchOrigin::Created);
     assert_eq!(fs::read_to_string(bench.path.join("a.txt")).unwrap(), "one\n");
     assert_eq!(git(&bench.path, &["status", "--porcelain"]), "");
-    // And as one leaves it that had finished when we were killed.
-    fs::rename(bench.root.join(".git/worktrees/b/rookery-workspace"), bench.root.join("mark")).unwrap();
-    fs::create_dir_all(note.parent().unwrap()).unwrap();
-    fs::write(&note, record.to_string()).unwrap();
+    // And as it is left by one that was killed after git had finished.
+    fs::write(&record, &making).unwrap();
     bench.write("a.txt", "two\n");
     bench.make().await.unwrap();
     assert_eq!(fs::read_to_string(bench.path.join("a.txt")).unwrap(), "two\n", "it is adopted as it is");
-    assert!(bench.root.join(".git/worktrees/b/rookery-workspace").is_file());
+    assert_eq!(fs::read_to_string(&record).unwrap(), made);
 }
 
 #[tokio::test]
@@ -456,11 +464,14 @@ async fn folders_below_a_repository_stay_out_of_it() {
 
 #[tokio::test]
 async fn a_git_that_hangs_is_ended_with_all_that_it_started() {
+    use std::os::unix::fs::PermissionsExt;
     let bench = Bench::new().await;
-    let pid = bench.root.join("pid");
-    let alias = format!("alias.hang=!echo $$ > {}; sleep 1000 & wait", pid.display());
-    let git = super::process::Git::at(&bench.root).lasting(std::time::Duration::from_millis(500));
-    let refused = git.text(&["-c", &alias, "hang"]).await.unwrap_err();
+    let (pid, program) = (bench.root.join("pid"), bench.root.join("hangs"));
+    fs::write(&program, format!("#!/bin/sh\necho $$ > {}; /bin/sleep 1000 & wait\n", pid.display())).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let programs = Programs { git: program, sandbox: None };
+    let git = bench.repository.git(Access::Read).unwrap().lasting(std::time::Duration::from_millis(500));
+    let refused = Git { programs: &programs, ..git }.text(&["hang"]).await.unwrap_err();
     assert!(refused.message.contains("was not done within"), "{refused}");
     let started = fs::read_to_string(pid).unwrap();
     // What nobody has waited for yet is still listed.

@@ -16,6 +16,7 @@ use rustix::fs::{self, AtFlags, Dir, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use super::steps::{Step, Steps};
+use crate::held::open_folder;
 
 /// Where what is replaced waits to be looked at.
 const SWAP: &str = ".swap";
@@ -519,18 +520,6 @@ impl Room {
             }
         }
         Ok(Walk { found, whole: true })
-    }
-}
-
-fn open_folder(at: impl AsFd, name: &str) -> io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    match fs::openat(at, name, flags, Mode::empty()) {
-        Ok(folder) => Ok(folder),
-        Err(Errno::LOOP | Errno::NOTDIR) => Err(io::Error::new(
-            io::ErrorKind::NotADirectory,
-            format!("'{name}' is a link or a file, where a folder is needed"),
-        )),
-        Err(error) => Err(error.into()),
     }
 }
 

@@ -146,22 +146,28 @@ async fn an_agent_with_a_token_gets_no_further_than_its_project() {
     let refused = a.refused("workspace_create", wanted(&other, "b")).await;
     assert_eq!(refused["code"], "FORBIDDEN", "{refused}");
     let person = connect_with(&daemon, Way::Session, "", None, bearer(&key)).await;
-    made(&person, &other, "b").await;
+    let refused = person.refused("workspace_create", wanted(&other, "b")).await;
+    assert_eq!(refused["code"], "FORBIDDEN", "{refused}");
+    let anywhere = root.with_file_name("anywhere");
+    let mut chosen = wanted(&root, "c");
+    chosen["path"] = json!(anywhere);
+    assert_eq!(a.refused("workspace_create", chosen.clone()).await["code"], "FORBIDDEN");
+    person.call("workspace_create", chosen).await;
+    assert!(anywhere.join("a.txt").is_file(), "people choose any folder");
 }
 
 #[tokio::test]
-async fn a_slow_repository_holds_up_nobody_else() {
-    let ((_folder, root), (_elsewhere, other)) = (project(), project());
-    with_slow_file(&root);
-    let gate = hold_up(&root, "smudge");
-    let daemon = setup().start_at(&root).unwrap();
+async fn slow_git_does_not_block_other_workspaces() {
+    let (_folder, root) = project();
+    let slow = SlowGit::new(&root, "read-tree*refs/heads/slow");
+    let daemon = slow.setup().start_at(&root).unwrap();
     let a = connect(&daemon, Way::Session, Some("a")).await;
-    let slow = asks(&daemon, "workspace_create", wanted(&root, "slow")).await;
+    let waiting = asks(&daemon, "workspace_create", wanted(&root, "slow")).await;
     until_there_is_one(&daemon, "workspace.created").await;
-    made(&a, &other, "quick").await;
+    made(&a, &root, "quick").await;
     assert_eq!(facts(&daemon, "workspace.made").len(), 1, "the slow one is still being made");
-    fs::write(gate, "").unwrap();
-    slow.await.unwrap();
+    slow.let_go();
+    waiting.await.unwrap();
     assert_eq!(facts(&daemon, "workspace.made").len(), 2);
 }
 
@@ -260,7 +266,13 @@ async fn bad_input_makes_nothing() {
         (with(json!({"path": "../../w"})), "FORBIDDEN"),
         (with(json!({"path": ".git/w"})), "INVALID_INPUT"),
         (with(json!({"path": ".rookery/w"})), "INVALID_INPUT"),
-        (with(json!({"path": "a.txt"})), "NAME_CONFLICT"),
+        (with(json!({"path": "a.txt"})), "FORBIDDEN"),
+        (with(json!({"path": ".vscode"})), "FORBIDDEN"),
+        (with(json!({"path": "../.config/autostart"})), "FORBIDDEN"),
+        (with(json!({"path": ".worktrees"})), "FORBIDDEN"),
+        (with(json!({"path": ".worktrees/../w"})), "FORBIDDEN"),
+        (json!({"branch": "b", "path": "/etc"}), "FORBIDDEN"),
+        (json!({"branch": "b", "path": "out"}), "FORBIDDEN"),
         (with(json!({"workflow_id": "wf_none"})), "WORKFLOW_NOT_FOUND"),
         (with(json!({"task_ids": ["tk_none"]})), "TASK_NOT_FOUND"),
         (json!({"branch": "b", "create_worktree": true}), "MISSING_REPO_PATH"),
@@ -309,19 +321,41 @@ async fn a_folder_of_ones_own_can_be_told_and_cleaned_up() {
     assert_eq!(git(&root, &["show", &format!("{}:work.txt", text(&removed["backup_ref"]))]), "mine");
 }
 
-/// Makes every checkout of `slow.txt`, or every look at it, wait until a file is there.
-fn hold_up(root: &Path, filter: &str) -> PathBuf {
-    let gate = root.join(".git/gate");
-    let waits = format!("sh -c 'while [ ! -e {} ]; do sleep 0.05; done; cat'", gate.display());
-    git(root, &["config", &format!("filter.slow.{filter}"), &waits]);
-    gate
+/// A git that does what it is asked for and then, for some commands, ends only when it is let go.
+struct SlowGit {
+    folder: tempfile::TempDir,
+    gate: PathBuf,
 }
 
-fn with_slow_file(root: &Path) {
-    fs::write(root.join(".gitattributes"), "slow.txt filter=slow\n").unwrap();
-    fs::write(root.join("slow.txt"), "slow\n").unwrap();
-    git(root, &["add", "."]);
-    git(root, &["commit", "--quiet", "-m", "slow"]);
+impl SlowGit {
+    /// Waits after commands whose arguments contain a shell pattern.
+    fn new(root: &Path, pattern: &str) -> SlowGit {
+        use std::os::unix::fs::PermissionsExt;
+        let slow = SlowGit { folder: tempfile::tempdir().unwrap(), gate: root.join(".git/gate") };
+        let path = std::env::var_os("PATH").unwrap();
+        let real = std::env::split_paths(&path).map(|folder| folder.join("git")).find(|git| git.is_file()).unwrap();
+        let (real, gate, program) = (real.display(), slow.gate.display(), slow.bin().join("git"));
+        let waits = format!("{real} \"$@\"; code=$?; while [ ! -e {gate} ]; do /bin/sleep 0.05; done; exit $code");
+        let script = format!("#!/bin/sh\ncase \"$*\" in\n*{pattern}*) {waits};;\nesac\nexec {real} \"$@\"\n");
+        fs::create_dir(slow.bin()).unwrap();
+        fs::write(&program, script).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        slow
+    }
+
+    fn bin(&self) -> PathBuf {
+        self.folder.path().join("bin")
+    }
+
+    fn setup(&self) -> rookery_testkit::daemon::Setup {
+        let path = std::env::var_os("PATH").unwrap();
+        let all = std::iter::once(self.bin()).chain(std::env::split_paths(&path));
+        setup().env("PATH", std::env::join_paths(all).unwrap().to_str().unwrap())
+    }
+
+    fn let_go(&self) {
+        fs::write(&self.gate, "").unwrap();
+    }
 }
 
 async fn until_there_is_one(daemon: &Daemon, kind: &str) {
@@ -341,9 +375,8 @@ async fn asks(daemon: &Daemon, tool: &'static str, arguments: Value) -> tokio::t
 #[tokio::test]
 async fn a_daemon_that_dies_while_a_worktree_is_made_finishes_it_later() {
     let (_folder, root) = project();
-    with_slow_file(&root);
-    let gate = hold_up(&root, "smudge");
-    let mut daemon = setup().start_at(&root).unwrap();
+    let slow = SlowGit::new(&root, "read-tree");
+    let mut daemon = slow.setup().start_at(&root).unwrap();
     let asked = asks(&daemon, "workspace_create", wanted(&root, "b")).await;
     let path = root.with_file_name("app-worktrees").join("b");
     eventually("git is at work", async || Ok(path.join("a.txt").exists().then_some(()))).await.unwrap();
@@ -354,11 +387,11 @@ async fn a_daemon_that_dies_while_a_worktree_is_made_finishes_it_later() {
     let a = connect(&daemon, Way::Session, Some("a")).await;
     let row = &listed(&a).await[0];
     assert_eq!((&row["worktree"], &row["being"]), (&json!("planned"), &json!("made")), "it says how it is");
-    fs::write(gate, "").unwrap();
+    slow.let_go();
     until_there_is_one(&daemon, "workspace.made").await;
     let row = &listed(&a).await[0];
     assert_eq!((&row["worktree"], row.get("being")), (&json!("present"), None));
-    assert_eq!(fs::read_to_string(path.join("slow.txt")).unwrap(), "slow\n");
+    assert_eq!(fs::read_to_string(path.join("a.txt")).unwrap(), "one\n");
     assert_eq!(git(&path, &["status", "--porcelain"]), "");
     daemon.replay_verify().unwrap();
 }
@@ -366,30 +399,102 @@ async fn a_daemon_that_dies_while_a_worktree_is_made_finishes_it_later() {
 #[tokio::test]
 async fn a_daemon_that_dies_while_work_is_saved_loses_none_of_it() {
     let (_folder, root) = project();
-    with_slow_file(&root);
-    let mut daemon = setup().start_at(&root).unwrap();
+    let slow = SlowGit::new(&root, "add --all");
+    let mut daemon = slow.setup().start_at(&root).unwrap();
     let a = connect(&daemon, Way::Session, Some("a")).await;
     let (id, path) = made(&a, &root, "b").await;
-    fs::write(path.join("slow.txt"), "precious\n").unwrap();
-    let gate = hold_up(&root, "clean");
+    fs::write(path.join("a.txt"), "precious\n").unwrap();
     let asked =
         asks(&daemon, "workspace_update", json!({"id": id, "status": "abandoned", "cleanup_worktree": true})).await;
     until_there_is_one(&daemon, "workspace.updated").await;
-    let saving = || fs::read_dir(root.join(".git/worktrees/b")).unwrap().flatten();
+    let views = || fs::read_dir(root.join(".rookery/git/views")).into_iter().flatten().flatten();
     eventually("it is being saved", async || {
-        Ok(saving().any(|entry| entry.file_name().to_string_lossy().starts_with("rookery-save")).then_some(()))
+        Ok(views().any(|view| view.path().join("pathspecs").exists()).then_some(()))
     })
     .await
     .unwrap();
     daemon.kill().unwrap();
     asked.abort();
-    assert_eq!(fs::read_to_string(path.join("slow.txt")).unwrap(), "precious\n");
-    fs::write(gate, "").unwrap();
+    assert_eq!(fs::read_to_string(path.join("a.txt")).unwrap(), "precious\n");
+    slow.let_go();
     daemon.restart().unwrap();
     until_there_is_one(&daemon, "workspace.removed").await;
     assert!(!path.exists());
-    assert_eq!(git(&root, &["show", &format!("refs/rookery/backup/{id}:slow.txt")]), "precious\n");
+    assert_eq!(git(&root, &["show", &format!("refs/rookery/backup/{id}:a.txt")]), "precious\n");
     daemon.replay_verify().unwrap();
+}
+
+/// Makes git run a program that leaves a mark, wherever a repository's settings can say so.
+fn with_programs(repository: &Path, mark: &Path) {
+    let run = format!("sh -c 'touch {}; cat'", mark.display());
+    for name in ["filter.e.clean", "filter.e.smudge", "core.fsmonitor", "diff.external", "merge.e.driver"] {
+        git(repository, &["config", name, &run]);
+    }
+    fs::write(repository.join(".gitattributes"), "* filter=e merge=e\n").unwrap();
+}
+
+#[tokio::test]
+async fn workspace_in_another_repository_is_rejected_and_its_filter_does_not_run() {
+    let (folder, root) = project();
+    let mark = folder.path().canonicalize().unwrap().join("mark");
+    let own = root.join("sub/own");
+    fs::create_dir_all(&own).unwrap();
+    git(&own, &["init", "--quiet", "--initial-branch=main"]);
+    fs::write(own.join("f"), "one\n").unwrap();
+    git(&own, &["add", "f"]);
+    git(&own, &["commit", "--quiet", "-m", "f"]);
+    with_programs(&own, &mark);
+    fs::write(own.join("f"), "two\n").unwrap();
+    let daemon = setup().start_at(&root).unwrap();
+    let a = connect(&daemon, Way::Session, Some("a")).await;
+    for asked in [json!({"branch": "main", "path": own}), json!({"branch": "x", "path": own, "repo_path": own})] {
+        let refused = a.refused("workspace_create", asked).await;
+        assert_eq!(refused["code"], "FORBIDDEN", "{refused}");
+    }
+    assert_eq!(a.refused("workspace_create", wanted(&own, "x")).await["code"], "FORBIDDEN");
+    a.call("workspace_list", json!({"include_changes": true})).await;
+    assert!(!mark.exists(), "a program of that repository ran");
+}
+
+#[tokio::test]
+async fn programs_in_the_settings_of_the_repository_do_not_run() {
+    let (folder, root) = project();
+    let mark = folder.path().canonicalize().unwrap().join("mark");
+    let daemon = setup().start_at(&root).unwrap();
+    let a = connect(&daemon, Way::Session, Some("a")).await;
+    with_programs(&root, &mark);
+    let (id, path) = made(&a, &root, "b").await;
+    fs::write(path.join(".gitattributes"), "* filter=e merge=e\n").unwrap();
+    fs::write(path.join("a.txt"), "two\n").unwrap();
+    let changes = a.call("workspace_list", json!({"include_changes": true})).await;
+    assert_eq!(changes["workspaces"][0]["changes"], "modified", "{changes}");
+    fs::remove_file(root.join(".gitattributes")).unwrap();
+    a.call("workspace_merge", json!({"id": id, "commit_changes": true})).await;
+    a.call("workspace_update", json!({"id": id, "status": "merged", "cleanup_worktree": true})).await;
+    assert!(!mark.exists(), "a program ran");
+    assert_eq!(fs::read_to_string(root.join("a.txt")).unwrap(), "two\n");
+}
+
+#[tokio::test]
+async fn merge_does_not_write_through_links_in_the_git_folder() {
+    let (folder, root) = project();
+    let victim = folder.path().canonicalize().unwrap().join("victim");
+    fs::write(&victim, "precious").unwrap();
+    let daemon = setup().start_at(&root).unwrap();
+    let a = connect(&daemon, Way::Session, Some("a")).await;
+    let (id, path) = made(&a, &root, "b").await;
+    fs::write(path.join("work.txt"), "work").unwrap();
+    fs::create_dir_all(root.join(".git/rookery")).unwrap();
+    for name in [format!("{id}.lock"), format!("{id}.json"), format!("{id}.new")] {
+        symlink(&victim, root.join(".git/rookery").join(name)).unwrap();
+    }
+    symlink(&victim, root.join(".git/worktrees/b/rookery-workspace")).unwrap();
+    a.call("workspace_merge", json!({"id": id, "commit_changes": true})).await;
+    fs::remove_file(root.join(".git/index")).unwrap();
+    symlink(&victim, root.join(".git/index")).unwrap();
+    fs::write(path.join("more.txt"), "more").unwrap();
+    a.refused("workspace_merge", json!({"id": id, "commit_changes": true})).await;
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
 }
 
 #[tokio::test]

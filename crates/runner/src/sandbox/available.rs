@@ -51,7 +51,8 @@ impl Available {
         }
     }
 
-    pub(super) fn bwrap(&self) -> Option<&Path> {
+    /// Bubblewrap, if it can make sandboxes here.
+    pub fn bwrap(&self) -> Option<&Path> {
         match self {
             Available::Yes { bwrap, .. } => Some(bwrap),
             Available::Missing | Available::Barred { .. } => None,

@@ -78,9 +78,9 @@ pub struct Creating {
     /// What the branch begins from: main or master unless given.
     #[serde(default, deserialize_with = "name")]
     base_branch: Option<String>,
-    /// Make a git worktree. Without it, path must name a folder that is there.
+    /// Make a git worktree. Without it, path must name a worktree that is there.
     create_worktree: Option<bool>,
-    /// The folder of the git repository. Needed for create_worktree.
+    /// The folder of the project's git repository. Needed for create_worktree.
     #[serde(default, deserialize_with = "name")]
     repo_path: Option<String>,
     /// The workspace's folder. With create_worktree it may be left out: a folder beside the repository is chosen.

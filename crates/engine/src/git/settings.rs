@@ -1,0 +1,195 @@
+//! The settings that our git goes by: a short list of plain values, never a file that an agent can write.
+//!
+//! A repository's configuration can name programs (filters, hooks, monitors, merge drivers, helpers of all kinds) and
+//! other files to include. Git offers no switch to leave it out, so git is given a git folder of ours (`view.rs`) with a
+//! configuration of ours. Only the values listed here are carried over, from a single read of the file, and each is
+//! checked before it is written down again.
+
+use std::fmt::Write as _;
+
+use rookery_core::{Code, Refusal};
+
+use super::process::ask_git;
+use crate::held::HeldFolder;
+
+/// The largest configuration and the largest list of ignored files that is read.
+const MOST_READ: u64 = 1 << 20;
+/// Carried over if the value is a truth value or one of git's own keywords. None of them can name a program or a file.
+const CARRIED: [&str; 9] = [
+    "core.autocrlf",
+    "core.checkstat",
+    "core.eol",
+    "core.filemode",
+    "core.ignorecase",
+    "core.precomposeunicode",
+    "core.symlinks",
+    "core.trustctime",
+    "extensions.objectformat",
+];
+/// The values that may be carried over.
+const KEYWORDS: [&str; 17] = [
+    "true", "false", "yes", "no", "on", "off", "1", "0", "", "input", "lf", "crlf", "native", "default", "minimal",
+    "sha1", "sha256",
+];
+/// Said in every configuration. Without any of these nothing would run either, because nothing else is configured; they
+/// switch off what git does by default.
+const ALWAYS: &str = "[core]
+\thooksPath = /dev/null
+\tfsmonitor = false
+\tuntrackedCache = false
+\tsplitIndex = false
+\tfsync = all
+\tlogAllRefUpdates = false
+\tattributesFile = /dev/null
+\texcludesFile = /dev/null
+[gc]
+\tauto = 0
+[maintenance]
+\tauto = false
+[submodule]
+\trecurse = false
+[diff]
+\tignoreSubmodules = all
+[protocol]
+\tallow = never
+[rerere]
+\tenabled = false
+[commit]
+\tgpgSign = false
+[advice]
+\taddEmbeddedRepo = false
+";
+
+/// The name and address that commits are made with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Identity {
+    pub name: String,
+    pub email: String,
+}
+
+impl Identity {
+    /// Commits that nobody in particular made.
+    pub fn rookery() -> Identity {
+        Identity { name: "rookery".to_owned(), email: "rookery@localhost".to_owned() }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct RepositorySettings {
+    /// The text of the configuration, without `core.bare`.
+    pub config: String,
+    /// Patterns of ignored files: the person's own, then the repository's.
+    pub excludes: Vec<u8>,
+    pub identity: Identity,
+    pub is_bare: bool,
+    pub is_sparse: bool,
+}
+
+impl RepositorySettings {
+    /// Reads what is carried over from the repository and from the person's own settings.
+    pub async fn read(common: &HeldFolder) -> Result<RepositorySettings, Refusal> {
+        let unreadable = |error: std::io::Error| {
+            Refusal::new(Code::GitFailed, format!("cannot read the settings of {}: {error}", common.path().display()))
+        };
+        let text = common.read("config", MOST_READ).map_err(unreadable)?.unwrap_or_default();
+        // Read from standard input: no file, no repository, and no `include` is looked at.
+        let own = ask_git(&["config", "--file", "-", "--no-includes", "--list", "-z"], text).await?;
+        // Outside of any repository: the settings of the machine and of the person that the daemon runs for.
+        let person = ask_git(&["config", "--list", "-z"], vec![]).await.unwrap_or_default();
+        let settings = Pairs(parse(&person).into_iter().chain(parse(&own)).collect());
+        settings.check_supported()?;
+        let identity = match (settings.last("user.name"), settings.last("user.email")) {
+            (Some(name), Some(email)) if !name.is_empty() && !email.is_empty() => {
+                Identity { name: name.to_owned(), email: email.to_owned() }
+            }
+            _ => Identity::rookery(),
+        };
+        let mut excludes = person_excludes(&Pairs(parse(&person)));
+        excludes.push(b'\n');
+        excludes.extend(common.read("info/exclude", MOST_READ).map_err(unreadable)?.unwrap_or_default());
+        let config = settings.carried();
+        let is_true = |name: &str| matches!(settings.last(name), Some("true" | "yes" | "on" | "1" | ""));
+        let (is_bare, is_sparse) = (is_true("core.bare"), is_true("core.sparsecheckout"));
+        Ok(RepositorySettings { config, excludes, identity, is_bare, is_sparse })
+    }
+}
+
+/// Settings in their order; of several with one name the last one counts.
+struct Pairs(Vec<(String, String)>);
+
+impl Pairs {
+    fn last(&self, name: &str) -> Option<&str> {
+        self.0.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    fn carried(&self) -> String {
+        let sha256 = self.last("extensions.objectformat").is_some();
+        let mut text = format!("[core]\n\trepositoryformatversion = {}\n", u8::from(sha256));
+        for name in CARRIED {
+            let Some(value) = self.last(name).map(str::to_ascii_lowercase) else { continue };
+            let (section, key) = name.split_once('.').unwrap_or(("core", name));
+            if KEYWORDS.contains(&value.as_str()) {
+                let value = if value.is_empty() { "true" } else { &value };
+                // Writing to a text cannot fail.
+                writeln!(text, "[{section}]\n\t{key} = {value}").ok();
+            }
+        }
+        text.push_str(ALWAYS);
+        text
+    }
+
+    fn check_supported(&self) -> Result<(), Refusal> {
+        match self.last("extensions.refstorage") {
+            None | Some("files") => Ok(()),
+            Some(_) => Err(Refusal::new(Code::GitFailed, "the repository does not keep its branches in files")
+                .hint("'git refs migrate --ref-format=files' changes how they are kept")),
+        }
+    }
+}
+
+/// Reads what `git config --list -z` prints: names in lower case, except for the part in the middle.
+fn parse(listed: &[u8]) -> Vec<(String, String)> {
+    let text = String::from_utf8_lossy(listed);
+    let pairs = text.split('\0').filter(|pair| !pair.is_empty());
+    // A name without a value is true.
+    pairs.map(|pair| pair.split_once('\n').unwrap_or((pair, ""))).map(|(k, v)| (k.to_owned(), v.to_owned())).collect()
+}
+
+/// The person's own list of ignored files, which no agent in a sandbox can write.
+fn person_excludes(person: &Pairs) -> Vec<u8> {
+    let home = std::env::var_os("HOME").map(std::path::PathBuf::from);
+    let config = std::env::var_os("XDG_CONFIG_HOME").map(std::path::PathBuf::from);
+    let file = match (person.last("core.excludesfile"), &home) {
+        (Some(path), Some(home)) => path.strip_prefix("~/").map(|rest| home.join(rest)).or_else(|| Some(path.into())),
+        (Some(path), None) => Some(path.into()),
+        (None, _) => config.or_else(|| Some(home?.join(".config"))).map(|config| config.join("git/ignore")),
+    };
+    let small = |file: &std::path::PathBuf| file.metadata().is_ok_and(|file| file.is_file() && file.len() < MOST_READ);
+    file.filter(small).and_then(|file| std::fs::read(file).ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_name_programs_are_not_carried_over() {
+        let listed = b"core.filemode\nfalse\0core.fsmonitor\n/tmp/evil\0filter.e.clean\nevil\0include.path\nx\0\
+            core.autocrlf\ninput\0core.eol\nlf\n[filter \"e\"]\n\tclean = evil\0core.symlinks\0core.sshcommand\nevil\0";
+        let text = Pairs(parse(listed)).carried();
+        assert!(text.contains("filemode = false") && text.contains("autocrlf = input"), "{text}");
+        assert!(text.contains("symlinks = true"), "{text}");
+        assert!(!text.contains("evil") && !text.contains("include"), "{text}");
+        assert!(text.contains("fsmonitor = false") && text.contains("hooksPath = /dev/null"));
+        assert!(text.contains("repositoryformatversion = 0"));
+    }
+
+    #[test]
+    fn later_settings_win() {
+        let pairs = Pairs(parse(b"core.eol\ncrlf\0core.eol\nlf\0extensions.objectformat\nsha256\0"));
+        let text = pairs.carried();
+        assert!(text.contains("eol = lf") && !text.contains("eol = crlf"), "{text}");
+        assert!(text.contains("repositoryformatversion = 1") && text.contains("objectformat = sha256"), "{text}");
+        assert!(Pairs(parse(b"extensions.refstorage\nreftable\0")).check_supported().is_err());
+    }
+}
