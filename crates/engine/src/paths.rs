@@ -138,7 +138,8 @@ fn worktrees(root: &Path) -> Vec<PathBuf> {
     let all = common.canonicalize().and_then(|common| HeldFolder::open(&common.join("worktrees")));
     let Ok(all) = all else { return vec![] };
     let names = all.names().unwrap_or_default();
-    let gitdirs = names.into_iter().filter_map(|name| all.child(name).ok()?.read("gitdir", POINTER_BYTES).ok().flatten());
+    let gitdirs =
+        names.into_iter().filter_map(|name| all.child(name).ok()?.read("gitdir", POINTER_BYTES).ok().flatten());
     gitdirs
         .filter_map(|gitdir| Path::new(String::from_utf8(gitdir).ok()?.trim()).parent().map(Path::to_owned))
         .map(|worktree| worktree.canonicalize().unwrap_or(worktree).join(&within))

@@ -148,7 +148,8 @@ impl Repository {
     }
 
     async fn content(&self, worktree: &Worktree) -> Result<Content, Refusal> {
-        let head = match &worktree.admin.read("HEAD", POINTER_BYTES).ok().flatten().and_then(|head| Head::parse(&head)) {
+        let head = match &worktree.admin.read("HEAD", POINTER_BYTES).ok().flatten().and_then(|head| Head::parse(&head))
+        {
             Some(head) => self.commit(head.name()).await?,
             None => None,
         };
@@ -184,12 +185,7 @@ impl Repository {
     }
 
     /// The files of a worktree as a tree, by an index of ours.
-    async fn files(
-        &self,
-        worktree: &Worktree,
-        folder: &HeldFolder,
-        head: Option<&str>,
-    ) -> Result<String, Refusal> {
+    async fn files(&self, worktree: &Worktree, folder: &HeldFolder, head: Option<&str>) -> Result<String, Refusal> {
         let view = self.view_of(head.map(|head| Head::Commit(head.to_owned())).as_ref())?;
         let index = view.path("files");
         let git = self.git_with(&view, Some((folder, Files::Read)), Access::Add)?.index(&index).lasting(LONG);

@@ -69,11 +69,15 @@ impl Repository {
         let git = self.git(Access::Read)?.lasting(LONG);
         let range = format!("{base}...{tip}");
         let changed = git.bytes(&["diff", "--no-renames", "--name-only", "-z", &range]).await?;
-        let is_own = |path: &&[u8]| path.split(|byte| *byte == b'/').any(|part| part.eq_ignore_ascii_case(OWN.as_bytes()));
+        let is_own =
+            |path: &&[u8]| path.split(|byte| *byte == b'/').any(|part| part.eq_ignore_ascii_case(OWN.as_bytes()));
         let Some(path) = changed.split(|byte| *byte == 0).find(is_own) else { return Ok(()) };
         let path = String::from_utf8_lossy(path);
-        Err(Refusal::new(Code::Forbidden, format!("branch '{}' changes {path}, which is Rookery's own", offered.branch))
-            .hint("take it out of the branch ('git rm --cached'), then merge again"))
+        Err(Refusal::new(
+            Code::Forbidden,
+            format!("branch '{}' changes {path}, which is Rookery's own", offered.branch),
+        )
+        .hint("take it out of the branch ('git rm --cached'), then merge again"))
     }
 
     /// Commits what is not committed, or refuses because of it.
@@ -128,7 +132,12 @@ impl Repository {
     }
 
     /// Whether everything in a worktree is committed. Changes nothing there and takes no lock.
-    pub(super) async fn is_clean_at(&self, folder: &HeldFolder, own: &HeldFolder, head: &Head) -> Result<bool, Refusal> {
+    pub(super) async fn is_clean_at(
+        &self,
+        folder: &HeldFolder,
+        own: &HeldFolder,
+        head: &Head,
+    ) -> Result<bool, Refusal> {
         let view = self.view_of(Some(head))?;
         copy_index(own, &view.path("index"))?;
         let git = self.git_with(&view, Some((folder, Files::Read)), Access::Read)?.lasting(LONG);

@@ -301,7 +301,8 @@ impl Repository {
             None => self.common.try_clone(),
         };
         let own = own.map_err(|error| unreadable(&listed.path, &error))?;
-        let is_main = || matches!((folder.child(".git"), own.inode()), (Ok(git), Ok(own)) if git.inode().ok() == Some(own));
+        let is_main =
+            || matches!((folder.child(".git"), own.inode()), (Ok(git), Ok(own)) if git.inode().ok() == Some(own));
         if leads_to(&folder, &own) || (listed.admin.is_none() && is_main()) {
             return Ok(Some(CheckedOut { folder, own, head: listed.head.clone() }));
         }
