@@ -191,7 +191,7 @@ impl Repository {
         let git = self.git_with(&view, Some((folder, Files::Read)), Access::Add)?.index(&index).lasting(LONG);
         let copied = copy_index(&worktree.admin, &index)?;
         // A file that git was told not to look at may have changed all the same.
-        if !copied || (hides_changes(&git).await? && !self.is_sparse(worktree).await) {
+        if !copied || (hides_changes(&git).await? && !self.is_sparse(worktree).await?) {
             fs::remove_file(&index).ok();
             match head {
                 Some(head) => git.text(&["read-tree", head]).await?,
@@ -206,11 +206,10 @@ impl Repository {
 
     /// Whether only a part of the files is checked out. Worktrees may have settings of their own for that; they are an
     /// agent's to write, and all that they decide here is how its own work is saved.
-    async fn is_sparse(&self, worktree: &Worktree) -> bool {
+    async fn is_sparse(&self, worktree: &Worktree) -> Result<bool, Refusal> {
         let own = worktree.admin.read("config.worktree", POINTER_BYTES).ok().flatten().unwrap_or_default();
         let asked = ["config", "--file", "-", "--no-includes", "--type=bool", "--get", "core.sparseCheckout"];
-        let own = ask_git(&asked, own).await.unwrap_or_default();
-        self.settings.is_sparse || own.starts_with(b"true")
+        Ok(self.settings.is_sparse || ask_git(&asked, own).await?.text() == "true")
     }
 }
 

@@ -192,13 +192,12 @@ impl<'a> Git<'a> {
 
 /// Asks git something that needs no repository: it reads its arguments, standard input and, for `config --list` alone,
 /// the settings of the person and of the machine. None of these is an agent's, and no command is run for any of it.
-pub(super) async fn ask_git(arguments: &[&str], input: Vec<u8>) -> Result<Vec<u8>, Refusal> {
+pub(super) async fn ask_git(arguments: &[&str], input: Vec<u8>) -> Result<Said, Refusal> {
     let mut command = start(&find_git()?);
     command.env_clear().envs(PERSON.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
     command.envs([("LC_ALL", "C"), ("PATH", "/nonexistent"), ("GIT_DIR", "/nonexistent"), ("GIT_PAGER", "cat")]);
     command.args(arguments).current_dir("/").stdin(Stdio::piped());
-    let said = run(command, &name_of(arguments), QUICK, Some(input)).await?;
-    if said.status.success() { Ok(said.stdout) } else { Err(complaint(&said)) }
+    run(command, &name_of(arguments), QUICK, Some(input)).await
 }
 
 #[expect(clippy::disallowed_methods, reason = "this is the module that starts git")]

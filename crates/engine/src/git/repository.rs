@@ -132,11 +132,8 @@ pub async fn check_branch(field: &'static str, name: &str) -> Result<(), Refusal
     if name == "@" || name.chars().any(char::is_control) || name.len() > limit::NAME_BYTES {
         return Err(refused());
     }
-    let said = ask_git(&["check-ref-format", "--branch", name], vec![]).await;
-    match said {
-        Ok(said) if String::from_utf8_lossy(&said).trim() == name => Ok(()),
-        _ => Err(refused()),
-    }
+    let said = ask_git(&["check-ref-format", "--branch", name], vec![]).await?;
+    if said.status.success() && said.text() == name { Ok(()) } else { Err(refused()) }
 }
 
 /// Where a project's repository is.

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use rookery_core::{Code, Refusal};
 
-use super::process::ask_git;
+use super::process::{ask_git, complaint};
 use crate::held::HeldFolder;
 
 /// The largest configuration and the largest list of ignored files that is read.
@@ -94,9 +94,12 @@ impl RepositorySettings {
         let text = common.read("config", MOST_READ).map_err(unreadable)?.unwrap_or_default();
         // Read from standard input: no file, no repository, and no `include` is looked at.
         let own = ask_git(&["config", "--file", "-", "--no-includes", "--list", "-z"], text).await?;
+        if !own.status.success() {
+            return Err(complaint(&own));
+        }
         // Outside of any repository: the settings of the machine and of the person that the daemon runs for.
-        let person = ask_git(&["config", "--list", "-z"], vec![]).await.unwrap_or_default();
-        let settings = Pairs(parse(&person).into_iter().chain(parse(&own)).collect());
+        let person = ask_git(&["config", "--list", "-z"], vec![]).await?.stdout;
+        let settings = Pairs(parse(&person).into_iter().chain(parse(&own.stdout)).collect());
         settings.check_supported()?;
         let identity = match (settings.last("user.name"), settings.last("user.email")) {
             (Some(name), Some(email)) if !name.is_empty() && !email.is_empty() => {

@@ -10,13 +10,13 @@ use crate::workspaces::project;
 
 #[tokio::test]
 async fn every_example_works() {
-    let daemon = setup().start().unwrap();
+    let (_folder, root) = project();
+    let daemon = setup().start_at(&root).unwrap();
     let agents = [
         ("ada", connect(&daemon, Way::Session, Some("ada")).await),
         ("ben", connect(&daemon, Way::Session, Some("ben")).await),
     ];
     let agents = HashMap::from(agents);
-    let (_folder, root) = project();
     let mut known: HashMap<&str, Value> = HashMap::from([(REPOSITORY, Value::from(root.to_str().unwrap()))]);
     for example in STORY {
         let arguments = filled(example.arguments, &|name| known.get(name).cloned());

@@ -399,7 +399,7 @@ async fn a_daemon_that_dies_while_a_worktree_is_made_finishes_it_later() {
 #[tokio::test]
 async fn a_daemon_that_dies_while_work_is_saved_loses_none_of_it() {
     let (_folder, root) = project();
-    let slow = SlowGit::new(&root, "add --all");
+    let slow = SlowGit::new(&root, "add*--all");
     let mut daemon = slow.setup().start_at(&root).unwrap();
     let a = connect(&daemon, Way::Session, Some("a")).await;
     let (id, path) = made(&a, &root, "b").await;
