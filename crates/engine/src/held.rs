@@ -294,9 +294,13 @@ fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// The fields of a file's status have other types on other systems.
 fn inode_of(stat: &fs::Stat) -> Inode {
-    Inode { device: stat.st_dev.try_into().unwrap_or_default(), number: stat.st_ino.try_into().unwrap_or_default() }
+    Inode { device: number(stat.st_dev), number: number(stat.st_ino) }
+}
+
+/// The fields of a file's status have other types on other systems.
+fn number(value: impl TryInto<u64>) -> u64 {
+    value.try_into().unwrap_or_default()
 }
 
 #[cfg(test)]
