@@ -241,7 +241,7 @@ async fn run(mut command: Command, name: &str, most: Duration, input: Option<Vec
     }
 }
 
-/// What git complained about, as the reason for a refusal.
+/// Turns the complaint of git into a refusal.
 pub(super) fn complaint(said: &Said) -> Refusal {
     let lines: Vec<&str> = said.stderr.lines().filter(|line| !line.starts_with("hint: ")).collect();
     let message = match lines.join("; ") {

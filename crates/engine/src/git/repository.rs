@@ -65,7 +65,7 @@ pub(super) enum Files {
     Write,
 }
 
-/// What a worktree is on.
+/// The branch or commit that is checked out in a worktree.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Head {
     Ref(String),
@@ -277,7 +277,7 @@ impl Repository {
         Ok(mounts)
     }
 
-    /// What the main folder is on.
+    /// The branch or commit that is checked out in the main folder.
     pub(super) fn main_head(&self) -> Option<Head> {
         self.common.read("HEAD", POINTER_BYTES).ok().flatten().and_then(|bytes| Head::parse(&bytes))
     }
