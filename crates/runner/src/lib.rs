@@ -8,6 +8,7 @@
 
 pub mod backend;
 pub mod file;
+mod held;
 pub mod process;
 pub mod sandbox;
 pub mod screen;

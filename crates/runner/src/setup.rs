@@ -222,6 +222,7 @@ impl Output {
             How::Signalled(signal) => format!("was ended by signal {signal}"),
             How::TimedOut | How::Idle => format!("took longer than {} minutes", TIMEOUT.as_secs() / 60),
             How::Flooded => format!("printed more than {OUTPUT_BYTES} bytes"),
+            How::OverLimit(excess) => excess.to_string(),
             How::Cancelled => return Err(SetupError::Interrupted),
         };
         Err(SetupError::Failed { shell: shell.to_owned(), why, lines: self.last })

@@ -195,6 +195,8 @@ impl Project {
         create_private_folder(&self.log_folder())?;
         let ignore = self.folder().join(".gitignore");
         create_file(&ignore, b"*\n", 0o644)?;
+        // A repository that cannot be written to is no reason not to start: the file above says the same to git.
+        rookery_runner::sandbox::exclude_from_git(&self.root).ok();
         if !self.person_key_file().exists() {
             create_file(&self.person_key_file(), new_person_key()?.as_bytes(), 0o600)?;
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rookery_client::session_key;
 use rookery_runner::backend::{Event, Events};
-use rookery_runner::file::{At, Place, Sandbox as Said};
+use rookery_runner::file::{At, Place, Sandbox as Said, SandboxLimits};
 use rookery_runner::process::{How, Launcher, Limits, Program, Stream, run};
 use rookery_runner::sandbox::{Available, Sandbox, Wish};
 use rookery_testkit::daemon::{Daemon, Setup};
@@ -80,7 +80,7 @@ impl Project {
             rookery: Path::new(ROOKERY),
             url: self.daemon.url(),
             socket: Some(&self.root().join(".rookery/rookery.sock")),
-            said: &Said::On { network: said(network), write: said(write) },
+            said: &Said::On { network: said(network), write: said(write), limits: SandboxLimits::default() },
             program: None,
             env,
         };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use rookery_core::limit;
 
-use super::{Backend, Ended, Event, Events, Failure, OUTPUT_BYTES, Seat, Turn, Usage, Verdict, Why};
+use super::{Backend, Ended, Event, Events, Failure, OUTPUT_BYTES, Seat, Turn, Usage, Verdict, Why, over_limit};
 use crate::file::Template;
 use crate::process::{self, Finished, How, Limits, NotStarted, Program, Stream};
 use crate::sandbox::Sandbox;
@@ -46,6 +46,9 @@ impl Command {
             }
         })
         .await;
+        if let Some(sandbox) = &self.sandbox {
+            sandbox.tell_traps(events).await;
+        }
         let (verdict, transcript) = match finished {
             Ok(finished) => (self.judged(&finished, answer.said(), turn), Some(transcript)),
             Err(error) => (Verdict::Failed(self.not_started(&error)), None),
@@ -78,6 +81,7 @@ impl Command {
                 fault(Why::TimedOut, format!("{name} took longer than {} s", turn.timeout.as_secs_f64()))
             }
             How::Flooded => fault(Why::Fault, format!("{name} printed more than {OUTPUT_BYTES} bytes")),
+            How::OverLimit(excess) => Verdict::Failed(over_limit(&self.seat, excess)),
             How::Cancelled => fault(Why::Cancelled, "it was asked to stop".to_owned()),
         }
     }

@@ -23,6 +23,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::file::{self, Agent, Variables};
+use crate::process;
 pub use program::LEDGER;
 pub use program::lend::put_back_all;
 pub use seat::{Daemon, Environment, Provider, Seat, Secret};
@@ -46,6 +47,11 @@ pub fn foresee(agent: &Agent, variables: &Variables) -> Result<(), Failure> {
         file::Backend::Program(program) => program::foresee(*program, &env),
         file::Backend::Command { .. } | file::Backend::Mock { .. } => Ok(()),
     }
+}
+
+/// A turn that ended because the agent's programs exceeded a limit of its sandbox. Another attempt would do the same.
+fn over_limit(seat: &Seat, excess: process::Excess) -> Failure {
+    Failure { why: Why::Hopeless, reason: format!("{} {excess}", seat.name), hint: Some(excess.hint()) }
 }
 
 /// How much a program may print as its answer in one turn before it is ended: more than any answer, and less than a disk.

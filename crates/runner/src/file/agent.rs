@@ -12,6 +12,7 @@ use super::fault::{At, Fault, Faults};
 use super::limits::MOST;
 use super::near::{nearest, some_of};
 use super::prompt::Prompt;
+use super::sandbox_limits::{self, SandboxLimits};
 use super::setup;
 use super::shape::{Record, Shape, optional};
 use super::template::Template;
@@ -61,6 +62,7 @@ const SANDBOX: Record = Record {
             "Hosts that it may reach, such as api.github.com or *.crates.io",
         ),
         optional("write", Shape::List(&Shape::Text), "Folders that it may write to"),
+        optional("limits", Shape::Record(&sandbox_limits::RECORD), "What its programs may use in a turn"),
     ],
 };
 
@@ -102,12 +104,13 @@ pub enum Sandbox {
     On {
         network: Vec<At<String>>,
         write: Vec<At<String>>,
+        limits: SandboxLimits,
     },
 }
 
 impl Default for Sandbox {
     fn default() -> Sandbox {
-        Sandbox::On { network: Vec::new(), write: Vec::new() }
+        Sandbox::On { network: Vec::new(), write: Vec::new(), limits: SandboxLimits::default() }
     }
 }
 
@@ -204,7 +207,7 @@ fn sandbox(field: &Field<'_>, reader: &mut Reader<'_>) -> Sandbox {
         Some(true) => return Sandbox::default(),
         Some(false) => return Sandbox::Off,
         None if !field.is_map() => {
-            field.wrong(reader, "must be true, false, or a mapping with network, write");
+            field.wrong(reader, "must be true, false, or a mapping with network, write, limits");
             return Sandbox::default();
         }
         None => {}
@@ -216,7 +219,8 @@ fn sandbox(field: &Field<'_>, reader: &mut Reader<'_>) -> Sandbox {
         reader.fault(fault.hint("such as api.github.com, *.crates.io or localhost:8080, without http://"));
     }
     let write = keys.get("write").map(|field| texts(field, reader)).unwrap_or_default();
-    Sandbox::On { network, write }
+    let limits = keys.get("limits").map(|field| SandboxLimits::read(field, reader)).unwrap_or_default();
+    Sandbox::On { network, write, limits }
 }
 
 fn is_host(host: &str) -> bool {

@@ -8,6 +8,7 @@ use super::duration;
 use super::fault::{At, Fault, Faults, Place};
 use super::near::nearest;
 use super::shape::{Need, Record};
+use super::size;
 use super::template::{self, Template};
 use super::yaml::{Node, Value};
 
@@ -218,6 +219,15 @@ impl<'a> Field<'a> {
             self.wrong(reader, duration::EXPECTED);
         }
         length
+    }
+
+    /// A number of bytes.
+    pub fn size(&self, reader: &mut Reader<'_>) -> Option<u64> {
+        let bytes = self.as_text().and_then(size::parse);
+        if bytes.is_none() {
+            self.wrong(reader, size::EXPECTED);
+        }
+        bytes
     }
 
     /// One of a few words.

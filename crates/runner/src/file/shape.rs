@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::duration;
+use super::{duration, size};
 
 /// A mapping with known keys.
 #[derive(Debug)]
@@ -42,6 +42,8 @@ pub(super) enum Shape {
     /// A number above nothing.
     Amount,
     Duration,
+    /// An amount of memory or disk.
+    Size,
     Choice(&'static [&'static str]),
     List(&'static Shape),
     Map {
@@ -107,6 +109,7 @@ impl Shape {
             Shape::Count(least, most) => json!({"type": "integer", "minimum": least, "maximum": most}),
             Shape::Amount => json!({"type": "number", "exclusiveMinimum": 0}),
             Shape::Duration => json!({"type": "string", "pattern": duration::PATTERN}),
+            Shape::Size => json!({"type": "string", "pattern": size::PATTERN}),
             Shape::Choice(words) => json!({"type": "string", "enum": words}),
             Shape::List(of) => json!({"type": "array", "items": of.schema(defs)}),
             Shape::Map { names, of } => json!({

@@ -108,6 +108,11 @@ impl Family {
         members.len()
     }
 
+    /// Ends the first process by force. If it is a sandbox, everybody in it ends with it.
+    pub(super) fn kill_first(&self) {
+        self.first.into_iter().for_each(|first| send(first, Signal::KILL));
+    }
+
     /// Ends everybody by force, at once.
     pub(super) fn kill(&self) {
         self.members().into_iter().for_each(|life| send(life, Signal::KILL));

@@ -4,19 +4,24 @@
 //! for it, and dies with this process. What it writes is read line by line within bounds and kept in a transcript, without the
 //! [`secrets`] that it was given. It ends
 //! with everything that it started: [`kin`] finds those by their session, and by a mark in their environment if they left
-//! it; [`record`] makes that possible for whoever comes after a crash. Nothing is signalled that is not known to be ours.
+//! it; [`record`] makes that possible for whoever comes after a crash. Nothing is signalled that is not known to be ours. In a
+//! sandbox, a [`watchdog`] ends it when it uses more than its [`resources`].
 
 mod kin;
 pub mod launch;
 mod lines;
 mod program;
 mod record;
+mod resources;
 mod run;
 mod secrets;
 mod spawner;
 mod transcript;
+mod watchdog;
 
 pub use kin::{GRACE, lives};
 pub use program::{Launcher, Program, Secrecy, kept_environment};
 pub use record::{Orphan, end_orphans};
+pub(crate) use resources::Bounds;
+pub use resources::{Excess, ProcessLimits, ResourceLimits};
 pub use run::{Finished, How, Limits, NotStarted, Stream, run};

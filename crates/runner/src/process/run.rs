@@ -16,9 +16,11 @@ use super::launch;
 use super::lines::{Line, Lines, Read};
 use super::program::{Program, Secrecy};
 use super::record::Record;
+use super::resources::{Excess, ResourceLimits};
 use super::secrets::Secrets;
 use super::spawner;
 use super::transcript::Transcript;
+use super::watchdog;
 
 /// How much a program may write unless its limits say otherwise.
 const OUTPUT_BYTES: u64 = 64 << 20;
@@ -72,6 +74,18 @@ pub enum How {
     Cancelled,
     /// It wrote too much and was ended.
     Flooded,
+    /// It exceeded a limit of its sandbox and was ended.
+    OverLimit(Excess),
+}
+
+impl How {
+    /// The limit that the kernel ended it for, if its code says so.
+    fn or_excess(self, limits: &ResourceLimits) -> How {
+        match self {
+            How::Exited(code) => limits.excess_of_code(code).map_or(self, How::OverLimit),
+            other => other,
+        }
+    }
 }
 
 impl fmt::Display for How {
@@ -83,6 +97,7 @@ impl fmt::Display for How {
             How::Idle => f.write_str("it said nothing for too long and was ended"),
             How::Cancelled => f.write_str("it was asked to stop"),
             How::Flooded => f.write_str("it wrote too much and was ended"),
+            How::OverLimit(excess) => write!(f, "it {excess} and was ended"),
         }
     }
 }
@@ -127,7 +142,11 @@ pub async fn run(
         Secrecy::Kept => Secrets::of(&program.env),
     };
     let mut heard = Heard { on_line, secrets, transcript: Some(kept), tail: Vec::new(), room: limits.output_bytes };
-    let how = running.follow(limits, cancel, &mut heard).await;
+    let how = running.follow(program, limits, cancel, &mut heard).await;
+    if matches!(how, How::OverLimit(_)) {
+        // A fork bomb makes others faster than they can be asked.
+        running.family.kill_first();
+    }
     running.end(&mut heard).await;
     if how == How::Exited(launch::NOT_STARTED)
         && let Some(reason) = heard.tail.iter().rev().find_map(|line| line.strip_prefix("error: "))
@@ -211,7 +230,8 @@ impl Running {
         let not_recorded = |source| NotStarted::Record { folder: records.clone(), source };
         let record = Record::begin(records, name, &family).map_err(not_recorded)?;
         let not_started = |source| NotStarted::Start { program: program.launcher.rookery.clone(), source };
-        let mut child = spawner::spawn(command(program, found, &family)).await.map_err(not_started)?;
+        let command = command(program, found, &family)?;
+        let mut child = spawner::spawn(command).await.map_err(not_started)?;
         let mut running = Running {
             family: Family { first: child.id().and_then(Life::of), ..family },
             ask: if program.sandbox.is_some() { Ask::AllButFirst } else { Ask::Everybody },
@@ -230,18 +250,37 @@ impl Running {
     }
 
     /// Listens until it ends, or must.
-    async fn follow(&mut self, limits: Limits, cancel: &CancellationToken, heard: &mut Heard<'_>) -> How {
+    async fn follow(
+        &mut self,
+        program: &Program,
+        limits: Limits,
+        cancel: &CancellationToken,
+        heard: &mut Heard<'_>,
+    ) -> How {
         let over = tokio::time::sleep(limits.timeout);
-        tokio::pin!(over);
+        let bounds = program.sandbox.as_ref().map(|sandbox| sandbox.bounds());
+        let watched = bounds.clone().zip(self.family.first);
+        let excess = async {
+            match watched {
+                Some((bounds, first)) => watchdog::excess(first.pid, bounds).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::pin!(over, excess);
         loop {
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => return How::Cancelled,
                 () = &mut over => return How::TimedOut,
+                excess = &mut excess => return How::OverLimit(excess),
                 (stream, read) = said(&mut self.out, &mut self.err) => if self.take(stream, read, heard) {
                     return How::Flooded;
                 },
-                status = self.child.wait() => return status.map_or(How::Exited(launch::NOT_STARTED), how),
+                status = self.child.wait() => {
+                    let how = status.map_or(How::Exited(launch::NOT_STARTED), how);
+                    let limits = bounds.as_ref().map(|bounds| &bounds.limits);
+                    return limits.map_or(how, |limits| how.or_excess(limits));
+                }
                 () = silence(limits.idle) => return How::Idle,
             }
         }
@@ -289,12 +328,13 @@ impl Running {
 }
 
 /// The command that starts a program: our own, which becomes it.
-fn command(program: &Program, found: &Path, family: &Family) -> Command {
+fn command(program: &Program, found: &Path, family: &Family) -> Result<Command, NotStarted> {
     let mut command = Command::from(launch::command(&program.launcher.rookery));
     command.args(["launch", "--parent", &std::process::id().to_string(), "--"]);
     match &program.sandbox {
         Some(sandbox) => {
-            command.args(sandbox.around(found, &program.argv[1..]));
+            let around = sandbox.around(found, &program.argv[1..]);
+            command.args(around.map_err(|error| NotStarted::Refused { reason: error.to_string() })?);
             command.env_clear().envs(sandbox.environment(&program.env));
         }
         None => {
@@ -305,7 +345,7 @@ fn command(program: &Program, found: &Path, family: &Family) -> Command {
     command.env(launch::MARK, &family.mark).current_dir(&program.folder);
     command.stdin(if program.stdin.is_some() { Stdio::piped() } else { Stdio::null() });
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-    command
+    Ok(command)
 }
 
 /// The next that is said on either stream; never, if both have ended.

@@ -8,11 +8,20 @@ use crate::process::launch;
 
 const PROGRAM: &str = "bwrap";
 
+/// Whether programs in a sandbox can make user namespaces, in which they would have powers over mounts and networks that
+/// they have nowhere else, and reach parts of the kernel that have had many faults.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NestedNamespaces {
+    Off,
+    /// This bubblewrap is older than 0.8 and cannot turn them off.
+    On,
+}
+
 /// What this machine can do about sandboxes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Available {
     /// With bubblewrap.
-    Yes { bwrap: PathBuf, version: String },
+    Yes { bwrap: PathBuf, version: String, nested: NestedNamespaces },
     /// It is not installed.
     Missing,
     /// It is there, and the system does not let it do its work.
@@ -35,13 +44,21 @@ impl Available {
 
     /// Makes a sandbox with everything that ours have.
     fn try_out(bwrap: PathBuf) -> Available {
-        let small =
-            ["--unshare-user", "--unshare-pid", "--unshare-net", "--ro-bind", "/", "/", "--proc", "/proc", "--"];
-        let tried = launch::command(&bwrap).args(small).args([&bwrap.display().to_string(), "--version"]).output();
+        match Available::try_with(bwrap.clone(), NestedNamespaces::Off) {
+            Available::Barred { .. } => Available::try_with(bwrap, NestedNamespaces::On),
+            available => available,
+        }
+    }
+
+    fn try_with(bwrap: PathBuf, nested: NestedNamespaces) -> Available {
+        let small = ["--unshare-user", "--unshare-pid", "--unshare-net", "--ro-bind", "/", "/", "--proc", "/proc"];
+        let mut command = launch::command(&bwrap);
+        command.args(small).args(nested.arguments());
+        let tried = command.args(["--", &bwrap.display().to_string(), "--version"]).output();
         match tried {
             Ok(output) if output.status.success() => {
                 let version = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-                Available::Yes { bwrap, version }
+                Available::Yes { bwrap, version, nested }
             }
             Ok(output) => {
                 let said = String::from_utf8_lossy(&output.stderr);
@@ -53,8 +70,13 @@ impl Available {
 
     /// Bubblewrap, if it can make sandboxes here.
     pub fn bwrap(&self) -> Option<&Path> {
+        self.with_namespaces().map(|(bwrap, _)| bwrap)
+    }
+
+    /// Bubblewrap, and whether its sandboxes can refuse namespaces of their own.
+    pub(super) fn with_namespaces(&self) -> Option<(&Path, NestedNamespaces)> {
         match self {
-            Available::Yes { bwrap, .. } => Some(bwrap),
+            Available::Yes { bwrap, nested, .. } => Some((bwrap, *nested)),
             Available::Missing | Available::Barred { .. } => None,
         }
     }
@@ -80,10 +102,23 @@ impl Available {
     }
 }
 
+impl NestedNamespaces {
+    /// The arguments of bubblewrap for it.
+    pub(super) fn arguments(self) -> &'static [&'static str] {
+        match self {
+            NestedNamespaces::Off => &["--disable-userns"],
+            NestedNamespaces::On => &[],
+        }
+    }
+}
+
 impl fmt::Display for Available {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Available::Yes { version, .. } => write!(f, "agents run in one ({version})"),
+            Available::Yes { version, nested: NestedNamespaces::Off, .. } => write!(f, "agents run in one ({version})"),
+            Available::Yes { version, nested: NestedNamespaces::On, .. } => {
+                write!(f, "agents run in one ({version}, which cannot turn nested user namespaces off; 0.8 can)")
+            }
             Available::Missing | Available::Barred { .. } => {
                 write!(f, "agents run without a sandbox: {}", self.why_not())
             }
@@ -105,5 +140,17 @@ mod tests {
         let barred = Available::on(folder.path().as_os_str());
         assert_eq!(barred, Available::Barred { reason: "no namespaces".into() });
         assert!(barred.mend().is_some() && barred.to_string().contains("no namespaces"));
+    }
+
+    #[test]
+    fn bubblewrap_without_disable_userns_is_used_and_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join(PROGRAM);
+        let old = "#!/bin/sh\ncase \"$*\" in *disable-userns*) echo 'Unknown option' >&2; exit 1;; esac\necho bubblewrap 0.6\n";
+        std::fs::write(&program, old).unwrap();
+        std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let available = Available::on(folder.path().as_os_str());
+        assert_eq!(available.bwrap().map(|(_, nested)| nested), Some(NestedNamespaces::On));
+        assert!(available.mend().is_none() && available.to_string().contains("nested user namespaces"), "{available}");
     }
 }

@@ -8,8 +8,11 @@
 
 mod available;
 mod egress;
+mod exclude;
 mod gate;
+mod git;
 mod models;
+mod placeholder;
 mod plan;
 mod relay;
 mod request;
@@ -17,25 +20,28 @@ mod rule;
 mod socket;
 mod survey;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 
-pub use available::Available;
+pub use available::{Available, NestedNamespaces};
+pub use exclude::exclude_from_git;
 pub use relay::{Listen, relay};
 pub use rule::Rule;
 
-use crate::backend::{Events, Failure, Seat, Why};
+use crate::backend::{Event, Events, Failure, Seat, Why};
 use crate::file::{self, Agent, AgentProgram};
-use crate::process::kept_environment;
+use crate::process::{Bounds, ResourceLimits, kept_environment};
 use egress::Egress;
 use gate::{Gate, Way};
-use plan::{DAEMON, DAEMON_FILE, EGRESS, FOLDER, Plan, SERVED};
+use git::{Protection, Trap};
+use placeholder::Placeholders;
+use plan::{DAEMON, DAEMON_FILE, EGRESS, FOLDER, IGNORE_FILE, Plan, SERVED};
 use rule::{Rules, Target};
 use survey::{Wanted, survey};
 
@@ -79,8 +85,16 @@ pub enum NoSandbox {
 #[derive(Debug)]
 pub struct Sandbox {
     bwrap: PathBuf,
+    nested_namespaces: NestedNamespaces,
     rookery: PathBuf,
+    bounds: Bounds,
     plan: Plan,
+    /// Repositories inside what the agent can write.
+    nested: Vec<PathBuf>,
+    placeholders: Placeholders,
+    /// The folders that the agent can write.
+    roots: Vec<PathBuf>,
+    known_traps: Mutex<HashSet<Trap>>,
     listening: Vec<Listen>,
     /// Where programs are told that their home is, if not at its usual place.
     home: Option<PathBuf>,
@@ -122,12 +136,13 @@ impl Sandbox {
 
     /// None if the file wants none, or this machine has none. Must be called within a runtime.
     pub fn open(wish: &Wish<'_>) -> Result<Option<Arc<Sandbox>>, NoSandbox> {
-        let file::Sandbox::On { network, write } = wish.said else { return Ok(None) };
-        let Some(bwrap) = Available::here().bwrap() else { return Ok(None) };
+        let file::Sandbox::On { network, write, limits } = wish.said else { return Ok(None) };
+        let Some((bwrap, nested_namespaces)) = Available::here().with_namespaces() else { return Ok(None) };
         let served = wish.state.join("served");
         let not_served = |source| NoSandbox::Serve { folder: served.clone(), source };
         fs::create_dir_all(&served).map_err(not_served)?;
         let write: Vec<String> = write.iter().map(|folder| folder.value.clone()).collect();
+        let limits = ResourceLimits::new(limits);
         let plan = survey(&Wanted {
             project: wish.project,
             folder: wish.folder,
@@ -137,6 +152,7 @@ impl Sandbox {
             own: wish.own,
             rookery: wish.rookery,
             env: &kept_environment(),
+            temporary_bytes: limits.memory / 2,
         });
         let plan = plan.map_err(|impossible| NoSandbox::Impossible(impossible.to_string()))?;
         let mut rules: Vec<Rule> = network.iter().map(|host| Rule::said(&host.value)).collect();
@@ -147,8 +163,17 @@ impl Sandbox {
         listening.push(Listen::to_socket(daemon.port, &Path::new(SERVED).join(DAEMON)));
         show_daemon(wish.project, &served).map_err(not_served)?;
         let way = wish.socket.map_or(Way::Port(daemon), |path| Way::Socket(path.to_path_buf()));
+        let roots: Vec<PathBuf> = plan.write.iter().chain([&plan.folder]).cloned().collect();
+        let folders = roots.iter().chain([&plan.state.join("home")]).cloned().collect();
+        let lock = wish.project.join(FOLDER).join(PLACEHOLDERS);
         Ok(Some(Arc::new(Sandbox {
             bwrap: bwrap.to_path_buf(),
+            nested_namespaces,
+            bounds: Bounds { limits, folders, except: plan.project.join(FOLDER) },
+            nested: git::nested_repositories(&roots),
+            known_traps: Mutex::new(git::traps(&plan.folder, &roots).into_iter().collect()),
+            roots,
+            placeholders: Placeholders::open(&lock).map_err(not_served)?,
             rookery: wish.rookery.to_path_buf(),
             home: plan.home.is_none().then(|| wish.state.join("home")),
             listening,
@@ -163,26 +188,55 @@ impl Sandbox {
         self.egress.tell(events);
     }
 
+    /// Tells of repositories and of an unfinished rebase that were made since this was told last: a person's own git runs what
+    /// their settings say. To be called when a turn has ended.
+    pub(crate) async fn tell_traps(self: &Arc<Self>, events: &Events) {
+        let this = self.clone();
+        let found = tokio::task::spawn_blocking(move || git::traps(&this.plan.folder, &this.roots)).await;
+        let mut known = self.known_traps.lock().unwrap_or_else(PoisonError::into_inner);
+        for trap in found.unwrap_or_default() {
+            if known.insert(trap.clone()) {
+                let note = format!("{}: {}", trap.path().display(), trap.warning());
+                events.tell(Event::Note(note));
+            }
+        }
+    }
+
     /// Settings of the agent's program that a person's own use of it would go by, and that are not there.
     pub(crate) fn absent_settings(&self) -> Vec<PathBuf> {
         self.plan.absent.iter().filter(|path| fs::symlink_metadata(path).is_err()).cloned().collect()
     }
 
-    /// The arguments that run a program in it.
-    pub(crate) fn around(&self, program: &Path, arguments: &[OsString]) -> Vec<OsString> {
+    /// What its programs may use, and where they write.
+    pub(crate) fn bounds(&self) -> Bounds {
+        self.bounds.clone()
+    }
+
+    /// The arguments that run a program in it. Fails if what a person's own git goes by cannot be protected.
+    pub(crate) fn around(&self, program: &Path, arguments: &[OsString]) -> Result<Vec<OsString>, NoSandbox> {
         let mut plan = self.plan.clone();
-        let hidden = survey::hidden_program(plan.home.as_ref().map(|home| home.at.as_path()), program);
-        plan.tools.extend(hidden.into_iter().filter(|path| !self.plan.writes(path)));
+        // A program that the agent can write may be a link to anywhere, and shows nothing that is hidden.
+        if !self.plan.writes(program) {
+            let hidden = survey::hidden_program(plan.home.as_ref().map(|home| home.at.as_path()), program);
+            plan.tools.extend(hidden.into_iter().filter(|path| !self.plan.writes(path)));
+        }
+        let protection = Protection::of(&plan.folder, &self.nested);
+        let protection = protection.map_err(|unprotected| NoSandbox::Impossible(unprotected.to_string()))?;
+        self.placeholders.need(protection.placeholders);
+        plan.write.extend(protection.write);
+        plan.guarded.extend(protection.read);
         let mut argv: Vec<OsString> = vec![self.bwrap.clone().into()];
+        argv.extend(self.nested_namespaces.arguments().iter().map(OsString::from));
         argv.extend(plan.arguments());
         argv.extend([self.rookery.clone().into(), "relay".into(), "--egress".into()]);
         argv.push(Path::new(SERVED).join(EGRESS).into());
+        argv.extend(["--limits".into(), self.bounds.limits.of_each_process().to_string().into()]);
         for listen in &self.listening {
             argv.extend(["--listen".into(), listen.argument()]);
         }
         argv.extend(["--".into(), program.into()]);
         argv.extend_from_slice(arguments);
-        argv
+        Ok(argv)
     }
 
     /// A program's environment as it is inside.
@@ -203,6 +257,9 @@ impl Sandbox {
         env
     }
 }
+
+/// In the project's own folder: who needs [placeholders](placeholder).
+const PLACEHOLDERS: &str = "placeholders.lock";
 
 /// What to say at the start of a team some of whose agents are to have a sandbox, and cannot.
 pub fn missing(agents: &[Agent]) -> Option<String> {
@@ -234,7 +291,8 @@ fn show_daemon(project: &Path, served: &Path) -> io::Result<()> {
         file.insert("socket".to_owned(), Path::new(SERVED).join(DAEMON).to_string_lossy().into());
         file.insert("store".to_owned(), Value::Null);
     }
-    fs::write(served.join(DAEMON_FILE), serde_json::to_vec_pretty(&file)?)
+    fs::write(served.join(DAEMON_FILE), serde_json::to_vec_pretty(&file)?)?;
+    fs::write(served.join(IGNORE_FILE), "*\n")
 }
 
 #[cfg(test)]
@@ -252,7 +310,7 @@ mod tests {
         let wanted = "a, b run without a sandbox (bubblewrap is not installed): install bubblewrap, or say `sandbox: false` in the workflow file";
         assert_eq!(missing_if(&Available::Missing, agents).as_deref(), Some(wanted));
         assert_eq!(missing_if(&Available::Missing, &agents[2..]), None);
-        let there = Available::Yes { bwrap: "/usr/bin/bwrap".into(), version: "1".into() };
+        let there = Available::Yes { bwrap: "/usr/bin/bwrap".into(), version: "1".into(), nested: NestedNamespaces::Off };
         assert_eq!(missing_if(&there, agents), None);
     }
 }

@@ -11,6 +11,8 @@ pub(super) const SERVED: &str = "/run/rookery";
 pub(super) const EGRESS: &str = "egress.sock";
 pub(super) const DAEMON: &str = "daemon.sock";
 pub(super) const DAEMON_FILE: &str = "daemon.json";
+/// Tells git inside to ignore the project's own folder, as the one outside does.
+pub(super) const IGNORE_FILE: &str = ".gitignore";
 
 /// What of the machine's folders an agent sees. All paths are absolute, exist, and have no links in them.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,6 +37,8 @@ pub(super) struct Plan {
     pub tools: Vec<PathBuf>,
     /// What the runner serves.
     pub served: PathBuf,
+    /// How much fits into each temporary folder. They are kept in memory.
+    pub temporary_bytes: u64,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -69,12 +73,17 @@ impl Plan {
             match sight {
                 Sight::Read(from) => all.extend([OsString::from("--ro-bind"), from.into(), at.into()]),
                 Sight::Write(from) => all.extend([OsString::from("--bind"), from.into(), at.into()]),
-                Sight::Empty | Sight::Hidden => all.extend([OsString::from("--tmpfs"), at.into()]),
+                Sight::Empty | Sight::Hidden => {
+                    let bytes = if *sight == Sight::Empty { self.temporary_bytes } else { HIDDEN_BYTES };
+                    let bytes = bytes.to_string().into();
+                    all.extend([OsString::from("--size"), bytes, OsString::from("--tmpfs"), at.into()]);
+                }
                 Sight::Devices => all.extend([OsString::from("--dev"), at.into()]),
                 Sight::Processes => all.extend([OsString::from("--proc"), at.into()]),
             }
         }
-        let hidden = sights.iter().filter(|(_, sight)| **sight == Sight::Hidden);
+        // The folder of devices is kept in memory too, and has no bound.
+        let hidden = sights.iter().filter(|(_, sight)| matches!(sight, Sight::Hidden | Sight::Devices));
         hidden.for_each(|(at, _)| all.extend([OsString::from("--remount-ro"), at.into()]));
         all.extend([OsString::from("--chdir"), OsString::from(&self.folder), OsString::from("--")]);
         all
@@ -100,7 +109,9 @@ impl Plan {
         sights.extend([read(&self.state)]);
         sights.extend(self.private.iter().map(write));
         sights.insert(PathBuf::from(SERVED), Sight::Read(self.served.clone()));
-        sights.insert(own.join(DAEMON_FILE), Sight::Read(self.served.join(DAEMON_FILE)));
+        for name in [DAEMON_FILE, IGNORE_FILE] {
+            sights.insert(own.join(name), Sight::Read(self.served.join(name)));
+        }
         sights
     }
 
@@ -135,7 +146,10 @@ const BEGINNING: &[&str] = &[
 ];
 
 /// Where programs leave what others could reach them by: sockets can be used wherever they can be seen.
-const EMPTY: &[&str] = &["/tmp", "/var/tmp", "/run"];
+const EMPTY: &[&str] = &["/tmp", "/var/tmp", "/run", "/dev/shm"];
+
+/// Enough for the names of what is shown in a folder that is hidden otherwise.
+const HIDDEN_BYTES: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -153,6 +167,7 @@ mod tests {
             home: Some(Home { at: "/home/ann".into(), shown: "/home/ann/shop/.rookery/run/t/coder/home".into() }),
             tools: vec!["/home/ann/.nvm".into()],
             served: "/home/ann/shop/.rookery/run/t/coder/served".into(),
+            temporary_bytes: 1000,
         }
     }
 
@@ -160,7 +175,7 @@ mod tests {
     fn mounts(plan: &Plan) -> Vec<String> {
         let arguments: Vec<String> =
             plan.arguments().iter().skip(BEGINNING.len()).map(|text| text.to_string_lossy().into_owned()).collect();
-        let text = arguments.join(" ");
+        let text = arguments.join(" ").replace(" --tmpfs", " tmpfs");
         let lines = text.split(" --").map(|line| line.trim_start_matches("--").replace("/home/ann/shop", "P"));
         lines.map(|line| line.replace("/home/ann", "H")).filter(|line| !line.is_empty()).collect()
     }
@@ -171,19 +186,22 @@ mod tests {
             mounts(&plan()),
             [
                 "dev /dev",
+                "size 1000 tmpfs /dev/shm",
                 "bind P/.rookery/run/t/coder/home H",
                 "ro-bind H/.nvm H/.nvm",
                 "bind P P",
                 "ro-bind P/.git/hooks P/.git/hooks",
-                "tmpfs P/.rookery",
+                "size 1048576 tmpfs P/.rookery",
+                "ro-bind P/.rookery/run/t/coder/served/.gitignore P/.rookery/.gitignore",
                 "ro-bind P/.rookery/run/t/coder/served/daemon.json P/.rookery/daemon.json",
                 "ro-bind P/.rookery/run/t/coder P/.rookery/run/t/coder",
                 "bind P/.rookery/run/t/coder/home P/.rookery/run/t/coder/home",
                 "proc /proc",
-                "tmpfs /run",
+                "size 1000 tmpfs /run",
                 "ro-bind P/.rookery/run/t/coder/served /run/rookery",
-                "tmpfs /tmp",
-                "tmpfs /var/tmp",
+                "size 1000 tmpfs /tmp",
+                "size 1000 tmpfs /var/tmp",
+                "remount-ro /dev",
                 "remount-ro P/.rookery",
                 "chdir P",
             ]
@@ -210,7 +228,7 @@ mod tests {
     fn nothing_that_is_given_uncovers_the_key() {
         let whole = Plan { write: vec!["/home/ann".into(), "/home/ann/shop/.rookery".into(), "/".into()], ..plan() };
         let mounts = mounts(&whole);
-        let hidden = mounts.iter().position(|mount| mount == "tmpfs P/.rookery").unwrap();
+        let hidden = mounts.iter().position(|mount| mount == "size 1048576 tmpfs P/.rookery").unwrap();
         let above = [" P/.rookery", " P", " H", " /"];
         let uncovering = |mount: &&String| mount.contains("bind ") && above.iter().any(|path| mount.ends_with(path));
         assert_eq!(mounts[hidden + 1..].iter().find(uncovering), None);

@@ -18,7 +18,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::request::read_head;
 use super::rule::Target;
 use super::socket;
-use crate::process::launch;
+use crate::process::{ProcessLimits, launch};
 
 /// A port of the sandbox that leads out of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -68,7 +68,12 @@ impl FromStr for Listen {
 }
 
 /// Serves the sandbox and runs the program in it. Its exit code.
-pub async fn relay(egress: PathBuf, listening: Vec<Listen>, argv: Vec<OsString>) -> io::Result<i32> {
+pub async fn relay(
+    egress: PathBuf,
+    listening: Vec<Listen>,
+    limits: Option<ProcessLimits>,
+    argv: Vec<OsString>,
+) -> io::Result<i32> {
     // They are for the program, which gets them too; when it ends, so does this.
     let _ignored = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()].map(signal);
     let proxy = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
@@ -83,6 +88,9 @@ pub async fn relay(egress: PathBuf, listening: Vec<Listen>, argv: Vec<OsString>)
     let Some((program, arguments)) = argv.split_first() else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "there is no program to start"));
     };
+    if let Some(limits) = limits {
+        limits.apply()?;
+    }
     let mut command = Command::from(launch::command(program));
     let started = command.args(arguments).envs(proxy_environment(port)).spawn();
     let mut child = started.map_err(|error| launch::not_started(program, &error))?;

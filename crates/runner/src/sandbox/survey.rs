@@ -35,9 +35,6 @@ const TOOLS: &[&str] = &[
     ".volta",
 ];
 
-/// What is in git's folder that a person's own git would run or go by.
-const OF_GIT: &[&str] = &["hooks", "config", "config.worktree"];
-
 /// What is in the folder of an agent's program that a person's own use of it would run or go by.
 const OF_PROGRAMS: &[&str] = &[
     "AGENTS.md",
@@ -74,6 +71,8 @@ pub(super) struct Wanted<'a> {
     pub rookery: &'a Path,
     /// Of the runner.
     pub env: &'a BTreeMap<OsString, OsString>,
+    /// How much fits into each of its temporary folders.
+    pub temporary_bytes: u64,
 }
 
 /// Why there can be no such sandbox.
@@ -83,6 +82,8 @@ pub(super) enum Impossible {
     NoFolder(String),
     #[error("`{0}` is Rookery's own; take it out of `sandbox: write`")]
     Own(String),
+    #[error("a link leads from {0} to {1}; agents write there and could change it, so name the folder itself")]
+    Link(String, String),
     #[error("cannot look at {0}: {1}")]
     Disk(String, String),
 }
@@ -90,25 +91,25 @@ pub(super) enum Impossible {
 pub(super) fn survey(wanted: &Wanted<'_>) -> Result<Plan, Impossible> {
     let project = real(wanted.project)?;
     let folder = real(wanted.folder)?;
+    follows_no_link(&project, wanted.folder, &folder)?;
     let variable = |name: &str| wanted.env.get(OsStr::new(name));
     let home = variable("HOME").map(PathBuf::from).and_then(|home| home.canonicalize().ok());
     let mut write = Vec::new();
     for text in wanted.write {
         write.push(named(text, &project, home.as_deref())?);
     }
-    let (of_git, mut guarded) = git(&folder);
-    write.extend(of_git);
     let state = real(wanted.state)?;
     let shown = state.join("home");
     fs::create_dir_all(&shown).map_err(|error| Impossible::Disk(shown_as(&shown), error.to_string()))?;
-    let (mut private, mut absent) = (vec![shown.clone()], Vec::new());
+    let (mut private, mut guarded, mut absent) = (vec![shown.clone()], Vec::new(), Vec::new());
     for path in wanted.own {
         // What of the home is not there yet comes to be in the agent's own.
         let Ok(path) = path.canonicalize() else { continue };
         if !path.starts_with(&state) {
             let (there, not): (Vec<PathBuf>, Vec<PathBuf>) =
                 OF_PROGRAMS.iter().map(|name| path.join(name)).partition(|path| path.exists());
-            guarded.extend(there.iter().filter_map(|path| path.canonicalize().ok()));
+            // The agent may have made a link, and showing its target would show any file of the person's.
+            guarded.extend(there.into_iter().filter(|path| !path.is_symlink()));
             absent.extend(not.into_iter().filter(|path| !MADE_BY_ITSELF.iter().any(|name| path.ends_with(name))));
         }
         private.push(path);
@@ -116,9 +117,11 @@ pub(super) fn survey(wanted: &Wanted<'_>) -> Result<Plan, Impossible> {
     // One who works in the home itself, or above it, is shown it.
     let home = home.filter(|home| !home.starts_with(&folder) && home.parent().is_some());
     let path = variable("PATH").cloned().unwrap_or_default();
-    let tools = tools(home.as_deref(), &path, wanted.rookery);
+    let given: Vec<&Path> = write.iter().chain([&project, &folder]).map(PathBuf::as_path).collect();
+    let tools = tools(home.as_deref(), &path, wanted.rookery, &given);
     let home = home.map(|at| Home { at, shown });
-    Ok(Plan { project, folder, write, guarded, absent, state, private, home, tools, served: real(wanted.served)? })
+    let temporary_bytes = wanted.temporary_bytes;
+    Ok(Plan { project, folder, write, guarded, absent, state, private, home, tools, served: real(wanted.served)?, temporary_bytes })
 }
 
 fn real(path: &Path) -> Result<PathBuf, Impossible> {
@@ -135,42 +138,42 @@ fn named(text: &str, project: &Path, home: Option<&Path>) -> Result<PathBuf, Imp
         (Some(rest), Some(home)) => home.join(rest),
         _ => project.join(text),
     };
-    let path = path.canonicalize().ok().filter(|path| path.is_dir());
-    let path = path.ok_or_else(|| Impossible::NoFolder(text.to_owned()))?;
+    let found = path.canonicalize().ok().filter(|path| path.is_dir());
+    let found = found.ok_or_else(|| Impossible::NoFolder(text.to_owned()))?;
+    follows_no_link(project, &path, &found)?;
+    let path = found;
     if path.starts_with(project.join(FOLDER)) {
         return Err(Impossible::Own(text.to_owned()));
     }
     Ok(path)
 }
 
-/// What git needs to write when something is committed in a folder, and what of it is only to be read. Each is a mount of its
-/// own, so that none can be moved away and another one put in its place.
-fn git(folder: &Path) -> (Option<PathBuf>, Vec<PathBuf>) {
-    let dot_git = folder.join(".git");
-    let (repository, mut guarded) = match fs::read_to_string(&dot_git) {
-        // A worktree: its part of the repository is elsewhere, and this file says where.
-        Ok(pointer) => (common_folder(folder, &pointer), vec![dot_git]),
-        Err(_) => (dot_git.canonicalize().ok().filter(|path| path.is_dir()), vec![]),
+/// Refuses a path inside the project that a link leads out of: an agent that writes to the project may have made that link.
+fn follows_no_link(project: &Path, named: &Path, found: &Path) -> Result<(), Impossible> {
+    let mut walked = PathBuf::new();
+    for part in named.components() {
+        match part {
+            Component::ParentDir => drop(walked.pop()),
+            Component::CurDir => {}
+            other => walked.push(other),
+        }
+        let inside = walked.canonicalize().is_ok_and(|real| real != project && real.starts_with(project))
+            || walked.parent().is_some_and(|parent| parent.canonicalize().is_ok_and(|real| real.starts_with(project)));
+        if inside && walked.is_symlink() {
+            return Err(Impossible::Link(shown_as(&walked), shown_as(found)));
+        }
+    }
+    Ok(())
+}
+
+/// Programs and what belongs to them in places that are not shown. Folders of the `PATH` that agents can write (`given`) are
+/// left out: they are shown anyway, and a link there could lead to anything.
+fn tools(home: Option<&Path>, path: &OsStr, rookery: &Path, given: &[&Path]) -> Vec<PathBuf> {
+    let is_given = |folder: &Path| {
+        let mut real = folder.ancestors().filter_map(|above| above.canonicalize().ok());
+        real.any(|above| given.contains(&above.as_path()))
     };
-    if let Some(repository) = &repository {
-        // Where there is none, one could be made.
-        let _it_is_there = fs::create_dir(repository.join("hooks"));
-        guarded.extend(OF_GIT.iter().filter_map(|name| repository.join(name).canonicalize().ok()));
-    }
-    (repository, guarded)
-}
-
-fn common_folder(folder: &Path, pointer: &str) -> Option<PathBuf> {
-    let own = folder.join(pointer.strip_prefix("gitdir:")?.trim()).canonicalize().ok()?;
-    match fs::read_to_string(own.join("commondir")) {
-        Ok(common) => own.join(common.trim()).canonicalize().ok(),
-        Err(_) => Some(own),
-    }
-}
-
-/// Programs and what belongs to them in places that are not shown.
-fn tools(home: Option<&Path>, path: &OsStr, rookery: &Path) -> Vec<PathBuf> {
-    let on_path = std::env::split_paths(path).filter(|folder| folder.is_absolute());
+    let on_path = std::env::split_paths(path).filter(|folder| folder.is_absolute() && !is_given(folder));
     let mut all: Vec<PathBuf> = on_path.filter_map(|folder| hidden_tool(home, &folder.canonicalize().ok()?)).collect();
     if let Some(home) = home {
         all.extend(TOOLS.iter().map(|name| home.join(name)).filter(|path| path.exists()));
@@ -248,6 +251,7 @@ mod tests {
                 own: &[self.at("home/shop/.rookery/run/t/a/config"), self.at("home/.codex"), self.at("home/.claude")],
                 rookery: Path::new("/usr/bin/env"),
                 env: &BTreeMap::from([("HOME".into(), self.at("home").into()), ("PATH".into(), path)]),
+                temporary_bytes: 1 << 30,
             })
         }
     }
@@ -294,20 +298,42 @@ mod tests {
     }
 
     #[test]
-    fn what_git_would_run_is_only_read() {
+    fn linked_write_folder_in_the_project_is_refused() {
         let disk = Disk::new();
-        for folder in ["home/shop/.git/worktrees/fix", "home/shop/.worktrees/fix"] {
-            fs::create_dir_all(disk.at(folder)).unwrap();
+        std::os::unix::fs::symlink(disk.at("home/.ssh"), disk.at("home/shop/target")).unwrap();
+        fs::create_dir(disk.at("home/shop/deep")).unwrap();
+        std::os::unix::fs::symlink(disk.at("home"), disk.at("home/shop/deep/up")).unwrap();
+        for named in ["target", "./target", "deep/up/.ssh", "../shop/target"] {
+            let refused = disk.survey("home/shop", &[named]);
+            assert!(matches!(refused, Err(Impossible::Link(..))), "{named}: {refused:?}");
         }
-        fs::write(disk.at("home/shop/.git/config"), "").unwrap();
-        fs::write(disk.at("home/shop/.git/worktrees/fix/commondir"), "../..\n").unwrap();
-        let pointer = format!("gitdir: {}\n", disk.at("home/shop/.git/worktrees/fix").display());
-        fs::write(disk.at("home/shop/.worktrees/fix/.git"), pointer).unwrap();
-        let of_git = [disk.at("home/shop/.git/hooks"), disk.at("home/shop/.git/config")];
-        let shared = disk.survey("home/shop", &[]).unwrap();
-        assert_eq!((shared.write, shared.guarded), (vec![disk.at("home/shop/.git")], of_git.to_vec()));
-        let worktree = disk.survey("home/shop/.worktrees/fix", &[]).unwrap();
-        assert_eq!(worktree.write, [disk.at("home/shop/.git")]);
-        assert_eq!(worktree.guarded, [&[disk.at("home/shop/.worktrees/fix/.git")][..], &of_git].concat());
+        std::os::unix::fs::symlink(disk.at("other"), disk.at("home/.nvm/cache")).unwrap();
+        assert_eq!(disk.survey("home/shop", &["~/.nvm/cache"]).unwrap().write, [disk.at("other")], "a person's own link");
+    }
+
+    #[test]
+    fn linked_path_folder_in_the_project_does_not_show_its_target() {
+        let disk = Disk::new();
+        std::os::unix::fs::symlink(disk.at("home/.ssh"), disk.at("home/shop/bin")).unwrap();
+        let given = disk.at("home/shop");
+        let path = std::env::join_paths([disk.at("home/shop/bin"), disk.at("home/shop/bin/deeper")]).unwrap();
+        let tools = tools(Some(&disk.at("home")), &path, Path::new("/usr/bin/env"), &[&given]);
+        assert_eq!(tools, [disk.at("home/.local/bin"), disk.at("home/.nvm")]);
+    }
+
+    #[test]
+    fn linked_agent_folder_in_the_project_is_refused() {
+        let disk = Disk::new();
+        fs::create_dir(disk.at("home/shop/.worktrees")).unwrap();
+        std::os::unix::fs::symlink(disk.at("home/.ssh"), disk.at("home/shop/.worktrees/fix")).unwrap();
+        assert!(matches!(disk.survey("home/shop/.worktrees/fix", &[]), Err(Impossible::Link(..))));
+    }
+
+    #[test]
+    fn linked_settings_of_a_program_do_not_show_their_target() {
+        let disk = Disk::new();
+        fs::create_dir_all(disk.at("home/.claude")).unwrap();
+        std::os::unix::fs::symlink(disk.at("home/.ssh"), disk.at("home/.claude/agents")).unwrap();
+        assert_eq!(disk.survey("home/shop", &[]).unwrap().guarded, Vec::<PathBuf>::new());
     }
 }

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use rookery_runner::process::ProcessLimits;
 use rookery_runner::sandbox::{self, Listen};
 
 use super::launch::not_started;
@@ -20,13 +21,17 @@ pub struct Args {
     #[arg(long, value_name = "PORT=TO")]
     listen: Vec<Listen>,
 
+    /// What each process may use: CPU_SECONDS,OPEN_FILES,FILE_BYTES,THREADS
+    #[arg(long, value_name = "NUMBERS")]
+    limits: Option<ProcessLimits>,
+
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     argv: Vec<OsString>,
 }
 
 pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
-    match sandbox::relay(args.egress, args.listen, args.argv).await {
+    match sandbox::relay(args.egress, args.listen, args.limits, args.argv).await {
         Ok(code) => std::process::exit(code),
         Err(error) => not_started(context, &error),
     }

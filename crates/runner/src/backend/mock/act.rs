@@ -228,6 +228,7 @@ fn judged(finished: &Finished, end: End, turn: &Turn) -> Result<(), Failure> {
         How::Signalled(signal) => Err(fault(format!("it died in the middle of its turn, by signal {signal}"))),
         How::TimedOut | How::Idle => Err(timed_out(turn)),
         How::Flooded => Err(fault(format!("it printed more than {OUTPUT_BYTES} bytes"))),
+        How::OverLimit(excess) => Err(fault(format!("it {excess} and was ended"))),
         How::Cancelled => Err(cancelled()),
     }
 }

@@ -1,24 +1,34 @@
 //! A file of the project that is another one for a while, because a program reads its servers from nowhere else.
 //!
-//! What was there is moved aside and moved back, so that it is the same to the last byte. That it was moved is written down
+//! What was there is moved to a ledger, where no agent sees it, and moved back, so that it is the same to the last byte. That it was moved is written down
 //! first: whoever comes after a crash finds it and puts things right. Several agents, also of several teams, may use the same
 //! file at once; the last one puts it back. Who uses it is known by locks, which end with whoever holds them.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Write};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// What is added to the name of what was there.
-const ASIDE: &str = ".rookery-kept";
+use crate::held::HeldFolder;
 
-/// What is written down before a file is touched.
+/// Between the name of an overridden file and a random number, if it cannot get its own name back.
+const ASIDE: &str = ".rookery-kept-";
+/// The name of an overridden file in the ledger.
+const KEPT: &str = "kept";
+const ENTRY: &str = "entry.json";
+const ENTRY_MODE: u32 = 0o600;
+const FILE_MODE: u32 = 0o644;
+
+/// Written before a file is touched.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 struct Entry {
     file: PathBuf,
-    /// Something was there before.
+    /// Something was there before. It is kept in the ledger, where no agent can change it.
     existed: bool,
     /// Its folder was made for it.
     made_folder: bool,
@@ -84,15 +94,19 @@ pub fn put_back_all(ledger: &Path) -> io::Result<Vec<PathBuf>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,
     };
-    let mut all = Vec::new();
+    let (mut all, mut failed) = (Vec::new(), Ok(()));
     for entry in entries {
         let place = Place(entry?.path());
         let _gate = place.gate()?;
         if place.users()?.try_lock().is_ok() {
-            all.extend(place.put_back()?);
+            match place.put_back() {
+                Ok(file) => all.extend(file),
+                Err(error) => failed = Err(error),
+            }
         }
     }
-    Ok(all)
+    // One that cannot be put back does not keep the others from it.
+    failed.map(|()| all)
 }
 
 impl Place {
@@ -116,11 +130,12 @@ impl Place {
     }
 
     fn lock_file(&self, name: &str) -> io::Result<File> {
-        OpenOptions::new().create(true).truncate(false).write(true).open(self.0.join(name))
+        let no_link = OFlags::NOFOLLOW.bits().cast_signed();
+        OpenOptions::new().create(true).truncate(false).write(true).custom_flags(no_link).open(self.0.join(name))
     }
 
     fn entry(&self) -> io::Result<Option<Entry>> {
-        match fs::read(self.0.join("entry.json")) {
+        match fs::read(self.0.join(ENTRY)) {
             Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -135,16 +150,21 @@ impl Place {
     }
 
     fn replace(&self, file: &Path, text: &str) -> io::Result<()> {
-        let folder = file.parent().unwrap_or(Path::new("."));
-        stays(folder)?;
-        let (existed, made_folder) = (fs::symlink_metadata(file).is_ok(), !folder.exists());
+        let (above, folder, name) = parts(file)?;
+        let above = HeldFolder::open(above)?;
+        let (held, made_folder) = above.make(folder)?;
+        let existed = held.has(name)?;
         let entry = Entry { file: file.to_owned(), existed, made_folder, text: text.to_owned() };
-        write_durably(&self.0.join("entry.json"), &serde_json::to_vec(&entry)?)?;
-        fs::create_dir_all(folder)?;
+        let ledger = self.folder()?;
+        ledger.write(ENTRY.as_ref(), &serde_json::to_vec(&entry)?, ENTRY_MODE)?;
         if existed {
-            fs::rename(file, aside(file))?;
+            held.rename(name, &ledger, KEPT.as_ref())?;
         }
-        write_durably(file, text.as_bytes())
+        held.write(name, text.as_bytes(), FILE_MODE)
+    }
+
+    fn folder(&self) -> io::Result<HeldFolder> {
+        HeldFolder::open(&self.0.canonicalize()?)
     }
 
     fn leave(&self, users: &File) -> io::Result<()> {
@@ -160,49 +180,49 @@ impl Place {
     /// Only by whoever is alone. Can be repeated from wherever it stopped.
     fn put_back(&self) -> io::Result<Option<PathBuf>> {
         let Some(entry) = self.entry()? else { return Ok(None) };
-        let (file, kept) = (&entry.file, aside(&entry.file));
-        file.parent().map_or(Ok(()), stays)?;
-        let is_ours = fs::read(file).is_ok_and(|text| text == entry.text.as_bytes());
-        // What somebody else has written meanwhile stays, and so does what was there before, beside it.
-        let is_free = is_ours || fs::symlink_metadata(file).is_err();
-        if entry.existed && is_free && fs::symlink_metadata(&kept).is_ok() {
-            fs::rename(&kept, file)?;
-        } else if !entry.existed && is_ours {
-            fs::remove_file(file)?;
-            if let Some(folder) = file.parent().filter(|_| entry.made_folder) {
-                // Somebody else may have put something into it.
-                let _not_empty = fs::remove_dir(folder);
+        let (above, folder, name) = parts(&entry.file)?;
+        let ledger = self.folder()?;
+        let above = HeldFolder::open(above)?;
+        let is_kept = ledger.has(KEPT.as_ref())?;
+        let held = match above.enter(folder) {
+            // Somebody has removed it; nothing is lost if there is nothing to put back.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !is_kept => None,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Some(above.make(folder)?.0),
+            held => Some(held?),
+        };
+        if let Some(held) = held {
+            let is_ours = held.contains(name, entry.text.as_bytes());
+            if is_kept {
+                // A file that somebody else has written meanwhile stays, and the one from before is put beside it.
+                let is_free = is_ours || !held.has(name)?;
+                let to = if is_free { name.to_owned() } else { aside(name) };
+                ledger.rename(KEPT.as_ref(), &held, &to)?;
+            } else if !entry.existed && is_ours {
+                held.remove(name)?;
+                if entry.made_folder {
+                    // Somebody else may have put something into it.
+                    above.remove_folder(folder).ok();
+                }
             }
         }
-        fs::remove_file(self.0.join("entry.json"))?;
+        fs::remove_file(self.0.join(ENTRY))?;
         Ok(Some(entry.file))
     }
 }
 
-/// Whatever agents have made of the folder, nothing is moved or written beyond it.
-fn stays(folder: &Path) -> io::Result<()> {
-    match fs::symlink_metadata(folder) {
-        Ok(found) if !found.is_dir() => {
-            Err(io::Error::other(format!("{} is a link, and what it leads to is not touched", folder.display())))
-        }
-        _ => Ok(()),
-    }
+/// The folder above the one of a file, and the names of both.
+fn parts(file: &Path) -> io::Result<(&Path, &OsStr, &OsStr)> {
+    let parts = || {
+        let folder = file.parent()?;
+        Some((folder.parent()?, folder.file_name()?, file.file_name()?))
+    };
+    parts().ok_or_else(|| io::Error::other(format!("{} is in no folder", file.display())))
 }
 
-fn aside(file: &Path) -> PathBuf {
-    let mut name = file.file_name().unwrap_or_default().to_owned();
-    name.push(ASIDE);
-    file.with_file_name(name)
-}
-
-/// Either all of it is there or nothing, also after a power cut.
-fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let new = path.with_extension("rookery-new");
-    let mut file = File::create(&new)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&new, path)?;
-    path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+fn aside(name: &OsStr) -> OsString {
+    let mut name = name.to_owned();
+    name.push(format!("{ASIDE}{:032x}", rand::random::<u128>()));
+    name
 }
 
 #[cfg(test)]
@@ -225,7 +245,13 @@ mod tests {
         }
 
         fn file(&self) -> PathBuf {
-            self.0.path().join(".cursor/mcp.json")
+            self.0.path().canonicalize().unwrap().join(".cursor/mcp.json")
+        }
+
+        /// The file that waits beside its place.
+        fn kept(&self) -> PathBuf {
+            let name = self.names().into_iter().find(|name| name.contains(ASIDE)).unwrap();
+            self.file().with_file_name(name)
         }
 
         fn take(&self) -> Lent {
@@ -331,7 +357,8 @@ mod tests {
         // Written down, and nothing done yet.
         let project = Project::with("theirs");
         project.take().die();
-        fs::rename(aside(&project.file()), project.file()).unwrap();
+        let place = fs::read_dir(project.ledger()).unwrap().next().unwrap().unwrap().path();
+        fs::rename(place.join(KEPT), project.file()).unwrap();
         put_back_all(&project.ledger()).unwrap();
         assert_eq!(project.text(), "theirs");
         // Moved aside, and ours not there yet.
@@ -359,6 +386,91 @@ mod tests {
         fs::write(project.file(), "newer").unwrap();
         lent.give_back().unwrap();
         assert_eq!(project.text(), "newer");
-        assert_eq!(fs::read_to_string(aside(&project.file())).unwrap(), "theirs");
+        assert_eq!(fs::read_to_string(project.kept()).unwrap(), "theirs");
+    }
+
+    #[test]
+    fn planted_links_do_not_lead_the_writer_elsewhere() {
+        let project = Project::with("theirs");
+        let victim = project.0.path().join("person.key");
+        fs::write(&victim, "secret").unwrap();
+        for name in ["mcp.rookery-new", "mcp.json.rookery-kept", "mcp.json.rookery-new"] {
+            std::os::unix::fs::symlink(&victim, project.file().with_file_name(name)).unwrap();
+        }
+        let lent = project.take();
+        assert_eq!(project.text(), "ours");
+        lent.give_back().unwrap();
+        assert_eq!((fs::read_to_string(&victim).unwrap().as_str(), project.text().as_str()), ("secret", "theirs"));
+    }
+
+    #[test]
+    fn removed_folder_is_made_again_for_the_file_that_was_there() {
+        let project = Project::with("theirs");
+        let lent = project.take();
+        assert_eq!(project.names(), ["mcp.json"], "agents do not see the file that was there");
+        fs::remove_dir_all(project.file().parent().unwrap()).unwrap();
+        lent.give_back().unwrap();
+        assert_eq!(project.text(), "theirs");
+    }
+
+    #[test]
+    fn folder_exchanged_for_a_link_after_a_crash_is_refused_until_it_is_removed() {
+        let project = Project::with("theirs");
+        let elsewhere = tempfile::tempdir().unwrap();
+        fs::write(elsewhere.path().join("mcp.json"), "ours").unwrap();
+        project.take().die();
+        let folder = project.file().parent().unwrap().to_owned();
+        let moved = folder.with_file_name("moved");
+        fs::rename(&folder, &moved).unwrap();
+        std::os::unix::fs::symlink(elsewhere.path(), &folder).unwrap();
+        assert!(put_back_all(&project.ledger()).unwrap_err().to_string().contains("is a link"));
+        assert_eq!(fs::read_to_string(elsewhere.path().join("mcp.json")).unwrap(), "ours", "nothing beyond it changed");
+        fs::remove_file(&folder).unwrap();
+        fs::rename(&moved, &folder).unwrap();
+        put_back_all(&project.ledger()).unwrap();
+        assert_eq!(project.text(), "theirs");
+    }
+
+    /// Exchanges the folder and the file for links and back as fast as it can, until it is told to stop.
+    fn exchange(file: &Path, elsewhere: &Path, stop: &std::sync::atomic::AtomicBool) {
+        let (folder, moved) = (file.parent().unwrap(), file.parent().unwrap().with_file_name("moved"));
+        while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+            if fs::rename(folder, &moved).is_ok() {
+                std::os::unix::fs::symlink(elsewhere, folder).ok();
+                std::thread::yield_now();
+                fs::remove_file(folder).ok();
+                // The runner may have made another one meanwhile.
+                if fs::rename(&moved, folder).is_err() {
+                    fs::remove_dir_all(folder).ok();
+                    fs::rename(&moved, folder).ok();
+                }
+            }
+            fs::remove_file(file).ok();
+            std::os::unix::fs::symlink(elsewhere.join("mcp.json"), file).ok();
+        }
+    }
+
+    #[test]
+    fn concurrent_exchange_for_links_changes_nothing_elsewhere() {
+        use std::sync::atomic::{AtomicBool, Ordering};
+        let project = Project::with("theirs");
+        let outside = tempfile::tempdir().unwrap();
+        let elsewhere = outside.path().canonicalize().unwrap();
+        fs::write(elsewhere.join("mcp.json"), "victim").unwrap();
+        let stop = AtomicBool::new(false);
+        let mut taken = 0;
+        std::thread::scope(|scope| {
+            scope.spawn(|| exchange(&project.file(), &elsewhere, &stop));
+            for _ in 0..400 {
+                if let Ok(lent) = Lent::take(&project.ledger(), &project.file(), "ours") {
+                    taken += 1;
+                    drop(lent);
+                }
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        let names: Vec<_> = fs::read_dir(&elsewhere).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, [OsString::from("mcp.json")], "after {taken} overrides");
+        assert_eq!(fs::read_to_string(elsewhere.join("mcp.json")).unwrap(), "victim");
     }
 }

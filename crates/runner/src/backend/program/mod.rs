@@ -31,7 +31,7 @@ use super::codex::Codex;
 use super::cursor::Cursor;
 use super::gemini::Gemini;
 use super::opencode::Opencode;
-use super::{Backend, Ended, Event, Events, Failure, Seat, Turn, Usage, Verdict, Why};
+use super::{Backend, Ended, Event, Events, Failure, Seat, Turn, Usage, Verdict, Why, over_limit};
 use crate::file::{self, AgentProgram};
 use crate::process::{self, Finished, How, Limits, NotStarted, Program, Stream};
 use crate::sandbox::Sandbox;
@@ -93,6 +93,9 @@ impl ProgramAgent {
         self.sandbox.iter().for_each(|sandbox| sandbox.tell(events));
         let absent = self.sandbox.as_ref().map(|sandbox| sandbox.absent_settings()).unwrap_or_default();
         let ended = self.run_watched(turn, events).await;
+        if let Some(sandbox) = &self.sandbox {
+            sandbox.tell_traps(events).await;
+        }
         let name = self.dialect.program().as_str();
         for path in absent.iter().filter(|path| std::fs::symlink_metadata(path).is_ok()) {
             let path = path.display();
@@ -204,6 +207,7 @@ impl ProgramAgent {
         };
         match (heard.end, finished.how) {
             (Some(End::Failed(failure)), _) if heard.hopeless => Verdict::Failed(failure),
+            (_, How::OverLimit(excess)) => Verdict::Failed(over_limit(&self.seat, excess)),
             (_, How::Cancelled) => failed(Why::Cancelled, "it was asked to stop".to_owned()),
             (Some(End::Failed(failure)), _) => Verdict::Failed(failure),
             (Some(End::Done), _) => Verdict::Done { said: heard.said, worked: heard.worked },

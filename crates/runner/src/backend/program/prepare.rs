@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{OpenOptionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use super::dialect::{Linked, Start};
 use super::lend::Lent;
 use crate::backend::{Event, Events, Failure, Seat, Why};
+use crate::held::HeldFolder;
 
 /// Where it is written down which files of a project are others for a while.
 pub const LEDGER: &str = ".rookery/restore";
@@ -20,8 +21,7 @@ pub(super) struct Prepared {
 
 pub(super) async fn prepare(seat: &Seat, start: &Start) -> Result<Prepared, Failure> {
     for (path, text) in &start.files {
-        let path = seat.state.join(path);
-        inside(&seat.state, &path).and_then(|()| write(&path, text)).map_err(|error| failure(&path, &error))?;
+        write(&seat.state, Path::new(path), text).map_err(|error| failure(&seat.state.join(path), &error))?;
     }
     if let Some(linked) = &start.linked {
         let to = seat.state.join(linked.to);
@@ -63,11 +63,15 @@ fn inside(state: &Path, path: &Path) -> io::Result<()> {
     if path.is_symlink() { Err(strays()) } else { Ok(()) }
 }
 
-/// For the user alone: what is in there may come from the user's own settings.
-fn write(path: &Path, text: &str) -> io::Result<()> {
-    use io::Write;
-    let mut file = fs::OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(path)?;
-    file.write_all(text.as_bytes())
+/// Writes a file below the state folder, for the user alone: it may contain parts of the user's own settings. An agent may
+/// write to a part of the state folder, so no link is followed.
+fn write(state: &Path, path: &Path, text: &str) -> io::Result<()> {
+    let mut held = HeldFolder::open(&state.canonicalize()?)?;
+    let name = path.file_name().ok_or_else(|| io::Error::other("it has no name"))?;
+    for part in path.parent().into_iter().flat_map(Path::components) {
+        held = held.make(part)?.0;
+    }
+    held.write(name, text.as_bytes(), 0o600)
 }
 
 /// Everything that is in the user's folder is to be found in ours, unless something is there already.
@@ -110,8 +114,11 @@ mod tests {
         assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
         inside(&state, &state.join("home/other/deep/file")).unwrap();
         assert!(state.join("home/other/deep").is_dir());
-        symlink(&elsewhere, state.join("file")).unwrap();
+        symlink(elsewhere.join("file"), state.join("file")).unwrap();
         assert!(inside(&state, &state.join("file")).is_err());
+        write(&state, Path::new("file"), "ours").unwrap();
+        assert!(write(&state, Path::new("home/gemini/.gemini/settings.json"), "ours").is_err());
+        assert_eq!((fs::read_dir(&elsewhere).unwrap().count(), fs::read_to_string(state.join("file")).unwrap()), (0, "ours".into()));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use super::backend::Backend;
 use super::context;
 use super::duration;
 use super::ready::{Hindrance, Ready, Surroundings};
+use super::sandbox_limits::SandboxLimits;
 use super::script::Then;
 
 /// How many times of a schedule are told.
@@ -97,6 +98,8 @@ pub struct PlannedSandbox {
     pub network: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub write: Vec<String>,
+    #[serde(skip_serializing_if = "SandboxLimits::is_empty")]
+    pub limits: SandboxLimits,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -254,8 +257,12 @@ fn program(agent: &Agent, ready: &Ready, surroundings: &Surroundings<'_>) -> Opt
 fn sandbox(sandbox: &Sandbox) -> PlannedSandbox {
     let texts = |all: &[super::At<String>]| all.iter().map(|text| text.value.clone()).collect();
     match sandbox {
-        Sandbox::Off => PlannedSandbox { on: false, network: Vec::new(), write: Vec::new() },
-        Sandbox::On { network, write } => PlannedSandbox { on: true, network: texts(network), write: texts(write) },
+        Sandbox::Off => {
+            PlannedSandbox { on: false, network: Vec::new(), write: Vec::new(), limits: SandboxLimits::default() }
+        }
+        Sandbox::On { network, write, limits } => {
+            PlannedSandbox { on: true, network: texts(network), write: texts(write), limits: *limits }
+        }
     }
 }
 
