@@ -120,7 +120,9 @@ impl HeldFolder {
             Ok(fd) => Ok(HeldFolder { fd, path }),
             Err(Errno::NOTDIR | Errno::LOOP) => {
                 let shown = path.display();
-                Err(io::Error::other(format!("{shown} is a link or no folder; remove it, nothing beyond it is touched")))
+                Err(io::Error::other(format!(
+                    "{shown} is a link or no folder; remove it, nothing beyond it is touched"
+                )))
             }
             Err(error) => Err(error.into()),
         }
@@ -174,7 +176,7 @@ mod tests {
         std::fs::write(root.join("victim"), "theirs").unwrap();
         symlink("victim", root.join("file")).unwrap();
         let held = HeldFolder::open(&root).unwrap();
-        assert!(!held.contains("file".as_ref(), b"theirs"), "a link has no content of its own");
+        assert!(!held.contains("file".as_ref(), b"theirs"), "a link has no content");
         held.write("file".as_ref(), b"ours", 0o600).unwrap();
         assert!(held.contains("file".as_ref(), b"ours"));
         assert_eq!(std::fs::read_to_string(root.join("victim")).unwrap(), "theirs");

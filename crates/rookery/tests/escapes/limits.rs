@@ -1,1 +1,112 @@
-//! Resource exhaustion: processes, memory, disk, open files and CPU time.
+//! Exhaustion: more processes, memory, disk, time and files than an agent may use.
+
+use crate::target::{Attack, Seat, Target};
+
+/// Runs a script under one limit.
+async fn exhaust(limit: &str, script: &str) -> (Target, Attack) {
+    let target = Target::new();
+    let seat = Seat::shared().with(format!("sandbox: {{limits: {{{limit}}}}}"));
+    let attack = target.attack_from(&seat, script).await;
+    (target, attack)
+}
+
+/// How many processes have this argument.
+fn count_processes(argument: &str) -> usize {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let is_one = |line: Vec<u8>| line.split(|byte| *byte == 0).any(|word| word == argument.as_bytes());
+    processes.filter(|entry| std::fs::read(entry.path().join("cmdline")).is_ok_and(is_one)).count()
+}
+
+#[tokio::test]
+async fn many_processes_end_the_turn() {
+    let script = "for i in $(seq 300); do setsid env -i sleep 987651 & done; wait";
+    let (_target, attack) = exhaust("processes: 64", script).await;
+    let wanted = "raider started more than 64 processes (limit `sandbox.limits.processes`)";
+    assert!(attack.said.contains(wanted), "{attack:?}");
+    assert_eq!(count_processes("987651"), 0, "those that left their session and environment ended too");
+}
+
+#[tokio::test]
+async fn processes_that_multiply_end_the_turn() {
+    let script = r#"python3 -c "
+import os, time
+for _ in range(9):
+    os.fork()
+time.sleep(600)
+" rookery-fork-tree"#;
+    let (_target, attack) = exhaust("processes: 64", script).await;
+    assert!(attack.said.contains("limit `sandbox.limits.processes`"), "{attack:?}");
+    assert_eq!(count_processes("rookery-fork-tree"), 0);
+}
+
+#[tokio::test]
+async fn memory_of_all_processes_together_ends_the_turn() {
+    let script = r#"for i in 1 2 3 4; do python3 -c "
+import time
+held = [bytearray(b'x' * (4 << 20)) for _ in range(25)]
+time.sleep(600)
+" & done; wait"#;
+    let (_target, attack) = exhaust("memory: 256MiB", script).await;
+    let wanted = "raider used more than 256MiB of memory (limit `sandbox.limits.memory`)";
+    assert!(attack.said.contains(wanted), "{attack:?}");
+}
+
+#[tokio::test]
+async fn temporary_folders_have_a_size() {
+    let script = "for folder in /tmp /var/tmp /dev/shm /run; do dd if=/dev/zero of=$folder/big bs=1M count=100 2>/dev/null; \
+                  [ $(stat -c %s $folder/big) -gt 40000000 ] && echo filled $folder; rm -f $folder/big; done; \
+                  echo x >/dev/new && echo wrote devices; echo x >/dev/null && echo done";
+    let (_target, attack) = exhaust("memory: 64MiB", script).await;
+    assert!(attack.transcript.contains("done"), "{attack:?}");
+    assert!(!attack.transcript.contains("filled") && !attack.transcript.contains("wrote"), "{attack:?}");
+}
+
+#[tokio::test]
+async fn full_disk_ends_the_turn() {
+    for folder in [".", "$HOME"] {
+        let script = format!(
+            "for i in $(seq 10); do dd if=/dev/zero of={folder}/big$i bs=1M count=1 2>/dev/null; done; sleep 600"
+        );
+        let (_target, attack) = exhaust("disk: 4MiB", &script).await;
+        let wanted = "raider wrote more than 4MiB in one turn (limit `sandbox.limits.disk`)";
+        assert!(attack.said.contains(wanted), "{folder}: {attack:?}");
+    }
+}
+
+#[tokio::test]
+async fn endless_work_ends_the_turn() {
+    for script in ["while :; do :; done", "while :; do timeout 0.2 sh -c 'while :; do :; done'; done"] {
+        let (_target, attack) = exhaust("cpu_time: 1s", script).await;
+        let wanted = "raider used more than 1s of CPU time (limit `sandbox.limits.cpu_time`)";
+        assert!(attack.said.contains(wanted), "{script}: {attack:?}");
+    }
+}
+
+#[tokio::test]
+async fn open_files_and_file_sizes_are_bounded() {
+    let script = r#"ulimit -n 100000; ulimit -n; ulimit -c; python3 -c "
+import os
+held = []
+try:
+    while len(held) < 5000: held.append(open('/dev/null'))
+except OSError as error: print('opened', len(held), error.strerror)
+held.clear()
+try:
+    with open('big', 'wb') as file: file.write(b'x' * (4 << 20))
+except OSError as error: print('wrote', os.path.getsize('big'), error.strerror)
+""#;
+    let (_target, attack) = exhaust("open_files: 100, file_size: 1MiB", script).await;
+    assert!(attack.transcript.contains("Too many open files"), "{attack:?}");
+    assert!(attack.transcript.contains("wrote 1048576 File too large"), "{attack:?}");
+    let (_target, attack) = exhaust("file_size: 1MiB", "exec dd if=/dev/zero of=big bs=1M count=4").await;
+    assert!(attack.said.contains("raider wrote a file of more than 1MiB"), "{attack:?}");
+}
+
+#[tokio::test]
+async fn nested_user_namespaces_are_off() {
+    let target = Target::new();
+    let attack = target
+        .attack("unshare -U true && echo nested; unshare -Ur mount -t tmpfs x /mnt && echo mounted; echo done")
+        .await;
+    assert!(attack.transcript.contains("done") && !attack.transcript.contains("nested"), "{attack:?}");
+}

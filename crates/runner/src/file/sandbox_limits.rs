@@ -59,7 +59,7 @@ impl SandboxLimits {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, clippy::ref_option, reason = "serde calls it so")]
+#[expect(clippy::ref_option, reason = "serde calls it so")]
 fn seconds<S: serde::Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
     time.map(|time| time.as_secs_f64()).serialize(serializer)
 }

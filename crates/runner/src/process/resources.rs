@@ -78,7 +78,8 @@ const SIGXFSZ: i32 = 25;
 
 fn machine_memory() -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let kib = text.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix("kB")?.trim().parse().ok());
+    let kib =
+        text.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix("kB")?.trim().parse().ok());
     kib.map_or(0, |kib: u64| kib << 10)
 }
 
@@ -96,7 +97,9 @@ pub enum Excess {
 impl fmt::Display for Excess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Excess::Processes(most) => write!(f, "started more than {most} processes (limit `sandbox.limits.processes`)"),
+            Excess::Processes(most) => {
+                write!(f, "started more than {most} processes (limit `sandbox.limits.processes`)")
+            }
             Excess::Threads(most) => write!(f, "started more than {most} threads (limit `sandbox.limits.processes`)"),
             Excess::Memory(most) => {
                 write!(f, "used more than {} of memory (limit `sandbox.limits.memory`)", show_size(most))

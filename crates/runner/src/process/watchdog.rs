@@ -163,8 +163,13 @@ fn snapshot() -> Arc<Vec<Stat>> {
     let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     let stat = |pid: i32| Stat::parse(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?);
     let all = Arc::new(pids.filter_map(stat).collect::<Vec<Stat>>());
-    *last = Some((Instant::now(), all.clone()));
+    *last = Some((now(), all.clone()));
     all
+}
+
+#[expect(clippy::disallowed_methods, reason = "real processes and disks are measured, by a real clock")]
+fn now() -> Instant {
+    Instant::now()
 }
 
 /// Folders whose growth is watched.
@@ -203,7 +208,8 @@ impl Folders {
 
     /// What is free on the disks that they are on.
     fn free_bytes(&self) -> u64 {
-        let free = |root: &PathBuf| rustix::fs::statvfs(root).map_or(0, |disk| disk.f_bavail.saturating_mul(disk.f_frsize));
+        let free =
+            |root: &PathBuf| rustix::fs::statvfs(root).map_or(0, |disk| disk.f_bavail.saturating_mul(disk.f_frsize));
         self.roots.iter().map(free).fold(0, u64::saturating_add)
     }
 }
@@ -220,23 +226,24 @@ struct DiskWatch {
 
 impl DiskWatch {
     async fn begin(folders: Arc<Folders>, limit: u64) -> DiskWatch {
-        let began = Instant::now();
+        let began = now();
         let free = folders.free_bytes();
         let began_with = measure(&folders).await;
-        DiskWatch { folders, limit, began_with, free, measured: Instant::now(), took: began.elapsed() }
+        DiskWatch { folders, limit, began_with, free, measured: now(), took: began.elapsed() }
     }
 
     async fn grew_too_much(&mut self) -> bool {
         let rested = self.measured.elapsed();
         let is_filling = self.free.saturating_sub(self.folders.free_bytes()) > self.limit / 4;
-        let is_due = rested >= MEASURE_INTERVAL.max(self.took * MEASURE_REST) || (is_filling && rested >= self.took * 2);
+        let is_due =
+            rested >= MEASURE_INTERVAL.max(self.took * MEASURE_REST) || (is_filling && rested >= self.took * 2);
         if !is_due {
             return false;
         }
-        let began = Instant::now();
-        let now = measure(&self.folders).await;
-        (self.took, self.measured, self.free) = (began.elapsed(), Instant::now(), self.folders.free_bytes());
-        now.saturating_sub(self.began_with) > self.limit
+        let began = now();
+        let bytes = measure(&self.folders).await;
+        (self.took, self.measured, self.free) = (began.elapsed(), now(), self.folders.free_bytes());
+        bytes.saturating_sub(self.began_with) > self.limit
     }
 }
 
@@ -286,7 +293,10 @@ mod tests {
         let except = root.join(".rookery");
         fs::create_dir_all(except.join("home")).unwrap();
         fs::create_dir(root.join("sub")).unwrap();
-        let at = |roots: &[&Path]| Folders { roots: roots.iter().map(|path| path.to_path_buf()).collect(), except: except.clone() };
+        let at = |roots: &[&Path]| Folders {
+            roots: roots.iter().map(|path| path.to_path_buf()).collect(),
+            except: except.clone(),
+        };
         let home = except.join("home");
         let folders = at(&[&root, &root.join("sub"), &home]);
         let before = folders.measure();

@@ -310,7 +310,8 @@ mod tests {
         let wanted = "a, b run without a sandbox (bubblewrap is not installed): install bubblewrap, or say `sandbox: false` in the workflow file";
         assert_eq!(missing_if(&Available::Missing, agents).as_deref(), Some(wanted));
         assert_eq!(missing_if(&Available::Missing, &agents[2..]), None);
-        let there = Available::Yes { bwrap: "/usr/bin/bwrap".into(), version: "1".into(), nested: NestedNamespaces::Off };
+        let there =
+            Available::Yes { bwrap: "/usr/bin/bwrap".into(), version: "1".into(), nested: NestedNamespaces::Off };
         assert_eq!(missing_if(&there, agents), None);
     }
 }

@@ -121,7 +121,19 @@ pub(super) fn survey(wanted: &Wanted<'_>) -> Result<Plan, Impossible> {
     let tools = tools(home.as_deref(), &path, wanted.rookery, &given);
     let home = home.map(|at| Home { at, shown });
     let temporary_bytes = wanted.temporary_bytes;
-    Ok(Plan { project, folder, write, guarded, absent, state, private, home, tools, served: real(wanted.served)?, temporary_bytes })
+    Ok(Plan {
+        project,
+        folder,
+        write,
+        guarded,
+        absent,
+        state,
+        private,
+        home,
+        tools,
+        served: real(wanted.served)?,
+        temporary_bytes,
+    })
 }
 
 fn real(path: &Path) -> Result<PathBuf, Impossible> {
@@ -308,7 +320,11 @@ mod tests {
             assert!(matches!(refused, Err(Impossible::Link(..))), "{named}: {refused:?}");
         }
         std::os::unix::fs::symlink(disk.at("other"), disk.at("home/.nvm/cache")).unwrap();
-        assert_eq!(disk.survey("home/shop", &["~/.nvm/cache"]).unwrap().write, [disk.at("other")], "a person's own link");
+        assert_eq!(
+            disk.survey("home/shop", &["~/.nvm/cache"]).unwrap().write,
+            [disk.at("other")],
+            "a person's own link"
+        );
     }
 
     #[test]

@@ -283,7 +283,11 @@ mod tests {
         let check = check_sandbox(&Available::Missing);
         assert_eq!((check.name, check.verdict), ("sandbox", Verdict::Warning));
         assert!(check.mend.is_some_and(|mend| mend.starts_with("install bubblewrap")));
-        let there = Available::Yes { bwrap: "/usr/bin/bwrap".into(), version: "bubblewrap 1".into(), nested: rookery_runner::sandbox::NestedNamespaces::Off };
+        let there = Available::Yes {
+            bwrap: "/usr/bin/bwrap".into(),
+            version: "bubblewrap 1".into(),
+            nested: rookery_runner::sandbox::NestedNamespaces::Off,
+        };
         assert_eq!(check_sandbox(&there).verdict, Verdict::Good);
     }
 

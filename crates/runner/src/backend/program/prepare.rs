@@ -118,7 +118,10 @@ mod tests {
         assert!(inside(&state, &state.join("file")).is_err());
         write(&state, Path::new("file"), "ours").unwrap();
         assert!(write(&state, Path::new("home/gemini/.gemini/settings.json"), "ours").is_err());
-        assert_eq!((fs::read_dir(&elsewhere).unwrap().count(), fs::read_to_string(state.join("file")).unwrap()), (0, "ours".into()));
+        assert_eq!(
+            (fs::read_dir(&elsewhere).unwrap().count(), fs::read_to_string(state.join("file")).unwrap()),
+            (0, "ours".into())
+        );
     }
 
     #[test]
