@@ -150,7 +150,7 @@ mod tests {
         std::fs::write(&program, old).unwrap();
         std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         let available = Available::on(folder.path().as_os_str());
-        assert_eq!(available.bwrap().map(|(_, nested)| nested), Some(NestedNamespaces::On));
+        assert_eq!(available.with_namespaces().map(|(_, nested)| nested), Some(NestedNamespaces::On));
         assert!(available.mend().is_none() && available.to_string().contains("nested user namespaces"), "{available}");
     }
 }
