@@ -4,6 +4,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
+use rookery_core::AgentId;
+use rookery_core::session::TeamSession;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -11,12 +13,14 @@ use crate::address::{Address, Whereabouts};
 use crate::error::ClientError;
 use crate::key::Keys;
 use crate::patience::{Patience, Repeat};
-use crate::proof::{self, Proof};
+use crate::proof::{Proof, SessionIssuer};
 
 /// The header with the key of a session.
 pub const SESSION: &str = "x-rookery-session";
 /// The header that says where somebody looks around who gave no name.
 pub const INSTANCE: &str = "x-rookery-instance";
+/// The header of answers that come from the gate of a sandbox because no daemon answered it.
+pub const GATE: &str = "x-rookery-gate";
 /// The header under which a call is done once, however often it is sent.
 pub(crate) const KEY: &str = "idempotency-key";
 /// Loopback answers at once or not at all.
@@ -83,10 +87,10 @@ impl Client {
         Ok(self.clone().with_proof(proof))
     }
 
-    /// A key by which a program that is started for the agent proves that, for so long. It names no other agent and opens
-    /// nothing else.
-    pub fn session_key(&self, agent: &str, lasting: Duration) -> Result<String, ClientError> {
-        Ok(proof::session_key(self.person_key()?, agent, lasting))
+    /// Makes the keys by which programs that are started for the agent prove it. They name no other agent, open nothing
+    /// else, and end with the generation of the team.
+    pub fn session_issuer(&self, agent: &AgentId, team: TeamSession) -> Result<SessionIssuer, ClientError> {
+        Ok(SessionIssuer::new(self.person_key()?, agent.clone(), Some(team)))
     }
 
     fn person_key(&self) -> Result<&str, ClientError> {
@@ -277,6 +281,12 @@ impl Link {
         if status.is_success() {
             return Ok(response);
         }
+        if status == StatusCode::BAD_GATEWAY
+            && response.headers().contains_key(GATE)
+            && let Err(source) = response.error_for_status_ref()
+        {
+            return Err(self.unreachable(source));
+        }
         if status == StatusCode::MISDIRECTED_REQUEST {
             return Err(ClientError::OtherProject { url: self.shown() });
         }
@@ -434,6 +444,7 @@ pub(crate) mod tests {
         assert!(!request.contains("secret"), "{request}");
         let token = client_of(&daemon).with_proof(Proof::Token("t".into()));
         assert!(matches!(token.as_agent("ada"), Err(ClientError::NotAPerson)));
-        assert!(matches!(token.session_key("ada", Duration::ZERO), Err(ClientError::NotAPerson)));
+        let team = TeamSession { team: "ada".into(), generation: 1 };
+        assert!(matches!(token.session_issuer(&"ada".into(), team), Err(ClientError::NotAPerson)));
     }
 }

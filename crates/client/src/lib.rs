@@ -19,9 +19,9 @@ pub mod turns;
 pub mod wire;
 
 pub use address::{Address, Whereabouts};
-pub use client::{Answer, Client, INSTANCE, SESSION};
+pub use client::{Answer, Client, GATE, INSTANCE, SESSION};
 pub use error::ClientError;
 pub use follow::{Followed, Follower};
 pub use message::Message;
-pub use proof::{Proof, session_key};
+pub use proof::{Proof, SessionIssuer, session_key};
 pub use tools::Tools;

@@ -4,7 +4,9 @@ use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use reqwest::RequestBuilder;
-use rookery_core::{AgentId, Timestamp, session};
+use rookery_core::outbound::SandboxReach;
+use rookery_core::session::{self, Session, TeamSession};
+use rookery_core::{AgentId, Timestamp};
 
 use crate::client::SESSION;
 
@@ -53,14 +55,53 @@ impl fmt::Debug for Proof {
 }
 
 /// The key of a session of the agent that ends by itself after that time.
+pub fn session_key(person_key: &str, agent: &str, lasting: Duration) -> String {
+    session::key(person_key, &AgentId::from(agent), after(lasting))
+}
+
 #[expect(
     clippy::disallowed_methods,
     reason = "the end of a key is a moment, and the daemon that judges it has the same"
 )]
-pub fn session_key(person_key: &str, agent: &str, lasting: Duration) -> String {
+fn after(lasting: Duration) -> Timestamp {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let until = i64::try_from(now.saturating_add(lasting).as_millis()).unwrap_or(i64::MAX);
-    session::key(person_key, &AgentId::from(agent), Timestamp(until))
+    Timestamp(i64::try_from(now.saturating_add(lasting).as_millis()).unwrap_or(i64::MAX))
+}
+
+/// Makes the session keys of one agent.
+#[derive(Clone)]
+pub struct SessionIssuer {
+    person_key: String,
+    agent: AgentId,
+    team: Option<TeamSession>,
+}
+
+impl SessionIssuer {
+    pub fn new(person_key: impl Into<String>, agent: AgentId, team: Option<TeamSession>) -> SessionIssuer {
+        SessionIssuer { person_key: person_key.into(), agent, team }
+    }
+
+    /// A key for a program outside of any sandbox.
+    pub fn key(&self, lasting: Duration) -> String {
+        self.issue(lasting, None)
+    }
+
+    /// A key for one request out of a sandbox that may reach these hosts.
+    pub fn sandboxed_key(&self, reach: &SandboxReach) -> String {
+        self.issue(REQUEST_LASTS, Some(reach.clone()))
+    }
+
+    fn issue(&self, lasting: Duration, sandbox: Option<SandboxReach>) -> String {
+        let (agent, team) = (self.agent.clone(), self.team.clone());
+        Session { agent, until: after(lasting), team, sandbox }.to_key(&self.person_key)
+    }
+}
+
+impl fmt::Debug for SessionIssuer {
+    /// A secret is never written to a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SessionIssuer({})", self.agent)
+    }
 }
 
 #[cfg(test)]
@@ -70,8 +111,9 @@ mod tests {
     #[test]
     fn a_session_is_good_for_its_agent_and_ends() {
         let (key, hash) = (session_key("the-key", "ada@pr-1", Duration::from_secs(60)), session::hash("the-key"));
-        assert_eq!(session::agent(&hash, &key, Timestamp(0)), Some("ada@pr-1".into()));
-        assert_eq!(session::agent(&hash, &key, Timestamp(i64::MAX - 1)), None);
+        let agent = |now| Session::from_key(&hash, &key, now).map(|session| session.agent);
+        assert_eq!(agent(Timestamp(0)), Some("ada@pr-1".into()));
+        assert_eq!(agent(Timestamp(i64::MAX - 1)), None);
     }
 
     #[test]

@@ -1,10 +1,13 @@
 //! Who asks, and how we know it.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::id::{AgentId, Seq};
+use crate::outbound::SandboxReach;
+use crate::session::Session;
 
 /// The author of a fact. Only agents are listed, have presence and can be given work.
 #[derive(Clone, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
@@ -104,11 +107,13 @@ pub struct Caller {
     pub fence: Option<Seq>,
     /// Who speaks in the actor's name, where the credential is somebody else's: a person, or an agent with a lead's token.
     pub by: Option<String>,
+    /// The claims of its session key, if it showed one.
+    pub session: Option<Arc<Session>>,
 }
 
 impl Caller {
     pub fn system() -> Caller {
-        Caller { actor: Actor::System, auth: Auth::None, power: Power::Person, fence: None, by: None }
+        Caller { actor: Actor::System, auth: Auth::None, power: Power::Person, fence: None, by: None, session: None }
     }
 
     pub fn watcher() -> Caller {
@@ -117,21 +122,40 @@ impl Caller {
 
     /// A caller on loopback that says who it is.
     pub fn asserted(agent: impl Into<AgentId>) -> Caller {
-        Caller { actor: Actor::Agent(agent.into()), auth: Auth::Asserted, power: Power::Agent, fence: None, by: None }
+        Caller {
+            actor: Actor::Agent(agent.into()),
+            auth: Auth::Asserted,
+            power: Power::Agent,
+            fence: None,
+            by: None,
+            session: None,
+        }
     }
 
     pub fn person(name: &str) -> Caller {
-        Caller { actor: Actor::Person(name.to_owned()), auth: Auth::Token, power: Power::Person, fence: None, by: None }
+        Caller {
+            actor: Actor::Person(name.to_owned()),
+            auth: Auth::Token,
+            power: Power::Person,
+            fence: None,
+            by: None,
+            session: None,
+        }
     }
 
     pub fn nobody() -> Caller {
-        Caller { actor: Actor::Nobody, auth: Auth::None, power: Power::Agent, fence: None, by: None }
+        Caller { actor: Actor::Nobody, auth: Auth::None, power: Power::Agent, fence: None, by: None, session: None }
     }
 
     /// The agent whose own call this is. What an observer reads, and what somebody does in an agent's name, tells
     /// nothing about whether that agent lives.
     pub fn itself(&self) -> Option<&AgentId> {
         self.actor.agent().filter(|_| self.by.is_none() && self.power != Power::Observer)
+    }
+
+    /// The hosts that its sandbox may reach, if the call comes from a sandbox.
+    pub fn sandbox(&self) -> Option<&SandboxReach> {
+        self.session.as_ref()?.sandbox.as_ref()
     }
 
     /// Whether it showed a credential, so that it is more than its word.

@@ -289,14 +289,19 @@ pub fn asks(caller: &Caller, command: &Command) -> Vec<Ask> {
         Command::EndTurn(c) => c.asks(),
     };
     asks.extend(caller.actor.agent().map(|agent| Ask::Row(Key::Agent(agent.clone()))));
+    let bound = caller.session.as_ref().and_then(|session| session.team.as_ref());
+    asks.extend(bound.map(|bound| Ask::Row(Key::Team(bound.team.clone()))));
     asks
 }
 
-/// Whether the caller may change anything at all: observers may not, and an id that is bound to a credential cannot
-/// merely be asserted.
+/// Whether the caller may change anything at all: observers may not, a session ends with its team, and an id that is bound
+/// to a credential cannot merely be asserted.
 pub fn admits(view: &View, caller: &Caller) -> Result<(), Halt> {
     if caller.power == Power::Observer {
         return Err(Refusal::new(Code::Forbidden, "an observer may only read").into());
+    }
+    if let Some(session) = &caller.session {
+        session.check_team(view)?;
     }
     if caller.auth == Auth::Asserted
         && let Actor::Agent(id) = &caller.actor

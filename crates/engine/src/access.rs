@@ -1,15 +1,16 @@
 //! Who a caller is: credentials first, then what it says of itself.
 
 use std::collections::HashMap;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use rookery_core::instance::{check_name, plain};
-use rookery_core::session;
+use rookery_core::session::Session;
 pub use rookery_core::session::hash;
 use rookery_core::{Actor, AgentId, Auth, Caller, Code, Power, Refusal, Seq, Timestamp};
 use rookery_store::{ReadError, Store, Token};
 
 use crate::launch::{self, COOKIE_MILLIS, Launches};
+use crate::team_sessions::TeamSessions;
 
 /// What came with a request.
 #[derive(Clone, Debug, Default)]
@@ -41,11 +42,18 @@ pub struct Access {
     /// By the hash of the secret.
     tokens: RwLock<HashMap<String, Token>>,
     launches: Launches,
+    team_sessions: TeamSessions,
 }
 
 impl Access {
     pub fn new(trust: Trust, person_key: Option<&str>) -> Access {
-        Access { trust, person_key: person_key.map(hash), tokens: RwLock::default(), launches: Launches::default() }
+        Access {
+            trust,
+            person_key: person_key.map(hash),
+            tokens: RwLock::default(),
+            launches: Launches::default(),
+            team_sessions: TeamSessions::default(),
+        }
     }
 
     pub fn trust(&self) -> Trust {
@@ -58,6 +66,11 @@ impl Access {
         let by_hash = tokens.into_iter().map(|token| (token.hash.clone(), token)).collect();
         *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = by_hash;
         Ok(())
+    }
+
+    /// The teams that session keys are bound to.
+    pub fn team_sessions(&self) -> &TeamSessions {
+        &self.team_sessions
     }
 
     /// The codes that sign a person in by a launch address.
@@ -95,14 +108,15 @@ impl Access {
 
     fn by_session(&self, credentials: &Credentials<'_>, now: Timestamp) -> Result<Caller, Refusal> {
         let key = credentials.session.unwrap_or_default();
-        let agent = self.person_key.as_ref().and_then(|hash| session::agent(hash, key, now));
-        let Some(agent) = agent else {
+        let session = self.person_key.as_ref().and_then(|hash| Session::from_key(hash, key, now));
+        let Some(session) = session else {
             return Err(Refusal::new(Code::Unauthenticated, "the session key is not valid or has ended")
                 .hint("start the agent's program again"));
         };
-        let own = Actor::Agent(agent_named("the session's agent", agent.as_str())?);
+        let own = Actor::Agent(agent_named("the session's agent", session.agent.as_str())?);
+        self.team_sessions.check(&session)?;
         let caller = spoken_for(own, credentials.stated, Power::Agent)?;
-        Ok(Caller { auth: Auth::Session, ..caller })
+        Ok(Caller { auth: Auth::Session, session: Some(Arc::new(session)), ..caller })
     }
 
     /// The key that messages to an agent's endpoint are signed with; `None` in a project without a key file.
@@ -133,7 +147,7 @@ impl Access {
 
 /// Whom the owner of a credential speaks as: itself, or with a lead's or a person's power any agent, and nobody else.
 fn spoken_for(own: Actor, stated: Option<&str>, power: Power) -> Result<Caller, Refusal> {
-    let caller = |actor, by| Caller { actor, auth: Auth::Token, power, fence: None, by };
+    let caller = |actor, by| Caller { actor, auth: Auth::Token, power, fence: None, by, session: None };
     let Some(stated) = stated.filter(|stated| own.to_string() != *stated) else { return Ok(caller(own, None)) };
     let stated = agent_named("X-Agent-Id", stated)?;
     match own.agent() {
@@ -171,6 +185,8 @@ pub fn agent_named(field: &'static str, name: &str) -> Result<AgentId, Refusal> 
 
 #[cfg(test)]
 mod tests {
+    use rookery_core::session;
+
     use super::*;
 
     fn access(trust: Trust) -> Access {

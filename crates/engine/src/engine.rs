@@ -308,6 +308,11 @@ impl Engine {
                     self.sign_of_life(caller, &agent.id, LifeSource::Call).ok();
                 }
             }
+            (Command::StartTeam(_) | Command::EndTeam(_), Answer::Row(_, row)) => {
+                if let Row::Team(team) = &row.0 {
+                    self.access().team_sessions().learn(team, at);
+                }
+            }
             (Command::SetStatus(set), _) if set.status == Status::Offline => {
                 roster.moved(&set.agent, Place::Offline, at);
             }

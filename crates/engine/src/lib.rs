@@ -32,6 +32,7 @@ pub mod services;
 mod shown;
 pub mod subscribe;
 pub mod sweeper;
+pub mod team_sessions;
 pub mod teams;
 pub mod timers;
 mod unread;

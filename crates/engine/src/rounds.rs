@@ -6,17 +6,17 @@
 
 use std::time::Duration;
 
-use rookery_core::{AgentId, Caller};
+use rookery_core::{AgentId, Caller, Row, Table};
 use rookery_store::node::{ATTEND_EVERY, Duty, LEASE, Tenure};
 use rookery_store::store::Health;
-use rookery_store::{Operation, Submission, SubmitError};
+use rookery_store::{ListQuery, Operation, Submission, SubmitError};
 
 use crate::artifacts::{Collected, Trial};
 use crate::engine::{Engine, EngineError};
 use crate::subscribe::{Chunk, SubscribeError, Subscription};
 use crate::sweeper::{Allowed, Glance, Sight, Sighted, Sweeper, Witness};
 
-/// Learns who is here, when each was last seen, and which tokens are good. The first round of all.
+/// Learns who is here, when each was last seen, which teams run, and which tokens are good. The first round of all.
 pub async fn take_stock(engine: &Engine) -> Result<(), EngineError> {
     learn_team(engine).await?;
     engine.board().learn(engine.store().presence().await?);
@@ -27,6 +27,12 @@ pub async fn take_stock(engine: &Engine) -> Result<(), EngineError> {
 async fn learn_team(engine: &Engine) -> Result<(), EngineError> {
     let agents = engine.agents().await?;
     engine.roster().learn_all(&agents.value, agents.head.head);
+    let (rows, head) = engine.store().list(ListQuery::all(Table::Teams)).await?;
+    for row in &rows {
+        if let Row::Team(team) = row {
+            engine.access().team_sessions().learn(team, head.head);
+        }
+    }
     Ok(())
 }
 
@@ -47,7 +53,10 @@ impl Following {
     /// Takes the next stretch of the log; waits until there is one. Safe to drop while it waits.
     pub async fn next(&mut self, engine: &Engine) -> Result<Chunk, SubscribeError> {
         let chunk = self.subscription.next().await?;
-        chunk.rows().iter().for_each(|row| engine.roster().follow(row));
+        for row in chunk.rows() {
+            engine.roster().follow(row);
+            engine.access().team_sessions().follow(row);
+        }
         Ok(chunk)
     }
 }

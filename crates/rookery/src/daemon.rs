@@ -203,7 +203,7 @@ fn outlets(settings: &Settings, project: &Project) -> Result<Vec<Outlet>, String
 /// How messages get to the endpoints of agents. Where everybody who calls is trusted, those nearby are served too.
 fn carrier(settings: &Settings) -> anyhow::Result<Arc<dyn Carrier>> {
     let area = if *settings.require_token { Area::Public } else { Area::Nearby };
-    let reach = Reach { area, hosts: settings.delivery_hosts.to_vec() };
+    let reach = Reach { area, allow: settings.outbound_allow.to_vec() };
     let http = Http::new(reach, *settings.delivery_timeout);
     Ok(Arc::new(http.map_err(|error| anyhow::anyhow!("cannot prepare to deliver messages: {error}"))?))
 }

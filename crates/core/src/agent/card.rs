@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Register, Vouched};
+use super::{EndpointGrant, Register, Vouched};
 use crate::actor::Caller;
 use crate::clutch::Card;
 use crate::command::{Decision, Halt};
@@ -18,6 +18,9 @@ use crate::view::View;
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct RegisterCard {
     pub card: Card,
+    /// Messages may be posted to the host and port of the card's endpoint, wherever they are. Only people may say so.
+    #[serde(default)]
+    pub allow_endpoint: bool,
 }
 
 /// Changes a part of an agent's card, whichever way it joined: objects are merged, `null` takes a field away, everything
@@ -39,7 +42,8 @@ impl RegisterCard {
 
     pub(crate) fn announces(&self, view: &View, caller: &Caller, vouched: Vouched) -> Result<Decision, Halt> {
         let card = read(&serde_json::to_value(&self.card).unwrap_or_default())?;
-        register(card, view, caller, vouched)
+        let grant = if self.allow_endpoint { EndpointGrant::ByPerson } else { EndpointGrant::Unchanged };
+        register(card, view, caller, vouched, grant)
     }
 }
 
@@ -60,7 +64,7 @@ impl UpdateCard {
         if card.agent_id != self.agent {
             return Err(Refusal::new(Code::Invalid, "/agent_id: a change cannot give an agent another id").into());
         }
-        register(card, view, caller, vouched)
+        register(card, view, caller, vouched, EndpointGrant::Unchanged)
     }
 }
 
@@ -68,11 +72,17 @@ fn asks(agent: &AgentId) -> Vec<Ask> {
     vec![Key::Agent(agent.clone()).into(), Key::Lead.into()]
 }
 
-fn register(card: Card, view: &View, caller: &Caller, vouched: Vouched) -> Result<Decision, Halt> {
+fn register(
+    card: Card,
+    view: &View,
+    caller: &Caller,
+    vouched: Vouched,
+    grant: EndpointGrant,
+) -> Result<Decision, Halt> {
     let id = card.agent_id.clone();
     let known = view.agent(&id)?.filter(|agent| !agent.has_left()).map(|agent| &agent.profile);
     let profile = card.profile(known);
-    Register { id, profile }.announces(view, caller, vouched)
+    Register { id, profile }.announces(view, caller, vouched, grant)
 }
 
 /// Whatever way a card came here, it is one that could have come in.
@@ -105,14 +115,18 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::actor::Auth;
     use crate::agent::{Leave, Role};
+    use crate::id::Timestamp;
     use crate::limit;
+    use crate::outbound::SandboxReach;
+    use crate::session::Session;
     use crate::testing::{World, anna, by, register as announce, with_token};
 
     fn card(id: &str, more: Value) -> RegisterCard {
         let mut card = json!({ "v": "clutch/0.1", "agent_id": id });
         merge(&mut card, &more);
-        RegisterCard { card: Card::read(&card).unwrap() }
+        RegisterCard { card: Card::read(&card).unwrap(), allow_endpoint: false }
     }
 
     fn change(agent: &str, change: Value) -> UpdateCard {
@@ -243,10 +257,60 @@ mod tests {
         }
         w.does(&with_token("a"), card("a", json!({})));
         let reserved = Card { agent_id: "router".into(), ..card("x", json!({})).card };
-        assert_eq!(w.refuses(&anna(), RegisterCard { card: reserved }), Code::Invalid);
+        assert_eq!(w.refuses(&anna(), RegisterCard { card: reserved, allow_endpoint: false }), Code::Invalid);
         let long = "x".repeat(limit::NAME_BYTES + 1);
         let mut named = card("x", json!({}));
         named.card.display.name = Some(long);
         assert_eq!(w.refuses(&anna(), named), Code::Invalid);
+    }
+
+    fn from_sandbox(agent: &str, hosts: &[&str]) -> Caller {
+        let sandbox = Some(SandboxReach { hosts: hosts.iter().map(|host| host.parse().unwrap()).collect() });
+        let session = Session { agent: agent.into(), until: Timestamp(i64::MAX), team: None, sandbox };
+        Caller { auth: Auth::Session, session: Some(session.into()), ..by(agent) }
+    }
+
+    #[test]
+    fn card_from_sandbox_names_only_hosts_that_the_sandbox_may_reach() {
+        let mut w = World::of(&["lead"]);
+        let at = |url: &str| json!({ "endpoints": { "clutch": { "url": url } } });
+        let closed = from_sandbox("ken", &[]);
+        for endpoints in [
+            json!({ "clutch": { "url": "http://127.0.0.1:9/" } }),
+            json!({ "a2a": { "url": "http://127.0.0.1:9/" } }),
+            json!({ "clutch": { "url": "https://evil.example/" } }),
+            json!({ "grpc": { "url": "https://evil.example/" } }),
+            json!({ "grpc": "https://evil.example/" }),
+        ] {
+            assert_eq!(w.refuses(&closed, card("ken", json!({ "endpoints": endpoints }))), Code::Forbidden);
+        }
+        w.does(&closed, card("ken", json!({})));
+        assert_eq!(w.refuses(&closed, change("ken", at("http://127.0.0.1:9/"))), Code::Forbidden);
+        let open = from_sandbox("ken", &["hooks.example:443", "127.0.0.1:9"]);
+        w.does(&open, change("ken", at("https://hooks.example/ken")));
+        w.does(&open, change("ken", at("http://127.0.0.1:9/")));
+        for url in ["http://hooks.example/ken", "http://127.0.0.1:10/", "http://0x7f.1:9/", "http://a.hooks.example/"] {
+            assert_eq!(w.refuses(&open, change("ken", at(url))), Code::Forbidden, "{url}");
+        }
+        w.does(&with_token("ken"), change("ken", at("http://elsewhere.example/")));
+        w.does(&closed, change("ken", json!({ "display": { "name": "Ken" } })));
+        assert_eq!(w.refuses(&from_sandbox("lead", &[]), card("made-up", at("http://127.0.0.1:9/"))), Code::Forbidden);
+    }
+
+    #[test]
+    fn endpoint_is_allowed_by_people_only_and_stays_allowed() {
+        let mut w = World::of(&["lead"]);
+        let at = json!({ "endpoints": { "clutch": { "url": "http://127.0.0.1:9/in" } } });
+        let allowing = |more: &Value| RegisterCard { allow_endpoint: true, ..card("ken", more.clone()) };
+        assert_eq!(w.refuses(&with_token("ken"), allowing(&at)), Code::Forbidden);
+        assert_eq!(w.refuses(&anna(), allowing(&json!({}))), Code::Invalid);
+        w.does(&anna(), allowing(&at));
+        assert_eq!(w.agent("ken").allowed_endpoint, Some("127.0.0.1:9".parse().unwrap()));
+        w.does(&with_token("ken"), change("ken", json!({ "display": { "name": "Ken" } })));
+        assert_eq!(w.agent("ken").allowed_endpoint, Some("127.0.0.1:9".parse().unwrap()));
+        w.does(&with_token("ken"), Leave { agent: "ken".into() });
+        w.does(&with_token("ken"), card("ken", json!({})));
+        assert_eq!(w.agent("ken").allowed_endpoint, None);
+        assert_eq!(w.rebuilt(), *w.rows());
     }
 }

@@ -23,14 +23,15 @@ pub use leave::{AgentLeft, Leave};
 pub use offline::{AgentReturned, AgentWentOffline, DeclareOffline, Evidence, Lost, LostFile};
 pub use pause::{AgentPaused, AgentUnpaused, Pause, Paused, Unpause};
 pub use recent::Recent;
-pub(crate) use register::Vouched;
 pub use register::{AgentRegistered, AgentUpdated, Profile, Register};
+pub(crate) use register::{EndpointGrant, Vouched};
 pub use status::{AgentStatusSet, CurrentTask, SetStatus};
 pub use update::UpdateProfile;
 
 use crate::fact::Fact;
 use crate::id::{AgentId, Seq, TaskId, Timestamp};
 use crate::key::ColumnValue;
+use crate::outbound::AllowedHost;
 use crate::task;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -87,6 +88,9 @@ pub struct Agent {
     pub seen_at: Timestamp,
     /// Bound to a token or session: nobody may merely assert this id.
     pub sealed: bool,
+    /// The host and port that a person allowed messages for it to be posted to, wherever they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_endpoint: Option<AllowedHost>,
     /// How many tasks it has claimed.
     pub holding: u32,
     /// What it held when it was declared offline, to be given back if nobody took it.

@@ -14,6 +14,7 @@ use crate::id::{AgentId, Seq, Timestamp};
 use crate::instance::{Instance, begin, check_name, plain};
 use crate::key::{Ask, Key};
 use crate::limit;
+use crate::outbound::AllowedHost;
 use crate::refusal::{Code, Refusal};
 use crate::view::View;
 
@@ -48,6 +49,9 @@ pub struct AgentRegistered {
     #[serde(flatten)]
     pub profile: Profile,
     pub sealed: bool,
+    /// The host and port that a person allowed messages for the agent to be posted to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_endpoint: Option<AllowedHost>,
 }
 
 /// An agent that was here already announced itself again.
@@ -57,6 +61,9 @@ pub struct AgentUpdated {
     #[serde(flatten)]
     pub profile: Profile,
     pub sealed: bool,
+    /// The host and port that a person allowed messages for the agent to be posted to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_endpoint: Option<AllowedHost>,
 }
 
 /// Whether a key of the agent vouches for what is said in its name.
@@ -64,6 +71,33 @@ pub struct AgentUpdated {
 pub(crate) enum Vouched {
     ByKey,
     ByNobody,
+}
+
+/// Whether messages may be posted to the endpoint on the card, wherever it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum EndpointGrant {
+    /// An earlier grant stays.
+    Unchanged,
+    /// A person allows the host and port of the card's endpoint.
+    ByPerson,
+}
+
+impl EndpointGrant {
+    fn host(self, caller: &Caller, profile: &Profile) -> Result<Option<AllowedHost>, Refusal> {
+        if self == EndpointGrant::Unchanged {
+            return Ok(None);
+        }
+        if caller.power != Power::Person {
+            return Err(Refusal::new(Code::Forbidden, "only a person may allow an endpoint")
+                .hint("use 'rookery agents add', or send a person's token"));
+        }
+        let url = profile.card.as_ref().and_then(|card| Some(card.endpoints.clutch.as_ref()?.url.as_str()));
+        let allowed = url.and_then(AllowedHost::of_url);
+        allowed.map(Some).ok_or_else(|| {
+            Refusal::new(Code::Invalid, "/endpoints/clutch/url: there is no endpoint to allow")
+                .hint("name an http or https address, with a host name or an address in its usual form")
+        })
+    }
 }
 
 impl Profile {
@@ -96,10 +130,16 @@ impl Register {
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
-        self.announces(view, caller, Vouched::ByNobody)
+        self.announces(view, caller, Vouched::ByNobody, EndpointGrant::Unchanged)
     }
 
-    pub(crate) fn announces(&self, view: &View, caller: &Caller, vouched: Vouched) -> Result<Decision, Halt> {
+    pub(crate) fn announces(
+        &self,
+        view: &View,
+        caller: &Caller,
+        vouched: Vouched,
+        grant: EndpointGrant,
+    ) -> Result<Decision, Halt> {
         self.check()?;
         view.may_speak_for(caller, &self.id)?;
         let sealed = caller.is_proven() && caller.itself() == Some(&self.id);
@@ -108,15 +148,21 @@ impl Register {
         if vouched == Vouched::ByNobody {
             may_set_keys(view, caller, known, &profile)?;
         }
+        if let (Some(reach), Some(card)) = (caller.sandbox(), &profile.card) {
+            reach.check_card(card, known.and_then(|agent| agent.profile.card.as_deref()))?;
+        }
+        let granted = grant.host(caller, &profile)?;
         let mut facts = Vec::new();
         match known {
             Some(agent) if !agent.has_left() => {
-                let renewed = Agent { profile, sealed: sealed || agent.sealed, ..agent.clone() };
+                let allowed_endpoint = granted.or_else(|| agent.allowed_endpoint.clone());
+                let renewed = Agent { profile, sealed: sealed || agent.sealed, allowed_endpoint, ..agent.clone() };
                 if renewed != *agent {
                     facts.push(Fact::AgentUpdated(AgentUpdated {
                         id: self.id.clone(),
                         profile: renewed.profile.clone(),
                         sealed: renewed.sealed,
+                        allowed_endpoint: renewed.allowed_endpoint.clone(),
                     }));
                 }
                 if !agent.is_live() {
@@ -127,6 +173,7 @@ impl Register {
                 id: self.id.clone(),
                 profile,
                 sealed: sealed || known.is_some_and(|agent| agent.sealed),
+                allowed_endpoint: granted,
             })),
         }
         let instance = Instance::of(&self.id);
@@ -201,6 +248,7 @@ impl AgentRegistered {
             joined: seq,
             seen_at: at,
             sealed: self.sealed,
+            allowed_endpoint: self.allowed_endpoint.clone(),
             holding: old.as_ref().map_or(0, |agent| agent.holding),
             lost: Lost::default(),
             said_goodbye: false,
@@ -215,6 +263,7 @@ impl AgentUpdated {
     pub(super) fn update(&self, agent: &mut Agent, at: Timestamp) {
         agent.profile = self.profile.clone();
         agent.sealed = self.sealed;
+        agent.allowed_endpoint = self.allowed_endpoint.clone();
         agent.seen_at = at;
     }
 }

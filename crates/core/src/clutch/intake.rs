@@ -133,7 +133,7 @@ fn act(envelope: &Envelope, whole: &Whole<'_>, guard: StormGuard, place: &Place<
         },
         MessageType::AgentRegister => {
             let card = card(payload).map_err(|found| faults.append(found.within(place, "payload"))).ok()?;
-            Act::Register(Box::new(RegisterCard { card }))
+            Act::Register(Box::new(RegisterCard { card, allow_endpoint: false }))
         }
         MessageType::AgentUpdate => {
             let change = payload.get("card").and_then(Value::as_object).unwrap_or(payload).clone();

@@ -286,7 +286,7 @@ mod tests {
         let mut w = World::of(&["lead", "smith"]);
         let mut said = json!({ "v": "clutch/0.1", "agent_id": "ken" });
         said["security"] = card;
-        w.does(&by("ken"), RegisterCard { card: Card::read(&said).unwrap() });
+        w.does(&by("ken"), RegisterCard { card: Card::read(&said).unwrap(), allow_endpoint: false });
         sends(&mut w, "req", "task.request", "lead", &json!({ "security": { "policy": task } }));
         w
     }

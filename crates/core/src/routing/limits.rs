@@ -64,7 +64,7 @@ mod tests {
     fn joins(w: &mut World, id: &str, more: &Value) {
         let mut card = json!({ "v": "clutch/0.1", "agent_id": id });
         card.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        w.does(&by(id), RegisterCard { card: Card::read(&card).unwrap() });
+        w.does(&by(id), RegisterCard { card: Card::read(&card).unwrap(), allow_endpoint: false });
     }
 
     /// A lead, `ken` with a card, and a task `t` that was asked for on these terms.

@@ -13,7 +13,7 @@ fn world(cards: &[(&str, Value)]) -> World {
     for (id, more) in cards {
         let mut card = json!({ "v": "clutch/0.1", "agent_id": id });
         card.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        w.does(&by(id), RegisterCard { card: Card::read(&card).unwrap() });
+        w.does(&by(id), RegisterCard { card: Card::read(&card).unwrap(), allow_endpoint: false });
     }
     w
 }

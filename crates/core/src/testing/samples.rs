@@ -120,8 +120,13 @@ fn card() -> Card {
 
 fn agents() -> Vec<Fact> {
     vec![
-        Fact::AgentRegistered(AgentRegistered { id: "ada".into(), profile: full(), sealed: true }),
-        Fact::AgentUpdated(AgentUpdated { id: "ada".into(), profile: full(), sealed: false }),
+        Fact::AgentRegistered(AgentRegistered {
+            id: "ada".into(),
+            profile: full(),
+            sealed: true,
+            allowed_endpoint: None,
+        }),
+        Fact::AgentUpdated(AgentUpdated { id: "ada".into(), profile: full(), sealed: false, allowed_endpoint: None }),
         Fact::AgentReturned(AgentReturned { agent: "ada".into() }),
         Fact::AgentStatusSet(AgentStatusSet {
             agent: "ada".into(),

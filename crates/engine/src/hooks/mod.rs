@@ -95,6 +95,7 @@ impl Hook {
             power: Power::Agent,
             fence: None,
             by: Some(format!("hook:{}", self.name)),
+            session: None,
         }
     }
 

@@ -71,7 +71,7 @@ impl Adapter for Outgoing {
         Box::pin(async move {
             let body = self.bytes(&passing.message);
             let headers = self.headers(&passing, &body);
-            match meaning(self.http.send(&self.url, headers, body).await) {
+            match meaning(self.http.send(&self.url, None, headers, body).await) {
                 Meaning::Taken => Ok(()),
                 Meaning::Never(error) => Err(OutboundError::Never(error)),
                 Meaning::NotNow(error, asked) => Err(OutboundError::NotNow { error, asked }),

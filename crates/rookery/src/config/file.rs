@@ -10,8 +10,10 @@ use toml::de::DeTable;
 use super::hooks::{self, Hooks};
 use super::{ConfigError, Origin, TABLE};
 
-/// The one table of the file with settings.
+/// A table of the file with settings, which may also be `false`.
 const CONTEXT: &str = "context";
+/// The other table with settings.
+const OUTBOUND: &str = "outbound";
 /// What others connect by.
 const ADAPTERS: &str = "adapters";
 /// How many letters may differ for a known key to be suggested.
@@ -89,7 +91,7 @@ impl FileLayer {
     }
 }
 
-/// Every key with its line and value; those of the table bear its name before theirs, as `[context] dir` is `context_dir`.
+/// Every key with its line and value; those of a table bear its name before theirs, as `[context] dir` is `context_dir`.
 fn flattened(
     values: toml::Table,
     lines: &BTreeMap<&str, usize>,
@@ -99,11 +101,13 @@ fn flattened(
     for (key, value) in values {
         let line = lines.get(key.as_str()).copied().unwrap_or(1);
         match value {
-            toml::Value::Table(table) if key == CONTEXT => flat.extend(table.into_iter().map(|(name, value)| {
-                let name = format!("{key}_{name}");
-                let line = inner.get(&name).copied().unwrap_or(line);
-                (name, line, value)
-            })),
+            toml::Value::Table(table) if key == CONTEXT || key == OUTBOUND => {
+                flat.extend(table.into_iter().map(|(name, value)| {
+                    let name = format!("{key}_{name}");
+                    let line = inner.get(&name).copied().unwrap_or(line);
+                    (name, line, value)
+                }))
+            }
             // As a workflow file says it.
             toml::Value::Boolean(false) if key == CONTEXT => {
                 flat.push(("context_provider".to_owned(), line, toml::Value::String("off".to_owned())));

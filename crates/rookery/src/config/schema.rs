@@ -7,9 +7,12 @@ use super::{Definition, TABLE, hooks};
 /// The schema, made from the table of settings.
 pub fn json_schema() -> Value {
     let (nested, plain): (Vec<_>, Vec<_>) = TABLE.iter().partition(|definition| definition.name.starts_with(CONTEXT));
+    let (outbound, plain): (Vec<_>, Vec<_>) =
+        plain.into_iter().partition(|definition| definition.name.starts_with(OUTBOUND));
     let mut properties: Map<String, Value> =
         plain.into_iter().map(|definition| (definition.name.to_owned(), property(definition))).collect();
     properties.insert("context".to_owned(), context(&nested));
+    properties.insert("outbound".to_owned(), table(OUTBOUND, &outbound));
     properties.insert("adapters".to_owned(), hooks::schema());
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -23,15 +26,20 @@ pub fn json_schema() -> Value {
 
 /// Settings with this beginning are a table of the file.
 const CONTEXT: &str = "context_";
+/// As above.
+const OUTBOUND: &str = "outbound_";
 
 fn context(settings: &[&Definition]) -> Value {
-    let name = |definition: &Definition| definition.name.trim_start_matches(CONTEXT).to_owned();
-    let properties: Map<String, Value> = settings.iter().map(|known| (name(known), property(known))).collect();
-    let table = json!({ "type": "object", "additionalProperties": false, "properties": properties });
     json!({
         "description": "What the context of instances is kept in, unless an instance says otherwise; false turns it off.",
-        "anyOf": [{ "const": false }, table],
+        "anyOf": [{ "const": false }, table(CONTEXT, settings)],
     })
+}
+
+fn table(prefix: &str, settings: &[&Definition]) -> Value {
+    let name = |definition: &Definition| definition.name.trim_start_matches(prefix).to_owned();
+    let properties: Map<String, Value> = settings.iter().map(|known| (name(known), property(known))).collect();
+    json!({ "type": "object", "additionalProperties": false, "properties": properties })
 }
 
 fn property(definition: &Definition) -> Value {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use reqwest::Url;
+use rookery_core::outbound::AllowedHost;
 
 use super::{
     Bytes, ConfigError, ContextProvider, Definition, Entry, Hooks, Setting, Signatures, Sources, StoreUrl, Value,
@@ -117,9 +118,9 @@ settings! {
     delivery_circuit_failures: u32 = "5", "ROOKERY_DELIVERY_CIRCUIT_FAILURES";
     /// How long it is left alone at first; doubled each time, up to five minutes.
     delivery_circuit_pause: Duration = "10s", "ROOKERY_DELIVERY_CIRCUIT_PAUSE";
-    /// Hosts that messages are posted to, and no others; all of them if none is named. Where tokens are required, hosts on this machine
-    /// or in private networks are served only if they are named.
-    delivery_hosts: Vec<String> = "", "ROOKERY_DELIVERY_HOSTS";
+    /// Hosts on this machine or in private networks that messages may be posted to where tokens are required: `host` for all of its
+    /// ports, or `host:port`. In the file it is `allow` in the table `[outbound]`.
+    outbound_allow: Vec<AllowedHost> = "", "ROOKERY_OUTBOUND_ALLOW";
     /// Largest request body.
     max_body_bytes: Bytes = "1MiB", "ROOKERY_MAX_BODY_BYTES";
     /// Largest artifact that can be uploaded.

@@ -122,6 +122,21 @@ fn other_machines_may_reach_it_with_tokens() {
 }
 
 #[test]
+fn outbound_allow_takes_hosts_with_and_without_ports() {
+    let settings = load("[outbound]\nallow = [\"ken:8080\", \"10.0.0.7\"]\n", &[], &[]).unwrap();
+    assert_eq!(settings.outbound_allow.text(), "ken:8080,10.0.0.7");
+    assert!(matches!(settings.outbound_allow.origin, Origin::File { line: 2, .. }));
+    for (text, wanted) in [
+        ("[outbound]\nallow = [\"http://ken\"]", "rookery.toml:2: `outbound_allow` must be a list of hosts"),
+        ("[outbound]\nhosts = []", "rookery.toml:2: there is no setting `outbound_hosts`"),
+        ("delivery_hosts = []", "rookery.toml:1: there is no setting `delivery_hosts`"),
+    ] {
+        let error = load(text, &[], &[]).unwrap_err().to_string();
+        assert!(error.starts_with(wanted), "{error}");
+    }
+}
+
+#[test]
 fn the_context_is_a_table_of_the_file_or_false() {
     let settings = load("[context]\nprovider = \"memory\"\ndocuments = [\"goals.md\"]\n", &[], &[]).unwrap();
     assert_eq!(settings.context_provider.text(), "memory");
@@ -160,6 +175,8 @@ fn the_schema_describes_every_setting_as_the_file_has_it() {
     // What the file has in a table is a setting with that table's name before its own.
     let table = properties.remove("context").unwrap()["anyOf"][1]["properties"].as_object().unwrap().clone();
     properties.extend(table.into_iter().map(|(name, property)| (format!("context_{name}"), property)));
+    let table = properties.remove("outbound").unwrap()["properties"].as_object().unwrap().clone();
+    properties.extend(table.into_iter().map(|(name, property)| (format!("outbound_{name}"), property)));
     assert_eq!(properties.len(), TABLE.len());
     for (name, property) in &properties {
         assert!(property["description"].as_str().unwrap().contains("Environment: ROOKERY_"), "{name}");

@@ -7,6 +7,7 @@ use std::time::Duration;
 use reqwest::Url;
 use rookery_core::clutch::SigningPolicy;
 use rookery_core::instance::Provider;
+use rookery_core::outbound::AllowedHost;
 use rookery_store::postgres::{Address, is_postgres};
 use serde_json::json;
 
@@ -361,6 +362,31 @@ impl Value for Vec<String> {
 
     fn text(&self) -> String {
         self.join(",")
+    }
+
+    fn json(&self) -> serde_json::Value {
+        json!(self)
+    }
+
+    fn schema() -> serde_json::Value {
+        json!({ "type": "array", "items": { "type": "string" } })
+    }
+}
+
+/// In text, the hosts are separated by commas.
+impl Value for Vec<AllowedHost> {
+    const EXPECTED: &'static str = "a list of hosts, each `host`, `host:port` or `[address]:port`";
+
+    fn parse(text: &str) -> Option<Self> {
+        text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(|item| item.parse().ok()).collect()
+    }
+
+    fn from_toml(value: &toml::Value) -> Option<Self> {
+        value.as_array()?.iter().map(|item| item.as_str()?.parse().ok()).collect()
+    }
+
+    fn text(&self) -> String {
+        self.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
     }
 
     fn json(&self) -> serde_json::Value {

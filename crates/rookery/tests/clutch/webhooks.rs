@@ -262,6 +262,6 @@ async fn with_tokens_the_owners_hooks_are_served_and_what_cards_name_is_not() {
         Ok(Some(told).filter(|told| !told.is_empty()))
     };
     let told = patience::eventually("the delivery to be refused", refused).await.unwrap();
-    assert!(told.contains("on this machine or in a private network: name the host in delivery_hosts"), "{told}");
+    assert!(told.contains("on this machine or in a private network: name the host under [outbound] allow"), "{told}");
     assert_eq!(agents.ids(), [""; 0]);
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rookery_client::session_key;
+use rookery_client::SessionIssuer;
 use rookery_runner::backend::{Event, Events};
 use rookery_runner::file::{At, Place, Sandbox as Said, SandboxLimits};
 use rookery_runner::process::{How, Launcher, Limits, Program, Stream, run};
@@ -80,6 +80,7 @@ impl Project {
             rookery: Path::new(ROOKERY),
             url: self.daemon.url(),
             socket: Some(&self.root().join(".rookery/rookery.sock")),
+            session: &SessionIssuer::new(self.daemon.person_key().unwrap(), AGENT.into(), None),
             said: &Said::On { network: said(network), write: said(write), limits: SandboxLimits::default() },
             program: None,
             env,
@@ -89,12 +90,10 @@ impl Project {
 
     fn program(&self, sandbox: &Arc<Sandbox>, argv: &[&str]) -> Program {
         let launcher = Launcher { rookery: ROOKERY.into(), records: self.root().join(".rookery/run/t/processes") };
-        let key = session_key(&self.daemon.person_key().unwrap(), AGENT, Duration::from_secs(3600));
         Program::new(launcher, self.root(), argv.iter().copied())
             .env("ROOKERY", ROOKERY)
             .env("ROOKERY_AGENT_ID", AGENT)
             .env("ROOKERY_DIR", self.root())
-            .env("ROOKERY_SESSION", key)
             .env("ROOKERY_URL", self.daemon.url())
             .sandbox(Some(sandbox.clone()))
     }

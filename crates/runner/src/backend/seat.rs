@@ -6,13 +6,18 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-use rookery_client::Tools;
+use rookery_client::{SessionIssuer, Tools};
 use rookery_core::AgentId;
 use rookery_core::instance::Instance;
 
 use crate::file::{Sandbox, Variables};
 use crate::process::{Launcher, Program};
+
+/// How long a key lasts at most that a program outside of any sandbox is given. It ends with its team's generation, and a
+/// team may run for weeks.
+const SESSION_LASTS: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 
 /// One agent's place in the team.
 #[derive(Clone, Debug)]
@@ -32,8 +37,9 @@ pub struct Seat {
     pub state: PathBuf,
     /// Calls the daemon's tools as this agent.
     pub tools: Tools,
-    /// What proves to the daemon that a program speaks for this agent. For its environment, never for its arguments.
-    pub session: Secret,
+    /// Makes the keys that prove to the daemon which agent a program speaks for. They are for the environment of programs
+    /// outside of sandboxes and for the gate, never for arguments.
+    pub session: SessionIssuer,
     pub daemon: Daemon,
     /// What the file sets for its programs, with everything put in and inherited.
     pub env: Environment,
@@ -104,7 +110,7 @@ impl Seat {
             ("ROOKERY_AGENT_ID".to_owned(), self.id.to_string()),
             ("ROOKERY_DIR".to_owned(), self.project.display().to_string()),
             ("ROOKERY_INSTANCE".to_owned(), self.instance.name().to_owned()),
-            ("ROOKERY_SESSION".to_owned(), self.session.0.clone()),
+            ("ROOKERY_SESSION".to_owned(), self.session.key(SESSION_LASTS)),
             ("ROOKERY_URL".to_owned(), self.daemon.url.clone()),
         ]);
         if let Some(socket) = &self.daemon.socket {

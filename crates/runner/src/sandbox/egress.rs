@@ -5,13 +5,13 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::net::SocketAddr;
-use std::path::Path;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rookery_core::Area;
-use tokio::io::{AsyncWriteExt, copy_bidirectional};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpStream, UnixListener, UnixStream};
 use tokio::task::JoinHandle;
 
@@ -39,7 +39,38 @@ pub(super) struct Egress {
 struct Door {
     agent: String,
     rules: Rules,
+    daemon: DaemonRoute,
     telling: Mutex<Telling>,
+}
+
+/// The way to the daemon, which leads through the gate also by the proxy.
+#[derive(Clone, Debug)]
+pub(super) struct DaemonRoute {
+    /// The port that the daemon had when the sandbox was made.
+    pub port: u16,
+    /// The file in which a daemon says where it is, for one that was restarted elsewhere.
+    pub file: PathBuf,
+    /// The socket of the gate.
+    pub gate: PathBuf,
+}
+
+impl DaemonRoute {
+    /// Whether an address is the daemon's: its port, on this machine by any of its addresses.
+    fn leads_to(&self, address: SocketAddr) -> bool {
+        let port = address.port();
+        (port == self.port || self.port_now() == Some(port)) && is_on_this_machine(address.ip())
+    }
+
+    fn port_now(&self) -> Option<u16> {
+        let file: serde_json::Value = serde_json::from_slice(&std::fs::read(&self.file).ok()?).ok()?;
+        Target::of_url(file["url"].as_str()?).map(|daemon| daemon.port)
+    }
+}
+
+/// Only an address of this machine can be bound to.
+fn is_on_this_machine(address: IpAddr) -> bool {
+    let address = address.to_canonical();
+    address.is_loopback() || address.is_unspecified() || std::net::UdpSocket::bind((address, 0)).is_ok()
 }
 
 /// Whom refusals are told, and which were already.
@@ -51,9 +82,15 @@ struct Telling {
 
 impl Egress {
     /// Begins to serve a socket in a folder. Must be called within a runtime.
-    pub(super) fn open(folder: &Path, name: &str, agent: &str, rules: Rules) -> io::Result<Egress> {
+    pub(super) fn open(
+        folder: &Path,
+        name: &str,
+        agent: &str,
+        rules: Rules,
+        daemon: DaemonRoute,
+    ) -> io::Result<Egress> {
         let listener = socket::listen(folder, name)?;
-        let door = Arc::new(Door { agent: agent.to_owned(), rules, telling: Mutex::default() });
+        let door = Arc::new(Door { agent: agent.to_owned(), rules, daemon, telling: Mutex::default() });
         let serving = tokio::spawn(serve(listener, door.clone()));
         Ok(Egress { door, serving })
     }
@@ -79,6 +116,13 @@ async fn serve(listener: UnixListener, door: Arc<Door>) {
     .await;
 }
 
+/// The other end of a connection.
+enum Server {
+    Host(TcpStream),
+    /// The daemon, by the gate.
+    Gate(UnixStream),
+}
+
 /// Why there is no way to a target.
 enum No {
     /// It may not be reached.
@@ -91,10 +135,16 @@ impl Door {
     async fn take(&self, mut client: UnixStream) {
         let asked = tokio::time::timeout(ASK_TIMEOUT, request::read(&mut client)).await.ok().flatten();
         let Some(Request { target, kind }) = asked else {
-            return answer(&mut client, "400 Bad Request", "this is a proxy, and that was no request to one").await;
+            return answer(
+                &mut client,
+                "400 Bad Request",
+                "this is a proxy, and the request was not one for a proxy, or could be read in two ways",
+            )
+            .await;
         };
         match self.connect(&target).await {
-            Ok(server) => drop(join(client, server, kind).await),
+            Ok(Server::Host(server)) => drop(join(client, server, kind).await),
+            Ok(Server::Gate(gate)) => drop(join(client, gate, kind).await),
             Err(No::Failed(why)) => {
                 answer(&mut client, "502 Bad Gateway", &format!("{target} cannot be reached: {why}")).await;
             }
@@ -106,12 +156,16 @@ impl Door {
         }
     }
 
-    async fn connect(&self, target: &Target) -> Result<TcpStream, No> {
+    async fn connect(&self, target: &Target) -> Result<Server, No> {
         let area = self.rules.area(target).ok_or(No::Refused(NOT_NAMED))?;
         let addresses = resolve(target, area).await?;
+        if addresses.iter().any(|address| self.daemon.leads_to(*address)) {
+            let gate = socket::connect(&self.daemon.gate).await;
+            return gate.map(Server::Gate).map_err(|error| No::Failed(error.to_string()));
+        }
         let connecting = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(&addresses[..])).await;
         match connecting {
-            Ok(Ok(server)) => Ok(server),
+            Ok(Ok(server)) => Ok(Server::Host(server)),
             Ok(Err(error)) => Err(No::Failed(error.to_string())),
             Err(_elapsed) => Err(No::Failed("it does not answer".to_owned())),
         }
@@ -148,7 +202,7 @@ async fn resolve(target: &Target, area: Area) -> Result<Vec<SocketAddr>, No> {
 }
 
 /// Carries bytes both ways until both sides are done.
-async fn join(mut client: UnixStream, mut server: TcpStream, kind: Kind) -> io::Result<()> {
+async fn join(mut client: UnixStream, mut server: impl AsyncRead + AsyncWrite + Unpin, kind: Kind) -> io::Result<()> {
     match kind {
         Kind::Tunnel { early } => {
             client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await?;
@@ -185,7 +239,9 @@ mod tests {
 
     fn setup(rules: Vec<Rule>) -> Setup {
         let folder = tempfile::tempdir().unwrap();
-        let egress = Egress::open(folder.path(), "e.sock", "coder@pr-1", Rules(rules)).unwrap();
+        let daemon =
+            DaemonRoute { port: 4700, file: folder.path().join("daemon.json"), gate: folder.path().join("gate.sock") };
+        let egress = Egress::open(folder.path(), "e.sock", "coder@pr-1", Rules(rules), daemon).unwrap();
         let (events, told) = Events::bounded(8);
         egress.tell(&events);
         Setup { folder, egress, events, told }
@@ -251,6 +307,26 @@ mod tests {
         let setup = setup(vec![Rule::needed(&format!("localhost:{port}"))]);
         let answer = setup.ask(&format!("CONNECT localhost:{port} HTTP/1.1\r\n\r\n")).await;
         assert!(answer.starts_with("HTTP/1.1 403 ") && answer.contains("private network"), "{answer}");
+    }
+
+    #[tokio::test]
+    async fn rule_for_the_daemons_port_leads_to_the_gate() {
+        let port = echo().await;
+        let setup = setup(vec![Rule::said(&format!("localhost:{port}")), Rule::said(&format!("127.0.0.1:{port}"))]);
+        std::fs::write(setup.folder.path().join("daemon.json"), format!(r#"{{"url":"http://127.0.0.1:{port}"}}"#))
+            .unwrap();
+        let gate = socket::listen(setup.folder.path(), "gate.sock").unwrap();
+        tokio::spawn(async move {
+            while let Ok((mut client, _)) = gate.accept().await {
+                client.write_all(b"the gate").await.unwrap();
+            }
+        });
+        for host in ["localhost", "127.0.0.1", "0x7f.1", "[::ffff:127.0.0.1]"] {
+            let tunnel = setup.ask(&format!("CONNECT {host}:{port} HTTP/1.1\r\n\r\n")).await;
+            assert!(tunnel.ends_with("the gate"), "{host}: {tunnel}");
+        }
+        let plain = setup.ask(&format!("GET http://localhost:{port}/ HTTP/1.1\r\n\r\n")).await;
+        assert_eq!(plain, "the gate");
     }
 
     #[tokio::test]

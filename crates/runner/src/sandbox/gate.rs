@@ -1,20 +1,42 @@
-//! The daemon's socket for a sandbox: a socket of the runner's own that leads to it.
+//! The way from a sandbox to the daemon: an HTTP proxy in the runner that decides who speaks.
 //!
-//! The daemon's own socket is made anew with every start of it, and a sandbox would go on seeing the old one. This one stays
-//! as long as the sandbox, and asks for the daemon anew with every connection.
+//! Every request that passes gets the session key of the sandbox's agent. Whatever else in it could say who calls
+//! (`Authorization`, cookies, another session key) is removed; an `X-Agent-Id` that names another agent is left for the
+//! daemon to reject. The gate opens a connection for each request, so that a restarted daemon is found at once.
 
+use std::convert::Infallible;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::io::copy_bidirectional;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::uri::{PathAndQuery, Uri};
+use http::{Method, Request, Response, StatusCode, Version};
+use http_body_util::{Either, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use rookery_client::{GATE, SESSION, SessionIssuer};
+use rookery_core::outbound::SandboxReach;
+use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional};
 use tokio::net::{TcpStream, UnixListener, UnixStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 
 use super::rule::Target;
 use super::socket;
 
+/// Connections from the sandbox; a further one waits.
 const CONNECTIONS: usize = 128;
+/// Requests under way, streams included; a further one is answered with 503.
+const REQUESTS: usize = 256;
+const STREAMS_PER_CONNECTION: u32 = 128;
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where the daemon is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -24,6 +46,14 @@ pub(super) enum Way {
     Port(Target),
 }
 
+/// The identity that the gate puts on every request.
+#[derive(Clone, Debug)]
+pub(super) struct Stamp {
+    pub session: SessionIssuer,
+    pub reach: SandboxReach,
+}
+
+/// The gate of one sandbox, as long as this is kept.
 #[derive(Debug)]
 pub(super) struct Gate {
     serving: JoinHandle<()>,
@@ -31,9 +61,10 @@ pub(super) struct Gate {
 
 impl Gate {
     /// Begins to serve a socket in a folder. Must be called within a runtime.
-    pub(super) fn open(folder: &Path, name: &str, way: Way) -> io::Result<Gate> {
+    pub(super) fn open(folder: &Path, name: &str, way: Way, stamp: Stamp) -> io::Result<Gate> {
         let listener = socket::listen(folder, name)?;
-        Ok(Gate { serving: tokio::spawn(serve(listener, Arc::new(way))) })
+        let forwarder = Forwarder { way, stamp, room: Arc::new(Semaphore::new(REQUESTS)) };
+        Ok(Gate { serving: tokio::spawn(serve(listener, Arc::new(forwarder))) })
     }
 }
 
@@ -43,22 +74,421 @@ impl Drop for Gate {
     }
 }
 
-async fn serve(listener: UnixListener, way: Arc<Way>) {
+async fn serve(listener: UnixListener, forwarder: Arc<Forwarder>) {
     socket::serve(listener, CONNECTIONS, |client| {
-        let way = way.clone();
-        // A daemon that is not there closes the connection, as one that is not there does.
-        async move { drop(lead(client, &way).await) }
+        let forwarder = forwarder.clone();
+        async move { forwarder.converse(client).await }
     })
     .await;
 }
 
-async fn lead(mut client: UnixStream, way: &Way) -> io::Result<()> {
-    match way {
-        Way::Socket(path) => copy_bidirectional(&mut client, &mut socket::connect(path).await?).await?,
-        Way::Port(target) => {
-            let mut daemon = TcpStream::connect((target.host.as_str(), target.port)).await?;
-            copy_bidirectional(&mut client, &mut daemon).await?
+type Body = Either<Incoming, Full<Bytes>>;
+
+#[derive(Debug)]
+struct Forwarder {
+    way: Way,
+    stamp: Stamp,
+    room: Arc<Semaphore>,
+}
+
+/// Why a request got no answer from the daemon.
+enum Failed {
+    /// It was not sent.
+    Refused { status: StatusCode, code: &'static str, message: String, hint: &'static str },
+    /// It was sent, and the connection broke.
+    Unknown,
+}
+
+impl Failed {
+    fn invalid(message: impl Into<String>) -> Failed {
+        Failed::Refused {
+            status: StatusCode::BAD_REQUEST,
+            code: "INVALID",
+            message: message.into(),
+            hint: "send each of these headers once",
         }
+    }
+
+    fn unreachable() -> Failed {
+        Failed::Refused {
+            status: StatusCode::BAD_GATEWAY,
+            code: "DAEMON_UNREACHABLE",
+            message: "the daemon does not answer the gate of this sandbox".to_owned(),
+            hint: "try again in a moment: it may be restarting",
+        }
+    }
+
+    fn busy() -> Failed {
+        Failed::Refused {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            code: "BUSY",
+            message: format!("this sandbox has {REQUESTS} requests under way"),
+            hint: "wait for the answers to earlier requests, and close streams that are not read",
+        }
+    }
+}
+
+impl Forwarder {
+    async fn converse(self: Arc<Self>, client: UnixStream) {
+        let service = service_fn(move |request| {
+            let forwarder = self.clone();
+            async move { Ok::<_, Infallible>(forwarder.answer(request).await) }
+        });
+        let mut builder = auto::Builder::new(TokioExecutor::new());
+        builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+        builder.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS_PER_CONNECTION);
+        // A client that left needs no answer.
+        builder.serve_connection_with_upgrades(TokioIo::new(client), service).await.ok();
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+        let path = request.uri().path().to_owned();
+        self.forward(request).await.unwrap_or_else(|failed| refusal(&path, &failed))
+    }
+
+    async fn forward(&self, mut request: Request<Incoming>) -> Result<Response<Body>, Failed> {
+        let permit = self.room.clone().try_acquire_owned().map_err(|_| Failed::busy())?;
+        let permit = Arc::new(permit);
+        let upgrade = is_websocket(&request).then(|| hyper::upgrade::on(&mut request));
+        let repeatable = request.method().is_safe();
+        let request = self.stamped(request)?;
+        let mut daemon = self.connect(permit.clone()).await?;
+        let sent = daemon.send_request(request).await;
+        let mut response = sent.map_err(|error| match error.is_canceled() || repeatable {
+            true => Failed::unreachable(),
+            false => Failed::Unknown,
+        })?;
+        match (response.status(), upgrade) {
+            (StatusCode::SWITCHING_PROTOCOLS, Some(client)) => {
+                let server = hyper::upgrade::on(&mut response);
+                tokio::spawn(join(client, server, permit));
+            }
+            (StatusCode::SWITCHING_PROTOCOLS, None) => return Err(Failed::Unknown),
+            _ => remove_hop_by_hop(response.headers_mut()),
+        }
+        Ok(response.map(Either::Left))
+    }
+
+    /// The request as the daemon gets it: with the agent's session and no other identity.
+    fn stamped(&self, request: Request<Incoming>) -> Result<Request<Incoming>, Failed> {
+        let websocket = is_websocket(&request);
+        let (mut parts, body) = request.into_parts();
+        if parts.method == Method::CONNECT {
+            return Err(Failed::Refused {
+                status: StatusCode::METHOD_NOT_ALLOWED,
+                code: "METHOD_NOT_ALLOWED",
+                message: "this is the way to the daemon, and not a proxy".to_owned(),
+                hint: "use the proxy in HTTP_PROXY for other hosts",
+            });
+        }
+        for name in ONCE {
+            if parts.headers.get_all(*name).iter().nth(1).is_some() {
+                return Err(Failed::invalid(format!("header {name} was sent twice")));
+            }
+        }
+        let host = host(&parts.uri, &parts.headers)?;
+        remove_hop_by_hop(&mut parts.headers);
+        remove_identities(&mut parts.headers);
+        if websocket {
+            parts.headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+            parts.headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+        }
+        parts.headers.insert(header::HOST, host);
+        let key = self.stamp.session.sandboxed_key(&self.stamp.reach);
+        let key = HeaderValue::from_str(&key).map_err(|_| Failed::invalid("the session key is not a header"))?;
+        parts.headers.insert(HeaderName::from_static(SESSION), key);
+        let path = parts.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
+        parts.uri = Uri::from(path);
+        parts.version = Version::HTTP_11;
+        parts.extensions.clear();
+        Ok(Request::from_parts(parts, body))
+    }
+
+    async fn connect(&self, permit: Arc<OwnedSemaphorePermit>) -> Result<SendRequest<Incoming>, Failed> {
+        let connecting = async {
+            match &self.way {
+                Way::Socket(path) => handshake(socket::connect(path).await.ok()?, permit).await,
+                Way::Port(target) => {
+                    let stream = TcpStream::connect((target.host.as_str(), target.port)).await.ok()?;
+                    handshake(stream, permit).await
+                }
+            }
+        };
+        tokio::time::timeout(CONNECT_TIMEOUT, connecting).await.ok().flatten().ok_or_else(Failed::unreachable)
+    }
+}
+
+async fn handshake(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    permit: Arc<OwnedSemaphorePermit>,
+) -> Option<SendRequest<Incoming>> {
+    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.ok()?;
+    tokio::spawn(async move {
+        // What went wrong is told by the answer.
+        connection.with_upgrades().await.ok();
+        drop(permit);
+    });
+    Some(sender)
+}
+
+/// Carries the frames of a WebSocket until either side closes it.
+async fn join(client: hyper::upgrade::OnUpgrade, server: hyper::upgrade::OnUpgrade, permit: Arc<OwnedSemaphorePermit>) {
+    if let (Ok(client), Ok(server)) = tokio::join!(client, server) {
+        copy_bidirectional(&mut TokioIo::new(client), &mut TokioIo::new(server)).await.ok();
+    }
+    drop(permit);
+}
+
+/// Headers of which a second one would leave open which of the two counts.
+const ONCE: &[&str] = &[
+    "host",
+    "content-length",
+    "content-type",
+    "x-agent-id",
+    "x-fence",
+    "x-rookery-instance",
+    "x-rookery-project",
+    "idempotency-key",
+    "mcp-session-id",
+];
+
+/// Headers that say who calls, or whom somebody else saw calling.
+const IDENTITIES: &[&str] = &["authorization", "cookie", SESSION, "forwarded", "x-real-ip"];
+
+/// Headers between two neighbours, which are not passed on.
+const HOP_BY_HOP: &[&str] =
+    &["connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "expect", "http2-settings"];
+
+fn remove_identities(headers: &mut HeaderMap) {
+    let foreign = |name: &str| name.starts_with("x-forwarded-") || name.starts_with("proxy-");
+    let names: Vec<HeaderName> = headers.keys().filter(|name| foreign(name.as_str())).cloned().collect();
+    names.iter().for_each(|name| drop(headers.remove(name)));
+    IDENTITIES.iter().for_each(|name| drop(headers.remove(*name)));
+}
+
+/// Removes what is between two neighbours, and what `Connection` names as such.
+fn remove_hop_by_hop(headers: &mut HeaderMap) {
+    let named = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    let named: Vec<String> = named.flat_map(|value| value.split(',')).map(|name| name.trim().to_owned()).collect();
+    named.iter().for_each(|name| drop(headers.remove(name.as_str())));
+    HOP_BY_HOP.iter().for_each(|name| drop(headers.remove(*name)));
+}
+
+/// The one host that a request is for.
+fn host(uri: &Uri, headers: &HeaderMap) -> Result<HeaderValue, Failed> {
+    let stated = headers.get(header::HOST);
+    let Some(authority) = uri.authority() else {
+        return Ok(stated.cloned().unwrap_or_else(|| HeaderValue::from_static("localhost")));
     };
-    Ok(())
+    let same = |stated: &HeaderValue| stated.as_bytes().eq_ignore_ascii_case(authority.as_str().as_bytes());
+    if !stated.is_none_or(same) {
+        return Err(Failed::invalid("the address and the Host header name different hosts"));
+    }
+    HeaderValue::from_str(authority.as_str()).map_err(|_| Failed::invalid("the Host header is not one"))
+}
+
+fn is_websocket(request: &Request<Incoming>) -> bool {
+    let asked = request.headers().get(header::UPGRADE).and_then(|value| value.to_str().ok());
+    request.version() == Version::HTTP_11 && asked.is_some_and(|asked| asked.eq_ignore_ascii_case("websocket"))
+}
+
+/// An error in the form of the surface that the path belongs to.
+fn refusal(path: &str, failed: &Failed) -> Response<Body> {
+    let (status, code, message, hint) = match failed {
+        Failed::Refused { status, code, message, hint } => (*status, *code, message.as_str(), *hint),
+        Failed::Unknown => (
+            StatusCode::BAD_GATEWAY,
+            "OUTCOME_UNKNOWN",
+            "the daemon did not finish its answer; whether it did what was asked is unknown",
+            "look whether it was done before you repeat it, or repeat it with the same Idempotency-Key",
+        ),
+    };
+    let body = Full::new(Bytes::from(error_body(path, status, code, message, hint).to_string()));
+    let mut response = Response::new(Either::Right(body));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if code == "DAEMON_UNREACHABLE" {
+        headers.insert(HeaderName::from_static(GATE), HeaderValue::from_static("unreachable"));
+    }
+    if status.is_server_error() {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
+}
+
+fn error_body(path: &str, status: StatusCode, code: &str, message: &str, hint: &str) -> Value {
+    let is_below =
+        |prefix: &str| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    if is_below("/clutch") {
+        let retryable = status.is_server_error();
+        return json!({"code": code, "message": message, "retryable": retryable, "details": {"hint": hint}});
+    }
+    if is_below("/mcp") {
+        let error = json!({"code": -32000, "message": message, "data": {"code": code, "hint": hint}});
+        return json!({"jsonrpc": "2.0", "id": null, "error": error});
+    }
+    json!({"error": message, "code": code, "hint": hint})
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rookery_core::Timestamp;
+    use rookery_core::session::{Session, TeamSession, hash};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    struct Setup {
+        folder: tempfile::TempDir,
+        _gate: Gate,
+    }
+
+    /// A gate before a daemon that answers every connection with this, and tells what it was sent.
+    async fn setup(answer: &'static [u8]) -> (Setup, tokio::sync::mpsc::Receiver<String>) {
+        let folder = tempfile::tempdir().unwrap();
+        let daemon = socket::listen(folder.path(), "daemon.sock").unwrap();
+        let (tell, told) = tokio::sync::mpsc::channel(16);
+        tokio::spawn(async move {
+            while let Ok((mut client, _)) = daemon.accept().await {
+                let tell = tell.clone();
+                tokio::spawn(async move {
+                    let mut read = vec![0; 64 << 10];
+                    let mut end = 0;
+                    while !read[..end].windows(4).any(|four| four == b"\r\n\r\n") {
+                        match client.read(&mut read[end..]).await {
+                            Ok(0) | Err(_) => return,
+                            Ok(more) => end += more,
+                        }
+                    }
+                    tell.send(String::from_utf8_lossy(&read[..end]).into_owned()).await.ok();
+                    client.write_all(answer).await.ok();
+                    // An upgraded connection echoes.
+                    while let Ok(more @ 1..) = client.read(&mut read).await {
+                        client.write_all(&read[..more]).await.ok();
+                    }
+                });
+            }
+        });
+        let way = Way::Socket(folder.path().join("daemon.sock"));
+        let _gate = Gate::open(folder.path(), "gate.sock", way, stamp()).unwrap();
+        (Setup { folder, _gate }, told)
+    }
+
+    fn stamp() -> Stamp {
+        let team = TeamSession { team: "@pr-1".into(), generation: 2 };
+        let session = SessionIssuer::new("the-key", "coder@pr-1".into(), Some(team));
+        Stamp { session, reach: SandboxReach { hosts: vec!["ken:8080".parse().unwrap()] } }
+    }
+
+    impl Setup {
+        async fn connect(&self) -> UnixStream {
+            socket::connect(&self.folder.path().join("gate.sock")).await.unwrap()
+        }
+
+        async fn ask(&self, text: &str) -> String {
+            let mut client = self.connect().await;
+            client.write_all(text.as_bytes()).await.unwrap();
+            let mut answer = vec![0; 4096];
+            let read = tokio::time::timeout(Duration::from_secs(10), client.read(&mut answer)).await.unwrap().unwrap();
+            String::from_utf8_lossy(&answer[..read]).into_owned()
+        }
+    }
+
+    const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: x-secret\r\nx-secret: 1\r\n\r\nhi";
+
+    fn header<'t>(sent: &'t str, name: &str) -> Vec<&'t str> {
+        let lines = sent.lines().filter_map(|line| line.split_once(": "));
+        lines.filter(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value).collect()
+    }
+
+    #[tokio::test]
+    async fn gate_puts_its_agents_session_on_every_request_and_removes_other_identities() {
+        let (setup, mut told) = setup(OK).await;
+        let request = "POST /tasks?x=1 HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer secret\r\nCookie: rookery-p=x\r\n\
+                       X-Rookery-Session: rks.6d65.00\r\nX-Rookery-Session: rks.6d65.01\r\nX-Forwarded-For: 1.1.1.1\r\n\
+                       Forwarded: for=1\r\nProxy-Authorization: Basic x\r\nConnection: x-rookery-session, x-odd\r\n\
+                       X-Odd: 1\r\nX-Agent-Id: other\r\nContent-Length: 2\r\n\r\n{}";
+        let answer = setup.ask(request).await;
+        assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.ends_with("hi"), "{answer}");
+        assert!(!answer.contains("x-secret"), "{answer}");
+        let sent = told.recv().await.unwrap();
+        assert!(sent.starts_with("POST /tasks?x=1 HTTP/1.1\r\n"), "{sent}");
+        for name in ["authorization", "cookie", "x-forwarded-for", "forwarded", "proxy-authorization", "x-odd"] {
+            assert_eq!(header(&sent, name), [""; 0], "{name}: {sent}");
+        }
+        assert_eq!(header(&sent, "x-agent-id"), ["other"], "whom it names is for the daemon to judge");
+        let keys = header(&sent, SESSION);
+        let session = Session::from_key(&hash("the-key"), keys[0], Timestamp(0)).unwrap();
+        assert_eq!((keys.len(), session.agent.as_str()), (1, "coder@pr-1"));
+        assert_eq!((session.team.unwrap().generation, session.sandbox.unwrap().hosts.len()), (2, 1));
+    }
+
+    #[tokio::test]
+    async fn connection_that_is_kept_alive_is_stamped_request_by_request() {
+        let (setup, mut told) = setup(OK).await;
+        let mut client = setup.connect().await;
+        for _again in 0..3 {
+            client.write_all(b"GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+            let mut answer = [0; 4096];
+            assert!(client.read(&mut answer).await.unwrap() > 0);
+            assert_eq!(header(&told.recv().await.unwrap(), SESSION).len(), 1);
+        }
+    }
+
+    #[tokio::test]
+    async fn ambiguous_requests_are_rejected() {
+        let (setup, mut told) = setup(OK).await;
+        for head in [
+            "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n",
+            "GET http://a/ HTTP/1.1\r\nHost: b\r\n",
+            "GET / HTTP/1.1\r\nHost: a\r\nX-Agent-Id: a\r\nX-Agent-Id: b\r\n",
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n",
+            "GET / HTTP/1.1\r\nHost: a\r\nX: y\r\n folded: z\r\n",
+        ] {
+            let answer = setup.ask(&format!("{head}\r\n")).await;
+            assert!(answer.starts_with("HTTP/1.1 400 "), "{head:?}: {answer}");
+        }
+        let tunnel = setup.ask("CONNECT localhost:4700 HTTP/1.1\r\nHost: localhost:4700\r\n\r\n").await;
+        assert!(tunnel.starts_with("HTTP/1.1 405 "), "{tunnel}");
+        assert!(told.try_recv().is_err(), "nothing of it reached the daemon");
+    }
+
+    #[tokio::test]
+    async fn daemon_that_is_away_is_told_in_the_form_of_the_surface() {
+        let (setup, _told) = setup(OK).await;
+        std::fs::remove_file(setup.folder.path().join("daemon.sock")).unwrap();
+        for (path, field) in [
+            ("/status", r#""code":"DAEMON_UNREACHABLE","error":"#),
+            ("/clutch/v0/agents", r#""retryable":true"#),
+            ("/mcp/team", r#""jsonrpc":"2.0""#),
+        ] {
+            let answer = setup.ask(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")).await;
+            assert!(answer.starts_with("HTTP/1.1 502 ") && answer.contains(field), "{answer}");
+            assert!(answer.contains("x-rookery-gate: unreachable") && answer.contains("restarting"), "{answer}");
+        }
+    }
+
+    #[tokio::test]
+    async fn websocket_passes_and_other_upgrades_do_not() {
+        let switching = b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
+        let (setup, mut told) = setup(switching).await;
+        let mut client = setup.connect().await;
+        let head = "GET /ws HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+                    Sec-WebSocket-Key: x\r\n\r\n";
+        client.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = [0; 4096];
+        let read = client.read(&mut answer).await.unwrap();
+        assert!(answer[..read].starts_with(b"HTTP/1.1 101 "), "{}", String::from_utf8_lossy(&answer[..read]));
+        let sent = told.recv().await.unwrap();
+        assert_eq!((header(&sent, "upgrade"), header(&sent, SESSION).len()), (vec!["websocket"], 1));
+        client.write_all(b"frames").await.unwrap();
+        let read = client.read(&mut answer).await.unwrap();
+        assert_eq!(&answer[..read], b"frames");
+        let other = setup.ask("GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: x\r\n\r\n").await;
+        let sent = told.recv().await.unwrap();
+        assert_eq!((header(&sent, "upgrade"), header(&sent, "http2-settings")), (vec![], vec![]), "{other}");
+    }
 }

@@ -27,6 +27,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use rookery_client::SessionIssuer;
+use rookery_core::outbound::SandboxReach;
 use serde_json::Value;
 
 pub use available::{Available, NestedNamespaces};
@@ -37,13 +39,16 @@ pub use rule::Rule;
 use crate::backend::{Event, Events, Failure, Seat, Why};
 use crate::file::{self, Agent, AgentProgram};
 use crate::process::{Bounds, ResourceLimits, kept_environment};
-use egress::Egress;
-use gate::{Gate, Way};
+use egress::{DaemonRoute, Egress};
+use gate::{Gate, Stamp, Way};
 use git::{Protection, Trap};
 use placeholder::Placeholders;
 use plan::{DAEMON, DAEMON_FILE, EGRESS, FOLDER, IGNORE_FILE, Plan, SERVED};
 use rule::{Rules, Target};
 use survey::{Wanted, survey};
+
+/// Hosts that a session key names at most; it is a header of every request.
+const REACH_HOSTS: usize = 64;
 
 /// What a sandbox is made for.
 #[derive(Clone, Debug)]
@@ -62,6 +67,8 @@ pub struct Wish<'a> {
     /// Where the daemon is.
     pub url: &'a str,
     pub socket: Option<&'a Path>,
+    /// Makes the session keys of the agent.
+    pub session: &'a SessionIssuer,
     /// What the file says.
     pub said: &'a file::Sandbox,
     /// The program that is the agent, if it needs a model by itself.
@@ -120,6 +127,7 @@ impl Sandbox {
             rookery: &seat.program,
             url: &seat.daemon.url,
             socket: seat.daemon.socket.as_deref(),
+            session: &seat.session,
             said: &seat.sandbox,
             program,
             env,
@@ -159,9 +167,17 @@ impl Sandbox {
         rules.extend(models::hosts(wish.program, wish.env));
         let address = || NoSandbox::Address { url: wish.url.to_owned() };
         let daemon = Target::of_url(wish.url).ok_or_else(address)?;
-        let mut listening: Vec<Listen> = rules.iter().filter_map(Rule::on_loopback).map(Listen::to_machine).collect();
-        listening.push(Listen::to_socket(daemon.port, &Path::new(SERVED).join(DAEMON)));
+        // The first that listens at a port has it: a rule for the daemon's own port leads to the gate as well.
+        let mut listening = vec![Listen::to_socket(daemon.port, &Path::new(SERVED).join(DAEMON))];
+        let machine = rules.iter().filter_map(Rule::on_loopback).filter(|target| target.port != daemon.port);
+        listening.extend(machine.map(Listen::to_machine));
         show_daemon(wish.project, &served).map_err(not_served)?;
+        let stamp = Stamp { session: wish.session.clone(), reach: reach(&rules, daemon.port) };
+        let route = DaemonRoute {
+            port: daemon.port,
+            file: wish.project.join(FOLDER).join(DAEMON_FILE),
+            gate: served.join(DAEMON),
+        };
         let way = wish.socket.map_or(Way::Port(daemon), |path| Way::Socket(path.to_path_buf()));
         let roots: Vec<PathBuf> = plan.write.iter().chain([&plan.folder]).cloned().collect();
         let folders = roots.iter().chain([&plan.state.join("home")]).cloned().collect();
@@ -177,8 +193,8 @@ impl Sandbox {
             rookery: wish.rookery.to_path_buf(),
             home: plan.home.is_none().then(|| wish.state.join("home")),
             listening,
-            egress: Egress::open(&served, EGRESS, wish.agent, Rules(rules)).map_err(not_served)?,
-            _gate: Gate::open(&served, DAEMON, way).map_err(not_served)?,
+            egress: Egress::open(&served, EGRESS, wish.agent, Rules(rules), route).map_err(not_served)?,
+            _gate: Gate::open(&served, DAEMON, way, stamp).map_err(not_served)?,
             plan,
         })))
     }
@@ -251,6 +267,12 @@ impl Sandbox {
         if let Some(socket) = env.get_mut(OsStr::new("ROOKERY_SOCKET")) {
             *socket = Path::new(SERVED).join(DAEMON).into();
         }
+        // The gate speaks plain HTTP on the sandbox's own loopback, whatever the daemon does outside.
+        if let Some(url) = env.get_mut(OsStr::new("ROOKERY_URL"))
+            && let Some(rest) = url.to_str().and_then(|url| url.strip_prefix("https://"))
+        {
+            *url = format!("http://{rest}").into();
+        }
         if let Some(home) = &self.home {
             env.insert("HOME".into(), home.into());
         }
@@ -278,9 +300,19 @@ fn missing_if(available: &Available, agents: &[Agent]) -> Option<String> {
     }
 }
 
-/// What means something else, or nothing, inside.
+/// Whether a variable means something else, or nothing, inside. The gate adds the session to every request, so that no key
+/// has to be inside.
 fn is_of_outside(name: &OsStr) -> bool {
-    name.to_str().is_some_and(|name| name == "TMPDIR" || name.to_ascii_lowercase().ends_with("_proxy"))
+    name.to_str().is_some_and(|name| {
+        matches!(name, "TMPDIR" | "ROOKERY_SESSION") || name.to_ascii_lowercase().ends_with("_proxy")
+    })
+}
+
+/// The hosts that a card from the sandbox may name. The daemon is not among them: it would post to itself.
+fn reach(rules: &[Rule], daemon_port: u16) -> SandboxReach {
+    let is_daemon = |rule: &Rule| rule.on_loopback().is_some_and(|target| target.port == daemon_port);
+    let hosts = rules.iter().filter(|rule| !is_daemon(rule)).flat_map(Rule::exact_hosts);
+    SandboxReach { hosts: hosts.take(REACH_HOSTS).collect() }
 }
 
 /// Writes down how the daemon is reached from inside.

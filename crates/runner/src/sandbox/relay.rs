@@ -136,9 +136,9 @@ async fn lead(mut client: TcpStream, egress: &Path, listen: &Listen) -> io::Resu
 /// A way through the proxy to a server on the machine.
 async fn tunnel(egress: &Path, target: &Target, client: &mut TcpStream) -> io::Result<UnixStream> {
     let mut server = socket::connect(egress).await?;
-    server.write_all(format!("CONNECT {target} HTTP/1.1\r\n\r\n").as_bytes()).await?;
+    server.write_all(format!("CONNECT {target} HTTP/1.1\r\nhost: {target}\r\n\r\n").as_bytes()).await?;
     match read_head(&mut server).await {
-        Some((head, early)) if head.split(' ').nth(1) == Some("200") => {
+        Some((head, early)) if head.split(|byte| *byte == b' ').nth(1) == Some(b"200") => {
             client.write_all(&early).await?;
             Ok(server)
         }

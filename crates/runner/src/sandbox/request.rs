@@ -1,13 +1,17 @@
-//! The beginning of a request to a proxy: what it is for, and how it goes on to where it is for.
+//! The head of a request to the sandbox's proxy: its target, and the head that the target is sent.
+//!
+//! A head that two programs could read differently is rejected: nothing is repaired.
 
+use httparse::{EMPTY_HEADER, Header, Status};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::rule::Target;
 
-/// More than this is no beginning of a request.
+/// Longer heads are rejected.
 const HEAD_BYTES: usize = 64 << 10;
+const HEADERS: usize = 128;
 
-/// What a client of the proxy asks for.
+/// A request to the proxy.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Request {
     pub target: Target,
@@ -16,26 +20,33 @@ pub(super) struct Request {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A way to the target, for bytes that only the two ends understand; those that came with it go first.
+    /// CONNECT: a tunnel to the target, and the bytes that came with the request.
     Tunnel { early: Vec<u8> },
-    /// One plain request; this is how it begins when the target itself is asked, with what came of the rest.
+    /// A plain request: the bytes to send to the target first.
     Plain { begins: Vec<u8> },
 }
 
-/// Reads the beginning; `None` if it is no request to a proxy.
+/// Reads a head; `None` if it is not one for a proxy.
 pub(super) async fn read(client: &mut (impl AsyncRead + Unpin)) -> Option<Request> {
     let (head, rest) = read_head(client).await?;
-    parse(&head, rest)
+    let (target, forwarded) = parse_head(&head)?;
+    let kind = match forwarded {
+        None => Kind::Tunnel { early: rest },
+        Some(mut begins) => {
+            begins.extend(rest);
+            Kind::Plain { begins }
+        }
+    };
+    Some(Request { target, kind })
 }
 
-/// Everything up to the first empty line, and what came after it.
-pub(super) async fn read_head(from: &mut (impl AsyncRead + Unpin)) -> Option<(String, Vec<u8>)> {
+/// Everything up to and with the first empty line, and the bytes after it.
+pub(super) async fn read_head(from: &mut (impl AsyncRead + Unpin)) -> Option<(Vec<u8>, Vec<u8>)> {
     let mut read = Vec::new();
     loop {
         if let Some(end) = read.windows(4).position(|four| four == b"\r\n\r\n") {
             let rest = read.split_off(end + 4);
-            read.truncate(end);
-            return Some((String::from_utf8(read).ok()?, rest));
+            return Some((read, rest));
         }
         read.reserve(4 << 10);
         if read.len() > HEAD_BYTES || from.read_buf(&mut read).await.ok()? == 0 {
@@ -44,40 +55,116 @@ pub(super) async fn read_head(from: &mut (impl AsyncRead + Unpin)) -> Option<(St
     }
 }
 
-fn parse(head: &str, rest: Vec<u8>) -> Option<Request> {
-    let (first, headers) = head.split_once("\r\n").unwrap_or((head, ""));
-    let mut words = first.split(' ');
-    let (method, address, version) = (words.next()?, words.next()?, words.next()?);
-    if words.next().is_some() || !version.starts_with("HTTP/1.") || has_other_ends(head) {
+/// The target of a head, and for a plain request the head that the target is sent.
+pub(super) fn parse_head(head: &[u8]) -> Option<(Target, Option<Vec<u8>>)> {
+    if head.len() > HEAD_BYTES || !has_plain_lines(head) {
         return None;
     }
-    if method == "CONNECT" {
-        return Some(Request { target: Target::parse(address, None)?, kind: Kind::Tunnel { early: rest } });
+    let mut headers = [EMPTY_HEADER; HEADERS];
+    let mut request = httparse::Request::new(&mut headers);
+    if request.parse(head) != Ok(Status::Complete(head.len())) {
+        return None;
     }
-    let after = address.strip_prefix("http://")?;
+    let (method, address) = (request.method?, request.path?);
+    let framing = Framing::of(request.headers, request.version?)?;
+    let host = single(request.headers, "host")?;
+    if method.eq_ignore_ascii_case("CONNECT") {
+        let target = Target::parse(address, None)?;
+        let named = host.is_none_or(|host| is_for(host, &target, target.port));
+        return (method == "CONNECT" && named && framing == Framing::NoBody).then_some((target, None));
+    }
+    let (target, path) = absolute(address)?;
+    if !host.is_none_or(|host| is_for(host, &target, 80)) {
+        return None;
+    }
+    Some((target.clone(), Some(forwarded(method, &target, path, request.headers))))
+}
+
+/// Whether lines end with CR LF and nothing else, and no other control byte is in them.
+fn has_plain_lines(head: &[u8]) -> bool {
+    let starts = head.first().is_some_and(|byte| !byte.is_ascii_whitespace());
+    let Some(lines) = head.strip_suffix(b"\r\n\r\n") else { return false };
+    let mut ends = lines.iter().enumerate().filter(|(_, byte)| byte.is_ascii_control() && **byte != b'\t');
+    let paired = ends.all(|(at, byte)| match byte {
+        b'\r' => lines.get(at + 1) == Some(&b'\n'),
+        b'\n' => at > 0 && lines[at - 1] == b'\r',
+        _ => false,
+    });
+    starts && paired
+}
+
+/// The target and the path of `http://host:port/path`.
+fn absolute(address: &str) -> Option<(Target, &str)> {
+    let scheme = address.get(..7).filter(|scheme| scheme.eq_ignore_ascii_case("http://"))?;
+    let after = &address[scheme.len()..];
+    if after.contains('#') || !after.is_ascii() {
+        return None;
+    }
     let (authority, path) = after.find(['/', '?']).map_or((after, ""), |at| after.split_at(at));
-    let target = Target::parse(authority, Some(80))?;
-    let slash = if path.starts_with('/') { "" } else { "/" };
-    let mut begins = format!("{method} {slash}{path} HTTP/1.1\r\nhost: {authority}\r\nconnection: close\r\n");
-    // Whoever is asked is said by the address alone, and what is between the client and us is not passed on.
-    for header in headers.split("\r\n").filter(|header| !is_ours(header)) {
-        begins.push_str(header);
-        begins.push_str("\r\n");
+    Some((Target::parse(authority, Some(80))?, path))
+}
+
+/// Whether a Host header names the target.
+fn is_for(host: &[u8], target: &Target, usual: u16) -> bool {
+    let named = std::str::from_utf8(host).ok().and_then(|host| Target::parse(host, Some(usual)));
+    named.as_ref() == Some(target)
+}
+
+/// How the length of a body is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Framing {
+    NoBody,
+    Length,
+    Chunked,
+}
+
+impl Framing {
+    /// `None` if two programs could see different lengths.
+    fn of(headers: &[Header<'_>], version: u8) -> Option<Framing> {
+        match (single(headers, "content-length")?, single(headers, "transfer-encoding")?) {
+            (None, None) => Some(Framing::NoBody),
+            (Some(length), None) => {
+                let digits = !length.is_empty() && length.len() < 19 && length.iter().all(u8::is_ascii_digit);
+                digits.then_some(Framing::Length)
+            }
+            (None, Some(coding)) => {
+                (version == 1 && coding.eq_ignore_ascii_case(b"chunked")).then_some(Framing::Chunked)
+            }
+            (Some(_), Some(_)) => None,
+        }
     }
-    begins.push_str("\r\n");
-    let mut begins = begins.into_bytes();
-    begins.extend(rest);
-    Some(Request { target, kind: Kind::Plain { begins } })
 }
 
-/// What some would read as the end of a line, and others not.
-fn has_other_ends(head: &str) -> bool {
-    head.split("\r\n").any(|line| line.contains(['\r', '\n', '\0']))
+/// The one value of a header; `None` if it was sent twice.
+fn single<'h>(headers: &[Header<'h>], name: &str) -> Option<Option<&'h [u8]>> {
+    let mut values = headers.iter().filter(|header| header.name.eq_ignore_ascii_case(name)).map(|header| header.value);
+    let first = values.next();
+    values.next().is_none().then_some(first)
 }
 
-fn is_ours(header: &str) -> bool {
-    let name = header.split(':').next().unwrap_or_default().trim().to_ascii_lowercase();
-    name.is_empty() || name.starts_with("proxy-") || matches!(name.as_str(), "host" | "connection" | "keep-alive")
+/// The head for the target: it names the target as its host, and leaves out what is between the client and the proxy.
+fn forwarded(method: &str, target: &Target, path: &str, headers: &[Header<'_>]) -> Vec<u8> {
+    let slash = if path.starts_with('/') { "" } else { "/" };
+    let host = if target.port == 80 { target.host_in_url() } else { target.to_string() };
+    let mut head = format!("{method} {slash}{path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n").into_bytes();
+    let hops = hop_by_hop(headers);
+    for header in headers.iter().filter(|header| !hops.contains(&header.name.to_ascii_lowercase())) {
+        head.extend([header.name.as_bytes(), b": ", header.value, b"\r\n"].concat());
+    }
+    head.extend(b"\r\n");
+    head
+}
+
+/// The names of headers that are not passed on.
+fn hop_by_hop(headers: &[Header<'_>]) -> Vec<String> {
+    let known = ["host", "connection", "keep-alive", "upgrade", "te"].into_iter().map(str::to_owned);
+    let proxy = headers.iter().map(|header| header.name.to_ascii_lowercase()).filter(|name| name.starts_with("proxy-"));
+    let connection = headers.iter().filter(|header| header.name.eq_ignore_ascii_case("connection"));
+    let named = connection.flat_map(|header| header.value.split(|byte| *byte == b','));
+    let named = named.map(|name| String::from_utf8_lossy(name).trim().to_ascii_lowercase());
+    // The length of the body is not between neighbours, whatever somebody names.
+    let framing = |name: &String| name == "content-length" || name == "transfer-encoding";
+    known.chain(proxy).chain(named.filter(|name| !framing(name))).collect()
 }
 
 #[cfg(test)]
@@ -94,17 +181,17 @@ mod tests {
 
     #[tokio::test]
     async fn a_tunnel_keeps_what_came_early() {
-        let asked = request("CONNECT api.example.com:443 HTTP/1.1\r\nHost: x\r\n\r\nearly").await.unwrap();
-        assert_eq!(
-            asked,
-            Request { target: target("api.example.com:443"), kind: Kind::Tunnel { early: b"early".to_vec() } }
-        );
+        let text = "CONNECT api.example.com:443 HTTP/1.1\r\nHost: api.example.com:443\r\n\r\nearly";
+        let asked = request(text).await.unwrap();
+        let kind = Kind::Tunnel { early: b"early".to_vec() };
+        assert_eq!(asked, Request { target: target("api.example.com:443"), kind });
+        assert!(request("CONNECT api.example.com:443 HTTP/1.0\r\nHost: API.example.com\r\n\r\n").await.is_some());
     }
 
     #[tokio::test]
     async fn a_plain_request_is_for_the_host_of_its_address() {
-        let text = "POST http://a.example:81?q=1 HTTP/1.1\r\nHost: other.example\r\nProxy-Authorization: Basic x\r\n\
-                    Connection: keep-alive\r\nX-Y: z\r\nContent-Length: 2\r\n\r\nhi";
+        let text = "POST http://a.example:81?q=1 HTTP/1.1\r\nHost: a.example:81\r\nProxy-Authorization: Basic x\r\n\
+                    Connection: keep-alive, X-Odd\r\nX-Odd: 1\r\nX-Y: z\r\nContent-Length: 2\r\n\r\nhi";
         let asked = request(text).await.unwrap();
         assert_eq!(asked.target, target("a.example:81"));
         let Kind::Plain { begins } = asked.kind else { panic!("{:?}", asked.kind) };
@@ -133,5 +220,63 @@ mod tests {
         }
         let endless = format!("GET http://a.example/{} HTTP/1.1\r\n\r\n", "x".repeat(HEAD_BYTES * 2));
         assert_eq!(request(&endless).await, None);
+    }
+
+    #[test]
+    fn ambiguous_heads_are_rejected() {
+        for bad in [
+            "GET http://a.example/ HTTP/1.1\r\nHost: b.example\r\n",
+            "GET http://a.example/ HTTP/1.1\r\nHost: a.example:81\r\n",
+            "GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\nHost: a.example\r\n",
+            "GET http://a.example/ HTTP/1.1\r\nHost : a.example\r\n",
+            "GET http://a.example/ HTTP/1.1\r\nX: y\r\n z\r\n",
+            "GET http://a.example/ HTTP/1.1\r\nX: y\r\n\tz\r\n",
+            "GET http://a.example/ HTTP/1.1\r\nX: a\0b\r\n",
+            "GET http://a.example/ HTTP/1.1\r\nX: a\rb\r\n",
+            "GET http://a.example/ HTTP/1.1\nX: y\r\n",
+            "GET http://a.example/#@b.example/ HTTP/1.1\r\n",
+            "GET http://a.example\\@b.example/ HTTP/1.1\r\n",
+            "GET http://a.example%2eb/ HTTP/1.1\r\n",
+            "GET http://[fe80::1%25eth0]/ HTTP/1.1\r\n",
+            "GET http://[::1/ HTTP/1.1\r\n",
+            "\r\nGET http://a.example/ HTTP/1.1\r\n",
+            "POST http://a.example/ HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 1\r\n",
+            "POST http://a.example/ HTTP/1.1\r\nContent-Length: 1, 1\r\n",
+            "POST http://a.example/ HTTP/1.1\r\nContent-Length: +1\r\n",
+            "POST http://a.example/ HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n",
+            "POST http://a.example/ HTTP/1.1\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+            "POST http://a.example/ HTTP/1.1\r\nTransfer-Encoding: chunked, identity\r\n",
+            "POST http://a.example/ HTTP/1.0\r\nTransfer-Encoding: chunked\r\n",
+            "CONNECT a.example:443/x HTTP/1.1\r\n",
+            "CONNECT http://a.example:443 HTTP/1.1\r\n",
+            "CONNECT me@a.example:443 HTTP/1.1\r\n",
+            "CONNECT a.example:443 HTTP/1.1\r\nHost: b.example:443\r\n",
+            "CONNECT a.example:443 HTTP/1.1\r\nHost: a.example:444\r\n",
+            "CONNECT a.example:443 HTTP/1.1\r\nContent-Length: 5\r\n",
+            "connect a.example:443 HTTP/1.1\r\n",
+        ] {
+            assert_eq!(parse_head(format!("{bad}\r\n").as_bytes()), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn address_in_an_unusual_form_is_the_address_that_it_stands_for() {
+        for (written, host) in [
+            ("2130706433", "127.0.0.1"),
+            ("0x7f.1", "127.0.0.1"),
+            ("127.1", "127.0.0.1"),
+            ("0177.0.0.1", "127.0.0.1"),
+            ("127.0.0.1.", "127.0.0.1"),
+            ("[::ffff:127.0.0.1]", "127.0.0.1"),
+            ("[0:0:0:0:0:0:0:1]", "::1"),
+        ] {
+            let head = format!("CONNECT {written}:443 HTTP/1.1\r\n\r\n");
+            assert_eq!(parse_head(head.as_bytes()).unwrap().0.host, host, "{written}");
+        }
+        for bad in ["256.1.1.1", "1.2.3.4.5", "0x100000000", "08.1.1.1", "1.2.3.0xg", "4294967296"] {
+            let head = format!("CONNECT {bad}:443 HTTP/1.1\r\n\r\n");
+            let named = parse_head(head.as_bytes()).map(|(target, _)| target.host);
+            assert!(named.is_none() || bad == "1.2.3.0xg", "{bad}: {named:?}");
+        }
     }
 }

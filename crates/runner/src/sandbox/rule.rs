@@ -1,9 +1,10 @@
 //! Which hosts an agent may reach: a name, perhaps with a port, perhaps for everything below it.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use rookery_core::Area;
+use rookery_core::outbound::{AllowedHost, is_numeric};
 
 /// Where the web is, if no port is said.
 const WEB: [u16; 2] = [80, 443];
@@ -35,7 +36,7 @@ impl Rule {
             None => (text, None),
         };
         let (name, below) = host.strip_prefix("*.").map_or((host, false), |name| (name, true));
-        Rule { name: name.to_ascii_lowercase(), below, port, word: Word::Person }
+        Rule { name: canonical(name).unwrap_or_else(|| name.to_ascii_lowercase()), below, port, word: Word::Person }
     }
 
     /// A host that a program needs to do anything at all.
@@ -70,6 +71,15 @@ impl Rule {
         }
     }
 
+    /// The hosts and ports that a person named by exactly this rule; none for a rule with `*`.
+    pub(super) fn exact_hosts(&self) -> Vec<AllowedHost> {
+        if self.below || self.word == Word::Ours {
+            return vec![];
+        }
+        let ports = self.port.map_or_else(|| WEB.to_vec(), |port| vec![port]);
+        ports.into_iter().map(|port| AllowedHost::new(&self.name, Some(port))).collect()
+    }
+
     /// What is reached by it, if that is a server on this machine.
     pub(super) fn on_loopback(&self) -> Option<Target> {
         let here = self.name == "localhost" || self.name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
@@ -97,9 +107,46 @@ impl Target {
     /// From `host:port`, `[::1]:443` or, with a usual port, `host`.
     pub(super) fn parse(authority: &str, usual: Option<u16>) -> Option<Target> {
         let (host, port) = split_authority(authority)?;
-        let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
-        Some(Target { host, port: port.or(usual)? })
+        Some(Target { host: canonical(host)?, port: port.or(usual)? })
     }
+
+    /// The host as URLs have it: an IPv6 address in brackets.
+    pub(super) fn host_in_url(&self) -> String {
+        if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() }
+    }
+}
+
+/// A host as it is compared: names in lower case without a dot at the end, addresses in their usual form. `None` for what
+/// looks like an address and is not one.
+fn canonical(host: &str) -> Option<String> {
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    if host.contains(':') {
+        return host.parse::<Ipv6Addr>().ok().map(|address| address.to_canonical().to_string());
+    }
+    let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+    if is_numeric(&host) {
+        return legacy_ipv4(&host).map(|address| address.to_string());
+    }
+    (!host.is_empty()).then_some(host)
+}
+
+/// An IPv4 address in any form that resolvers take: one to four numbers, decimal, octal or hexadecimal.
+fn legacy_ipv4(text: &str) -> Option<Ipv4Addr> {
+    let number = |part: &str| match part.strip_prefix("0x") {
+        Some("") => Some(0),
+        Some(digits) => u32::from_str_radix(digits, 16).ok(),
+        None if part.len() > 1 && part.starts_with('0') => u32::from_str_radix(&part[1..], 8).ok(),
+        None => part.parse().ok(),
+    };
+    let parts: Option<Vec<u32>> = text.split('.').map(number).collect();
+    let (last, first) = parts.as_ref()?.split_last()?;
+    let room = 4_u32.checked_sub(u32::try_from(first.len()).ok()?).filter(|room| *room > 0)?;
+    if first.iter().any(|part| *part > 255) || (room < 4 && *last >= 1 << (8 * room)) {
+        return None;
+    }
+    let high = first.iter().fold(0_u32, |high, part| high << 8 | part);
+    let high = if room == 4 { 0 } else { high << (8 * room) };
+    Some(Ipv4Addr::from(high | last))
 }
 
 impl Target {
@@ -134,7 +181,7 @@ fn split_authority(authority: &str) -> Option<(&str, Option<u16>)> {
         None => authority.split_once(':').unwrap_or((authority, "")),
     };
     let port = if port.is_empty() { None } else { Some(port.parse().ok().filter(|port| *port > 0)?) };
-    let known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':' | b'%');
+    let known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':');
     (!host.is_empty() && host.bytes().all(known)).then_some((host, port))
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rookery_client::{Client, ClientError, Tools};
 use rookery_core::AgentId;
+use rookery_core::session::TeamSession;
 use serde_json::{Value, json};
 
 use super::lock::{Held, private_folder};
@@ -13,8 +14,6 @@ use super::{Order, TeamError};
 use crate::backend::{Daemon, Environment, Provider, Seat, Secret};
 use crate::file::{Agent, Backend, Ready, Variables, Workspace};
 
-/// How long the key of a program's session lasts. A team may run for weeks; its key must outlive it.
-const SESSION: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 /// Above the daemon's own limit for making a worktree.
 const WORKTREE: Duration = Duration::from_secs(180);
 
@@ -78,6 +77,7 @@ pub(super) fn seat(
     let state = place.held.folder.join(&agent.name.value);
     private_folder(&state).map_err(|source| TeamError::State { path: state.clone(), source })?;
     let address = order.client.address();
+    let session = TeamSession { team: order.team(), generation: place.generation };
     let (max_tokens, provider) = match &agent.backend {
         Backend::Sdk { provider, max_tokens } => (*max_tokens, provider_of(provider, variables)),
         Backend::Program(_) | Backend::Command { .. } | Backend::Mock { .. } => (None, Provider::default()),
@@ -90,7 +90,7 @@ pub(super) fn seat(
         folder: place.folder.to_path_buf(),
         state,
         tools: Tools::as_agent(&order.client, id.as_str())?,
-        session: Secret(order.client.session_key(id.as_str(), SESSION)?),
+        session: order.client.session_issuer(&id, session)?,
         daemon: Daemon { url: address.url, socket: address.socket },
         env: Environment(agent.environment(variables)),
         model: agent.model.as_ref().map(|model| variables.fill(model)),

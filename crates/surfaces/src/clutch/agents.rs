@@ -8,9 +8,11 @@ use rookery_core::agent::{Agent, Leave, RegisterCard};
 use rookery_core::clutch::{Card, Heartbeat};
 use rookery_core::{Code, Refusal, Row};
 use rookery_engine::At;
+use serde::Deserialize;
 use serde_json::{Map, Value};
+use utoipa::IntoParams;
 
-use super::call::{Call, Json, MaybeBody, NamedAgent};
+use super::call::{Call, Json, MaybeBody, NamedAgent, Query};
 use super::openapi::LifeSign;
 use super::wire::{AgentCard, AgentCards, Beaten};
 use super::{ClutchError, ClutchErrorBody};
@@ -18,10 +20,24 @@ use crate::app::App;
 use crate::rest::call;
 use crate::rest::wire::Done;
 
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct RegisterQuery {
+    /// Allow messages to be posted to the host and port of the card's `endpoints.clutch`, also on this machine and in private
+    /// networks. Only people may; it holds until the agent leaves.
+    #[serde(default)]
+    pub allow_endpoint: bool,
+}
+
 /// Register an agent by its card, or replace the card and bring the agent back.
 #[utoipa::path(put, path = "/clutch/v0/agents/{id}", tag = "clutch", operation_id = "clutch_register",
-    params(("id" = String, Path)), request_body = AgentCard, responses((status = 200, body = AgentCard)))]
-pub async fn register(call: Call, NamedAgent(id): NamedAgent, Json(body): Json) -> Result<Response, ClutchError> {
+    params(("id" = String, Path), RegisterQuery), request_body = AgentCard, responses((status = 200, body = AgentCard)))]
+pub async fn register(
+    call: Call,
+    NamedAgent(id): NamedAgent,
+    Query(query): Query<RegisterQuery>,
+    Json(body): Json,
+) -> Result<Response, ClutchError> {
     let card = Card::parse(&body)?;
     if card.agent_id != id {
         let told = format!("names 'agent:{}', and the address 'agent:{id}'", card.agent_id);
@@ -29,7 +45,7 @@ pub async fn register(call: Call, NamedAgent(id): NamedAgent, Json(body): Json) 
     }
     let caller = call.caller(&id)?;
     call.app().engine().admits_card(&caller, &card).await?;
-    let committed = call.submit(caller, RegisterCard { card }, &body).await?;
+    let committed = call.submit(caller, RegisterCard { card, allow_endpoint: query.allow_endpoint }, &body).await?;
     match call::row_of(&committed) {
         Some(Row::Agent(agent)) => Ok(call::written(StatusCode::OK, &committed, shown(&agent))),
         _ => Err(call::unexpected(&committed).into()),

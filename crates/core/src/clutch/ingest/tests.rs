@@ -447,7 +447,8 @@ fn keys_are_replaced_by_whoever_has_one_of_them_or_by_lead_and_people() {
         ..signed(sensitive, Some(&new), "agent.register", "ken", &replaced)
     };
     assert_eq!(w.does(&by("ken"), last), ["envelope.received", "agent.updated"], "rotated: the second is enough");
-    let registers = |keys: &[SigningKey]| RegisterCard { card: Card::read(&card(keys, json!({}))).unwrap() };
+    let registers =
+        |keys: &[SigningKey]| RegisterCard { card: Card::read(&card(keys, json!({}))).unwrap(), allow_endpoint: false };
     for caller in [by("ken"), with_token("ken"), by("lead"), by("ada"), Caller::nobody()] {
         let refusal = w.run(&caller, registers(std::slice::from_ref(&old))).unwrap_err();
         let forbidden = [Code::SignatureRequired, Code::Forbidden].contains(&refusal.code);
@@ -462,7 +463,7 @@ fn leaving_and_coming_back_does_not_shake_off_the_keys() {
     let own = key("k1", 1);
     let mut w = keyed(std::slice::from_ref(&own));
     w.does(&by("ken"), crate::agent::Leave { agent: "ken".into() });
-    let other = RegisterCard { card: Card::read(&card(&[key("k2", 2)], json!({}))).unwrap() };
+    let other = RegisterCard { card: Card::read(&card(&[key("k2", 2)], json!({}))).unwrap(), allow_endpoint: false };
     assert_eq!(w.refuses(&by("ken"), other), Code::SignatureRequired);
     w.joins("ken", crate::agent::Role::Worker);
     assert!(signature::same_keys(&Card::of(w.agent("ken")).security.keys, &[own]));

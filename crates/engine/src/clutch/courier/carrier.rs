@@ -9,6 +9,7 @@ use std::time::Duration;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::HeaderValue;
 use reqwest::{Client, Url, redirect};
+use rookery_core::outbound::AllowedHost;
 use rookery_core::{AgentId, Area, MessageId};
 
 use super::signature::HEADER;
@@ -17,6 +18,8 @@ use super::signature::HEADER;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Posting {
     pub url: String,
+    /// The host and port that a person allowed for this agent.
+    pub allowed: Option<AllowedHost>,
     pub agent: AgentId,
     pub message: MessageId,
     pub body: Vec<u8>,
@@ -41,83 +44,85 @@ pub trait Carrier: Send + Sync + Debug + 'static {
     fn post(&self, posting: Posting) -> Carrying<'_>;
 }
 
-/// Where messages may go.
+/// Where messages may be posted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reach {
     pub area: Area,
-    /// Only these hosts, if there are any; in private networks too, because the project's owner named them.
-    pub hosts: Vec<String>,
+    /// Hosts that the project's owner allows, in private networks too.
+    pub allow: Vec<AllowedHost>,
 }
 
 impl Reach {
     pub fn anywhere() -> Reach {
-        Reach { area: Area::Anywhere, hosts: vec![] }
+        Reach { area: Area::Anywhere, allow: vec![] }
     }
 
-    fn names(&self, host: &str) -> bool {
-        self.hosts.iter().any(|named| named.eq_ignore_ascii_case(host))
-    }
-
-    /// Why nothing is sent to an address that a host's name stands for.
-    fn refuses_address(&self, host: &str, address: IpAddr) -> Option<&'static str> {
-        let allowed = if self.names(host) { self.area.max(Area::Nearby) } else { self.area };
-        match Area::of(address) {
-            found if found <= allowed => None,
-            Area::Nearby => {
-                Some("its address is on this machine or in a private network: name the host in delivery_hosts")
-            }
-            _ => Some("its address is not one that messages are sent to"),
+    /// How far from the open network the addresses of a URL may be, or why nothing is posted to it.
+    fn judge(&self, url: &Url, granted: Option<&AllowedHost>) -> Result<Area, &'static str> {
+        let host = url.host_str().ok_or("it names no host")?;
+        let target = AllowedHost::new(host, url.port_or_known_default());
+        let allowed = self.allow.iter().chain(granted).any(|rule| rule.covers(&target));
+        match target.host().parse::<IpAddr>() {
+            // A rule with an address means exactly that address.
+            Ok(_) if allowed => Ok(Area::Anywhere),
+            Ok(address) => refuses(self.area, address).map_or(Ok(self.area), Err),
+            Err(_) if allowed => Ok(self.area.max(Area::Nearby)),
+            Err(_) => Ok(self.area),
         }
-    }
-
-    /// Why nothing is sent to a host.
-    fn refuses_host(&self, url: &Url) -> Option<String> {
-        let host = url.host_str()?;
-        if !self.hosts.is_empty() && !self.names(host) {
-            return Some(format!("'{host}' is not among the hosts that messages are sent to (delivery_hosts)"));
-        }
-        let literal = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().ok()?;
-        // Whoever writes down an address means that one.
-        let refused = self.refuses_address(host, literal).filter(|_| !self.names(host));
-        refused.map(str::to_owned)
     }
 }
 
-/// Over HTTP. Redirects are not followed: whoever can set one could send messages anywhere.
+/// Why nothing is posted to an address.
+fn refuses(area: Area, address: IpAddr) -> Option<&'static str> {
+    match Area::of(address) {
+        found if found <= area => None,
+        Area::Nearby => Some(NEARBY),
+        _ => Some("its address is not one that messages are posted to"),
+    }
+}
+
+const NEARBY: &str = "its address is on this machine or in a private network: \
+                      name the host under [outbound] allow in rookery.toml, or register it with 'rookery agents add'";
+
+/// Posts over HTTP. Redirects are not followed: a server that can set one could send messages anywhere.
 #[derive(Debug)]
 pub struct Http {
+    /// For hosts that nobody allowed.
     client: Client,
-    reach: Arc<Reach>,
+    /// For hosts that the owner allowed, whose names may stand for private addresses.
+    allowed: Client,
+    reach: Reach,
 }
 
 impl Http {
     pub fn new(reach: Reach, time: Duration) -> Result<Http, String> {
         // Another part of the process may have chosen one before, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let reach = Arc::new(reach);
-        let client = Client::builder()
-            .redirect(redirect::Policy::none())
-            .no_proxy()
-            .timeout(time)
-            .dns_resolver(Arc::new(Addresses(reach.clone())))
-            .user_agent(concat!("rookery/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .map_err(|error| told(&error))?;
-        Ok(Http { client, reach })
+        let client = |area| {
+            Client::builder()
+                .redirect(redirect::Policy::none())
+                .no_proxy()
+                .timeout(time)
+                .dns_resolver(Arc::new(Addresses(area)))
+                .user_agent(concat!("rookery/", env!("CARGO_PKG_VERSION")))
+                .build()
+                .map_err(|error| told(&error))
+        };
+        Ok(Http { client: client(reach.area)?, allowed: client(reach.area.max(Area::Nearby))?, reach })
     }
 
     /// Sends JSON; an error is why nothing was answered.
     pub(crate) async fn send(
         &self,
         url: &str,
+        granted: Option<&AllowedHost>,
         headers: Vec<(&'static str, String)>,
         body: Vec<u8>,
     ) -> Result<Answered, String> {
         let url = Url::parse(url).map_err(|error| format!("the address cannot be read: {error}"))?;
-        if let Some(why) = self.reach.refuses_host(&url) {
-            return Err(why);
-        }
-        let mut request = self.client.post(url).header("content-type", "application/json").body(body);
+        let area = self.reach.judge(&url, granted)?;
+        let client = if area > self.reach.area { &self.allowed } else { &self.client };
+        let mut request = client.post(url).header("content-type", "application/json").body(body);
         for (name, value) in headers {
             // Ids need not be ASCII; none of them has what a header cannot carry.
             if let Ok(value) = HeaderValue::from_bytes(value.as_bytes()) {
@@ -134,14 +139,14 @@ impl Http {
 impl Carrier for Http {
     fn post(&self, posting: Posting) -> Carrying<'_> {
         Box::pin(async move {
-            let Posting { url, agent, message, body, attempt, signature } = posting;
+            let Posting { url, allowed, agent, message, body, attempt, signature } = posting;
             let mut headers = vec![
                 ("x-rookery-attempt", attempt.to_string()),
                 ("x-rookery-message", message.to_string()),
                 ("x-rookery-recipient", agent.to_string()),
             ];
             headers.extend(signature.map(|signature| (HEADER, signature)));
-            self.send(&url, headers, body).await
+            self.send(&url, allowed.as_ref(), headers, body).await
         })
     }
 }
@@ -160,15 +165,15 @@ fn told(error: &reqwest::Error) -> String {
     last
 }
 
-/// Names are resolved here, so that a name stands for no address that is not served.
-struct Addresses(Arc<Reach>);
+/// Resolves names for connections, and drops the addresses that are too far from the open network.
+struct Addresses(Area);
 
 impl Resolve for Addresses {
     fn resolve(&self, name: Name) -> Resolving {
-        let reach = self.0.clone();
+        let area = self.0;
         Box::pin(async move {
             let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
-            let refused = |address: &SocketAddr| reach.refuses_address(name.as_str(), address.ip());
+            let refused = |address: &SocketAddr| refuses(area, address.ip());
             let served: Vec<SocketAddr> = found.iter().copied().filter(|address| refused(address).is_none()).collect();
             match (served.is_empty(), found.first().and_then(refused)) {
                 (true, Some(why)) => Err(std::io::Error::other(why).into()),
@@ -182,12 +187,12 @@ impl Resolve for Addresses {
 mod tests {
     use super::*;
 
-    fn reach(area: Area, hosts: &[&str]) -> Reach {
-        Reach { area, hosts: hosts.iter().map(|host| (*host).to_owned()).collect() }
+    fn reach(area: Area, allow: &[&str]) -> Reach {
+        Reach { area, allow: allow.iter().map(|host| host.parse().unwrap()).collect() }
     }
 
     fn refused(reach: &Reach, url: &str) -> bool {
-        reach.refuses_host(&Url::parse(url).unwrap()).is_some()
+        reach.judge(&Url::parse(url).unwrap(), None).is_err()
     }
 
     #[test]
@@ -244,26 +249,38 @@ mod tests {
     }
 
     #[test]
-    fn the_owner_names_hosts_and_no_others_are_served() {
-        let listed = reach(Area::Public, &["ken", "10.0.0.7", "169.254.1.1", "[::1]"]);
-        for url in ["http://KEN/", "http://10.0.0.7/", "http://169.254.1.1/", "http://[::1]:9/"] {
-            assert!(!refused(&listed, url), "{url}");
+    fn allowed_host_may_be_in_a_private_network() {
+        let listed = reach(Area::Public, &["ken:8080", "10.0.0.7", "169.254.1.1", "[::1]:9"]);
+        let judge = |url: &str| listed.judge(&Url::parse(url).unwrap(), None).ok();
+        for (url, area) in [
+            ("http://KEN:8080/", Some(Area::Nearby)),
+            ("http://ken/", Some(Area::Public)),
+            ("http://ada/", Some(Area::Public)),
+            ("http://10.0.0.7/", Some(Area::Anywhere)),
+            ("http://10.0.0.7:99/", Some(Area::Anywhere)),
+            ("http://169.254.1.1/", Some(Area::Anywhere)),
+            ("http://[::1]:9/", Some(Area::Anywhere)),
+            ("http://[::1]:10/", None),
+            ("http://127.0.0.1/", None),
+            ("http://10.0.0.8/", None),
+        ] {
+            assert_eq!(judge(url), area, "{url}");
         }
-        for url in ["http://ada/", "http://127.0.0.1/", "http://10.0.0.8/"] {
-            assert!(refused(&listed, url), "{url}");
-        }
-        // A name may stand for a private address, and for nothing where secrets are.
-        let refuses = |host: &str, address: &str| listed.refuses_address(host, address.parse().unwrap()).is_some();
-        assert!(!refuses("ken", "192.168.0.5") && !refuses("ken", "127.0.0.1"));
-        assert!(refuses("ken", "169.254.169.254") && refuses("ada", "192.168.0.5"));
+    }
+
+    #[test]
+    fn endpoint_that_a_person_allowed_is_that_host_and_port() {
+        let shared = reach(Area::Public, &[]);
+        let granted = "127.0.0.1:9".parse().unwrap();
+        let judge = |url: &str| shared.judge(&Url::parse(url).unwrap(), Some(&granted)).is_ok();
+        assert!(judge("http://127.0.0.1:9/in"));
+        assert!(!judge("http://127.0.0.1:10/in") && !judge("http://127.0.0.2:9/in"));
     }
 
     #[tokio::test]
     async fn a_name_stands_for_no_address_that_is_not_served() {
-        let resolve =
-            |area, hosts: &[&str]| Addresses(Arc::new(reach(area, hosts))).resolve("localhost".parse().unwrap());
-        assert!(resolve(Area::Nearby, &[]).await.unwrap().next().is_some());
-        assert!(resolve(Area::Public, &["localhost"]).await.unwrap().next().is_some());
-        assert!(resolve(Area::Public, &[]).await.is_err());
+        let resolve = |area| Addresses(area).resolve("localhost".parse().unwrap());
+        assert!(resolve(Area::Nearby).await.unwrap().next().is_some());
+        assert!(resolve(Area::Public).await.is_err());
     }
 }

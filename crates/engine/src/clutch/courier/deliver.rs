@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rookery_core::message::{AckMessages, GiveUpDelivery, Shown};
+use rookery_core::outbound::AllowedHost;
 use rookery_core::view::LifeSource;
 use rookery_core::{AgentId, Auth, Caller, Code, Command, Key, MessageId, Refusal, Row};
 use rookery_store::node::Tenure;
@@ -89,12 +90,12 @@ impl Job {
     }
 
     async fn post(&self) -> (Showed, Fate) {
-        let body = match self.body().await {
-            Ok(Some(body)) => body,
+        let (body, allowed) = match self.body().await {
+            Ok(Some(found)) => found,
             Ok(None) => return (Showed::Nothing, Fate::Over),
             Err(error) => return (Showed::Nothing, self.unreadable(error).await),
         };
-        match meaning(self.carrier.post(self.posting(body)).await) {
+        match meaning(self.carrier.post(self.posting(body, allowed)).await) {
             Meaning::Taken => {
                 let fate = self.write(Verdict::Taken).await;
                 self.is_alive().await;
@@ -105,11 +106,12 @@ impl Job {
         }
     }
 
-    fn posting(&self, body: Vec<u8>) -> Posting {
+    fn posting(&self, body: Vec<u8>, allowed: Option<AllowedHost>) -> Posting {
         let key = self.engine.access().delivery_key(&self.agent);
         Posting {
             signature: key.map(|key| signature::signature(&key, self.engine.clock().now(), &body)),
             url: self.url.clone(),
+            allowed,
             agent: self.agent.clone(),
             message: self.message.clone(),
             body,
@@ -117,14 +119,19 @@ impl Job {
         }
     }
 
-    /// The message as it is sent, unless nobody waits for it any more.
-    async fn body(&self) -> Result<Option<Vec<u8>>, EngineError> {
+    /// The message as it is sent, and the host that a person allowed for it; `None` if the delivery is settled.
+    async fn body(&self) -> Result<Option<(Vec<u8>, Option<AllowedHost>)>, EngineError> {
         let key = Key::Delivery { message: self.message.clone(), agent: self.agent.clone() };
-        let (mut rows, _) = self.engine.store().rows(vec![key]).await?;
-        match rows.pop().flatten() {
-            Some(Row::Delivery(delivery)) if delivery.is_settled() || delivery.is_dead() => Ok(None),
-            _ => self.engine.parcel_bytes(&self.message).await,
+        let (rows, _) = self.engine.store().rows(vec![key, Key::Agent(self.agent.clone())]).await?;
+        let mut allowed = None;
+        for row in rows.into_iter().flatten() {
+            match row {
+                Row::Delivery(delivery) if delivery.is_settled() || delivery.is_dead() => return Ok(None),
+                Row::Agent(agent) => allowed = agent.allowed_endpoint,
+                _ => {}
+            }
         }
+        Ok(self.engine.parcel_bytes(&self.message).await?.map(|body| (body, allowed)))
     }
 
     /// Words that are lost are a matter of this one message: it holds up nothing that comes after it.

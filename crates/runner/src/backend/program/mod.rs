@@ -77,10 +77,13 @@ impl ProgramAgent {
             AgentProgram::Gemini => Box::new(Gemini::load(home.as_deref())),
         };
         let login = login::variables(program, dialect.variables(), &ours);
-        let variables = seat.identity().into_keys().collect();
-        let has_tools = seat.allowed.as_ref().is_none_or(|tools| !tools.is_empty());
-        let bridge = has_tools.then(|| Bridge::new(&seat.program, &seat.project, variables));
         let sandbox = sandbox(program, dialect.as_ref(), seat, &login)?;
+        let has_tools = seat.allowed.as_ref().is_none_or(|tools| !tools.is_empty());
+        let variables = || {
+            // In a sandbox the gate proves who speaks, and there is no key to hand on.
+            seat.identity().into_keys().filter(|name| sandbox.is_none() || name != "ROOKERY_SESSION").collect()
+        };
+        let bridge = has_tools.then(|| Bridge::new(&seat.program, &seat.project, variables()));
         let walls = match sandbox {
             None if seat.sandbox != file::Sandbox::Off => Walls::ItsOwn,
             _ => Walls::NotItsOwn,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use rookery_client::{Address, Client, Proof, Tools};
+use rookery_client::{Address, Client, Proof, SessionIssuer, Tools};
 use rookery_core::instance::Instance;
 use rookery_testkit::model::{ModelServer, Script};
 use serde_json::{Value, json};
@@ -46,7 +46,7 @@ fn seat(folder: &Path, url: &str, provider: &str) -> Seat {
         project,
         state,
         tools: Tools::new(client, None),
-        session: Secret(String::new()),
+        session: SessionIssuer::new("key", "helper".into(), None),
         daemon: Daemon { url: String::new(), socket: None },
         env: Environment::default(),
         model: Some(format!("{provider}/{KEY}")),
