@@ -13,14 +13,43 @@ use crate::workspace::Workspace;
 use crate::{cargo, say};
 
 const TOOL: &str = "cargo-fuzz@0.13.2";
-const TARGET: &str = "envelope";
 
-/// What a run begins with, beside what earlier ones found.
-const SEEDS: &[&str] = &["fuzz/corpus/envelope", "crates/core/tests/clutch/good", "crates/core/tests/clutch/bad"];
+/// A reader that can be fuzzed.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+#[value(rename_all = "snake_case")]
+enum Target {
+    /// Envelopes
+    Envelope,
+    /// Heads of requests to the sandbox's proxy
+    ProxyHead,
+}
 
-/// Fuzz the reader of envelopes, for longer than the tests do
+impl Target {
+    fn name(self) -> &'static str {
+        match self {
+            Target::Envelope => "envelope",
+            Target::ProxyHead => "proxy_head",
+        }
+    }
+
+    /// What a run begins with, beside what earlier ones found.
+    fn seeds(self) -> &'static [&'static str] {
+        match self {
+            Target::Envelope => {
+                &["fuzz/corpus/envelope", "crates/core/tests/clutch/good", "crates/core/tests/clutch/bad"]
+            }
+            Target::ProxyHead => &["fuzz/corpus/proxy_head"],
+        }
+    }
+}
+
+/// Fuzz a reader of what others send, for longer than the tests do
 #[derive(Debug, Args)]
 pub(crate) struct Fuzz {
+    /// Which reader
+    #[arg(value_enum, default_value_t = Target::Envelope)]
+    target: Target,
+
     /// How long
     #[arg(long, value_name = "N", default_value_t = 60)]
     seconds: u32,
@@ -37,15 +66,15 @@ impl Fuzz {
             cargo::install(workspace, TOOL)?;
         }
         let folder = workspace.target().join("fuzz");
-        let grown = folder.join("corpus").join(TARGET);
+        let grown = folder.join("corpus").join(self.target.name());
         fs::create_dir_all(&grown).with_context(|| format!("cannot create {}", grown.display()))?;
         workspace
             .cargo()?
             .env("RUSTC_BOOTSTRAP", "1")
-            .args(["fuzz", "run", TARGET, "--fuzz-dir", "fuzz", "--target-dir"])
+            .args(["fuzz", "run", self.target.name(), "--fuzz-dir", "fuzz", "--target-dir"])
             .arg(folder.join("build"))
             .arg(&grown)
-            .args(SEEDS)
+            .args(self.target.seeds())
             .arg("--")
             .arg(format!("-max_total_time={}", self.seconds))
             .args(&self.arguments)

@@ -283,6 +283,12 @@ impl Sandbox {
 /// In the project's own folder: who needs [placeholders](placeholder).
 const PLACEHOLDERS: &str = "placeholders.lock";
 
+/// Reads the head of a request to the proxy, for the fuzzer: the target, and the head that a plain request's target is sent.
+#[doc(hidden)]
+pub fn proxy_head(head: &[u8]) -> Option<(String, Option<Vec<u8>>)> {
+    request::parse_head(head).map(|(target, forwarded)| (target.to_string(), forwarded))
+}
+
 /// What to say at the start of a team some of whose agents are to have a sandbox, and cannot.
 pub fn missing(agents: &[Agent]) -> Option<String> {
     missing_if(Available::here(), agents)
