@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use rookery_core::agent::Register;
 use rookery_core::file::{ChangeSource, ClaimFile, Insist};
+use rookery_core::session::{Session, TeamSession};
+use rookery_core::team::{Conclusion, EndTeam, Mode, NewMember, Runner, StartTeam, StartTime, Takeover};
 use rookery_core::{Actor, Caller, Code, Fact, LogId, Power, Timestamp};
 use rookery_engine::watcher::hash_file;
 use rookery_engine::watching::Watching;
@@ -171,6 +173,51 @@ async fn a_token_that_is_revoked_on_one_node_is_refused_on_all() {
     until(|| who(&other) == Err(Code::Unauthenticated)).await;
     one.stop().await;
     other.stop().await;
+}
+
+#[tokio::test]
+async fn session_of_a_team_that_ends_on_one_node_is_rejected_on_all() {
+    let database = Database::new(LogId::from("log"));
+    let one = Daemon::start(&database, "one", Watching::Off, |_| {}).await;
+    let other = Daemon::start(&database, "other", Watching::Off, |_| {}).await;
+    let check = |daemon: &Daemon, generation| {
+        let team = Some(TeamSession { team: "@pr-1".into(), generation });
+        let session = Session { agent: "a@pr-1".into(), until: Timestamp(i64::MAX), team, sandbox: None };
+        daemon.engine.access().team_sessions().check(&session).map_err(|refusal| refusal.code)
+    };
+    let runner = |pid| Runner {
+        host: "laptop".to_owned(),
+        boot_id: "boot".to_owned(),
+        pid,
+        started_at: StartTime::Ticks(u64::from(pid)),
+        site: None,
+    };
+    let start = |pid| StartTeam {
+        team: "@pr-1".into(),
+        workflow: "w".to_owned(),
+        file: None,
+        mode: Mode::Run,
+        agents: vec![NewMember { agent: "a@pr-1".into(), backend: "mock".to_owned(), model: None }],
+        runner: runner(pid),
+        takeover: Takeover::Refused,
+    };
+    let end = EndTeam { team: "@pr-1".into(), generation: 1, how: Conclusion::Completed, reason: None };
+    one.engine.submit(Request::new(Caller::person("anna"), start(1))).await.unwrap();
+    assert_eq!((check(&one, 1), check(&other, 1)), (Ok(()), Ok(())));
+    one.engine.submit(Request::new(Caller::person("anna"), end)).await.unwrap();
+    assert_eq!(check(&one, 1), Err(Code::Unauthenticated), "from the next request on");
+    until(|| check(&other, 1) == Err(Code::Unauthenticated)).await;
+    one.engine.submit(Request::new(Caller::person("anna"), start(2))).await.unwrap();
+    assert_eq!((check(&one, 1), check(&one, 2)), (Err(Code::Unauthenticated), Ok(())));
+    let third = Daemon::start(&database, "third", Watching::Off, |_| {}).await;
+    assert_eq!(
+        (check(&third, 1), check(&third, 2)),
+        (Err(Code::Unauthenticated), Ok(())),
+        "also on a node that starts"
+    );
+    for daemon in [one, other, third] {
+        daemon.stop().await;
+    }
 }
 
 #[tokio::test]

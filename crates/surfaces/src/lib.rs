@@ -11,6 +11,7 @@ mod files;
 pub mod guard;
 pub mod mcp;
 pub mod ops;
+mod peer;
 pub mod rest;
 mod sender;
 pub mod serve;

@@ -28,6 +28,7 @@ use tower::Layer;
 
 use crate::app::App;
 use crate::guard::Via;
+use crate::peer;
 use crate::rest::RestError;
 
 /// How long connections may finish what they are doing when the daemon stops.
@@ -156,9 +157,8 @@ impl Server {
 
     async fn unix(&self, accepted: io::Result<tokio::net::UnixStream>, faces: &Faces, graceful: &GracefulShutdown) {
         let Some(stream) = settled(accepted).await else { return };
-        let own = rustix::process::getuid().as_raw();
-        if !stream.peer_cred().is_ok_and(|peer| peer.uid() == own || peer.uid() == 0) {
-            tracing::warn!("a connection to the socket by another user was refused");
+        if let Err(stranger) = peer::check(&stream) {
+            tracing::warn!("a connection to the socket was closed: {}", stranger.as_str());
             return;
         }
         match self.connections.clone().try_acquire_owned() {

@@ -147,3 +147,27 @@ async fn rule_for_the_daemons_port_does_not_lead_around_the_gate() {
     let created = target.daemon().export().unwrap().into_iter().filter(|row| row["kind"] == "task.created").count();
     assert_eq!(created, 0, "{attack:?}");
 }
+
+#[tokio::test]
+async fn sockets_of_instances_do_not_lead_around_the_gate() {
+    let target = led_by_another().await;
+    let attack = target
+        .attack_in_python(
+            &Seat::shared(),
+            "import socket, glob, time\n\
+             $RK_SEND\n\
+             end = time.time() + 15\n\
+             while not glob.glob(os.environ['PROJECT'] + '/.workflow/*/context.sock') and time.time() < end: time.sleep(0.2)\n\
+             for path in glob.glob(os.environ['PROJECT'] + '/.workflow/*/context.sock'):\n    \
+             s = socket.socket(socket.AF_UNIX)\n    s.settimeout(10)\n    try:\n        s.connect(path)\n        \
+             s.sendall(b'GET /status HTTP/1.1\\r\\nHost: localhost\\r\\nX-Agent-Id: boss\\r\\n\\r\\n')\n        \
+             print('CONTEXT', s.recv(60))\n    except OSError as error:\n        print('CONTEXT', error)\nprint('done')"
+                .replace("$RK_SEND", "import subprocess; subprocess.run([os.environ['RK'], 'context', 'send', 'hello'])")
+                .as_str(),
+        )
+        .await;
+    assert!(attack.transcript.contains("done"), "{attack:?}");
+    let answers: Vec<_> = attack.transcript.lines().filter(|line| line.contains("CONTEXT")).collect();
+    assert!(!answers.is_empty(), "the socket of the instance was there: {attack:?}");
+    assert!(answers.iter().all(|answer| !answer.contains("HTTP/1.1")), "{answers:?}");
+}

@@ -40,8 +40,22 @@ fn mutations_of_the_proxy_head_corpus_hold() {
 
 /// Parts that change what a head means.
 const PARTS: [&[u8]; 16] = [
-    b"\r\n", b"\n", b"\r", b"\0", b" ", b"\t", b":", b"@", b"#", b"[::1]", b"0x7f.1", b"%25", b"Host: b.invalid\r\n",
-    b"Content-Length: 1\r\n", b"Transfer-Encoding: chunked\r\n", b"http://",
+    b"\r\n",
+    b"\n",
+    b"\r",
+    b"\0",
+    b" ",
+    b"\t",
+    b":",
+    b"@",
+    b"#",
+    b"[::1]",
+    b"0x7f.1",
+    b"%25",
+    b"Host: b.invalid\r\n",
+    b"Content-Length: 1\r\n",
+    b"Transfer-Encoding: chunked\r\n",
+    b"http://",
 ];
 
 fn mutated(corpus: &[Vec<u8>], numbers: &mut Numbers) -> Vec<u8> {
