@@ -265,3 +265,32 @@ async fn with_tokens_the_owners_hooks_are_served_and_what_cards_name_is_not() {
     assert!(told.contains("on this machine or in a private network: name the host under [outbound] allow"), "{told}");
     assert_eq!(agents.ids(), [""; 0]);
 }
+
+#[tokio::test]
+async fn agents_add_allows_the_host_and_port_where_tokens_are_required() {
+    let (allowed, listed) = (Endpoint::start(Manner::Answer(200)).await, Endpoint::start(Manner::Answer(200)).await);
+    let folder = tempfile::tempdir().unwrap();
+    let authority = listed.url().split('/').nth(2).unwrap().to_owned();
+    std::fs::write(folder.path().join("rookery.toml"), format!("[outbound]\nallow = [\"{authority}\"]\n")).unwrap();
+    let mut daemon = sending::setup().arg("--require-token").start_at(folder.path()).unwrap();
+    let add = ["agents", "add", "ken", "--url", allowed.url(), "--capability", "research", "--json"];
+    let (code, said, error) = rookery(daemon.root(), daemon.store(), &add);
+    assert_eq!(code, 0, "{error}");
+    let card: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((&card["agent_id"], &card["capabilities"][0]["id"]), (&json!("agent:ken"), &json!("skill:research")));
+    let person = daemon.person_key().unwrap();
+    let card = json!({"v": "clutch/0.1", "agent_id": "ada", "endpoints": {"clutch": {"url": listed.url()}}});
+    let put = daemon.request(Method::PUT, "/clutch/v0/agents/ada").bearer_auth(&person).json(&card);
+    assert_eq!(read(put).await.unwrap().status, 200);
+    daemon.restart().unwrap();
+    let to = json!({"to": [{"agent_id": "agent:ken"}, {"agent_id": "agent:ada"}]});
+    let note = envelope("m1", "x.note", "person:local", to);
+    let post = daemon.request(Method::POST, "/clutch/v0/messages").bearer_auth(&person).json(&note);
+    assert_eq!(read(post).await.unwrap().status, 202);
+    assert_eq!((allowed.has(1).await[0].id(), listed.has(1).await[0].id()), ("m1", "m1"));
+    let by_person =
+        |row: &Value| row["kind"] == "agent.registered" && row["actor"].to_string().contains("person:local");
+    assert!(daemon.export().unwrap().iter().any(by_person), "the person is the author of what is allowed");
+    let (code, _, error) = rookery(daemon.root(), daemon.store(), &["agents", "add", "eve", "--url", "ftp://x"]);
+    assert!(code != 0 && error.contains("must be an http or https address"), "{error}");
+}

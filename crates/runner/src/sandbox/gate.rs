@@ -391,9 +391,11 @@ mod tests {
         async fn ask(&self, text: &str) -> String {
             let mut client = self.connect().await;
             client.write_all(text.as_bytes()).await.unwrap();
-            let mut answer = vec![0; 4096];
-            let read = tokio::time::timeout(Duration::from_secs(10), client.read(&mut answer)).await.unwrap().unwrap();
-            String::from_utf8_lossy(&answer[..read]).into_owned()
+            let (mut answer, mut patience) = (Vec::new(), Duration::from_secs(20));
+            while let Ok(Ok(1..)) = tokio::time::timeout(patience, client.read_buf(&mut answer)).await {
+                patience = Duration::from_millis(300);
+            }
+            String::from_utf8_lossy(&answer).into_owned()
         }
     }
 
