@@ -99,14 +99,13 @@ async fn pipelined_requests_are_stamped_one_by_one() {
 async fn sandbox_takes_part_without_a_key_of_its_own() {
     let target = Target::new();
     let attack = target
-        .attack("env | grep -c ROOKERY_SESSION; $RK context send 'hello from inside' && echo sent; ls -R $PROJECT/.rookery /run/rookery; echo done")
+        .attack("echo keys=$(env | grep -c ROOKERY_SESSION); $RK context send 'hello from inside' && echo sent; ls -R $PROJECT/.rookery /run/rookery; echo done")
         .await;
     assert!(attack.transcript.contains("sent") && attack.transcript.contains("done"), "{attack:?}");
     assert!(!attack.transcript.contains("person.key"), "{attack:?}");
     let by_raider = facts_by(&target, "raider@raid");
     assert!(by_raider.iter().any(|row| row["kind"] == "message.sent"), "{by_raider:?}");
-    let transcript = attack.transcript.replace("ROOKERY_SESSION", "");
-    assert!(transcript.lines().any(|line| line.trim() == "0"), "no session in the environment: {attack:?}");
+    assert!(attack.transcript.contains("keys=0"), "no session in the environment: {attack:?}");
 }
 
 #[tokio::test]
@@ -155,15 +154,13 @@ async fn sockets_of_instances_do_not_lead_around_the_gate() {
         .attack_in_python(
             &Seat::shared(),
             "import socket, glob, time\n\
-             $RK_SEND\n\
+             import subprocess\nsubprocess.run([os.environ['RK'], 'context', 'send', 'hello'])\n\
              end = time.time() + 15\n\
              while not glob.glob(os.environ['PROJECT'] + '/.workflow/*/context.sock') and time.time() < end: time.sleep(0.2)\n\
              for path in glob.glob(os.environ['PROJECT'] + '/.workflow/*/context.sock'):\n    \
              s = socket.socket(socket.AF_UNIX)\n    s.settimeout(10)\n    try:\n        s.connect(path)\n        \
              s.sendall(b'GET /status HTTP/1.1\\r\\nHost: localhost\\r\\nX-Agent-Id: boss\\r\\n\\r\\n')\n        \
-             print('CONTEXT', s.recv(60))\n    except OSError as error:\n        print('CONTEXT', error)\nprint('done')"
-                .replace("$RK_SEND", "import subprocess; subprocess.run([os.environ['RK'], 'context', 'send', 'hello'])")
-                .as_str(),
+             print('CONTEXT', s.recv(60))\n    except OSError as error:\n        print('CONTEXT', error)\nprint('done')",
         )
         .await;
     assert!(attack.transcript.contains("done"), "{attack:?}");
