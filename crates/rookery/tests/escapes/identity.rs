@@ -26,7 +26,7 @@ async fn request_in_the_name_of_another_agent_is_rejected() {
     let attack = target
         .attack_in_python(
             &Seat::shared(),
-            "task = {'title': 'as the boss', 'created_by': 'boss'}\n\
+            "task = {'title': 'as the boss', 'assigned_by': 'boss'}\n\
              for headers in [{'X-Agent-Id': 'boss'}, {'x-agent-id': 'BOSS '}, {'X-Agent-Id': 'person:local'}, {'X-Agent-Id': 'system'}]:\n    \
              print('header', rk.http('POST', '/tasks', task, headers))\n\
              print('beat', rk.http('POST', '/agents/boss/heartbeat', {}, {}))\n\
@@ -41,7 +41,7 @@ async fn request_in_the_name_of_another_agent_is_rejected() {
     assert!(attack.transcript.contains("done"), "{attack:?}");
     let answers = attack.transcript.lines().filter(|line| line.contains(" (")).filter(|line| !line.contains("done"));
     for line in answers {
-        assert!(line.contains("(403,") || line.contains("(400,"), "{line}\n{attack:?}");
+        assert!(line.contains("(403,"), "{line}\n{attack:?}");
     }
     assert_eq!(facts_by(&target, "boss").len(), before, "nothing was done as the boss");
     assert_eq!(target.daemon().get("/agents/ghost").await.unwrap().status, 404, "no agent was made up");
@@ -81,7 +81,7 @@ async fn pipelined_requests_are_stamped_one_by_one() {
             "import socket\ndef talk(data):\n    s = socket.socket(socket.AF_UNIX)\n    s.connect('/run/rookery/daemon.sock')\n    \
              s.settimeout(10)\n    s.sendall(data)\n    got = b''\n    try:\n        while True:\n            more = s.recv(4096)\n            \
              if not more: break\n            got += more\n            if got.count(b'HTTP/1.1 ') > 1: break\n    except OSError: pass\n    return got\n\
-             body = b'{\"title\": \"t\", \"created_by\": \"boss\"}'\n\
+             body = b'{\"title\": \"t\", \"assigned_by\": \"boss\"}'\n\
              inner = b'POST /tasks HTTP/1.1\\r\\nHost: localhost\\r\\nX-Agent-Id: boss\\r\\nContent-Type: application/json\\r\\nContent-Length: %d\\r\\n\\r\\n' % len(body) + body\n\
              for head in [b'GET /healthz HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n', \
              b'POST /tasks HTTP/1.1\\r\\nHost: localhost\\r\\nContent-Length: 0\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n0\\r\\n\\r\\n', \
@@ -135,7 +135,7 @@ async fn rule_for_the_daemons_port_does_not_lead_around_the_gate() {
          proxy = urllib.request.build_opener(urllib.request.ProxyHandler({{'http': os.environ['HTTP_PROXY']}}))\n\
          os.environ['no_proxy'] = os.environ['NO_PROXY'] = ''\n\
          for way, opener in [('direct', rk.DIRECT), ('proxy', proxy)]:\n    for host in ['localhost', '127.0.0.1', '0x7f.1']:\n        \
-         body = json.dumps({{'title': 't', 'created_by': 'boss'}}).encode()\n        \
+         body = json.dumps({{'title': 't', 'assigned_by': 'boss'}}).encode()\n        \
          request = urllib.request.Request('http://%s:{port}/tasks' % host, body, {{'Content-Type': 'application/json', 'X-Agent-Id': 'boss'}})\n        \
          try:\n            print(way, host, opener.open(request, timeout=20).status)\n        \
          except urllib.error.HTTPError as error:\n            print(way, host, error.code, error.read())\n        \

@@ -30,7 +30,7 @@ async fn card_from_a_sandbox_does_not_make_the_daemon_post() {
          attempt('made-up', rk.http('PUT', '/clutch/v0/agents/ghost%d' % number, card('ghost%d' % number, url), {{}}))\n    \
          attempt('register', rk.http('POST', '/clutch/v0/messages', message('r%d' % number, 'agent.register', card(own, url)), {{}}))\n    \
          attempt('update', rk.http('POST', '/clutch/v0/messages', message('u%d' % number, 'agent.update', {{'endpoints': {{'clutch': {{'url': url}}}}}}), {{}}))\n    \
-         attempt('tool', 200 if 'xx' in str(rk.tool('agent_register', name='x', runtime='custom', metadata={{'endpoints': {{'clutch': {{'url': url}}}}}})) else 0)\n\
+         attempt('tool', str(rk.tool('agent_register', name='x', runtime='custom', metadata={{'endpoints': {{'clutch': {{'url': url}}}}}}))[:80])\n\
          attempt('announce', rk.http('POST', '/agents/announce', {{'id': own, 'name': 'r', 'tool': 'x', 'role': 'worker', 'endpoints': {{'clutch': {{'url': 'http://127.0.0.1:{port}/'}}}}}}, {{}}))\n\
          for to in [own, 'ghost1']:\n    print(rk.http('POST', '/clutch/v0/messages', message('n-' + to, 'x.note', {{'secret': 1}}, 'agent:' + to), {{}}))\n\
          time.sleep(3)\nprint('done')",
@@ -38,11 +38,11 @@ async fn card_from_a_sandbox_does_not_make_the_daemon_post() {
     );
     let attack = target.attack_in_python(&Seat::shared(), &script).await;
     assert!(attack.transcript.contains("done"), "{attack:?}");
-    for what in ["put", "allow", "made-up"] {
+    for what in ["put", "allow", "made-up", "register", "update"] {
         let line = format!("ATTEMPT {what} ");
         let answers: Vec<_> = attack.transcript.lines().filter(|text| text.contains(&line)).collect();
         assert_eq!(answers.len(), 6, "{attack:?}");
-        assert!(answers.iter().all(|answer| answer.ends_with("403") || answer.ends_with("400")), "{answers:?}");
+        assert!(answers.iter().all(|answer| answer.ends_with("403")), "{answers:?}");
     }
     assert_eq!(sink.received(), "", "{attack:?}");
 }

@@ -29,7 +29,7 @@ def http(method, path, body=None, headers=None):
         return 0, str(error)
 
 
-def tool(name, **arguments):
+def tool(name, /, **arguments):
     """Calls an MCP tool. Returns the result, or what went wrong as {"failed": ...}."""
     accept = {"Accept": "application/json, text/event-stream", **own_headers()}
     hello = {
