@@ -319,6 +319,8 @@ mod tests {
         tokio::spawn(async move {
             while let Ok((mut client, _)) = gate.accept().await {
                 client.write_all(b"the gate").await.unwrap();
+                client.shutdown().await.unwrap();
+                tokio::spawn(async move { tokio::io::copy(&mut client, &mut tokio::io::sink()).await });
             }
         });
         for host in ["localhost", "127.0.0.1", "0x7f.1", "[::ffff:127.0.0.1]"] {
