@@ -89,6 +89,9 @@ pub struct Settings {
     pub effort: Effort,
     /// What starts workflow files, where there is something that can.
     pub launcher: Option<Arc<dyn Launcher>>,
+    /// The program whose command `check-payloads` runs [`crate::clutch::serve_checks`]. Without one, payloads are checked in
+    /// this process and nothing bounds the work.
+    pub schema_checker: Option<PathBuf>,
     /// Whether other nodes can share the store, each with the project's files in a folder of its own.
     pub shared: bool,
 }
@@ -120,6 +123,7 @@ impl Settings {
             keep_artifacts: Duration::from_secs(24 * 3600),
             effort: Effort::default(),
             launcher: None,
+            schema_checker: None,
             shared: false,
         }
     }
@@ -202,6 +206,7 @@ impl Engine {
     pub fn new(parts: Parts) -> Engine {
         let paths = Paths::new(&parts.settings.root);
         let attending = Attending::new(parts.node.clone());
+        let schemas = Schemas::new(parts.settings.schema_checker.clone());
         Engine {
             inner: Arc::new(Inner {
                 parts,
@@ -215,7 +220,7 @@ impl Engine {
                 in_hand: InHand::default(),
                 rejections: Rejections::default(),
                 rates: Rates::default(),
-                schemas: Schemas::default(),
+                schemas,
             }),
         }
     }

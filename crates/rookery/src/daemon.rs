@@ -185,6 +185,7 @@ fn engine(settings: &Settings, project: &Project, means: Means, node: Node, open
             keep_artifacts: *settings.keep_artifacts,
             effort: effort(settings),
             launcher: Some(Arc::new(CommandLine::of(project.root(), site))),
+            schema_checker: Some(crate::process::own_program()?),
             shared: opened.shared,
             ..rookery_engine::Settings::new(opened.project_name.as_str(), project.root())
         },

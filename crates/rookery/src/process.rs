@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use anyhow::{Context, ensure};
@@ -66,6 +66,12 @@ pub fn spawn_runner(project: &Project, log: &Path, arguments: &[OsString]) -> an
 pub async fn own_command(root: &Path, arguments: &[OsString]) -> io::Result<Output> {
     let mut command = tokio::process::Command::from(command(&std::env::current_exe()?));
     command.arg("--dir").arg(root).args(arguments).current_dir(root).stdin(Stdio::null()).output().await
+}
+
+/// The program of this process, also after the file that it was started from has been replaced.
+pub fn own_program() -> io::Result<PathBuf> {
+    let running = Path::new("/proc/self/exe");
+    if running.exists() { Ok(running.to_owned()) } else { std::env::current_exe() }
 }
 
 /// Leaves the session and the terminal of whoever started this process.

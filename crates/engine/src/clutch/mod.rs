@@ -30,7 +30,7 @@ pub use ingest::{IngestError, Ingested};
 pub use messages::{MessageFilter, MessagePage, Sender, Stretch};
 pub use router::Routing;
 pub use runs::{MESSAGES, RunEntry, RunList, RunTree, TaskNode};
-pub use schema::SchemaFault;
+pub use schema::{SchemaFault, serve_checks};
 pub(crate) use schemas::Schemas;
 pub use schemas::{KnownSchema, UnfitSchema};
 pub use show::{Envelopes, Rendered, Shown};

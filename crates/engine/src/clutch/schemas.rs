@@ -1,31 +1,21 @@
-//! Schemas as they are registered, looked up and applied. Each is compiled once on a node; it never changes, so whatever another
-//! node registered is found when it is first needed.
+//! Schemas as they are registered, looked up and applied.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use rookery_core::clutch::PayloadType;
 use rookery_core::contract::{BUILT_IN, Schema, Violation, built_in};
 use rookery_core::key::Table;
 use rookery_core::{Key, Row, Seq};
+use rookery_store::ListQuery;
 use rookery_store::query::Test;
-use rookery_store::{ListQuery, SubmitError};
 use serde_json::Value;
-use tokio::sync::{Semaphore, oneshot};
 
-use super::schema::{Compiled, SchemaFault};
+use super::schema::limits::{ADDRESS_SPACE_BYTES, VERDICT_TIMEOUT};
+use super::schema::{Checkers, Compiled, Finding, SchemaFault};
 use crate::engine::{Engine, EngineError};
 use crate::queries::At;
-
-/// How many are kept ready. One that is not is compiled again.
-const COMPILED: usize = 256;
-/// How many payloads are checked at once.
-const CHECKS: usize = 4;
-/// How long one may take.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Values and schemas refer deeper into each other than the stack of a worker reaches. It is only used as far as needed.
-const STACK_BYTES: usize = 128 * 1024 * 1024;
 
 /// A schema with what is known of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -59,64 +49,41 @@ pub enum UnfitSchema {
     Engine(#[from] EngineError),
 }
 
-/// The schemas that are compiled, and the room to apply them in.
+/// The built-in schemas in compiled form, and the processes that check payloads against registered ones.
 #[derive(Debug)]
 pub(crate) struct Schemas {
-    compiled: Mutex<BTreeMap<PayloadType, Arc<Compiled>>>,
-    room: Arc<Semaphore>,
-}
-
-impl Default for Schemas {
-    fn default() -> Schemas {
-        Schemas { compiled: Mutex::default(), room: Arc::new(Semaphore::new(CHECKS)) }
-    }
+    built_in: Mutex<BTreeMap<&'static str, Arc<Compiled>>>,
+    checkers: Checkers,
 }
 
 impl Schemas {
-    fn get(&self, payload_type: &PayloadType) -> Option<Arc<Compiled>> {
-        self.compiled.lock().unwrap_or_else(PoisonError::into_inner).get(payload_type).cloned()
+    pub(crate) fn new(program: Option<PathBuf>) -> Schemas {
+        Schemas { built_in: Mutex::default(), checkers: Checkers::new(program) }
     }
 
-    fn keep(&self, payload_type: &PayloadType, compiled: Arc<Compiled>) {
-        let mut all = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() >= COMPILED {
-            all.pop_first();
-        }
-        all.insert(payload_type.clone(), compiled);
-    }
-
-    /// Works on a stack that is large enough. Work that takes too long keeps its place until it ends, so that there is never
-    /// more of it than there are places; `None` then, and if there is no place in time.
-    async fn work<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<Option<T>, EngineError> {
-        let (done, result) = oneshot::channel();
-        let in_time = async {
-            let Ok(place) = self.room.clone().acquire_owned().await else { return Ok(None) };
-            let thread = std::thread::Builder::new().name("schema".to_owned()).stack_size(STACK_BYTES);
-            let started = thread.spawn(move || {
-                // Nobody may wait any more.
-                done.send(work()).ok();
-                drop(place);
-            });
-            started.map_err(|error| unavailable(&format!("no thread to check a payload in: {error}")))?;
-            result.await.map(Some).map_err(|_| unavailable("checking a payload ended early"))
+    /// Built-in schemas are small and refer to nothing, so they are applied right here.
+    fn check_built_in(&self, text: &'static str, payload: &Value) -> Finding {
+        let known = self.built_in.lock().unwrap_or_else(PoisonError::into_inner).get(text).cloned();
+        let compiled = match known.map_or_else(|| Compiled::of(text).map(Arc::new), Ok) {
+            Ok(compiled) => compiled,
+            Err(fault) => return Finding::Unusable(fault),
         };
-        tokio::time::timeout(PATIENCE, in_time).await.unwrap_or(Ok(None))
+        self.built_in.lock().unwrap_or_else(PoisonError::into_inner).insert(text, compiled.clone());
+        match compiled.is_valid(payload) {
+            true => Finding::Valid,
+            false => Finding::Invalid(compiled.violations(payload)),
+        }
     }
-}
-
-fn unavailable(reason: &str) -> EngineError {
-    SubmitError::Unavailable { reason: reason.to_owned() }.into()
 }
 
 impl Engine {
     /// Whether a text is a schema that can be registered.
     pub async fn check_schema(&self, text: &str) -> Result<(), UnfitSchema> {
-        let asked = text.to_owned();
-        let compiled = self.schemas_here().work(move || Compiled::of(&asked).map(drop)).await?;
-        compiled.unwrap_or_else(|| Err(too_slow())).map_err(UnfitSchema::Faulty)
+        match self.schemas_here().checkers.check(text, None).await? {
+            Finding::Unusable(fault) => Err(UnfitSchema::Faulty(fault)),
+            Finding::TooCostly => Err(UnfitSchema::Faulty(too_costly_schema())),
+            Finding::Valid | Finding::Invalid(_) | Finding::InvalidSomewhere => Ok(()),
+        }
     }
 
     pub async fn schema(&self, payload_type: &PayloadType) -> Result<Option<KnownSchema>, EngineError> {
@@ -149,43 +116,46 @@ impl Engine {
         payload: &Value,
     ) -> Result<Vec<Violation>, EngineError> {
         let schemas = self.schemas_here();
-        let known = match schemas.get(payload_type) {
-            Some(compiled) => Ok(compiled),
-            None => self.compiled(payload_type).await?,
-        };
-        let compiled = match known {
-            Ok(compiled) => compiled,
-            Err(violation) => return Ok(vec![violation]),
-        };
-        let (payload, at) = (payload.clone(), payload_type.clone());
-        let found = schemas.work(move || compiled.violations(&payload)).await?;
-        Ok(found.unwrap_or_else(|| {
-            let message = format!("cannot be held against the schema of {at} within {} seconds", PATIENCE.as_secs());
-            vec![Violation { pointer: "/payload".to_owned(), message }]
-        }))
-    }
-
-    async fn compiled(&self, payload_type: &PayloadType) -> Result<Result<Arc<Compiled>, Violation>, EngineError> {
-        let unfit = |message: String| Violation { pointer: "/payload_type".to_owned(), message };
-        let Some(known) = self.schema(payload_type).await? else {
-            return Ok(Err(unfit(format!("no schema is registered for {payload_type}"))));
-        };
-        let text = known.text().to_owned();
-        let compiled = self.schemas_here().work(move || Compiled::of(&text)).await?;
-        Ok(match compiled.unwrap_or_else(|| Err(too_slow())) {
-            Ok(compiled) => {
-                let compiled = Arc::new(compiled);
-                self.schemas_here().keep(payload_type, compiled.clone());
-                Ok(compiled)
+        let finding = match self.schema(payload_type).await? {
+            None => {
+                let message = format!("no schema is registered for {payload_type}");
+                return Ok(vec![Violation { pointer: "/payload_type".to_owned(), message }]);
             }
-            // It was one when it was registered: its text was taken out of the log since.
-            Err(fault) => Err(unfit(format!("the schema of {payload_type} cannot be used any more: {fault}"))),
-        })
+            Some(KnownSchema::BuiltIn { text, .. }) => schemas.check_built_in(text, payload),
+            Some(KnownSchema::Registered(schema)) => schemas.checkers.check(&schema.text, Some(payload)).await?,
+        };
+        Ok(violations_of(finding, payload_type))
     }
 }
 
-fn too_slow() -> SchemaFault {
-    let message = format!("cannot be compiled within {} seconds; make it smaller", PATIENCE.as_secs());
+fn violations_of(finding: Finding, payload_type: &PayloadType) -> Vec<Violation> {
+    let at_payload = |message| vec![Violation { pointer: "/payload".to_owned(), message }];
+    match finding {
+        Finding::Valid => vec![],
+        Finding::Invalid(violations) if !violations.is_empty() => violations,
+        Finding::Invalid(_) | Finding::InvalidSomewhere => at_payload(format!(
+            "does not match the schema of {payload_type}; there are too many ways to fail it for the places to be named"
+        )),
+        Finding::TooCostly => at_payload(format!(
+            "cannot be checked against the schema of {payload_type} within {} seconds and {} MiB; send a smaller payload, or \
+             register a version of the schema with fewer alternatives",
+            VERDICT_TIMEOUT.as_secs(),
+            ADDRESS_SPACE_BYTES >> 20,
+        )),
+        // It was usable when it was registered: its text was redacted since.
+        Finding::Unusable(fault) => {
+            let message = format!("the schema of {payload_type} cannot be used any more: {fault}");
+            vec![Violation { pointer: "/payload_type".to_owned(), message }]
+        }
+    }
+}
+
+fn too_costly_schema() -> SchemaFault {
+    let message = format!(
+        "cannot be compiled within {} seconds and {} MiB; make it smaller",
+        VERDICT_TIMEOUT.as_secs(),
+        ADDRESS_SPACE_BYTES >> 20
+    );
     SchemaFault { pointer: String::new(), message }
 }
 

@@ -1,5 +1,7 @@
 //! Schemas, what workflows expect, and groups, over HTTP.
 
+use std::time::{Duration, Instant};
+
 use reqwest::{Method, StatusCode, header};
 use rookery_testkit::daemon::{Daemon, Engine, Reply, read};
 use rookery_testkit::patience::eventually;
@@ -403,4 +405,138 @@ async fn a_message_to_a_group_reaches_its_list() {
     let unknown = json!({ "to": [{ "agent_id": "group:ghosts" }] });
     let reply = send(&daemon, &envelope("m2", "x.news", "ken", &unknown)).await;
     assert_eq!(refused(&reply, 400, "UNKNOWN_RECIPIENT"), "/to/0/agent_id");
+}
+
+#[expect(clippy::disallowed_methods, reason = "the test measures how long an answer takes")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// Sends payloads as the result of a step that expects a schema, one after the other.
+struct Step {
+    daemon: Daemon,
+    sent: usize,
+}
+
+impl Step {
+    async fn expecting(schema: &Value) -> Step {
+        let daemon = start();
+        done(&put(&daemon, "/schemas/hostile.tree.v1", schema).await);
+        let expects = json!({ "type": "task.result", "payload_type": "hostile.tree.v1" });
+        let rules = json!({ "workflow": "w", "steps": [{ "id": "s", "expects": expects }] });
+        done(&put(&daemon, "/workflows/w", &rules).await);
+        done(&put(&daemon, "/agents/ken", &json!({ "v": "clutch/0.1", "agent_id": "agent:ken" })).await);
+        let meta = json!({ "workflow": "w", "step": "s" });
+        let request = json!({ "meta": meta, "to": [{ "agent_id": "agent:ken" }], "payload": { "query": "who?" } });
+        sent(&daemon, &envelope("req", "task.request", "ui", &request)).await;
+        let accepted = eventually("ken is given the task", || async {
+            let reply = send(&daemon, &envelope("acc", "task.accept", "ken", &json!({}))).await;
+            Ok((reply.status == 202).then_some(()))
+        });
+        accepted.await.unwrap();
+        Step { daemon, sent: 0 }
+    }
+
+    async fn send(&mut self, payload: &Value) -> (Reply, Duration) {
+        self.sent += 1;
+        let fields = json!({ "payload_type": "hostile.tree.v1", "payload": payload });
+        let began = now();
+        let reply = send(&self.daemon, &envelope(&format!("r{}", self.sent), "task.result", "ken", &fields)).await;
+        (reply, began.elapsed())
+    }
+
+    /// The processor time and memory that the daemon and the processes it started have, in clock ticks and KiB.
+    fn usage(&self) -> (u64, u64) {
+        let daemon = self.daemon.pid().unwrap();
+        let is_ours =
+            |pid: &u32| *pid == daemon || stat_field(*pid, 1).is_some_and(|parent| parent == u64::from(daemon));
+        let processes = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
+            entry.unwrap().file_name().to_str().and_then(|name| name.parse::<u32>().ok()).filter(is_ours)
+        });
+        processes.fold((0, 0), |(ticks, memory), pid| {
+            let field = |index| stat_field(pid, index).unwrap_or_default();
+            (ticks + field(11) + field(12), memory + field(21) * 4)
+        })
+    }
+}
+
+/// A field of `/proc/PID/stat`, counted from the state after the program's name.
+fn stat_field(pid: u32, index: usize) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(index)?.parse().ok()
+}
+
+fn nested(depth: usize) -> Value {
+    (0..depth).fold(json!({}), |inner, _| json!({ "a": inner }))
+}
+
+/// Naming the places of a payload that matches neither branch doubles the work at every level.
+fn branching() -> Value {
+    let branch = |required: &str| json!({ "properties": { "a": { "$ref": "#" } }, "required": [required] });
+    json!({ "anyOf": [branch("x"), branch("y")] })
+}
+
+#[tokio::test]
+async fn schema_check_with_exponential_errors_stops_with_its_answer() {
+    let mut step = Step::expecting(&branching()).await;
+    for _ in 0..6 {
+        let (reply, took) = step.send(&nested(40)).await;
+        assert_eq!(violated(&reply), ["/payload"]);
+        assert!(took < Duration::from_secs(8), "{took:?}");
+    }
+    let (before, _) = step.usage();
+    tokio::time::sleep(Duration::from_millis(1_000)).await;
+    let (after, memory) = step.usage();
+    assert!(after < before + 50, "the checks still use the processor: {before} ticks, and {after} a second later");
+    assert!(memory < 700 * 1024, "{memory} KiB are in use");
+    let (reply, _) = step.send(&json!({ "x": 1, "a": { "y": 1 } })).await;
+    assert_eq!(reply.status, 202, "{}", reply.body);
+}
+
+#[tokio::test]
+async fn schema_check_beyond_its_limits_refuses_the_payload() {
+    // Each level applies the one before twice, to every item.
+    let mut defs = serde_json::Map::from_iter([("d0".to_owned(), json!({ "type": "null" }))]);
+    for level in 1..=10 {
+        let before = json!({ "$ref": format!("#/$defs/d{}", level - 1) });
+        defs.insert(format!("d{level}"), json!({ "anyOf": [before, before] }));
+    }
+    // A number matches only after all of them have been tried.
+    let item = json!({ "anyOf": [{ "$ref": "#/$defs/d10" }, { "type": "integer" }] });
+    let mut step = Step::expecting(&json!({ "properties": { "list": { "items": item } }, "$defs": defs })).await;
+    let (reply, took) = step.send(&json!({ "list": vec![1; 200_000] })).await;
+    assert_eq!(violated(&reply), ["/payload"]);
+    let told = reply.body["details"]["violations"][0]["message"].as_str().unwrap();
+    assert!(told.contains("cannot be checked against the schema of hostile.tree.v1 within 5 seconds"), "{told}");
+    assert!(took < Duration::from_secs(15), "{took:?}");
+    let (reply, _) = step.send(&json!({ "list": [null] })).await;
+    assert_eq!(reply.status, 202, "{}", reply.body);
+}
+
+#[tokio::test]
+async fn schema_with_costly_patterns_is_refused_when_registered() {
+    let daemon = start();
+    let patterns: serde_json::Map<String, Value> =
+        (0..1_200).map(|n| (format!("(x{n}[a-z\\pL]{{50}}){{9}}"), json!(true))).collect();
+    let began = now();
+    let reply = put(&daemon, "/schemas/hostile.patterns.v1", &json!({ "patternProperties": patterns })).await;
+    refused(&reply, 400, "INVALID_SCHEMA");
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+    done(&put(&daemon, "/schemas/fine.v1", &json!({ "type": "object" })).await);
+}
+
+#[tokio::test]
+async fn schema_check_of_ordinary_payload_takes_milliseconds() {
+    let schema = json!({ "type": "object", "required": ["n"], "properties": { "n": { "type": "integer" },
+        "list": { "type": "array", "items": { "type": "string", "maxLength": 20 } } } });
+    let mut step = Step::expecting(&schema).await;
+    let wrong = json!({ "list": ["a", "b"] });
+    let (_, first) = step.send(&wrong).await;
+    let mut rest = Duration::ZERO;
+    for _ in 0..20 {
+        let (reply, took) = step.send(&wrong).await;
+        assert_eq!(violated(&reply), ["/payload/n"]);
+        rest += took;
+    }
+    assert!(rest / 20 < Duration::from_millis(500), "the first took {first:?}, twenty more {rest:?}");
 }

@@ -1,8 +1,12 @@
 //! JSON Schemas (2020-12) as they are compiled and applied, within bounds.
 //!
-//! A schema comes from somebody who may be wrong or worse: nothing is fetched, patterns take time in proportion to the text,
-//! and [`survey`] refuses what would take a checker without end before it is compiled.
+//! A schema comes from a caller who may be wrong or hostile: nothing is fetched, patterns take time in proportion to the text,
+//! and [`survey`] refuses schemas that refer to themselves without end. Schemas and payloads can still be made to take
+//! exponential time and memory together, so checks run in processes with limits (`checker`, `serve`, `limits`).
 
+mod checker;
+pub(super) mod limits;
+mod serve;
 mod survey;
 
 use std::fmt;
@@ -12,7 +16,11 @@ use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
 use rookery_core::clutch::read_json;
 use rookery_core::contract::{Violation, missing, pointer_below};
 use rookery_core::limit;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+pub(super) use checker::{Checkers, Finding};
+pub use serve::serve_checks;
 
 /// How large a pattern may get once it is compiled.
 const PATTERN_BYTES: usize = 1024 * 1024;
@@ -21,7 +29,7 @@ const ERRORS: usize = 4 * limit::FAULTS;
 const MESSAGE_CHARS: usize = 300;
 
 /// What is wrong with a schema.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SchemaFault {
     /// A JSON pointer into the schema.
     pub pointer: String,
@@ -65,12 +73,14 @@ impl Compiled {
         })
     }
 
-    /// Where a payload is not as the schema says.
+    /// Whether a payload matches the schema. Costs less than naming the places that do not: it stops at the first one, and
+    /// remembers the results of schemas that refer to themselves.
+    pub(super) fn is_valid(&self, payload: &Value) -> bool {
+        self.0.is_valid(payload)
+    }
+
+    /// The places where a payload does not match the schema.
     pub(super) fn violations(&self, payload: &Value) -> Vec<Violation> {
-        // This remembers what it has seen of a schema that refers to itself; naming every place does not.
-        if self.0.is_valid(payload) {
-            return vec![];
-        }
         self.0.iter_errors(payload).take(ERRORS).flat_map(|error| violations_of(&error)).collect()
     }
 }

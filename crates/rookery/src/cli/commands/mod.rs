@@ -7,6 +7,7 @@ mod assign;
 mod backup;
 mod cancel;
 mod check;
+mod check_payloads;
 mod completions;
 mod config;
 mod context;
@@ -118,6 +119,8 @@ pub enum Command {
     Launch(launch::Args),
     #[command(hide = true)]
     Relay(relay::Args),
+    #[command(hide = true)]
+    CheckPayloads(check_payloads::Args),
     MockAgent(mock_agent::Args),
 }
 
@@ -177,6 +180,7 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Reference(args) => reference::run(context, args),
         Command::Launch(args) => launch::run(context, &args),
         Command::Relay(args) => relay::run(context, args).await,
+        Command::CheckPayloads(args) => check_payloads::run(&args),
         Command::MockAgent(args) => mock_agent::run(args).await,
     }
 }

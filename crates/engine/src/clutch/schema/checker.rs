@@ -1,0 +1,184 @@
+//! Runs checks in processes that can be ended: see `serve` for the other side.
+//!
+//! Whether a payload matches a schema can take time and memory that are exponential in both, whatever is looked at beforehand,
+//! and a thread cannot be ended. A process can: it has an address space of its own, and is killed when its time is up or when
+//! the caller stops waiting.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::{Mutex, PoisonError};
+
+use rookery_core::contract::Violation;
+use rookery_store::SubmitError;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
+use tokio::time::timeout;
+
+use super::limits::{
+    ANSWER_BYTES, CHECKS, LISTING_TIMEOUT, QUEUE_TIMEOUT, STACK_BYTES, START_TIMEOUT, VERDICT_TIMEOUT,
+};
+use super::serve::{READY, Verdict};
+use super::{Compiled, SchemaFault};
+use crate::engine::EngineError;
+
+/// The outcome of a check.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Finding {
+    Unusable(SchemaFault),
+    Valid,
+    Invalid(Vec<Violation>),
+    /// The payload does not match, and naming the places would exceed the limits.
+    InvalidSomewhere,
+    /// Whether the payload matches cannot be told within the limits.
+    TooCostly,
+}
+
+/// Why a checking process did not answer.
+enum Lost {
+    Ended,
+    TimedOut,
+}
+
+/// The checking processes of this daemon.
+#[derive(Debug)]
+pub(crate) struct Checkers {
+    program: Option<PathBuf>,
+    places: Semaphore,
+    idle: Mutex<Vec<Checker>>,
+}
+
+impl Checkers {
+    /// Starts `program` for checks. Without one they run in this process, where nothing can end them: for tests and
+    /// simulations, whose schemas are known.
+    pub(crate) fn new(program: Option<PathBuf>) -> Checkers {
+        Checkers { program, places: Semaphore::new(CHECKS), idle: Mutex::default() }
+    }
+
+    /// Holds a payload against a schema, or checks only that the schema can be used.
+    pub(crate) async fn check(&self, schema: &str, payload: Option<&Value>) -> Result<Finding, EngineError> {
+        let Some(program) = &self.program else { return check_here(schema.to_owned(), payload.cloned()).await };
+        let _place = self.wait_for_place().await?;
+        let request = request(schema, payload).map_err(|error| unavailable(&format!("cannot ask: {error}")))?;
+        if let Some(mut reused) = self.take_idle() {
+            match reused.check(&request).await {
+                Ok(finding) => return Ok(self.put_back(reused, finding)),
+                Err(Lost::TimedOut) => return Ok(Finding::TooCostly),
+                // Its memory may have been full of other schemas.
+                Err(Lost::Ended) => {}
+            }
+        }
+        let mut fresh = Checker::start(program).await?;
+        Ok(match fresh.check(&request).await {
+            Ok(finding) => self.put_back(fresh, finding),
+            Err(Lost::TimedOut | Lost::Ended) => Finding::TooCostly,
+        })
+    }
+
+    async fn wait_for_place(&self) -> Result<SemaphorePermit<'_>, EngineError> {
+        match timeout(QUEUE_TIMEOUT, self.places.acquire()).await {
+            Ok(Ok(place)) => Ok(place),
+            _ => Err(unavailable("too many payloads are being checked; try again")),
+        }
+    }
+
+    fn take_idle(&self) -> Option<Checker> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    }
+
+    /// Keeps a process for the next check, unless it is still busy with this one.
+    fn put_back(&self, checker: Checker, finding: Finding) -> Finding {
+        if finding != Finding::InvalidSomewhere {
+            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(checker);
+        }
+        finding
+    }
+}
+
+/// A checking process. It is killed when this is dropped.
+#[derive(Debug)]
+struct Checker {
+    _child: Child,
+    requests: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Checker {
+    async fn start(program: &Path) -> Result<Checker, EngineError> {
+        #[expect(clippy::disallowed_methods, reason = "this module is where checking processes are started")]
+        let mut command = Command::new(program);
+        command.arg0("rookery").arg("check-payloads").env_clear().current_dir("/").process_group(0).kill_on_drop(true);
+        // Otherwise the allocator reserves more addresses at the start than the process may have.
+        command.env("MIMALLOC_ARENA_RESERVE", "0");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let not_started = |why: &str| unavailable(&format!("cannot start a process that checks payloads: {why}"));
+        let mut child = command.spawn().map_err(|error| not_started(&error.to_string()))?;
+        let (Some(requests), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(not_started("it has no input or output"));
+        };
+        let mut checker = Checker { _child: child, requests, answers: BufReader::new(answers) };
+        match timeout(START_TIMEOUT, checker.read_line::<String>()).await {
+            Ok(Ok(said)) if said == READY => Ok(checker),
+            Ok(_) => Err(not_started("it ended at once")),
+            Err(_) => Err(not_started("it takes too long to start")),
+        }
+    }
+
+    async fn check(&mut self, request: &[u8]) -> Result<Finding, Lost> {
+        let verdict = timeout(VERDICT_TIMEOUT, self.ask(request)).await.map_err(|_| Lost::TimedOut)??;
+        match verdict {
+            Verdict::Unusable(fault) => Ok(Finding::Unusable(fault)),
+            Verdict::Valid => Ok(Finding::Valid),
+            Verdict::Invalid => Ok(match timeout(LISTING_TIMEOUT, self.read_line()).await {
+                Ok(Ok(violations)) => Finding::Invalid(violations),
+                Ok(Err(_)) | Err(_) => Finding::InvalidSomewhere,
+            }),
+        }
+    }
+
+    async fn ask(&mut self, request: &[u8]) -> Result<Verdict, Lost> {
+        self.requests.write_all(request).await.map_err(|_| Lost::Ended)?;
+        self.requests.flush().await.map_err(|_| Lost::Ended)?;
+        self.read_line().await
+    }
+
+    async fn read_line<T: DeserializeOwned>(&mut self) -> Result<T, Lost> {
+        let mut line = Vec::new();
+        let most = (ANSWER_BYTES as u64).saturating_add(1);
+        (&mut self.answers).take(most).read_until(b'\n', &mut line).await.map_err(|_| Lost::Ended)?;
+        serde_json::from_slice(&line).map_err(|_| Lost::Ended)
+    }
+}
+
+fn request(schema: &str, payload: Option<&Value>) -> serde_json::Result<Vec<u8>> {
+    let mut request = serde_json::to_vec(schema)?;
+    request.push(b'\n');
+    if let Some(payload) = payload {
+        serde_json::to_writer(&mut request, payload)?;
+    }
+    request.push(b'\n');
+    Ok(request)
+}
+
+/// Checks in a thread of this process.
+async fn check_here(schema: String, payload: Option<Value>) -> Result<Finding, EngineError> {
+    let (done, finding) = oneshot::channel();
+    let thread = std::thread::Builder::new().name("schema".to_owned()).stack_size(STACK_BYTES);
+    let started = thread.spawn(move || done.send(find(&schema, payload.as_ref())).ok());
+    started.map_err(|error| unavailable(&format!("no thread to check a payload in: {error}")))?;
+    finding.await.map_err(|_| unavailable("checking a payload ended early"))
+}
+
+fn find(schema: &str, payload: Option<&Value>) -> Finding {
+    match (Compiled::of(schema), payload) {
+        (Err(fault), _) => Finding::Unusable(fault),
+        (Ok(compiled), Some(payload)) if !compiled.is_valid(payload) => Finding::Invalid(compiled.violations(payload)),
+        (Ok(_), _) => Finding::Valid,
+    }
+}
+
+fn unavailable(reason: &str) -> EngineError {
+    SubmitError::Unavailable { reason: reason.to_owned() }.into()
+}
