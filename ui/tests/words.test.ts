@@ -25,6 +25,8 @@ describe('writing', () => {
     expect(words('@backend-1 @reviewer look')).toBe('Notifies backend-1, reviewer, high priority');
     expect(words('@bakend-1 look')).toContain('Nobody is called @bakend-1');
     expect(reachWords(reach('@ben look', 'default', agents, new Set(['ben'])))).toBe('Notifies no agent; ben will find it in Attention');
+    const namesake = new Map([...agents, ['ben', {}]]) as typeof agents;
+    expect(reachWords(reach('@ben look', 'default', namesake, new Set(['ben'])))).toBe('Notifies no agent; ben will find it in Attention');
   });
 
   it('knows the mention that is being typed', () => {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::id::{AgentId, Seq};
+use crate::name;
 use crate::outbound::SandboxReach;
 use crate::session::Session;
 
@@ -20,13 +21,10 @@ pub enum Actor {
     Nobody,
 }
 
-/// Names that no agent may take, because they are authors of another kind.
-const RESERVED: [&str; 8] = ["system", "watcher", "router", "orchestrator", "nobody", "anonymous", "external", "all"];
-
 impl Actor {
+    /// Whether no agent may take a name, because it means somebody else or looks as if it did.
     pub fn is_reserved(name: &str) -> bool {
-        RESERVED.contains(&name)
-            || ["person:", "agent:", "group:", "mcp:"].iter().any(|prefix| name.starts_with(prefix))
+        name::is_reserved(name)
     }
 
     pub fn agent(&self) -> Option<&AgentId> {

@@ -27,6 +27,7 @@ pub mod key;
 pub mod limit;
 pub mod log;
 pub mod message;
+pub mod name;
 pub mod outbound;
 pub mod redact;
 pub mod refusal;

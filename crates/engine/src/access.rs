@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use rookery_core::instance::{check_name, plain};
+use rookery_core::name::look_alike;
 use rookery_core::session::Session;
 pub use rookery_core::session::hash;
 use rookery_core::{Actor, AgentId, Auth, Caller, Code, Power, Refusal, Seq, Timestamp};
@@ -117,6 +118,13 @@ impl Access {
         self.team_sessions.check(&session)?;
         let caller = spoken_for(own, credentials.stated, Power::Agent)?;
         Ok(Caller { auth: Auth::Session, session: Some(Arc::new(session)), ..caller })
+    }
+
+    /// The person with a token whose name looks like this one.
+    pub(crate) fn person_like(&self, name: &str) -> Option<String> {
+        let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner);
+        let mut people = tokens.values().filter(|token| token.power == Power::Person).map(|token| &token.subject);
+        people.find(|person| look_alike(person, name)).cloned()
     }
 
     /// The key that messages to an agent's endpoint are signed with; `None` in a project without a key file.

@@ -227,6 +227,7 @@ impl Engine {
 
     /// Decides a command. The answer comes after its commit is durable.
     pub async fn submit(&self, mut request: Request) -> Result<Committed, EngineError> {
+        self.check_new_names(&request.command).await?;
         self.hold_outcome(&mut request.command).await?;
         match &request.body {
             Some(bytes) if bytes.len() > BODY_IN_ROW_BYTES => {

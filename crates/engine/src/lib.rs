@@ -23,6 +23,7 @@ pub mod launch;
 pub mod life;
 pub mod messages;
 pub mod moment;
+pub mod names;
 pub mod notices;
 pub mod paths;
 pub mod queries;

@@ -26,11 +26,12 @@ export interface Reach {
 
 export function reach(text: string, channel: string, agents: ReadonlyMap<string, unknown>, people: ReadonlySet<string> = new Set()): Reach {
   const names = mentioned(text, channel);
-  const known = names.filter((name) => agents.has(name));
+  // A person comes before an agent of the same name.
+  const known = names.filter((name) => agents.has(name) && !people.has(bare(name)));
   const urgent = text.split(/[^A-Za-z0-9_]+/).some((word) => URGENT.has(word.toLowerCase()));
   return {
     agents: known,
-    people: names.filter((name) => !agents.has(name) && people.has(bare(name))).map(bare),
+    people: names.filter((name) => people.has(bare(name))).map(bare),
     unknown: names.filter((name) => !agents.has(name) && !people.has(bare(name))),
     priority: urgent || known.length > 1 ? 'high' : 'normal',
   };

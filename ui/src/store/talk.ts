@@ -107,5 +107,6 @@ export function bare(name: string): string {
 
 /** Whether an entry is for a person of this name. */
 export function isFor(entry: Entry, person: string): boolean {
-  return entry.unknown.some((name) => bare(name) === person) || entry.to.includes(`person:${person}`);
+  // Also if an agent that joined before the name was a person's has it.
+  return [...entry.unknown, ...entry.to].some((name) => bare(name) === person) || entry.to.includes(`person:${person}`);
 }

@@ -253,7 +253,11 @@ impl Engine {
         let mut submissions = Vec::with_capacity(commands.len());
         let mut places = Vec::with_capacity(commands.len());
         for item in commands {
-            match self.submission(item).await {
+            let submission = match self.submission(item).await {
+                Ok((submission, held)) => self.check_new_names(&submission.command).await.map(|()| (submission, held)),
+                Err(error) => Err(error),
+            };
+            match submission {
                 Ok((submission, artifact)) => {
                     submissions.push(submission);
                     places.push(Some(item));

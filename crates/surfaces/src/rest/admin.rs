@@ -11,6 +11,7 @@ use rookery_core::log::{BodyBytes, LogRow};
 use rookery_core::redact::{Erase, Redact, Target};
 use rookery_core::{Actor, Code, Fact, IntentId, Power, Refusal, Seq};
 use rookery_engine::artifacts::{Collected, Trial};
+use rookery_engine::names::NewToken;
 use rookery_engine::{At, Engine, EngineError, Waited, access, ambient};
 use rookery_store::artifact::ArtifactError;
 use rookery_store::query::Bodies;
@@ -103,6 +104,8 @@ pub async fn create_token(call: Call, body: JsonBody<wire::NewToken>) -> Result<
         return Err(RestError::invalid(format!("'{subject}' cannot be an agent")));
     }
     let engine = call.app().engine();
+    let of = if role == TokenRole::Person { NewToken::OfPerson } else { NewToken::OfAgent };
+    engine.check_token_name(of, subject.trim_start_matches("person:")).await?;
     let secret = format!("rkt_{}", ambient::secret());
     let now = engine.clock().now();
     let token = Token {

@@ -1,0 +1,78 @@
+//! Names of new agents, held against those of people and of other agents.
+//!
+//! Tokens are no part of the log, so the rules cannot know whose names are taken by people: it is checked here, before a command
+//! that makes an agent known is submitted.
+
+use rookery_core::clutch::Act;
+use rookery_core::instance::bare;
+use rookery_core::name::look_alike;
+use rookery_core::{AgentId, Code, Command, Refusal};
+
+use crate::engine::{Engine, EngineError};
+
+/// Whom a new token is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NewToken {
+    OfAgent,
+    OfPerson,
+}
+
+impl Engine {
+    /// Refuses a token that would make a person and an agent hard to tell apart.
+    pub async fn check_token_name(&self, of: NewToken, name: &str) -> Result<(), EngineError> {
+        if of == NewToken::OfAgent {
+            let agent = AgentId::from(name);
+            return match self.access().person_like(bare(&agent)) {
+                Some(person) => Err(resembles(&agent, &format!("the person '{person}'")).into()),
+                None => Ok(()),
+            };
+        }
+        let agents = self.agents().await?.value;
+        match agents.iter().find(|agent| !agent.has_left() && look_alike(bare(&agent.id), name)) {
+            Some(agent) => {
+                Err(Refusal::new(Code::Exists, format!("the agent '{}' could be taken for that person", agent.id))
+                    .hint("let the agent leave first, or choose another name for the person")
+                    .into())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses agents whose name is that of a person with a token, or looks like it. A name with letters of other scripts must
+    /// not look like that of another agent either.
+    pub(crate) async fn check_new_names(&self, command: &Command) -> Result<(), EngineError> {
+        for agent in named_by(command) {
+            if let Some(person) = self.access().person_like(bare(agent)) {
+                return Err(resembles(agent, &format!("the person '{person}'")).into());
+            }
+            if agent.as_str().is_ascii() {
+                continue;
+            }
+            let agents = self.agents().await?.value;
+            let twin = |known: &AgentId| known != agent && look_alike(known.as_str(), agent.as_str());
+            if let Some(twin) = agents.iter().map(|known| &known.id).find(|known| twin(known)) {
+                return Err(resembles(agent, &format!("the agent '{twin}'")).into());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn resembles(agent: &AgentId, whom: &str) -> Refusal {
+    Refusal::new(Code::Invalid, format!("id '{agent}' could be taken for {whom}"))
+        .hint("choose another id, for example the tool's name and a number")
+}
+
+/// The agents that a command makes known.
+fn named_by(command: &Command) -> Vec<&AgentId> {
+    match command {
+        Command::Register(register) => vec![&register.id],
+        Command::RegisterCard(register) => vec![&register.card.agent_id],
+        Command::StartTeam(start) => start.agents.iter().map(|new| &new.agent).collect(),
+        Command::Ingest(ingest) => match &ingest.act {
+            Act::Register(register) => vec![&register.card.agent_id],
+            _ => vec![],
+        },
+        _ => vec![],
+    }
+}
