@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::context::{Configured, ContextSettings, FOLDER, Scope};
 use super::place::{self, Folder};
 use super::{Instance, begin};
-use crate::actor::Caller;
+use crate::actor::{Caller, Power};
 use crate::command::{Decision, Halt, Reply};
 use crate::document::DocumentPath;
 use crate::fact::Fact;
@@ -47,9 +47,14 @@ impl ConfigureContext {
         self.settings.check()?;
         let key = Key::Context(self.scope.clone());
         let new = Configured { scope: self.scope.clone(), settings: self.settings.clone(), site: self.site.clone() };
-        let same = match view.get(&key)? {
-            Some(Row::Context(known)) => *known == new,
-            _ => self.settings == ContextSettings::default() && self.scope == Scope::Project,
+        let known = match view.get(&key)? {
+            Some(Row::Context(known)) => Some(known),
+            _ => None,
+        };
+        self.may_set_folder(known, caller)?;
+        let same = match known {
+            Some(known) => *known == new,
+            None => self.settings == ContextSettings::default() && self.scope == Scope::Project,
         };
         if same {
             return Ok(Decision::nothing(Reply::Done));
@@ -71,6 +76,19 @@ impl ConfigureContext {
         let mut facts = vec![Fact::ContextConfigured(ContextConfigured { scope, settings, site })];
         facts.extend(begins);
         Ok(Decision::new(facts, Reply::Row(key)))
+    }
+
+    /// Only people decide where in their project files appear: the daemon writes there, outside of every sandbox.
+    fn may_set_folder(&self, known: Option<&Configured>, caller: &Caller) -> Result<(), Refusal> {
+        let before = known.and_then(|known| known.settings.dir.as_deref());
+        if caller.power == Power::Person || self.settings.dir.as_deref() == before {
+            return Ok(());
+        }
+        let hint = match before {
+            Some(dir) => format!("send dir as it is, '{dir}', or let a person change it"),
+            None => "leave dir out, or let a person set it: rookery context configure --folder …".to_owned(),
+        };
+        Err(Refusal::new(Code::Forbidden, "only a person may set the folder of a context").hint(hint))
     }
 
     fn check_defaults(&self, view: &View) -> Result<(), Halt> {
@@ -228,6 +246,30 @@ mod tests {
         assert_eq!(world.refuses(&by("bob"), command()), Code::Forbidden);
         assert_eq!(world.does(&by("ada"), command()), ["context.configured"]);
         assert_eq!(world.does(&anna(), command()), [""; 0], "nothing is new");
+    }
+
+    #[test]
+    fn context_folder_set_by_lead_is_rejected() {
+        let mut world = World::of(&["ada", "bob"]);
+        for dir in ["notes", ".claude", ".workflow/pr-1/deep"] {
+            assert_eq!(world.refuses(&by("ada"), configure(of("pr-1"), in_dir(dir))), Code::Forbidden, "{dir}");
+        }
+        let defaults = configure(Scope::Project, in_dir("notes/${{ instance }}"));
+        assert_eq!(world.refuses(&by("ada"), defaults), Code::Forbidden);
+        world.does(&anna(), configure(of("pr-1"), in_dir("notes")));
+        let kept = ContextSettings { dir: Some("notes".to_owned()), ..provided(Provider::File) };
+        assert_eq!(world.does(&by("ada"), configure(of("pr-1"), kept)), ["context.configured"]);
+        let refused = world.refuses(&by("ada"), configure(of("pr-1"), provided(Provider::File)));
+        assert_eq!(refused, Code::Forbidden, "nor does it lose the folder that a person chose");
+    }
+
+    #[test]
+    fn context_folder_that_is_hidden_is_rejected_also_for_people() {
+        let mut world = World::default();
+        for dir in [".claude", ".vscode", "docs/.obsidian", ".github/${{ instance }}"] {
+            assert_eq!(world.refuses(&anna(), configure(of("pr-1"), in_dir(dir))), Code::Invalid, "{dir}");
+        }
+        assert_eq!(world.refuses(&anna(), configure(Scope::Project, in_dir(".x/${{ instance }}"))), Code::Invalid);
     }
 
     #[test]

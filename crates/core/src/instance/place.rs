@@ -2,14 +2,14 @@
 
 use sha2::{Digest, Sha256};
 
-use super::Instance;
+use super::{Instance, is_invisible};
 use crate::limit;
 use crate::refusal::{Code, Refusal};
 
 /// The longest folder name that an instance's name becomes. File systems take 255 bytes.
 const NAME_BYTES: usize = 120;
-/// Folders that hold something else.
-const TAKEN: [&str; 2] = [".git", ".rookery"];
+/// Names of folders that tools load settings, commands or code from, although they are not hidden.
+const TOOL_FOLDERS: [&str; 6] = ["agents", "commands", "hooks", "node_modules", "plugins", "skills"];
 /// The folder that instances have theirs in, unless configured otherwise.
 pub const SHARED: &str = ".workflow";
 /// What that one is called until it is whole.
@@ -31,6 +31,26 @@ impl Folder {
 
     pub fn parts(&self) -> impl Iterator<Item = &str> {
         self.0.split('/')
+    }
+
+    /// Why no context may be written there, if so. Settings of earlier versions can name such folders.
+    pub fn problem(&self) -> Option<&'static str> {
+        let hidden = |(at, part): (usize, &str)| part.starts_with('.') && !(at == 0 && part == SHARED);
+        if self.parts().enumerate().any(hidden) {
+            return Some("must not be hidden or lie in a hidden folder, except below .workflow");
+        }
+        if self.0.chars().any(is_invisible) {
+            return Some("contains an invisible character");
+        }
+        if self.parts().any(|part| TOOL_FOLDERS.contains(&part.to_lowercase().as_str())) {
+            return Some("is, or lies in, a folder that tools load settings or code from");
+        }
+        None
+    }
+
+    /// Whether it is below the folder that nothing but contexts is in.
+    pub fn is_below_shared(&self) -> bool {
+        self.parts().next() == Some(SHARED)
     }
 
     /// Whether one of them is the other or lies in it, also on a file system that does not tell cases apart.
@@ -145,13 +165,11 @@ pub(super) fn check(dir: &str, instance: &Instance) -> Result<Folder, Refusal> {
     if folder.split('/').any(|part| part.len() > limit::FILE_NAME_BYTES) {
         return refuse("has a part that is too long for a file system");
     }
-    let first = folder.split('/').next().unwrap_or_default().to_ascii_lowercase();
-    if TAKEN.contains(&first.as_str()) {
-        return refuse("is a folder that holds something else");
-    }
     let (own, folder) = (Folder(format!("{SHARED}/{}", folder_name(instance))), Folder(folder));
-    let lower = folder.as_str().to_ascii_lowercase();
-    if first == SHARED && (lower == SHARED || !folder.meets(&own)) {
+    if let Some(problem) = folder.problem() {
+        return refuse(problem);
+    }
+    if folder.is_below_shared() && (folder.as_str() == SHARED || !folder.meets(&own)) {
         return refuse("is kept for another instance");
     }
     Ok(folder)
@@ -210,6 +228,18 @@ mod tests {
             ".workflow",
             ".workflow/pr-2",
             ".Workflow/other",
+            ".Workflow/pr-1",
+            ".claude",
+            ".vscode",
+            ".cursor/rules",
+            "src/.config/x",
+            ".workflow/pr-1/.claude",
+            "x/.${{ instance }}",
+            "\u{200c}.claude",
+            "a/\u{feff}.vscode",
+            "agents",
+            "plugin/Commands/${{ instance }}",
+            "node_modules/x",
         ] {
             assert_eq!(check(bad, &instance).map_err(|refusal| refusal.code), Err(Code::Invalid), "{bad:?}");
         }

@@ -203,6 +203,7 @@ impl Keeper {
     async fn replace_channel(&mut self, engine: &Engine, room: &Room, found: Stamp) -> Result<(), RenderError> {
         let channel = self.context.channel.clone();
         if !self.is_ours(room, &channel)? {
+            self.may_replace(&channel, self.state.channel.is_some())?;
             if room.is_crowded(&channel)? {
                 return Err(RenderError::Crowded { path: self.shown(&channel) });
             }

@@ -189,6 +189,7 @@ impl Keeper {
         if let Some(content) = content
             && !self.is_generated(name, &content)
         {
+            self.may_replace(name, self.state.generated.contains_key(name))?;
             if room.is_crowded(name)? {
                 return Err(RenderError::Crowded { path: self.shown(name) });
             }
@@ -207,6 +208,15 @@ impl Keeper {
             self.again = true;
         }
         Ok(())
+    }
+
+    /// A file that was there before ours makes way only below `.workflow`, where nothing but contexts is. Elsewhere it belongs
+    /// to the project.
+    pub(super) fn may_replace(&self, path: &str, was_written: bool) -> Result<(), RenderError> {
+        match was_written || self.context.folder.is_below_shared() {
+            true => Ok(()),
+            false => Err(RenderError::NotOurs { path: self.shown(path) }),
+        }
     }
 
     /// Whether a file holds what we made last.

@@ -9,6 +9,7 @@
 //! whenever we are ended. What cannot be written is a warning and tried again; nobody who speaks waits for it.
 
 mod channel;
+mod held;
 mod keeper;
 mod papers;
 mod room;
@@ -29,6 +30,7 @@ use rookery_core::Instance;
 use rookery_core::instance::TeamContext;
 use rookery_store::ReadError;
 
+pub use held::HeldFolder;
 pub(crate) use run::run;
 
 use crate::engine::EngineError;
@@ -86,6 +88,8 @@ enum RenderError {
     Unreadable { path: String, source: io::Error },
     #[error("{path} is a link or a folder, where a file is needed")]
     InTheWay { path: String },
+    #[error("{path} was there before and is left alone: move it away, or give the instance another folder")]
+    NotOurs { path: String },
     #[error("{path} was edited so often that there is no room for another copy: remove the '.edited' files beside it")]
     Crowded { path: String },
     #[error("files in {path}/.swap are kept open by other programs: nothing is written until they are closed")]

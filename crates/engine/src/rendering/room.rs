@@ -302,7 +302,7 @@ impl Room {
         }
         // Before anything has the name that needs it, so that none is ever without.
         self.steps.take(Step::WriteDraft)?;
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let mode = Mode::from_raw_mode(FILE_MODE);
         let mut beside: File = fs::openat(&self.swap, format!("{PATH_OF}{id}"), flags, mode)?.into();
         beside.write_all(path.as_bytes())?;
@@ -546,7 +546,12 @@ fn make_shared_folder(at: impl AsFd, steps: &Steps) -> io::Result<()> {
     make_folder(&at, NEW_SHARED_FOLDER, steps)?;
     let folder = open_folder(&at, NEW_SHARED_FOLDER)?;
     steps.take(Step::MakeFolder)?;
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    // A new file each time: one that an earlier try or somebody else left could be a link, a pipe or another file's second name.
+    match fs::unlinkat(&folder, ".gitignore", AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let mut ignore: File = fs::openat(&folder, ".gitignore", flags, Mode::from_raw_mode(FILE_MODE))?.into();
     ignore.write_all(b"*\n")?;
     ignore.sync_all()?;

@@ -384,8 +384,9 @@ impl Desk {
             return;
         }
         let overlaps = |(_, place): &(&Instance, &Place)| place.keeper.context.folder.overlaps(&context.folder);
-        if let Some((rival, _)) = self.places.iter().find(overlaps) {
-            let message = no_files(instance, &context, rival);
+        let rival = self.places.iter().find(overlaps).map(|(rival, _)| no_files(instance, &context, rival));
+        let forbidden = || context.folder.problem().map(|problem| forbidden_folder(instance, &context, problem));
+        if let Some(message) = rival.or_else(forbidden) {
             if self.shut_out.get(instance) != Some(&message) {
                 tracing::warn!(%instance, "{message}");
                 self.shut_out.insert(instance.clone(), message);
@@ -531,6 +532,14 @@ fn no_files(instance: &Instance, context: &TeamContext, rival: &Instance) -> Str
     format!(
         "instance '{instance}' has no files, because its folder {folder} is that of instance '{rival}' or meets it: give \
          it another with 'rookery context configure --instance {instance} --folder …'"
+    )
+}
+
+fn forbidden_folder(instance: &Instance, context: &TeamContext, problem: &str) -> String {
+    let folder = context.folder.as_str();
+    format!(
+        "instance '{instance}' has no files, because its folder {folder} {problem}: give it another with \
+         'rookery context configure --instance {instance} --folder …', or change dir in [context] of rookery.toml"
     )
 }
 

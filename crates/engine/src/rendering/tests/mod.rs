@@ -1,5 +1,6 @@
 //! Rooms on a real disk: persons and agents that write at the same time, and ends at every step.
 
+mod changes;
 mod ends;
 mod writers;
 
@@ -500,6 +501,70 @@ async fn whoever_has_a_folder_keeps_it_from_whoever_comes_later() {
     site.turn(&mut sitting).await;
     assert_eq!(sitting.desk.warnings(), [""; 0]);
     assert!(site.root.join("elsewhere/channel.md").exists());
+}
+
+#[tokio::test]
+async fn stored_context_folder_that_is_hidden_gets_no_files() {
+    let site = Site1::new();
+    site.says("ada@pr-1", "hello").await;
+    let mut sitting = site.sit().await;
+    // Earlier versions let a lead choose such a folder.
+    let folder = |dir: &str| {
+        let settings = ContextSettings { dir: Some(dir.to_owned()), ..ContextSettings::default() };
+        Configured { scope: Scope::of(&Instance::new("pr-1")), settings, site: None }
+    };
+    for hidden in [".claude", "docs/.obsidian", "agents"] {
+        sitting.desk.pretend(folder(hidden)).await;
+        for _ in 0..4 {
+            site.turn(&mut sitting).await;
+        }
+        assert!(!site.root.join(hidden).exists(), "{hidden}");
+        let warnings = sitting.desk.warnings();
+        assert!(
+            warnings.iter().any(|warning| warning.contains("rookery context configure --instance pr-1")),
+            "{warnings:?}"
+        );
+    }
+    sitting.desk.pretend(folder("team")).await;
+    for _ in 0..4 {
+        site.turn(&mut sitting).await;
+    }
+    assert!(site.root.join("team/channel.md").exists());
+    assert_eq!(sitting.desk.warnings(), [""; 0]);
+}
+
+#[tokio::test]
+async fn foreign_files_in_a_chosen_context_folder_stay_where_they_are() {
+    let site = Site1::new();
+    let folder = site.root.join("config");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("mcp.json"), "a person's servers").unwrap();
+    fs::write(folder.join("channel.md"), "a person's channel").unwrap();
+    let own = Scope::of(&Instance::new("pr-1"));
+    site.configures(own, ContextSettings { dir: Some("config".to_owned()), ..ContextSettings::default() }).await;
+    site.says("ada@pr-1", "hello").await;
+    let mut sitting = site.sit().await;
+    for _ in 0..10 {
+        site.turn(&mut sitting).await;
+    }
+    assert_eq!(fs::read_to_string(folder.join("mcp.json")).unwrap(), "a person's servers");
+    assert_eq!(fs::read_to_string(folder.join("channel.md")).unwrap(), "a person's channel");
+    let names: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names.len(), 3, "only .swap is new: {names:?}");
+    let warnings = sitting.desk.warnings();
+    assert!(warnings.iter().all(|warning| warning.contains("is left alone")) && warnings.len() == 2, "{warnings:?}");
+    for name in ["mcp.json", "channel.md"] {
+        fs::remove_file(folder.join(name)).unwrap();
+    }
+    site.settle(&mut sitting).await;
+    assert_eq!(fs::read_to_string(folder.join("channel.md")).unwrap(), site.channel_text().await);
+    fs::write(folder.join("mcp.json"), "ours, edited").unwrap();
+    site.settle(&mut sitting).await;
+    let aside = fs::read_dir(&folder).unwrap().any(|entry| {
+        let path = entry.unwrap().path();
+        path.display().to_string().contains("mcp.json.edited-") && fs::read_to_string(path).unwrap() == "ours, edited"
+    });
+    assert!(aside, "what was written once is kept aside as before");
 }
 
 /// Whether documents go both ways while something else is wrong, and what is said about that.
