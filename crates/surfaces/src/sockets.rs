@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 use std::fs::Permissions;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +21,10 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::Response;
 use rookery_core::Instance;
-use rookery_engine::rendering::Folder;
+use rookery_engine::rendering::{Folder, HeldFolder};
+use rustix::fs::{self, AtFlags, FileType, Mode};
+use rustix::io::Errno;
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use tokio::net::UnixListener;
 use tokio::task::JoinHandle;
 
@@ -31,6 +35,10 @@ use crate::serve::{Server, listen_unix};
 pub const NAME: &str = "context.sock";
 /// Socket addresses hold 104 bytes on the smallest system we run on, and one of them ends the string.
 const MAX_PATH_BYTES: usize = 103;
+/// The system's folder of everything that this process has open.
+const HELD_FOLDERS: &str = "/proc/self/fd";
+/// How many connections may wait to be accepted.
+const BACKLOG: i32 = 1_024;
 /// How many instances have a socket at once.
 const MOST: usize = 256;
 /// How often a socket is missed that somebody removed.
@@ -54,49 +62,75 @@ impl Sockets {
         self.run_time.join(format!("{:016x}.sock", hasher.finish()))
     }
 
-    /// Opens the socket, in the place of one that an earlier process left.
-    fn open(&self, folder: &Path) -> io::Result<(PathBuf, UnixListener)> {
-        let (near, at) = (folder.join(NAME), self.at(folder));
-        clear(&near)?;
-        if at != near {
-            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.run_time)?;
-            // Fails where it is somebody else's.
-            std::fs::set_permissions(&self.run_time, Permissions::from_mode(0o700))?;
-            clear(&at)?;
+    /// Opens the socket in a held folder, in the place of one that an earlier process left.
+    fn open(&self, folder: &Path, held: &HeldFolder) -> io::Result<(PathBuf, UnixListener)> {
+        let at = self.at(folder);
+        clear(held)?;
+        if at == folder.join(NAME) {
+            return Ok((at, listen_in(held, folder)?));
         }
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.run_time)?;
+        // Fails where it is somebody else's.
+        std::fs::set_permissions(&self.run_time, Permissions::from_mode(0o700))?;
         let listener = listen_unix(&at)?;
-        if at != near {
-            std::os::unix::fs::symlink(&at, &near)?;
-        }
+        fs::symlinkat(&at, held, NAME)?;
         Ok((at, listener))
     }
 }
 
+/// Listens on a new socket in the folder, which only this user can connect to. The address leads through the held folder, not
+/// through its path, which others may exchange for a link at any moment.
+fn listen_in(held: &HeldFolder, folder: &Path) -> io::Result<UnixListener> {
+    let through = PathBuf::from(format!("{HELD_FOLDERS}/{}", held.as_fd().as_raw_fd()));
+    let address = if through.exists() { through.join(NAME) } else { folder.join(NAME) };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    // The file gets the mode of the socket. Nothing is changed by name after it exists, when it can be exchanged too.
+    fs::fchmod(&socket, Mode::from_raw_mode(0o600))?;
+    net::bind(&socket, &SocketAddrUnix::new(&address)?)?;
+    net::listen(&socket, BACKLOG)?;
+    UnixListener::from_std(socket.into())
+}
+
 /// Makes room for a socket. Only sockets and links to them are ours to remove.
-fn clear(path: &Path) -> io::Result<()> {
-    let kind = match std::fs::symlink_metadata(path) {
-        Ok(found) => found.file_type(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error),
-    };
-    if kind.is_socket() || kind.is_symlink() {
-        return std::fs::remove_file(path);
+fn clear(held: &HeldFolder) -> io::Result<()> {
+    match kind_in(held)? {
+        None => Ok(()),
+        Some(kind) if kind.is_socket() || kind.is_symlink() => Ok(fs::unlinkat(held, NAME, AtFlags::empty())?),
+        Some(_) => Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("{NAME} is not a socket"))),
     }
-    Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("{} is not a socket", path.display())))
+}
+
+/// What is at the socket's place.
+fn kind_in(held: &HeldFolder) -> io::Result<Option<FileType>> {
+    match fs::statat(held, NAME, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(found) => Ok(Some(FileType::from_raw_mode(found.st_mode))),
+        Err(Errno::NOENT) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 struct Open {
     folder: PathBuf,
+    held: HeldFolder,
     at: PathBuf,
     accepting: JoinHandle<()>,
 }
 
 impl Open {
+    /// Whether the socket is where the instance's folder is now.
+    fn is_in_place(&self, root: &Path) -> bool {
+        let is_held = HeldFolder::open(root, &self.folder).is_ok_and(|now| now.is_same(&self.held));
+        let is_near = self.at == self.folder.join(NAME);
+        is_held && matches!(kind_in(&self.held), Ok(Some(_))) && (is_near || self.at.exists())
+    }
+
     /// Ends listening and removes what we put there.
     fn close(self) {
         self.accepting.abort();
-        for path in [self.folder.join(NAME), self.at] {
-            drop(clear(&path));
+        clear(&self.held).ok();
+        if self.at != self.folder.join(NAME) {
+            std::fs::remove_file(&self.at).ok();
         }
     }
 }
@@ -104,6 +138,7 @@ impl Open {
 /// Keeps a socket for every instance that has a folder here, until the daemon stops.
 pub(crate) async fn keep(server: Arc<Server>) {
     let app = server.app().clone();
+    let root = app.engine().settings().root.as_path();
     let mut rendered = app.about().rendered.clone();
     let mut open: BTreeMap<Instance, Open> = BTreeMap::new();
     let mut refused: BTreeMap<Instance, String> = BTreeMap::new();
@@ -111,7 +146,7 @@ pub(crate) async fn keep(server: Arc<Server>) {
         let folders = rendered.borrow_and_update().folders.clone();
         let is_wanted = |instance: &Instance, known: &Open| {
             let wanted = folders.iter().any(|folder| folder.instance == *instance && folder.path == known.folder);
-            wanted && known.at.exists() && std::fs::symlink_metadata(known.folder.join(NAME)).is_ok()
+            wanted && known.is_in_place(root)
         };
         let gone: Vec<Instance> =
             open.iter().filter(|(i, known)| !is_wanted(i, known)).map(|(i, _)| i.clone()).collect();
@@ -120,11 +155,15 @@ pub(crate) async fn keep(server: Arc<Server>) {
             if open.contains_key(&instance) || open.len() >= MOST {
                 continue;
             }
-            match app.sockets().open(&path) {
-                Ok((at, listener)) => {
+            let opened = HeldFolder::open(root, &path).and_then(|held| {
+                let (at, listener) = app.sockets().open(&path, &held)?;
+                Ok((held, at, listener))
+            });
+            match opened {
+                Ok((held, at, listener)) => {
                     let accepting = tokio::spawn(server.clone().accept_context(listener, instance.clone()));
                     refused.remove(&instance);
-                    open.insert(instance, Open { folder: path, at, accepting });
+                    open.insert(instance, Open { folder: path, held, at, accepting });
                 }
                 Err(error) => {
                     let message = error.to_string();
@@ -174,4 +213,72 @@ fn is_own(app: &App, headers: &HeaderMap, agent: &str) -> bool {
     let sender = Sender::of(headers).ok().filter(Sender::has_credential).map(Sender::unstated);
     let own = sender.and_then(|sender| sender.caller(app, None).ok());
     own.is_some_and(|caller| caller.actor.agent().is_some_and(|own| own.as_str() == agent))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileTypeExt;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    /// The names of everything below a folder.
+    fn names_below(folder: &Path) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        entries.flat_map(|path| if path.is_dir() { names_below(&path) } else { vec![path] }).collect()
+    }
+
+    #[tokio::test]
+    async fn context_socket_is_private_and_reachable() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("a");
+        std::fs::create_dir(&folder).unwrap();
+        let sockets = Sockets { run_time: root.path().join("run") };
+        let held = HeldFolder::open(root.path(), &folder).unwrap();
+        for _ in 0..2 {
+            let (at, listener) = sockets.open(&folder, &held).unwrap();
+            let found = std::fs::symlink_metadata(&at).unwrap();
+            assert!(found.file_type().is_socket() && found.permissions().mode() & 0o777 == 0o600, "{found:?}");
+            let (accepted, connected) = tokio::join!(listener.accept(), tokio::net::UnixStream::connect(&at));
+            assert!(accepted.is_ok() && connected.is_ok());
+        }
+        std::fs::remove_file(folder.join(NAME)).unwrap();
+        std::fs::write(folder.join(NAME), "a person's").unwrap();
+        assert!(sockets.open(&folder, &held).is_err());
+        assert_eq!(std::fs::read_to_string(folder.join(NAME)).unwrap(), "a person's");
+    }
+
+    #[tokio::test]
+    async fn context_socket_of_exchanged_folder_never_appears_outside() {
+        let root = tempfile::tempdir().unwrap();
+        let outside = tempfile::tempdir().unwrap();
+        let long = "long".repeat(30);
+        for name in ["near", long.as_str()] {
+            let folder = root.path().join(name);
+            std::fs::create_dir(&folder).unwrap();
+            let sockets = Sockets { run_time: root.path().join("run") };
+            let done = AtomicBool::new(false);
+            std::thread::scope(|threads| {
+                threads.spawn(|| {
+                    let aside = root.path().join("aside");
+                    while !done.load(Ordering::Relaxed) {
+                        std::fs::rename(&folder, &aside).unwrap();
+                        std::os::unix::fs::symlink(outside.path(), &folder).unwrap();
+                        std::fs::remove_file(&folder).unwrap();
+                        std::fs::rename(&aside, &folder).unwrap();
+                    }
+                });
+                let runtime = tokio::runtime::Handle::current();
+                let _entered = runtime.enter();
+                let mut opened = 0;
+                for _ in 0..3_000 {
+                    let held = HeldFolder::open(root.path(), &folder);
+                    opened += u32::from(held.and_then(|held| sockets.open(&folder, &held)).is_ok());
+                }
+                done.store(true, Ordering::Relaxed);
+                assert!(opened > 0, "the folder is there at times");
+            });
+            assert_eq!(names_below(outside.path()), Vec::<PathBuf>::new());
+        }
+    }
 }
