@@ -6,7 +6,7 @@
 
 use std::fs;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 use crate::workspace::Workspace;
@@ -14,41 +14,18 @@ use crate::{cargo, say};
 
 const TOOL: &str = "cargo-fuzz@0.13.2";
 
-/// A reader that can be fuzzed.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-#[value(rename_all = "snake_case")]
-enum Target {
-    /// Envelopes
-    Envelope,
-    /// Heads of requests to the sandbox's proxy
-    ProxyHead,
-}
+/// Folders that a run begins with, beside the committed corpus of its target and the inputs that earlier runs found.
+const SEEDS: &[(&str, &[&str])] = &[
+    ("envelope", &["crates/core/tests/clutch/good", "crates/core/tests/clutch/bad"]),
+    ("workflow_file", &["crates/runner/tests/files/good", "crates/runner/tests/files/bad"]),
+];
 
-impl Target {
-    fn name(self) -> &'static str {
-        match self {
-            Target::Envelope => "envelope",
-            Target::ProxyHead => "proxy_head",
-        }
-    }
-
-    /// What a run begins with, beside what earlier ones found.
-    fn seeds(self) -> &'static [&'static str] {
-        match self {
-            Target::Envelope => {
-                &["fuzz/corpus/envelope", "crates/core/tests/clutch/good", "crates/core/tests/clutch/bad"]
-            }
-            Target::ProxyHead => &["fuzz/corpus/proxy_head"],
-        }
-    }
-}
-
-/// Fuzz a reader of what others send, for longer than the tests do
+/// Fuzz a reader of untrusted input, for longer than the tests do
 #[derive(Debug, Args)]
 pub(crate) struct Fuzz {
-    /// Which reader
-    #[arg(value_enum, default_value_t = Target::Envelope)]
-    target: Target,
+    /// The target: a file of `fuzz/fuzz_targets`, such as envelope, workflow_file, step_contract or hook_input
+    #[arg(value_name = "TARGET", default_value = "envelope")]
+    target: String,
 
     /// How long
     #[arg(long, value_name = "N", default_value_t = 60)]
@@ -61,26 +38,33 @@ pub(crate) struct Fuzz {
 
 impl Fuzz {
     pub(crate) fn run(&self, workspace: &Workspace) -> Result<()> {
+        let target = self.target.as_str();
+        ensure!(
+            workspace.root().join("fuzz/fuzz_targets").join(format!("{target}.rs")).is_file(),
+            "there is no fuzz target '{target}'; fuzz/fuzz_targets has them all"
+        );
         if workspace.cargo()?.args(["fuzz", "--version"]).probe().is_none() {
             say::note("cargo-fuzz is missing: installing it into the target folder");
             cargo::install(workspace, TOOL)?;
         }
         let folder = workspace.target().join("fuzz");
-        let grown = folder.join("corpus").join(self.target.name());
+        let grown = folder.join("corpus").join(target);
         fs::create_dir_all(&grown).with_context(|| format!("cannot create {}", grown.display()))?;
+        let seeds = SEEDS.iter().filter(|(name, _)| *name == target).flat_map(|(_, folders)| *folders);
         workspace
             .cargo()?
             .env("RUSTC_BOOTSTRAP", "1")
-            .args(["fuzz", "run", self.target.name(), "--fuzz-dir", "fuzz", "--target-dir"])
+            .args(["fuzz", "run", target, "--fuzz-dir", "fuzz", "--target-dir"])
             .arg(folder.join("build"))
             .arg(&grown)
-            .args(self.target.seeds())
+            .arg(format!("fuzz/corpus/{target}"))
+            .args(seeds)
             .arg("--")
             .arg(format!("-max_total_time={}", self.seconds))
             .args(&self.arguments)
             .run()
             .context(
-                "the fuzzer found something, which it has written below fuzz/artifacts: make it a test, then mend it",
+                "the fuzzer found something, which it has written below fuzz/artifacts: make it a test, then fix it",
             )
     }
 }

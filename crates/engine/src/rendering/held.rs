@@ -6,7 +6,7 @@ use std::path::{Component, Path};
 
 use rustix::fs::{self, Mode, OFlags};
 
-use super::room::open_folder;
+use crate::held::open_folder;
 
 /// A folder inside of the project, opened part by part from the project's folder without following a link.
 #[derive(Debug)]

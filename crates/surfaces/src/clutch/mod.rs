@@ -54,6 +54,7 @@ use axum::routing::{get, post};
 
 pub use error::ClutchError;
 pub(crate) use error::ClutchErrorBody;
+pub use workflows::{StepContractFormat, read_step_contracts};
 
 use crate::app::App;
 

@@ -13,6 +13,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use self::read::Format;
+pub use self::read::{Format as StepContractFormat, rules as read_step_contracts};
 use super::call::{Call, Query, Segment};
 use super::page::PageQuery;
 use super::{ClutchError, ClutchErrorBody};

@@ -1,0 +1,34 @@
+//! The fuzzer's question about workflow files: `cargo xtask fuzz workflow_file` asks it for as long as one likes.
+
+use std::path::Path;
+
+use jiff::civil::date;
+use jiff::tz::TimeZone;
+use rookery_runner::file::{Ready, Refused, Source, Surroundings};
+
+/// Panics if a file is neither read nor refused with places that are in it.
+pub fn fuzz_one(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    // No file that it names is there, so that nothing of this machine is read.
+    let source =
+        Source { file: "any.yaml".into(), folder: Path::new("/nonexistent").to_owned(), text: text.to_owned() };
+    let now = date(2026, 3, 6).at(12, 0, 0, 0).to_zoned(TimeZone::UTC).expect("a good date");
+    let surroundings = Surroundings {
+        env: [("HOME".to_owned(), "/home/ada".to_owned())].into(),
+        tools: vec!["channel_send".to_owned()],
+        now,
+        find_program: &|name| Some(Path::new("/usr/bin").join(name)),
+    };
+    match Ready::check(&source, "pr-1", &[], &surroundings) {
+        Ok(_) => {}
+        Err(Refused::File(faults)) => {
+            assert!(!faults.is_empty(), "refused without a reason");
+            let lines = text.split('\n').count() as u64;
+            for fault in faults.iter().filter(|fault| &*fault.place.file == "any.yaml") {
+                assert!((1..=lines + 1).contains(&fault.place.line) && fault.place.column >= 1, "{fault}");
+                assert!(!fault.message.is_empty(), "{fault}");
+            }
+        }
+        Err(other) => assert!(!other.to_string().is_empty()),
+    }
+}

@@ -1,0 +1,8 @@
+//! Workflow files as somebody might write them. The question is shared with the tests of `rookery-runner`.
+
+#![no_main]
+
+#[path = "../../crates/runner/tests/file/fuzz_one.rs"]
+mod fuzz_one;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzz_one::fuzz_one(data));
