@@ -63,8 +63,9 @@ export class Daemon {
   }
 
   /** Uploads a text, and tells its hash. */
-  async upload(text: string): Promise<string> {
-    const response = await fetch(`${this.url}/clutch/v0/artifacts`, { method: 'POST', headers: { 'content-type': 'application/octet-stream' }, body: text });
+  async upload(text: string, as?: 'person'): Promise<string> {
+    const headers = { 'content-type': 'application/octet-stream', ...(as ? { authorization: `Bearer ${this.key()}` } : {}) };
+    const response = await fetch(`${this.url}/clutch/v0/artifacts`, { method: 'POST', headers, body: text });
     const { sha256 } = (await response.json()) as { sha256: string };
     return sha256;
   }

@@ -26,5 +26,6 @@ export function views({ tasks, handoff, artifacts }: Team): Record<string, strin
     past: 'tasks?at=20',
     start: 'start',
     setup: 'setup',
+    sessions: 'sessions',
   };
 }

@@ -12,7 +12,7 @@ const entry = (id: string, from: string, more: Partial<Entry> = {}): Entry => ({
 });
 const seen = (tasks: Task[], more: Partial<Parameters<typeof matters>[0]> = {}) => ({
   world: { ...NOTHING, tasks: new Map(tasks.map((row) => [row.id, row])) } as World,
-  talk: new Map(), session: { person: 'anna', project: 'p' }, acknowledged: new Set<string>(), routings: new Map(), held: [], quiet: [], ...more,
+  talk: new Map(), session: { person: 'anna', ended: false, project: 'p' }, acknowledged: new Set<string>(), routings: new Map(), held: [], quiet: [], ...more,
 });
 
 describe('what needs a person', () => {

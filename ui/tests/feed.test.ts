@@ -68,6 +68,17 @@ function followed() {
 }
 
 describe('the feed', () => {
+  it('begins again at once when it is restarted, and drops what it had planned', async () => {
+    const { source, feed, began, settle, wait } = followed();
+    source.broken = true;
+    await feed.start();
+    source.broken = false;
+    feed.restart();
+    await settle();
+    await wait();
+    expect([began.length, source.opened.length, source.snapshots]).toEqual([1, 1, 2]);
+  });
+
   it('begins with a snapshot and follows from its position', async () => {
     const { source, feed, numbers, began, links } = followed();
     await feed.start();

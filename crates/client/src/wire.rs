@@ -256,6 +256,19 @@ pub struct Token {
     pub expires_at: Option<i64>,
 }
 
+/// A browser that is signed in.
+#[derive(Debug, Deserialize)]
+pub struct BrowserSession {
+    pub id: String,
+    #[serde(default)]
+    pub person: String,
+    #[serde(default)]
+    pub browser: String,
+    pub created_at: i64,
+    pub last_used: i64,
+    pub expires_at: Option<i64>,
+}
+
 #[derive(Debug, Deserialize)]
 pub struct Node {
     #[serde(default)]

@@ -1,7 +1,7 @@
 //! Who a caller is: credentials first, then what it says of itself.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use rookery_core::instance::{check_name, plain};
 use rookery_core::name::look_alike;
@@ -10,7 +10,7 @@ pub use rookery_core::session::hash;
 use rookery_core::{Actor, AgentId, Auth, Caller, Code, Power, Refusal, Seq, Timestamp};
 use rookery_store::{ReadError, Store, Token};
 
-use crate::launch::{self, COOKIE_MILLIS, Launches};
+use crate::sign_in::{MAX_SESSIONS, RENEW_AFTER_MILLIS, SESSION_MILLIS, SessionHalves, SignInCodes};
 use crate::team_sessions::TeamSessions;
 
 /// What came with a request.
@@ -19,8 +19,10 @@ pub struct Credentials<'a> {
     pub bearer: Option<&'a str>,
     /// The `X-Rookery-Session` header.
     pub session: Option<&'a str>,
-    /// The cookie of a browser that a person signed in.
+    /// One half of a browser session, from the cookie. Without the other half it proves nothing.
     pub cookie: Option<&'a str>,
+    /// The other half, from the `X-Rookery-Browser` header.
+    pub browser: Option<&'a str>,
     /// The `X-Agent-Id` header, or a command line's `--agent`.
     pub stated: Option<&'a str>,
     /// An agent named in the request itself.
@@ -42,7 +44,9 @@ pub struct Access {
     person_key: Option<String>,
     /// By the hash of the secret.
     tokens: RwLock<HashMap<String, Token>>,
-    launches: Launches,
+    codes: SignInCodes,
+    /// When each browser session was last used here, by its id.
+    used: Mutex<HashMap<String, Timestamp>>,
     team_sessions: TeamSessions,
 }
 
@@ -52,7 +56,8 @@ impl Access {
             trust,
             person_key: person_key.map(hash),
             tokens: RwLock::default(),
-            launches: Launches::default(),
+            codes: SignInCodes::default(),
+            used: Mutex::default(),
             team_sessions: TeamSessions::default(),
         }
     }
@@ -65,6 +70,9 @@ impl Access {
     pub async fn reload(&self, store: &dyn Store) -> Result<(), ReadError> {
         let tokens = store.tokens().await?;
         let by_hash = tokens.into_iter().map(|token| (token.hash.clone(), token)).collect();
+        let by_hash: HashMap<String, Token> = by_hash;
+        let known: std::collections::HashSet<&str> = by_hash.values().map(|token| token.id.as_str()).collect();
+        self.used.lock().unwrap_or_else(PoisonError::into_inner).retain(|id, _| known.contains(id.as_str()));
         *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = by_hash;
         Ok(())
     }
@@ -74,25 +82,72 @@ impl Access {
         &self.team_sessions
     }
 
-    /// The codes that sign a person in by a launch address.
-    pub fn launches(&self) -> &Launches {
-        &self.launches
+    /// The codes of open sign-in links.
+    pub fn codes(&self) -> &SignInCodes {
+        &self.codes
     }
 
-    /// The cookie for whom a code signs in; `None` if it signs nobody in, or there is no key file to seal it with.
-    pub fn sign_in(&self, code: &str, now: Timestamp) -> Option<String> {
-        let key = self.person_key.as_ref()?;
-        let person = self.launches.exchange(code, now)?;
-        Some(launch::cookie(key, &person, now.plus_millis(COOKIE_MILLIS)))
+    /// The hash of a session's halves; `None` in a project without a key file, which has no browser sessions.
+    pub(crate) fn session_hash(&self, halves: SessionHalves<'_>) -> Option<String> {
+        self.person_key.as_ref().map(|key| halves.hash(key))
+    }
+
+    /// The browser sessions that have not expired, with the newest use that this node knows of.
+    pub fn sessions(&self, now: Timestamp) -> Vec<Token> {
+        let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner);
+        let mut sessions: Vec<Token> =
+            tokens.values().filter(|token| token.browser.is_some() && is_valid(token, now)).cloned().collect();
+        for session in &mut sessions {
+            if let (Some(browser), Some(at)) = (&mut session.browser, used.get(&session.id)) {
+                browser.last_used = browser.last_used.max(*at);
+            }
+        }
+        sessions.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
+        sessions
+    }
+
+    /// The session that these halves belong to.
+    pub fn session_of(&self, halves: SessionHalves<'_>, now: Timestamp) -> Option<Token> {
+        let hash = self.session_hash(halves)?;
+        let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner);
+        tokens.get(&hash).filter(|token| token.browser.is_some() && is_valid(token, now)).cloned()
+    }
+
+    /// Sessions whose recorded use is out of date, as they should be recorded: each use extends a session.
+    pub(crate) fn sessions_to_renew(&self, now: Timestamp) -> Vec<Token> {
+        let recorded = |id: &str| {
+            let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner);
+            tokens.values().find(|token| token.id == id).and_then(|token| token.browser.clone())
+        };
+        let mut sessions = self.sessions(now);
+        sessions.retain_mut(|session| {
+            let (Some(browser), Some(recorded)) = (&session.browser, recorded(&session.id)) else { return false };
+            session.expires_at = Some(browser.last_used.plus_millis(SESSION_MILLIS));
+            browser.last_used > recorded.last_used.plus_millis(RENEW_AFTER_MILLIS)
+        });
+        sessions
+    }
+
+    /// Ids of sessions that can be deleted: the expired ones, and the least recently used ones above the limit.
+    pub(crate) fn sessions_to_end(&self, now: Timestamp) -> Vec<String> {
+        let mut ended: Vec<String> = {
+            let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner);
+            let expired = tokens.values().filter(|token| token.browser.is_some() && !is_valid(token, now));
+            expired.map(|token| token.id.clone()).collect()
+        };
+        let mut sessions = self.sessions(now);
+        sessions.sort_by_key(|session| session.browser.as_ref().map(|browser| browser.last_used));
+        let excess = sessions.len().saturating_sub(MAX_SESSIONS);
+        ended.extend(sessions.into_iter().take(excess).map(|session| session.id));
+        ended
     }
 
     pub fn identify(&self, credentials: &Credentials<'_>, now: Timestamp) -> Result<Caller, Refusal> {
         let caller = match credentials.bearer {
             Some(secret) => self.by_secret(secret, credentials, now)?,
             None if credentials.session.is_some() => self.by_session(credentials, now)?,
-            None if let Some(person) = self.signed_in(credentials, now) => {
-                spoken_for(Actor::Person(person), credentials.stated, Power::Person)?
-            }
+            None if let Some(stored) = credentials.browser => self.by_browser(stored, credentials, now)?,
             None if self.trust == Trust::TokensOnly => {
                 return Err(Refusal::new(Code::Unauthenticated, "a token is required")
                     .hint("send 'Authorization: Bearer <token>'; 'rookery token create' makes one"));
@@ -102,9 +157,16 @@ impl Access {
         Ok(Caller { fence: credentials.fence, ..caller })
     }
 
-    /// Whom the browser's cookie is for. One that is not good is as good as none: the browser sends it by itself.
-    fn signed_in(&self, credentials: &Credentials<'_>, now: Timestamp) -> Option<String> {
-        launch::person(self.person_key.as_ref()?, credentials.cookie?, now)
+    /// The person of a browser session, which both halves prove. The cookie alone identifies nobody: browsers send it to
+    /// every port of this host.
+    fn by_browser(&self, stored: &str, credentials: &Credentials<'_>, now: Timestamp) -> Result<Caller, Refusal> {
+        let halves = credentials.cookie.map(|cookie| SessionHalves { cookie, stored });
+        let Some(session) = halves.and_then(|halves| self.session_of(halves, now)) else {
+            return Err(Refusal::new(Code::Unauthenticated, "this browser is signed out")
+                .hint("run 'rookery open' and follow the sign-in link that it prints"));
+        };
+        self.used.lock().unwrap_or_else(PoisonError::into_inner).insert(session.id, now);
+        spoken_for(Actor::Person(session.subject), credentials.stated, Power::Person)
     }
 
     fn by_session(&self, credentials: &Credentials<'_>, now: Timestamp) -> Result<Caller, Refusal> {
@@ -138,7 +200,7 @@ impl Access {
             return spoken_for(Actor::Person("local".to_owned()), credentials.stated, Power::Person);
         }
         let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner);
-        let token = tokens.get(&hash).filter(|token| token.expires_at.is_none_or(|end| end > now));
+        let token = tokens.get(&hash).filter(|token| token.browser.is_none() && is_valid(token, now));
         let Some(token) = token else {
             return Err(Refusal::new(Code::Unauthenticated, "the token is not known or has expired")
                 .hint("'rookery token list' shows the tokens that are valid"));
@@ -151,6 +213,10 @@ impl Access {
         };
         spoken_for(own, credentials.stated, token.power)
     }
+}
+
+fn is_valid(token: &Token, now: Timestamp) -> bool {
+    token.expires_at.is_none_or(|end| end > now)
 }
 
 /// Whom the owner of a credential speaks as: itself, or with a lead's or a person's power any agent, and nobody else.
@@ -213,6 +279,7 @@ mod tests {
                 created_at: Timestamp(0),
                 expires_at,
                 label: None,
+                browser: None,
             };
             access.tokens.write().unwrap().insert(token.hash.clone(), token);
         }
@@ -251,22 +318,70 @@ mod tests {
         assert_eq!(who(TokensOnly, Some("agent"), Some("a"), None).as_deref(), Ok("a token Agent"));
     }
 
+    const HALVES: SessionHalves<'_> = SessionHalves { cookie: "in the cookie", stored: "in the storage" };
+
+    fn signed_in(trust: Trust) -> Access {
+        let access = access(trust);
+        let hash = access.session_hash(HALVES).unwrap();
+        let session =
+            crate::sign_in::new_session("ses_1".into(), hash.clone(), "anna".into(), "Firefox".into(), Timestamp(10));
+        access.tokens.write().unwrap().insert(hash, session);
+        access
+    }
+
     #[test]
-    fn a_code_signs_a_person_in_and_its_cookie_is_that_person() {
-        let access = access(Trust::TokensOnly);
-        access.launches().give_out("code", "anna", Timestamp(10));
-        let cookie = access.sign_in("code", Timestamp(10)).unwrap();
-        assert_eq!(access.sign_in("code", Timestamp(10)), None);
-        let who = |cookie, stated| {
-            let credentials = Credentials { cookie: Some(cookie), stated, ..Credentials::default() };
-            access
-                .identify(&credentials, Timestamp(10))
-                .map(|caller| (caller.actor.to_string(), caller.power, caller.by))
+    fn browser_session_needs_both_halves() {
+        let who = |trust, cookie, browser, stated| {
+            let credentials = Credentials { cookie, browser, stated, ..Credentials::default() };
+            let caller = signed_in(trust).identify(&credentials, Timestamp(20)).map_err(|refusal| refusal.code)?;
+            Ok((caller.actor.to_string(), caller.power, caller.by))
         };
-        let person = Power::Person;
-        assert_eq!(who(&cookie, None).unwrap(), ("person:anna".to_owned(), person, None));
-        assert_eq!(who(&cookie, Some("a")).unwrap(), ("a".to_owned(), person, Some("person:anna".to_owned())));
-        assert_eq!(who("rku.61.99.00", None).unwrap_err().code, Code::Unauthenticated, "as good as none");
+        let (cookie, stored) = (Some(HALVES.cookie), Some(HALVES.stored));
+        let anna = Ok(("person:anna".to_owned(), Power::Person, None));
+        let as_a = Ok(("a".to_owned(), Power::Person, Some("person:anna".to_owned())));
+        for trust in [Trust::Local, Trust::TokensOnly] {
+            assert_eq!(who(trust, cookie, stored, None), anna);
+            assert_eq!(who(trust, cookie, stored, Some("a")), as_a);
+            assert_eq!(who(trust, None, stored, None), Err(Code::Unauthenticated));
+            assert_eq!(who(trust, stored, cookie, None), Err(Code::Unauthenticated));
+            assert_eq!(who(trust, Some("guess"), stored, None), Err(Code::Unauthenticated));
+        }
+        let nobody = Ok(("nobody".to_owned(), Power::Agent, None));
+        assert_eq!(who(Trust::Local, cookie, None, None), nobody, "the cookie alone identifies nobody");
+        assert_eq!(who(Trust::TokensOnly, cookie, None, None), Err(Code::Unauthenticated));
+    }
+
+    #[test]
+    fn browser_session_is_no_bearer_token_and_ends_with_the_project_key() {
+        let access = signed_in(Trust::Local);
+        for bearer in [HALVES.cookie, HALVES.stored, "in the cookie in the storage"] {
+            let credentials = Credentials { bearer: Some(bearer), ..Credentials::default() };
+            assert_eq!(access.identify(&credentials, Timestamp(20)).unwrap_err().code, Code::Unauthenticated);
+        }
+        let replaced = Access::new(Trust::Local, Some("another-key"));
+        assert_ne!(replaced.session_hash(HALVES), access.session_hash(HALVES));
+        assert_eq!(Access::new(Trust::Local, None).session_hash(HALVES), None);
+    }
+
+    #[test]
+    fn browser_session_is_extended_by_use_and_expires_without() {
+        let access = signed_in(Trust::Local);
+        let end = Timestamp(10).plus_millis(SESSION_MILLIS);
+        assert!(access.session_of(HALVES, Timestamp(end.0 - 1)).is_some());
+        assert!(access.session_of(HALVES, end).is_none());
+        assert_eq!(access.sessions_to_end(end), ["ses_1"]);
+        assert!(access.sessions_to_end(Timestamp(20)).is_empty());
+
+        let credentials =
+            Credentials { cookie: Some(HALVES.cookie), browser: Some(HALVES.stored), ..Credentials::default() };
+        access.identify(&credentials, Timestamp(20)).unwrap();
+        assert!(access.sessions_to_renew(Timestamp(20)).is_empty(), "not at every request");
+        let later = Timestamp(10).plus_millis(RENEW_AFTER_MILLIS + 1);
+        access.identify(&credentials, later).unwrap();
+        let renewed = access.sessions_to_renew(later);
+        assert_eq!(renewed.len(), 1);
+        assert_eq!(renewed[0].expires_at, Some(later.plus_millis(SESSION_MILLIS)));
+        assert_eq!(renewed[0].browser.as_ref().unwrap().last_used, later);
     }
 
     #[test]
@@ -313,6 +428,7 @@ mod tests {
                     created_at: Timestamp(0),
                     expires_at: None,
                     label: None,
+                    browser: None,
                 };
                 access.tokens.write().unwrap().insert(token.hash.clone(), token);
                 let by_token = Credentials { bearer: Some(&secret), ..Credentials::default() };

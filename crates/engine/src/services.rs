@@ -23,11 +23,13 @@ use crate::engine::{Engine, EngineError};
 use crate::rendering::{self, Rendered, Rendering};
 use crate::rounds::{self, Following, Sweeping};
 use crate::watching::{self, Sight, Watching};
-use crate::{adapter, attendance, delivery, intents, timers};
+use crate::{adapter, attendance, delivery, intents, sign_in, timers};
 
 pub const TIMERS_EVERY: Duration = Duration::from_millis(500);
 pub const REPLIES_EVERY: Duration = Duration::from_secs(3600);
 pub const ARTIFACTS_EVERY: Duration = Duration::from_secs(3600);
+/// How often the last use of browser sessions is recorded.
+pub const SESSIONS_EVERY: Duration = Duration::from_secs(60);
 pub const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// How many rounds of effects may be under way: each may wait for something slow.
 const EFFECT_ROUNDS: usize = 8;
@@ -55,6 +57,7 @@ impl Services {
         tasks.spawn(until(stop.clone(), attend(engine.clone(), attended)));
         tasks.spawn(until(stop.clone(), follow_roster(engine.clone())));
         tasks.spawn(until(stop.clone(), follow_tokens(engine.clone())));
+        tasks.spawn(until(stop.clone(), keep_sessions(engine.clone())));
         tasks.spawn(until(stop.clone(), sweep(engine.clone())));
         tasks.spawn(until(stop.clone(), fire_timers(engine.clone())));
         tasks.spawn(until(stop.clone(), carry_out_intents(engine.clone())));
@@ -149,6 +152,16 @@ async fn follow_tokens(engine: Engine) {
         while let Err(error) = engine.access().reload(engine.store().as_ref()).await {
             tracing::warn!(%error, "tokens could not be read: what was revoked may still be taken");
             tokio::time::sleep(RETRY_AFTER).await;
+        }
+    }
+}
+
+/// Extends the browser sessions that are in use.
+async fn keep_sessions(engine: Engine) {
+    loop {
+        tokio::time::sleep(SESSIONS_EVERY).await;
+        if let Err(error) = sign_in::keep_sessions(&engine).await {
+            tracing::debug!(%error, "the last use of browser sessions could not be recorded");
         }
     }
 }

@@ -162,6 +162,7 @@ async fn a_token_that_is_revoked_on_one_node_is_refused_on_all() {
         created_at: Timestamp(0),
         expires_at: None,
         label: None,
+        browser: None,
     };
     let who = |daemon: &Daemon| {
         let credentials = Credentials { bearer: Some("secret"), ..Credentials::default() };

@@ -58,8 +58,21 @@ pub struct Bound {
 pub struct Ready<'a> {
     pub file: &'a DaemonFile,
     pub bound: &'a Bound,
-    /// Signs the project's owner in to the web UI, if this program carries it.
-    pub launch: Option<String>,
+    pub links: SignInLinks<'a>,
+}
+
+/// Makes sign-in links for the web UI.
+#[derive(Debug)]
+pub struct SignInLinks<'a> {
+    app: &'a App,
+    url: &'a str,
+}
+
+impl SignInLinks<'_> {
+    /// A new link that signs the project's owner in; `None` if this program was built without the web UI.
+    pub fn issue(&self) -> Option<String> {
+        rookery_surfaces::web::sign_in_path(self.app).map(|path| format!("{}{path}", self.url))
+    }
 }
 
 /// Serves `project` until SIGTERM or SIGINT. `ready` is called once, when requests are answered.
@@ -116,8 +129,8 @@ pub async fn serve(
         started_at: clock.now().0,
     };
     let published = file.publish(project)?;
-    let launch = rookery_surfaces::web::launch_path(&app).map(|path| format!("{}{path}", bound.url));
-    ready(Ready { file: published.file(), bound: &bound, launch })?;
+    let links = SignInLinks { app: &app, url: &bound.url };
+    ready(Ready { file: published.file(), bound: &bound, links })?;
     let server = Server::new(app.clone());
     let serving = tokio::spawn(server.run(Listening { tcp: bound.listener, tls, unix: Some(unix) }));
     stop.received().await;
@@ -240,9 +253,13 @@ fn app(settings: &Settings, opened: &Opened, engine: &Engine, bound: &Bound, sig
     let limits = Limits {
         body_bytes: usize::try_from(settings.max_body_bytes.get()).unwrap_or(usize::MAX),
         artifact_bytes: settings.max_artifact_bytes.get(),
+        requests: *settings.max_requests as usize,
         in_flight_per_agent: *settings.max_in_flight_per_agent as usize,
         connections: *settings.max_connections as usize,
         subscriptions: *settings.max_subscriptions as usize,
+        streams_per_caller: *settings.max_streams_per_caller as usize,
+        downloads: *settings.max_downloads as usize,
+        downloads_per_caller: *settings.max_downloads_per_caller as usize,
         request_time: *settings.request_timeout,
         header_time: *settings.header_timeout,
         write_time: *settings.write_timeout,

@@ -23,7 +23,7 @@ pub mod store;
 pub use batch::{Batch, Loaded, Needs, Want, WriteSet};
 pub use clock::Clock;
 pub use node::{Attendance, Duty, Node, Site, Tenure};
-pub use operational::{DeadLetter, Failing, Operation, Outbox, PresenceBoard, Sign, Token};
+pub use operational::{Browser, DeadLetter, Failing, Operation, Outbox, PresenceBoard, Sign, Token};
 pub use publish::{Feed, Published};
 pub use query::{Head, ListQuery, LogQuery};
 pub use store::{Answer, Committed, Idempotency, Lane, Pending, Read, ReadError, Store, Submission, SubmitError};

@@ -341,6 +341,13 @@ impl State {
                 self.tokens.push(token);
                 1
             }
+            Operation::RenewToken(token) => match self.tokens.iter_mut().find(|known| known.id == token.id) {
+                Some(known) => {
+                    *known = token;
+                    1
+                }
+                None => 0,
+            },
             Operation::RevokeToken { id } => {
                 let before = self.tokens.len();
                 self.tokens.retain(|token| token.id != id);

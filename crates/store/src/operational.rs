@@ -4,6 +4,7 @@
 //! |---|---|
 //! | presence | agents seem last seen at their last logged transition, and get a full period of grace |
 //! | tokens | every token has to be created again |
+//! | browser sessions (kept among the tokens) | every browser has to sign in again |
 //! | remembered replies | a repeated request may be carried out twice |
 //! | nodes, duties | every node attends again within seconds; duties change hands |
 //! | who was shown which message, wake-ups (in the memory of a node) | a chain of messages begins anew; a wake-up is repeated |
@@ -28,6 +29,8 @@ pub enum Operation {
     /// An older sign of life never replaces a newer one that another process wrote.
     WritePresence(Vec<(AgentId, Presence)>),
     PutToken(Token),
+    /// Replaces a token that exists. A revoked one stays revoked.
+    RenewToken(Token),
     RevokeToken {
         id: String,
     },
@@ -45,7 +48,7 @@ pub(crate) const KEEP_AFTER_RUN_MILLIS: i64 = 24 * 60 * 60 * 1_000;
 
 impl Operation {
     pub(crate) fn changes_tokens(&self) -> bool {
-        matches!(self, Operation::PutToken(_) | Operation::RevokeToken { .. })
+        matches!(self, Operation::PutToken(_) | Operation::RenewToken(_) | Operation::RevokeToken { .. })
     }
 }
 
@@ -70,6 +73,18 @@ pub struct Token {
     pub created_at: Timestamp,
     pub expires_at: Option<Timestamp>,
     pub label: Option<String>,
+    /// Set if this is a browser session. Its hash is that of both halves of the session's secret, and it is no bearer token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub browser: Option<Browser>,
+}
+
+/// The browser that a session belongs to.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Browser {
+    /// For people, as in `Firefox on Linux`.
+    pub name: String,
+    /// Up to a few minutes behind.
+    pub last_used: Timestamp,
 }
 
 /// How far an adapter has come with passing on the log.

@@ -1,16 +1,16 @@
 //! What handlers share: the engine, and the limits and gauges of this process's sockets.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rookery_engine::Engine;
 use rookery_engine::rendering::Rendered;
 use rookery_engine::watching::Sight;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::mcp::{Notices, Sessions};
+use crate::shares::{Places, Pool};
 use crate::sockets::Sockets;
 
 /// Every figure that bounds what a caller can ask of this process.
@@ -20,9 +20,16 @@ pub struct Limits {
     /// How large an uploaded artifact may be.
     pub artifact_bytes: u64,
     pub uri_bytes: usize,
+    /// How many requests can be under way, and how many of one caller with a name.
+    pub requests: usize,
     pub in_flight_per_agent: usize,
     pub connections: usize,
+    /// How many streams can be open, and how many of one caller.
     pub subscriptions: usize,
+    pub streams_per_caller: usize,
+    /// How many artifacts can be sent at once, and how many to one caller.
+    pub downloads: usize,
+    pub downloads_per_caller: usize,
     pub request_time: Duration,
     /// How long a client may take to send the head of a request.
     pub header_time: Duration,
@@ -41,9 +48,13 @@ impl Default for Limits {
             body_bytes: 1024 * 1024,
             artifact_bytes: 1024 * 1024 * 1024,
             uri_bytes: 8 * 1024,
+            requests: 4_096,
             in_flight_per_agent: 100,
             connections: 2_048,
             subscriptions: 1_024,
+            streams_per_caller: 256,
+            downloads: 64,
+            downloads_per_caller: 16,
             request_time: Duration::from_secs(30),
             header_time: Duration::from_secs(10),
             write_time: Duration::from_secs(30),
@@ -84,23 +95,41 @@ struct Inner {
     engine: Engine,
     about: About,
     limits: Limits,
-    subscriptions: Arc<Semaphore>,
-    in_flight: Mutex<HashMap<String, usize>>,
+    pools: Pools,
     stopping: CancellationToken,
     sessions: Arc<Sessions>,
     notices: Notices,
 }
 
+#[derive(Debug)]
+struct Pools {
+    streams: Arc<Pool>,
+    requests: Arc<Pool>,
+    downloads: Arc<Pool>,
+    connections: Arc<Pool>,
+}
+
+impl Pools {
+    fn new(limits: &Limits) -> Pools {
+        let pool = |name, total, per_caller| Pool::new(name, Places { total, per_caller });
+        Pools {
+            streams: pool("streams", limits.subscriptions, Some(limits.streams_per_caller)),
+            requests: pool("requests", limits.requests, Some(limits.in_flight_per_agent)),
+            downloads: pool("downloads", limits.downloads, Some(limits.downloads_per_caller)),
+            connections: pool("connections", limits.connections, None),
+        }
+    }
+}
+
 impl App {
     pub fn new(engine: Engine, about: About, limits: Limits) -> App {
-        let subscriptions = Arc::new(Semaphore::new(limits.subscriptions));
+        let pools = Pools::new(&limits);
         let sessions = Arc::new(Sessions::new(&limits, engine.clock().clone()));
         let inner = Inner {
             engine,
             about,
             limits,
-            subscriptions,
-            in_flight: Mutex::default(),
+            pools,
             stopping: CancellationToken::new(),
             sessions,
             notices: Notices::default(),
@@ -124,8 +153,28 @@ impl App {
         &self.inner.limits
     }
 
-    pub fn subscriptions(&self) -> &Arc<Semaphore> {
-        &self.inner.subscriptions
+    /// Streams that are open, and calls that wait for something.
+    pub fn streams(&self) -> &Arc<Pool> {
+        &self.inner.pools.streams
+    }
+
+    /// Requests under way, until their answers were sent.
+    pub fn requests(&self) -> &Arc<Pool> {
+        &self.inner.pools.requests
+    }
+
+    /// Artifacts that are being sent.
+    pub fn downloads(&self) -> &Arc<Pool> {
+        &self.inner.pools.downloads
+    }
+
+    pub fn connections(&self) -> &Arc<Pool> {
+        &self.inner.pools.connections
+    }
+
+    /// Everything that is shared among callers.
+    pub fn pools(&self) -> [&Arc<Pool>; 4] {
+        [self.streams(), self.requests(), self.downloads(), self.connections()]
     }
 
     /// Cancelled when the daemon stops: streams end by it.
@@ -141,35 +190,5 @@ impl App {
     /// Who wants to be told what has changed.
     pub fn notices(&self) -> &Notices {
         &self.inner.notices
-    }
-
-    /// Takes one of the agent's places for a request under way; `None` if all are taken.
-    pub fn enter(&self, agent: &str) -> Option<Place> {
-        let mut places = self.inner.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
-        let taken = places.entry(agent.to_owned()).or_default();
-        if *taken >= self.inner.limits.in_flight_per_agent {
-            return None;
-        }
-        *taken += 1;
-        Some(Place { app: self.clone(), agent: agent.to_owned() })
-    }
-}
-
-/// A request under way. Dropping it makes room for the next.
-#[derive(Debug)]
-pub struct Place {
-    app: App,
-    agent: String,
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut places = self.app.inner.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(taken) = places.get_mut(&self.agent) {
-            *taken -= 1;
-            if *taken == 0 {
-                places.remove(&self.agent);
-            }
-        }
     }
 }

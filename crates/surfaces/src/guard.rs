@@ -1,7 +1,7 @@
 //! What every request passes before a face sees it: is it for us, from where, and is there room for it.
 //!
-//! A web page in the user's browser can reach loopback. So `Host` must name this daemon and `Origin`, when there is one,
-//! must be its own; a GET changes nothing but that the agent it names is back, and there is no CORS.
+//! A web page in the user's browser can reach loopback. So `Host` must name this daemon, `Origin`, when there is one, must
+//! be its own, and a browser that says which site a request comes from must say that it is this origin. There is no CORS.
 
 use axum::Router;
 use axum::body::Body;
@@ -14,6 +14,9 @@ use axum::response::{IntoResponse, Response};
 use crate::app::App;
 use crate::clutch::{self, ClutchError};
 use crate::rest::RestError;
+use crate::sender::Sender;
+use crate::sent::{self, Hangup, Patience};
+use crate::shares::{Account, Full, Place};
 
 /// How a request came in, set by the listener.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -118,6 +121,7 @@ fn check_host(app: &App, request: &Request) -> Result<(), RestError> {
         return Err(RestError::new(StatusCode::FORBIDDEN, "FOREIGN_HOST", "the Host header does not name this daemon")
             .hint("call it by its loopback address, or add the name to allowed_hosts"));
     }
+    check_fetch_site(request)?;
     let Some(origin) = request.headers().get(header::ORIGIN) else { return Ok(()) };
     let own = origin
         .to_str()
@@ -127,8 +131,24 @@ fn check_host(app: &App, request: &Request) -> Result<(), RestError> {
     if own {
         return Ok(());
     }
-    Err(RestError::new(StatusCode::FORBIDDEN, "FOREIGN_ORIGIN", "requests from other origins are refused")
-        .hint("open the daemon's own page, or call it from a program"))
+    Err(foreign_origin())
+}
+
+fn foreign_origin() -> RestError {
+    RestError::new(StatusCode::FORBIDDEN, "FOREIGN_ORIGIN", "requests from other origins are refused")
+        .hint("open the daemon's own page, or call it from a program")
+}
+
+/// Refuses what a page of another origin makes a browser send, other ports of this host (`same-site`) included. Following
+/// a link to a page of ours is allowed.
+fn check_fetch_site(request: &Request) -> Result<(), RestError> {
+    let text = |name: &str| request.headers().get(name).map(|value| value.to_str().unwrap_or("unreadable"));
+    let own = text("sec-fetch-site").is_none_or(|site| matches!(site, "same-origin" | "none"));
+    let follows_link = request.method() == Method::GET
+        && text("sec-fetch-mode") == Some("navigate")
+        && text("sec-fetch-dest").is_none_or(|dest| dest == "document")
+        && crate::web::is_page(request.uri().path());
+    if own || follows_link { Ok(()) } else { Err(foreign_origin()) }
 }
 
 /// The one name that the request calls us by. Two names, or two that differ, are none.
@@ -161,28 +181,41 @@ fn name_of(host: &str) -> Option<String> {
     port.then(|| authority.host().trim_start_matches('[').trim_end_matches(']').to_owned())
 }
 
-/// Room for each agent, and an end to everything but streams.
+/// Gives the request one of its caller's places until the answer was sent, and a time limit unless it is a stream.
 async fn bounded(app: &App, request: Request, next: Next) -> Result<Response, RestError> {
-    if crate::mcp::is_at(request.uri().path()) {
-        // A tool call outlasts the head of its answer, so that face gives out places and times by itself.
-        return Ok(next.run(request).await);
-    }
-    let agent = request.headers().get("x-agent-id").or(request.headers().get(header::AUTHORIZATION));
-    let agent = agent.and_then(|value| value.to_str().ok()).map(str::to_owned);
-    let _place = match agent.as_deref().map(|agent| app.enter(agent)) {
-        Some(None) => {
-            let message = "too many requests under way";
-            return Err(RestError::new(StatusCode::TOO_MANY_REQUESTS, "TOO_MANY_REQUESTS", message)
-                .hint("wait for the answers to earlier requests")
-                .retry_after(1));
-        }
-        Some(place) => place,
-        None => None,
-    };
+    let hangup = request.extensions().get::<Hangup>().cloned().unwrap_or_default();
     let streams = request.method() == Method::GET && request.uri().path().ends_with("/stream");
-    if streams || clutch::takes_its_time(request.uri().path()) {
-        return Ok(next.run(request).await);
+    let path = request.uri().path();
+    let (place, response) = if crate::mcp::is_at(path) {
+        // A tool call outlasts the head of its answer, so that surface gives out places and times by itself.
+        (None, next.run(request).await)
+    } else if streams {
+        let place = take_place(app, &request)?;
+        let response = next.run(request).await;
+        // An open stream has a place of its own.
+        drop(place);
+        (None, response)
+    } else if clutch::takes_its_time(path) {
+        (Some(take_place(app, &request)?), next.run(request).await)
+    } else {
+        (Some(take_place(app, &request)?), in_time(app, request, next).await?)
+    };
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        return Ok(response);
     }
+    let patience = Patience { clock: app.engine().clock().clone(), limit: app.limits().write_time };
+    Ok(sent::watched(response, place, hangup, patience))
+}
+
+/// A place for a request under way. A credential that proves nothing is charged as none.
+fn take_place(app: &App, request: &Request) -> Result<Place, RestError> {
+    let sender = Sender::of_request(request.method(), request.headers()).ok();
+    let caller = sender.and_then(|sender| sender.caller(app, None).ok());
+    let account = caller.map_or(Account::Anonymous, |caller| Account::of(&caller));
+    app.requests().take(account).map_err(Full::of_requests)
+}
+
+async fn in_time(app: &App, request: Request, next: Next) -> Result<Response, RestError> {
     tokio::time::timeout(app.limits().request_time, next.run(request)).await.map_err(|_| {
         RestError::new(StatusCode::REQUEST_TIMEOUT, "TIMEOUT", "the request took too long")
             .hint("look whether it was done before you repeat it, or repeat it with the same Idempotency-Key")

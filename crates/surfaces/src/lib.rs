@@ -14,7 +14,9 @@ pub mod ops;
 mod peer;
 pub mod rest;
 mod sender;
+mod sent;
 pub mod serve;
+mod shares;
 pub mod sockets;
 pub mod web;
 

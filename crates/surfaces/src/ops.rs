@@ -64,8 +64,10 @@ pub async fn show_metrics(State(app): State<App>, call: Call) -> Result<Response
     let writable = app.engine().store().health() == Health::Writable;
     metrics::gauge!("rookery_store_writable").set(f64::from(u8::from(writable)));
     measure_nodes(&app);
-    let used = app.limits().subscriptions - app.subscriptions().available_permits();
-    metrics::gauge!("rookery_subscriptions").set(used as f64);
+    metrics::gauge!("rookery_subscriptions").set(app.streams().taken() as f64);
+    for pool in app.pools() {
+        metrics::gauge!("rookery_places_taken", "pool" => pool.name()).set(pool.taken() as f64);
+    }
     let text = recorder().map_or_else(String::new, |recorder| recorder.render());
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
 }

@@ -23,13 +23,14 @@ impl Stranger {
     }
 }
 
-pub fn check(stream: &UnixStream) -> Result<(), Stranger> {
+/// The id of the process at the other end, if it may connect; zero where the system does not tell.
+pub fn check(stream: &UnixStream) -> Result<i32, Stranger> {
     let peer = stream.peer_cred().map_err(|_| Stranger::OtherUser)?;
     let own = rustix::process::getuid().as_raw();
     if peer.uid() != own && peer.uid() != 0 {
         return Err(Stranger::OtherUser);
     }
-    if peer.pid().is_some_and(is_sandboxed) { Err(Stranger::Sandboxed) } else { Ok(()) }
+    if peer.pid().is_some_and(is_sandboxed) { Err(Stranger::Sandboxed) } else { Ok(peer.pid().unwrap_or_default()) }
 }
 
 /// Whether a process has users and a network of its own. Every agent's sandbox has both, and no program gets out of them;
@@ -51,6 +52,6 @@ mod tests {
     #[tokio::test]
     async fn process_outside_of_sandboxes_may_connect() {
         let (one, _other) = UnixStream::pair().unwrap();
-        assert_eq!(check(&one), Ok(()));
+        assert_eq!(check(&one), Ok(i32::try_from(std::process::id()).unwrap()));
     }
 }

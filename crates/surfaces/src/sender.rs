@@ -1,16 +1,19 @@
-//! What a request says about its sender. Every face that speaks HTTP reads it from the same headers, in the same order:
-//! token, session key, `X-Agent-Id`, and at last an agent that the request itself names.
+//! The identity that a request claims. Every surface that speaks HTTP reads it from the same headers, in the same order:
+//! token, session key, browser session, `X-Agent-Id`, and at last an agent that the request itself names.
 
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, Method, header};
 use rookery_core::limit::IDEMPOTENCY_KEY_BYTES;
 use rookery_core::{Actor, Caller, Code, Instance, Refusal, Seq};
 use rookery_engine::Credentials;
 use rookery_engine::engine::IdempotencyKey;
+use rookery_engine::sign_in::SessionHalves;
 
 use crate::app::App;
 
 /// The header with a session key.
 pub const SESSION: &str = "x-rookery-session";
+/// The header with the half of a browser session that its page keeps.
+pub const BROWSER: &str = "x-rookery-browser";
 /// The header that says in which instance somebody looks around who gave no name.
 pub const INSTANCE: &str = "x-rookery-instance";
 
@@ -20,6 +23,9 @@ pub struct Sender {
     session: Option<String>,
     /// The cookies as they came; which one is ours, the project tells.
     cookies: Option<String>,
+    browser: Option<String>,
+    /// Whether a browser sent the request, and the request only reads.
+    browser_reads: bool,
     stated: Option<String>,
     fence: Option<Seq>,
     key: Option<String>,
@@ -40,17 +46,39 @@ impl Sender {
         let session = text(headers, SESSION)?.filter(|key| !key.is_empty());
         let instance = text(headers, INSTANCE)?.filter(|name| !name.is_empty());
         let cookies = headers.get(header::COOKIE).and_then(|value| value.to_str().ok()).map(str::to_owned);
-        Ok(Sender { bearer: bearer(headers)?, session, cookies, stated, fence, key, instance })
+        let browser = text(headers, BROWSER)?.filter(|half| !half.is_empty());
+        let bearer = bearer(headers)?;
+        Ok(Sender { bearer, session, cookies, browser, browser_reads: false, stated, fence, key, instance })
+    }
+
+    /// As [`Sender::of`], with the method taken into account: any web page can make a browser send a GET, so that such a
+    /// request never speaks for an agent by name.
+    pub fn of_request(method: &Method, headers: &HeaderMap) -> Result<Sender, Refusal> {
+        let browser_reads = method.is_safe() && is_from_browser(headers);
+        Ok(Sender { browser_reads, ..Sender::of(headers)? })
+    }
+
+    /// Adds the half of a browser session that came in the first frame of a WebSocket.
+    pub fn with_browser(self, half: String) -> Sender {
+        Sender { browser: Some(half), ..self }
+    }
+
+    /// The halves of a browser session, if both are there.
+    pub fn session_halves(&self, app: &App) -> Option<SessionHalves<'_>> {
+        let (cookie, stored) = (self.cookie(&cookie_name(app))?, self.browser.as_deref()?);
+        Some(SessionHalves { cookie, stored })
     }
 
     /// The caller of a request that names `argument` as the agent it is about.
     pub fn caller(&self, app: &App, argument: Option<&str>) -> Result<Caller, Refusal> {
+        let takes_names = !self.browser_reads || self.has_credential();
         let credentials = Credentials {
             bearer: self.bearer.as_deref(),
             session: self.session.as_deref(),
             cookie: self.cookie(&cookie_name(app)),
-            stated: self.stated.as_deref(),
-            argument,
+            browser: self.browser.as_deref(),
+            stated: self.stated.as_deref().filter(|_| takes_names),
+            argument: argument.filter(|_| takes_names),
             fence: self.fence,
         };
         app.engine().access().identify(&credentials, app.engine().clock().now())
@@ -89,7 +117,7 @@ impl Sender {
 
     /// Whether it showed more than its word, which may end while a long answer lasts.
     pub fn has_credential(&self) -> bool {
-        self.bearer.is_some() || self.session.is_some()
+        self.bearer.is_some() || self.session.is_some() || self.browser.is_some()
     }
 
     /// The same without the name that it states: what is left is whom its credential is for.
@@ -114,6 +142,15 @@ impl Sender {
 /// The cookie of a browser that a person signed in. Cookies know no ports, so it is the project's.
 pub fn cookie_name(app: &App) -> String {
     format!("rookery-{}", app.about().project_id)
+}
+
+/// Whether a browser sent a request: it adds headers that no page can leave out. `Sec-Fetch-Mode` is not among them,
+/// because `fetch` of Node.js sends it too.
+fn is_from_browser(headers: &HeaderMap) -> bool {
+    const MARKS: [&str; 4] = ["sec-fetch-site", "sec-fetch-dest", "origin", "referer"];
+    let agent = headers.get(header::USER_AGENT).map(|agent| agent.as_bytes());
+    MARKS.into_iter().any(|mark| headers.contains_key(mark))
+        || agent.is_some_and(|agent| agent.starts_with(b"Mozilla/"))
 }
 
 fn bearer(headers: &HeaderMap) -> Result<Option<String>, Refusal> {

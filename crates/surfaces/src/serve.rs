@@ -21,7 +21,7 @@ use hyper_util::service::TowerToHyperService;
 use rookery_core::Instance;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::time::Sleep;
 use tokio_rustls::TlsAcceptor;
 use tower::Layer;
@@ -30,6 +30,8 @@ use crate::app::App;
 use crate::guard::Via;
 use crate::peer;
 use crate::rest::RestError;
+use crate::sent::Hangup;
+use crate::shares::{Account, Place};
 
 /// How long connections may finish what they are doing when the daemon stops.
 const GRACE: Duration = Duration::from_secs(5);
@@ -53,7 +55,6 @@ pub struct Listening {
 #[derive(Debug)]
 pub struct Server {
     faces: Faces,
-    connections: Arc<Semaphore>,
     refusals: Arc<Semaphore>,
 }
 
@@ -72,9 +73,8 @@ impl Server {
 
     /// Serves these routes instead of ours.
     pub fn of(app: App, routes: Router) -> Server {
-        let connections = Arc::new(Semaphore::new(app.limits().connections));
         let refusals = Arc::new(Semaphore::new(REFUSALS));
-        Server { faces: Faces { routes, app }, connections, refusals }
+        Server { faces: Faces { routes, app }, refusals }
     }
 
     pub(crate) fn app(&self) -> &App {
@@ -123,9 +123,7 @@ impl Server {
 
     /// Waits for connections, and for streams that have outgrown theirs: a WebSocket is none of the server's any more.
     async fn ended(&self, graceful: GracefulShutdown) {
-        let streams = u32::try_from(self.faces.app.limits().subscriptions).unwrap_or(u32::MAX);
-        let ((), places) = tokio::join!(graceful.shutdown(), self.faces.app.subscriptions().acquire_many(streams));
-        drop(places);
+        tokio::join!(graceful.shutdown(), self.faces.app.streams().emptied());
     }
 
     async fn tcp(
@@ -134,11 +132,15 @@ impl Server {
         tls: Option<&TlsAcceptor>,
         graceful: &GracefulShutdown,
     ) {
-        let Some(stream) = settled(accepted.map(|(stream, _)| stream)).await else { return };
+        let Some((stream, address)) = settled(accepted).await else { return };
         // Small answers must not wait for more to come.
         drop(stream.set_nodelay(true));
         let (faces, watcher) = (self.faces.clone(), graceful.watcher());
-        match (self.connections.clone().try_acquire_owned(), tls.cloned()) {
+        let account = match address.ip().to_canonical() {
+            ip if ip.is_loopback() => Account::Loopback,
+            ip => Account::Address(ip),
+        };
+        match (self.app().connections().take(account), tls.cloned()) {
             (Ok(place), None) => drop(tokio::spawn(serve(faces, stream, Via::Tcp, watcher, place))),
             (Ok(place), Some(acceptor)) => {
                 // In a task of its own: whoever is slow to greet us keeps nobody else waiting.
@@ -157,11 +159,15 @@ impl Server {
 
     async fn unix(&self, accepted: io::Result<tokio::net::UnixStream>, faces: &Faces, graceful: &GracefulShutdown) {
         let Some(stream) = settled(accepted).await else { return };
-        if let Err(stranger) = peer::check(&stream) {
-            tracing::warn!("a connection to the socket was closed: {}", stranger.as_str());
-            return;
-        }
-        match self.connections.clone().try_acquire_owned() {
+        let process = match peer::check(&stream) {
+            Ok(process) => process,
+            Err(stranger) => {
+                tracing::warn!("a connection to the socket was closed: {}", stranger.as_str());
+                return;
+            }
+        };
+        // The proxy of a sandbox is one process, however many connections its agent opens.
+        match self.app().connections().take(Account::Process(process)) {
             Ok(place) => {
                 drop(tokio::spawn(serve(faces.clone(), stream, Via::Socket, graceful.watcher(), place)));
             }
@@ -193,7 +199,7 @@ fn too_many_connections() -> Response {
 }
 
 /// Serves one connection until it ends. Its place is free afterwards.
-async fn serve<S>(faces: Faces, stream: S, via: Via, watcher: Watcher, place: OwnedSemaphorePermit)
+async fn serve<S>(faces: Faces, stream: S, via: Via, watcher: Watcher, place: Place)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -202,9 +208,15 @@ where
     let mut builder = Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.header_time).max_buf_size(64 * 1024);
     builder.http2().timer(TokioTimer::new()).keep_alive_interval(PING_EVERY).max_concurrent_streams(256);
-    let service = TowerToHyperService::new(Extension(via).layer(faces.routes));
-    if let Err(error) = watcher.watch(builder.serve_connection_with_upgrades(stream, service).into_owned()).await {
-        tracing::debug!(%error, "a connection ended early");
+    let hangup = Hangup::default();
+    let service = TowerToHyperService::new((Extension(via), Extension(hangup.clone())).layer(faces.routes));
+    let connection = watcher.watch(builder.serve_connection_with_upgrades(stream, service).into_owned());
+    tokio::select! {
+        // Dropping the connection ends all that it carries.
+        () = hangup.0.cancelled() => {}
+        served = connection => if let Err(error) = served {
+            tracing::debug!(%error, "a connection ended early");
+        },
     }
     drop(place);
 }

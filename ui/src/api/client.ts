@@ -1,7 +1,8 @@
-// Calls to the daemon. Everything goes to our own origin; who acts is told by the cookie of the launch address.
+// Calls to the daemon. Everything goes to our own origin. The cookie and the header of the browser session together tell who acts.
 
 import type { Placed } from '../store/event';
 import type { Snapshot, Source, Stream, StreamListener } from '../store/feed';
+import { Credential } from './credential';
 import type { components } from './schema';
 
 export type Wire = components['schemas'];
@@ -19,15 +20,60 @@ export class ApiError extends Error {
   }
 }
 
+// Asked for when it is needed: a browser may deny the storage, and the page then works without a session.
+export const credential = new Credential({
+  getItem: (key) => localStorage.getItem(key),
+  setItem: (key, value) => localStorage.setItem(key, value),
+  removeItem: (key) => localStorage.removeItem(key),
+});
+
+/** Every response names its project. Asked for once, because the session's half is kept by project. */
+async function knowProject(): Promise<void> {
+  if (!credential.isKnown()) credential.serves((await fetch('/healthz')).headers.get('x-rookery-project'));
+}
+
+interface Init { method?: string; headers?: Record<string, string>; body?: string }
+
+/** Calls the daemon with the page's half of the session. If the session has ended, reads go on without it. */
+export async function call(path: string, init: Init = {}): Promise<Response> {
+  await knowProject();
+  const secret = credential.get();
+  const headers = { ...init.headers, ...(secret === undefined ? {} : { 'x-rookery-browser': secret }) };
+  const response = await fetch(path, { ...init, headers });
+  if (response.status !== 401 || secret === undefined) return response;
+  credential.reject(secret);
+  return init.method === undefined ? call(path, init) : response;
+}
+
+/** Exchanges the code of a sign-in link for a session. */
+export async function signIn(code: string): Promise<void> {
+  await knowProject();
+  const { secret } = await send<Wire['SignedIn']>('POST', '/session', { code });
+  credential.set(secret);
+}
+
+/** Saves what is at a path as a file. A link could not send the session. */
+export async function download(path: string, name: string): Promise<void> {
+  const response = await call(path);
+  if (!response.ok) await answered(response);
+  const url = URL.createObjectURL(await response.blob());
+  const link = document.createElement('a');
+  link.href = url;
+  link.download = name;
+  link.click();
+  // The browser has begun to read it by then.
+  setTimeout(() => URL.revokeObjectURL(url), 60_000);
+}
+
 export async function get<T>(path: string): Promise<T> {
-  return (await answered(await fetch(path, { headers: { accept: 'application/json' } }))) as T;
+  return (await answered(await call(path, { headers: { accept: 'application/json' } }))) as T;
 }
 
 export async function send<T>(method: 'POST' | 'PUT' | 'PATCH' | 'DELETE', path: string, body?: unknown): Promise<T> {
   const headers: Record<string, string> = { accept: 'application/json', 'idempotency-key': crypto.randomUUID() };
   if (body !== undefined) headers['content-type'] = 'application/json';
   const payload = body === undefined ? {} : { body: JSON.stringify(body) };
-  return (await answered(await fetch(path, { method, headers, ...payload }))) as T;
+  return (await answered(await call(path, { method, headers, ...payload }))) as T;
 }
 
 async function answered(response: Response): Promise<unknown> {
@@ -55,7 +101,7 @@ export function path(template: TemplateStringsArray, ...parts: string[]): string
 /** The log, as the feed wants it. */
 export const source: Source<Wire['StateSnapshot']> = {
   async snapshot(): Promise<Snapshot<Wire['StateSnapshot']>> {
-    const response = await fetch('/state', { headers: { accept: 'application/json' } });
+    const response = await call('/state', { headers: { accept: 'application/json' } });
     const state = (await answered(response)) as Wire['StateSnapshot'];
     const log = response.headers.get('x-rookery-log') ?? '';
     const seq = Number(response.headers.get('x-rookery-seq') ?? 0);
@@ -72,21 +118,30 @@ export async function events(after: number, limit: number): Promise<Placed[]> {
 
 function open(position: string, listener: StreamListener): Stream {
   const scheme = location.protocol === 'https:' ? 'wss' : 'ws';
+  const secret = credential.get();
   const socket = new WebSocket(
-    `${scheme}://${location.host}/clutch/v0/stream?batch=1&after=${encodeURIComponent(position)}`,
+    `${scheme}://${location.host}/clutch/v0/stream?batch=1&after=${encodeURIComponent(position)}${secret === undefined ? '' : '&authenticate=1'}`,
   );
   let closing = false;
   let opened = false;
-  socket.onopen = () => {
+  const ready = () => {
     opened = true;
     listener.opened();
+  };
+  socket.onopen = () => {
+    // A browser cannot send headers with a socket, so the session's half is the first frame.
+    if (secret === undefined) ready();
+    else socket.send(JSON.stringify({ op: 'authenticate', secret }));
   };
   socket.onmessage = ({ data }) => {
     const frame: unknown = JSON.parse(String(data));
     if (Array.isArray(frame)) listener.frame(frame as Placed[]);
+    else if ((frame as { op?: string }).op === 'authenticated') ready();
   };
   socket.onclose = async () => {
     if (closing) return;
+    // Tells whether the session has ended.
+    if (secret !== undefined) await call('/session').catch(() => undefined);
     // A browser does not tell why a socket was refused, so ask in another way.
     listener.closed(!opened && (await isGone(position)));
   };
@@ -100,7 +155,7 @@ function open(position: string, listener: StreamListener): Stream {
 
 async function isGone(position: string): Promise<boolean> {
   try {
-    const response = await fetch(`/clutch/v0/messages?limit=1&after=${encodeURIComponent(position)}`);
+    const response = await call(`/clutch/v0/messages?limit=1&after=${encodeURIComponent(position)}`);
     return response.status === 410;
   } catch {
     return false;

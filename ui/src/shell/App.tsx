@@ -32,6 +32,7 @@ const ArtifactsView = lazy(() => import('../views/Artifacts'));
 const CommandMenu = lazy(() => import('./CommandMenu'));
 const Help = lazy(() => import('./Help'));
 const StartView = lazy(() => import('../views/Start'));
+const SessionsView = lazy(() => import('../views/Sessions'));
 const EventView = lazy(() => import('../views/Event'));
 
 export type Over = 'none' | 'commands' | 'help' | 'menu';
@@ -99,6 +100,7 @@ function View({ place, onMenu }: { place: Place; onMenu: () => void }) {
     case 'documents': return <DocumentsView instance={second} path={rest.slice(1).join('/') || undefined} onMenu={onMenu} />;
     case 'artifacts': return <ArtifactsView chosen={second} onMenu={onMenu} />;
     case 'start': return <StartView onMenu={onMenu} />;
+    case 'sessions': return <SessionsView onMenu={onMenu} />;
     case 'setup': return <SetupView onMenu={onMenu} />;
     default: return <p className="empty">There is no view at this address. <a href={at()}>Home</a></p>;
   }
@@ -111,7 +113,7 @@ function Home({ onMenu }: { onMenu: () => void }) {
   const channels = useStore((state) => state.channels);
   const matters = useMatters();
   const link = useStore((state) => state.link);
-  if (!ready && link.is === 'away') return <p className="empty">The daemon does not let this page in: {link.why}. If it wants to know who you are, run <code>rookery open</code> in the project and follow the address that it prints. The page tries again by itself.</p>;
+  if (!ready && link.is === 'away') return <p className="empty">The daemon does not let this page in: {link.why}. If it wants to know who you are, run <code>rookery open</code> in the project and follow the link that it prints. The page tries again by itself.</p>;
   if (!ready || channels.size === 0) return <p className="empty">One moment…</p>;
   if (matters.length > 0) return <AttentionView onMenu={onMenu} />;
   const [newest] = [...channels.values()].sort((a, b) => b.lastAt - a.lastAt);

@@ -178,13 +178,14 @@ function noted({ agent, shape, beat, task }: Post, lead: string | undefined, now
 
 function Self() {
   const person = useStore((state) => state.session.person);
+  const ended = useStore((state) => state.session.ended);
   return (
     <div className="self">
       <Face id={person === undefined ? '?' : `person:${person}`} />
-      <span>
-        <b className="cut">{person === undefined ? 'Looking on' : bare(person)}</b>
+      <a href={at('sessions')} title="Browsers that are signed in">
+        <b className="cut">{person !== undefined ? bare(person) : ended ? 'Signed out' : 'Looking on'}</b>
         <small className="cut">{person === undefined ? 'rookery open signs you in' : 'Operator, sees everything'}</small>
-      </span>
+      </a>
       <button type="button" className="push" onClick={toggleTheme} aria-label="Light or dark"><Icon name="theme" /></button>
     </div>
   );

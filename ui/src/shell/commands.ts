@@ -40,6 +40,7 @@ function usePlaces(): { first: Command[]; others: Command[] } {
         ...Object.entries(GOES).map(([key, { to: href, name }]) => to('chevron', name, `g ${key}`, href)),
         to('agents', 'Connect an agent', 'set-up', at('setup')),
         to('play', 'Start a workflow file', 'teams', at('start')),
+        to('agents', 'Browsers that are signed in', 'sign out', at('sessions')),
         { key: 'theme', icon: 'theme', title: 'Light or dark', hint: 'T', run: toggleTheme },
         { key: 'play', icon: 'play', title: 'Play the log', hint: 'P', run: play },
         { key: 'live', icon: 'next', title: 'Return to now', hint: 'L', run: live },

@@ -1,9 +1,9 @@
 // What a person does. Each is a call that becomes an event with the person as its author; what came of it arrives by the log,
 // as it does for everybody else.
 
-import { ApiError, path, send } from '../api/client';
+import { ApiError, download as fetchFile, path, send } from '../api/client';
 import { instanceOf } from './instance';
-import { ACKNOWLEDGED, current } from './store';
+import { ACKNOWLEDGED, current, signedOut } from './store';
 import { tell } from './toasts';
 import type { Task } from './world';
 
@@ -18,6 +18,14 @@ async function act(done: string, work: () => Promise<unknown>): Promise<boolean>
     return false;
   }
 }
+
+export const download = (from: string, name: string) => act('Downloaded', () => fetchFile(from, name));
+
+/** Ends the session of a browser. */
+export const signOut = (session: string) => act('Signed out', () => send('DELETE', path`/sessions/${session}`));
+
+/** Ends the session of this browser, and forgets its cookie. */
+export const signOutHere = () => act('Signed out', () => send('DELETE', '/session').then(signedOut));
 
 const me = () => `person:${current().session.person ?? ''}`;
 

@@ -59,6 +59,8 @@ export class Feed<S> {
   private pause = FIRST_PAUSE;
   private stream: Stream | undefined;
   private ended = false;
+  /** Counts restarts: what was begun before the last one is dropped. */
+  private epoch = 0;
   private filling = false;
   /** What came while a hole was being filled. */
   private kept: Placed[] = [];
@@ -70,15 +72,17 @@ export class Feed<S> {
   ) {}
 
   async start(): Promise<void> {
+    const { epoch } = this;
     this.listener.linked({ is: 'connecting' });
     try {
       const snapshot = await this.source.snapshot();
-      if (this.ended) return;
+      if (this.ended || epoch !== this.epoch) return;
       this.log = snapshot.log;
       this.last = snapshot.seq;
       this.listener.began(snapshot);
       this.follow();
     } catch (error) {
+      if (epoch !== this.epoch) return;
       this.away(error instanceof Error ? error.message : 'no answer');
       this.later(() => void this.start());
     }
@@ -89,14 +93,22 @@ export class Feed<S> {
     this.stream?.close();
   }
 
+  /** Begins again at once, such as with another identity. */
+  restart(): void {
+    this.epoch += 1;
+    this.pause = FIRST_PAUSE;
+    this.anew();
+  }
+
   private follow(): void {
+    const { epoch } = this;
     this.stream = this.source.open(`${this.log}:${this.last}`, {
       opened: () => {
         this.pause = FIRST_PAUSE;
         this.listener.linked({ is: 'live' });
       },
       frame: (rows) => this.frame(rows),
-      closed: (gone) => this.closed(gone),
+      closed: (gone) => epoch === this.epoch && this.closed(gone),
     });
   }
 
@@ -165,10 +177,10 @@ export class Feed<S> {
   }
 
   private later(run: () => void): void {
-    const pause = this.pause;
+    const { pause, epoch } = this;
     this.pause = Math.min(this.pause * 2, LONGEST_PAUSE);
     this.clock.after(pause, () => {
-      if (!this.ended) run();
+      if (!this.ended && epoch === this.epoch) run();
     });
   }
 }

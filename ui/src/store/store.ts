@@ -1,7 +1,7 @@
 // The one store of the page: what the log says, folded. Views read it through `useStore`; nothing else keeps state of the team.
 
 import { useSyncExternalStore } from 'react';
-import { events as eventPage, get, path, source, type Wire } from '../api/client';
+import { credential, events as eventPage, get, path, source, type Wire } from '../api/client';
 import { type LogEvent, read, text } from './event';
 import { Feed, type Link } from './feed';
 import { fold } from './fold';
@@ -14,6 +14,8 @@ import { fromSnapshot, NOTHING, type World } from './world';
 export interface Session {
   /** The person that this page acts as; nobody if it may only read. */
   person: string | undefined;
+  /** Whether this page acted as somebody and no longer may: signed out here or elsewhere, or the session expired. */
+  ended: boolean;
   project: string;
 }
 
@@ -69,7 +71,7 @@ let state: State = {
   events: [],
   talk: new Map(),
   channels: new Map(),
-  session: { person: undefined, project: '' },
+  session: { person: undefined, ended: false, project: '' },
   beats: new Map(),
   acknowledged: new Set(),
   routings: new Map(),
@@ -146,7 +148,21 @@ const feed = new Feed<Wire['StateSnapshot']>(
   { now: () => Date.now(), after: (millis, run) => void setTimeout(run, millis) },
 );
 
+/** Signed in: everything is read again, and followed, as that person. */
+export async function signedIn(): Promise<void> {
+  await session();
+  feed.restart();
+}
+
+/** Signed out, by this page, by another browser or by time. */
+export function signedOut(): void {
+  const secret = credential.get();
+  if (secret !== undefined) return credential.reject(secret);
+  change({ session: { ...state.session, person: undefined, ended: true }, held: [] });
+}
+
 export function start(): void {
+  credential.onRejected(signedOut);
   void feed.start();
   setInterval(() => void beats(), BEATS_MILLIS);
   setInterval(() => {
@@ -190,7 +206,8 @@ export async function session(): Promise<void> {
   const mine = asked;
   const found = await get<Wire['SessionInfo']>('/session').catch(() => undefined);
   if (!found || mine !== asked) return;
-  change({ session: { person: found.person ?? undefined, project: found.project } });
+  const person = found.person ?? undefined;
+  change({ session: { person, ended: state.session.ended && person === undefined, project: found.project } });
   await held();
 }
 

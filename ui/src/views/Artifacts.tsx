@@ -6,6 +6,7 @@ import { Head, type WithMenu } from '../parts/Head';
 import { Age } from '../parts/time';
 import { at } from '../router';
 import { useAddresses } from '../shell/rows';
+import * as actions from '../store/actions';
 import { useAsked } from '../store/asked';
 import type { LogEvent } from '../store/event';
 import { useNames } from '../store/hooks';
@@ -57,7 +58,7 @@ function One({ artifact }: { artifact: Wire['ListedArtifact'] }) {
       <h2 className="title mono">{artifact.ref}</h2>
       <div className="deeds">
         <span className="quiet">{bytes(artifact.size)}, {artifact.named ? 'named in the log' : 'named by nothing'}{task && <>, of <a className="link" href={at('tasks', task)}>{names.task(task)}</a></>}</span>
-        <a className="button push" href={href} download>Download</a>
+        <button type="button" className="button push" onClick={() => void actions.download(href, `sha256-${artifact.sha256}`)}>Download</button>
       </div>
       <Preview href={href} size={artifact.size} sha256={artifact.sha256} />
       {naming.length > 0 && <><h3 className="subtitle">Named by</h3><Happened events={naming} /></>}

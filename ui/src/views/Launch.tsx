@@ -1,9 +1,9 @@
-// A launch address was opened: exchange its code for the cookie, and take it out of the address bar before anything else.
+// A sign-in link was opened: exchange its code for a session, and take it out of the address bar before anything else.
 
 import { useEffect, useState } from 'react';
-import { ApiError, send } from '../api/client';
+import { ApiError, signIn } from '../api/client';
 import { at, go } from '../router';
-import { session } from '../store/store';
+import { signedIn } from '../store/store';
 
 let started = false;
 
@@ -14,8 +14,8 @@ export function LaunchView() {
     if (started || code === '') return;
     started = true;
     history.replaceState(null, '', at('launch'));
-    send('POST', '/session', { code })
-      .then(session)
+    signIn(code)
+      .then(signedIn)
       .then(() => go(at(), 'replace'))
       .catch((error: unknown) => setFault(error instanceof ApiError ? `${error.message}. ${error.hint ?? ''}` : 'The daemon does not answer.'));
   }, []);

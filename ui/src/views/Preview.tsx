@@ -1,6 +1,7 @@
 // An artifact to look at. Text stays text; HTML is shown in a frame that may run nothing, load nothing and reach nothing.
 
 import { lazy, Suspense, useEffect, useState } from 'react';
+import { call } from '../api/client';
 import { type Content, contentOf } from '../layout/content';
 
 const Markdown = lazy(() => import('../parts/Markdown'));
@@ -44,7 +45,7 @@ export function Preview({ href, size, sha256 }: { href: string; size: number; sh
 }
 
 async function read(href: string, whole: boolean): Promise<Uint8Array> {
-  const response = await fetch(href, whole ? {} : { headers: { range: `bytes=0-${LARGEST - 1}` } });
+  const response = await call(href, whole ? {} : { headers: { range: `bytes=0-${LARGEST - 1}` } });
   return new Uint8Array(await response.arrayBuffer());
 }
 

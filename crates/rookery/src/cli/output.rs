@@ -111,6 +111,11 @@ impl Output {
         io::stdout().is_terminal()
     }
 
+    /// Whether notes are read on a terminal and not kept in a file.
+    pub fn notes_are_on_terminal(&self) -> bool {
+        io::stderr().is_terminal()
+    }
+
     /// Whether nothing but data and errors is wanted.
     pub fn is_quiet(&self) -> bool {
         self.talk == Talk::Quiet

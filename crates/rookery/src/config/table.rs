@@ -127,12 +127,20 @@ settings! {
     max_artifact_bytes: Bytes = "1GiB", "ROOKERY_MAX_ARTIFACT_BYTES";
     /// Time for which an artifact is kept that nothing names, since it was last uploaded.
     keep_artifacts: Duration = "24h", "ROOKERY_KEEP_ARTIFACTS";
-    /// Requests of one agent that may be in flight at once.
+    /// Requests that may be in flight at once. Callers without a name share a quarter of them, and an eighth is kept for people.
+    max_requests: u32 = "4096", "ROOKERY_MAX_REQUESTS";
+    /// Requests of one caller with a name that may be in flight at once.
     max_in_flight_per_agent: u32 = "100", "ROOKERY_MAX_IN_FLIGHT_PER_AGENT";
-    /// Connections that may be open at once.
+    /// Connections that may be open at once. A process or another machine has at most a quarter of them, and an eighth is kept for the Unix socket.
     max_connections: u32 = "2048", "ROOKERY_MAX_CONNECTIONS";
-    /// Event streams that may be open at once.
+    /// Event streams that may be open at once, with calls that wait; an eighth is kept for people.
     max_subscriptions: u32 = "1024", "ROOKERY_MAX_SUBSCRIPTIONS";
+    /// Event streams of one caller that may be open at once. Callers without a name share a quarter of all.
+    max_streams_per_caller: u32 = "256", "ROOKERY_MAX_STREAMS_PER_CALLER";
+    /// Artifacts that may be downloaded at once; an eighth is kept for people.
+    max_downloads: u32 = "64", "ROOKERY_MAX_DOWNLOADS";
+    /// Artifacts that one caller may download at once. Callers without a name share a quarter of all.
+    max_downloads_per_caller: u32 = "16", "ROOKERY_MAX_DOWNLOADS_PER_CALLER";
     /// MCP sessions that may be open at once. One that was silent for a minute makes room for a new one.
     max_sessions: u32 = "1024", "ROOKERY_MAX_SESSIONS";
     /// Silence after which an MCP session without an open stream is closed.

@@ -11,6 +11,7 @@ mod offline;
 mod parity;
 mod resources;
 mod security;
+mod shares;
 mod stream;
 mod support;
 mod tasks;

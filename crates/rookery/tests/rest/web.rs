@@ -4,27 +4,43 @@ use reqwest::{Method, StatusCode};
 use rookery_testkit::daemon::read;
 use serde_json::{Value, json};
 
-use crate::support::{Team, assert_refused, setup, team, team_of, text};
+use crate::cli::rookery;
+use crate::support::{DEADLINE, Team, assert_refused, setup, team, team_of, text};
 
-/// A new launch code.
+/// The code of a new sign-in link.
 async fn code(team: &Team, person: &str) -> String {
     let reply = team.as_person(Method::POST, "/session/launch", Some(json!({ "person": person }))).await;
     assert_eq!(reply.status, 201, "{}", reply.body);
     text(&reply.body["path"]).strip_prefix("/ui/launch#").unwrap().to_owned()
 }
 
-/// The cookie that a browser keeps after it was signed in.
-async fn cookie(team: &Team, person: &str) -> String {
-    let code = code(team, person).await;
-    let reply = team.post("/session", json!({ "code": code })).await.unwrap();
-    assert_eq!(reply.status, 200, "{}", reply.body);
-    let set = reply.headers["set-cookie"].to_str().unwrap().to_owned();
-    assert!(set.contains("HttpOnly") && set.contains("SameSite=Strict"), "{set}");
-    set.split(';').next().unwrap().to_owned()
+/// Both halves of a browser session.
+struct Browser {
+    id: String,
+    cookie: String,
+    secret: String,
+}
+
+impl Browser {
+    async fn signed_in(team: &Team, person: &str) -> Browser {
+        let code = code(team, person).await;
+        let firefox = [("user-agent", "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0")];
+        let reply = team.send(Method::POST, "/session", &firefox, Some(json!({ "code": code }))).await;
+        assert_eq!(reply.status, 200, "{}", reply.body);
+        let set = reply.headers["set-cookie"].to_str().unwrap().to_owned();
+        assert!(set.contains("HttpOnly") && set.contains("SameSite=Strict"), "{set}");
+        let (secret, id) = (text(&reply.body["secret"]), text(&reply.body["session"]));
+        assert!(!set.contains(&secret), "the halves differ");
+        Browser { id, cookie: set.split(';').next().unwrap().to_owned(), secret }
+    }
+
+    fn headers(&self) -> [(&str, &str); 2] {
+        [("cookie", &self.cookie), ("x-rookery-browser", &self.secret)]
+    }
 }
 
 #[tokio::test]
-async fn a_launch_address_signs_a_person_in_once() {
+async fn sign_in_link_signs_a_person_in_once() {
     let team = team(&["a"]).await;
     let code = code(&team, "anna").await;
     assert_eq!(team.ok("/session").await["person"], Value::Null);
@@ -38,7 +54,7 @@ async fn a_launch_address_signs_a_person_in_once() {
 }
 
 #[tokio::test]
-async fn only_a_person_makes_launch_addresses() {
+async fn only_a_person_makes_sign_in_links() {
     let team = team(&["lead"]).await;
     for headers in [&[][..], &[("x-agent-id", "lead")]] {
         let reply = team.send(Method::POST, "/session/launch", headers, None).await;
@@ -49,48 +65,208 @@ async fn only_a_person_makes_launch_addresses() {
 }
 
 #[tokio::test]
-async fn the_cookie_acts_as_its_person_and_for_no_other_site() {
+async fn browser_session_acts_as_its_person_and_outlives_a_restart() {
     let mut team = team(&["a"]).await;
-    let cookie = cookie(&team, "anna").await;
-    let with = [("cookie", cookie.as_str())];
-    assert_eq!(team.send(Method::GET, "/session", &with, None).await.body["person"], "anna");
-    assert_eq!(team.send(Method::GET, "/admin/tokens", &with, None).await.status, 200, "what only people may");
-    assert_eq!(team.send(Method::GET, "/admin/tokens", &[], None).await.status, 403);
+    let browser = Browser::signed_in(&team, "anna").await;
+    let session = team.send(Method::GET, "/session", &browser.headers(), None).await;
+    assert_eq!((&session.body["person"], &session.body["session"]), (&json!("anna"), &json!(browser.id)));
+    assert_eq!(team.send(Method::GET, "/admin/tokens", &browser.headers(), None).await.body, json!([]));
 
     let own = team.url().to_owned();
     let note = Some(json!({"text": "hello"}));
-    let foreign = [("cookie", cookie.as_str()), ("origin", "http://127.0.0.1:1")];
+    let [cookie, secret] = browser.headers();
+    let foreign = [cookie, secret, ("origin", "http://127.0.0.1:1")];
     let reply = team.send(Method::POST, "/channels/default/messages", &foreign, note.clone()).await;
     assert_refused(&reply, 403, "FOREIGN_ORIGIN", "origin");
-    let ours = [("cookie", cookie.as_str()), ("origin", own.as_str())];
-    assert_eq!(team.send(Method::POST, "/channels/default/messages", &ours, note.clone()).await.status, 201);
-
-    let (name, value) = cookie.split_once('=').unwrap();
-    let other = format!("rookery-other={value}; {name}=rku.00.99.00");
-    assert_eq!(team.send(Method::GET, "/session", &[("cookie", &other)], None).await.body["person"], Value::Null);
+    let ours = [cookie, secret, ("origin", own.as_str())];
+    let reply = team.send(Method::POST, "/channels/default/messages", &ours, note).await;
+    assert_eq!((reply.status.as_u16(), &reply.body["from"]), (201, &json!("person:anna")));
 
     team.restart().unwrap();
-    assert_eq!(team.send(Method::GET, "/session", &with, None).await.body["person"], "anna", "it outlives the daemon");
+    let after = team.send(Method::GET, "/session", &browser.headers(), None).await;
+    assert_eq!(after.body["person"], "anna");
+}
+
+/// A server on another port of this host is sent the cookie, and nothing else.
+#[tokio::test]
+async fn cookie_without_the_stored_secret_cannot_act_or_read_in_private() {
+    let open = team(&["a"]).await;
+    let browser = Browser::signed_in(&open, "anna").await;
+    let stolen = [("cookie", browser.cookie.as_str())];
+    assert_eq!(open.send(Method::GET, "/session", &stolen, None).await.body["person"], Value::Null);
+    let token = json!({"agent": "eve", "role": "person"});
+    let made = open.send(Method::POST, "/admin/tokens", &stolen, Some(token.clone())).await;
+    assert_refused(&made, 403, "FORBIDDEN", "only a person");
+    for path in ["/admin/tokens", "/admin/messages/held", "/sessions"] {
+        assert_eq!(open.send(Method::GET, path, &stolen, None).await.status, 403, "{path}");
+    }
+    let say = open.send(Method::POST, "/channels/default/messages", &stolen, Some(json!({"text": "hi"}))).await;
+    assert_refused(&say, 403, "FORBIDDEN", "nobody in particular");
+    // Neither do both halves of which one is wrong, nor one half in both places.
+    for (cookie, secret) in [(browser.cookie.as_str(), "guess"), ("x=y", browser.secret.as_str())] {
+        let with = [("cookie", cookie), ("x-rookery-browser", secret)];
+        let reply = open.send(Method::POST, "/admin/tokens", &with, Some(token.clone())).await;
+        assert_refused(&reply, 401, "UNAUTHENTICATED", "signed out");
+    }
+    let half = browser.cookie.split_once('=').unwrap().1;
+    for bearer in [half, browser.secret.as_str()] {
+        let bearer = format!("Bearer {bearer}");
+        assert_eq!(open.send(Method::GET, "/state", &[("authorization", &bearer)], None).await.status, 401);
+    }
+
+    let closed = team_of(setup().arg("--no-watch").arg("--require-token"), &[]).await;
+    let browser = Browser::signed_in(&closed, "anna").await;
+    let stolen = [("cookie", browser.cookie.as_str())];
+    for path in ["/state", "/events/stream", "/clutch/v0/messages", "/session", "/metrics"] {
+        assert_eq!(closed.send(Method::GET, path, &stolen, None).await.status, 401, "{path}");
+    }
+    assert_eq!(closed.send(Method::GET, "/state", &browser.headers(), None).await.status, 200);
+    assert_eq!(closed.send(Method::GET, "/ui/", &[("accept", "text/html")], None).await.status, 200, "static files");
 }
 
 #[tokio::test]
-async fn with_tokens_required_a_cookie_is_as_good_as_one() {
-    let team = team_of(setup().arg("--no-watch").arg("--require-token"), &[]).await;
-    assert_eq!(team.send(Method::GET, "/state", &[], None).await.status, 401);
-    let cookie = cookie(&team, "anna").await;
-    assert_eq!(team.send(Method::GET, "/state", &[("cookie", &cookie)], None).await.status, 200);
-    let out = team.send(Method::DELETE, "/session", &[("cookie", &cookie)], None).await;
+async fn signing_out_revokes_the_session_and_ends_its_streams() {
+    let team = team(&[]).await;
+    let (one, two) = (Browser::signed_in(&team, "anna").await, Browser::signed_in(&team, "ben").await);
+    let listed = team.send(Method::GET, "/sessions", &one.headers(), None).await.body;
+    let shown: Vec<(&Value, &Value, &Value)> =
+        listed.as_array().unwrap().iter().map(|s| (&s["person"], &s["browser"], &s["current"])).collect();
+    let firefox = json!("Firefox on Linux");
+    assert_eq!(shown, [(&json!("anna"), &firefox, &json!(true)), (&json!("ben"), &firefox, &json!(false))]);
+    assert!(!listed.to_string().contains(&one.secret));
+
+    let mut stream = team.request(Method::GET, "/events/stream");
+    for (name, value) in one.headers() {
+        stream = stream.header(name, value);
+    }
+    let mut stream = stream.send().await.unwrap();
+    assert!(stream.chunk().await.unwrap().is_some());
+    let out = team.send(Method::DELETE, "/session", &one.headers(), None).await;
     assert!(out.headers["set-cookie"].to_str().unwrap().contains("Max-Age=0"));
+    let revoked = team.send(Method::GET, "/session", &one.headers(), None).await;
+    assert_refused(&revoked, 401, "UNAUTHENTICATED", "signed out");
+    team.announce("w", "worker").await;
+    let rest = tokio::time::timeout(DEADLINE, async { while let Ok(Some(_)) = stream.chunk().await {} }).await;
+    assert!(rest.is_ok(), "the stream ends with its session");
+
+    let agent = team.send(Method::DELETE, &format!("/sessions/{}", two.id), &[("x-agent-id", "w")], None).await;
+    assert_refused(&agent, 403, "FORBIDDEN", "only a person");
+    assert_eq!(team.as_person(Method::DELETE, &format!("/sessions/{}", two.id), None).await.status, 200);
+    assert_eq!(team.send(Method::GET, "/session", &two.headers(), None).await.status, 401);
+    let gone = team.as_person(Method::DELETE, &format!("/sessions/{}", two.id), None).await;
+    assert_refused(&gone, 404, "SESSION_NOT_FOUND", "no browser session");
+}
+
+#[tokio::test]
+async fn sessions_command_lists_and_revokes() {
+    let team = team(&[]).await;
+    let (one, two) = (Browser::signed_in(&team, "anna").await, Browser::signed_in(&team, "ben").await);
+    let run = async |args: &[&str]| {
+        let (status, out, err) = rookery(team.root(), args);
+        assert_eq!(status, 0, "{err}");
+        out
+    };
+    let shown = run(&["sessions"]).await;
+    assert!(shown.contains(&one.id) && shown.contains("Firefox on Linux"), "{shown}");
+    run(&["sessions", "revoke", &one.id]).await;
+    assert_eq!(team.send(Method::GET, "/session", &one.headers(), None).await.status, 401);
+    assert_eq!(team.send(Method::GET, "/session", &two.headers(), None).await.status, 200);
+    let all = run(&["sessions", "revoke", "--all"]).await;
+    assert!(all.contains("signed out 1 browser"), "{all}");
+    assert_eq!(team.send(Method::GET, "/session", &two.headers(), None).await.status, 401);
+}
+
+/// What is redirected is kept: nothing of it may sign anyone in.
+#[tokio::test]
+async fn redirected_output_has_no_sign_in_link() {
+    let team = team(&[]).await;
+    let (status, out, err) = rookery(team.root(), &["open"]);
+    assert_eq!(status, 0, "{err}");
+    assert_eq!(out.trim(), team.url());
+    assert!(!err.contains("/ui/launch#") && err.contains("--print"), "{err}");
+    for args in [&["open", "--print"][..], &["--json", "open"]] {
+        let (_, out, _) = rookery(team.root(), args);
+        assert!(out.contains("/ui/launch#"), "{args:?}: {out}");
+    }
+    let fresh = tempfile::tempdir().unwrap();
+    let log = std::fs::File::create(fresh.path().join("up.log")).unwrap();
+    let mut daemon = std::process::Command::new(env!("CARGO_BIN_EXE_rookery"))
+        .args(["up", "--port", "0", "--no-watch"])
+        .current_dir(fresh.path())
+        .stdout(log.try_clone().unwrap())
+        .stderr(log)
+        .spawn()
+        .unwrap();
+    let said = crate::support::eventually("the daemon says where it listens", || async {
+        let said = std::fs::read_to_string(fresh.path().join("up.log")).unwrap();
+        said.contains("web UI: ").then_some(said)
+    })
+    .await;
+    let published = std::fs::read_to_string(fresh.path().join(".rookery/daemon.json")).unwrap();
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
+    assert!(!said.contains("launch#") && said.contains("rookery open"), "{said}");
+    assert!(!published.contains("launch#"), "{published}");
+}
+
+#[tokio::test]
+async fn requests_of_other_sites_are_refused_unless_they_open_a_page() {
+    let team = team(&["a"]).await;
+    for site in ["cross-site", "same-site", "\u{fe}"] {
+        for (path, mode, dest) in [
+            ("/clutch/v0/agents/a/inbox", "no-cors", "image"),
+            ("/state", "navigate", "document"),
+            ("/state", "no-cors", "script"),
+            ("/ui/assets/x.js", "no-cors", "script"),
+            ("/ui/", "navigate", "iframe"),
+            ("/healthz", "cors", "empty"),
+        ] {
+            let with = [("sec-fetch-site", site), ("sec-fetch-mode", mode), ("sec-fetch-dest", dest)];
+            let reply = team.send(Method::GET, path, &with, None).await;
+            assert_eq!((reply.status.as_u16(), &reply.body["code"]), (403, &json!("FOREIGN_ORIGIN")), "{path}");
+        }
+        let with = [("sec-fetch-site", site), ("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "document")];
+        for path in ["/ui/", "/ui/tasks/t1", "/docs"] {
+            assert_eq!(team.send(Method::GET, path, &with, None).await.status, 200, "{path}");
+        }
+        let posted = team.send(Method::POST, "/session", &with, Some(json!({"code": "x"}))).await;
+        assert_refused(&posted, 403, "FOREIGN_ORIGIN", "origin");
+    }
+    for site in ["same-origin", "none"] {
+        let with = [("sec-fetch-site", site), ("sec-fetch-mode", "cors")];
+        assert_eq!(team.send(Method::GET, "/state", &with, None).await.status, 200, "{site}");
+    }
+}
+
+#[tokio::test]
+async fn reading_in_a_browser_brings_no_agent_back() {
+    let setup = setup().arg("--no-watch").arg("--set").arg("silent_after=200ms");
+    let team = team_of(setup, &["w1"]).await;
+    team.until("w1 is offline", "/agents/w1", |agent| (agent["status"] == "offline").then_some(())).await;
+    for browser in [
+        [("sec-fetch-site", "same-origin"), ("sec-fetch-mode", "cors")],
+        [("sec-fetch-site", "none"), ("sec-fetch-mode", "navigate")],
+        [("user-agent", "Mozilla/5.0 (old)"), ("accept", "image/*")],
+        [("referer", "http://127.0.0.1:1/"), ("accept", "image/*")],
+    ] {
+        let reply = team.send(Method::GET, "/clutch/v0/agents/w1/inbox", &browser, None).await;
+        assert_eq!(reply.status, 200, "{}", reply.body);
+        assert_eq!(team.ok("/agents/w1").await["status"], "offline", "{browser:?}");
+    }
+    // As `fetch` of Node.js sends it.
+    let program = [("sec-fetch-mode", "cors"), ("user-agent", "node")];
+    assert_eq!(team.send(Method::GET, "/clutch/v0/agents/w1/inbox", &program, None).await.status, 200);
+    assert_ne!(team.ok("/agents/w1").await["status"], "offline", "a program that pulls its inbox is back");
 }
 
 #[tokio::test]
 async fn people_and_agents_talk_in_the_same_channel() {
     let team = team(&["ada", "bob"]).await;
-    let cookie = cookie(&team, "anna").await;
+    let browser = Browser::signed_in(&team, "anna").await;
     let say = async |headers: &[(&str, &str)], body: Value| {
         team.send(Method::POST, "/channels/default/messages", headers, Some(body)).await
     };
-    let first = say(&[("cookie", &cookie)], json!({"text": "@ada @bob look, @carl too"})).await;
+    let first = say(&browser.headers(), json!({"text": "@ada @bob look, @carl too"})).await;
     assert_eq!(first.status, 201, "{}", first.body);
     assert_eq!(first.body["from"], "person:anna");
     assert_eq!(first.body["mentions"], json!(["ada", "bob"]));
@@ -100,7 +276,7 @@ async fn people_and_agents_talk_in_the_same_channel() {
     let answer = say(&[("x-agent-id", "ada")], answer).await;
     assert_eq!((answer.body["from"].clone(), answer.body["unknown"].clone()), (json!("ada"), json!(["anna"])));
     assert_refused(&say(&[], json!({"text": "hi"})).await, 403, "FORBIDDEN", "nobody in particular");
-    assert_refused(&say(&[("cookie", &cookie)], json!({})).await, 400, "INVALID", "text is required");
+    assert_refused(&say(&browser.headers(), json!({})).await, 400, "INVALID", "text is required");
 
     let entries = team.ok("/channels/default/messages").await;
     let entries = entries.as_array().unwrap();
@@ -117,9 +293,9 @@ async fn people_and_agents_talk_in_the_same_channel() {
 #[tokio::test]
 async fn a_document_is_written_over_the_version_that_was_read() {
     let team = team(&["ada"]).await;
-    let cookie = cookie(&team, "anna").await;
+    let browser = Browser::signed_in(&team, "anna").await;
     let path = "/contexts/default/documents/notes/plan.md";
-    let write = async |body: Value| team.send(Method::PUT, path, &[("cookie", &cookie)], Some(body)).await;
+    let write = async |body: Value| team.send(Method::PUT, path, &browser.headers(), Some(body)).await;
     assert_eq!(write(json!({"text": "one", "version": 0})).await.body["version"], 1);
     assert_eq!(write(json!({"text": "two", "version": 1})).await.body["version"], 2);
     let stale = write(json!({"text": "three", "version": 1})).await;

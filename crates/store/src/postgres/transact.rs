@@ -311,6 +311,12 @@ pub(super) fn operate(operation: &Operation, node: &NodeId) -> Result<Question, 
                 ON CONFLICT (id) DO UPDATE SET doc = excluded.doc RETURNING 1";
             Question::new(sql, vec![Box::new(stored(&token.id)), Box::new(doc)])
         }
+        Operation::RenewToken(token) => {
+            let doc = serde_json::to_vec(token)
+                .map_err(|error| Problem::Unreadable(format!("token {}: {error}", token.id)))?;
+            let sql = "UPDATE tokens SET doc = $2 WHERE id = $1 RETURNING 1";
+            Question::new(sql, vec![Box::new(stored(&token.id)), Box::new(doc)])
+        }
         Operation::RevokeToken { id } => {
             Question::new("DELETE FROM tokens WHERE id = $1 RETURNING 1", vec![Box::new(stored(id))])
         }

@@ -149,6 +149,11 @@ pub(super) fn operate(connection: &Connection, operation: &Operation) -> Result<
                 .prepare_cached("INSERT OR REPLACE INTO tokens (id, doc) VALUES (?1, ?2)")?
                 .execute(params![token.id, doc])?
         }
+        Operation::RenewToken(token) => {
+            let doc = serde_json::to_vec(token)
+                .map_err(|error| Problem::Unreadable(format!("token {}: {error}", token.id)))?;
+            connection.prepare_cached("UPDATE tokens SET doc = ?2 WHERE id = ?1")?.execute(params![token.id, doc])?
+        }
         Operation::RevokeToken { id } => {
             connection.prepare_cached("DELETE FROM tokens WHERE id = ?1")?.execute([id])?
         }

@@ -571,13 +571,16 @@ async fn operational_state_is_kept_and_not_logged(world: &World) {
         created_at: Timestamp(1),
         expires_at: None,
         label: Some(label.to_owned()),
+        browser: None,
     };
     for operation in [
         Operation::PutToken(token("one", "first")),
         Operation::PutToken(token("two", "second")),
-        Operation::PutToken(token("one", "changed")),
+        Operation::RenewToken(token("one", "changed")),
         Operation::RevokeToken { id: "two".to_owned() },
         Operation::RevokeToken { id: "none".to_owned() },
+        // A revoked token does not come back by being renewed.
+        Operation::RenewToken(token("two", "renewed")),
     ] {
         store.operate(operation).await.unwrap();
     }

@@ -23,6 +23,7 @@ fn token(id: &str) -> Token {
         created_at: Timestamp(1),
         expires_at: None,
         label: None,
+        browser: None,
     }
 }
 

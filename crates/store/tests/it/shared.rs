@@ -217,6 +217,7 @@ async fn tokens_artifacts_and_presence_are_everybodys() {
         created_at: rookery_core::Timestamp(1),
         expires_at: None,
         label: None,
+        browser: None,
     };
     a.operate(Operation::PutToken(token.clone())).await.unwrap();
     tokio::time::timeout(Duration::from_secs(5), changed.changed()).await.unwrap().unwrap();

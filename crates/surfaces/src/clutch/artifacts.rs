@@ -24,6 +24,7 @@ use super::openapi::Content;
 use super::{ClutchError, ClutchErrorBody, ROOT};
 use crate::app::App;
 use crate::rest::drain;
+use crate::shares::{Account, Full, Place};
 
 mod range;
 
@@ -189,7 +190,7 @@ pub async fn download(
     headers: HeaderMap,
     Segment(named): Segment,
 ) -> Result<Response, ClutchError> {
-    call.reader().await?;
+    let caller = call.reader().await?;
     let sha256 = named_hash(&named)?;
     let store = app.engine().store();
     let size = store.artifact_size(sha256.to_owned()).await?;
@@ -205,7 +206,8 @@ pub async fn download(
         Wanted::Whole => 0..size,
         Wanted::Part(span) => span.clone(),
     };
-    let body = sent(store.read_artifact(sha256.to_owned(), span.clone()).await?).await?;
+    let place = app.downloads().take(Account::of(&caller)).map_err(Full::of_downloads)?;
+    let body = sent(store.read_artifact(sha256.to_owned(), span.clone()).await?, place).await?;
     let mut response = carrying(body, span.clone());
     if wanted != Wanted::Whole {
         *response.status_mut() = StatusCode::PARTIAL_CONTENT;
@@ -215,13 +217,14 @@ pub async fn download(
     Ok(safely(response, sha256, &tag))
 }
 
-/// The rest of an artifact as a body. Its first bytes are looked at here, while an error can still be told.
-async fn sent(mut outgoing: Box<dyn Outgoing>) -> Result<Body, ClutchError> {
+/// The rest of an artifact as a body, which holds its place until it was sent. Its first bytes are looked at here, while an
+/// error can still be told.
+async fn sent(mut outgoing: Box<dyn Outgoing>, place: Place) -> Result<Body, ClutchError> {
     let Some(first) = outgoing.next().await? else { return Ok(Body::empty()) };
-    let rest = stream::unfold(Some(outgoing), |outgoing| async {
-        let mut outgoing = outgoing?;
+    let rest = stream::unfold(Some((outgoing, place)), |sending| async {
+        let (mut outgoing, place) = sending?;
         match outgoing.next().await {
-            Ok(piece) => piece.map(|piece| (Ok(piece), Some(outgoing))),
+            Ok(piece) => piece.map(|piece| (Ok(piece), Some((outgoing, place)))),
             Err(error) => {
                 tracing::error!(%error, "an artifact could not be sent to its end");
                 Some((Err(error), None))

@@ -68,6 +68,11 @@ impl Call {
         Ok(caller)
     }
 
+    /// Adds the half of a browser session that came in the first frame of a WebSocket.
+    pub fn with_browser(self, half: String) -> Call {
+        Call(self.0.with_browser(half))
+    }
+
     /// A person with a credential.
     pub fn person(&self) -> Result<Caller, ClutchError> {
         Ok(self.0.person()?)

@@ -72,7 +72,7 @@ pub async fn pull(
     if wait.is_zero() {
         return Ok(Json(app.engine().pull(&agent, pull).await?.into()));
     }
-    let _place = stream::permit(&app)?;
+    let _place = stream::take_place(&app, &caller)?;
     let mut mailbox = app.engine().mailbox(&agent).await?;
     let pulled = tokio::select! {
         pulled = mailbox.next(pull) => pulled?,

@@ -9,7 +9,6 @@ use axum::response::Response;
 use rookery_core::{Seq, Timestamp};
 use rookery_engine::clutch::{MessageFilter, Shown, Stretch};
 use serde::Deserialize;
-use tokio::sync::OwnedSemaphorePermit;
 use utoipa::IntoParams;
 
 use super::call::{Call, Query, Segment};
@@ -17,6 +16,7 @@ use super::messages::{self, Messages, PageQuery, PlacedMessage};
 use super::{ClutchError, ClutchErrorBody, filter, stream};
 use crate::app::App;
 use crate::rest;
+use crate::shares::Place;
 
 /// However long nothing happened then, nobody waits longer for the next message.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -44,7 +44,7 @@ pub async fn replay(
     page: Query<PageQuery>,
     speed: Query<SpeedQuery>,
 ) -> Result<Response, ClutchError> {
-    call.reader().await?;
+    let caller = call.reader().await?;
     let run = filter::run(&id)?;
     app.engine().knows_run(&run).await?;
     let filter = MessageFilter { run: Some(run), ..MessageFilter::default() };
@@ -53,7 +53,7 @@ pub async fn replay(
         return Ok(rest::at(app.engine().messages(&filter, stretch).await?.map(Messages::from)));
     };
     let speed = factor(speed)?;
-    let permit = stream::permit(&app)?;
+    let place = stream::take_place(&app, &caller)?;
     let head = app.engine().tallies().await?.head;
     let replay = Replay {
         filter,
@@ -64,7 +64,7 @@ pub async fn replay(
         speed,
         call,
         app,
-        _permit: permit,
+        _place: place,
     };
     let mut response = Response::new(Body::from_stream(futures_util::stream::unfold(replay, Replay::line)));
     let headers = response.headers_mut();
@@ -92,7 +92,7 @@ struct Replay {
     /// Milliseconds that are to pass and have not yet: timers do not wait for less than one.
     owed: f64,
     speed: f64,
-    _permit: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 /// A line, or why the stream ends before its end.

@@ -8,23 +8,22 @@ mod client;
 mod frame;
 mod source;
 
-use std::sync::Arc;
-
 use axum::extract::State;
-use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use rookery_core::AgentId;
 use rookery_core::clutch::Address;
+use rookery_core::{AgentId, Caller, Position};
+use rookery_engine::clutch::MessageFilter;
 use serde::Deserialize;
-use tokio::sync::OwnedSemaphorePermit;
 use utoipa::IntoParams;
 
 use super::call::{Call, Query};
 use super::filter::{self, Wanted};
 use super::{ClutchError, ClutchErrorBody, inbox};
 use crate::app::App;
+use crate::shares::{Account, Full, Place};
 use client::{Client, Framing, Peer};
 use source::{Followed, Source};
 
@@ -38,6 +37,9 @@ pub struct StreamQuery {
     /// An agent, or `1` for the one that connects: all that waits for it and is not acknowledged, then what comes for it, and
     /// nothing else. Goes with no filter. It ends with 1008 when the agent leaves, or may not be looked into any more.
     pub inbox: Option<String>,
+    /// `1` for a page of the web UI, which cannot send headers here: the first frame is `{"op": "authenticate", "secret": …}`
+    /// with its half of the browser session, and nothing is sent before `{"op": "authenticated"}`.
+    pub authenticate: Option<String>,
 }
 
 /// Follow messages by WebSocket. Frames are text: `{seq, message}`, or arrays of those with `batch=1`.
@@ -61,28 +63,107 @@ pub async fn stream(
     query: Query<StreamQuery>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, ClutchError> {
-    let caller = call.reader().await?;
-    let filter = wanted.0.filter()?;
-    let framing = framing(query.0.batch.as_deref())?;
-    let position = query.0.after.as_deref().map(filter::position).transpose()?;
-    let inbox = streamed(&call, query.0.inbox.as_deref())?;
-    let source = match &inbox {
-        Some(agent) if filter.is_open() => {
-            inbox::owner(&app, &call, agent).await?;
-            Source::inbox(&app, agent, position).await?
-        }
-        Some(_) => return Err(ClutchError::parameter("inbox", "goes with no filter")),
-        None => Source::open(&app, &filter, position).await?,
-    };
+    let first_frame = flag("authenticate", query.0.authenticate.as_deref())?;
+    let largest = app.limits().body_bytes;
+    let opening = Opening::new(app, call, &wanted.0, query.0)?;
+    if first_frame {
+        let upgrade = match upgrade {
+            Ok(upgrade) => upgrade.max_message_size(largest).max_frame_size(largest),
+            Err(rejection) => return Ok(upgrade_required(&rejection)),
+        };
+        let place = take_place(&opening.app, &Caller::nobody())?;
+        return Ok(upgrade.on_upgrade(|socket| opening.authenticate(socket, place)));
+    }
+    let checked = opening.check().await?;
     let upgrade = match upgrade {
-        Ok(upgrade) => upgrade,
+        Ok(upgrade) => upgrade.max_message_size(largest).max_frame_size(largest),
         Err(rejection) => return Ok(upgrade_required(&rejection)),
     };
-    let permit = permit(&app)?;
-    let largest = app.limits().body_bytes;
-    let peer = Peer { app, call, caller, inbox, framing, _permit: permit };
-    let client = Client { peer, followed: Followed { filter, source } };
-    Ok(upgrade.max_message_size(largest).max_frame_size(largest).on_upgrade(|socket| client.serve(socket)))
+    let client = checked.into_client()?;
+    Ok(upgrade.on_upgrade(|socket| client.serve(socket)))
+}
+
+/// A stream that was asked for and not checked yet.
+struct Opening {
+    app: App,
+    call: Call,
+    filter: MessageFilter,
+    framing: Framing,
+    position: Option<Position>,
+    inbox: Option<String>,
+}
+
+/// A stream that its caller may follow.
+struct Checked {
+    opening: Opening,
+    caller: Caller,
+    inbox: Option<AgentId>,
+    source: Source,
+}
+
+impl Opening {
+    fn new(app: App, call: Call, wanted: &Wanted, query: StreamQuery) -> Result<Opening, ClutchError> {
+        let framing = if flag("batch", query.batch.as_deref())? { Framing::Batch } else { Framing::Single };
+        let position = query.after.as_deref().map(filter::position).transpose()?;
+        Ok(Opening { app, call, filter: wanted.filter()?, framing, position, inbox: query.inbox })
+    }
+
+    async fn check(self) -> Result<Checked, ClutchError> {
+        let caller = self.call.reader().await?;
+        let inbox = streamed(&self.call, self.inbox.as_deref())?;
+        let source = match &inbox {
+            Some(agent) if self.filter.is_open() => {
+                inbox::owner(&self.app, &self.call, agent).await?;
+                Source::inbox(&self.app, agent, self.position.clone()).await?
+            }
+            Some(_) => return Err(ClutchError::parameter("inbox", "goes with no filter")),
+            None => Source::open(&self.app, &self.filter, self.position.clone()).await?,
+        };
+        Ok(Checked { opening: self, caller, inbox, source })
+    }
+
+    /// Takes the page's half of a browser session from the first frame, and serves the stream if it proves a session.
+    /// Until then it counts as a stream of a caller without a name.
+    async fn authenticate(self, mut socket: WebSocket, unnamed: Place) {
+        let first = tokio::time::timeout(self.app.limits().header_time, first_text(&mut socket)).await;
+        let Ok(Some(half)) = first else {
+            return client::refuse(&mut socket, &frame::not_authenticated()).await;
+        };
+        drop(unnamed);
+        match self.proven(&half).await {
+            Ok(client) => {
+                if socket.send(frame::authenticated(&client.peer.caller.actor)).await.is_ok() {
+                    client.serve(socket).await;
+                }
+            }
+            Err(error) => client::refuse(&mut socket, &error).await,
+        }
+    }
+
+    async fn proven(self, first_frame: &str) -> Result<Client, ClutchError> {
+        let secret = frame::read_secret(first_frame)?;
+        Opening { call: self.call.with_browser(secret), ..self }.check().await?.into_client()
+    }
+}
+
+impl Checked {
+    fn into_client(self) -> Result<Client, ClutchError> {
+        let place = take_place(&self.opening.app, &self.caller)?;
+        let Checked { opening: Opening { app, call, filter, framing, .. }, caller, inbox, source } = self;
+        let peer = Peer { app, call, caller, inbox, framing, _place: place };
+        Ok(Client { peer, followed: Followed { filter, source } })
+    }
+}
+
+/// The first text that comes; control frames may come before it.
+async fn first_text(socket: &mut WebSocket) -> Option<String> {
+    loop {
+        match socket.recv().await?.ok()? {
+            Message::Text(text) => return Some(text.to_string()),
+            Message::Ping(_) | Message::Pong(_) => {}
+            Message::Binary(_) | Message::Close(_) => return None,
+        }
+    }
 }
 
 /// The agent whose inbox is streamed.
@@ -99,11 +180,11 @@ fn streamed(call: &Call, text: Option<&str>) -> Result<Option<AgentId>, ClutchEr
     named.map(Some).ok_or_else(wrong)
 }
 
-fn framing(batch: Option<&str>) -> Result<Framing, ClutchError> {
-    match batch {
-        None | Some("0" | "false") => Ok(Framing::Single),
-        Some("1" | "true") => Ok(Framing::Batch),
-        Some(_) => Err(ClutchError::parameter("batch", "must be 0 or 1")),
+fn flag(name: &str, value: Option<&str>) -> Result<bool, ClutchError> {
+    match value {
+        None | Some("0" | "false") => Ok(false),
+        Some("1" | "true") => Ok(true),
+        Some(_) => Err(ClutchError::parameter(name, "must be 0 or 1")),
     }
 }
 
@@ -114,10 +195,7 @@ fn upgrade_required(rejection: &WebSocketUpgradeRejection) -> Response {
     response
 }
 
-/// A place among those who follow.
-pub(super) fn permit(app: &App) -> Result<OwnedSemaphorePermit, ClutchError> {
-    Arc::clone(app.subscriptions()).try_acquire_owned().map_err(|_| {
-        let message = "no more streams can be opened here";
-        ClutchError::new(StatusCode::SERVICE_UNAVAILABLE, "TOO_MANY_SUBSCRIBERS", message).retry_after(5)
-    })
+/// A place for a stream of a caller.
+pub(super) fn take_place(app: &App, caller: &Caller) -> Result<Place, ClutchError> {
+    Ok(app.streams().take(Account::of(caller)).map_err(Full::of_streams)?)
 }

@@ -19,6 +19,7 @@ use super::toolset::Toolset;
 use super::unread::{count, hint, unread};
 use crate::app::App;
 use crate::sender::Sender;
+use crate::shares::Account;
 
 /// The name of the unread count in a result's `_meta`.
 const UNREAD: &str = "rookery/unread";
@@ -138,13 +139,10 @@ impl Desk {
             let instance = agent.as_ref().map_or_else(|| call.sender().instance(), Instance::of);
             call.engine().needs_context(&instance).await?;
         }
-        let _place = match caller.actor.agent().map(|agent| self.app.enter(agent.as_str())) {
-            Some(None) => {
-                return Err(ToolError::recoverable("TOO_MANY_REQUESTS", "too many calls under way")
-                    .suggest("wait for the answers to earlier calls"));
-            }
-            place => place.flatten(),
-        };
+        let _place = self.app.requests().take(Account::of(caller)).map_err(|_| {
+            ToolError::recoverable("TOO_MANY_REQUESTS", "too many calls under way")
+                .suggest("wait for the answers to earlier calls")
+        })?;
         let most = tool.lasts.unwrap_or(self.app.limits().request_time);
         let running = tokio::time::timeout(most, tool.run(call, arguments));
         let in_time = match tool.lasts {

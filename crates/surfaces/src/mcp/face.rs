@@ -25,6 +25,7 @@ use super::notices::{Queue, SEND_TIME};
 use super::resources::{self, Named};
 use super::toolset::Toolset;
 use crate::app::App;
+use crate::shares::Account;
 
 /// The header that names a session.
 const SESSION_ID: &str = "mcp-session-id";
@@ -92,12 +93,18 @@ impl Face {
         }
     }
 
+    /// The account that a listening client is charged to.
+    fn account(&self, extensions: &Extensions) -> Account {
+        let caller = desk::sender(extensions).ok().and_then(|sender| sender.caller(self.desk.app(), None).ok());
+        caller.map_or(Account::Anonymous, |caller| Account::of(&caller))
+    }
+
     /// Tells a client that listens what changed and what waits for its agent, until it is gone.
     async fn tell(&self, context: &SubscriptionContext) -> Result<(), ErrorData> {
-        let Ok(_place) = self.desk.app().subscriptions().clone().try_acquire_owned() else {
+        let request = context.request_context();
+        let Ok(_place) = self.desk.app().streams().take(self.account(&request.extensions)) else {
             return Err(ErrorData::internal_error("no more streams can be opened here", None));
         };
-        let request = context.request_context();
         for uri in context.accepted().resource_subscriptions.iter().flatten() {
             self.named(request, uri).await?;
         }

@@ -22,6 +22,7 @@ use crate::app::App;
 use crate::guard::Via;
 use crate::rest::RestError;
 use crate::sender::Sender;
+use crate::shares::{Account, Full, Place};
 
 /// How much is sent in one piece.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -81,24 +82,24 @@ async fn prepared(State(app): State<App>, request: Request, next: Next) -> Respo
 
 enum Prepared {
     Message(Request, Bytes),
-    Stream(Request, tokio::sync::OwnedSemaphorePermit),
+    Stream(Request, Place),
 }
 
 async fn prepare(app: &App, mut request: Request) -> Result<Prepared, RestError> {
     // Whoever needs a token needs it for every call, also for those that only look around.
     let sender = Sender::of(request.headers())?;
-    sender.caller(app, None)?;
+    let account = Account::of(&sender.caller(app, None)?);
     request.extensions_mut().insert(sender);
     if request.extensions().get::<Via>() == Some(&Via::Socket) {
         // On the socket its permissions are the check, and any name will do.
         request.headers_mut().insert(header::HOST, HeaderValue::from_static("localhost"));
     }
     if request.method() == Method::GET {
-        return match app.subscriptions().clone().try_acquire_owned() {
-            Ok(place) => Ok(Prepared::Stream(request, place)),
-            Err(_) => Err(too_many_streams()),
-        };
+        let place = app.streams().take(account).map_err(Full::of_streams)?;
+        return Ok(Prepared::Stream(request, place));
     }
+    // While the message is read; the tool that it calls has a place of its own.
+    let _place = app.requests().take(account).map_err(Full::of_requests)?;
     let (parts, body) = request.into_parts();
     let limit = app.limits().body_bytes;
     let read = crate::rest::read(body, limit);
@@ -107,11 +108,6 @@ async fn prepare(app: &App, mut request: Request) -> Result<Prepared, RestError>
     };
     let bytes = bytes?;
     Ok(Prepared::Message(Request::from_parts(parts, Body::from(bytes.clone())), bytes))
-}
-
-fn too_many_streams() -> RestError {
-    RestError::new(StatusCode::SERVICE_UNAVAILABLE, "TOO_MANY_SUBSCRIBERS", "no more streams can be opened here")
-        .retry_after(5)
 }
 
 /// The SDK has one answer to everything that fails inside it; the one that we know about gets a code. And what is no

@@ -62,7 +62,7 @@ pub async fn info(State(app): State<App>, call: Call) -> Result<Response, RestEr
         writable,
         watching: sight.is_watching(),
         tokens_required: engine.access().trust() == access::Trust::TokensOnly,
-        subscriptions: app.limits().subscriptions - app.subscriptions().available_permits(),
+        subscriptions: app.streams().taken(),
         uptime_ms: engine.clock().now().0 - about.started_at,
         warnings,
     };
@@ -74,7 +74,7 @@ pub async fn info(State(app): State<App>, call: Call) -> Result<Response, RestEr
 pub async fn list_tokens(State(app): State<App>, call: Call) -> Result<Json<Vec<wire::TokenInfo>>, RestError> {
     call.person()?;
     let tokens = app.engine().store().tokens().await?;
-    let shown = tokens.into_iter().map(|token| wire::TokenInfo {
+    let shown = tokens.into_iter().filter(|token| token.browser.is_none()).map(|token| wire::TokenInfo {
         id: token.id,
         agent: token.subject,
         role: match token.power {
@@ -121,6 +121,7 @@ pub async fn create_token(call: Call, body: JsonBody<wire::NewToken>) -> Result<
         created_at: now,
         expires_at: body.value.expires_in_seconds.map(|seconds| now.plus_millis(seconds.saturating_mul(1000))),
         label: body.value.label,
+        browser: None,
     };
     let id = token.id.clone();
     engine.store().operate(Operation::PutToken(token)).await?;
@@ -146,7 +147,7 @@ pub async fn revoke_token(
 ) -> Result<Json<wire::Done>, RestError> {
     call.person()?;
     let engine = app.engine();
-    if !engine.store().tokens().await?.iter().any(|token| token.id == id) {
+    if !engine.store().tokens().await?.iter().any(|token| token.id == id && token.browser.is_none()) {
         return Err(Refusal::new(Code::TokenNotFound, "Token not found").into());
     }
     engine.store().operate(Operation::RevokeToken { id }).await?;

@@ -11,7 +11,7 @@ use axum::{Json, http};
 use http_body_util::{BodyExt, Limited};
 use rookery_core::{Actor, Caller, Code, Command, Refusal, Row};
 use rookery_engine::{At, Request as EngineRequest};
-use rookery_store::{Answer, Committed, Head};
+use rookery_store::{Answer, Committed, Head, Token};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -37,7 +37,7 @@ impl FromRequestParts<App> for Call {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Call, RestError> {
         let target = format!("{} {}", parts.method, parts.uri.path());
-        Ok(Call { app: app.clone(), sender: Sender::of(&parts.headers)?, target })
+        Ok(Call { app: app.clone(), sender: Sender::of_request(&parts.method, &parts.headers)?, target })
     }
 }
 
@@ -66,6 +66,17 @@ impl Call {
     /// Whether the token that a long answer began with is still valid.
     pub fn is_still_allowed(&self) -> bool {
         !self.sender.has_credential() || self.caller(None).is_ok()
+    }
+
+    /// The browser session that the request proves.
+    pub fn browser_session(&self) -> Option<Token> {
+        let engine = self.app.engine();
+        engine.access().session_of(self.sender.session_halves(&self.app)?, engine.clock().now())
+    }
+
+    /// Adds the half of a browser session that came in the first frame of a WebSocket.
+    pub fn with_browser(self, half: String) -> Call {
+        Call { sender: self.sender.with_browser(half), ..self }
     }
 
     /// A person with a credential.

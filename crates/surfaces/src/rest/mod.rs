@@ -76,6 +76,8 @@ pub fn routes() -> Router<App> {
         .route("/channels/{name}/messages", get(channels::entries).post(channels::say))
         .route("/session", get(session::get).post(session::sign_in).delete(session::sign_out))
         .route("/session/launch", post(session::launch))
+        .route("/sessions", get(session::list))
+        .route("/sessions/{id}", delete(session::revoke))
         .route("/teams", get(teams::list))
         .route("/teams/{id}", get(teams::get))
         .route("/workflow-files", get(launching::files))

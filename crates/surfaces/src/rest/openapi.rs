@@ -70,6 +70,8 @@ use crate::ops;
         session::sign_in,
         session::sign_out,
         session::launch,
+        session::list,
+        session::revoke,
         teams::list,
         teams::get,
         launching::files,

@@ -8,18 +8,18 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 use rookery_core::log::LogRow;
 use rookery_core::view::LifeSource;
 use rookery_core::{Caller, LogId};
 use rookery_engine::{Chunk, Subscription};
 use rookery_store::publish::Slot;
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::call::{Call, Query};
 use super::{RestError, events, translate, wire};
 use crate::app::App;
+use crate::shares::{Account, Full, Place};
 
 /// Follow what happens. `Last-Event-ID` or `after` resumes without a gap or a repeat.
 #[utoipa::path(get, path = "/events/stream", tag = "events", params(wire::StreamQuery),
@@ -37,14 +37,7 @@ pub async fn stream(
         None => None,
         Some(text) => Some(events::place(text).ok_or_else(|| RestError::invalid("Last-Event-ID must be a position"))?),
     };
-    let Ok(permit) = app.subscriptions().clone().try_acquire_owned() else {
-        return Err(RestError::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "TOO_MANY_SUBSCRIBERS",
-            "no more streams can be opened here",
-        )
-        .retry_after(5));
-    };
+    let place = app.streams().take(Account::of(&caller)).map_err(Full::of_streams)?;
     let subscription = app.engine().subscribe(position).await?;
     let log = subscription.position().log.unwrap_or_else(|| LogId::from(""));
     let stream = Stream {
@@ -57,7 +50,7 @@ pub async fn stream(
         caller,
         handed_out: None,
         ended: false,
-        _permit: permit,
+        _place: place,
     };
     let mut response = Response::new(Body::from_stream(futures_util::stream::unfold(stream, Stream::next)));
     let headers = response.headers_mut();
@@ -84,7 +77,7 @@ struct Stream {
     /// When the last frame was handed to the connection, on the monotonic clock.
     handed_out: Option<u64>,
     ended: bool,
-    _permit: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 type Frame = Result<Bytes, std::convert::Infallible>;

@@ -12,13 +12,19 @@ use axum::routing::get;
 use crate::app::App;
 use crate::rest::session;
 
-/// An address, relative to the daemon's own, that signs the project's owner in to the UI; `None` without the UI.
-pub fn launch_path(app: &App) -> Option<String> {
-    rookery_ui_embed::is_built().then(|| session::launch_path(app, OWNER))
+/// A sign-in link for the project's owner, relative to the daemon's address; `None` without the UI.
+pub fn sign_in_path(app: &App) -> Option<String> {
+    rookery_ui_embed::is_built().then(|| session::sign_in_path(app, OWNER))
 }
 
 /// Whom the project's key file is for, as the command line shows it.
 const OWNER: &str = "local";
+
+/// Whether a path leads to a page that is the same for everyone, as opposed to data.
+pub(crate) fn is_page(path: &str) -> bool {
+    let is_index = path == "/" && rookery_ui_embed::is_built();
+    is_index || matches!(path, "/ui" | "/docs" | "/licenses") || path.starts_with("/ui/")
+}
 
 pub fn routes() -> Router<App> {
     let router =

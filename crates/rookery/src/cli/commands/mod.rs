@@ -49,6 +49,7 @@ mod run_tree;
 mod runs;
 mod schema;
 mod send;
+mod sessions;
 mod start;
 mod status;
 mod stop;
@@ -105,6 +106,7 @@ pub enum Command {
     Artifacts(artifacts::Args),
     Envelope(envelope::Args),
     Token(token::Args),
+    Sessions(sessions::Args),
     Keys(keys::Args),
     Context(context::Args),
     Mcp(mcp::Args),
@@ -168,6 +170,7 @@ pub async fn run(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Artifacts(args) => artifacts::run(context, args).await,
         Command::Envelope(args) => envelope::run(context, args),
         Command::Token(args) => token::run(context, args).await,
+        Command::Sessions(args) => sessions::run(context, args).await,
         Command::Keys(args) => keys::run(context, args).await,
         Command::Context(args) => context::run(context, args).await,
         Command::Mcp(args) => mcp::run(context, args).await,

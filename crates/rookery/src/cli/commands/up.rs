@@ -108,16 +108,25 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
             }
             Format::Human => context.out.line(&format!("listening on {}", file.url), Tone::Plain)?,
         }
-        // In the background there is nobody to read it.
-        if let Some(address) = ready.launch.filter(|_| !args.detached) {
-            context.out.note(&format!("web UI, signed in: {address} (once; `rookery open` prints another)"));
-        }
+        announce_ui(context, &ready, args.detached);
         if let Some(port) = ready.bound.instead_of {
             context.out.note(&format!("port {port} is taken by another program, so a free one is used"));
         }
         Ok(())
     };
     daemon::run(&settings, &project, ready).await
+}
+
+/// Prints a sign-in link, but only to a terminal: in a file or a log it would sign in whoever reads it.
+fn announce_ui(context: &Context, ready: &daemon::Ready<'_>, detached: bool) {
+    if detached {
+        return;
+    }
+    if !context.out.notes_are_on_terminal() {
+        context.out.note(&format!("web UI: {} (`rookery open` makes a sign-in link)", ready.file.url));
+    } else if let Some(link) = ready.links.issue() {
+        context.out.note(&format!("web UI, signed in: {link} (once; `rookery open` prints another)"));
+    }
 }
 
 impl Args {

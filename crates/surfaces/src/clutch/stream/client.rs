@@ -8,7 +8,6 @@ use futures_util::SinkExt;
 use rookery_core::clutch::{Address, Shape};
 use rookery_core::view::LifeSource;
 use rookery_core::{Actor, AgentId, Caller};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::frame::{self, Ack, Asked, Subscribe};
@@ -17,6 +16,7 @@ use crate::app::App;
 use crate::clutch::call::Call;
 use crate::clutch::envelopes::IngestResults;
 use crate::clutch::{ClutchError, inbox};
+use crate::shares::Place;
 
 /// After so many pings without a word the client is gone.
 const PINGS: u32 = 3;
@@ -47,7 +47,7 @@ pub(super) struct Peer {
     /// The agent whose inbox this connection was opened for.
     pub(super) inbox: Option<AgentId>,
     pub(super) framing: Framing,
-    pub(super) _permit: OwnedSemaphorePermit,
+    pub(super) _place: Place,
 }
 
 /// Why a connection ends.
@@ -256,6 +256,15 @@ async fn send(socket: &mut WebSocket, frames: Vec<Message>) -> Result<(), axum::
         socket.feed(frame).await?;
     }
     socket.flush().await
+}
+
+/// Says why a stream is not served, and closes it.
+pub(super) async fn refuse(socket: &mut WebSocket, error: &ClutchError) {
+    let said = async {
+        socket.send(frame::error(error)).await?;
+        close(socket, close_code::POLICY, &error.body().message).await
+    };
+    drop(tokio::time::timeout(FAREWELL, said).await);
 }
 
 async fn farewell(socket: &mut WebSocket, end: End) -> Result<(), axum::Error> {

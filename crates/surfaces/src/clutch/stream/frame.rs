@@ -2,7 +2,7 @@
 
 use axum::body::Bytes;
 use axum::extract::ws::{Message, Utf8Bytes};
-use rookery_core::{Position, Seq};
+use rookery_core::{Actor, Position, Seq};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -94,6 +94,30 @@ impl Subscribe {
             Some(other) => filter::position(&other.to_string()).map(Some),
         }
     }
+}
+
+/// The page's half of a browser session, from the frame that has it.
+pub(super) fn read_secret(text: &str) -> Result<String, ClutchError> {
+    #[derive(Deserialize)]
+    struct Authenticate {
+        op: String,
+        secret: String,
+    }
+    match serde_json::from_str(text) {
+        Ok(Authenticate { op, secret }) if op == "authenticate" && !secret.is_empty() => Ok(secret),
+        _ => Err(not_authenticated()),
+    }
+}
+
+/// The first frame did not prove a browser session.
+pub(super) fn not_authenticated() -> ClutchError {
+    let message = "the first frame must be {\"op\": \"authenticate\", \"secret\": …}";
+    ClutchError::from(rookery_core::Refusal::new(rookery_core::Code::Unauthenticated, message))
+}
+
+/// The stream is open for this caller.
+pub(super) fn authenticated(caller: &Actor) -> Message {
+    text(json!({ "op": "authenticated", "as": caller.to_string() }).to_string())
 }
 
 /// That a stream follows what was asked for, after this place.

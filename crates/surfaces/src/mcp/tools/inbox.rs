@@ -12,6 +12,7 @@ use super::WAITS;
 use super::messages::{Answer, InboxMessage, Member, more};
 use crate::mcp::arguments::Limit;
 use crate::mcp::{Call, Effect, Reply, Tool, ToolError, Toolset};
+use crate::shares::Account;
 
 /// The longest that a call waits for a message.
 const LONGEST_WAIT: Duration = Duration::from_secs(600);
@@ -163,7 +164,8 @@ async fn wait(call: Call, asked: Awaiting) -> Answer<Messages> {
         None => USUAL_WAIT,
     };
     let member = Member::of(&call, asked.agent_id.as_deref()).await?;
-    let Ok(_place) = call.app().subscriptions().clone().try_acquire_owned() else {
+    let account = Account::of(&call.caller(asked.agent_id.as_deref())?);
+    let Ok(_place) = call.app().streams().take(account) else {
         return Err(ToolError::recoverable("TOO_MANY_SUBSCRIBERS", "too many callers wait already")
             .suggest("call inbox_check from time to time instead"));
     };
