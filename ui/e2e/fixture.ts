@@ -26,6 +26,12 @@ async function fromDisk(page: Page, folder: string): Promise<void> {
   });
 }
 
+/** Makes a page that a test opened itself take its files from where the others do. */
+export async function prepared(page: Page): Promise<Page> {
+  if (FILES) await fromDisk(page, FILES);
+  return page;
+}
+
 export const test = base.extend<{ settings: string; daemon: Daemon; signedIn: Page }>({
   settings: ['', { option: true }],
   daemon: async ({ settings }, use) => {
@@ -34,8 +40,7 @@ export const test = base.extend<{ settings: string; daemon: Daemon; signedIn: Pa
     await daemon.stop();
   },
   page: async ({ page }, use) => {
-    if (FILES) await fromDisk(page, FILES);
-    await use(page);
+    await use(await prepared(page));
   },
   signedIn: async ({ daemon, page }, use) => {
     await page.goto(await daemon.launch());

@@ -1,7 +1,7 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { readFileSync } from 'node:fs';
-import { expect, test } from './fixture';
+import { expect, prepared, test } from './fixture';
 
 /** A server on another port of this host, as a container or a forwarded port may be; it keeps the cookies that it is sent. */
 async function otherPort(): Promise<{ url: string; cookies: () => string; close: () => Promise<void> }> {
@@ -31,13 +31,12 @@ test('the cookie that another port is sent cannot act', async ({ daemon, signedI
 
   // A page there reaches nothing either, and the secret is not in its storage.
   expect(await page.evaluate(() => localStorage.length)).toBe(0);
-  const reached = await page.evaluate(async (url) => {
-    const image = new Image();
-    const loaded = new Promise<string>((done) => { image.onload = () => done('loaded'); image.onerror = () => done('refused'); });
-    image.src = `${url}/ui/icon.svg`;
-    return loaded;
-  }, daemon.url);
-  expect(reached).toBe('refused');
+  await daemon.call('POST', '/agents/announce', { id: 'w1', tool: 'test' });
+  await page.evaluate((url) => fetch(`${url}/clutch/v0/agents/w1/inbox`, { mode: 'no-cors', credentials: 'include' }).catch(() => undefined), daemon.url);
+  const measures = await (await fetch(`${daemon.url}/metrics`)).text();
+  const answers = measures.split('\n').filter((line) => line.startsWith('rookery_http_requests_total') && line.includes('{id}/inbox'));
+  expect(answers).toHaveLength(1);
+  expect(answers[0]).toContain('status="403"');
   await other.close();
 
   await page.goto(`${daemon.url}/ui/`);
@@ -46,7 +45,7 @@ test('the cookie that another port is sent cannot act', async ({ daemon, signedI
 
 test('a person sees the browsers that are signed in, and signs them out', async ({ daemon, signedIn: page, browser }) => {
   const elsewhere = await browser.newContext();
-  const second = await elsewhere.newPage();
+  const second = await prepared(await elsewhere.newPage());
   await second.goto(await daemon.launch('ben'));
   await expect(second.getByText('Operator, sees everything')).toBeVisible();
 
