@@ -110,5 +110,6 @@ fn agent(id: AgentId, profile: Profile, number: usize) -> Agent {
         recent: Default::default(),
         given: Some(Seq(number as u64 * 7_919 % 10_007)),
         paused: None,
+        allowed_endpoint: None,
     }
 }
