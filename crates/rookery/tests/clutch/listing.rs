@@ -227,7 +227,7 @@ async fn wrong_parameters_are_named() {
         (
             "/stream?thread=thr_1",
             "thread",
-            "this call takes run_id, thread_id, task_id, agent_id, type, after, batch, inbox",
+            "this call takes run_id, thread_id, task_id, agent_id, type, after, batch, inbox, authenticate",
         ),
         ("/groups?name=a", "name", "this call takes after, limit"),
         ("/artifacts?named=true", "named", "this call takes after, limit"),

@@ -127,3 +127,31 @@ async fn repository_made_by_an_agent_is_told() {
     let attack = target.attack("git init -q vendor; git -C vendor commit -q --allow-empty -m x; echo done").await;
     assert!(attack.said.contains("vendor/.git: an agent made this repository"), "{attack:?}");
 }
+
+/// Leads every name that the runner might write while it replaces `.cursor/mcp.json` to a private file of the person's.
+const DIVERT_OVERRIDE: &str = r#"mkdir -p .cursor; echo '{}' >.cursor/mcp.json
+for name in mcp.rookery-new mcp.json.rookery-new mcp.json.rookery-kept mcp.rookery-kept mcp.json.tmp; do
+  ln -s "$PROJECT/.rookery/person.key" .cursor/$name
+done"#;
+
+#[tokio::test]
+async fn overridden_file_is_not_written_through_planted_links() {
+    let target = Target::new();
+    target.install("cursor-agent", "cat .cursor/mcp.json >seen.json 2>/dev/null; echo fake");
+    target.attack(DIVERT_OVERRIDE).await;
+    let attack = target.attack_from(&Seat::shared().by("cursor"), "").await;
+    let seen = std::fs::read_to_string(target.root().join("seen.json")).unwrap_or_default();
+    assert!(seen.contains("rookery"), "the file was replaced for the turn: {attack:?}");
+    let restored = std::fs::read_to_string(target.root().join(".cursor/mcp.json")).unwrap();
+    assert_eq!(restored, "{}\n", "and restored");
+}
+
+#[tokio::test]
+async fn override_in_a_folder_that_is_a_link_is_refused() {
+    let target = Target::new();
+    target.install("cursor-agent", "echo fake");
+    target.attack("ln -s $PERSON_HOME/.config .cursor").await;
+    let attack = target.attack_from(&Seat::shared().by("cursor"), "").await;
+    assert_ne!(attack.code, Some(0), "{attack:?}");
+    assert!(attack.said.contains(".cursor"), "the reason is told: {attack:?}");
+}

@@ -133,12 +133,12 @@ project, home = os.environ["PROJECT"], os.environ["PERSON_HOME"]
 git = project + "/.git/"
 def link(path):
     path = git + path
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    try:
-        os.rename(path, path + ".was")
-    except OSError:
-        pass
-    os.symlink(home + "/.bashrc", path)
+    for step in [lambda: os.makedirs(os.path.dirname(path), exist_ok=True), lambda: os.rename(path, path + ".was"),
+                 lambda: os.symlink(home + "/.bashrc", path)]:
+        try:
+            step()
+        except OSError as error:
+            print(error)
 own = made(rk.tool("workspace_create", branch="b", create_worktree=True, repo_path=project))["id"]
 for path in [f"rookery/{own}.lock", f"rookery/{own}.json", f"rookery/{own}.new", "worktrees/b/rookery-workspace", "index", "index.lock",
              "worktrees/b/index", "logs/refs/heads/main", "logs/refs/heads/b", "logs/HEAD", "packed-refs", "packed-refs.lock", "ORIG_HEAD"]:
@@ -170,8 +170,11 @@ async fn folder_of_the_person_is_not_removed_as_a_worktree() {
 project, home = os.environ["PROJECT"], os.environ["PERSON_HOME"]
 own = made(rk.tool("workspace_create", branch="b", create_worktree=True, repo_path=project))["id"]
 for place in [home + "/.ssh", home + "/.config", home, project]:
-    with open(project + "/.git/worktrees/b/gitdir", "w") as file:
-        file.write(place + "/.git\n")
+    try:
+        with open(project + "/.git/worktrees/b/gitdir", "w") as file:
+            file.write(place + "/.git\n")
+    except OSError as error:
+        print(error)
     everything(own)
     print(rk.tool("workspace_create", branch="main", path=place))
 "#;

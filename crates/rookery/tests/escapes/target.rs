@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -29,17 +29,25 @@ pub struct Seat {
     workspace: &'static str,
     /// Further keys of the agent, as lines of YAML.
     more: Vec<String>,
+    /// The keys that say what runs the agent. None runs the attack as a shell script.
+    backend: Option<&'static str>,
 }
 
 impl Seat {
     /// An agent that works in the project itself.
     pub fn shared() -> Seat {
-        Seat { workspace: "shared", more: vec![] }
+        Seat { workspace: "shared", more: vec![], backend: None }
     }
 
     /// An agent in a worktree of its own, to which the project is read-only.
     pub fn worktree() -> Seat {
         Seat { workspace: "worktree", ..Seat::shared() }
+    }
+
+    /// Runs the agent by a program that [`Target::install`] made, and not the attack's script.
+    #[must_use]
+    pub fn by(self, backend: &'static str) -> Seat {
+        Seat { backend: Some(backend), ..self }
     }
 
     /// Adds a key of the agent, as one line of YAML.
@@ -109,6 +117,18 @@ impl Target {
         self.home().join("escaped")
     }
 
+    fn programs(&self) -> PathBuf {
+        self.base.path().canonicalize().unwrap().join("programs")
+    }
+
+    /// Puts a shell script on the person's `PATH`.
+    pub fn install(&self, name: &str, script: &str) {
+        fs::create_dir_all(self.programs()).unwrap();
+        let path = self.programs().join(name);
+        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
     /// Runs a shell script as an agent of a team in the project itself.
     pub async fn attack(&self, script: &str) -> Attack {
         self.attack_from(&Seat::shared(), script).await
@@ -145,7 +165,7 @@ impl Target {
     fn workflow_file(&self, seat: &Seat) -> String {
         let (home, root, trophy) = (self.home(), self.root(), self.trophy());
         let script = format!("backend: command\n    command: [sh, '{}/.attack/attack.sh']", root.display());
-        let mut keys = vec![script];
+        let mut keys = vec![seat.backend.map_or(script, |backend| format!("backend: {backend}"))];
         keys.extend([format!("workspace: {}", seat.workspace), "max_turns: 1".to_owned()]);
         keys.push(format!(
             "env: {{PERSON_HOME: '{}', PROJECT: '{}', TROPHY: '{}', RK: '{ROOKERY}'}}",
@@ -168,6 +188,8 @@ impl Target {
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ROOKERY_")) {
             command.env_remove(name);
         }
+        let path = std::env::var("PATH").unwrap_or_default();
+        command.env("PATH", format!("{}:{path}", self.programs().display()));
         command.args(arguments).current_dir(self.root()).env("HOME", self.home());
         command.stdin(Stdio::null()).kill_on_drop(true);
         within("the command ends", command.output()).await.unwrap().unwrap()

@@ -31,10 +31,11 @@ use super::rule::Target;
 use super::socket;
 
 /// Connections from the sandbox; a further one waits.
-const CONNECTIONS: usize = 128;
-/// Requests under way, streams included; a further one is answered with 503.
-const REQUESTS: usize = 256;
-const STREAMS_PER_CONNECTION: u32 = 128;
+const CONNECTIONS: usize = 64;
+/// Requests under way, streams included; a further one is answered with 503. Each is a connection to the daemon, which counts
+/// all agents of a team as one process: a few hostile ones must not use up the team's share.
+const REQUESTS: usize = 64;
+const STREAMS_PER_CONNECTION: u32 = 64;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -253,7 +254,7 @@ const ONCE: &[&str] = &[
 ];
 
 /// Headers that say who calls, or whom somebody else saw calling.
-const IDENTITIES: &[&str] = &["authorization", "cookie", SESSION, "forwarded", "x-real-ip"];
+const IDENTITIES: &[&str] = &["authorization", "cookie", SESSION, "x-rookery-browser", "forwarded", "x-real-ip"];
 
 /// Headers between two neighbours, which are not passed on.
 const HOP_BY_HOP: &[&str] =
