@@ -1,7 +1,7 @@
 //! Session keys: how a program that we started, or that the project's owner did, proves which agent it speaks for.
 //!
-//! A key carries its claims ([`Session`]) and is sealed with the project's key file. The daemon stores no keys: whoever can
-//! read that file can make one, and the daemon of the same project verifies it. A key expires by itself, with the file, and
+//! A key carries its claims ([`Session`]) and is sealed with the project's key file. The daemon stores no keys: a program that
+//! can read that file can make one, and the daemon of the same project verifies it. A key expires by itself, with the file, and
 //! with the generation of the team that it is bound to.
 
 use hmac::{Hmac, KeyInit, Mac};

@@ -7,7 +7,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -29,7 +29,7 @@ const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOF
 
 /// A folder that is held open, and the path that it was opened by.
 #[derive(Debug)]
-pub(crate) struct HeldFolder {
+pub struct HeldFolder {
     fd: OwnedFd,
     path: PathBuf,
 }
@@ -50,7 +50,7 @@ enum Missing {
 
 impl HeldFolder {
     /// Opens an absolute path that must not contain links.
-    pub(crate) fn open(path: &Path) -> io::Result<HeldFolder> {
+    pub fn open(path: &Path) -> io::Result<HeldFolder> {
         HeldFolder::walk(path, Missing::Fail)
     }
 
@@ -92,6 +92,11 @@ impl HeldFolder {
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether both are the same folder of the disk.
+    pub fn is_same(&self, other: &HeldFolder) -> bool {
+        matches!((self.inode(), other.inode()), (Ok(one), Ok(two)) if one == two)
     }
 
     pub(crate) fn inode(&self) -> io::Result<Inode> {
@@ -281,6 +286,12 @@ fn make_folder(at: impl AsFd, name: &OsStr) -> io::Result<()> {
     }
 }
 
+impl AsFd for HeldFolder {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
 /// A name that stays in its folder.
 fn plain(name: &OsStr) -> io::Result<&OsStr> {
     let bytes = name.as_bytes();
@@ -327,7 +338,8 @@ mod tests {
     fn path_with_link_is_rejected() {
         let Bench { root, _temp } = bench();
         symlink(root.join("outside"), root.join("real/link")).unwrap();
-        assert!(HeldFolder::open(&root.join("real/inner")).is_ok());
+        let open = |path: &str| HeldFolder::open(&root.join(path)).unwrap();
+        assert!(open("real/inner").is_same(&open("real/inner")) && !open("real").is_same(&open("real/inner")));
         for path in ["real/link", "real/link/below"] {
             let error = HeldFolder::create(&root.join(path)).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::NotADirectory, "{path}");

@@ -16,7 +16,7 @@ pub mod documents;
 pub mod engine;
 mod git;
 pub mod handed;
-mod held;
+pub mod held;
 pub mod hooks;
 pub mod intents;
 pub mod life;

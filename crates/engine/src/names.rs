@@ -10,7 +10,7 @@ use rookery_core::{AgentId, Code, Command, Refusal};
 
 use crate::engine::{Engine, EngineError};
 
-/// Whom a new token is for.
+/// The holder of a new token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NewToken {
     OfAgent,

@@ -21,7 +21,8 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::Response;
 use rookery_core::Instance;
-use rookery_engine::rendering::{Folder, HeldFolder};
+use rookery_engine::held::HeldFolder;
+use rookery_engine::rendering::Folder;
 use rustix::fs::{self, AtFlags, FileType, Mode};
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -101,7 +102,7 @@ fn clear(held: &HeldFolder) -> io::Result<()> {
     }
 }
 
-/// What is at the socket's place.
+/// The kind of file at the socket's place.
 fn kind_in(held: &HeldFolder) -> io::Result<Option<FileType>> {
     match fs::statat(held, NAME, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(found) => Ok(Some(FileType::from_raw_mode(found.st_mode))),
@@ -119,8 +120,8 @@ struct Open {
 
 impl Open {
     /// Whether the socket is where the instance's folder is now.
-    fn is_in_place(&self, root: &Path) -> bool {
-        let is_held = HeldFolder::open(root, &self.folder).is_ok_and(|now| now.is_same(&self.held));
+    fn is_in_place(&self) -> bool {
+        let is_held = HeldFolder::open(&self.folder).is_ok_and(|now| now.is_same(&self.held));
         let is_near = self.at == self.folder.join(NAME);
         is_held && matches!(kind_in(&self.held), Ok(Some(_))) && (is_near || self.at.exists())
     }
@@ -138,7 +139,6 @@ impl Open {
 /// Keeps a socket for every instance that has a folder here, until the daemon stops.
 pub(crate) async fn keep(server: Arc<Server>) {
     let app = server.app().clone();
-    let root = app.engine().settings().root.as_path();
     let mut rendered = app.about().rendered.clone();
     let mut open: BTreeMap<Instance, Open> = BTreeMap::new();
     let mut refused: BTreeMap<Instance, String> = BTreeMap::new();
@@ -146,7 +146,7 @@ pub(crate) async fn keep(server: Arc<Server>) {
         let folders = rendered.borrow_and_update().folders.clone();
         let is_wanted = |instance: &Instance, known: &Open| {
             let wanted = folders.iter().any(|folder| folder.instance == *instance && folder.path == known.folder);
-            wanted && known.is_in_place(root)
+            wanted && known.is_in_place()
         };
         let gone: Vec<Instance> =
             open.iter().filter(|(i, known)| !is_wanted(i, known)).map(|(i, _)| i.clone()).collect();
@@ -155,7 +155,7 @@ pub(crate) async fn keep(server: Arc<Server>) {
             if open.contains_key(&instance) || open.len() >= MOST {
                 continue;
             }
-            let opened = HeldFolder::open(root, &path).and_then(|held| {
+            let opened = HeldFolder::open(&path).and_then(|held| {
                 let (at, listener) = app.sockets().open(&path, &held)?;
                 Ok((held, at, listener))
             });
@@ -234,7 +234,7 @@ mod tests {
         let folder = root.path().join("a");
         std::fs::create_dir(&folder).unwrap();
         let sockets = Sockets { run_time: root.path().join("run") };
-        let held = HeldFolder::open(root.path(), &folder).unwrap();
+        let held = HeldFolder::open(&folder).unwrap();
         for _ in 0..2 {
             let (at, listener) = sockets.open(&folder, &held).unwrap();
             let found = std::fs::symlink_metadata(&at).unwrap();
@@ -272,7 +272,7 @@ mod tests {
                 let _entered = runtime.enter();
                 let mut opened = 0;
                 for _ in 0..3_000 {
-                    let held = HeldFolder::open(root.path(), &folder);
+                    let held = HeldFolder::open(&folder);
                     opened += u32::from(held.and_then(|held| sockets.open(&folder, &held)).is_ok());
                 }
                 done.store(true, Ordering::Relaxed);

@@ -154,7 +154,7 @@ async fn worktree_whose_pointers_were_changed_is_rejected() {
     assert_eq!(bench.repository.is_clean(&bench.path).await.unwrap_err().code, Code::Forbidden);
     assert_eq!(bench.merge(Uncommitted::Commit).await.unwrap_err().code, Code::Forbidden);
     fs::write(bench.path.join(".git"), &own).unwrap();
-    // What the worktree's part says of the shared folder does not matter to us.
+    // The shared folder that the worktree's admin folder names is not used.
     fs::write(admin.join("commondir"), evil.join(".git").to_str().unwrap()).unwrap();
     bench.write("a.txt", "two\n");
     assert!(!bench.repository.is_clean(&bench.path).await.unwrap());

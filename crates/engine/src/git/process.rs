@@ -58,7 +58,7 @@ const ENVIRONMENT: [(&str, &str); 15] = [
 pub(super) struct Git<'a> {
     pub programs: &'a Programs,
     pub view: &'a View,
-    /// What the sandbox shows besides the view, outer folders first.
+    /// Folders that the sandbox shows besides the view, outer folders first.
     pub mounts: Vec<Mount>,
     pub worktree: Option<PathBuf>,
     pub index: Option<PathBuf>,

@@ -76,7 +76,7 @@ pub(super) enum Mount {
 
 impl Sandbox {
     /// The sandbox for a git program, if bubblewrap is there and git can run in it. Tried once for each pair. A trial that
-    /// fails for another reason than the machine's setup is an error: whoever keeps the machine busy must not be able to
+    /// fails for another reason than the machine's setup is an error: load on the machine must not be able to
     /// get git out of its sandbox.
     pub async fn find(bwrap: Option<&Path>, git: &Path) -> Result<Option<Sandbox>, Refusal> {
         static TRIED: Mutex<Vec<(PathBuf, PathBuf, bool)>> = Mutex::new(Vec::new());

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::settings::RepositorySettings;
 
-/// What git finds in the repository itself.
+/// Parts of the view that lead to the repository itself.
 const SHARED: [&str; 4] = ["objects", "refs", "packed-refs", "shallow"];
 /// The head of a view without one: a branch that is never asked for.
 const NO_HEAD: &str = "ref: refs/rookery/none";

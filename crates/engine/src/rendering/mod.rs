@@ -9,7 +9,6 @@
 //! whenever we are ended. What cannot be written is a warning and tried again; nobody who speaks waits for it.
 
 mod channel;
-mod held;
 mod keeper;
 mod papers;
 mod room;
@@ -30,7 +29,6 @@ use rookery_core::Instance;
 use rookery_core::instance::TeamContext;
 use rookery_store::ReadError;
 
-pub use held::HeldFolder;
 pub(crate) use run::run;
 
 use crate::engine::EngineError;

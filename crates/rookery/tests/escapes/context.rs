@@ -8,7 +8,7 @@ use rookery_testkit::patience::eventually;
 
 use crate::target::{Seat, Target};
 
-/// What each attempt prints at its end, so that a script that failed early is not taken for one that was refused.
+/// The line that each attempt prints at its end, so that a script that failed early is not taken for one that was refused.
 const DONE: &str = "print('attempt', 'complete')";
 const COMPLETE: &str = "attempt complete";
 

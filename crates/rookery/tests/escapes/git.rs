@@ -55,7 +55,7 @@ for asked in [{"path": own, "branch": "main"}, {"path": own, "branch": "main", "
 
 #[tokio::test]
 async fn filter_of_nested_repository_does_not_run() {
-    // What the agent in a worktree merges would change the project, as it should.
+    // A merge by the agent in a worktree would change the project, as it should.
     for (seat, merge) in [(Seat::shared(), "True"), (Seat::worktree(), "False")] {
         let target = Target::new();
         let shell = "mkdir n && cd n && git init -qb main && echo 1 >f && git add f && commit f && hostile; \

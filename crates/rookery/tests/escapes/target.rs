@@ -62,9 +62,9 @@ impl Seat {
 #[derive(Debug)]
 pub struct Attack {
     pub code: Option<i32>,
-    /// What `rookery run` printed.
+    /// The output of `rookery run`.
     pub said: String,
-    /// What the agent's program printed.
+    /// The output of the agent's program.
     pub transcript: String,
 }
 

@@ -204,7 +204,7 @@ async fn sessions_command_lists_and_revokes() {
     assert_eq!(team.send(Method::GET, "/session", &two.headers(), None).await.status, 401);
 }
 
-/// What is redirected is kept: nothing of it may sign anyone in.
+/// Redirected output is kept, so nothing in it may sign anyone in.
 #[expect(clippy::disallowed_methods, reason = "the daemon whose output is redirected is started here")]
 #[tokio::test]
 async fn redirected_output_has_no_sign_in_link() {

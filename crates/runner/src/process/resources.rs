@@ -23,7 +23,7 @@ const THREADS_PER_PROCESS: u64 = 16;
 /// How long a process lives after it was told that its CPU time is used up.
 const CPU_GRACE_SECONDS: u64 = 5;
 
-/// What a process tree may use.
+/// Limits of a process tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ResourceLimits {
     pub processes: u64,
@@ -71,7 +71,7 @@ impl ResourceLimits {
     }
 }
 
-/// What is added to the number of a signal to make it an exit code.
+/// Added to the number of a signal to make it an exit code.
 const SIGNALLED: i32 = 128;
 const SIGXCPU: i32 = 24;
 const SIGXFSZ: i32 = 25;

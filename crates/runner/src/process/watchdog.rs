@@ -40,7 +40,7 @@ pub(super) async fn excess(first: i32, bounds: Bounds) -> Excess {
     }
 }
 
-/// What a process tree uses at a moment.
+/// The resources that a process tree uses at a moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Usage {
     processes: u64,
@@ -206,7 +206,7 @@ impl Folders {
         bytes
     }
 
-    /// What is free on the disks that they are on.
+    /// Free bytes on the disks that they are on.
     fn free_bytes(&self) -> u64 {
         let free =
             |root: &PathBuf| rustix::fs::statvfs(root).map_or(0, |disk| disk.f_bavail.saturating_mul(disk.f_frsize));

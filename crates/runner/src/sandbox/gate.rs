@@ -225,7 +225,7 @@ async fn handshake(
 ) -> Option<SendRequest<Incoming>> {
     let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.ok()?;
     tokio::spawn(async move {
-        // What went wrong is told by the answer.
+        // The answer says what went wrong.
         connection.with_upgrades().await.ok();
         drop(permit);
     });

@@ -403,7 +403,7 @@ mod tests {
         for path in ["sub/.git", "vendor/x/.git/hooks", "vendor/x/.git/config"] {
             assert!(protection.read.contains(&disk.at(path)), "{path}: {protection:?}");
         }
-        // What a link leads to by now is somebody else's.
+        // A link may lead to another folder by now.
         fs::rename(disk.at("vendor"), disk.at("moved")).unwrap();
         symlink(disk.at("moved"), disk.at("vendor")).unwrap();
         let moved = Protection::of(&disk.at(""), &nested).unwrap();

@@ -223,7 +223,7 @@ impl Sandbox {
         self.plan.absent.iter().filter(|path| fs::symlink_metadata(path).is_err()).cloned().collect()
     }
 
-    /// What its programs may use, and where they write.
+    /// The limits of its programs, and the folders that they write to.
     pub(crate) fn bounds(&self) -> Bounds {
         self.bounds.clone()
     }

@@ -1,4 +1,4 @@
-//! What holds for any bytes that the sandbox's proxy is sent. `cargo xtask fuzz proxy_head` calls it without end, and a test
+//! Properties that hold for any bytes that the sandbox's proxy is sent. `cargo xtask fuzz proxy_head` calls it without end, and a test
 //! over the corpus and mutations of it.
 
 use rookery_runner::sandbox::proxy_head;

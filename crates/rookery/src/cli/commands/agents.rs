@@ -35,7 +35,7 @@ struct Add {
     #[arg(long, value_name = "URL")]
     url: String,
 
-    /// What it is good at, such as research or tool:browser; may be given several times
+    /// A capability, such as research or tool:browser; may be given several times
     #[arg(long = "capability", value_name = "NAME")]
     capabilities: Vec<String>,
 }

@@ -21,7 +21,7 @@ pub struct Args {
     #[arg(long, value_name = "PORT=TO")]
     listen: Vec<Listen>,
 
-    /// What each process may use: CPU_SECONDS,OPEN_FILES,FILE_BYTES,THREADS
+    /// Limits of each process: CPU_SECONDS,OPEN_FILES,FILE_BYTES,THREADS
     #[arg(long, value_name = "NUMBERS")]
     limits: Option<ProcessLimits>,
 
