@@ -1,5 +1,9 @@
 //! Exhaustion: more processes, memory, disk, time and files than an agent may use.
 
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
 use crate::target::{Attack, Seat, Target};
 
 /// Runs a script under one limit.
@@ -12,9 +16,9 @@ async fn exhaust(limit: &str, script: &str) -> (Target, Attack) {
 
 /// How many processes have this argument.
 fn count_processes(argument: &str) -> usize {
-    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let processes = fs::read_dir("/proc").unwrap().flatten();
     let is_one = |line: Vec<u8>| line.split(|byte| *byte == 0).any(|word| word == argument.as_bytes());
-    processes.filter(|entry| std::fs::read(entry.path().join("cmdline")).is_ok_and(is_one)).count()
+    processes.filter(|entry| fs::read(entry.path().join("cmdline")).is_ok_and(is_one)).count()
 }
 
 #[tokio::test]
@@ -109,4 +113,74 @@ async fn nested_user_namespaces_are_off() {
         .attack("unshare -U true && echo nested; unshare -Ur mount -t tmpfs x /mnt && echo mounted; echo done")
         .await;
     assert!(attack.transcript.contains("done") && !attack.transcript.contains("nested"), "{attack:?}");
+}
+
+/// A control group of this machine that is marked as systemd marks those that it delegates.
+struct Delegated(PathBuf);
+
+impl Delegated {
+    /// None where this user cannot make one.
+    fn make() -> Option<Delegated> {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let is_group = |line: &&str| line.split_once(" - ").is_some_and(|(_, kind)| kind.starts_with("cgroup2 "));
+        let mount = mounts.lines().find(is_group)?.split(' ').nth(4)?;
+        let folder = Path::new(mount).join(format!("rookery-test-{}", std::process::id()));
+        fs::create_dir(&folder).ok()?;
+        let made = Delegated(folder);
+        rustix::fs::setxattr(&made.0, "user.delegate", b"1", rustix::fs::XattrFlags::empty()).ok()?;
+        Some(made)
+    }
+
+    fn groups_inside(&self) -> Vec<String> {
+        let folders = fs::read_dir(&self.0).unwrap().flatten().filter(|entry| entry.path().is_dir());
+        folders.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+    }
+
+    fn controllers(&self) -> String {
+        fs::read_to_string(self.0.join("cgroup.controllers")).unwrap()
+    }
+}
+
+impl Drop for Delegated {
+    fn drop(&mut self) {
+        drop(fs::write(self.0.join("cgroup.kill"), "1"));
+        // Groups of processes that are ending cannot be removed yet.
+        for _ in 0..100 {
+            self.groups_inside().iter().for_each(|name| drop(fs::remove_dir(self.0.join(name))));
+            if fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// Prints the attack's own group and its limits, and tries to leave the group.
+const LEAVE_GROUP: &str = r#"mount=$(sed -n 's/^[^ ]* [^ ]* [^ ]* [^ ]* \([^ ]*\) .* - cgroup2 .*$/\1/p' /proc/self/mountinfo | head -1)
+group=$(dirname $(find $mount -name cgroup.procs -exec grep -lx $$ {} +))
+echo in $group
+for file in memory.max pids.max; do [ -e $group/$file ] && echo $file $(cat $group/$file); done
+for file in $mount/cgroup.procs $group/../cgroup.procs $group/memory.max $group/pids.max; do
+  sh -c "echo 0 >$file" 2>/dev/null && echo left by $file
+done
+mkdir $group/inner 2>/dev/null && echo made a group
+setsid sleep 987652 & echo done"#;
+
+#[tokio::test]
+async fn delegated_control_group_holds_the_sandbox() {
+    let Some(group) = Delegated::make() else {
+        assert_eq!(rookery_runner::process::kernel_bounds(), Vec::<&str>::new());
+        return;
+    };
+    let target = Target::new().in_control_group(&group.0);
+    let seat = Seat::shared().with("sandbox: {limits: {memory: 64MiB, processes: 64}}");
+    let attack = target.attack_from(&seat, LEAVE_GROUP).await;
+    assert!(attack.transcript.contains("/rookery-sandbox-") && attack.transcript.contains("done"), "{attack:?}");
+    assert!(!attack.transcript.contains("left by") && !attack.transcript.contains("made a group"), "{attack:?}");
+    for (controller, limit) in [("memory", "memory.max 67108864"), ("pids", "pids.max 1024")] {
+        let is_there = group.controllers().split_ascii_whitespace().any(|word| word == controller);
+        assert_eq!(attack.transcript.contains(limit), is_there, "{controller}: {attack:?}");
+    }
+    assert_eq!(count_processes("987652"), 0);
+    assert_eq!(group.groups_inside(), ["rookery-supervisors"], "the sandbox's own is removed");
 }

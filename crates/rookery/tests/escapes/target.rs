@@ -20,6 +20,8 @@ const SECRET: &str = "the-persons-private-key-7f3a91";
 pub struct Target {
     daemon: Daemon,
     base: TempDir,
+    /// Where `rookery` is started in.
+    control_group: Option<PathBuf>,
 }
 
 /// Where the hostile agent works, and what its workflow file says besides.
@@ -94,7 +96,13 @@ impl Target {
         let git = "git init -q -b main && git add -A && git commit -qm first";
         assert!(shell(&home, &root, git).status.success());
         let setup = configure(Setup::new(ROOKERY).env("HOME", home.to_str().unwrap()));
-        Target { daemon: setup.start_at(&root).unwrap(), base }
+        Target { daemon: setup.start_at(&root).unwrap(), base, control_group: None }
+    }
+
+    /// Starts `rookery` in this control group from now on.
+    #[must_use]
+    pub fn in_control_group(self, folder: &Path) -> Target {
+        Target { control_group: Some(folder.to_path_buf()), ..self }
     }
 
     pub fn daemon(&self) -> &Daemon {
@@ -184,7 +192,14 @@ impl Target {
     /// Runs `rookery` as the person, in the project.
     #[expect(clippy::disallowed_methods, reason = "the program under test is started here")]
     pub async fn run(&self, arguments: &[&str]) -> Output {
-        let mut command = tokio::process::Command::new(ROOKERY);
+        let mut command = match &self.control_group {
+            Some(group) => {
+                let mut command = tokio::process::Command::new("sh");
+                command.args(["-c", r#"echo 0 >"$0" && exec "$@""#]).arg(group.join("cgroup.procs")).arg(ROOKERY);
+                command
+            }
+            None => tokio::process::Command::new(ROOKERY),
+        };
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ROOKERY_")) {
             command.env_remove(name);
         }

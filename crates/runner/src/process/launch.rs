@@ -4,8 +4,10 @@
 //! to do it in a copy of itself, nor by the program.
 
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 
 use rustix::process::{Pid, getppid, setsid};
@@ -17,8 +19,14 @@ pub(super) const REASON: &str = "cannot start ";
 /// The variable that marks what a program starts, wherever that goes.
 pub const MARK: &str = "ROOKERY_LAUNCH";
 
-/// Becomes the program. Returns only if that cannot be.
-pub fn launch(parent: u32, argv: &[OsString]) -> io::Error {
+/// Becomes the program, in a control group if one is given by the file that lets processes in. Returns only if that cannot
+/// be.
+pub fn launch(parent: u32, group: Option<&Path>, argv: &[OsString]) -> io::Error {
+    if let Some(entrance) = group
+        && let Err(error) = fs::write(entrance, "0")
+    {
+        return io::Error::new(error.kind(), format!("{REASON}in a control group: {error}"));
+    }
     if let Err(error) = die_with(parent) {
         return error;
     }

@@ -5,8 +5,9 @@
 //! [`secrets`] that it was given. It ends
 //! with everything that it started: [`kin`] finds those by their session, and by a mark in their environment if they left
 //! it; [`record`] makes that possible for whoever comes after a crash. Nothing is signalled that is not known to be ours. In a
-//! sandbox, a [`watchdog`] ends it when it uses more than its [`resources`].
+//! sandbox, a [`watchdog`] ends it when it uses more than its [`resources`]; so does the kernel, where it has a [`control_group`].
 
+mod control_group;
 mod kin;
 pub mod launch;
 mod lines;
@@ -19,6 +20,7 @@ mod spawner;
 mod transcript;
 mod watchdog;
 
+pub use control_group::kernel_bounds;
 pub use kin::{GRACE, lives};
 pub use program::{Launcher, Program, Secrecy, kept_environment};
 pub use record::{Orphan, end_orphans};

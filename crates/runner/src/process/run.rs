@@ -5,12 +5,14 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWriteExt};
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 use tokio_util::sync::CancellationToken;
 
+use super::control_group::ControlGroup;
 use super::kin::{Ask, Family, Life};
 use super::launch;
 use super::lines::{Line, Lines, Read};
@@ -146,6 +148,7 @@ pub async fn run(
     if matches!(how, How::OverLimit(_)) {
         // A fork bomb makes others faster than they can be asked.
         running.family.kill_first();
+        running.group.iter().for_each(|group| group.kill());
     }
     running.end(&mut heard).await;
     if how == How::Exited(launch::NOT_STARTED)
@@ -209,6 +212,8 @@ struct Running {
     child: Child,
     family: Family,
     ask: Ask,
+    /// The kernel's bounds of a sandbox, where there are such.
+    group: Option<Arc<ControlGroup>>,
     record: Record,
     out: Option<Lines<ChildStdout>>,
     err: Option<Lines<ChildStderr>>,
@@ -230,13 +235,16 @@ impl Running {
         let not_recorded = |source| NotStarted::Record { folder: records.clone(), source };
         let record = Record::begin(records, name, &family).map_err(not_recorded)?;
         let not_started = |source| NotStarted::Start { program: program.launcher.rookery.clone(), source };
-        let command = command(program, found, &family)?;
+        let limits = program.sandbox.as_ref().map(|sandbox| sandbox.bounds().limits);
+        let group = limits.and_then(ControlGroup::make).map(Arc::new);
+        let command = command(program, found, &family, group.as_deref())?;
         let mut child = spawner::spawn(command).await.map_err(not_started)?;
         let mut running = Running {
             family: Family { first: child.id().and_then(Life::of), ..family },
             ask: if program.sandbox.is_some() { Ask::AllButFirst } else { Ask::Everybody },
             out: child.stdout.take().map(Lines::of),
             err: child.stderr.take().map(Lines::of),
+            group,
             record,
             child,
             ended: false,
@@ -260,9 +268,10 @@ impl Running {
         let over = tokio::time::sleep(limits.timeout);
         let bounds = program.sandbox.as_ref().map(|sandbox| sandbox.bounds());
         let watched = bounds.clone().zip(self.family.first);
+        let group = self.group.clone();
         let excess = async {
             match watched {
-                Some((bounds, first)) => watchdog::excess(first.pid, bounds).await,
+                Some((bounds, first)) => watchdog::excess(first.pid, bounds, group.as_deref()).await,
                 None => std::future::pending().await,
             }
         };
@@ -278,8 +287,9 @@ impl Running {
                 },
                 status = self.child.wait() => {
                     let how = status.map_or(How::Exited(launch::NOT_STARTED), how);
+                    let enforced = self.group.as_deref().and_then(ControlGroup::excess).map(How::OverLimit);
                     let limits = bounds.as_ref().map(|bounds| &bounds.limits);
-                    return limits.map_or(how, |limits| how.or_excess(limits));
+                    return enforced.unwrap_or_else(|| limits.map_or(how, |limits| how.or_excess(limits)));
                 }
                 () = silence(limits.idle) => return How::Idle,
             }
@@ -328,9 +338,18 @@ impl Running {
 }
 
 /// The command that starts a program: our own, which becomes it.
-fn command(program: &Program, found: &Path, family: &Family) -> Result<Command, NotStarted> {
+fn command(
+    program: &Program,
+    found: &Path,
+    family: &Family,
+    group: Option<&ControlGroup>,
+) -> Result<Command, NotStarted> {
     let mut command = Command::from(launch::command(&program.launcher.rookery));
-    command.args(["launch", "--parent", &std::process::id().to_string(), "--"]);
+    command.args(["launch", "--parent", &std::process::id().to_string()]);
+    if let Some(group) = group {
+        command.arg("--group").arg(group.entrance());
+    }
+    command.arg("--");
     match &program.sandbox {
         Some(sandbox) => {
             let around = sandbox.around(found, &program.argv[1..]);

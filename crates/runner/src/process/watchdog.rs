@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::control_group::ControlGroup;
 use super::resources::{Bounds, Excess, ResourceLimits};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
@@ -23,13 +24,16 @@ const TICKS_PER_SECOND: u64 = 100;
 const USUAL_PAGE_BYTES: u64 = 4096;
 const BLOCK_BYTES: u64 = 512;
 
-/// Returns when the tree of a process uses more than it may.
-pub(super) async fn excess(first: i32, bounds: Bounds) -> Excess {
+/// Returns when the tree of a process uses more than it may, or the kernel has found so for its control group.
+pub(super) async fn excess(first: i32, bounds: Bounds, group: Option<&ControlGroup>) -> Excess {
     let Bounds { limits, folders, except } = bounds;
     let folders = Arc::new(Folders { roots: folders, except });
     let mut disk = DiskWatch::begin(folders, limits.disk).await;
     loop {
         tokio::time::sleep(POLL_INTERVAL).await;
+        if let Some(excess) = group.and_then(ControlGroup::excess) {
+            return excess;
+        }
         let used = tokio::task::spawn_blocking(move || Usage::of_tree(first, limits.memory)).await;
         if let Ok(Some(excess)) = used.map(|used| used.excess(&limits)) {
             return excess;

@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use rookery_runner::process::kernel_bounds;
 use rookery_runner::sandbox::Available;
 use serde::Serialize;
 use serde_json::Value;
@@ -76,7 +77,7 @@ pub(super) async fn run(context: &Context, args: Args) -> anyhow::Result<()> {
         Ok(_) => Check::good("settings", "every value is right"),
         Err(error) => Check::bad("settings", error.to_string(), error.hint()),
     });
-    checks.push(check_sandbox(Available::here()));
+    checks.push(check_sandbox(Available::here(), &kernel_bounds()));
     let running = context::find(&project).await;
     match &running {
         Ok(running) => checks.extend(check_daemon(running).await),
@@ -150,9 +151,13 @@ fn check_disk(path: &Path) -> Option<Check> {
 }
 
 /// Whether agents that this machine runs are kept apart from it.
-fn check_sandbox(available: &Available) -> Check {
+fn check_sandbox(available: &Available, kernel_bounds: &[&str]) -> Check {
     match available.mend() {
-        None => Check::good("sandbox", available.to_string()),
+        None if kernel_bounds.is_empty() => Check::good("sandbox", available.to_string()),
+        None => {
+            let bounds = kernel_bounds.join(" and ");
+            Check::good("sandbox", format!("{available}; the kernel bounds the {bounds} of each"))
+        }
         Some(mend) => Check::warning("sandbox", available.to_string(), mend),
     }
 }
@@ -280,7 +285,7 @@ mod tests {
 
     #[test]
     fn a_machine_without_sandboxes_is_warned_of() {
-        let check = check_sandbox(&Available::Missing);
+        let check = check_sandbox(&Available::Missing, &[]);
         assert_eq!((check.name, check.verdict), ("sandbox", Verdict::Warning));
         assert!(check.mend.is_some_and(|mend| mend.starts_with("install bubblewrap")));
         let there = Available::Yes {
@@ -288,7 +293,9 @@ mod tests {
             version: "bubblewrap 1".into(),
             nested: rookery_runner::sandbox::NestedNamespaces::Off,
         };
-        assert_eq!(check_sandbox(&there).verdict, Verdict::Good);
+        assert_eq!(check_sandbox(&there, &[]).verdict, Verdict::Good);
+        let bounded = check_sandbox(&there, &["memory", "processes"]);
+        assert!(bounded.found.ends_with("; the kernel bounds the memory and processes of each"), "{}", bounded.found);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `rookery launch`
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use rookery_runner::process::launch;
 
@@ -15,13 +16,17 @@ pub struct Args {
     #[arg(long, value_name = "PID")]
     parent: u32,
 
+    /// The file by which a process enters the control group that the program runs in
+    #[arg(long, value_name = "FILE")]
+    group: Option<PathBuf>,
+
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     argv: Vec<OsString>,
 }
 
 pub(super) fn run(context: &Context, args: &Args) -> ! {
-    not_started(context, &launch::launch(args.parent, &args.argv))
+    not_started(context, &launch::launch(args.parent, args.group.as_deref(), &args.argv))
 }
 
 /// Says why a program was not started, and ends as a shell does then.

@@ -1,0 +1,264 @@
+//! Control groups (cgroup v2): the kernel's own bounds on all processes of a sandbox together.
+//!
+//! A group of ours is used only where systemd has delegated it (`Delegate=` of a service or scope), which it marks with an
+//! attribute; every other group is somebody else's to arrange. Where there is none, the [watchdog](super::watchdog) bounds
+//! processes and memory alone, a moment later than the kernel would.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::kin::Life;
+use super::resources::{Excess, ResourceLimits};
+
+/// The attribute by which systemd marks a group that it leaves to the processes in it.
+const DELEGATED: &str = "user.delegate";
+/// The group of all processes that were in the delegated one: a group with processes of its own cannot bound others.
+const SUPERVISORS: &str = "rookery-supervisors";
+const SANDBOX_PREFIX: &str = "rookery-sandbox-";
+const PROCESSES: &str = "cgroup.procs";
+/// How often processes are moved that others start meanwhile.
+const MOVES: usize = 10;
+
+/// A group that was left to us, with the limits that it can set for groups inside of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct DelegatedGroup {
+    folder: PathBuf,
+    memory: bool,
+    processes: bool,
+}
+
+impl DelegatedGroup {
+    /// The one that this process is in. Found out once, because that may move processes inside of it.
+    fn here() -> Option<&'static DelegatedGroup> {
+        static HERE: OnceLock<Option<DelegatedGroup>> = OnceLock::new();
+        HERE.get_or_init(|| DelegatedGroup::around(&own_group()?)).as_ref()
+    }
+
+    fn around(own: &Path) -> Option<DelegatedGroup> {
+        let delegated = delegated_around(own)?;
+        if delegated == own {
+            vacate(delegated).ok()?;
+        }
+        let [memory, processes] = ["memory", "pids"].map(|controller| enable(delegated, controller));
+        Some(DelegatedGroup { folder: delegated.to_path_buf(), memory, processes })
+    }
+}
+
+/// The resources that the kernel can bound for all processes of a sandbox together: none where groups are not delegated.
+pub fn kernel_bounds() -> Vec<&'static str> {
+    let delegated = own_group().and_then(|own| delegated_around(&own).map(Path::to_path_buf));
+    let available = |(controller, _): &(&str, &str)| delegated.as_ref().is_some_and(|group| has(group, controller));
+    [("memory", "memory"), ("pids", "processes")].into_iter().filter(available).map(|(_, resource)| resource).collect()
+}
+
+/// The group itself, or the one around it.
+fn delegated_around(own: &Path) -> Option<&Path> {
+    own.ancestors().take(2).find(|folder| is_delegated(folder))
+}
+
+/// The folder of the group that this process is in.
+fn own_group() -> Option<PathBuf> {
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    group_folder(&groups, &mounts)
+}
+
+fn group_folder(groups: &str, mounts: &str) -> Option<PathBuf> {
+    let group = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+    mounts.lines().find_map(|line| {
+        let (place, kind) = line.split_once(" - ")?;
+        let mut fields = place.split(' ').skip(3);
+        let (root, mount) = (fields.next()?, fields.next()?);
+        let below = Path::new(group).strip_prefix(root).ok()?;
+        // `join` with nothing would end the path with a slash.
+        kind.starts_with("cgroup2 ").then(|| Path::new(mount).components().chain(below.components()).collect())
+    })
+}
+
+fn is_delegated(folder: &Path) -> bool {
+    let mut value = [0; 1];
+    rustix::fs::getxattr(folder, DELEGATED, &mut value).is_ok_and(|length| value[..length] == *b"1")
+}
+
+/// Moves all processes of a group into one inside of it.
+fn vacate(group: &Path) -> io::Result<()> {
+    let inner = group.join(SUPERVISORS);
+    create_folder(&inner)?;
+    for _ in 0..MOVES {
+        let processes = fs::read_to_string(group.join(PROCESSES))?;
+        if processes.is_empty() {
+            return Ok(());
+        }
+        for process in processes.lines() {
+            // One that has ended meanwhile cannot be moved and need not be.
+            drop(fs::write(inner.join(PROCESSES), process));
+        }
+    }
+    Err(io::Error::other("processes stay in the group"))
+}
+
+fn create_folder(folder: &Path) -> io::Result<()> {
+    match fs::create_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    }
+}
+
+fn has(group: &Path, controller: &str) -> bool {
+    let available = fs::read_to_string(group.join("cgroup.controllers")).unwrap_or_default();
+    available.split_ascii_whitespace().any(|word| word == controller)
+}
+
+/// Lets groups inside of a group have limits of a kind. Returns whether they can.
+fn enable(group: &Path, controller: &str) -> bool {
+    has(group, controller) && fs::write(group.join("cgroup.subtree_control"), format!("+{controller}")).is_ok()
+}
+
+/// The group of one sandbox. Dropping it ends everything in it.
+#[derive(Debug)]
+pub(super) struct ControlGroup {
+    folder: PathBuf,
+    limits: ResourceLimits,
+}
+
+impl ControlGroup {
+    /// Makes a group, where they are delegated.
+    pub(super) fn make(limits: ResourceLimits) -> Option<ControlGroup> {
+        let delegated = DelegatedGroup::here()?;
+        remove_left_over(&delegated.folder);
+        ControlGroup::make_in(delegated, limits).ok()
+    }
+
+    fn make_in(delegated: &DelegatedGroup, limits: ResourceLimits) -> io::Result<ControlGroup> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let folder = delegated.folder.join(format!("{SANDBOX_PREFIX}{}-{number}", std::process::id()));
+        fs::create_dir(&folder)?;
+        let group = ControlGroup { folder, limits };
+        if delegated.memory {
+            group.set("memory.max", limits.memory)?;
+            group.set("memory.oom.group", 1)?;
+            // A kernel without swap has no such file.
+            drop(group.set("memory.swap.max", 0));
+        }
+        if delegated.processes {
+            // The kernel counts threads.
+            group.set("pids.max", limits.threads())?;
+        }
+        Ok(group)
+    }
+
+    fn set(&self, file: &str, value: u64) -> io::Result<()> {
+        fs::write(self.folder.join(file), value.to_string())
+    }
+
+    /// The file by which a process enters the group.
+    pub(super) fn entrance(&self) -> PathBuf {
+        self.folder.join(PROCESSES)
+    }
+
+    /// The limit that the kernel has enforced, if any.
+    pub(super) fn excess(&self) -> Option<Excess> {
+        if self.count("memory.events", "oom_kill") > 0 {
+            Some(Excess::Memory(self.limits.memory))
+        } else if self.count("pids.events", "max") > 0 {
+            Some(Excess::Threads(self.limits.threads()))
+        } else {
+            None
+        }
+    }
+
+    fn count(&self, file: &str, event: &str) -> u64 {
+        let text = fs::read_to_string(self.folder.join(file)).unwrap_or_default();
+        let counted = text.lines().find_map(|line| line.strip_prefix(event)?.strip_prefix(' ')?.parse().ok());
+        counted.unwrap_or(0)
+    }
+
+    /// Ends every process of the group at once, also those that are being started.
+    pub(super) fn kill(&self) {
+        drop(self.set("cgroup.kill", 1));
+    }
+}
+
+impl Drop for ControlGroup {
+    fn drop(&mut self) {
+        self.kill();
+        // While a process ends, its group stays; a later team removes it.
+        drop(fs::remove_dir(&self.folder));
+    }
+}
+
+/// Removes groups of runners that have ended.
+fn remove_left_over(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let runner = name.to_str().and_then(|name| name.strip_prefix(SANDBOX_PREFIX)?.split('-').next()?.parse().ok());
+        if runner.is_some_and(|runner| Life::of(runner).is_none()) {
+            drop(fs::remove_dir(entry.path()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::SandboxLimits;
+
+    #[test]
+    fn own_group_is_found_where_it_is_mounted() {
+        let mounts = "25 1 0:23 / /sys rw - sysfs sysfs rw\n\
+                      30 25 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
+        let groups = "1:cpu:/old\n0::/user.slice/run-7.scope\n";
+        assert_eq!(group_folder(groups, mounts), Some("/sys/fs/cgroup/user.slice/run-7.scope".into()));
+        assert_eq!(group_folder("0::/\n", mounts), Some("/sys/fs/cgroup".into()));
+        let inner = mounts.replace("0:26 / ", "0:26 /user.slice ");
+        assert_eq!(group_folder(groups, &inner), Some("/sys/fs/cgroup/run-7.scope".into()));
+        assert_eq!(group_folder("0::/system.slice\n", &inner), None, "it cannot be seen from here");
+        assert_eq!(group_folder("4:memory:/x\n", mounts), None);
+    }
+
+    #[test]
+    fn group_that_nobody_delegated_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(DelegatedGroup::around(folder.path()), None);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    /// The files of the kernel, as they are read and written here; a folder of its own stands for the group.
+    #[test]
+    fn group_has_its_limits_and_names_the_one_that_was_hit() {
+        let folder = tempfile::tempdir().unwrap();
+        let delegated = DelegatedGroup { folder: folder.path().into(), memory: true, processes: true };
+        let limits = SandboxLimits { processes: Some(20), memory: Some(1 << 20), ..SandboxLimits::default() };
+        let limits = ResourceLimits::new(&limits);
+        let group = ControlGroup::make_in(&delegated, limits).unwrap();
+        let read = |file: &str| fs::read_to_string(group.folder.join(file)).unwrap();
+        assert_eq!(
+            (read("memory.max"), read("pids.max"), read("memory.swap.max")),
+            ("1048576".into(), "320".into(), "0".into())
+        );
+        assert_eq!(group.excess(), None);
+        fs::write(group.folder.join("pids.events"), "max 3\n").unwrap();
+        assert_eq!(group.excess(), Some(Excess::Threads(320)));
+        fs::write(group.folder.join("memory.events"), "low 0\nhigh 0\nmax 9\noom 1\noom_kill 0\n").unwrap();
+        assert_eq!(group.excess(), Some(Excess::Threads(320)), "memory was reclaimed in time");
+        fs::write(group.folder.join("memory.events"), "oom 1\noom_kill 2\noom_group_kill 1\n").unwrap();
+        assert_eq!(group.excess(), Some(Excess::Memory(1 << 20)));
+    }
+
+    #[test]
+    fn groups_of_runners_that_live_are_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let living = folder.path().join(format!("{SANDBOX_PREFIX}{}-0", std::process::id()));
+        let ended = folder.path().join(format!("{SANDBOX_PREFIX}{}-0", u32::MAX));
+        let other = folder.path().join("other");
+        for group in [&living, &ended, &other] {
+            fs::create_dir(group).unwrap();
+        }
+        remove_left_over(folder.path());
+        assert!(living.exists() && other.exists() && !ended.exists());
+    }
+}
