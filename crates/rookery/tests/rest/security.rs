@@ -366,6 +366,22 @@ async fn a_stream_ends_with_its_token() {
 }
 
 #[tokio::test]
+async fn tokens_of_people_and_names_of_agents_do_not_look_alike() {
+    let guarded = Guarded::start().await;
+    guarded.token(json!({"agent": "anna", "role": "person"})).await;
+    let (reviewer, _) = guarded.token(json!({"agent": "reviewer"})).await;
+    let tokens = |body: Value| guarded.0.as_person(Method::POST, "/admin/tokens", Some(body));
+    for name in ["Anna", "аnna"] {
+        assert_refused(&tokens(json!({"agent": name})).await, 400, "INVALID", "");
+    }
+    // A person whose name an agent has already would be taken for it.
+    let said = json!({"id": "reviewer", "tool": "test"});
+    assert_eq!(guarded.send(&reviewer, Method::POST, "/agents/announce", Some(said)).await.status, 201);
+    let person = tokens(json!({"agent": "Reviewer", "role": "person"})).await;
+    assert_refused(&person, 409, "EXISTS", "the agent 'reviewer' could be taken for that person");
+}
+
+#[tokio::test]
 async fn tokens_outlive_a_restart() {
     let mut guarded = Guarded::start().await;
     let secret = guarded.agent("a").await;

@@ -56,6 +56,18 @@ async fn sign_in_link_signs_a_person_in_once() {
 }
 
 #[tokio::test]
+async fn cookie_of_a_page_that_came_by_tls_is_sent_by_tls_only() {
+    let team = team(&[]).await;
+    let by_tls = team.url().replace("http://", "https://");
+    for (origin, secure) in [(by_tls.as_str(), true), (team.url(), false)] {
+        let body = json!({ "code": code(&team, "anna").await });
+        let reply = team.send(Method::POST, "/session", &[("origin", origin)], Some(body)).await;
+        assert_eq!(reply.status, 200, "{origin}: {}", reply.body);
+        assert_eq!(reply.headers["set-cookie"].to_str().unwrap().ends_with("; Secure"), secure, "{origin}");
+    }
+}
+
+#[tokio::test]
 async fn only_a_person_makes_sign_in_links() {
     let team = team(&["lead"]).await;
     for headers in [&[][..], &[("x-agent-id", "lead")]] {

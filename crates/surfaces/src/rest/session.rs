@@ -110,16 +110,17 @@ pub async fn sign_in(
         return Err(refusal.hint("'rookery open' prints a new one").into());
     };
     let body = SignedIn { secret: stored, session: session.id, person: session.subject };
-    Ok(with_cookie(&app, &cookie, SESSION_MILLIS / 1_000, Json(body).into_response()))
+    let cookie = new_cookie(&app, &headers, &cookie, SESSION_MILLIS / 1_000);
+    Ok(with_cookie(&cookie, Json(body).into_response()))
 }
 
 /// Sign out: end the session of this browser.
 #[utoipa::path(delete, path = "/session", tag = "session", responses((status = 200, body = Done)))]
-pub async fn sign_out(State(app): State<App>, call: Call) -> Result<Response, RestError> {
+pub async fn sign_out(State(app): State<App>, headers: HeaderMap, call: Call) -> Result<Response, RestError> {
     if let Some(session) = call.browser_session() {
         app.engine().revoke_session(&session.id).await?;
     }
-    Ok(with_cookie(&app, "", 0, Json(Done { ok: true }).into_response()))
+    Ok(with_cookie(&new_cookie(&app, &headers, "", 0), Json(Done { ok: true }).into_response()))
 }
 
 /// The browser sessions of this project, for a person.
@@ -195,10 +196,16 @@ fn checked(name: String) -> Result<String, RestError> {
     Ok(name)
 }
 
-fn with_cookie(app: &App, value: &str, seconds: u64, mut response: Response) -> Response {
-    let cookie = format!("{}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict", cookie_name(app));
+/// A cookie that the browser sends over TLS only, if the page came by it: to this daemon or to a proxy before it.
+fn new_cookie(app: &App, headers: &HeaderMap, value: &str, seconds: u64) -> String {
+    let secure = headers.get(header::ORIGIN).is_some_and(|origin| origin.as_bytes().starts_with(b"https://"));
+    let secure = if secure { "; Secure" } else { "" };
+    format!("{}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}", cookie_name(app))
+}
+
+fn with_cookie(cookie: &str, mut response: Response) -> Response {
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    match HeaderValue::from_str(&cookie) {
+    match HeaderValue::from_str(cookie) {
         Ok(cookie) => {
             response.headers_mut().insert(header::SET_COOKIE, cookie);
             response
