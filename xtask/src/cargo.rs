@@ -7,6 +7,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use rookery_testdb::Server;
 
 use crate::process::Program;
 use crate::workspace::{Kind, Profile, Workspace};
@@ -19,9 +20,11 @@ const NEXTEST: &str = "cargo-nextest@0.9.143";
 const STORE: &str = "ROOKERY_TEST_STORE";
 
 /// The daemon's end-to-end tests that run once more, with PostgreSQL under the daemon. Not those that fill the disk that
-/// the SQLite file lies on (`disk`).
-const ON_POSTGRES: &str = "package(rookery) and (binary(rest) or binary(clutch) or binary(durability) or binary(mcp)) \
-                           and not (binary(durability) and test(/^disk::/))";
+/// the SQLite file lies on (`disk`). The others that could are a trial: the store's own tests run on both databases.
+const ON_POSTGRES: &str =
+    "package(rookery) and (binary(rest) or binary(durability)) and not (binary(durability) and test(/^disk::/))";
+const ALL_ON_POSTGRES: &str = "package(rookery) and (binary(rest) or binary(clutch) or binary(durability) or binary(mcp)) \
+                               and not (binary(durability) and test(/^disk::/))";
 
 pub(crate) fn format(workspace: &Workspace) -> Result<()> {
     workspace
@@ -44,13 +47,22 @@ pub(crate) fn tests(workspace: &Workspace) -> Result<()> {
     }
     workspace.cargo()?.args(["nextest", "run", "--workspace", "--no-run"]).run().context("the tests do not build")?;
     let server = postgres::for_tests()?;
-    let run = || -> Result<Program> {
-        Ok(workspace.cargo()?.args(["nextest", "run", "--workspace"]).env(postgres::SHARED, server.url()))
-    };
     let others = format!("not ({})", agents::TESTS);
-    run()?.env_remove(STORE).args(["-E", &others]).run().context("some tests fail")?;
+    run_tests(workspace, &server, &others)?.env_remove(STORE).run().context("some tests fail")?;
     say::note("\nthe daemon's tests with PostgreSQL");
-    run()?.env(STORE, "postgres").args(["-E", ON_POSTGRES]).run().context("some tests fail with PostgreSQL")
+    let on_postgres = run_tests(workspace, &server, ON_POSTGRES)?.env(STORE, "postgres");
+    on_postgres.run().context("some tests fail with PostgreSQL")
+}
+
+/// Runs all tests of the daemon that can run with PostgreSQL, and returns their output.
+pub(crate) fn tests_on_postgres(workspace: &Workspace) -> Result<String> {
+    let server = postgres::for_tests()?;
+    run_tests(workspace, &server, ALL_ON_POSTGRES)?.env(STORE, "postgres").run_and_keep()
+}
+
+fn run_tests(workspace: &Workspace, server: &Server, which: &str) -> Result<Program> {
+    let cargo = workspace.cargo()?.args(["nextest", "run", "--workspace", "-E", which]);
+    Ok(cargo.env(postgres::SHARED, server.url()))
 }
 
 /// Builds the daemon as the tests build it and tells where it is.

@@ -9,6 +9,8 @@ use std::fs;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
+use crate::process::Program;
+use crate::trials::lines_with;
 use crate::workspace::Workspace;
 use crate::{cargo, say};
 
@@ -40,9 +42,14 @@ impl Fuzz {
     pub(crate) fn run(&self, workspace: &Workspace) -> Result<()> {
         let target = self.target.as_str();
         ensure!(
-            workspace.root().join("fuzz/fuzz_targets").join(format!("{target}.rs")).is_file(),
+            targets(workspace)?.iter().any(|known| known == target),
             "there is no fuzz target '{target}'; fuzz/fuzz_targets has them all"
         );
+        self.program(workspace)?.run().context(FOUND)
+    }
+
+    fn program(&self, workspace: &Workspace) -> Result<Program> {
+        let target = self.target.as_str();
         if workspace.cargo()?.args(["fuzz", "--version"]).probe().is_none() {
             say::note("cargo-fuzz is missing: installing it into the target folder");
             cargo::install(workspace, TOOL)?;
@@ -51,7 +58,7 @@ impl Fuzz {
         let grown = folder.join("corpus").join(target);
         fs::create_dir_all(&grown).with_context(|| format!("cannot create {}", grown.display()))?;
         let seeds = SEEDS.iter().filter(|(name, _)| *name == target).flat_map(|(_, folders)| *folders);
-        workspace
+        let program = workspace
             .cargo()?
             .env("RUSTC_BOOTSTRAP", "1")
             .args(["fuzz", "run", target, "--fuzz-dir", "fuzz", "--target-dir"])
@@ -61,10 +68,31 @@ impl Fuzz {
             .args(seeds)
             .arg("--")
             .arg(format!("-max_total_time={}", self.seconds))
-            .args(&self.arguments)
-            .run()
-            .context(
-                "the fuzzer found something, which it has written below fuzz/artifacts: make it a test, then fix it",
-            )
+            .args(&self.arguments);
+        Ok(program)
     }
+}
+
+const FOUND: &str =
+    "the fuzzer found something, which it has written below fuzz/artifacts: make it a test, then fix it";
+
+/// Fuzzes every target, and returns what the fuzzer counted of each.
+pub(crate) fn run_all(workspace: &Workspace, seconds: u32) -> Result<Vec<String>> {
+    let mut counts = Vec::new();
+    for target in targets(workspace)? {
+        let said = Fuzz { target: target.clone(), seconds, arguments: vec![] }.program(workspace)?.run_and_keep();
+        let done = lines_with(&said.context(FOUND)?, &["Done "]);
+        counts.push(format!("{target}: {}", done.last().map_or("", String::as_str)));
+    }
+    Ok(counts)
+}
+
+/// The names of all targets, sorted.
+fn targets(workspace: &Workspace) -> Result<Vec<String>> {
+    let folder = workspace.root().join("fuzz/fuzz_targets");
+    let files = fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let names = files.flatten().filter_map(|file| Some(file.file_name().to_str()?.strip_suffix(".rs")?.to_owned()));
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    Ok(names)
 }

@@ -23,6 +23,7 @@ mod schemathesis;
 mod sim;
 mod step;
 mod test;
+mod trials;
 mod ui;
 mod up;
 mod workspace;
@@ -48,6 +49,7 @@ enum Task {
     Ui(ui::Ui),
     Screenshots(ui::Screenshots),
     Test(test::Test),
+    Trials(trials::Trials),
     Check(check::Check),
     Codegen(codegen::Codegen),
     Bench(bench::Bench),
@@ -74,6 +76,7 @@ fn run(task: Task) -> Result<()> {
         Task::Ui(ui) => ui.run(&workspace),
         Task::Screenshots(screenshots) => screenshots.run(&workspace),
         Task::Test(test) => test.run(&workspace),
+        Task::Trials(trials) => trials.run(&workspace),
         Task::Check(check) => check.run(&workspace),
         Task::Codegen(codegen) => codegen.run(&workspace),
         Task::Bench(bench) => bench.run(&workspace),

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 
+use crate::say;
 use crate::step::Stopwatch;
 
 /// How often a running program is asked whether it has ended.
@@ -78,6 +79,26 @@ impl Program {
     pub(crate) fn run(mut self) -> Result<()> {
         let status = self.command.status().with_context(|| self.cannot_start())?;
         self.succeeded(status)
+    }
+
+    /// Runs it to its end and returns what it wrote to stdout and stderr, which are shown meanwhile.
+    pub(crate) fn run_and_keep(mut self) -> Result<String> {
+        let (reader, writer) = std::io::pipe().context("cannot make a pipe")?;
+        self.command.stdin(Stdio::null());
+        self.command.stdout(writer.try_clone().context("cannot make a pipe")?).stderr(writer);
+        let mut child = self.command.spawn().with_context(|| self.cannot_start())?;
+        // Our own ends of the pipe, without which it has an end.
+        self.command.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut kept = String::new();
+        for line in BufReader::new(reader).split(b'\n') {
+            let line = line.context("cannot read what it writes")?;
+            let line = String::from_utf8_lossy(&line);
+            say::note(&line);
+            kept.push_str(&line);
+            kept.push('\n');
+        }
+        let status = child.wait().context("cannot wait for a program")?;
+        self.succeeded(status).map(|()| kept)
     }
 
     /// Runs it to its end and returns what it wrote to stdout; stderr is ours.
@@ -247,6 +268,12 @@ mod tests {
     fn a_failure_shows_the_command_and_the_code() {
         let error = shell("exit 3").run().unwrap_err();
         assert_eq!(error.to_string(), "`sh -c exit 3` failed (exit status: 3)");
+    }
+
+    #[test]
+    fn output_on_both_streams_is_kept() {
+        assert_eq!(shell("echo one; echo two >&2").run_and_keep().unwrap(), "one\ntwo\n");
+        assert!(shell("exit 3").run_and_keep().is_err());
     }
 
     #[test]

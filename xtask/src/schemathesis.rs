@@ -18,33 +18,48 @@ const VERSION: &str = "4.32.5";
 const LIMIT: Duration = Duration::from_secs(300);
 
 const PHASES: &str = "examples,coverage,fuzzing,stateful";
-const EXAMPLES: &str = "50";
+const EXAMPLES: &str = "15";
+const MANY_EXAMPLES: &str = "100";
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,\
                       response_schema_conformance,response_headers_conformance,unsupported_method";
 /// A stream never ends, which a client that waits for whole answers cannot test.
 const STREAM: &str = "/events/stream";
 
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
+    with_daemon(workspace, |program, daemon, folder| {
+        generate_requests(program, daemon, folder, EXAMPLES)?.start()?.finish_within(LIMIT)
+    })
+}
+
+/// Sends several times as many requests, and returns the output.
+pub(crate) fn run_at_length(workspace: &Workspace) -> Result<String> {
+    with_daemon(workspace, |program, daemon, folder| {
+        generate_requests(program, daemon, folder, MANY_EXAMPLES)?.run_and_keep()
+    })
+}
+
+fn with_daemon<T>(workspace: &Workspace, check: impl FnOnce(&Path, &Daemon, &Path) -> Result<T>) -> Result<T> {
     let schemathesis = install(workspace)?;
     let rookery = cargo::debug_daemon(workspace)?;
     let folder = empty_folder(workspace.target().join("schemathesis"))?;
     let log = folder.join("daemon.log");
     let daemon = Daemon::start(&rookery, &log)?;
     say::note(format_args!("daemon at {}, its log in {}", daemon.url(), log.display()));
-    let outcome = generate_requests(&schemathesis, &daemon, &folder);
+    let outcome = check(&schemathesis, &daemon, &folder);
     if outcome.is_err() {
         say::note(format_args!("\nthe end of the daemon's log:\n{}", daemon.log_tail()));
     }
     // The daemon has to end cleanly too, but a failed check is the more useful message.
     let stopped = daemon.stop();
-    outcome.and(stopped)
+    let outcome = outcome?;
+    stopped.map(|()| outcome)
 }
 
-fn generate_requests(schemathesis: &Path, daemon: &Daemon, folder: &Path) -> Result<()> {
+fn generate_requests(schemathesis: &Path, daemon: &Daemon, folder: &Path, examples: &str) -> Result<Program> {
     let url = daemon.url();
-    Program::new(schemathesis)
+    let program = Program::new(schemathesis)
         .args(["run", &format!("{url}/openapi.json"), "--exclude-path", STREAM])
-        .args(["--phases", PHASES, "--max-examples", EXAMPLES, "--checks", CHECKS])
+        .args(["--phases", PHASES, "--max-examples", examples, "--checks", CHECKS])
         // One worker: parsing Python in several threads at once fails now and then in Python 3.11.
         .args(["--workers", "1", "--seed", "1", "--generation-database", "none"])
         .args(["--request-timeout", "10", "--no-color"])
@@ -53,9 +68,8 @@ fn generate_requests(schemathesis: &Path, daemon: &Daemon, folder: &Path) -> Res
         .args(["--header", &format!("Authorization: Bearer {}", daemon.person_key()?)])
         // The daemon is on this machine; a proxy of the environment must not stand in between.
         .env("NO_PROXY", "*")
-        .dir(folder)
-        .start()?
-        .finish_within(LIMIT)
+        .dir(folder);
+    Ok(program)
 }
 
 /// It remembers past failures where it runs, and a run must not depend on the one before.

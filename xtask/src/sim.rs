@@ -8,6 +8,8 @@ use crate::workspace::{Kind, Profile, Workspace};
 
 const PACKAGE: &str = "rookery-testkit";
 const PROGRAM: &str = "sim";
+/// The seeds of the trial.
+const MANY: &str = "0..1000";
 
 /// Run the seeded fault simulation, over more seeds than the tests do
 #[derive(Debug, Args)]
@@ -23,18 +25,27 @@ pub(crate) struct Sim {
 
 impl Sim {
     pub(crate) fn run(&self, workspace: &Workspace) -> Result<()> {
-        let kind = workspace.kind_of(PACKAGE, PROGRAM)?;
-        let selection = match kind {
-            Kind::Binary => "--bin",
-            Kind::Example => "--example",
-        };
-        workspace.cargo()?.args(["build", "--profile", "quick", "-p", PACKAGE, selection, PROGRAM]).run()?;
-        let mut program = Program::new(workspace.program(Profile::Quick, kind, PROGRAM));
+        let mut program = build(workspace)?;
         if let Some(seeds) = &self.seeds {
             program = program.args(["--seeds", seeds]);
         }
         program.args(&self.arguments).exec()
     }
+}
+
+/// Runs many seeds, and returns the output.
+pub(crate) fn many(workspace: &Workspace) -> Result<String> {
+    build(workspace)?.args(["--seeds", MANY]).run_and_keep()
+}
+
+fn build(workspace: &Workspace) -> Result<Program> {
+    let kind = workspace.kind_of(PACKAGE, PROGRAM)?;
+    let selection = match kind {
+        Kind::Binary => "--bin",
+        Kind::Example => "--example",
+    };
+    workspace.cargo()?.args(["build", "--profile", "quick", "-p", PACKAGE, selection, PROGRAM]).run()?;
+    Ok(Program::new(workspace.program(Profile::Quick, kind, PROGRAM)))
 }
 
 /// Refuses a mistyped range here, before the build, instead of after it.

@@ -73,13 +73,22 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
 
 /// The step `browser`: a real browser before a real daemon.
 pub(crate) fn browse(workspace: &Workspace) -> Result<()> {
+    browser_tests(workspace)?.args(["--", "--project", "views"]).run()
+}
+
+/// Measures how fast the web UI is, and returns the output.
+pub(crate) fn measure(workspace: &Workspace) -> Result<String> {
+    browser_tests(workspace)?.args(["--", "--project", "speed"]).run_and_keep()
+}
+
+fn browser_tests(workspace: &Workspace) -> Result<Program> {
     let folder = folder(workspace);
     install(&folder)?;
     if !workspace.root().join("crates/ui-embed/dist/app/index.html").is_file() {
         npm(&folder).args(["run", "build"]).run()?;
     }
     let rookery = cargo::debug_daemon(workspace)?;
-    npm(&folder).args(["run", "e2e"]).env("ROOKERY_BIN", rookery).run()
+    Ok(npm(&folder).args(["run", "e2e"]).env("ROOKERY_BIN", rookery))
 }
 
 fn folder(workspace: &Workspace) -> PathBuf {
