@@ -62,7 +62,9 @@ pub(crate) fn tests_on_postgres(workspace: &Workspace) -> Result<String> {
 
 fn run_tests(workspace: &Workspace, server: &Server, which: &str) -> Result<Program> {
     let cargo = workspace.cargo()?.args(["nextest", "run", "--workspace", "-E", which]);
-    Ok(cargo.env(postgres::SHARED, server.url()))
+    // Most tests wait for a daemon most of their time.
+    let at_once = std::thread::available_parallelism().map_or(1, usize::from) * 2;
+    Ok(cargo.arg("--test-threads").arg(at_once.to_string()).env(postgres::SHARED, server.url()))
 }
 
 /// Builds the daemon as the tests build it and tells where it is.
