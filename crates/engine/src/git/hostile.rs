@@ -261,9 +261,10 @@ const ROUNDS: u64 = 8;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn files_that_change_under_git_change_nothing_outside() {
+    let (mut made, mut merged) = (0, 0);
     for seed in 0..ROUNDS {
         let bench = Bench::new().await;
-        let bench = Bench { path: bench.root.join(".worktrees/b"), ..bench };
+        let mut bench = Bench { path: bench.root.join(".worktrees/b"), ..bench };
         let (outside, mark) = (bench.outside(), bench.mark());
         let before = content(&outside);
         let disturbed = Disturbed {
@@ -283,22 +284,20 @@ async fn files_that_change_under_git_change_nothing_outside() {
                 std::thread::sleep(std::time::Duration::from_micros(rng.random_range(0..longest)));
             }
         });
-        // Whether any of it succeeds is chance; what it may touch is not.
+        // Whether one of these succeeds is chance; what it may touch is not.
         if let Ok(repository) = bench.reopened().await {
-            let bench = Bench { repository, ..bench };
-            drop(bench.make().await);
+            bench.repository = repository;
+            made += usize::from(bench.make().await.is_ok());
             // Not by its path: that may be a link right now.
             HeldFolder::open(&bench.path).and_then(|folder| folder.write_new("work.txt", b"work")).ok();
             drop(bench.repository.is_clean(&bench.path).await);
-            drop(bench.merge(Uncommitted::Commit).await);
+            merged += usize::from(bench.merge(Uncommitted::Commit).await.is_ok());
             drop(bench.remove().await);
-            done.store(true, Ordering::Relaxed);
-            disturbing.join().unwrap();
-            assert_eq!(content(&outside), before, "seed {seed}");
-            assert!(!mark.exists(), "seed {seed}: a program ran");
-        } else {
-            done.store(true, Ordering::Relaxed);
-            disturbing.join().unwrap();
         }
+        done.store(true, Ordering::Relaxed);
+        disturbing.join().unwrap();
+        assert_eq!(content(&outside), before, "seed {seed}");
+        assert!(!mark.exists(), "seed {seed}: a program ran");
     }
+    assert!(made > 0, "every round was disturbed too much to prove anything ({merged} merged)");
 }
