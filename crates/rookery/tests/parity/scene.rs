@@ -4,6 +4,7 @@
 use reqwest::Method;
 use rookery_testkit::daemon::{Daemon, Setup, read};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use crate::act::{Given, Who};
 use crate::answer::refusal_flag;
@@ -16,14 +17,17 @@ pub const PERSON: &str = "person:local";
 pub struct Stage {
     pub daemon: Daemon,
     pub person_key: String,
+    _folder: TempDir,
 }
 
 impl Stage {
     pub async fn start() -> Stage {
         let setup = Setup::new(env!("CARGO_BIN_EXE_rookery")).env("ROOKERY_LOG", "error").arg("--no-watch");
-        let daemon = setup.start().unwrap();
+        // In memory, if there is such a folder: hundreds of small commits need no disk here.
+        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let daemon = setup.start_at(folder.path()).unwrap();
         let person_key = daemon.person_key().unwrap();
-        let stage = Stage { daemon, person_key };
+        let stage = Stage { daemon, person_key, _folder: folder };
         let lead = json!({"id": "lead", "tool": "test", "role": "lead"});
         stage.call(Method::POST, "/agents/announce", Who::Lead, "lead", lead).await;
         stage
