@@ -9,6 +9,9 @@ use crate::scene::Scene;
 /// Fields that hold a position of the log.
 const POSITIONS: [&str; 4] = ["fence", "seq", "position", "grant"];
 
+/// The machine and folder of a daemon. Only stores that several daemons share record it.
+const SITE: &str = "site";
+
 /// Milliseconds since 1970 that are certainly a time.
 const EARLIEST_TIME: i64 = 1_600_000_000_000;
 
@@ -35,6 +38,7 @@ impl Normaliser<'_> {
             }
             Value::Array(entries) => entries.iter_mut().for_each(|entry| self.value(entry)),
             Value::Object(fields) => {
+                fields.remove(SITE);
                 for (name, field) in fields {
                     if POSITIONS.contains(&name.as_str()) && field.is_number() {
                         *field = "<position>".into();
