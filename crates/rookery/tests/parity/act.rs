@@ -32,7 +32,7 @@ pub enum Who {
     Ada,
     /// Another registered worker.
     Ben,
-    /// The lead of the project, which holds nothing.
+    /// The lead of the project, the same for all scenes.
     Lead,
     /// An agent id that was never registered.
     Stranger,
