@@ -30,6 +30,7 @@ const GENERATED: &[Generated] = &[
     Generated { file: "docs/reference/envelope.schema.json", arguments: &["schema", "envelope"] },
     Generated { file: "docs/reference/rookery-toml.schema.json", arguments: &["schema", "config"] },
     Generated { file: "docs/reference/workflow.schema.json", arguments: &["schema", "workflow"] },
+    Generated { file: "docs/errors.md", arguments: &["reference", "errors"] },
     Generated { file: "docs/reference/cli.md", arguments: &["reference"] },
     Generated { file: "docs/reference/mcp.md", arguments: &["reference", "mcp"] },
     Generated { file: "docs/reference/mcp-workflow.md", arguments: &["reference", "mcp", "--tools", "workflow"] },

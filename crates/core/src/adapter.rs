@@ -6,11 +6,12 @@
 use serde::{Deserialize, Serialize};
 
 use crate::actor::{Actor, Caller};
+use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::Seq;
 use crate::limit;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 
 /// Notes that what was put aside for an adapter is let go of.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -6,11 +6,12 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::code::Code;
 use crate::fact::Fact;
 use crate::id::Seq;
 use crate::key::Key;
 use crate::limit;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 
 /// How a reference begins; the hash in hex follows.
 pub const REF_PREFIX: &str = "artifact:sha256-";

@@ -9,6 +9,7 @@ use crate::agent::{
     UpdateProfile,
 };
 use crate::clutch::{AnswerCall, Filed, Ingest, NoteRejected};
+use crate::code::Code;
 use crate::contract::{DefineWorkflow, RegisterSchema};
 use crate::document::{AppendDocument, CreateDocument, DeleteDocument, Document, DocumentId, WriteDocument};
 use crate::fact::Fact;
@@ -24,7 +25,7 @@ use crate::message::{
     Thread,
 };
 use crate::redact::Redact;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::report::Report;
 use crate::routing::{Forward, Route};
 use crate::row::Row;

@@ -2,11 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::{IntentId, Seq, SiteId, WorkspaceId};
 use crate::key::{Ask, Key};
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::team::{Launch, Of};
 use crate::view::View;
 use crate::workspace::Uncommitted;

@@ -12,6 +12,7 @@ pub mod agent;
 pub mod area;
 pub mod artifact;
 pub mod clutch;
+pub mod code;
 pub mod command;
 pub mod contract;
 pub mod document;
@@ -49,6 +50,7 @@ pub mod workspace;
 
 pub use actor::{Actor, Auth, Caller, Power};
 pub use area::Area;
+pub use code::{Code, CodeClass, RetryAdvice};
 pub use command::{Command, Decision, Halt, Now, Reply, admits, asks, decide};
 pub use fact::{Fact, apply, touches};
 pub use id::{
@@ -57,6 +59,6 @@ pub use id::{
 };
 pub use instance::Instance;
 pub use key::{Ask, Key, Lookup, Table};
-pub use refusal::{Code, Refusal};
+pub use refusal::Refusal;
 pub use row::Row;
 pub use view::View;

@@ -1,6 +1,8 @@
 //! Every limit on what a command may carry: a name, a figure, and a refusal that says both.
 
-use crate::refusal::{Code, Refusal};
+use crate::code::Code;
+
+use crate::refusal::Refusal;
 
 pub const AGENT_ID_BYTES: usize = 128;
 pub const NAME_BYTES: usize = 256;

@@ -8,7 +8,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::clutch::Card;
 use crate::clutch::card::Endpoints;
-use crate::refusal::{Code, Refusal};
+use crate::code::Code;
+use crate::refusal::Refusal;
 
 /// A host, with a port or for all of its ports. Written `host`, `host:port` or `[address]:port`.
 #[derive(Clone, PartialEq, Eq, Debug, Hash)]

@@ -7,11 +7,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::actor::{Caller, Power};
+use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::{Fact, touches};
 use crate::id::{IntentId, Seq};
 use crate::key::{Ask, Key};
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::row::Row;
 use crate::view::View;
 

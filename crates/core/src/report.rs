@@ -63,7 +63,7 @@ pub(crate) fn check_evidence(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::refusal::Code;
+    use crate::code::Code;
     use crate::task::State;
     use crate::testing::{World, anna, by};
 

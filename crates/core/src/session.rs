@@ -9,11 +9,12 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::clutch::hex;
+use crate::code::Code;
 use crate::command::Halt;
 use crate::id::TeamId;
 use crate::instance::plain;
 use crate::outbound::SandboxReach;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::view::View;
 use crate::{AgentId, Timestamp};
 

@@ -2,12 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::code::Code;
 use crate::command::{Decision, Halt, Now, Reply};
 use crate::fact::Fact;
 use crate::file::{ConflictEscalated, FilePath};
 use crate::id::{Seq, TimerId, Timestamp};
 use crate::key::{Ask, Key};
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -275,9 +275,9 @@ mod tests {
 
     use super::*;
     use crate::agent::{Leave, Role};
+    use crate::code::Code;
     use crate::handoff::{Accept, Reject};
     use crate::key::ColumnValue;
-    use crate::refusal::Code;
     use crate::routing::Forward;
     use crate::task::{Clock, FireClock, RetryPart};
     use crate::testing::{

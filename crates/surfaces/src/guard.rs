@@ -10,6 +10,7 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use rookery_core::Code;
 
 use crate::app::App;
 use crate::clutch::{self, ClutchError};
@@ -33,7 +34,7 @@ pub fn around(routes: Router<App>, app: &App) -> Router<App> {
 }
 
 fn nothing_there() -> RestError {
-    RestError::new(StatusCode::NOT_FOUND, "NOT_FOUND", "there is nothing at this path")
+    RestError::new(Code::NotFound, "there is nothing at this path")
 }
 
 /// In whose words a request is refused that no face has seen.
@@ -98,7 +99,7 @@ async fn checked(app: &App, request: Request, next: Next) -> Response {
 
 fn check(app: &App, request: &Request) -> Result<(), RestError> {
     if request.uri().path_and_query().map_or(0, |uri| uri.as_str().len()) > app.limits().uri_bytes {
-        return Err(RestError::new(StatusCode::URI_TOO_LONG, "TOO_LARGE", "the address is too long"));
+        return Err(RestError::new(Code::TooLarge, "the address is too long").status(StatusCode::URI_TOO_LONG));
     }
     if request.extensions().get::<Via>() != Some(&Via::Socket) {
         check_host(app, request)?;
@@ -106,8 +107,7 @@ fn check(app: &App, request: &Request) -> Result<(), RestError> {
     let wanted = request.headers().get("x-rookery-project").map(HeaderValue::as_bytes);
     if wanted.is_some_and(|project| project != app.about().project_id.as_bytes()) {
         return Err(RestError::new(
-            StatusCode::MISDIRECTED_REQUEST,
-            "OTHER_PROJECT",
+            Code::OtherProject,
             format!("this daemon serves project '{}'", app.about().project_id),
         )
         .hint("look up the address in the project's .rookery/daemon.json"));
@@ -118,7 +118,7 @@ fn check(app: &App, request: &Request) -> Result<(), RestError> {
 fn check_host(app: &App, request: &Request) -> Result<(), RestError> {
     let host = named_host(request);
     if !host.is_some_and(|host| is_ours(app, host)) {
-        return Err(RestError::new(StatusCode::FORBIDDEN, "FOREIGN_HOST", "the Host header does not name this daemon")
+        return Err(RestError::new(Code::ForeignHost, "the Host header does not name this daemon")
             .hint("call it by its loopback address, or add the name to allowed_hosts"));
     }
     check_fetch_site(request)?;
@@ -135,7 +135,7 @@ fn check_host(app: &App, request: &Request) -> Result<(), RestError> {
 }
 
 fn foreign_origin() -> RestError {
-    RestError::new(StatusCode::FORBIDDEN, "FOREIGN_ORIGIN", "requests from other origins are refused")
+    RestError::new(Code::ForeignOrigin, "requests from other origins are refused")
         .hint("open the daemon's own page, or call it from a program")
 }
 
@@ -217,7 +217,7 @@ fn take_place(app: &App, request: &Request) -> Result<Place, RestError> {
 
 async fn in_time(app: &App, request: Request, next: Next) -> Result<Response, RestError> {
     tokio::time::timeout(app.limits().request_time, next.run(request)).await.map_err(|_| {
-        RestError::new(StatusCode::REQUEST_TIMEOUT, "TIMEOUT", "the request took too long")
+        RestError::new(Code::Timeout, "the request took too long")
             .hint("look whether it was done before you repeat it, or repeat it with the same Idempotency-Key")
     })
 }
@@ -225,7 +225,7 @@ async fn in_time(app: &App, request: Request, next: Next) -> Result<Response, Re
 fn method_not_allowed(response: &Response<Body>, words: Words) -> Response {
     let allow = response.headers().get(header::ALLOW).cloned();
     let message = "this path does not take that method";
-    let mut error = words.refuse(RestError::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", message));
+    let mut error = words.refuse(RestError::new(Code::MethodNotAllowed, message));
     if let Some(allow) = allow {
         error.headers_mut().insert(header::ALLOW, allow);
     }

@@ -7,6 +7,7 @@
 
 pub mod app;
 pub mod clutch;
+pub mod error_page;
 mod files;
 pub mod guard;
 pub mod mcp;

@@ -4,11 +4,12 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use rookery_core::Code;
 use rookery_store::node::{Duty, Whereabouts};
 use rookery_store::store::Health;
 use serde::Serialize;
@@ -39,8 +40,7 @@ pub async fn readyz(State(app): State<App>) -> Response {
     match app.engine().store().health() {
         Health::Writable => Json(Probe { ok: true }).into_response(),
         Health::ReadOnly { reason } => RestError::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "STORE_UNAVAILABLE",
+            Code::StoreUnavailable,
             format!("the store cannot write: {reason}"),
         )
         .hint("reading goes on; unless the reason asks for more, writing resumes by itself when the cause is gone")

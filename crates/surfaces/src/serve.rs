@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Router};
 use hyper::server::conn::http1;
@@ -18,7 +17,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
-use rookery_core::Instance;
+use rookery_core::{Code, Instance};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
@@ -192,7 +191,7 @@ impl Server {
 }
 
 fn too_many_connections() -> Response {
-    RestError::new(StatusCode::SERVICE_UNAVAILABLE, "TOO_MANY_CONNECTIONS", "no more connections can be opened here")
+    RestError::new(Code::TooManyConnections, "no more connections can be opened here")
         .hint("close those that are not needed, or raise max_connections")
         .retry_after(1)
         .into_response()

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::http::StatusCode;
-use rookery_core::{Actor, Caller};
+use rookery_core::{Actor, Caller, Code};
 use tokio::sync::Notify;
 
 use crate::rest::RestError;
@@ -211,7 +211,7 @@ impl Full {
                 ("no more streams can be opened here", "close those that are not needed, or raise max_subscriptions")
             }
         };
-        RestError::new(self.status(), "TOO_MANY_SUBSCRIBERS", message).hint(hint).retry_after(5)
+        RestError::new(Code::TooManySubscribers, message).status(self.status()).hint(hint).retry_after(5)
     }
 
     pub fn of_requests(self) -> RestError {
@@ -219,7 +219,7 @@ impl Full {
             Full::Share => ("too many requests under way", "wait for the answers to earlier requests"),
             Full::Pool => ("too many requests of all callers under way", "try again soon, or raise max_requests"),
         };
-        RestError::new(self.status(), "TOO_MANY_REQUESTS", message).hint(hint).retry_after(1)
+        RestError::new(Code::TooManyRequests, message).status(self.status()).hint(hint).retry_after(1)
     }
 
     pub fn of_downloads(self) -> RestError {
@@ -230,7 +230,7 @@ impl Full {
             ),
             Full::Pool => ("too many downloads under way", "try again soon, or raise max_downloads"),
         };
-        RestError::new(self.status(), "TOO_MANY_DOWNLOADS", message).hint(hint).retry_after(1)
+        RestError::new(Code::TooManyDownloads, message).status(self.status()).hint(hint).retry_after(1)
     }
 }
 

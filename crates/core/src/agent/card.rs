@@ -7,10 +7,11 @@ use serde_json::{Map, Value};
 use super::{EndpointGrant, Register, Vouched};
 use crate::actor::Caller;
 use crate::clutch::Card;
+use crate::code::Code;
 use crate::command::{Decision, Halt};
 use crate::id::AgentId;
 use crate::key::{Ask, Key};
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::view::View;
 
 /// Joins the team by a card, or replaces the card that the team knows. What the agent said by other faces and a card

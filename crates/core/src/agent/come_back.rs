@@ -95,8 +95,8 @@ fn may_have_again(view: &View, agent: &Agent, lost: &LostFile) -> Result<bool, H
 mod tests {
     use super::*;
     use crate::agent::{Leave, Role, Status};
+    use crate::code::Code;
     use crate::file::{ClaimFile, Lock};
-    use crate::refusal::Code;
     use crate::testing::{World, anna, by, claim_file, complete, path};
 
     fn back(agent: &str) -> ComeBack {

@@ -44,7 +44,7 @@ fn nothing_known() -> Profile {
 mod tests {
     use super::*;
     use crate::agent::Leave;
-    use crate::refusal::Code;
+    use crate::code::Code;
     use crate::testing::{World, by, register, with_token};
 
     fn join(agent: &str) -> Join {

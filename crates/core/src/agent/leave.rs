@@ -44,8 +44,8 @@ impl Leave {
 mod tests {
     use super::*;
     use crate::agent::Status;
+    use crate::code::Code;
     use crate::file::Resolve;
-    use crate::refusal::Code;
     use crate::task::State;
     use crate::testing::{World, anna, assign, by, claim, claim_file, create, hand_over, path, start};
 

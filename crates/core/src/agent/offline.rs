@@ -4,12 +4,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{Agent, successor};
 use crate::actor::Caller;
+use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::file::{self, FilePath, ReleaseReason};
 use crate::id::{AgentId, TaskId, Timestamp};
 use crate::key::{Ask, Key, Lookup};
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::task;
 use crate::view::{LifeSource, View};
 

@@ -5,12 +5,13 @@ use serde::{Deserialize, Serialize};
 
 use super::Agent;
 use crate::actor::{Caller, Power};
+use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::{AgentId, Timestamp};
 use crate::key::{Ask, Key};
 use crate::limit;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug)]

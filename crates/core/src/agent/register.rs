@@ -8,6 +8,7 @@ use super::{Agent, LeadChosen, LeadReason, Lost, Membership, Metadata, Recent, R
 use crate::actor::{Actor, Caller, Power};
 use crate::clutch::Card;
 use crate::clutch::signature::{keys_of, same_keys};
+use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::{AgentId, Seq, Timestamp};
@@ -15,7 +16,7 @@ use crate::instance::{Instance, begin, check_name, plain};
 use crate::key::{Ask, Key};
 use crate::limit;
 use crate::outbound::AllowedHost;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::view::View;
 
 /// What an agent says about itself.

@@ -35,8 +35,8 @@ impl UpdateProfile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::code::Code;
     use crate::limit;
-    use crate::refusal::Code;
     use crate::testing::{World, anna, by};
 
     fn noting(agent: &str, key: &str, value: &str) -> UpdateProfile {

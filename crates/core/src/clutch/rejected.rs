@@ -4,10 +4,11 @@ use serde::{Deserialize, Serialize};
 
 use super::message_type::MessageType;
 use crate::actor::{Actor, Caller};
+use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::MessageId;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 
 /// Notes that a message was refused. How often that may be noted is for the one who notes.
 #[derive(Clone, PartialEq, Eq, Debug)]

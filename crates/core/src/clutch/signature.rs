@@ -15,7 +15,8 @@ use super::envelope::Envelope;
 use super::message_type::MessageType;
 use super::security::SCHEME;
 use crate::agent::Agent;
-use crate::refusal::{Code, Refusal};
+use crate::code::Code;
+use crate::refusal::Refusal;
 
 /// Which messages must be signed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -9,12 +9,13 @@ use super::envelope::{Envelope, Trace};
 use super::security::{Policy, TrustLevel};
 use crate::actor::{Actor, Caller};
 use crate::agent::Agent;
+use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::{AgentId, MessageId, RunId, TaskId, ThreadId};
 use crate::key::{Ask, Key};
 use crate::limit;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::task::Task;
 use crate::view::View;
 

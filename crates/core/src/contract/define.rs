@@ -6,12 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{StepRule, Workflow, built_in};
 use crate::actor::Caller;
+use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::{Seq, Timestamp};
 use crate::key::{Ask, Key};
 use crate::limit;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug)]

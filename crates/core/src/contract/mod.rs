@@ -17,11 +17,12 @@ pub use violation::{Violation, Violations, missing, pointer_below};
 
 use crate::actor::Caller;
 use crate::clutch::{MessageType, PayloadType};
+use crate::code::Code;
 use crate::command::Halt;
 use crate::fact::Fact;
 use crate::id::{Seq, Timestamp};
 use crate::key::{ColumnValue, Key};
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::row::Row;
 use crate::task::Task;
 use crate::view::View;

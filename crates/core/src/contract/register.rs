@@ -6,12 +6,13 @@ use serde_json::Value;
 use super::{Schema, built_in};
 use crate::actor::Caller;
 use crate::clutch::PayloadType;
+use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::{Seq, Timestamp};
 use crate::key::{Ask, Key};
 use crate::limit;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::view::View;
 
 /// The engine has seen that the text is a schema.

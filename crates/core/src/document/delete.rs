@@ -5,11 +5,12 @@ use serde::{Deserialize, Serialize};
 use super::write::stale;
 use super::{Base, DocumentId, Writer, author, writer_agent};
 use crate::actor::Caller;
+use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::instance::{Instance, context_keys};
 use crate::key::{Ask, Key};
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug)]

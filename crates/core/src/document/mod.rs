@@ -17,11 +17,12 @@ pub(crate) use write::begun;
 pub use write::{AppendDocument, Base, CreateDocument, DocumentWritten, WriteDocument, Writer};
 
 use crate::actor::{Actor, Caller};
+use crate::code::Code;
 use crate::command::Halt;
 use crate::fact::Fact;
 use crate::id::{AgentId, RunId, Seq, Timestamp};
 use crate::key::ColumnValue;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::view::View;
 
 /// The author of what was found changed in a file.

@@ -4,13 +4,14 @@ use serde::{Deserialize, Serialize};
 
 use super::{Change, Document, DocumentId, Version, author, hash_of, text_of, writer_agent};
 use crate::actor::{Actor, Caller};
+use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::AgentId;
 use crate::instance::{Instance, context_keys};
 use crate::key::{Ask, Key, Lookup};
 use crate::limit;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::view::View;
 
 /// Puts a text in the place of the one before.

@@ -7,11 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use super::{FilePath, overlap_asks, overlapping};
 use crate::actor::Caller;
+use crate::code::Code;
 use crate::command::{Decision, Halt, Now, Reply};
 use crate::fact::Fact;
 use crate::id::{AgentId, Seq, SiteId, TaskId, TimerId, Timestamp};
 use crate::key::{Ask, Key};
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::report::{self, Report};
 use crate::timer::conflict_timer;
 use crate::view::View;

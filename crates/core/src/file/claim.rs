@@ -6,11 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use super::{ConflictResolved, File, FileClaim, FilePath};
 use crate::actor::Caller;
+use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::{AgentId, SiteId, TaskId};
 use crate::key::{Ask, Key, Lookup};
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::task::{Task, check_fence};
 use crate::view::View;
 

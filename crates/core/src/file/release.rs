@@ -68,9 +68,9 @@ pub(crate) fn freed(view: &View, files: &[&File], because: ReleaseReason) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::code::Code;
     use crate::file::FileState;
     use crate::id::Seq;
-    use crate::refusal::Code;
     use crate::testing::{World, anna, by, path};
 
     fn release(agent: &str, at: &str) -> ReleaseFile {

@@ -4,11 +4,12 @@ use serde::{Deserialize, Serialize};
 
 use super::{File, FilePath, overlap_asks, overlapping, taken};
 use crate::actor::Caller;
+use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::AgentId;
 use crate::key::{Ask, Key};
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

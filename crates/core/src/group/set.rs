@@ -5,12 +5,13 @@ use serde::{Deserialize, Serialize};
 use super::Group;
 use crate::actor::Caller;
 use crate::clutch::Group as RoleGroup;
+use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::{AgentId, Seq, Timestamp};
 use crate::key::{Ask, Key};
 use crate::limit;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Handoff, HandoffStatus};
 use crate::actor::Caller;
+use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::file::{self, Case, ConflictResolved, File, FileClaimed, FilePath};
@@ -11,7 +12,7 @@ use crate::id::{AgentId, HandoffId, RunId, TaskId};
 use crate::key::{Ask, Key, Lookup};
 use crate::limit;
 use crate::message;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::routing;
 use crate::run;
 use crate::task::{Task, TaskClaimed, check_fence, took_note};

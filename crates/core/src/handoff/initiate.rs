@@ -3,12 +3,13 @@
 use serde::{Deserialize, Serialize};
 
 use crate::actor::Caller;
+use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::{AgentId, HandoffId, RunId, TaskId};
 use crate::key::{Ask, Key};
 use crate::limit;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::task;
 use crate::told::Told;
 use crate::view::View;

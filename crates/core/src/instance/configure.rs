@@ -6,6 +6,7 @@ use super::context::{Configured, ContextSettings, FOLDER, Scope};
 use super::place::{self, Folder};
 use super::{Instance, begin};
 use crate::actor::{Caller, Power};
+use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
 use crate::document::DocumentPath;
 use crate::fact::Fact;
@@ -13,7 +14,7 @@ use crate::id::SiteId;
 use crate::instance::TeamContext;
 use crate::key::{Ask, Key, Lookup};
 use crate::limit;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::row::Row;
 use crate::view::View;
 

@@ -7,11 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use super::Instance;
 use super::place::{self, Folder};
+use crate::code::Code;
 use crate::command::Halt;
 use crate::document::{DocumentId, DocumentPath, DocumentPathProblem};
 use crate::id::{RunId, SiteId};
 use crate::key::{ColumnValue, Key};
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::row::Row;
 use crate::view::View;
 

@@ -19,9 +19,10 @@ pub use context::{
 pub use place::{Folder, NEW_SHARED as NEW_SHARED_FOLDER, SHARED as SHARED_FOLDER, folder_name};
 
 use crate::actor::Actor;
+use crate::code::Code;
 use crate::id::{AgentId, RunId, ThreadId};
 use crate::limit;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Instance(Arc<str>);

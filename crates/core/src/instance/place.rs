@@ -3,8 +3,9 @@
 use sha2::{Digest, Sha256};
 
 use super::{Instance, is_invisible};
+use crate::code::Code;
 use crate::limit;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 
 /// The longest folder name that an instance's name becomes. File systems take 255 bytes.
 const NAME_BYTES: usize = 120;

@@ -7,13 +7,14 @@ use serde::{Deserialize, Serialize};
 use super::mention::{is_urgent, mentions};
 use super::{DAY_MILLIS, Form, Header, Hold, Letter, Priority, Recipients};
 use crate::actor::{Actor, Caller};
+use crate::code::Code;
 use crate::command::{Decision, Halt, Now, Reply};
 use crate::fact::Fact;
 use crate::id::{AgentId, MessageId, RunId, TaskId, ThreadId, Timestamp};
 use crate::instance::{Instance, context_keys, plain};
 use crate::key::{Ask, Key};
 use crate::limit;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug)]

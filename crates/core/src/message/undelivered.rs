@@ -5,12 +5,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{Delivery, Standing};
 use crate::actor::{Actor, Caller};
+use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::{AgentId, MessageId};
 use crate::key::{Ask, Key};
 use crate::limit;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::view::View;
 
 /// The daemon has tried often enough.

@@ -5,9 +5,10 @@ use super::choice::{Filter, Rejected};
 use super::demand::Demand;
 use crate::actor::Caller;
 use crate::agent::Agent;
+use crate::code::Code;
 use crate::command::Halt;
 use crate::id::{AgentId, TaskId};
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::task::Task;
 use crate::view::View;
 

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::code::Code;
 use crate::id::TaskId;
 use crate::limit;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::task::{Details, Task};
 
 /// A task as a plan describes it. Others are named by their name, or by their id.

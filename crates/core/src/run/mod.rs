@@ -27,11 +27,12 @@ pub(crate) use rollup::{Ended, begins, ends, gives_work, goes_on, reopens, takes
 pub use status::{RunStatusSet, SetRunStatus, Trigger};
 
 use crate::actor::{Actor, Caller};
+use crate::code::Code;
 use crate::command::Halt;
 use crate::fact::Fact;
 use crate::id::{RunId, Seq, Timestamp};
 use crate::key::{Ask, ColumnValue, Key, Lookup};
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::row::Row;
 use crate::task::{State, Task};
 use crate::view::View;

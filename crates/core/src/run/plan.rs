@@ -4,12 +4,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{PlannedTask, Resolved, Status, author, resolve, rollup, steering_asks};
 use crate::actor::Caller;
+use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::{RunId, TaskId};
 use crate::key::{Ask, Key, Lookup};
 use crate::limit;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::task::{Origin, Task, TaskCreated};
 use crate::view::View;
 

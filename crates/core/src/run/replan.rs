@@ -10,12 +10,12 @@ use super::remove::{Going, is_removable, removal_asks, removed, without};
 use super::rollup::ends_with;
 use super::{PlannedTask, Run, author, check_summary, reopens, resolve, steering_asks};
 use crate::actor::Caller;
+use crate::code::Code;
 use crate::command::{Decision, Halt, Now, Reply};
 use crate::fact::Fact;
 use crate::id::{RunId, TaskId};
 use crate::key::{Ask, Key, Lookup};
 use crate::limit;
-use crate::refusal::Code;
 use crate::task::Task;
 use crate::view::View;
 

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use super::{Run, RunStatusSet, Status, Trigger};
+use crate::code::Code;
 use crate::command::Halt;
 use crate::fact::Fact;
 use crate::id::RunId;
 use crate::key::Key;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::task::{State, Task};
 use crate::view::View;
 

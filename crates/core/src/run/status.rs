@@ -4,12 +4,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{Status, rollup, steering_asks};
 use crate::actor::Caller;
+use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::RunId;
 use crate::key::{Ask, Key};
 use crate::limit;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -6,12 +6,13 @@ use serde_json::Value;
 use super::{Checkpoint, CheckpointKind, Task, may_change};
 use crate::actor::{Actor, Caller};
 use crate::artifact;
+use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
 use crate::key::{Ask, Key};
 use crate::limit;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

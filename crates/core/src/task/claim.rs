@@ -4,12 +4,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{State, Task, refuse_transition};
 use crate::actor::Caller;
+use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::{AgentId, RunId, TaskId};
 use crate::key::{Ask, Key};
 use crate::message;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::routing;
 use crate::run;
 use crate::told::Told;

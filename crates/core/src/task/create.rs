@@ -6,12 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{Clock, Clocks, Details, Origin, State, Task};
 use crate::actor::Caller;
+use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
 use crate::key::{Ask, Key};
 use crate::limit;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::routing::Routing;
 use crate::run;
 use crate::view::View;

@@ -179,8 +179,8 @@ pub(super) fn freed_files(view: &View, task: &Task, reason: ReleaseReason) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::code::Code;
     use crate::file::ClaimFile;
-    use crate::refusal::Code;
     use crate::testing::{World, by, cancel, claim_file, complete, fail, release, retry, skip};
 
     #[test]

@@ -51,13 +51,14 @@ pub use time_out::{FireClock, TaskTimedOut, TimeLimit};
 pub use update::UpdateStatus;
 
 use crate::actor::{Actor, Caller};
+use crate::code::Code;
 use crate::command::Halt;
 use crate::contract::BoundTo;
 use crate::fact::Fact;
 use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
 use crate::key::{Ask, ColumnValue, Key};
 use crate::limit;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::routing::Routing;
 use crate::view::View;
 

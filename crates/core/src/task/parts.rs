@@ -2,13 +2,14 @@
 
 use super::finish::{dependents, freed_files};
 use super::{State, Task, TaskDropped};
+use crate::code::Code;
 use crate::command::Halt;
 use crate::fact::Fact;
 use crate::file::ReleaseReason;
 use crate::id::TaskId;
 use crate::key::{Ask, Lookup};
 use crate::limit;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::told::Told;
 use crate::view::View;
 

@@ -6,12 +6,13 @@ use serde_json::{Map, Value, json};
 use super::release::retried;
 use super::{CheckpointAdded, CheckpointKind, State, Task, may_change, refuse_finished};
 use crate::actor::Caller;
+use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::{AgentId, RunId, TaskId};
 use crate::key::{Ask, Key};
 use crate::limit;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]

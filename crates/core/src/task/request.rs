@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{Create, Task};
 use crate::actor::Caller;
 use crate::clutch::{Address, Need, Policy, Trace};
+use crate::code::Code;
 use crate::command::Halt;
 use crate::contract::BoundTo;
 use crate::fact::Fact;
@@ -12,7 +13,7 @@ use crate::group;
 use crate::id::{AgentId, MessageId, TaskId, ThreadId, Timestamp};
 use crate::key::{Ask, Key};
 use crate::limit;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::view::View;
 
 /// What a request says of who shall do the task, how and until when.

@@ -4,11 +4,12 @@ use serde::{Deserialize, Serialize};
 
 use super::{Clock, Grant, State, Task, check_transition, may_change};
 use crate::actor::Caller;
+use crate::code::Code;
 use crate::command::{Decision, Halt, Now, Reply};
 use crate::fact::Fact;
 use crate::id::{AgentId, RunId, Seq, TaskId, Timestamp};
 use crate::key::{Ask, Key};
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::told::Told;
 use crate::view::View;
 

@@ -4,12 +4,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{State, check_transition, may_change, refuse_finished};
 use crate::actor::Caller;
+use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::{AgentId, RunId, TaskId};
 use crate::key::{Ask, Key};
 use crate::limit;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::view::View;
 
 /// What somebody else must do before a paused task goes on.

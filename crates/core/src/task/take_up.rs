@@ -37,7 +37,7 @@ impl TakeUp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::refusal::Code;
+    use crate::code::Code;
     use crate::testing::{World, by, complete, fail, start};
 
     #[test]

@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use super::{Clock, FireClock, RetryPart, State};
 use crate::actor::Caller;
+use crate::code::Code;
 use crate::fact::Fact;
 use crate::id::{AgentId, Seq, TaskId};
-use crate::refusal::Code;
 use crate::routing::Forward;
 use crate::run::Status;
 use crate::testing::{

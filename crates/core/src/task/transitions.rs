@@ -2,8 +2,8 @@
 
 use super::State;
 use crate::actor::Caller;
+use crate::code::Code;
 use crate::command::Command;
-use crate::refusal::Code;
 use crate::testing::{World, anna, assign, by, cancel, claim, complete, fail, moves, release, retry, skip, start};
 
 /// How a caller stands to the task.

@@ -6,12 +6,13 @@ use super::finish::ending_asks;
 use super::step::check_waiting_for;
 use super::{Cancel, Complete, Fail, MoveTo, Outcome, Release, Skip, Start, State, Task, WaitingFor, check_transition};
 use crate::actor::Caller;
+use crate::code::Code;
 use crate::command::{Decision, Halt, Now, Reply};
 use crate::contract::Checked;
 use crate::fact::Fact;
 use crate::id::{AgentId, TaskId};
 use crate::key::{Ask, Key};
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::run::{self, Ended};
 use crate::view::View;
 

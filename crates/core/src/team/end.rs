@@ -4,12 +4,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{Ended, Of, needs_person};
 use crate::actor::Caller;
+use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::TeamId;
 use crate::key::{Ask, Key};
 use crate::limit;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::turn;
 use crate::view::View;
 

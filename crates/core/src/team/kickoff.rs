@@ -91,8 +91,8 @@ pub(crate) fn by_system(id: &MessageId, instance: &Instance, what: What, text: &
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::code::Code;
     use crate::instance::{ConfigureContext, ContextSettings, Scope};
-    use crate::refusal::Code;
     use crate::team::Conclusion;
     use crate::testing::{World, anna, by, end, kickoff, runs_in, starts};
 

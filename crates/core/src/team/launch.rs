@@ -5,13 +5,14 @@ use serde::{Deserialize, Serialize};
 
 use super::{Of, needs_person};
 use crate::actor::{Actor, Caller};
+use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::{IntentId, SiteId, TeamId};
 use crate::intent::Effect;
 use crate::key::{Ask, Key};
 use crate::limit;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug)]

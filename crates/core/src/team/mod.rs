@@ -22,12 +22,13 @@ pub use start::{NewMember, StartTeam, Takeover, TeamResumed, TeamStarted};
 pub use stop::{AskStop, TeamStopAsked};
 
 use crate::actor::{Caller, Power};
+use crate::code::Code;
 use crate::command::Halt;
 use crate::fact::Fact;
 use crate::id::{AgentId, MessageId, RunId, Seq, SiteId, TeamId, ThreadId, Timestamp, TurnId};
 use crate::instance::{Instance, check_name, plain};
 use crate::key::{ColumnValue, Key};
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::row::Row;
 use crate::turn::{How, Usage};
 use crate::view::View;

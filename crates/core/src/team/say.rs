@@ -35,7 +35,7 @@ impl SayToTeam {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::refusal::Code;
+    use crate::code::Code;
     use crate::testing::{anna, by, runs_in};
 
     #[test]

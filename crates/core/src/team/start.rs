@@ -6,13 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use super::{Member, Mode, Of, Runner, Team, needs_person};
 use crate::actor::{Actor, Caller};
+use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::{AgentId, Seq, TeamId, Timestamp, TurnId};
 use crate::instance::{Instance, check_name};
 use crate::key::{Ask, Key, Lookup};
 use crate::limit;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::row::Row;
 use crate::turn::{self, Usage};
 use crate::view::View;

@@ -8,12 +8,13 @@ use serde_json::Map;
 use super::Template;
 use super::words::fill;
 use crate::actor::Caller;
+use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::{RunId, TaskId, TemplateId};
 use crate::key::{Ask, Key};
 use crate::limit;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::run::{Brief, CreateRun, PlannedTask, RunPlanned, SourceType, author, planned, resolve};
 use crate::view::View;
 

@@ -9,11 +9,12 @@ use serde::{Deserialize, Serialize};
 pub use apply::ApplyTemplate;
 pub use create::{CreateTemplate, TemplateCreated, TemplateSource, TemplateTask};
 
+use crate::code::Code;
 use crate::command::Halt;
 use crate::fact::Fact;
 use crate::id::{Seq, TemplateId, Timestamp};
 use crate::key::{ColumnValue, Key};
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::row::Row;
 use crate::task::Details;
 use crate::view::View;

@@ -14,6 +14,7 @@ pub(crate) use teams::{end, ends_turn, fails, kickoff, runs_in, starts, wakes};
 
 use crate::actor::{Auth, Caller};
 use crate::agent::{Agent, CurrentTask, DeclareOffline, Evidence, Lead, Profile, Register, Role, SetStatus, Status};
+use crate::code::Code;
 use crate::command::{Command, Halt, Now, Reply, asks, decide};
 use crate::document::{Document, DocumentId, DocumentPath, text_of};
 use crate::fact::{Fact, apply, touches};
@@ -27,7 +28,7 @@ use crate::message::{
     Ack, AckMessages, Addressees, Cause, Delivery, Message, ReadMessages, SendMessage, Shown, Standing, StormGuard,
     What,
 };
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::row::Row;
 use crate::run::{Brief, CreateRun, PlannedTask, Run, SetRunPlan, SourceType};
 use crate::task::{self, Task};

@@ -14,6 +14,7 @@ use crate::clutch::{
     Address, Card, Denial, EnvelopeReceived, EnvelopeRejected, MessageType, Need, Network, PayloadType, Policy,
     Restriction, ToolDenied, ToolErrorCode, Trace, TrustLevel,
 };
+use crate::code::Code;
 use crate::contract::{BoundTo, Expects, SchemaRegistered, StepRule, WorkflowDefined};
 use crate::document::{Change, DocumentDeleted, DocumentId, DocumentPath, DocumentWritten};
 use crate::fact::Fact;
@@ -32,7 +33,6 @@ use crate::message::{
     MessageReleased, MessageSent, Priority, Receipt, Recipients,
 };
 use crate::redact::{Cleared, Erase, LogRedacted};
-use crate::refusal::Code;
 use crate::report::Report;
 use crate::routing::{Choice, Filter, Rejected, RoutingDecided, RoutingFailed, RoutingResumed, Scored, TaskForwarded};
 use crate::run::{
@@ -788,7 +788,7 @@ fn workspaces() -> Vec<Fact> {
             run: run(),
             intent: intent(),
             work: Work::Merging,
-            code: crate::refusal::Code::MergeConflict,
+            code: crate::code::Code::MergeConflict,
             reason: "secret".to_owned(),
         }),
     ]

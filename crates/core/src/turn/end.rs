@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{End, Failure, How, Turn, Usage, not_found};
 use crate::actor::Caller;
 use crate::artifact::is_sha256;
+use crate::code::Code;
 use crate::command::{Decision, Halt, Now, Reply};
 use crate::fact::Fact;
 use crate::id::{AgentId, MessageId, Seq, Timestamp, TurnId};
@@ -12,7 +13,7 @@ use crate::instance::Instance;
 use crate::key::{Ask, Key};
 use crate::limit;
 use crate::message::{self, Cause, Open, SendMessage, StormGuard, What};
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::team::{Of, Team, by_system, needs_person};
 use crate::view::View;
 

@@ -13,11 +13,12 @@ pub(crate) use end::interrupted;
 pub use end::{EndTurn, Notes, TurnEnded, Unsaid};
 pub use start::{StartTurn, TurnStarted};
 
+use crate::code::Code;
 use crate::command::Halt;
 use crate::fact::Fact;
 use crate::id::{AgentId, MessageId, Seq, Timestamp, TurnId};
 use crate::key::{ColumnValue, Key};
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::row::Row;
 use crate::team::Of;
 use crate::view::View;

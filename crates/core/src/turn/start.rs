@@ -5,13 +5,14 @@ use serde::{Deserialize, Serialize};
 use super::{Turn, Woken};
 use crate::actor::Caller;
 use crate::agent::Agent;
+use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::{AgentId, MessageId, Seq, TeamId, Timestamp, TurnId};
 use crate::key::{Ask, Key};
 use crate::limit;
 use crate::message::Open;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::team::{Of, Team, needs_person};
 use crate::view::View;
 

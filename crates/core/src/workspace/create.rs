@@ -5,12 +5,13 @@ use serde_json::{Map, Value};
 
 use super::{Status, UnderWay, Work, Workspace, Worktree, branch_place, place};
 use crate::actor::Caller;
+use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::{IntentId, RunId, Seq, SiteId, TaskId, Timestamp, WorkspaceId};
 use crate::key::{Ask, Key, Lookup};
 use crate::limit;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::row::Row;
 use crate::run::author;
 use crate::view::View;

@@ -4,11 +4,12 @@ use serde::{Deserialize, Serialize};
 
 use super::{Status, Worktree, is_free};
 use crate::actor::Caller;
+use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::{IntentId, RunId, SiteId, WorkspaceId};
 use crate::key::{Ask, Key};
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::view::View;
 
 /// What happens with changes in the worktree that are not committed.

@@ -20,11 +20,12 @@ pub use settle::{
 pub use update::{UpdateWorkspace, WorkspaceUpdated};
 
 use crate::actor::Caller;
+use crate::code::Code;
 use crate::command::Halt;
 use crate::fact::Fact;
 use crate::id::{AgentId, IntentId, RunId, Seq, SiteId, TaskId, Timestamp, WorkspaceId};
 use crate::key::{ColumnValue, Key};
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::row::Row;
 use crate::view::View;
 

@@ -5,12 +5,13 @@ use serde_json::{Map, Value};
 
 use super::{Status, UnderWay, Work, Workspace, Worktree, is_free};
 use crate::actor::Caller;
+use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::{IntentId, RunId, SiteId, WorkspaceId};
 use crate::key::{Ask, Key};
 use crate::limit;
-use crate::refusal::{Code, Refusal};
+use crate::refusal::Refusal;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Debug)]

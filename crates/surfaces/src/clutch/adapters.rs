@@ -2,6 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
+use rookery_core::Code;
 use rookery_core::envelope::iso;
 use rookery_engine::adapter::OutletStatus;
 use rookery_store::{DeadLetter, Failing, Outbox};
@@ -126,7 +127,7 @@ async fn known(app: &App, name: &str) -> Result<OutletStatus, ClutchError> {
     let found = app.engine().outlets().await?.into_iter().find(|status| status.adapter == name);
     found.ok_or_else(|| {
         let message = format!("messages are passed on to no adapter '{name}'");
-        ClutchError::new(axum::http::StatusCode::NOT_FOUND, "ADAPTER_NOT_FOUND", message)
+        ClutchError::new(Code::AdapterNotFound, message)
             .hint("GET /clutch/v0/adapters lists them; they are named in rookery.toml")
     })
 }

@@ -152,12 +152,13 @@ impl Pace<'_> {
 }
 
 fn too_slow(message: &str) -> ClutchError {
-    ClutchError::new(StatusCode::REQUEST_TIMEOUT, "TIMEOUT", message).hint("nothing was kept; upload it again")
+    ClutchError::new(Code::Timeout, message).hint("nothing was kept; upload it again")
 }
 
 fn too_large(most: u64) -> ClutchError {
     let message = format!("an artifact has at most {most} bytes here");
-    ClutchError::new(StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE", message)
+    ClutchError::new(Code::TooLarge, message)
+        .status(StatusCode::PAYLOAD_TOO_LARGE)
         .detail("limit", most)
         .hint("upload it in parts, or raise max_artifact_bytes")
 }
@@ -265,7 +266,7 @@ fn set(response: &mut Response, name: header::HeaderName, value: &str) {
 }
 
 fn unsatisfiable(size: u64) -> Response {
-    let error = ClutchError::new(StatusCode::RANGE_NOT_SATISFIABLE, "RANGE_NOT_SATISFIABLE", "it has no such bytes");
+    let error = ClutchError::new(Code::RangeNotSatisfiable, "it has no such bytes");
     let mut response =
         error.detail("size", size).hint("ask within its size, as in 'Range: bytes=0-99'").into_response();
     set(&mut response, header::CONTENT_RANGE, &format!("bytes */{size}"));

@@ -61,7 +61,7 @@ pub async fn ingest(State(app): State<App>, call: Call, request: Request) -> Res
     let bytes = rest::read(request.into_body(), app.limits().body_bytes).await?;
     let shape = shape.ok_or_else(|| {
         let message = "the body must be sent as Content-Type: application/json or application/x-ndjson";
-        ClutchError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_MEDIA_TYPE", message)
+        ClutchError::new(Code::UnsupportedMediaType, message)
     })?;
     let ingested = app.engine().ingest(&bytes, shape, |from| call.sending_as(from)).await?;
     Ok((StatusCode::ACCEPTED, Json(IngestResults::from(ingested))).into_response())

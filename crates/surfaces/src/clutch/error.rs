@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use rookery_core::clutch::{FaultCode, Faults};
 use rookery_core::contract::Violations;
-use rookery_core::{Code, Refusal};
+use rookery_core::{Code, Refusal, RetryAdvice};
 use rookery_engine::{EngineError, SubscribeError};
 use rookery_store::SubmitError;
 use rookery_store::artifact::ArtifactError;
@@ -35,19 +35,33 @@ pub struct ClutchError {
 }
 
 impl ClutchError {
-    pub fn new(status: StatusCode, code: impl Into<String>, message: impl Into<String>) -> ClutchError {
-        let retryable = matches!(
-            status,
-            StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
-        );
-        let (code, message) = (code.into(), message.into());
-        let body = ClutchErrorBody { code, message, retryable, details: Map::new() };
-        ClutchError { status, body: Box::new(body), retry_after: None }
+    pub fn new(code: Code, message: impl Into<String>) -> ClutchError {
+        let body = ClutchErrorBody {
+            code: code.as_str().to_owned(),
+            message: message.into(),
+            retryable: code.retry() == RetryAdvice::Later,
+            details: Map::new(),
+        };
+        ClutchError { status: rest::status_of(code), body: Box::new(body), retry_after: None }
+    }
+
+    /// A message that does not have the form of the protocol.
+    pub fn fault(code: FaultCode, message: impl Into<String>) -> ClutchError {
+        let mut error = ClutchError::new(Code::Invalid, message);
+        error.body.code = code.as_str().to_owned();
+        error
+    }
+
+    /// Another status than the usual one, from [`rest::FURTHER_STATUSES`].
+    #[must_use]
+    pub fn status(mut self, status: StatusCode) -> ClutchError {
+        self.status = status;
+        self
     }
 
     /// What is wrong with a field of what was sent.
     pub fn invalid(pointer: &str, message: impl Into<String>) -> ClutchError {
-        ClutchError::new(StatusCode::BAD_REQUEST, FaultCode::InvalidField.as_str(), message).detail("pointer", pointer)
+        ClutchError::fault(FaultCode::InvalidField, message).detail("pointer", pointer)
     }
 
     /// What is wrong with a parameter of the address, or a field of a frame.
@@ -89,7 +103,7 @@ impl From<Faults> for ClutchError {
         let code = faults.first().map_or(FaultCode::InvalidField, |fault| fault.code);
         let pointer = faults.first().map_or("", |fault| fault.pointer.as_str());
         let all: Vec<Value> = faults.iter().map(|fault| json!(fault)).collect();
-        ClutchError::new(StatusCode::BAD_REQUEST, code.as_str(), faults.to_string())
+        ClutchError::fault(code, faults.to_string())
             .detail("pointer", pointer)
             .detail("faults", all)
             .detail("left_out", faults.left_out())
@@ -101,7 +115,7 @@ impl From<Violations> for ClutchError {
     fn from(violations: Violations) -> ClutchError {
         let pointer = violations.iter().next().map_or("", |violation| violation.pointer.as_str());
         let all: Vec<Value> = violations.iter().map(|violation| json!(violation)).collect();
-        ClutchError::new(StatusCode::UNPROCESSABLE_ENTITY, Code::SchemaViolation.as_str(), violations.to_string())
+        ClutchError::new(Code::SchemaViolation, violations.to_string())
             .detail("pointer", pointer)
             .detail("violations", all)
             .detail("left_out", violations.left_out())
@@ -113,8 +127,9 @@ impl From<RestError> for ClutchError {
     fn from(error: RestError) -> ClutchError {
         let retry_after = error.seconds_until_retry();
         let pointer = error.pointer().map(str::to_owned);
+        let code = error.code();
         let (status, body) = error.into_parts();
-        let mut made = ClutchError::new(status, body.code, body.error);
+        let mut made = ClutchError::new(code, body.error).status(status);
         if let Some(hint) = body.hint {
             made = made.hint(hint);
         }
@@ -156,16 +171,16 @@ impl From<ArtifactError> for ClutchError {
     fn from(error: ArtifactError) -> ClutchError {
         let message = error.to_string();
         match error {
-            ArtifactError::Absent { .. } => ClutchError::new(StatusCode::NOT_FOUND, "ARTIFACT_NOT_FOUND", message)
+            ArtifactError::Absent { .. } => ClutchError::new(Code::ArtifactNotFound, message)
                 .hint("it was never uploaded here, or nothing named it for long and it was removed; upload it"),
             ArtifactError::Damaged { sha256 } => {
                 tracing::error!(sha256, "an artifact is damaged");
-                ClutchError::new(StatusCode::INTERNAL_SERVER_ERROR, "ARTIFACT_DAMAGED", message)
+                ClutchError::new(Code::ArtifactDamaged, message)
                     .hint("upload the same content again to mend it, or restore a backup")
             }
             ArtifactError::Unavailable { .. } => {
                 tracing::warn!(error = message, "artifacts cannot be used");
-                let error = ClutchError::new(StatusCode::SERVICE_UNAVAILABLE, "STORE_UNAVAILABLE", message);
+                let error = ClutchError::new(Code::StoreUnavailable, message);
                 ClutchError { retry_after: Some(1), ..error }
             }
         }

@@ -38,7 +38,7 @@ pub async fn receive(
     request: Request,
 ) -> Result<Response, ClutchError> {
     let Some(hook) = app.engine().settings().hooks.iter().find(|hook| hook.name == name) else {
-        return Err(ClutchError::new(StatusCode::NOT_FOUND, "HOOK_NOT_FOUND", "there is no hook of this name")
+        return Err(ClutchError::new(Code::HookNotFound, "there is no hook of this name")
             .hint("name it in rookery.toml as [adapters.http.NAME], and start the daemon anew"));
     };
     let headers = request.headers().clone();
@@ -59,11 +59,7 @@ pub async fn receive(
         }
         Err(InboundError::Gap(gap)) => return Err(gap.into()),
         Err(error @ InboundError::Json(_)) => {
-            return Err(ClutchError::new(
-                StatusCode::BAD_REQUEST,
-                FaultCode::MalformedJson.as_str(),
-                error.to_string(),
-            ));
+            return Err(ClutchError::fault(FaultCode::MalformedJson, error.to_string()));
         }
     };
     let ingested = app.engine().ingest(&envelopes, Shape::Json, |_| Ok(hook.caller())).await.map_err(refused)?;
@@ -74,7 +70,7 @@ pub async fn receive(
 fn refused(error: IngestError) -> ClutchError {
     match &error {
         IngestError::Refused { refusal, pointer } if refusal.code == Code::Exists && pointer == "/id" => {
-            ClutchError::new(StatusCode::CONFLICT, "REPLAYED", "this was delivered before as another delivery").hint(
+            ClutchError::new(Code::Replayed, "this was delivered before as another delivery").hint(
                 "a new event needs a new body or a new time; send one that is tried again with its first delivery id",
             )
         }
@@ -89,21 +85,21 @@ fn text(headers: &HeaderMap, name: &str) -> Option<String> {
 impl From<SignatureError> for ClutchError {
     fn from(error: SignatureError) -> ClutchError {
         let code = match error {
-            SignatureError::Missing(_) => Code::SignatureRequired.as_str(),
-            SignatureError::Malformed(..) | SignatureError::Wrong(_) => Code::BadSignature.as_str(),
-            SignatureError::Old => "STALE_SIGNATURE",
+            SignatureError::Missing(_) => Code::SignatureRequired,
+            SignatureError::Malformed(..) | SignatureError::Wrong(_) => Code::BadSignature,
+            SignatureError::Old => Code::StaleSignature,
         };
         let hint = match error {
             SignatureError::Old => "sign anew with the time of now, and look whether both clocks are right",
             _ => "sign the body as it is sent with the secret that the hook's configuration names",
         };
-        ClutchError::new(StatusCode::FORBIDDEN, code, error.to_string()).hint(hint)
+        ClutchError::new(code, error.to_string()).hint(hint)
     }
 }
 
 impl From<Gap> for ClutchError {
     fn from(gap: Gap) -> ClutchError {
-        ClutchError::new(StatusCode::BAD_REQUEST, FaultCode::MissingField.as_str(), gap.to_string())
+        ClutchError::fault(FaultCode::MissingField, gap.to_string())
             .detail("pointer", gap.at)
             .detail("field", gap.field)
             .hint("the hook's table in rookery.toml says where each field is")

@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use rookery_core::envelope::iso;
 use rookery_core::view::LifeSource;
-use rookery_core::{AgentId, Caller, MessageId, Seq};
+use rookery_core::{AgentId, Caller, Code, MessageId, Seq};
 use rookery_engine::messages::{Parcel, Pull, PullError, Pulled};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -176,7 +176,7 @@ pub(super) async fn acknowledge(
             let names: Vec<Value> = unknown.iter().map(|id| json!(id)).collect();
             let first = unknown.first().map(ToString::to_string).unwrap_or_default();
             let message = format!("there is no message '{first}' for '{agent}'");
-            Err(ClutchError::new(axum::http::StatusCode::NOT_FOUND, "MESSAGE_NOT_FOUND", message)
+            Err(ClutchError::new(Code::MessageNotFound, message)
                 .hint("nothing was acknowledged: leave out those that are named in 'unknown'")
                 .detail("unknown", names))
         }

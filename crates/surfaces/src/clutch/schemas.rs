@@ -89,7 +89,7 @@ fn named(name: &str) -> Result<PayloadType, ClutchError> {
 }
 
 fn text(body: &Bytes) -> Result<String, ClutchError> {
-    let not_utf8 = |_| ClutchError::new(StatusCode::BAD_REQUEST, "INVALID_SCHEMA", "not UTF-8; JSON is sent as UTF-8");
+    let not_utf8 = |_| ClutchError::new(Code::InvalidSchema, "not UTF-8; JSON is sent as UTF-8");
     String::from_utf8(body.to_vec()).map_err(not_utf8)
 }
 
@@ -125,7 +125,7 @@ impl From<UnfitSchema> for ClutchError {
         match error {
             UnfitSchema::Faulty(fault) => {
                 let message = format!("not a schema that is taken: {fault}");
-                ClutchError::new(StatusCode::BAD_REQUEST, "INVALID_SCHEMA", message)
+                ClutchError::new(Code::InvalidSchema, message)
                     .detail("pointer", fault.pointer)
                     .hint("correct it at the pointer; nothing was registered")
             }

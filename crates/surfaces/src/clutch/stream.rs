@@ -11,10 +11,10 @@ mod source;
 use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use rookery_core::clutch::Address;
-use rookery_core::{AgentId, Caller, Position};
+use rookery_core::{AgentId, Caller, Code, Position};
 use rookery_engine::clutch::MessageFilter;
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -189,7 +189,7 @@ fn flag(name: &str, value: Option<&str>) -> Result<bool, ClutchError> {
 }
 
 fn upgrade_required(rejection: &WebSocketUpgradeRejection) -> Response {
-    let error = ClutchError::new(StatusCode::UPGRADE_REQUIRED, "UPGRADE_REQUIRED", rejection.body_text());
+    let error = ClutchError::new(Code::UpgradeRequired, rejection.body_text());
     let mut response = error.hint("open it with a WebSocket client, or read /clutch/v0/messages").into_response();
     response.headers_mut().insert(header::UPGRADE, HeaderValue::from_static("websocket"));
     response

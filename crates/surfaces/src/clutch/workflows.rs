@@ -80,7 +80,7 @@ impl FromRequest<App> for Rules {
         let bytes = rest::read(request.into_body(), limit::WORKFLOW_BYTES).await?;
         let format = format.ok_or_else(|| {
             let message = "the body must be sent as Content-Type: application/yaml or application/json";
-            ClutchError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_MEDIA_TYPE", message)
+            ClutchError::new(Code::UnsupportedMediaType, message)
         })?;
         Ok(Rules { format, bytes })
     }

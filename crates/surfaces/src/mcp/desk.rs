@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::http::request::Parts;
 use rmcp::ErrorData;
 use rmcp::model::{CallToolRequestParams, CallToolResult, ContentBlock, Extensions, MetaObject, Tool as Listed};
-use rookery_core::{Actor, Caller, Instance};
+use rookery_core::{Actor, Caller, Code, Instance};
 use rookery_engine::messages::Unread;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -140,7 +140,7 @@ impl Desk {
             call.engine().needs_context(&instance).await?;
         }
         let _place = self.app.requests().take(Account::of(caller)).map_err(|_| {
-            ToolError::recoverable("TOO_MANY_REQUESTS", "too many calls under way")
+            ToolError::new(Code::TooManyRequests, "too many calls under way")
                 .suggest("wait for the answers to earlier calls")
         })?;
         let most = tool.lasts.unwrap_or(self.app.limits().request_time);
@@ -149,11 +149,11 @@ impl Desk {
             None => running.await,
             Some(_) => tokio::select! {
                 in_time = running => in_time,
-                () = gone.cancelled() => return Err(ToolError::recoverable("CANCELLED", "nobody waits for this any more")),
+                () = gone.cancelled() => return Err(ToolError::new(Code::Cancelled, "nobody waits for this any more")),
             },
         };
         in_time.unwrap_or_else(|_| {
-            Err(ToolError::fatal("TIMEOUT", "the call took too long")
+            Err(ToolError::new(Code::Timeout, "the call took too long")
                 .suggest("look whether it was done before you repeat it"))
         })
     }

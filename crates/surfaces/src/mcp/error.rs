@@ -1,7 +1,7 @@
 //! The map from what can go wrong to what a model reads: a code, a sentence, whether calling differently may help, and
 //! what to do next.
 
-use rookery_core::{Code, Refusal};
+use rookery_core::{Code, Refusal, RetryAdvice};
 use rookery_engine::EngineError;
 use rookery_store::{ReadError, SubmitError};
 use serde::Serialize;
@@ -20,13 +20,10 @@ pub struct ToolError {
 }
 
 impl ToolError {
-    /// Something that the caller can mend by calling differently, or again.
-    pub fn recoverable(code: &'static str, message: impl Into<String>) -> ToolError {
-        ToolError { code, message: message.into(), recoverable: true, suggestion: None, detail: None }
-    }
-
-    pub fn fatal(code: &'static str, message: impl Into<String>) -> ToolError {
-        ToolError { recoverable: false, ..ToolError::recoverable(code, message) }
+    /// It is recoverable if calling differently, or again, can help.
+    pub fn new(code: Code, message: impl Into<String>) -> ToolError {
+        let recoverable = code.retry() != RetryAdvice::Never;
+        ToolError { code: word(code), message: message.into(), recoverable, suggestion: None, detail: None }
     }
 
     #[must_use]
@@ -40,12 +37,12 @@ impl ToolError {
     }
 
     pub fn invalid(message: impl Into<String>) -> ToolError {
-        ToolError::recoverable(word(Code::Invalid), message)
+        ToolError::new(Code::Invalid, message)
     }
 
     /// Nobody can write without saying who it is.
     pub fn anonymous() -> ToolError {
-        ToolError::recoverable("NO_IDENTITY", "this tool must know which agent calls it").suggest(
+        ToolError::new(Code::NoIdentity, "this tool must know which agent calls it").suggest(
             "pass your id as agent_id; or connect with the header X-Agent-Id, which 'rookery mcp' sends if it is started \
              with --agent ID or with ROOKERY_AGENT_ID",
         )
@@ -53,150 +50,22 @@ impl ToolError {
 
     /// A command gave another answer than its tool expects.
     pub fn unexpected() -> ToolError {
-        ToolError::fatal("INTERNAL_ERROR", "the answer was not the expected one")
+        ToolError::new(Code::Internal, "the answer was not the expected one")
     }
 }
 
-/// The one table from the core's codes to this face's: the words of the workflow tools where they have one.
+/// Codes that the workflow tools have other words for.
+pub(crate) const ALIASES: &[(Code, &str)] = &[
+    (Code::Invalid, "INVALID_INPUT"),
+    (Code::UnknownReference, "UNKNOWN_DEPENDENCY"),
+    (Code::DependenciesUnfinished, "TASK_BLOCKED"),
+    (Code::Exists, "NAME_CONFLICT"),
+    (Code::NotHolder, "NOT_ASSIGNED"),
+    (Code::Internal, "INTERNAL_ERROR"),
+];
+
 fn word(code: Code) -> &'static str {
-    match code {
-        Code::Invalid => "INVALID_INPUT",
-        Code::UnknownReference => "UNKNOWN_DEPENDENCY",
-        Code::DependenciesUnfinished => "TASK_BLOCKED",
-        Code::Exists => "NAME_CONFLICT",
-        Code::NotHolder => "NOT_ASSIGNED",
-        Code::TooLarge
-        | Code::AgentNotFound
-        | Code::AgentOffline
-        | Code::AgentPaused
-        | Code::TaskNotFound
-        | Code::HandoffNotFound
-        | Code::ResourceNotFound
-        | Code::EventNotFound
-        | Code::TokenNotFound
-        | Code::DependencyCycle
-        | Code::InvalidTransition
-        | Code::AlreadyClaimed
-        | Code::Reserved
-        | Code::NotEligible
-        | Code::StaleFence
-        | Code::Locked
-        | Code::NotConflicted
-        | Code::AlreadyAnswered
-        | Code::Sealed
-        | Code::Forbidden
-        | Code::Unauthenticated
-        | Code::IdempotencyMismatch
-        | Code::Stale
-        | Code::WorkflowNotFound
-        | Code::TemplateNotFound
-        | Code::InvalidState
-        | Code::DuplicateTaskName
-        | Code::NameConflict
-        | Code::SelfDependency
-        | Code::UnknownDependency
-        | Code::TaskNotRemovable
-        | Code::NotClaimed
-        | Code::MissingOutcome
-        | Code::MissingError
-        | Code::DuplicateTemplate
-        | Code::MissingVariables
-        | Code::MessageNotFound
-        | Code::NotShown
-        | Code::RateLimited
-        | Code::DocumentNotFound
-        | Code::StaleVersion
-        | Code::ContextDisabled
-        | Code::WorkspaceNotFound
-        | Code::WorkflowMismatch
-        | Code::MissingMergeCommit
-        | Code::MissingRepoPath
-        | Code::MissingPath
-        | Code::SiteOffline
-        | Code::MergeConflict
-        | Code::GitFailed
-        | Code::BadSignature
-        | Code::UnknownKey
-        | Code::SignatureRequired
-        | Code::SchemaNotFound
-        | Code::SchemaViolation
-        | Code::GroupNotFound
-        | Code::TeamNotFound
-        | Code::TurnNotFound
-        | Code::Conflict
-        | Code::UnknownRecipient => code.as_str(),
-    }
-}
-
-/// Whether other arguments, or the same a little later, may be accepted.
-fn is_recoverable(code: Code) -> bool {
-    match code {
-        Code::Invalid
-        | Code::TooLarge
-        | Code::UnknownReference
-        | Code::UnknownRecipient
-        | Code::DependencyCycle
-        | Code::Exists
-        | Code::DependenciesUnfinished
-        | Code::Locked
-        | Code::IdempotencyMismatch
-        | Code::DuplicateTaskName
-        | Code::NameConflict
-        | Code::SelfDependency
-        | Code::UnknownDependency
-        | Code::MissingOutcome
-        | Code::MissingError
-        | Code::DuplicateTemplate
-        | Code::MissingVariables
-        | Code::RateLimited
-        | Code::StaleVersion
-        | Code::MissingMergeCommit
-        | Code::MissingRepoPath
-        | Code::MissingPath
-        | Code::SiteOffline
-        | Code::SchemaViolation
-        | Code::MergeConflict => true,
-        Code::BadSignature
-        | Code::UnknownKey
-        | Code::SignatureRequired
-        | Code::AgentNotFound
-        | Code::AgentOffline
-        | Code::AgentPaused
-        | Code::TaskNotFound
-        | Code::HandoffNotFound
-        | Code::ResourceNotFound
-        | Code::EventNotFound
-        | Code::TokenNotFound
-        | Code::InvalidTransition
-        | Code::AlreadyClaimed
-        | Code::Reserved
-        | Code::NotEligible
-        | Code::NotHolder
-        | Code::StaleFence
-        | Code::NotConflicted
-        | Code::AlreadyAnswered
-        | Code::Sealed
-        | Code::Forbidden
-        | Code::Unauthenticated
-        | Code::Stale
-        | Code::WorkflowNotFound
-        | Code::TemplateNotFound
-        | Code::InvalidState
-        | Code::TaskNotRemovable
-        | Code::NotClaimed
-        | Code::MessageNotFound
-        | Code::NotShown
-        | Code::DocumentNotFound
-        | Code::ContextDisabled
-        | Code::WorkspaceNotFound
-        | Code::WorkflowMismatch
-        | Code::GitFailed
-        | Code::SchemaNotFound
-        | Code::GroupNotFound
-        | Code::TeamNotFound
-        | Code::TurnNotFound
-        | Code::Conflict => false,
-    }
+    ALIASES.iter().find(|(known, _)| *known == code).map_or(code.as_str(), |(_, alias)| alias)
 }
 
 /// What to do when the refusal itself does not say.
@@ -219,8 +88,7 @@ impl From<Refusal> for ToolError {
         let usual = usual_suggestion(refusal.code).map(str::to_owned);
         // What to do about an agent that nobody knows is in the words of these tools.
         let suggestion = if refusal.code == Code::AgentNotFound { usual } else { refusal.hint.or(usual) };
-        let recoverable = is_recoverable(refusal.code);
-        ToolError { code: word(refusal.code), message: refusal.message, recoverable, suggestion, detail: None }
+        ToolError { suggestion, ..ToolError::new(refusal.code, refusal.message) }
     }
 }
 
@@ -229,20 +97,18 @@ impl From<SubmitError> for ToolError {
         let message = error.to_string();
         match error {
             SubmitError::Refused(refusal) | SubmitError::RefusedOne { refusal, .. } => refusal.into(),
-            SubmitError::Busy => {
-                ToolError::recoverable("BUSY", message).suggest("nothing was done; try again in a moment")
-            }
-            SubmitError::Unavailable { .. } => ToolError::recoverable("STORE_UNAVAILABLE", message)
+            SubmitError::Busy => ToolError::new(Code::Busy, message).suggest("nothing was done; try again in a moment"),
+            SubmitError::Unavailable { .. } => ToolError::new(Code::StoreUnavailable, message)
                 .suggest("nothing was done; try again when the cause is gone"),
             SubmitError::OutcomeUnknown { .. } => {
-                ToolError::fatal("OUTCOME_UNKNOWN", message).suggest("look whether it was done before you repeat it")
+                ToolError::new(Code::OutcomeUnknown, message).suggest("look whether it was done before you repeat it")
             }
             SubmitError::Broken { .. } => {
                 tracing::error!(error = %message, "a command broke its batch");
-                ToolError::fatal("INTERNAL_ERROR", message)
+                ToolError::new(Code::Internal, message)
             }
             SubmitError::Stopped => {
-                ToolError::recoverable("STOPPING", message).suggest("nothing was done; try again in a few seconds")
+                ToolError::new(Code::Stopping, message).suggest("nothing was done; try again in a few seconds")
             }
         }
     }
@@ -253,11 +119,11 @@ impl From<ReadError> for ToolError {
         let message = error.to_string();
         match error {
             ReadError::Unavailable { .. } => {
-                ToolError::recoverable("STORE_UNAVAILABLE", message).suggest("try again in a moment")
+                ToolError::new(Code::StoreUnavailable, message).suggest("try again in a moment")
             }
             ReadError::Corrupt { .. } => {
                 tracing::error!(error = %message, "the store holds something unreadable");
-                ToolError::fatal("STORE_CORRUPT", message).suggest("ask a person to run 'rookery doctor'")
+                ToolError::new(Code::StoreCorrupt, message).suggest("ask a person to run 'rookery doctor'")
             }
         }
     }
@@ -269,7 +135,7 @@ impl From<EngineError> for ToolError {
             EngineError::Submit(error) => error.into(),
             EngineError::Read(error) => error.into(),
             EngineError::Artifact(error) => {
-                ToolError::recoverable("STORE_UNAVAILABLE", format!("the request could not be kept: {error}"))
+                ToolError::new(Code::StoreUnavailable, format!("the request could not be kept: {error}"))
                     .suggest("nothing was done; try again in a moment")
             }
         }

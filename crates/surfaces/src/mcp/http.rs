@@ -13,6 +13,7 @@ use futures_util::{FutureExt, StreamExt, stream};
 use http_body_util::BodyExt;
 use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use rookery_core::Code;
 
 use super::desk::Catalogue;
 use super::face::Face;
@@ -104,7 +105,7 @@ async fn prepare(app: &App, mut request: Request) -> Result<Prepared, RestError>
     let limit = app.limits().body_bytes;
     let read = crate::rest::read(body, limit);
     let Ok(bytes) = tokio::time::timeout(app.limits().request_time, read).await else {
-        return Err(RestError::new(StatusCode::REQUEST_TIMEOUT, "TIMEOUT", "the message took too long to arrive"));
+        return Err(RestError::new(Code::Timeout, "the message took too long to arrive"));
     };
     let bytes = bytes?;
     Ok(Prepared::Message(Request::from_parts(parts, Body::from(bytes.clone())), bytes))
@@ -117,7 +118,7 @@ fn finished(app: &App, body: &[u8], response: Response) -> Response {
         return unreadable::answer(body).unwrap_or(response);
     }
     if response.status() == StatusCode::INTERNAL_SERVER_ERROR && app.sessions().is_full() {
-        return RestError::new(StatusCode::SERVICE_UNAVAILABLE, "TOO_MANY_SESSIONS", "no more sessions can be opened")
+        return RestError::new(Code::TooManySessions, "no more sessions can be opened")
             .hint("close those that are not needed, or raise max_sessions")
             .retry_after(5)
             .into_response();

@@ -13,7 +13,7 @@ mod arrival;
 mod call;
 mod complaint;
 mod desk;
-mod error;
+pub(crate) mod error;
 pub mod examples;
 mod face;
 mod http;

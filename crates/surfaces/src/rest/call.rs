@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::{Json, http};
 use http_body_util::{BodyExt, Limited};
 use rookery_core::{Actor, Caller, Code, Command, Refusal, Row};
 use rookery_engine::{At, Request as EngineRequest};
@@ -83,7 +83,7 @@ impl Call {
     pub fn person(&self) -> Result<Caller, RestError> {
         let caller = self.caller(None)?;
         if caller.power != rookery_core::Power::Person {
-            return Err(RestError::new(StatusCode::FORBIDDEN, "FORBIDDEN", "only a person may do this")
+            return Err(RestError::new(Code::Forbidden, "only a person may do this")
                 .hint("use the command line, or send a person's token"));
         }
         Ok(caller)
@@ -123,8 +123,7 @@ pub async fn json_bytes(request: Request, app: &App) -> Result<Bytes, RestError>
     let bytes = read(request.into_body(), app.limits().body_bytes).await?;
     if !json {
         return Err(RestError::new(
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "UNSUPPORTED_MEDIA_TYPE",
+            Code::UnsupportedMediaType,
             "the body must be sent as Content-Type: application/json",
         ));
     }
@@ -149,8 +148,7 @@ impl<T: DeserializeOwned + Default> FromRequest<App> for MaybeBody<T> {
         }
         if !json {
             return Err(RestError::new(
-                StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                "UNSUPPORTED_MEDIA_TYPE",
+                Code::UnsupportedMediaType,
                 "a body must be sent as Content-Type: application/json",
             ));
         }
@@ -170,12 +168,9 @@ pub async fn read(mut body: Body, limit: usize) -> Result<Bytes, RestError> {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if is_too_long(&*error) => {
             drain(body).await;
-            Err(RestError::new(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "TOO_LARGE",
-                format!("the body is larger than {limit} bytes"),
-            )
-            .hint("nothing was done: shorten it, or put the long part into a file and name that"))
+            Err(RestError::new(Code::TooLarge, format!("the body is larger than {limit} bytes"))
+                .status(StatusCode::PAYLOAD_TOO_LARGE)
+                .hint("nothing was done: shorten it, or put the long part into a file and name that"))
         }
         Err(error) => Err(RestError::invalid(format!("the body could not be read: {error}"))),
     }
@@ -316,7 +311,7 @@ pub fn row_of(committed: &Committed) -> Option<Row> {
 
 pub fn unexpected(committed: &Committed) -> RestError {
     tracing::error!(answer = ?committed.answer, "a command gave another answer than its handler expects");
-    RestError::new(http::StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL", "the answer was not the expected one")
+    RestError::new(Code::Internal, "the answer was not the expected one")
 }
 
 /// How many of something are asked for at most: none is no question.

@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use rookery_core::message::{Fate, Message, Priority, Recipients, What};
-use rookery_core::{Actor, AgentId, Instance, MessageId, Row, Timestamp};
+use rookery_core::{Actor, AgentId, Code, Instance, MessageId, Row, Timestamp};
 use rookery_engine::At;
 use rookery_engine::messages::{Post, Span};
 use serde::{Deserialize, Serialize};
@@ -123,7 +123,7 @@ pub async fn say(call: Call, Segment(name): Segment, body: JsonBody<NewEntry>) -
         Actor::Agent(agent) => agent.clone(),
         Actor::Person(_) => AgentId::new(caller.actor.to_string()),
         _ => {
-            return Err(RestError::new(StatusCode::FORBIDDEN, "FORBIDDEN", "nobody in particular cannot say anything")
+            return Err(RestError::new(Code::Forbidden, "nobody in particular cannot say anything")
                 .hint("name the agent (agent_id, X-Agent-Id), or sign in: 'rookery open' prints how"));
         }
     };

@@ -122,7 +122,7 @@ pub async fn write(call: Call, Segments(name, path): Segments, body: JsonBody<Ne
         Actor::Agent(agent) => agent.clone(),
         Actor::Person(_) => AgentId::new(caller.actor.to_string()),
         _ => {
-            return Err(RestError::new(StatusCode::FORBIDDEN, "FORBIDDEN", "nobody in particular cannot write")
+            return Err(RestError::new(Code::Forbidden, "nobody in particular cannot write")
                 .hint("send X-Agent-Id, or sign in: 'rookery open' prints how"));
         }
     };

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use rookery_core::{Code, Refusal};
+use rookery_core::{Code, CodeClass, Refusal};
 use rookery_engine::{EngineError, SubscribeError};
 use rookery_store::{ReadError, SubmitError};
 
@@ -11,6 +11,7 @@ use super::wire::ErrorBody;
 
 #[derive(Clone, Debug)]
 pub struct RestError {
+    code: Code,
     status: StatusCode,
     body: Box<ErrorBody>,
     retry_after: Option<u32>,
@@ -19,9 +20,22 @@ pub struct RestError {
 }
 
 impl RestError {
-    pub fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> RestError {
-        let body = ErrorBody { error: message.into(), code: code.to_owned(), hint: None, snapshot: None };
-        RestError { status, body: Box::new(body), retry_after: None, pointer: None }
+    pub fn new(code: Code, message: impl Into<String>) -> RestError {
+        let text = code.as_str().to_owned();
+        let body = ErrorBody { error: message.into(), code: text, hint: None, snapshot: None };
+        RestError { code, status: status_of(code), body: Box::new(body), retry_after: None, pointer: None }
+    }
+
+    /// Another status than the usual one, from [`FURTHER_STATUSES`].
+    #[must_use]
+    pub fn status(mut self, status: StatusCode) -> RestError {
+        debug_assert!(is_status_of(self.code, status), "{} is no status of {:?}", status, self.code);
+        self.status = status;
+        self
+    }
+
+    pub(crate) fn code(&self) -> Code {
+        self.code
     }
 
     pub fn invalid(message: impl Into<String>) -> RestError {
@@ -54,75 +68,51 @@ impl RestError {
     }
 }
 
-/// The one table from the core's codes to statuses.
-fn status(code: Code) -> StatusCode {
+/// The usual status of a code.
+pub fn status_of(code: Code) -> StatusCode {
     match code {
-        Code::Invalid
-        | Code::TooLarge
-        | Code::UnknownReference
-        | Code::UnknownRecipient
-        | Code::DependencyCycle
-        | Code::DuplicateTaskName
-        | Code::SelfDependency
-        | Code::UnknownDependency
-        | Code::MissingOutcome
-        | Code::MissingError
-        | Code::MissingVariables
-        | Code::WorkflowMismatch
-        | Code::MissingMergeCommit
-        | Code::MissingRepoPath
-        | Code::MissingPath => StatusCode::BAD_REQUEST,
-        Code::Unauthenticated => StatusCode::UNAUTHORIZED,
-        Code::NotHolder | Code::Sealed | Code::Forbidden => StatusCode::FORBIDDEN,
-        Code::BadSignature | Code::UnknownKey | Code::SignatureRequired => StatusCode::FORBIDDEN,
-        Code::AgentNotFound
-        | Code::TaskNotFound
-        | Code::HandoffNotFound
-        | Code::ResourceNotFound
-        | Code::EventNotFound
-        | Code::TokenNotFound
-        | Code::WorkflowNotFound
-        | Code::TemplateNotFound => StatusCode::NOT_FOUND,
-        Code::MessageNotFound
-        | Code::DocumentNotFound
-        | Code::WorkspaceNotFound
-        | Code::SchemaNotFound
-        | Code::GroupNotFound
-        | Code::TeamNotFound
-        | Code::TurnNotFound => StatusCode::NOT_FOUND,
-        Code::Exists
-        | Code::AgentOffline
-        | Code::AgentPaused
-        | Code::InvalidTransition
-        | Code::DependenciesUnfinished
-        | Code::AlreadyClaimed
-        | Code::Reserved
-        | Code::NotEligible
-        | Code::StaleFence
-        | Code::Locked
-        | Code::NotConflicted
-        | Code::AlreadyAnswered
-        | Code::Stale
-        | Code::InvalidState
-        | Code::NameConflict
-        | Code::TaskNotRemovable
-        | Code::NotClaimed
-        | Code::DuplicateTemplate => StatusCode::CONFLICT,
-        Code::NotShown
-        | Code::StaleVersion
-        | Code::ContextDisabled
-        | Code::MergeConflict
-        | Code::GitFailed
-        | Code::Conflict => StatusCode::CONFLICT,
-        Code::SiteOffline => StatusCode::SERVICE_UNAVAILABLE,
-        Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,
-        Code::IdempotencyMismatch | Code::SchemaViolation => StatusCode::UNPROCESSABLE_ENTITY,
+        Code::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+        Code::Timeout => StatusCode::REQUEST_TIMEOUT,
+        Code::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        Code::RangeNotSatisfiable => StatusCode::RANGE_NOT_SATISFIABLE,
+        Code::OtherProject => StatusCode::MISDIRECTED_REQUEST,
+        Code::UpgradeRequired => StatusCode::UPGRADE_REQUIRED,
+        other => status_of_class(other.class()),
     }
+}
+
+fn status_of_class(class: CodeClass) -> StatusCode {
+    match class {
+        CodeClass::Invalid => StatusCode::BAD_REQUEST,
+        CodeClass::Unauthenticated => StatusCode::UNAUTHORIZED,
+        CodeClass::Forbidden => StatusCode::FORBIDDEN,
+        CodeClass::NotFound => StatusCode::NOT_FOUND,
+        CodeClass::Conflict => StatusCode::CONFLICT,
+        CodeClass::Gone => StatusCode::GONE,
+        CodeClass::Unprocessable => StatusCode::UNPROCESSABLE_ENTITY,
+        CodeClass::RateLimited => StatusCode::TOO_MANY_REQUESTS,
+        CodeClass::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        CodeClass::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+/// Statuses that a code has besides its usual one: for the body and the address as a whole, and where all callers
+/// together use a limit up.
+pub const FURTHER_STATUSES: &[(Code, StatusCode)] = &[
+    (Code::TooLarge, StatusCode::PAYLOAD_TOO_LARGE),
+    (Code::TooLarge, StatusCode::URI_TOO_LONG),
+    (Code::TooManyDownloads, StatusCode::SERVICE_UNAVAILABLE),
+    (Code::TooManyRequests, StatusCode::SERVICE_UNAVAILABLE),
+    (Code::TooManySubscribers, StatusCode::SERVICE_UNAVAILABLE),
+];
+
+pub(crate) fn is_status_of(code: Code, status: StatusCode) -> bool {
+    status == status_of(code) || FURTHER_STATUSES.contains(&(code, status))
 }
 
 impl From<Refusal> for RestError {
     fn from(refusal: Refusal) -> RestError {
-        let error = RestError::new(status(refusal.code), refusal.code.as_str(), refusal.message);
+        let error = RestError::new(refusal.code, refusal.message);
         let body = Box::new(ErrorBody { hint: refusal.hint, ..*error.body });
         RestError { body, pointer: refusal.pointer, ..error }
     }
@@ -133,23 +123,19 @@ impl From<SubmitError> for RestError {
         let message = error.to_string();
         match error {
             SubmitError::Refused(refusal) | SubmitError::RefusedOne { refusal, .. } => refusal.into(),
-            SubmitError::Busy => RestError::new(StatusCode::SERVICE_UNAVAILABLE, "BUSY", message)
-                .hint("nothing was done; try again in a moment")
+            SubmitError::Busy => {
+                RestError::new(Code::Busy, message).hint("nothing was done; try again in a moment").retry_after(1)
+            }
+            SubmitError::Unavailable { .. } => RestError::new(Code::StoreUnavailable, message)
+                .hint("nothing was done; reading goes on, and writing resumes when the cause is gone")
                 .retry_after(1),
-            SubmitError::Unavailable { .. } => {
-                RestError::new(StatusCode::SERVICE_UNAVAILABLE, "STORE_UNAVAILABLE", message)
-                    .hint("nothing was done; reading goes on, and writing resumes when the cause is gone")
-                    .retry_after(1)
-            }
-            SubmitError::OutcomeUnknown { .. } => {
-                RestError::new(StatusCode::SERVICE_UNAVAILABLE, "OUTCOME_UNKNOWN", message)
-                    .hint("look whether it was done before you repeat it, or repeat it with the same Idempotency-Key")
-            }
+            SubmitError::OutcomeUnknown { .. } => RestError::new(Code::OutcomeUnknown, message)
+                .hint("look whether it was done before you repeat it, or repeat it with the same Idempotency-Key"),
             SubmitError::Broken { .. } => {
                 tracing::error!(error = %message, "a command broke its batch");
-                RestError::new(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL", message)
+                RestError::new(Code::Internal, message)
             }
-            SubmitError::Stopped => RestError::new(StatusCode::SERVICE_UNAVAILABLE, "STOPPING", message).retry_after(2),
+            SubmitError::Stopped => RestError::new(Code::Stopping, message).retry_after(2),
         }
     }
 }
@@ -158,12 +144,10 @@ impl From<ReadError> for RestError {
     fn from(error: ReadError) -> RestError {
         let message = error.to_string();
         match error {
-            ReadError::Unavailable { .. } => {
-                RestError::new(StatusCode::SERVICE_UNAVAILABLE, "STORE_UNAVAILABLE", message).retry_after(1)
-            }
+            ReadError::Unavailable { .. } => RestError::new(Code::StoreUnavailable, message).retry_after(1),
             ReadError::Corrupt { .. } => {
                 tracing::error!(error = %message, "the store holds something unreadable");
-                RestError::new(StatusCode::INTERNAL_SERVER_ERROR, "STORE_CORRUPT", message).hint("run 'rookery doctor'")
+                RestError::new(Code::StoreCorrupt, message).hint("run 'rookery doctor'")
             }
         }
     }
@@ -174,12 +158,9 @@ impl From<EngineError> for RestError {
         match error {
             EngineError::Submit(error) => error.into(),
             EngineError::Read(error) => error.into(),
-            EngineError::Artifact(error) => RestError::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "STORE_UNAVAILABLE",
-                format!("the request could not be kept: {error}"),
-            )
-            .retry_after(1),
+            EngineError::Artifact(error) => {
+                RestError::new(Code::StoreUnavailable, format!("the request could not be kept: {error}")).retry_after(1)
+            }
         }
     }
 }
@@ -189,7 +170,7 @@ impl From<SubscribeError> for RestError {
         let message = error.to_string();
         match error {
             SubscribeError::Gone { .. } => {
-                let mut gone = RestError::new(StatusCode::GONE, "POSITION_GONE", message)
+                let mut gone = RestError::new(Code::PositionGone, message)
                     .hint("take a snapshot from /state and go on from its X-Rookery-Seq");
                 gone.body.snapshot = Some("/state".to_owned());
                 gone

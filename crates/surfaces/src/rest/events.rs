@@ -161,6 +161,6 @@ pub async fn report(call: Call, body: JsonBody<wire::NewEvent>) -> Result<Respon
 /// The event is in the log. That it cannot be read right now must not be taken for a refusal.
 fn unseen(seq: Seq, error: &EngineError) -> RestError {
     let message = format!("it was recorded as event {seq} and cannot be shown: {error}");
-    RestError::new(StatusCode::SERVICE_UNAVAILABLE, "OUTCOME_UNKNOWN", message)
+    RestError::new(Code::OutcomeUnknown, message)
         .hint("look for it before you repeat it, or repeat it with the same Idempotency-Key")
 }

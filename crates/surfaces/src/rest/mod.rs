@@ -31,8 +31,8 @@ use axum::routing::{delete, get, patch, post};
 
 pub use call::Call;
 pub(crate) use call::{Query, Segment, at, drain, read};
-pub use error::RestError;
 pub(crate) use error::refusal;
+pub use error::{FURTHER_STATUSES, RestError, status_of};
 
 use crate::app::App;
 

@@ -158,7 +158,7 @@ pub async fn revoke(State(app): State<App>, call: Call, Segment(id): Segment) ->
         return Ok(Json(Done { ok: true }));
     }
     let message = format!("there is no browser session '{id}'");
-    Err(RestError::new(StatusCode::NOT_FOUND, "SESSION_NOT_FOUND", message).hint("'rookery sessions' lists them"))
+    Err(RestError::new(Code::SessionNotFound, message).hint("'rookery sessions' lists them"))
 }
 
 /// Make a sign-in link, for a person.

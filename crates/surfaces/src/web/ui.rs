@@ -7,6 +7,7 @@ use axum::extract::Path;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use rookery_core::Code;
 use rookery_ui_embed::{Asset, INDEX, LICENSES, find};
 
 use super::pages;
@@ -36,7 +37,7 @@ async fn file(Path(path): Path<String>, headers: HeaderMap) -> Response {
     match find(&path) {
         Some(asset) => serve(asset, &headers),
         None if is_navigation(&headers) => index(headers).await,
-        None => RestError::new(StatusCode::NOT_FOUND, "NOT_FOUND", "there is nothing at this path").into_response(),
+        None => RestError::new(Code::NotFound, "there is nothing at this path").into_response(),
     }
 }
 

@@ -4,7 +4,7 @@ use super::mcp::Tools;
 use crate::cli::context::Context;
 use crate::cli::reference;
 
-/// Print a reference as Markdown: of the command line, or of the tools that agents can call
+/// Print a reference as Markdown: of the command line, of the tools that agents can call, or of the error codes
 #[derive(Debug, clap::Args)]
 #[command(hide = true)]
 pub struct Args {
@@ -23,12 +23,15 @@ enum What {
     Cli,
     /// The tools
     Mcp,
+    /// The error codes
+    Errors,
 }
 
 pub(super) fn run(context: &Context, args: Args) -> anyhow::Result<()> {
     let page = match args.what {
         What::Cli => reference::markdown(),
         What::Mcp => rookery_surfaces::mcp::reference::markdown(args.tools.set()),
+        What::Errors => rookery_surfaces::error_page::markdown(),
     };
     context.out.raw(page.as_bytes())
 }

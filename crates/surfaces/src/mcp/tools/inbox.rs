@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rookery_core::{Caller, MessageId};
+use rookery_core::{Caller, Code, MessageId};
 use rookery_engine::messages::{Until, Waiting};
 use rookery_engine::moment::Moment;
 use schemars::JsonSchema;
@@ -166,7 +166,7 @@ async fn wait(call: Call, asked: Awaiting) -> Answer<Messages> {
     let member = Member::of(&call, asked.agent_id.as_deref()).await?;
     let account = Account::of(&call.caller(asked.agent_id.as_deref())?);
     let Ok(_place) = call.app().streams().take(account) else {
-        return Err(ToolError::recoverable("TOO_MANY_SUBSCRIBERS", "too many callers wait already")
+        return Err(ToolError::new(Code::TooManySubscribers, "too many callers wait already")
             .suggest("call inbox_check from time to time instead"));
     };
     // If the time is over, one may still have come with the last moment.

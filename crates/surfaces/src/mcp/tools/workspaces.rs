@@ -8,7 +8,7 @@ use futures_util::stream;
 use rookery_core::workspace::{
     self, MergeWorkspace, Uncommitted, UpdateWorkspace, Workspace, WorkspaceRemoved, not_found,
 };
-use rookery_core::{Fact, Row, RunId, TaskId, WorkspaceId};
+use rookery_core::{Code, Fact, Row, RunId, TaskId, WorkspaceId};
 use rookery_engine::workspaces::{Making, NewWorkspace, WAIT, WorkspaceFilter, failure_of};
 use rookery_store::Committed;
 use schemars::JsonSchema;
@@ -401,6 +401,6 @@ async fn ended(call: &Call, committed: &Committed, workspace: &Workspace) -> Res
 fn pending(workspace: &Workspace) -> ToolError {
     let (what, intent) =
         workspace.under_way.as_ref().map_or(("", ""), |under_way| (under_way.work.as_str(), under_way.intent.as_str()));
-    ToolError::recoverable("PENDING", format!("workspace {} is still being {what} ({intent})", workspace.id))
+    ToolError::new(Code::Pending, format!("workspace {} is still being {what} ({intent})", workspace.id))
         .suggest("workspace_list shows when it is done; do not ask for it again")
 }
