@@ -46,7 +46,7 @@ async fn publish(State(hub): State<Hub>, Json(task): Json<Value>) -> (StatusCode
         "v": "clutch/0.1", "id": "msg_0000000000000", "ts": "2026-11-16T08:00:00.000Z", "thread_id": "thr_default",
         "run_id": "run_default", "task_id": "task_00000000000000000000000", "parent_task_id": null,
         "from": { "agent_id": "agent:bench" }, "to": [], "type": "task.request", "payload": task,
-        "meta": { "seq": *count, "kind": "task.created", "version": 2, "auth": "asserted", "via": null, "cause": null },
+        "meta": { "seq": *count, "kind": "task.created", "version": 1, "auth": "asserted", "via": null, "cause": null },
     });
     // Nobody may listen yet.
     drop(hub.sender.send(format!(r#"{{"seq":{count},"message":{message}}}"#).into()));

@@ -45,6 +45,7 @@ mod testing;
 pub mod timer;
 pub mod told;
 pub mod turn;
+mod upcast;
 pub mod view;
 pub mod workspace;
 

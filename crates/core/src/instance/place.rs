@@ -34,7 +34,8 @@ impl Folder {
         self.0.split('/')
     }
 
-    /// Why no context may be written there, if so. Settings of earlier versions can name such folders.
+    /// The reason why no context may be written there, if any. Checked again before writing, because an imported log may
+    /// name any folder.
     pub fn problem(&self) -> Option<&'static str> {
         let hidden = |(at, part): (usize, &str)| part.starts_with('.') && !(at == 0 && part == SHARED);
         if self.parts().enumerate().any(hidden) {

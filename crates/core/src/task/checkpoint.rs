@@ -34,8 +34,7 @@ pub struct CheckpointAdded {
     pub run: Option<RunId>,
     pub kind: CheckpointKind,
     pub summary: String,
-    /// Its place among those of the task. The first version had none, and told it at the end of the id.
-    #[serde(default)]
+    /// Its place among the checkpoints of the task, counted from 1.
     pub sequence: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<Value>,
@@ -130,20 +129,13 @@ impl CheckpointAdded {
         Checkpoint {
             id: self.id.clone(),
             task: self.task.clone(),
-            sequence: self.place(),
+            sequence: self.sequence,
             kind: self.kind,
             summary: self.summary.clone(),
             detail: self.detail.clone(),
             files_changed: self.files_changed.clone(),
             created: seq,
             created_at: at,
-        }
-    }
-
-    fn place(&self) -> u32 {
-        match self.sequence {
-            0 => self.id.rsplit('_').next().and_then(|number| number.parse().ok()).unwrap_or(1),
-            sequence => sequence,
         }
     }
 }

@@ -508,7 +508,7 @@ async fn stored_context_folder_that_is_hidden_gets_no_files() {
     let site = Site1::new();
     site.says("ada@pr-1", "hello").await;
     let mut sitting = site.sit().await;
-    // Earlier versions let a lead choose such a folder.
+    // An imported log can name such a folder.
     let folder = |dir: &str| {
         let settings = ContextSettings { dir: Some(dir.to_owned()), ..ContextSettings::default() };
         Configured { scope: Scope::of(&Instance::new("pr-1")), settings, site: None }
