@@ -268,6 +268,9 @@ mod postgres {
                 "check that the server runs and that user, password and database are right"
             }
             OpenError::Foreign { .. } => "name another schema with ?schema=",
+            OpenError::Development { .. } => {
+                "start with an empty store: name another schema with ?schema=, or drop this one"
+            }
             OpenError::Certificates { .. } => "name the file of the authority with sslrootcert=",
             OpenError::Moved { to, .. } => &where_it_went(to),
             _ => "`rookery doctor` says more; docs/scaling.md says what the database must allow",
@@ -297,6 +300,7 @@ pub fn explain(error: OpenError) -> anyhow::Error {
     let hint = match &error {
         OpenError::Locked { .. } => "use the daemon that has it, or stop that one first with `rookery down`".to_owned(),
         OpenError::Moved { to, .. } => where_it_went(to),
+        OpenError::Development { path } => start_empty(path),
         _ => "`rookery doctor` says more; `rookery restore FILE` brings back a backup".to_owned(),
     };
     // With the causes: they say what the system had against it.
@@ -320,6 +324,7 @@ pub fn explain_offline(error: OfflineError) -> anyhow::Error {
             "stop the daemon first with `rookery down`"
         }
         OfflineError::Moved { to } | OfflineError::Open(OpenError::Moved { to, .. }) => &where_it_went(to),
+        OfflineError::Open(OpenError::Development { path }) => &start_empty(path),
         _ => "`rookery doctor` checks the set-up and says how to mend it",
     };
     told(error, hint)
@@ -341,6 +346,11 @@ pub fn explain_migration(error: OfflineError) -> anyhow::Error {
 
 fn told(error: OfflineError, hint: &str) -> anyhow::Error {
     Failure::new(format!("{:#}", anyhow::Error::new(error))).hint(hint).into()
+}
+
+/// The hint for a store of a development version.
+fn start_empty(path: &Path) -> String {
+    format!("start with an empty store: move {} away, or name another place with --store", path.display())
 }
 
 /// What to do with a store that has moved.

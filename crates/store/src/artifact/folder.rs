@@ -157,10 +157,10 @@ impl ArtifactDir {
 }
 
 /// Whether this is what is left of a file that a process did not finish which is over. One that goes on works on another
-/// store that has the same folder. Earlier versions had the hash where it says that the file is coming in.
+/// store that has the same folder.
 fn is_left(name: &str) -> bool {
     let mut parts = name.split('.');
-    let unfinished = parts.next() == Some("") && parts.next().is_some_and(|what| what == INCOMING || is_sha256(what));
+    let unfinished = parts.next() == Some("") && parts.next() == Some(INCOMING);
     let process = parts.next().and_then(|number| number.parse().ok());
     unfinished && process.is_some_and(|number: u32| number == std::process::id() || !is_alive(number))
 }
@@ -332,7 +332,7 @@ mod tests {
         // A process that is killed drops nothing.
         std::mem::forget(artifacts.begin().unwrap());
         let nobody = i32::MAX;
-        fs::write(folder.path().join(format!(".{}.{nobody}.0", "ab".repeat(32))), b"of an earlier version").unwrap();
+        fs::write(folder.path().join(format!(".incoming.{nobody}.0")), b"of a process that ended").unwrap();
         fs::write(folder.path().join(".incoming.1.0"), b"of a process that goes on").unwrap();
         fs::write(folder.path().join(".keep"), b"of somebody else").unwrap();
         let kept = artifacts.put(b"whole").unwrap();

@@ -175,7 +175,8 @@ impl Lines<'_> {
         let header: Header = self.parse(&bytes)?;
         if !(1..=VERSION).contains(&header.rookery_export) {
             let version = header.rookery_export;
-            return Err(self.bad(format!("has version {version}, and this program reads those up to {VERSION}")));
+            let known = format!("this program reads versions up to {VERSION}");
+            return Err(self.bad(format!("has version {version}, from a newer or a development version; {known}")));
         }
         let last = i64::MAX.unsigned_abs();
         if header.floor == 0 || header.head >= last || header.head + 1 < header.floor {

@@ -1,12 +1,12 @@
 //! The lines of an export: a header, a line for each row, the parts of artifacts that facts refer to, and a footer with the
-//! hash of all lines before it. The first version had no artifacts but bodies.
+//! hash of all lines before it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 1;
 /// How a footer begins.
 pub(super) const END: &[u8] = b"{\"rookery_export_end\":";
 /// How a part of an artifact begins.

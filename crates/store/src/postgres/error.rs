@@ -19,6 +19,10 @@ pub enum OpenError {
     Unreachable { address: String, reason: String },
     #[error("schema '{schema}' holds tables of something else")]
     Foreign { schema: String },
+    #[error(
+        "schema '{schema}' was written by a development version of rookery from before the first release, and cannot be read"
+    )]
+    Development { schema: String },
     #[error("schema '{schema}' of {address} holds no store")]
     Absent { address: String, schema: String },
     #[error("the store at {address} has moved to {to} and is not written any more")]

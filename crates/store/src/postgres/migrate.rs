@@ -12,30 +12,12 @@ use super::connection::{Frame, HEAD, LOCKED_HEAD, Question, ask, stored};
 use super::error::{OpenError, Problem, told};
 use super::{log, schema, transact};
 use crate::FORMAT;
+use crate::migration::{Migration, is_known_history, newest_version};
 use crate::query::LogQuery;
 use crate::replay::Fold;
 
-pub(super) struct Migration {
-    pub(super) version: u32,
-    pub(super) name: &'static str,
-    pub(super) sql: &'static str,
-}
-
-pub(super) const MIGRATIONS: &[Migration] = &[
-    Migration { version: 1, name: "initial", sql: include_str!("../../migrations/postgres/0001_initial.sql") },
-    Migration { version: 2, name: "workflows", sql: include_str!("../../migrations/postgres/0002_workflows.sql") },
-    Migration { version: 3, name: "messages", sql: include_str!("../../migrations/postgres/0003_messages.sql") },
-    Migration { version: 4, name: "contexts", sql: include_str!("../../migrations/postgres/0004_contexts.sql") },
-    Migration { version: 5, name: "workspaces", sql: include_str!("../../migrations/postgres/0005_workspaces.sql") },
-    Migration { version: 6, name: "artifacts", sql: include_str!("../../migrations/postgres/0006_artifacts.sql") },
-    Migration { version: 7, name: "clutch", sql: include_str!("../../migrations/postgres/0007_clutch.sql") },
-    Migration { version: 8, name: "schemas", sql: include_str!("../../migrations/postgres/0008_schemas.sql") },
-    Migration { version: 9, name: "deliveries", sql: include_str!("../../migrations/postgres/0009_deliveries.sql") },
-    Migration { version: 10, name: "clocks", sql: include_str!("../../migrations/postgres/0010_clocks.sql") },
-    Migration { version: 11, name: "outboxes", sql: include_str!("../../migrations/postgres/0011_outboxes.sql") },
-    Migration { version: 12, name: "ended runs", sql: include_str!("../../migrations/postgres/0012_ended_runs.sql") },
-    Migration { version: 13, name: "teams", sql: include_str!("../../migrations/postgres/0013_teams.sql") },
-];
+pub(super) const MIGRATIONS: &[Migration] =
+    &[Migration { version: 1, name: "tables", sql: include_str!("../../migrations/postgres/0001_tables.sql") }];
 
 const OLDEST_SERVER: i32 = 140_000;
 const CHUNK: u32 = 1_000;
@@ -57,7 +39,7 @@ pub(super) enum Fitness {
 }
 
 pub(super) fn newest() -> u32 {
-    MIGRATIONS.last().map_or(0, |migration| migration.version)
+    newest_version(MIGRATIONS)
 }
 
 /// Creates or migrates the schema, then sees to the derived rows. Nodes that start at once wait for each other.
@@ -104,11 +86,12 @@ pub(super) async fn in_transaction(
     birth: &Birth,
     migrations: &[Migration],
 ) -> Result<Fitness, OpenError> {
-    let newest = migrations.last().map_or(0, |migration| migration.version);
+    let newest = newest_version(migrations);
     let failed = |error: Problem| cannot(address, &error);
-    match version(client, address).await.map_err(failed)? {
+    match version(client, address, migrations).await.map_err(failed)? {
         Found::Nothing => create(client, address, birth, migrations).await?,
         Found::Foreign => return Err(OpenError::Foreign { schema: address.schema().to_owned() }),
+        Found::Development => return Err(OpenError::Development { schema: address.schema().to_owned() }),
         Found::Version(version) if version > newest => return Ok(Fitness::OnlyToRead(newer_schema(version))),
         Found::Version(version) => {
             refuse_moved(client, address).await?;
@@ -152,11 +135,17 @@ pub(super) fn other_format(format: u32) -> String {
 pub(super) enum Found {
     Nothing,
     Foreign,
+    /// A store of a development version from before the first release: its tables and events mean other things.
+    Development,
     Version(u32),
 }
 
 /// What the schema holds.
-pub(super) async fn version(client: &ClientWrapper, address: &Address) -> Result<Found, Problem> {
+pub(super) async fn version(
+    client: &ClientWrapper,
+    address: &Address,
+    migrations: &[Migration],
+) -> Result<Found, Problem> {
     let sql = "SELECT count(*) FILTER (WHERE relname = 'schema_version'), count(*) FROM pg_class
         JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE nspname = $1 AND relkind IN ('r', 'p', 'v', 'm')";
     let row = client.query_one(sql, &[&address.schema()]).await?;
@@ -164,8 +153,21 @@ pub(super) async fn version(client: &ClientWrapper, address: &Address) -> Result
     if ours == 0 {
         return Ok(if all == 0 { Found::Nothing } else { Found::Foreign });
     }
-    let row = client.query_one("SELECT coalesce(max(version), 0) FROM schema_version", &[]).await?;
-    Ok(Found::Version(u32::try_from(row.try_get::<_, i32>(0)?).unwrap_or(u32::MAX)))
+    let applied = applied(client).await?;
+    if !is_known_history(&applied, migrations) {
+        return Ok(Found::Development);
+    }
+    Ok(Found::Version(applied.last().map_or(0, |(version, _)| *version)))
+}
+
+/// The migrations that the schema went through, oldest first.
+async fn applied(client: &ClientWrapper) -> Result<Vec<(u32, String)>, Problem> {
+    let rows = client.query("SELECT version, name FROM schema_version ORDER BY version", &[]).await?;
+    let read = |row: &tokio_postgres::Row| {
+        let version = u32::try_from(row.try_get::<_, i32>(0)?).unwrap_or(u32::MAX);
+        Ok((version, row.try_get(1)?))
+    };
+    rows.iter().map(read).collect()
 }
 
 async fn create(
@@ -190,7 +192,7 @@ async fn create(
     let born = async {
         let sql = "INSERT INTO log_head (one, log_id, floor, head, format, schema, project)
             VALUES (1, $1, 1, 0, $2, $3, $4)";
-        let version = migrations.last().map_or(0, |migration| migration.version);
+        let version = newest_version(migrations);
         let (format, version) = (FORMAT.cast_signed(), version.cast_signed());
         client.execute(sql, &[&birth.log_id.as_str(), &format, &version, &super::text::stored(&birth.project)]).await?;
         let sql = "INSERT INTO meta (name, value) VALUES ('project_id', $1)";
@@ -276,4 +278,56 @@ pub(super) async fn write_fold(client: &ClientWrapper, fold: &Fold) -> Result<()
 
 fn cannot(address: &Address, problem: &Problem) -> OpenError {
     OpenError::Prepare { schema: address.schema().to_owned(), reason: problem.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use rookery_testkit::postgres::Schema;
+
+    use super::super::connection::Connector;
+    use super::*;
+
+    /// All migrations and one more, with its version.
+    fn with_next(sql: &'static str) -> (Vec<Migration>, u32) {
+        let version = newest() + 1;
+        let next = Migration { version, name: "next", sql };
+        (MIGRATIONS.iter().copied().chain([next]).collect(), version)
+    }
+
+    async fn prepare_at(url: &str, migrations: &[Migration]) -> Result<Fitness, OpenError> {
+        let connector = Connector::new(url.parse()?)?;
+        let client = connector.preparing().await.unwrap();
+        let birth = Birth { log_id: "log_a".into(), project_id: "project-a".to_owned(), project: "project".to_owned() };
+        prepare(&client, connector.address(), &birth, migrations).await
+    }
+
+    fn schema_of(schema: &Schema) -> String {
+        schema.psql("SELECT schema FROM log_head; SELECT string_agg(name, ',') FROM schema_version").unwrap()
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn migration_by_concurrent_nodes_runs_once() {
+        let (schema, (upgraded, next)) = (Schema::new().unwrap(), with_next("CREATE TABLE next (a integer)"));
+        let url = schema.url();
+        assert_eq!(prepare_at(&url, MIGRATIONS).await.unwrap(), Fitness::Writable);
+        let (a, b, c) =
+            tokio::join!(prepare_at(&url, &upgraded), prepare_at(&url, &upgraded), prepare_at(&url, &upgraded));
+        for fitness in [a, b, c] {
+            assert_eq!(fitness.unwrap(), Fitness::Writable);
+        }
+        assert_eq!(schema_of(&schema), format!("{next}\ntables,next"));
+        let older_program = prepare_at(&url, MIGRATIONS).await.unwrap();
+        assert!(matches!(&older_program, Fitness::OnlyToRead(reason) if reason.contains("update this node")));
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn migration_that_fails_leaves_the_schema_unchanged() {
+        let (schema, (upgraded, bad)) =
+            (Schema::new().unwrap(), with_next("CREATE TABLE half (a integer); SELECT nothing FROM nowhere"));
+        prepare_at(&schema.url(), MIGRATIONS).await.unwrap();
+        let failed = prepare_at(&schema.url(), &upgraded).await;
+        assert!(matches!(failed, Err(OpenError::Migrate { version, .. }) if version == bad), "{failed:?}");
+        assert_eq!(schema_of(&schema), format!("{}\ntables", bad - 1));
+        assert_eq!(schema.psql("SELECT to_regclass('half') IS NULL").unwrap(), "t");
+    }
 }

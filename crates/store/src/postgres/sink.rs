@@ -80,9 +80,10 @@ impl PostgresSink {
     /// Takes away an empty store that is in the way, unless somebody serves it.
     fn clear_empty(&self, session: &Session) -> Result<(), OfflineError> {
         let address = self.connector.address();
-        match session.wait(migrate::version(&session.client, address))? {
+        match session.wait(migrate::version(&session.client, address, MIGRATIONS))? {
             Found::Nothing => return Ok(()),
             Found::Foreign => return Err(OpenError::Foreign { schema: address.schema().to_owned() }.into()),
+            Found::Development => return Err(OpenError::Development { schema: address.schema().to_owned() }.into()),
             Found::Version(_) => {}
         }
         // Most often there is something, and then nobody has to wait for whoever has it.
@@ -213,7 +214,8 @@ impl Sink for PostgresSink {
         let session = Session::open(&self.connector)?;
         // Waits until nobody is making anything here.
         session.wait(migrate::begin(&session.client, self.connector.address()))?;
-        if session.wait(migrate::version(&session.client, self.connector.address()))? == Found::Nothing {
+        let address = self.connector.address();
+        if session.wait(migrate::version(&session.client, address, MIGRATIONS))? == Found::Nothing {
             return Ok(());
         }
         let head = stored(&session.one(Question::new(LOCKED_HEAD, vec![]))?)?.head;

@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 
 use super::connection::{Connector, Frame, HEAD, LOCKED_HEAD, NOW, Param, Question, ask, some_text, stored, text};
 use super::error::{OpenError, Problem};
-use super::migrate::{self, Found};
+use super::migrate::{self, Found, MIGRATIONS};
 use super::{log, schema, transact};
 use crate::artifact::{ArtifactError, Hashing};
 use crate::node::LEASE;
@@ -87,8 +87,9 @@ impl PostgresSource {
 
 fn refuse_absent(session: &Session, connector: &Connector) -> Result<(), OfflineError> {
     let address = connector.address();
-    match session.wait(migrate::version(&session.client, address))? {
+    match session.wait(migrate::version(&session.client, address, MIGRATIONS))? {
         Found::Version(_) => Ok(()),
+        Found::Development => Err(OpenError::Development { schema: address.schema().to_owned() }.into()),
         Found::Nothing | Found::Foreign => {
             Err(OpenError::Absent { address: address.to_string(), schema: address.schema().to_owned() }.into())
         }

@@ -112,13 +112,10 @@ fn add_artifacts(copy: &Connection, artifacts: &ArtifactDir) -> Result<(u64, Vec
     Ok((stored, missing))
 }
 
-/// The artifacts that the log names. What facts refer to is not known of a store that an older program made.
+/// The artifacts that the log names.
 fn named(copy: &Connection) -> Result<BTreeSet<String>, OfflineError> {
-    let mut sql = "SELECT body_hash FROM log WHERE body_in = 'artifact'".to_owned();
-    if connection::has_table(copy, "artifact_refs")? {
-        sql.push_str(" UNION SELECT sha256 FROM artifact_refs");
-    }
-    let mut named = copy.prepare(&sql)?;
+    let sql = "SELECT body_hash FROM log WHERE body_in = 'artifact' UNION SELECT sha256 FROM artifact_refs";
+    let mut named = copy.prepare(sql)?;
     Ok(named.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?)
 }
 

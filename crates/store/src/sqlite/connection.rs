@@ -52,7 +52,7 @@ pub(super) fn reader(path: &Path) -> rusqlite::Result<Connection> {
     open(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX, READER)
 }
 
-/// Whether a database has a table of this name: older programs and backups have others.
+/// Whether a database has a table of this name.
 pub(super) fn has_table(connection: &Connection, name: &str) -> rusqlite::Result<bool> {
     connection.prepare("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1")?.exists([name])
 }

@@ -22,6 +22,11 @@ pub enum OpenError {
     Absent { path: PathBuf },
     #[error("{path} is a database of another program", path = .path.display())]
     Foreign { path: PathBuf },
+    #[error(
+        "{path} was written by a development version of rookery from before the first release, and cannot be read",
+        path = .path.display()
+    )]
+    Development { path: PathBuf },
     #[error("the file system of {path} does not take a write-ahead log", path = .path.display())]
     NoWriteAheadLog { path: PathBuf },
     #[error("cannot open {path}", path = .path.display())]

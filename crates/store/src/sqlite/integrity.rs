@@ -6,6 +6,7 @@ use rusqlite::Connection;
 
 use super::connection::{self, APPLICATION_ID};
 use super::error::OpenError;
+use super::migrate::{self, MIGRATIONS};
 use crate::offline::OfflineError;
 
 /// How many problems SQLite's own check tells at most.
@@ -34,5 +35,6 @@ pub(super) fn open_existing(path: &Path) -> Result<Connection, OpenError> {
     if id != APPLICATION_ID {
         return Err(OpenError::Foreign { path: path.to_owned() });
     }
+    migrate::refuse_development(&connection, path, MIGRATIONS)?;
     Ok(connection)
 }

@@ -8,34 +8,16 @@ use std::path::Path;
 use rookery_core::{LogId, Table};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::connection::{APPLICATION_ID, begin, beside, commit, roll_back, stored};
+use super::connection::{APPLICATION_ID, begin, beside, commit, has_table, roll_back, stored};
 use super::error::{OpenError, Problem};
 use super::{FORMAT, backup, log, schema, transact};
+use crate::migration::{Migration, is_known_history, newest_version};
 use crate::offline::other_format;
 use crate::query::LogQuery;
 use crate::replay::Fold;
 
-pub(super) struct Migration {
-    pub(super) version: u32,
-    pub(super) name: &'static str,
-    pub(super) sql: &'static str,
-}
-
-pub(super) const MIGRATIONS: &[Migration] = &[
-    Migration { version: 1, name: "initial", sql: include_str!("../../migrations/sqlite/0001_initial.sql") },
-    Migration { version: 2, name: "workflows", sql: include_str!("../../migrations/sqlite/0002_workflows.sql") },
-    Migration { version: 3, name: "messages", sql: include_str!("../../migrations/sqlite/0003_messages.sql") },
-    Migration { version: 4, name: "contexts", sql: include_str!("../../migrations/sqlite/0004_contexts.sql") },
-    Migration { version: 5, name: "workspaces", sql: include_str!("../../migrations/sqlite/0005_workspaces.sql") },
-    Migration { version: 6, name: "artifacts", sql: include_str!("../../migrations/sqlite/0006_artifacts.sql") },
-    Migration { version: 7, name: "clutch", sql: include_str!("../../migrations/sqlite/0007_clutch.sql") },
-    Migration { version: 8, name: "schemas", sql: include_str!("../../migrations/sqlite/0008_schemas.sql") },
-    Migration { version: 9, name: "deliveries", sql: include_str!("../../migrations/sqlite/0009_deliveries.sql") },
-    Migration { version: 10, name: "clocks", sql: include_str!("../../migrations/sqlite/0010_clocks.sql") },
-    Migration { version: 11, name: "outboxes", sql: include_str!("../../migrations/sqlite/0011_outboxes.sql") },
-    Migration { version: 12, name: "ended runs", sql: include_str!("../../migrations/sqlite/0012_ended_runs.sql") },
-    Migration { version: 13, name: "teams", sql: include_str!("../../migrations/sqlite/0013_teams.sql") },
-];
+pub(super) const MIGRATIONS: &[Migration] =
+    &[Migration { version: 1, name: "tables", sql: include_str!("../../migrations/sqlite/0001_tables.sql") }];
 
 const CHUNK: u32 = 1_000;
 
@@ -62,7 +44,8 @@ pub(super) fn prepare(
     migrations: &[Migration],
 ) -> Result<Fitness, OpenError> {
     let sql = |source| OpenError::Sql { path: path.to_owned(), source };
-    let newest = migrations.last().map_or(0, |migration| migration.version);
+    refuse_development(connection, path, migrations)?;
+    let newest = newest_version(migrations);
     let version = version(connection).map_err(sql)?;
     if version.is_some()
         && let Some(to) = moved_to(connection).map_err(sql)?
@@ -85,11 +68,29 @@ pub(super) fn prepare(
 
 /// The version of the schema; `None` if there is none.
 pub(super) fn version(connection: &Connection) -> rusqlite::Result<Option<u32>> {
-    let known = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'schema_version'";
-    if connection.query_row(known, [], |_| Ok(())).optional()?.is_none() {
-        return Ok(None);
+    Ok(applied(connection)?.last().map(|(version, _)| *version))
+}
+
+/// The migrations that the database went through, oldest first.
+fn applied(connection: &Connection) -> rusqlite::Result<Vec<(u32, String)>> {
+    if !has_table(connection, "schema_version")? {
+        return Ok(vec![]);
     }
-    connection.query_row("SELECT max(version) FROM schema_version", [], |row| row.get(0))
+    let mut statement = connection.prepare("SELECT version, name FROM schema_version ORDER BY version")?;
+    statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+}
+
+/// Refuses a store of a development version from before the first release: its tables and events mean other things.
+pub(super) fn refuse_development(
+    connection: &Connection,
+    path: &Path,
+    migrations: &[Migration],
+) -> Result<(), OpenError> {
+    let applied = applied(connection).map_err(|source| OpenError::Sql { path: path.to_owned(), source })?;
+    if is_known_history(&applied, migrations) {
+        return Ok(());
+    }
+    Err(OpenError::Development { path: path.to_owned() })
 }
 
 fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
@@ -336,26 +337,11 @@ mod tests {
         }
     }
 
-    /// The migrations there are with one more behind them, and its version.
+    /// All migrations and one more, with its version.
     fn and_then(sql: &'static str) -> (Vec<Migration>, u32) {
-        let again = |known: &Migration| Migration { version: known.version, name: known.name, sql: known.sql };
-        let version = MIGRATIONS.last().map_or(0, |newest| newest.version) + 1;
+        let version = newest_version(MIGRATIONS) + 1;
         let next = Migration { version, name: "next", sql };
-        (MIGRATIONS.iter().map(again).chain([next]).collect(), version)
-    }
-
-    /// What the first schema held is folded anew into the tables of today.
-    #[test]
-    fn a_store_of_the_first_schema_gets_every_table() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("rookery.db");
-        drop(new_store(&path, &MIGRATIONS[..1]));
-        let (connection, fitness) = new_store(&path, MIGRATIONS);
-        assert_eq!(fitness, Fitness::Writable);
-        for table in Table::ALL {
-            let count = format!("SELECT count(*) FROM {}", table.name());
-            assert_eq!(connection.query_row(&count, [], |row| row.get::<_, i64>(0)).unwrap(), 0);
-        }
+        (MIGRATIONS.iter().copied().chain([next]).collect(), version)
     }
 
     #[test]

@@ -14,6 +14,7 @@ use super::integrity::{check, open_existing};
 use super::lock::Lock;
 use super::{FORMAT, checkpoint, migrate};
 use crate::artifact::ArtifactDir;
+use crate::migration::newest_version;
 use crate::offline::{OfflineError, other_format};
 use crate::query::Head;
 
@@ -75,7 +76,7 @@ fn check_backup(from: &Path) -> Result<(), OfflineError> {
     if let Some(problem) = check(&connection)?.into_iter().next() {
         return Err(OfflineError::Damaged { path: from.to_owned(), problem });
     }
-    let newest = migrate::MIGRATIONS.last().map_or(0, |migration| migration.version);
+    let newest = newest_version(migrate::MIGRATIONS);
     match migrate::version(&connection)? {
         None => return Err(not_one("it holds no store".to_owned())),
         Some(version) if version > newest => {

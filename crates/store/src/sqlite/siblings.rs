@@ -52,7 +52,7 @@ fn names(path: &Path, sha256: &str) -> Result<bool, OfflineError> {
     if has_table(&store, "backup_artifacts")? || migrate::moved_to(&store)?.is_some() {
         return Ok(false);
     }
-    Ok(in_log(&store, sha256)? || (has_table(&store, "artifact_refs")? && in_refs(&store, sha256)?))
+    Ok(in_log(&store, sha256)? || in_refs(&store, sha256)?)
 }
 
 fn in_log(store: &Connection, sha256: &str) -> rusqlite::Result<bool> {

@@ -258,6 +258,24 @@ async fn an_export_imports_to_the_same_log() {
 }
 
 #[tokio::test]
+async fn store_of_a_development_version_is_not_exported_verified_or_restored() {
+    let (place, other) = (Place::new(), Place::new());
+    filled(&place).await;
+    let development = "UPDATE schema_version SET name = 'initial'";
+    Connection::open(place.database()).unwrap().execute_batch(development).unwrap();
+    let is_refused = |error: &OfflineError| matches!(error, OfflineError::Open(OpenError::Development { .. }));
+    assert!(place.export(&mut Vec::new()).is_err_and(|error| is_refused(&error)));
+    assert!(verify(&place.database(), &mut |_| {}).is_err_and(|error| is_refused(&error)));
+    assert!(integrity(&place.database()).is_err_and(|error| is_refused(&error)));
+    let copy = backup(&place.database(), &place.artifacts(), &other.file("copy.db"), &mut |_| {});
+    assert!(copy.is_err_and(|error| is_refused(&error)));
+    let restored =
+        restore(&place.database(), &other.database(), &other.artifacts(), &"log_b".into(), Existing::SetAside);
+    assert!(restored.is_err_and(|error| is_refused(&error)));
+    assert!(!other.database().exists() && !other.file("copy.db").exists());
+}
+
+#[tokio::test]
 async fn an_export_that_is_not_whole_is_not_taken() {
     let (place, other) = (Place::new(), Place::new());
     filled(&place).await;
@@ -275,7 +293,7 @@ async fn an_export_that_is_not_whole_is_not_taken() {
     bad.push(("an unknown kind".to_owned(), text.replace("task.created", "task.imagined").into_bytes()));
     bad.push((
         "another version".to_owned(),
-        text.replace(r#""rookery_export":2"#, r#""rookery_export":3"#).into_bytes(),
+        text.replace(r#""rookery_export":1"#, r#""rookery_export":2"#).into_bytes(),
     ));
     for (what, lines) in bad {
         let failed = other.import(&lines, "log_b");

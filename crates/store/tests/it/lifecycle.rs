@@ -116,6 +116,23 @@ async fn what_a_newer_program_made_is_read_and_not_written() {
 }
 
 #[tokio::test]
+async fn store_of_a_development_version_is_refused_and_not_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = database(&folder);
+    let store = open(&path);
+    done(&store, create("task_1", "t")).await;
+    store.close().await;
+    // Its first migration had another name, and more followed than there are now.
+    let development = "UPDATE schema_version SET name = 'initial'; INSERT INTO schema_version VALUES (13, 'teams');
+        UPDATE log_head SET format = 9; UPDATE log SET version = 4";
+    change(&path, development);
+    let before = std::fs::read(&path).unwrap();
+    let refused = SqliteStore::open(options(&path)).unwrap_err();
+    assert!(matches!(&refused, OpenError::Development { path: told } if *told == path), "{refused}");
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+}
+
+#[tokio::test]
 async fn a_store_that_becomes_newer_meanwhile_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&database(&folder));

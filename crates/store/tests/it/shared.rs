@@ -6,7 +6,9 @@ use std::time::Duration;
 use rookery_core::{Code, Seq};
 use rookery_store::artifact::{ArtifactError, Erased};
 use rookery_store::node::Whereabouts;
-use rookery_store::postgres::{OpenError, Options, PostgresStore};
+use rookery_store::offline::{Beginning, OfflineError, ProjectName, Sink};
+use rookery_store::postgres::offline::{origin, sink, source};
+use rookery_store::postgres::{Address, OpenError, Options, PostgresStore};
 use rookery_store::store::Health;
 use rookery_store::{Duty, Operation, Store, SubmitError, Token};
 use rookery_testkit::postgres::Schema;
@@ -265,6 +267,51 @@ async fn an_older_node_stops_writing_and_says_so() {
         assert!(matches!(store.health(), Health::ReadOnly { reason } if reason.contains(says)));
         assert!(store.tallies().await.is_ok(), "reading goes on");
         schema.psql(&format!("UPDATE log_head SET head = {}", mark.trim().lines().last().unwrap())).unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_of_an_older_format_are_rebuilt_by_the_first_of_concurrent_nodes() {
+    let schema = Schema::new().unwrap();
+    let store = open(&schema.url(), "a").await;
+    for task in ["task_1", "task_2"] {
+        done(&*store, create(task, "t")).await;
+    }
+    store.close().await;
+    let older = "UPDATE log_head SET format = 0; DELETE FROM tasks WHERE key = 'task_1'; UPDATE tallies SET n = 77";
+    schema.psql(older).unwrap();
+    let url = schema.url();
+    let (a, b) = tokio::join!(open(&url, "a"), open(&url, "b"));
+    replay_matches(&*a).await;
+    done(&*a, create("task_3", "t")).await;
+    done(&*b, create("task_4", "t")).await;
+    replay_matches(&*b).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn store_of_a_development_version_is_refused() {
+    let schema = Schema::new().unwrap();
+    let store = open(&schema.url(), "a").await;
+    done(&*store, create("task_1", "t")).await;
+    store.close().await;
+    // Its first migration had another name, and more followed than there are now.
+    let development = "UPDATE schema_version SET name = 'initial'; INSERT INTO schema_version VALUES (13, 'teams');
+        UPDATE log_head SET schema = 13, format = 9";
+    schema.psql(development).unwrap();
+    let opened = PostgresStore::open(shared(&schema.url(), "a")).await;
+    assert!(matches!(opened, Err(OpenError::Development { .. })), "{opened:?}");
+    let address: Address = schema.url().parse().unwrap();
+    let offline = tokio::task::spawn_blocking(move || {
+        let read = source(address.clone()).map(drop);
+        let moved = origin(address.clone()).map(drop);
+        let beginning =
+            Beginning { log: "log_b".into(), floor: Seq(1), project: ProjectName { id: None, name: "p".to_owned() } };
+        let written = sink(address).and_then(|mut sink| sink.begin(&beginning));
+        [read, moved, written]
+    });
+    for error in offline.await.unwrap().map(Result::unwrap_err) {
+        let OfflineError::Database(error) = error else { panic!("{error}") };
+        assert!(matches!(error.downcast_ref(), Some(OpenError::Development { .. })), "{error}");
     }
 }
 
