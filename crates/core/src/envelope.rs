@@ -441,6 +441,7 @@ mod tests {
                     auth: Auth::Asserted,
                     via: None,
                     cause: Some(Seq(6)),
+                    part_index: 0,
                     fact,
                     body: None,
                 };
@@ -480,6 +481,7 @@ mod tests {
             auth: Auth::Asserted,
             via: None,
             cause: None,
+            part_index: 0,
             fact,
             body: Some(Body { sha256: "x".to_owned(), bytes }),
         };

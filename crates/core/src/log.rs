@@ -33,11 +33,18 @@ pub struct LogRow {
     pub via: Option<String>,
     /// The fact that led to this one.
     pub cause: Option<Seq>,
+    /// The place of this row among those that one command appended, counted from 0.
+    pub part_index: u32,
     pub fact: Fact,
     pub body: Option<Body>,
 }
 
 impl LogRow {
+    /// The first row that the same command appended; it carries the body of the request.
+    pub fn first(&self) -> Seq {
+        Seq(self.seq.0.saturating_sub(self.part_index.into()))
+    }
+
     pub fn task(&self) -> Option<&TaskId> {
         self.fact.task()
     }

@@ -422,7 +422,7 @@ fn with_log() -> Project {
     let fact = rookery_core::Fact::ReportAdded(report);
     let row = json!({
         "seq": 1, "at": 1, "kind": fact.kind(), "version": fact.version(), "run": null, "thread": null, "actor": "a",
-        "auth": "none", "cause": null, "fact": serde_json::from_slice::<Value>(&fact.encode()).unwrap(), "body": null,
+        "auth": "none", "cause": null, "part_index": 0, "fact": serde_json::from_slice::<Value>(&fact.encode()).unwrap(), "body": null,
     });
     let header = json!({"rookery_export": 1, "log": "log_a", "floor": 1, "head": 1, "format": 1, "project": "p"});
     let lines = format!("{header}\n{row}\n");

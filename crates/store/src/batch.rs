@@ -373,7 +373,7 @@ impl Batch {
     fn commit(&mut self, place: Place, decision: Decision) -> Committed {
         let first = self.write.head.next();
         let actor = author(&self.submission(place).caller, &decision.facts);
-        for fact in decision.facts {
+        for (part_index, fact) in (0..).zip(decision.facts) {
             let seq = self.write.head.next();
             self.write.head = seq;
             self.fold(&fact, seq);
@@ -388,6 +388,7 @@ impl Batch {
                 via: submission.caller.by.clone(),
                 // What one command decides follows from its first fact.
                 cause: if seq == first { submission.cause } else { Some(first) },
+                part_index,
                 body: if seq == first { submission.body.clone() } else { None },
                 fact,
             };

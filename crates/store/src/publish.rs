@@ -164,6 +164,7 @@ mod tests {
             auth: Auth::None,
             via: None,
             cause: None,
+            part_index: 0,
             fact: Fact::AgentReturned(AgentReturned { agent: "a".into() }),
             body: Some(Body { sha256: String::new(), bytes: BodyBytes::Here(vec![0; body]) }),
         }

@@ -10,7 +10,7 @@ use crate::query::{Bodies, Condition, KEY, ListQuery, LogQuery, Order, Test};
 
 /// The columns that a row of the log is read from, in this order; its body's bytes are one more if they are asked for.
 pub(crate) const LOG_COLUMNS: &str =
-    "seq, at, kind, version, run, thread, actor, auth, cause, fact, body_hash, body_in, via";
+    "seq, at, kind, version, run, thread, actor, auth, cause, fact, body_hash, body_in, via, part_index";
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Dialect {

@@ -465,6 +465,7 @@ fn row(seq: u64, fact: Fact) -> LogRow {
         auth: Auth::None,
         via: None,
         cause: None,
+        part_index: 0,
         fact,
         body: None,
     }

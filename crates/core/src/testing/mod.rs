@@ -115,6 +115,7 @@ impl World {
             auth: caller.auth,
             via: caller.by.clone(),
             cause: None,
+            part_index: 0,
             fact,
             body: None,
         });

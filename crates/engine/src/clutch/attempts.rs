@@ -185,6 +185,7 @@ mod tests {
             auth: Auth::None,
             via: None,
             cause: None,
+            part_index: 0,
             fact,
             body: None,
         };

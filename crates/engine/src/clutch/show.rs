@@ -220,6 +220,7 @@ mod tests {
             auth: Auth::None,
             via: None,
             cause: None,
+            part_index: 0,
             fact: Fact::ReportAdded(Report {
                 agent: "a".into(),
                 action: "x.n".to_owned(),

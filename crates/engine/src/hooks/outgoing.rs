@@ -117,6 +117,7 @@ mod tests {
             auth: Auth::None,
             via: None,
             cause: None,
+            part_index: 0,
             fact: Fact::AgentLeft(AgentLeft { agent: "ken".into() }),
             body: None,
         };

@@ -445,7 +445,7 @@ impl Engine {
         let query = LogQuery::after(Seq(first.0.saturating_sub(1)), PLAN_FACTS);
         let (rows, _) = self.store().log(query).await?;
         let mut change = PlanChange::default();
-        for row in rows.iter().take_while(|row| row.seq == first || row.cause == Some(first)) {
+        for row in rows.iter().take_while(|row| row.first() == first) {
             match &row.fact {
                 Fact::RunReplanned(fact) => {
                     change.added = fact.added.clone();

@@ -39,6 +39,8 @@ CREATE TABLE log (
     -- The agent or person who acted in the actor's name, if any.
     via       text    COLLATE "C",
     cause     bigint,
+    -- The place among the rows that one command appended: seq - part_index is the first of them.
+    part_index integer NOT NULL,
     fact      bytea   NOT NULL,
     -- A body with a hash and without a place was redacted.
     body_hash text    COLLATE "C",

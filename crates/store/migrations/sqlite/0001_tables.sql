@@ -32,6 +32,8 @@ CREATE TABLE log (
     -- The agent or person who acted in the actor's name, if any.
     via       TEXT,
     cause     INTEGER,
+    -- The place among the rows that one command appended: seq - part_index is the first of them.
+    part_index INTEGER NOT NULL,
     fact      BLOB    NOT NULL,
     -- A body with a hash and without a place was redacted.
     body_hash TEXT,

@@ -128,6 +128,7 @@ fn line(raw: RawRow, source: &mut dyn Source) -> Result<Line, OfflineError> {
         auth: raw.auth,
         via: raw.via,
         cause: raw.cause.map(|seq| seq.0),
+        part_index: raw.part_index,
         body: raw.body.map(|body| body_line(body, source)),
     })
 }

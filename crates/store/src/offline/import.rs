@@ -9,6 +9,7 @@ use rookery_core::{LogId, Seq, Timestamp};
 use sha2::{Digest, Sha256};
 
 use super::line::{ARTIFACT, ArtifactLine, BodyLine, END, Encoding, Footer, Header, LINE_BYTES, Line, VERSION};
+use super::raw::is_next_part;
 use super::{Beginning, CHUNK, Ending, Entry, OfflineError, ProjectName, RawRow, Sink, give_up, publish};
 use crate::artifact::{hex, sha256_hex};
 use crate::query::Head;
@@ -31,8 +32,16 @@ pub fn import(from: &mut dyn BufRead, sink: &mut dyn Sink, log_id: &LogId) -> Re
     let header = lines.header()?;
     let project = ProjectName { id: None, name: header.project.clone() };
     let begun = sink.begin(&Beginning { log: log_id.clone(), floor: Seq(header.floor), project });
-    let import =
-        |sink| Import { lines, sink, fold: Fold::default(), taken: vec![], taken_bytes: 0, part: None, artifacts: 0 };
+    let import = |sink| Import {
+        lines,
+        sink,
+        fold: Fold::default(),
+        taken: vec![],
+        taken_bytes: 0,
+        part_index: None,
+        part: None,
+        artifacts: 0,
+    };
     let made = begun.and_then(|()| import(&mut *sink).run(&header));
     match made {
         Ok(report) => publish(sink).map(|()| report),
@@ -51,6 +60,8 @@ struct Import<'a, 'b> {
     taken: Vec<Entry>,
     /// How long their lines were.
     taken_bytes: usize,
+    /// The `part_index` of the last row.
+    part_index: Option<u32>,
     /// The artifact that is under way, and the part that follows.
     part: Option<(String, u64)>,
     artifacts: u64,
@@ -93,6 +104,9 @@ impl Import<'_, '_> {
         if Seq(line.seq) != expected {
             return Err(self.lines.bad(format!("has seq {}, where {expected} follows", line.seq)));
         }
+        if !is_next_part(self.part_index.replace(line.part_index), line.part_index) {
+            return Err(self.lines.bad(format!("has part_index {}, which does not follow", line.part_index)));
+        }
         let body = line.body.map(|body| self.body(body)).transpose()?;
         let raw = RawRow {
             seq: expected,
@@ -105,6 +119,7 @@ impl Import<'_, '_> {
             auth: line.auth,
             via: line.via,
             cause: line.cause.map(Seq),
+            part_index: line.part_index,
             fact: line.fact.get().as_bytes().to_vec(),
             body,
         };

@@ -44,6 +44,7 @@ pub(super) struct Line {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) via: Option<String>,
     pub(super) cause: Option<u64>,
+    pub(super) part_index: u32,
     pub(super) fact: Box<RawValue>,
     pub(super) body: Option<BodyLine>,
 }

@@ -21,6 +21,7 @@ pub struct RawRow {
     pub auth: String,
     pub via: Option<String>,
     pub cause: Option<Seq>,
+    pub part_index: u32,
     pub fact: Vec<u8>,
     /// Its bytes if the row has them, or where they went.
     pub body: Option<Body>,
@@ -56,6 +57,7 @@ impl RawRow {
             auth,
             via: self.via.clone(),
             cause: self.cause,
+            part_index: self.part_index,
             fact,
             body: None,
         };
@@ -67,6 +69,12 @@ impl RawRow {
         let seq = self.seq;
         self.decode().map_err(|reason| OfflineError::Row { seq, reason })
     }
+}
+
+/// Whether a row may follow one with another index: it begins a command, or goes on with the one before it. The first row
+/// that is kept has none before it.
+pub(super) fn is_next_part(previous: Option<u32>, part_index: u32) -> bool {
+    part_index == 0 || previous.is_none_or(|previous| previous.checked_add(1) == Some(part_index))
 }
 
 /// The hash of all rows that were added, in order: two logs with the same one are the same.
@@ -87,6 +95,7 @@ impl LogDigest {
         self.bytes(row.auth.as_bytes());
         self.text(row.via.as_deref());
         self.bytes(&row.cause.map_or([0; 8], |cause| cause.0.to_be_bytes()));
+        self.bytes(&row.part_index.to_be_bytes());
         self.bytes(&row.fact);
         self.text(row.body.as_ref().map(|body| body.sha256.as_str()));
         let (place, bytes): (u8, &[u8]) = match row.body.as_ref().map(|body| &body.bytes) {
@@ -132,6 +141,7 @@ mod tests {
             auth: "none".to_owned(),
             via: None,
             cause: None,
+            part_index: 0,
             fact: b"{}".to_vec(),
             body: None,
         }
@@ -141,6 +151,13 @@ mod tests {
         let mut digest = LogDigest::default();
         digest.add(row);
         digest.sha256()
+    }
+
+    #[test]
+    fn part_index_starts_at_zero_or_continues() {
+        assert!(is_next_part(Some(0), 0) && is_next_part(Some(7), 0) && is_next_part(Some(7), 8));
+        assert!(!is_next_part(Some(0), 2) && !is_next_part(Some(3), 3) && !is_next_part(Some(u32::MAX), 1));
+        assert!(is_next_part(None, 4), "the rows before the floor are gone");
     }
 
     #[test]
@@ -155,6 +172,7 @@ mod tests {
             RawRow { thread: Some(String::new()), ..row() },
             RawRow { via: Some(String::new()), ..row() },
             RawRow { cause: Some(Seq(1)), ..row() },
+            RawRow { part_index: 1, ..row() },
             RawRow { kind: "task.createda".to_owned(), actor: String::new(), ..row() },
             RawRow { fact: b"{ }".to_vec(), ..row() },
             RawRow { body: body(BodyBytes::Here(vec![])), ..row() },

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use rookery_core::log::BodyBytes;
 use rookery_core::{Key, Row, Seq, Table};
 
-use super::raw::LogDigest;
+use super::raw::{LogDigest, is_next_part};
 use super::{CHUNK, OfflineError, Progress, RawRow, Source};
 use crate::FORMAT;
 use crate::artifact::sha256_hex;
@@ -32,8 +32,13 @@ pub fn verify(source: &mut dyn Source, progress: &mut dyn FnMut(Progress)) -> Re
         return Err(OfflineError::Unreadable(other_format(format)));
     }
     let head = source.snapshot().head.clone();
-    let mut replay =
-        Replay { fold: Fold::default(), digest: LogDigest::default(), next: head.floor, differences: vec![] };
+    let mut replay = Replay {
+        fold: Fold::default(),
+        digest: LogDigest::default(),
+        next: head.floor,
+        part_index: None,
+        differences: vec![],
+    };
     loop {
         let rows = source.log(Seq(replay.next.0.saturating_sub(1)), CHUNK)?;
         if rows.is_empty() {
@@ -59,6 +64,7 @@ struct Replay {
     fold: Fold,
     digest: LogDigest,
     next: Seq,
+    part_index: Option<u32>,
     differences: Vec<String>,
 }
 
@@ -66,6 +72,9 @@ impl Replay {
     fn add(&mut self, raw: RawRow) -> Result<(), OfflineError> {
         if raw.seq != self.next {
             self.differences.push(format!("the log goes from {} to {}", self.next.0.saturating_sub(1), raw.seq));
+        }
+        if !is_next_part(self.part_index.replace(raw.part_index), raw.part_index) {
+            self.differences.push(format!("the part_index of {} does not follow", raw.seq));
         }
         if let Some(body) = &raw.body
             && let BodyBytes::Here(bytes) = &body.bytes

@@ -13,10 +13,11 @@ use crate::query::{Bodies, LogQuery};
 use crate::sql::{self, Dialect};
 
 const APPEND: &str = "INSERT INTO log
-    (seq, at, kind, version, run, thread, task, path, actor, concerns, auth, via, cause, fact, body_hash, body_in, body)
+    (seq, at, kind, version, run, thread, task, path, actor, concerns, auth, via, cause, part_index, fact, body_hash, body_in,
+     body)
     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::integer[], $5::text[], $6::text[], $7::text[],
-        $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::bigint[], $14::bytea[], $15::text[],
-        $16::text[], $17::bytea[])";
+        $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::bigint[], $14::integer[], $15::bytea[],
+        $16::text[], $17::text[], $18::bytea[])";
 
 const BLANK: &str = "UPDATE log SET fact = blank.fact, body = NULL, body_in = NULL
     FROM unnest($1::bigint[], $2::bytea[]) AS blank (seq, fact) WHERE log.seq = blank.seq";
@@ -73,6 +74,7 @@ pub(super) fn append(raws: Vec<Raw<'_>>) -> Question {
             column(&raws, |raw| raw.row.auth.as_str().to_owned()),
             column(&raws, |raw| owned(raw.row.via.as_deref())),
             column(&raws, |raw| raw.row.cause.map(stored_seq)),
+            column(&raws, |raw| i32::try_from(raw.row.part_index).unwrap_or(i32::MAX)),
             column(&raws, |raw| raw.fact.clone()),
             column(&raws, |raw| raw.body.map(|body| body.sha256.clone())),
             column(&raws, |raw| owned(body_in(raw))),
@@ -124,6 +126,7 @@ pub(super) fn raw(rows: &[Row]) -> Result<Vec<RawRow>, Problem> {
             auth: text(row, 7)?,
             via: some_text(row, 12)?,
             cause: row.try_get::<_, Option<i64>>(8)?.map(seq).transpose()?,
+            part_index: part_index(row)?,
             fact: row.try_get(9)?,
             body: body(row)?,
         })
@@ -153,15 +156,20 @@ pub(super) fn decode(row: &Row, bodies: Bodies) -> Result<LogRow, Problem> {
         auth,
         via: some_text(row, 12)?,
         cause: row.try_get::<_, Option<i64>>(8)?.map(seq).transpose()?,
+        part_index: part_index(row)?,
         fact,
         body,
     })
 }
 
+fn part_index(row: &Row) -> Result<u32, Problem> {
+    Ok(u32::try_from(row.try_get::<_, i32>(13)?).unwrap_or(u32::MAX))
+}
+
 fn body(row: &Row) -> Result<Option<Body>, Problem> {
     let Some(sha256) = row.try_get::<_, Option<String>>(10)? else { return Ok(None) };
     let bytes = match row.try_get::<_, Option<&str>>(11)? {
-        Some("row") => BodyBytes::Here(row.try_get::<_, Option<Vec<u8>>>(13)?.unwrap_or_default()),
+        Some("row") => BodyBytes::Here(row.try_get::<_, Option<Vec<u8>>>(14)?.unwrap_or_default()),
         Some(_) => BodyBytes::Artifact,
         None => BodyBytes::Gone,
     };

@@ -13,9 +13,9 @@ use crate::query::{Bodies, LogQuery};
 use crate::sql::{self, Dialect};
 
 const APPEND: &str = "INSERT INTO log
-    (seq, at, kind, version, run, thread, task, path, actor, concerns, auth, via, cause, fact, body_hash, body_in,
-     body)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)";
+    (seq, at, kind, version, run, thread, task, path, actor, concerns, auth, via, cause, part_index, fact, body_hash,
+     body_in, body)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)";
 
 /// A row as it is to be stored: the fact in the very bytes that are written, whatever its version.
 #[derive(Debug)]
@@ -65,6 +65,7 @@ fn append_raw(connection: &Connection, raw: &Raw<'_>) -> Result<(), Problem> {
         row.auth.as_str(),
         row.via.as_deref(),
         row.cause.map(stored_seq),
+        row.part_index,
         raw.fact,
         raw.body.map(|body| &body.sha256),
         body_in,
@@ -124,6 +125,7 @@ pub(super) fn read_raw(connection: &Connection, after: Seq, limit: u32) -> Resul
             auth: row.get(7)?,
             via: row.get(12)?,
             cause: row.get::<_, Option<i64>>(8)?.map(seq).transpose()?,
+            part_index: row.get(13)?,
             fact: row.get(9)?,
             body: body(row)?,
         });
@@ -152,6 +154,7 @@ fn decode(row: &rusqlite::Row<'_>, bodies: Bodies) -> Result<LogRow, Problem> {
         auth: Auth::parse(&row.get::<_, String>(7)?).ok_or_else(|| unreadable("the auth"))?,
         via: row.get(12)?,
         cause: row.get::<_, Option<i64>>(8)?.map(seq).transpose()?,
+        part_index: row.get(13)?,
         fact,
         body,
     })
@@ -160,7 +163,7 @@ fn decode(row: &rusqlite::Row<'_>, bodies: Bodies) -> Result<LogRow, Problem> {
 fn body(row: &rusqlite::Row<'_>) -> Result<Option<Body>, Problem> {
     let Some(sha256) = row.get::<_, Option<String>>(10)? else { return Ok(None) };
     let bytes = match row.get::<_, Option<String>>(11)?.as_deref() {
-        Some("row") => BodyBytes::Here(row.get::<_, Option<Vec<u8>>>(13)?.unwrap_or_default()),
+        Some("row") => BodyBytes::Here(row.get::<_, Option<Vec<u8>>>(14)?.unwrap_or_default()),
         Some(_) => BodyBytes::Artifact,
         None => BodyBytes::Gone,
     };

@@ -409,6 +409,8 @@ async fn the_log_is_read_by_every_condition(world: &World) {
     }
     let log = whole_log(store).await;
     assert_eq!((log[3].cause, log[1].cause, log[6].run.clone()), (Some(Seq(3)), Some(Seq(1)), None));
+    // A cause that the request names is no part of it.
+    assert_eq!((log[3].part_index, log[3].first(), log[1].part_index, log[1].first()), (0, Seq(4), 1, Seq(1)));
 }
 
 async fn prefixes_are_compared_byte_by_byte(world: &World) {

@@ -117,6 +117,7 @@ async fn verifying_finds_every_kind_of_tampering() {
         ("INSERT INTO task_edges VALUES ('a>b', 'b', '{\"task\":\"a\",\"dep\":\"b\"}')", "should not be there"),
         ("UPDATE tallies SET n = n + 1 WHERE name = 'tasks'", "tally tasks"),
         ("UPDATE log SET body = x'00' WHERE seq = 3", "body of 3"),
+        ("UPDATE log SET part_index = 5 WHERE seq = 3", "part_index of 3"),
         ("UPDATE log_head SET head = head + 1", "ends before"),
         ("DELETE FROM log WHERE seq = 4", "from 3 to 5"),
     ] {
@@ -291,6 +292,7 @@ async fn an_export_that_is_not_whole_is_not_taken() {
     bad.push(("another title".to_owned(), text.replace(r#""title":"t""#, r#""title":"u""#).into_bytes()));
     bad.push(("another body".to_owned(), text.replace(r#""data":"text"#, r#""data":"test"#).into_bytes()));
     bad.push(("an unknown kind".to_owned(), text.replace("task.created", "task.imagined").into_bytes()));
+    bad.push(("another part_index".to_owned(), text.replace(r#""part_index":1"#, r#""part_index":2"#).into_bytes()));
     bad.push((
         "another version".to_owned(),
         text.replace(r#""rookery_export":1"#, r#""rookery_export":2"#).into_bytes(),

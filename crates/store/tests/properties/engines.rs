@@ -77,7 +77,7 @@ fn fact(row: &LogRow) -> Value {
     let mut fact = serde_json::to_value(&row.fact).unwrap();
     without_times(&mut fact);
     let cause = row.cause.map(|cause| cause.0);
-    serde_json::json!([row.seq.0, row.fact.kind(), row.actor.to_string(), row.via, cause, fact])
+    serde_json::json!([row.seq.0, row.fact.kind(), row.actor.to_string(), row.via, cause, row.part_index, fact])
 }
 
 fn without_times(value: &mut Value) {

@@ -46,6 +46,7 @@ fn log_is_complete(team: &Team, log: &[LogRow]) {
     for (at, row) in log.iter().enumerate() {
         assert_eq!(row.seq, Seq(at as u64 + 1));
         assert!(row.cause.is_none_or(|cause| cause < row.seq));
+        assert!(row.part_index == 0 || row.cause == Some(row.first()), "{row:?}");
     }
     assert_eq!(team.head(), Seq(log.len() as u64));
 }

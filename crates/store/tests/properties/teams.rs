@@ -215,7 +215,7 @@ fn kickoffs_are_posted_once(log: &[LogRow]) {
 /// What the same command decided besides.
 fn caused_by<'a>(log: &'a [LogRow], first: &'a LogRow) -> impl Iterator<Item = &'a LogRow> {
     let rest = log.iter().filter(|row| row.seq > first.seq);
-    rest.take_while(|row| row.cause == Some(first.seq))
+    rest.take_while(|row| row.first() == first.seq)
 }
 
 /// A turn ends once. What its end says of messages it says of the turn's own, of all of them that were open, and either that

@@ -553,7 +553,7 @@ pub(super) fn the_silent_are_offline(model: &Model, speaking: &[AgentId]) -> Che
 
 /// Whether a row is the last of what one command decided, given what follows it.
 pub(super) fn ends_a_command(next: Option<&LogRow>) -> bool {
-    next.is_none_or(|next| next.cause.is_none())
+    next.is_none_or(|next| next.part_index == 0)
 }
 
 /// A declaration by us, with its evidence.

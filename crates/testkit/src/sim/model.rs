@@ -83,7 +83,7 @@ impl Model {
     /// The facts that one command decided, from its first one on.
     pub(super) fn decided_from(&self, first: Seq) -> &[LogRow] {
         let Some(rest) = self.log.get((first.0 - 1) as usize..) else { return &[] };
-        let more = rest.iter().skip(1).take_while(|row| row.cause == Some(first)).count();
+        let more = rest.iter().skip(1).take_while(|row| row.first() == first).count();
         &rest[..=more]
     }
 

@@ -99,8 +99,8 @@ pub(in crate::sim) fn turns_settle_their_own_messages(model: &Model, last: &LogR
 
 /// The first fact that the same command decided.
 fn first_of<'a>(model: &'a Model, last: &'a LogRow) -> &'a LogRow {
-    let first = last.cause.and_then(|cause| model.log().get(usize::try_from(cause.0).ok()?.checked_sub(1)?));
-    first.unwrap_or(last)
+    let at = usize::try_from(last.first().0).ok().and_then(|seq| seq.checked_sub(1));
+    at.and_then(|at| model.log().get(at)).unwrap_or(last)
 }
 
 fn turn<'a>(model: &'a Model, fact: &TurnEnded) -> Option<&'a Turn> {
