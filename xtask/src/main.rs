@@ -18,9 +18,11 @@ mod npm;
 mod packages;
 mod postgres;
 mod process;
+mod rename;
 mod say;
 mod schemathesis;
 mod sim;
+mod source;
 mod step;
 mod test;
 mod trials;
@@ -52,6 +54,7 @@ enum Task {
     Trials(trials::Trials),
     Check(check::Check),
     Codegen(codegen::Codegen),
+    Rename(rename::Rename),
     Bench(bench::Bench),
     Sim(sim::Sim),
     Fuzz(fuzz::Fuzz),
@@ -79,6 +82,7 @@ fn run(task: Task) -> Result<()> {
         Task::Trials(trials) => trials.run(&workspace),
         Task::Check(check) => check.run(&workspace),
         Task::Codegen(codegen) => codegen.run(&workspace),
+        Task::Rename(rename) => rename.run(&workspace),
         Task::Bench(bench) => bench.run(&workspace),
         Task::Sim(sim) => sim.run(&workspace),
         Task::Fuzz(fuzz) => fuzz.run(&workspace),

@@ -117,6 +117,12 @@ impl Program {
             .with_context(|| format!("`{}` wrote something that is not UTF-8", self.shown()))
     }
 
+    /// Runs it to its end and returns its stdout and whether it succeeded; stderr is ours.
+    pub(crate) fn output(mut self) -> Result<(String, bool)> {
+        let output = self.command.stderr(Stdio::inherit()).output().with_context(|| self.cannot_start())?;
+        Ok((String::from_utf8_lossy(&output.stdout).into_owned(), output.status.success()))
+    }
+
     /// Runs it to its end in silence and tells what it wrote to stdout, if it could be started and succeeded.
     pub(crate) fn probe(mut self) -> Option<String> {
         let output = self.command.stdin(Stdio::null()).output().ok()?;

@@ -1,0 +1,109 @@
+//! Rows that edit texts and test names.
+
+use super::sites::{Edit, Plan};
+use super::table::{Row, glob_matches};
+use crate::source::{Kind, SourceFile};
+
+/// A file that is not Rust, relative to the root.
+#[derive(Debug)]
+pub(crate) struct TextFile {
+    pub(crate) path: String,
+    pub(crate) text: String,
+}
+
+/// Edits a value in the string literals of Rust files that the scope names. Indexes are those of `files`.
+pub(crate) fn plan_strings(files: &[SourceFile], row: &Row) -> Plan {
+    let mut plan = Plan::default();
+    for (index, file) in files.iter().enumerate().filter(|(_, file)| in_scope(row, &file.path)) {
+        for token in file.tokens.code.iter().filter(|token| token.kind == Kind::Str) {
+            for start in words(file.text_of(token), &row.old) {
+                let start = token.start + start;
+                plan.edits.insert(Edit { file: index, start, end: start + row.old.len(), text: row.new.clone() });
+            }
+        }
+    }
+    plan.is_found = !plan.edits.is_empty();
+    plan
+}
+
+/// Replaces a value in a file that is not Rust and returns how often.
+pub(crate) fn replace(file: &mut TextFile, row: &Row) -> usize {
+    let found = words(&file.text, &row.old);
+    for start in found.iter().rev() {
+        file.text.replace_range(*start..start + row.old.len(), &row.new);
+    }
+    found.len()
+}
+
+/// Whether a `text` row edits the file. A `text` row without a scope edits none.
+pub(crate) fn in_scope(row: &Row, path: &str) -> bool {
+    path.strip_prefix(&row.base()).is_some_and(|rest| row.scope.iter().any(|glob| glob_matches(glob, rest)))
+}
+
+/// Renames test functions in the files of the scope.
+pub(crate) fn plan_tests(files: &[SourceFile], row: &Row) -> Plan {
+    let mut plan = Plan::default();
+    for (index, file) in files.iter().enumerate().filter(|(_, file)| row.covers(&file.path)) {
+        for test in file.items.items.iter().filter(|item| item.is_test && item.name == row.old) {
+            let token = file.tokens.code[test.token];
+            plan.edits.insert(Edit { file: index, start: token.start, end: token.end, text: row.new.clone() });
+            let same_binary = files.iter().filter(|other| binary(&other.path) == binary(&file.path));
+            for other in same_binary {
+                let taken = other.items.items.iter().any(|item| item.is_test && item.name == row.new);
+                if taken && !row.may_merge {
+                    plan.clashes.push(format!("a test `{}` exists in {}", row.new, other.path));
+                }
+            }
+        }
+    }
+    if row.new.len() > 80 {
+        plan.clashes.push(format!("`{}` has {} characters; at most 80", row.new, row.new.len()));
+    }
+    plan.is_found = !plan.edits.is_empty();
+    plan
+}
+
+/// The test binary that a file is compiled into: the library of its crate, or a folder or file below `tests/`.
+pub(crate) fn binary(path: &str) -> String {
+    let Some((package, rest)) = path.split_once("/tests/").filter(|(package, _)| !package.contains("/src")) else {
+        return path.split("/src/").next().unwrap_or(path).to_owned();
+    };
+    let name = rest.split('/').next().unwrap_or(rest).trim_end_matches(".rs");
+    format!("{package}/tests/{name}")
+}
+
+/// Where a value stands as a whole word. Letters, digits, `_`, `-` and `.` before a letter continue a word.
+fn words(text: &str, value: &str) -> Vec<usize> {
+    let continues = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == '-');
+    let found = text.match_indices(value).map(|(start, _)| start);
+    found
+        .filter(|start| {
+            let (before, after) = (&text[..*start], &text[start + value.len()..]);
+            let mut next = after.chars();
+            let dotted = next.next() == Some('.') && continues(next.next());
+            let prefixed = before.ends_with('.') && continues(before[..before.len() - 1].chars().next_back());
+            !continues(before.chars().next_back()) && !continues(after.chars().next()) && !dotted && !prefixed
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_replaced_as_whole_words() {
+        let found = |text| words(text, "task.moved").len();
+        assert_eq!(found("\"task.moved\""), 1);
+        assert_eq!(found("task.moved, task.moved."), 2);
+        assert_eq!(found("task.moved_on subtask.moved task.moved.v1 task.moved-x"), 0);
+    }
+
+    #[test]
+    fn binaries_are_told_apart() {
+        assert_eq!(binary("crates/core/src/task/claim.rs"), "crates/core");
+        assert_eq!(binary("crates/core/src/task/tests/claim.rs"), "crates/core");
+        assert_eq!(binary("crates/core/tests/golden.rs"), "crates/core/tests/golden");
+        assert_eq!(binary("crates/rookery/tests/rest/tasks.rs"), "crates/rookery/tests/rest");
+    }
+}
