@@ -14,7 +14,8 @@ use crate::process::Program;
 use crate::source::{SourceFile, SourceTree, module_folder};
 
 /// Endings of the files besides Rust that `text` and `test` rows can edit.
-const TEXT_ENDINGS: [&str; 11] = [".md", ".toml", ".yaml", ".yml", ".json", ".sql", ".ts", ".tsx", ".py", ".snap", ".sh"];
+const TEXT_ENDINGS: [&str; 11] =
+    [".md", ".toml", ".yaml", ".yml", ".json", ".sql", ".ts", ".tsx", ".py", ".snap", ".sh"];
 
 /// The files with the rows that were accepted so far.
 #[derive(Debug)]
@@ -33,8 +34,9 @@ impl Session {
         let is_text = |path: &&String| TEXT_ENDINGS.iter().any(|ending| path.ends_with(ending)) && *path != TABLE;
         let mut texts = Vec::new();
         for path in tracked.iter().filter(is_text) {
-            let text = fs::read_to_string(root.join(path)).with_context(|| format!("cannot read {path}"))?;
-            texts.push(TextFile { path: path.clone(), text });
+            let bytes = fs::read(root.join(path)).with_context(|| format!("cannot read {path}"))?;
+            // Test data may be in another encoding on purpose; such files are left alone.
+            texts.extend(String::from_utf8(bytes).ok().map(|text| TextFile { path: path.clone(), text }));
         }
         Ok(Self { root: root.to_owned(), tree, texts, changed: BTreeSet::new(), moves: Vec::new() })
     }
@@ -50,9 +52,8 @@ impl Session {
         Ok(match row.kind {
             RowKind::Text => {
                 let mut planned = text::plan_strings(&self.tree.files, row);
-                planned.is_found |= self.texts.iter().any(|file| {
-                    text::in_scope(row, &file.path) && file.text.contains(&row.old)
-                });
+                planned.is_found |=
+                    self.texts.iter().any(|file| text::in_scope(row, &file.path) && file.text.contains(&row.old));
                 planned
             }
             RowKind::Test => text::plan_tests(&self.tree.files, row),
@@ -71,7 +72,10 @@ impl Session {
         if row.kind == RowKind::Module {
             let parent = |path: &str| module_folder(path).rsplit_once('/').map(|(folder, _)| folder.to_owned());
             if parent(&old) != parent(&new) {
-                bail!("{}: a module row keeps the parent folder; use a file row and edit the declarations", row.title());
+                bail!(
+                    "{}: a module row keeps the parent folder; use a file row and edit the declarations",
+                    row.title()
+                );
             }
             planned.edits = self.module_edits(&old, &new);
         }
@@ -205,15 +209,24 @@ mod tests {
         check(
             &[
                 ("crates/core/src/lib.rs", "pub mod agent; pub mod run; pub use run::Status;"),
-                (AGENT, "/// See [`Status`], not Status.\npub enum Status { Idle } fn a() -> Status { Status::Idle } // Status"),
+                (
+                    AGENT,
+                    "/// See [`Status`], not Status.\npub enum Status { Idle } fn a() -> Status { Status::Idle } // Status",
+                ),
                 (RUN, "use crate::agent; pub enum Status { Status(agent::Status), B } const S: &str = \"Status\";"),
                 (STORE, "use rookery_core::{Status, agent::Status as S}; fn f(s: Status) { agent::Status }"),
             ],
             &["core type Status AgentStatus src/agent/mod.rs", "core type Status RunStatus src/run.rs"],
             &[
                 ("crates/core/src/lib.rs", "pub mod agent; pub mod run; pub use run::RunStatus;"),
-                (AGENT, "/// See [`AgentStatus`], not Status.\npub enum AgentStatus { Idle } fn a() -> AgentStatus { AgentStatus::Idle } // Status"),
-                (RUN, "use crate::agent; pub enum RunStatus { Status(agent::AgentStatus), B } const S: &str = \"Status\";"),
+                (
+                    AGENT,
+                    "/// See [`AgentStatus`], not Status.\npub enum AgentStatus { Idle } fn a() -> AgentStatus { AgentStatus::Idle } // Status",
+                ),
+                (
+                    RUN,
+                    "use crate::agent; pub enum RunStatus { Status(agent::AgentStatus), B } const S: &str = \"Status\";",
+                ),
                 (STORE, "use rookery_core::{RunStatus, agent::AgentStatus as S}; fn f(s: RunStatus) { agent::Status }"),
             ],
         );
@@ -229,7 +242,10 @@ mod tests {
         let (_, problems) = apply(&files, &["core type Old New src/**"]);
         assert_eq!(problems, ["`New` exists: crates/core/src/agent/mod.rs:1"]);
         let (_, problems) = apply(&files, &["core type Old Other src/**"]);
-        assert!(problems.iter().any(|problem| problem.contains("bound to something else in crates/core/src/run.rs")), "{problems:?}");
+        assert!(
+            problems.iter().any(|problem| problem.contains("bound to something else in crates/core/src/run.rs")),
+            "{problems:?}"
+        );
         let (_, problems) = apply(&files, &["core type Old New src/** merge"]);
         assert_eq!(problems, Vec::<String>::new());
         let (_, problems) = apply(&files, &["core type Missing New src/**"]);
@@ -240,14 +256,26 @@ mod tests {
     fn variants_are_found_by_their_enum() {
         check(
             &[
-                (AGENT, "pub enum Clock { Rest, Anew } impl Clock { fn a(self) { Self::Rest; Clock::Anew; } } enum Other { Rest }"),
-                (RUN, "use crate::agent::{Clock, Other}; fn f() { Clock::Rest; Other::Rest; crate::agent::Clock::Rest; }"),
+                (
+                    AGENT,
+                    "pub enum Clock { Rest, Anew } impl Clock { fn a(self) { Self::Rest; Clock::Anew; } } enum Other { Rest }",
+                ),
+                (
+                    RUN,
+                    "use crate::agent::{Clock, Other}; fn f() { Clock::Rest; Other::Rest; crate::agent::Clock::Rest; }",
+                ),
                 ("crates/core/src/lib.rs", "mod agent; mod run;"),
             ],
             &["core variant Clock::Rest RetryBackoff"],
             &[
-                (AGENT, "pub enum Clock { RetryBackoff, Anew } impl Clock { fn a(self) { Self::RetryBackoff; Clock::Anew; } } enum Other { Rest }"),
-                (RUN, "use crate::agent::{Clock, Other}; fn f() { Clock::RetryBackoff; Other::Rest; crate::agent::Clock::RetryBackoff; }"),
+                (
+                    AGENT,
+                    "pub enum Clock { RetryBackoff, Anew } impl Clock { fn a(self) { Self::RetryBackoff; Clock::Anew; } } enum Other { Rest }",
+                ),
+                (
+                    RUN,
+                    "use crate::agent::{Clock, Other}; fn f() { Clock::RetryBackoff; Other::Rest; crate::agent::Clock::RetryBackoff; }",
+                ),
             ],
         );
     }
@@ -255,8 +283,14 @@ mod tests {
     #[test]
     fn fields_are_edited_where_they_are_certain() {
         let files = [
-            (AGENT, "pub struct Agent { pub given: u8 } impl Agent { fn new(given: u8) -> Self { Self { given } } fn g(&self) { self.given; } }"),
-            (RUN, "use crate::agent::Agent; fn f(a: Agent) { let Agent { given, .. } = a; Agent { given: 1 }; a.given; a.given(); given; }"),
+            (
+                AGENT,
+                "pub struct Agent { pub given: u8 } impl Agent { fn new(given: u8) -> Self { Self { given } } fn g(&self) { self.given; } }",
+            ),
+            (
+                RUN,
+                "use crate::agent::Agent; fn f(a: Agent) { let Agent { given, .. } = a; Agent { given: 1 }; a.given; a.given(); given; }",
+            ),
             ("crates/core/src/lib.rs", "mod agent; mod run;"),
         ];
         let expected = "use crate::agent::Agent; fn f(a: Agent) { let Agent { last: given, .. } = a; Agent { last: 1 }; a.last; a.given(); given; }";
@@ -264,7 +298,10 @@ mod tests {
             &files,
             &["core field Agent::given last"],
             &[
-                (AGENT, "pub struct Agent { pub last: u8 } impl Agent { fn new(given: u8) -> Self { Self { last: given } } fn g(&self) { self.last; } }"),
+                (
+                    AGENT,
+                    "pub struct Agent { pub last: u8 } impl Agent { fn new(given: u8) -> Self { Self { last: given } } fn g(&self) { self.last; } }",
+                ),
                 (RUN, expected),
             ],
         );
@@ -299,12 +336,18 @@ mod tests {
     fn methods_of_a_trait_change_in_its_implementations() {
         check(
             &[
-                (AGENT, "pub trait Store { fn attend(&self); } struct A; impl Store for A { fn attend(&self) { self.attend() } }"),
+                (
+                    AGENT,
+                    "pub trait Store { fn attend(&self); } struct A; impl Store for A { fn attend(&self) { self.attend() } }",
+                ),
                 (RUN, "fn f(s: &dyn Store) { s.attend(); }"),
             ],
             &["core fn Store::attend renew_lease"],
             &[
-                (AGENT, "pub trait Store { fn renew_lease(&self); } struct A; impl Store for A { fn renew_lease(&self) { self.renew_lease() } }"),
+                (
+                    AGENT,
+                    "pub trait Store { fn renew_lease(&self); } struct A; impl Store for A { fn renew_lease(&self) { self.renew_lease() } }",
+                ),
                 (RUN, "fn f(s: &dyn Store) { s.renew_lease(); }"),
             ],
         );
@@ -333,7 +376,10 @@ mod tests {
         check(
             &files,
             &["core test a_b subject_condition_result"],
-            &[(AGENT, "#[test] fn subject_condition_result() {} fn c() { a_b }"), ("docs/a.md", "| `subject_condition_result` | a_b_c |")],
+            &[
+                (AGENT, "#[test] fn subject_condition_result() {} fn c() { a_b }"),
+                ("docs/a.md", "| `subject_condition_result` | a_b_c |"),
+            ],
         );
         let (_, problems) = apply(&[(AGENT, "#[test] fn a() {} #[test] fn b() {}")], &["core test a b"]);
         assert_eq!(problems, ["a test `b` exists in crates/core/src/agent/mod.rs"]);

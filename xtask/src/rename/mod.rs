@@ -146,7 +146,9 @@ impl Rename {
 fn ensure_clean(workspace: &Workspace) -> Result<()> {
     let status = Program::new("git").args(["status", "--porcelain"]).dir(workspace.root()).capture()?;
     if !status.trim().is_empty() {
-        bail!("the work tree has changes; commit or stash them first, so that the rename is a commit of its own\n{status}");
+        bail!(
+            "the work tree has changes; commit or stash them first, so that the rename is a commit of its own\n{status}"
+        );
     }
     Ok(())
 }

@@ -218,7 +218,10 @@ mod tests {
         SourceTree::of(&[
             ("crates/core/src/lib.rs", "pub mod agent; pub mod run; pub use run::Status as RunState;"),
             ("crates/core/src/agent/mod.rs", "mod join; pub use join::Join; pub enum Status { Idle } pub fn load() {}"),
-            ("crates/core/src/agent/join.rs", "use super::{Status, load}; pub struct Join; mod tests { use super::*; }"),
+            (
+                "crates/core/src/agent/join.rs",
+                "use super::{Status, load}; pub struct Join; mod tests { use super::*; }",
+            ),
             ("crates/core/src/run/mod.rs", "use crate::agent; pub enum Status { Open }"),
             ("crates/store/src/a/b.rs", "use rookery_core::{agent::*, RunState};"),
             ("crates/store/tests/batch/main.rs", "use rookery_store::a;"),
@@ -260,7 +263,10 @@ mod tests {
         assert_eq!(types("rookery_core::run", &["agent", "Status"]), agent);
         assert_eq!(types("rookery_store::a::b", &["Status"]), agent);
         assert_eq!(types("rookery_store::a::b", &["RunState"]), run);
-        assert_eq!(types("rookery_store::a::b", &["rookery_core", "agent", "Join"]), item("rookery_core::agent::join", "Join"));
+        assert_eq!(
+            types("rookery_store::a::b", &["rookery_core", "agent", "Join"]),
+            item("rookery_core::agent::join", "Join")
+        );
         assert_eq!(types("rookery_store::a::b", &["Missing"]), None);
     }
 

@@ -84,7 +84,9 @@ impl<'a> Planner<'a> {
                 let owner = self.owner_of(&module, item);
                 let is_meant = match (&self.row.owner, &owner) {
                     (None, None) => item.owner.is_none(),
-                    (Some(wanted), Some((_, name))) => wanted == "*" || wanted == name || Some(wanted) == item.owner.as_ref(),
+                    (Some(wanted), Some((_, name))) => {
+                        wanted == "*" || wanted == name || Some(wanted) == item.owner.as_ref()
+                    }
                     _ => false,
                 };
                 if is_meant {
@@ -215,13 +217,16 @@ impl<'a> Planner<'a> {
             _ => Namespace::Values,
         };
         let resolved = match path {
-            ["Self", member] => self.own_type(file, at, module).map(|(home, name)| Resolved::Member(home, name, (*member).to_owned())),
+            ["Self", member] => {
+                self.own_type(file, at, module).map(|(home, name)| Resolved::Member(home, name, (*member).to_owned()))
+            }
             _ => self.resolver.resolve(module, path, namespace),
         };
         match resolved {
-            Some(Resolved::Item(home, name)) => {
-                self.targets.iter().any(|target| target.owner.is_none() && target.module == home && target.item.name == name)
-            }
+            Some(Resolved::Item(home, name)) => self
+                .targets
+                .iter()
+                .any(|target| target.owner.is_none() && target.module == home && target.item.name == name),
             Some(Resolved::Member(home, item, member)) => self.targets.iter().any(|target| {
                 target.item.name == member && self.owns(target, file, at, module, &(home.clone(), item.clone()))
             }),

@@ -139,9 +139,7 @@ pub(crate) fn read(root: &Path) -> Result<Vec<Row>> {
 fn parse(text: &str) -> Result<Vec<Row>> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
     lines
-        .map(|(index, line)| {
-            Row::parse(index + 1, line).map_err(|error| anyhow!("{TABLE}:{}: {error}", index + 1))
-        })
+        .map(|(index, line)| Row::parse(index + 1, line).map_err(|error| anyhow!("{TABLE}:{}: {error}", index + 1)))
         .collect()
 }
 
@@ -154,9 +152,9 @@ pub(crate) fn parse_row(text: &str) -> Row {
 pub(crate) fn glob_matches(glob: &str, path: &str) -> bool {
     if let Some(rest) = glob.strip_prefix("**") {
         let rest = rest.strip_prefix('/').unwrap_or(rest);
-        return (0..=path.len())
-            .filter(|start| path.is_char_boundary(*start))
-            .any(|start| (start == 0 || path.as_bytes()[start - 1] == b'/' || rest.is_empty()) && glob_matches(rest, &path[start..]));
+        return (0..=path.len()).filter(|start| path.is_char_boundary(*start)).any(|start| {
+            (start == 0 || path.as_bytes()[start - 1] == b'/' || rest.is_empty()) && glob_matches(rest, &path[start..])
+        });
     }
     match (glob.chars().next(), path.chars().next()) {
         (None, None) => true,

@@ -215,6 +215,17 @@ mod tests {
     }
 
     #[test]
+    fn entries_of_a_macro_that_defines_an_enum_are_variants() {
+        let text = "macro_rules! facts { ($($n:ident($b:ty) = $k:literal),+) => { pub enum Fact { $($n($b)),+ } }; }
+                    facts! { A(A) = \"a\", B(x::B<u8, u8>) = \"b\" }";
+        let found = items(text);
+        let variants: Vec<_> = found.items.iter().filter(|item| item.kind == ItemKind::Variant).collect();
+        let names: Vec<&str> = variants.iter().map(|item| item.name.as_str()).collect();
+        assert_eq!(names, ["A", "B"]);
+        assert!(variants.iter().all(|item| item.owner.as_deref() == Some("Fact")));
+    }
+
+    #[test]
     fn items_in_function_bodies_are_local() {
         let found = items("fn a() { struct B { c: u8 } let d = E { f: 1 }; } struct G;");
         let local: Vec<(&str, bool)> = found.items.iter().map(|item| (item.name.as_str(), item.is_local)).collect();

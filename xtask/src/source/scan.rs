@@ -40,15 +40,16 @@ pub(super) struct Scanner<'a> {
     /// The scope of the next brace at this depth, and whether it belongs to tests.
     pending: Option<(Scope, usize, bool)>,
     attributes: Attributes,
+    /// Macros of the file that define an enum, with its name.
+    enum_macros: Vec<(&'a str, &'a str)>,
 }
 
 impl<'a> Scanner<'a> {
     pub(super) fn new(text: &'a str, code: &'a [Token]) -> Self {
-        let found = Items {
-            modules: vec![InlineModule { path: Vec::new(), range: (0, code.len()) }],
-            ..Items::default()
-        };
-        Self { text, code, at: 0, found, stack: Vec::new(), pending: None, attributes: Attributes::default() }
+        let found =
+            Items { modules: vec![InlineModule { path: Vec::new(), range: (0, code.len()) }], ..Items::default() };
+        let attributes = Attributes::default();
+        Self { text, code, at: 0, found, stack: Vec::new(), pending: None, attributes, enum_macros: Vec::new() }
     }
 
     pub(super) fn run(mut self) -> Items {
@@ -169,8 +170,11 @@ impl<'a> Scanner<'a> {
             "struct" | "enum" | "trait" | "type" if self.is_ident(self.at + 1) => self.type_item(),
             "fn" if self.is_ident(self.at + 1) => self.function(),
             "const" | "static" if previous != "*" && previous != "&" => self.constant(),
-            "macro_rules" if self.word(self.at + 1) == "!" && self.is_ident(self.at + 2) => {
-                self.add(ItemKind::Macro, self.at + 2);
+            "macro_rules" if self.word(self.at + 1) == "!" && self.is_ident(self.at + 2) => self.macro_item(),
+            name if self.word(self.at + 1) == "!" && self.word(self.at + 2) == "{" => {
+                if let Some((_, of)) = self.enum_macros.iter().find(|(known, _)| *known == name) {
+                    self.pending = Some((Scope::Enum((*of).to_owned()), self.stack.len(), false));
+                }
             }
             "impl" if matches!(previous, "" | "}" | ";" | "{" | "]" | "unsafe") => self.implementation(),
             "use" if self.word(self.at + 1) != "<" && previous != "." => self.import(),
@@ -189,9 +193,7 @@ impl<'a> Scanner<'a> {
                     self.pending = Some((scope, self.stack.len(), false));
                 }
             }
-            Scope::Fields(_)
-                if self.word(self.at + 1) == ":" && matches!(previous, "{" | "," | "]" | "pub" | ")") =>
-            {
+            Scope::Fields(_) if self.word(self.at + 1) == ":" && matches!(previous, "{" | "," | "]" | "pub" | ")") => {
                 self.add(ItemKind::Field, self.at);
             }
             _ => {}
@@ -247,6 +249,18 @@ impl<'a> Scanner<'a> {
         self.attributes = Attributes::default();
     }
 
+    /// A macro whose body is `enum Name { $(...` makes variants of the entries that it is called with.
+    fn macro_item(&mut self) {
+        self.add(ItemKind::Macro, self.at + 2);
+        let end = self.matching(self.at + 3);
+        for index in self.at + 3..end {
+            if self.word(index) == "enum" && self.word(index + 2) == "{" && self.word(index + 3) == "$" {
+                self.enum_macros.push((self.word(self.at + 2), self.word(index + 1)));
+            }
+        }
+        self.at += 2;
+    }
+
     fn module_item(&mut self) {
         let name = self.word(self.at + 1).to_owned();
         self.add(ItemKind::Module, self.at + 1);
@@ -284,7 +298,8 @@ impl<'a> Scanner<'a> {
         while parameters < self.code.len() && !matches!(self.word(parameters), "(" | "{" | ";") {
             parameters += 1;
         }
-        let receiver = (parameters + 1..parameters + 5).take_while(|index| !matches!(self.word(*index), "," | ")" | ":"));
+        let receiver =
+            (parameters + 1..parameters + 5).take_while(|index| !matches!(self.word(*index), "," | ")" | ":"));
         self.found.items[item].takes_self = receiver.into_iter().any(|index| self.word(index) == "self");
         self.at += 1;
         self.expect_body(Scope::Fn(item));
