@@ -5,7 +5,6 @@
 
 mod advisories;
 mod agents;
-mod architecture;
 mod bench;
 mod cargo;
 mod check;
@@ -26,6 +25,7 @@ mod source;
 mod step;
 mod test;
 mod trials;
+mod tidy;
 mod ui;
 mod up;
 mod workspace;
@@ -55,6 +55,7 @@ enum Task {
     Check(check::Check),
     Codegen(codegen::Codegen),
     Rename(rename::Rename),
+    Tidy(tidy::Tidy),
     Bench(bench::Bench),
     Sim(sim::Sim),
     Fuzz(fuzz::Fuzz),
@@ -83,6 +84,7 @@ fn run(task: Task) -> Result<()> {
         Task::Check(check) => check.run(&workspace),
         Task::Codegen(codegen) => codegen.run(&workspace),
         Task::Rename(rename) => rename.run(&workspace),
+        Task::Tidy(tidy) => tidy.run(&workspace),
         Task::Bench(bench) => bench.run(&workspace),
         Task::Sim(sim) => sim.run(&workspace),
         Task::Fuzz(fuzz) => fuzz.run(&workspace),

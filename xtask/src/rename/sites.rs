@@ -205,7 +205,7 @@ impl<'a> Planner<'a> {
                     self.edit(index, token.start, token.end, &self.row.new);
                 }
             }
-            RowKind::Fn if path.len() > 1 && self.row.owner.is_some() && path[0] == "" => self.undecided(file, at),
+            RowKind::Fn if path.len() > 1 && self.row.owner.is_some() && path[0].is_empty() => self.undecided(file, at),
             _ => {}
         }
     }

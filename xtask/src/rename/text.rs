@@ -2,7 +2,7 @@
 
 use super::sites::{Edit, Plan};
 use super::table::{Row, glob_matches};
-use crate::source::{Kind, SourceFile};
+use crate::source::{Kind, SourceFile, test_binary};
 
 /// A file that is not Rust, relative to the root.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub(crate) fn plan_tests(files: &[SourceFile], row: &Row) -> Plan {
         for test in file.items.items.iter().filter(|item| item.is_test && item.name == row.old) {
             let token = file.tokens.code[test.token];
             plan.edits.insert(Edit { file: index, start: token.start, end: token.end, text: row.new.clone() });
-            let same_binary = files.iter().filter(|other| binary(&other.path) == binary(&file.path));
+            let same_binary = files.iter().filter(|other| test_binary(&other.path) == test_binary(&file.path));
             for other in same_binary {
                 let taken = other.items.items.iter().any(|item| item.is_test && item.name == row.new);
                 if taken && !row.may_merge {
@@ -61,15 +61,6 @@ pub(crate) fn plan_tests(files: &[SourceFile], row: &Row) -> Plan {
     }
     plan.is_found = !plan.edits.is_empty();
     plan
-}
-
-/// The test binary that a file is compiled into: the library of its crate, or a folder or file below `tests/`.
-pub(crate) fn binary(path: &str) -> String {
-    let Some((package, rest)) = path.split_once("/tests/").filter(|(package, _)| !package.contains("/src")) else {
-        return path.split("/src/").next().unwrap_or(path).to_owned();
-    };
-    let name = rest.split('/').next().unwrap_or(rest).trim_end_matches(".rs");
-    format!("{package}/tests/{name}")
 }
 
 /// Where a value stands as a whole word. Letters, digits, `_`, `-` and `.` before a letter continue a word.
@@ -97,13 +88,5 @@ mod tests {
         assert_eq!(found("\"task.moved\""), 1);
         assert_eq!(found("task.moved, task.moved."), 2);
         assert_eq!(found("task.moved_on subtask.moved task.moved.v1 task.moved-x"), 0);
-    }
-
-    #[test]
-    fn binaries_are_told_apart() {
-        assert_eq!(binary("crates/core/src/task/claim.rs"), "crates/core");
-        assert_eq!(binary("crates/core/src/task/tests/claim.rs"), "crates/core");
-        assert_eq!(binary("crates/core/tests/golden.rs"), "crates/core/tests/golden");
-        assert_eq!(binary("crates/rookery/tests/rest/tasks.rs"), "crates/rookery/tests/rest");
     }
 }

@@ -78,7 +78,6 @@ pub(crate) struct Import {
     /// The name that is bound; none for globs and for `as _`.
     pub(crate) binds: Option<String>,
     pub(crate) is_glob: bool,
-    pub(crate) is_public: bool,
     pub(crate) module: usize,
     pub(crate) in_test: bool,
 }

@@ -8,6 +8,6 @@ mod lexer;
 mod scan;
 mod tree;
 
-pub(crate) use items::{Import, Item, ItemKind, Items, Visibility};
-pub(crate) use lexer::{Kind, Token, Tokens};
-pub(crate) use tree::{SourceFile, SourceTree, module_folder, tracked_files};
+pub(crate) use items::{Import, Item, ItemKind, Visibility};
+pub(crate) use lexer::{Kind, Token};
+pub(crate) use tree::{SourceFile, SourceTree, module_folder, test_binary, tracked_files};

@@ -338,10 +338,9 @@ impl<'a> Scanner<'a> {
     }
 
     fn import(&mut self) {
-        let is_public = self.visibility() != Visibility::Private;
         let in_test = self.in_test() || self.attributes.cfg_test;
         self.at += 1;
-        let mut tree = ImportTree { prefix: Vec::new(), is_public, module: self.module(), in_test };
+        let mut tree = ImportTree { prefix: Vec::new(), module: self.module(), in_test };
         self.import_tree(&mut tree);
         while self.at < self.code.len() && self.word(self.at) != ";" {
             self.at += 1;
@@ -401,7 +400,6 @@ impl<'a> Scanner<'a> {
             segments: tree.prefix.clone(),
             binds,
             is_glob,
-            is_public: tree.is_public,
             module: tree.module,
             in_test: tree.in_test,
         });
@@ -410,7 +408,6 @@ impl<'a> Scanner<'a> {
 
 struct ImportTree {
     prefix: Vec<(String, usize)>,
-    is_public: bool,
     module: usize,
     in_test: bool,
 }

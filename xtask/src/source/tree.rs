@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::num::NonZero;
+use std::panic::resume_unwind;
 use std::path::Path;
+use std::thread;
 
 use anyhow::{Context, Result};
 
@@ -67,6 +70,11 @@ impl SourceFile {
     }
 }
 
+fn read_file(root: &Path, path: &str) -> Result<SourceFile> {
+    let text = fs::read_to_string(root.join(path)).with_context(|| format!("cannot read {path}"))?;
+    Ok(SourceFile::new(path, text))
+}
+
 /// Every Rust file of the workspace.
 #[derive(Debug)]
 pub(crate) struct SourceTree {
@@ -74,13 +82,17 @@ pub(crate) struct SourceTree {
 }
 
 impl SourceTree {
+    /// Reads the Rust files among some paths, on all cores: an unoptimised build takes a second of processor time for it.
     pub(crate) fn read(root: &Path, tracked: &[String]) -> Result<Self> {
-        let mut files = Vec::new();
-        for path in tracked.iter().filter(|path| path.ends_with(".rs")) {
-            let text = fs::read_to_string(root.join(path)).with_context(|| format!("cannot read {path}"))?;
-            files.push(SourceFile::new(path, text));
-        }
-        Ok(Self::new(files))
+        let paths: Vec<&String> = tracked.iter().filter(|path| path.ends_with(".rs")).collect();
+        let threads = thread::available_parallelism().map_or(1, NonZero::get);
+        let chunks = paths.chunks(paths.len().div_ceil(threads).max(1));
+        let read = |paths: &[&String]| paths.iter().map(|path| read_file(root, path)).collect::<Result<Vec<_>>>();
+        let files: Result<Vec<Vec<SourceFile>>> = thread::scope(|scope| {
+            let running: Vec<_> = chunks.map(|chunk| scope.spawn(move || read(chunk))).collect();
+            running.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+        });
+        Ok(Self::new(files?.into_iter().flatten().collect()))
     }
 
     /// Marks the files that are modules of tests: `#[cfg(test)] mod name;` makes `name.rs` and `name/` such.
@@ -118,6 +130,15 @@ pub(crate) fn module_folder(path: &str) -> &str {
     }
 }
 
+/// The test binary that a file is compiled into: the library of its crate, or a folder or file below `tests/`.
+pub(crate) fn test_binary(path: &str) -> String {
+    let Some((package, rest)) = path.split_once("/tests/").filter(|(package, _)| !package.contains("/src")) else {
+        return path.split("/src/").next().unwrap_or(path).to_owned();
+    };
+    let name = rest.split('/').next().unwrap_or(rest).trim_end_matches(".rs");
+    format!("{package}/tests/{name}")
+}
+
 /// The files that git tracks or would add, sorted, without those that are deleted in the work tree.
 pub(crate) fn tracked_files(root: &Path) -> Result<Vec<String>> {
     let listed = Program::new("git")
@@ -146,5 +167,13 @@ mod tests {
         ]);
         let tests: Vec<bool> = tree.files.iter().map(|file| file.is_test).collect();
         assert_eq!(tests, [false, true, true, false, true, true, true]);
+    }
+
+    #[test]
+    fn test_binaries_are_crates_and_folders_below_tests() {
+        assert_eq!(test_binary("crates/core/src/task/claim.rs"), "crates/core");
+        assert_eq!(test_binary("crates/core/src/task/tests/claim.rs"), "crates/core");
+        assert_eq!(test_binary("crates/core/tests/golden.rs"), "crates/core/tests/golden");
+        assert_eq!(test_binary("crates/rookery/tests/rest/tasks.rs"), "crates/rookery/tests/rest");
     }
 }
