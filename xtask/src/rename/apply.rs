@@ -281,6 +281,20 @@ mod tests {
     }
 
     #[test]
+    fn variant_with_the_name_of_a_type_stays() {
+        let text =
+            "struct Test; enum Kind { Test } impl FromStr for Kind { fn from_str() { Self::Test; Kind::Test; Test } }";
+        check(
+            &[(AGENT, text)],
+            &["core type Test ColumnTest"],
+            &[(
+                AGENT,
+                "struct ColumnTest; enum Kind { Test } impl FromStr for Kind { fn from_str() { Self::Test; Kind::Test; ColumnTest } }",
+            )],
+        );
+    }
+
+    #[test]
     fn fields_are_edited_where_they_are_certain() {
         let files = [
             (

@@ -90,7 +90,8 @@ fn edit_marked(root: &Path, output: &str, rows: &[&Row]) -> Result<usize> {
 fn target(rows: &[&Row], (before, marked, after): (&str, &str, &str), message: &str) -> Option<String> {
     let is_member = |row: &&&Row| matches!(row.kind, RowKind::Field | RowKind::Fn | RowKind::Variant | RowKind::Const);
     let meant: Vec<&&Row> = rows.iter().filter(is_member).filter(|row| row.old == marked).collect();
-    let names = |row: &Row| row.owner.as_ref().is_some_and(|owner| message.contains(&format!("`{owner}")));
+    let types = || message.split('`').skip(1).step_by(2).map(type_name);
+    let names = |row: &Row| row.owner.as_deref().is_some_and(|owner| types().any(|name| name == owner));
     let row = match meant.as_slice() {
         [row] => row,
         rows => {
@@ -108,6 +109,13 @@ fn target(rows: &[&Row], (before, marked, after): (&str, &str, &str), message: &
         return Some(format!("{}: {marked}", row.new));
     }
     Some(row.new.clone())
+}
+
+/// The last segment of a type as the compiler prints it: `Agent` of `&mut agent::Agent<T>`.
+fn type_name(text: &str) -> &str {
+    let path = text.trim_start_matches(['&', ' ']).trim_start_matches("mut ");
+    let path = path.split('<').next().unwrap_or(path);
+    path.rsplit("::").next().unwrap_or(path)
 }
 
 #[cfg(test)]
@@ -133,10 +141,9 @@ mod tests {
     #[test]
     fn rows_of_one_name_are_told_apart_by_the_type_in_the_message() {
         let (agent, task) = (row("Agent", "given", "assigned"), row("Task", "given", "grant"));
-        let message = "no method named `given` found for reference `&Task` in the current scope";
-        let message = message.replace("&Task", "Task");
+        let message = "no method named `given` found for reference `&mut task::Task` in the current scope";
         let given = ("x.", "given", "()");
-        assert_eq!(target(&[&agent, &task], given, &message), Some("grant".to_owned()));
+        assert_eq!(target(&[&agent, &task], given, message), Some("grant".to_owned()));
         assert_eq!(target(&[&agent, &task], given, "no method named `given` found"), None);
         assert_eq!(target(&[&agent], given, "no method named `given` found"), Some("assigned".to_owned()));
         assert_eq!(target(&[&agent], ("", "other", ""), "no method"), None);

@@ -34,6 +34,7 @@ use crate::workspace::Workspace;
   cargo xtask rename --dry-run --sites agents
   cargo xtask rename agents               edits, formats and runs `cargo check`; commit the result
   cargo xtask rename agents --compiler    also edits fields and methods where the compiler misses them
+  cargo xtask rename agents --finish      the same for a group that was applied before
   cargo xtask rename --list-tests         every test, as rows to fill in")]
 pub(crate) struct Rename {
     /// The groups to apply, in the order of the table
@@ -56,6 +57,10 @@ pub(crate) struct Rename {
     #[arg(long, conflicts_with_all = ["no_check", "dry_run"])]
     compiler: bool,
 
+    /// Only let compiler errors show the remaining places of groups that were applied before; the work tree may have changes
+    #[arg(long, conflicts_with_all = ["no_check", "dry_run", "compiler"])]
+    finish: bool,
+
     /// Print all test functions as rows of the table, without new names
     #[arg(long, conflicts_with_all = ["dry_run", "compiler"])]
     list_tests: bool,
@@ -71,6 +76,10 @@ impl Rename {
         }
         let rows = table::read(root)?;
         let groups = self.selected(&rows)?;
+        if self.finish {
+            let rows: Vec<&Row> = rows.iter().filter(|row| groups.contains(&row.group)).collect();
+            return compiler::finish(workspace, &rows);
+        }
         if !self.dry_run {
             ensure_clean(workspace)?;
         }

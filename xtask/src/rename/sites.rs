@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::links::doc_links;
+use super::links::{attribute_paths, doc_links};
 use super::resolve::{Namespace, Resolved, Resolver, module_of};
 use super::table::{Row, RowKind, glob_matches};
 use crate::source::{Item, ItemKind, Kind, SourceFile, SourceTree};
@@ -165,7 +165,7 @@ impl<'a> Planner<'a> {
             }
             self.judge(index, file, at, &module, &path);
         }
-        for link in doc_links(file, &self.row.old) {
+        for link in doc_links(file, &self.row.old).into_iter().chain(attribute_paths(file, &self.row.old)) {
             let module = module_path(&root, file, file.items.module_at(link.token));
             let path: Vec<&str> = link.path.iter().map(String::as_str).collect();
             if self.resolves(file, link.token, &module, &path) {
@@ -236,15 +236,16 @@ impl<'a> Planner<'a> {
 
     /// Whether a target is a member of the item, directly or through the `impl` block that defines it.
     fn owns(&self, target: &Target<'_>, file: &SourceFile, at: usize, module: &str, item: &(String, String)) -> bool {
-        if target.owner.as_ref() == Some(item) {
+        let Some((home, owner)) = &target.owner else { return false };
+        if (home, owner) == (&item.0, &item.1) {
             return true;
         }
         let by_trait = target.item.implements.is_some() && target.item.owner.as_deref() == Some(item.1.as_str());
         let implements = || {
             let block = file.items.impl_at(at).and_then(|block| block.implements.as_deref());
             block.is_some_and(|name| {
-                self.resolver.resolve(module, &[name], Namespace::Types)
-                    == target.owner.clone().map(|(home, name)| Resolved::Item(home, name))
+                let found = self.resolver.resolve(module, &[name], Namespace::Types);
+                found == Some(Resolved::Item(home.clone(), owner.clone()))
             })
         };
         by_trait || implements()
@@ -510,7 +511,7 @@ pub(crate) fn module_edits(
                 edit(token.start, token.end);
             }
         }
-        for link in doc_links(file, old) {
+        for link in doc_links(file, old).into_iter().chain(attribute_paths(file, old)) {
             let path: Vec<&str> = link.path.iter().map(String::as_str).collect();
             if is_meant(link.token, &path) {
                 edit(link.start, link.end);

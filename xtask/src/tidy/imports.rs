@@ -76,7 +76,7 @@ fn files_that_name(input: &Input, packages: &[&str], names: &[&str]) -> Found {
 
 /// String literals of `core` that name a protocol (`mcp`, `clutch`, in any case), the program (`rookery` followed by a space), or a tool of
 /// the MCP reference.
-pub(crate) fn protocol_words_in_core(input: &Input) -> Found {
+pub(crate) fn protocol_names_in_core(input: &Input) -> Found {
     let tools = tools(input);
     let mut places = Vec::new();
     for file in input.tree.product().filter(|file| file.package == "core") {
@@ -133,7 +133,7 @@ mod tests {
             ("docs/reference/mcp-team.md", "## task_claim\n"),
             ("crates/core/src/a.rs", "f(\"call task_claim\", \"MCP\", \"rookery up\", \"rookery\", \"task_claims\")"),
         ]);
-        let found = protocol_words_in_core(&input);
+        let found = protocol_names_in_core(&input);
         let items: Vec<&str> = found.places.iter().map(|place| place.item.as_str()).collect();
         assert_eq!(items, ["\"call task_claim\"", "\"MCP\"", "\"rookery up\""]);
     }

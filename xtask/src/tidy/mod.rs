@@ -10,11 +10,11 @@ mod imports;
 mod input;
 mod lengths;
 mod names;
+mod phrases;
 mod recipes;
 mod registry;
 mod tests_named;
 mod unused;
-mod words;
 
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
@@ -120,7 +120,7 @@ const CHECKS: &[Check] = &[
     places("crate-arrows", 0, imports::crate_arrows),
     places("store-in-surfaces", 0, imports::store_in_surfaces),
     places("protocol-crates", 0, imports::protocol_crates),
-    places("protocol-words-in-core", 0, imports::protocol_words_in_core),
+    places("protocol-names-in-core", 0, imports::protocol_names_in_core),
     places("cycle-core", 0, |input| cycles::largest(input, "core")),
     places("cycle-engine", 0, |input| cycles::largest(input, "engine")),
     places("cycle-surfaces", 0, |input| cycles::largest(input, "surfaces")),
@@ -133,11 +133,11 @@ const CHECKS: &[Check] = &[
     items("repeated-type-names", Goal::PerThousand(80), names::repeated_types),
     items("often-repeated-type-names", Goal::AtMost(0), names::often_repeated_types),
     places("participle-functions", 0, names::participles).per_thousand(30),
-    places("doc-openers", 0, words::doc_openers),
-    places("banned-words-in-comments", 0, words::in_comments).per_thousand(2),
-    places("banned-words-in-strings", 0, words::in_strings),
-    places("banned-words-in-docs", 0, words::in_docs),
-    places("banned-words-in-ui", 0, words::in_ui),
+    places("doc-openers", 0, phrases::doc_openers),
+    places("banned-phrases-in-comments", 0, phrases::in_comments).per_thousand(2),
+    places("banned-phrases-in-strings", 0, phrases::in_strings),
+    places("banned-phrases-in-docs", 0, phrases::in_docs),
+    places("banned-phrases-in-ui", 0, phrases::in_ui),
     places("banned-names", 0, names::banned_names),
     places("underscore-variables", 0, names::underscore_variables),
     places("large-matches", 0, registry::large_matches),
@@ -153,7 +153,7 @@ const CHECKS: &[Check] = &[
     places("named-tests", 0, tests_named::missing),
     places("test-names-repeated", 0, tests_named::repeated),
     places("test-names-long", 0, tests_named::long),
-    places("test-names-banned-words", 0, tests_named::banned),
+    places("test-names-banned", 0, tests_named::banned),
     places("test-subjects", 0, tests_named::rare_subjects),
 ];
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::input::Input;
-use super::words::split_name;
+use super::phrases::split_name;
 use super::{Found, Place};
 use crate::source::{ItemKind, Kind, SourceFile};
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::input::Input;
 use super::names::has_banned_word;
-use super::words::split_name;
+use super::phrases::split_name;
 use super::{Found, Place};
 use crate::source::{Item, ItemKind, SourceFile, test_binary};
 
