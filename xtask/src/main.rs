@@ -1,6 +1,6 @@
 //! Everything a script would do, in Rust: build and start the daemon, run the checks, regenerate files, measure.
 //!
-//! One file per subcommand, whose doc comments are its help. `process.rs` is the only place that starts programs and
+//! One file or folder per subcommand, whose doc comments are its help. `process.rs` is the only place that starts programs and
 //! `say.rs` the only one that prints. Nothing here is part of the product: no crate may depend on this one.
 
 mod advisories;

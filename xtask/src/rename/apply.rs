@@ -52,8 +52,9 @@ impl Session {
         Ok(match row.kind {
             RowKind::Text => {
                 let mut planned = text::plan_strings(&self.tree.files, row);
-                planned.is_found |=
-                    self.texts.iter().any(|file| text::in_scope(row, &file.path) && file.text.contains(&row.old));
+                let texts = self.texts.iter().filter(|file| text::in_scope(row, &file.path));
+                planned.other_edits = texts.map(|file| text::count(file, row)).sum();
+                planned.is_found |= planned.other_edits > 0;
                 planned
             }
             RowKind::Test => text::plan_tests(&self.tree.files, row),
@@ -90,7 +91,7 @@ impl Session {
         let Some(target) = self.tree.files.iter().find(|file| module_folder(&file.path) == module_folder(old)) else {
             return BTreeSet::new();
         };
-        super::sites::module_edits(&self.tree, &resolver, &super::resolve::module_of(target), &old_name, &new_name)
+        super::modules::module_edits(&self.tree, &resolver, &super::resolve::module_of(target), &old_name, &new_name)
     }
 
     /// Takes the edits of a row over into memory.

@@ -1,7 +1,7 @@
 //! Finds the remaining uses of renamed fields and methods by compiler errors.
 //!
-//! The definition has its new name by now, so a place that still uses the old one does not compile. The compiler marks the old name and
-//! knows the types, which the text search does not.
+//! The definition has its new name by now, so a place that still uses the old one does not compile. The compiler marks
+//! the old name and knows the types, which the text search does not.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

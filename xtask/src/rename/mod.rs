@@ -1,12 +1,14 @@
 //! `cargo xtask rename`: applies the rows of `xtask/renames.tsv` to the workspace, group by group.
 //!
-//! Names are resolved through modules, imports and re-exports, so that two types of one name can get different new names. Fields and
-//! methods need types to be told apart: one is edited where its name is unique in the workspace, where it is reached through `self`, in
-//! literals and patterns of its type, and in the files that the row lists; other places are printed.
+//! Names are resolved through modules, imports and re-exports, so that two types of one name can get different new
+//! names. Fields and methods need types to be told apart: one is edited where its name is unique in the workspace,
+//! where it is reached through `self`, in literals and patterns of its type, and in the files that the row lists; other
+//! places are printed.
 
 mod apply;
 mod compiler;
 mod links;
+mod modules;
 mod resolve;
 mod sites;
 mod table;
@@ -24,10 +26,11 @@ use crate::workspace::Workspace;
 
 /// Rename identifiers, files and texts by the table xtask/renames.tsv
 ///
-/// The table has the columns group, crate, kind, old, new, scope and flags, separated by tabs. Kinds: type, fn, field, variant, const,
-/// module, file, text, test. Members are written `Owner::member`. The scope limits where `old` is defined, as globs relative to the
-/// crate; for `text` rows it names the files to edit. Flags: `merge` (the new name may exist), `text` (comments and strings that name
-/// `old` in backticks change too), `sites=GLOB` (in these files every `.old` is meant).
+/// The table has the columns group, crate, kind, old, new, scope and flags, separated by tabs. Kinds: type, fn, field,
+/// variant, const, module, file, text, test. Members are written `Owner::member`. The scope limits where `old` is
+/// defined, as globs relative to the crate; for `text` rows it names the files to edit. Flags: `merge` (the new name
+/// may exist), `text` (comments and strings that name `old` in backticks change too), `sites=GLOB` (in these files
+/// every `.old` is meant).
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   cargo xtask rename --dry-run            counts and clashes of every group
@@ -57,7 +60,8 @@ pub(crate) struct Rename {
     #[arg(long, conflicts_with_all = ["no_check", "dry_run"])]
     compiler: bool,
 
-    /// Only let compiler errors show the remaining places of groups that were applied before; the work tree may have changes
+    /// Only let compiler errors show the remaining places of groups that were applied before; the work tree may have
+    /// changes
     #[arg(long, conflicts_with_all = ["no_check", "dry_run", "compiler"])]
     finish: bool,
 
@@ -128,7 +132,8 @@ impl Rename {
                 0 => String::new(),
                 count => format!(", {count} undecided"),
             };
-            say::note(format_args!("{}: {}: {} edits{undecided}{json}", row.line, row.title(), outcome.edits.len()));
+            let edits = outcome.edits.len() + outcome.other_edits;
+            say::note(format_args!("{}: {}: {edits} edits{undecided}{json}", row.line, row.title()));
             for clash in &outcome.clashes {
                 say::note(format_args!("    clash: {clash}"));
             }

@@ -176,7 +176,8 @@ fn parent_of(module: &str) -> Option<&str> {
     module.rsplit_once("::").map(|(parent, _)| parent)
 }
 
-/// The module that a file is. The crate of a library is its name in code; that of a test, an example or a program is its path.
+/// The module that a file is. The crate of a library is its name in code; that of a test, an example or a program is
+/// its path.
 pub(crate) fn module_of(file: &SourceFile) -> ModulePath {
     let stem = module_folder(&file.path);
     let base = match file.package.as_str() {

@@ -1,5 +1,5 @@
-//! Finds what a row edits: definitions, uses that resolve to them, and intra-doc links. Uses that cannot be decided without types are
-//! listed, not edited.
+//! Finds what a row edits: definitions, uses that resolve to them, and intra-doc links. Uses that cannot be decided
+//! without types are listed, not edited.
 
 use std::collections::BTreeSet;
 
@@ -21,6 +21,8 @@ pub(crate) struct Edit {
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     pub(crate) edits: BTreeSet<Edit>,
+    /// The number of edits in files that are not Rust.
+    pub(crate) other_edits: usize,
     /// Places as `file:line` that name `old` and may or may not be meant.
     pub(crate) undecided: Vec<String>,
     /// Reasons why the row must not be applied.
@@ -97,7 +99,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// The module and name of the item that owns a member. A method of an implementation belongs to the trait if the row names the trait.
+    /// The module and name of the item that owns a member. A method of an implementation belongs to the trait if the
+    /// row names the trait.
     fn owner_of(&self, module: &str, item: &Item) -> Option<(String, String)> {
         let wanted = self.row.owner.as_deref();
         let name = match (&item.owner, &item.implements) {
@@ -396,12 +399,12 @@ fn is_kind(kind: RowKind, item: &Item) -> bool {
     }
 }
 
-fn module_path(root: &str, file: &SourceFile, module: usize) -> String {
+pub(super) fn module_path(root: &str, file: &SourceFile, module: usize) -> String {
     file.items.modules[module].path.iter().fold(root.to_owned(), |path, segment| path + "::" + segment)
 }
 
 /// The path that ends at a token. A prefix with generics is the empty segment, which resolves to nothing.
-fn path_before(file: &SourceFile, at: usize) -> Vec<&str> {
+pub(super) fn path_before(file: &SourceFile, at: usize) -> Vec<&str> {
     let mut path = vec![file.word(at)];
     let mut index = at;
     while index >= 2 && file.word(index - 1) == "::" {
@@ -421,7 +424,7 @@ fn path_before(file: &SourceFile, at: usize) -> Vec<&str> {
 }
 
 /// Whether a token is inside of a `use` declaration.
-fn in_import(file: &SourceFile, at: usize) -> bool {
+pub(super) fn in_import(file: &SourceFile, at: usize) -> bool {
     let mut index = at;
     while index > 0 && !matches!(file.word(index), ";" | "(" | ")" | "=" | "#") {
         if file.word(index) == "use" {
@@ -469,54 +472,4 @@ fn changes_json(file: &SourceFile, item: &Item) -> bool {
     let is_owner = |candidate: &&Item| candidate.kind.is_type() && Some(candidate.name.as_str()) == owner;
     matches!(item.kind, ItemKind::Field | ItemKind::Variant)
         && file.items.items.iter().find(is_owner).is_some_and(|owner| owner.is_serialized)
-}
-
-/// The declaration `mod old;` of a module and every path segment that means it.
-pub(crate) fn module_edits(
-    tree: &SourceTree,
-    resolver: &Resolver<'_>,
-    module: &str,
-    old: &str,
-    new: &str,
-) -> BTreeSet<Edit> {
-    let mut edits = BTreeSet::new();
-    for (index, file) in tree.files.iter().enumerate().filter(|(_, file)| file.text.contains(old)) {
-        let root = module_of(file);
-        let mut edit = |start: usize, end: usize| {
-            edits.insert(Edit { file: index, start, end, text: new.to_owned() });
-        };
-        let is_meant = |token: usize, path: &[&str]| {
-            let here = module_path(&root, file, file.items.module_at(token));
-            resolver.resolve(&here, path, Namespace::Types) == Some(Resolved::Module(module.to_owned()))
-        };
-        for item in file.items.items.iter().filter(|item| item.kind == ItemKind::Module && item.name == old) {
-            let token = file.tokens.code[item.token];
-            if format!("{}::{old}", module_path(&root, file, item.module)) == module {
-                edit(token.start, token.end);
-            }
-        }
-        for import in &file.items.imports {
-            for (depth, (name, at)) in import.segments.iter().enumerate().filter(|(_, (name, _))| name == old) {
-                let path: Vec<&str> = import.segments[..=depth].iter().map(|(name, _)| name.as_str()).collect();
-                if is_meant(*at, &path) {
-                    let token = file.tokens.code[*at];
-                    debug_assert_eq!(file.text_of(&token), name);
-                    edit(token.start, token.end);
-                }
-            }
-        }
-        for (at, token) in file.tokens.code.iter().enumerate() {
-            let is_segment = token.kind == Kind::Ident && file.text_of(token) == old && file.word(at + 1) == "::";
-            if is_segment && !in_import(file, at) && is_meant(at, &path_before(file, at)) {
-                edit(token.start, token.end);
-            }
-        }
-        for link in doc_links(file, old).into_iter().chain(attribute_paths(file, old)) {
-            let path: Vec<&str> = link.path.iter().map(String::as_str).collect();
-            if is_meant(link.token, &path) {
-                edit(link.start, link.end);
-            }
-        }
-    }
-    edits
 }

@@ -58,7 +58,8 @@ pub(crate) struct Row {
     pub(crate) owner: Option<String>,
     pub(crate) old: String,
     pub(crate) new: String,
-    /// Globs, relative to the folder of the package. For definitions: the files that define `old`. For `text`: the files to edit.
+    /// Globs, relative to the folder of the package. For definitions: the files that define `old`. For `text`: the
+    /// files to edit.
     pub(crate) scope: Vec<String>,
     /// The target name may exist already.
     pub(crate) may_merge: bool,

@@ -26,6 +26,11 @@ pub(crate) fn plan_strings(files: &[SourceFile], row: &Row) -> Plan {
     plan
 }
 
+/// How often a file that is not Rust has the value.
+pub(crate) fn count(file: &TextFile, row: &Row) -> usize {
+    words(&file.text, &row.old).len()
+}
+
 /// Replaces a value in a file that is not Rust and returns how often.
 pub(crate) fn replace(file: &mut TextFile, row: &Row) -> usize {
     let found = words(&file.text, &row.old);

@@ -82,7 +82,8 @@ pub(crate) struct SourceTree {
 }
 
 impl SourceTree {
-    /// Reads the Rust files among some paths, on all cores: an unoptimised build takes a second of processor time for it.
+    /// Reads the Rust files among some paths, on all cores: an unoptimised build takes a second of processor time for
+    /// it.
     pub(crate) fn read(root: &Path, tracked: &[String]) -> Result<Self> {
         let paths: Vec<&String> = tracked.iter().filter(|path| path.ends_with(".rs")).collect();
         let threads = thread::available_parallelism().map_or(1, NonZero::get);

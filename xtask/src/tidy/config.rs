@@ -67,7 +67,8 @@ impl Config {
         })
     }
 
-    /// Writes the counts that are lower than their ceilings, or have none, and returns the changes. A higher count is an error.
+    /// Writes the counts that are lower than their ceilings, or have none, and returns the changes. A higher count is
+    /// an error.
     pub(crate) fn lower(self, root: &Path, now: &BTreeMap<&str, usize>) -> Result<Vec<String>> {
         let path = root.join(FILE);
         let text = fs::read_to_string(&path).with_context(|| format!("cannot read {FILE}"))?;

@@ -8,8 +8,9 @@ use crate::source::SourceFile;
 
 /// The members of the largest cycle of a crate; none if there is no cycle.
 ///
-/// A node is the first path segment below `src/`: a file or a folder. An edge is a path `crate::node` outside of tests, in code or in a
-/// `use`, and a path of `super` that reaches the root. The root files `lib.rs` and `main.rs` are no nodes.
+/// A node is the first path segment below `src/`: a file or a folder. An edge is a path `crate::node` outside of tests,
+/// in code or in a `use`, and a path of `super` that reaches the root. The root files `lib.rs` and `main.rs` are no
+/// nodes.
 pub(crate) fn largest(input: &Input, package: &str) -> Found {
     let graph = Graph::of(input, package);
     let largest = graph.components().into_iter().max_by_key(Vec::len).unwrap_or_default();

@@ -74,8 +74,8 @@ fn files_that_name(input: &Input, packages: &[&str], names: &[&str]) -> Found {
     files.filter_map(place).collect::<Vec<_>>().into()
 }
 
-/// String literals of `core` that name a protocol (`mcp`, `clutch`, in any case), the program (`rookery` followed by a space), or a tool of
-/// the MCP reference.
+/// String literals of `core` that name a protocol (`mcp`, `clutch`, in any case), the program (`rookery` followed by a
+/// space), or a tool of the MCP reference.
 pub(crate) fn protocol_names_in_core(input: &Input) -> Found {
     let tools = tools(input);
     let mut places = Vec::new();

@@ -1,7 +1,8 @@
 //! `cargo xtask tidy`: counts what the code should have less of, and compares it with `xtask/tidy.toml`.
 //!
-//! Every check is text over the files that git knows. A count may only go down: above its ceiling it is an error, and below it too, until
-//! the ceiling is lowered. CONTRIBUTING.md describes the checks for people; the functions here define them.
+//! Every check is text over the files that git knows. A count may only go down: above its ceiling it is an error, and
+//! below it too, until the ceiling is lowered. CONTRIBUTING.md describes the checks for people; the functions here
+//! define them.
 
 mod config;
 mod cycles;

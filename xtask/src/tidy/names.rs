@@ -41,8 +41,8 @@ const BANNED: [&str; 21] = [
     "told",
 ];
 
-/// Names of types (`struct`, `enum`, `trait`, `type`) that product code defines twice or more. The total is the number of distinct names.
-/// Idioms, associated types and types inside of functions do not count.
+/// Names of types (`struct`, `enum`, `trait`, `type`) that product code defines twice or more. The total is the number
+/// of distinct names. Idioms, associated types and types inside of functions do not count.
 pub(crate) fn repeated_types(input: &Input) -> Found {
     types_defined(input, 2)
 }
@@ -66,8 +66,9 @@ fn types_defined(input: &Input, at_least: usize) -> Found {
     Found { places, total }
 }
 
-/// Functions of product code named by one participle: `^[a-z]+ed$` or one of a list. The total is the number of functions. Methods of
-/// foreign traits are counted like others; accessors of a field of the same name in the same file are not.
+/// Functions of product code named by one participle: `^[a-z]+ed$` or one of a list. The total is the number of
+/// functions. Methods of foreign traits are counted like others; accessors of a field of the same name in the same file
+/// are not.
 pub(crate) fn participles(input: &Input) -> Found {
     let mut places = Vec::new();
     let mut total = 0;

@@ -37,7 +37,8 @@ const PHRASES: [&str; 26] = [
 /// Words that a doc comment must not start with.
 const OPENERS: [&str; 4] = ["That", "What", "Who", "Whoever"];
 
-/// Doc comments, of product and tests, that start with `What`, `Who`, `Whoever` or `That`. The total is the number of doc comments.
+/// Doc comments, of product and tests, that start with `What`, `Who`, `Whoever` or `That`. The total is the number of
+/// doc comments.
 pub(crate) fn doc_openers(input: &Input) -> Found {
     let mut places = Vec::new();
     let mut total = 0;

@@ -9,8 +9,8 @@ const PAGES: [&str; 3] = ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/recipes.md
 /// Endings by which a text in backticks is taken for a path.
 const ENDINGS: [&str; 9] = [".rs", ".md", ".toml", ".ts", ".tsx", ".sql", ".yaml", ".tsv", "/"];
 
-/// Paths in backticks that do not exist. A path may leave out its beginning: `task/claim.rs` is any file of that ending, and `{a,b}` is each
-/// of them. Texts with spaces, `<`, `*`, `…` or a leading `/` or `.` are no paths.
+/// Paths in backticks that do not exist. A path may leave out its beginning: `task/claim.rs` is any file of that
+/// ending, and `{a,b}` is each of them. Texts with spaces, `<`, `*`, `…` or a leading `/` or `.` are no paths.
 pub(crate) fn missing_paths(input: &Input) -> Found {
     let mut places = Vec::new();
     for page in PAGES {
@@ -56,9 +56,9 @@ fn exists(input: &Input, path: &str) -> bool {
     }
 }
 
-/// The files that name a witness of a recipe. A witness stands for what the recipe adds: the next one
-/// touches about the same files. Rust files count without comments and with string literals, and tests, samples, snapshots, Markdown and generated
-/// references do not count.
+/// The files that name a witness of a recipe. A witness stands for what the recipe adds: the next one touches about the
+/// same files. Rust files count without comments and with string literals, and tests, samples, snapshots, Markdown and
+/// generated references do not count.
 pub(crate) fn files_of(input: &Input, recipe: &str) -> Found {
     let Some(witnesses) = input.witnesses.get(recipe) else { return Found::default() };
     let mut places = Vec::new();

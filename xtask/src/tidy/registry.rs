@@ -35,8 +35,8 @@ pub(crate) fn registries(input: &Input) -> Vec<(&SourceFile, &str, usize)> {
     found
 }
 
-/// The number of match arms of a file for each enum: every `Enum::Variant` in a pattern is one, so that `A::X | A::Y` is two. `Self` is the
-/// type of the `impl` block. Tests do not count.
+/// The number of match arms of a file for each enum: every `Enum::Variant` in a pattern is one, so that `A::X | A::Y`
+/// is two. `Self` is the type of the `impl` block. Tests do not count.
 fn arms<'a>(file: &'a SourceFile, enums: &BTreeSet<&str>) -> BTreeMap<&'a str, usize> {
     let mut counts = BTreeMap::new();
     for at in file.product_idents().filter(|at| file.word(*at) == "match") {
@@ -117,8 +117,8 @@ fn skip_to(file: &SourceFile, start: usize, wanted: &[&str]) -> usize {
     index
 }
 
-/// Types that implement `Command`, `Event` or `Entity` in product code of `core` without a line in `registry.rs`, and values of `NAME`,
-/// `KIND` and `TABLE` that two such implementations share. None while there is no registry.
+/// Types that implement `Command`, `Event` or `Entity` in product code of `core` without a line in `registry.rs`, and
+/// values of `NAME`, `KIND` and `TABLE` that two such implementations share. None while there is no registry.
 pub(crate) fn unregistered(input: &Input) -> Found {
     let Some(registry) = input.tree.files.iter().find(|file| file.path == REGISTRY) else { return Found::default() };
     let listed: BTreeSet<&str> = registry

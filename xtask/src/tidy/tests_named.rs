@@ -90,7 +90,8 @@ pub(crate) fn missing(input: &Input) -> Found {
     places.into()
 }
 
-/// The names in backticks, of tables that have a column for tests, that read like the name of a test; without the module.
+/// The names in backticks, of tables that have a column for tests, that read like the name of a test; without the
+/// module.
 fn named_in(page: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     let mut is_table = false;

@@ -7,8 +7,8 @@ use super::input::Input;
 use super::{Found, Place};
 use crate::source::{ItemKind, Kind, SourceFile, Visibility};
 
-/// Dependencies of the workspace that no member has, and dependencies of a crate that its sources do not name. A crate that is needed for a
-/// feature alone is an exception.
+/// Dependencies of the workspace that no member has, and dependencies of a crate that its sources do not name. A crate
+/// that is needed for a feature alone is an exception.
 pub(crate) fn dependencies(input: &Input) -> Found {
     let mut places = Vec::new();
     // The fuzz targets are a workspace of their own.
@@ -47,8 +47,8 @@ fn idents(file: &SourceFile) -> impl Iterator<Item = &str> {
     file.tokens.code.iter().filter(|token| token.kind == Kind::Ident).map(|token| file.text_of(token))
 }
 
-/// Items of product code at the level of a module that are `pub` and named in no other file of the workspace. Items that a macro or derive
-/// uses by another name are exceptions.
+/// Items of product code at the level of a module that are `pub` and named in no other file of the workspace. Items
+/// that a macro or derive uses by another name are exceptions.
 pub(crate) fn own_file_only(input: &Input) -> Found {
     let mut public: HashMap<&str, Vec<Place>> = HashMap::new();
     for file in input.tree.product() {
