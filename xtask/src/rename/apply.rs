@@ -356,6 +356,8 @@ mod tests {
                     "pub trait Store { fn attend(&self); } struct A; impl Store for A { fn attend(&self) { self.attend() } }",
                 ),
                 (RUN, "fn f(s: &dyn Store) { s.attend(); }"),
+                (STORE, "use rookery_core::agent::Store; struct B; impl Store for B { fn attend(&self) {} }"),
+                ("crates/core/src/lib.rs", "pub mod agent;"),
             ],
             &["core fn Store::attend renew_lease"],
             &[
@@ -364,6 +366,7 @@ mod tests {
                     "pub trait Store { fn renew_lease(&self); } struct A; impl Store for A { fn renew_lease(&self) { self.renew_lease() } }",
                 ),
                 (RUN, "fn f(s: &dyn Store) { s.renew_lease(); }"),
+                (STORE, "use rookery_core::agent::Store; struct B; impl Store for B { fn renew_lease(&self) {} }"),
             ],
         );
     }

@@ -61,6 +61,7 @@ impl<'a> Planner<'a> {
         if self.targets.is_empty() {
             return self.plan;
         }
+        self.find_implementations();
         self.plan.is_found = true;
         let homes: BTreeSet<&str> = self.targets.iter().map(|target| target.module.as_str()).collect();
         if self.row.kind == RowKind::Type && homes.len() > 1 {
@@ -97,6 +98,23 @@ impl<'a> Planner<'a> {
                 }
             }
         }
+    }
+
+    /// Methods of a trait that the row means change in every implementation, also outside of the scope.
+    fn find_implementations(&mut self) {
+        let (tree, row) = (self.tree, self.row);
+        let mut found = Vec::new();
+        for (index, file) in tree.files.iter().enumerate().filter(|(_, file)| !row.covers(&file.path)) {
+            let methods = file.items.items.iter().filter(|item| item.name == row.old && is_kind(row.kind, item));
+            for item in methods.filter(|item| item.implements.is_some() && item.implements == row.owner) {
+                let module = module_path(&module_of(file), file, item.module);
+                let owner = self.owner_of(&module, item);
+                if self.targets.iter().any(|target| target.owner == owner) {
+                    found.push(Target { file: index, item, module, owner });
+                }
+            }
+        }
+        self.targets.extend(found);
     }
 
     /// The module and name of the item that owns a member. A method of an implementation belongs to the trait if the

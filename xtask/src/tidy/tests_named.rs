@@ -151,4 +151,12 @@ mod tests {
         let input = Input::of(&[("ARCHITECTURE.md", page), ("crates/core/src/a.rs", "fn one_two_three() {}")]);
         assert_eq!(items(missing(&input)), ["four_five_six"]);
     }
+
+    #[test]
+    fn pages_of_the_project_name_tests() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let pages = PAGES.iter().filter_map(|page| std::fs::read_to_string(root.join(page)).ok());
+        let count: usize = pages.map(|text| named_in(&text).len()).sum();
+        assert!(count >= 50, "the tables of {PAGES:?} name {count} tests");
+    }
 }
