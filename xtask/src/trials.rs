@@ -3,7 +3,6 @@
 //! A report in `trials/` says which commit was tried on which machine with which versions, how long it took, and the
 //! figures that the programs printed. It is written also if the trial fails.
 
-use std::fmt::Write;
 use std::fs;
 
 use anyhow::{Context, Result};
@@ -147,13 +146,13 @@ fn report(name: &str, machine: &Machine, minutes: u64, outcome: &Result<Vec<Stri
         ("took", format!("{minutes} min")),
     ];
     for (title, value) in rows {
-        let _always_ok = writeln!(text, "| {title} | {value} |");
+        text.push_str(&format!("| {title} | {value} |\n"));
     }
     let figures = match outcome {
         Ok(lines) => lines.join("\n"),
         Err(error) => format!("{error:#}"),
     };
-    let _always_ok = write!(text, "\n```\n{figures}\n```\n");
+    text.push_str(&format!("\n```\n{figures}\n```\n"));
     text
 }
 
