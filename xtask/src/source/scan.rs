@@ -23,7 +23,7 @@ struct Frame {
     in_test: bool,
 }
 
-/// What the attributes before an item say.
+/// The attributes before an item that matter here.
 #[derive(Debug, Default, Clone, Copy)]
 struct Attributes {
     cfg_test: bool,

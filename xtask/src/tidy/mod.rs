@@ -91,7 +91,7 @@ enum Goal {
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) places: Vec<Place>,
-    /// What the places are a share of.
+    /// The number of all things that were looked at.
     pub(crate) total: Option<usize>,
 }
 
@@ -199,7 +199,7 @@ struct Row {
     now: usize,
     ceiling: Option<usize>,
     goal: usize,
-    /// What the count is a share of.
+    /// The number of all things that were looked at.
     total: Option<usize>,
 }
 

@@ -116,8 +116,8 @@ impl Target {
     }
 }
 
-/// A host as it is compared: names in lower case without a dot at the end, addresses in their usual form. `None` for what
-/// looks like an address and is not one.
+/// A host as it is compared: names in lower case without a dot at the end, addresses in their usual form. `None` for one
+/// that looks like an address and is none, and for a name with an empty part.
 fn canonical(host: &str) -> Option<String> {
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     if host.contains(':') {
@@ -127,7 +127,7 @@ fn canonical(host: &str) -> Option<String> {
     if is_numeric(&host) {
         return legacy_ipv4(&host).map(|address| address.to_string());
     }
-    (!host.is_empty()).then_some(host)
+    host.split('.').all(|label| !label.is_empty()).then_some(host)
 }
 
 /// An IPv4 address in any form that resolvers take: one to four numbers, decimal, octal or hexadecimal.
@@ -209,6 +209,14 @@ mod tests {
     }
 
     #[test]
+    fn host_with_an_empty_part_is_no_target() {
+        for bad in ["a..b:80", ".crates.io:443", "a..:80", ".:80", "..:80"] {
+            assert!(Target::parse(bad, None).is_none(), "{bad}");
+        }
+        assert_eq!(Target::parse("A.b.:80", None).unwrap().host, "a.b");
+    }
+
+    #[test]
     fn a_name_is_that_host_and_no_other() {
         let rules = rules(&["api.github.com", "*.crates.io", "localhost:8080", "10.0.0.7"]);
         for (target, wanted) in [
@@ -221,7 +229,6 @@ mod tests {
             ("a.b.crates.io:443", Some(Area::Public)),
             ("crates.io:443", None),
             ("notcrates.io:443", None),
-            (".crates.io:443", None),
             ("localhost:8080", Some(Area::Nearby)),
             ("localhost:8081", None),
             ("10.0.0.7:80", Some(Area::Anywhere)),
