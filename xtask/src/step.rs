@@ -19,7 +19,7 @@ pub(crate) enum Step {
     Format,
     /// The web UI: lock file, types, tests of its parts, and the build that the daemon carries
     Ui,
-    /// All tests of the workspace; those of the daemon once more with PostgreSQL
+    /// All tests of the workspace; those of REST and durability once more with PostgreSQL
     Tests,
     /// Lints, warnings being errors
     Clippy,

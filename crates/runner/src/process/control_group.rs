@@ -1,7 +1,7 @@
 //! Control groups (cgroup v2): the kernel's own bounds on all processes of a sandbox together.
 //!
 //! A group of ours is used only where systemd has delegated it (`Delegate=` of a service or scope), which it marks with an
-//! attribute; every other group is somebody else's to arrange. Where there is none, the [watchdog](super::watchdog) bounds
+//! attribute; other groups are not ours to arrange. Where there is none, the [watchdog](super::watchdog) bounds
 //! processes and memory alone, a moment later than the kernel would.
 
 use std::fs;
