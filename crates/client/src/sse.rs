@@ -2,7 +2,7 @@
 
 /// An event with data. `id` is the position to resume after.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Event {
+pub struct SseEvent {
     pub id: Option<String>,
     pub data: String,
 }
@@ -25,7 +25,7 @@ pub struct Parser {
 
 impl Parser {
     /// Takes the next bytes and returns the events that they complete.
-    pub fn feed(&mut self, bytes: &[u8]) -> Result<Vec<Event>, LineTooLong> {
+    pub fn feed(&mut self, bytes: &[u8]) -> Result<Vec<SseEvent>, LineTooLong> {
         let mut events = Vec::new();
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             self.pending.extend_from_slice(piece);
@@ -41,10 +41,10 @@ impl Parser {
         Ok(events)
     }
 
-    fn line(&mut self, line: &str) -> Option<Event> {
+    fn line(&mut self, line: &str) -> Option<SseEvent> {
         if line.is_empty() {
             let data = std::mem::take(&mut self.data);
-            return (!data.is_empty()).then(|| Event { id: self.id.clone(), data: data.join("\n") });
+            return (!data.is_empty()).then(|| SseEvent { id: self.id.clone(), data: data.join("\n") });
         }
         let (field, value) = line.split_once(':').unwrap_or((line, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);
@@ -65,8 +65,8 @@ mod tests {
     const STREAM: &str =
         ": hello\n\nid: log:1\ndata: {\"a\":1}\n\ndata: x\r\ndata:  y\r\n\r\nevent: z\nid: log:3\n\n:\n\ndata\n\n";
 
-    fn expected() -> Vec<Event> {
-        let event = |id: &str, data: &str| Event { id: Some(id.into()), data: data.into() };
+    fn expected() -> Vec<SseEvent> {
+        let event = |id: &str, data: &str| SseEvent { id: Some(id.into()), data: data.into() };
         vec![event("log:1", "{\"a\":1}"), event("log:1", "x\n y"), event("log:3", "")]
     }
 
@@ -74,7 +74,7 @@ mod tests {
     fn events_are_the_same_wherever_the_chunks_end() {
         for size in 1..=STREAM.len() {
             let mut parser = Parser::default();
-            let events: Vec<Event> =
+            let events: Vec<SseEvent> =
                 STREAM.as_bytes().chunks(size).flat_map(|chunk| parser.feed(chunk).unwrap()).collect();
             assert_eq!(events, expected(), "chunks of {size}");
         }

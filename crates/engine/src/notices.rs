@@ -96,12 +96,12 @@ struct Shared {
 struct Attention {
     queues: Vec<Arc<Queue>>,
     reminders: BTreeMap<MessageId, Reminder>,
-    lookup: Lookup,
+    lookup: LookupState,
 }
 
 /// Whether what waits for an agent has to be read from the store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-enum Lookup {
+enum LookupState {
     #[default]
     Due,
     Done,
@@ -194,7 +194,7 @@ impl Notices {
         let mut agents = self.shared.lock();
         let attention = agents.entry(agent.clone()).or_default();
         attention.queues.push(queue.clone());
-        attention.lookup = Lookup::Due;
+        attention.lookup = LookupState::Due;
         attention.reminders.values_mut().for_each(|reminder| reminder.due = 0);
         drop(agents);
         self.shared.look.notify_one();
@@ -215,19 +215,19 @@ impl Notices {
 
     pub(crate) fn to_look_up(&self) -> Vec<AgentId> {
         let agents = self.shared.lock();
-        agents.iter().filter(|(_, of)| of.lookup == Lookup::Due).map(|(agent, _)| agent.clone()).collect()
+        agents.iter().filter(|(_, of)| of.lookup == LookupState::Due).map(|(agent, _)| agent.clone()).collect()
     }
 
     /// What waits for an agent may be something else than what was told so far.
     pub(crate) fn look_up_again(&self, agent: &AgentId) {
         if let Some(attention) = self.shared.lock().get_mut(agent) {
-            attention.lookup = Lookup::Due;
+            attention.lookup = LookupState::Due;
             self.shared.look.notify_one();
         }
     }
 
     pub(crate) fn look_everybody_up_again(&self) {
-        self.shared.lock().values_mut().for_each(|attention| attention.lookup = Lookup::Due);
+        self.shared.lock().values_mut().for_each(|attention| attention.lookup = LookupState::Due);
         self.shared.look.notify_one();
     }
 
@@ -247,7 +247,7 @@ impl Notices {
     pub(crate) fn found(&self, agent: &AgentId, notices: Vec<Notice>, now: u64) {
         let mut agents = self.shared.lock();
         let Some(attention) = agents.get_mut(agent) else { return };
-        attention.lookup = if notices.len() > REMINDERS { Lookup::Partial } else { Lookup::Done };
+        attention.lookup = if notices.len() > REMINDERS { LookupState::Partial } else { LookupState::Done };
         let found: BTreeSet<MessageId> = notices.iter().map(|notice| notice.message.clone()).collect();
         attention.reminders.retain(|message, _| found.contains(message));
         notices.into_iter().for_each(|notice| attention.add(notice, now));
@@ -261,8 +261,8 @@ impl Notices {
             attention.reminders.remove(message);
             attention.queues.iter().for_each(|queue| queue.lock().retain(|waiting| waiting.message != *message));
         }
-        if attention.lookup == Lookup::Partial && attention.reminders.len() < REMINDERS / 2 {
-            attention.lookup = Lookup::Due;
+        if attention.lookup == LookupState::Partial && attention.reminders.len() < REMINDERS / 2 {
+            attention.lookup = LookupState::Due;
             self.shared.look.notify_one();
         }
     }
@@ -272,7 +272,7 @@ impl Notices {
         for attention in self.shared.lock().values_mut() {
             attention.queues.iter().for_each(|queue| queue.lock().retain(|waiting| waiting.message != *message));
             if attention.reminders.remove(message).is_some() {
-                attention.lookup = Lookup::Due;
+                attention.lookup = LookupState::Due;
                 self.shared.look.notify_one();
             }
         }
@@ -301,7 +301,7 @@ impl Notices {
 impl Attention {
     fn add(&mut self, notice: Notice, now: u64) {
         if self.reminders.len() >= REMINDERS && !self.reminders.contains_key(&notice.message) {
-            self.lookup = Lookup::Partial;
+            self.lookup = LookupState::Partial;
             return;
         }
         self.reminders.entry(notice.message.clone()).or_insert(Reminder { notice, due: now });

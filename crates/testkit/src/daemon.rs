@@ -147,7 +147,7 @@ pub struct Daemon {
 
 /// A status, the headers and the body as JSON (`Null` if it is none).
 #[derive(Clone, Debug)]
-pub struct Reply {
+pub struct HttpReply {
     pub status: StatusCode,
     pub headers: reqwest::header::HeaderMap,
     pub body: Value,
@@ -190,19 +190,19 @@ impl Daemon {
         self.http.request(method, format!("{}{path}", self.url))
     }
 
-    pub async fn get(&self, path: &str) -> anyhow::Result<Reply> {
+    pub async fn get(&self, path: &str) -> anyhow::Result<HttpReply> {
         read(self.request(Method::GET, path)).await
     }
 
-    pub async fn post(&self, path: &str, body: Value) -> anyhow::Result<Reply> {
+    pub async fn post(&self, path: &str, body: Value) -> anyhow::Result<HttpReply> {
         read(self.request(Method::POST, path).json(&body)).await
     }
 
-    pub async fn patch(&self, path: &str, body: Value) -> anyhow::Result<Reply> {
+    pub async fn patch(&self, path: &str, body: Value) -> anyhow::Result<HttpReply> {
         read(self.request(Method::PATCH, path).json(&body)).await
     }
 
-    pub async fn delete(&self, path: &str) -> anyhow::Result<Reply> {
+    pub async fn delete(&self, path: &str) -> anyhow::Result<HttpReply> {
         read(self.request(Method::DELETE, path)).await
     }
 
@@ -282,11 +282,11 @@ impl Drop for Daemon {
     }
 }
 
-pub async fn read(request: RequestBuilder) -> anyhow::Result<Reply> {
+pub async fn read(request: RequestBuilder) -> anyhow::Result<HttpReply> {
     let response = request.send().await?;
     let (status, headers) = (response.status(), response.headers().clone());
     let bytes = response.bytes().await?;
-    Ok(Reply { status, headers, body: serde_json::from_slice(&bytes).unwrap_or(Value::Null) })
+    Ok(HttpReply { status, headers, body: serde_json::from_slice(&bytes).unwrap_or(Value::Null) })
 }
 
 /// A client with a limit on everything, so that a test fails instead of hanging.

@@ -7,7 +7,7 @@ use rookery_core::{AgentId, Fact, Timestamp};
 /// One agent's work on a task, from taking it up until it ended or changed hands. Whoever was given it and did not accept has
 /// one too, from when it was given until it was taken away.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Attempt {
+pub struct TaskAttempt {
     /// The task's own count: a retry is the next attempt, another agent in the same attempt is not.
     pub number: u32,
     pub agent: AgentId,
@@ -72,7 +72,7 @@ impl Ending {
     }
 }
 
-impl Attempt {
+impl TaskAttempt {
     /// How long it took; none while it goes on.
     pub fn millis(&self) -> Option<i64> {
         self.ended.as_ref().map(|(at, _)| (at.0 - self.started_at.0).max(0))
@@ -99,7 +99,7 @@ pub(super) const KINDS: [&str; 10] = [
 ];
 
 /// The attempts at one task, from what the log has of it in order.
-pub(super) fn of(rows: &[LogRow]) -> Vec<Attempt> {
+pub(super) fn of(rows: &[LogRow]) -> Vec<TaskAttempt> {
     let mut history = History { number: 1, given_at: None, attempts: vec![] };
     for row in rows {
         history.add(row.at, &row.fact);
@@ -111,7 +111,7 @@ struct History {
     number: u32,
     /// When it was last given to somebody who was to accept it.
     given_at: Option<Timestamp>,
-    attempts: Vec<Attempt>,
+    attempts: Vec<TaskAttempt>,
 }
 
 impl History {
@@ -145,13 +145,13 @@ impl History {
             return;
         }
         self.end(at, Ending::HandedOver { to: agent.clone() });
-        self.attempts.push(Attempt { number: self.number, agent: agent.clone(), started_at: at, ended: None });
+        self.attempts.push(TaskAttempt { number: self.number, agent: agent.clone(), started_at: at, ended: None });
     }
 
     fn not_accepted(&mut self, at: Timestamp, fact: &TaskReleased) {
         let (Some(agent), started_at) = (fact.reserved_for.clone(), self.given_at.unwrap_or(at)) else { return };
         let ended = Some((at, Ending::NotAccepted { reason: fact.reason.clone() }));
-        self.attempts.push(Attempt { number: self.number, agent, started_at, ended });
+        self.attempts.push(TaskAttempt { number: self.number, agent, started_at, ended });
     }
 
     fn end(&mut self, at: Timestamp, ending: Ending) {
@@ -160,7 +160,7 @@ impl History {
         }
     }
 
-    fn open(&mut self) -> Option<&mut Attempt> {
+    fn open(&mut self) -> Option<&mut TaskAttempt> {
         self.attempts.last_mut().filter(|last| last.ended.is_none())
     }
 }

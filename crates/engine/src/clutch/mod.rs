@@ -19,7 +19,7 @@ mod signatures;
 mod trace;
 mod workflows;
 
-pub use attempts::{Attempt, Ending};
+pub use attempts::{Ending, TaskAttempt};
 pub use courier::{
     Answered, Area, Carrier, Carrying, Courier, Delivered, Effort, Http, Job, Posting, Reach, SIGNATURE_HEADER,
     delivery_key,

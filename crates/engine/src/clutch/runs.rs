@@ -12,7 +12,7 @@ use rookery_core::{Code, Refusal, RunId, Seq, TaskId, Timestamp};
 use rookery_store::query::{Order, Test};
 use rookery_store::{ListQuery, LogQuery};
 
-use super::attempts::{self, Attempt};
+use super::attempts::{self, TaskAttempt};
 use crate::engine::{Engine, EngineError};
 use crate::queries::At;
 use crate::workflows::{default_run, run_query, runs_of, tasks_of, tasks_query};
@@ -59,7 +59,7 @@ pub struct RunTree {
 pub struct TaskNode {
     pub task: Task,
     pub parent: Option<TaskId>,
-    pub attempts: Vec<Attempt>,
+    pub attempts: Vec<TaskAttempt>,
     /// How many messages are about it, up to [`MESSAGES`].
     pub messages: u32,
     pub children: Vec<TaskNode>,
@@ -75,7 +75,7 @@ impl TaskNode {
 
     /// How long the attempts took that have ended.
     pub fn working_millis(&self) -> i64 {
-        self.attempts.iter().filter(|attempt| attempt.is_work()).filter_map(Attempt::millis).sum()
+        self.attempts.iter().filter(|attempt| attempt.is_work()).filter_map(TaskAttempt::millis).sum()
     }
 }
 

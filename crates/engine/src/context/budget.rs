@@ -3,7 +3,7 @@
 use rookery_core::{Code, Refusal};
 
 use super::view::{Cut, Kept, Rank, Sorted};
-use super::{Context, Include, Material, estimate};
+use super::{Include, Material, TaskContextView, estimate};
 
 /// Less than this cannot say what a task is about.
 pub const MIN_TOKENS: usize = 500;
@@ -52,7 +52,7 @@ fn kept(by: usize) -> Kept {
 }
 
 /// The context of a task in at most so many tokens.
-pub fn compose(material: &Material, include: &Include, max_tokens: usize) -> Result<Context, Refusal> {
+pub fn compose(material: &Material, include: &Include, max_tokens: usize) -> Result<TaskContextView, Refusal> {
     if max_tokens < MIN_TOKENS {
         return Err(Refusal::new(
             Code::Invalid,
@@ -84,7 +84,11 @@ pub fn compose(material: &Material, include: &Include, max_tokens: usize) -> Res
 }
 
 /// The context with the least cut that fits, given the one with the most.
-fn least(most: usize, enough: Context, mut trial: impl FnMut(usize) -> Option<Context>) -> Context {
+fn least(
+    most: usize,
+    enough: TaskContextView,
+    mut trial: impl FnMut(usize) -> Option<TaskContextView>,
+) -> TaskContextView {
     let (mut too_little, mut fits, mut best) = (0, most, enough);
     while fits - too_little > 1 {
         let between = too_little + (fits - too_little) / 2;
@@ -97,7 +101,7 @@ fn least(most: usize, enough: Context, mut trial: impl FnMut(usize) -> Option<Co
 }
 
 /// Puts in the estimate of the whole, what is sent along and the estimate's own digits included.
-fn estimated(mut context: Context, around: usize) -> Context {
+fn estimated(mut context: TaskContextView, around: usize) -> TaskContextView {
     let chars = serde_json::to_string(&context).map_or(usize::MAX, |json| json.chars().count());
     let without = chars.saturating_sub(digits(context.token_estimate)).saturating_add(around);
     let mut tokens = estimate(without.saturating_add(1));

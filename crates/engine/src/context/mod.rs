@@ -19,7 +19,7 @@ use rookery_store::query::Test;
 
 pub use budget::{MIN_TOKENS, compose};
 pub use view::{
-    CheckpointView, Context, CurrentTask, FullView, Omitted, OutcomeView, PlanView, WorkflowView, WorkspaceView,
+    CheckpointView, CurrentTask, FullView, Omitted, OutcomeView, PlanView, TaskContextView, WorkflowView, WorkspaceView,
 };
 
 use crate::engine::{Engine, EngineError};
@@ -119,7 +119,7 @@ impl Engine {
         include: &Include,
         max_tokens: usize,
         beside: Beside,
-    ) -> Result<At<Context>, EngineError> {
+    ) -> Result<At<TaskContextView>, EngineError> {
         let found = self.material(task, beside).await?;
         let value = compose(&found.value, include, max_tokens)?;
         Ok(At { value, head: found.head })

@@ -122,7 +122,7 @@ fn material(text: &str) -> Material {
     }
 }
 
-fn sequences(context: &Context) -> Vec<u32> {
+fn sequences(context: &TaskContextView) -> Vec<u32> {
     context.current_task.checkpoints.iter().map(|checkpoint| checkpoint.sequence).collect()
 }
 
@@ -130,11 +130,11 @@ fn names(tasks: &[OutcomeView]) -> Vec<&str> {
     tasks.iter().map(|task| task.id.as_str()).collect()
 }
 
-fn holds(context: &Context, max_tokens: usize) {
+fn holds(context: &TaskContextView, max_tokens: usize) {
     holds_beside(context, max_tokens, 0);
 }
 
-fn holds_beside(context: &Context, max_tokens: usize, around: usize) {
+fn holds_beside(context: &TaskContextView, max_tokens: usize, around: usize) {
     let json = serde_json::to_string(context).unwrap();
     let tokens = (json.chars().count() + around).div_ceil(4);
     assert!(tokens <= context.token_estimate && context.token_estimate <= max_tokens, "{tokens}: {json}");

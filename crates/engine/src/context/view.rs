@@ -11,7 +11,7 @@ use super::{Checkpoints, Include, Material, Part};
 use crate::workflows::{error_of, status_word};
 
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
-pub struct Context {
+pub struct TaskContextView {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workflow: Option<WorkflowView>,
     pub current_task: CurrentTask,
@@ -237,14 +237,14 @@ impl<'a> Sorted<'a> {
     }
 
     /// The context with these cuts, without its estimate.
-    pub(super) fn render(&self, cut: &Cut) -> Context {
+    pub(super) fn render(&self, cut: &Cut) -> TaskContextView {
         let mut left = LeftOut { checkpoints: self.not_asked, ..LeftOut::default() };
         let workflow = self.workflow(cut, &mut left);
         let (sibling_tasks, prior_tasks) = self.beside_and_before(cut, &mut left);
         let dependency_outcomes = self.dependency_outcomes(cut, &mut left);
         let held_files = &self.material.held_files[..self.material.held_files.len().saturating_sub(cut.files)];
         left.files = self.material.held_files.len() - held_files.len();
-        Context {
+        TaskContextView {
             workflow,
             current_task: self.current_task(cut, &mut left),
             prior_tasks,

@@ -10,7 +10,7 @@ use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 use rookery_core::Timestamp;
 use rookery_core::task::State;
-use rookery_engine::clutch::{Attempt, TaskNode, Traced};
+use rookery_engine::clutch::{TaskAttempt, TaskNode, Traced};
 use sha2::{Digest, Sha256};
 
 /// How much of a title a span is named by.
@@ -54,7 +54,7 @@ fn task_span(traced: &Traced, trace: TraceId, own: SpanId, ended: Timestamp) -> 
 
 fn attempt_span(
     node: &TaskNode,
-    (at, attempt): (usize, &Attempt),
+    (at, attempt): (usize, &TaskAttempt),
     trace: TraceId,
     parent: SpanId,
     task_ended: Timestamp,

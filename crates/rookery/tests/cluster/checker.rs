@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, ensure};
-use rookery_testkit::daemon::Reply;
+use rookery_testkit::daemon::HttpReply;
 use rookery_testkit::ledger::{one_holder_at_a_time, seq_of, whole_log};
 use serde_json::Value;
 
@@ -78,6 +78,6 @@ impl Log {
 }
 
 /// The place of the log at which a reply is true.
-pub fn position(reply: &Reply) -> anyhow::Result<u64> {
+pub fn position(reply: &HttpReply) -> anyhow::Result<u64> {
     Ok(reply.headers.get("x-rookery-seq").context("an answer without a position")?.to_str()?.parse()?)
 }

@@ -2,7 +2,7 @@
 
 use anyhow::ensure;
 use reqwest::Method;
-use rookery_testkit::daemon::{Reply, client, read};
+use rookery_testkit::daemon::{HttpReply, client, read};
 use rookery_testkit::postgres::Schema;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -70,10 +70,10 @@ async fn fight(http: reqwest::Client, addresses: Addresses, number: usize) -> an
         tokio::try_join!(start(0), start(1), start(2))
     });
     let mut told = Vec::new();
-    for (at, reply) in <[Reply; 3]>::from(files?).iter().enumerate() {
+    for (at, reply) in <[HttpReply; 3]>::from(files?).iter().enumerate() {
         told.push(Told::of_file(&file, agent(at), reply)?);
     }
-    for (at, reply) in <[Reply; 3]>::from(tasks?).iter().enumerate() {
+    for (at, reply) in <[HttpReply; 3]>::from(tasks?).iter().enumerate() {
         told.push(Told::of_task(&task, agent(at), reply)?);
     }
     Ok(told)
@@ -99,7 +99,7 @@ enum Outcome {
 }
 
 impl Told {
-    fn of_file(path: &str, agent: String, reply: &Reply) -> anyhow::Result<Told> {
+    fn of_file(path: &str, agent: String, reply: &HttpReply) -> anyhow::Result<Told> {
         let outcome = match (reply.status.as_u16(), &reply.body["granted"]) {
             (200, Value::Bool(true)) => Outcome::Granted,
             (409, Value::Bool(false)) => Outcome::Taken { by: text(&reply.body["owner"])? },
@@ -109,7 +109,7 @@ impl Told {
     }
 
     /// A refusal is an error, and errors tell no position.
-    fn of_task(task: &str, agent: String, reply: &Reply) -> anyhow::Result<Told> {
+    fn of_task(task: &str, agent: String, reply: &HttpReply) -> anyhow::Result<Told> {
         let (outcome, at) = match (reply.status.as_u16(), reply.body["code"].as_str()) {
             (200, _) => (Outcome::Granted, Some(position(reply)?)),
             (409, Some("ALREADY_CLAIMED")) => (Outcome::Refused, None),

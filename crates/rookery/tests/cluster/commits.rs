@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use rand::Rng;
 use reqwest::{Method, RequestBuilder};
-use rookery_testkit::daemon::{Reply, read};
+use rookery_testkit::daemon::{HttpReply, read};
 use rookery_testkit::patience::eventually;
 use rookery_testkit::postgres::{SHARED, Schema};
 use rookery_testkit::proxy::{Proxy, When};
@@ -103,7 +103,7 @@ async fn a_network_that_swallows_everything_is_said_in_time() -> anyhow::Result<
     Ok(())
 }
 
-async fn timed(request: RequestBuilder) -> anyhow::Result<(Reply, Duration)> {
+async fn timed(request: RequestBuilder) -> anyhow::Result<(HttpReply, Duration)> {
     let watch = Stopwatch::start();
     let reply = read(request.timeout(2 * ANSWERED_WITHIN)).await.context("no answer")?;
     Ok((reply, watch.elapsed()))

@@ -9,7 +9,7 @@ use anyhow::{Context, ensure};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use reqwest::Method;
-use rookery_testkit::daemon::Reply;
+use rookery_testkit::daemon::HttpReply;
 use rookery_testkit::patience::within;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -178,7 +178,7 @@ struct Writer {
 
 /// How a write ended.
 enum End {
-    Answered(Reply),
+    Answered(HttpReply),
     /// A node said that nothing was done, and nobody asked again.
     Undone,
     /// Nobody knows.
@@ -239,7 +239,7 @@ impl Writer {
         Ok(())
     }
 
-    fn told(&self, path: String, reply: &Reply) -> anyhow::Result<Told> {
+    fn told(&self, path: String, reply: &HttpReply) -> anyhow::Result<Told> {
         let holder = match reply.body["granted"].as_bool() {
             Some(true) => self.me.as_str(),
             Some(false) => reply.body["owner"].as_str().context("refused for nobody")?,
@@ -282,6 +282,6 @@ impl Writer {
     }
 }
 
-fn is_replayed(reply: &Reply) -> bool {
+fn is_replayed(reply: &HttpReply) -> bool {
     reply.headers.contains_key("idempotency-replayed")
 }

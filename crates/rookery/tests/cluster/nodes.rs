@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use reqwest::{Method, RequestBuilder};
-use rookery_testkit::daemon::{Daemon, Reply, Setup, client, read};
+use rookery_testkit::daemon::{Daemon, HttpReply, Setup, client, read};
 use rookery_testkit::patience::eventually;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -107,11 +107,11 @@ pub async fn announce(daemon: &Daemon, agent: &str) -> anyhow::Result<()> {
 }
 
 /// Tells the team something that can be found in the log again.
-pub async fn note(daemon: &Daemon, agent: &str, text: &str) -> anyhow::Result<Reply> {
+pub async fn note(daemon: &Daemon, agent: &str, text: &str) -> anyhow::Result<HttpReply> {
     daemon.post("/events", json!({"agent_id": agent, "action": "x.note", "metadata": {"text": text}})).await
 }
 
-pub fn code(reply: &Reply) -> &str {
+pub fn code(reply: &HttpReply) -> &str {
     reply.body["code"].as_str().unwrap_or_default()
 }
 
@@ -137,7 +137,7 @@ async fn readiness(daemon: &Daemon) -> Option<u16> {
 }
 
 /// As the owner of the node's folder.
-pub async fn as_person(daemon: &Daemon, method: Method, path: &str, body: Option<Value>) -> anyhow::Result<Reply> {
+pub async fn as_person(daemon: &Daemon, method: Method, path: &str, body: Option<Value>) -> anyhow::Result<HttpReply> {
     let request = daemon.request(method, path).bearer_auth(daemon.person_key()?);
     read(match body {
         Some(body) => request.json(&body),
@@ -202,7 +202,7 @@ pub struct Impatient {
 }
 
 impl Impatient {
-    pub async fn send(&self, method: Method, url: String, key: &str, body: &Value) -> anyhow::Result<Reply> {
+    pub async fn send(&self, method: Method, url: String, key: &str, body: &Value) -> anyhow::Result<HttpReply> {
         read(self.request(method, url).header("Idempotency-Key", key).json(body)).await
     }
 

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, ensure};
 use reqwest::Method;
-use rookery_testkit::daemon::{Reply, read};
+use rookery_testkit::daemon::{HttpReply, read};
 use rookery_testkit::ledger::whole_log;
 use rookery_testkit::patience::eventually;
 use rookery_testkit::postgres::{Options, Schema, Server};
@@ -44,7 +44,8 @@ async fn a_table_that_somebody_locks_costs_patience_and_no_restart() -> anyhow::
     // The one for writes does not: what is recorded now cannot be shown, and is called anything but undone.
     let recorded = note(&nodes[0], "lead", "meanwhile").await?;
     ensure!(recorded.status == 201 || code(&recorded) == "OUTCOME_UNKNOWN", "{recorded:?}");
-    let mut replies: Vec<Reply> = <[Reply; 2]>::from(tokio::try_join!(read(create(0)), read(create(1)))?).into();
+    let mut replies: Vec<HttpReply> =
+        <[HttpReply; 2]>::from(tokio::try_join!(read(create(0)), read(create(1)))?).into();
     for read in reading {
         replies.push(read.await??);
     }
@@ -70,7 +71,7 @@ fn answer(schema: &Schema, sql: &str) -> anyhow::Result<String> {
     Ok(schema.psql(sql)?.lines().last().unwrap_or_default().trim().to_owned())
 }
 
-fn is_done_or_to_be_repeated(reply: &Reply) -> anyhow::Result<()> {
+fn is_done_or_to_be_repeated(reply: &HttpReply) -> anyhow::Result<()> {
     let repeat = reply.status == 503 && code(reply) == "STORE_UNAVAILABLE" && reply.headers.contains_key("retry-after");
     ensure!(reply.status.is_success() || repeat, "{reply:?}");
     Ok(())

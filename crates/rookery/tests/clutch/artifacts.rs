@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::stream;
 use reqwest::{Body, Method, RequestBuilder, StatusCode, header};
-use rookery_testkit::daemon::{Daemon, Engine, Reply, Setup, read};
+use rookery_testkit::daemon::{Daemon, Engine, HttpReply, Setup, read};
 use rookery_testkit::patience::eventually;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -38,7 +38,7 @@ fn at(sha256: &str) -> String {
     format!("{PATH}/sha256-{sha256}")
 }
 
-async fn upload(daemon: &Daemon, bytes: &[u8]) -> Reply {
+async fn upload(daemon: &Daemon, bytes: &[u8]) -> HttpReply {
     read(daemon.request(Method::POST, PATH).body(bytes.to_vec())).await.unwrap()
 }
 
@@ -63,7 +63,7 @@ async fn content(request: RequestBuilder) -> (StatusCode, Vec<u8>) {
 }
 
 #[track_caller]
-fn refused(reply: &Reply, status: u16, code: &str) {
+fn refused(reply: &HttpReply, status: u16, code: &str) {
     assert_eq!((reply.status.as_u16(), reply.body["code"].as_str()), (status, Some(code)), "{}", reply.body);
     let body = reply.body.as_object().unwrap();
     assert!(body["message"].is_string() && body["retryable"].is_boolean() && body["details"].is_object(), "{body:?}");
@@ -359,7 +359,7 @@ async fn finish_with(daemon: &Daemon, hashes: &[&str]) {
     }
 }
 
-async fn as_person(daemon: &Daemon, path: &str, body: Value) -> Reply {
+async fn as_person(daemon: &Daemon, path: &str, body: Value) -> HttpReply {
     let key = daemon.person_key().unwrap();
     read(daemon.request(Method::POST, path).bearer_auth(key).json(&body)).await.unwrap()
 }

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use hmac::{Hmac, KeyInit, Mac};
 use reqwest::Method;
 use rookery_engine::hooks::seal;
-use rookery_testkit::daemon::{Daemon, Reply, Setup, read};
+use rookery_testkit::daemon::{Daemon, HttpReply, Setup, read};
 use serde_json::{Value, json};
 use sha2::Sha256;
 use tempfile::TempDir;
@@ -67,7 +67,7 @@ fn now() -> i64 {
     i64::try_from(now.duration_since(UNIX_EPOCH).unwrap().as_secs()).unwrap()
 }
 
-async fn send(daemon: &Daemon, hook: &str, body: &str, headers: &[(&str, &str)]) -> Reply {
+async fn send(daemon: &Daemon, hook: &str, body: &str, headers: &[(&str, &str)]) -> HttpReply {
     let mut request = daemon.request(Method::POST, &format!("/hooks/{hook}")).body(body.to_owned());
     request = request.header("content-type", "application/json");
     for (name, value) in headers {
@@ -77,7 +77,7 @@ async fn send(daemon: &Daemon, hook: &str, body: &str, headers: &[(&str, &str)])
 }
 
 /// Signed as GitHub does.
-async fn github(daemon: &Daemon, event: &str, delivery: &str, body: &str) -> Reply {
+async fn github(daemon: &Daemon, event: &str, delivery: &str, body: &str) -> HttpReply {
     let mut mac: Hmac<Sha256> = Hmac::new_from_slice(SECRET.as_bytes()).unwrap();
     mac.update(body.as_bytes());
     let digits: String = mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
@@ -88,7 +88,7 @@ async fn github(daemon: &Daemon, event: &str, delivery: &str, body: &str) -> Rep
 }
 
 /// Signed as we do, at a time.
-async fn ours(daemon: &Daemon, hook: &str, at: i64, body: &str, delivery: Option<&str>) -> Reply {
+async fn ours(daemon: &Daemon, hook: &str, at: i64, body: &str, delivery: Option<&str>) -> HttpReply {
     let signature = format!("t={at},v1={}", seal(SECRET.as_bytes(), at, body.as_bytes()));
     let mut headers = vec![("x-rookery-signature", signature.as_str())];
     headers.extend(delivery.map(|delivery| ("x-rookery-delivery", delivery)));

@@ -1,7 +1,7 @@
 //! The pull inbox: what is sent to an agent by whichever face waits there, in order, until it is acknowledged.
 
 use reqwest::Method;
-use rookery_testkit::daemon::{Daemon, Reply, read};
+use rookery_testkit::daemon::{Daemon, HttpReply, read};
 use rookery_testkit::patience;
 use rookery_testkit::stream::Receiving;
 use rookery_testkit::websocket::{Placed, Socket};
@@ -26,11 +26,11 @@ pub fn ids(page: &Value) -> Vec<String> {
     messages.iter().map(|placed| placed["message"]["id"].as_str().unwrap().to_owned()).collect()
 }
 
-pub async fn ack(daemon: &Daemon, agent: &str, ids: &[&str]) -> Reply {
+pub async fn ack(daemon: &Daemon, agent: &str, ids: &[&str]) -> HttpReply {
     daemon.post(&format!("/clutch/v0/agents/{agent}/inbox/ack"), json!({"ids": ids})).await.unwrap()
 }
 
-async fn as_agent(daemon: &Daemon, caller: &str, method: Method, path: &str, body: Option<Value>) -> Reply {
+async fn as_agent(daemon: &Daemon, caller: &str, method: Method, path: &str, body: Option<Value>) -> HttpReply {
     let mut request = daemon.request(method, path).header("x-agent-id", caller);
     if let Some(body) = body {
         request = request.json(&body);

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use reqwest::{Method, StatusCode, header};
-use rookery_testkit::daemon::{Daemon, Engine, Reply, read};
+use rookery_testkit::daemon::{Daemon, Engine, HttpReply, read};
 use rookery_testkit::patience::eventually;
 use serde_json::{Value, json};
 
@@ -23,28 +23,28 @@ steps:
         - citations
 ";
 
-async fn get(daemon: &Daemon, path: &str) -> Reply {
+async fn get(daemon: &Daemon, path: &str) -> HttpReply {
     ask(daemon, Method::GET, path, None).await
 }
 
-async fn put(daemon: &Daemon, path: &str, body: &Value) -> Reply {
+async fn put(daemon: &Daemon, path: &str, body: &Value) -> HttpReply {
     ask(daemon, Method::PUT, path, Some(body.clone())).await
 }
 
-async fn put_text(daemon: &Daemon, path: &str, content_type: &str, body: &str) -> Reply {
+async fn put_text(daemon: &Daemon, path: &str, content_type: &str, body: &str) -> HttpReply {
     let request = daemon.request(Method::PUT, &format!("{ROOT}{path}"));
     read(request.header(header::CONTENT_TYPE, content_type).body(body.to_owned())).await.unwrap()
 }
 
 #[track_caller]
-fn done(reply: &Reply) -> &Value {
+fn done(reply: &HttpReply) -> &Value {
     assert_eq!(reply.status, StatusCode::OK, "{}", reply.body);
     &reply.body
 }
 
 /// What was refused, and where.
 #[track_caller]
-fn refused(reply: &Reply, status: u16, code: &str) -> String {
+fn refused(reply: &HttpReply, status: u16, code: &str) -> String {
     assert_eq!((reply.status.as_u16(), reply.body["code"].as_str()), (status, Some(code)), "{}", reply.body);
     assert!(!reply.body["message"].as_str().unwrap().is_empty());
     assert_eq!(reply.body["retryable"], false);
@@ -261,7 +261,7 @@ fn envelope(id: &str, kind: &str, from: &str, more: &Value) -> Value {
     envelope
 }
 
-async fn send(daemon: &Daemon, message: &Value) -> Reply {
+async fn send(daemon: &Daemon, message: &Value) -> HttpReply {
     ask(daemon, Method::POST, "/messages", Some(message.clone())).await
 }
 
@@ -271,7 +271,7 @@ async fn sent(daemon: &Daemon, message: &Value) {
 }
 
 #[track_caller]
-fn violated(reply: &Reply) -> Vec<&str> {
+fn violated(reply: &HttpReply) -> Vec<&str> {
     refused(reply, 422, "SCHEMA_VIOLATION");
     let violations = reply.body["details"]["violations"].as_array().unwrap();
     violations.iter().map(|violation| violation["pointer"].as_str().unwrap()).collect()
@@ -437,7 +437,7 @@ impl Step {
         Step { daemon, sent: 0 }
     }
 
-    async fn send(&mut self, payload: &Value) -> (Reply, Duration) {
+    async fn send(&mut self, payload: &Value) -> (HttpReply, Duration) {
         self.sent += 1;
         let fields = json!({ "payload_type": "hostile.tree.v1", "payload": payload });
         let began = now();

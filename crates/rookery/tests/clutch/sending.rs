@@ -1,7 +1,7 @@
 //! Short words for sending envelopes to a daemon.
 
 use reqwest::Method;
-use rookery_testkit::daemon::{Daemon, Reply, Setup, read};
+use rookery_testkit::daemon::{Daemon, HttpReply, Setup, read};
 use serde_json::{Value, json};
 
 pub fn setup() -> Setup {
@@ -32,11 +32,11 @@ pub fn envelope(id: &str, kind: &str, from: &str, more: Value) -> Value {
     envelope
 }
 
-pub async fn post(daemon: &Daemon, body: &Value) -> Reply {
+pub async fn post(daemon: &Daemon, body: &Value) -> HttpReply {
     daemon.post("/clutch/v0/messages", body.clone()).await.unwrap()
 }
 
-pub async fn post_text(daemon: &Daemon, content_type: &str, body: impl Into<reqwest::Body>) -> Reply {
+pub async fn post_text(daemon: &Daemon, content_type: &str, body: impl Into<reqwest::Body>) -> HttpReply {
     let request = daemon.request(Method::POST, "/clutch/v0/messages").header("content-type", content_type).body(body);
     read(request).await.unwrap()
 }
@@ -54,7 +54,7 @@ pub async fn refused(daemon: &Daemon, body: &Value) -> (u16, String, String) {
 }
 
 /// Status, code and pointer of a refusal in the form of the protocol.
-pub fn told(reply: &Reply) -> (u16, String, String) {
+pub fn told(reply: &HttpReply) -> (u16, String, String) {
     let body = &reply.body;
     assert!(body["message"].is_string() && body["retryable"].is_boolean() && body["details"].is_object(), "{body}");
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

@@ -1,7 +1,7 @@
 //! A daemon for one test, and short words for what tests ask of its gateway.
 
 use reqwest::Method;
-use rookery_testkit::daemon::{Daemon, Reply, Setup, read};
+use rookery_testkit::daemon::{Daemon, HttpReply, Setup, read};
 use serde_json::Value;
 
 pub fn setup() -> Setup {
@@ -13,7 +13,7 @@ pub fn start() -> Daemon {
 }
 
 /// A request to the gateway, whatever it answers.
-pub async fn ask(daemon: &Daemon, method: Method, path: &str, body: Option<Value>) -> Reply {
+pub async fn ask(daemon: &Daemon, method: Method, path: &str, body: Option<Value>) -> HttpReply {
     let mut request = daemon.request(method, &format!("/clutch/v0{path}"));
     if let Some(body) = body {
         request = request.json(&body);

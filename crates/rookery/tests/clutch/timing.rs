@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use reqwest::Method;
-use rookery_testkit::daemon::{Daemon, Reply, Setup, read};
+use rookery_testkit::daemon::{Daemon, HttpReply, Setup, read};
 use rookery_testkit::patience;
 use rookery_testkit::postgres::Schema;
 use serde_json::{Value, json};
@@ -218,7 +218,7 @@ async fn an_error_that_may_mend_is_tried_again_until_its_attempts_are_used_up() 
     );
 }
 
-async fn retry(daemon: &Daemon, run: &str, body: Value, key: Option<&str>) -> Reply {
+async fn retry(daemon: &Daemon, run: &str, body: Value, key: Option<&str>) -> HttpReply {
     let mut request = daemon.request(Method::POST, &format!("/clutch/v0/runs/{run}/retry")).json(&body);
     if let Some(key) = key {
         request = request.header("idempotency-key", key);

@@ -3,7 +3,7 @@
 
 use reqwest::Method;
 use rookery_engine::hooks::seal;
-use rookery_testkit::daemon::{Daemon, Reply, Setup, read};
+use rookery_testkit::daemon::{Daemon, HttpReply, Setup, read};
 use rookery_testkit::patience;
 use rookery_testkit::postgres::Schema;
 use serde_json::{Value, json};
@@ -57,7 +57,7 @@ async fn until(daemon: &Daemon, what: &str, holds: impl Fn(&Value) -> bool) -> V
     }
 }
 
-async fn by_a_person(daemon: &Daemon, path: &str) -> Reply {
+async fn by_a_person(daemon: &Daemon, path: &str) -> HttpReply {
     let key = daemon.person_key().unwrap();
     read(daemon.request(Method::POST, path).bearer_auth(key).json(&json!({}))).await.unwrap()
 }

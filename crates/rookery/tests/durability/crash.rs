@@ -8,7 +8,7 @@ use anyhow::{Context, ensure};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use reqwest::{Method, StatusCode};
-use rookery_testkit::daemon::{self, Engine, Reply};
+use rookery_testkit::daemon::{self, Engine, HttpReply};
 use rookery_testkit::postgres::Server;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -194,7 +194,7 @@ impl Client {
     }
 
     /// Sends a write until it is answered, always with the same key. Sometimes gives up instead.
-    async fn write(&mut self, method: Method, path: &str, body: Value) -> anyhow::Result<Option<Reply>> {
+    async fn write(&mut self, method: Method, path: &str, body: Value) -> anyhow::Result<Option<HttpReply>> {
         self.keys += 1;
         let key = format!("{}-{}", self.me, self.keys);
         loop {

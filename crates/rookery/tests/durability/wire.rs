@@ -1,7 +1,7 @@
 //! The daemon's clients: what they send, and requests that stop halfway.
 
 use anyhow::{Context, ensure};
-use rookery_testkit::daemon::{Daemon, Reply};
+use rookery_testkit::daemon::{Daemon, HttpReply};
 pub use rookery_testkit::patience::{eventually, within};
 pub use rookery_testkit::stream::{Follower, Receiving, Sent, connect};
 use serde_json::json;
@@ -32,19 +32,19 @@ pub async fn announce(daemon: &Daemon, agent: &str) -> anyhow::Result<()> {
 }
 
 /// Tells the team something of about `bytes` bytes.
-pub async fn report(daemon: &Daemon, agent: &str, bytes: usize) -> anyhow::Result<Reply> {
+pub async fn report(daemon: &Daemon, agent: &str, bytes: usize) -> anyhow::Result<HttpReply> {
     let body = json!({"agent_id": agent, "action": "x.note", "metadata": {"text": "n".repeat(bytes)}});
     daemon.post("/events", body).await
 }
 
-pub async fn create_task(daemon: &Daemon, title: &str) -> anyhow::Result<Reply> {
+pub async fn create_task(daemon: &Daemon, title: &str) -> anyhow::Result<HttpReply> {
     daemon.post("/tasks", json!({"title": title, "assigned_by": "anna"})).await
 }
 
-pub fn code(reply: &Reply) -> &str {
+pub fn code(reply: &HttpReply) -> &str {
     reply.body["code"].as_str().unwrap_or_default()
 }
 
-pub fn position(reply: &Reply) -> anyhow::Result<u64> {
+pub fn position(reply: &HttpReply) -> anyhow::Result<u64> {
     Ok(reply.headers.get("x-rookery-seq").context("an answer without a position")?.to_str()?.parse()?)
 }

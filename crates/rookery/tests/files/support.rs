@@ -5,7 +5,7 @@ use std::process::{Output, Stdio};
 
 use reqwest::Method;
 use reqwest::header::HeaderMap;
-use rookery_testkit::daemon::{self, Daemon, Reply, Setup};
+use rookery_testkit::daemon::{self, Daemon, HttpReply, Setup};
 use rookery_testkit::patience::eventually;
 use serde_json::{Value, json};
 use tokio::process::Command;
@@ -27,7 +27,7 @@ pub fn read(path: impl AsRef<Path>) -> Option<String> {
 }
 
 /// Configures an instance as a person.
-pub async fn configure(daemon: &Daemon, instance: &str, settings: Value) -> Reply {
+pub async fn configure(daemon: &Daemon, instance: &str, settings: Value) -> HttpReply {
     let request = daemon.request(Method::PUT, &format!("/contexts/{instance}")).json(&settings);
     daemon::read(request.bearer_auth(daemon.person_key().unwrap())).await.unwrap()
 }

@@ -60,7 +60,7 @@ fn completed(daemon: &Daemon) -> usize {
     tokio::task::block_in_place(|| facts(daemon, "task.completed").len())
 }
 
-async fn post(daemon: &Daemon, session: Option<&str>, body: Value) -> rookery_testkit::daemon::Reply {
+async fn post(daemon: &Daemon, session: Option<&str>, body: Value) -> rookery_testkit::daemon::HttpReply {
     let mut request = daemon.request(Method::POST, "/mcp").header("accept", "application/json, text/event-stream");
     if let Some(session) = session {
         request = request.header("mcp-session-id", session);

@@ -1,7 +1,7 @@
 //! Who is let in, and how much of it.
 
 use reqwest::{Method, StatusCode};
-use rookery_testkit::daemon::{Daemon, Reply, Setup, read};
+use rookery_testkit::daemon::{Daemon, HttpReply, Setup, read};
 use serde_json::{Value, json};
 
 use crate::support::setup;
@@ -11,7 +11,7 @@ fn initialize() -> Value {
         "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}})
 }
 
-async fn post(daemon: &Daemon, path: &str, headers: &[(&str, &str)], body: &Value) -> Reply {
+async fn post(daemon: &Daemon, path: &str, headers: &[(&str, &str)], body: &Value) -> HttpReply {
     let mut request = daemon.request(Method::POST, path).header("accept", "application/json, text/event-stream");
     for (name, value) in headers {
         request = request.header(*name, *value);

@@ -318,7 +318,7 @@ async fn an_identified_caller_speaks_for_itself_unless_it_leads() {
     assert_eq!(team.as_person(Method::DELETE, "/agents/a", None).await.status, 200);
 }
 
-async fn beat(team: &Team, id: &str) -> rookery_testkit::daemon::Reply {
+async fn beat(team: &Team, id: &str) -> rookery_testkit::daemon::HttpReply {
     team.send(Method::POST, &format!("/agents/{id}/heartbeat"), &[], None).await
 }
 

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use reqwest::Method;
-use rookery_testkit::daemon::{Reply, read};
+use rookery_testkit::daemon::{HttpReply, read};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::support::{DEADLINE, Team, assert_json, assert_refused, eventually, setup, team, team_of};
 
-async fn raw_body(team: &Team, method: Method, path: &str, kind: Option<&str>, body: impl Into<Vec<u8>>) -> Reply {
+async fn raw_body(team: &Team, method: Method, path: &str, kind: Option<&str>, body: impl Into<Vec<u8>>) -> HttpReply {
     let mut request = team.request(method, path).body(body.into());
     if let Some(kind) = kind {
         request = request.header("content-type", kind);

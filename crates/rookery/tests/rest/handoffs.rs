@@ -19,7 +19,7 @@ async fn offer(team: &Team, task: &str, to: Value) -> String {
     text(&reply.body["id"])
 }
 
-async fn answer(team: &Team, handoff: &str, how: &str, agent: &str) -> rookery_testkit::daemon::Reply {
+async fn answer(team: &Team, handoff: &str, how: &str, agent: &str) -> rookery_testkit::daemon::HttpReply {
     team.patch(&format!("/handoffs/{handoff}/{how}"), json!({"agent_id": agent})).await.unwrap()
 }
 

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use reqwest::Method;
-use rookery_testkit::daemon::{Reply, read};
+use rookery_testkit::daemon::{HttpReply, read};
 use rookery_testkit::postgres::Schema;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -141,7 +141,7 @@ impl Guarded {
         (text(&reply.body["token"]), text(&reply.body["id"]))
     }
 
-    async fn send(&self, secret: &str, method: Method, path: &str, body: Option<Value>) -> Reply {
+    async fn send(&self, secret: &str, method: Method, path: &str, body: Option<Value>) -> HttpReply {
         self.0.send(method, path, &[("authorization", &format!("Bearer {secret}"))], body).await
     }
 
@@ -505,7 +505,7 @@ async fn secrets_can_be_taken_out_of_the_log() {
 }
 
 /// A request too long to stand in the log.
-async fn long(team: &Team, method: Method, path: &str, body: Value) -> Reply {
+async fn long(team: &Team, method: Method, path: &str, body: Value) -> HttpReply {
     let body = body.to_string() + &" ".repeat(70_000);
     read(team.request(method, path).header("content-type", "application/json").body(body)).await.unwrap()
 }

@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use reqwest::Method;
-use rookery_testkit::daemon::{Daemon, Reply, Setup, read};
+use rookery_testkit::daemon::{Daemon, HttpReply, Setup, read};
 use serde_json::{Value, json};
 
 /// Long enough for a loaded machine; nothing waits for it unless something is wrong.
@@ -50,7 +50,7 @@ impl Team {
         reply.body
     }
 
-    pub async fn claim(&self, path: &str, agent: &str) -> Reply {
+    pub async fn claim(&self, path: &str, agent: &str) -> HttpReply {
         self.post("/resources/claim", json!({"path": path, "agent_id": agent})).await.unwrap()
     }
 
@@ -59,7 +59,7 @@ impl Team {
         assert_eq!((reply.status.as_u16(), reply.body), (200, json!({"granted": true})), "{path} by {agent}");
     }
 
-    pub async fn release(&self, path: &str, agent: &str) -> Reply {
+    pub async fn release(&self, path: &str, agent: &str) -> HttpReply {
         self.post("/resources/release", json!({"path": path, "agent_id": agent})).await.unwrap()
     }
 
@@ -83,7 +83,7 @@ impl Team {
         text(&self.task_with(json!({})).await["id"])
     }
 
-    pub async fn move_task(&self, id: &str, status: &str, agent: &str) -> Reply {
+    pub async fn move_task(&self, id: &str, status: &str, agent: &str) -> HttpReply {
         self.patch(&format!("/tasks/{id}"), json!({"status": status, "agent_id": agent})).await.unwrap()
     }
 
@@ -120,7 +120,7 @@ impl Team {
     }
 
     /// A request with headers.
-    pub async fn send(&self, method: Method, path: &str, headers: &[(&str, &str)], body: Option<Value>) -> Reply {
+    pub async fn send(&self, method: Method, path: &str, headers: &[(&str, &str)], body: Option<Value>) -> HttpReply {
         let mut request = self.request(method, path);
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -132,7 +132,7 @@ impl Team {
     }
 
     /// As the project's owner.
-    pub async fn as_person(&self, method: Method, path: &str, body: Option<Value>) -> Reply {
+    pub async fn as_person(&self, method: Method, path: &str, body: Option<Value>) -> HttpReply {
         let key = format!("Bearer {}", self.person_key().unwrap());
         self.send(method, path, &[("authorization", &key)], body).await
     }
@@ -161,13 +161,13 @@ pub fn text(value: &Value) -> String {
 }
 
 #[track_caller]
-pub fn assert_reply(reply: &Reply, status: u16, body: Value) {
+pub fn assert_reply(reply: &HttpReply, status: u16, body: Value) {
     assert_eq!((reply.status.as_u16(), &reply.body), (status, &body));
 }
 
 /// The error, exactly; `code` beside it.
 #[track_caller]
-pub fn assert_error(reply: &Reply, status: u16, code: &str, error: &str) {
+pub fn assert_error(reply: &HttpReply, status: u16, code: &str, error: &str) {
     let found = (reply.status.as_u16(), reply.body["code"].as_str(), reply.body["error"].as_str());
     assert_eq!(found, (status, Some(code), Some(error)), "{}", reply.body);
     assert_json(reply);
@@ -175,14 +175,14 @@ pub fn assert_error(reply: &Reply, status: u16, code: &str, error: &str) {
 
 /// The error's status and code, and a word that it must contain.
 #[track_caller]
-pub fn assert_refused(reply: &Reply, status: u16, code: &str, word: &str) {
+pub fn assert_refused(reply: &HttpReply, status: u16, code: &str, word: &str) {
     assert_eq!((reply.status.as_u16(), reply.body["code"].as_str()), (status, Some(code)), "{}", reply.body);
     assert!(reply.body["error"].as_str().is_some_and(|error| error.contains(word)), "{word}: {}", reply.body);
     assert_json(reply);
 }
 
 #[track_caller]
-pub fn assert_json(reply: &Reply) {
+pub fn assert_json(reply: &HttpReply) {
     let kind = reply.headers.get("content-type").map(|value| value.to_str().unwrap());
     assert_eq!(kind, Some("application/json"), "{}", reply.body);
 }

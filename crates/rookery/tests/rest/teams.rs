@@ -1,7 +1,7 @@
 //! Teams and turns: what a runner tells the daemon, and what everybody sees of it.
 
 use reqwest::Method;
-use rookery_testkit::daemon::Reply;
+use rookery_testkit::daemon::HttpReply;
 use serde_json::{Value, json};
 
 use crate::support::{Sse, Team, assert_error, assert_refused, assert_time, team, text};
@@ -29,7 +29,7 @@ fn taken_over_by(pid: u32) -> Value {
     start
 }
 
-async fn asks(team: &Team, path: &str, body: Value) -> Reply {
+async fn asks(team: &Team, path: &str, body: Value) -> HttpReply {
     team.as_person(Method::POST, path, Some(body)).await
 }
 

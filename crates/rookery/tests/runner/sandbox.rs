@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rookery_client::SessionIssuer;
-use rookery_runner::backend::{Event, Events};
+use rookery_runner::backend::{BackendEvent, Events};
 use rookery_runner::file::{At, Place, Sandbox as Said, SandboxLimits};
 use rookery_runner::process::{How, Launcher, Limits, Program, Stream, run};
 use rookery_runner::sandbox::{Available, Sandbox, Wish};
@@ -115,7 +115,7 @@ impl Project {
         let finished = run(program, limits, &transcript, &cancel, &mut hear);
         let finished = within("a program in a sandbox ends", finished).await.unwrap().unwrap();
         let mut notes = Vec::new();
-        while let Ok(Event::Note(note)) = told.try_recv() {
+        while let Ok(BackendEvent::Note(note)) = told.try_recv() {
             notes.push(note);
         }
         Ran { how: finished.how, out, err, notes }

@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use reqwest::{Method, StatusCode};
-use rookery_testkit::daemon::{self, Reply};
+use rookery_testkit::daemon::{self, HttpReply};
 use rookery_testkit::patience::eventually;
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ agents:
 kickoff: "@coder greet ${{ params.whom }}"
 "#;
 
-async fn asks(stage: &Stage, path: &str, body: Value) -> anyhow::Result<Reply> {
+async fn asks(stage: &Stage, path: &str, body: Value) -> anyhow::Result<HttpReply> {
     let request = stage.daemon.request(Method::POST, path).bearer_auth(stage.daemon.person_key()?);
     daemon::read(request.json(&body)).await
 }

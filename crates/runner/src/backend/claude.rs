@@ -10,7 +10,7 @@ use super::program::conversation::Used;
 use super::program::dialect::{Asked, Dialect, Start};
 use super::program::heard::{End, Heard, Reader, count, one_line, plain, text_of};
 use super::program::trouble;
-use super::{Event, Failure, Usage, Why};
+use super::{BackendEvent, Failure, Usage, Why};
 use crate::file::AgentProgram;
 
 /// Those of its own tools that it would ask a person for. The sandbox is what keeps them inside.
@@ -92,7 +92,7 @@ struct Listening {
 }
 
 impl Reader for Listening {
-    fn hear(&mut self, event: &Value, heard: &mut Heard) -> Vec<Event> {
+    fn hear(&mut self, event: &Value, heard: &mut Heard) -> Vec<BackendEvent> {
         if let Some(id) = event["session_id"].as_str() {
             heard.conversation = Some(id.to_owned());
         }
@@ -106,7 +106,7 @@ impl Reader for Listening {
                 Vec::new()
             }
             (Some("system"), Some("api_retry")) => {
-                vec![Event::Note(format!(
+                vec![BackendEvent::Note(format!(
                     "claude asks its model again: {}",
                     one_line(&event["error"].to_string(), 120)
                 ))]
@@ -133,7 +133,7 @@ impl Listening {
         }
     }
 
-    fn assistant(&mut self, message: &Value, heard: &mut Heard) -> Vec<Event> {
+    fn assistant(&mut self, message: &Value, heard: &mut Heard) -> Vec<BackendEvent> {
         let blocks = message["content"].as_array().map_or(&[][..], Vec::as_slice);
         let mut events = Vec::new();
         for block in blocks {
@@ -150,18 +150,18 @@ impl Listening {
         events
     }
 
-    fn results(&mut self, content: &Value) -> Vec<Event> {
+    fn results(&mut self, content: &Value) -> Vec<BackendEvent> {
         let blocks = content.as_array().map_or(&[][..], Vec::as_slice);
         let failed = blocks.iter().filter(|block| block["type"] == "tool_result" && block["is_error"] == true);
         let told = failed.map(|block| {
             let call = self.calls.iter().find(|(id, _)| block["tool_use_id"] == id.as_str());
             let name = call.map_or("a tool", |(_, name)| name);
-            Event::ToolFailed { name: plain(name), reason: one_line(&text_of(&block["content"]), 200) }
+            BackendEvent::ToolFailed { name: plain(name), reason: one_line(&text_of(&block["content"]), 200) }
         });
         told.collect()
     }
 
-    fn result(&self, result: &Value, heard: &mut Heard) -> Vec<Event> {
+    fn result(&self, result: &Value, heard: &mut Heard) -> Vec<BackendEvent> {
         heard.usage = usage(result, self.before);
         if heard.hopeless {
             return Vec::new();
@@ -171,7 +171,7 @@ impl Listening {
             let status = result["api_error_status"].as_u64().and_then(|status| u16::try_from(status).ok());
             let errors = text_of(&result["errors"]);
             heard.fail(trouble::failure(AgentProgram::Claude, status, if text.is_empty() { &errors } else { text }));
-            return vec![Event::Used(heard.usage)];
+            return vec![BackendEvent::Used(heard.usage)];
         }
         if !text.trim().is_empty() {
             heard.said = Some(text.trim().to_owned());
@@ -188,8 +188,8 @@ impl Listening {
                 ),
             });
         }
-        let notes = denied.iter().map(|tool| Event::Note(format!("claude denied its model the tool {tool}")));
-        notes.chain([Event::Used(heard.usage)]).collect()
+        let notes = denied.iter().map(|tool| BackendEvent::Note(format!("claude denied its model the tool {tool}")));
+        notes.chain([BackendEvent::Used(heard.usage)]).collect()
     }
 }
 
@@ -305,10 +305,10 @@ mod tests {
         assert_eq!(
             events,
             [
-                Event::Tool { name: "channel_send".into(), input: r#"{"message":"@b hi"}"#.into() },
-                Event::ToolFailed { name: "channel_send".into(), reason: "nobody is called b".into() },
-                Event::Said("All done.".into()),
-                Event::Used(usage),
+                BackendEvent::Tool { name: "channel_send".into(), input: r#"{"message":"@b hi"}"#.into() },
+                BackendEvent::ToolFailed { name: "channel_send".into(), reason: "nobody is called b".into() },
+                BackendEvent::Said("All done.".into()),
+                BackendEvent::Used(usage),
             ]
         );
     }
@@ -347,7 +347,7 @@ mod tests {
         assert_eq!(heard.end, Some(End::Done), "what the file does not allow is denied as it should be");
         let (heard, events) = hear(&Claude, &[READY, &result("Skill")]);
         assert_eq!(heard.end, Some(End::Done));
-        assert!(matches!(&events[0], Event::Note(note) if note.contains("Skill")), "{events:?}");
+        assert!(matches!(&events[0], BackendEvent::Note(note) if note.contains("Skill")), "{events:?}");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::program::conversation::Used;
 use super::program::dialect::{Asked, Dialect, Start, Walls};
 use super::program::heard::{End, Heard, Reader, count, one_line, text_of};
 use super::program::trouble;
-use super::{Event, Failure, Usage};
+use super::{BackendEvent, Failure, Usage};
 use crate::file::AgentProgram;
 
 /// How long a tool of ours may take: some wait for a message.
@@ -140,7 +140,7 @@ struct Listening {
 }
 
 impl Reader for Listening {
-    fn hear(&mut self, event: &Value, heard: &mut Heard) -> Vec<Event> {
+    fn hear(&mut self, event: &Value, heard: &mut Heard) -> Vec<BackendEvent> {
         if event["type"] != "error" {
             self.lost = 0;
         }
@@ -154,7 +154,7 @@ impl Reader for Listening {
             Some("turn.completed") => {
                 heard.usage = usage(&event["usage"], self.before);
                 heard.end = Some(End::Done);
-                vec![Event::Used(heard.usage)]
+                vec![BackendEvent::Used(heard.usage)]
             }
             Some("turn.failed") => {
                 let said = event["error"]["message"].as_str().or(self.last_error.as_deref()).unwrap_or_default();
@@ -168,14 +168,14 @@ impl Reader for Listening {
                 if self.lost >= LOST {
                     heard.give_up(failure(said));
                 }
-                vec![Event::Note(format!("codex: {}", one_line(said, 200)))]
+                vec![BackendEvent::Note(format!("codex: {}", one_line(said, 200)))]
             }
             _ => Vec::new(),
         }
     }
 }
 
-fn started(item: &Value, heard: &mut Heard) -> Vec<Event> {
+fn started(item: &Value, heard: &mut Heard) -> Vec<BackendEvent> {
     match item["type"].as_str() {
         Some("mcp_tool_call") => {
             vec![heard.call(item["tool"].as_str().unwrap_or_default(), &item["arguments"])]
@@ -186,18 +186,18 @@ fn started(item: &Value, heard: &mut Heard) -> Vec<Event> {
     }
 }
 
-fn completed(item: &Value, heard: &mut Heard) -> Vec<Event> {
+fn completed(item: &Value, heard: &mut Heard) -> Vec<BackendEvent> {
     match item["type"].as_str() {
         Some("agent_message") => heard.say(item["text"].as_str().unwrap_or_default()).into_iter().collect(),
         Some("mcp_tool_call") if item["status"] == "failed" => {
             let said = item["error"]["message"].as_str().map(str::to_owned);
             let said = said.unwrap_or_else(|| text_of(&item["result"]["content"]));
             let name = item["tool"].as_str().unwrap_or_default().to_owned();
-            vec![Event::ToolFailed { name, reason: one_line(&said, 200) }]
+            vec![BackendEvent::ToolFailed { name, reason: one_line(&said, 200) }]
         }
         Some("file_change") => vec![heard.call("edit", &item["changes"])],
         // A warning, such as that it knows nothing of the model. It goes on.
-        Some("error") => vec![Event::Note(format!("codex: {}", one_line(&text(item), 200)))],
+        Some("error") => vec![BackendEvent::Note(format!("codex: {}", one_line(&text(item), 200)))],
         _ => Vec::new(),
     }
 }
@@ -314,8 +314,11 @@ mod tests {
         // 20 and 10 were used before.
         assert_eq!(heard.usage, Usage { input_tokens: 10, output_tokens: 5, cost_usd: None });
         assert!(heard.worked);
-        assert!(matches!(&events[0], Event::Note(_)));
-        assert_eq!(events[2], Event::ToolFailed { name: "channel_send".into(), reason: "requires approval".into() });
+        assert!(matches!(&events[0], BackendEvent::Note(_)));
+        assert_eq!(
+            events[2],
+            BackendEvent::ToolFailed { name: "channel_send".into(), reason: "requires approval".into() }
+        );
     }
 
     #[test]

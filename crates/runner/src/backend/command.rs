@@ -8,7 +8,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use rookery_core::limit;
 
-use super::{Backend, Ended, Event, Events, Failure, OUTPUT_BYTES, Seat, Turn, Usage, Verdict, Why, over_limit};
+use super::{Backend, BackendEvent, Ended, Events, Failure, OUTPUT_BYTES, Seat, Turn, Usage, Verdict, Why, over_limit};
 use crate::file::Template;
 use crate::process::{self, Finished, How, Limits, NotStarted, Program, Stream};
 use crate::sandbox::Sandbox;
@@ -17,21 +17,21 @@ use crate::sandbox::Sandbox;
 const ANSWER_BYTES: usize = limit::TEXT_BYTES / 2;
 
 #[derive(Debug)]
-pub(super) struct Command {
+pub(super) struct CommandBackend {
     seat: Seat,
     argv: Vec<String>,
     sandbox: Option<Arc<Sandbox>>,
 }
 
-impl Command {
-    pub(super) fn new(argv: &[Template], seat: &Seat) -> Result<Command, Failure> {
+impl CommandBackend {
+    pub(super) fn new(argv: &[Template], seat: &Seat) -> Result<CommandBackend, Failure> {
         let argv: Vec<String> = argv.iter().map(|part| seat.variables.fill(part)).collect();
         if argv.first().is_none_or(|program| program.trim().is_empty()) {
             let reason = format!("the command of {} names no program", seat.name);
             return Err(Failure { why: Why::Hopeless, reason, hint: Some("see `command` in the file".to_owned()) });
         }
         let sandbox = Sandbox::of(seat, None, &seat.env.0, &[])?;
-        Ok(Command { seat: seat.clone(), argv, sandbox })
+        Ok(CommandBackend { seat: seat.clone(), argv, sandbox })
     }
 
     async fn run(&self, turn: &Turn, events: &Events) -> Ended {
@@ -41,7 +41,7 @@ impl Command {
         self.sandbox.iter().for_each(|sandbox| sandbox.tell(events));
         let finished = process::run(&self.program(turn), limits, &transcript, &turn.cancel, &mut |stream, line| {
             if stream == Stream::Stdout {
-                events.tell(Event::Said(line.to_owned()));
+                events.tell(BackendEvent::Said(line.to_owned()));
                 answer.take(line);
             }
         })
@@ -95,7 +95,7 @@ impl Command {
     }
 }
 
-impl Backend for Command {
+impl Backend for CommandBackend {
     fn turn<'a>(&'a self, turn: &'a Turn, events: &'a Events) -> BoxFuture<'a, Ended> {
         Box::pin(self.run(turn, events))
     }

@@ -6,7 +6,7 @@
 
 use serde_json::{Value, json};
 
-use super::Event;
+use super::BackendEvent;
 use super::program::bridge::SERVER;
 use super::program::dialect::{ARGUMENT, Asked, Dialect, Start};
 use super::program::heard::{End, Heard, Reader, one_line, plain, text_of};
@@ -69,7 +69,7 @@ struct Listening {
 }
 
 impl Reader for Listening {
-    fn hear(&mut self, event: &Value, heard: &mut Heard) -> Vec<Event> {
+    fn hear(&mut self, event: &Value, heard: &mut Heard) -> Vec<BackendEvent> {
         if let Some(id) = event["session_id"].as_str() {
             heard.conversation = Some(id.to_owned());
         }
@@ -91,7 +91,7 @@ impl Reader for Listening {
 }
 
 impl Listening {
-    fn result(&mut self, event: &Value, heard: &mut Heard) -> Vec<Event> {
+    fn result(&mut self, event: &Value, heard: &mut Heard) -> Vec<BackendEvent> {
         let said = heard.say(&std::mem::take(&mut self.saying));
         let text = event["result"].as_str().unwrap_or_default();
         if event["is_error"] != false || event["subtype"] != "success" {
@@ -116,13 +116,13 @@ fn called(call: &Value) -> (String, &Value) {
     (name, call)
 }
 
-fn failed(call: &Value) -> Option<Event> {
+fn failed(call: &Value) -> Option<BackendEvent> {
     let (name, call) = called(call);
     let result = call["result"].as_object()?;
     let wrong = result.iter().find(|(kind, _)| *kind != "success");
     let refused = result.get("success").filter(|success| success["isError"] == true);
     let said = wrong.map(|(_, why)| why).or(refused)?;
-    Some(Event::ToolFailed { name, reason: one_line(&said.to_string(), 200) })
+    Some(BackendEvent::ToolFailed { name, reason: one_line(&said.to_string(), 200) })
 }
 
 #[cfg(test)]
@@ -176,9 +176,9 @@ mod tests {
         assert_eq!(heard.end, Some(End::Done));
         assert_eq!((heard.conversation.as_deref(), heard.said.as_deref()), (Some("c1"), Some("Done.")));
         assert!(heard.worked);
-        let named = |event: &Event| matches!(event, Event::Tool { name, .. } if name == "channel_send");
+        let named = |event: &BackendEvent| matches!(event, BackendEvent::Tool { name, .. } if name == "channel_send");
         assert!(named(&events[1]), "{events:?}");
-        assert!(matches!(&events[2], Event::ToolFailed { name, .. } if name == "channel_send"), "{events:?}");
+        assert!(matches!(&events[2], BackendEvent::ToolFailed { name, .. } if name == "channel_send"), "{events:?}");
     }
 
     #[test]

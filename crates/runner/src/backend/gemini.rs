@@ -11,7 +11,7 @@ use super::program::bridge::SERVER;
 use super::program::dialect::{Asked, Dialect, Linked, Start};
 use super::program::heard::{End, Heard, Reader, count, one_line, plain};
 use super::program::trouble::{self, no_server};
-use super::{Event, Usage};
+use super::{BackendEvent, Usage};
 use crate::file::AgentProgram;
 
 /// The private home, in the part of the agent's state folder that its programs may write to.
@@ -160,7 +160,7 @@ struct Listening {
 }
 
 impl Reader for Listening {
-    fn hear(&mut self, event: &Value, heard: &mut Heard) -> Vec<Event> {
+    fn hear(&mut self, event: &Value, heard: &mut Heard) -> Vec<BackendEvent> {
         match event["type"].as_str() {
             Some("init") => {
                 heard.conversation = event["session_id"].as_str().map(str::to_owned);
@@ -178,7 +178,10 @@ impl Reader for Listening {
             }
             Some("tool_result") if event["status"] == "error" => vec![self.failed(event)],
             Some("error") => {
-                vec![Event::Note(format!("gemini: {}", one_line(event["message"].as_str().unwrap_or_default(), 200)))]
+                vec![BackendEvent::Note(format!(
+                    "gemini: {}",
+                    one_line(event["message"].as_str().unwrap_or_default(), 200)
+                ))]
             }
             Some("result") => self.result(event, heard),
             _ => Vec::new(),
@@ -194,18 +197,18 @@ impl Reader for Listening {
 }
 
 impl Listening {
-    fn said(&mut self, heard: &mut Heard) -> Option<Event> {
+    fn said(&mut self, heard: &mut Heard) -> Option<BackendEvent> {
         heard.say(&std::mem::take(&mut self.saying))
     }
 
-    fn failed(&self, event: &Value) -> Event {
+    fn failed(&self, event: &Value) -> BackendEvent {
         let call = self.calls.iter().find(|(id, _)| event["tool_id"] == id.as_str());
         let said = event["error"]["message"].as_str().or(event["output"].as_str()).unwrap_or_default();
         let name = call.map_or_else(|| "a tool".to_owned(), |(_, name)| plain(name));
-        Event::ToolFailed { name, reason: one_line(said, 200) }
+        BackendEvent::ToolFailed { name, reason: one_line(said, 200) }
     }
 
-    fn result(&mut self, event: &Value, heard: &mut Heard) -> Vec<Event> {
+    fn result(&mut self, event: &Value, heard: &mut Heard) -> Vec<BackendEvent> {
         let stats = &event["stats"];
         heard.usage = Usage {
             input_tokens: count(&stats["input_tokens"]),
@@ -219,7 +222,7 @@ impl Listening {
             let message = event["error"]["message"].as_str().unwrap_or_default();
             heard.fail(trouble::failure(AgentProgram::Gemini, status(message), message));
         }
-        said.into_iter().chain([Event::Used(heard.usage)]).collect()
+        said.into_iter().chain([BackendEvent::Used(heard.usage)]).collect()
     }
 }
 
@@ -307,8 +310,8 @@ mod tests {
         assert_eq!(heard.end, Some(End::Done));
         assert_eq!((heard.conversation.as_deref(), heard.said.as_deref()), (Some("g1"), Some("Done.")));
         assert_eq!(heard.usage, Usage { input_tokens: 20, output_tokens: 10, cost_usd: None });
-        assert_eq!(events[0], Event::Said("I will send it.".into()));
-        assert_eq!(events[2], Event::ToolFailed { name: "channel_send".into(), reason: "nobody".into() });
+        assert_eq!(events[0], BackendEvent::Said("I will send it.".into()));
+        assert_eq!(events[2], BackendEvent::ToolFailed { name: "channel_send".into(), reason: "nobody".into() });
     }
 
     #[test]

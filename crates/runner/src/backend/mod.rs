@@ -1,4 +1,4 @@
-//! What runs an agent's turns. One turn is one prompt in, a stream of [`Event`]s while it works, and an [`Ended`] that says
+//! What runs an agent's turns. One turn is one prompt in, a stream of [`BackendEvent`]s while it works, and an [`Ended`] that says
 //! what came of it. A backend judges by what the program reported, never by its exit code alone, and decides nothing else:
 //! who is woken, what it is told and what becomes of its messages is for the team.
 
@@ -33,7 +33,7 @@ pub fn open(agent: &Agent, seat: &Seat) -> Result<Box<dyn Backend>, Failure> {
     match &agent.backend {
         file::Backend::Sdk { provider, .. } => Ok(Box::new(sdk::Sdk::new(provider, seat)?)),
         file::Backend::Program(program) => Ok(Box::new(program::ProgramAgent::open(*program, seat)?)),
-        file::Backend::Command { argv } => Ok(Box::new(command::Command::new(argv, seat)?)),
+        file::Backend::Command { argv } => Ok(Box::new(command::CommandBackend::new(argv, seat)?)),
         file::Backend::Mock { script } => Ok(Box::new(mock::Mock::new(script, seat))),
     }
 }
@@ -103,7 +103,7 @@ pub struct Letter {
 
 /// What happens during a turn, for the screen and the log.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Event {
+pub enum BackendEvent {
     /// A part of what it answers.
     Said(String),
     /// It calls a tool; `input` is shortened for people.
@@ -123,15 +123,15 @@ pub enum Event {
 
 /// Where events go. A screen that is behind loses events, and never holds up a turn.
 #[derive(Clone, Debug)]
-pub struct Events(mpsc::Sender<Event>);
+pub struct Events(mpsc::Sender<BackendEvent>);
 
 impl Events {
-    pub fn bounded(room: usize) -> (Events, mpsc::Receiver<Event>) {
+    pub fn bounded(room: usize) -> (Events, mpsc::Receiver<BackendEvent>) {
         let (sender, receiver) = mpsc::channel(room);
         (Events(sender), receiver)
     }
 
-    pub fn tell(&self, event: Event) {
+    pub fn tell(&self, event: BackendEvent) {
         let _full_or_nobody_listens = self.0.try_send(event);
     }
 
@@ -143,10 +143,10 @@ impl Events {
 
 /// Where events go as long as somebody else keeps that open.
 #[derive(Clone, Debug)]
-pub struct WeakEvents(mpsc::WeakSender<Event>);
+pub struct WeakEvents(mpsc::WeakSender<BackendEvent>);
 
 impl WeakEvents {
-    pub fn tell(&self, event: Event) {
+    pub fn tell(&self, event: BackendEvent) {
         if let Some(events) = self.0.upgrade() {
             Events(events).tell(event);
         }

@@ -7,7 +7,7 @@ use super::program::bridge::SERVER;
 use super::program::dialect::{Asked, Dialect, Start};
 use super::program::heard::{End, Heard, Reader, count, one_line, plain};
 use super::program::trouble::{self, no_server};
-use super::{Event, Usage};
+use super::{BackendEvent, Usage};
 use crate::file::AgentProgram;
 
 /// What the agent is told about itself, as a file of instructions.
@@ -80,7 +80,7 @@ fn permission(asked: &Asked<'_>) -> Value {
 struct Listening;
 
 impl Reader for Listening {
-    fn hear(&mut self, event: &Value, heard: &mut Heard) -> Vec<Event> {
+    fn hear(&mut self, event: &Value, heard: &mut Heard) -> Vec<BackendEvent> {
         if let Some(id) = event["sessionID"].as_str() {
             heard.conversation = Some(id.to_owned());
         }
@@ -112,18 +112,18 @@ impl Reader for Listening {
 }
 
 /// Calls are told when they are over.
-fn tool(part: &Value, heard: &mut Heard) -> Vec<Event> {
+fn tool(part: &Value, heard: &mut Heard) -> Vec<BackendEvent> {
     let name = part["tool"].as_str().unwrap_or_default();
     let called = heard.call(name, &part["state"]["input"]);
     let failed = (part["state"]["status"] == "error").then(|| {
         let reason = one_line(part["state"]["error"].as_str().unwrap_or_default(), 200);
-        Event::ToolFailed { name: plain(name), reason }
+        BackendEvent::ToolFailed { name: plain(name), reason }
     });
     std::iter::once(called).chain(failed).collect()
 }
 
 /// Each step tells what it used; the last one is that after which no tool is called.
-fn finished(part: &Value, heard: &mut Heard) -> Vec<Event> {
+fn finished(part: &Value, heard: &mut Heard) -> Vec<BackendEvent> {
     let (tokens, before) = (&part["tokens"], heard.usage);
     let read = count(&tokens["input"]) + count(&tokens["cache"]["read"]) + count(&tokens["cache"]["write"]);
     let cost = before.cost_usd.unwrap_or_default() + part["cost"].as_f64().unwrap_or_default();
@@ -137,7 +137,7 @@ fn finished(part: &Value, heard: &mut Heard) -> Vec<Event> {
     if part["reason"] != "tool-calls" && !failed {
         heard.end = Some(End::Done);
     }
-    vec![Event::Used(heard.usage)]
+    vec![BackendEvent::Used(heard.usage)]
 }
 
 #[cfg(test)]
@@ -197,7 +197,7 @@ mod tests {
         assert_eq!((heard.conversation.as_deref(), heard.said.as_deref()), (Some("ses_1"), Some("Done.")));
         assert_eq!(heard.usage, Usage { input_tokens: 23, output_tokens: 11, cost_usd: Some(0.5) });
         assert!(heard.worked);
-        assert_eq!(events[0], Event::Tool { name: "channel_send".into(), input: r#"{"message":"hi"}"#.into() });
+        assert_eq!(events[0], BackendEvent::Tool { name: "channel_send".into(), input: r#"{"message":"hi"}"#.into() });
     }
 
     #[test]

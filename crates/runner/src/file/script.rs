@@ -9,7 +9,7 @@ use super::cursor::{Argument, Field, Keys, Reader};
 use super::fault::{At, Fault, Place};
 use super::near::nearest;
 use super::setup;
-use super::shape::{Key, Record, Shape, optional, required};
+use super::shape::{Record, Shape, ShapeKey, optional, required};
 use super::template::Template;
 
 /// As often as anything can be said to be repeated.
@@ -30,41 +30,42 @@ const RECORD: Record = Record {
     ],
 };
 
-const SAY: Key = optional("say", Shape::Text, "What it prints last; posted for it if it sent nothing itself");
-const SEND: Key = optional(
+const SAY: ShapeKey = optional("say", Shape::Text, "What it prints last; posted for it if it sent nothing itself");
+const SEND: ShapeKey = optional(
     "send",
     Shape::Any(&[Shape::Text, Shape::Record(&MESSAGE)]),
     "A message in the channel, @mentions as usual",
 );
-const CALL: Key = optional("call", Shape::Text, "A tool to call");
-const WITH: Key = optional("with", Shape::Anything, "The arguments of `call`");
-const AS: Key = optional("as", Shape::Form(setup::NAME), "What the result of `call` is kept as: ${{ got.NAME.field }}");
-const MAY_FAIL: Key =
+const CALL: ShapeKey = optional("call", Shape::Text, "A tool to call");
+const WITH: ShapeKey = optional("with", Shape::Anything, "The arguments of `call`");
+const AS: ShapeKey =
+    optional("as", Shape::Form(setup::NAME), "What the result of `call` is kept as: ${{ got.NAME.field }}");
+const MAY_FAIL: ShapeKey =
     optional("may_fail", Shape::Flag, "Whether the turn goes on if the tool refuses; false if absent");
-const WRITE: Key = optional(
+const WRITE: ShapeKey = optional(
     "write",
     Shape::Any(&[Shape::Text, Shape::Record(&DOCUMENT)]),
     "Replaces the entry document, or another one",
 );
-const APPEND: Key = optional(
+const APPEND: ShapeKey = optional(
     "append",
     Shape::Any(&[Shape::Text, Shape::Record(&DOCUMENT)]),
     "Adds to the entry document, or another one",
 );
-const SAVE: Key = optional("save", Shape::Record(&SAVED), "Writes a file in the agent's folder");
-const WAIT: Key = optional("wait", Shape::Duration, "Does nothing for a while");
-const PRINT: Key =
+const SAVE: ShapeKey = optional("save", Shape::Record(&SAVED), "Writes a file in the agent's folder");
+const WAIT: ShapeKey = optional("wait", Shape::Duration, "Does nothing for a while");
+const PRINT: ShapeKey =
     optional("print", Shape::Any(&[Shape::Text, Shape::Record(&PRINTED)]), "A line of output that is no answer");
-const SPEND: Key = optional("spend", Shape::Record(&SPENT), "Tokens and cost to report for this turn");
-const FAIL: Key = optional("fail", Shape::Text, "Ends the turn as failed, with this reason");
-const EXIT: Key = optional("exit", Shape::Count(0, 255), "Ends the program with this code and without an answer");
-const CRASH: Key = optional("crash", Shape::Only(true), "Dies in the middle of the turn");
-const HANG: Key = optional(
+const SPEND: ShapeKey = optional("spend", Shape::Record(&SPENT), "Tokens and cost to report for this turn");
+const FAIL: ShapeKey = optional("fail", Shape::Text, "Ends the turn as failed, with this reason");
+const EXIT: ShapeKey = optional("exit", Shape::Count(0, 255), "Ends the program with this code and without an answer");
+const CRASH: ShapeKey = optional("crash", Shape::Only(true), "Dies in the middle of the turn");
+const HANG: ShapeKey = optional(
     "hang",
     Shape::Any(&[Shape::Only(true), Shape::Choice(&["stubborn"])]),
     "Never answers; stubborn: does not end when asked to either",
 );
-const PASS: Key = optional("pass", Shape::Only(true), "Does nothing, and that is right");
+const PASS: ShapeKey = optional("pass", Shape::Only(true), "Does nothing, and that is right");
 
 const ACTION: Record = Record {
     name: "action",

@@ -9,11 +9,11 @@ use super::{duration, size};
 pub(super) struct Record {
     pub name: &'static str,
     pub about: &'static str,
-    pub keys: &'static [Key],
+    pub keys: &'static [ShapeKey],
 }
 
 #[derive(Debug)]
-pub(super) struct Key {
+pub(super) struct ShapeKey {
     pub name: &'static str,
     pub about: &'static str,
     pub need: Need,
@@ -55,12 +55,12 @@ pub(super) enum Shape {
     Anything,
 }
 
-pub(super) const fn required(name: &'static str, shape: Shape, about: &'static str) -> Key {
-    Key { name, about, need: Need::Required, shape }
+pub(super) const fn required(name: &'static str, shape: Shape, about: &'static str) -> ShapeKey {
+    ShapeKey { name, about, need: Need::Required, shape }
 }
 
-pub(super) const fn optional(name: &'static str, shape: Shape, about: &'static str) -> Key {
-    Key { name, about, need: Need::Optional, shape }
+pub(super) const fn optional(name: &'static str, shape: Shape, about: &'static str) -> ShapeKey {
+    ShapeKey { name, about, need: Need::Optional, shape }
 }
 
 impl Record {

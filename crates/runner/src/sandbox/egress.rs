@@ -15,10 +15,10 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpStream, UnixListener, UnixStream};
 use tokio::task::JoinHandle;
 
-use super::request::{self, Kind, Request};
+use super::request::{self, Kind, ProxyRequest};
 use super::rule::{Rules, Target};
 use super::socket;
-use crate::backend::{Event, Events, WeakEvents};
+use crate::backend::{BackendEvent, Events, WeakEvents};
 
 /// Connections at once; a further one waits.
 const CONNECTIONS: usize = 256;
@@ -134,7 +134,7 @@ enum No {
 impl Door {
     async fn take(&self, mut client: UnixStream) {
         let asked = tokio::time::timeout(ASK_TIMEOUT, request::read(&mut client)).await.ok().flatten();
-        let Some(Request { target, kind }) = asked else {
+        let Some(ProxyRequest { target, kind }) = asked else {
             return answer(
                 &mut client,
                 "400 Bad Request",
@@ -175,7 +175,7 @@ impl Door {
         let mut telling = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
         if telling.told.len() < TOLD && telling.told.insert(target.clone()) {
             let note = format!("{} was kept from reaching {target}: {why}", self.agent);
-            telling.events.iter().for_each(|events| events.tell(Event::Note(note.clone())));
+            telling.events.iter().for_each(|events| events.tell(BackendEvent::Note(note.clone())));
         }
     }
 }
@@ -234,7 +234,7 @@ mod tests {
         folder: tempfile::TempDir,
         egress: Egress,
         events: Events,
-        told: Receiver<Event>,
+        told: Receiver<BackendEvent>,
     }
 
     fn setup(rules: Vec<Rule>) -> Setup {
@@ -290,7 +290,7 @@ mod tests {
             let answer = setup.ask(&format!("CONNECT 127.0.0.1:{port} HTTP/1.1\r\n\r\n")).await;
             assert!(answer.starts_with("HTTP/1.1 403 ") && answer.contains("sandbox: network"), "{answer}");
         }
-        let Event::Note(note) = setup.told.recv().await.unwrap() else { panic!() };
+        let BackendEvent::Note(note) = setup.told.recv().await.unwrap() else { panic!() };
         assert!(note.starts_with(&format!("coder@pr-1 was kept from reaching 127.0.0.1:{port}: ")), "{note}");
         assert!(setup.told.try_recv().is_err());
         let (events, mut next) = Events::bounded(8);

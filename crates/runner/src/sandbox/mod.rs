@@ -36,7 +36,7 @@ pub use exclude::exclude_from_git;
 pub use relay::{Listen, relay};
 pub use rule::Rule;
 
-use crate::backend::{Event, Events, Failure, Seat, Why};
+use crate::backend::{BackendEvent, Events, Failure, Seat, Why};
 use crate::file::{self, Agent, AgentProgram};
 use crate::process::{Bounds, ResourceLimits, kept_environment};
 use egress::{DaemonRoute, Egress};
@@ -213,7 +213,7 @@ impl Sandbox {
         for trap in found.unwrap_or_default() {
             if known.insert(trap.clone()) {
                 let note = format!("{}: {}", trap.path().display(), trap.warning());
-                events.tell(Event::Note(note));
+                events.tell(BackendEvent::Note(note));
             }
         }
     }

@@ -13,7 +13,7 @@ const HEADERS: usize = 128;
 
 /// A request to the proxy.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Request {
+pub(super) struct ProxyRequest {
     pub target: Target,
     pub kind: Kind,
 }
@@ -27,7 +27,7 @@ pub(super) enum Kind {
 }
 
 /// Reads a head; `None` if it is not one for a proxy.
-pub(super) async fn read(client: &mut (impl AsyncRead + Unpin)) -> Option<Request> {
+pub(super) async fn read(client: &mut (impl AsyncRead + Unpin)) -> Option<ProxyRequest> {
     let (head, rest) = read_head(client).await?;
     let (target, forwarded) = parse_head(&head)?;
     let kind = match forwarded {
@@ -37,7 +37,7 @@ pub(super) async fn read(client: &mut (impl AsyncRead + Unpin)) -> Option<Reques
             Kind::Plain { begins }
         }
     };
-    Some(Request { target, kind })
+    Some(ProxyRequest { target, kind })
 }
 
 /// Everything up to and with the first empty line, and the bytes after it.
@@ -171,7 +171,7 @@ fn hop_by_hop(headers: &[Header<'_>]) -> Vec<String> {
 mod tests {
     use super::*;
 
-    async fn request(text: &str) -> Option<Request> {
+    async fn request(text: &str) -> Option<ProxyRequest> {
         read(&mut text.as_bytes()).await
     }
 
@@ -184,7 +184,7 @@ mod tests {
         let text = "CONNECT api.example.com:443 HTTP/1.1\r\nHost: api.example.com:443\r\n\r\nearly";
         let asked = request(text).await.unwrap();
         let kind = Kind::Tunnel { early: b"early".to_vec() };
-        assert_eq!(asked, Request { target: target("api.example.com:443"), kind });
+        assert_eq!(asked, ProxyRequest { target: target("api.example.com:443"), kind });
         assert!(request("CONNECT api.example.com:443 HTTP/1.0\r\nHost: API.example.com\r\n\r\n").await.is_some());
     }
 

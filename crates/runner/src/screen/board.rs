@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::words::{Tone, cost, count, flat, time, turns};
-use crate::backend::{Event, Usage};
+use crate::backend::{BackendEvent, Usage};
 use crate::team::report::{Report, Standing, State, Tally};
 
 /// How much of what an agent does right now is kept.
@@ -82,15 +82,15 @@ impl Shown {
         Shown { name: name.to_owned(), state, tally, since: now, meanwhile: Usage::default(), doing: String::new() }
     }
 
-    fn does(&mut self, event: &Event) {
+    fn does(&mut self, event: &BackendEvent) {
         match event {
-            Event::Used(usage) => self.meanwhile = *usage,
-            Event::Tool { name, input } => self.doing = flat(&format!("{name} {input}"), DOING_LETTERS),
-            Event::ToolFailed { name, reason } => {
+            BackendEvent::Used(usage) => self.meanwhile = *usage,
+            BackendEvent::Tool { name, input } => self.doing = flat(&format!("{name} {input}"), DOING_LETTERS),
+            BackendEvent::ToolFailed { name, reason } => {
                 self.doing = flat(&format!("{name} failed: {reason}"), DOING_LETTERS);
             }
-            Event::Said(text) if !text.trim().is_empty() => self.doing = flat(text, DOING_LETTERS),
-            Event::Said(_) | Event::Note(_) => {}
+            BackendEvent::Said(text) if !text.trim().is_empty() => self.doing = flat(text, DOING_LETTERS),
+            BackendEvent::Said(_) | BackendEvent::Note(_) => {}
         }
     }
 

@@ -1,7 +1,7 @@
 //! What happened, as lines that stay.
 
 use super::words::{Tone, flat, time, turns, used};
-use crate::backend::Event;
+use crate::backend::BackendEvent;
 use crate::team::report::{Began, Cause, Level, Outcome, Report, State, TurnOutcome};
 
 /// How much of what an agent says or gives to a tool is shown.
@@ -90,20 +90,22 @@ fn beginning(began: &Began) -> String {
     format!("{} {}: {verb} {}", began.workflow, began.team, agents.collect::<Vec<_>>().join(", "))
 }
 
-fn during(agent: &str, event: &Event, verbose: bool) -> Option<Line> {
+fn during(agent: &str, event: &BackendEvent, verbose: bool) -> Option<Line> {
     let shown = |text: &str| flat(text, SHOWN_LETTERS);
     match event {
-        Event::Note(text) => Some(line(format!("{agent}: {}", flat(text, REASON_LETTERS)), Tone::Warning)),
-        Event::Said(text) if verbose && !text.trim().is_empty() => {
+        BackendEvent::Note(text) => Some(line(format!("{agent}: {}", flat(text, REASON_LETTERS)), Tone::Warning)),
+        BackendEvent::Said(text) if verbose && !text.trim().is_empty() => {
             Some(line(format!("{agent}: says {}", shown(text)), Tone::Dim))
         }
-        Event::Tool { name, input } if verbose => {
+        BackendEvent::Tool { name, input } if verbose => {
             Some(line(format!("{agent}: calls {} {}", shown(name), shown(input)), Tone::Dim))
         }
-        Event::ToolFailed { name, reason } if verbose => {
+        BackendEvent::ToolFailed { name, reason } if verbose => {
             Some(line(format!("{agent}: {} failed: {}", shown(name), shown(reason)), Tone::Warning))
         }
-        Event::Said(_) | Event::Tool { .. } | Event::ToolFailed { .. } | Event::Used(_) => None,
+        BackendEvent::Said(_) | BackendEvent::Tool { .. } | BackendEvent::ToolFailed { .. } | BackendEvent::Used(_) => {
+            None
+        }
     }
 }
 

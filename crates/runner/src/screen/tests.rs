@@ -1,7 +1,7 @@
 //! What is on the screen at the end of a run, on a terminal and off it.
 
 use super::*;
-use crate::backend::{Event, Usage};
+use crate::backend::{BackendEvent, Usage};
 use crate::team::report::{Began, Cause, Level, Member, Outcome, Reports, Standing, State, Tally, TurnOutcome};
 
 fn standing(name: &str, state: State, turns: u64) -> Standing {
@@ -39,7 +39,7 @@ fn story() -> Vec<Report> {
         },
         Report::During {
             agent: of("reviewer"),
-            event: Event::Tool { name: of("Bash"), input: of("{\"command\":\"ls\"}") },
+            event: BackendEvent::Tool { name: of("Bash"), input: of("{\"command\":\"ls\"}") },
         },
         Report::TurnEnded {
             agent: standing("reviewer", State::Idle, 1),

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::board::Board;
 use super::clock::Clock;
 use super::crew::Crew;
-use super::decide::alarm::Alarm;
+use super::decide::alarm::RunnerAlarm;
 use super::decide::attempts::Attempts;
 use super::decide::budget::Spent;
 use super::interrupt::{Ending, Interrupt};
@@ -408,7 +408,7 @@ impl Preparing<'_> {
             backend,
             attempts: before.attempts,
             again: before.again,
-            alarm: agent.wakeup.clone().map(|wakeup| Alarm::set(wakeup, &self.clock.zoned())),
+            alarm: agent.wakeup.clone().map(|wakeup| RunnerAlarm::set(wakeup, &self.clock.zoned())),
             active: self.clock.now(),
             conversation: before.conversation,
             agent: agent.clone(),

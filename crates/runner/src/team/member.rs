@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::TeamError;
 use super::board::Phase;
 use super::crew::Crew;
-use super::decide::alarm::Alarm;
+use super::decide::alarm::RunnerAlarm;
 use super::decide::attempts::Attempts;
 use super::decide::inbox::still_open;
 use super::ledger::{Admission, Wakes};
@@ -35,7 +35,7 @@ pub(super) struct Member {
     pub(super) attempts: Attempts,
     /// What is tried again.
     pub(super) again: Option<Again>,
-    pub(super) alarm: Option<Alarm>,
+    pub(super) alarm: Option<RunnerAlarm>,
     /// When it last did something.
     pub(super) active: Duration,
     pub(super) conversation: Option<String>,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use crate::backend::{Event, Usage};
+use crate::backend::{BackendEvent, Usage};
 
 /// How many reports wait for a screen that is behind.
 const ROOM: usize = 1024;
@@ -28,7 +28,7 @@ pub enum Report {
         messages: usize,
     },
     /// During a turn. The first to be left out when the screen is behind.
-    During { agent: String, event: Event },
+    During { agent: String, event: BackendEvent },
     TurnEnded {
         agent: Standing,
         attempt: u32,

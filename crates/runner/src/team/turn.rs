@@ -14,7 +14,7 @@ use super::decide::attempts::Next;
 use super::decide::deeds::{is_sent, is_work, is_work_tool};
 use super::member::{Again, Asked, By, Member};
 use super::report::{Cause, Level, Report, TurnOutcome};
-use crate::backend::{self, Ended, Event, Events, Failure, Usage, Verdict, Why};
+use crate::backend::{self, BackendEvent, Ended, Events, Failure, Usage, Verdict, Why};
 use crate::turn::{Cause as Woken, Earlier, Message, Situation, Telling, prompt};
 
 /// How long a turn may take if the file does not say.
@@ -155,8 +155,8 @@ impl Member {
     async fn runs(&self, turn: &backend::Turn, worked: &AtomicBool) -> Ended {
         let (events, mut told) = Events::bounded(EVENTS);
         let (name, reports) = (self.seat.name.clone(), self.crew.reports.clone());
-        let tell = |event: Event| {
-            if matches!(&event, Event::Tool { name, .. } if is_work_tool(name)) {
+        let tell = |event: BackendEvent| {
+            if matches!(&event, BackendEvent::Tool { name, .. } if is_work_tool(name)) {
                 worked.store(true, Ordering::Relaxed);
             }
             reports.tell(Report::During { agent: name.clone(), event });

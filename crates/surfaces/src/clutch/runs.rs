@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use axum::extract::State;
 use axum::response::Response;
 use rookery_core::{Seq, Timestamp, envelope};
-use rookery_engine::clutch::{Attempt, MESSAGES, RunEntry, RunList, RunTree, TaskNode};
+use rookery_engine::clutch::{MESSAGES, RunEntry, RunList, RunTree, TaskAttempt, TaskNode};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -217,8 +217,8 @@ impl From<TaskNode> for TaskInfo {
     }
 }
 
-impl From<Attempt> for AttemptInfo {
-    fn from(attempt: Attempt) -> AttemptInfo {
+impl From<TaskAttempt> for AttemptInfo {
+    fn from(attempt: TaskAttempt) -> AttemptInfo {
         let ended = attempt.ended.as_ref();
         AttemptInfo {
             attempt: attempt.number,

@@ -13,9 +13,9 @@ use super::{RestError, translate};
 use crate::app::App;
 
 /// Register an agent, or update one and bring it back.
-#[utoipa::path(post, path = "/agents/announce", tag = "agents", request_body = wire::Announce,
+#[utoipa::path(post, path = "/agents/announce", tag = "agents", request_body = wire::AnnounceRequest,
     responses((status = 201, body = wire::Agent)))]
-pub async fn announce(call: Call, body: JsonBody<wire::Announce>) -> Result<Response, RestError> {
+pub async fn announce(call: Call, body: JsonBody<wire::AnnounceRequest>) -> Result<Response, RestError> {
     let [id, tool] = call::need("id and tool are required", [&body.value.id, &body.value.tool])?;
     let caller = call.caller(Some(&id))?;
     let request = body.value;

@@ -98,7 +98,7 @@ pub struct PauseRequest {
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
-pub struct Announce {
+pub struct AnnounceRequest {
     #[schema(required = true, example = "claude-code-1")]
     pub id: Option<String>,
     #[schema(required = true, example = "claude-code")]

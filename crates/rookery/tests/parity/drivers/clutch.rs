@@ -1,7 +1,7 @@
 //! Clutch: envelopes posted to the gateway, which names their sender; the gateway's own calls where no envelope type does it.
 
 use reqwest::Method;
-use rookery_testkit::daemon::{Reply, read};
+use rookery_testkit::daemon::{HttpReply, read};
 use serde_json::{Value, json};
 
 use super::{Lacks, times};
@@ -157,7 +157,7 @@ pub async fn send(stage: &Stage, scene: &Scene, act: &Act, request: Request) -> 
     answer(&reply)
 }
 
-fn answer(reply: &Reply) -> Answer {
+fn answer(reply: &HttpReply) -> Answer {
     let status = reply.status.as_u16();
     if reply.status.is_success() {
         let duplicate = reply.body["results"][0]["duplicate"] == Value::Bool(true);

@@ -1,7 +1,7 @@
 //! REST: the agent is named by header and in the body, a person by the project's key.
 
 use reqwest::Method;
-use rookery_testkit::daemon::{Reply, read};
+use rookery_testkit::daemon::{HttpReply, read};
 use serde_json::{Value, json};
 
 use super::{Lacks, times};
@@ -191,7 +191,7 @@ pub async fn send(stage: &Stage, scene: &Scene, act: &Act, request: Request) -> 
     answer(&reply)
 }
 
-fn answer(reply: &Reply) -> Answer {
+fn answer(reply: &HttpReply) -> Answer {
     let status = reply.status.as_u16();
     match refusal_flag(&reply.body) {
         Some(flag) => Answer::rejected(format!("{status} {flag}:false"), &reply.body),

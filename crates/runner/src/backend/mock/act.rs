@@ -13,7 +13,7 @@ use super::misbehave::{End, Misbehaviour};
 use super::progress::Progress;
 use super::values::Values;
 use super::{Failure, Seat, Turn, Why, fault};
-use crate::backend::{Event, Events, OUTPUT_BYTES, Usage};
+use crate::backend::{BackendEvent, Events, OUTPUT_BYTES, Usage};
 use crate::file::{Action, Argument, Template};
 use crate::process::{self, Finished, How, Limits};
 
@@ -49,7 +49,7 @@ impl<'a> Act<'a> {
         match action {
             Action::Say(text) => {
                 let said = values.text(text)?;
-                self.events.tell(Event::Said(said.clone()));
+                self.events.tell(BackendEvent::Said(said.clone()));
                 self.said = Some(said);
             }
             Action::Send { text, to } => {
@@ -117,14 +117,14 @@ impl<'a> Act<'a> {
     /// the turn is repeated.
     async fn call(&mut self, at: usize, tool: &str, arguments: Value) -> Result<Value, Refused> {
         let shown: String = arguments.to_string().chars().take(SHOWN_LETTERS).collect();
-        self.events.tell(Event::Tool { name: tool.to_owned(), input: shown });
+        self.events.tell(BackendEvent::Tool { name: tool.to_owned(), input: shown });
         let key = format!("script {} {} {at}", self.seat.generation, self.number);
         let tools = self.seat.tools.clone();
         let answer = self.within(tools.call_once(&key, tool, arguments)).await.map_err(Refused::Time)?;
         match answer {
             Ok(answer) => Ok(answer.value),
             Err(error) => {
-                self.events.tell(Event::ToolFailed { name: tool.to_owned(), reason: error.to_string() });
+                self.events.tell(BackendEvent::ToolFailed { name: tool.to_owned(), reason: error.to_string() });
                 Err(Refused::Tool(error))
             }
         }
@@ -139,7 +139,7 @@ impl<'a> Act<'a> {
         let path = self.seat.folder.join(path);
         let written = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&path, text));
         written.map_err(|error| fault(format!("cannot write {}: {error}", path.display())))?;
-        self.events.tell(Event::Tool { name: "save".to_owned(), input: path.display().to_string() });
+        self.events.tell(BackendEvent::Tool { name: "save".to_owned(), input: path.display().to_string() });
         let report = json!({"agent_id": self.seat.id.as_str(), "action": "resource.modified", "resource": path});
         let client = self.seat.tools.client().clone();
         self.within(client.post(&["events"], &report)).await?.map_err(Refused::Tool)?;
@@ -152,7 +152,7 @@ impl<'a> Act<'a> {
         if cost_usd > 0.0 {
             self.usage.cost_usd = Some(self.usage.cost_usd.unwrap_or_default() + cost_usd);
         }
-        self.events.tell(Event::Used(self.usage));
+        self.events.tell(BackendEvent::Used(self.usage));
     }
 
     async fn print(&mut self, text: String, times: u64) -> Result<(), Failure> {

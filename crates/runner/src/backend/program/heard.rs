@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::backend::{Event, Failure, Usage};
+use crate::backend::{BackendEvent, Failure, Usage};
 
 /// How much of a tool's input people are shown.
 const SHOWN: usize = 200;
@@ -33,25 +33,25 @@ pub(crate) enum End {
 /// Takes in one line after the other.
 pub(crate) trait Reader: Send {
     /// What one event of the stream means. One that it does not know means nothing: programs add new ones.
-    fn hear(&mut self, event: &Value, heard: &mut Heard) -> Vec<Event>;
+    fn hear(&mut self, event: &Value, heard: &mut Heard) -> Vec<BackendEvent>;
 
     /// What a line on stderr means, for what a program tells nowhere else.
     fn overhear(&mut self, _line: &str, _heard: &mut Heard) {}
 }
 
 impl Heard {
-    pub(crate) fn say(&mut self, text: &str) -> Option<Event> {
+    pub(crate) fn say(&mut self, text: &str) -> Option<BackendEvent> {
         let text = text.trim();
         if text.is_empty() {
             return None;
         }
         self.said = Some(text.to_owned());
-        Some(Event::Said(text.to_owned()))
+        Some(BackendEvent::Said(text.to_owned()))
     }
 
-    pub(crate) fn call(&mut self, name: &str, input: &Value) -> Event {
+    pub(crate) fn call(&mut self, name: &str, input: &Value) -> BackendEvent {
         self.worked = true;
-        Event::Tool { name: plain(name), input: shortened(input) }
+        BackendEvent::Tool { name: plain(name), input: shortened(input) }
     }
 
     pub(crate) fn fail(&mut self, failure: Failure) {

@@ -31,7 +31,7 @@ use super::codex::Codex;
 use super::cursor::Cursor;
 use super::gemini::Gemini;
 use super::opencode::Opencode;
-use super::{Backend, Ended, Event, Events, Failure, Seat, Turn, Usage, Verdict, Why, over_limit};
+use super::{Backend, BackendEvent, Ended, Events, Failure, Seat, Turn, Usage, Verdict, Why, over_limit};
 use crate::file::{self, AgentProgram};
 use crate::process::{self, Finished, How, Limits, NotStarted, Program, Stream};
 use crate::sandbox::Sandbox;
@@ -104,7 +104,7 @@ impl ProgramAgent {
             let path = path.display();
             let note =
                 format!("{path} was made in this turn, and your own {name} goes by it: look at it before you use that");
-            events.tell(Event::Note(note));
+            events.tell(BackendEvent::Note(note));
         }
         ended
     }
@@ -118,7 +118,7 @@ impl ProgramAgent {
             return ended;
         }
         let name = self.dialect.program().as_str();
-        events.tell(Event::Note(format!("{name} does not know its conversation any more and begins a new one")));
+        events.tell(BackendEvent::Note(format!("{name} does not know its conversation any more and begins a new one")));
         self.attempt(turn, None, events).await.0
     }
 

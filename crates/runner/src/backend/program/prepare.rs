@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::dialect::{Linked, Start};
 use super::lend::Lent;
-use crate::backend::{Event, Events, Failure, Seat, Why};
+use crate::backend::{BackendEvent, Events, Failure, Seat, Why};
 use crate::held::HeldFolder;
 
 /// Where it is written down which files of a project are others for a while.
@@ -41,7 +41,7 @@ impl Prepared {
         let Some(lent) = self.lent else { return };
         let given = tokio::task::spawn_blocking(move || lent.give_back()).await;
         if let Err(error) = given.map_err(io::Error::other).flatten() {
-            events.tell(Event::Note(format!("a file of the project could not be put back yet: {error}")));
+            events.tell(BackendEvent::Note(format!("a file of the project could not be put back yet: {error}")));
         }
     }
 }

@@ -6,7 +6,7 @@ use super::bridge::Bridge;
 use super::conversation::{Conversation, Used};
 use super::dialect::{Asked, Dialect, Walls};
 use super::heard::Heard;
-use crate::backend::Event;
+use crate::backend::BackendEvent;
 
 pub(crate) fn bridge() -> Bridge {
     let variables = ["ROOKERY_AGENT_ID", "ROOKERY_SESSION"].map(str::to_owned).to_vec();
@@ -37,12 +37,12 @@ pub(crate) fn kept(id: &str, cost_usd: f64) -> Conversation {
 }
 
 /// What a program's lines come to.
-pub(crate) fn hear(dialect: &dyn Dialect, lines: &[&str]) -> (Heard, Vec<Event>) {
+pub(crate) fn hear(dialect: &dyn Dialect, lines: &[&str]) -> (Heard, Vec<BackendEvent>) {
     let bridge = bridge();
     hear_as(dialect, &asked(&bridge), lines)
 }
 
-pub(crate) fn hear_as(dialect: &dyn Dialect, asked: &Asked<'_>, lines: &[&str]) -> (Heard, Vec<Event>) {
+pub(crate) fn hear_as(dialect: &dyn Dialect, asked: &Asked<'_>, lines: &[&str]) -> (Heard, Vec<BackendEvent>) {
     let (mut heard, mut reader) = (Heard::default(), dialect.reader(asked));
     let events = lines.iter().flat_map(|line| reader.hear(&serde_json::from_str(line).unwrap(), &mut heard)).collect();
     (heard, events)

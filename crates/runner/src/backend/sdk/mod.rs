@@ -23,7 +23,7 @@ use self::model::{
 };
 use self::tools::{Toolbox, clipped};
 use self::transcript::Transcript;
-use super::{Backend, Ended, Event, Events, Failure, Seat, Secret, Turn, Usage, Verdict, Why};
+use super::{Backend, BackendEvent, Ended, Events, Failure, Seat, Secret, Turn, Usage, Verdict, Why};
 use crate::file::{Agent, Provider, Variables};
 
 /// How often a model is asked in one turn.
@@ -152,7 +152,7 @@ impl Sdk {
     ) -> Result<Vec<CallResult>, Failure> {
         let mut results = Vec::new();
         for call in calls {
-            talk.events.tell(Event::Tool { name: call.name.clone(), input: shortened(&call.arguments) });
+            talk.events.tell(BackendEvent::Tool { name: call.name.clone(), input: shortened(&call.arguments) });
             let brought = match call.input() {
                 // It ends its own programs before it returns, so it is not left while one runs.
                 Ok(input) if call.name == tools::BASH => self.toolbox.call(&call.name, input, stop).await?,
@@ -166,7 +166,7 @@ impl Sdk {
             let failed = brought.is_err();
             let (Ok(text) | Err(text)) = brought;
             if failed {
-                talk.events.tell(Event::ToolFailed { name: call.name.clone(), reason: shortened(&text) });
+                talk.events.tell(BackendEvent::ToolFailed { name: call.name.clone(), reason: shortened(&text) });
             }
             results.push(CallResult { id: call.id.clone(), name: call.name.clone(), text, failed });
         }
@@ -225,13 +225,13 @@ impl Talk<'_> {
     /// Tells what was said of a line, which is all of it that comes.
     fn tell_rest(&mut self) {
         if !self.line.trim().is_empty() {
-            self.events.tell(Event::Said(self.line.trim_end().to_owned()));
+            self.events.tell(BackendEvent::Said(self.line.trim_end().to_owned()));
         }
         self.line.clear();
     }
 
     fn note(&self, text: String) {
-        self.events.tell(Event::Note(text));
+        self.events.tell(BackendEvent::Note(text));
     }
 
     fn used(&mut self, usage: Usage) {
@@ -240,7 +240,7 @@ impl Talk<'_> {
         if let Some(cost) = usage.cost_usd {
             *self.usage.cost_usd.get_or_insert(0.0) += cost;
         }
-        self.events.tell(Event::Used(self.usage));
+        self.events.tell(BackendEvent::Used(self.usage));
     }
 }
 

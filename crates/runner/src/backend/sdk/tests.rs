@@ -88,7 +88,7 @@ impl Desk {
         self.sdk = Sdk::patient(&named_key(), &seat, quick()).unwrap();
     }
 
-    async fn turn(&self, turn: &Turn) -> (Ended, Vec<Event>) {
+    async fn turn(&self, turn: &Turn) -> (Ended, Vec<BackendEvent>) {
         let (events, heard) = Events::bounded(1000);
         let ended = self.sdk.turn(turn, &events).await;
         drop(events);
@@ -108,7 +108,7 @@ fn named_key() -> Provider {
     }
 }
 
-fn all(mut heard: Receiver<Event>) -> Vec<Event> {
+fn all(mut heard: Receiver<BackendEvent>) -> Vec<BackendEvent> {
     std::iter::from_fn(|| heard.try_recv().ok()).collect()
 }
 
@@ -126,9 +126,9 @@ fn turn(id: &str, conversation: Option<&str>) -> Turn {
     }
 }
 
-fn notes(events: &[Event]) -> String {
-    let note = |event: &Event| match event {
-        Event::Note(text) => Some(text.clone()),
+fn notes(events: &[BackendEvent]) -> String {
+    let note = |event: &BackendEvent| match event {
+        BackendEvent::Note(text) => Some(text.clone()),
         _ => None,
     };
     events.iter().filter_map(note).collect::<Vec<_>>().join("\n")
@@ -160,14 +160,14 @@ async fn it_reads_edits_and_answers_over_every_interface() {
         desk.server.ended(KEY).unwrap();
         let usage = Usage { input_tokens: 40, output_tokens: 20, cost_usd: None };
         assert_eq!((ended.usage, ended.conversation.as_deref()), (usage, Some("turn_1")), "{provider}");
-        assert!(events.contains(&Event::Used(usage)), "{provider}: {events:?}");
+        assert!(events.contains(&BackendEvent::Used(usage)), "{provider}: {events:?}");
         let lines = events.iter().filter_map(|event| match event {
-            Event::Said(line) => Some(line.as_str()),
+            BackendEvent::Said(line) => Some(line.as_str()),
             _ => None,
         });
         let lines: Vec<&str> = lines.collect();
         assert_eq!(lines, ["Let me look.", "At both.", "Done, as you wished."], "{provider} tells whole lines");
-        let failed = events.iter().filter(|event| matches!(event, Event::ToolFailed { .. })).count();
+        let failed = events.iter().filter(|event| matches!(event, BackendEvent::ToolFailed { .. })).count();
         assert_eq!(failed, 2, "{provider}: {events:?}");
         let asked = desk.server.asked(KEY);
         assert_eq!((asked[0].system.as_str(), asked[0].model.as_str()), ("You are a.", KEY), "{provider}");
@@ -266,7 +266,7 @@ async fn it_stops_at_once_when_asked_or_out_of_time() {
         // As soon as something is said.
         let ask = async {
             while let Some(event) = heard.recv().await {
-                if matches!(event, Event::Said(_)) {
+                if matches!(event, BackendEvent::Said(_)) {
                     cancel.cancel();
                 }
             }

@@ -8,16 +8,16 @@ use jiff::Zoned;
 use crate::file::Wakeup;
 
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Alarm {
+pub(crate) struct RunnerAlarm {
     wakeup: Wakeup,
     /// The next time by the clock.
     at: Option<Zoned>,
 }
 
-impl Alarm {
-    pub(crate) fn set(wakeup: Wakeup, now: &Zoned) -> Alarm {
+impl RunnerAlarm {
+    pub(crate) fn set(wakeup: Wakeup, now: &Zoned) -> RunnerAlarm {
         let at = wakeup.next(now, 1).pop();
-        Alarm { wakeup, at }
+        RunnerAlarm { wakeup, at }
     }
 
     /// How long until it rings, nothing if it does. `idle` is how long the agent has had nothing to do.
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn an_interval_counts_from_the_last_activity() {
-        let alarm = Alarm::set(Wakeup::Every(Duration::from_secs(300)), &noon());
+        let alarm = RunnerAlarm::set(Wakeup::Every(Duration::from_secs(300)), &noon());
         let minutes = |count: u64| Duration::from_secs(60 * count);
         assert_eq!(alarm.rings_in(minutes(0), &noon()), minutes(5));
         assert_eq!(alarm.rings_in(minutes(4), &later(100)), minutes(1));
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn a_time_by_the_clock_rings_once_also_if_it_is_heard_late() {
-        let mut alarm = Alarm::set(every_half_hour(), &noon());
+        let mut alarm = RunnerAlarm::set(every_half_hour(), &noon());
         let idle = Duration::ZERO;
         assert_eq!(alarm.rings_in(idle, &later(10)), Duration::from_secs(20 * 60));
         assert_eq!(alarm.rings_in(idle, &later(45)), Duration::ZERO, "it was busy at half past");

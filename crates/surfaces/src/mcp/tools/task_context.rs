@@ -1,7 +1,9 @@
 //! What an agent needs to begin a task or to go on with it, within its budget.
 
 use rookery_core::TaskId;
-use rookery_engine::context::{Beside, Checkpoints, Context, DEFAULT_CHECKPOINTS, DEFAULT_TOKENS, Include, Part};
+use rookery_engine::context::{
+    Beside, Checkpoints, DEFAULT_CHECKPOINTS, DEFAULT_TOKENS, Include, Part, TaskContextView,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -72,7 +74,7 @@ impl Parts {
     }
 }
 
-async fn load(call: Call, asked: Loading) -> Answer<Context> {
+async fn load(call: Call, asked: Loading) -> Answer<TaskContextView> {
     let caller = call.reader_named(asked.agent_id.as_deref()).await?;
     let unread = call.unread(&caller).await;
     // Every result says what waits for its caller; here that counts against what was asked for.
