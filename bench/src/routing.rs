@@ -103,7 +103,7 @@ fn agent(id: AgentId, profile: Profile, number: usize) -> Agent {
         joined_at: Timestamp(0),
         joined: Seq(number as u64),
         seen_at: Timestamp(0),
-        sealed: false,
+        has_credential: false,
         holding: 0,
         lost: Default::default(),
         said_goodbye: false,

@@ -18,7 +18,7 @@ pub enum Actor {
     System,
     Watcher,
     /// A caller who gave no name; where a task is concerned it acts as its holder.
-    Nobody,
+    Anonymous,
 }
 
 impl Actor {
@@ -38,7 +38,7 @@ impl Actor {
         match text {
             "system" => Actor::System,
             "watcher" => Actor::Watcher,
-            "nobody" => Actor::Nobody,
+            "anonymous" => Actor::Anonymous,
             _ => match text.strip_prefix("person:") {
                 Some(name) => Actor::Person(name.to_owned()),
                 None => Actor::Agent(AgentId::from(text)),
@@ -54,7 +54,7 @@ impl fmt::Display for Actor {
             Actor::Person(name) => write!(f, "person:{name}"),
             Actor::System => f.write_str("system"),
             Actor::Watcher => f.write_str("watcher"),
-            Actor::Nobody => f.write_str("nobody"),
+            Actor::Anonymous => f.write_str("anonymous"),
         }
     }
 }
@@ -88,7 +88,7 @@ impl Auth {
 /// rows; `Lead` here means a credential that carries that role by itself.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Power {
+pub enum Authority {
     Observer,
     Agent,
     Lead,
@@ -100,18 +100,25 @@ pub enum Power {
 pub struct Caller {
     pub actor: Actor,
     pub auth: Auth,
-    pub power: Power,
+    pub power: Authority,
     /// The grant that the caller believes to hold; must match if given.
     pub fence: Option<Seq>,
     /// Who speaks in the actor's name, where the credential is somebody else's: a person, or an agent with a lead's token.
-    pub by: Option<String>,
+    pub acting_through: Option<String>,
     /// The claims of its session key, if it showed one.
     pub session: Option<Arc<Session>>,
 }
 
 impl Caller {
     pub fn system() -> Caller {
-        Caller { actor: Actor::System, auth: Auth::None, power: Power::Person, fence: None, by: None, session: None }
+        Caller {
+            actor: Actor::System,
+            auth: Auth::None,
+            power: Authority::Person,
+            fence: None,
+            acting_through: None,
+            session: None,
+        }
     }
 
     pub fn watcher() -> Caller {
@@ -123,9 +130,9 @@ impl Caller {
         Caller {
             actor: Actor::Agent(agent.into()),
             auth: Auth::Asserted,
-            power: Power::Agent,
+            power: Authority::Agent,
             fence: None,
-            by: None,
+            acting_through: None,
             session: None,
         }
     }
@@ -134,21 +141,28 @@ impl Caller {
         Caller {
             actor: Actor::Person(name.to_owned()),
             auth: Auth::Token,
-            power: Power::Person,
+            power: Authority::Person,
             fence: None,
-            by: None,
+            acting_through: None,
             session: None,
         }
     }
 
     pub fn nobody() -> Caller {
-        Caller { actor: Actor::Nobody, auth: Auth::None, power: Power::Agent, fence: None, by: None, session: None }
+        Caller {
+            actor: Actor::Anonymous,
+            auth: Auth::None,
+            power: Authority::Agent,
+            fence: None,
+            acting_through: None,
+            session: None,
+        }
     }
 
     /// The agent whose own call this is. What an observer reads, and what somebody does in an agent's name, tells
     /// nothing about whether that agent lives.
     pub fn itself(&self) -> Option<&AgentId> {
-        self.actor.agent().filter(|_| self.by.is_none() && self.power != Power::Observer)
+        self.actor.agent().filter(|_| self.acting_through.is_none() && self.power != Authority::Observer)
     }
 
     /// The hosts that its sandbox may reach, if the call comes from a sandbox.
@@ -169,7 +183,7 @@ mod tests {
     #[test]
     fn actors_read_back_as_written() {
         for actor in
-            [Actor::Agent("a".into()), Actor::Person("anna".into()), Actor::System, Actor::Watcher, Actor::Nobody]
+            [Actor::Agent("a".into()), Actor::Person("anna".into()), Actor::System, Actor::Watcher, Actor::Anonymous]
         {
             assert_eq!(Actor::parse(&actor.to_string()), actor);
         }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::actor::{Actor, Auth, Caller, Power};
+use crate::actor::{Actor, Auth, Authority, Caller};
 use crate::adapter::NoteDropped;
 use crate::agent::{
     Agent, ComeBack, DeclareOffline, Join, Lead, Leave, Pause, Register, RegisterCard, SetStatus, Unpause, UpdateCard,
@@ -297,8 +297,8 @@ pub fn asks(caller: &Caller, command: &Command) -> Vec<Ask> {
 
 /// Whether the caller may change anything at all: observers may not, a session ends with its team, and an id that is bound
 /// to a credential cannot merely be asserted.
-pub fn admits(view: &View, caller: &Caller) -> Result<(), Halt> {
-    if caller.power == Power::Observer {
+pub fn ensure_may_write(view: &View, caller: &Caller) -> Result<(), Halt> {
+    if caller.power == Authority::Observer {
         return Err(Refusal::new(Code::Forbidden, "an observer may only read").into());
     }
     if let Some(session) = &caller.session {
@@ -306,7 +306,7 @@ pub fn admits(view: &View, caller: &Caller) -> Result<(), Halt> {
     }
     if caller.auth == Auth::Asserted
         && let Actor::Agent(id) = &caller.actor
-        && view.agent(id)?.is_some_and(|agent| agent.sealed)
+        && view.agent(id)?.is_some_and(|agent| agent.has_credential)
     {
         return Err(Refusal::sealed(id).into());
     }
@@ -315,7 +315,7 @@ pub fn admits(view: &View, caller: &Caller) -> Result<(), Halt> {
 
 /// Decides a command over what is in view. Nothing happens but what the returned facts say.
 pub fn decide(view: &View, caller: &Caller, command: &Command, now: &Now) -> Result<Decision, Halt> {
-    admits(view, caller)?;
+    ensure_may_write(view, caller)?;
     let mut decision = decided(view, caller, command, now)?;
     told::address(view, caller, now, &mut decision.facts)?;
     Ok(decision)
@@ -583,14 +583,14 @@ impl View {
 
     /// A person, or the holder of the lead's position.
     pub(crate) fn has_authority(&self, caller: &Caller) -> Result<bool, Halt> {
-        if caller.power >= Power::Lead {
+        if caller.power >= Authority::Lead {
             return Ok(true);
         }
         let Some(agent) = caller.actor.agent() else { return Ok(false) };
         Ok(self.lead()?.and_then(|lead| lead.holder.as_ref()) == Some(agent))
     }
 
-    pub(crate) fn needs_authority(&self, caller: &Caller, what: &str) -> Result<(), Halt> {
+    pub(crate) fn ensure_authority(&self, caller: &Caller, what: &str) -> Result<(), Halt> {
         if self.has_authority(caller)? {
             return Ok(());
         }
@@ -602,15 +602,15 @@ impl View {
     /// An identified caller speaks for itself; the lead and people may speak for others. A caller without a name may
     /// speak for whom it likes. But an id that is bound to a credential is spoken for by nobody on their word alone,
     /// not even by the lead.
-    pub(crate) fn may_speak_for(&self, caller: &Caller, agent: &AgentId) -> Result<(), Halt> {
+    pub(crate) fn ensure_may_act_for(&self, caller: &Caller, agent: &AgentId) -> Result<(), Halt> {
         match &caller.actor {
             Actor::Agent(id) if id != agent && !self.has_authority(caller)? => {
                 Err(Refusal::new(Code::Forbidden, format!("'{id}' may not act as '{agent}'"))
                     .hint("leave out agent_id, or name the agent that the call comes from")
                     .into())
             }
-            Actor::Agent(_) | Actor::Nobody
-                if !caller.is_proven() && self.agent(agent)?.is_some_and(|agent| agent.sealed) =>
+            Actor::Agent(_) | Actor::Anonymous
+                if !caller.is_proven() && self.agent(agent)?.is_some_and(|agent| agent.has_credential) =>
             {
                 Err(Refusal::sealed(agent).into())
             }
@@ -618,11 +618,11 @@ impl View {
         }
     }
 
-    /// As [`View::may_speak_for`], for authors that need not be registered: no name of another kind may be borrowed.
-    pub(crate) fn may_sign_as(&self, caller: &Caller, author: &AgentId) -> Result<(), Halt> {
+    /// As [`View::ensure_may_act_for`], for authors that need not be registered: no name of another kind may be borrowed.
+    pub(crate) fn ensure_may_author_as(&self, caller: &Caller, author: &AgentId) -> Result<(), Halt> {
         if Actor::is_reserved(author.as_str()) && caller.actor.to_string() != author.as_str() {
             return Err(Refusal::new(Code::Forbidden, format!("'{author}' is not the name of an agent")).into());
         }
-        self.may_speak_for(caller, author)
+        self.ensure_may_act_for(caller, author)
     }
 }

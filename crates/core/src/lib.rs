@@ -49,10 +49,10 @@ mod upcast;
 pub mod view;
 pub mod workspace;
 
-pub use actor::{Actor, Auth, Caller, Power};
+pub use actor::{Actor, Auth, Authority, Caller};
 pub use area::Area;
 pub use code::{Code, CodeClass, RetryAdvice};
-pub use command::{Command, Decision, Halt, Now, Reply, admits, asks, decide};
+pub use command::{Command, Decision, Halt, Now, Reply, asks, decide, ensure_may_write};
 pub use fact::{Fact, apply, touches};
 pub use id::{
     AgentId, HandoffId, IntentId, LogId, MessageId, NodeId, Position, RunId, Seq, SiteId, TaskId, TeamId, TemplateId,

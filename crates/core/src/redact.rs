@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::actor::{Caller, Power};
+use crate::actor::{Authority, Caller};
 use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::{Fact, touches};
@@ -84,7 +84,7 @@ impl Redact {
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
-        if caller.power != Power::Person {
+        if caller.power != Authority::Person {
             return Err(Refusal::new(Code::Forbidden, "only a person may redact").into());
         }
         if self.rows.is_empty() {
@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn only_a_person_redacts_and_nothing_is_no_answer_to_point_at() {
         let mut w = told_everywhere();
-        for caller in [by("a"), Caller::nobody(), Caller { power: Power::Lead, ..by("b") }] {
+        for caller in [by("a"), Caller::nobody(), Caller { power: Authority::Lead, ..by("b") }] {
             assert_eq!(w.refuses(&caller, redact(&w, [1])), Code::Forbidden);
         }
         assert_eq!(w.run(&anna(), Redact { rows: vec![] }), Ok((vec![], Reply::Done)));

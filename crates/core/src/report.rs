@@ -41,7 +41,7 @@ impl Report {
         limit::name("agent_id", self.agent.as_str(), limit::AGENT_ID_BYTES)?;
         limit::name("action", &self.action, limit::NAME_BYTES)?;
         check_evidence(self.task.as_ref(), &self.before_hash, &self.after_hash, &self.metadata)?;
-        view.may_sign_as(caller, &self.agent)?;
+        view.ensure_may_author_as(caller, &self.agent)?;
         Ok(Decision::new(vec![Fact::ReportAdded(self.clone())], Reply::Recorded))
     }
 }

@@ -7,7 +7,7 @@ use rookery_core::instance::{check_name, plain};
 use rookery_core::name::look_alike;
 use rookery_core::session::Session;
 pub use rookery_core::session::hash;
-use rookery_core::{Actor, AgentId, Auth, Caller, Code, Power, Refusal, Seq, Timestamp};
+use rookery_core::{Actor, AgentId, Auth, Authority, Caller, Code, Refusal, Seq, Timestamp};
 use rookery_store::{ReadError, Store, Token};
 
 use crate::sign_in::{MAX_SESSIONS, RENEW_AFTER_MILLIS, SESSION_MILLIS, SessionHalves, SignInCodes};
@@ -166,7 +166,7 @@ impl Access {
                 .hint("run 'rookery open' and follow the sign-in link that it prints"));
         };
         self.used.lock().unwrap_or_else(PoisonError::into_inner).insert(session.id, now);
-        spoken_for(Actor::Person(session.subject), credentials.stated, Power::Person)
+        spoken_for(Actor::Person(session.subject), credentials.stated, Authority::Person)
     }
 
     fn by_session(&self, credentials: &Credentials<'_>, now: Timestamp) -> Result<Caller, Refusal> {
@@ -178,14 +178,14 @@ impl Access {
         };
         let own = Actor::Agent(agent_named("the session's agent", session.agent.as_str())?);
         self.team_sessions.check(&session)?;
-        let caller = spoken_for(own, credentials.stated, Power::Agent)?;
+        let caller = spoken_for(own, credentials.stated, Authority::Agent)?;
         Ok(Caller { auth: Auth::Session, session: Some(Arc::new(session)), ..caller })
     }
 
     /// The person with a token whose name looks like this one.
     pub(crate) fn person_like(&self, name: &str) -> Option<String> {
         let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner);
-        let mut people = tokens.values().filter(|token| token.power == Power::Person).map(|token| &token.subject);
+        let mut people = tokens.values().filter(|token| token.power == Authority::Person).map(|token| &token.subject);
         people.find(|person| look_alike(person, name)).cloned()
     }
 
@@ -197,7 +197,7 @@ impl Access {
     fn by_secret(&self, secret: &str, credentials: &Credentials<'_>, now: Timestamp) -> Result<Caller, Refusal> {
         let hash = hash(secret);
         if self.person_key.as_ref() == Some(&hash) {
-            return spoken_for(Actor::Person("local".to_owned()), credentials.stated, Power::Person);
+            return spoken_for(Actor::Person("local".to_owned()), credentials.stated, Authority::Person);
         }
         let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner);
         let token = tokens.get(&hash).filter(|token| token.browser.is_none() && is_valid(token, now));
@@ -206,8 +206,8 @@ impl Access {
                 .hint("'rookery token list' shows the tokens that are valid"));
         };
         let own = match token.power {
-            Power::Person => Actor::Person(token.subject.clone()),
-            Power::Observer | Power::Agent | Power::Lead => {
+            Authority::Person => Actor::Person(token.subject.clone()),
+            Authority::Observer | Authority::Agent | Authority::Lead => {
                 Actor::Agent(agent_named("the token's subject", &token.subject)?)
             }
         };
@@ -220,13 +220,13 @@ fn is_valid(token: &Token, now: Timestamp) -> bool {
 }
 
 /// Whom the owner of a credential speaks as: itself, or with a lead's or a person's power any agent, and nobody else.
-fn spoken_for(own: Actor, stated: Option<&str>, power: Power) -> Result<Caller, Refusal> {
-    let caller = |actor, by| Caller { actor, auth: Auth::Token, power, fence: None, by, session: None };
+fn spoken_for(own: Actor, stated: Option<&str>, power: Authority) -> Result<Caller, Refusal> {
+    let caller = |actor, by| Caller { actor, auth: Auth::Token, power, fence: None, acting_through: by, session: None };
     let Some(stated) = stated.filter(|stated| own.to_string() != *stated) else { return Ok(caller(own, None)) };
     let stated = agent_named("X-Agent-Id", stated)?;
     match own.agent() {
         Some(own_id) if *own_id == stated => Ok(caller(own, None)),
-        _ if power >= Power::Lead => {
+        _ if power >= Authority::Lead => {
             let by = own.to_string();
             Ok(caller(Actor::Agent(stated), Some(by)))
         }
@@ -266,10 +266,10 @@ mod tests {
     fn access(trust: Trust) -> Access {
         let access = Access::new(trust, Some("the-key\n"));
         for (secret, subject, power, expires_at) in [
-            ("agent", "a", Power::Agent, None),
-            ("old", "a", Power::Agent, Some(Timestamp(5))),
-            ("person", "anna", Power::Person, None),
-            ("lead", "l", Power::Lead, None),
+            ("agent", "a", Authority::Agent, None),
+            ("old", "a", Authority::Agent, Some(Timestamp(5))),
+            ("person", "anna", Authority::Person, None),
+            ("lead", "l", Authority::Lead, None),
         ] {
             let token = Token {
                 id: secret.to_owned(),
@@ -289,7 +289,7 @@ mod tests {
     fn who(trust: Trust, bearer: Option<&str>, stated: Option<&str>, argument: Option<&str>) -> Result<String, Code> {
         let credentials = Credentials { bearer, stated, argument, ..Credentials::default() };
         let caller = access(trust).identify(&credentials, Timestamp(10)).map_err(|refusal| refusal.code)?;
-        let by = caller.by.map(|by| format!(" by {by}")).unwrap_or_default();
+        let by = caller.acting_through.map(|by| format!(" by {by}")).unwrap_or_default();
         Ok(format!("{} {} {:?}{by}", caller.actor, caller.auth.as_str(), caller.power))
     }
 
@@ -334,11 +334,11 @@ mod tests {
         let who = |trust, cookie, browser, stated| {
             let credentials = Credentials { cookie, browser, stated, ..Credentials::default() };
             let caller = signed_in(trust).identify(&credentials, Timestamp(20)).map_err(|refusal| refusal.code)?;
-            Ok((caller.actor.to_string(), caller.power, caller.by))
+            Ok((caller.actor.to_string(), caller.power, caller.acting_through))
         };
         let (cookie, stored) = (Some(HALVES.cookie), Some(HALVES.stored));
-        let anna = Ok(("person:anna".to_owned(), Power::Person, None));
-        let as_a = Ok(("a".to_owned(), Power::Person, Some("person:anna".to_owned())));
+        let anna = Ok(("person:anna".to_owned(), Authority::Person, None));
+        let as_a = Ok(("a".to_owned(), Authority::Person, Some("person:anna".to_owned())));
         for trust in [Trust::Local, Trust::TokensOnly] {
             assert_eq!(who(trust, cookie, stored, None), anna);
             assert_eq!(who(trust, cookie, stored, Some("a")), as_a);
@@ -346,7 +346,7 @@ mod tests {
             assert_eq!(who(trust, stored, cookie, None), Err(Code::Unauthenticated));
             assert_eq!(who(trust, Some("guess"), stored, None), Err(Code::Unauthenticated));
         }
-        let nobody = Ok(("nobody".to_owned(), Power::Agent, None));
+        let nobody = Ok(("nobody".to_owned(), Authority::Agent, None));
         assert_eq!(who(Trust::Local, cookie, None, None), nobody, "the cookie alone identifies nobody");
         assert_eq!(who(Trust::TokensOnly, cookie, None, None), Err(Code::Unauthenticated));
     }
@@ -392,7 +392,7 @@ mod tests {
             let caller = access(Trust::TokensOnly).identify(&credentials, Timestamp(at)).map_err(|no| no.code)?;
             Ok((caller.actor.to_string(), caller.auth, caller.power, caller.is_proven()))
         };
-        let as_itself = Ok(("a".to_owned(), Auth::Session, Power::Agent, true));
+        let as_itself = Ok(("a".to_owned(), Auth::Session, Authority::Agent, true));
         assert_eq!(who(&key, None, 10), as_itself);
         assert_eq!(who(&key, Some("a"), 10), as_itself);
         assert_eq!(who(&key, Some("b"), 10), Err(Code::Forbidden));
@@ -418,7 +418,7 @@ mod tests {
             let key = session::key("the-key", &name.into(), Timestamp(20));
             let by_session = Credentials { session: Some(&key), ..Credentials::default() };
             let access = access(Trust::Local);
-            for power in [Power::Observer, Power::Agent, Power::Lead] {
+            for power in [Authority::Observer, Authority::Agent, Authority::Lead] {
                 let secret = format!("odd {power:?}");
                 let token = Token {
                     id: secret.clone(),

@@ -11,7 +11,7 @@ use rookery_core::log::{Body, BodyBytes};
 use rookery_core::message::StormGuard;
 use rookery_core::task::{MAX_ATTEMPTS, RETRY_BACKOFF_MILLIS};
 use rookery_core::view::{LifeSource, Presence};
-use rookery_core::{AgentId, Caller, Code, Command, HandoffId, IntentId, Key, Power, Refusal, Row, SiteId, TaskId};
+use rookery_core::{AgentId, Authority, Caller, Code, Command, HandoffId, IntentId, Key, Refusal, Row, SiteId, TaskId};
 use rookery_store::artifact::{ArtifactError, Erased, Held};
 use rookery_store::{
     Answer, Clock, Committed, Idempotency, Node, PresenceBoard, ReadError, Store, Submission, SubmitError,
@@ -424,7 +424,7 @@ impl Engine {
 
     /// A declared heartbeat. That of a live agent waits for nothing, neither for the queue nor for the store.
     pub async fn heartbeat(&self, caller: &Caller, agent: &AgentId) -> Result<(), EngineError> {
-        if caller.power == Power::Observer {
+        if caller.power == Authority::Observer {
             return Err(Refusal::new(Code::Forbidden, "an observer may only read").into());
         }
         if !self.inner.roster.knows(agent) {

@@ -49,7 +49,7 @@ impl Known {
             Membership::Offline(_) => Place::Offline,
             Membership::Left(_) => Place::Left,
         };
-        Known::at(place, agent.sealed, seq)
+        Known::at(place, agent.has_credential, seq)
     }
 
     fn at(place: Place, sealed: bool, seq: Seq) -> Known {
@@ -181,7 +181,7 @@ mod tests {
         let roster = Roster::default();
         let a = AgentId::from("a");
         roster.moved(&a, Place::Here, Seq(9));
-        let sealed = Agent { sealed: true, ..agents(&["a"]).remove(0) };
+        let sealed = Agent { has_credential: true, ..agents(&["a"]).remove(0) };
         roster.learn(&sealed, Seq(3));
         assert!(roster.is_sealed(&a) && roster.is_here(&a));
     }

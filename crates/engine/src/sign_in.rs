@@ -11,7 +11,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use rookery_core::Timestamp;
-use rookery_core::actor::Power;
+use rookery_core::actor::Authority;
 use rookery_core::session::hash;
 use rookery_store::{Browser, Operation, Token};
 
@@ -137,7 +137,7 @@ pub(crate) fn new_session(id: String, hash: String, person: String, browser: Str
         id,
         hash,
         subject: person,
-        power: Power::Person,
+        power: Authority::Person,
         created_at: now,
         expires_at: Some(now.plus_millis(SESSION_MILLIS)),
         label: None,

@@ -12,7 +12,8 @@ use rookery_core::workspace::{
     CreateWorkspace, Outcome, Status, Uncommitted, Workspace, Worktree, missing_path, missing_repo_path, not_found,
 };
 use rookery_core::{
-    Caller, Code, Fact, IntentId, Key, Position, Power, Refusal, Row, RunId, Seq, SiteId, TaskId, WorkspaceId, limit,
+    Authority, Caller, Code, Fact, IntentId, Key, Position, Refusal, Row, RunId, Seq, SiteId, TaskId, WorkspaceId,
+    limit,
 };
 use rookery_store::ListQuery;
 use rookery_store::node::{Seen, Whereabouts};
@@ -176,7 +177,7 @@ impl Engine {
         }
         let folders = [root.join(WORKTREES), beside(repository)];
         let is_below = |folder: &PathBuf| path != *folder && path.starts_with(folder);
-        if caller.power == Power::Person || folders.iter().any(is_below) {
+        if caller.power == Authority::Person || folders.iter().any(is_below) {
             return Ok(path);
         }
         let [own, other] = folders.map(|folder| folder.display().to_string());

@@ -11,7 +11,7 @@ use rookery_core::agent::Register;
 use rookery_core::file::{ChangeSource, ClaimFile, Insist};
 use rookery_core::session::{Session, TeamSession};
 use rookery_core::team::{Conclusion, EndTeam, Mode, NewMember, Runner, StartTeam, StartTime, Takeover};
-use rookery_core::{Actor, Caller, Code, Fact, LogId, Power, Timestamp};
+use rookery_core::{Actor, Authority, Caller, Code, Fact, LogId, Timestamp};
 use rookery_engine::watcher::hash_file;
 use rookery_engine::watching::Watching;
 use rookery_engine::{Credentials, Engine, Request, Services, Settings, SystemClock, access};
@@ -158,7 +158,7 @@ async fn a_token_that_is_revoked_on_one_node_is_refused_on_all() {
         id: "tok_1".to_owned(),
         hash: access::hash("secret"),
         subject: "a".to_owned(),
-        power: Power::Agent,
+        power: Authority::Agent,
         created_at: Timestamp(0),
         expires_at: None,
         label: None,

@@ -319,7 +319,7 @@ impl Batch {
             return Ok(Err(SubmitError::Refused(Refusal::new(Code::Stale, message))));
         }
         // What was answered to somebody is told again only to one that may still ask.
-        if let Err(halt) = rookery_core::admits(&self.view, &submission.caller) {
+        if let Err(halt) = rookery_core::ensure_may_write(&self.view, &submission.caller) {
             return self.halted(halt);
         }
         if let Some(idempotency) = &submission.idempotency
@@ -385,7 +385,7 @@ impl Batch {
                 thread: thread_of(submission, &fact),
                 actor: actor.clone(),
                 auth: submission.caller.auth,
-                via: submission.caller.by.clone(),
+                via: submission.caller.acting_through.clone(),
                 // What one command decides follows from its first fact.
                 cause: if seq == first { submission.cause } else { Some(first) },
                 part_index,
@@ -458,7 +458,7 @@ impl Batch {
 /// Whom the facts are recorded as by: a caller without a name acts as the holder of what it changes.
 fn author(caller: &Caller, facts: &[Fact]) -> Actor {
     match (&caller.actor, facts.first().and_then(Fact::holder)) {
-        (Actor::Nobody, Some(holder)) => Actor::Agent(holder.clone()),
+        (Actor::Anonymous, Some(holder)) => Actor::Agent(holder.clone()),
         (actor, _) => actor.clone(),
     }
 }

@@ -18,7 +18,7 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use rookery_core::actor::Power;
+use rookery_core::actor::Authority;
 use rookery_core::view::{LifeSource, Presence};
 use rookery_core::{AgentId, NodeId, Seq, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -69,7 +69,7 @@ pub struct Token {
     pub hash: String,
     /// The agent it may act as; for a person, the person's name.
     pub subject: String,
-    pub power: Power,
+    pub power: Authority,
     pub created_at: Timestamp,
     pub expires_at: Option<Timestamp>,
     pub label: Option<String>,

@@ -38,7 +38,7 @@ pub enum Account {
 impl Account {
     /// The account of a caller. One that speaks for another is charged itself.
     pub fn of(caller: &Caller) -> Account {
-        match (&caller.by, &caller.actor) {
+        match (&caller.acting_through, &caller.actor) {
             (Some(by), _) if by.starts_with("person:") => Account::Person(by.clone()),
             (Some(by), _) => Account::Agent(by.clone()),
             (None, Actor::Person(name)) => Account::Person(format!("person:{name}")),
@@ -301,7 +301,7 @@ mod tests {
     fn speaking_for_another_is_charged_to_the_speaker() {
         let caller = Caller::asserted("a");
         assert_eq!(Account::of(&caller), agent("a"));
-        let spoken_for = Caller { by: Some("person:anna".to_owned()), ..caller };
+        let spoken_for = Caller { acting_through: Some("person:anna".to_owned()), ..caller };
         assert_eq!(Account::of(&spoken_for), person());
         assert_eq!(Account::of(&Caller::nobody()), Account::Anonymous);
     }

@@ -27,7 +27,7 @@ impl ComeBack {
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         // One that left did so on purpose: a sign of life that was still on its way takes nothing of that back.
         let agent = view.agent_here(&self.agent)?;
-        view.may_speak_for(caller, &self.agent)?;
+        view.ensure_may_act_for(caller, &self.agent)?;
         if agent.is_live() {
             return Ok(Decision::nothing(Reply::Done));
         }

@@ -29,7 +29,7 @@ impl Leave {
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         let agent = view.agent_known(&self.agent)?;
-        view.may_speak_for(caller, &self.agent)?;
+        view.ensure_may_act_for(caller, &self.agent)?;
         if agent.has_left() {
             return Ok(Decision::nothing(Reply::Done));
         }

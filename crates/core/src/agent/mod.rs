@@ -87,7 +87,7 @@ pub struct Agent {
     /// The newest sign of life that a fact records. Presence may know a newer one.
     pub seen_at: Timestamp,
     /// Bound to a token or session: nobody may merely assert this id.
-    pub sealed: bool,
+    pub has_credential: bool,
     /// The host and port that a person allowed messages for it to be posted to, wherever they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_endpoint: Option<AllowedHost>,

@@ -74,7 +74,7 @@ impl DeclareOffline {
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         let agent = view.agent_known(&self.agent)?;
-        view.needs_authority(caller, "declare an agent offline")?;
+        view.ensure_authority(caller, "declare an agent offline")?;
         let seen = view.presence(&self.agent)?.map(|presence| presence.last_seen);
         if !agent.is_live() || seen.is_some_and(|seen| seen > self.evidence.last_seen) {
             return Err(Refusal::new(Code::Stale, format!("agent '{}' is not silent any more", self.agent)).into());

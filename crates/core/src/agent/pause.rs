@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Agent;
-use crate::actor::{Caller, Power};
+use crate::actor::{Authority, Caller};
 use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
@@ -60,7 +60,7 @@ impl Pause {
 
     /// Asking again with another reason gives that reason.
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
-        view.needs_authority(caller, "pause an agent")?;
+        view.ensure_authority(caller, "pause an agent")?;
         limit::text("reason", self.reason.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
         let agent = view.agent_here(&self.agent)?;
         let reply = Reply::Row(Key::Agent(self.agent.clone()));
@@ -79,8 +79,8 @@ impl Unpause {
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
-        view.needs_authority(caller, "let an agent go on")?;
-        if caller.actor.agent() == Some(&self.agent) && caller.power != Power::Person {
+        view.ensure_authority(caller, "let an agent go on")?;
+        if caller.actor.agent() == Some(&self.agent) && caller.power != Authority::Person {
             return Err(Refusal::new(Code::Forbidden, "nobody lets itself go on")
                 .hint("ask a person, or another lead")
                 .into());
@@ -99,7 +99,7 @@ impl Agent {
     /// Refuses new work to one that is paused. People may give it to whom they like.
     pub(crate) fn takes_work(&self, caller: &Caller) -> Result<(), Refusal> {
         match &self.paused {
-            Some(paused) if caller.power != Power::Person => Err(self.is_paused(paused)),
+            Some(paused) if caller.power != Authority::Person => Err(self.is_paused(paused)),
             _ => Ok(()),
         }
     }

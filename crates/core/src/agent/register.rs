@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{Agent, LeadChosen, LeadReason, Lost, Membership, Metadata, Recent, Role, Status};
-use crate::actor::{Actor, Caller, Power};
+use crate::actor::{Actor, Authority, Caller};
 use crate::clutch::Card;
 use crate::clutch::signature::{keys_of, same_keys};
 use crate::code::Code;
@@ -88,7 +88,7 @@ impl EndpointGrant {
         if self == EndpointGrant::Unchanged {
             return Ok(None);
         }
-        if caller.power != Power::Person {
+        if caller.power != Authority::Person {
             return Err(Refusal::new(Code::Forbidden, "only a person may allow an endpoint")
                 .hint("use 'rookery agents add', or send a person's token"));
         }
@@ -142,7 +142,7 @@ impl Register {
         grant: EndpointGrant,
     ) -> Result<Decision, Halt> {
         self.check()?;
-        view.may_speak_for(caller, &self.id)?;
+        view.ensure_may_act_for(caller, &self.id)?;
         let sealed = caller.is_proven() && caller.itself() == Some(&self.id);
         let known = view.agent(&self.id)?;
         let profile = self.profile.beside(known)?;
@@ -157,12 +157,13 @@ impl Register {
         match known {
             Some(agent) if !agent.has_left() => {
                 let allowed_endpoint = granted.or_else(|| agent.allowed_endpoint.clone());
-                let renewed = Agent { profile, sealed: sealed || agent.sealed, allowed_endpoint, ..agent.clone() };
+                let renewed =
+                    Agent { profile, has_credential: sealed || agent.has_credential, allowed_endpoint, ..agent.clone() };
                 if renewed != *agent {
                     facts.push(Fact::AgentUpdated(AgentUpdated {
                         id: self.id.clone(),
                         profile: renewed.profile.clone(),
-                        sealed: renewed.sealed,
+                        sealed: renewed.has_credential,
                         allowed_endpoint: renewed.allowed_endpoint.clone(),
                     }));
                 }
@@ -173,7 +174,7 @@ impl Register {
             _ => facts.push(Fact::AgentRegistered(AgentRegistered {
                 id: self.id.clone(),
                 profile,
-                sealed: sealed || known.is_some_and(|agent| agent.sealed),
+                sealed: sealed || known.is_some_and(|agent| agent.has_credential),
                 allowed_endpoint: granted,
             })),
         }
@@ -229,7 +230,7 @@ fn may_set_keys(view: &View, caller: &Caller, known: Option<&Agent>, profile: &P
     if old.is_empty() || same_keys(old, new) {
         return Ok(());
     }
-    if caller.power == Power::Person || (caller.is_proven() && view.has_authority(caller)?) {
+    if caller.power == Authority::Person || (caller.is_proven() && view.has_authority(caller)?) {
         return Ok(());
     }
     Err(Refusal::new(Code::SignatureRequired, "an agent's keys are replaced only by whoever has one of them")
@@ -248,7 +249,7 @@ impl AgentRegistered {
             joined_at: at,
             joined: seq,
             seen_at: at,
-            sealed: self.sealed,
+            has_credential: self.sealed,
             allowed_endpoint: self.allowed_endpoint.clone(),
             holding: old.as_ref().map_or(0, |agent| agent.holding),
             lost: Lost::default(),
@@ -263,7 +264,7 @@ impl AgentRegistered {
 impl AgentUpdated {
     pub(super) fn update(&self, agent: &mut Agent, at: Timestamp) {
         agent.profile = self.profile.clone();
-        agent.sealed = self.sealed;
+        agent.has_credential = self.sealed;
         agent.allowed_endpoint = self.allowed_endpoint.clone();
         agent.seen_at = at;
     }
@@ -401,7 +402,7 @@ mod tests {
     fn a_sealed_id_cannot_be_used_without_its_credential() {
         let mut w = World::of(&["lead"]);
         w.does(&with_token("a"), register("a", Role::Worker));
-        assert!(w.agent("a").sealed);
+        assert!(w.agent("a").has_credential);
         w.creates("t", &[]);
         w.does(&with_token("a"), claim("a", "t"));
         let idle = SetStatus { agent: "a".into(), status: Status::Blocked, current_task: CurrentTask::AsBefore };
@@ -420,13 +421,13 @@ mod tests {
         w.does(&anna(), Leave { agent: "a".into() });
         assert_eq!(w.refuses(&by("a"), register("a", Role::Worker)), Code::Sealed, "leaving breaks no seal");
         w.does(&anna(), register("a", Role::Worker));
-        assert!(w.agent("a").sealed);
+        assert!(w.agent("a").has_credential);
     }
 
     #[test]
     fn an_observer_changes_nothing() {
         let mut w = World::of(&["a"]);
-        let observer = Caller { power: crate::actor::Power::Observer, ..by("a") };
+        let observer = Caller { power: crate::actor::Authority::Observer, ..by("a") };
         assert_eq!(w.refuses(&observer, register("a", Role::Lead)), Code::Forbidden);
     }
 }

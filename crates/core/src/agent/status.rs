@@ -82,7 +82,7 @@ impl SetStatus {
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         let agent = view.agent_here(&self.agent)?;
-        view.may_speak_for(caller, &self.agent)?;
+        view.ensure_may_act_for(caller, &self.agent)?;
         self.check_task(view, agent)?;
         if self.status == Status::Offline {
             if !agent.is_live() {

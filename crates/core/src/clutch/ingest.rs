@@ -184,7 +184,7 @@ impl Ingest {
             }
             (Some(key), _) if known.iter().any(|known| known.is(key)) => Ok(()),
             (Some(key), _) => Err(signature::unknown_key(&key.kid, sender.as_str()).into()),
-            (None, _) if caller.by.is_some() || !self.is_to_be_signed(view, agent)? => Ok(()),
+            (None, _) if caller.acting_through.is_some() || !self.is_to_be_signed(view, agent)? => Ok(()),
             (None, _) => Err(signature::signature_required(self.received.message_type.as_str()).into()),
         }
     }

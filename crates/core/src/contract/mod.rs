@@ -162,7 +162,7 @@ impl View {
 
     /// What somebody set, its author, the lead and people may set anew. What nobody in particular set, anybody may.
     pub(crate) fn may_replace(&self, caller: &Caller, author: &str, what: &str) -> Result<(), Halt> {
-        let own = caller.actor.to_string() == author || author == crate::actor::Actor::Nobody.to_string();
+        let own = caller.actor.to_string() == author || author == crate::actor::Actor::Anonymous.to_string();
         if own || self.has_authority(caller)? {
             return Ok(());
         }

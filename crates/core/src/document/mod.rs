@@ -143,7 +143,7 @@ pub fn hash_of(text: &str) -> String {
 fn author(view: &View, caller: &Caller, writer: &Writer) -> Result<String, Halt> {
     match writer {
         Writer::Named(author) => {
-            view.may_sign_as(caller, author)?;
+            view.ensure_may_author_as(caller, author)?;
             Ok(author.to_string())
         }
         Writer::External if matches!(caller.actor, Actor::System | Actor::Watcher) => Ok(EXTERNAL.to_owned()),

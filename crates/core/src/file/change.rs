@@ -110,7 +110,7 @@ impl NoteChange {
     pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Halt> {
         report::check_evidence(self.task.as_ref(), &self.before, &self.after, &self.metadata)?;
         if let Some(by) = &self.by {
-            view.may_sign_as(caller, by)?;
+            view.ensure_may_author_as(caller, by)?;
         }
         let known = view.file(self.path.key())?;
         let known_hash = known.map_or("", |file| file.content_hash.as_str());

@@ -12,7 +12,7 @@ use crate::fact::Fact;
 use crate::id::{AgentId, SiteId, TaskId};
 use crate::key::{Ask, Key, Lookup};
 use crate::refusal::Refusal;
-use crate::task::{Task, check_fence};
+use crate::task::{Task, ensure_fence};
 use crate::view::View;
 
 /// What to do about claims of others that stand in the way.
@@ -86,11 +86,11 @@ impl ClaimFile {
             Some(agent) if !agent.has_left() => return refused(None, format!("Agent {} is offline", self.agent)),
             _ => return refused(None, format!("Agent {} is not registered", self.agent)),
         }
-        view.may_speak_for(caller, &self.agent)?;
+        view.ensure_may_act_for(caller, &self.agent)?;
         let task = self.task(view)?;
         let own = view.file(self.path.key())?.and_then(|file| file.claim.as_ref());
         let own = own.filter(|claim| claim.holder == self.agent);
-        self.check_fence(caller, own, task)?;
+        self.ensure_fence(caller, own, task)?;
         if own.is_some() {
             return Ok(Decision::nothing(Reply::Claim(ClaimReply::Granted)));
         }
@@ -106,7 +106,7 @@ impl ClaimFile {
                 let how = if other.path == self.path { "".to_owned() } else { format!(" through {}", other.path) };
                 return refused(owner, format!("Resource claimed by {name}{how}"));
             }
-            view.needs_authority(caller, "force a claim")?;
+            view.ensure_authority(caller, "force a claim")?;
             facts = taken(view, &others, &self.agent)?;
         }
         facts.push(Fact::FileClaimed(FileClaimed {
@@ -135,14 +135,14 @@ impl ClaimFile {
     }
 
     /// A fence that is given is that of the claim itself, or of the task it is made for, as far as there is one.
-    fn check_fence(&self, caller: &Caller, own: Option<&FileClaim>, task: Option<&Task>) -> Result<(), Refusal> {
+    fn ensure_fence(&self, caller: &Caller, own: Option<&FileClaim>, task: Option<&Task>) -> Result<(), Refusal> {
         let of_task = task.and_then(|task| task.claim.as_ref()).map(|claim| claim.fence);
         let fences = [own.map(|claim| claim.fence), of_task];
         if caller.fence.is_some() && fences.contains(&caller.fence) {
             return Ok(());
         }
         match fences.into_iter().flatten().next() {
-            Some(fence) => check_fence(caller, Some(fence)),
+            Some(fence) => ensure_fence(caller, Some(fence)),
             None => Ok(()),
         }
     }

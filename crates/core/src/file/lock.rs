@@ -37,7 +37,7 @@ impl Lock {
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
-        view.needs_authority(caller, "lock a path")?;
+        view.ensure_authority(caller, "lock a path")?;
         if view.file(self.path.key())?.is_some_and(|file| file.locked_by.is_some()) {
             return Ok(Decision::nothing(Reply::Row(Key::file(&self.path))));
         }
@@ -52,7 +52,7 @@ impl Unlock {
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
-        view.needs_authority(caller, "unlock a path")?;
+        view.ensure_authority(caller, "unlock a path")?;
         let file = view.file_known(&self.path)?;
         if file.locked_by.is_none() {
             return Ok(Decision::nothing(Reply::Row(Key::file(&self.path))));

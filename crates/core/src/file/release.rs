@@ -8,7 +8,7 @@ use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
 use crate::id::AgentId;
 use crate::key::{Ask, Key};
-use crate::task::check_fence;
+use crate::task::ensure_fence;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -45,11 +45,11 @@ impl ReleaseFile {
             return not(format!("{} is not tracked", self.path));
         };
         let Some(claim) = &file.claim else { return not(format!("{} is not claimed", self.path)) };
-        check_fence(caller, caller.fence.and(Some(claim.fence)))?;
+        ensure_fence(caller, caller.fence.and(Some(claim.fence)))?;
         if claim.holder != self.agent && !view.has_authority(caller)? {
             return not(format!("{} is claimed by {}", self.path, claim.holder));
         }
-        view.may_speak_for(caller, &self.agent)?;
+        view.ensure_may_act_for(caller, &self.agent)?;
         Ok(Decision::new(freed(view, &[file], ReleaseReason::Released)?, Reply::Released))
     }
 }

@@ -36,7 +36,7 @@ impl Resolve {
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
-        view.needs_authority(caller, "resolve a conflict")?;
+        view.ensure_authority(caller, "resolve a conflict")?;
         let file = view.file_known(&self.path)?;
         view.agent_live(&self.winner)?;
         let Some(conflict) = &file.conflict else {

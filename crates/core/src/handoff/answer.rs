@@ -15,7 +15,7 @@ use crate::message;
 use crate::refusal::Refusal;
 use crate::routing;
 use crate::run;
-use crate::task::{Task, TaskClaimed, check_fence, took_note};
+use crate::task::{Task, TaskClaimed, ensure_fence, took_note};
 use crate::told::Told;
 use crate::view::View;
 
@@ -76,7 +76,7 @@ impl Accept {
         view.agent_live(&self.agent)?;
         let task = view.task_known(&handoff.task)?;
         if let Some(claim) = &task.claim {
-            check_fence(caller, Some(claim.fence))?;
+            ensure_fence(caller, Some(claim.fence))?;
         }
         if task.state.is_open() {
             facts.extend(self.takes(view, caller, handoff, task)?);
@@ -199,7 +199,7 @@ fn answerable<'v>(view: &'v View, caller: &Caller, id: &HandoffId, agent: &Agent
         return Err(Refusal::new(Code::HandoffNotFound, "Handoff not found").into());
     };
     view.agent_here(agent)?;
-    view.may_speak_for(caller, agent)?;
+    view.ensure_may_act_for(caller, agent)?;
     if handoff.status != HandoffStatus::Pending {
         let status = handoff.status.as_str();
         return Err(Refusal::new(Code::AlreadyAnswered, format!("handoff {id} was {status} already"))

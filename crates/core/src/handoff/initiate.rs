@@ -74,8 +74,8 @@ impl Initiate {
                 .hint("leave out to_agent to offer it to everybody, or name one of those that GET /agents lists")
                 .into());
         }
-        view.may_speak_for(caller, &self.from)?;
-        task::may_change(view, caller, task, Some(&self.from))?;
+        view.ensure_may_act_for(caller, &self.from)?;
+        task::ensure_may_change(view, caller, task, Some(&self.from))?;
         let fact = Fact::HandoffInitiated(HandoffInitiated {
             handoff: self.id.clone(),
             from: self.from.clone(),

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::context::{Configured, ContextSettings, FOLDER, Scope};
 use super::place::{self, Folder};
 use super::{Instance, begin};
-use crate::actor::{Caller, Power};
+use crate::actor::{Authority, Caller};
 use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
 use crate::document::DocumentPath;
@@ -44,7 +44,7 @@ impl ConfigureContext {
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
-        view.needs_authority(caller, "configure a context")?;
+        view.ensure_authority(caller, "configure a context")?;
         self.settings.check()?;
         let key = Key::Context(self.scope.clone());
         let new = Configured { scope: self.scope.clone(), settings: self.settings.clone(), site: self.site.clone() };
@@ -82,7 +82,7 @@ impl ConfigureContext {
     /// Only people decide where in their project files appear: the daemon writes there, outside of every sandbox.
     fn may_set_folder(&self, known: Option<&Configured>, caller: &Caller) -> Result<(), Refusal> {
         let before = known.and_then(|known| known.settings.dir.as_deref());
-        if caller.power == Power::Person || self.settings.dir.as_deref() == before {
+        if caller.power == Authority::Person || self.settings.dir.as_deref() == before {
             return Ok(());
         }
         let hint = match before {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Fate, Header};
-use crate::actor::{Caller, Power};
+use crate::actor::{Authority, Caller};
 use crate::code::Code;
 use crate::command::{Decision, Halt, Now, Reply};
 use crate::fact::Fact;
@@ -47,7 +47,7 @@ impl ReleaseHeld {
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Halt> {
-        if caller.power != Power::Person {
+        if caller.power != Authority::Person {
             return Err(Refusal::new(Code::Forbidden, "only a person may decide about a held message").into());
         }
         let message = view.message_known(&self.message)?;
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn only_a_person_decides() {
         let mut w = holding(entry("m", "a", "@b look"));
-        for caller in [by("a"), by("b"), Caller::nobody(), Caller { power: Power::Lead, ..by("a") }] {
+        for caller in [by("a"), by("b"), Caller::nobody(), Caller { power: Authority::Lead, ..by("a") }] {
             assert_eq!(w.refuses(&caller, decide(Verdict::Deliver)), Code::Forbidden);
         }
         let other = ReleaseHeld { message: "x".into(), verdict: Verdict::Deliver };

@@ -123,7 +123,7 @@ fn receipt(
     counts: impl Fn(Standing) -> Result<Counts, ()>,
 ) -> Result<Receipt, Halt> {
     limit::list("messages", messages)?;
-    view.may_speak_for(caller, agent)?;
+    view.ensure_may_act_for(caller, agent)?;
     let mut receipt = Receipt { agent: agent.clone(), messages: vec![], broadcasts: vec![] };
     for id in messages {
         let delivery = view.delivery(id, agent)?;

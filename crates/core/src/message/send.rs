@@ -166,7 +166,7 @@ impl SendMessage {
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller, now: &Now) -> Result<Decision, Halt> {
         self.check()?;
-        view.may_sign_as(caller, &self.from)?;
+        view.ensure_may_author_as(caller, &self.from)?;
         if self.is_of_context(caller) {
             view.needs_context(&self.instance())?;
         }

@@ -107,7 +107,7 @@ impl RetryDelivery {
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
-        view.may_speak_for(caller, &self.agent)?;
+        view.ensure_may_act_for(caller, &self.agent)?;
         let reply = Reply::Row(Key::Delivery { message: self.message.clone(), agent: self.agent.clone() });
         match view.delivery(&self.message, &self.agent)? {
             Some(delivery) if delivery.is_dead() => {}

@@ -297,7 +297,7 @@ fn steering_asks(run: &RunId) -> Vec<Ask> {
 /// The author of what a caller creates.
 pub(crate) fn author(caller: &Caller) -> String {
     match &caller.actor {
-        Actor::Nobody => Actor::System.to_string(),
+        Actor::Anonymous => Actor::System.to_string(),
         actor => actor.to_string(),
     }
 }

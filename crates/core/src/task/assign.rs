@@ -38,7 +38,7 @@ impl Assign {
         if !task.state.is_open() {
             return Err(super::refuse_transition(task, State::Pending).into());
         }
-        view.needs_authority(caller, "assign a task")?;
+        view.ensure_authority(caller, "assign a task")?;
         view.agent_live(&self.to)?;
         let reply = Reply::Row(Key::Task(self.task.clone()));
         if task.held_by() == Some(&self.to) {

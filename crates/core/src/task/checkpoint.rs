@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Checkpoint, CheckpointKind, Task, may_change};
+use super::{Checkpoint, CheckpointKind, Task, ensure_may_change};
 use crate::actor::{Actor, Caller};
 use crate::artifact;
 use crate::code::Code;
@@ -55,7 +55,7 @@ impl AddCheckpoint {
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         let task = view.task_known(&self.task)?;
         if let Some(agent) = &self.agent {
-            view.may_speak_for(caller, agent)?;
+            view.ensure_may_act_for(caller, agent)?;
         }
         self.may_tell(view, caller, task)?;
         let fact = Fact::CheckpointAdded(CheckpointAdded::from_asked(self, view, task)?);
@@ -65,20 +65,20 @@ impl AddCheckpoint {
     /// The holder while the task is held, and the one who worked on it when that is over. The lead and people always.
     fn may_tell(&self, view: &View, caller: &Caller, task: &Task) -> Result<(), Halt> {
         if task.held_by().is_some() {
-            return may_change(view, caller, task, self.agent.as_ref());
+            return ensure_may_change(view, caller, task, self.agent.as_ref());
         }
         let acting = self.agent.as_ref().or(caller.actor.agent());
         let worker = task.worked_by.as_ref().filter(|_| !task.state.is_open());
         let is_worker = match worker {
             // Whoever gave no name speaks for it, as while it held the task: but not if that takes a credential.
-            Some(worker) if acting.is_none() && caller.actor == Actor::Nobody => {
-                view.may_speak_for(caller, worker)?;
+            Some(worker) if acting.is_none() && caller.actor == Actor::Anonymous => {
+                view.ensure_may_act_for(caller, worker)?;
                 true
             }
             worker => worker.is_some() && acting == worker,
         };
         if is_worker || view.has_authority(caller)? {
-            return super::check_fence(caller, None).map_err(Halt::from);
+            return super::ensure_fence(caller, None).map_err(Halt::from);
         }
         if task.state.is_open() {
             return Err(Refusal::new(Code::NotClaimed, format!("nobody holds task {}", task.id))

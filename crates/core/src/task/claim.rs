@@ -61,8 +61,8 @@ pub(super) fn grant(view: &View, caller: &Caller, task: &Task, agent: &AgentId) 
         return Err(refuse_transition(task, State::InProgress).into());
     }
     view.agent_live(agent)?;
-    view.may_speak_for(caller, agent)?;
-    super::check_fence(caller, task.claim.as_ref().map(|claim| claim.fence))?;
+    view.ensure_may_act_for(caller, agent)?;
+    super::ensure_fence(caller, task.claim.as_ref().map(|claim| claim.fence))?;
     if task.holder() == Some(agent) {
         return Ok(vec![]);
     }

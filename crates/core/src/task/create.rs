@@ -77,7 +77,7 @@ impl Create {
 
     pub(super) fn creates(&self, view: &View, caller: &Caller, origin: Origin) -> Result<Vec<Fact>, Halt> {
         self.check()?;
-        view.may_sign_as(caller, &AgentId::from(self.assigned_by.as_str()))?;
+        view.ensure_may_author_as(caller, &AgentId::from(self.assigned_by.as_str()))?;
         if view.task(&self.id)?.is_some() {
             return Err(Refusal::new(Code::Exists, format!("task {} exists", self.id)).about("/task_id").into());
         }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::parts::{self, WHOLE_IS_COMPLETED};
-use super::{State, Task, check_fence, check_transition, may_change};
+use super::{State, Task, check_transition, ensure_fence, ensure_may_change};
 use crate::actor::Caller;
 use crate::artifact;
 use crate::command::{Decision, Halt, Reply};
@@ -158,13 +158,13 @@ pub(super) fn may_end(
 ) -> Result<(), Halt> {
     // That its grant has ended is what a zombie must hear first; a finished task answers the same to everybody.
     if task.state.is_open() {
-        check_fence(caller, task.claim.as_ref().map(|claim| claim.fence))?;
+        ensure_fence(caller, task.claim.as_ref().map(|claim| claim.fence))?;
     }
     check_transition(task, next)?;
     if let Some(agent) = agent {
-        view.may_speak_for(caller, agent)?;
+        view.ensure_may_act_for(caller, agent)?;
     }
-    may_change(view, caller, task, agent)
+    ensure_may_change(view, caller, task, agent)
 }
 
 /// The tasks that wait for this one and are still open to be told.

@@ -579,11 +579,16 @@ pub(crate) fn asks(task: &TaskId, agent: Option<&AgentId>) -> Vec<Ask> {
 }
 
 /// The holder may, the lead and people may, and a caller without a name acts as the holder; anybody else may not.
-pub(crate) fn may_change(view: &View, caller: &Caller, task: &Task, agent: Option<&AgentId>) -> Result<(), Halt> {
-    check_fence(caller, task.claim.as_ref().map(|claim| claim.fence))?;
+pub(crate) fn ensure_may_change(
+    view: &View,
+    caller: &Caller,
+    task: &Task,
+    agent: Option<&AgentId>,
+) -> Result<(), Halt> {
+    ensure_fence(caller, task.claim.as_ref().map(|claim| claim.fence))?;
     let Some(holder) = task.held_by() else { return Ok(()) };
-    if matches!(caller.actor, Actor::Nobody) && agent.is_none() {
-        return view.may_speak_for(caller, holder);
+    if matches!(caller.actor, Actor::Anonymous) && agent.is_none() {
+        return view.ensure_may_act_for(caller, holder);
     }
     let acting = agent.or(caller.actor.agent());
     if acting == Some(holder) || view.has_authority(caller)? {
@@ -594,7 +599,7 @@ pub(crate) fn may_change(view: &View, caller: &Caller, task: &Task, agent: Optio
         .into())
 }
 
-pub(crate) fn check_fence(caller: &Caller, fence: Option<Seq>) -> Result<(), Refusal> {
+pub(crate) fn ensure_fence(caller: &Caller, fence: Option<Seq>) -> Result<(), Refusal> {
     match caller.fence {
         Some(given) if fence != Some(given) => {
             Err(Refusal::new(Code::StaleFence, format!("fence {given} is not the present grant"))

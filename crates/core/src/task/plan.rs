@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::release::retried;
-use super::{CheckpointAdded, CheckpointKind, State, Task, may_change, refuse_finished};
+use super::{CheckpointAdded, CheckpointKind, State, Task, ensure_may_change, refuse_finished};
 use crate::actor::Caller;
 use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
@@ -133,9 +133,9 @@ impl Replan {
 
 fn may_plan(view: &View, caller: &Caller, task: &Task, agent: Option<&AgentId>) -> Result<(), Halt> {
     if let Some(agent) = agent {
-        view.may_speak_for(caller, agent)?;
+        view.ensure_may_act_for(caller, agent)?;
     }
-    may_change(view, caller, task, agent)
+    ensure_may_change(view, caller, task, agent)
 }
 
 fn refuse_state(task: &Task, hint: &str) -> Refusal {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{CheckpointAdded, CheckpointKind, State, Task, check_transition, may_change, refuse_finished};
+use super::{CheckpointAdded, CheckpointKind, State, Task, check_transition, ensure_may_change, refuse_finished};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt, Reply};
 use crate::fact::Fact;
@@ -77,9 +77,9 @@ impl Release {
         refuse_finished(task, State::Pending)?;
         limit::text("reason", self.reason.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
         if let Some(agent) = &self.agent {
-            view.may_speak_for(caller, agent)?;
+            view.ensure_may_act_for(caller, agent)?;
         }
-        may_change(view, caller, task, self.agent.as_ref())?;
+        ensure_may_change(view, caller, task, self.agent.as_ref())?;
         if task.state == State::Failed {
             return Ok(Decision::new(again(view, task)?, reply));
         }
@@ -102,9 +102,9 @@ impl Retry {
         let task = view.task_known(&self.task)?;
         refuse_finished(task, State::Pending)?;
         if let Some(agent) = &self.agent {
-            view.may_speak_for(caller, agent)?;
+            view.ensure_may_act_for(caller, agent)?;
         }
-        may_change(view, caller, task, self.agent.as_ref())?;
+        ensure_may_change(view, caller, task, self.agent.as_ref())?;
         if task.state != State::Failed {
             return Err(super::refuse_transition(task, State::Pending)
                 .hint("only a failed task can be retried")

@@ -162,7 +162,7 @@ fn may_reopen_all(view: &View, caller: &Caller, opened: &[&Task]) -> Result<(), 
 /// Whoever asked for a task may, and whoever steers its run. Where nobody does, what has failed is anybody's to try again, as it
 /// is to claim; but what was done, skipped or cancelled is undone only by whoever worked on it.
 fn may_reopen(view: &View, caller: &Caller, task: &Task) -> Result<(), Halt> {
-    let named = caller.actor != Actor::Nobody;
+    let named = caller.actor != Actor::Anonymous;
     if named && task.assigned_by == caller.actor.to_string() {
         return Ok(());
     }
@@ -179,7 +179,7 @@ fn may_reopen(view: &View, caller: &Caller, task: &Task) -> Result<(), Halt> {
     }
     match (&task.worked_by, caller.actor.agent()) {
         (Some(worker), Some(agent)) if worker == agent => Ok(()),
-        (Some(worker), None) if !named => view.may_speak_for(caller, worker),
+        (Some(worker), None) if !named => view.ensure_may_act_for(caller, worker),
         (None, None) if !named => Ok(()),
         (worker, _) => Err(is_of_others(task, worker.as_ref()).into()),
     }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Clock, Grant, State, Task, check_transition, may_change};
+use super::{Clock, Grant, State, Task, check_transition, ensure_may_change};
 use crate::actor::Caller;
 use crate::code::Code;
 use crate::command::{Decision, Halt, Now, Reply};
@@ -46,7 +46,7 @@ impl Start {
             check_transition(task, State::InProgress)?;
         }
         if let Some(agent) = &self.agent {
-            view.may_speak_for(caller, agent)?;
+            view.ensure_may_act_for(caller, agent)?;
         }
         let agent = match &self.agent {
             // Under way: nobody else gets it by being named, the lead neither. To be told yes would be to believe it.
@@ -55,7 +55,7 @@ impl Start {
         };
         if task.state == State::InProgress {
             if task.holder() == Some(&agent) {
-                may_change(view, caller, task, self.agent.as_ref())?;
+                ensure_may_change(view, caller, task, self.agent.as_ref())?;
             } else {
                 super::claim::grant(view, caller, task, &agent)?;
             }
@@ -72,7 +72,7 @@ impl Start {
         }
         let mut facts = Vec::new();
         if task.holder() == Some(&agent) {
-            may_change(view, caller, task, self.agent.as_ref())?;
+            ensure_may_change(view, caller, task, self.agent.as_ref())?;
         } else {
             facts = super::claim::grant(view, caller, task, &agent)?;
         }

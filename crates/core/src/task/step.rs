@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{State, check_transition, may_change, refuse_finished};
+use super::{State, check_transition, ensure_may_change, refuse_finished};
 use crate::actor::Caller;
 use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
@@ -77,9 +77,9 @@ impl MoveTo {
         refuse_finished(task, self.to)?;
         limit::text("reason", self.reason.as_deref().unwrap_or(""), limit::TEXT_BYTES)?;
         if let Some(agent) = &self.agent {
-            view.may_speak_for(caller, agent)?;
+            view.ensure_may_act_for(caller, agent)?;
         }
-        may_change(view, caller, task, self.agent.as_ref())?;
+        ensure_may_change(view, caller, task, self.agent.as_ref())?;
         let reply = Reply::Row(Key::Task(self.task.clone()));
         if task.state == self.to && task.reason == self.reason && task.waiting_for == self.waiting_for {
             return Ok(Decision::nothing(reply));

@@ -21,7 +21,7 @@ pub use say::SayToTeam;
 pub use start::{NewMember, StartTeam, Takeover, TeamResumed, TeamStarted};
 pub use stop::{AskStop, TeamStopAsked};
 
-use crate::actor::{Caller, Power};
+use crate::actor::{Authority, Caller};
 use crate::code::Code;
 use crate::command::Halt;
 use crate::fact::Fact;
@@ -376,7 +376,7 @@ pub fn not_found(id: &TeamId) -> Refusal {
 
 /// Agents are run by people: whoever has the project's key, or a person's token.
 pub(crate) fn needs_person(caller: &Caller, what: &str) -> Result<(), Refusal> {
-    if caller.power == Power::Person {
+    if caller.power == Authority::Person {
         return Ok(());
     }
     Err(Refusal::new(Code::Forbidden, format!("only a person may {what}"))

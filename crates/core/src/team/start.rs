@@ -248,7 +248,7 @@ impl StartTeam {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::actor::Power;
+    use crate::actor::Authority;
     use crate::team::Conclusion;
     use crate::testing::{World, anna, by, end, entry, kickoff, runs_in, starts, wakes};
 
@@ -309,7 +309,7 @@ mod tests {
     #[test]
     fn only_people_run_agents() {
         let mut w = World::of(&["lead"]);
-        for caller in [by("lead"), Caller::nobody(), Caller { power: Power::Lead, ..by("lead") }] {
+        for caller in [by("lead"), Caller::nobody(), Caller { power: Authority::Lead, ..by("lead") }] {
             assert_eq!(w.refuses(&caller, starts("@pr-1", &["a"], 1)), Code::Forbidden);
         }
     }

@@ -113,7 +113,7 @@ impl World {
             thread: None,
             actor: caller.actor.clone(),
             auth: caller.auth,
-            via: caller.by.clone(),
+            via: caller.acting_through.clone(),
             cause: None,
             part_index: 0,
             fact,

@@ -46,7 +46,7 @@ impl MergeWorkspace {
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         let workspace = view.workspace_known(&self.workspace)?;
-        view.may_change(caller, workspace)?;
+        view.ensure_may_change(caller, workspace)?;
         is_free(workspace)?;
         // One that was merged may have gone on.
         if workspace.status == Status::Abandoned {

@@ -201,7 +201,7 @@ impl View {
 
     /// Whoever made a workspace may change it, and so may the holders of its tasks, the lead and people. If its maker is
     /// gone, anybody may.
-    fn may_change(&self, caller: &Caller, workspace: &Workspace) -> Result<(), Halt> {
+    fn ensure_may_change(&self, caller: &Caller, workspace: &Workspace) -> Result<(), Halt> {
         let Some(agent) = caller.actor.agent() else { return Ok(()) };
         if workspace.created_by == agent.as_str() || self.has_authority(caller)? {
             return Ok(());

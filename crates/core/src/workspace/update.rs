@@ -52,7 +52,7 @@ impl UpdateWorkspace {
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         let workspace = view.workspace_known(&self.workspace)?;
-        view.may_change(caller, workspace)?;
+        view.ensure_may_change(caller, workspace)?;
         self.check(workspace)?;
         is_free(workspace)?;
         // What is gone need not be removed again.

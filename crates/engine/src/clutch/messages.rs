@@ -42,7 +42,7 @@ pub enum Sender {
 impl Sender {
     /// An agent with or without `agent:`, a person with `person:`, the router, or one that the log names by itself.
     pub fn parse(text: &str) -> Option<Sender> {
-        if matches!(Actor::parse(text), Actor::System | Actor::Watcher | Actor::Nobody) {
+        if matches!(Actor::parse(text), Actor::System | Actor::Watcher | Actor::Anonymous) {
             return Some(Sender::Author(text.to_owned()));
         }
         match Address::parse(text)? {

@@ -129,7 +129,7 @@ fn found_key(
     let found = match &item.received.envelope.security.auth {
         // Nobody can check the signature of one that has no keys; it is as good as none.
         Some(_) if own.is_empty() && policy == SigningPolicy::Sensitive => None,
-        None if !heartbeat || policy != SigningPolicy::All || item.caller.by.is_some() => None,
+        None if !heartbeat || policy != SigningPolicy::All || item.caller.acting_through.is_some() => None,
         _ => Some(signed_by(&item.received.envelope, own)?),
     };
     // The newest key of a name counts.

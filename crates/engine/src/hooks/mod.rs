@@ -14,7 +14,7 @@ mod signature;
 
 use std::fmt;
 
-use rookery_core::{Actor, AgentId, Auth, Caller, Power, Timestamp};
+use rookery_core::{Actor, AgentId, Auth, Authority, Caller, Timestamp};
 use rookery_store::Pending;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -92,9 +92,9 @@ impl Hook {
         Caller {
             actor: Actor::Agent(self.from.clone()),
             auth: Auth::Token,
-            power: Power::Agent,
+            power: Authority::Agent,
             fence: None,
-            by: Some(format!("hook:{}", self.name)),
+            acting_through: Some(format!("hook:{}", self.name)),
             session: None,
         }
     }

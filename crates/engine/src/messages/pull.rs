@@ -5,7 +5,7 @@ use rookery_core::agent::Agent;
 use rookery_core::key::Table;
 use rookery_core::message::{Delivery, Message, Shown};
 use rookery_core::{
-    Actor, AgentId, Caller, Code, Key, MessageId, Power, Refusal, Row, Seq, TaskId, Timestamp, envelope, limit,
+    Actor, AgentId, Authority, Caller, Code, Key, MessageId, Refusal, Row, Seq, TaskId, Timestamp, envelope, limit,
 };
 use rookery_store::ListQuery;
 use rookery_store::query::Test;
@@ -245,12 +245,12 @@ impl Engine {
                 .into());
         }
         match &caller.actor {
-            Actor::Agent(id) if id != agent && caller.power < Power::Lead && !self.leads(id).await? => {
+            Actor::Agent(id) if id != agent && caller.power < Authority::Lead && !self.leads(id).await? => {
                 Err(Refusal::new(Code::Forbidden, format!("'{id}' may not open the inbox of '{agent}'"))
                     .hint("every agent has its own inbox; the lead and people may look into others")
                     .into())
             }
-            Actor::Agent(_) | Actor::Nobody if !caller.is_proven() && self.is_sealed(agent) => {
+            Actor::Agent(_) | Actor::Anonymous if !caller.is_proven() && self.is_sealed(agent) => {
                 Err(Refusal::sealed(agent).into())
             }
             _ => Ok(()),

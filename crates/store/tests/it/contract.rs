@@ -1,6 +1,6 @@
 //! What every engine must do. Each scenario runs on all of them and ends with: the rows are the fold of the log.
 
-use rookery_core::actor::Power;
+use rookery_core::actor::Authority;
 use rookery_core::key::ColumnValue;
 use rookery_core::log::{Body, BodyBytes, LogRow};
 use rookery_core::redact::{Redact, Target};
@@ -569,7 +569,7 @@ async fn operational_state_is_kept_and_not_logged(world: &World) {
         id: id.to_owned(),
         hash: "h".to_owned(),
         subject: "a".to_owned(),
-        power: Power::Agent,
+        power: Authority::Agent,
         created_at: Timestamp(1),
         expires_at: None,
         label: Some(label.to_owned()),

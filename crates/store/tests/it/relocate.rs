@@ -1,7 +1,7 @@
 //! A store moved or copied into another one.
 
 use rookery_core::view::{LifeSource, Presence};
-use rookery_core::{AgentId, Power, Seq, Timestamp};
+use rookery_core::{AgentId, Authority, Seq, Timestamp};
 use rookery_store::artifact::ArtifactError;
 use rookery_store::offline::{self, OfflineError, Origin, RelocateReport, Source};
 use rookery_store::sqlite::offline::{Existing, backup, origin, restore, sink, source};
@@ -19,7 +19,7 @@ fn token(id: &str) -> Token {
         id: id.to_owned(),
         hash: "h".to_owned(),
         subject: "a".to_owned(),
-        power: Power::Agent,
+        power: Authority::Agent,
         created_at: Timestamp(1),
         expires_at: None,
         label: None,

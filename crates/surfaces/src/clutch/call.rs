@@ -4,7 +4,7 @@ use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use rookery_core::clutch::Address;
-use rookery_core::{Actor, AgentId, Caller, Code, Command, Power, Refusal};
+use rookery_core::{Actor, AgentId, Authority, Caller, Code, Command, Refusal};
 use rookery_store::Committed;
 use serde::de::DeserializeOwned;
 
@@ -62,7 +62,7 @@ impl Call {
     /// The same of whoever leaves something here that no fact tells of.
     pub async fn writer(&self) -> Result<Caller, ClutchError> {
         let caller = self.0.reader().await?;
-        if caller.power == Power::Observer {
+        if caller.power == Authority::Observer {
             return Err(Refusal::new(Code::Forbidden, "an observer may only read").into());
         }
         Ok(caller)

@@ -2,7 +2,7 @@
 //! and found from then on.
 
 use rookery_core::agent::Join;
-use rookery_core::{Caller, Power};
+use rookery_core::{Authority, Caller};
 use rookery_engine::{EngineError, Request};
 
 use crate::app::App;
@@ -11,7 +11,7 @@ use crate::app::App;
 /// stays unknown.
 pub async fn arrive(app: &App, caller: &Caller) -> Result<(), EngineError> {
     let engine = app.engine();
-    let Some(agent) = caller.actor.agent().filter(|_| caller.power != Power::Observer) else { return Ok(()) };
+    let Some(agent) = caller.actor.agent().filter(|_| caller.power != Authority::Observer) else { return Ok(()) };
     if engine.knows(agent) || engine.agent(agent).await?.value.is_some_and(|agent| !agent.has_left()) {
         return Ok(());
     }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rookery_core::{Actor, AgentId, Caller, Code, Command, Power, Refusal, Row};
+use rookery_core::{Actor, AgentId, Authority, Caller, Code, Command, Refusal, Row};
 use rookery_engine::messages::Unread;
 use rookery_engine::{Engine, Request};
 use rookery_store::{Answer, Committed};
@@ -128,7 +128,7 @@ impl Call {
                     .hint("leave out agent_id, or name the agent that the call comes from")
                     .into());
             }
-            if !caller.is_proven() && self.engine().agent(named).await?.value.is_some_and(|agent| agent.sealed) {
+            if !caller.is_proven() && self.engine().agent(named).await?.value.is_some_and(|agent| agent.has_credential) {
                 return Err(Refusal::sealed(named).into());
             }
         }
@@ -139,13 +139,13 @@ impl Call {
     /// The caller of a tool whose command is the caller's own, by the same rule. People may too.
     pub async fn author(&self, argument: Option<&str>) -> Result<Caller, ToolError> {
         match self.worker(argument).await? {
-            (Caller { actor: Actor::Nobody, .. }, _) => Err(ToolError::anonymous()),
+            (Caller { actor: Actor::Anonymous, .. }, _) => Err(ToolError::anonymous()),
             (caller, _) => Ok(caller),
         }
     }
 
     async fn leads(&self, caller: &Caller, agent: &AgentId) -> Result<bool, ToolError> {
-        Ok(caller.power >= Power::Lead || self.engine().totals().await?.value.1.as_ref() == Some(agent))
+        Ok(caller.power >= Authority::Lead || self.engine().totals().await?.value.1.as_ref() == Some(agent))
     }
 
     /// Registers the agent that a caller speaks as if nobody knows it yet: whoever names itself is part of the team.

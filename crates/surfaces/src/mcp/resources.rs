@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use rmcp::model::{Resource, ResourceTemplate};
 use rookery_core::document::{Document, DocumentId, DocumentPath};
-use rookery_core::{Actor, AgentId, Caller, Code, Instance, MessageId, Power, Refusal};
+use rookery_core::{Actor, AgentId, Authority, Caller, Code, Instance, MessageId, Refusal};
 use serde_json::json;
 
 use super::call::Call;
@@ -152,7 +152,7 @@ pub async fn may_see(call: &Call, named: &Named) -> Result<(), ToolError> {
         // Whoever looks at its own inbox wants to be reached. One that gave no name is only believed to be that agent.
         return call.arrive(&call.caller(None)?).await;
     }
-    if caller.power >= Power::Lead {
+    if caller.power >= Authority::Lead {
         return Ok(());
     }
     Err(Refusal::new(Code::Forbidden, format!("the inbox of '{agent}' is not yours")).into())
@@ -161,7 +161,7 @@ pub async fn may_see(call: &Call, named: &Named) -> Result<(), ToolError> {
 /// Who reads an inbox: the caller, or whoever gave no name and thereby says that it is the inbox's agent.
 fn reader(call: &Call, agent: &AgentId) -> Result<Caller, ToolError> {
     let caller = call.caller(None)?;
-    if caller.actor == Actor::Nobody { call.caller(Some(agent.as_str())) } else { Ok(caller) }
+    if caller.actor == Actor::Anonymous { call.caller(Some(agent.as_str())) } else { Ok(caller) }
 }
 
 pub async fn read(call: &Call, named: &Named) -> Result<String, ToolError> {

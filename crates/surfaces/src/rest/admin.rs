@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use regex::bytes::Regex;
 use rookery_core::log::{BodyBytes, LogRow};
 use rookery_core::redact::{Erase, Redact, Target};
-use rookery_core::{Actor, Code, Fact, IntentId, Power, Refusal, Seq};
+use rookery_core::{Actor, Authority, Code, Fact, IntentId, Refusal, Seq};
 use rookery_engine::artifacts::{Collected, Trial};
 use rookery_engine::names::NewToken;
 use rookery_engine::{At, Engine, EngineError, Waited, access, ambient};
@@ -78,10 +78,10 @@ pub async fn list_tokens(State(app): State<App>, call: Call) -> Result<Json<Vec<
         id: token.id,
         agent: token.subject,
         role: match token.power {
-            Power::Observer => TokenRole::Observer,
-            Power::Agent => TokenRole::Agent,
-            Power::Lead => TokenRole::Lead,
-            Power::Person => TokenRole::Person,
+            Authority::Observer => TokenRole::Observer,
+            Authority::Agent => TokenRole::Agent,
+            Authority::Lead => TokenRole::Lead,
+            Authority::Person => TokenRole::Person,
         },
         created_at: token.created_at.0,
         expires_at: token.expires_at.map(|at| at.0),
@@ -113,10 +113,10 @@ pub async fn create_token(call: Call, body: JsonBody<wire::NewToken>) -> Result<
         hash: access::hash(&secret),
         subject: subject.trim_start_matches("person:").to_owned(),
         power: match role {
-            TokenRole::Observer => Power::Observer,
-            TokenRole::Agent => Power::Agent,
-            TokenRole::Lead => Power::Lead,
-            TokenRole::Person => Power::Person,
+            TokenRole::Observer => Authority::Observer,
+            TokenRole::Agent => Authority::Agent,
+            TokenRole::Lead => Authority::Lead,
+            TokenRole::Person => Authority::Person,
         },
         created_at: now,
         expires_at: body.value.expires_in_seconds.map(|seconds| now.plus_millis(seconds.saturating_mul(1000))),

@@ -82,7 +82,7 @@ impl Call {
     /// A person with a credential.
     pub fn person(&self) -> Result<Caller, RestError> {
         let caller = self.caller(None)?;
-        if caller.power != rookery_core::Power::Person {
+        if caller.power != rookery_core::Authority::Person {
             return Err(RestError::new(Code::Forbidden, "only a person may do this")
                 .hint("use the command line, or send a person's token"));
         }

@@ -60,7 +60,7 @@ pub(super) fn seq_is_gap_free(model: &Model, row: &LogRow) -> Checked {
 pub(super) fn sealed_ids_are_proven(model: &Model, row: &LogRow) -> Checked {
     let Actor::Agent(id) = &row.actor else { return Ok(()) };
     match model.row(&Key::Agent(id.clone())) {
-        Some(Row::Agent(agent)) if agent.sealed && !matches!(row.auth, Auth::Token | Auth::Session) => {
+        Some(Row::Agent(agent)) if agent.has_credential && !matches!(row.auth, Auth::Token | Auth::Session) => {
             violated("sealed_ids_are_proven", format!("{} of {id} is known by {:?}", row.fact.kind(), row.auth))
         }
         _ => Ok(()),
@@ -405,7 +405,7 @@ fn was_decided(model: &Model, sent: &Sent, before: Seq, rows: &[LogRow], answer:
     }
     // A caller without a name acts as the holder of what it changes.
     let author = match (&sent.caller.actor, rows.first().and_then(|row| row.fact.holder())) {
-        (Actor::Nobody, Some(holder)) => Actor::Agent(holder.clone()),
+        (Actor::Anonymous, Some(holder)) => Actor::Agent(holder.clone()),
         (actor, _) => actor.clone(),
     };
     if let Some(row) = rows.iter().find(|row| row.actor != author) {

@@ -550,7 +550,7 @@ impl World {
         let (State::Up, Some(process)) = (node.state, &mut node.process) else { return };
         if let Some(Row::Agent(row)) = self.model.row_at(&Key::Agent(agent.clone()), process.cursor)
             && row.is_live()
-            && !(row.sealed && caller.auth == Auth::Asserted)
+            && !(row.has_credential && caller.auth == Auth::Asserted)
         {
             process.taken.insert(agent.clone(), self.now);
         }

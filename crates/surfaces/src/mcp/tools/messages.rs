@@ -3,7 +3,7 @@
 use rookery_core::envelope::iso;
 use rookery_core::instance::plain;
 use rookery_core::message::{Fate, Form, Hold, Message, Priority, Recipients};
-use rookery_core::{Actor, AgentId, Caller, Code, Instance, MessageId, Power, Refusal, Timestamp};
+use rookery_core::{Actor, AgentId, Authority, Caller, Code, Instance, MessageId, Refusal, Timestamp};
 use rookery_engine::messages::{Mail, MessageStatus, Pending, Reached, RecipientStatus, Waiting};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -38,7 +38,7 @@ impl Member {
     /// The caller as a part of the team. Nobody knew it before: it joins by this.
     pub async fn of(call: &Call, named: Option<&str>) -> Result<Member, ToolError> {
         let (caller, agent) = call.worker(named).await?;
-        if caller.actor == Actor::Nobody {
+        if caller.actor == Actor::Anonymous {
             return Err(ToolError::anonymous());
         }
         let id = agent.unwrap_or_else(|| AgentId::from(caller.actor.to_string().as_str()));
@@ -52,7 +52,7 @@ impl Member {
     /// As [`Member::of`]; `None` if the caller gave no name, and may only look.
     pub async fn or_guest(call: &Call, named: Option<&str>) -> Result<Option<Member>, ToolError> {
         match call.caller(named)?.actor {
-            Actor::Nobody => Ok(None),
+            Actor::Anonymous => Ok(None),
             _ => Ok(Some(Member::of(call, named).await?)),
         }
     }
@@ -289,7 +289,7 @@ fn may_see(caller: &Caller, message: &Message) -> bool {
     let named = |agent: &AgentId| matches!(&header.to, Recipients::Agents(agents) if agents.contains(agent));
     let own = |agent: &AgentId| header.from == *agent || named(agent);
     let author = header.from.as_str() == caller.actor.to_string();
-    header.form != Form::Direct || author || caller.power >= Power::Lead || caller.actor.agent().is_some_and(own)
+    header.form != Form::Direct || author || caller.power >= Authority::Lead || caller.actor.agent().is_some_and(own)
 }
 
 fn kind(form: Form) -> &'static str {
