@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rookery_core::{NodeId, Timestamp};
-use rookery_store::node::{Attendance, Duty, LEASE, Node, Seen, Tenure, Whereabouts};
+use rookery_store::node::{LEASE, LeaderEpoch, LeaderRole, LeaseRenewal, Node, NodeLiveness, Seen};
 use tokio::sync::watch;
 
 use crate::engine::{Engine, EngineError};
@@ -21,12 +21,12 @@ pub struct Attending {
     node: Node,
     last: Mutex<Last>,
     /// The duties as of the last attendance; changes when they do.
-    tenures: watch::Sender<Vec<Tenure>>,
+    tenures: watch::Sender<Vec<LeaderEpoch>>,
 }
 
 #[derive(Debug, Default)]
 struct Last {
-    attendance: Attendance,
+    attendance: LeaseRenewal,
     /// Monotonic time up to which its tenures may be acted on.
     until: u64,
 }
@@ -50,21 +50,21 @@ impl Attending {
     }
 
     /// The duty, if this node has it and may act on it at this monotonic time.
-    pub fn tenure(&self, duty: Duty, now: u64) -> Option<Tenure> {
+    pub fn tenure(&self, duty: LeaderRole, now: u64) -> Option<LeaderEpoch> {
         let last = self.lock();
         let held = last.attendance.tenures.iter().find(|tenure| tenure.duty == duty);
         held.copied().filter(|_| now < last.until)
     }
 
     /// Tells when duties come and go.
-    pub fn changes(&self) -> watch::Receiver<Vec<Tenure>> {
+    pub fn changes(&self) -> watch::Receiver<Vec<LeaderEpoch>> {
         self.tenures.subscribe()
     }
 
     /// The nodes that are here, so that what they see will be written down.
     pub(crate) fn present(&self) -> BTreeSet<NodeId> {
         let last = self.lock();
-        let here = last.attendance.nodes.iter().filter(|seen| seen.whereabouts == Whereabouts::Here);
+        let here = last.attendance.nodes.iter().filter(|seen| seen.liveness == NodeLiveness::Online);
         here.map(|seen| seen.node.id.clone()).chain([self.node.id.clone()]).collect()
     }
 
@@ -74,7 +74,7 @@ impl Attending {
     }
 
     /// Takes what the store said to a question that was asked at the monotonic time `asked`.
-    fn take(&self, attendance: Attendance, asked: u64, now: u64) {
+    fn take(&self, attendance: LeaseRenewal, asked: u64, now: u64) {
         let tenures = attendance.tenures.clone();
         let lease = u64::try_from(LEASE.as_millis()).unwrap_or(u64::MAX);
         let mut last = self.lock();
@@ -95,8 +95,8 @@ impl Attending {
     /// What a person should know about the nodes.
     pub fn warnings(&self) -> Vec<String> {
         let last = self.lock();
-        let Attendance { nodes, clock_ahead_millis, .. } = &last.attendance;
-        let is_here = |seen: &&Seen| seen.whereabouts == Whereabouts::Here;
+        let LeaseRenewal { nodes, clock_ahead_millis, .. } = &last.attendance;
+        let is_here = |seen: &&Seen| seen.liveness == NodeLiveness::Online;
         // A folder that another process serves by now misses nobody.
         let served: BTreeSet<_> = nodes.iter().filter(is_here).map(|seen| &seen.node.site.id).collect();
         let missing = nodes.iter().filter(|seen| !is_here(seen) && !served.contains(&seen.node.site.id));
@@ -130,7 +130,7 @@ fn away(node: &Node, last_seen: Timestamp) -> String {
 
 impl Engine {
     /// The duty, if this node may act on it now.
-    pub fn tenure(&self, duty: Duty) -> Option<Tenure> {
+    pub fn tenure(&self, duty: LeaderRole) -> Option<LeaderEpoch> {
         self.attending().tenure(duty, self.clock().monotonic())
     }
 
@@ -143,7 +143,7 @@ impl Engine {
 /// One round: keeps this node's place and its duties, takes up those that nobody keeps, and learns who else is here.
 pub async fn attend(engine: &Engine) -> Result<(), EngineError> {
     let asked = engine.clock().monotonic();
-    let attendance = engine.store().attend(engine.attending().node().clone()).await?;
+    let attendance = engine.store().renew_lease(engine.attending().node().clone()).await?;
     engine.attending().take(attendance, asked, engine.clock().monotonic());
     Ok(())
 }
@@ -151,7 +151,7 @@ pub async fn attend(engine: &Engine) -> Result<(), EngineError> {
 /// The last round: gives up the duties and the place, so that others need not wait for the lease to run out.
 pub async fn depart(engine: &Engine) -> Result<(), EngineError> {
     engine.attending().gives_up();
-    Ok(engine.store().depart(engine.attending().node().id.clone()).await?)
+    Ok(engine.store().leave_cluster(engine.attending().node().id.clone()).await?)
 }
 
 #[cfg(test)]
@@ -172,31 +172,31 @@ mod tests {
         }
     }
 
-    fn seen(node: Node, whereabouts: Whereabouts) -> Seen {
-        Seen { node, last_seen: Timestamp(1_700_000_000_000), whereabouts, duties: vec![] }
+    fn seen(node: Node, whereabouts: NodeLiveness) -> Seen {
+        Seen { node, last_seen: Timestamp(1_700_000_000_000), liveness: whereabouts, leader_roles: vec![] }
     }
 
-    const SWEEPER: Tenure = Tenure { duty: Duty::Sweeper, epoch: 3 };
+    const SWEEPER: LeaderEpoch = LeaderEpoch { duty: LeaderRole::Sweeper, epoch: 3 };
 
     #[test]
     fn a_duty_runs_out_a_lease_after_it_was_asked_for() {
         let attending = Attending::new(node("a"));
-        assert_eq!(attending.tenure(Duty::Sweeper, 0), None);
+        assert_eq!(attending.tenure(LeaderRole::Sweeper, 0), None);
         // The answer took a second: that second is not ours.
-        let attendance = Attendance { tenures: vec![SWEEPER], ..Attendance::default() };
+        let attendance = LeaseRenewal { tenures: vec![SWEEPER], ..LeaseRenewal::default() };
         attending.take(attendance, 10_000, 11_000);
-        assert_eq!(attending.tenure(Duty::Sweeper, 15_999), Some(SWEEPER));
-        assert_eq!(attending.tenure(Duty::Sweeper, 16_000), None);
-        assert_eq!(attending.tenure(Duty::Timers, 11_000), None);
+        assert_eq!(attending.tenure(LeaderRole::Sweeper, 15_999), Some(SWEEPER));
+        assert_eq!(attending.tenure(LeaderRole::Sweeper, 16_000), None);
+        assert_eq!(attending.tenure(LeaderRole::Timers, 11_000), None);
         attending.gives_up();
-        assert_eq!(attending.tenure(Duty::Sweeper, 11_000), None);
+        assert_eq!(attending.tenure(LeaderRole::Sweeper, 11_000), None);
     }
 
     #[test]
     fn whoever_waits_for_a_duty_is_told_when_it_comes_and_when_it_is_back() {
         let attending = Attending::new(node("a"));
         let mut changes = attending.changes();
-        let held = || Attendance { tenures: vec![SWEEPER], ..Attendance::default() };
+        let held = || LeaseRenewal { tenures: vec![SWEEPER], ..LeaseRenewal::default() };
         attending.take(held(), 0, 10);
         assert!(changes.has_changed().unwrap());
         changes.mark_unchanged();
@@ -210,12 +210,12 @@ mod tests {
     fn people_are_told_of_nodes_that_are_missed_clocks_apart_and_other_versions() {
         let attending = Attending::new(node("a"));
         let warned = |nodes: Vec<Seen>, clock_ahead_millis| {
-            attending.take(Attendance { tenures: vec![], nodes, clock_ahead_millis }, 0, 0);
+            attending.take(LeaseRenewal { tenures: vec![], nodes, clock_ahead_millis }, 0, 0);
             attending.warnings()
         };
-        let here = |node| seen(node, Whereabouts::Here);
+        let here = |node| seen(node, NodeLiveness::Online);
         assert_eq!(warned(vec![here(node("a")), here(node("b"))], 1_000), [""; 0]);
-        let gone = seen(node("b"), Whereabouts::Away);
+        let gone = seen(node("b"), NodeLiveness::Offline);
         let missed = warned(vec![here(node("a")), gone.clone()], -2_500);
         assert_eq!(
             missed,

@@ -3,7 +3,7 @@
 use rookery_core::instance::{Configured, Instance, Scope, TeamContext, context_keys};
 use rookery_core::key::Table;
 use rookery_core::{Refusal, Row};
-use rookery_store::ListQuery;
+use rookery_store::RowQuery;
 
 use crate::engine::{Engine, EngineError};
 
@@ -24,7 +24,7 @@ impl Engine {
 
     /// What was configured, the project's defaults included.
     pub async fn configured_contexts(&self) -> Result<Vec<Configured>, EngineError> {
-        let (rows, _) = self.store().list(ListQuery::all(Table::Contexts)).await?;
+        let (rows, _) = self.store().list(RowQuery::all(Table::Contexts)).await?;
         Ok(rows.into_iter().filter_map(configured).collect())
     }
 

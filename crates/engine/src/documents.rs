@@ -5,8 +5,8 @@ use rookery_core::document::{
 };
 use rookery_core::key::Table;
 use rookery_core::{Caller, Code, Command, Instance, Key, Refusal, Row, RunId};
-use rookery_store::query::{Order, Test};
-use rookery_store::{Answer, ListQuery, SubmitError};
+use rookery_store::query::{ColumnTest, Order};
+use rookery_store::{AnyReply, RowQuery, SubmitError};
 
 use crate::engine::{Engine, EngineError, Request};
 use crate::queries::At;
@@ -61,7 +61,7 @@ impl Engine {
             return Ok(None);
         };
         let base = Version::base_text(id, version.base);
-        let pieces = ListQuery::all(Table::Versions).with("base", Test::Is(base.as_str().into()));
+        let pieces = RowQuery::all(Table::Versions).with("base", ColumnTest::Is(base.as_str().into()));
         let (rows, _) = self.store().list(pieces).await?;
         let pieces: Vec<Version> = rows.into_iter().filter_map(version_of).collect();
         let text = text_of(pieces.iter().filter(|piece| piece.version <= version.version));
@@ -70,7 +70,7 @@ impl Engine {
 
     /// The documents of a run, by path.
     pub async fn documents(&self, run: &RunId) -> Result<At<Vec<Document>>, EngineError> {
-        let query = ListQuery::all(Table::Documents).with("live_in", Test::Is(run.as_str().into()));
+        let query = RowQuery::all(Table::Documents).with("live_in", ColumnTest::Is(run.as_str().into()));
         let (rows, head) = self.store().list(query).await?;
         let documents = rows.into_iter().filter_map(|row| if let Row::Document(row) = row { Some(row) } else { None });
         Ok(At { value: documents.collect(), head })
@@ -79,8 +79,8 @@ impl Engine {
     /// The changes of a document, newest first, each with the words that it brought.
     pub async fn document_history(&self, id: &DocumentId, limit: Option<u32>) -> Result<At<Vec<Version>>, EngineError> {
         let name = id.text();
-        let mut query = ListQuery::all(Table::Versions)
-            .with("document", Test::Is(name.as_str().into()))
+        let mut query = RowQuery::all(Table::Versions)
+            .with("document", ColumnTest::Is(name.as_str().into()))
             .ordered_by("version")
             .at_most(Some(limit.unwrap_or(PAGE).clamp(1, LARGEST_PAGE)));
         query.order = Order::Descending;
@@ -109,7 +109,7 @@ impl Engine {
         let changed = document_of(&request.command).cloned();
         match (self.submit(request).await, changed) {
             (Ok(committed), _) => match committed.answer {
-                Answer::Row(_, row) => match row.0 {
+                AnyReply::Row(_, row) => match row.0 {
                     Row::Document(document) => Ok(Changed::Done(document)),
                     _ => Err(no_document().into()),
                 },

@@ -12,9 +12,9 @@ use rookery_core::message::StormGuard;
 use rookery_core::task::{MAX_ATTEMPTS, RETRY_BACKOFF_MILLIS};
 use rookery_core::view::{LifeSource, Presence};
 use rookery_core::{AgentId, Authority, Caller, Code, Command, HandoffId, IntentId, Key, Refusal, Row, SiteId, TaskId};
-use rookery_store::artifact::{ArtifactError, Erased, Held};
+use rookery_store::artifact::{ArtifactError, ArtifactHold, Erased};
 use rookery_store::{
-    Answer, Clock, Committed, Idempotency, Node, PresenceBoard, ReadError, Store, Submission, SubmitError,
+    AnyReply, Clock, Committed, Idempotency, Node, PresenceBoard, ReadError, Store, Submission, SubmitError,
 };
 use sha2::{Digest, Sha256};
 
@@ -265,9 +265,9 @@ impl Engine {
     }
 
     /// Ends a hold, and the artifact with it if nothing names it.
-    pub(crate) async fn let_go(&self, held: Held) {
+    pub(crate) async fn let_go(&self, held: ArtifactHold) {
         let sha256 = held.sha256.clone();
-        if let Err(error) = self.store().let_go(held).await {
+        if let Err(error) = self.store().release_hold(held).await {
             tracing::warn!(%error, sha256, "the body of a request that came to nothing was not removed");
         }
     }
@@ -307,14 +307,14 @@ impl Engine {
     fn learn(&self, caller: &Caller, command: &Command, committed: &Committed) {
         let (roster, at) = (&self.inner.roster, committed.at);
         match (command, &committed.answer) {
-            (Command::Register(_) | Command::Join(_) | Command::UpdateProfile(_), Answer::Row(_, row)) => {
+            (Command::Register(_) | Command::Join(_) | Command::UpdateProfile(_), AnyReply::Row(_, row)) => {
                 if let Row::Agent(agent) = &row.0 {
                     roster.learn(agent, at);
                     // What is committed is answered: a seal that came in between is the next call's matter.
                     self.sign_of_life(caller, &agent.id, LifeSource::Call).ok();
                 }
             }
-            (Command::StartTeam(_) | Command::EndTeam(_), Answer::Row(_, row)) => {
+            (Command::StartTeam(_) | Command::EndTeam(_), AnyReply::Row(_, row)) => {
                 if let Row::Team(team) = &row.0 {
                     self.access().team_sessions().learn(team, at);
                 }
@@ -324,7 +324,7 @@ impl Engine {
             }
             (Command::SetStatus(set), _) => roster.moved(&set.agent, Place::Here, at),
             (Command::Leave(leave), _) => roster.moved(&leave.agent, Place::Left, at),
-            (Command::SendMessage(_) | Command::ReleaseHeld(_), Answer::Row(_, row)) => {
+            (Command::SendMessage(_) | Command::ReleaseHeld(_), AnyReply::Row(_, row)) => {
                 if let Row::Message(message) = &row.0 {
                     self.counts().sent(&message.letter.header);
                 }

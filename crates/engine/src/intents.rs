@@ -15,9 +15,9 @@ use rookery_core::team::{Launched, SettleLaunch};
 use rookery_core::workspace::{Outcome, SettleWorkspace};
 use rookery_core::{Caller, IntentId, Row, Seq, SiteId, WorkspaceId};
 use rookery_store::artifact::Erased;
-use rookery_store::node::{Duty, Tenure};
-use rookery_store::query::Test;
-use rookery_store::{ListQuery, Pending, Submission, SubmitError};
+use rookery_store::node::{LeaderEpoch, LeaderRole};
+use rookery_store::query::ColumnTest;
+use rookery_store::{Pending, RowQuery, Submission, SubmitError};
 
 use crate::engine::{Engine, EngineError};
 
@@ -56,11 +56,11 @@ pub trait Hands: Send + Sync {
 enum Ours {
     /// It belongs here.
     Site,
-    Duty(Tenure),
+    Duty(LeaderEpoch),
     No,
 }
 
-fn ours(site: Option<&SiteId>, here: &SiteId, effects: Option<Tenure>) -> Ours {
+fn ours(site: Option<&SiteId>, here: &SiteId, effects: Option<LeaderEpoch>) -> Ours {
     match (site, effects) {
         (Some(site), _) if site == here => Ours::Site,
         (None, Some(tenure)) => Ours::Duty(tenure),
@@ -72,8 +72,8 @@ fn ours(site: Option<&SiteId>, here: &SiteId, effects: Option<Tenure>) -> Ours {
 pub async fn carry_out(engine: &Engine, hands: &dyn Hands) -> Result<Open, EngineError> {
     let (mut open, mut after) = (Open::Nothing, Seq::ZERO);
     loop {
-        let above = Test::Above(i64::try_from(after.0).unwrap_or(i64::MAX));
-        let page = ListQuery::all(Table::Intents).with("opened", above).ordered_by("opened").at_most(Some(PAGE));
+        let above = ColumnTest::Above(i64::try_from(after.0).unwrap_or(i64::MAX));
+        let page = RowQuery::all(Table::Intents).with("opened", above).ordered_by("opened").at_most(Some(PAGE));
         let (rows, _) = engine.store().list(page).await?;
         let taken = rows.len();
         let intents: Vec<Intent> = rows.into_iter().filter_map(intent_of).collect();
@@ -95,7 +95,7 @@ async fn carry_out_one(engine: &Engine, hands: &dyn Hands, intent: Intent) -> Re
     let here = &engine.attending().node().site.id;
     // A store that nobody shares has one place.
     let site = intent.site.as_ref().map(|site| if engine.is_here(site) { here } else { site });
-    let ours = ours(site, here, engine.tenure(Duty::Effects));
+    let ours = ours(site, here, engine.tenure(LeaderRole::Effects));
     if ours == Ours::No {
         return Ok(Open::Nothing);
     }
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn what_belongs_to_a_site_is_done_there_and_the_rest_by_whoever_has_the_duty() {
         let (here, there) = (SiteId::from("site_here"), SiteId::from("site_there"));
-        let tenure = Tenure { duty: Duty::Effects, epoch: 2 };
+        let tenure = LeaderEpoch { duty: LeaderRole::Effects, epoch: 2 };
         for (site, effects, expected) in [
             (None, None, Ours::No),
             (None, Some(tenure), Ours::Duty(tenure)),

@@ -9,8 +9,8 @@ use rookery_core::key::Table;
 use rookery_core::log::LogRow;
 use rookery_core::task::{State, Task};
 use rookery_core::{AgentId, HandoffId, Key, Row, Seq, TaskId};
-use rookery_store::query::Test;
-use rookery_store::{Head, ListQuery, LogQuery};
+use rookery_store::query::ColumnTest;
+use rookery_store::{Head, LogQuery, RowQuery};
 
 use crate::engine::{Engine, EngineError};
 
@@ -114,12 +114,12 @@ impl Engine {
     }
 
     pub async fn handoffs(&self, status: Option<&str>, to: Option<&AgentId>) -> Result<At<Vec<Handoff>>, EngineError> {
-        let mut query = ListQuery::all(Table::Handoffs).ordered_by("created");
+        let mut query = RowQuery::all(Table::Handoffs).ordered_by("created");
         if let Some(status) = status {
-            query = query.with("status", Test::Is(status.into()));
+            query = query.with("status", ColumnTest::Is(status.into()));
         }
         if let Some(to) = to {
-            query = query.with("recipient", Test::Is(to.as_str().into()));
+            query = query.with("recipient", ColumnTest::Is(to.as_str().into()));
         }
         let (rows, head) = self.store().list(query).await?;
         Ok(At { value: handoffs_of(rows), head })
@@ -129,9 +129,9 @@ impl Engine {
         let queries = vec![
             agents_query(),
             FileFilter::All.query(),
-            ListQuery::all(Table::Tasks).ordered_by("created"),
-            ListQuery::all(Table::Handoffs).ordered_by("created"),
-            ListQuery::all(Table::Seats),
+            RowQuery::all(Table::Tasks).ordered_by("created"),
+            RowQuery::all(Table::Handoffs).ordered_by("created"),
+            RowQuery::all(Table::Seats),
         ];
         let (lists, head) = self.store().lists(queries).await?;
         let mut lists = lists.into_iter();
@@ -166,13 +166,13 @@ impl Engine {
 
 impl TaskFilter {
     /// One list for each shape, so that none is longer than what is asked for.
-    fn queries(&self) -> Vec<ListQuery> {
-        let mut all = ListQuery::all(Table::Tasks).ordered_by("created").at_most(self.limit);
+    fn queries(&self) -> Vec<RowQuery> {
+        let mut all = RowQuery::all(Table::Tasks).ordered_by("created").at_most(self.limit);
         if let Some(assignee) = &self.assignee {
-            all = all.with("assignee", Test::Is(assignee.as_str().into()));
+            all = all.with("assignee", ColumnTest::Is(assignee.as_str().into()));
         }
         if let Some(after) = self.after {
-            all = all.with("created", Test::Above(i64::try_from(after.0).unwrap_or(i64::MAX)));
+            all = all.with("created", ColumnTest::Above(i64::try_from(after.0).unwrap_or(i64::MAX)));
         }
         if self.any_of.is_empty() {
             return vec![all];
@@ -186,31 +186,31 @@ impl TaskShape {
         TaskShape { state, held: None, waiting: None }
     }
 
-    fn narrow(&self, query: ListQuery) -> ListQuery {
-        let mut query = query.with("state", Test::Is(self.state.as_str().into()));
+    fn narrow(&self, query: RowQuery) -> RowQuery {
+        let mut query = query.with("state", ColumnTest::Is(self.state.as_str().into()));
         if let Some(held) = self.held {
-            query = query.with("reserved", Test::Is(held.into()));
+            query = query.with("reserved", ColumnTest::Is(held.into()));
         }
         if let Some(waiting) = self.waiting {
-            query = query.with("waiting", Test::Is(waiting.into()));
+            query = query.with("waiting", ColumnTest::Is(waiting.into()));
         }
         query
     }
 }
 
 impl FileFilter {
-    fn query(self) -> ListQuery {
-        let all = ListQuery::all(Table::Files);
+    fn query(self) -> RowQuery {
+        let all = RowQuery::all(Table::Files);
         match self {
             FileFilter::All => all,
-            FileFilter::Claimed => all.with("holder", Test::Present),
-            FileFilter::Conflicted => all.with("state", Test::Is("conflicted".into())),
+            FileFilter::Claimed => all.with("holder", ColumnTest::Present),
+            FileFilter::Conflicted => all.with("state", ColumnTest::Is("conflicted".into())),
         }
     }
 }
 
-fn agents_query() -> ListQuery {
-    ListQuery::all(Table::Agents).ordered_by("joined")
+fn agents_query() -> RowQuery {
+    RowQuery::all(Table::Agents).ordered_by("joined")
 }
 
 fn agents_of(rows: Vec<Row>) -> Vec<Agent> {

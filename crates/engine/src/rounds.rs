@@ -7,9 +7,9 @@
 use std::time::Duration;
 
 use rookery_core::{AgentId, Caller, Row, Table};
-use rookery_store::node::{ATTEND_EVERY, Duty, LEASE, Tenure};
+use rookery_store::node::{ATTEND_EVERY, LEASE, LeaderEpoch, LeaderRole};
 use rookery_store::store::Health;
-use rookery_store::{ListQuery, Operation, Submission, SubmitError};
+use rookery_store::{Operation, RowQuery, Submission, SubmitError};
 
 use crate::artifacts::{Collected, Trial};
 use crate::engine::{Engine, EngineError};
@@ -27,7 +27,7 @@ pub async fn take_stock(engine: &Engine) -> Result<(), EngineError> {
 async fn learn_team(engine: &Engine) -> Result<(), EngineError> {
     let agents = engine.agents().await?;
     engine.roster().learn_all(&agents.value, agents.head.head);
-    let (rows, head) = engine.store().list(ListQuery::all(Table::Teams)).await?;
+    let (rows, head) = engine.store().list(RowQuery::all(Table::Teams)).await?;
     for row in &rows {
         if let Row::Team(team) = row {
             engine.access().team_sessions().learn(team, head.head);
@@ -65,14 +65,14 @@ impl Following {
 #[derive(Debug, Default)]
 pub struct Sweeping {
     /// The sweeper of this tenure: whoever takes the duty over begins anew, and gives everybody a full period.
-    under: Option<(Tenure, Sweeper)>,
+    under: Option<(LeaderEpoch, Sweeper)>,
     overloaded: bool,
 }
 
 impl Sweeping {
     /// Looks once, and declares whom it finds gone, if that is for this node to do.
     pub async fn glance(&mut self, engine: &Engine) {
-        let Some(tenure) = engine.tenure(Duty::Sweeper) else {
+        let Some(tenure) = engine.tenure(LeaderRole::Sweeper) else {
             self.under = None;
             return;
         };
@@ -101,7 +101,7 @@ impl Sweeping {
 }
 
 impl Sweeping {
-    fn sweeper(&mut self, engine: &Engine, tenure: Tenure) -> &mut Sweeper {
+    fn sweeper(&mut self, engine: &Engine, tenure: LeaderEpoch) -> &mut Sweeper {
         let known = self.under.take().filter(|(under, _)| *under == tenure);
         let (_, sweeper) = self.under.insert(known.unwrap_or_else(|| (tenure, Sweeper::new(allowed(engine)))));
         sweeper
@@ -153,7 +153,7 @@ pub async fn exchange_presence(engine: &Engine) -> Result<(), EngineError> {
 /// Removes what is left of artifacts that never came whole, and those that nothing names for long enough, if that is for
 /// this node to do.
 pub async fn collect_artifacts(engine: &Engine) -> Result<(), EngineError> {
-    if engine.tenure(Duty::Upkeep).is_none() {
+    if engine.tenure(LeaderRole::Upkeep).is_none() {
         return Ok(());
     }
     while engine.store().tidy_artifacts().await? > 0 {}
@@ -171,7 +171,7 @@ pub async fn collect_artifacts(engine: &Engine) -> Result<(), EngineError> {
 
 /// Forgets the remembered replies whose time is over, if that is for this node to do.
 pub async fn forget_replies(engine: &Engine) -> Result<(), EngineError> {
-    if engine.tenure(Duty::Upkeep).is_none() {
+    if engine.tenure(LeaderRole::Upkeep).is_none() {
         return Ok(());
     }
     let before = engine.store_now();

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use rookery_store::Feed;
-use rookery_store::node::{ATTEND_EVERY, Duty, Tenure};
+use rookery_store::CommitFeed;
+use rookery_store::node::{ATTEND_EVERY, LeaderEpoch, LeaderRole};
 use tokio::runtime::Handle;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::watch;
@@ -242,7 +242,7 @@ enum Published {
 }
 
 /// Waits until there may be an intent to take up.
-async fn intent_opened(published: &mut Feed, duties: &mut watch::Receiver<Vec<Tenure>>) -> Published {
+async fn intent_opened(published: &mut CommitFeed, duties: &mut watch::Receiver<Vec<LeaderEpoch>>) -> Published {
     loop {
         let batch = tokio::select! {
             batch = published.recv() => batch,
@@ -273,8 +273,8 @@ async fn exchange_presence(engine: Engine) {
 }
 
 /// Whether this node has the duty of upkeep.
-fn keeps_up(tenures: &[Tenure]) -> bool {
-    tenures.iter().any(|tenure| tenure.duty == Duty::Upkeep)
+fn keeps_up(tenures: &[LeaderEpoch]) -> bool {
+    tenures.iter().any(|tenure| tenure.duty == LeaderRole::Upkeep)
 }
 
 async fn collect_artifacts(engine: Engine) {

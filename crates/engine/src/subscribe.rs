@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rookery_core::log::LogRow;
 use rookery_core::{LogId, Position, Seq};
-use rookery_store::{Feed, Head, LogQuery, Published, ReadError};
+use rookery_store::{CommitFeed, Head, LogQuery, Published, ReadError};
 use tokio::sync::broadcast;
 
 use crate::engine::{Engine, EngineError};
@@ -18,7 +18,7 @@ const PAGE_BYTES: usize = 256 * 1024;
 #[derive(Debug)]
 pub struct Subscription {
     engine: Engine,
-    live: Feed,
+    live: CommitFeed,
     log: LogId,
     /// The last seq that was handed out.
     cursor: Seq,

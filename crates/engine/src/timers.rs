@@ -6,9 +6,9 @@ use rookery_core::key::Table;
 use rookery_core::task::{FireClock, Task};
 use rookery_core::timer::{FireTimer, Timer};
 use rookery_core::{Caller, Row, Timestamp};
-use rookery_store::node::{Duty, Tenure};
-use rookery_store::query::Test;
-use rookery_store::{ListQuery, Submission, SubmitError};
+use rookery_store::node::{LeaderEpoch, LeaderRole};
+use rookery_store::query::ColumnTest;
+use rookery_store::{RowQuery, Submission, SubmitError};
 
 use crate::engine::{Engine, EngineError};
 
@@ -19,7 +19,7 @@ const PAGE: u32 = 100;
 pub async fn fire_due(engine: &Engine) -> Result<usize, EngineError> {
     let now = engine.store_now();
     let mut all = 0;
-    while let Some(tenure) = engine.tenure(Duty::Timers) {
+    while let Some(tenure) = engine.tenure(LeaderRole::Timers) {
         let Page { fired, is_full } = fire_page(engine, tenure, now).await?;
         all += fired;
         // A page that nothing came of would only be read again.
@@ -36,8 +36,8 @@ struct Page {
     is_full: bool,
 }
 
-async fn fire_page(engine: &Engine, tenure: Tenure, now: Timestamp) -> Result<Page, EngineError> {
-    let due = |table| ListQuery::all(table).with("due", Test::AtMost(now.0)).ordered_by("due").at_most(Some(PAGE));
+async fn fire_page(engine: &Engine, tenure: LeaderEpoch, now: Timestamp) -> Result<Page, EngineError> {
+    let due = |table| RowQuery::all(table).with("due", ColumnTest::AtMost(now.0)).ordered_by("due").at_most(Some(PAGE));
     let (lists, _) = engine.store().lists(vec![due(Table::Timers), due(Table::Tasks)]).await?;
     let is_full = lists.iter().any(|rows| rows.len() >= PAGE as usize);
     let mut fired = 0;
@@ -54,7 +54,7 @@ async fn fire_page(engine: &Engine, tenure: Tenure, now: Timestamp) -> Result<Pa
     Ok(Page { fired, is_full })
 }
 
-async fn submit(engine: &Engine, submission: Submission, tenure: Tenure) -> Result<usize, EngineError> {
+async fn submit(engine: &Engine, submission: Submission, tenure: LeaderEpoch) -> Result<usize, EngineError> {
     match engine.store().submit(submission.out_of(tenure)).await {
         Ok(_) => Ok(1),
         // Somebody else was quicker, or what it was for is over.

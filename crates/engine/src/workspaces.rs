@@ -15,9 +15,9 @@ use rookery_core::{
     Authority, Caller, Code, Fact, IntentId, Key, Position, Refusal, Row, RunId, Seq, SiteId, TaskId, WorkspaceId,
     limit,
 };
-use rookery_store::ListQuery;
-use rookery_store::node::{Seen, Whereabouts};
-use rookery_store::query::Test;
+use rookery_store::RowQuery;
+use rookery_store::node::{NodeLiveness, Seen};
+use rookery_store::query::ColumnTest;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
@@ -92,12 +92,13 @@ impl Engine {
 
     /// In the order they were made.
     pub async fn workspaces(&self, filter: &WorkspaceFilter) -> Result<At<Vec<Workspace>>, EngineError> {
-        let mut query = ListQuery::all(Table::Workspaces).ordered_by("created");
+        let mut query = RowQuery::all(Table::Workspaces).ordered_by("created");
         if let Some(run) = &filter.run {
-            query = query.with("run", Test::Is(run.as_str().into()));
+            query = query.with("run", ColumnTest::Is(run.as_str().into()));
         }
         if !filter.status.is_empty() {
-            query = query.with("status", Test::In(filter.status.iter().map(|status| status.as_str().into()).collect()));
+            query = query
+                .with("status", ColumnTest::In(filter.status.iter().map(|status| status.as_str().into()).collect()));
         }
         let (rows, head) = self.store().list(query).await?;
         Ok(At { value: rows.into_iter().filter_map(workspace_of).collect(), head })
@@ -354,7 +355,7 @@ fn utf8(path: &Path) -> Result<String, Refusal> {
 }
 
 fn is_present(seen: &Seen) -> bool {
-    seen.whereabouts == Whereabouts::Here
+    seen.liveness == NodeLiveness::Online
 }
 
 fn workspace_of(row: Row) -> Option<Workspace> {

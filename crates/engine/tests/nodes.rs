@@ -16,7 +16,7 @@ use rookery_engine::watcher::hash_file;
 use rookery_engine::watching::Watching;
 use rookery_engine::{Credentials, Engine, Request, Services, Settings, SystemClock, access};
 use rookery_store::memory::Database;
-use rookery_store::{Duty, Operation, Token};
+use rookery_store::{LeaderRole, Operation, Token};
 use tempfile::TempDir;
 
 use support::{PATIENCE, engine, node, worker};
@@ -72,7 +72,7 @@ impl Daemon {
         self.engine.attending().node().site.id.to_string()
     }
 
-    fn has(&self, duty: Duty) -> bool {
+    fn has(&self, duty: LeaderRole) -> bool {
         self.engine.tenure(duty).is_some()
     }
 
@@ -230,11 +230,11 @@ async fn duties_are_had_by_one_node_and_go_over_when_it_stops() {
     };
     let one = Daemon::start(&database, "one", Watching::Off, quick).await;
     let other = Daemon::start(&database, "other", Watching::Off, quick).await;
-    let has = |daemon: &Daemon| Duty::ALL.map(|duty| daemon.has(duty));
-    assert_eq!((has(&one), has(&other)), ([true; Duty::ALL.len()], [false; Duty::ALL.len()]));
+    let has = |daemon: &Daemon| LeaderRole::ALL.map(|duty| daemon.has(duty));
+    assert_eq!((has(&one), has(&other)), ([true; LeaderRole::ALL.len()], [false; LeaderRole::ALL.len()]));
     one.register("a").await;
     one.stop().await;
-    until(|| has(&other) == [true; Duty::ALL.len()]).await;
+    until(|| has(&other) == [true; LeaderRole::ALL.len()]).await;
     // The new node misses whom only the other one saw, after a full period and no sooner.
     let offline = || database.log().iter().any(|row| matches!(row.fact, Fact::AgentWentOffline(_)));
     until(offline).await;

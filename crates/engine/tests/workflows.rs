@@ -20,7 +20,7 @@ use rookery_engine::context::{Beside, Checkpoints, DEFAULT_TOKENS, Include};
 use rookery_engine::workflows::{CheckpointFilter, FailedTasks, RunFilter, Search, SummaryFormat};
 use rookery_engine::{Engine, EngineError, Request, Settings, SystemClock};
 use rookery_store::memory::Database;
-use rookery_store::{Answer, Committed, SubmitError};
+use rookery_store::{AnyReply, Committed, SubmitError};
 
 fn engine() -> Engine {
     let database = Database::new(LogId::from("log_w"));
@@ -274,7 +274,7 @@ async fn runs_are_listed_newest_first_and_the_default_run_last() {
 async fn a_changed_plan_tells_what_it_changed() {
     let engine = with_a_plan().await;
     let first = |committed: Committed| match committed.answer {
-        Answer::Recorded(first) => first,
+        AnyReply::Recorded(first) => first,
         other => panic!("{other:?}"),
     };
     let added = AddRunTask { run: "wf".into(), task: planned("mid", &["left"]), after: Some("left".to_owned()) };

@@ -14,8 +14,8 @@ use rookery_core::{
     Actor, AgentId, Ask, Caller, Code, Decision, Fact, Key, Lookup, Refusal, Row, RunId, Seq, ThreadId, Timestamp,
 };
 
-use crate::node::{Duty, Tenure};
-use crate::store::{Answer, Committed, Idempotency, StoredRow, Submission, SubmitError};
+use crate::node::{LeaderEpoch, LeaderRole};
+use crate::store::{AnyReply, Committed, Idempotency, StoredRow, Submission, SubmitError};
 
 /// How often one command may ask for more before it is given up.
 const MAX_ROUNDS: u32 = 16;
@@ -29,7 +29,7 @@ pub struct Needs {
     /// Remembered replies, by scope and key.
     pub replies: BTreeSet<(String, String)>,
     /// Duties whose epoch a command names.
-    pub duties: BTreeSet<Duty>,
+    pub duties: BTreeSet<LeaderRole>,
 }
 
 impl Needs {
@@ -56,31 +56,31 @@ pub struct Loaded {
     pub rows: Vec<(Key, Row)>,
     pub lookups: Vec<(Lookup, Vec<(Key, Row)>)>,
     pub presence: Vec<(AgentId, Presence)>,
-    pub replies: Vec<((String, String), Remembered)>,
-    pub duties: Vec<Tenure>,
+    pub replies: Vec<((String, String), RememberedReply)>,
+    pub duties: Vec<LeaderEpoch>,
 }
 
 /// The answer to an earlier command with an idempotency key.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Remembered {
+pub struct RememberedReply {
     pub hash: String,
-    pub answer: Answer,
+    pub answer: AnyReply,
 }
 
 /// Everything a batch changes, each row once.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct WriteSet {
+pub struct CommitSet {
     pub log: Vec<LogRow>,
     pub rows: Vec<(Key, Option<Row>)>,
     pub tallies: BTreeMap<&'static str, i64>,
-    pub replies: Vec<(Idempotency, Answer)>,
+    pub replies: Vec<(Idempotency, AnyReply)>,
     /// Rows of the log whose texts go, with the bytes that stay of the fact.
     pub blanked: Vec<(Seq, Vec<u8>)>,
     /// The head after this batch.
     pub head: Seq,
 }
 
-impl WriteSet {
+impl CommitSet {
     pub fn is_empty(&self) -> bool {
         self.log.is_empty() && self.replies.is_empty()
     }
@@ -93,15 +93,15 @@ impl WriteSet {
 }
 
 #[derive(Debug)]
-pub enum Want {
+pub enum BatchStep {
     Load(Needs),
     /// Everything is decided. Write this, commit, then take the outcomes.
-    Write(WriteSet),
+    Write(CommitSet),
 }
 
 /// A command by its submission, and its place among those of it.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct CommandIndex {
     at: usize,
     part: usize,
 }
@@ -116,10 +116,10 @@ pub struct Batch {
     view: View,
     /// Rows as they were before this batch, for those it changed.
     before: HashMap<Key, Option<Row>>,
-    remembered: HashMap<(String, String), Option<Remembered>>,
+    remembered: HashMap<(String, String), Option<RememberedReply>>,
     /// The epochs as they are now.
-    duties: HashMap<Duty, u64>,
-    write: WriteSet,
+    duties: HashMap<LeaderRole, u64>,
+    write: CommitSet,
     now: Now,
     asked: bool,
     /// The submission of several commands that is under way.
@@ -149,7 +149,7 @@ impl Batch {
             before: HashMap::new(),
             remembered: HashMap::new(),
             duties: HashMap::new(),
-            write: WriteSet::default(),
+            write: CommitSet::default(),
             now: Now { at: Timestamp(0) },
             asked: false,
             under_way: None,
@@ -169,11 +169,11 @@ impl Batch {
         self.asks()
     }
 
-    pub fn want(&mut self) -> Want {
+    pub fn want(&mut self) -> BatchStep {
         if !self.asked {
             let needs = self.first_needs();
             if !needs.is_empty() {
-                return Want::Load(needs);
+                return BatchStep::Load(needs);
             }
         }
         while let Some(at) = self.outcomes.iter().position(Option::is_none) {
@@ -190,11 +190,11 @@ impl Batch {
                 }
                 Err(needs) => {
                     self.rounds += 1;
-                    return Want::Load(needs);
+                    return BatchStep::Load(needs);
                 }
             }
         }
-        Want::Write(self.finish())
+        BatchStep::Write(self.finish())
     }
 
     pub fn supply(&mut self, needs: &Needs, loaded: Loaded) {
@@ -246,7 +246,7 @@ impl Batch {
     /// Runs a submission: its outcome, or what must be loaded first.
     fn run(&mut self, at: usize) -> Result<Outcome, Needs> {
         if self.submissions[at].others.is_empty() {
-            return self.run_one(Place { at, part: 0 });
+            return self.run_one(CommandIndex { at, part: 0 });
         }
         let parts = 1 + self.submissions[at].others.len();
         loop {
@@ -254,7 +254,7 @@ impl Batch {
             if part == parts {
                 return Ok(Ok(self.done_together()));
             }
-            match self.run_one(Place { at, part })? {
+            match self.run_one(CommandIndex { at, part })? {
                 Ok(committed) => {
                     self.begun().done.push(committed);
                     self.rounds = 0;
@@ -283,7 +283,7 @@ impl Batch {
     fn done_together(&mut self) -> Committed {
         let mut done = self.under_way.take().map(|under_way| under_way.done).unwrap_or_default().into_iter();
         let first = done.next().unwrap_or_else(|| Committed {
-            answer: Answer::Done,
+            answer: AnyReply::Done,
             at: self.write.head,
             duplicate: false,
             others: vec![],
@@ -306,13 +306,13 @@ impl Batch {
         self.write.blanked.truncate(under_way.blanked);
     }
 
-    fn submission(&self, place: Place) -> &Submission {
+    fn submission(&self, place: CommandIndex) -> &Submission {
         let submission = &self.submissions[place.at];
         place.part.checked_sub(1).map_or(submission, |other| &submission.others[other])
     }
 
     /// Runs one command: its outcome, or what must be loaded first.
-    fn run_one(&mut self, place: Place) -> Result<Outcome, Needs> {
+    fn run_one(&mut self, place: CommandIndex) -> Result<Outcome, Needs> {
         let submission = self.submission(place);
         if let Some(tenure) = submission.tenure.filter(|tenure| self.duties.get(&tenure.duty) != Some(&tenure.epoch)) {
             let message = format!("another node has taken over the duty '{}'", tenure.duty.name());
@@ -356,7 +356,7 @@ impl Batch {
         }
     }
 
-    fn repeat(&self, idempotency: &Idempotency, earlier: &Remembered) -> Outcome {
+    fn repeat(&self, idempotency: &Idempotency, earlier: &RememberedReply) -> Outcome {
         if earlier.hash != idempotency.hash {
             return Err(SubmitError::Refused(
                 Refusal::new(
@@ -370,7 +370,7 @@ impl Batch {
     }
 
     /// Puts a decision's facts into the batch. Every row they touch is in view.
-    fn commit(&mut self, place: Place, decision: Decision) -> Committed {
+    fn commit(&mut self, place: CommandIndex, decision: Decision) -> Committed {
         let first = self.write.head.next();
         let actor = author(&self.submission(place).caller, &decision.facts);
         for (part_index, fact) in (0..).zip(decision.facts) {
@@ -398,9 +398,9 @@ impl Batch {
         let duplicate = matches!(decision.reply, Reply::Known(_));
         let answer = self.answer(decision.reply, first);
         // That a claim was refused is no effect: asked again with the same key, it may be granted.
-        let refused = matches!(answer, Answer::Claim(ClaimReply::Refused { .. }));
+        let refused = matches!(answer, AnyReply::Claim(ClaimReply::Refused { .. }));
         if let Some(idempotency) = self.submission(place).idempotency.clone().filter(|_| !refused) {
-            let remembered = Remembered { hash: idempotency.hash.clone(), answer: answer.clone() };
+            let remembered = RememberedReply { hash: idempotency.hash.clone(), answer: answer.clone() };
             let key = (idempotency.scope.clone(), idempotency.key.clone());
             if let Some(under_way) = &mut self.under_way {
                 under_way.remembered.push(key.clone());
@@ -423,21 +423,21 @@ impl Batch {
         }
     }
 
-    fn answer(&self, reply: Reply, first: Seq) -> Answer {
+    fn answer(&self, reply: Reply, first: Seq) -> AnyReply {
         match reply {
-            Reply::Done => Answer::Done,
+            Reply::Done => AnyReply::Done,
             Reply::Row(key) | Reply::Known(key) => match self.view.get(&key) {
-                Ok(Some(row)) => Answer::Row(key, Box::new(StoredRow(row.clone()))),
-                _ => Answer::Done,
+                Ok(Some(row)) => AnyReply::Row(key, Box::new(StoredRow(row.clone()))),
+                _ => AnyReply::Done,
             },
-            Reply::Claim(reply) => Answer::Claim(reply),
-            Reply::Released => Answer::Released,
-            Reply::NotReleased { reason } => Answer::NotReleased { reason },
-            Reply::Recorded => Answer::Recorded(first),
+            Reply::Claim(reply) => AnyReply::Claim(reply),
+            Reply::Released => AnyReply::Released,
+            Reply::NotReleased { reason } => AnyReply::NotReleased { reason },
+            Reply::Recorded => AnyReply::Recorded(first),
         }
     }
 
-    fn finish(&mut self) -> WriteSet {
+    fn finish(&mut self) -> CommitSet {
         let mut write = std::mem::take(&mut self.write);
         for (key, old) in std::mem::take(&mut self.before) {
             let new = self.view.get(&key).ok().flatten().cloned();

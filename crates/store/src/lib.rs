@@ -21,13 +21,13 @@ mod sql;
 pub mod sqlite;
 pub mod store;
 
-pub use batch::{Batch, Loaded, Needs, Want, WriteSet};
+pub use batch::{Batch, BatchStep, CommitSet, Loaded, Needs};
 pub use clock::Clock;
-pub use node::{Attendance, Duty, Node, Site, Tenure};
-pub use operational::{Browser, DeadLetter, Failing, Operation, Outbox, PresenceBoard, Sign, Token};
-pub use publish::{Feed, Published};
-pub use query::{Head, ListQuery, LogQuery};
-pub use store::{Answer, Committed, Idempotency, Lane, Pending, Read, ReadError, Store, Submission, SubmitError};
+pub use node::{LeaderEpoch, LeaderRole, LeaseRenewal, Node, Site};
+pub use operational::{Browser, DeadLetter, EndpointCursor, Failing, Operation, PresenceBoard, PresenceRecord, Token};
+pub use publish::{CommitFeed, Published};
+pub use query::{Head, LogQuery, RowQuery};
+pub use store::{AnyReply, Committed, Idempotency, Lane, Pending, Read, ReadError, Store, Submission, SubmitError};
 
 /// The version of the fold. Increment it when facts change rows differently: stores then rebuild their derived rows.
 pub const FORMAT: u32 = 1;

@@ -13,15 +13,15 @@ use rookery_core::{AgentId, Key, LogId, NodeId, Row, Seq, Timestamp};
 use tokio::sync::watch;
 
 use crate::artifact::{
-    ArtifactError, ArtifactInfo, Erased, Held, Incoming, Made, Outgoing, Stored, clamp, is_older, sha256_hex,
+    ArtifactError, ArtifactHold, ArtifactInfo, Erased, Incoming, Made, Outgoing, Stored, clamp, is_older, sha256_hex,
 };
-use crate::batch::{Batch, Loaded, Needs, Outcome, Remembered, Want, WriteSet};
+use crate::batch::{Batch, BatchStep, CommitSet, Loaded, Needs, Outcome, RememberedReply};
 use crate::clock::Clock;
-use crate::node::{Attendance, Duty, LEASE, Node, REMEMBER_AWAY, Seen, Tenure, Whereabouts};
-use crate::operational::{KEEP_AFTER_RUN_MILLIS, Operation, Outbox, PresenceBoard, Sign, Token};
-use crate::publish::{Feed, Publisher};
-use crate::query::{Bodies, Head, KEY, ListQuery, LogQuery, Order};
-use crate::store::{Answer, Committed, Health, Pending, Read, ReadError, Store, Submission, SubmitError, Tallies};
+use crate::node::{LEASE, LeaderEpoch, LeaderRole, LeaseRenewal, Node, NodeLiveness, REMEMBER_AWAY, Seen};
+use crate::operational::{EndpointCursor, KEEP_AFTER_RUN_MILLIS, Operation, PresenceBoard, PresenceRecord, Token};
+use crate::publish::{CommitFeed, Publisher};
+use crate::query::{Bodies, Head, KEY, LogQuery, Order, RowQuery};
+use crate::store::{AnyReply, Committed, Health, Pending, Read, ReadError, Store, Submission, SubmitError, Tallies};
 
 /// A database in memory, shared by the nodes that write to it.
 #[derive(Clone, Debug)]
@@ -38,13 +38,13 @@ struct State {
     log: Vec<LogRow>,
     rows: BTreeMap<Key, Row>,
     tallies: BTreeMap<String, u64>,
-    replies: HashMap<(String, String), (Remembered, i64)>,
-    presence: BTreeMap<AgentId, Sign>,
+    replies: HashMap<(String, String), (RememberedReply, i64)>,
+    presence: BTreeMap<AgentId, PresenceRecord>,
     tokens: Vec<Token>,
-    outboxes: BTreeMap<String, Outbox>,
+    outboxes: BTreeMap<String, EndpointCursor>,
     artifacts: HashMap<String, Artifact>,
     nodes: BTreeMap<NodeId, (Node, Timestamp)>,
-    duties: BTreeMap<Duty, Post>,
+    duties: BTreeMap<LeaderRole, Post>,
 }
 
 #[derive(Clone, Debug)]
@@ -114,11 +114,11 @@ impl Database {
         batch.begin(state.head, at);
         let write = loop {
             match batch.want() {
-                Want::Load(needs) => {
+                BatchStep::Load(needs) => {
                     let loaded = state.load(&needs, board);
                     batch.supply(&needs, loaded);
                 }
-                Want::Write(write) => break write,
+                BatchStep::Write(write) => break write,
             }
         };
         let unknown = || SubmitError::OutcomeUnknown { reason: "the answer to the commit was lost".to_owned() };
@@ -138,11 +138,11 @@ impl Database {
     }
 
     /// Writes what was decided, and tells the listeners. Nothing here checks over which rows it was decided.
-    pub fn commit(&self, write: WriteSet) {
+    pub fn commit(&self, write: CommitSet) {
         self.commit_to(self.lock(), write);
     }
 
-    fn commit_to(&self, mut state: MutexGuard<'_, State>, write: WriteSet) {
+    fn commit_to(&self, mut state: MutexGuard<'_, State>, write: CommitSet) {
         let rows = state.write(write);
         drop(state);
         if !rows.is_empty() {
@@ -177,7 +177,7 @@ impl Database {
     }
 
     /// What a node does to keep its place and its duties, by the database's clock.
-    pub fn attend(&self, node: Node, now: Timestamp) -> Attendance {
+    pub fn attend(&self, node: Node, now: Timestamp) -> LeaseRenewal {
         self.lock().attend(node, now)
     }
 
@@ -186,7 +186,7 @@ impl Database {
     }
 
     /// Who has which duty. One whose time is over is still had until another node takes it up.
-    pub fn posts(&self) -> BTreeMap<Duty, Post> {
+    pub fn posts(&self) -> BTreeMap<LeaderRole, Post> {
         self.lock().duties.clone()
     }
 
@@ -228,12 +228,12 @@ impl State {
             .collect();
         let replies =
             needs.replies.iter().filter_map(|key| Some((key.clone(), self.replies.get(key)?.0.clone()))).collect();
-        let tenure = |duty: &Duty| Some(Tenure { duty: *duty, epoch: self.duties.get(duty)?.epoch });
+        let tenure = |duty: &LeaderRole| Some(LeaderEpoch { duty: *duty, epoch: self.duties.get(duty)?.epoch });
         let duties = needs.duties.iter().filter_map(tenure).collect();
         Loaded { rows, lookups, presence, replies, duties }
     }
 
-    fn write(&mut self, write: WriteSet) -> Vec<LogRow> {
+    fn write(&mut self, write: CommitSet) -> Vec<LogRow> {
         for (key, row) in write.rows {
             match row {
                 Some(row) => drop(self.rows.insert(key, row)),
@@ -249,7 +249,7 @@ impl State {
             self.blank(seq, &bytes);
         }
         for (idempotency, answer) in write.replies {
-            let remembered = Remembered { hash: idempotency.hash, answer };
+            let remembered = RememberedReply { hash: idempotency.hash, answer };
             self.replies.insert((idempotency.scope, idempotency.key), (remembered, idempotency.keep_until));
         }
         self.head = write.head;
@@ -267,14 +267,14 @@ impl State {
         for key in rookery_core::touches(&row.fact, row.seq) {
             let current = self.rows.get(&key);
             for (remembered, _) in self.replies.values_mut().filter(|(reply, _)| reply.answer.shows(&key)) {
-                remembered.answer = Answer::showing(key.clone(), current.cloned());
+                remembered.answer = AnyReply::showing(key.clone(), current.cloned());
             }
         }
     }
 
     fn write_presence(&mut self, entries: &[(AgentId, Presence)], by: Option<&NodeId>) {
         for (agent, presence) in entries {
-            let sign = Sign { agent: agent.clone(), presence: *presence, by: by.cloned() };
+            let sign = PresenceRecord { agent: agent.clone(), presence: *presence, by: by.cloned() };
             match self.presence.get_mut(agent) {
                 Some(known) if presence.last_seen > known.presence.last_seen => *known = sign,
                 Some(_) => {}
@@ -283,7 +283,7 @@ impl State {
         }
     }
 
-    fn attend(&mut self, node: Node, now: Timestamp) -> Attendance {
+    fn attend(&mut self, node: Node, now: Timestamp) -> LeaseRenewal {
         let id = node.id.clone();
         let lease = i64::try_from(LEASE.as_millis()).unwrap_or(i64::MAX);
         let until = Timestamp(now.0 + lease);
@@ -300,7 +300,7 @@ impl State {
         self.nodes.retain(|_, (other, _)| !replaced(other));
         self.nodes.insert(id.clone(), (node, now));
         self.nodes.retain(|_, (_, seen)| seen.0 > forgotten);
-        for duty in Duty::ALL {
+        for duty in LeaderRole::ALL {
             match self.duties.get_mut(&duty) {
                 Some(post) if post.node == id => post.until = until,
                 Some(post) if post.until > now => {}
@@ -310,17 +310,17 @@ impl State {
         }
         let held_by = |node: &NodeId| {
             let posts = self.duties.iter().filter(move |(_, post)| post.node == *node && post.until > now);
-            posts.map(|(duty, post)| Tenure { duty: *duty, epoch: post.epoch }).collect::<Vec<_>>()
+            posts.map(|(duty, post)| LeaderEpoch { duty: *duty, epoch: post.epoch }).collect::<Vec<_>>()
         };
         let seen = |(node, last_seen): &(Node, Timestamp)| Seen {
             node: node.clone(),
             last_seen: *last_seen,
-            whereabouts: if now.0 - last_seen.0 <= lease { Whereabouts::Here } else { Whereabouts::Away },
-            duties: held_by(&node.id).into_iter().map(|tenure| tenure.duty).collect(),
+            liveness: if now.0 - last_seen.0 <= lease { NodeLiveness::Online } else { NodeLiveness::Offline },
+            leader_roles: held_by(&node.id).into_iter().map(|tenure| tenure.duty).collect(),
         };
         let mut nodes: Vec<Seen> = self.nodes.values().map(seen).collect();
         nodes.sort_by_key(|seen| seen.node.started_at);
-        Attendance { tenures: held_by(&id), nodes, clock_ahead_millis: 0 }
+        LeaseRenewal { tenures: held_by(&id), nodes, clock_ahead_millis: 0 }
     }
 
     fn depart(&mut self, node: &NodeId) {
@@ -412,7 +412,7 @@ impl State {
         Erased::Gone
     }
 
-    fn list(&self, query: &ListQuery) -> Vec<Row> {
+    fn list(&self, query: &RowQuery) -> Vec<Row> {
         let column = |name: &str| query.table.columns().iter().position(|column| column.name == name);
         let mut rows: Vec<(&Key, &Row)> = self
             .rows
@@ -574,14 +574,14 @@ impl Store for MemoryStore {
         Box::pin(std::future::ready(Ok((rows, head))))
     }
 
-    fn list(&self, query: ListQuery) -> Read<'_, Vec<Row>> {
+    fn list(&self, query: RowQuery) -> Read<'_, Vec<Row>> {
         let state = self.database.lock();
         let found = (state.list(&query), state.head());
         drop(state);
         Box::pin(std::future::ready(Ok(found)))
     }
 
-    fn lists(&self, queries: Vec<ListQuery>) -> Read<'_, Vec<Vec<Row>>> {
+    fn lists(&self, queries: Vec<RowQuery>) -> Read<'_, Vec<Vec<Row>>> {
         let state = self.database.lock();
         let found = (queries.iter().map(|query| state.list(query)).collect(), state.head());
         drop(state);
@@ -610,7 +610,7 @@ impl Store for MemoryStore {
         Box::pin(std::future::ready(Ok(found)))
     }
 
-    fn put_artifact(&self, bytes: Vec<u8>) -> Pending<'_, Result<Held, ArtifactError>> {
+    fn put_artifact(&self, bytes: Vec<u8>) -> Pending<'_, Result<ArtifactHold, ArtifactError>> {
         let sha256 = sha256_hex(&bytes);
         let mut state = self.database.lock();
         let times = state.store_artifact(&sha256, bytes.into(), self.clock.now());
@@ -620,7 +620,7 @@ impl Store for MemoryStore {
         drop(state);
         let hold = MemoryHold { database: self.database.clone(), sha256: sha256.clone() };
         let made = Made { place: (times, 0), size: 0, modified: (0, 0), changed: (0, 0) };
-        Box::pin(std::future::ready(Ok(Held::here(sha256, hold, (times == 1).then_some(made)))))
+        Box::pin(std::future::ready(Ok(ArtifactHold::here(sha256, hold, (times == 1).then_some(made)))))
     }
 
     fn receive_artifact(&self) -> Pending<'_, Result<Box<dyn Incoming>, ArtifactError>> {
@@ -663,7 +663,7 @@ impl Store for MemoryStore {
         Box::pin(std::future::ready(found.ok_or(ArtifactError::Absent { sha256 })))
     }
 
-    fn let_go(&self, held: Held) -> Pending<'_, Result<Erased, ArtifactError>> {
+    fn release_hold(&self, held: ArtifactHold) -> Pending<'_, Result<Erased, ArtifactError>> {
         let (sha256, made) = (held.sha256.clone(), held.made());
         drop(held);
         let mine = |artifact: &Artifact| made.is_some_and(|made| made.place.0 == artifact.times);
@@ -686,7 +686,7 @@ impl Store for MemoryStore {
         Box::pin(std::future::ready(Ok(0)))
     }
 
-    fn presence(&self) -> Pending<'_, Result<Vec<Sign>, ReadError>> {
+    fn presence(&self) -> Pending<'_, Result<Vec<PresenceRecord>, ReadError>> {
         let signs = self.database.lock().presence.values().cloned().collect();
         Box::pin(std::future::ready(Ok(signs)))
     }
@@ -696,7 +696,7 @@ impl Store for MemoryStore {
         Box::pin(std::future::ready(Ok(tokens)))
     }
 
-    fn outboxes(&self) -> Pending<'_, Result<Vec<Outbox>, ReadError>> {
+    fn outboxes(&self) -> Pending<'_, Result<Vec<EndpointCursor>, ReadError>> {
         let outboxes = self.database.lock().outboxes.values().cloned().collect();
         Box::pin(std::future::ready(Ok(outboxes)))
     }
@@ -705,17 +705,17 @@ impl Store for MemoryStore {
         self.database.tokens.subscribe()
     }
 
-    fn attend(&self, node: Node) -> Pending<'_, Result<Attendance, SubmitError>> {
+    fn renew_lease(&self, node: Node) -> Pending<'_, Result<LeaseRenewal, SubmitError>> {
         let attendance = self.database.attend(node, self.clock.now());
         Box::pin(std::future::ready(Ok(attendance)))
     }
 
-    fn depart(&self, node: NodeId) -> Pending<'_, Result<(), SubmitError>> {
+    fn leave_cluster(&self, node: NodeId) -> Pending<'_, Result<(), SubmitError>> {
         self.database.depart(&node);
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn published(&self) -> Feed {
+    fn published(&self) -> CommitFeed {
         self.database.published.subscribe()
     }
 

@@ -39,7 +39,7 @@ pub struct Site {
 
 /// Work that one node does for all.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Duty {
+pub enum LeaderRole {
     /// Declares agents offline that show no sign of life.
     Sweeper,
     /// Fires what has fallen due.
@@ -54,37 +54,44 @@ pub enum Duty {
     Courier,
 }
 
-impl Duty {
-    pub const ALL: [Duty; 6] = [Duty::Sweeper, Duty::Timers, Duty::Effects, Duty::Upkeep, Duty::Router, Duty::Courier];
+impl LeaderRole {
+    pub const ALL: [LeaderRole; 6] = [
+        LeaderRole::Sweeper,
+        LeaderRole::Timers,
+        LeaderRole::Effects,
+        LeaderRole::Upkeep,
+        LeaderRole::Router,
+        LeaderRole::Courier,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
-            Duty::Sweeper => "sweeper",
-            Duty::Timers => "timers",
-            Duty::Effects => "effects",
-            Duty::Upkeep => "upkeep",
-            Duty::Router => "router",
-            Duty::Courier => "courier",
+            LeaderRole::Sweeper => "sweeper",
+            LeaderRole::Timers => "timers",
+            LeaderRole::Effects => "effects",
+            LeaderRole::Upkeep => "upkeep",
+            LeaderRole::Router => "router",
+            LeaderRole::Courier => "courier",
         }
     }
 
-    pub fn parse(name: &str) -> Option<Duty> {
-        Duty::ALL.into_iter().find(|duty| duty.name() == name)
+    pub fn parse(name: &str) -> Option<LeaderRole> {
+        LeaderRole::ALL.into_iter().find(|duty| duty.name() == name)
     }
 }
 
 /// A duty that a node has, and since which change of hands.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Tenure {
-    pub duty: Duty,
+pub struct LeaderEpoch {
+    pub duty: LeaderRole,
     pub epoch: u64,
 }
 
 /// What a node learns when it attends.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Attendance {
+pub struct LeaseRenewal {
     /// The duties it has now.
-    pub tenures: Vec<Tenure>,
+    pub tenures: Vec<LeaderEpoch>,
     /// Every node, itself included, the longest running first.
     pub nodes: Vec<Seen>,
     /// How far its clock is ahead of the store's, in milliseconds.
@@ -95,13 +102,13 @@ pub struct Attendance {
 pub struct Seen {
     pub node: Node,
     pub last_seen: Timestamp,
-    pub whereabouts: Whereabouts,
-    pub duties: Vec<Duty>,
+    pub liveness: NodeLiveness,
+    pub leader_roles: Vec<LeaderRole>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Whereabouts {
-    Here,
+pub enum NodeLiveness {
+    Online,
     /// It has not attended for longer than a lease.
-    Away,
+    Offline,
 }

@@ -35,7 +35,7 @@ pub enum Operation {
         id: String,
     },
     /// Over the version before it and no other: whoever made it of an older one changes nothing.
-    PutOutbox(Outbox),
+    PutOutbox(EndpointCursor),
     /// Forgets replies whose time is over, as many as fit one go: repeated until there are none. Those of a run are kept until it
     /// has ended, and a day more: their time is put off.
     ForgetReplies {
@@ -54,7 +54,7 @@ impl Operation {
 
 /// When an agent was last seen, and by which node.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Sign {
+pub struct PresenceRecord {
     pub agent: AgentId,
     pub presence: Presence,
     /// `None` in a store that only one process can have.
@@ -89,7 +89,7 @@ pub struct Browser {
 
 /// How far an adapter has come with passing on the log.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Outbox {
+pub struct EndpointCursor {
     pub adapter: String,
     /// Counted up with every change.
     pub version: u64,
@@ -146,7 +146,7 @@ impl Entry {
         Entry { presence, kept: kept(presence.source), written: false, by: None }
     }
 
-    fn learned(sign: Sign) -> Entry {
+    fn learned(sign: PresenceRecord) -> Entry {
         Entry { presence: sign.presence, kept: kept(sign.presence.source), written: true, by: sign.by }
     }
 }
@@ -212,7 +212,7 @@ impl PresenceBoard {
     }
 
     /// Takes what another process, or an earlier one, wrote down.
-    pub fn learn(&self, signs: Vec<Sign>) {
+    pub fn learn(&self, signs: Vec<PresenceRecord>) {
         let mut seen = self.lock();
         for sign in signs {
             let presence = sign.presence;

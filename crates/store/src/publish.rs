@@ -112,8 +112,8 @@ impl Publisher {
         drop(self.sender.send(Arc::downgrade(&batch)));
     }
 
-    pub fn subscribe(&self) -> Feed {
-        Feed { receiver: self.sender.subscribe() }
+    pub fn subscribe(&self) -> CommitFeed {
+        CommitFeed { receiver: self.sender.subscribe() }
     }
 }
 
@@ -130,11 +130,11 @@ impl Kept {
 
 /// Committed batches in order. `Lagged` means that some were missed and stand in the log.
 #[derive(Debug)]
-pub struct Feed {
+pub struct CommitFeed {
     receiver: broadcast::Receiver<Weak<Published>>,
 }
 
-impl Feed {
+impl CommitFeed {
     /// The next batch; waits until there is one. Safe to drop while it waits.
     pub async fn recv(&mut self) -> Result<Arc<Published>, RecvError> {
         self.receiver.recv().await?.upgrade().ok_or(RecvError::Lagged(1))

@@ -15,7 +15,7 @@ pub struct Head {
 
 /// Rows of one table: all conditions hold, ordered by one column.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ListQuery {
+pub struct RowQuery {
     pub table: Table,
     pub conditions: Vec<Condition>,
     /// A column's name, or `None` for the key.
@@ -24,25 +24,25 @@ pub struct ListQuery {
     pub limit: Option<u32>,
 }
 
-impl ListQuery {
-    pub fn all(table: Table) -> ListQuery {
-        ListQuery { table, conditions: vec![], order_by: None, order: Order::Ascending, limit: None }
+impl RowQuery {
+    pub fn all(table: Table) -> RowQuery {
+        RowQuery { table, conditions: vec![], order_by: None, order: Order::Ascending, limit: None }
     }
 
     #[must_use]
-    pub fn with(mut self, column: &'static str, test: Test) -> ListQuery {
+    pub fn with(mut self, column: &'static str, test: ColumnTest) -> RowQuery {
         self.conditions.push(Condition { column, test });
         self
     }
 
     #[must_use]
-    pub fn ordered_by(mut self, column: &'static str) -> ListQuery {
+    pub fn ordered_by(mut self, column: &'static str) -> RowQuery {
         self.order_by = Some(column);
         self
     }
 
     #[must_use]
-    pub fn at_most(mut self, limit: Option<u32>) -> ListQuery {
+    pub fn at_most(mut self, limit: Option<u32>) -> RowQuery {
         self.limit = limit;
         self
     }
@@ -54,11 +54,11 @@ pub const KEY: &str = "key";
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Condition {
     pub column: &'static str,
-    pub test: Test,
+    pub test: ColumnTest,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Test {
+pub enum ColumnTest {
     Is(ColumnValue),
     /// One of these; no value is one of none.
     In(Vec<ColumnValue>),
@@ -68,19 +68,19 @@ pub enum Test {
     AtMost(i64),
 }
 
-impl Test {
+impl ColumnTest {
     pub fn holds(&self, value: &ColumnValue) -> bool {
         let integer = match value {
             ColumnValue::Integer(integer) => Some(*integer),
             _ => None,
         };
         match self {
-            Test::Is(wanted) => value == wanted,
-            Test::In(wanted) => wanted.contains(value),
-            Test::IsNot(unwanted) => value != unwanted,
-            Test::Present => *value != ColumnValue::Null,
-            Test::Above(bound) => integer.is_some_and(|integer| integer > *bound),
-            Test::AtMost(bound) => integer.is_some_and(|integer| integer <= *bound),
+            ColumnTest::Is(wanted) => value == wanted,
+            ColumnTest::In(wanted) => wanted.contains(value),
+            ColumnTest::IsNot(unwanted) => value != unwanted,
+            ColumnTest::Present => *value != ColumnValue::Null,
+            ColumnTest::Above(bound) => integer.is_some_and(|integer| integer > *bound),
+            ColumnTest::AtMost(bound) => integer.is_some_and(|integer| integer <= *bound),
         }
     }
 }

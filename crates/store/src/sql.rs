@@ -6,7 +6,7 @@
 use rookery_core::key::{ColumnKind, ColumnValue, Match, Table};
 use rookery_core::{Lookup, RunId, Seq, ThreadId};
 
-use crate::query::{Bodies, Condition, KEY, ListQuery, LogQuery, Order, Test};
+use crate::query::{Bodies, ColumnTest, Condition, KEY, LogQuery, Order, RowQuery};
 
 /// The columns that a row of the log is read from, in this order; its body's bytes are one more if they are asked for.
 pub(crate) const LOG_COLUMNS: &str =
@@ -58,7 +58,7 @@ fn direction(order: Order) -> (&'static str, &'static str) {
 }
 
 /// `key, doc` of the rows of one table.
-pub(crate) fn list(dialect: Dialect, query: &ListQuery) -> Sql {
+pub(crate) fn list(dialect: Dialect, query: &RowQuery) -> Sql {
     let table = query.table;
     let mut binder = Binder::new(dialect);
     let mut text = format!("SELECT key, doc FROM {} WHERE TRUE", table.name());
@@ -96,16 +96,16 @@ fn test(binder: &mut Binder, table: Table, condition: &Condition) -> String {
     };
     let mut compare = |how: &str, value: ColumnValue| format!("{column} {how} {}", binder.bind(value));
     match &condition.test {
-        Test::Is(ColumnValue::Null) => format!("{column} IS NULL"),
-        Test::Is(wanted) if fits(wanted) => compare("=", wanted.clone()),
-        Test::Is(_) => NEVER.to_owned(),
-        Test::IsNot(ColumnValue::Null) | Test::Present => format!("{column} IS NOT NULL"),
-        Test::IsNot(unwanted) if fits(unwanted) => compare("IS DISTINCT FROM", unwanted.clone()),
-        Test::IsNot(_) => "TRUE".to_owned(),
-        Test::Above(bound) if kind == ColumnKind::Integer => compare(">", ColumnValue::Integer(*bound)),
-        Test::AtMost(bound) if kind == ColumnKind::Integer => compare("<=", ColumnValue::Integer(*bound)),
-        Test::Above(_) | Test::AtMost(_) => NEVER.to_owned(),
-        Test::In(wanted) => {
+        ColumnTest::Is(ColumnValue::Null) => format!("{column} IS NULL"),
+        ColumnTest::Is(wanted) if fits(wanted) => compare("=", wanted.clone()),
+        ColumnTest::Is(_) => NEVER.to_owned(),
+        ColumnTest::IsNot(ColumnValue::Null) | ColumnTest::Present => format!("{column} IS NOT NULL"),
+        ColumnTest::IsNot(unwanted) if fits(unwanted) => compare("IS DISTINCT FROM", unwanted.clone()),
+        ColumnTest::IsNot(_) => "TRUE".to_owned(),
+        ColumnTest::Above(bound) if kind == ColumnKind::Integer => compare(">", ColumnValue::Integer(*bound)),
+        ColumnTest::AtMost(bound) if kind == ColumnKind::Integer => compare("<=", ColumnValue::Integer(*bound)),
+        ColumnTest::Above(_) | ColumnTest::AtMost(_) => NEVER.to_owned(),
+        ColumnTest::In(wanted) => {
             let mut terms: Vec<String> =
                 wanted.iter().filter(|wanted| fits(wanted)).map(|wanted| compare("=", wanted.clone())).collect();
             if wanted.contains(&ColumnValue::Null) {

@@ -12,11 +12,11 @@ use rookery_core::{Command, Key, NodeId, Refusal, Row, RunId, Seq, ThreadId};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use crate::artifact::{ArtifactError, ArtifactInfo, Erased, Held, Incoming, Outgoing};
-use crate::node::{Attendance, Node, Tenure};
-use crate::operational::{Operation, Outbox, Sign, Token};
-use crate::publish::Feed;
-use crate::query::{Head, ListQuery, LogQuery};
+use crate::artifact::{ArtifactError, ArtifactHold, ArtifactInfo, Erased, Incoming, Outgoing};
+use crate::node::{LeaderEpoch, LeaseRenewal, Node};
+use crate::operational::{EndpointCursor, Operation, PresenceRecord, Token};
+use crate::publish::CommitFeed;
+use crate::query::{Head, LogQuery, RowQuery};
 
 /// A read, with the head of the log that it is true at.
 pub type Read<'a, T> = Pending<'a, Result<(T, Head), ReadError>>;
@@ -41,7 +41,7 @@ pub struct Submission {
     pub run: Option<RunId>,
     pub thread: Option<ThreadId>,
     /// The duty that it is submitted out of, if so: refused once another node has taken that over.
-    pub tenure: Option<Tenure>,
+    pub tenure: Option<LeaderEpoch>,
     /// Commands that are decided after this one, in order: either all of them are done or none.
     pub others: Vec<Submission>,
 }
@@ -76,7 +76,7 @@ impl Submission {
 
     /// The same out of a duty.
     #[must_use]
-    pub fn out_of(mut self, tenure: Tenure) -> Submission {
+    pub fn out_of(mut self, tenure: LeaderEpoch) -> Submission {
         self.tenure = Some(tenure);
         self
     }
@@ -130,7 +130,7 @@ pub struct Idempotency {
 /// What a command came to, after its commit is durable.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Committed {
-    pub answer: Answer,
+    pub answer: AnyReply,
     /// The head of the log that this answer is true at.
     pub at: Seq,
     /// The same was done before and got this answer: it is a repetition by its idempotency key, or by what it is.
@@ -142,7 +142,7 @@ pub struct Committed {
 /// What the caller is told, self-contained: it can be remembered and told again.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Answer {
+pub enum AnyReply {
     Done,
     Row(Key, Box<StoredRow>),
     Claim(ClaimReply),
@@ -151,16 +151,16 @@ pub enum Answer {
     Recorded(Seq),
 }
 
-impl Answer {
+impl AnyReply {
     /// Whether it shows the row of this key.
     pub fn shows(&self, key: &Key) -> bool {
-        matches!(self, Answer::Row(shown, _) if shown == key)
+        matches!(self, AnyReply::Row(shown, _) if shown == key)
     }
 
     /// The same answer with the row as it is now: what was redacted shall not be told again.
     #[must_use]
-    pub fn showing(key: Key, row: Option<Row>) -> Answer {
-        row.map_or(Answer::Done, |row| Answer::Row(key, Box::new(StoredRow(row))))
+    pub fn showing(key: Key, row: Option<Row>) -> AnyReply {
+        row.map_or(AnyReply::Done, |row| AnyReply::Row(key, Box::new(StoredRow(row))))
     }
 }
 
@@ -240,10 +240,10 @@ pub trait Store: Send + Sync + 'static {
 
     fn rows(&self, keys: Vec<Key>) -> Read<'_, Vec<Option<Row>>>;
 
-    fn list(&self, query: ListQuery) -> Read<'_, Vec<Row>>;
+    fn list(&self, query: RowQuery) -> Read<'_, Vec<Row>>;
 
     /// Several lists at one position.
-    fn lists(&self, queries: Vec<ListQuery>) -> Read<'_, Vec<Vec<Row>>>;
+    fn lists(&self, queries: Vec<RowQuery>) -> Read<'_, Vec<Vec<Row>>>;
 
     fn log(&self, query: LogQuery) -> Read<'_, Vec<LogRow>>;
 
@@ -253,7 +253,7 @@ pub trait Store: Send + Sync + 'static {
     fn tallies_and_rows(&self, keys: Vec<Key>) -> Read<'_, (Tallies, Vec<Option<Row>>)>;
 
     /// Stores bytes durably under their hash. Nobody erases them while they are held, whatever the log names.
-    fn put_artifact(&self, bytes: Vec<u8>) -> Pending<'_, Result<Held, ArtifactError>>;
+    fn put_artifact(&self, bytes: Vec<u8>) -> Pending<'_, Result<ArtifactHold, ArtifactError>>;
 
     /// The bytes of this hash, verified.
     fn artifact(&self, sha256: String) -> Pending<'_, Result<Vec<u8>, ArtifactError>>;
@@ -271,7 +271,7 @@ pub trait Store: Send + Sync + 'static {
     fn artifacts(&self, after: Option<String>, limit: u32) -> Pending<'_, Result<Vec<ArtifactInfo>, ArtifactError>>;
 
     /// Ends a hold, and the artifact with it unless something names it, or somebody else stored or holds it.
-    fn let_go(&self, held: Held) -> Pending<'_, Result<Erased, ArtifactError>>;
+    fn release_hold(&self, held: ArtifactHold) -> Pending<'_, Result<Erased, ArtifactError>>;
 
     /// Removes an artifact, however young, unless something names it or somebody holds it.
     fn erase_artifact(&self, sha256: String) -> Pending<'_, Result<Erased, ArtifactError>>;
@@ -283,24 +283,24 @@ pub trait Store: Send + Sync + 'static {
     fn tidy_artifacts(&self) -> Pending<'_, Result<usize, ArtifactError>>;
 
     /// Signs of life as last written down, for agents of all nodes.
-    fn presence(&self) -> Pending<'_, Result<Vec<Sign>, ReadError>>;
+    fn presence(&self) -> Pending<'_, Result<Vec<PresenceRecord>, ReadError>>;
 
     fn tokens(&self) -> Pending<'_, Result<Vec<Token>, ReadError>>;
 
     /// How far each adapter has come, by their names.
-    fn outboxes(&self) -> Pending<'_, Result<Vec<Outbox>, ReadError>>;
+    fn outboxes(&self) -> Pending<'_, Result<Vec<EndpointCursor>, ReadError>>;
 
     /// Changes whenever tokens were put or revoked, by whichever node.
     fn tokens_changed(&self) -> watch::Receiver<u64>;
 
     /// Says that this node lives: keeps the duties it has, takes up those that nobody keeps, and tells who else is here.
-    fn attend(&self, node: Node) -> Pending<'_, Result<Attendance, SubmitError>>;
+    fn renew_lease(&self, node: Node) -> Pending<'_, Result<LeaseRenewal, SubmitError>>;
 
     /// Gives up the node's duties and its place among the others.
-    fn depart(&self, node: NodeId) -> Pending<'_, Result<(), SubmitError>>;
+    fn leave_cluster(&self, node: NodeId) -> Pending<'_, Result<(), SubmitError>>;
 
     /// Committed batches from now on, in order. A receiver that lags reads the log instead.
-    fn published(&self) -> Feed;
+    fn published(&self) -> CommitFeed;
 
     fn health(&self) -> Health;
 

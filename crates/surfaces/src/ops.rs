@@ -10,7 +10,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use rookery_core::Code;
-use rookery_store::node::{Duty, Whereabouts};
+use rookery_store::node::{LeaderRole, NodeLiveness};
 use rookery_store::store::Health;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -75,11 +75,11 @@ pub async fn show_metrics(State(app): State<App>, call: Call) -> Result<Response
 fn measure_nodes(app: &App) {
     let attending = app.engine().attending();
     let nodes = attending.nodes();
-    for (state, whereabouts) in [("here", Whereabouts::Here), ("away", Whereabouts::Away)] {
-        let count = nodes.iter().filter(|seen| seen.whereabouts == whereabouts).count();
+    for (state, whereabouts) in [("here", NodeLiveness::Online), ("away", NodeLiveness::Offline)] {
+        let count = nodes.iter().filter(|seen| seen.liveness == whereabouts).count();
         metrics::gauge!("rookery_nodes", "state" => state).set(count as f64);
     }
-    for duty in Duty::ALL {
+    for duty in LeaderRole::ALL {
         let held = app.engine().tenure(duty).is_some();
         metrics::gauge!("rookery_duty_held", "duty" => duty.name()).set(f64::from(u8::from(held)));
     }

@@ -121,7 +121,7 @@ fn what_was_seen_here_stays_news_beside_what_others_saw() {
     for theirs in [5_000, 9_000] {
         let board = PresenceBoard::default();
         board.saw(&"one".into(), at(5_000));
-        board.learn(vec![rookery_store::Sign { agent: "one".into(), presence: at(theirs), by: None }]);
+        board.learn(vec![rookery_store::PresenceRecord { agent: "one".into(), presence: at(theirs), by: None }]);
         assert_eq!(board.unwritten(), [("one".into(), at(theirs + 1))]);
     }
 }

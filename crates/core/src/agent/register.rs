@@ -157,8 +157,12 @@ impl Register {
         match known {
             Some(agent) if !agent.has_left() => {
                 let allowed_endpoint = granted.or_else(|| agent.allowed_endpoint.clone());
-                let renewed =
-                    Agent { profile, has_credential: sealed || agent.has_credential, allowed_endpoint, ..agent.clone() };
+                let renewed = Agent {
+                    profile,
+                    has_credential: sealed || agent.has_credential,
+                    allowed_endpoint,
+                    ..agent.clone()
+                };
                 if renewed != *agent {
                     facts.push(Fact::AgentUpdated(AgentUpdated {
                         id: self.id.clone(),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rookery_core::log::LogRow;
 use rookery_core::{MessageId, Position, Seq};
-use rookery_store::node::{Duty, Tenure};
+use rookery_store::node::{LeaderEpoch, LeaderRole};
 use rookery_store::{DeadLetter, Failing, LogQuery};
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
@@ -34,11 +34,11 @@ pub(crate) async fn run(engine: Engine) {
     }
     let mut duties = engine.attending().changes();
     loop {
-        let held = |tenures: &Vec<Tenure>| tenures.iter().any(|tenure| tenure.duty == Duty::Courier);
+        let held = |tenures: &Vec<LeaderEpoch>| tenures.iter().any(|tenure| tenure.duty == LeaderRole::Courier);
         if duties.wait_for(held).await.is_err() {
             return;
         }
-        let Some(tenure) = engine.tenure(Duty::Courier) else {
+        let Some(tenure) = engine.tenure(LeaderRole::Courier) else {
             tokio::time::sleep(RETRY_AFTER).await;
             continue;
         };
@@ -47,7 +47,7 @@ pub(crate) async fn run(engine: Engine) {
             feeds.spawn(keep_feeding(engine.clone(), outlet.clone()));
         }
         // All of them end when they are dropped, and begin anew if one of them broke.
-        while engine.tenure(Duty::Courier) == Some(tenure) {
+        while engine.tenure(LeaderRole::Courier) == Some(tenure) {
             tokio::select! {
                 changed = duties.changed() => if changed.is_err() { return },
                 Some(broke) = feeds.join_next() => {

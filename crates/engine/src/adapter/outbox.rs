@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use rookery_core::Seq;
-use rookery_store::{DeadLetter, Operation, Outbox};
+use rookery_store::{DeadLetter, EndpointCursor, Operation};
 
 use super::Begins;
 use crate::engine::{Engine, EngineError};
@@ -20,8 +20,8 @@ const TRIES: u32 = 20;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Kept {
     /// As it was last read or written.
-    stored: Outbox,
-    pub(super) now: Outbox,
+    stored: EndpointCursor,
+    pub(super) now: EndpointCursor,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -74,7 +74,7 @@ impl Kept {
             if self.is_saved() {
                 return Ok(());
             }
-            let next = Outbox { version: self.stored.version + 1, ..self.now.clone() };
+            let next = EndpointCursor { version: self.stored.version + 1, ..self.now.clone() };
             let put = engine.store().operate(Operation::PutOutbox(next.clone())).await.map_err(EngineError::from)?;
             let stored = match put {
                 0 => engine.outbox(&self.now.adapter).await?.unwrap_or_else(|| self.stored.clone()),
@@ -90,7 +90,7 @@ impl Kept {
         Err(OutboxError::Overtaken)
     }
 
-    fn take_over(&mut self, stored: Outbox) -> Result<(), OutboxError> {
+    fn take_over(&mut self, stored: EndpointCursor) -> Result<(), OutboxError> {
         if stored.place != self.stored.place {
             return Err(OutboxError::Overtaken);
         }
@@ -101,8 +101,8 @@ impl Kept {
     }
 }
 
-fn empty(adapter: &str, place: Seq) -> Outbox {
-    Outbox { adapter: adapter.to_owned(), version: 1, place, attempts: 0, failing: None, dead: vec![] }
+fn empty(adapter: &str, place: Seq) -> EndpointCursor {
+    EndpointCursor { adapter: adapter.to_owned(), version: 1, place, attempts: 0, failing: None, dead: vec![] }
 }
 
 /// Letters as both sides have changed them since `base`: what either took away is gone, what was tried here is as it came
@@ -122,7 +122,7 @@ fn merged(base: &[DeadLetter], ours: &[DeadLetter], theirs: &[DeadLetter]) -> Ve
 }
 
 impl Engine {
-    pub(super) async fn outbox(&self, adapter: &str) -> Result<Option<Outbox>, EngineError> {
+    pub(super) async fn outbox(&self, adapter: &str) -> Result<Option<EndpointCursor>, EngineError> {
         Ok(self.store().outboxes().await?.into_iter().find(|outbox| outbox.adapter == adapter))
     }
 
@@ -131,7 +131,7 @@ impl Engine {
         &self,
         adapter: &str,
         change: impl Fn(&mut Vec<DeadLetter>),
-    ) -> Result<Option<Outbox>, EngineError> {
+    ) -> Result<Option<EndpointCursor>, EngineError> {
         for _ in 0..TRIES {
             let Some(mut outbox) = self.outbox(adapter).await? else { return Ok(None) };
             outbox.version += 1;

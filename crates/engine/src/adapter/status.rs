@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use rookery_core::adapter::{DroppedLetter, LettersDropped, NoteDropped};
 use rookery_core::{Caller, Seq};
-use rookery_store::{DeadLetter, Outbox, Submission};
+use rookery_store::{DeadLetter, EndpointCursor, Submission};
 
 use super::outbox::MOST_DEAD;
 use crate::engine::{Engine, EngineError};
@@ -14,7 +14,7 @@ use crate::engine::{Engine, EngineError};
 pub struct OutletStatus {
     pub adapter: String,
     /// Nothing, if it was never served yet.
-    pub outbox: Option<Outbox>,
+    pub outbox: Option<EndpointCursor>,
     pub head: Seq,
 }
 
@@ -72,12 +72,16 @@ impl Engine {
     }
 
     /// Has everything tried again that was put aside, and what waits tried at once. Nothing if there is no such adapter.
-    pub async fn retry_outlet(&self, adapter: &str) -> Result<Option<Outbox>, EngineError> {
+    pub async fn retry_outlet(&self, adapter: &str) -> Result<Option<EndpointCursor>, EngineError> {
         self.change_dead(adapter, |dead| dead.iter_mut().for_each(|letter| letter.again = true)).await
     }
 
     /// Lets go of everything that was put aside, by a person's word. Nothing if there is no such adapter.
-    pub async fn drop_outlet_dead(&self, caller: &Caller, adapter: &str) -> Result<Option<Outbox>, EngineError> {
+    pub async fn drop_outlet_dead(
+        &self,
+        caller: &Caller,
+        adapter: &str,
+    ) -> Result<Option<EndpointCursor>, EngineError> {
         let Some(outbox) = self.outbox(adapter).await? else { return Ok(None) };
         if outbox.dead.is_empty() {
             return Ok(Some(outbox));

@@ -6,8 +6,8 @@ use rookery_core::clutch::{Address, Group as RoleGroup, unknown_recipient};
 use rookery_core::group::Group;
 use rookery_core::key::Table;
 use rookery_core::{AgentId, Key, Row, Seq};
-use rookery_store::ListQuery;
-use rookery_store::query::Test;
+use rookery_store::RowQuery;
+use rookery_store::query::ColumnTest;
 
 use crate::engine::{Engine, EngineError};
 use crate::queries::At;
@@ -49,8 +49,8 @@ impl Engine {
 
     /// Groups with a list in the order in which they were set, after one that was set then.
     pub async fn groups(&self, after: Option<Seq>, limit: u32) -> Result<At<Vec<Group>>, EngineError> {
-        let query = ListQuery::all(Table::Groups)
-            .with("changed", Test::Above(after.unwrap_or(Seq(0)).0.cast_signed()))
+        let query = RowQuery::all(Table::Groups)
+            .with("changed", ColumnTest::Above(after.unwrap_or(Seq(0)).0.cast_signed()))
             .ordered_by("changed");
         let (rows, head) = self.store().list(query.at_most(Some(limit))).await?;
         Ok(At { value: rows.into_iter().filter_map(group).collect(), head })

@@ -13,8 +13,8 @@ use rookery_core::message::Cause;
 use rookery_core::task::MAX_ATTEMPTS;
 use rookery_core::view::LifeSource;
 use rookery_core::{Actor, AgentId, Caller, Code, Key, MessageId, Refusal, Row, Seq, TaskId};
-use rookery_store::artifact::Held;
-use rookery_store::{Answer, Committed, Idempotency, Submission, SubmitError};
+use rookery_store::artifact::ArtifactHold;
+use rookery_store::{AnyReply, Committed, Idempotency, Submission, SubmitError};
 use sha2::{Digest, Sha256};
 
 use super::workflows::{Validate, Validated};
@@ -323,7 +323,7 @@ impl Engine {
     pub(super) async fn submit_with(
         &self,
         submission: Submission,
-        held: Vec<Held>,
+        held: Vec<ArtifactHold>,
     ) -> Result<Result<Committed, SubmitError>, EngineError> {
         if held.is_empty() {
             return self.submit_present(submission).await;
@@ -360,14 +360,14 @@ impl Engine {
         }
     }
 
-    async fn let_all_go(&self, held: Vec<Held>) {
+    async fn let_all_go(&self, held: Vec<ArtifactHold>) {
         for artifact in held {
             self.let_go(artifact).await;
         }
     }
 
     /// An envelope as a command, with its body, which is a file if it is large.
-    async fn submission(&self, item: &Item<'_>) -> Result<(Submission, Option<Held>), EngineError> {
+    async fn submission(&self, item: &Item<'_>) -> Result<(Submission, Option<ArtifactHold>), EngineError> {
         let Item { received: Received { envelope, body, .. }, taken, caller, .. } = item;
         let mut ingest = match taken {
             Taken::Command(ingest) => Ingest::clone(ingest),
@@ -393,7 +393,7 @@ impl Engine {
     }
 
     /// A body as the log keeps it: large ones are files, which are held until a row names them.
-    pub(super) async fn body_to_keep(&self, bytes: Vec<u8>) -> Result<(Body, Option<Held>), EngineError> {
+    pub(super) async fn body_to_keep(&self, bytes: Vec<u8>) -> Result<(Body, Option<ArtifactHold>), EngineError> {
         if bytes.len() > BODY_IN_ROW_BYTES {
             let held = self.store().put_artifact(bytes).await?;
             return Ok((Body { sha256: held.sha256.clone(), bytes: BodyBytes::Artifact }, Some(held)));
@@ -428,7 +428,7 @@ impl Engine {
 
     /// The answer to its sender. What the next call must find so is taken note of at once.
     async fn answered(&self, item: &Item<'_>, committed: &Committed) -> Result<Ingested, EngineError> {
-        let Answer::Row(_, row) = &committed.answer else { return Err(unexpected().into()) };
+        let AnyReply::Row(_, row) = &committed.answer else { return Err(unexpected().into()) };
         let Row::Envelope(filed) = &row.0 else { return Err(unexpected().into()) };
         if let Taken::Command(ingest) = &item.taken
             && !committed.duplicate

@@ -5,8 +5,8 @@ use rookery_core::clutch::{Address, MessageType};
 use rookery_core::key::Table;
 use rookery_core::log::LogRow;
 use rookery_core::{Row, RunId, Seq, TaskId, ThreadId, envelope};
-use rookery_store::query::Test;
-use rookery_store::{ListQuery, LogQuery};
+use rookery_store::query::ColumnTest;
+use rookery_store::{LogQuery, RowQuery};
 
 use super::show::{Envelopes, Shown};
 use crate::engine::{Engine, EngineError};
@@ -178,10 +178,10 @@ impl Engine {
     /// The rows of a page, whole up to the last of them: facts by their kind, and the envelopes of a type by theirs.
     async fn rows_of(&self, filter: &MessageFilter, query: &LogQuery) -> Result<At<Vec<LogRow>>, EngineError> {
         let Some(wanted) = filter.type_alone() else { return self.log(query.clone()).await };
-        let envelopes = ListQuery::all(Table::Envelopes)
-            .with("type", Test::Is(wanted.into()))
-            .with("received", Test::Above(stored(query.after.unwrap_or(Seq::ZERO))))
-            .with("received", Test::AtMost(query.upto.map_or(i64::MAX, stored)))
+        let envelopes = RowQuery::all(Table::Envelopes)
+            .with("type", ColumnTest::Is(wanted.into()))
+            .with("received", ColumnTest::Above(stored(query.after.unwrap_or(Seq::ZERO))))
+            .with("received", ColumnTest::AtMost(query.upto.map_or(i64::MAX, stored)))
             .ordered_by("received")
             .at_most(Some(query.limit));
         let (found, head) = self.store().list(envelopes).await?;

@@ -17,10 +17,10 @@ use rookery_core::task::{Clock, Clocks, Task, Terms};
 use rookery_core::{
     AgentId, Caller, Code, Command, Fact, Key, MessageId, Row, RunId, Seq, TaskId, Timestamp, artifact, envelope,
 };
-use rookery_store::artifact::{ArtifactError, Held};
-use rookery_store::node::{Duty, Tenure};
-use rookery_store::query::Test;
-use rookery_store::{Head, ListQuery, Submission, SubmitError};
+use rookery_store::artifact::{ArtifactError, ArtifactHold};
+use rookery_store::node::{LeaderEpoch, LeaderRole};
+use rookery_store::query::ColumnTest;
+use rookery_store::{Head, RowQuery, Submission, SubmitError};
 
 use crate::engine::{Engine, EngineError};
 use crate::services::RETRY_AFTER;
@@ -34,7 +34,7 @@ const READ_AT_ONCE: usize = 1_000;
 pub(crate) async fn run(engine: Engine) {
     let mut duties = engine.attending().changes();
     loop {
-        let held = |tenures: &Vec<Tenure>| tenures.iter().any(|tenure| tenure.duty == Duty::Router);
+        let held = |tenures: &Vec<LeaderEpoch>| tenures.iter().any(|tenure| tenure.duty == LeaderRole::Router);
         if duties.wait_for(held).await.is_err() {
             return;
         }
@@ -48,7 +48,7 @@ pub(crate) async fn run(engine: Engine) {
 /// Routes until the duty is another node's.
 async fn serve(engine: &Engine) -> Result<(), EngineError> {
     let mut routing = Routing::default();
-    while engine.tenure(Duty::Router).is_some() {
+    while engine.tenure(LeaderRole::Router).is_some() {
         let mut duties = engine.attending().changes();
         routing.round(engine).await?;
         tokio::select! {
@@ -69,7 +69,7 @@ pub struct Routing {
 impl Routing {
     /// Routes what is due by what it has heard, if that is for this node to do.
     pub async fn round(&mut self, engine: &Engine) -> Result<(), EngineError> {
-        let Some(tenure) = engine.tenure(Duty::Router) else {
+        let Some(tenure) = engine.tenure(LeaderRole::Router) else {
             self.router = None;
             return Ok(());
         };
@@ -96,7 +96,7 @@ impl Routing {
 #[derive(Debug)]
 struct Router {
     engine: Engine,
-    tenure: Tenure,
+    tenure: LeaderEpoch,
     subscription: Subscription,
     candidates: Candidates,
     /// What is known is true at this place.
@@ -149,10 +149,10 @@ impl Waiting {
 }
 
 impl Router {
-    async fn begin(engine: &Engine, tenure: Tenure) -> Result<Router, EngineError> {
+    async fn begin(engine: &Engine, tenure: LeaderEpoch) -> Result<Router, EngineError> {
         let subscription = engine.subscribe(None).await?;
-        let unrouted = ListQuery::all(Table::Tasks).with("unrouted", Test::Present);
-        let held = ListQuery::all(Table::Tasks).with("held_by", Test::Present);
+        let unrouted = RowQuery::all(Table::Tasks).with("unrouted", ColumnTest::Present);
+        let held = RowQuery::all(Table::Tasks).with("held_by", ColumnTest::Present);
         let (candidates, rest, head) = known(engine, vec![unrouted, held]).await?;
         let tasks = rest.into_iter().flatten().filter_map(task_of);
         let to_look_at = tasks.filter(is_for_us).map(|task| task.id).collect();
@@ -374,7 +374,7 @@ impl Router {
         let (_, head) = self.engine.store().tallies().await?;
         self.catch_up(head.head).await?;
         let has_news = self.at > chosen_at || code == Code::InvalidState;
-        if has_news && self.engine.tenure(Duty::Router) == Some(self.tenure) {
+        if has_news && self.engine.tenure(LeaderRole::Router) == Some(self.tenure) {
             self.to_look_at.insert(id.clone());
         }
         Ok(())
@@ -437,7 +437,7 @@ impl Router {
 }
 
 /// A request on its way to an agent, and the file that its words are in if they are many.
-type Forwarding = (Submission, Option<Held>);
+type Forwarding = (Submission, Option<ArtifactHold>);
 
 /// What came of a task, if that is not only about itself: one whose words cannot be read or kept now holds up no other.
 fn waits_alone(task: &TaskId, routed: Result<(), EngineError>) -> Result<Option<EngineError>, EngineError> {
@@ -470,9 +470,9 @@ fn may_concern_us(fact: &Fact) -> bool {
 }
 
 /// Everybody who could be given a task, with what they have, and whatever else is asked for at the same place.
-async fn known(engine: &Engine, more: Vec<ListQuery>) -> Result<(Candidates, Vec<Vec<Row>>, Head), EngineError> {
-    let agents = ListQuery::all(Table::Agents);
-    let held = ListQuery::all(Table::Tasks).with("held_by", Test::Present);
+async fn known(engine: &Engine, more: Vec<RowQuery>) -> Result<(Candidates, Vec<Vec<Row>>, Head), EngineError> {
+    let agents = RowQuery::all(Table::Agents);
+    let held = RowQuery::all(Table::Tasks).with("held_by", ColumnTest::Present);
     let queries = [agents, held].into_iter().chain(more).collect();
     let (lists, head) = engine.store().lists(queries).await?;
     let mut lists = lists.into_iter();

@@ -9,8 +9,8 @@ use rookery_core::key::Table;
 use rookery_core::run::{Run, Status};
 use rookery_core::task::Task;
 use rookery_core::{Code, Refusal, RunId, Seq, TaskId, Timestamp};
-use rookery_store::query::{Order, Test};
-use rookery_store::{ListQuery, LogQuery};
+use rookery_store::query::{ColumnTest, Order};
+use rookery_store::{LogQuery, RowQuery};
 
 use super::attempts::{self, TaskAttempt};
 use crate::engine::{Engine, EngineError};
@@ -141,7 +141,8 @@ impl Engine {
     /// A run and so many of its tasks, beginning after the one that was created at a place.
     pub async fn run_tree(&self, id: &RunId, after: Seq, limit: u32) -> Result<At<RunTree>, EngineError> {
         let is_default = *id == RunId::project_default();
-        let page = tasks_query(id).with("created", Test::Above(stored(after))).at_most(Some(limit.saturating_add(1)));
+        let page =
+            tasks_query(id).with("created", ColumnTest::Above(stored(after))).at_most(Some(limit.saturating_add(1)));
         let counted =
             if is_default { tasks_query(id).at_most(Some(COUNTED + 1)) } else { page.clone().at_most(Some(0)) };
         let (lists, head) = self.store().lists(vec![run_query(id), page, counted]).await?;
@@ -191,9 +192,9 @@ fn stored(seq: Seq) -> i64 {
     i64::try_from(seq.0).unwrap_or(i64::MAX)
 }
 
-fn runs_query(before: Seq) -> ListQuery {
-    let newest = ListQuery { order: Order::Descending, ..ListQuery::all(Table::Runs).ordered_by("created") };
-    newest.with("created", Test::AtMost(stored(Seq(before.0.saturating_sub(1))))).at_most(Some(READ))
+fn runs_query(before: Seq) -> RowQuery {
+    let newest = RowQuery { order: Order::Descending, ..RowQuery::all(Table::Runs).ordered_by("created") };
+    newest.with("created", ColumnTest::AtMost(stored(Seq(before.0.saturating_sub(1))))).at_most(Some(READ))
 }
 
 fn unknown_run() -> Refusal {

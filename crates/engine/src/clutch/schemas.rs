@@ -8,8 +8,8 @@ use rookery_core::clutch::PayloadType;
 use rookery_core::contract::{BUILT_IN, Schema, Violation, built_in};
 use rookery_core::key::Table;
 use rookery_core::{Key, Row, Seq};
-use rookery_store::ListQuery;
-use rookery_store::query::Test;
+use rookery_store::RowQuery;
+use rookery_store::query::ColumnTest;
 use serde_json::Value;
 
 use super::schema::limits::{ADDRESS_SPACE_BYTES, VERDICT_TIMEOUT};
@@ -101,8 +101,8 @@ impl Engine {
             let payload_type = PayloadType::parse(built_in.payload_type)?;
             Some(KnownSchema::BuiltIn { payload_type, text: built_in.text })
         });
-        let query = ListQuery::all(Table::Schemas)
-            .with("registered", Test::Above(after.unwrap_or(Seq(0)).0.cast_signed()))
+        let query = RowQuery::all(Table::Schemas)
+            .with("registered", ColumnTest::Above(after.unwrap_or(Seq(0)).0.cast_signed()))
             .ordered_by("registered");
         let (rows, head) = self.store().list(query.at_most(Some(limit))).await?;
         let rows = rows.into_iter().filter_map(registered).map(KnownSchema::Registered);

@@ -5,8 +5,8 @@ use rookery_core::contract::{Checked, Expects, StepRule, Violation, Violations, 
 use rookery_core::key::Table;
 use rookery_core::task::State;
 use rookery_core::{Command, Key, Row, Seq};
-use rookery_store::ListQuery;
-use rookery_store::query::Test;
+use rookery_store::RowQuery;
+use rookery_store::query::ColumnTest;
 use serde_json::Value;
 
 use crate::engine::{Engine, EngineError};
@@ -41,8 +41,8 @@ impl Engine {
 
     /// Workflows with rules in the order in which they were defined, after one that was defined then.
     pub async fn all_workflow_rules(&self, after: Option<Seq>, limit: u32) -> Result<At<Vec<Workflow>>, EngineError> {
-        let query = ListQuery::all(Table::Workflows)
-            .with("defined", Test::Above(after.unwrap_or(Seq(0)).0.cast_signed()))
+        let query = RowQuery::all(Table::Workflows)
+            .with("defined", ColumnTest::Above(after.unwrap_or(Seq(0)).0.cast_signed()))
             .ordered_by("defined");
         let (rows, head) = self.store().list(query.at_most(Some(limit))).await?;
         Ok(At { value: rows.into_iter().filter_map(workflow).collect(), head })

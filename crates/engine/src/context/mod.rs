@@ -14,8 +14,8 @@ use rookery_core::run::Run;
 use rookery_core::task::{Checkpoint, Task};
 use rookery_core::workspace::Workspace;
 use rookery_core::{Row, RunId, TaskId};
-use rookery_store::ListQuery;
-use rookery_store::query::Test;
+use rookery_store::RowQuery;
+use rookery_store::query::ColumnTest;
 
 pub use budget::{MIN_TOKENS, compose};
 pub use view::{
@@ -135,7 +135,7 @@ impl Engine {
             tasks_query(&task.run)
         };
         let files =
-            |column, value: &str| ListQuery::all(rookery_core::Table::Files).with(column, Test::Is(value.into()));
+            |column, value: &str| RowQuery::all(rookery_core::Table::Files).with(column, ColumnTest::Is(value.into()));
         let mut queries = vec![
             tasks_named(std::slice::from_ref(id)),
             run_query(&task.run),
@@ -171,13 +171,14 @@ impl Engine {
 }
 
 /// The workspaces of a run that are worked in.
-fn workspaces_query(run: &RunId) -> ListQuery {
+fn workspaces_query(run: &RunId) -> RowQuery {
     let mut runs: Vec<ColumnValue> = vec![run.as_str().into()];
     if *run == RunId::project_default() {
         runs.push(ColumnValue::Null);
     }
-    let active = Test::Is(rookery_core::workspace::Status::Active.as_str().into());
-    let of_run = ListQuery::all(rookery_core::Table::Workspaces).with("status", active).with("run", Test::In(runs));
+    let active = ColumnTest::Is(rookery_core::workspace::Status::Active.as_str().into());
+    let of_run =
+        RowQuery::all(rookery_core::Table::Workspaces).with("status", active).with("run", ColumnTest::In(runs));
     of_run.ordered_by("created").at_most(Some(WORKSPACES))
 }
 

@@ -4,8 +4,8 @@ use rookery_core::agent::Agent;
 use rookery_core::key::Table;
 use rookery_core::message::{DAY_MILLIS, Message, Standing};
 use rookery_core::{MessageId, Seq, Timestamp};
-use rookery_store::ListQuery;
-use rookery_store::query::{Order, Test};
+use rookery_store::RowQuery;
+use rookery_store::query::{ColumnTest, Order};
 
 use super::place::{MOST_WAITING, Place};
 use super::{READ, has_expired, message_of, stored};
@@ -38,7 +38,8 @@ impl Engine {
         let mut found = Vec::new();
         let (mut upto, mut newest) = (i64::MAX, None);
         loop {
-            let mut query = to_everyone().with("sent", Test::Above(stored(after))).with("sent", Test::AtMost(upto));
+            let mut query =
+                to_everyone().with("sent", ColumnTest::Above(stored(after))).with("sent", ColumnTest::AtMost(upto));
             query = query.at_most(Some(READ));
             query.order = Order::Descending;
             let (rows, head) = self.store().list(query).await?;
@@ -61,7 +62,7 @@ impl Engine {
         let mut found: Vec<Message> = Vec::new();
         let mut upto = stored(agent.joined);
         loop {
-            let mut query = to_everyone().with("sent", Test::AtMost(upto)).at_most(Some(READ));
+            let mut query = to_everyone().with("sent", ColumnTest::AtMost(upto)).at_most(Some(READ));
             query.order = Order::Descending;
             let (rows, _) = self.store().list(query).await?;
             let full = rows.len() >= READ as usize;
@@ -94,6 +95,6 @@ impl Engine {
     }
 }
 
-fn to_everyone() -> ListQuery {
-    ListQuery::all(Table::Messages).with("audience", Test::Is("everyone".into())).ordered_by("sent")
+fn to_everyone() -> RowQuery {
+    RowQuery::all(Table::Messages).with("audience", ColumnTest::Is("everyone".into())).ordered_by("sent")
 }

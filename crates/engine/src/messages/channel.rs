@@ -3,8 +3,8 @@
 use rookery_core::key::Table;
 use rookery_core::message::{Message, Shown, Standing, Thread};
 use rookery_core::{AgentId, Caller, Instance, MessageId, Row, Timestamp};
-use rookery_store::ListQuery;
-use rookery_store::query::{Order, Test};
+use rookery_store::RowQuery;
+use rookery_store::query::{ColumnTest, Order};
 
 use super::{LARGEST_PAGE, is_to, message_of, page};
 use crate::engine::{Engine, EngineError};
@@ -24,7 +24,7 @@ pub struct Span {
 impl Engine {
     /// The conversations in which something was said, as many as a page has.
     pub async fn threads(&self) -> Result<At<Vec<Thread>>, EngineError> {
-        let (rows, head) = self.store().list(ListQuery::all(Table::Threads).at_most(Some(LARGEST_PAGE))).await?;
+        let (rows, head) = self.store().list(RowQuery::all(Table::Threads).at_most(Some(LARGEST_PAGE))).await?;
         let threads = rows.into_iter().filter_map(|row| if let Row::Thread(row) = row { Some(row) } else { None });
         Ok(At { value: threads.collect(), head })
     }
@@ -52,15 +52,15 @@ impl Engine {
         Span { since, before, .. }: Span,
         most: u32,
     ) -> Result<At<Vec<Message>>, EngineError> {
-        let mut query = ListQuery::all(Table::Messages)
-            .with("channel", Test::Is(instance.thread().as_str().into()))
+        let mut query = RowQuery::all(Table::Messages)
+            .with("channel", ColumnTest::Is(instance.thread().as_str().into()))
             .ordered_by("at")
             .at_most(Some(most));
         if let Some(since) = since {
-            query = query.with("at", Test::Above(since.0));
+            query = query.with("at", ColumnTest::Above(since.0));
         }
         if let Some(before) = before {
-            query = query.with("at", Test::AtMost(before.0.saturating_sub(1)));
+            query = query.with("at", ColumnTest::AtMost(before.0.saturating_sub(1)));
         }
         query.order = Order::Descending;
         let (rows, head) = self.store().list(query).await?;

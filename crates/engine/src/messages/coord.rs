@@ -4,7 +4,7 @@ use rookery_core::agent::{Agent, Membership};
 use rookery_core::key::Table;
 use rookery_core::message::{DAY_MILLIS, Form};
 use rookery_core::{AgentId, Caller, Timestamp};
-use rookery_store::ListQuery;
+use rookery_store::RowQuery;
 
 use super::{Waiting, agent_of};
 use crate::engine::{Engine, EngineError};
@@ -68,7 +68,7 @@ impl Engine {
     /// Who is here or was until lately, in the words of coordination, in the order they joined.
     pub async fn instance_presence(&self) -> Result<Vec<InstancePresence>, EngineError> {
         let now = self.clock().now();
-        let (rows, _) = self.store().list(ListQuery::all(Table::Agents).ordered_by("joined")).await?;
+        let (rows, _) = self.store().list(RowQuery::all(Table::Agents).ordered_by("joined")).await?;
         let lately = |agent: &Agent| match agent.membership {
             Membership::Here | Membership::Offline(_) => true,
             Membership::Left(since) => now < since.plus_millis(DAY_MILLIS),

@@ -3,8 +3,8 @@
 use rookery_core::key::Table;
 use rookery_core::message::{Delivery, PASSED_ON, Standing};
 use rookery_core::{AgentId, MessageId, Seq, Timestamp};
-use rookery_store::ListQuery;
-use rookery_store::query::Test;
+use rookery_store::RowQuery;
+use rookery_store::query::ColumnTest;
 
 use super::{READ, delivery_of, page, stored};
 use crate::engine::{Engine, EngineError, hex};
@@ -135,9 +135,9 @@ impl DeliveryFilter {
 }
 
 /// Those of a state after a place: one range of an index.
-fn in_state(state: &str, after: Seq) -> ListQuery {
-    let all = ListQuery::all(Table::Deliveries).with("state", Test::Is(state.into()));
-    all.with("sent", Test::Above(stored(after))).ordered_by("sent")
+fn in_state(state: &str, after: Seq) -> RowQuery {
+    let all = RowQuery::all(Table::Deliveries).with("state", ColumnTest::Is(state.into()));
+    all.with("sent", ColumnTest::Above(stored(after))).ordered_by("sent")
 }
 
 impl Engine {
@@ -188,7 +188,7 @@ impl Engine {
     /// All of one place: a message has as many as it has recipients.
     async fn deliveries_at(&self, place: Seq, filter: &DeliveryFilter) -> Result<Vec<Delivery>, EngineError> {
         let before = Seq(place.0.saturating_sub(1));
-        let here = |state: &&str| in_state(state, before).with("sent", Test::AtMost(stored(place)));
+        let here = |state: &&str| in_state(state, before).with("sent", ColumnTest::AtMost(stored(place)));
         let (lists, _) = self.store().lists(filter.stored().iter().map(here).collect()).await?;
         Ok(lists.into_iter().flatten().filter_map(delivery_of).collect())
     }

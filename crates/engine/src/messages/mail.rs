@@ -10,8 +10,8 @@ use rookery_core::log::LogRow;
 use rookery_core::message::{Form, Standing};
 use rookery_core::task::{Clock, State, Task};
 use rookery_core::{AgentId, Key, MessageId, Row, RunId, Seq, TaskId, Timestamp, envelope};
-use rookery_store::query::Test;
-use rookery_store::{ListQuery, LogQuery};
+use rookery_store::query::ColumnTest;
+use rookery_store::{LogQuery, RowQuery};
 use serde_json::Value;
 
 use super::place::Place;
@@ -126,9 +126,9 @@ impl Engine {
     /// The tasks that are kept for an agent and that it has not taken, the oldest first.
     pub async fn kept_for(&self, agent: &AgentId) -> Result<Vec<Task>, EngineError> {
         let open = State::ALL.into_iter().filter(|state| state.is_open());
-        let query = ListQuery::all(Table::Tasks)
-            .with("held_by", Test::Is(agent.as_str().into()))
-            .with("state", Test::In(open.map(|state| state.as_str().into()).collect()))
+        let query = RowQuery::all(Table::Tasks)
+            .with("held_by", ColumnTest::Is(agent.as_str().into()))
+            .with("state", ColumnTest::In(open.map(|state| state.as_str().into()).collect()))
             .ordered_by("created")
             .at_most(Some(HELD_TASKS));
         let (rows, _) = self.store().list(query).await?;

@@ -3,8 +3,8 @@
 use rookery_core::key::Table;
 use rookery_core::message::{Delivery, Form, Message, Priority, Standing};
 use rookery_core::{AgentId, Key, MessageId, TaskId};
-use rookery_store::ListQuery;
-use rookery_store::query::{Order, Test};
+use rookery_store::RowQuery;
+use rookery_store::query::{ColumnTest, Order};
 
 use super::mail::Mail;
 use super::place::{MOST_WAITING, Place, chosen};
@@ -159,9 +159,9 @@ impl Engine {
         let mut found: Vec<Delivery> = Vec::new();
         let mut upto = i64::MAX;
         loop {
-            let mut query = ListQuery::all(Table::Deliveries)
-                .with("pending", Test::Is(agent.as_str().into()))
-                .with("sent", Test::AtMost(upto))
+            let mut query = RowQuery::all(Table::Deliveries)
+                .with("pending", ColumnTest::Is(agent.as_str().into()))
+                .with("sent", ColumnTest::AtMost(upto))
                 .ordered_by("sent")
                 .at_most(Some(READ));
             query.order = Order::Descending;

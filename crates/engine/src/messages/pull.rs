@@ -7,8 +7,8 @@ use rookery_core::message::{Delivery, Message, Shown};
 use rookery_core::{
     Actor, AgentId, Authority, Caller, Code, Key, MessageId, Refusal, Row, Seq, TaskId, Timestamp, envelope, limit,
 };
-use rookery_store::ListQuery;
-use rookery_store::query::Test;
+use rookery_store::RowQuery;
+use rookery_store::query::ColumnTest;
 use serde_json::Value;
 
 use super::arrival::Arrival;
@@ -186,9 +186,9 @@ impl Engine {
         let now = self.clock().now();
         let (mut found, mut after) = (Vec::new(), stored(after));
         loop {
-            let query = ListQuery::all(Table::Deliveries)
-                .with("pending", Test::Is(agent.as_str().into()))
-                .with("sent", Test::Above(after))
+            let query = RowQuery::all(Table::Deliveries)
+                .with("pending", ColumnTest::Is(agent.as_str().into()))
+                .with("sent", ColumnTest::Above(after))
                 .ordered_by("sent")
                 .at_most(Some(READ));
             let (rows, _) = self.store().list(query).await?;

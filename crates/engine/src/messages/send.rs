@@ -3,8 +3,8 @@
 use rookery_core::key::Table;
 use rookery_core::message::{Ack, Addressees, Cause, Message, SendMessage, What};
 use rookery_core::{AgentId, Caller, Code, Instance, Key, MessageId, Refusal, Row};
-use rookery_store::query::Test;
-use rookery_store::{Answer, ListQuery};
+use rookery_store::query::ColumnTest;
+use rookery_store::{AnyReply, RowQuery};
 use sha2::{Digest, Sha256};
 
 use super::{message_of, page};
@@ -76,7 +76,7 @@ impl Engine {
     /// Submits a request of [`Engine::send_request`].
     pub async fn sent(&self, request: Request) -> Result<Message, EngineError> {
         match self.submit(request).await?.answer {
-            Answer::Row(_, row) => match row.0 {
+            AnyReply::Row(_, row) => match row.0 {
                 Row::Message(message) => Ok(message),
                 _ => Err(no_message().into()),
             },
@@ -102,8 +102,10 @@ impl Engine {
 
     /// Messages that wait for a person to decide, oldest first.
     pub async fn held_messages(&self, limit: Option<u32>) -> Result<At<Vec<Message>>, EngineError> {
-        let query =
-            ListQuery::all(Table::Messages).with("held", Test::Present).ordered_by("sent").at_most(Some(page(limit)));
+        let query = RowQuery::all(Table::Messages)
+            .with("held", ColumnTest::Present)
+            .ordered_by("sent")
+            .at_most(Some(page(limit)));
         let (rows, head) = self.store().list(query).await?;
         Ok(At { value: rows.into_iter().filter_map(message_of).collect(), head })
     }

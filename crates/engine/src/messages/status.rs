@@ -6,8 +6,8 @@ use rookery_core::agent::Agent;
 use rookery_core::key::Table;
 use rookery_core::message::{AddressedAs, Delivery, Fate, Message, Recipients, Standing};
 use rookery_core::{AgentId, MessageId, Timestamp};
-use rookery_store::ListQuery;
-use rookery_store::query::Test;
+use rookery_store::RowQuery;
+use rookery_store::query::ColumnTest;
 
 use super::{agent_of, delivery_of, has_expired};
 use crate::engine::{Engine, EngineError};
@@ -63,8 +63,8 @@ impl Reached {
 impl Engine {
     /// Where each recipient of a message stands.
     pub async fn message_status(&self, id: &MessageId) -> Result<Option<MessageStatus>, EngineError> {
-        let of_message = ListQuery::all(Table::Deliveries).with("message", Test::Is(id.as_str().into()));
-        let agents = ListQuery::all(Table::Agents).ordered_by("joined");
+        let of_message = RowQuery::all(Table::Deliveries).with("message", ColumnTest::Is(id.as_str().into()));
+        let agents = RowQuery::all(Table::Agents).ordered_by("joined");
         let Some(message) = self.message(id).await?.value else { return Ok(None) };
         let (lists, _) = self.store().lists(vec![of_message, agents]).await?;
         let mut lists = lists.into_iter();

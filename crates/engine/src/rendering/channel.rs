@@ -10,8 +10,8 @@ use std::io::Read;
 use rookery_core::key::Table;
 use rookery_core::message::Message;
 use rookery_core::{Row, Timestamp};
-use rookery_store::ListQuery;
-use rookery_store::query::Test;
+use rookery_store::RowQuery;
+use rookery_store::query::ColumnTest;
 use sha2::{Digest, Sha256};
 
 use super::RenderError;
@@ -82,9 +82,9 @@ impl Keeper {
     /// The next entries after a time, in order.
     async fn entries(&self, engine: &Engine, after: Option<Timestamp>) -> Result<Vec<Message>, RenderError> {
         let thread = self.instance.thread();
-        let query = ListQuery::all(Table::Messages)
-            .with("channel", Test::Is(thread.as_str().into()))
-            .with("at", Test::Above(after.map_or(i64::MIN, |at| at.0)))
+        let query = RowQuery::all(Table::Messages)
+            .with("channel", ColumnTest::Is(thread.as_str().into()))
+            .with("at", ColumnTest::Above(after.map_or(i64::MIN, |at| at.0)))
             .ordered_by("at")
             .at_most(Some(PAGE));
         let (rows, _) = engine.store().list(query).await?;

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use rookery_core::document::{Base, Document, DocumentId, DocumentPath, Version, WriteDocument, Writer, hash_of};
 use rookery_core::key::Table;
 use rookery_core::{Caller, Row, limit};
-use rookery_store::query::Test;
-use rookery_store::{Answer, ListQuery, Submission, SubmitError};
+use rookery_store::query::ColumnTest;
+use rookery_store::{AnyReply, RowQuery, Submission, SubmitError};
 
 use super::RenderError;
 use super::keeper::Keeper;
@@ -288,9 +288,9 @@ impl Keeper {
         hash: &str,
     ) -> Result<Option<u64>, RenderError> {
         loop {
-            let query = ListQuery::all(Table::Versions)
-                .with("document", Test::Is(id.text().as_str().into()))
-                .with("version", Test::Above(i64::try_from(after).unwrap_or(i64::MAX)))
+            let query = RowQuery::all(Table::Versions)
+                .with("document", ColumnTest::Is(id.text().as_str().into()))
+                .with("version", ColumnTest::Above(i64::try_from(after).unwrap_or(i64::MAX)))
                 .ordered_by("version")
                 .at_most(Some(VERSIONS));
             let (rows, _) = engine.store().list(query).await?;
@@ -318,7 +318,7 @@ impl Keeper {
         let command = WriteDocument { id: id.clone(), text, writer: Writer::External, base: Base::Unsaid };
         match engine.store().submit(Submission::internal(Caller::watcher(), command)).await {
             Ok(committed) => match committed.answer {
-                Answer::Row(_, row) => match row.0 {
+                AnyReply::Row(_, row) => match row.0 {
                     Row::Document(document) => Ok(Some(document)),
                     _ => Ok(None),
                 },

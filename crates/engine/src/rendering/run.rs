@@ -11,8 +11,8 @@ use rookery_core::instance::{Configured, Instance, Provider, Scope, TeamContext}
 use rookery_core::key::Table;
 use rookery_core::message::{Form, Header};
 use rookery_core::{AgentId, Fact, Key, LogId, Position, Row};
-use rookery_store::query::Test;
-use rookery_store::{ListQuery, LogQuery};
+use rookery_store::query::ColumnTest;
+use rookery_store::{LogQuery, RowQuery};
 use tokio::sync::{Notify, watch};
 
 use super::keeper::Keeper;
@@ -331,7 +331,7 @@ impl Desk {
     }
 
     async fn read_contexts(&mut self) -> Result<(), RenderError> {
-        let (rows, _) = self.engine.store().list(ListQuery::all(Table::Contexts)).await?;
+        let (rows, _) = self.engine.store().list(RowQuery::all(Table::Contexts)).await?;
         let of = |row| if let Row::Context(context) = row { Some((context.scope.clone(), context)) } else { None };
         self.contexts = rows.into_iter().filter_map(of).collect();
         Ok(())
@@ -346,16 +346,16 @@ impl Desk {
     async fn known(&self) -> Result<BTreeSet<Instance>, RenderError> {
         let configured = self.contexts.keys().filter_map(Scope::run).map(Instance::of_run);
         let mut found: BTreeSet<Instance> = configured.collect();
-        let documents = ListQuery::all(Table::Documents).with("live_in", Test::Present);
+        let documents = RowQuery::all(Table::Documents).with("live_in", ColumnTest::Present);
         for row in self.engine.store().list(documents).await?.0 {
             if let Row::Document(document) = row {
                 found.insert(Instance::of_run(&document.id.run));
             }
         }
-        for row in self.engine.store().list(ListQuery::all(Table::Threads)).await?.0 {
+        for row in self.engine.store().list(RowQuery::all(Table::Threads)).await?.0 {
             if let Row::Thread(thread) = row {
-                let channel = Test::Is(thread.id.as_str().into());
-                let first = ListQuery::all(Table::Messages).with("channel", channel).at_most(Some(1));
+                let channel = ColumnTest::Is(thread.id.as_str().into());
+                let first = RowQuery::all(Table::Messages).with("channel", channel).at_most(Some(1));
                 let said = self.engine.store().list(first).await?.0.into_iter().next().and_then(message_of);
                 found.extend(said.and_then(|message| message.letter.header.instance()));
             }

@@ -7,8 +7,8 @@ use rookery_core::key::Table;
 use rookery_core::team::Team;
 use rookery_core::turn::Turn;
 use rookery_core::{AgentId, Key, Row, TeamId, TurnId};
-use rookery_store::ListQuery;
-use rookery_store::query::{Order, Test};
+use rookery_store::RowQuery;
+use rookery_store::query::{ColumnTest, Order};
 
 pub use did::{Deed, MOST_DEEDS};
 pub use launch::{LAUNCH_WAITS, Launcher, Refusing, WorkflowFile};
@@ -55,7 +55,7 @@ impl Engine {
             TeamFilter::Ended => &[false],
         };
         let list = |live: &bool| {
-            let of_kind = ListQuery::all(Table::Teams).with("live", Test::Is((*live).into()));
+            let of_kind = RowQuery::all(Table::Teams).with("live", ColumnTest::Is((*live).into()));
             newest_first(of_kind).at_most(Some(limit))
         };
         let (lists, head) = self.store().lists(wanted.iter().map(list).collect()).await?;
@@ -77,12 +77,12 @@ impl Engine {
 
     /// The newest first.
     pub async fn turns(&self, filter: &TurnFilter) -> Result<At<Vec<Turn>>, EngineError> {
-        let mut query = newest_first(ListQuery::all(Table::Turns)).at_most(Some(page(filter.limit)));
+        let mut query = newest_first(RowQuery::all(Table::Turns)).at_most(Some(page(filter.limit)));
         if let Some(agent) = &filter.agent {
-            query = query.with("agent", Test::Is(agent.as_str().into()));
+            query = query.with("agent", ColumnTest::Is(agent.as_str().into()));
         }
         if let Some(team) = &filter.team {
-            query = query.with("team", Test::Is(team.as_str().into()));
+            query = query.with("team", ColumnTest::Is(team.as_str().into()));
         }
         let (rows, head) = self.store().list(query).await?;
         Ok(At { value: rows.into_iter().filter_map(turn_of).collect(), head })
@@ -93,8 +93,8 @@ fn page(limit: Option<u32>) -> u32 {
     limit.unwrap_or(PAGE).clamp(1, LARGEST_PAGE)
 }
 
-fn newest_first(query: ListQuery) -> ListQuery {
-    ListQuery { order: Order::Descending, ..query.ordered_by("started") }
+fn newest_first(query: RowQuery) -> RowQuery {
+    RowQuery { order: Order::Descending, ..query.ordered_by("started") }
 }
 
 fn team_of(row: Row) -> Option<Team> {

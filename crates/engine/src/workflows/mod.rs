@@ -12,8 +12,8 @@ use rookery_core::run::{Brief, Run, SourceType, Status, tally};
 use rookery_core::task::{Checkpoint, CheckpointKind, State, Task};
 use rookery_core::template::Template;
 use rookery_core::{AgentId, Code, Fact, Refusal, Row, RunId, Seq, TaskId, TemplateId, Timestamp};
-use rookery_store::query::{KEY, Order, Test};
-use rookery_store::{Head, ListQuery, LogQuery};
+use rookery_store::query::{ColumnTest, KEY, Order};
+use rookery_store::{Head, LogQuery, RowQuery};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -282,16 +282,16 @@ impl Engine {
     /// The runs that fit, newest first. The project's default run is the oldest of all.
     pub async fn workflows(&self, filter: &RunFilter) -> Result<At<RunPage>, EngineError> {
         let wanted = filter.offset.saturating_add(filter.limit);
-        let mut query = ListQuery { order: Order::Descending, ..ListQuery::all(Table::Runs).ordered_by("created") };
+        let mut query = RowQuery { order: Order::Descending, ..RowQuery::all(Table::Runs).ordered_by("created") };
         if !filter.status.is_empty() {
             let any = filter.status.iter().map(|status| status.as_str().into()).collect();
-            query = query.with("status", Test::In(any));
+            query = query.with("status", ColumnTest::In(any));
         }
         if filter.repository_path.is_none() {
             query = query.at_most(Some(wanted));
         }
         let by_default =
-            ListQuery { order: Order::Descending, ..tasks_query(&RunId::project_default()).at_most(Some(1)) };
+            RowQuery { order: Order::Descending, ..tasks_query(&RunId::project_default()).at_most(Some(1)) };
         let (lists, tallies, head) = self.counted(vec![query, by_default]).await?;
         let mut lists = lists.into_iter();
         let mut runs = runs_of(lists.next().unwrap_or_default());
@@ -317,7 +317,7 @@ impl Engine {
     /// Lists and counts, of one position if the log stands still for a moment.
     async fn counted(
         &self,
-        queries: Vec<ListQuery>,
+        queries: Vec<RowQuery>,
     ) -> Result<(Vec<Vec<Row>>, BTreeMap<String, u64>, Head), EngineError> {
         let mut tries = 0;
         loop {
@@ -342,24 +342,24 @@ impl Engine {
         let kept = self.kept_to_begin(search).await?;
         let open = [Status::Planning, Status::Ready, Status::InProgress, Status::Failed];
         let open = open.iter().map(|status| status.as_str().into()).collect();
-        let runs = ListQuery::all(Table::Runs).with("status", Test::In(open)).ordered_by("created");
+        let runs = RowQuery::all(Table::Runs).with("status", ColumnTest::In(open)).ordered_by("created");
         let runs = runs_of(self.store().list(runs.at_most(Some(OPEN_RUNS))).await?.0);
         let ids = runs.iter().map(|run| run.id.as_str().into());
         let ids: Vec<ColumnValue> = ids.chain([RunId::project_default().as_str().into()]).collect();
-        let running = ListQuery::all(Table::Tasks)
-            .with("run", Test::In(ids.clone()))
-            .with("held_by", Test::Present)
+        let running = RowQuery::all(Table::Tasks)
+            .with("run", ColumnTest::In(ids.clone()))
+            .with("held_by", ColumnTest::Present)
             .at_most(Some(HELD_TASKS));
         let states = State::ALL.into_iter().filter(|state| !state.is_finished());
         let unfinished = tasks_query(&RunId::project_default())
-            .with("state", Test::In(states.map(|state| state.as_str().into()).collect()))
+            .with("state", ColumnTest::In(states.map(|state| state.as_str().into()).collect()))
             .at_most(Some(1));
         let states = State::ALL.into_iter().filter(|state| is_offered(*state, failed));
-        let eligible = ListQuery::all(Table::Tasks)
-            .with("run", Test::In(ids))
-            .with("state", Test::In(states.map(|state| state.as_str().into()).collect()))
-            .with("reserved", Test::Is(false.into()))
-            .with("waiting", Test::Is(false.into()))
+        let eligible = RowQuery::all(Table::Tasks)
+            .with("run", ColumnTest::In(ids))
+            .with("state", ColumnTest::In(states.map(|state| state.as_str().into()).collect()))
+            .with("reserved", ColumnTest::Is(false.into()))
+            .with("waiting", ColumnTest::Is(false.into()))
             .ordered_by("created")
             .at_most(Some(limit));
         let (lists, head) = self.store().lists(vec![unfinished, eligible, running]).await?;
@@ -388,7 +388,7 @@ impl Engine {
             return Ok(kept);
         }
         let ids: Vec<ColumnValue> = kept.iter().map(|task| task.run.as_str().into()).collect();
-        let (rows, _) = self.store().list(ListQuery::all(Table::Runs).with(KEY, Test::In(ids))).await?;
+        let (rows, _) = self.store().list(RowQuery::all(Table::Runs).with(KEY, ColumnTest::In(ids))).await?;
         let resting: Vec<RunId> =
             runs_of(rows).into_iter().filter(|run| !gives_work(run.status)).map(|run| run.id).collect();
         kept.retain(|task| !resting.contains(&task.run));
@@ -425,12 +425,12 @@ impl Engine {
 
     /// All templates, by name.
     pub async fn templates(&self) -> Result<At<Vec<Template>>, EngineError> {
-        let (rows, head) = self.store().list(ListQuery::all(Table::Templates).ordered_by("name")).await?;
+        let (rows, head) = self.store().list(RowQuery::all(Table::Templates).ordered_by("name")).await?;
         Ok(At { value: templates_of(rows), head })
     }
 
     pub async fn template(&self, id: &TemplateId) -> Result<At<Template>, EngineError> {
-        let query = ListQuery::all(Table::Templates).with(KEY, Test::Is(id.as_str().into()));
+        let query = RowQuery::all(Table::Templates).with(KEY, ColumnTest::Is(id.as_str().into()));
         let (rows, head) = self.store().list(query).await?;
         let unknown = || {
             EngineError::from(
@@ -557,21 +557,21 @@ pub(crate) fn unknown_task() -> Refusal {
     Refusal::new(Code::TaskNotFound, "Task not found")
 }
 
-pub(crate) fn run_query(id: &RunId) -> ListQuery {
-    ListQuery::all(Table::Runs).with(KEY, Test::Is(id.as_str().into()))
+pub(crate) fn run_query(id: &RunId) -> RowQuery {
+    RowQuery::all(Table::Runs).with(KEY, ColumnTest::Is(id.as_str().into()))
 }
 
-pub(crate) fn tasks_query(run: &RunId) -> ListQuery {
-    ListQuery::all(Table::Tasks).with("run", Test::Is(run.as_str().into())).ordered_by("created")
+pub(crate) fn tasks_query(run: &RunId) -> RowQuery {
+    RowQuery::all(Table::Tasks).with("run", ColumnTest::Is(run.as_str().into())).ordered_by("created")
 }
 
-pub(crate) fn tasks_named(ids: &[TaskId]) -> ListQuery {
+pub(crate) fn tasks_named(ids: &[TaskId]) -> RowQuery {
     let any = ids.iter().map(|id| ColumnValue::Text(id.to_string())).collect();
-    ListQuery::all(Table::Tasks).with(KEY, Test::In(any)).ordered_by("created")
+    RowQuery::all(Table::Tasks).with(KEY, ColumnTest::In(any)).ordered_by("created")
 }
 
-pub(crate) fn checkpoints_query(task: &TaskId) -> ListQuery {
-    ListQuery::all(Table::Checkpoints).with("task", Test::Is(task.as_str().into())).ordered_by("created")
+pub(crate) fn checkpoints_query(task: &TaskId) -> RowQuery {
+    RowQuery::all(Table::Checkpoints).with("task", ColumnTest::Is(task.as_str().into())).ordered_by("created")
 }
 
 pub(crate) fn runs_of(rows: Vec<Row>) -> Vec<Run> {

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use rookery_core::log::LogRow;
 use rookery_core::{Command, Key, NodeId, Row};
-use rookery_store::artifact::{ArtifactError, ArtifactInfo, Erased, Held, Incoming, Outgoing};
+use rookery_store::artifact::{ArtifactError, ArtifactHold, ArtifactInfo, Erased, Incoming, Outgoing};
 use rookery_store::memory::MemoryStore;
 use rookery_store::store::{Health, Tallies};
 use rookery_store::{
-    Attendance, Committed, Feed, ListQuery, LogQuery, Node, Operation, Outbox, Pending, Read, ReadError, Sign, Store,
-    Submission, SubmitError, Token,
+    CommitFeed, Committed, EndpointCursor, LeaseRenewal, LogQuery, Node, Operation, Pending, PresenceRecord, Read,
+    ReadError, RowQuery, Store, Submission, SubmitError, Token,
 };
 use tokio::sync::watch;
 
@@ -91,11 +91,11 @@ impl Store for Watched {
         self.memory.rows(keys)
     }
 
-    fn list(&self, query: ListQuery) -> Read<'_, Vec<Row>> {
+    fn list(&self, query: RowQuery) -> Read<'_, Vec<Row>> {
         self.memory.list(query)
     }
 
-    fn lists(&self, queries: Vec<ListQuery>) -> Read<'_, Vec<Vec<Row>>> {
+    fn lists(&self, queries: Vec<RowQuery>) -> Read<'_, Vec<Vec<Row>>> {
         self.memory.lists(queries)
     }
 
@@ -111,7 +111,7 @@ impl Store for Watched {
         self.memory.tallies_and_rows(keys)
     }
 
-    fn put_artifact(&self, bytes: Vec<u8>) -> Pending<'_, Result<Held, ArtifactError>> {
+    fn put_artifact(&self, bytes: Vec<u8>) -> Pending<'_, Result<ArtifactHold, ArtifactError>> {
         self.memory.put_artifact(bytes)
     }
 
@@ -139,15 +139,15 @@ impl Store for Watched {
         self.memory.tidy_artifacts()
     }
 
-    fn let_go(&self, held: Held) -> Pending<'_, Result<Erased, ArtifactError>> {
-        self.memory.let_go(held)
+    fn release_hold(&self, held: ArtifactHold) -> Pending<'_, Result<Erased, ArtifactError>> {
+        self.memory.release_hold(held)
     }
 
     fn erase_artifact(&self, sha256: String) -> Pending<'_, Result<Erased, ArtifactError>> {
         self.memory.erase_artifact(sha256)
     }
 
-    fn presence(&self) -> Pending<'_, Result<Vec<Sign>, ReadError>> {
+    fn presence(&self) -> Pending<'_, Result<Vec<PresenceRecord>, ReadError>> {
         self.memory.presence()
     }
 
@@ -155,7 +155,7 @@ impl Store for Watched {
         self.memory.tokens()
     }
 
-    fn outboxes(&self) -> Pending<'_, Result<Vec<Outbox>, ReadError>> {
+    fn outboxes(&self) -> Pending<'_, Result<Vec<EndpointCursor>, ReadError>> {
         self.memory.outboxes()
     }
 
@@ -163,15 +163,15 @@ impl Store for Watched {
         self.memory.tokens_changed()
     }
 
-    fn attend(&self, node: Node) -> Pending<'_, Result<Attendance, SubmitError>> {
-        self.memory.attend(node)
+    fn renew_lease(&self, node: Node) -> Pending<'_, Result<LeaseRenewal, SubmitError>> {
+        self.memory.renew_lease(node)
     }
 
-    fn depart(&self, node: NodeId) -> Pending<'_, Result<(), SubmitError>> {
-        self.memory.depart(node)
+    fn leave_cluster(&self, node: NodeId) -> Pending<'_, Result<(), SubmitError>> {
+        self.memory.leave_cluster(node)
     }
 
-    fn published(&self) -> Feed {
+    fn published(&self) -> CommitFeed {
         self.memory.published()
     }
 

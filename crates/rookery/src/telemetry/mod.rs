@@ -16,7 +16,7 @@ use rookery_core::log::LogRow;
 use rookery_core::{Fact, TaskId, Timestamp};
 use rookery_engine::Engine;
 use rookery_engine::subscribe::{SubscribeError, Subscription};
-use rookery_store::node::Duty;
+use rookery_store::node::LeaderRole;
 use tokio::task::JoinHandle;
 
 /// How long a collector may take.
@@ -93,7 +93,7 @@ async fn follow(engine: &Engine, exporter: &SpanExporter, mut subscription: Subs
             Ok(chunk) => chunk,
             Err(error) => return error,
         };
-        if engine.tenure(Duty::Upkeep).is_none() {
+        if engine.tenure(LeaderRole::Upkeep).is_none() {
             continue;
         }
         let mut spans = Vec::new();

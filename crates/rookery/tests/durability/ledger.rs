@@ -7,7 +7,7 @@ use anyhow::ensure;
 use rookery_core::{Seq, Table};
 use rookery_store::replay::Fold;
 use rookery_store::sqlite::Reader;
-use rookery_store::{ListQuery, LogQuery};
+use rookery_store::{LogQuery, RowQuery};
 use rookery_testkit::daemon::Daemon;
 pub use rookery_testkit::ledger::{counts, one_holder_at_a_time, seq_of, whole_log};
 
@@ -41,7 +41,7 @@ async fn verify_file(database: &Path) -> anyhow::Result<()> {
     let differences = fold.differences(&stored, &tallies);
     ensure!(differences.is_empty(), "the rows are not the fold of the log: {differences:#?}");
     for table in Table::ALL {
-        let (rows, _) = reader.list(ListQuery::all(table)).await?;
+        let (rows, _) = reader.list(RowQuery::all(table)).await?;
         let folded = fold.rows().keys().filter(|key| key.table() == table).count();
         ensure!(rows.len() == folded, "{table:?} has {} rows and should have {folded}", rows.len());
     }

@@ -69,7 +69,7 @@ CREATE TABLE agents (
 CREATE INDEX agents_live ON agents (live);
 CREATE INDEX agents_joined ON agents (joined NULLS FIRST);
 
-CREATE TABLE seats (
+CREATE TABLE leadership (
     key text COLLATE "C" PRIMARY KEY,
     doc bytea NOT NULL
 );
@@ -123,12 +123,12 @@ CREATE INDEX tasks_parent ON tasks (parent) WHERE parent IS NOT NULL;
 CREATE INDEX tasks_unrouted ON tasks (unrouted) WHERE unrouted IS NOT NULL;
 CREATE INDEX tasks_due ON tasks (due) WHERE due IS NOT NULL;
 
-CREATE TABLE task_edges (
+CREATE TABLE task_dependencies (
     key text COLLATE "C" PRIMARY KEY,
     dep text COLLATE "C",
     doc bytea NOT NULL
 );
-CREATE INDEX task_edges_dep ON task_edges (dep) WHERE dep IS NOT NULL;
+CREATE INDEX task_edges_dep ON task_dependencies (dep) WHERE dep IS NOT NULL;
 
 CREATE TABLE checkpoints (
     key     text COLLATE "C" PRIMARY KEY,
@@ -234,12 +234,12 @@ CREATE TABLE schemas (
 );
 CREATE INDEX schemas_registered ON schemas (registered) WHERE registered IS NOT NULL;
 
-CREATE TABLE workflow_rules (
+CREATE TABLE step_contracts (
     key     text COLLATE "C" PRIMARY KEY,
     defined bigint,
     doc     bytea NOT NULL
 );
-CREATE INDEX workflow_rules_defined ON workflow_rules (defined) WHERE defined IS NOT NULL;
+CREATE INDEX workflow_rules_defined ON step_contracts (defined) WHERE defined IS NOT NULL;
 
 CREATE TABLE documents (
     key     text COLLATE "C" PRIMARY KEY,

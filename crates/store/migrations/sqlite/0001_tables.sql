@@ -62,7 +62,7 @@ CREATE TABLE agents (
 CREATE INDEX agents_live ON agents (live);
 CREATE INDEX agents_joined ON agents (joined);
 
-CREATE TABLE seats (
+CREATE TABLE leadership (
     key TEXT PRIMARY KEY,
     doc BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
@@ -116,12 +116,12 @@ CREATE INDEX tasks_parent ON tasks (parent) WHERE parent IS NOT NULL;
 CREATE INDEX tasks_unrouted ON tasks (unrouted) WHERE unrouted IS NOT NULL;
 CREATE INDEX tasks_due ON tasks (due) WHERE due IS NOT NULL;
 
-CREATE TABLE task_edges (
+CREATE TABLE task_dependencies (
     key TEXT PRIMARY KEY,
     dep TEXT,
     doc BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX task_edges_dep ON task_edges (dep) WHERE dep IS NOT NULL;
+CREATE INDEX task_edges_dep ON task_dependencies (dep) WHERE dep IS NOT NULL;
 
 CREATE TABLE checkpoints (
     key     TEXT PRIMARY KEY,
@@ -227,12 +227,12 @@ CREATE TABLE schemas (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX schemas_registered ON schemas (registered) WHERE registered IS NOT NULL;
 
-CREATE TABLE workflow_rules (
+CREATE TABLE step_contracts (
     key     TEXT PRIMARY KEY,
     defined INTEGER,
     doc     BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX workflow_rules_defined ON workflow_rules (defined) WHERE defined IS NOT NULL;
+CREATE INDEX workflow_rules_defined ON step_contracts (defined) WHERE defined IS NOT NULL;
 
 CREATE TABLE documents (
     key     TEXT PRIMARY KEY,

@@ -14,8 +14,8 @@ use tokio::sync::{OwnedRwLockReadGuard, RwLock, Semaphore};
 
 use super::folder::{look_through, made};
 use super::{
-    ArtifactDir, ArtifactError, ArtifactInfo, Erased, Hashing, Held, Incoming, Made, Outgoing, Partial, Stored, clamp,
-    is_older, is_sha256, unavailable,
+    ArtifactDir, ArtifactError, ArtifactHold, ArtifactInfo, Erased, Hashing, Incoming, Made, Outgoing, Partial, Stored,
+    clamp, is_older, is_sha256, unavailable,
 };
 use crate::clock::Clock;
 use crate::store::{Pending, ReadError};
@@ -91,11 +91,11 @@ impl Artifacts {
         self.committing.clone()
     }
 
-    pub(crate) async fn put(&self, bytes: Vec<u8>) -> Result<Held, ArtifactError> {
+    pub(crate) async fn put(&self, bytes: Vec<u8>) -> Result<ArtifactHold, ArtifactError> {
         let hold = self.naming.clone().read_owned().await;
         let now = self.clock.now();
         let (sha256, made) = self.blocking(move |folder| put(&folder, &bytes, now)).await?.map_err(unavailable)?;
-        Ok(Held::here(sha256, hold, made))
+        Ok(ArtifactHold::here(sha256, hold, made))
     }
 
     pub(crate) async fn get(&self, sha256: String) -> Result<Vec<u8>, ArtifactError> {

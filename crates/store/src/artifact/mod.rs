@@ -98,7 +98,7 @@ pub struct ArtifactInfo {
 /// An artifact that somebody is about to name: nobody erases it meanwhile. Let go of it through the store; a hold that is
 /// dropped instead ends by itself.
 #[derive(Debug)]
-pub struct Held {
+pub struct ArtifactHold {
     pub sha256: String,
     hold: Hold,
 }
@@ -124,15 +124,15 @@ pub(crate) struct Made {
     pub(crate) changed: (i64, i64),
 }
 
-impl Held {
+impl ArtifactHold {
     /// `made` is what was stored now; `None` if it was there before.
-    pub(crate) fn here(sha256: String, guard: impl Guard + 'static, made: Option<Made>) -> Held {
-        Held { sha256, hold: Hold::Here { _guard: Box::new(guard), made } }
+    pub(crate) fn here(sha256: String, guard: impl Guard + 'static, made: Option<Made>) -> ArtifactHold {
+        ArtifactHold { sha256, hold: Hold::Here { _guard: Box::new(guard), made } }
     }
 
     /// `stored_at` is when it was stored now, by which that is told from a later time; `None` if it was there before.
-    pub(crate) fn row(sha256: String, id: String, stored_at: Option<i64>) -> Held {
-        Held { sha256, hold: Hold::Row { id, stored_at } }
+    pub(crate) fn row(sha256: String, id: String, stored_at: Option<i64>) -> ArtifactHold {
+        ArtifactHold { sha256, hold: Hold::Row { id, stored_at } }
     }
 
     pub(crate) fn hold_id(&self) -> Option<&str> {

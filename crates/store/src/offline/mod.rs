@@ -33,7 +33,7 @@ pub(crate) use verify::other_format;
 pub use verify::{VerifyReport, verify};
 
 use crate::artifact::ArtifactError;
-use crate::operational::{Outbox, Sign, Token};
+use crate::operational::{EndpointCursor, PresenceRecord, Token};
 use crate::query::Head;
 use crate::replay::Fold;
 use crate::store::Tallies;
@@ -76,9 +76,9 @@ pub trait Source: Send {
     fn tokens(&mut self) -> Result<Vec<Token>, OfflineError>;
 
     /// How far each adapter has come with the log.
-    fn outboxes(&mut self) -> Result<Vec<Outbox>, OfflineError>;
+    fn outboxes(&mut self) -> Result<Vec<EndpointCursor>, OfflineError>;
 
-    fn presence(&mut self) -> Result<Vec<Sign>, OfflineError>;
+    fn presence(&mut self) -> Result<Vec<PresenceRecord>, OfflineError>;
 
     /// Remembered replies after one, in the order of scope and key byte by byte: at most `limit`, and none only at the end.
     fn replies(&mut self, after: Option<&Reply>, limit: u32) -> Result<Vec<Reply>, OfflineError>;
@@ -161,8 +161,8 @@ pub struct Ending<'a> {
     /// The derived rows and tallies.
     pub fold: &'a Fold,
     pub tokens: &'a [Token],
-    pub outboxes: &'a [Outbox],
-    pub presence: &'a [Sign],
+    pub outboxes: &'a [EndpointCursor],
+    pub presence: &'a [PresenceRecord],
 }
 
 /// A derived row with its columns as they are stored beside it.

@@ -17,7 +17,7 @@ use super::{
     carry_artifact, each_chunk, give_up, has_artifact, publish, referred, verify,
 };
 use crate::FORMAT;
-use crate::operational::{Outbox, Sign, Token};
+use crate::operational::{EndpointCursor, PresenceRecord, Token};
 use crate::query::Head;
 use crate::replay::Fold;
 
@@ -140,8 +140,8 @@ struct Carried {
     next: Seq,
     replies: u64,
     tokens: Vec<Token>,
-    outboxes: Vec<Outbox>,
-    presence: Vec<Sign>,
+    outboxes: Vec<EndpointCursor>,
+    presence: Vec<PresenceRecord>,
 }
 
 impl Carried {
@@ -257,7 +257,7 @@ fn by_id(tokens: &[Token]) -> BTreeMap<&str, &Token> {
 }
 
 /// Which node saw an agent does not travel everywhere.
-fn last_seen(signs: &[Sign]) -> BTreeSet<(&str, i64, &'static str)> {
+fn last_seen(signs: &[PresenceRecord]) -> BTreeSet<(&str, i64, &'static str)> {
     signs.iter().map(|sign| (sign.agent.as_str(), sign.presence.last_seen.0, sign.presence.source.as_str())).collect()
 }
 

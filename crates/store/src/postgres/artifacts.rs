@@ -20,7 +20,7 @@ use super::connection::{Frame, LOCKED_HEAD, NOW, Param, Question};
 use super::error::Problem;
 use super::reader::Reader;
 use crate::artifact::{
-    ArtifactError, ArtifactInfo, Erased, Hashing, Held, Incoming, Outgoing, Stored, clamp, is_older, is_sha256,
+    ArtifactError, ArtifactHold, ArtifactInfo, Erased, Hashing, Incoming, Outgoing, Stored, clamp, is_older, is_sha256,
     sha256_hex,
 };
 use crate::store::Pending;
@@ -73,7 +73,7 @@ impl Artifacts {
     }
 
     /// Stores bytes and holds them. The blob that is made of them, if one has to be, bears the id of the hold.
-    pub(super) async fn put(&self, bytes: Vec<u8>) -> Result<Held, ArtifactError> {
+    pub(super) async fn put(&self, bytes: Vec<u8>) -> Result<ArtifactHold, ArtifactError> {
         let (sha256, id) = (sha256_hex(&bytes), self.id());
         let put = async |client: &Transaction<'_>| {
             let stored_at = store(&**client, &sha256, &bytes, &id).await?;
@@ -82,7 +82,7 @@ impl Artifacts {
             Ok(stored_at)
         };
         let stored_at = self.in_transaction(put).await?;
-        Ok(Held::row(sha256, id, stored_at))
+        Ok(ArtifactHold::row(sha256, id, stored_at))
     }
 
     pub(super) async fn get(&self, sha256: String) -> Result<Vec<u8>, ArtifactError> {

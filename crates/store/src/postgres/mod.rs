@@ -57,12 +57,12 @@ use self::nodes::Fit;
 use self::reader::Reader;
 use self::writer::Writer;
 use crate::FORMAT;
-use crate::artifact::{ArtifactError, ArtifactInfo, Erased, Held, Incoming, Outgoing};
+use crate::artifact::{ArtifactError, ArtifactHold, ArtifactInfo, Erased, Incoming, Outgoing};
 use crate::clock::Clock;
-use crate::node::{Attendance, Node};
-use crate::operational::{Operation, Outbox, PresenceBoard, Sign, Token};
-use crate::publish::{Feed, Publisher};
-use crate::query::{ListQuery, LogQuery};
+use crate::node::{LeaseRenewal, Node};
+use crate::operational::{EndpointCursor, Operation, PresenceBoard, PresenceRecord, Token};
+use crate::publish::{CommitFeed, Publisher};
+use crate::query::{LogQuery, RowQuery};
 use crate::queue::{Limits, Queue};
 use crate::store::{Committed, Health, Pending, Read, ReadError, Store, Submission, SubmitError, Tallies};
 
@@ -311,14 +311,14 @@ impl Store for PostgresStore {
         Box::pin(self.reader.rows(keys))
     }
 
-    fn list(&self, query: ListQuery) -> Read<'_, Vec<Row>> {
+    fn list(&self, query: RowQuery) -> Read<'_, Vec<Row>> {
         Box::pin(async {
             let (mut lists, head) = self.reader.lists(vec![query]).await?;
             Ok((lists.pop().unwrap_or_default(), head))
         })
     }
 
-    fn lists(&self, queries: Vec<ListQuery>) -> Read<'_, Vec<Vec<Row>>> {
+    fn lists(&self, queries: Vec<RowQuery>) -> Read<'_, Vec<Vec<Row>>> {
         Box::pin(self.reader.lists(queries))
     }
 
@@ -337,7 +337,7 @@ impl Store for PostgresStore {
         Box::pin(self.reader.tallies_and_rows(keys))
     }
 
-    fn put_artifact(&self, bytes: Vec<u8>) -> Pending<'_, Result<Held, ArtifactError>> {
+    fn put_artifact(&self, bytes: Vec<u8>) -> Pending<'_, Result<ArtifactHold, ArtifactError>> {
         Box::pin(self.artifacts.put(bytes))
     }
 
@@ -361,7 +361,7 @@ impl Store for PostgresStore {
         Box::pin(self.artifacts.page(after, limit))
     }
 
-    fn let_go(&self, held: Held) -> Pending<'_, Result<Erased, ArtifactError>> {
+    fn release_hold(&self, held: ArtifactHold) -> Pending<'_, Result<Erased, ArtifactError>> {
         Box::pin(async move {
             let only = Only::StoredAt(held.stored_at());
             self.artifacts.erase(held.sha256.clone(), only, held.hold_id()).await
@@ -380,7 +380,7 @@ impl Store for PostgresStore {
         Box::pin(self.artifacts.tidy())
     }
 
-    fn presence(&self) -> Pending<'_, Result<Vec<Sign>, ReadError>> {
+    fn presence(&self) -> Pending<'_, Result<Vec<PresenceRecord>, ReadError>> {
         Box::pin(self.own.presence())
     }
 
@@ -388,7 +388,7 @@ impl Store for PostgresStore {
         Box::pin(self.own.tokens())
     }
 
-    fn outboxes(&self) -> Pending<'_, Result<Vec<Outbox>, ReadError>> {
+    fn outboxes(&self) -> Pending<'_, Result<Vec<EndpointCursor>, ReadError>> {
         Box::pin(self.own.outboxes())
     }
 
@@ -396,16 +396,16 @@ impl Store for PostgresStore {
         self.shared.tokens.subscribe()
     }
 
-    fn attend(&self, node: Node) -> Pending<'_, Result<Attendance, SubmitError>> {
+    fn renew_lease(&self, node: Node) -> Pending<'_, Result<LeaseRenewal, SubmitError>> {
         let fit = if self.shared.health() == Health::Writable { Fit::ForDuties } else { Fit::OnlyToRead };
         Box::pin(async move { Ok(nodes::attend(&self.own, &node, fit, self.clock.as_ref()).await?) })
     }
 
-    fn depart(&self, node: NodeId) -> Pending<'_, Result<(), SubmitError>> {
+    fn leave_cluster(&self, node: NodeId) -> Pending<'_, Result<(), SubmitError>> {
         Box::pin(async move { Ok(nodes::depart(&self.own, &node).await?) })
     }
 
-    fn published(&self) -> Feed {
+    fn published(&self) -> CommitFeed {
         self.shared.published.subscribe()
     }
 

@@ -6,7 +6,7 @@ use super::connection::{Frame, LOCKED_HEAD, NOW, Param, Question, text, timestam
 use super::error::Problem;
 use super::reader::Reader;
 use crate::clock::Clock;
-use crate::node::{Attendance, Duty, LEASE, Node, REMEMBER_AWAY, Seen, Site, Tenure, Whereabouts};
+use crate::node::{LEASE, LeaderEpoch, LeaderRole, LeaseRenewal, Node, NodeLiveness, REMEMBER_AWAY, Seen, Site};
 
 /// How long the last batch of a node that is gone is remembered.
 const REMEMBER_BATCH_MILLIS: i64 = 24 * 3600 * 1000;
@@ -24,21 +24,21 @@ pub(super) enum Fit {
 }
 
 /// Says that the node lives, and takes up what nobody keeps, if it is fit for that.
-pub(super) async fn attend(reader: &Reader, node: &Node, fit: Fit, clock: &dyn Clock) -> Result<Attendance, Problem> {
+pub(super) async fn attend(reader: &Reader, node: &Node, fit: Fit, clock: &dyn Clock) -> Result<LeaseRenewal, Problem> {
     let asked = clock.now();
     let mut answers = reader.ask(Frame::Whole, &attending(node, fit)).await?;
     let told = clock.now();
     let now = timestamp(&answers.pop().unwrap_or_default())?;
     let mut posts = posts(&answers.pop().unwrap_or_default())?;
     let nodes = answers.pop().unwrap_or_default();
-    let free = Duty::ALL.into_iter().any(|duty| !posts.iter().any(|post| post.duty == duty && post.until > now));
+    let free = LeaderRole::ALL.into_iter().any(|duty| !posts.iter().any(|post| post.duty == duty && post.until > now));
     if free && fit == Fit::ForDuties {
         posts = take_up(reader, &node.id).await?;
     }
     let tenures = posts.iter().filter(|post| post.node == node.id && post.until > now);
-    let tenures = tenures.map(|post| Tenure { duty: post.duty, epoch: post.epoch }).collect();
+    let tenures = tenures.map(|post| LeaderEpoch { duty: post.duty, epoch: post.epoch }).collect();
     let nodes = nodes.iter().map(|row| seen(row, &posts, now)).collect::<Result<_, _>>()?;
-    Ok(Attendance { tenures, nodes, clock_ahead_millis: (asked.0 + told.0) / 2 - now.0 })
+    Ok(LeaseRenewal { tenures, nodes, clock_ahead_millis: (asked.0 + told.0) / 2 - now.0 })
 }
 
 /// Keeps the node's place, and its duties or leaves them to others; clears away those it replaces and those long gone;
@@ -98,7 +98,7 @@ const ALL_DUTIES: &str = "SELECT name, node, epoch, until FROM duties";
 /// Takes up the duties that nobody keeps, while no batch is under way: a command of the old epoch is before the change or
 /// is refused.
 async fn take_up(reader: &Reader, node: &NodeId) -> Result<Vec<Post>, Problem> {
-    let names: Vec<&'static str> = Duty::ALL.iter().map(|duty| duty.name()).collect();
+    let names: Vec<&'static str> = LeaderRole::ALL.iter().map(|duty| duty.name()).collect();
     let take = format!(
         "INSERT INTO duties (name, node, epoch, until) SELECT name, $2, 1, {NOW} + {lease} FROM unnest($1::text[]) AS name
             ON CONFLICT (name) DO UPDATE SET node = excluded.node, epoch = duties.epoch + 1, until = excluded.until
@@ -121,7 +121,7 @@ pub(super) async fn depart(reader: &Reader, node: &NodeId) -> Result<(), Problem
 }
 
 struct Post {
-    duty: Duty,
+    duty: LeaderRole,
     node: NodeId,
     epoch: u64,
     until: Timestamp,
@@ -131,7 +131,7 @@ fn posts(rows: &[tokio_postgres::Row]) -> Result<Vec<Post>, Problem> {
     let mut found = Vec::new();
     for row in rows {
         // One that this program does not know is a newer program's.
-        let Some(duty) = Duty::parse(row.try_get(0)?) else { continue };
+        let Some(duty) = LeaderRole::parse(row.try_get(0)?) else { continue };
         found.push(Post {
             duty,
             node: NodeId::new(text(row, 1)?),
@@ -157,7 +157,7 @@ fn seen(row: &tokio_postgres::Row, posts: &[Post], now: Timestamp) -> Result<See
             started_at: Timestamp(row.try_get(7)?),
         },
         last_seen,
-        whereabouts: if now.0 - last_seen.0 <= lease() { Whereabouts::Here } else { Whereabouts::Away },
-        duties,
+        liveness: if now.0 - last_seen.0 <= lease() { NodeLiveness::Online } else { NodeLiveness::Offline },
+        leader_roles: duties,
     })
 }

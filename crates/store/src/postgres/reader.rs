@@ -11,8 +11,8 @@ use tokio::time::timeout;
 use super::connection::{Frame, HEAD, Question, ask, stored};
 use super::error::Problem;
 use super::{log, schema, transact};
-use crate::operational::{Outbox, Sign, Token};
-use crate::query::{Head, ListQuery, LogQuery};
+use crate::operational::{EndpointCursor, PresenceRecord, Token};
+use crate::query::{Head, LogQuery, RowQuery};
 use crate::store::{ReadError, SubmitError, Tallies};
 
 /// How often a read is tried that loses its connection: every pooled one may be of a server that is gone.
@@ -38,7 +38,7 @@ impl Reader {
         Ok((transact::in_order(&keys, found), head))
     }
 
-    pub(super) async fn lists(&self, queries: Vec<ListQuery>) -> Result<(Vec<Vec<Row>>, Head), ReadError> {
+    pub(super) async fn lists(&self, queries: Vec<RowQuery>) -> Result<(Vec<Vec<Row>>, Head), ReadError> {
         let (answers, head) = self.at_one_moment(queries.iter().map(schema::list).collect()).await?;
         let mut lists = Vec::with_capacity(queries.len());
         for (query, rows) in queries.iter().zip(answers) {
@@ -67,7 +67,7 @@ impl Reader {
         Ok(((tallies, transact::in_order(&keys, found)), head))
     }
 
-    pub(super) async fn presence(&self) -> Result<Vec<Sign>, ReadError> {
+    pub(super) async fn presence(&self) -> Result<Vec<PresenceRecord>, ReadError> {
         let (mut answers, _) = self.at_one_moment(vec![Question::new(transact::ALL_PRESENCE, vec![])]).await?;
         Ok(transact::signs(&answers.pop().unwrap_or_default())?)
     }
@@ -77,7 +77,7 @@ impl Reader {
         Ok(transact::tokens(&answers.pop().unwrap_or_default())?)
     }
 
-    pub(super) async fn outboxes(&self) -> Result<Vec<Outbox>, ReadError> {
+    pub(super) async fn outboxes(&self) -> Result<Vec<EndpointCursor>, ReadError> {
         let (mut answers, _) = self.at_one_moment(vec![Question::new(transact::ALL_OUTBOXES, vec![])]).await?;
         Ok(transact::outboxes(&answers.pop().unwrap_or_default())?)
     }

@@ -10,7 +10,7 @@ use super::connection::{Param, Question, some_text, text};
 use super::error::Problem;
 use super::text::stored;
 use crate::offline::DerivedRow;
-use crate::query::ListQuery;
+use crate::query::RowQuery;
 use crate::sql::{self, Dialect};
 
 struct Statements {
@@ -89,7 +89,7 @@ pub(super) fn look_up(lookup: &Lookup) -> Result<Question, Problem> {
     sql.map(Question::from).ok_or_else(|| Problem::Unreadable(format!("{lookup:?} has no column")))
 }
 
-pub(super) fn list(query: &ListQuery) -> Question {
+pub(super) fn list(query: &RowQuery) -> Question {
     sql::list(Dialect::Postgres, query).into()
 }
 

@@ -13,7 +13,7 @@ use super::{log, schema, transact};
 use crate::artifact::{ArtifactError, Hashing};
 use crate::node::LEASE;
 use crate::offline::{DerivedRow, OfflineError, Origin, ProjectName, RawRow, Reply, Snapshot, Source, Take};
-use crate::operational::{Outbox, Sign, Token};
+use crate::operational::{EndpointCursor, PresenceRecord, Token};
 use crate::store::Tallies;
 
 /// A connection for a thread that may block.
@@ -151,11 +151,11 @@ impl Source for PostgresSource {
         Ok(transact::tokens(&self.session.one(Question::new(transact::ALL_TOKENS, vec![]))?)?)
     }
 
-    fn outboxes(&mut self) -> Result<Vec<Outbox>, OfflineError> {
+    fn outboxes(&mut self) -> Result<Vec<EndpointCursor>, OfflineError> {
         Ok(transact::outboxes(&self.session.one(Question::new(transact::ALL_OUTBOXES, vec![]))?)?)
     }
 
-    fn presence(&mut self) -> Result<Vec<Sign>, OfflineError> {
+    fn presence(&mut self) -> Result<Vec<PresenceRecord>, OfflineError> {
         Ok(transact::signs(&self.session.one(Question::new(transact::ALL_PRESENCE, vec![]))?)?)
     }
 

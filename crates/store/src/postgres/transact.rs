@@ -11,12 +11,12 @@ use super::connection::{Frame, NOW, Param, Question, ask, column, stored_seq, te
 use super::error::Problem;
 use super::text::stored;
 use super::{log, schema};
-use crate::batch::{Loaded, Needs, Remembered, WriteSet};
-use crate::node::{Duty, Tenure};
+use crate::batch::{CommitSet, Loaded, Needs, RememberedReply};
+use crate::node::{LeaderEpoch, LeaderRole};
 use crate::offline::Reply;
-use crate::operational::{KEEP_AFTER_RUN_MILLIS, Operation, Outbox, PresenceBoard, Sign, Token};
+use crate::operational::{EndpointCursor, KEEP_AFTER_RUN_MILLIS, Operation, PresenceBoard, PresenceRecord, Token};
 use crate::query::LogQuery;
-use crate::store::{Answer, Tallies};
+use crate::store::{AnyReply, Tallies};
 
 /// How many remembered replies are forgotten in one go, so that nobody waits long behind it.
 const FORGET_AT_ONCE: i64 = 10_000;
@@ -87,7 +87,7 @@ impl Loading {
                     for row in rows {
                         let (scope, key) = (text(row, 0)?, text(row, 1)?);
                         let answer = answer(row.try_get(3)?, &key)?;
-                        loaded.replies.push(((scope, key), Remembered { hash: text(row, 2)?, answer }));
+                        loaded.replies.push(((scope, key), RememberedReply { hash: text(row, 2)?, answer }));
                     }
                 }
                 Part::Duties => loaded.duties.extend(tenures(rows)?),
@@ -116,25 +116,25 @@ fn presence(last_seen: i64, source: &str) -> Result<Presence, Problem> {
 }
 
 /// `name, epoch` of duties. One that this program does not know is a newer program's.
-pub(super) fn tenures(rows: &[tokio_postgres::Row]) -> Result<Vec<Tenure>, Problem> {
+pub(super) fn tenures(rows: &[tokio_postgres::Row]) -> Result<Vec<LeaderEpoch>, Problem> {
     let mut found = Vec::new();
     for row in rows {
         let epoch = u64::try_from(row.try_get::<_, i64>(1)?).unwrap_or(0);
-        found.extend(Duty::parse(row.try_get(0)?).map(|duty| Tenure { duty, epoch }));
+        found.extend(LeaderRole::parse(row.try_get(0)?).map(|duty| LeaderEpoch { duty, epoch }));
     }
     Ok(found)
 }
 
-fn answer(bytes: &[u8], key: &str) -> Result<Answer, Problem> {
+fn answer(bytes: &[u8], key: &str) -> Result<AnyReply, Problem> {
     serde_json::from_slice(bytes).map_err(|error| Problem::Unreadable(format!("remembered reply to {key}: {error}")))
 }
 
-fn encode(answer: &Answer, key: &str) -> Result<Vec<u8>, Problem> {
+fn encode(answer: &AnyReply, key: &str) -> Result<Vec<u8>, Problem> {
     serde_json::to_vec(answer).map_err(|error| Problem::Unreadable(format!("reply to {key}: {error}")))
 }
 
 /// What a batch changes, as statements; [`conclude`] is the last.
-pub(super) fn write(write: &WriteSet) -> Result<Vec<Question>, Problem> {
+pub(super) fn write(write: &CommitSet) -> Result<Vec<Question>, Problem> {
     let mut questions = Vec::new();
     if !write.log.is_empty() {
         questions.push(log::append(write.log.iter().map(log::Raw::of).collect()));
@@ -169,7 +169,7 @@ static CONCLUDE: LazyLock<String> = LazyLock::new(|| {
 
 /// What every batch ends with: its id, the totals, the head, and a word to every node, which hears at the commit whose
 /// batch it was.
-pub(super) fn conclude(write: &WriteSet, node: &NodeId, batch: String, channel: String) -> Question {
+pub(super) fn conclude(write: &CommitSet, node: &NodeId, batch: String, channel: String) -> Question {
     let (names, changes) = counts(&write.tallies);
     let (node, head) = (node.to_string(), stored_seq(write.head));
     let params: Vec<Param> =
@@ -202,7 +202,7 @@ fn counts(changes: &BTreeMap<&'static str, i64>) -> (Vec<&'static str>, Vec<i64>
     changes.iter().map(|(name, n)| (*name, *n)).unzip()
 }
 
-fn remember(write: &WriteSet) -> Result<Question, Problem> {
+fn remember(write: &CommitSet) -> Result<Question, Problem> {
     let mut replies = Vec::with_capacity(write.replies.len());
     // The same key twice in one batch is one reply: the last.
     let mut newest = BTreeMap::new();
@@ -252,7 +252,7 @@ pub(super) fn replies(rows: &[tokio_postgres::Row]) -> Result<Vec<Reply>, Proble
 
 /// What is taken out of the log is taken out of remembered replies, too: they show the rows as they are now. Happens in
 /// the open transaction, after everything else of the batch is written.
-pub(super) async fn blank(client: &ClientWrapper, write: &WriteSet) -> Result<(), Problem> {
+pub(super) async fn blank(client: &ClientWrapper, write: &CommitSet) -> Result<(), Problem> {
     ask(client, Frame::Bare, &[log::blank(&write.blanked)]).await?;
     let mut keys = std::collections::BTreeSet::new();
     for (seq, _) in &write.blanked {
@@ -278,9 +278,9 @@ async fn blank_replies(client: &ClientWrapper, key: &Key) -> Result<(), Problem>
     let row = schema::found(key.table(), &answers.pop().unwrap_or_default())?.pop().map(|(_, row)| row);
     for reply in &replies {
         let (scope, name) = (text(reply, 0)?, text(reply, 1)?);
-        let shows = serde_json::from_slice::<Answer>(reply.try_get(2)?).is_ok_and(|answer| answer.shows(key));
+        let shows = serde_json::from_slice::<AnyReply>(reply.try_get(2)?).is_ok_and(|answer| answer.shows(key));
         if shows {
-            let answer = encode(&Answer::showing(key.clone(), row.clone()), &name)?;
+            let answer = encode(&AnyReply::showing(key.clone(), row.clone()), &name)?;
             let sql = "UPDATE replies SET answer = $3 WHERE scope = $1 AND key = $2";
             let params = vec![Box::new(stored(&scope)) as Param, Box::new(stored(&name)), Box::new(answer)];
             ask(client, Frame::Bare, &[Question::new(sql, params)]).await?;
@@ -358,9 +358,9 @@ pub(super) const ALL_TOKENS: &str = "SELECT id, doc FROM tokens ORDER BY n";
 pub(super) const ALL_OUTBOXES: &str = "SELECT adapter, doc FROM outboxes ORDER BY adapter";
 pub(super) const ALL_TALLIES: &str = "SELECT name, n FROM tallies";
 
-pub(super) fn signs(rows: &[tokio_postgres::Row]) -> Result<Vec<Sign>, Problem> {
+pub(super) fn signs(rows: &[tokio_postgres::Row]) -> Result<Vec<PresenceRecord>, Problem> {
     let sign = |row: &tokio_postgres::Row| {
-        Ok(Sign {
+        Ok(PresenceRecord {
             agent: AgentId::new(text(row, 0)?),
             presence: presence(row.try_get(1)?, row.try_get(2)?)?,
             by: row.try_get::<_, Option<&str>>(3)?.map(NodeId::from),
@@ -377,7 +377,7 @@ pub(super) fn tokens(rows: &[tokio_postgres::Row]) -> Result<Vec<Token>, Problem
     rows.iter().map(token).collect()
 }
 
-pub(super) fn outboxes(rows: &[tokio_postgres::Row]) -> Result<Vec<Outbox>, Problem> {
+pub(super) fn outboxes(rows: &[tokio_postgres::Row]) -> Result<Vec<EndpointCursor>, Problem> {
     let outbox = |row: &tokio_postgres::Row| {
         let adapter = text(row, 0)?;
         let unreadable = |error| Problem::Unreadable(format!("outbox of {adapter}: {error}"));

@@ -20,7 +20,7 @@ use super::connection::{
 };
 use super::error::Trouble;
 use super::transact::{self, Loading};
-use crate::batch::{Batch, Outcome, Want, WriteSet};
+use crate::batch::{Batch, BatchStep, CommitSet, Outcome};
 use crate::operational::PresenceBoard;
 use crate::queue::Waiting;
 use crate::store::{Health, Submission};
@@ -163,17 +163,17 @@ impl Writer {
         Ok(found.head.head)
     }
 
-    async fn decide(&mut self, batch: &mut Batch) -> Result<WriteSet, Trouble> {
+    async fn decide(&mut self, batch: &mut Batch) -> Result<CommitSet, Trouble> {
         loop {
             match guarded(|| batch.want())? {
-                Want::Load(needs) => {
+                BatchStep::Load(needs) => {
                     let mut questions = Vec::new();
                     let loading = Loading::of(&needs, &mut questions)?;
                     let answers = self.ask(Frame::Bare, &questions).await?;
                     let loaded = loading.loaded(&answers, &self.board)?;
                     guarded(|| batch.supply(&needs, loaded))?;
                 }
-                Want::Write(write) => return Ok(write),
+                BatchStep::Write(write) => return Ok(write),
             }
         }
     }
@@ -193,7 +193,7 @@ impl Writer {
         }
     }
 
-    async fn commit(&mut self, write: &WriteSet) -> Result<(), Trouble> {
+    async fn commit(&mut self, write: &CommitSet) -> Result<(), Trouble> {
         self.batches += 1;
         let batch = format!("{}.{}", self.node, self.batches);
         let mut questions = transact::write(write)?;

@@ -310,7 +310,7 @@ mod tests {
     /// What agents ask for with every call is read in order from one stretch of an index.
     #[test]
     fn pages_of_messages_and_versions_are_one_range_of_an_index() {
-        use crate::query::{ListQuery, Order, Test};
+        use crate::query::{ColumnTest, Order, RowQuery};
         use crate::sql::{self, Dialect};
         let folder = tempfile::tempdir().unwrap();
         let (connection, _) = new_store(&folder.path().join("rookery.db"), MIGRATIONS);
@@ -322,12 +322,12 @@ mod tests {
             (Table::Versions, "document", "version"),
         ] {
             for order in [Order::Ascending, Order::Descending] {
-                let query = ListQuery::all(table)
-                    .with(column, Test::Is("x".into()))
-                    .with(order_by, Test::Above(7))
+                let query = RowQuery::all(table)
+                    .with(column, ColumnTest::Is("x".into()))
+                    .with(order_by, ColumnTest::Above(7))
                     .ordered_by(order_by)
                     .at_most(Some(100));
-                let sql = sql::list(Dialect::Sqlite, &ListQuery { order, ..query });
+                let sql = sql::list(Dialect::Sqlite, &RowQuery { order, ..query });
                 let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {}", sql.text)).unwrap();
                 let plan = statement.query_map(["x", "7", "100"], |row| row.get::<_, String>(3)).unwrap();
                 let plan: Vec<String> = plan.map(Result::unwrap).collect();

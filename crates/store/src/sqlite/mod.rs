@@ -54,12 +54,14 @@ use self::lock::Lock;
 use self::migrate::{Birth, Fitness, MIGRATIONS};
 use self::writer::Writer;
 use crate::FORMAT;
-use crate::artifact::{ArtifactDir, ArtifactError, ArtifactInfo, Artifacts, Erased, Held, Incoming, Only, Outgoing};
+use crate::artifact::{
+    ArtifactDir, ArtifactError, ArtifactHold, ArtifactInfo, Artifacts, Erased, Incoming, Only, Outgoing,
+};
 use crate::clock::Clock;
-use crate::node::{Attendance, Duty, Node, Seen, Tenure, Whereabouts};
-use crate::operational::{Operation, Outbox, PresenceBoard, Sign, Token};
-use crate::publish::{Feed, Publisher};
-use crate::query::{ListQuery, LogQuery};
+use crate::node::{LeaderEpoch, LeaderRole, LeaseRenewal, Node, NodeLiveness, Seen};
+use crate::operational::{EndpointCursor, Operation, PresenceBoard, PresenceRecord, Token};
+use crate::publish::{CommitFeed, Publisher};
+use crate::query::{LogQuery, RowQuery};
 use crate::queue::{Limits, Queue};
 use crate::store::{Committed, Health, Pending, Read, ReadError, Store, Submission, SubmitError, Tallies};
 
@@ -331,11 +333,11 @@ impl Store for SqliteStore {
         self.reader.rows(keys)
     }
 
-    fn list(&self, query: ListQuery) -> Read<'_, Vec<Row>> {
+    fn list(&self, query: RowQuery) -> Read<'_, Vec<Row>> {
         self.reader.list(query)
     }
 
-    fn lists(&self, queries: Vec<ListQuery>) -> Read<'_, Vec<Vec<Row>>> {
+    fn lists(&self, queries: Vec<RowQuery>) -> Read<'_, Vec<Vec<Row>>> {
         self.reader.lists(queries)
     }
 
@@ -351,7 +353,7 @@ impl Store for SqliteStore {
         self.reader.tallies_and_rows(keys)
     }
 
-    fn put_artifact(&self, bytes: Vec<u8>) -> Pending<'_, Result<Held, ArtifactError>> {
+    fn put_artifact(&self, bytes: Vec<u8>) -> Pending<'_, Result<ArtifactHold, ArtifactError>> {
         Box::pin(self.artifacts.put(bytes))
     }
 
@@ -380,7 +382,7 @@ impl Store for SqliteStore {
         })
     }
 
-    fn let_go(&self, held: Held) -> Pending<'_, Result<Erased, ArtifactError>> {
+    fn release_hold(&self, held: ArtifactHold) -> Pending<'_, Result<Erased, ArtifactError>> {
         let (sha256, only) = (held.sha256.clone(), Only::Made(held.made()));
         drop(held);
         Box::pin(self.erase(sha256, only))
@@ -399,7 +401,7 @@ impl Store for SqliteStore {
         Box::pin(std::future::ready(Ok(0)))
     }
 
-    fn presence(&self) -> Pending<'_, Result<Vec<Sign>, ReadError>> {
+    fn presence(&self) -> Pending<'_, Result<Vec<PresenceRecord>, ReadError>> {
         self.reader.presence()
     }
 
@@ -407,7 +409,7 @@ impl Store for SqliteStore {
         self.reader.tokens()
     }
 
-    fn outboxes(&self) -> Pending<'_, Result<Vec<Outbox>, ReadError>> {
+    fn outboxes(&self) -> Pending<'_, Result<Vec<EndpointCursor>, ReadError>> {
         self.reader.outboxes()
     }
 
@@ -416,19 +418,23 @@ impl Store for SqliteStore {
     }
 
     /// The lock on the file makes this the only node: it has every duty from the start and for good.
-    fn attend(&self, node: Node) -> Pending<'_, Result<Attendance, SubmitError>> {
-        let seen =
-            Seen { node, last_seen: self.clock.now(), whereabouts: Whereabouts::Here, duties: Duty::ALL.to_vec() };
-        let tenures = Duty::ALL.into_iter().map(for_good).collect();
-        let attendance = Attendance { tenures, nodes: vec![seen], clock_ahead_millis: 0 };
+    fn renew_lease(&self, node: Node) -> Pending<'_, Result<LeaseRenewal, SubmitError>> {
+        let seen = Seen {
+            node,
+            last_seen: self.clock.now(),
+            liveness: NodeLiveness::Online,
+            leader_roles: LeaderRole::ALL.to_vec(),
+        };
+        let tenures = LeaderRole::ALL.into_iter().map(for_good).collect();
+        let attendance = LeaseRenewal { tenures, nodes: vec![seen], clock_ahead_millis: 0 };
         Box::pin(std::future::ready(Ok(attendance)))
     }
 
-    fn depart(&self, _node: NodeId) -> Pending<'_, Result<(), SubmitError>> {
+    fn leave_cluster(&self, _node: NodeId) -> Pending<'_, Result<(), SubmitError>> {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn published(&self) -> Feed {
+    fn published(&self) -> CommitFeed {
         self.shared.published.subscribe()
     }
 
@@ -458,8 +464,8 @@ impl Drop for SqliteStore {
 }
 
 /// A duty that never changes hands.
-fn for_good(duty: Duty) -> Tenure {
-    Tenure { duty, epoch: 1 }
+fn for_good(duty: LeaderRole) -> LeaderEpoch {
+    LeaderEpoch { duty, epoch: 1 }
 }
 
 fn lock_threads(threads: &Mutex<Threads>) -> MutexGuard<'_, Threads> {

@@ -14,8 +14,8 @@ use tokio::sync::Semaphore;
 use super::connection::{self, begin_reading, commit, roll_back, stored};
 use super::error::{OpenError, Problem};
 use super::{log, schema, transact};
-use crate::operational::{Outbox, Sign, Token};
-use crate::query::{Head, ListQuery, LogQuery};
+use crate::operational::{EndpointCursor, PresenceRecord, Token};
+use crate::query::{Head, LogQuery, RowQuery};
 use crate::store::{Pending, Read, ReadError, Tallies};
 
 /// How many rows are read on the thread that asks for them; looking up one takes some ten microseconds.
@@ -61,11 +61,11 @@ impl Reader {
         if here { self.run_here(read) } else { self.run(read) }
     }
 
-    pub fn list(&self, query: ListQuery) -> Read<'_, Vec<Row>> {
+    pub fn list(&self, query: RowQuery) -> Read<'_, Vec<Row>> {
         self.run(move |connection| schema::list(connection, &query))
     }
 
-    pub fn lists(&self, queries: Vec<ListQuery>) -> Read<'_, Vec<Vec<Row>>> {
+    pub fn lists(&self, queries: Vec<RowQuery>) -> Read<'_, Vec<Vec<Row>>> {
         self.run(move |connection| queries.iter().map(|query| schema::list(connection, query)).collect())
     }
 
@@ -93,7 +93,7 @@ impl Reader {
         Box::pin(async { read.await.map(|(found, _)| found) })
     }
 
-    pub fn presence(&self) -> Pending<'_, Result<Vec<Sign>, ReadError>> {
+    pub fn presence(&self) -> Pending<'_, Result<Vec<PresenceRecord>, ReadError>> {
         let read = self.run(transact::all_presence);
         Box::pin(async { read.await.map(|(found, _)| found) })
     }
@@ -103,7 +103,7 @@ impl Reader {
         Box::pin(async { read.await.map(|(found, _)| found) })
     }
 
-    pub fn outboxes(&self) -> Pending<'_, Result<Vec<Outbox>, ReadError>> {
+    pub fn outboxes(&self) -> Pending<'_, Result<Vec<EndpointCursor>, ReadError>> {
         let read = self.run(transact::all_outboxes);
         Box::pin(async { read.await.map(|(found, _)| found) })
     }

@@ -9,7 +9,7 @@ use rusqlite::{Connection, params, params_from_iter};
 
 use super::error::Problem;
 use crate::offline::DerivedRow;
-use crate::query::ListQuery;
+use crate::query::RowQuery;
 use crate::sql::{self, Dialect};
 
 struct Statements {
@@ -172,7 +172,7 @@ pub(super) fn look_up(connection: &Connection, lookup: &Lookup) -> Result<Vec<(K
     Ok(found)
 }
 
-pub(super) fn list(connection: &Connection, query: &ListQuery) -> Result<Vec<Row>, Problem> {
+pub(super) fn list(connection: &Connection, query: &RowQuery) -> Result<Vec<Row>, Problem> {
     let sql = sql::list(Dialect::Sqlite, query);
     let mut statement = connection.prepare_cached(&sql.text)?;
     let mut rows = statement.query(params_from_iter(sql.values.iter().map(Bound)))?;

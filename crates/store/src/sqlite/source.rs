@@ -14,7 +14,7 @@ use super::lock::Lock;
 use super::{checkpoint, log, migrate, schema, transact};
 use crate::artifact::{ArtifactDir, ArtifactError, Unread};
 use crate::offline::{DerivedRow, OfflineError, Origin, ProjectName, RawRow, Reply, Snapshot, Source, Take};
-use crate::operational::{Outbox, Sign, Token};
+use crate::operational::{EndpointCursor, PresenceRecord, Token};
 use crate::store::Tallies;
 
 /// Opens a store that exists for reading. Needs no lock.
@@ -102,11 +102,11 @@ impl Source for SqliteSource {
         Ok(transact::all_tokens(&self.connection)?)
     }
 
-    fn outboxes(&mut self) -> Result<Vec<Outbox>, OfflineError> {
+    fn outboxes(&mut self) -> Result<Vec<EndpointCursor>, OfflineError> {
         Ok(transact::all_outboxes(&self.connection)?)
     }
 
-    fn presence(&mut self) -> Result<Vec<Sign>, OfflineError> {
+    fn presence(&mut self) -> Result<Vec<PresenceRecord>, OfflineError> {
         Ok(transact::all_presence(&self.connection)?)
     }
 

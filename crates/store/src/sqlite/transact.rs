@@ -10,11 +10,11 @@ use super::connection::stored_seq;
 use super::error::Problem;
 use super::fault::{Faults, Step};
 use super::{log, schema};
-use crate::batch::{Loaded, Needs, Remembered, WriteSet};
+use crate::batch::{CommitSet, Loaded, Needs, RememberedReply};
 use crate::offline::Reply;
-use crate::operational::{KEEP_AFTER_RUN_MILLIS, Operation, Outbox, PresenceBoard, Sign, Token};
+use crate::operational::{EndpointCursor, KEEP_AFTER_RUN_MILLIS, Operation, PresenceBoard, PresenceRecord, Token};
 use crate::query::LogQuery;
-use crate::store::Answer;
+use crate::store::AnyReply;
 
 /// How many remembered replies are forgotten in one go, so that nobody waits long behind it.
 const FORGET_AT_ONCE: i64 = 10_000;
@@ -57,17 +57,17 @@ fn presence(last_seen: i64, source: &str) -> Result<Presence, Problem> {
     Ok(Presence { last_seen: Timestamp(last_seen), source })
 }
 
-fn reply(connection: &Connection, (scope, key): &(String, String)) -> Result<Option<Remembered>, Problem> {
+fn reply(connection: &Connection, (scope, key): &(String, String)) -> Result<Option<RememberedReply>, Problem> {
     let mut statement = connection.prepare_cached("SELECT hash, answer FROM replies WHERE scope = ?1 AND key = ?2")?;
     let found = statement.query_row([scope, key], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
     let Some((hash, answer)): Option<(String, Vec<u8>)> = found else { return Ok(None) };
     let answer = serde_json::from_slice(&answer)
         .map_err(|error| Problem::Unreadable(format!("remembered reply to {key}: {error}")))?;
-    Ok(Some(Remembered { hash, answer }))
+    Ok(Some(RememberedReply { hash, answer }))
 }
 
 /// Writes everything a batch changes. The caller commits.
-pub(super) fn write(connection: &Connection, write: &WriteSet, faults: Option<&dyn Faults>) -> Result<(), Problem> {
+pub(super) fn write(connection: &Connection, write: &CommitSet, faults: Option<&dyn Faults>) -> Result<(), Problem> {
     let before = |step| faults.map_or(Ok(()), |faults| faults.before(step, connection));
     before(Step::Log)?;
     log::append(connection, &write.log)?;
@@ -98,7 +98,7 @@ pub(super) fn count(connection: &Connection, changes: &BTreeMap<&'static str, i6
     Ok(())
 }
 
-fn remember(connection: &Connection, write: &WriteSet) -> Result<(), Problem> {
+fn remember(connection: &Connection, write: &CommitSet) -> Result<(), Problem> {
     let mut statement = connection.prepare_cached(REMEMBER)?;
     for (idempotency, answer) in &write.replies {
         let answer = encode(answer, &idempotency.key)?;
@@ -109,7 +109,7 @@ fn remember(connection: &Connection, write: &WriteSet) -> Result<(), Problem> {
 }
 
 /// What is taken out of the log is taken out of remembered replies, too: they show the rows as they are now.
-fn blank_replies(connection: &Connection, write: &WriteSet) -> Result<(), Problem> {
+fn blank_replies(connection: &Connection, write: &CommitSet) -> Result<(), Problem> {
     let mut keys = BTreeSet::new();
     for (seq, _) in &write.blanked {
         let rows = log::read(connection, &LogQuery::one(*seq))?;
@@ -122,9 +122,9 @@ fn blank_replies(connection: &Connection, write: &WriteSet) -> Result<(), Proble
         let found = statement.query_map([id.trim_matches('"')], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
         let found: Vec<(String, String, Vec<u8>)> = found.collect::<rusqlite::Result<_>>()?;
         for (scope, name, answer) in found {
-            let shows = serde_json::from_slice::<Answer>(&answer).is_ok_and(|answer| answer.shows(&key));
+            let shows = serde_json::from_slice::<AnyReply>(&answer).is_ok_and(|answer| answer.shows(&key));
             if shows {
-                let answer = encode(&Answer::showing(key.clone(), schema::get(connection, &key)?), &name)?;
+                let answer = encode(&AnyReply::showing(key.clone(), schema::get(connection, &key)?), &name)?;
                 connection
                     .prepare_cached("UPDATE replies SET answer = ?3 WHERE scope = ?1 AND key = ?2")?
                     .execute(params![scope, name, answer])?;
@@ -134,7 +134,7 @@ fn blank_replies(connection: &Connection, write: &WriteSet) -> Result<(), Proble
     Ok(())
 }
 
-fn encode(answer: &Answer, key: &str) -> Result<Vec<u8>, Problem> {
+fn encode(answer: &AnyReply, key: &str) -> Result<Vec<u8>, Problem> {
     serde_json::to_vec(answer).map_err(|error| Problem::Unreadable(format!("reply to {key}: {error}")))
 }
 
@@ -206,18 +206,18 @@ fn write_presence(connection: &Connection, entries: &[(AgentId, Presence)]) -> R
     Ok(changed)
 }
 
-pub(super) fn all_presence(connection: &Connection) -> Result<Vec<Sign>, Problem> {
+pub(super) fn all_presence(connection: &Connection) -> Result<Vec<PresenceRecord>, Problem> {
     let mut statement = connection.prepare_cached("SELECT agent, last_seen, source FROM presence ORDER BY agent")?;
     let mut rows = statement.query([])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         let (agent, last_seen, source): (String, i64, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        found.push(Sign { agent: AgentId::new(agent), presence: presence(last_seen, &source)?, by: None });
+        found.push(PresenceRecord { agent: AgentId::new(agent), presence: presence(last_seen, &source)?, by: None });
     }
     Ok(found)
 }
 
-pub(super) fn all_outboxes(connection: &Connection) -> Result<Vec<Outbox>, Problem> {
+pub(super) fn all_outboxes(connection: &Connection) -> Result<Vec<EndpointCursor>, Problem> {
     let mut statement = connection.prepare_cached("SELECT adapter, doc FROM outboxes ORDER BY adapter")?;
     let mut rows = statement.query([])?;
     let mut found = Vec::new();

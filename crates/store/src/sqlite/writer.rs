@@ -19,7 +19,7 @@ use super::error::{Problem, Trouble};
 use super::fault::{Faults, Step};
 use super::lock::Lock;
 use super::{FORMAT, Shared, log, migrate, transact};
-use crate::batch::{Batch, Outcome, Want, WriteSet};
+use crate::batch::{Batch, BatchStep, CommitSet, Outcome};
 use crate::clock::Clock;
 use crate::offline::other_format;
 use crate::operational::{Operation, PresenceBoard};
@@ -168,21 +168,21 @@ impl Writer {
         Ok(write.log)
     }
 
-    fn decide(&mut self, batch: &mut Batch) -> Result<WriteSet, Trouble> {
+    fn decide(&mut self, batch: &mut Batch) -> Result<CommitSet, Trouble> {
         loop {
             match batch.want() {
-                Want::Load(needs) => {
+                BatchStep::Load(needs) => {
                     self.step(Step::Load)?;
                     let board = self.board.clone();
                     let loaded = transact::load(self.connection()?, &needs, &board)?;
                     batch.supply(&needs, loaded);
                 }
-                Want::Write(write) => return Ok(write),
+                BatchStep::Write(write) => return Ok(write),
             }
         }
     }
 
-    fn commit(&mut self, write: &WriteSet, before: Seq) -> Result<(), Trouble> {
+    fn commit(&mut self, write: &CommitSet, before: Seq) -> Result<(), Trouble> {
         let committed = self
             .step(Step::Commit)
             .and_then(|()| commit(self.connection()?).map_err(Trouble::from))

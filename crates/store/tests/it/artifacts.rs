@@ -159,9 +159,9 @@ pub(crate) async fn letting_go_takes_nothing_that_somebody_else_stored(world: &W
     let store = &*world.store;
     let held = store.put_artifact(b"twice".to_vec()).await.unwrap();
     let sha256 = upload(store, b"twice", 3).await.sha256;
-    assert_eq!(store.let_go(held).await.unwrap(), Erased::Young);
+    assert_eq!(store.release_hold(held).await.unwrap(), Erased::Young);
     let again = store.put_artifact(b"twice".to_vec()).await.unwrap();
-    assert_eq!(store.let_go(again).await.unwrap(), Erased::Young);
+    assert_eq!(store.release_hold(again).await.unwrap(), Erased::Young);
     assert_eq!(whole(store, &sha256).await.unwrap(), b"twice");
     assert_eq!(collect(store, &sha256, HOUR).await, Erased::Young);
 }

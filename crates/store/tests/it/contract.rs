@@ -9,9 +9,10 @@ use rookery_core::task::{Cancel, Complete, Create, Outcome, Start};
 use rookery_core::view::{LifeSource, Presence};
 use rookery_core::{AgentId, Caller, Code, Key, Row, RunId, Seq, Table, TaskId, ThreadId, Timestamp};
 use rookery_store::artifact::{ArtifactError, Erased, sha256_hex};
-use rookery_store::query::{Bodies, Order, Test};
+use rookery_store::query::{Bodies, ColumnTest, Order};
 use rookery_store::{
-    Answer, Duty, ListQuery, LogQuery, Operation, Outbox, Store, Submission, SubmitError, Tenure, Token,
+    AnyReply, EndpointCursor, LeaderEpoch, LeaderRole, LogQuery, Operation, RowQuery, Store, Submission, SubmitError,
+    Token,
 };
 
 use crate::artifacts::{
@@ -99,7 +100,7 @@ async fn a_command_is_answered_with_the_row_it_left(world: &World) {
     let store = &*world.store;
     done(store, register("a")).await;
     let created = done(store, create("task_1", "one")).await;
-    let Answer::Row(key, row) = created.answer else { panic!("{:?}", created.answer) };
+    let AnyReply::Row(key, row) = created.answer else { panic!("{:?}", created.answer) };
     assert_eq!(key, Key::Task("task_1".into()));
     let (stored, head) = store.rows(vec![key]).await.unwrap();
     assert_eq!(stored, [Some(row.0)]);
@@ -117,14 +118,13 @@ async fn a_workflow_is_planned_found_and_worked_off(world: &World) {
     done(store, plan("wf_1", &[("one", &[]), ("two", &["one"]), ("three", &["two"])])).await;
     let removed = RemoveRunTask { run: "wf_1".into(), task: "tk_two".into() };
     done(store, Submission::new(Caller::asserted("a"), removed)).await;
-    let status = |status: &str| Test::Is(ColumnValue::Text(status.to_owned()));
-    let listed = |query: ListQuery| async {
-        let (rows, _) =
-            store.list(ListQuery { order: Order::Descending, ..query.ordered_by("created") }).await.unwrap();
+    let status = |status: &str| ColumnTest::Is(ColumnValue::Text(status.to_owned()));
+    let listed = |query: RowQuery| async {
+        let (rows, _) = store.list(RowQuery { order: Order::Descending, ..query.ordered_by("created") }).await.unwrap();
         rows.iter().map(|row| if let Row::Run(run) = row { run.id.to_string() } else { panic!() }).collect::<Vec<_>>()
     };
-    assert_eq!(listed(ListQuery::all(Table::Runs)).await, ["wf_2", "wf_1"]);
-    assert_eq!(listed(ListQuery::all(Table::Runs).with("status", status("ready"))).await, ["wf_1"]);
+    assert_eq!(listed(RowQuery::all(Table::Runs)).await, ["wf_2", "wf_1"]);
+    assert_eq!(listed(RowQuery::all(Table::Runs).with("status", status("ready"))).await, ["wf_1"]);
     for task in ["tk_one", "tk_three"] {
         done(store, claim_task(task, "a")).await;
         let by = || Caller::asserted("a");
@@ -138,7 +138,7 @@ async fn a_workflow_is_planned_found_and_worked_off(world: &World) {
         )
         .await;
     }
-    assert_eq!(listed(ListQuery::all(Table::Runs).with("status", status("completed"))).await, ["wf_1"]);
+    assert_eq!(listed(RowQuery::all(Table::Runs).with("status", status("completed"))).await, ["wf_1"]);
     let (tallies, _) = store.tallies().await.unwrap();
     assert_eq!((tallies.get("runs"), tallies.get("runs.completed")), (Some(&2), Some(&1)));
     let of_run = LogQuery { run: Some("wf_1".to_owned()), ..LogQuery::after(Seq::ZERO, 100) };
@@ -271,12 +271,12 @@ async fn rows_are_read_by_key_and_listed(world: &World) {
     let keys = vec![Key::Task("task_a".into()), Key::Task("nothing".into()), Key::Agent("a".into()), Key::Lead];
     let (rows, _) = store.rows(keys).await.unwrap();
     assert_eq!(rows.iter().map(Option::is_some).collect::<Vec<_>>(), [true, false, true, true]);
-    assert_eq!(ids(store, ListQuery::all(Table::Tasks)).await, ["task_a", "task_b", "task_c"]);
-    let by_creation = ListQuery::all(Table::Tasks).ordered_by("created");
+    assert_eq!(ids(store, RowQuery::all(Table::Tasks)).await, ["task_a", "task_b", "task_c"]);
+    let by_creation = RowQuery::all(Table::Tasks).ordered_by("created");
     assert_eq!(ids(store, by_creation.clone()).await, ["task_b", "task_a", "task_c"]);
-    let newest = ListQuery { order: Order::Descending, ..by_creation.clone().at_most(Some(2)) };
+    let newest = RowQuery { order: Order::Descending, ..by_creation.clone().at_most(Some(2)) };
     assert_eq!(ids(store, newest).await, ["task_c", "task_a"]);
-    let (lists, head) = store.lists(vec![by_creation, ListQuery::all(Table::Agents)]).await.unwrap();
+    let (lists, head) = store.lists(vec![by_creation, RowQuery::all(Table::Agents)]).await.unwrap();
     assert_eq!((lists[0].len(), lists[1].len()), (3, 1));
     let (tallies, same) = store.tallies().await.unwrap();
     assert_eq!((tallies["tasks"], same), (3, head));
@@ -296,10 +296,10 @@ async fn rows_are_found_by_what_they_became(world: &World) {
     for (submission, state, holder) in steps {
         done(store, submission).await;
         for other in ["pending", "in_progress", "completed"] {
-            let found = ids(store, ListQuery::all(Table::Tasks).with("state", Test::Is(other.into()))).await;
+            let found = ids(store, RowQuery::all(Table::Tasks).with("state", ColumnTest::Is(other.into()))).await;
             assert_eq!(found.len(), usize::from(other == state), "{other} while it is {state}");
         }
-        let held = ids(store, ListQuery::all(Table::Tasks).with("held_by", Test::Is("a".into()))).await;
+        let held = ids(store, RowQuery::all(Table::Tasks).with("held_by", ColumnTest::Is("a".into()))).await;
         assert_eq!(held.len(), usize::from(holder.is_some()), "held while it is {state}");
     }
 }
@@ -312,35 +312,36 @@ async fn conditions_mean_the_same_everywhere(world: &World) {
     }
     done(store, claim_task("task_2", "a")).await;
     let text = |text: &str| ColumnValue::Text(text.to_owned());
-    let cases: Vec<(&'static str, Test, &[&str])> = vec![
-        ("held_by", Test::Is(text("a")), &["task_2"]),
-        ("held_by", Test::Is(ColumnValue::Null), &["task_1", "task_3"]),
-        ("held_by", Test::IsNot(text("a")), &["task_1", "task_3"]),
-        ("held_by", Test::IsNot(ColumnValue::Null), &["task_2"]),
-        ("held_by", Test::Present, &["task_2"]),
-        ("held_by", Test::In(vec![]), &[]),
-        ("held_by", Test::In(vec![text("b"), ColumnValue::Null]), &["task_1", "task_3"]),
-        ("held_by", Test::In(vec![text("b"), text("a")]), &["task_2"]),
-        ("held_by", Test::Is(ColumnValue::Integer(1)), &[]),
-        ("held_by", Test::IsNot(ColumnValue::Integer(1)), &["task_1", "task_2", "task_3"]),
-        ("held_by", Test::Above(0), &[]),
-        ("created", Test::Above(3), &["task_2", "task_3"]),
-        ("created", Test::AtMost(3), &["task_1"]),
-        ("created", Test::Is(text("3")), &[]),
-        ("no_such_column", Test::Present, &[]),
-        ("key", Test::Is(text("task_2")), &["task_2"]),
-        ("key", Test::In(vec![text("task_3"), text("task_x"), text("task_1")]), &["task_1", "task_3"]),
+    let cases: Vec<(&'static str, ColumnTest, &[&str])> = vec![
+        ("held_by", ColumnTest::Is(text("a")), &["task_2"]),
+        ("held_by", ColumnTest::Is(ColumnValue::Null), &["task_1", "task_3"]),
+        ("held_by", ColumnTest::IsNot(text("a")), &["task_1", "task_3"]),
+        ("held_by", ColumnTest::IsNot(ColumnValue::Null), &["task_2"]),
+        ("held_by", ColumnTest::Present, &["task_2"]),
+        ("held_by", ColumnTest::In(vec![]), &[]),
+        ("held_by", ColumnTest::In(vec![text("b"), ColumnValue::Null]), &["task_1", "task_3"]),
+        ("held_by", ColumnTest::In(vec![text("b"), text("a")]), &["task_2"]),
+        ("held_by", ColumnTest::Is(ColumnValue::Integer(1)), &[]),
+        ("held_by", ColumnTest::IsNot(ColumnValue::Integer(1)), &["task_1", "task_2", "task_3"]),
+        ("held_by", ColumnTest::Above(0), &[]),
+        ("created", ColumnTest::Above(3), &["task_2", "task_3"]),
+        ("created", ColumnTest::AtMost(3), &["task_1"]),
+        ("created", ColumnTest::Is(text("3")), &[]),
+        ("no_such_column", ColumnTest::Present, &[]),
+        ("key", ColumnTest::Is(text("task_2")), &["task_2"]),
+        ("key", ColumnTest::In(vec![text("task_3"), text("task_x"), text("task_1")]), &["task_1", "task_3"]),
     ];
     for (column, test, wanted) in cases {
-        let found = ids(store, ListQuery::all(Table::Tasks).with(column, test.clone())).await;
+        let found = ids(store, RowQuery::all(Table::Tasks).with(column, test.clone())).await;
         assert_eq!(found, wanted, "{column} {test:?}");
     }
-    let both =
-        ListQuery::all(Table::Tasks).with("created", Test::Above(3)).with("held_by", Test::Is(ColumnValue::Null));
+    let both = RowQuery::all(Table::Tasks)
+        .with("created", ColumnTest::Above(3))
+        .with("held_by", ColumnTest::Is(ColumnValue::Null));
     assert_eq!(ids(store, both).await, ["task_3"]);
 }
 
-async fn ids(store: &dyn Store, query: ListQuery) -> Vec<String> {
+async fn ids(store: &dyn Store, query: RowQuery) -> Vec<String> {
     let (rows, _) = store.list(query).await.unwrap();
     let id = |row: Row| match row {
         Row::Task(task) => task.id.to_string(),
@@ -422,15 +423,15 @@ async fn prefixes_are_compared_byte_by_byte(world: &World) {
         ["src/B.rs", "src/a.rs", "src/é.rs", "src.rs", "src-old/x", "SRC/a.rs", "src/\u{10ffff}/x", "src%/x", "src_/x"];
     for path in paths {
         let granted = done(store, claim_file(path, "a")).await.answer;
-        assert_eq!(granted, Answer::Claim(rookery_core::file::ClaimReply::Granted), "{path}");
+        assert_eq!(granted, AnyReply::Claim(rookery_core::file::ClaimReply::Granted), "{path}");
     }
     let mut sorted: Vec<&str> = paths.to_vec();
     sorted.sort_unstable();
-    assert_eq!(ids(store, ListQuery::all(Table::Files)).await, sorted);
+    assert_eq!(ids(store, RowQuery::all(Table::Files)).await, sorted);
     // The subtree meets what is below it and nothing else: not what only looks like it.
     for (subtree, free) in [("src/", false), ("src-old/", false), ("src%/", false), ("srca/", true), ("lib/", true)] {
         let answer = done(store, claim_file(subtree, "b")).await.answer;
-        let granted = answer == Answer::Claim(rookery_core::file::ClaimReply::Granted);
+        let granted = answer == AnyReply::Claim(rookery_core::file::ClaimReply::Granted);
         assert_eq!(granted, free, "{subtree}");
     }
 }
@@ -587,7 +588,7 @@ async fn operational_state_is_kept_and_not_logged(world: &World) {
         store.operate(operation).await.unwrap();
     }
     assert_eq!(store.tokens().await.unwrap(), [token("one", "changed")]);
-    let outbox = |adapter: &str, version: u64, place: u64| Outbox {
+    let outbox = |adapter: &str, version: u64, place: u64| EndpointCursor {
         adapter: adapter.to_owned(),
         version,
         place: Seq(place),
@@ -628,7 +629,7 @@ async fn an_artifact_stays_while_it_is_held_or_named(world: &World) {
         let sha256 = held.sha256.clone();
         assert_eq!(sha256, sha256_hex(&bytes));
         assert_eq!(store.artifact(sha256.clone()).await.unwrap(), bytes);
-        assert_eq!(store.let_go(held).await.unwrap(), Erased::Gone);
+        assert_eq!(store.release_hold(held).await.unwrap(), Erased::Gone);
         assert_eq!(store.artifact(sha256.clone()).await.unwrap_err(), ArtifactError::Absent { sha256: sha256.clone() });
         assert_eq!(store.erase_artifact(sha256).await.unwrap(), Erased::Gone);
     }
@@ -637,7 +638,7 @@ async fn an_artifact_stays_while_it_is_held_or_named(world: &World) {
     let mut naming = report("a", "built");
     naming.body = Some(Body { sha256: sha256.clone(), bytes: BodyBytes::Artifact });
     done(store, naming).await;
-    assert_eq!(store.let_go(held).await.unwrap(), Erased::Named);
+    assert_eq!(store.release_hold(held).await.unwrap(), Erased::Named);
     assert_eq!(store.erase_artifact(sha256.clone()).await.unwrap(), Erased::Named);
     assert_eq!(store.artifact(sha256).await.unwrap(), b"named");
     assert!(matches!(store.artifact("../x".to_owned()).await, Err(ArtifactError::Absent { .. })));
@@ -645,12 +646,12 @@ async fn an_artifact_stays_while_it_is_held_or_named(world: &World) {
 
 async fn a_command_out_of_duty_needs_the_epoch_that_counts(world: &World) {
     let store = &*world.store;
-    let attendance = store.attend(node("node_a")).await.unwrap();
-    assert_eq!(attendance.tenures.len(), Duty::ALL.len());
+    let attendance = store.renew_lease(node("node_a")).await.unwrap();
+    assert_eq!(attendance.tenures.len(), LeaderRole::ALL.len());
     assert_eq!(attendance.nodes.iter().map(|seen| seen.node.id.as_str()).collect::<Vec<_>>(), ["node_a"]);
     let tenure = attendance.tenures[0];
     done(store, report("a", "one").out_of(tenure)).await;
-    let old = Tenure { epoch: tenure.epoch + 1, ..tenure };
+    let old = LeaderEpoch { epoch: tenure.epoch + 1, ..tenure };
     assert_eq!(refused(store, report("a", "two").out_of(old)).await, Code::Stale);
     assert_eq!(whole_log(store).await.len(), 1);
 }

@@ -8,7 +8,7 @@ use rookery_core::file::NoteOthers;
 use rookery_core::{Caller, Key, Seq};
 use rookery_store::sqlite::{Faults, Options, SqliteStore, Step};
 use rookery_store::store::Health;
-use rookery_store::{ListQuery, Operation, Store, Submission, SubmitError};
+use rookery_store::{Operation, RowQuery, Store, Submission, SubmitError};
 use rusqlite::Connection;
 
 use crate::support::{
@@ -220,7 +220,7 @@ async fn a_full_disk_is_said_and_noticed_when_it_has_room_again() {
     assert!(matches!(&failed, Err(SubmitError::Unavailable { reason }) if reason.contains("full")), "{failed:?}");
     assert!(matches!(store.health(), Health::ReadOnly { .. }));
     // Reads go on, and so do refusals: neither needs room.
-    assert_eq!(store.list(ListQuery::all(rookery_core::Table::Agents)).await.unwrap().0.len(), 1);
+    assert_eq!(store.list(RowQuery::all(rookery_core::Table::Agents)).await.unwrap().0.len(), 1);
     assert_eq!(refused(&store, create("task_2", "")).await, rookery_core::Code::Invalid);
     assert!(matches!(store.health(), Health::ReadOnly { .. }));
     *trap.full.lock().unwrap() = false;

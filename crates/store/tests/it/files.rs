@@ -114,7 +114,7 @@ async fn verifying_finds_every_kind_of_tampering() {
         ("DELETE FROM tasks WHERE key = 'task_1'", "missing"),
         ("UPDATE tasks SET state = 'completed' WHERE key = 'task_1'", "columns"),
         ("UPDATE tasks SET doc = (SELECT doc FROM tasks WHERE key = 'task_2') WHERE key = 'task_1'", "differs"),
-        ("INSERT INTO task_edges VALUES ('a>b', 'b', '{\"task\":\"a\",\"dep\":\"b\"}')", "should not be there"),
+        ("INSERT INTO task_dependencies VALUES ('a>b', 'b', '{\"task\":\"a\",\"dep\":\"b\"}')", "should not be there"),
         ("UPDATE tallies SET n = n + 1 WHERE name = 'tasks'", "tally tasks"),
         ("UPDATE log SET body = x'00' WHERE seq = 3", "body of 3"),
         ("UPDATE log SET part_index = 5 WHERE seq = 3", "part_index of 3"),

@@ -8,7 +8,7 @@ use rookery_core::{Key, Seq, Table};
 use rookery_store::FORMAT;
 use rookery_store::sqlite::{OpenError, Reader, SqliteStore, Upkeep, holder};
 use rookery_store::store::Health;
-use rookery_store::{ListQuery, LogQuery, Store, SubmitError};
+use rookery_store::{LogQuery, RowQuery, Store, SubmitError};
 use rusqlite::Connection;
 
 use crate::support::{
@@ -86,7 +86,7 @@ async fn rows_of_an_older_format_are_folded_anew() {
     change(
         &path,
         "UPDATE log_head SET format = 0; DELETE FROM tasks WHERE key = 'task_1'; UPDATE tallies SET n = 77;
-         UPDATE tasks SET doc = x'00' WHERE key = 'task_2'; INSERT INTO seats VALUES ('old', x'7b7d')",
+         UPDATE tasks SET doc = x'00' WHERE key = 'task_2'; INSERT INTO leadership VALUES ('old', x'7b7d')",
     );
     let store = open(&path);
     replay_matches(&store).await;
@@ -200,7 +200,7 @@ async fn upkeep_never_gets_in_the_way() {
                 for at in 0..50 {
                     let id = format!("task_{submitter}_{at}");
                     done(&*store, with_body(create(&id, "t"), &[1; 2_000])).await;
-                    let (rows, _) = store.list(ListQuery::all(Table::Tasks)).await.unwrap();
+                    let (rows, _) = store.list(RowQuery::all(Table::Tasks)).await.unwrap();
                     assert!(rows.len() > at);
                 }
             })

@@ -4,8 +4,8 @@ use rookery_core::document::{AppendDocument, DocumentId, DocumentPath, Version, 
 use rookery_core::message::{Ack, AckMessages, Addressees, Cause, ReadMessages, SendMessage, Shown, StormGuard, What};
 use rookery_core::redact::{REDACTED, Redact, Target};
 use rookery_core::{Caller, Code, Fact, Instance, Key, MessageId, Row, Seq, Table};
-use rookery_store::query::{Order, Test};
-use rookery_store::{ListQuery, LogQuery, Submission};
+use rookery_store::query::{ColumnTest, Order};
+use rookery_store::{LogQuery, RowQuery, Submission};
 
 use crate::support::{World, done, refused, register, whole_log};
 
@@ -33,7 +33,7 @@ fn ids(messages: &[&str]) -> Vec<MessageId> {
     messages.iter().map(|id| MessageId::from(*id)).collect()
 }
 
-async fn listed(world: &World, query: ListQuery) -> Vec<String> {
+async fn listed(world: &World, query: RowQuery) -> Vec<String> {
     let (rows, _) = world.store.list(query).await.unwrap();
     let name = |row: Row| match row {
         Row::Message(message) => message.id().to_string(),
@@ -55,7 +55,10 @@ pub(crate) async fn messages_are_found_by_channel_recipient_and_audience(world: 
     done(store, broadcast("all", "a")).await;
     done(store, send("other", "b@x", What::Entry, "elsewhere")).await;
     let pending = |agent: &str| {
-        ListQuery::all(Table::Deliveries).with("pending", Test::Is(agent.into())).ordered_by("sent").at_most(Some(3))
+        RowQuery::all(Table::Deliveries)
+            .with("pending", ColumnTest::Is(agent.into()))
+            .ordered_by("sent")
+            .at_most(Some(3))
     };
     assert_eq!(listed(world, pending("b")).await, ["m0", "m1", "m2"]);
     let read = ReadMessages { agent: "b".into(), messages: ids(&["m1", "m2", "all"]) };
@@ -70,13 +73,14 @@ pub(crate) async fn messages_are_found_by_channel_recipient_and_audience(world: 
     assert_eq!(done(store, ack(&["m1"])).await.at, acked.at, "a second time is no news");
     assert_eq!(listed(world, pending("b")).await, ["m0", "m2", "m3"]);
     assert_eq!(listed(world, pending("b@x")).await, ["m0", "m1", "m2"]);
-    let mut newest = ListQuery::all(Table::Messages)
-        .with("channel", Test::Is("thr_default".into()))
+    let mut newest = RowQuery::all(Table::Messages)
+        .with("channel", ColumnTest::Is("thr_default".into()))
         .ordered_by("at")
         .at_most(Some(2));
     newest.order = Order::Descending;
     assert_eq!(listed(world, newest).await, ["m3", "m2"]);
-    let everyone = ListQuery::all(Table::Messages).with("audience", Test::Is("everyone".into())).ordered_by("sent");
+    let everyone =
+        RowQuery::all(Table::Messages).with("audience", ColumnTest::Is("everyone".into())).ordered_by("sent");
     assert_eq!(listed(world, everyone).await, ["all"]);
     let in_thread = LogQuery { thread: Some("thr_x".to_owned()), ..LogQuery::newest(10) };
     let (rows, _) = store.log(in_thread).await.unwrap();
@@ -89,7 +93,7 @@ pub(crate) async fn a_storm_is_held_and_listed(world: &World) {
     for at in 0..14 {
         done(store, send(&format!("m{at:02}"), "a", What::Entry, "again")).await;
     }
-    let held = ListQuery::all(Table::Messages).with("held", Test::Present).ordered_by("sent");
+    let held = RowQuery::all(Table::Messages).with("held", ColumnTest::Present).ordered_by("sent");
     assert_eq!(listed(world, held).await, ["m10", "m11", "m12", "m13"]);
 }
 
@@ -101,7 +105,8 @@ pub(crate) async fn documents_are_made_of_their_pieces_and_redacted_by_them(worl
         let append = AppendDocument { id: id.clone(), text: text.to_owned(), writer: Writer::Named("a".into()) };
         done(store, Submission::new(Caller::asserted("a"), append)).await;
     }
-    let pieces = || ListQuery::all(Table::Versions).with("base", Test::Is(Version::base_text(&id, 1).as_str().into()));
+    let pieces =
+        || RowQuery::all(Table::Versions).with("base", ColumnTest::Is(Version::base_text(&id, 1).as_str().into()));
     let text = || async {
         let (rows, _) = store.list(pieces()).await.unwrap();
         let versions: Vec<Version> = rows
@@ -111,8 +116,9 @@ pub(crate) async fn documents_are_made_of_their_pieces_and_redacted_by_them(worl
         text_of(&versions)
     };
     assert_eq!(text().await, "one\nsecret\nthree\0\n");
-    let mut history =
-        ListQuery::all(Table::Versions).with("document", Test::Is(id.text().as_str().into())).ordered_by("version");
+    let mut history = RowQuery::all(Table::Versions)
+        .with("document", ColumnTest::Is(id.text().as_str().into()))
+        .ordered_by("version");
     history.order = Order::Descending;
     assert_eq!(listed(world, history).await, ["3", "2", "1"]);
     let log = whole_log(store).await;

@@ -6,7 +6,7 @@ use rookery_store::artifact::ArtifactError;
 use rookery_store::offline::{self, OfflineError, Origin, RelocateReport, Source};
 use rookery_store::sqlite::offline::{Existing, backup, origin, restore, sink, source};
 use rookery_store::sqlite::{OpenError, SqliteStore};
-use rookery_store::{DeadLetter, Operation, Outbox, Store, Token};
+use rookery_store::{DeadLetter, EndpointCursor, Operation, Store, Token};
 use rusqlite::Connection;
 
 use crate::files::{Place, filled, log_of};
@@ -40,7 +40,8 @@ async fn lived_in() -> Place {
     let letter =
         DeadLetter { seq: Seq(2), attempts: 3, error: "it answered 500".into(), at: Timestamp(5), again: false };
     for (version, dead) in [(1, vec![]), (2, vec![letter])] {
-        let outbox = Outbox { adapter: "http:ci".into(), version, place: Seq(2), attempts: 0, failing: None, dead };
+        let outbox =
+            EndpointCursor { adapter: "http:ci".into(), version, place: Seq(2), attempts: 0, failing: None, dead };
         store.operate(Operation::PutOutbox(outbox)).await.unwrap();
     }
     store.close().await;
@@ -299,7 +300,7 @@ mod postgres {
     }
 
     /// What is not in an export: tokens, outboxes, signs of life without who saw them, replies.
-    type Operational = (Vec<Token>, Vec<Outbox>, Vec<(String, Presence)>, Vec<Reply>);
+    type Operational = (Vec<Token>, Vec<EndpointCursor>, Vec<(String, Presence)>, Vec<Reply>);
 
     fn operational(place: &Place) -> Operational {
         let mut source = source(&place.database(), place.artifacts()).unwrap();
@@ -351,14 +352,14 @@ mod postgres {
         done(&store, create("task_new", "t")).await;
         let log = whole_log(&store).await;
         assert_eq!(log.len() as u64, there.events + 1);
-        store.attend(node("node_a")).await.unwrap();
+        store.renew_lease(node("node_a")).await.unwrap();
         let other = Place::new();
         let refused = out_of_schema(&schema, &other).await;
         assert!(matches!(&refused, Err(OfflineError::InUse { by }) if by.contains("process 1 on here")), "{refused:?}");
         nothing_was_made(&other);
         // It goes on as if nobody had asked.
         done(&store, create("task_more", "t")).await;
-        store.depart("node_a".into()).await.unwrap();
+        store.leave_cluster("node_a".into()).await.unwrap();
         store.close().await;
         out_of_schema(&schema, &other).await.unwrap();
         assert_eq!(log_of(&other.database()).await.0.len(), log.len() + 1);

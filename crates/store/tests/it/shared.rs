@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use rookery_core::{Code, Seq};
 use rookery_store::artifact::{ArtifactError, Erased};
-use rookery_store::node::Whereabouts;
+use rookery_store::node::NodeLiveness;
 use rookery_store::offline::{Beginning, OfflineError, ProjectName, Sink};
 use rookery_store::postgres::offline::{origin, sink, source};
 use rookery_store::postgres::{Address, OpenError, Options, PostgresStore};
 use rookery_store::store::Health;
-use rookery_store::{Duty, Operation, Store, SubmitError, Token};
+use rookery_store::{LeaderRole, Operation, Store, SubmitError, Token};
 use rookery_testkit::postgres::Schema;
 use rookery_testkit::proxy::{Proxy, When};
 
@@ -165,45 +165,45 @@ async fn a_node_without_work_notices_that_the_database_is_back() {
 async fn a_node_that_cannot_write_leaves_its_duties_to_others() {
     let schema = Schema::new().unwrap();
     let (a, b) = (open(&schema.url(), "a").await, open(&schema.url(), "b").await);
-    assert_eq!(a.attend(node("a")).await.unwrap().tenures.len(), Duty::ALL.len());
+    assert_eq!(a.renew_lease(node("a")).await.unwrap().tenures.len(), LeaderRole::ALL.len());
     schema.psql("UPDATE log_head SET schema = 99").unwrap();
     assert!(matches!(a.submit(report("x", "late")).await, Err(SubmitError::Unavailable { .. })));
-    let attendance = a.attend(node("a")).await.unwrap();
+    let attendance = a.renew_lease(node("a")).await.unwrap();
     assert_eq!((attendance.tenures, attendance.nodes.len()), (vec![], 1), "it is here, and that is all");
     // The other one has not written since, and does not know better.
-    assert_eq!(b.attend(node("b")).await.unwrap().tenures.len(), Duty::ALL.len());
+    assert_eq!(b.renew_lease(node("b")).await.unwrap().tenures.len(), LeaderRole::ALL.len());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn duties_change_hands_and_old_epochs_are_refused() {
     let schema = Schema::new().unwrap();
     let (a, b) = (open(&schema.url(), "a").await, open(&schema.url(), "b").await);
-    let first = a.attend(node("a")).await.unwrap();
-    assert_eq!(first.tenures.len(), Duty::ALL.len());
-    let second = b.attend(node("b")).await.unwrap();
+    let first = a.renew_lease(node("a")).await.unwrap();
+    assert_eq!(first.tenures.len(), LeaderRole::ALL.len());
+    let second = b.renew_lease(node("b")).await.unwrap();
     assert_eq!((second.tenures.len(), second.nodes.len()), (0, 2));
-    assert!(second.nodes.iter().all(|seen| seen.whereabouts == Whereabouts::Here));
+    assert!(second.nodes.iter().all(|seen| seen.liveness == NodeLiveness::Online));
     done(&*a, report("x", "in-time").out_of(first.tenures[0])).await;
     // As if the first had been silent for longer than its lease.
     schema.psql("UPDATE duties SET until = 0; UPDATE nodes SET seen_at = seen_at - 60000 WHERE id = 'a'").unwrap();
-    let third = b.attend(node("b")).await.unwrap();
-    assert_eq!(third.tenures.len(), Duty::ALL.len());
+    let third = b.renew_lease(node("b")).await.unwrap();
+    assert_eq!(third.tenures.len(), LeaderRole::ALL.len());
     assert_eq!(third.tenures[0].epoch, first.tenures[0].epoch + 1);
     let away = third.nodes.iter().find(|seen| seen.node.id.as_str() == "a").unwrap();
-    assert_eq!((away.whereabouts, away.duties.len()), (Whereabouts::Away, 0));
+    assert_eq!((away.liveness, away.leader_roles.len()), (NodeLiveness::Offline, 0));
     assert_eq!(refused(&*a, report("x", "late").out_of(first.tenures[0])).await, Code::Stale);
     done(&*b, report("x", "next").out_of(third.tenures[0])).await;
-    assert_eq!(a.attend(node("a")).await.unwrap().tenures, []);
+    assert_eq!(a.renew_lease(node("a")).await.unwrap().tenures, []);
     // Whoever leaves leaves its duties to the next.
-    b.depart("b".into()).await.unwrap();
-    let fourth = a.attend(node("a")).await.unwrap();
-    assert_eq!((fourth.tenures.len(), fourth.nodes.len()), (Duty::ALL.len(), 1));
+    b.leave_cluster("b".into()).await.unwrap();
+    let fourth = a.renew_lease(node("a")).await.unwrap();
+    assert_eq!((fourth.tenures.len(), fourth.nodes.len()), (LeaderRole::ALL.len(), 1));
     // A node that is started again at the same site takes the place of the one before.
     let mut again = node("a2");
     again.site = node("a").site;
-    let fifth = a.attend(again).await.unwrap();
+    let fifth = a.renew_lease(again).await.unwrap();
     assert_eq!(fifth.nodes.iter().map(|seen| seen.node.id.as_str()).collect::<Vec<_>>(), ["a2"]);
-    assert_eq!(fifth.tenures.len(), Duty::ALL.len());
+    assert_eq!(fifth.tenures.len(), LeaderRole::ALL.len());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -327,8 +327,8 @@ async fn two_schemas_of_one_database_know_nothing_of_each_other() {
     assert_eq!((whole_log(&*a).await.len(), whole_log(&*b).await.len()), (20, 1));
     let heard = tokio::time::timeout(Duration::from_secs(5), feed.recv()).await.unwrap().unwrap();
     assert_eq!((heard.rows().len(), heard.last()), (1, Some(Seq(1))));
-    assert_eq!(a.attend(node("a")).await.unwrap().nodes.len(), 1);
-    assert_eq!(b.attend(node("a")).await.unwrap().tenures.len(), Duty::ALL.len());
+    assert_eq!(a.renew_lease(node("a")).await.unwrap().nodes.len(), 1);
+    assert_eq!(b.renew_lease(node("a")).await.unwrap().tenures.len(), LeaderRole::ALL.len());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

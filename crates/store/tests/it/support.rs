@@ -23,7 +23,7 @@ use rookery_store::sqlite::offline::source;
 use rookery_store::sqlite::{Options, SqliteStore, Upkeep};
 use rookery_store::store::Health;
 use rookery_store::{
-    Clock, Committed, Idempotency, ListQuery, LogQuery, Node, PresenceBoard, Site, Store, Submission, SubmitError,
+    Clock, Committed, Idempotency, LogQuery, Node, PresenceBoard, RowQuery, Site, Store, Submission, SubmitError,
 };
 use rookery_testkit::postgres::Schema;
 
@@ -149,7 +149,7 @@ pub(crate) async fn replay_matches(store: &dyn Store) {
     let (tallies, _) = store.tallies().await.unwrap();
     assert_eq!(fold.differences(&stored, &tallies), Vec::<String>::new());
     for table in Table::ALL {
-        let (rows, _) = store.list(ListQuery::all(table)).await.unwrap();
+        let (rows, _) = store.list(RowQuery::all(table)).await.unwrap();
         assert_eq!(rows.len(), fold.rows().keys().filter(|key| key.table() == table).count(), "{table:?}");
     }
 }

@@ -5,7 +5,7 @@ use axum::extract::State;
 use rookery_core::Code;
 use rookery_core::envelope::iso;
 use rookery_engine::adapter::OutletStatus;
-use rookery_store::{DeadLetter, Failing, Outbox};
+use rookery_store::{DeadLetter, EndpointCursor, Failing};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -61,7 +61,7 @@ fn shown(status: OutletStatus) -> AdapterView {
     let state = status.state();
     let OutletStatus { adapter, outbox, head } = status;
     let place = outbox.as_ref().map(|outbox| outbox.place.0);
-    let (failing, dead) = outbox.map_or((None, vec![]), |Outbox { failing, dead, .. }| (failing, dead));
+    let (failing, dead) = outbox.map_or((None, vec![]), |EndpointCursor { failing, dead, .. }| (failing, dead));
     AdapterView {
         name: adapter,
         state,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rookery_core::{Actor, AgentId, Authority, Caller, Code, Command, Refusal, Row};
 use rookery_engine::messages::Unread;
 use rookery_engine::{Engine, Request};
-use rookery_store::{Answer, Committed};
+use rookery_store::{AnyReply, Committed};
 use tokio::sync::OnceCell;
 
 use super::arrival;
@@ -128,7 +128,8 @@ impl Call {
                     .hint("leave out agent_id, or name the agent that the call comes from")
                     .into());
             }
-            if !caller.is_proven() && self.engine().agent(named).await?.value.is_some_and(|agent| agent.has_credential) {
+            if !caller.is_proven() && self.engine().agent(named).await?.value.is_some_and(|agent| agent.has_credential)
+            {
                 return Err(Refusal::sealed(named).into());
             }
         }
@@ -187,7 +188,7 @@ pub fn identified(app: &App, sender: &Sender, bound: &Bound, argument: Option<&s
 /// The row that a command answered with.
 pub fn row_of(committed: &Committed) -> Option<Row> {
     match &committed.answer {
-        Answer::Row(_, row) => Some(row.0.clone()),
+        AnyReply::Row(_, row) => Some(row.0.clone()),
         _ => None,
     }
 }

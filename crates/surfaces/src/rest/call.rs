@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use http_body_util::{BodyExt, Limited};
 use rookery_core::{Actor, Caller, Code, Command, Refusal, Row};
 use rookery_engine::{At, Request as EngineRequest};
-use rookery_store::{Answer, Committed, Head, Token};
+use rookery_store::{AnyReply, Committed, Head, Token};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -292,7 +292,7 @@ pub fn written<T: Serialize>(status: StatusCode, committed: &Committed, body: T)
     if committed.duplicate {
         response.headers_mut().insert("idempotency-replayed", HeaderValue::from_static("true"));
     }
-    if let Answer::Row(_, row) = &committed.answer
+    if let AnyReply::Row(_, row) = &committed.answer
         && let Row::Task(task) = &row.0
         && let Some(claim) = &task.claim
     {
@@ -304,7 +304,7 @@ pub fn written<T: Serialize>(status: StatusCode, committed: &Committed, body: T)
 /// The row that a command answered with.
 pub fn row_of(committed: &Committed) -> Option<Row> {
     match &committed.answer {
-        Answer::Row(_, row) => Some(row.0.clone()),
+        AnyReply::Row(_, row) => Some(row.0.clone()),
         _ => None,
     }
 }

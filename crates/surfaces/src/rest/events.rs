@@ -9,7 +9,7 @@ use rookery_core::report::Report;
 use rookery_core::{AgentId, Code, Command, Position, Seq};
 use rookery_engine::{At, EngineError, subscribe, watching};
 use rookery_store::query::Order;
-use rookery_store::{Answer, LogQuery};
+use rookery_store::{AnyReply, LogQuery};
 
 use super::call::{self, Call, JsonBody, Query, Segment};
 use super::wire;
@@ -152,7 +152,7 @@ pub async fn report(call: Call, body: JsonBody<wire::NewEvent>) -> Result<Respon
         .into(),
     };
     let committed = call.submit(caller, command, &body.bytes).await?;
-    let Answer::Recorded(seq) = committed.answer else { return Err(call::unexpected(&committed)) };
+    let AnyReply::Recorded(seq) = committed.answer else { return Err(call::unexpected(&committed)) };
     let read = call.app().engine().log(LogQuery::one(seq)).await;
     let row = read.map_err(|error| unseen(seq, &error))?.value.pop().ok_or_else(|| call::unexpected(&committed))?;
     Ok(call::written(StatusCode::CREATED, &committed, translate::event(&row)))

@@ -6,7 +6,7 @@ use axum::response::Response;
 use rookery_core::file::{ClaimReply, Insist, Lock, ReleaseFile, Resolve, Unlock};
 use rookery_core::{AgentId, Refusal, Row};
 use rookery_engine::queries::FileFilter;
-use rookery_store::{Answer, Committed};
+use rookery_store::{AnyReply, Committed};
 
 use super::call::{self, Call, JsonBody, Query, Segment};
 use super::wire::{self, ClaimResult, ReleaseResult, ResourceFilter};
@@ -24,10 +24,10 @@ pub async fn claim(call: Call, body: JsonBody<wire::ClaimRequest>) -> Result<Res
     let command = files::claim(call.app().engine(), &path, AgentId::from(agent.as_str()), task, insist).await?;
     let committed = call.submit(call.caller(Some(&agent))?, command, &body.bytes).await?;
     match &committed.answer {
-        Answer::Claim(ClaimReply::Granted) => {
+        AnyReply::Claim(ClaimReply::Granted) => {
             Ok(call::written(StatusCode::OK, &committed, ClaimResult { granted: true, owner: None, reason: None }))
         }
-        Answer::Claim(ClaimReply::Refused { owner, reason }) => {
+        AnyReply::Claim(ClaimReply::Refused { owner, reason }) => {
             let owner = owner.as_ref().map(ToString::to_string);
             let result = ClaimResult { granted: false, owner, reason: Some(reason.clone()) };
             Ok(call::written(StatusCode::CONFLICT, &committed, result))
@@ -45,8 +45,8 @@ pub async fn release(call: Call, body: JsonBody<wire::ReleaseRequest>) -> Result
     let command = ReleaseFile { path, agent: AgentId::from(agent.as_str()) };
     let committed = call.submit(call.caller(Some(&agent))?, command, &body.bytes).await?;
     let result = match &committed.answer {
-        Answer::Released => ReleaseResult { released: true, reason: None },
-        Answer::NotReleased { reason } => ReleaseResult { released: false, reason: Some(reason.clone()) },
+        AnyReply::Released => ReleaseResult { released: true, reason: None },
+        AnyReply::NotReleased { reason } => ReleaseResult { released: false, reason: Some(reason.clone()) },
         _ => return Err(call::unexpected(&committed)),
     };
     Ok(call::written(StatusCode::OK, &committed, result))

@@ -4,7 +4,7 @@ use rookery_core::log::{LogRow, event_id};
 use rookery_core::view::Presence;
 use rookery_core::{Fact, NodeId, agent, file, handoff, task};
 use rookery_engine::queries::TaskShape;
-use rookery_store::node::{Seen, Whereabouts};
+use rookery_store::node::{NodeLiveness, Seen};
 use serde_json::{Map, Value};
 
 use super::wire;
@@ -267,7 +267,7 @@ pub fn agent_status(status: wire::AgentStatus) -> agent::Status {
 
 /// A node as `this` one shows it.
 pub fn node(seen: Seen, this: &NodeId) -> wire::NodeInfo {
-    let Seen { node, last_seen, whereabouts, duties } = seen;
+    let Seen { node, last_seen, liveness: whereabouts, leader_roles: duties } = seen;
     wire::NodeInfo {
         this: node.id == *this,
         id: node.id.to_string(),
@@ -279,8 +279,8 @@ pub fn node(seen: Seen, this: &NodeId) -> wire::NodeInfo {
         started_at: node.started_at.0,
         last_seen: last_seen.0,
         state: match whereabouts {
-            Whereabouts::Here => wire::NodeState::Here,
-            Whereabouts::Away => wire::NodeState::Away,
+            NodeLiveness::Online => wire::NodeState::Here,
+            NodeLiveness::Offline => wire::NodeState::Away,
         },
         duties: duties.into_iter().map(|duty| duty.name().to_owned()).collect(),
     }

@@ -17,9 +17,9 @@ use rookery_core::{
 };
 use rookery_engine::subscribe;
 use rookery_store::memory::Database;
-use rookery_store::node::Duty;
+use rookery_store::node::LeaderRole;
 use rookery_store::replay::Fold;
-use rookery_store::{Answer, Committed, Head};
+use rookery_store::{AnyReply, Committed, Head};
 
 use super::model::{Model, Redone, request_of};
 
@@ -318,15 +318,15 @@ pub(super) fn duties_are_done_by_whoever_has_them(row: &LogRow, writer: &NodeId,
 }
 
 /// The duty that leads to such a fact; only our own subscribers act as the system.
-fn out_of_duty(row: &LogRow) -> Option<Duty> {
+fn out_of_duty(row: &LogRow) -> Option<LeaderRole> {
     match &row.fact {
         _ if row.actor != Actor::System => None,
-        Fact::AgentWentOffline(_) => Some(Duty::Sweeper),
-        Fact::ConflictEscalated(_) | Fact::TaskTimedOut(_) | Fact::RoutingResumed(_) => Some(Duty::Timers),
-        Fact::TaskReleased(fact) if fact.because == Because::NotAccepted => Some(Duty::Timers),
-        Fact::IntentClosed(_) => Some(Duty::Effects),
-        Fact::MessagesAcked(_) | Fact::DeliveryAbandoned(_) => Some(Duty::Courier),
-        Fact::RoutingDecided(_) | Fact::RoutingFailed(_) | Fact::TaskForwarded(_) => Some(Duty::Router),
+        Fact::AgentWentOffline(_) => Some(LeaderRole::Sweeper),
+        Fact::ConflictEscalated(_) | Fact::TaskTimedOut(_) | Fact::RoutingResumed(_) => Some(LeaderRole::Timers),
+        Fact::TaskReleased(fact) if fact.because == Because::NotAccepted => Some(LeaderRole::Timers),
+        Fact::IntentClosed(_) => Some(LeaderRole::Effects),
+        Fact::MessagesAcked(_) | Fact::DeliveryAbandoned(_) => Some(LeaderRole::Courier),
+        Fact::RoutingDecided(_) | Fact::RoutingFailed(_) | Fact::TaskForwarded(_) => Some(LeaderRole::Router),
         _ => None,
     }
 }
@@ -334,7 +334,7 @@ fn out_of_duty(row: &LogRow) -> Option<Duty> {
 /// Some time after the faults have stopped, each duty is kept by a node that lives.
 pub(super) fn every_duty_is_kept(database: &Database, now: Timestamp, alive: &[&NodeId]) -> Checked {
     let posts = database.posts();
-    for duty in Duty::ALL {
+    for duty in LeaderRole::ALL {
         match posts.get(&duty) {
             Some(post) if post.until > now && alive.contains(&&post.node) => {}
             post => return violated("every_duty_is_kept", format!("{} at {now:?}: {post:?}", duty.name())),
@@ -354,7 +354,7 @@ pub(super) fn reply_agrees_with_the_log(model: &Model, sent: &Sent, committed: &
         return Ok(());
     }
     // A refused claim did nothing; the same key may have been granted it after that.
-    let refused = matches!(committed.answer, Answer::Claim(ClaimReply::Refused { .. }));
+    let refused = matches!(committed.answer, AnyReply::Claim(ClaimReply::Refused { .. }));
     match model.carried_out(&sent.id).first().filter(|first| !refused || **first <= committed.at) {
         Some(first) => {
             let facts = model.decided_from(*first);
@@ -376,8 +376,8 @@ pub(super) fn reply_agrees_with_the_log(model: &Model, sent: &Sent, committed: &
 }
 
 /// A remembered answer whose row was touched by a redacted fact shows the row as it was after the redaction.
-fn was_redacted(model: &Model, answer: &Answer, at: Seq) -> bool {
-    let Answer::Row(key, shown) = answer else { return false };
+fn was_redacted(model: &Model, answer: &AnyReply, at: Seq) -> bool {
+    let AnyReply::Row(key, shown) = answer else { return false };
     let touched = |seq: Seq| {
         let row = model.log().get((seq.0 - 1) as usize);
         row.is_some_and(|row| rookery_core::touches(&row.fact, row.seq).contains(key))
@@ -390,7 +390,7 @@ fn was_redacted(model: &Model, answer: &Answer, at: Seq) -> bool {
     after.any(|seq| model.row_at(key, seq) == Some(&shown.0))
 }
 
-fn was_decided(model: &Model, sent: &Sent, before: Seq, rows: &[LogRow], answer: &Answer) -> Checked {
+fn was_decided(model: &Model, sent: &Sent, before: Seq, rows: &[LogRow], answer: &AnyReply) -> Checked {
     let check = "reply_agrees_with_the_log";
     let at = rows.first().map_or(Timestamp(0), |row| row.at);
     let decision = match model.decide_at(before, &sent.caller, &sent.command, at) {
@@ -457,7 +457,7 @@ pub(super) fn key_has_one_answer(model: &mut Model, sent: &Sent, committed: &Com
         return Ok(());
     }
     let done_before = model.carried_out(&sent.id).first().is_some_and(|first| *first <= committed.at);
-    if matches!(answer, Answer::Claim(ClaimReply::Refused { .. })) && !committed.duplicate && !done_before {
+    if matches!(answer, AnyReply::Claim(ClaimReply::Refused { .. })) && !committed.duplicate && !done_before {
         return Ok(());
     }
     let first = model.answers.entry(sent.id.clone()).or_insert_with(|| answer.clone());

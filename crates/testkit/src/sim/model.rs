@@ -12,7 +12,7 @@ use rookery_core::view::View;
 use rookery_core::{Ask, Caller, Command, Decision, Fact, Key, Lookup, MessageId, Refusal, Row, Seq, Timestamp};
 use rookery_store::batch::{Loaded, Needs};
 use rookery_store::store::StoredRow;
-use rookery_store::{Answer, PresenceBoard};
+use rookery_store::{AnyReply, PresenceBoard};
 
 use super::bundle::{UsedKey, used_key};
 
@@ -26,7 +26,7 @@ pub(super) struct Model {
     /// The first fact that a request led to, by the request's id. A request that was carried out twice has two.
     requests: BTreeMap<String, Vec<Seq>>,
     /// What was answered to requests with an idempotency key.
-    pub(super) answers: BTreeMap<String, Answer>,
+    pub(super) answers: BTreeMap<String, AnyReply>,
     /// What the idempotency keys of envelopes were used for, by their scope, and where.
     keys: BTreeMap<String, (Seq, UsedKey)>,
     /// Envelopes whose senders were told that they are new.
@@ -161,17 +161,17 @@ impl Model {
     }
 
     /// What the caller must have been told, if its command was decided so and the log then reached `end`.
-    pub(super) fn answer(&self, reply: Reply, first: Seq, end: Seq) -> Answer {
+    pub(super) fn answer(&self, reply: Reply, first: Seq, end: Seq) -> AnyReply {
         match reply {
-            Reply::Done => Answer::Done,
+            Reply::Done => AnyReply::Done,
             Reply::Row(key) | Reply::Known(key) => match self.row_at(&key, end).cloned() {
-                Some(row) => Answer::Row(key, Box::new(StoredRow(row))),
-                None => Answer::Done,
+                Some(row) => AnyReply::Row(key, Box::new(StoredRow(row))),
+                None => AnyReply::Done,
             },
-            Reply::Claim(reply) => Answer::Claim(reply),
-            Reply::Released => Answer::Released,
-            Reply::NotReleased { reason } => Answer::NotReleased { reason },
-            Reply::Recorded => Answer::Recorded(first),
+            Reply::Claim(reply) => AnyReply::Claim(reply),
+            Reply::Released => AnyReply::Released,
+            Reply::NotReleased { reason } => AnyReply::NotReleased { reason },
+            Reply::Recorded => AnyReply::Recorded(first),
         }
     }
 }

@@ -26,9 +26,9 @@ use rookery_engine::rounds::{self, Following, Sweeping};
 use rookery_engine::services::{REPLIES_EVERY, RETRY_AFTER, TIMERS_EVERY};
 use rookery_engine::{Access, Engine, EngineError, Ids, Parts, Request, Settings, attendance, timers};
 use rookery_store::memory::{Database, MemoryStore};
-use rookery_store::node::{ATTEND_EVERY, Duty, Node, Site, Tenure};
+use rookery_store::node::{ATTEND_EVERY, LeaderEpoch, LeaderRole, Node, Site};
 use rookery_store::queue::{Limits, Queue};
-use rookery_store::{Clock, Committed, ListQuery, Pending, PresenceBoard, Submission};
+use rookery_store::{Clock, Committed, Pending, PresenceBoard, RowQuery, Submission};
 
 use super::bundle::Bundle;
 use super::check::{Checked, Sent, stream_is_in_order};
@@ -64,7 +64,7 @@ pub(super) struct Process {
     /// Monotonic time since which nothing kept it from watching.
     pub(super) clear_since: u64,
     /// The sweeper's tenure, and the monotonic time since which the process has it.
-    sweeping: Option<(Tenure, u64)>,
+    sweeping: Option<(LeaderEpoch, u64)>,
     /// For how long it had been watching, by the duty and without a break, when it looked last.
     pub(super) watched_millis: u64,
     /// When it took the newest sign of life of each agent, in the world's time.
@@ -334,7 +334,7 @@ impl Process {
         for round in &mut self.rounds {
             if round.running.is_none() && round.due <= monotonic {
                 if round.name == RoundName::Sweep {
-                    let tenure = self.engine.tenure(Duty::Sweeper);
+                    let tenure = self.engine.tenure(LeaderRole::Sweeper);
                     self.sweeping = tenure.map(|tenure| match self.sweeping {
                         Some((known, since)) if known == tenure => (tenure, since),
                         _ => (tenure, monotonic),
@@ -566,8 +566,8 @@ fn sweep(engine: Engine, queue: Arc<Queue>, expiry: Expiry) -> Box<dyn Fn() -> F
 
 /// Sabotage: quiet time counted from the last time of day that anybody wrote down.
 async fn expire_by_time_of_day(engine: &Engine, queue: &Queue) {
-    let Some(tenure) = engine.tenure(Duty::Sweeper) else { return };
-    let Ok((agents, _)) = engine.store().list(ListQuery::all(rookery_core::Table::Agents)).await else { return };
+    let Some(tenure) = engine.tenure(LeaderRole::Sweeper) else { return };
+    let Ok((agents, _)) = engine.store().list(RowQuery::all(rookery_core::Table::Agents)).await else { return };
     for row in agents {
         let Row::Agent(agent) = row else { continue };
         let Some(presence) = engine.board().get(&agent.id).filter(|_| agent.is_live()) else { continue };

@@ -15,7 +15,7 @@ use rookery_core::{AgentId, Auth, Caller, Key, LogId, MessageId, NodeId, Positio
 use rookery_engine::EngineError;
 use rookery_engine::clutch::IngestError;
 use rookery_store::memory::{Database, Fault};
-use rookery_store::node::Duty;
+use rookery_store::node::LeaderRole;
 use rookery_store::{Clock, Head, Operation, SubmitError};
 
 use super::bundle::Bundle;
@@ -50,7 +50,7 @@ pub(super) struct World {
     database: Database,
     database_clock: Arc<NodeClock>,
     /// Which node had each duty when somebody looked last.
-    holders: BTreeMap<Duty, NodeId>,
+    holders: BTreeMap<LeaderRole, NodeId>,
     log_id: LogId,
     histories: u32,
     disk_full: Arc<AtomicBool>,

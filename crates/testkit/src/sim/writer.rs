@@ -2,10 +2,10 @@
 //!
 //! This is the simulation's own pump around the real queue and driver, and so the place where most sabotage happens.
 
-use rookery_store::batch::{Batch, Loaded, Needs, Outcome, Want};
+use rookery_store::batch::{Batch, BatchStep, Loaded, Needs, Outcome};
 use rookery_store::memory::{Database, Fault, MemoryStore};
 use rookery_store::queue::Load;
-use rookery_store::{Committed, Duty, Operation, Store, Submission, SubmitError, Tenure};
+use rookery_store::{Committed, LeaderEpoch, LeaderRole, Operation, Store, Submission, SubmitError};
 use tokio::sync::oneshot;
 
 use rookery_core::{Command, Key, LogId, Row, Seq, Timestamp};
@@ -136,13 +136,13 @@ impl Turn<'_> {
         batch.begin(self.database.head(), at);
         loop {
             match batch.want() {
-                Want::Load(needs) => {
+                BatchStep::Load(needs) => {
                     let posts = self.database.posts();
-                    let tenure = |duty: &Duty| Some(Tenure { duty: *duty, epoch: posts.get(duty)?.epoch });
+                    let tenure = |duty: &LeaderRole| Some(LeaderEpoch { duty: *duty, epoch: posts.get(duty)?.epoch });
                     let duties = needs.duties.iter().filter_map(tenure).collect();
                     batch.supply(&needs, Loaded { duties, ..load(&needs) });
                 }
-                Want::Write(write) => {
+                BatchStep::Write(write) => {
                     self.database.commit(write);
                     return batch.outcomes();
                 }

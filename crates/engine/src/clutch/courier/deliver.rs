@@ -7,7 +7,7 @@ use rookery_core::message::{AckMessages, GiveUpDelivery, Shown};
 use rookery_core::outbound::AllowedHost;
 use rookery_core::view::LifeSource;
 use rookery_core::{AgentId, Auth, Caller, Code, Command, Key, MessageId, Refusal, Row};
-use rookery_store::node::Tenure;
+use rookery_store::node::LeaderEpoch;
 use rookery_store::{Submission, SubmitError};
 
 use super::carrier::{Answered, Carrier, Posting};
@@ -19,7 +19,7 @@ use crate::engine::{Engine, EngineError};
 pub struct Job {
     pub(super) engine: Engine,
     pub(super) carrier: Arc<dyn Carrier>,
-    pub(super) tenure: Tenure,
+    pub(super) tenure: LeaderEpoch,
     /// No two of a tenure have the same.
     pub(super) number: u64,
     pub(super) agent: AgentId,

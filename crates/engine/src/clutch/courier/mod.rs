@@ -23,8 +23,8 @@ use rookery_core::agent::Agent;
 use rookery_core::key::Table;
 use rookery_core::log::LogRow;
 use rookery_core::{AgentId, Fact, MessageId, Row, Seq};
-use rookery_store::ListQuery;
-use rookery_store::node::{Duty, Tenure};
+use rookery_store::RowQuery;
+use rookery_store::node::{LeaderEpoch, LeaderRole};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
@@ -55,7 +55,7 @@ const STOP_GRACE: Duration = Duration::from_secs(2);
 pub(crate) async fn run(engine: Engine, carrier: Arc<dyn Carrier>, stop: CancellationToken) {
     let mut duties = engine.attending().changes();
     loop {
-        let held = |tenures: &Vec<Tenure>| tenures.iter().any(|tenure| tenure.duty == Duty::Courier);
+        let held = |tenures: &Vec<LeaderEpoch>| tenures.iter().any(|tenure| tenure.duty == LeaderRole::Courier);
         tokio::select! {
             () = stop.cancelled() => return,
             held = duties.wait_for(held) => if held.is_err() { return },
@@ -114,7 +114,7 @@ async fn sleep(pause: Option<Duration>) {
 #[derive(Debug)]
 pub struct Courier {
     engine: Engine,
-    tenure: Tenure,
+    tenure: LeaderEpoch,
     carrier: Arc<dyn Carrier>,
     subscription: Subscription,
     /// What is known is true at this place.
@@ -139,10 +139,10 @@ pub struct Courier {
 impl Courier {
     /// Nothing if another node delivers.
     pub async fn begin(engine: &Engine, carrier: Arc<dyn Carrier>) -> Result<Option<Courier>, EngineError> {
-        let Some(tenure) = engine.tenure(Duty::Courier) else { return Ok(None) };
+        let Some(tenure) = engine.tenure(LeaderRole::Courier) else { return Ok(None) };
         engine.handed().spare_nobody();
         let subscription = engine.subscribe(None).await?;
-        let (rows, head) = engine.store().list(ListQuery::all(Table::Agents)).await?;
+        let (rows, head) = engine.store().list(RowQuery::all(Table::Agents)).await?;
         let agents = rows.into_iter().filter_map(|row| if let Row::Agent(agent) = row { Some(agent) } else { None });
         let rounds: BTreeMap<AgentId, Round> =
             agents.filter_map(|agent| Some((agent.id.clone(), Round::new(endpoint(&agent)?)))).collect();
@@ -165,7 +165,7 @@ impl Courier {
 
     /// Whether delivering is not for this node to do any more, or was not for a while.
     pub fn is_over(&self) -> bool {
-        self.engine.tenure(Duty::Courier) != Some(self.tenure)
+        self.engine.tenure(LeaderRole::Courier) != Some(self.tenure)
     }
 
     /// Takes the next stretch of the log; waits until there is one. Safe to drop while it waits.

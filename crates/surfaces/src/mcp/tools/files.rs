@@ -2,7 +2,7 @@
 
 use rookery_core::file::{ClaimReply, File, Insist, ReleaseFile};
 use rookery_engine::queries::FileFilter;
-use rookery_store::Answer as Outcome;
+use rookery_store::AnyReply as Outcome;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -5,7 +5,7 @@ use rookery_core::task::{Complexity, Details, Replan, SetPlan};
 use rookery_core::{Row, RunId, TaskId};
 use rookery_engine::Engine;
 use rookery_engine::workflows::PlanChange;
-use rookery_store::{Answer as Outcome, Committed};
+use rookery_store::{AnyReply as Outcome, Committed};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

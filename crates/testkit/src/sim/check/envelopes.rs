@@ -7,7 +7,7 @@ use rookery_core::clutch::{EnvelopeReceived, Filed};
 use rookery_core::log::LogRow;
 use rookery_core::{AgentId, Caller, Code, Command, Fact, Key, MessageId, Refusal, Row, Seq, Timestamp};
 use rookery_engine::clutch::{Envelope, Ingested};
-use rookery_store::Answer;
+use rookery_store::AnyReply;
 use rookery_store::store::StoredRow;
 
 use super::{Checked, Sent, violated, was_decided};
@@ -131,7 +131,7 @@ fn followed(model: &Model, bundle: &Bundle, item: &Item, seq: Seq) -> Checked {
     let rows = model.decided_from(seq);
     let end = rows.last().map_or(seq, |row| row.seq);
     let row = model.row_at(&key, end).cloned();
-    let answer = row.map_or(Answer::Done, |row| Answer::Row(key, Box::new(StoredRow(row))));
+    let answer = row.map_or(AnyReply::Done, |row| AnyReply::Row(key, Box::new(StoredRow(row))));
     was_decided(model, &sent, Seq(seq.0 - 1), rows, &answer)
 }
 
