@@ -2,8 +2,8 @@
 
 use std::hint::black_box;
 
-use rookery_core::agent::{Agent, Membership, Profile, Role, Status};
-use rookery_core::clutch::{Card, Need, Policy};
+use rookery_core::agent::{Agent, AgentRole, AgentStatus, Membership, Profile};
+use rookery_core::clutch::{Card, Policy, Requirement};
 use rookery_core::routing::{Candidates, Demand};
 use rookery_core::{AgentId, Seq, Timestamp};
 use serde_json::json;
@@ -62,8 +62,8 @@ fn picky() -> anyhow::Result<Demand> {
     })
 }
 
-fn needs(texts: &[&str]) -> anyhow::Result<Vec<Need>> {
-    texts.iter().map(|text| Need::parse(text).ok_or_else(|| anyhow::anyhow!("'{text}' is no need"))).collect()
+fn needs(texts: &[&str]) -> anyhow::Result<Vec<Requirement>> {
+    texts.iter().map(|text| Requirement::parse(text).ok_or_else(|| anyhow::anyhow!("'{text}' is no need"))).collect()
 }
 
 fn team(size: usize) -> anyhow::Result<Candidates> {
@@ -96,8 +96,8 @@ fn card(id: &AgentId, number: usize) -> anyhow::Result<Card> {
 fn agent(id: AgentId, profile: Profile, number: usize) -> Agent {
     Agent {
         id,
-        profile: Profile { role: Role::Worker, ..profile },
-        status: Status::Idle,
+        profile: Profile { role: AgentRole::Worker, ..profile },
+        status: AgentStatus::Idle,
         membership: Membership::Here,
         current_task: None,
         joined_at: Timestamp(0),
@@ -105,10 +105,10 @@ fn agent(id: AgentId, profile: Profile, number: usize) -> Agent {
         seen_at: Timestamp(0),
         has_credential: false,
         holding: 0,
-        lost: Default::default(),
+        claims_when_offline: Default::default(),
         said_goodbye: false,
         recent: Default::default(),
-        given: Some(Seq(number as u64 * 7_919 % 10_007)),
+        last_assigned: Some(Seq(number as u64 * 7_919 % 10_007)),
         paused: None,
         allowed_endpoint: None,
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use rookery_core::agent::{Profile, Register, Role};
+use rookery_core::agent::{AgentRole, Profile, RegisterAgent};
 use rookery_core::log::{Body, BodyBytes};
 use rookery_core::task::Create;
 use rookery_core::{Caller, LogId, RunId, TaskId};
@@ -109,14 +109,14 @@ pub(crate) async fn announce(store: &dyn Store, agents: usize) -> anyhow::Result
         let id = agent(at);
         let profile = Profile {
             tool: "bench".to_owned(),
-            role: Role::Worker,
+            role: AgentRole::Worker,
             capabilities: vec![],
             name: None,
             workspace_path: None,
             metadata: serde_json::Map::new(),
             card: None,
         };
-        let register = Register { id: id.as_str().into(), profile };
+        let register = RegisterAgent { id: id.as_str().into(), profile };
         store.submit(Submission::new(Caller::asserted(id.as_str()), register)).await?;
     }
     Ok(())

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use crate::actor::{Actor, Auth, Authority, Caller};
 use crate::adapter::NoteDropped;
 use crate::agent::{
-    Agent, ComeBack, DeclareOffline, Join, Lead, Leave, Pause, Register, RegisterCard, SetStatus, Unpause, UpdateCard,
-    UpdateProfile,
+    Agent, DeclareOffline, Join, Lead, LeaveTeam, PauseAgent, RegisterAgent, RegisterCard, ResumeAgent, ReturnAgent,
+    SetAgentStatus, UpdateCard, UpdateProfile,
 };
 use crate::clutch::{AnswerCall, Filed, Ingest, NoteRejected};
 use crate::code::Code;
@@ -59,17 +59,17 @@ macro_rules! commands {
 }
 
 commands! {
-    Register(Register),
+    RegisterAgent(RegisterAgent),
     Join(Join),
     UpdateProfile(UpdateProfile),
     RegisterCard(RegisterCard),
     UpdateCard(UpdateCard),
-    SetStatus(SetStatus),
-    PauseAgent(Pause),
-    UnpauseAgent(Unpause),
-    Leave(Leave),
+    SetAgentStatus(SetAgentStatus),
+    PauseAgent(PauseAgent),
+    ResumeAgent(ResumeAgent),
+    LeaveTeam(LeaveTeam),
     DeclareOffline(DeclareOffline),
-    ComeBack(ComeBack),
+    ReturnAgent(ReturnAgent),
     CreateTask(task::Create),
     ClaimTask(task::Claim),
     StartTask(task::Start),
@@ -204,17 +204,17 @@ pub enum Reply {
 /// What the command will probably need; a rule may still ask for more.
 pub fn asks(caller: &Caller, command: &Command) -> Vec<Ask> {
     let mut asks = match command {
-        Command::Register(c) => c.asks(),
+        Command::RegisterAgent(c) => c.asks(),
         Command::Join(c) => c.asks(),
         Command::UpdateProfile(c) => c.asks(),
         Command::RegisterCard(c) => c.asks(),
         Command::UpdateCard(c) => c.asks(),
-        Command::SetStatus(c) => c.asks(),
+        Command::SetAgentStatus(c) => c.asks(),
         Command::PauseAgent(c) => c.asks(),
-        Command::UnpauseAgent(c) => c.asks(),
-        Command::Leave(c) => c.asks(),
+        Command::ResumeAgent(c) => c.asks(),
+        Command::LeaveTeam(c) => c.asks(),
         Command::DeclareOffline(c) => c.asks(),
-        Command::ComeBack(c) => c.asks(),
+        Command::ReturnAgent(c) => c.asks(),
         Command::CreateTask(c) => c.asks(),
         Command::ClaimTask(c) => c.asks(),
         Command::StartTask(c) => c.asks(),
@@ -323,17 +323,17 @@ pub fn decide(view: &View, caller: &Caller, command: &Command, now: &Now) -> Res
 
 fn decided(view: &View, caller: &Caller, command: &Command, now: &Now) -> Result<Decision, Halt> {
     match command {
-        Command::Register(c) => c.decide(view, caller),
+        Command::RegisterAgent(c) => c.decide(view, caller),
         Command::Join(c) => c.decide(view, caller),
         Command::UpdateProfile(c) => c.decide(view, caller),
         Command::RegisterCard(c) => c.decide(view, caller),
         Command::UpdateCard(c) => c.decide(view, caller),
-        Command::SetStatus(c) => c.decide(view, caller),
+        Command::SetAgentStatus(c) => c.decide(view, caller),
         Command::PauseAgent(c) => c.decide(view, caller),
-        Command::UnpauseAgent(c) => c.decide(view, caller),
-        Command::Leave(c) => c.decide(view, caller),
+        Command::ResumeAgent(c) => c.decide(view, caller),
+        Command::LeaveTeam(c) => c.decide(view, caller),
         Command::DeclareOffline(c) => c.decide(view, caller),
-        Command::ComeBack(c) => c.decide(view, caller),
+        Command::ReturnAgent(c) => c.decide(view, caller),
         Command::CreateTask(c) => c.decide(view, caller),
         Command::ClaimTask(c) => c.decide(view, caller),
         Command::StartTask(c) => c.decide(view, caller, now),
@@ -439,7 +439,7 @@ impl View {
     /// Here right now. Claims go to nobody else: only a fact about a live agent could end them again.
     pub(crate) fn agent_live(&self, id: &AgentId) -> Result<&Agent, Halt> {
         let agent = self.agent_here(id)?;
-        if !agent.is_live() {
+        if !agent.is_online() {
             return Err(Refusal::new(Code::AgentOffline, format!("agent '{id}' is offline"))
                 .hint("it can take this when it shows signs of life again, by a heartbeat or any call")
                 .into());

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::adapter::LettersDropped;
 use crate::agent::Lead;
 use crate::agent::{
-    self, AgentLeft, AgentPaused, AgentRegistered, AgentReturned, AgentStatusSet, AgentUnpaused, AgentUpdated,
+    self, AgentLeft, AgentPaused, AgentRegistered, AgentResumed, AgentReturned, AgentStatusSet, AgentUpdated,
     AgentWentOffline, LeadChosen,
 };
 use crate::artifact;
@@ -99,7 +99,7 @@ facts! {
     AgentReturned(AgentReturned) = "agent.returned" v 1,
     AgentStatusSet(AgentStatusSet) = "agent.status_set" v 1,
     AgentPaused(AgentPaused) = "agent.paused" v 1,
-    AgentUnpaused(AgentUnpaused) = "agent.unpaused" v 1,
+    AgentResumed(AgentResumed) = "agent.unpaused" v 1,
     AgentLeft(AgentLeft) = "agent.left" v 1,
     AgentWentOffline(AgentWentOffline) = "agent.went_offline" v 1,
     LeadChosen(LeadChosen) = "lead.chosen" v 1,
@@ -346,7 +346,7 @@ impl Fact {
             Fact::AgentReturned(fact) => Some(&fact.agent),
             Fact::AgentStatusSet(fact) => Some(&fact.agent),
             Fact::AgentPaused(fact) => Some(&fact.agent),
-            Fact::AgentUnpaused(fact) => Some(&fact.agent),
+            Fact::AgentResumed(fact) => Some(&fact.agent),
             Fact::AgentLeft(fact) => Some(&fact.agent),
             Fact::AgentWentOffline(fact) => Some(&fact.agent),
             Fact::TaskReserved(fact) => Some(&fact.agent),
@@ -426,7 +426,7 @@ fn rows_of(fact: &Fact) -> Vec<Key> {
         Fact::AgentReturned(fact) => vec![agent(&fact.agent)],
         Fact::AgentStatusSet(fact) => vec![agent(&fact.agent)],
         Fact::AgentPaused(fact) => vec![agent(&fact.agent)],
-        Fact::AgentUnpaused(fact) => vec![agent(&fact.agent)],
+        Fact::AgentResumed(fact) => vec![agent(&fact.agent)],
         Fact::AgentLeft(fact) => vec![agent(&fact.agent)],
         Fact::AgentWentOffline(fact) => vec![agent(&fact.agent)],
         Fact::LeadChosen(_) => vec![Key::Lead],

@@ -229,9 +229,9 @@ mod tests {
         w.does(&by("a"), Complete { outcome: Outcome { text: Some(text()), detail }, ..complete("t") });
         w.does(&by("a"), Create { title: text(), ..create("u", &[]) });
         w.does(&by("a"), Cancel { reason: Some(text()), ..cancel("u") });
-        let mut profile = crate::testing::profile(crate::agent::Role::Worker);
+        let mut profile = crate::testing::profile(crate::agent::AgentRole::Worker);
         profile.metadata = serde_json::Map::from_iter([("secret".to_owned(), "secret".into())]);
-        w.does(&by("b"), crate::agent::Register { id: "b".into(), profile });
+        w.does(&by("b"), crate::agent::RegisterAgent { id: "b".into(), profile });
         told_in_messages(&mut w);
         w
     }

@@ -119,7 +119,7 @@ pub fn unhex(text: &str) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
     use crate::actor::{Auth, Caller};
-    use crate::agent::Role;
+    use crate::agent::AgentRole;
     use crate::team::Conclusion;
     use crate::testing::{anna, by, end, register, runs_in, starts};
 
@@ -168,7 +168,7 @@ mod tests {
             Caller { auth: Auth::Session, session: Some(session.into()), ..by(agent) }
         };
         let mut w = runs_in("@pr-1", &["a", "b"]);
-        let announce = |agent: &str| register(agent, Role::Worker);
+        let announce = |agent: &str| register(agent, AgentRole::Worker);
         w.does(&caller("a@pr-1", 1), announce("a@pr-1"));
         assert_eq!(w.refuses(&caller("a@pr-1", 2), announce("a@pr-1")), Code::Unauthenticated);
         assert_eq!(w.refuses(&caller("c@pr-1", 1), announce("c@pr-1")), Code::Unauthenticated, "no member");

@@ -274,7 +274,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::agent::{Leave, Role};
+    use crate::agent::{AgentRole, LeaveTeam};
     use crate::code::Code;
     use crate::handoff::{Accept, Reject};
     use crate::key::ColumnValue;
@@ -287,7 +287,7 @@ mod tests {
     /// `ui` asks by messages; `ken` and `ada` have cards; `plain` joined by another face, as did `lead`.
     fn team() -> World {
         let mut w = World::default();
-        for (agent, role) in [("lead", Role::Lead), ("ui", Role::Worker), ("plain", Role::Worker)] {
+        for (agent, role) in [("lead", AgentRole::Lead), ("ui", AgentRole::Worker), ("plain", AgentRole::Worker)] {
             w.joins(agent, role);
         }
         for agent in ["ken", "ada"] {
@@ -408,7 +408,7 @@ mod tests {
                 &["task.released t ken"],
             ),
             ("its holder is silent", begun("ken"), |w| drop(w.goes_offline("ken")), &["task.released t ken"]),
-            ("its holder leaves", begun("ken"), |w| drop(w.does(&by("ken"), Leave { agent: "ken".into() })), &[]),
+            ("its holder leaves", begun("ken"), |w| drop(w.does(&by("ken"), LeaveTeam { agent: "ken".into() })), &[]),
             (
                 "it is opened again",
                 begun("ken"),
@@ -422,7 +422,7 @@ mod tests {
                 "its asker has left",
                 begun("ken"),
                 |w| {
-                    w.does(&by("ui"), Leave { agent: "ui".into() });
+                    w.does(&by("ui"), LeaveTeam { agent: "ui".into() });
                     w.does(&by("ken"), complete("t"));
                 },
                 &[],

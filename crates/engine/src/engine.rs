@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rookery_core::agent::Status;
+use rookery_core::agent::AgentStatus;
 use rookery_core::clutch::SigningPolicy;
 use rookery_core::log::{Body, BodyBytes};
 use rookery_core::message::StormGuard;
@@ -307,7 +307,7 @@ impl Engine {
     fn learn(&self, caller: &Caller, command: &Command, committed: &Committed) {
         let (roster, at) = (&self.inner.roster, committed.at);
         match (command, &committed.answer) {
-            (Command::Register(_) | Command::Join(_) | Command::UpdateProfile(_), AnyReply::Row(_, row)) => {
+            (Command::RegisterAgent(_) | Command::Join(_) | Command::UpdateProfile(_), AnyReply::Row(_, row)) => {
                 if let Row::Agent(agent) = &row.0 {
                     roster.learn(agent, at);
                     // What is committed is answered: a seal that came in between is the next call's matter.
@@ -319,11 +319,11 @@ impl Engine {
                     self.access().team_sessions().learn(team, at);
                 }
             }
-            (Command::SetStatus(set), _) if set.status == Status::Offline => {
+            (Command::SetAgentStatus(set), _) if set.status == AgentStatus::Offline => {
                 roster.moved(&set.agent, Place::Offline, at);
             }
-            (Command::SetStatus(set), _) => roster.moved(&set.agent, Place::Here, at),
-            (Command::Leave(leave), _) => roster.moved(&leave.agent, Place::Left, at),
+            (Command::SetAgentStatus(set), _) => roster.moved(&set.agent, Place::Here, at),
+            (Command::LeaveTeam(leave), _) => roster.moved(&leave.agent, Place::Left, at),
             (Command::SendMessage(_) | Command::ReleaseHeld(_), AnyReply::Row(_, row)) => {
                 if let Row::Message(message) = &row.0 {
                     self.counts().sent(&message.letter.header);
@@ -453,7 +453,7 @@ impl Engine {
     /// Brings an agent back on the credentials of its call, so that nobody does it in its name.
     pub(crate) async fn comes_back(&self, agent: &AgentId, caller: &Caller) -> Result<(), EngineError> {
         let caller = Caller { fence: None, ..caller.clone() };
-        let command = rookery_core::agent::ComeBack { agent: agent.clone() };
+        let command = rookery_core::agent::ReturnAgent { agent: agent.clone() };
         let committed = self.store().submit(Submission::new(caller, command)).await?;
         self.inner.roster.moved(agent, Place::Here, committed.at);
         Ok(())
@@ -568,8 +568,8 @@ impl Engine {
 
 /// Whether the command itself says if its agent is here.
 fn settles_membership(command: &Command) -> bool {
-    use Command::{ComeBack, Join, Leave, Register, SetStatus, UpdateProfile};
-    matches!(command, Register(_) | Join(_) | UpdateProfile(_) | Leave(_) | SetStatus(_) | ComeBack(_))
+    use Command::{Join, LeaveTeam, RegisterAgent, ReturnAgent, SetAgentStatus, UpdateProfile};
+    matches!(command, RegisterAgent(_) | Join(_) | UpdateProfile(_) | LeaveTeam(_) | SetAgentStatus(_) | ReturnAgent(_))
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {

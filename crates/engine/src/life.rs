@@ -136,7 +136,7 @@ impl Roster {
 
 #[cfg(test)]
 mod tests {
-    use rookery_core::agent::{Profile, Register, Role};
+    use rookery_core::agent::{AgentRole, Profile, RegisterAgent};
     use rookery_core::{Caller, LogId, Row};
     use rookery_store::memory::Database;
     use rookery_store::{PresenceBoard, Submission};
@@ -149,14 +149,14 @@ mod tests {
         for id in ids {
             let profile = Profile {
                 tool: "test".into(),
-                role: Role::Worker,
+                role: AgentRole::Worker,
                 capabilities: vec![],
                 name: None,
                 workspace_path: None,
                 metadata: serde_json::Map::new(),
                 card: None,
             };
-            let submission = Submission::new(Caller::person("anna"), Register { id: (*id).into(), profile });
+            let submission = Submission::new(Caller::person("anna"), RegisterAgent { id: (*id).into(), profile });
             database.run(vec![submission], rookery_core::Timestamp(0), &PresenceBoard::default(), None);
         }
         let rows = database.stored().0.into_values();

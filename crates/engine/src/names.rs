@@ -66,7 +66,7 @@ fn resembles(agent: &AgentId, whom: &str) -> Refusal {
 /// The agents that a command makes known.
 fn named_by(command: &Command) -> Vec<&AgentId> {
     match command {
-        Command::Register(register) => vec![&register.id],
+        Command::RegisterAgent(register) => vec![&register.id],
         Command::RegisterCard(register) => vec![&register.card.agent_id],
         Command::StartTeam(start) => start.agents.iter().map(|new| &new.agent).collect(),
         Command::Ingest(ingest) => match &ingest.act {

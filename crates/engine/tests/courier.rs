@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use rookery_core::agent::{CurrentTask, DeclareOffline, Evidence, SetStatus, Status};
+use rookery_core::agent::{AgentStatus, CurrentTask, DeclareOffline, Evidence, SetAgentStatus};
 use rookery_core::clutch::Shape;
 use rookery_core::view::LifeSource;
 use rookery_core::{AgentId, Caller, Fact, LogId, Timestamp};
@@ -170,7 +170,7 @@ async fn an_endpoint_that_takes_messages_shows_that_its_agent_lives() {
     scene.sends("m4", "x.note", "ada", json!({})).await;
     let facts = upto(&mut log, "agent.returned").await;
     assert!(matches!(facts.last(), Some(Fact::AgentReturned(back)) if back.agent == ken));
-    let goes = SetStatus { agent: ken.clone(), status: Status::Offline, current_task: CurrentTask::AsBefore };
+    let goes = SetAgentStatus { agent: ken.clone(), status: AgentStatus::Offline, current_task: CurrentTask::AsBefore };
     scene.engine.submit(Request::new(Caller::asserted("ken"), goes)).await.unwrap();
     for message in ["m5", "m6"] {
         scene.sends(message, "x.note", "ada", json!({})).await;

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use rookery_core::agent::{CurrentTask, Leave, Register, SetStatus, Status};
+use rookery_core::agent::{AgentStatus, CurrentTask, LeaveTeam, RegisterAgent, SetAgentStatus};
 use rookery_core::document::{AppendDocument, Base, DocumentId, DocumentPath, WriteDocument, Writer};
 use rookery_core::message::{Addressees, Fate, Message, ReleaseHeld, Standing, StormGuard, Verdict};
 use rookery_core::{AgentId, Caller, Code, Instance, LogId, MessageId, Timestamp};
@@ -57,7 +57,7 @@ impl Team {
     }
 
     async fn joins(&self, agent: &str) {
-        let register = Register { id: agent.into(), profile: worker() };
+        let register = RegisterAgent { id: agent.into(), profile: worker() };
         self.engine.submit(Request::new(by(agent), register)).await.unwrap();
     }
 
@@ -332,12 +332,13 @@ async fn presence_has_the_words_of_coordination() {
         let found = team.engine.instance_presence().await.unwrap();
         found.into_iter().map(|one| (one.agent.to_string(), one.status)).collect::<Vec<_>>()
     };
-    let offline = SetStatus { agent: "b".into(), status: Status::Offline, current_task: CurrentTask::AsBefore };
+    let offline =
+        SetAgentStatus { agent: "b".into(), status: AgentStatus::Offline, current_task: CurrentTask::AsBefore };
     team.engine.submit(Request::new(by("b"), offline)).await.unwrap();
     assert_eq!(words().await, [("a".to_owned(), PresenceWord::Active), ("b".to_owned(), PresenceWord::Stale)]);
     team.passes(15 * 60_000);
     assert_eq!(words().await[1].1, PresenceWord::Offline);
-    team.engine.submit(Request::new(by("b"), Leave { agent: "b".into() })).await.unwrap();
+    team.engine.submit(Request::new(by("b"), LeaveTeam { agent: "b".into() })).await.unwrap();
     assert_eq!(words().await[1].1, PresenceWord::Offline, "whoever left is told of for a day");
     team.passes(24 * 60 * 60_000);
     assert_eq!(words().await.len(), 1);

@@ -7,7 +7,7 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rookery_core::agent::Register;
+use rookery_core::agent::RegisterAgent;
 use rookery_core::file::{ChangeSource, ClaimFile, Insist};
 use rookery_core::session::{Session, TeamSession};
 use rookery_core::team::{Conclusion, EndTeam, Mode, NewMember, Runner, StartTeam, StartTime, Takeover};
@@ -47,7 +47,7 @@ impl Daemon {
     }
 
     async fn register(&self, agent: &str) {
-        let register = Register { id: agent.into(), profile: worker() };
+        let register = RegisterAgent { id: agent.into(), profile: worker() };
         self.engine.submit(Request::new(Caller::asserted(agent), register)).await.unwrap();
     }
 

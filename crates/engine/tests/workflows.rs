@@ -7,7 +7,7 @@ mod support;
 use std::path::Path;
 use std::sync::Arc;
 
-use rookery_core::agent::Register;
+use rookery_core::agent::RegisterAgent;
 use rookery_core::run::{
     AddRunTask, Brief, CreateRun, PlannedTask, RemoveRunTask, ReplanRun, SetRunPlan, SetRunStatus, SourceType, Status,
 };
@@ -40,7 +40,7 @@ fn code(error: EngineError) -> Code {
 }
 
 async fn joins(engine: &Engine, agent: &str) {
-    let register = Register { id: agent.into(), profile: support::worker() };
+    let register = RegisterAgent { id: agent.into(), profile: support::worker() };
     engine.submit(Request::new(Caller::asserted(agent), register)).await.unwrap();
 }
 

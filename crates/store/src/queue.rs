@@ -209,14 +209,14 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use rookery_core::agent::{AgentReturned, ComeBack};
+    use rookery_core::agent::{AgentReturned, ReturnAgent};
     use rookery_core::redact::{Redact, Target};
     use rookery_core::{Caller, Fact, Seq};
 
     use super::*;
 
     fn from(name: &str) -> Submission {
-        Submission::new(Caller::asserted(name), ComeBack { agent: name.into() })
+        Submission::new(Caller::asserted(name), ReturnAgent { agent: name.into() })
     }
 
     fn names(load: &Load) -> Vec<String> {
@@ -230,14 +230,14 @@ mod tests {
         for name in ["flood", "flood", "flood", "quiet"] {
             kept.push(queue.push(from(name)).unwrap());
         }
-        kept.push(queue.push(Submission::internal(Caller::system(), ComeBack { agent: "x".into() })).unwrap());
+        kept.push(queue.push(Submission::internal(Caller::system(), ReturnAgent { agent: "x".into() })).unwrap());
         assert_eq!(names(&queue.take_now().unwrap()), ["system", "flood", "quiet", "flood", "flood"]);
         assert_eq!(queue.depth(), 0);
     }
 
     #[test]
     fn the_lane_is_chosen_by_who_submits_and_not_by_a_name() {
-        let named = Submission::new(Caller::system(), ComeBack { agent: "x".into() });
+        let named = Submission::new(Caller::system(), ReturnAgent { agent: "x".into() });
         assert_eq!(named.lane, Lane::Caller("system".to_owned()));
     }
 
@@ -247,7 +247,7 @@ mod tests {
         let _one = queue.push(from("a")).unwrap();
         let _two = queue.push(from("b")).unwrap();
         assert_eq!(queue.push(from("c")).unwrap_err(), SubmitError::Busy);
-        assert!(queue.push(Submission::internal(Caller::system(), ComeBack { agent: "x".into() })).is_ok());
+        assert!(queue.push(Submission::internal(Caller::system(), ReturnAgent { agent: "x".into() })).is_ok());
     }
 
     #[test]

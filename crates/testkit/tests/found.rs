@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a story that cannot be told has failed")]
 
-use rookery_core::agent::{Profile, Register, Role};
+use rookery_core::agent::{AgentRole, Profile, RegisterAgent};
 use rookery_core::file::{Case, ChangeSource, ClaimFile, FilePath, Insist, NoteChange, Resolve};
 use rookery_core::handoff::{Accept, Initiate, Note};
 use rookery_core::view::{LifeSource, Presence};
@@ -18,7 +18,7 @@ struct Team {
 impl Team {
     fn of(agents: &[&str]) -> Team {
         let team = Team { database: Database::new(LogId::from("log")), board: PresenceBoard::default() };
-        agents.iter().for_each(|agent| team.register(agent, Role::Worker));
+        agents.iter().for_each(|agent| team.register(agent, AgentRole::Worker));
         team
     }
 
@@ -32,7 +32,7 @@ impl Team {
         self.by(Caller::person("anna"), command);
     }
 
-    fn register(&self, agent: &str, role: Role) {
+    fn register(&self, agent: &str, role: AgentRole) {
         let profile = Profile {
             tool: "test".into(),
             role,
@@ -42,7 +42,7 @@ impl Team {
             metadata: serde_json::Map::new(),
             card: None,
         };
-        self.person(Register { id: agent.into(), profile });
+        self.person(RegisterAgent { id: agent.into(), profile });
     }
 
     fn create(&self, id: &str) {

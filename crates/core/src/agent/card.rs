@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{EndpointGrant, Register, Vouched};
+use super::{EndpointGrant, KeyProof, RegisterAgent};
 use crate::actor::Caller;
 use crate::clutch::Card;
 use crate::code::Code;
@@ -38,10 +38,10 @@ impl RegisterCard {
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
-        self.announces(view, caller, Vouched::ByNobody)
+        self.announces(view, caller, KeyProof::ByNobody)
     }
 
-    pub(crate) fn announces(&self, view: &View, caller: &Caller, vouched: Vouched) -> Result<Decision, Halt> {
+    pub(crate) fn announces(&self, view: &View, caller: &Caller, vouched: KeyProof) -> Result<Decision, Halt> {
         let card = read(&serde_json::to_value(&self.card).unwrap_or_default())?;
         let grant = if self.allow_endpoint { EndpointGrant::ByPerson } else { EndpointGrant::Unchanged };
         register(card, view, caller, vouched, grant)
@@ -54,10 +54,10 @@ impl UpdateCard {
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
-        self.announces(view, caller, Vouched::ByNobody)
+        self.announces(view, caller, KeyProof::ByNobody)
     }
 
-    pub(crate) fn announces(&self, view: &View, caller: &Caller, vouched: Vouched) -> Result<Decision, Halt> {
+    pub(crate) fn announces(&self, view: &View, caller: &Caller, vouched: KeyProof) -> Result<Decision, Halt> {
         let known = Card::of(view.agent_here(&self.agent)?);
         let mut changed = serde_json::to_value(&known).unwrap_or_default();
         merge(&mut changed, &Value::Object(self.change.clone()));
@@ -77,13 +77,13 @@ fn register(
     card: Card,
     view: &View,
     caller: &Caller,
-    vouched: Vouched,
+    vouched: KeyProof,
     grant: EndpointGrant,
 ) -> Result<Decision, Halt> {
     let id = card.agent_id.clone();
     let known = view.agent(&id)?.filter(|agent| !agent.has_left()).map(|agent| &agent.profile);
     let profile = card.profile(known);
-    Register { id, profile }.announces(view, caller, vouched, grant)
+    RegisterAgent { id, profile }.announces(view, caller, vouched, grant)
 }
 
 /// Whatever way a card came here, it is one that could have come in.
@@ -117,7 +117,7 @@ mod tests {
 
     use super::*;
     use crate::actor::Auth;
-    use crate::agent::{Leave, Role};
+    use crate::agent::{AgentRole, LeaveTeam};
     use crate::id::Timestamp;
     use crate::limit;
     use crate::outbound::SandboxReach;
@@ -149,13 +149,13 @@ mod tests {
         );
         assert_eq!(w.does(&by("ken"), ken), ["agent.registered", "lead.chosen"]);
         let profile = &w.agent("ken").profile;
-        assert_eq!((profile.tool.as_str(), profile.role), ("langgraph", Role::Lead));
+        assert_eq!((profile.tool.as_str(), profile.role), ("langgraph", AgentRole::Lead));
         assert_eq!((profile.name.as_deref(), w.seat().unwrap().asked), (Some("Ken"), true));
         assert_eq!(profile.capabilities, ["research", "tool:mcp", "model:x"]);
         let mut w = World::of(&["lead"]);
         w.does(&by("bare"), card("bare", json!({})));
         let profile = &w.agent("bare").profile;
-        assert_eq!((profile.tool.as_str(), profile.role, profile.capabilities.len()), ("custom", Role::Worker, 0));
+        assert_eq!((profile.tool.as_str(), profile.role, profile.capabilities.len()), ("custom", AgentRole::Worker, 0));
     }
 
     #[test]
@@ -171,13 +171,13 @@ mod tests {
     #[test]
     fn what_other_faces_said_and_a_card_cannot_say_stays() {
         let mut w = World::of(&["lead"]);
-        let mut said = announce("ken", Role::Specialist);
+        let mut said = announce("ken", AgentRole::Specialist);
         said.profile.workspace_path = Some("/w".to_owned());
         said.profile.metadata.insert("k".to_owned(), json!(1));
         w.does(&by("ken"), said);
         w.does(&by("ken"), card("ken", json!({ "capabilities": [{ "id": "skill:research" }] })));
         let profile = &w.agent("ken").profile;
-        assert_eq!((profile.tool.as_str(), profile.role), ("claude-code", Role::Specialist));
+        assert_eq!((profile.tool.as_str(), profile.role), ("claude-code", AgentRole::Specialist));
         assert_eq!((profile.workspace_path.as_deref(), &profile.metadata["k"]), (Some("/w"), &json!(1)));
         assert_eq!(profile.capabilities, ["research"]);
     }
@@ -193,7 +193,7 @@ mod tests {
             "meta": { "framework": "langgraph", "more": 1 },
         });
         w.does(&by("ken"), card("ken", said.clone()));
-        let mut again = announce("ken", Role::Worker);
+        let mut again = announce("ken", AgentRole::Worker);
         again.profile.capabilities = ["code", "research", "model:x"].map(str::to_owned).to_vec();
         assert_eq!(w.does(&by("ken"), again.clone()), ["agent.updated"]);
         let mut expected = said;
@@ -211,9 +211,9 @@ mod tests {
     fn one_that_left_begins_with_a_new_card() {
         let mut w = World::of(&["lead"]);
         w.does(&by("ken"), card("ken", json!({ "limits": { "max_concurrency": 2 } })));
-        w.does(&by("ken"), Leave { agent: "ken".into() });
+        w.does(&by("ken"), LeaveTeam { agent: "ken".into() });
         assert_eq!(w.refuses(&by("ken"), change("ken", json!({}))), Code::AgentNotFound);
-        w.joins("ken", Role::Worker);
+        w.joins("ken", AgentRole::Worker);
         assert_eq!(Card::of(w.agent("ken")).limits.max_concurrency, None);
     }
 
@@ -252,7 +252,7 @@ mod tests {
         let mut w = World::of(&["lead", "a", "b"]);
         assert_eq!(w.refuses(&by("b"), card("a", json!({}))), Code::Forbidden);
         assert_eq!(w.refuses(&by("b"), change("a", json!({ "x": 1 }))), Code::Forbidden);
-        w.does(&with_token("a"), announce("a", Role::Worker));
+        w.does(&with_token("a"), announce("a", AgentRole::Worker));
         for caller in [by("a"), Caller::nobody(), by("lead")] {
             assert_eq!(w.refuses(&caller, card("a", json!({}))), Code::Sealed, "{:?}", caller.actor);
         }
@@ -309,7 +309,7 @@ mod tests {
         assert_eq!(w.agent("ken").allowed_endpoint, Some("127.0.0.1:9".parse().unwrap()));
         w.does(&with_token("ken"), change("ken", json!({ "display": { "name": "Ken" } })));
         assert_eq!(w.agent("ken").allowed_endpoint, Some("127.0.0.1:9".parse().unwrap()));
-        w.does(&with_token("ken"), Leave { agent: "ken".into() });
+        w.does(&with_token("ken"), LeaveTeam { agent: "ken".into() });
         w.does(&with_token("ken"), card("ken", json!({})));
         assert_eq!(w.agent("ken").allowed_endpoint, None);
         assert_eq!(w.rebuilt(), *w.rows());

@@ -15,11 +15,11 @@ use crate::task::{self, TaskClaimed};
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct ComeBack {
+pub struct ReturnAgent {
     pub agent: AgentId,
 }
 
-impl ComeBack {
+impl ReturnAgent {
     pub(crate) fn asks(&self) -> Vec<Ask> {
         vec![Key::Agent(self.agent.clone()).into(), Key::Lead.into()]
     }
@@ -28,7 +28,7 @@ impl ComeBack {
         // One that left did so on purpose: a sign of life that was still on its way takes nothing of that back.
         let agent = view.agent_here(&self.agent)?;
         view.ensure_may_act_for(caller, &self.agent)?;
-        if agent.is_live() {
+        if agent.is_online() {
             return Ok(Decision::nothing(Reply::Done));
         }
         let mut facts = comes_back(view, agent)?;
@@ -41,13 +41,13 @@ impl ComeBack {
 /// fit for is not given again if it is so no more. Who leads is for the caller to settle.
 pub(super) fn comes_back(view: &View, agent: &Agent) -> Result<Vec<Fact>, Halt> {
     // Everything is asked for at once: an agent may have lost more than a rule may ask for one by one.
-    let tasks = agent.lost.tasks.iter().chain(agent.lost.files.iter().filter_map(|lost| lost.task.as_ref()));
+    let tasks = agent.claims_when_offline.tasks.iter().chain(agent.claims_when_offline.files.iter().filter_map(|lost| lost.task.as_ref()));
     let mut asks: Vec<Ask> = tasks.map(|task| Key::Task(task.clone()).into()).collect();
-    asks.extend(agent.lost.files.iter().flat_map(|lost| file::overlap_asks(&lost.path)));
+    asks.extend(agent.claims_when_offline.files.iter().flat_map(|lost| file::overlap_asks(&lost.path)));
     view.needs(asks)?;
     let mut facts = vec![Fact::AgentReturned(AgentReturned { agent: agent.id.clone() })];
     let mut regained = Vec::new();
-    for id in &agent.lost.tasks {
+    for id in &agent.claims_when_offline.tasks {
         if let Some(task) = view.task(id)?
             && task.claim.is_none()
             && task.reserved_for.is_none()
@@ -59,7 +59,7 @@ pub(super) fn comes_back(view: &View, agent: &Agent) -> Result<Vec<Fact>, Halt> 
         }
     }
     facts.extend(run::begins(view, &regained)?);
-    for lost in &agent.lost.files {
+    for lost in &agent.claims_when_offline.files {
         if may_have_again(view, agent, lost)? {
             let known = view.file(lost.path.key())?;
             facts.push(Fact::FileClaimed(FileClaimed {
@@ -94,13 +94,13 @@ fn may_have_again(view: &View, agent: &Agent, lost: &LostFile) -> Result<bool, H
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::{Leave, Role, Status};
+    use crate::agent::{AgentRole, AgentStatus, LeaveTeam};
     use crate::code::Code;
     use crate::file::{ClaimFile, Lock};
     use crate::testing::{World, anna, by, claim_file, complete, path};
 
-    fn back(agent: &str) -> ComeBack {
-        ComeBack { agent: agent.into() }
+    fn back(agent: &str) -> ReturnAgent {
+        ReturnAgent { agent: agent.into() }
     }
 
     #[test]
@@ -141,8 +141,8 @@ mod tests {
             assert_eq!(w.file_holder(file), holder, "{file}");
         }
         let agent = w.agent("b");
-        assert_eq!((agent.status, agent.holding), (Status::Working, 1));
-        assert_eq!((agent.lost.tasks.len(), agent.lost.files.len()), (0, 0), "it is given back once");
+        assert_eq!((agent.status, agent.holding), (AgentStatus::Working, 1));
+        assert_eq!((agent.claims_when_offline.tasks.len(), agent.claims_when_offline.files.len()), (0, 0), "it is given back once");
     }
 
     #[test]
@@ -164,7 +164,7 @@ mod tests {
         let mut w = World::of(&["a", "b"]);
         w.goes_offline("a");
         assert_eq!(w.does(&by("a"), back("a")), ["agent.returned"]);
-        assert_eq!((w.lead(), w.agent("a").status), (Some("b"), Status::Idle));
+        assert_eq!((w.lead(), w.agent("a").status), (Some("b"), AgentStatus::Idle));
         w.goes_offline("a");
         w.goes_offline("b");
         assert_eq!(w.does(&by("a"), back("a")), ["agent.returned", "lead.chosen"]);
@@ -176,12 +176,12 @@ mod tests {
         let mut w = World::of(&["a", "b"]);
         w.creates("t", &[]);
         w.starts("b", "t");
-        w.does(&by("b"), Leave { agent: "b".into() });
+        w.does(&by("b"), LeaveTeam { agent: "b".into() });
         for caller in [by("b"), anna()] {
             assert_eq!(w.refuses(&caller, back("b")), Code::AgentNotFound, "{caller:?}");
         }
         assert!(w.agent("b").has_left());
-        assert_eq!(w.joins("b", Role::Worker), ["agent.registered"]);
+        assert_eq!(w.joins("b", AgentRole::Worker), ["agent.registered"]);
         assert_eq!((w.does(&by("b"), back("b")), w.holder("t")), (vec![], None), "what it held went with it");
     }
 
@@ -193,7 +193,7 @@ mod tests {
         w.goes_offline("b");
         w.starts("a", "t");
         w.does(&by("a"), complete("t"));
-        assert_eq!(w.joins("b", Role::Worker), ["agent.returned"]);
+        assert_eq!(w.joins("b", AgentRole::Worker), ["agent.returned"]);
         assert_eq!(w.task("t").state, task::State::Completed);
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Metadata, Profile, Register, Role};
+use super::{AgentRole, Metadata, Profile, RegisterAgent};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt};
 use crate::id::AgentId;
@@ -24,14 +24,14 @@ impl Join {
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
         let known = view.agent(&self.agent)?.filter(|agent| !agent.has_left());
         let profile = known.map_or_else(nothing_known, |agent| agent.profile.clone());
-        Register { id: self.agent.clone(), profile }.decide(view, caller)
+        RegisterAgent { id: self.agent.clone(), profile }.decide(view, caller)
     }
 }
 
 fn nothing_known() -> Profile {
     Profile {
         tool: "custom".to_owned(),
-        role: Role::Worker,
+        role: AgentRole::Worker,
         capabilities: vec![],
         name: None,
         workspace_path: None,
@@ -43,7 +43,7 @@ fn nothing_known() -> Profile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::Leave;
+    use crate::agent::LeaveTeam;
     use crate::code::Code;
     use crate::testing::{World, by, register, with_token};
 
@@ -56,11 +56,11 @@ mod tests {
         let mut w = World::default();
         assert_eq!(w.does(&by("a"), join("a")), ["agent.registered", "lead.chosen"]);
         assert_eq!(w.agent("a").profile, nothing_known());
-        w.does(&by("b"), register("b", Role::Specialist));
+        w.does(&by("b"), register("b", AgentRole::Specialist));
         let said = w.agent("b").profile.clone();
         assert_eq!(w.does(&by("b"), join("b")), [""; 0]);
         assert_eq!(w.agent("b").profile, said);
-        w.does(&by("b"), Leave { agent: "b".into() });
+        w.does(&by("b"), LeaveTeam { agent: "b".into() });
         assert_eq!(w.does(&by("b"), join("b")), ["agent.registered"]);
         assert_eq!(w.agent("b").profile, nothing_known(), "it left, and what it was with it");
     }

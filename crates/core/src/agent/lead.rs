@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Agent, Role};
+use super::{Agent, AgentRole};
 use crate::command::Halt;
 use crate::fact::Fact;
 use crate::id::AgentId;
@@ -53,7 +53,7 @@ pub fn successor(view: &View, gone: &AgentId) -> Result<Option<Fact>, Halt> {
     Ok(Some(match next {
         None => LeadChosen::fact(None, LeadReason::Vacated, seat),
         Some(agent) => {
-            let asked = agent.profile.role == Role::Lead;
+            let asked = agent.profile.role == AgentRole::Lead;
             let previous = seat.and_then(|seat| seat.holder.clone());
             let holder = Some(agent.id.clone());
             Fact::LeadChosen(LeadChosen { holder, asked, previous, because: LeadReason::Succession })
@@ -61,7 +61,7 @@ pub fn successor(view: &View, gone: &AgentId) -> Result<Option<Fact>, Halt> {
     }))
 }
 
-fn order(agent: &Agent) -> (Role, crate::id::Seq) {
+fn order(agent: &Agent) -> (AgentRole, crate::id::Seq) {
     (agent.profile.role, agent.joined)
 }
 
@@ -71,6 +71,6 @@ pub fn take_if_vacant(view: &View, agent: &Agent) -> Result<Option<Fact>, Halt> 
     if seat.is_some_and(|seat| seat.holder.is_some()) {
         return Ok(None);
     }
-    let reason = if agent.profile.role == Role::Lead { LeadReason::Asked } else { LeadReason::First };
+    let reason = if agent.profile.role == AgentRole::Lead { LeadReason::Asked } else { LeadReason::First };
     Ok(Some(LeadChosen::fact(Some(agent.id.clone()), reason, seat)))
 }

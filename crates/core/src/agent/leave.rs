@@ -13,7 +13,7 @@ use crate::key::Ask;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Leave {
+pub struct LeaveTeam {
     pub agent: AgentId,
 }
 
@@ -22,7 +22,7 @@ pub struct AgentLeft {
     pub agent: AgentId,
 }
 
-impl Leave {
+impl LeaveTeam {
     pub(crate) fn asks(&self) -> Vec<Ask> {
         freeing_asks(&self.agent)
     }
@@ -43,14 +43,14 @@ impl Leave {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::Status;
+    use crate::agent::AgentStatus;
     use crate::code::Code;
     use crate::file::Resolve;
     use crate::task::State;
     use crate::testing::{World, anna, assign, by, claim, claim_file, create, hand_over, path, start};
 
-    fn leave(agent: &str) -> Leave {
-        Leave { agent: agent.into() }
+    fn leave(agent: &str) -> LeaveTeam {
+        LeaveTeam { agent: agent.into() }
     }
 
     #[test]
@@ -67,8 +67,8 @@ mod tests {
         );
         assert_eq!((w.holder("t"), w.task("t").state, w.file_holder("x")), (None, State::Pending, None));
         let a = w.agent("a");
-        assert!(a.has_left() && a.status == Status::Offline && a.holding == 0 && a.current_task.is_none());
-        assert!(a.lost.tasks.is_empty(), "it went for good");
+        assert!(a.has_left() && a.status == AgentStatus::Offline && a.holding == 0 && a.current_task.is_none());
+        assert!(a.claims_when_offline.tasks.is_empty(), "it went for good");
         assert_eq!(w.lead(), Some("b"));
         assert_eq!(w.does(&by("a"), leave("a")), [""; 0]);
     }

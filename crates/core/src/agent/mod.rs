@@ -16,16 +16,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use card::{RegisterCard, UpdateCard};
-pub use come_back::ComeBack;
+pub use come_back::ReturnAgent;
 pub use join::Join;
 pub use lead::{Lead, LeadChosen, LeadReason, successor, take_if_vacant};
-pub use leave::{AgentLeft, Leave};
-pub use offline::{AgentReturned, AgentWentOffline, DeclareOffline, Evidence, Lost, LostFile};
-pub use pause::{AgentPaused, AgentUnpaused, Pause, Paused, Unpause};
-pub use recent::Recent;
-pub use register::{AgentRegistered, AgentUpdated, Profile, Register};
-pub(crate) use register::{EndpointGrant, Vouched};
-pub use status::{AgentStatusSet, CurrentTask, SetStatus};
+pub use leave::{AgentLeft, LeaveTeam};
+pub use offline::{AgentReturned, AgentWentOffline, ClaimsWhenOffline, DeclareOffline, Evidence, LostFile};
+pub use pause::{AgentPaused, AgentResumed, PauseAgent, Paused, ResumeAgent};
+pub use recent::TrackRecord;
+pub use register::{AgentRegistered, AgentUpdated, Profile, RegisterAgent};
+pub(crate) use register::{EndpointGrant, KeyProof};
+pub use status::{AgentStatusSet, CurrentTask, SetAgentStatus};
 pub use update::UpdateProfile;
 
 use crate::fact::Fact;
@@ -36,7 +36,7 @@ use crate::task;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Role {
+pub enum AgentRole {
     Lead,
     Specialist,
     Worker,
@@ -44,7 +44,7 @@ pub enum Role {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Status {
+pub enum AgentStatus {
     Idle,
     Working,
     Blocked,
@@ -52,14 +52,14 @@ pub enum Status {
     Offline,
 }
 
-impl Status {
+impl AgentStatus {
     pub fn as_str(self) -> &'static str {
         match self {
-            Status::Idle => "idle",
-            Status::Working => "working",
-            Status::Blocked => "blocked",
-            Status::WaitingReview => "waiting_review",
-            Status::Offline => "offline",
+            AgentStatus::Idle => "idle",
+            AgentStatus::Working => "working",
+            AgentStatus::Blocked => "blocked",
+            AgentStatus::WaitingReview => "waiting_review",
+            AgentStatus::Offline => "offline",
         }
     }
 }
@@ -78,7 +78,7 @@ pub struct Agent {
     pub id: AgentId,
     #[serde(flatten)]
     pub profile: Profile,
-    pub status: Status,
+    pub status: AgentStatus,
     pub membership: Membership,
     pub current_task: Option<TaskId>,
     /// When it joined, or joined again after having left.
@@ -94,23 +94,23 @@ pub struct Agent {
     /// How many tasks it has claimed.
     pub holding: u32,
     /// What it held when it was declared offline, to be given back if nobody took it.
-    pub lost: Lost,
+    pub claims_when_offline: ClaimsWhenOffline,
     /// It is offline by its own word, not for being silent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub said_goodbye: bool,
     /// How its latest tasks ended.
-    #[serde(default, skip_serializing_if = "Recent::is_empty")]
-    pub recent: Recent,
+    #[serde(default, skip_serializing_if = "TrackRecord::is_empty")]
+    pub recent: TrackRecord,
     /// When it was last given a task without having asked for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub given: Option<Seq>,
+    pub last_assigned: Option<Seq>,
     /// It gets nothing new to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<Paused>,
 }
 
 impl Agent {
-    pub fn is_live(&self) -> bool {
+    pub fn is_online(&self) -> bool {
         self.membership == Membership::Here
     }
 
@@ -119,7 +119,7 @@ impl Agent {
     }
 
     pub(crate) fn columns(&self) -> Vec<ColumnValue> {
-        vec![self.is_live().into(), self.joined.0.into()]
+        vec![self.is_online().into(), self.joined.0.into()]
     }
 
     pub(crate) fn tallies(&self) -> Vec<&'static str> {
@@ -137,8 +137,8 @@ impl Agent {
 
     fn works_on(&mut self, task: &TaskId) {
         self.current_task = Some(task.clone());
-        if self.is_live() {
-            self.status = Status::Working;
+        if self.is_online() {
+            self.status = AgentStatus::Working;
         }
     }
 
@@ -147,8 +147,8 @@ impl Agent {
         if self.current_task.as_ref() == Some(task) {
             self.current_task = None;
         }
-        if self.holding == 0 && self.is_live() {
-            self.status = Status::Idle;
+        if self.holding == 0 && self.is_online() {
+            self.status = AgentStatus::Idle;
         }
     }
 }
@@ -171,9 +171,9 @@ pub(crate) fn apply(old: Option<Agent>, id: &AgentId, fact: &Fact, seq: Seq, at:
         Fact::AgentUpdated(fact) if fact.id == *id => fact.update(&mut agent, at),
         Fact::AgentReturned(fact) if fact.agent == *id => {
             agent.membership = Membership::Here;
-            agent.status = Status::Idle;
+            agent.status = AgentStatus::Idle;
             agent.seen_at = at;
-            (agent.lost, agent.said_goodbye) = (Lost::default(), false);
+            (agent.claims_when_offline, agent.said_goodbye) = (ClaimsWhenOffline::default(), false);
         }
         Fact::AgentStatusSet(fact) if fact.agent == *id => {
             agent.status = fact.status;
@@ -182,30 +182,30 @@ pub(crate) fn apply(old: Option<Agent>, id: &AgentId, fact: &Fact, seq: Seq, at:
             }
         }
         Fact::AgentPaused(fact) if fact.agent == *id => agent.paused = Some(fact.paused(at)),
-        Fact::AgentUnpaused(fact) if fact.agent == *id => agent.paused = None,
+        Fact::AgentResumed(fact) if fact.agent == *id => agent.paused = None,
         Fact::AgentLeft(fact) if fact.agent == *id => {
             agent.membership = Membership::Left(at);
-            agent.status = Status::Offline;
+            agent.status = AgentStatus::Offline;
             agent.current_task = None;
-            (agent.lost, agent.paused) = (Lost::default(), None);
+            (agent.claims_when_offline, agent.paused) = (ClaimsWhenOffline::default(), None);
         }
         Fact::AgentWentOffline(fact) if fact.agent == *id => {
             agent.membership = Membership::Offline(at);
-            agent.status = Status::Offline;
+            agent.status = AgentStatus::Offline;
             agent.current_task = None;
             agent.seen_at = fact.evidence.last_seen;
-            agent.lost = fact.lost.clone();
+            agent.claims_when_offline = fact.lost.clone();
             agent.said_goodbye = fact.evidence.source.is_none();
         }
-        Fact::TaskReserved(fact) if fact.agent == *id => agent.given = Some(seq),
-        Fact::TaskReassigned(fact) if fact.to == *id => agent.given = Some(seq),
+        Fact::TaskReserved(fact) if fact.agent == *id => agent.last_assigned = Some(seq),
+        Fact::TaskReassigned(fact) if fact.to == *id => agent.last_assigned = Some(seq),
         Fact::TaskClaimed(fact) if fact.agent == *id => agent.took(&fact.task),
         Fact::TaskClaimed(fact) if fact.from.as_ref() == Some(id) => agent.gave_up(&fact.task),
         Fact::TaskStarted(fact) if fact.holder == *id => agent.works_on(&fact.task),
         Fact::TaskMoved(fact)
-            if fact.holder.as_ref() == Some(id) && fact.to == task::State::Review && agent.is_live() =>
+            if fact.holder.as_ref() == Some(id) && fact.to == task::State::Review && agent.is_online() =>
         {
-            agent.status = Status::WaitingReview;
+            agent.status = AgentStatus::WaitingReview;
         }
         Fact::TaskReleased(fact) if fact.holder.as_ref() == Some(id) => agent.gave_up(&fact.task),
         Fact::TaskCompleted(fact) if fact.holder.as_ref() == Some(id) => {

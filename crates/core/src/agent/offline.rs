@@ -33,14 +33,14 @@ pub struct DeclareOffline {
 
 /// What an agent held when it went offline.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Lost {
+pub struct ClaimsWhenOffline {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<TaskId>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<LostFile>,
 }
 
-impl Lost {
+impl ClaimsWhenOffline {
     pub fn is_empty(&self) -> bool {
         self.tasks.is_empty() && self.files.is_empty()
     }
@@ -57,7 +57,7 @@ pub struct LostFile {
 pub struct AgentWentOffline {
     pub agent: AgentId,
     pub evidence: Evidence,
-    pub lost: Lost,
+    pub lost: ClaimsWhenOffline,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -76,7 +76,7 @@ impl DeclareOffline {
         let agent = view.agent_known(&self.agent)?;
         view.ensure_authority(caller, "declare an agent offline")?;
         let seen = view.presence(&self.agent)?.map(|presence| presence.last_seen);
-        if !agent.is_live() || seen.is_some_and(|seen| seen > self.evidence.last_seen) {
+        if !agent.is_online() || seen.is_some_and(|seen| seen > self.evidence.last_seen) {
             return Err(Refusal::new(Code::Stale, format!("agent '{}' is not silent any more", self.agent)).into());
         }
         Ok(Decision::new(goes_offline(view, agent, &self.evidence)?, Reply::Done))
@@ -104,8 +104,12 @@ pub(super) fn freeing_asks(agent: &AgentId) -> Vec<Ask> {
 }
 
 /// Returns its tasks to the queue, each with a recovery checkpoint, and frees its files.
-pub(super) fn frees(view: &View, agent: &AgentId, reason: ReleaseReason) -> Result<(Vec<Fact>, Lost), Halt> {
-    let (mut facts, mut lost) = (Vec::new(), Lost::default());
+pub(super) fn frees(
+    view: &View,
+    agent: &AgentId,
+    reason: ReleaseReason,
+) -> Result<(Vec<Fact>, ClaimsWhenOffline), Halt> {
+    let (mut facts, mut lost) = (Vec::new(), ClaimsWhenOffline::default());
     for held in view.tasks_held_by(agent)? {
         if held.claim.is_some() {
             lost.tasks.push(held.id.clone());
@@ -126,7 +130,7 @@ pub(super) fn frees(view: &View, agent: &AgentId, reason: ReleaseReason) -> Resu
 mod tests {
     use super::*;
     use crate::actor::Caller;
-    use crate::agent::{Membership, Role, Status};
+    use crate::agent::{AgentRole, AgentStatus, Membership};
     use crate::file::ClaimFile;
     use crate::key::Key;
     use crate::row::Row;
@@ -152,9 +156,9 @@ mod tests {
         assert_eq!((w.file_holder("src/"), w.file_holder("doc")), (None, None));
         let b = w.agent("b");
         assert!(matches!(b.membership, Membership::Offline(_)));
-        assert_eq!((b.status, b.holding, &b.current_task), (Status::Offline, 0, &None));
-        assert_eq!(b.lost.tasks, ["claimed".into(), "reviewed".into()]);
-        assert_eq!(b.lost.files.len(), 2);
+        assert_eq!((b.status, b.holding, &b.current_task), (AgentStatus::Offline, 0, &None));
+        assert_eq!(b.claims_when_offline.tasks, ["claimed".into(), "reviewed".into()]);
+        assert_eq!(b.claims_when_offline.files.len(), 2);
         for (task, checkpoints) in [("claimed", 1), ("reviewed", 1), ("reserved", 0)] {
             assert_eq!(w.task(task).checkpoints, checkpoints, "{task}");
         }
@@ -187,7 +191,7 @@ mod tests {
     }
 
     /// Registers these in order, sends the first away, and tells who leads then.
-    fn heir(agents: &[(&str, Role)]) -> Option<String> {
+    fn heir(agents: &[(&str, AgentRole)]) -> Option<String> {
         let mut w = World::default();
         for (agent, role) in agents {
             w.joins(agent, *role);
@@ -200,7 +204,7 @@ mod tests {
 
     #[test]
     fn the_lead_passes_to_one_that_asked_then_to_specialists_then_to_workers_the_oldest_first() {
-        use Role::*;
+        use AgentRole::*;
         for (others, next) in [
             (vec![("w", Worker), ("s", Specialist), ("l", Lead)], Some("l")),
             (vec![("l1", Lead), ("l2", Lead)], Some("l1")),
@@ -216,13 +220,13 @@ mod tests {
     #[test]
     fn an_heir_that_never_asked_yields_to_one_that_does() {
         let mut w = World::default();
-        w.joins("l", Role::Lead);
-        w.joins("w", Role::Worker);
+        w.joins("l", AgentRole::Lead);
+        w.joins("w", AgentRole::Worker);
         w.goes_offline("l");
         assert_eq!((w.lead(), w.seat().unwrap().asked), (Some("w"), false));
-        w.joins("l", Role::Lead);
+        w.joins("l", AgentRole::Lead);
         assert_eq!((w.lead(), w.seat().unwrap().asked), (Some("l"), true));
-        w.joins("l2", Role::Lead);
+        w.joins("l2", AgentRole::Lead);
         w.goes_offline("w");
         assert_eq!(w.lead(), Some("l"), "only the lead's own going matters");
     }

@@ -15,13 +15,13 @@ use crate::refusal::Refusal;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Pause {
+pub struct PauseAgent {
     pub agent: AgentId,
     pub reason: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Unpause {
+pub struct ResumeAgent {
     pub agent: AgentId,
 }
 
@@ -34,7 +34,7 @@ pub struct AgentPaused {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct AgentUnpaused {
+pub struct AgentResumed {
     pub agent: AgentId,
 }
 
@@ -53,7 +53,7 @@ impl AgentPaused {
     }
 }
 
-impl Pause {
+impl PauseAgent {
     pub(crate) fn asks(&self) -> Vec<Ask> {
         asks(&self.agent)
     }
@@ -73,7 +73,7 @@ impl Pause {
     }
 }
 
-impl Unpause {
+impl ResumeAgent {
     pub(crate) fn asks(&self) -> Vec<Ask> {
         asks(&self.agent)
     }
@@ -86,7 +86,7 @@ impl Unpause {
                 .into());
         }
         let agent = view.agent_here(&self.agent)?;
-        let fact = agent.paused.as_ref().map(|_| Fact::AgentUnpaused(AgentUnpaused { agent: self.agent.clone() }));
+        let fact = agent.paused.as_ref().map(|_| Fact::AgentResumed(AgentResumed { agent: self.agent.clone() }));
         Ok(Decision::new(fact.into_iter().collect(), Reply::Row(Key::Agent(self.agent.clone()))))
     }
 }
@@ -120,15 +120,15 @@ impl Agent {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::{Leave, Role};
+    use crate::agent::{AgentRole, LeaveTeam};
     use crate::testing::{World, anna, assign, by, claim, complete, hand_over, kickoff, runs_in, start, wakes};
 
-    fn pause(agent: &str) -> Pause {
-        Pause { agent: agent.into(), reason: Some("the budget".to_owned()) }
+    fn pause(agent: &str) -> PauseAgent {
+        PauseAgent { agent: agent.into(), reason: Some("the budget".to_owned()) }
     }
 
-    fn unpause(agent: &str) -> Unpause {
-        Unpause { agent: agent.into() }
+    fn unpause(agent: &str) -> ResumeAgent {
+        ResumeAgent { agent: agent.into() }
     }
 
     #[test]
@@ -187,10 +187,10 @@ mod tests {
         let mut w = World::of(&["lead", "a"]);
         w.does(&anna(), pause("a"));
         w.goes_offline("a");
-        w.joins("a", Role::Worker);
+        w.joins("a", AgentRole::Worker);
         assert!(w.agent("a").paused.is_some());
-        w.does(&by("a"), Leave { agent: "a".into() });
-        w.joins("a", Role::Worker);
+        w.does(&by("a"), LeaveTeam { agent: "a".into() });
+        w.joins("a", AgentRole::Worker);
         assert!(w.agent("a").paused.is_none(), "who joins anew begins anew");
         for agent in ["a", "lead"] {
             w.does(&anna(), pause(agent));
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn its_runner_does_not_wake_it() {
         let mut w = runs_in("@pr-1", &["a"]);
-        w.joins("a@pr-1", Role::Worker);
+        w.joins("a@pr-1", AgentRole::Worker);
         w.does(&anna(), kickoff("@pr-1", 1, Some("@a begin")));
         w.does(&anna(), pause("a@pr-1"));
         assert_eq!(w.refuses(&anna(), wakes("t1", "@pr-1", "a@pr-1", &["kickoff1"])), Code::AgentPaused);

@@ -4,12 +4,12 @@ use serde::{Deserialize, Serialize};
 
 /// The newest outcome is the lowest bit of `outcomes`; a success is one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Recent {
+pub struct TrackRecord {
     outcomes: u64,
     count: u32,
 }
 
-impl Recent {
+impl TrackRecord {
     /// How many outcomes are remembered.
     pub const WINDOW: u32 = 50;
 
@@ -42,13 +42,13 @@ impl Recent {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::{Leave, Role};
+    use crate::agent::{AgentRole, LeaveTeam};
     use crate::task::Fail;
     use crate::testing::{World, by, complete};
 
     #[test]
     fn what_is_long_ago_counts_no_more() {
-        let mut recent = Recent::default();
+        let mut recent = TrackRecord::default();
         (0..10).for_each(|_| recent.failed());
         (0..45).for_each(|_| recent.succeeded());
         assert_eq!((recent.successes(), recent.count()), (45, 50));
@@ -68,22 +68,22 @@ mod tests {
         w.does(&by("a"), crate::testing::release("v"));
         let recent = w.agent("a").recent;
         assert_eq!((recent.successes(), recent.count()), (1, 2));
-        w.does(&by("a"), Leave { agent: "a".into() });
-        w.joins("a", Role::Worker);
+        w.does(&by("a"), LeaveTeam { agent: "a".into() });
+        w.joins("a", AgentRole::Worker);
         assert_eq!(w.agent("a").recent, recent, "one that comes again is the same");
     }
 
     #[test]
     fn being_given_a_task_is_remembered() {
         let mut w = World::of(&["lead", "a"]);
-        assert_eq!(w.agent("a").given, None);
+        assert_eq!(w.agent("a").last_assigned, None);
         w.reserves("t", "a");
-        let given = w.agent("a").given;
+        let given = w.agent("a").last_assigned;
         assert!(given.is_some());
         w.creates("u", &[]);
         w.claims("a", "u");
-        assert_eq!(w.agent("a").given, given, "it asked for that one itself");
+        assert_eq!(w.agent("a").last_assigned, given, "it asked for that one itself");
         w.does(&by("lead"), crate::testing::assign("u", "lead"));
-        assert!(w.agent("lead").given > given);
+        assert!(w.agent("lead").last_assigned > given);
     }
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Agent, LeadChosen, LeadReason, Lost, Membership, Metadata, Recent, Role, Status};
+use super::{
+    Agent, AgentRole, AgentStatus, ClaimsWhenOffline, LeadChosen, LeadReason, Membership, Metadata, TrackRecord,
+};
 use crate::actor::{Actor, Authority, Caller};
 use crate::clutch::Card;
 use crate::clutch::signature::{keys_of, same_keys};
@@ -23,7 +25,7 @@ use crate::view::View;
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Profile {
     pub tool: String,
-    pub role: Role,
+    pub role: AgentRole,
     pub capabilities: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
@@ -38,7 +40,7 @@ pub struct Profile {
 
 /// Joins the team, or updates what the team knows of the agent and brings it back. What it holds stays its own.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Register {
+pub struct RegisterAgent {
     pub id: AgentId,
     #[serde(flatten)]
     pub profile: Profile,
@@ -69,7 +71,7 @@ pub struct AgentUpdated {
 
 /// Whether a key of the agent vouches for what is said in its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Vouched {
+pub(crate) enum KeyProof {
     ByKey,
     ByNobody,
 }
@@ -123,7 +125,7 @@ impl Profile {
     }
 }
 
-impl Register {
+impl RegisterAgent {
     pub(crate) fn asks(&self) -> Vec<Ask> {
         let mut asks = vec![Key::Agent(self.id.clone()).into(), Key::Lead.into()];
         asks.extend(begin::asks(&Instance::of(&self.id)));
@@ -131,14 +133,14 @@ impl Register {
     }
 
     pub(crate) fn decide(&self, view: &View, caller: &Caller) -> Result<Decision, Halt> {
-        self.announces(view, caller, Vouched::ByNobody, EndpointGrant::Unchanged)
+        self.announces(view, caller, KeyProof::ByNobody, EndpointGrant::Unchanged)
     }
 
     pub(crate) fn announces(
         &self,
         view: &View,
         caller: &Caller,
-        vouched: Vouched,
+        vouched: KeyProof,
         grant: EndpointGrant,
     ) -> Result<Decision, Halt> {
         self.check()?;
@@ -146,7 +148,7 @@ impl Register {
         let sealed = caller.is_proven() && caller.itself() == Some(&self.id);
         let known = view.agent(&self.id)?;
         let profile = self.profile.beside(known)?;
-        if vouched == Vouched::ByNobody {
+        if vouched == KeyProof::ByNobody {
             may_set_keys(view, caller, known, &profile)?;
         }
         if let (Some(reach), Some(card)) = (caller.sandbox(), &profile.card) {
@@ -171,7 +173,7 @@ impl Register {
                         allowed_endpoint: renewed.allowed_endpoint.clone(),
                     }));
                 }
-                if !agent.is_live() {
+                if !agent.is_online() {
                     facts.extend(super::come_back::comes_back(view, &renewed)?);
                 }
             }
@@ -216,7 +218,7 @@ impl Register {
     /// The first that asks for the lead gets it; who leads only because nobody asked yields to one that does.
     fn lead(&self, view: &View) -> Result<Option<Fact>, Halt> {
         let seat = view.lead()?;
-        let asks = self.profile.role == Role::Lead;
+        let asks = self.profile.role == AgentRole::Lead;
         let reason = match seat.and_then(|lead| lead.holder.as_ref().map(|holder| (holder, lead.asked))) {
             None if asks => LeadReason::Asked,
             None => LeadReason::First,
@@ -247,7 +249,7 @@ impl AgentRegistered {
         Agent {
             id: self.id.clone(),
             profile: self.profile.clone(),
-            status: Status::Idle,
+            status: AgentStatus::Idle,
             membership: Membership::Here,
             current_task: None,
             joined_at: at,
@@ -256,10 +258,10 @@ impl AgentRegistered {
             has_credential: self.sealed,
             allowed_endpoint: self.allowed_endpoint.clone(),
             holding: old.as_ref().map_or(0, |agent| agent.holding),
-            lost: Lost::default(),
+            claims_when_offline: ClaimsWhenOffline::default(),
             said_goodbye: false,
-            recent: old.as_ref().map_or_else(Recent::default, |agent| agent.recent),
-            given: old.as_ref().and_then(|agent| agent.given),
+            recent: old.as_ref().map_or_else(TrackRecord::default, |agent| agent.recent),
+            last_assigned: old.as_ref().and_then(|agent| agent.last_assigned),
             paused: old.and_then(|agent| agent.paused),
         }
     }
@@ -278,28 +280,28 @@ impl AgentUpdated {
 mod tests {
     use super::*;
     use crate::actor::Auth;
-    use crate::agent::{CurrentTask, Leave, SetStatus};
+    use crate::agent::{CurrentTask, LeaveTeam, SetAgentStatus};
     use crate::testing::{World, anna, by, claim, claim_file, profile, register, with_token};
 
     #[test]
     fn the_first_agent_leads_until_one_asks_and_that_one_keeps_it() {
         let mut w = World::default();
-        assert_eq!(w.joins("a", Role::Worker), ["agent.registered", "lead.chosen"]);
+        assert_eq!(w.joins("a", AgentRole::Worker), ["agent.registered", "lead.chosen"]);
         assert_eq!((w.lead(), w.seat().unwrap().asked), (Some("a"), false));
-        assert_eq!(w.joins("b", Role::Specialist), ["agent.registered"]);
-        assert_eq!(w.joins("c", Role::Lead), ["agent.registered", "lead.chosen"]);
+        assert_eq!(w.joins("b", AgentRole::Specialist), ["agent.registered"]);
+        assert_eq!(w.joins("c", AgentRole::Lead), ["agent.registered", "lead.chosen"]);
         assert_eq!((w.lead(), w.seat().unwrap().asked), (Some("c"), true));
-        assert_eq!(w.joins("d", Role::Lead), ["agent.registered"]);
+        assert_eq!(w.joins("d", AgentRole::Lead), ["agent.registered"]);
         assert_eq!(w.lead(), Some("c"));
-        assert_eq!(w.agent("d").profile.role, Role::Lead, "it stays with the role that it asked for");
+        assert_eq!(w.agent("d").profile.role, AgentRole::Lead, "it stays with the role that it asked for");
     }
 
     #[test]
     fn a_lead_that_nobody_asked_can_ask_itself() {
         let mut w = World::of(&["a", "b"]);
-        assert_eq!(w.joins("a", Role::Lead), ["agent.updated", "lead.chosen"]);
+        assert_eq!(w.joins("a", AgentRole::Lead), ["agent.updated", "lead.chosen"]);
         assert!(w.seat().unwrap().asked);
-        assert_eq!(w.joins("b", Role::Lead), ["agent.updated"]);
+        assert_eq!(w.joins("b", AgentRole::Lead), ["agent.updated"]);
         assert_eq!(w.lead(), Some("a"));
     }
 
@@ -309,11 +311,11 @@ mod tests {
         w.creates("t", &[]);
         w.starts("a", "t");
         w.claims_file("a", "src/x").unwrap();
-        assert_eq!(w.joins("a", Role::Worker), [""; 0], "nothing new was said");
-        assert_eq!(w.joins("a", Role::Specialist), ["agent.updated"]);
+        assert_eq!(w.joins("a", AgentRole::Worker), [""; 0], "nothing new was said");
+        assert_eq!(w.joins("a", AgentRole::Specialist), ["agent.updated"]);
         assert_eq!((w.holder("t"), w.file_holder("src/x")), (Some("a"), Some("a")));
         let agent = w.agent("a");
-        assert_eq!((agent.holding, agent.status, agent.joined), (1, Status::Working, Seq(1)));
+        assert_eq!((agent.holding, agent.status, agent.joined), (1, AgentStatus::Working, Seq(1)));
     }
 
     #[test]
@@ -323,7 +325,7 @@ mod tests {
         w.starts("a", "t");
         w.goes_offline("a");
         assert_eq!(w.lead(), None);
-        assert_eq!(w.joins("a", Role::Lead), ["agent.updated", "agent.returned", "task.claimed", "lead.chosen"]);
+        assert_eq!(w.joins("a", AgentRole::Lead), ["agent.updated", "agent.returned", "task.claimed", "lead.chosen"]);
         assert_eq!((w.holder("t"), w.lead()), (Some("a"), Some("a")));
         assert!(w.seat().unwrap().asked);
     }
@@ -331,9 +333,9 @@ mod tests {
     #[test]
     fn one_that_left_joins_anew() {
         let mut w = World::of(&["a", "b"]);
-        w.does(&by("a"), Leave { agent: "a".into() });
-        assert_eq!(w.joins("a", Role::Worker), ["agent.registered"]);
-        assert!(w.agent("a").is_live() && w.agent("a").joined > w.agent("b").joined);
+        w.does(&by("a"), LeaveTeam { agent: "a".into() });
+        assert_eq!(w.joins("a", AgentRole::Worker), ["agent.registered"]);
+        assert!(w.agent("a").is_online() && w.agent("a").joined > w.agent("b").joined);
     }
 
     #[test]
@@ -355,13 +357,13 @@ mod tests {
             "agent:a",
             "group:x",
         ] {
-            assert_eq!(w.refuses(&nobody, register(id, Role::Worker)), Code::Invalid, "{id:?}");
+            assert_eq!(w.refuses(&nobody, register(id, AgentRole::Worker)), Code::Invalid, "{id:?}");
         }
-        assert_eq!(w.refuses(&nobody, register(&"a".repeat(129), Role::Worker)), Code::TooLarge);
+        assert_eq!(w.refuses(&nobody, register(&"a".repeat(129), AgentRole::Worker)), Code::TooLarge);
         let with = |change: &dyn Fn(&mut Profile)| {
-            let mut profile = profile(Role::Worker);
+            let mut profile = profile(AgentRole::Worker);
             change(&mut profile);
-            Register { id: "a".into(), profile }
+            RegisterAgent { id: "a".into(), profile }
         };
         assert_eq!(w.refuses(&nobody, with(&|p| p.tool.clear())), Code::Invalid);
         assert_eq!(w.refuses(&nobody, with(&|p| p.tool = "x".repeat(257))), Code::TooLarge);
@@ -372,9 +374,10 @@ mod tests {
     #[test]
     fn only_an_agent_itself_the_lead_and_people_announce_it() {
         let mut w = World::of(&["lead", "a", "b"]);
-        assert_eq!(w.refuses(&by("b"), register("a", Role::Specialist)), Code::Forbidden);
+        assert_eq!(w.refuses(&by("b"), register("a", AgentRole::Specialist)), Code::Forbidden);
         for caller in [Caller::nobody(), by("lead"), anna(), by("a")] {
-            let role = if w.agent("a").profile.role == Role::Worker { Role::Specialist } else { Role::Worker };
+            let role =
+                if w.agent("a").profile.role == AgentRole::Worker { AgentRole::Specialist } else { AgentRole::Worker };
             assert_eq!(w.does(&caller, register("a", role)), ["agent.updated"], "{:?}", caller.actor);
         }
     }
@@ -383,14 +386,14 @@ mod tests {
     fn the_lead_by_word_commands_a_sealed_agent_but_does_not_act_as_it() {
         use crate::testing::{assign, claim_file, complete, release, with_token};
         let mut w = World::of(&["lead"]);
-        w.does(&with_token("a"), register("a", Role::Worker));
+        w.does(&with_token("a"), register("a", AgentRole::Worker));
         for task in ["t", "u"] {
             w.creates(task, &[]);
             w.does(&with_token("a"), crate::testing::start(Some("a"), task));
         }
         w.does(&with_token("a"), claim_file("a", "x"));
         let as_it = |agent: &str| Some(AgentId::from(agent));
-        assert_eq!(w.refuses(&by("lead"), crate::agent::Leave { agent: "a".into() }), Code::Sealed);
+        assert_eq!(w.refuses(&by("lead"), crate::agent::LeaveTeam { agent: "a".into() }), Code::Sealed);
         assert_eq!(w.refuses(&by("lead"), crate::task::Complete { agent: as_it("a"), ..complete("t") }), Code::Sealed);
         assert_eq!(w.refuses(&by("lead"), crate::task::Release { agent: as_it("a"), ..release("t") }), Code::Sealed);
         assert_eq!(w.refuses(&by("lead"), claim_file("a", "y")), Code::Sealed);
@@ -398,33 +401,34 @@ mod tests {
         let forced = crate::file::ClaimFile { insist: crate::file::Insist::Force, ..claim_file("lead", "x") };
         w.does(&by("lead"), forced);
         assert_eq!(w.file_holder("x"), Some("lead"));
-        w.does(&with_token("lead"), register("lead", Role::Lead));
+        w.does(&with_token("lead"), register("lead", AgentRole::Lead));
         w.does(&with_token("lead"), crate::task::Release { agent: as_it("a"), ..release("u") });
     }
 
     #[test]
     fn a_sealed_id_cannot_be_used_without_its_credential() {
         let mut w = World::of(&["lead"]);
-        w.does(&with_token("a"), register("a", Role::Worker));
+        w.does(&with_token("a"), register("a", AgentRole::Worker));
         assert!(w.agent("a").has_credential);
         w.creates("t", &[]);
         w.does(&with_token("a"), claim("a", "t"));
-        let idle = SetStatus { agent: "a".into(), status: Status::Blocked, current_task: CurrentTask::AsBefore };
+        let idle =
+            SetAgentStatus { agent: "a".into(), status: AgentStatus::Blocked, current_task: CurrentTask::AsBefore };
         for caller in [by("a"), Caller::nobody()] {
-            assert_eq!(w.refuses(&caller, register("a", Role::Specialist)), Code::Sealed, "{:?}", caller.actor);
+            assert_eq!(w.refuses(&caller, register("a", AgentRole::Specialist)), Code::Sealed, "{:?}", caller.actor);
             assert_eq!(w.refuses(&caller, claim("a", "t")), Code::Sealed);
             assert_eq!(w.refuses(&caller, claim_file("a", "x")), Code::Sealed);
             assert_eq!(w.refuses(&caller, idle.clone()), Code::Sealed);
             assert_eq!(w.refuses(&caller, crate::testing::release("t")), Code::Sealed, "not as the holder either");
-            assert_eq!(w.refuses(&caller, crate::agent::ComeBack { agent: "a".into() }), Code::Sealed);
+            assert_eq!(w.refuses(&caller, crate::agent::ReturnAgent { agent: "a".into() }), Code::Sealed);
         }
         assert_eq!(w.refuses(&by("lead"), idle.clone()), Code::Sealed, "nor as the lead, by word alone");
         assert_eq!(w.does(&with_token("lead"), idle), ["agent.status_set"], "the lead may speak for others");
         let session = Caller { auth: Auth::Session, ..by("a") };
-        assert_eq!(w.does(&session, register("a", Role::Specialist)), ["agent.updated"]);
-        w.does(&anna(), Leave { agent: "a".into() });
-        assert_eq!(w.refuses(&by("a"), register("a", Role::Worker)), Code::Sealed, "leaving breaks no seal");
-        w.does(&anna(), register("a", Role::Worker));
+        assert_eq!(w.does(&session, register("a", AgentRole::Specialist)), ["agent.updated"]);
+        w.does(&anna(), LeaveTeam { agent: "a".into() });
+        assert_eq!(w.refuses(&by("a"), register("a", AgentRole::Worker)), Code::Sealed, "leaving breaks no seal");
+        w.does(&anna(), register("a", AgentRole::Worker));
         assert!(w.agent("a").has_credential);
     }
 
@@ -432,6 +436,6 @@ mod tests {
     fn an_observer_changes_nothing() {
         let mut w = World::of(&["a"]);
         let observer = Caller { power: crate::actor::Authority::Observer, ..by("a") };
-        assert_eq!(w.refuses(&observer, register("a", Role::Lead)), Code::Forbidden);
+        assert_eq!(w.refuses(&observer, register("a", AgentRole::Lead)), Code::Forbidden);
     }
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::offline::{Evidence, freeing_asks, goes_offline};
-use super::{Agent, Status};
+use super::{Agent, AgentStatus};
 use crate::actor::Caller;
 use crate::code::Code;
 use crate::command::{Decision, Halt, Reply};
@@ -15,9 +15,9 @@ use crate::refusal::Refusal;
 use crate::view::View;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct SetStatus {
+pub struct SetAgentStatus {
     pub agent: AgentId,
-    pub status: Status,
+    pub status: AgentStatus,
     pub current_task: CurrentTask,
 }
 
@@ -56,8 +56,8 @@ impl CurrentTask {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct AgentStatusSet {
     pub agent: AgentId,
-    pub from: Status,
-    pub status: Status,
+    pub from: AgentStatus,
+    pub status: AgentStatus,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_task: Option<TaskId>,
     /// It works on nothing in particular any more.
@@ -65,7 +65,7 @@ pub struct AgentStatusSet {
     pub clears_task: bool,
 }
 
-impl SetStatus {
+impl SetAgentStatus {
     /// Whether an agent that is as this would be another by it.
     pub(crate) fn differs_from(&self, agent: &Agent) -> bool {
         agent.status != self.status || self.current_task.differs_from(agent.current_task.as_ref())
@@ -73,7 +73,7 @@ impl SetStatus {
 
     pub(crate) fn asks(&self) -> Vec<Ask> {
         let mut asks = match self.status {
-            Status::Offline => freeing_asks(&self.agent),
+            AgentStatus::Offline => freeing_asks(&self.agent),
             _ => vec![Key::Agent(self.agent.clone()).into(), Key::Lead.into()],
         };
         asks.extend(self.current_task.task().map(|task| Key::Task(task.clone()).into()));
@@ -84,15 +84,15 @@ impl SetStatus {
         let agent = view.agent_here(&self.agent)?;
         view.ensure_may_act_for(caller, &self.agent)?;
         self.check_task(view, agent)?;
-        if self.status == Status::Offline {
-            if !agent.is_live() {
+        if self.status == AgentStatus::Offline {
+            if !agent.is_online() {
                 return Ok(Decision::nothing(Reply::Done));
             }
             let evidence = Evidence { last_seen: agent.seen_at, source: None, limit_millis: 0 };
             return Ok(Decision::new(goes_offline(view, agent, &evidence)?, Reply::Done));
         }
         let mut facts = Vec::new();
-        if !agent.is_live() {
+        if !agent.is_online() {
             facts.extend(super::come_back::comes_back(view, agent)?);
             facts.extend(super::take_if_vacant(view, agent)?);
         }
@@ -129,8 +129,8 @@ mod tests {
     use crate::task::State;
     use crate::testing::{World, anna, by, complete, moves};
 
-    fn set(agent: &str, status: Status) -> SetStatus {
-        SetStatus { agent: agent.into(), status, current_task: CurrentTask::AsBefore }
+    fn set(agent: &str, status: AgentStatus) -> SetAgentStatus {
+        SetAgentStatus { agent: agent.into(), status, current_task: CurrentTask::AsBefore }
     }
 
     #[test]
@@ -139,19 +139,19 @@ mod tests {
         w.creates("t", &[]);
         w.creates("u", &[]);
         let now = |w: &World| (w.agent("a").status, w.agent("a").current_task.as_ref().map(|task| task.to_string()));
-        assert_eq!(now(&w), (Status::Idle, None));
+        assert_eq!(now(&w), (AgentStatus::Idle, None));
         w.claims("a", "t");
-        assert_eq!(now(&w), (Status::Working, Some("t".to_owned())));
+        assert_eq!(now(&w), (AgentStatus::Working, Some("t".to_owned())));
         w.starts("a", "u");
-        assert_eq!(now(&w), (Status::Working, Some("u".to_owned())));
+        assert_eq!(now(&w), (AgentStatus::Working, Some("u".to_owned())));
         w.starts("a", "t");
-        assert_eq!(now(&w), (Status::Working, Some("t".to_owned())));
+        assert_eq!(now(&w), (AgentStatus::Working, Some("t".to_owned())));
         w.does(&by("a"), moves("t", State::Review));
-        assert_eq!(now(&w), (Status::WaitingReview, Some("t".to_owned())));
+        assert_eq!(now(&w), (AgentStatus::WaitingReview, Some("t".to_owned())));
         w.does(&by("a"), complete("t"));
-        assert_eq!(now(&w), (Status::WaitingReview, None), "it holds another still");
+        assert_eq!(now(&w), (AgentStatus::WaitingReview, None), "it holds another still");
         w.does(&by("a"), complete("u"));
-        assert_eq!(now(&w), (Status::Idle, None));
+        assert_eq!(now(&w), (AgentStatus::Idle, None));
     }
 
     #[test]
@@ -159,11 +159,11 @@ mod tests {
         let mut w = World::of(&["lead", "a"]);
         w.creates("t", &[]);
         w.claims("a", "t");
-        assert_eq!(w.says("a", Status::Blocked), ["agent.status_set"]);
-        assert_eq!(w.says("a", Status::Blocked), [""; 0]);
-        assert_eq!(w.agent("a").status, Status::Blocked);
+        assert_eq!(w.says("a", AgentStatus::Blocked), ["agent.status_set"]);
+        assert_eq!(w.says("a", AgentStatus::Blocked), [""; 0]);
+        assert_eq!(w.agent("a").status, AgentStatus::Blocked);
         w.starts("a", "t");
-        assert_eq!(w.agent("a").status, Status::Working);
+        assert_eq!(w.agent("a").status, AgentStatus::Working);
     }
 
     #[test]
@@ -171,7 +171,10 @@ mod tests {
         let mut w = World::of(&["lead", "a"]);
         w.creates("t", &[]);
         w.claims("a", "t");
-        let on = |task: Option<&str>| SetStatus { current_task: CurrentTask::named(task), ..set("a", Status::Working) };
+        let on = |task: Option<&str>| SetAgentStatus {
+            current_task: CurrentTask::named(task),
+            ..set("a", AgentStatus::Working)
+        };
         assert_eq!(w.does(&by("a"), on(Some("t"))), [""; 0]);
         assert_eq!(w.refuses(&by("a"), on(Some("u"))), Code::TaskNotFound);
         w.plans("wf", &[("u", &[])]);
@@ -180,7 +183,7 @@ mod tests {
         w.does(&anna(), crate::run::RemoveRunTask { run: "wf".into(), task: "tk_u".into() });
         assert_eq!(w.does(&by("a"), on(Some("tk_u"))), [""; 0], "what went meanwhile fails no heartbeat");
         assert_eq!(w.does(&by("a"), on(None)), [""; 0], "an absent one says nothing");
-        let on_nothing = || SetStatus { current_task: CurrentTask::Nothing, ..set("a", Status::Working) };
+        let on_nothing = || SetAgentStatus { current_task: CurrentTask::Nothing, ..set("a", AgentStatus::Working) };
         assert_eq!(w.does(&by("a"), on_nothing()), ["agent.status_set"]);
         assert_eq!((w.agent("a").current_task.as_ref(), w.holder("t")), (None, Some("a")));
         assert_eq!(w.does(&by("a"), on_nothing()), [""; 0]);
@@ -191,19 +194,19 @@ mod tests {
         let mut w = World::of(&["a", "b"]);
         w.creates("t", &[]);
         w.starts("a", "t");
-        let facts = w.says("a", Status::Offline);
+        let facts = w.says("a", AgentStatus::Offline);
         assert_eq!(facts, ["agent.went_offline", "checkpoint.added", "task.released", "lead.chosen"]);
         assert_eq!((w.holder("t"), w.lead()), (None, Some("b")));
-        assert_eq!(w.says("a", Status::Offline), [""; 0]);
-        assert_eq!(w.says("a", Status::Blocked), ["agent.returned", "task.claimed", "agent.status_set"]);
-        assert_eq!((w.holder("t"), w.agent("a").status), (Some("a"), Status::Blocked));
+        assert_eq!(w.says("a", AgentStatus::Offline), [""; 0]);
+        assert_eq!(w.says("a", AgentStatus::Blocked), ["agent.returned", "task.claimed", "agent.status_set"]);
+        assert_eq!((w.holder("t"), w.agent("a").status), (Some("a"), AgentStatus::Blocked));
     }
 
     #[test]
     fn one_that_left_says_nothing_any_more() {
         let mut w = World::of(&["a", "b"]);
-        w.does(&by("b"), crate::agent::Leave { agent: "b".into() });
-        for status in [Status::Idle, Status::Working, Status::Offline] {
+        w.does(&by("b"), crate::agent::LeaveTeam { agent: "b".into() });
+        for status in [AgentStatus::Idle, AgentStatus::Working, AgentStatus::Offline] {
             assert_eq!(w.refuses(&by("b"), set("b", status)), Code::AgentNotFound, "{status:?}");
         }
         assert!(w.agent("b").has_left());
@@ -212,13 +215,13 @@ mod tests {
     #[test]
     fn only_for_oneself_unless_lead_or_person() {
         let mut w = World::of(&["lead", "a", "b"]);
-        assert_eq!(w.refuses(&by("b"), set("a", Status::Blocked)), Code::Forbidden);
-        assert_eq!(w.refuses(&anna(), set("x", Status::Idle)), Code::AgentNotFound);
+        assert_eq!(w.refuses(&by("b"), set("a", AgentStatus::Blocked)), Code::Forbidden);
+        assert_eq!(w.refuses(&anna(), set("x", AgentStatus::Idle)), Code::AgentNotFound);
         for (caller, status) in [
-            (by("lead"), Status::Blocked),
-            (anna(), Status::Working),
-            (Caller::nobody(), Status::WaitingReview),
-            (by("a"), Status::Idle),
+            (by("lead"), AgentStatus::Blocked),
+            (anna(), AgentStatus::Working),
+            (Caller::nobody(), AgentStatus::WaitingReview),
+            (by("a"), AgentStatus::Idle),
         ] {
             assert_eq!(w.does(&caller, set("a", status)), ["agent.status_set"]);
         }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Metadata, Register};
+use super::{Metadata, RegisterAgent};
 use crate::actor::Caller;
 use crate::command::{Decision, Halt};
 use crate::id::AgentId;
@@ -28,7 +28,7 @@ impl UpdateProfile {
         let mut profile = view.agent_here(&self.agent)?.profile.clone();
         profile.workspace_path = self.workspace_path.clone().or(profile.workspace_path);
         profile.metadata.extend(self.metadata.clone());
-        Register { id: self.agent.clone(), profile }.decide(view, caller)
+        RegisterAgent { id: self.agent.clone(), profile }.decide(view, caller)
     }
 }
 
@@ -61,7 +61,7 @@ mod tests {
         let mut w = World::of(&["lead", "a", "b"]);
         assert_eq!(w.refuses(&by("b"), noting("a", "one", "1")), Code::Forbidden);
         assert_eq!(w.refuses(&by("b"), noting("unknown", "one", "1")), Code::AgentNotFound);
-        w.does(&by("b"), crate::agent::Leave { agent: "b".into() });
+        w.does(&by("b"), crate::agent::LeaveTeam { agent: "b".into() });
         assert_eq!(w.refuses(&by("b"), noting("b", "one", "1")), Code::AgentNotFound, "one that left registers anew");
         let much = "x".repeat(limit::METADATA_BYTES);
         assert_eq!(w.refuses(&by("a"), noting("a", "one", &much)), Code::TooLarge);

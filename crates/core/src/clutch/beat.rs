@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::agent::{Agent, CurrentTask, SetStatus, Status};
+use crate::agent::{Agent, AgentStatus, CurrentTask, SetAgentStatus};
 use crate::id::AgentId;
 
 /// A sign of life, which the log does not keep.
@@ -15,7 +15,7 @@ pub struct Heartbeat {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Doing {
-    Is(Status),
+    Is(AgentStatus),
     /// Something, whatever it is.
     Busy,
 }
@@ -24,10 +24,10 @@ impl Doing {
     /// In the words of any face. Who goes offline says so otherwise, and not by being alive.
     fn read(word: &str) -> Option<Doing> {
         match word {
-            "idle" | "active" | "online" => Some(Doing::Is(Status::Idle)),
-            "working" => Some(Doing::Is(Status::Working)),
-            "blocked" => Some(Doing::Is(Status::Blocked)),
-            "waiting_review" => Some(Doing::Is(Status::WaitingReview)),
+            "idle" | "active" | "online" => Some(Doing::Is(AgentStatus::Idle)),
+            "working" => Some(Doing::Is(AgentStatus::Working)),
+            "blocked" => Some(Doing::Is(AgentStatus::Blocked)),
+            "waiting_review" => Some(Doing::Is(AgentStatus::WaitingReview)),
             "busy" => Some(Doing::Busy),
             _ => None,
         }
@@ -44,13 +44,13 @@ impl Heartbeat {
     }
 
     /// What it changes about an agent that is as this, if anything.
-    pub fn changes(&self, known: &Agent) -> Option<SetStatus> {
+    pub fn changes(&self, known: &Agent) -> Option<SetAgentStatus> {
         let status = match self.doing {
             Some(Doing::Is(status)) => status,
-            Some(Doing::Busy) if known.status == Status::Idle => Status::Working,
+            Some(Doing::Busy) if known.status == AgentStatus::Idle => AgentStatus::Working,
             Some(Doing::Busy) | None => known.status,
         };
-        let change = SetStatus { agent: self.agent.clone(), status, current_task: self.current_task.clone() };
+        let change = SetAgentStatus { agent: self.agent.clone(), status, current_task: self.current_task.clone() };
         change.differs_from(known).then_some(change)
     }
 
@@ -84,14 +84,16 @@ mod tests {
         for same in ["idle", "active", "online"] {
             assert_eq!(beat(&json!({ "status": same })).changes(ken), None, "{same}");
         }
-        for (word, status) in [("working", Status::Working), ("busy", Status::Working), ("blocked", Status::Blocked)] {
+        for (word, status) in
+            [("working", AgentStatus::Working), ("busy", AgentStatus::Working), ("blocked", AgentStatus::Blocked)]
+        {
             assert_eq!(beat(&json!({ "status": word })).changes(ken).unwrap().status, status);
         }
-        let blocked = Agent { status: Status::Blocked, ..ken.clone() };
+        let blocked = Agent { status: AgentStatus::Blocked, ..ken.clone() };
         assert_eq!(beat(&json!({ "status": "busy" })).changes(&blocked), None, "it is busy with that");
         for task in [json!({ "current_task_id": "task:t" }), json!({ "current_task": "t" })] {
             let change = beat(&task).changes(ken).unwrap();
-            assert_eq!((change.status, change.current_task), (Status::Idle, CurrentTask::Is("t".into())));
+            assert_eq!((change.status, change.current_task), (AgentStatus::Idle, CurrentTask::Is("t".into())));
             let on_it = Agent { current_task: Some("t".into()), ..ken.clone() };
             assert_eq!(beat(&task).changes(&on_it), None);
         }

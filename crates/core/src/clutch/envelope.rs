@@ -12,7 +12,7 @@ use super::form::{self, Fields, Flaw, Read, quoted};
 use super::json;
 use super::legacy::{self, LegacyType};
 use super::message_type::{self, MessageType};
-use super::need::{self, Need};
+use super::need::{self, Requirement};
 use super::payload_type::{self, PayloadType};
 use super::place::Place;
 use super::security::{self, Security};
@@ -43,8 +43,8 @@ pub struct Envelope {
     pub domain: Option<String>,
     /// From `payload_type`, else from `schema_ref`.
     pub payload_type: Option<PayloadType>,
-    pub requires: Vec<Need>,
-    pub prefers: Vec<Need>,
+    pub requires: Vec<Requirement>,
+    pub prefers: Vec<Requirement>,
     pub security: Security,
     pub attachments: Vec<Attachment>,
     pub idempotency_key: Option<String>,

@@ -6,7 +6,7 @@ use super::received::EnvelopeReceived;
 use super::signature::{self, Signing, SigningPolicy};
 use super::tool::{Denial, HeldTo, ToolCall};
 use crate::actor::{Actor, Caller};
-use crate::agent::{Agent, RegisterCard, UpdateCard, Vouched};
+use crate::agent::{Agent, KeyProof, RegisterCard, UpdateCard};
 use crate::code::Code;
 use crate::command::{Decision, Halt, Now, Reply};
 use crate::contract::Checked;
@@ -201,8 +201,8 @@ impl Ingest {
         }
     }
 
-    fn vouched(&self) -> Vouched {
-        if self.signing.by.is_some() { Vouched::ByKey } else { Vouched::ByNobody }
+    fn vouched(&self) -> KeyProof {
+        if self.signing.by.is_some() { KeyProof::ByKey } else { KeyProof::ByNobody }
     }
 
     /// Why a call of a tool comes to nothing. It is recorded, its sender is told, and nobody gets it.

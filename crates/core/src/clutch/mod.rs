@@ -50,7 +50,7 @@ pub(crate) use intake::hex;
 pub use intake::{Taken, draft_terms, take_in};
 pub use legacy::LegacyType;
 pub use message_type::MessageType;
-pub use need::Need;
+pub use need::Requirement;
 pub use payload_type::PayloadType;
 pub(crate) use received::apply;
 pub use received::{EnvelopeReceived, Filed};

@@ -11,14 +11,14 @@ use crate::limit;
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Need {
+pub struct Requirement {
     /// With its kind in front, `skill:` where none was written.
     pub capability: String,
     pub versions: Option<VersionReq>,
 }
 
-impl Need {
-    pub fn parse(text: &str) -> Option<Need> {
+impl Requirement {
+    pub fn parse(text: &str) -> Option<Requirement> {
         need(text).ok()
     }
 
@@ -37,11 +37,11 @@ impl Need {
     }
 }
 
-pub(super) fn read(value: &Value) -> Result<Need, Flaw> {
+pub(super) fn read(value: &Value) -> Result<Requirement, Flaw> {
     need(form::string(value)?)
 }
 
-fn need(text: &str) -> Result<Need, Flaw> {
+fn need(text: &str) -> Result<Requirement, Flaw> {
     let (capability, versions) = match text.split_once('@') {
         Some((capability, versions)) => (capability, Some(range(versions)?)),
         None => (text, None),
@@ -54,7 +54,7 @@ fn need(text: &str) -> Result<Need, Flaw> {
             return Err(Flaw::invalid(format!("{} must be a kind and a name, like 'skill:research'", quoted(text))));
         }
     };
-    Ok(Need { capability, versions })
+    Ok(Requirement { capability, versions })
 }
 
 fn range(text: &str) -> Result<VersionReq, Flaw> {
@@ -66,7 +66,7 @@ fn range(text: &str) -> Result<VersionReq, Flaw> {
         .ok_or_else(|| Flaw::invalid(format!("{} behind '@' {expected}", quoted(text))))
 }
 
-impl fmt::Display for Need {
+impl fmt::Display for Requirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.versions {
             Some(versions) => write!(f, "{}@{versions}", self.capability),
@@ -75,16 +75,16 @@ impl fmt::Display for Need {
     }
 }
 
-impl From<Need> for String {
-    fn from(need: Need) -> String {
+impl From<Requirement> for String {
+    fn from(need: Requirement) -> String {
         need.to_string()
     }
 }
 
-impl TryFrom<String> for Need {
+impl TryFrom<String> for Requirement {
     type Error = String;
 
-    fn try_from(text: String) -> Result<Need, String> {
+    fn try_from(text: String) -> Result<Requirement, String> {
         need(&text).map_err(|flaw| flaw.message)
     }
 }
@@ -104,18 +104,18 @@ mod tests {
             ("domain:fintech", "domain:fintech"),
             ("skill:a:b", "skill:a:b"),
         ] {
-            let need = Need::parse(text).unwrap();
+            let need = Requirement::parse(text).unwrap();
             assert_eq!(need.to_string(), written);
-            assert_eq!(Need::parse(written), Some(need));
+            assert_eq!(Requirement::parse(written), Some(need));
         }
-        let need = Need::parse("tool:browser@*").unwrap();
+        let need = Requirement::parse("tool:browser@*").unwrap();
         assert_eq!((need.kind(), need.name()), ("tool", "browser"));
     }
 
     #[test]
     fn other_texts_are_no_needs() {
         for text in ["", ":", "skill:", ":x", "skill:a b", "skill:x@", "skill:x@latest", "skill:x@1@2", "@1"] {
-            assert_eq!(Need::parse(text), None, "{text}");
+            assert_eq!(Requirement::parse(text), None, "{text}");
         }
     }
 }

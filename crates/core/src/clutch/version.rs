@@ -13,29 +13,29 @@ use semver::{Comparator, Op, Prerelease, Version, VersionReq};
 
 /// What a card says of a capability's version, read once.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Stated {
+pub enum CapabilityVersion {
     Nothing,
     Version(Version),
     Range(Span),
 }
 
-impl Stated {
+impl CapabilityVersion {
     /// Reads what a card says. `Err` tells what is wrong with it.
-    pub fn parse(text: &str) -> Result<Stated, String> {
+    pub fn parse(text: &str) -> Result<CapabilityVersion, String> {
         let text = text.trim();
         if let Some(version) = version(text) {
-            return Ok(Stated::Version(version));
+            return Ok(CapabilityVersion::Version(version));
         }
         let request = VersionReq::parse(text)
             .map_err(|error| format!("'{text}' is neither a version nor a range of versions: {error}"))?;
-        Span::of(&request).map(Stated::Range).ok_or_else(|| format!("no version is within '{text}'"))
+        Span::of(&request).map(CapabilityVersion::Range).ok_or_else(|| format!("no version is within '{text}'"))
     }
 
     pub fn fits(&self, asked: &Range) -> bool {
         match self {
-            Stated::Nothing => false,
-            Stated::Version(version) => asked.request.matches(version),
-            Stated::Range(span) => asked.span.is_some_and(|asked| span.overlaps(&asked)),
+            CapabilityVersion::Nothing => false,
+            CapabilityVersion::Version(version) => asked.request.matches(version),
+            CapabilityVersion::Range(span) => asked.span.is_some_and(|asked| span.overlaps(&asked)),
         }
     }
 }
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     fn fits(stated: &str, asked: &str) -> bool {
-        Stated::parse(stated).unwrap().fits(&range(asked))
+        CapabilityVersion::parse(stated).unwrap().fits(&range(asked))
     }
 
     fn range(text: &str) -> Range {
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn what_is_not_stated_fits_no_range() {
-        assert!(!Stated::Nothing.fits(&range("*")));
+        assert!(!CapabilityVersion::Nothing.fits(&range("*")));
     }
 
     #[test]
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn what_is_no_version_is_said_so() {
         for text in ["", "one", "1.2.3.4", "^", "1..2", "1.0 beta", ">2, <1", "99999999999999999999999"] {
-            assert!(Stated::parse(text).is_err(), "{text:?}");
+            assert!(CapabilityVersion::parse(text).is_err(), "{text:?}");
         }
     }
 }

@@ -266,7 +266,7 @@ mod tests {
             assert_eq!((w.file("src/x").state(), w.file("src/").state()), (FileState::Conflicted, FileState::Claimed));
             match end {
                 "release" => w.does(&by("a"), ReleaseFile { path: path("src/"), agent: "a".into() }),
-                "leave" => w.does(&by("a"), crate::agent::Leave { agent: "a".into() }),
+                "leave" => w.does(&by("a"), crate::agent::LeaveTeam { agent: "a".into() }),
                 _ => {
                     let force =
                         crate::file::ClaimFile { insist: crate::file::Insist::Force, ..claim_file("b", "src/x") };

@@ -82,7 +82,7 @@ impl ClaimFile {
             Ok(Decision::nothing(Reply::Claim(ClaimReply::Refused { owner: owner.cloned(), reason })))
         };
         match view.agent(&self.agent)? {
-            Some(agent) if agent.is_live() => {}
+            Some(agent) if agent.is_online() => {}
             Some(agent) if !agent.has_left() => return refused(None, format!("Agent {} is offline", self.agent)),
             _ => return refused(None, format!("Agent {} is not registered", self.agent)),
         }

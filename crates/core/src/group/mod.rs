@@ -89,7 +89,7 @@ impl View {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::Role;
+    use crate::agent::AgentRole;
     use crate::testing::{World, by};
 
     fn resolved(w: &World, name: &str) -> Option<Vec<String>> {
@@ -109,8 +109,8 @@ mod tests {
     #[test]
     fn a_group_is_its_list_or_whoever_has_the_role_and_is_here() {
         let mut w = World::of(&["bob", "ada"]);
-        w.joins("sam", Role::Specialist);
-        w.joins("liz", Role::Lead);
+        w.joins("sam", AgentRole::Specialist);
+        w.joins("liz", AgentRole::Lead);
         w.goes_offline("bob");
         let list = SetGroup { group: "team".to_owned(), members: vec!["zoe".into(), "bob".into(), "zoe".into()] };
         w.does(&by("ada"), list);

@@ -222,7 +222,7 @@ fn answerable<'v>(view: &'v View, caller: &Caller, id: &HandoffId, agent: &Agent
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::Status;
+    use crate::agent::AgentStatus;
     use crate::file::ClaimFile;
     use crate::task::{Create, State};
     use crate::testing::{World, anna, by, claim_file, complete, create, hand_over};
@@ -300,8 +300,8 @@ mod tests {
         assert_eq!(w.file("src/listed").claim.as_ref().unwrap().task, Some("t".into()));
         assert_eq!((w.holder("t"), w.task("t").state), (Some("b"), State::InProgress));
         assert!(w.task("t").claim.as_ref().unwrap().fence > before, "a new grant");
-        assert_eq!((w.agent("a").holding, w.agent("a").status), (0, Status::Idle));
-        assert_eq!((w.agent("b").holding, w.agent("b").status), (1, Status::Working));
+        assert_eq!((w.agent("a").holding, w.agent("a").status), (0, AgentStatus::Idle));
+        assert_eq!((w.agent("b").holding, w.agent("b").status), (1, AgentStatus::Working));
     }
 
     #[test]

@@ -214,7 +214,7 @@ pub(crate) fn apply(old: Option<Configured>, scope: &Scope, fact: &Fact) -> Opti
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::Role;
+    use crate::agent::AgentRole;
     use crate::document::{AppendDocument, Base, DeleteDocument, DocumentId, WriteDocument, Writer};
     use crate::instance::Provider;
     use crate::testing::{World, anna, by, direct, document, entry};
@@ -355,18 +355,18 @@ mod tests {
         let settings = ContextSettings { documents: Some(vec!["goals.md".to_owned()]), ..provided(Provider::Memory) };
         assert_eq!(world.does(&anna(), configure(Scope::Project, settings.clone())), ["context.configured"]);
         assert_eq!(
-            world.joins("ada@pr-1", Role::Worker),
+            world.joins("ada@pr-1", AgentRole::Worker),
             ["agent.registered", "document.written", "lead.chosen"],
             "nobody is there before"
         );
         let goals = DocumentId::new(Instance::new("pr-1").run(), DocumentPath::parse("goals.md").unwrap());
         assert!(world.document(&goals).is_here());
-        assert_eq!(world.joins("bob@pr-1", Role::Worker), ["agent.registered"]);
+        assert_eq!(world.joins("bob@pr-1", AgentRole::Worker), ["agent.registered"]);
         world.does(&anna(), configure(of("pr-2"), provided(Provider::Off)));
-        assert_eq!(world.joins("ada@pr-2", Role::Worker), ["agent.registered"], "there is no context");
+        assert_eq!(world.joins("ada@pr-2", AgentRole::Worker), ["agent.registered"], "there is no context");
         let more = ContextSettings { documents: Some(vec!["more.md".to_owned()]), ..settings };
         world.does(&anna(), configure(Scope::Project, more));
-        assert_eq!(world.joins("bob@pr-1", Role::Worker), ["document.written"], "also with one that joins again");
+        assert_eq!(world.joins("bob@pr-1", AgentRole::Worker), ["document.written"], "also with one that joins again");
     }
 
     #[test]

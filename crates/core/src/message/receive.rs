@@ -163,7 +163,7 @@ pub(crate) fn noticed(view: &View, message: &MessageId, agent: &AgentId) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::Leave;
+    use crate::agent::LeaveTeam;
     use crate::testing::{World, acks, anna, by, coord, direct, entry, reads};
 
     #[test]
@@ -236,8 +236,8 @@ mod tests {
         w.does(&by("a"), direct("m", "a", &["b"]));
         w.goes_offline("b");
         w.does(&by("a"), direct("n", "a", &["b"]));
-        w.does(&by("b"), Leave { agent: "b".into() });
-        w.joins("b", crate::agent::Role::Worker);
+        w.does(&by("b"), LeaveTeam { agent: "b".into() });
+        w.joins("b", crate::agent::AgentRole::Worker);
         assert_eq!(w.pending("b"), ["m", "n"]);
     }
 }

@@ -468,7 +468,7 @@ impl View {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::{Leave, Role};
+    use crate::agent::{AgentRole, LeaveTeam};
     use crate::message::{Fate, Standing};
     use crate::testing::{World, acks, anna, by, coord, direct, entry, with_token};
 
@@ -555,10 +555,10 @@ mod tests {
     #[test]
     fn a_coordination_message_waits_a_day_for_whom_nobody_knows() {
         let mut w = World::of(&["a", "b"]);
-        w.does(&by("b"), Leave { agent: "b".into() });
+        w.does(&by("b"), LeaveTeam { agent: "b".into() });
         w.does(&by("a"), coord("m", "a", "BLOCKING_ISSUE", &["b", "ghost"]));
         assert_eq!(names(&header(&w, "m").unknown), ["b", "ghost"]);
-        w.joins("ghost", Role::Worker);
+        w.joins("ghost", AgentRole::Worker);
         assert_eq!((w.pending("ghost"), w.pending("b")), (vec!["m"], vec!["m"]));
         w.reads("ghost", &["m"]);
         w.acks("ghost", &["m"]);
@@ -706,7 +706,7 @@ mod tests {
     #[test]
     fn nobody_signs_with_the_name_of_another() {
         let mut w = World::of(&["lead", "a", "b"]);
-        w.does(&with_token("sealed"), crate::testing::register("sealed", Role::Worker));
+        w.does(&with_token("sealed"), crate::testing::register("sealed", AgentRole::Worker));
         assert_eq!(w.refuses(&by("a"), entry("m", "b", "hi")), Code::Forbidden);
         assert_eq!(w.refuses(&Caller::nobody(), entry("m", "sealed", "hi")), Code::Sealed);
         for name in ["system", "person:anna", "external"] {

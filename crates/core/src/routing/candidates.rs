@@ -6,7 +6,7 @@ use super::choice::{Choice, Filter, Reject, Rejected, Scored};
 use super::demand::{Among, Demand, Wanted};
 use super::offer::{Offer, Words};
 use super::plan::Plan;
-use crate::agent::{self, Agent, Recent};
+use crate::agent::{self, Agent, TrackRecord};
 use crate::clutch::Card;
 use crate::clutch::card::CostHint;
 use crate::fact::{Fact, touches};
@@ -57,11 +57,11 @@ pub enum Change {
 impl Candidate {
     fn new(agent: Agent, offer: Offer, load: u32) -> Candidate {
         Candidate {
-            is_live: agent.is_live(),
+            is_live: agent.is_online(),
             is_paused: agent.paused.is_some(),
             load,
             failing: failing(agent.recent),
-            given: agent.given,
+            given: agent.last_assigned,
             offer,
             agent: Box::new(agent),
         }
@@ -70,10 +70,10 @@ impl Candidate {
     /// Takes what a fact made of its row, which did not change what it offers.
     fn update(&mut self, agent: Agent) -> Change {
         let before = (self.is_ready(), self.failing, self.given);
-        self.is_live = agent.is_live();
+        self.is_live = agent.is_online();
         self.is_paused = agent.paused.is_some();
         self.failing = failing(agent.recent);
-        self.given = agent.given;
+        self.given = agent.last_assigned;
         *self.agent = agent;
         match (self.is_ready(), self.failing, self.given) {
             same if same == before => Change::Nothing,
@@ -96,7 +96,7 @@ impl Candidate {
 
 /// The share of failures, as if one more task had succeeded and one had failed. Shares of so few tasks differ by more than
 /// what is cut off here, and equal ones are equal.
-fn failing(recent: Recent) -> u32 {
+fn failing(recent: TrackRecord) -> u32 {
     const WHOLE: u32 = 1 << 20;
     let failures = recent.count() - recent.successes();
     (failures + 1) * WHOLE / (recent.count() + 2)

@@ -1,16 +1,16 @@
 //! What a task demands of whoever does it.
 
-use crate::agent::{Agent, Role};
-use crate::clutch::{Address, Group, Need, Policy};
+use crate::agent::{Agent, AgentRole};
+use crate::clutch::{Address, Group, Policy, Requirement};
 use crate::id::AgentId;
 use crate::task::{Task, Terms};
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Demand {
     /// All of these must be met.
-    pub requires: Vec<Need>,
+    pub requires: Vec<Requirement>,
     /// The more of these are met, the better.
-    pub prefers: Vec<Need>,
+    pub prefers: Vec<Requirement>,
     /// What the task is about. It counts as the one preference of a task that states none.
     pub domain: Option<String>,
     pub policy: Policy,
@@ -29,7 +29,7 @@ pub enum Among {
     /// Agents that were named.
     Agents(Vec<AgentId>),
     /// Everybody with one of these roles, and the members of lists.
-    Groups { roles: Vec<Role>, members: Vec<AgentId> },
+    Groups { roles: Vec<AgentRole>, members: Vec<AgentId> },
 }
 
 /// What a task that waits is chosen for by. Tasks that want the same are given to the same.

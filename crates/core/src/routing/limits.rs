@@ -57,7 +57,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::agent::{RegisterCard, Role};
+    use crate::agent::{AgentRole, RegisterCard};
     use crate::clutch::Card;
     use crate::task::TakeUp;
     use crate::testing::{World, anna, assign, by, claim, complete, hand_over, ingest, release, sends, start};
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn a_handoff_gives_nobody_what_it_may_not_have() {
         let mut w = asked(&json!({ "security": { "sandbox": true } }), &policy(&json!({ "sandbox": true })));
-        w.joins("ada", Role::Worker);
+        w.joins("ada", AgentRole::Worker);
         w.starts("ken", "t");
         w.does(&by("ken"), hand_over("h", "ken", Some("ada"), "t"));
         let accept = || crate::handoff::Accept { handoff: "h".into(), agent: "ada".into() };

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::clutch::card::CostHint;
-use crate::clutch::version::Stated;
+use crate::clutch::version::CapabilityVersion;
 use crate::clutch::{Card, Network, TrustLevel};
 
 /// Words by number. Numbers say nothing but whether two words are the same.
@@ -50,7 +50,7 @@ pub(super) struct Offer {
 #[derive(Debug)]
 pub(super) struct Skill {
     word: Word,
-    pub(super) stated: Stated,
+    pub(super) stated: CapabilityVersion,
     pub(super) trust: TrustLevel,
     pub(super) cost: CostHint,
 }

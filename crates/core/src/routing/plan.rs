@@ -5,7 +5,7 @@ use super::demand::Demand;
 use super::offer::{Offer, Word, Words};
 use crate::clutch::card::{CostHint, tool_name};
 use crate::clutch::version::Range;
-use crate::clutch::{Need, Network, TrustLevel};
+use crate::clutch::{Network, Requirement, TrustLevel};
 use crate::id::AgentId;
 
 /// Weights in tenths: whole numbers add up the same in any order.
@@ -136,7 +136,7 @@ impl<'a> Plan<'a> {
 
     /// Why somebody was rejected, to be read after its name.
     pub(super) fn because(&self, reject: Reject, offer: Option<(&Offer, u32)>) -> String {
-        let need = |at: usize| self.demand.requires.get(at).map(Need::to_string).unwrap_or_default();
+        let need = |at: usize| self.demand.requires.get(at).map(Requirement::to_string).unwrap_or_default();
         let bare = |at: usize| self.demand.requires.get(at).map_or("", |need| &need.capability);
         match reject {
             Reject::Unknown => "is not registered".to_owned(),
@@ -178,7 +178,7 @@ enum Met {
 }
 
 impl Want {
-    fn of(need: &Need, words: &Words) -> Want {
+    fn of(need: &Requirement, words: &Words) -> Want {
         let kind = match need.kind() {
             "tool" if need.name() == "mcp" => Kind::Access,
             "tool" | "mcp" => Kind::Tool,

@@ -9,9 +9,9 @@ use serde_json::{Map, Value, json};
 
 use super::{Among, Candidates, Change, Choice, Demand, admits};
 use crate::actor::{Actor, Auth, Caller};
-use crate::agent::{Agent, Leave, Membership, Pause, Paused, Recent, Role, Unpause};
+use crate::agent::{Agent, AgentRole, LeaveTeam, Membership, PauseAgent, Paused, ResumeAgent, TrackRecord};
 use crate::clutch::card::{Capability, CostHint};
-use crate::clutch::{Card, Need, Network, Policy, TrustLevel};
+use crate::clutch::{Card, Network, Policy, Requirement, TrustLevel};
 use crate::fact::Fact;
 use crate::id::{AgentId, Seq, TaskId, Timestamp};
 use crate::key::Key;
@@ -29,8 +29,8 @@ struct Member {
 
 fn agent(id: &str, card: Card) -> Agent {
     let mut w = World::of(&[id]);
-    let known = profile(Role::Worker);
-    w.does(&by(id), crate::agent::Register { id: id.into(), profile: card.profile(Some(&known)) });
+    let known = profile(AgentRole::Worker);
+    w.does(&by(id), crate::agent::RegisterAgent { id: id.into(), profile: card.profile(Some(&known)) });
     w.agent(id).clone()
 }
 
@@ -91,7 +91,7 @@ prop_compose! {
         network in proptest::option::of(select(vec!["none", "egress-restricted", "egress-allowed", "vpn"])),
         allowlist in proptest::option::weighted(0.2, some(&TOOLS)),
         max_concurrency in proptest::option::of(1..4_u32),
-        role in select(vec![Role::Worker, Role::Specialist]),
+        role in select(vec![AgentRole::Worker, AgentRole::Specialist]),
         live in prop::bool::weighted(0.8),
         paused in prop::bool::weighted(0.1),
         load in 0..4_u32,
@@ -110,12 +110,12 @@ prop_compose! {
         card.limits.max_concurrency = max_concurrency;
         let mut agent = agent(&id, card);
         agent.profile.role = role;
-        agent.given = given.map(Seq);
+        agent.last_assigned = given.map(Seq);
         if !live {
             agent.membership = Membership::Offline(Timestamp(1));
         }
         agent.paused = paused.then(|| Paused { by: "person:anna".to_owned(), reason: None, since: Timestamp(1) });
-        let mut recent = Recent::default();
+        let mut recent = TrackRecord::default();
         outcomes.into_iter().for_each(|good| if good { recent.succeeded() } else { recent.failed() });
         agent.recent = recent;
         Member { agent, load }
@@ -126,12 +126,12 @@ fn team(most: usize) -> impl Strategy<Value = Vec<Member>> {
     (0..=most).prop_flat_map(|size| (0..size).map(member).collect::<Vec<_>>())
 }
 
-fn need() -> impl Strategy<Value = Need> {
+fn need() -> impl Strategy<Value = Requirement> {
     let names = [&SKILLS[..], &["tool:browser", "tool:mcp", "mcp:files", "domain:fintech", "tag:rust", "skill:none"]];
     let range = proptest::option::weighted(0.4, select(RANGES.to_vec()));
     (select(names.concat()), range).prop_map(|(name, range)| match range {
-        Some(range) => Need::parse(&format!("{name}@{range}")).unwrap(),
-        None => Need::parse(name).unwrap(),
+        Some(range) => Requirement::parse(&format!("{name}@{range}")).unwrap(),
+        None => Requirement::parse(name).unwrap(),
     })
 }
 
@@ -148,8 +148,8 @@ prop_compose! {
         tried in prop_oneof![3 => Just(vec![]), 1 => prop::collection::vec(0..8_usize, 0..3)],
         among in prop_oneof![
             4 => Just(Among::Anyone),
-            1 => some(&[Role::Specialist, Role::Lead]).prop_map(|roles| Among::Groups { roles, members: vec![] }),
-            1 => (some(&[Role::Specialist]), prop::collection::vec(0..10_usize, 0..3)).prop_map(|(roles, ids)| {
+            1 => some(&[AgentRole::Specialist, AgentRole::Lead]).prop_map(|roles| Among::Groups { roles, members: vec![] }),
+            1 => (some(&[AgentRole::Specialist]), prop::collection::vec(0..10_usize, 0..3)).prop_map(|(roles, ids)| {
                 Among::Groups { roles, members: ids.into_iter().map(name).collect() }
             }),
             1 => prop::collection::vec(0..10_usize, 0..4).prop_map(|ids| Among::Agents(ids.into_iter().map(name).collect())),
@@ -228,7 +228,7 @@ mod naive {
         card.capabilities.iter().any(names) && allows(card.security.tool_allowlist.as_deref(), tool)
     }
 
-    fn matching<'a>(card: &'a Card, need: &Need, prod: bool) -> Vec<&'a Capability> {
+    fn matching<'a>(card: &'a Card, need: &Requirement, prod: bool) -> Vec<&'a Capability> {
         let fits = |one: &&Capability| {
             one.id == need.capability
                 && (!prod || one.trust_level == Some(TrustLevel::Prod))
@@ -249,7 +249,7 @@ mod naive {
         all.any(|version| range.matches(&version) && asked.matches(&version))
     }
 
-    pub(super) fn meets(card: &Card, need: &Need, prod: bool) -> bool {
+    pub(super) fn meets(card: &Card, need: &Requirement, prod: bool) -> bool {
         let (kind, name) = need.capability.split_once(':').unwrap();
         let found = !matching(card, need, prod).is_empty();
         let has = card.capabilities.iter().any(|one| one.id == need.capability);
@@ -265,7 +265,7 @@ mod naive {
         card.capabilities.iter().any(|one| one.tags.iter().any(|word| word == tag))
     }
 
-    fn weight(need: &Need) -> f64 {
+    fn weight(need: &Requirement) -> f64 {
         match need.kind() {
             "tool" | "mcp" => 0.7,
             "domain" => 0.5,
@@ -278,10 +278,10 @@ mod naive {
         let prod = demand.policy.trust_level == Some(TrustLevel::Prod);
         let mut prefers = demand.prefers.clone();
         if prefers.is_empty() {
-            prefers.extend(demand.domain.iter().map(|domain| Need::parse(&format!("domain:{domain}")).unwrap()));
+            prefers.extend(demand.domain.iter().map(|domain| Requirement::parse(&format!("domain:{domain}")).unwrap()));
         }
         let all: f64 = prefers.iter().map(weight).sum();
-        let points = |need: &Need| {
+        let points = |need: &Requirement| {
             let as_tag = need.kind() == "skill" && need.versions.is_none() && tagged(card, need.name());
             if meets(card, need, prod) {
                 weight(need)
@@ -297,8 +297,9 @@ mod naive {
     /// The dearest of the cheapest capabilities that each requirement can be met with.
     pub(super) fn cost(demand: &Demand, card: &Card) -> CostHint {
         let prod = demand.policy.trust_level == Some(TrustLevel::Prod);
-        let cheapest =
-            |need: &Need| matching(card, need, prod).iter().map(|one| one.cost_hint.unwrap_or(CostHint::Medium)).min();
+        let cheapest = |need: &Requirement| {
+            matching(card, need, prod).iter().map(|one| one.cost_hint.unwrap_or(CostHint::Medium)).min()
+        };
         let used = demand.requires.iter().filter_map(cheapest).max();
         let any = card.capabilities.iter().filter_map(|one| one.cost_hint).max();
         used.or(any).unwrap_or(CostHint::Medium)
@@ -312,7 +313,7 @@ mod naive {
             let (card, recent) = (Card::of(&member.agent), member.agent.recent);
             let success = f64::from(recent.successes() + 1) / f64::from(recent.count() + 2);
             let milli = |share: f64| (share * 1e9).round();
-            (-milli(score(demand, &card)), member.load, -milli(success), cost(demand, &card), member.agent.given)
+            (-milli(score(demand, &card)), member.load, -milli(success), cost(demand, &card), member.agent.last_assigned)
         };
         fitting.sort_by(|one, other| {
             key(one).partial_cmp(&key(other)).unwrap().then_with(|| one.agent.id.cmp(&other.agent.id))
@@ -423,7 +424,7 @@ proptest! {
         way in select(vec![Way::Claim, Way::Start, Way::TakeUp, Way::Accept, Way::Handoff, Way::Return]),
     ) {
         let demand = Demand { tried: vec![], tools: needed_tools(&demand), among: sayable(demand.among.clone()), ..demand };
-        for member in members.iter().filter(|member| member.agent.is_live() && member.agent.paused.is_none()) {
+        for member in members.iter().filter(|member| member.agent.is_online() && member.agent.paused.is_none()) {
             let id = member.agent.id.as_str();
             let mut w = with_a_task(member, &demand);
             let fits = naive::is_asked(&demand, &member.agent) && naive::fits(&demand, member);
@@ -488,8 +489,8 @@ fn released(task: TaskId, agent: AgentId) -> Fact {
 fn perform(w: &mut World, step: usize, agent: &str, task: &str) {
     let caller = by(agent);
     let done = match step {
-        0 => w.run(&caller, crate::testing::register(agent, Role::Worker)),
-        1 => w.run(&caller, Leave { agent: agent.into() }),
+        0 => w.run(&caller, crate::testing::register(agent, AgentRole::Worker)),
+        1 => w.run(&caller, LeaveTeam { agent: agent.into() }),
         2 => w.run(&Caller::system(), crate::testing::offline(agent, w.now)),
         3 => w.run(&caller, crate::testing::create(task, &[])),
         4 => w.run(&caller, claim(agent, task)),
@@ -497,8 +498,8 @@ fn perform(w: &mut World, step: usize, agent: &str, task: &str) {
         5 => w.run(&by("lead"), assign(task, agent)),
         6 => w.run(&caller, release(task)),
         7 => w.run(&caller, complete(task)),
-        11 => w.run(&anna(), Pause { agent: agent.into(), reason: None }),
-        12 => w.run(&anna(), Unpause { agent: agent.into() }),
+        11 => w.run(&anna(), PauseAgent { agent: agent.into(), reason: None }),
+        12 => w.run(&anna(), ResumeAgent { agent: agent.into() }),
         8 => w.run(&caller, Fail { task: task.into(), agent: None, error: None }),
         _ => w.run(&Caller::system(), crate::task::Cancel { task: task.into(), agent: None, reason: None }),
     };
@@ -559,7 +560,7 @@ impl Way {
                 // What it has beside this one is lost too, and comes back first.
                 w.does(&anna(), claim(id, "t"));
                 w.goes_offline(id);
-                w.run(&by(id), crate::agent::ComeBack { agent: id.into() })
+                w.run(&by(id), crate::agent::ReturnAgent { agent: id.into() })
             }
         };
         drop(done);
@@ -580,10 +581,10 @@ fn sayable(among: Among) -> Among {
 fn with_a_task(member: &Member, demand: &Demand) -> World {
     let mut w = World::of(&["lead"]);
     if let Among::Agents(agents) = &demand.among {
-        agents.iter().for_each(|id| drop(w.joins(id.as_str(), Role::Worker)));
+        agents.iter().for_each(|id| drop(w.joins(id.as_str(), AgentRole::Worker)));
     }
     let id = member.agent.id.as_str();
-    w.does(&by(id), crate::agent::Register { id: id.into(), profile: member.agent.profile.clone() });
+    w.does(&by(id), crate::agent::RegisterAgent { id: id.into(), profile: member.agent.profile.clone() });
     for number in 0..member.load {
         let task = format!("other-{number}");
         w.creates(&task, &[]);
@@ -598,7 +599,7 @@ fn with_a_task(member: &Member, demand: &Demand) -> World {
 
 /// A request that demands this.
 fn asking(demand: &Demand) -> Value {
-    let words = |needs: &[Need]| needs.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let words = |needs: &[Requirement]| needs.iter().map(ToString::to_string).collect::<Vec<_>>();
     let policy: Map<String, Value> = match serde_json::to_value(&demand.policy).unwrap() {
         Value::Object(fields) => fields.into_iter().filter(|(_, value)| !value.is_null()).collect(),
         other => panic!("{other} is no policy"),
@@ -607,7 +608,7 @@ fn asking(demand: &Demand) -> Value {
         Among::Anyone => vec![json!({ "agent_id": "agent:orchestrator" })],
         Among::Agents(agents) => agents.iter().map(|id| json!({ "agent_id": format!("agent:{id}") })).collect(),
         Among::Groups { roles, .. } => {
-            let name = |role: &Role| if *role == Role::Lead { "group:leads" } else { "group:specialists" };
+            let name = |role: &AgentRole| if *role == AgentRole::Lead { "group:leads" } else { "group:specialists" };
             roles.iter().map(name).chain(["group:list"]).map(|name| json!({ "agent_id": name })).collect()
         }
     };
@@ -616,7 +617,7 @@ fn asking(demand: &Demand) -> Value {
 }
 
 fn needed_tools(demand: &Demand) -> Vec<String> {
-    let tool = |need: &Need| need.name() != "mcp" && matches!(need.kind(), "tool" | "mcp");
+    let tool = |need: &Requirement| need.name() != "mcp" && matches!(need.kind(), "tool" | "mcp");
     let required = demand.requires.iter().filter(|need| tool(need));
     required.map(|need| format!("mcp:{}", need.name())).collect()
 }
@@ -631,6 +632,6 @@ fn words_that_nobody_uses_any_more_are_dropped() {
         all.put(Agent { profile: card.profile(None), ..agent.clone() });
     }
     assert!(all.words.len() < 5_000, "{}", all.words.len());
-    let wants = Demand { requires: vec![Need::parse("skill:s19999").unwrap()], ..Demand::default() };
+    let wants = Demand { requires: vec![Requirement::parse("skill:s19999").unwrap()], ..Demand::default() };
     assert!(all.choose(&wants).selected.is_some());
 }

@@ -429,10 +429,10 @@ mod tests {
         assert_eq!(routes(&mut w, "t"), ["routing.failed"]);
         assert_eq!(routes(&mut w, "t"), [""; 0]);
         for agent in ["lead", "other"] {
-            w.joins(agent, crate::agent::Role::Worker);
+            w.joins(agent, crate::agent::AgentRole::Worker);
         }
         assert_eq!(routes(&mut w, "t"), ["routing.failed"], "for another reason");
-        w.joins("third", crate::agent::Role::Worker);
+        w.joins("third", crate::agent::AgentRole::Worker);
         assert_eq!(routes(&mut w, "t"), [""; 0]);
         sends(&mut w, "reg", "agent.register", "ken", &card("ken", 1));
         assert_eq!(routes(&mut w, "t"), GIVEN);

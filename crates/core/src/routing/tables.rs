@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{Among, Candidates, Choice, Demand, Filter};
-use crate::agent::{RegisterCard, Role};
-use crate::clutch::{Card, Need, Network, Policy, TrustLevel};
+use crate::agent::{AgentRole, RegisterCard};
+use crate::clutch::{Card, Network, Policy, Requirement, TrustLevel};
 use crate::testing::{World, by, complete};
 
 /// A team whose members sent these cards, each beside an id.
@@ -30,8 +30,8 @@ fn choose(w: &World, demand: &Demand) -> Choice {
     candidates(w).choose(demand)
 }
 
-fn needs(texts: &[&str]) -> Vec<Need> {
-    texts.iter().map(|text| Need::parse(text).unwrap()).collect()
+fn needs(texts: &[&str]) -> Vec<Requirement> {
+    texts.iter().map(|text| Requirement::parse(text).unwrap()).collect()
 }
 
 fn requiring(texts: &[&str]) -> Demand {
@@ -161,7 +161,7 @@ fn whoever_is_busy_or_away_is_not_asked() {
     assert_eq!(choose(&w, &Demand::default()).selected, None, "claimed, it is the same task still");
     w.does(&by("a"), complete("t"));
     assert_eq!(choose(&w, &Demand::default()).selected, Some("a".into()));
-    w.does(&by("a"), crate::agent::Leave { agent: "a".into() });
+    w.does(&by("a"), crate::agent::LeaveTeam { agent: "a".into() });
     assert_eq!(choose(&w, &Demand::default()).counts, [(Filter::Offline, 1)].into(), "one that left is nobody");
     assert_eq!(choose(&World::default(), &Demand::default()).reason, "no agent is registered");
 }
@@ -169,7 +169,7 @@ fn whoever_is_busy_or_away_is_not_asked() {
 #[test]
 fn only_those_who_are_asked_for_are_looked_at() {
     let mut w = world(&[("a", research()), ("b", research()), ("c", json!({}))]);
-    w.joins("d", Role::Specialist);
+    w.joins("d", AgentRole::Specialist);
     let among = |among: Among| choose(&w, &Demand { among, ..requiring(&["skill:research"]) });
     let named = among(Among::Agents(vec!["b".into()]));
     assert_eq!(named.selected, Some("b".into()));
@@ -178,9 +178,9 @@ fn only_those_who_are_asked_for_are_looked_at() {
     let unknown = among(Among::Agents(vec!["x".into(), "c".into()]));
     let told: Vec<_> = unknown.rejected.iter().map(|one| (one.agent.as_str(), one.reason.as_str())).collect();
     assert_eq!(told, [("c", "lacks skill:research"), ("x", "is not registered")]);
-    let specialists = among(Among::Groups { roles: vec![Role::Specialist], members: vec![] });
+    let specialists = among(Among::Groups { roles: vec![AgentRole::Specialist], members: vec![] });
     assert_eq!(specialists.counts, [(Filter::Requires, 1)].into());
-    let groups = among(Among::Groups { roles: vec![Role::Specialist], members: vec!["b".into(), "x".into()] });
+    let groups = among(Among::Groups { roles: vec![AgentRole::Specialist], members: vec!["b".into(), "x".into()] });
     assert_eq!(groups.selected, Some("b".into()));
     let told: Vec<_> = groups.rejected.iter().map(|one| (one.agent.as_str(), one.reason.as_str())).collect();
     assert_eq!(told, [("d", "lacks skill:research"), ("x", "is not registered")]);
@@ -190,7 +190,7 @@ fn only_those_who_are_asked_for_are_looked_at() {
 #[test]
 fn a_request_is_to_all_the_groups_it_names_and_needs_the_tools_it_requires() {
     let mut w = World::of(&["lead"]);
-    w.joins("spec", Role::Specialist);
+    w.joins("spec", AgentRole::Specialist);
     let list =
         |name: &str, member: &str| crate::group::SetGroup { group: name.to_owned(), members: vec![member.into()] };
     w.does(&by("lead"), list("cooks", "ada"));
@@ -203,7 +203,7 @@ fn a_request_is_to_all_the_groups_it_names_and_needs_the_tools_it_requires() {
     let groups = ["group:cooks", "group:specialists", "group:tax", "agent:orchestrator"];
     let all = demand("m1", json!({ "task_id": "t1", "to": to(&groups) }));
     let members = vec!["ada".into(), "ben".into()];
-    assert_eq!(all.among, Among::Groups { roles: vec![Role::Specialist], members });
+    assert_eq!(all.among, Among::Groups { roles: vec![AgentRole::Specialist], members });
     let everybody = demand("m2", json!({ "task_id": "t2", "to": to(&["group:cooks", "group:everyone"]) }));
     assert_eq!(everybody.among, Among::Anyone);
     let named = demand("m3", json!({ "task_id": "t3", "to": to(&["group:cooks", "agent:spec"]) }));

@@ -325,7 +325,7 @@ impl View {
         if caller.actor.agent() == Some(&owner) || self.has_authority(caller)? {
             return Ok(());
         }
-        if !self.agent(&owner)?.is_some_and(|agent| agent.is_live()) {
+        if !self.agent(&owner)?.is_some_and(|agent| agent.is_online()) {
             return Ok(());
         }
         Err(Refusal::new(Code::Forbidden, format!("workflow {} is steered by {owner}, who opened it", run.id))
@@ -360,7 +360,7 @@ impl View {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::Leave;
+    use crate::agent::LeaveTeam;
     use crate::testing::{World, anna, by, create_run, plan, planned};
 
     #[test]
@@ -385,7 +385,7 @@ mod tests {
             w.does(&steering, paused());
             w.does(&steering, resumed());
         }
-        w.does(&by("a"), Leave { agent: "a".into() });
+        w.does(&by("a"), LeaveTeam { agent: "a".into() });
         w.does(&by("b"), paused());
         w.does(&by("b"), removal());
         assert_eq!(w.run_row("wf").status, Status::Paused);

@@ -263,7 +263,7 @@ mod tests {
         assert!(!w.rows().keys().any(|key| matches!(key, Key::Checkpoint(_))));
         assert_eq!((w.file_holder("x"), w.run_row("wf").tasks), (None, 0));
         assert_eq!(w.run_row("wf").status, Status::InProgress, "an empty run is not a completed one");
-        w.does(&by("b"), crate::agent::ComeBack { agent: "b".into() });
+        w.does(&by("b"), crate::agent::ReturnAgent { agent: "b".into() });
         assert_eq!(w.rebuilt(), *w.rows());
     }
 }

@@ -229,7 +229,7 @@ mod tests {
         assert_eq!(w.claims("a", "tk_one"), [""; 0], "what is held stays held");
         w.goes_offline("a");
         assert_eq!(w.task("tk_one").state, State::Pending);
-        w.does(&by("a"), crate::agent::ComeBack { agent: "a".into() });
+        w.does(&by("a"), crate::agent::ReturnAgent { agent: "a".into() });
         assert_eq!((w.holder("tk_one"), status(&w)), (Some("a"), Status::Paused));
         w.does(&by("lead"), set(Status::InProgress));
         w.does(&by("a"), release("tk_one"));

@@ -143,7 +143,7 @@ impl CheckpointAdded {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::Role;
+    use crate::agent::AgentRole;
     use crate::row::Row;
     use crate::testing::{World, anna, by, complete, register, with_token};
 
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn nobody_tells_for_a_sealed_agent_what_it_has_done() {
         let mut w = World::of(&["lead", "open"]);
-        w.does(&with_token("a"), register("a", Role::Worker));
+        w.does(&with_token("a"), register("a", AgentRole::Worker));
         w.creates("t", &[]);
         w.does(&with_token("a"), crate::testing::start(Some("a"), "t"));
         w.does(&with_token("a"), complete("t"));

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Create, Task};
 use crate::actor::Caller;
-use crate::clutch::{Address, Need, Policy, Trace};
+use crate::clutch::{Address, Policy, Requirement, Trace};
 use crate::code::Code;
 use crate::command::Halt;
 use crate::contract::BoundTo;
@@ -24,9 +24,9 @@ pub struct Terms {
     /// Whom it was sent to: the router, agents by name, or groups.
     pub to: Vec<Address>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub requires: Vec<Need>,
+    pub requires: Vec<Requirement>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub prefers: Vec<Need>,
+    pub prefers: Vec<Requirement>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
     pub policy: Policy,

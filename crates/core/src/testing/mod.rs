@@ -13,7 +13,9 @@ pub(crate) use samples::{blank_texts, samples};
 pub(crate) use teams::{end, ends_turn, fails, kickoff, runs_in, starts, wakes};
 
 use crate::actor::{Auth, Caller};
-use crate::agent::{Agent, CurrentTask, DeclareOffline, Evidence, Lead, Profile, Register, Role, SetStatus, Status};
+use crate::agent::{
+    Agent, AgentRole, AgentStatus, CurrentTask, DeclareOffline, Evidence, Lead, Profile, RegisterAgent, SetAgentStatus,
+};
 use crate::code::Code;
 use crate::command::{Command, Halt, Now, Reply, asks, decide};
 use crate::document::{Document, DocumentId, DocumentPath, text_of};
@@ -54,7 +56,7 @@ impl World {
     pub(crate) fn of(agents: &[&str]) -> World {
         let mut world = World::default();
         for agent in agents {
-            world.joins(agent, Role::Worker);
+            world.joins(agent, AgentRole::Worker);
         }
         world
     }
@@ -157,7 +159,7 @@ impl World {
         }
     }
 
-    pub(crate) fn joins(&mut self, agent: &str, role: Role) -> Vec<&'static str> {
+    pub(crate) fn joins(&mut self, agent: &str, role: AgentRole) -> Vec<&'static str> {
         self.does(&by(agent), register(agent, role))
     }
 
@@ -201,8 +203,8 @@ impl World {
         self.does(&Caller::system(), offline(agent, self.now))
     }
 
-    pub(crate) fn says(&mut self, agent: &str, status: Status) -> Vec<&'static str> {
-        self.does(&by(agent), SetStatus { agent: agent.into(), status, current_task: CurrentTask::AsBefore })
+    pub(crate) fn says(&mut self, agent: &str, status: AgentStatus) -> Vec<&'static str> {
+        self.does(&by(agent), SetAgentStatus { agent: agent.into(), status, current_task: CurrentTask::AsBefore })
     }
 
     pub(crate) fn agent(&self, id: &str) -> &Agent {
@@ -346,7 +348,7 @@ pub(crate) fn anna() -> Caller {
     Caller::person("anna")
 }
 
-pub(crate) fn profile(role: Role) -> Profile {
+pub(crate) fn profile(role: AgentRole) -> Profile {
     Profile {
         tool: "claude-code".to_owned(),
         role,
@@ -358,8 +360,8 @@ pub(crate) fn profile(role: Role) -> Profile {
     }
 }
 
-pub(crate) fn register(agent: &str, role: Role) -> Register {
-    Register { id: agent.into(), profile: profile(role) }
+pub(crate) fn register(agent: &str, role: AgentRole) -> RegisterAgent {
+    RegisterAgent { id: agent.into(), profile: profile(role) }
 }
 
 pub(crate) fn offline(agent: &str, last_seen: i64) -> DeclareOffline {

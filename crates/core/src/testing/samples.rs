@@ -7,11 +7,11 @@ use serde_json::{Map, Value, json};
 use super::{path, profile};
 use crate::adapter::{DroppedLetter, LettersDropped};
 use crate::agent::{
-    AgentLeft, AgentPaused, AgentRegistered, AgentReturned, AgentStatusSet, AgentUnpaused, AgentUpdated,
-    AgentWentOffline, Evidence, LeadChosen, LeadReason, Lost, LostFile, Profile, Role, Status,
+    AgentLeft, AgentPaused, AgentRegistered, AgentResumed, AgentReturned, AgentRole, AgentStatus, AgentStatusSet,
+    AgentUpdated, AgentWentOffline, ClaimsWhenOffline, Evidence, LeadChosen, LeadReason, LostFile, Profile,
 };
 use crate::clutch::{
-    Address, Card, Denial, EnvelopeReceived, EnvelopeRejected, MessageType, Need, Network, PayloadType, Policy,
+    Address, Card, Denial, EnvelopeReceived, EnvelopeRejected, MessageType, Network, PayloadType, Policy, Requirement,
     Restriction, ToolDenied, ToolErrorCode, Trace, TrustLevel,
 };
 use crate::code::Code;
@@ -91,7 +91,7 @@ fn full() -> Profile {
         workspace_path: Some("worktrees/ada".to_owned()),
         metadata: metadata(),
         card: Some(Arc::new(card())),
-        ..profile(Role::Specialist)
+        ..profile(AgentRole::Specialist)
     }
 }
 
@@ -130,8 +130,8 @@ fn agents() -> Vec<Fact> {
         Fact::AgentReturned(AgentReturned { agent: "ada".into() }),
         Fact::AgentStatusSet(AgentStatusSet {
             agent: "ada".into(),
-            from: Status::Idle,
-            status: Status::WaitingReview,
+            from: AgentStatus::Idle,
+            status: AgentStatus::WaitingReview,
             current_task: Some("task_1".into()),
             clears_task: true,
         }),
@@ -140,7 +140,7 @@ fn agents() -> Vec<Fact> {
             paused_by: "person:anna".to_owned(),
             reason: Some("secret".to_owned()),
         }),
-        Fact::AgentUnpaused(AgentUnpaused { agent: "ada".into() }),
+        Fact::AgentResumed(AgentResumed { agent: "ada".into() }),
         Fact::AgentLeft(AgentLeft { agent: "ada".into() }),
         Fact::AgentWentOffline(AgentWentOffline {
             agent: "ada".into(),
@@ -149,7 +149,7 @@ fn agents() -> Vec<Fact> {
                 source: Some(LifeSource::Heartbeat),
                 limit_millis: 60_000,
             },
-            lost: Lost {
+            lost: ClaimsWhenOffline {
                 tasks: vec!["task_1".into()],
                 files: vec![LostFile { path: path("src/main.rs"), task: Some("task_1".into()) }],
             },
@@ -164,7 +164,7 @@ fn agents() -> Vec<Fact> {
 }
 
 fn terms() -> Terms {
-    let need = |text: &str| Need::parse(text).unwrap();
+    let need = |text: &str| Requirement::parse(text).unwrap();
     Terms {
         request: "msg_1".into(),
         to: vec![Address::Orchestrator, Address::Agent("ada".into()), Address::Group("workers".to_owned())],

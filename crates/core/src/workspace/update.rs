@@ -125,7 +125,7 @@ impl WorkspaceUpdated {
 mod tests {
     use super::*;
     use crate::actor::Caller;
-    use crate::agent::Leave;
+    use crate::agent::LeaveTeam;
     use crate::testing::{World, anna, by, claim, made, makes, removed, sets, tells};
     use crate::workspace::CreateWorkspace;
 
@@ -210,7 +210,7 @@ mod tests {
         w.does(&by("b"), tell(4));
         w.does(&by("b"), crate::testing::release("task_1"));
         assert_eq!(w.refuses(&by("b"), tell(5)), Code::Forbidden);
-        w.does(&by("a"), Leave { agent: "a".into() });
+        w.does(&by("a"), LeaveTeam { agent: "a".into() });
         w.does(&by("b"), tell(5));
     }
 }

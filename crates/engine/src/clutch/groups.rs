@@ -24,7 +24,7 @@ impl Engine {
     /// The members of a group; `None` if there is none of that name.
     pub async fn group(&self, name: &str) -> Result<Option<Members>, EngineError> {
         if let Some(group) = RoleGroup::named(name) {
-            let here = self.agents().await?.value.into_iter().filter(|agent| agent.is_live());
+            let here = self.agents().await?.value.into_iter().filter(|agent| agent.is_online());
             let found: BTreeSet<AgentId> =
                 here.filter(|agent| group.has(agent.profile.role)).map(|agent| agent.id).collect();
             return Ok(Some(Members::OfRole(found.into_iter().collect())));

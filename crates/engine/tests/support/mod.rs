@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rookery_core::Timestamp;
-use rookery_core::agent::{Profile, Role};
+use rookery_core::agent::{AgentRole, Profile};
 use rookery_engine::access::Trust;
 use rookery_engine::{Access, Engine, Parts, RandomIds, Settings};
 use rookery_store::memory::{Database, MemoryStore};
@@ -50,7 +50,7 @@ pub fn engine_over(
 pub fn worker() -> Profile {
     Profile {
         tool: "test".into(),
-        role: Role::Worker,
+        role: AgentRole::Worker,
         capabilities: vec![],
         name: None,
         workspace_path: None,

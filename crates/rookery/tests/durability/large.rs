@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, ensure};
-use rookery_core::agent::{Profile, Register, Role};
+use rookery_core::agent::{AgentRole, Profile, RegisterAgent};
 use rookery_core::file::{Case, ClaimFile, FilePath, Insist};
 use rookery_core::report::Report;
 use rookery_core::task::{Claim, Create};
@@ -132,7 +132,7 @@ fn agent(number: usize) -> String {
 fn join(number: usize) -> Submission {
     let profile = Profile {
         tool: "test".to_owned(),
-        role: Role::Worker,
+        role: AgentRole::Worker,
         capabilities: vec![],
         name: None,
         workspace_path: None,
@@ -140,7 +140,7 @@ fn join(number: usize) -> Submission {
         card: None,
     };
     let id = agent(number);
-    Submission::new(Caller::asserted(id.as_str()), Register { id: id.as_str().into(), profile })
+    Submission::new(Caller::asserted(id.as_str()), RegisterAgent { id: id.as_str().into(), profile })
 }
 
 fn create(number: usize) -> Submission {

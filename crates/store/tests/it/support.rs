@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use rookery_core::agent::{Profile, Register, Role};
+use rookery_core::agent::{AgentRole, Profile, RegisterAgent};
 use rookery_core::file::{Case, ClaimFile, FilePath, Insist};
 use rookery_core::log::{Body, BodyBytes, LogRow};
 use rookery_core::report::Report;
@@ -170,14 +170,14 @@ pub(crate) async fn whole_log(store: &dyn Store) -> Vec<LogRow> {
 pub(crate) fn register(id: &str) -> Submission {
     let profile = Profile {
         tool: "test".to_owned(),
-        role: Role::Worker,
+        role: AgentRole::Worker,
         capabilities: vec![],
         name: None,
         workspace_path: None,
         metadata: Default::default(),
         card: None,
     };
-    Submission::new(Caller::asserted(id), Register { id: id.into(), profile })
+    Submission::new(Caller::asserted(id), RegisterAgent { id: id.into(), profile })
 }
 
 pub(crate) fn create_run(id: &str) -> Submission {

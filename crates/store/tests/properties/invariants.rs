@@ -76,7 +76,7 @@ fn one_holder_each(files: &[&File]) {
 }
 
 fn holders_are_here(agents: &BTreeMap<&AgentId, &Agent>, tasks: &BTreeMap<&TaskId, &Task>, files: &[&File]) {
-    let live = |id: &AgentId| agents.get(id).is_some_and(|agent| agent.is_live());
+    let live = |id: &AgentId| agents.get(id).is_some_and(|agent| agent.is_online());
     for task in tasks.values() {
         assert!(task.holder().is_none_or(live), "{task:?}");
         assert!(task.holder().is_none() || task.reserved_for.is_none(), "{task:?}");
@@ -94,7 +94,7 @@ fn agents_know_what_they_hold(agents: &BTreeMap<&AgentId, &Agent>, tasks: &BTree
         if let Some(current) = &agent.current_task {
             assert_eq!(tasks.get(current).and_then(|task| task.holder()), Some(&agent.id), "{agent:?}");
         }
-        assert_eq!(agent.is_live(), agent.status.as_str() != "offline", "{agent:?}");
+        assert_eq!(agent.is_online(), agent.status.as_str() != "offline", "{agent:?}");
     }
 }
 
@@ -254,8 +254,8 @@ fn one_lead_if_anybody_is_here(agents: &BTreeMap<&AgentId, &Agent>, rows: &BTree
         _ => None,
     };
     match holder {
-        Some(lead) => assert!(agents.get(lead).is_some_and(|agent| agent.is_live()), "{lead} leads and is not here"),
-        None => assert!(!agents.values().any(|agent| agent.is_live()), "nobody leads"),
+        Some(lead) => assert!(agents.get(lead).is_some_and(|agent| agent.is_online()), "{lead} leads and is not here"),
+        None => assert!(!agents.values().any(|agent| agent.is_online()), "nobody leads"),
     }
 }
 

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use rookery_core::actor::{Auth, Caller};
 use rookery_core::agent::{
-    ComeBack, CurrentTask, DeclareOffline, Evidence, Join, Leave, Pause, Profile, Register, Role, SetStatus, Status,
-    Unpause,
+    AgentRole, AgentStatus, CurrentTask, DeclareOffline, Evidence, Join, LeaveTeam, PauseAgent, Profile, RegisterAgent,
+    ResumeAgent, ReturnAgent, SetAgentStatus,
 };
 use rookery_core::file::{
     Case, ChangeSource, ClaimFile, FilePath, Insist, Lock, NoteChange, NoteOthers, ReleaseFile, Resolve, Unlock,
@@ -153,8 +153,14 @@ fn agent_and_caller() -> impl Strategy<Value = (AgentId, Caller)> {
 }
 
 fn about_agents() -> BoxedStrategy<Asked> {
-    let role = select(vec![Role::Lead, Role::Specialist, Role::Worker]);
-    let status = select(vec![Status::Idle, Status::Working, Status::Blocked, Status::WaitingReview, Status::Offline]);
+    let role = select(vec![AgentRole::Lead, AgentRole::Specialist, AgentRole::Worker]);
+    let status = select(vec![
+        AgentStatus::Idle,
+        AgentStatus::Working,
+        AgentStatus::Blocked,
+        AgentStatus::WaitingReview,
+        AgentStatus::Offline,
+    ]);
     prop_oneof![
         4 => (agent_and_caller(), role, text()).prop_map(|((id, caller), role, text)| {
             let metadata = serde_json::Map::from_iter([("note".to_owned(), text.into())]);
@@ -167,20 +173,20 @@ fn about_agents() -> BoxedStrategy<Asked> {
                 metadata,
                 card: None,
             };
-            (caller, Register { id, profile }.into())
+            (caller, RegisterAgent { id, profile }.into())
         }),
         1 => (agent_and_caller(), status).prop_map(|((agent, caller), status)| {
-            (caller, SetStatus { agent, status, current_task: CurrentTask::AsBefore }.into())
+            (caller, SetAgentStatus { agent, status, current_task: CurrentTask::AsBefore }.into())
         }),
-        1 => agent_and_caller().prop_map(|(agent, caller)| (caller, Leave { agent }.into())),
-        1 => agent().prop_map(|agent| (Caller::person("anna"), Pause { agent, reason: Some("one".to_owned()) }.into())),
-        1 => agent().prop_map(|agent| (Caller::person("anna"), Unpause { agent }.into())),
+        1 => agent_and_caller().prop_map(|(agent, caller)| (caller, LeaveTeam { agent }.into())),
+        1 => agent().prop_map(|agent| (Caller::person("anna"), PauseAgent { agent, reason: Some("one".to_owned()) }.into())),
+        1 => agent().prop_map(|agent| (Caller::person("anna"), ResumeAgent { agent }.into())),
         1 => (agent(), 0_i64..4).prop_map(|(agent, last_seen)| {
             let evidence =
                 Evidence { last_seen: Timestamp(last_seen), source: Some(LifeSource::Call), limit_millis: 1 };
             (Caller::system(), DeclareOffline { agent, evidence }.into())
         }),
-        3 => agent_and_caller().prop_map(|(agent, caller)| (caller, ComeBack { agent }.into())),
+        3 => agent_and_caller().prop_map(|(agent, caller)| (caller, ReturnAgent { agent }.into())),
         1 => agent_and_caller().prop_map(|(agent, caller)| (caller, Join { agent }.into())),
     ]
     .boxed()

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use rookery_core::actor::Caller;
-use rookery_core::agent::{Profile, Register, Role};
+use rookery_core::agent::{AgentRole, Profile, RegisterAgent};
 use rookery_core::intent::CloseIntent;
 use rookery_core::log::LogRow;
 use rookery_core::redact::{Erase, Redact, Target};
@@ -52,14 +52,14 @@ impl Team {
         for agent in &AGENTS[..3] {
             let profile = Profile {
                 tool: "tool".to_owned(),
-                role: Role::Worker,
+                role: AgentRole::Worker,
                 capabilities: vec![],
                 name: None,
                 workspace_path: None,
                 metadata: serde_json::Map::new(),
                 card: None,
             };
-            team.begins_with(Submission::new(Caller::asserted(*agent), Register { id: (*agent).into(), profile }));
+            team.begins_with(Submission::new(Caller::asserted(*agent), RegisterAgent { id: (*agent).into(), profile }));
         }
         for (at, task) in TASKS[..4].iter().enumerate() {
             let depends_on: Vec<TaskId> = if at == 1 { vec![TASKS[0].into()] } else { vec![] };

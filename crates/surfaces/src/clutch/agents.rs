@@ -4,7 +4,7 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use rookery_core::agent::{Agent, Leave, RegisterCard};
+use rookery_core::agent::{Agent, LeaveTeam, RegisterCard};
 use rookery_core::clutch::{Card, Heartbeat};
 use rookery_core::{Code, Refusal, Row};
 use rookery_engine::At;
@@ -77,7 +77,7 @@ pub async fn get(State(app): State<App>, call: Call, NamedAgent(id): NamedAgent)
     params(("id" = String, Path)), responses((status = 200, body = Done)))]
 pub async fn leave(call: Call, NamedAgent(id): NamedAgent) -> Result<Response, ClutchError> {
     let caller = call.caller(&id)?;
-    let committed = call.submit(caller, Leave { agent: id }, &Bytes::new()).await?;
+    let committed = call.submit(caller, LeaveTeam { agent: id }, &Bytes::new()).await?;
     Ok(call::written(StatusCode::OK, &committed, Done { ok: true }))
 }
 

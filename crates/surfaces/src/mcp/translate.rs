@@ -255,19 +255,21 @@ pub enum AgentStatus {
     Offline,
 }
 
-pub fn agent_status(status: agent::Status) -> AgentStatus {
+pub fn agent_status(status: agent::AgentStatus) -> AgentStatus {
     match status {
-        agent::Status::Idle => AgentStatus::Online,
-        agent::Status::Working | agent::Status::Blocked | agent::Status::WaitingReview => AgentStatus::Busy,
-        agent::Status::Offline => AgentStatus::Offline,
+        agent::AgentStatus::Idle => AgentStatus::Online,
+        agent::AgentStatus::Working | agent::AgentStatus::Blocked | agent::AgentStatus::WaitingReview => {
+            AgentStatus::Busy
+        }
+        agent::AgentStatus::Offline => AgentStatus::Offline,
     }
 }
 
-pub fn status_of(status: AgentStatus) -> agent::Status {
+pub fn status_of(status: AgentStatus) -> agent::AgentStatus {
     match status {
-        AgentStatus::Online => agent::Status::Idle,
-        AgentStatus::Busy => agent::Status::Working,
-        AgentStatus::Offline => agent::Status::Offline,
+        AgentStatus::Online => agent::AgentStatus::Idle,
+        AgentStatus::Busy => agent::AgentStatus::Working,
+        AgentStatus::Offline => agent::AgentStatus::Offline,
     }
 }
 
@@ -279,19 +281,19 @@ pub enum AgentRole {
     Specialist,
 }
 
-pub fn role(role: AgentRole) -> agent::Role {
+pub fn role(role: AgentRole) -> agent::AgentRole {
     match role {
-        AgentRole::Coordinator => agent::Role::Lead,
-        AgentRole::Worker => agent::Role::Worker,
-        AgentRole::Specialist => agent::Role::Specialist,
+        AgentRole::Coordinator => agent::AgentRole::Lead,
+        AgentRole::Worker => agent::AgentRole::Worker,
+        AgentRole::Specialist => agent::AgentRole::Specialist,
     }
 }
 
-pub fn shown_role(role: agent::Role) -> AgentRole {
+pub fn shown_role(role: agent::AgentRole) -> AgentRole {
     match role {
-        agent::Role::Lead => AgentRole::Coordinator,
-        agent::Role::Worker => AgentRole::Worker,
-        agent::Role::Specialist => AgentRole::Specialist,
+        agent::AgentRole::Lead => AgentRole::Coordinator,
+        agent::AgentRole::Worker => AgentRole::Worker,
+        agent::AgentRole::Specialist => AgentRole::Specialist,
     }
 }
 

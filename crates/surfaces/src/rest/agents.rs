@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use rookery_core::agent::{CurrentTask, Leave, Pause, Profile, Register, SetStatus, Unpause};
+use rookery_core::agent::{CurrentTask, LeaveTeam, PauseAgent, Profile, RegisterAgent, ResumeAgent, SetAgentStatus};
 use rookery_core::{AgentId, Code, Row};
 use rookery_store::Committed;
 
@@ -25,7 +25,7 @@ pub async fn announce(call: Call, body: JsonBody<wire::AnnounceRequest>) -> Resu
             call.app().engine().carded(&AgentId::from(id.as_str())).await?.unwrap_or_else(|| vec!["code".to_owned()])
         }
     };
-    let command = Register {
+    let command = RegisterAgent {
         id: AgentId::from(id.as_str()),
         profile: Profile {
             tool,
@@ -70,7 +70,7 @@ pub async fn set_status(
     body: JsonBody<wire::StatusChange>,
 ) -> Result<Response, RestError> {
     let status = body.value.status.ok_or_else(|| RestError::invalid("status is required"))?;
-    let command = SetStatus {
+    let command = SetAgentStatus {
         agent: AgentId::from(id.as_str()),
         status: translate::agent_status(status),
         current_task: CurrentTask::named(body.value.current_task.as_deref()),
@@ -87,7 +87,7 @@ pub async fn pause(
     Segment(id): Segment,
     body: MaybeBody<wire::PauseRequest>,
 ) -> Result<Response, RestError> {
-    let command = Pause { agent: AgentId::from(id.as_str()), reason: body.value.reason };
+    let command = PauseAgent { agent: AgentId::from(id.as_str()), reason: body.value.reason };
     changed(&call, &call.submit(call.caller(None)?, command, &body.bytes).await?)
 }
 
@@ -99,7 +99,7 @@ pub async fn resume(
     Segment(id): Segment,
     body: MaybeBody<Option<serde_json::Value>>,
 ) -> Result<Response, RestError> {
-    let command = Unpause { agent: AgentId::from(id.as_str()) };
+    let command = ResumeAgent { agent: AgentId::from(id.as_str()) };
     changed(&call, &call.submit(call.caller(None)?, command, &body.bytes).await?)
 }
 
@@ -118,7 +118,7 @@ pub async fn leave(
     Segment(id): Segment,
     body: MaybeBody<Option<serde_json::Value>>,
 ) -> Result<Response, RestError> {
-    let command = Leave { agent: AgentId::from(id.as_str()) };
+    let command = LeaveTeam { agent: AgentId::from(id.as_str()) };
     let committed = call.submit(call.caller(Some(&id))?, command, &body.bytes).await?;
     Ok(call::written(StatusCode::OK, &committed, Done { ok: true }))
 }

@@ -60,7 +60,7 @@ pub fn action(fact: &Fact) -> String {
         Fact::ReportAdded(report) => return report.action.clone(),
         Fact::AgentUpdated(_)
         | Fact::AgentPaused(_)
-        | Fact::AgentUnpaused(_)
+        | Fact::AgentResumed(_)
         | Fact::TaskMoved(_)
         | Fact::TaskReleased(_)
         | Fact::TaskRetried(_)
@@ -225,16 +225,16 @@ pub fn agent(agent: agent::Agent, presence: Option<Presence>) -> wire::Agent {
         id: agent.id.to_string(),
         tool: agent.profile.tool,
         role: match agent.profile.role {
-            agent::Role::Lead => wire::AgentRole::Lead,
-            agent::Role::Specialist => wire::AgentRole::Specialist,
-            agent::Role::Worker => wire::AgentRole::Worker,
+            agent::AgentRole::Lead => wire::AgentRole::Lead,
+            agent::AgentRole::Specialist => wire::AgentRole::Specialist,
+            agent::AgentRole::Worker => wire::AgentRole::Worker,
         },
         status: match agent.status {
-            agent::Status::Idle => wire::AgentStatus::Idle,
-            agent::Status::Working => wire::AgentStatus::Working,
-            agent::Status::Blocked => wire::AgentStatus::Blocked,
-            agent::Status::WaitingReview => wire::AgentStatus::WaitingReview,
-            agent::Status::Offline => wire::AgentStatus::Offline,
+            agent::AgentStatus::Idle => wire::AgentStatus::Idle,
+            agent::AgentStatus::Working => wire::AgentStatus::Working,
+            agent::AgentStatus::Blocked => wire::AgentStatus::Blocked,
+            agent::AgentStatus::WaitingReview => wire::AgentStatus::WaitingReview,
+            agent::AgentStatus::Offline => wire::AgentStatus::Offline,
         },
         current_task: agent.current_task.map(|task| task.to_string()),
         capabilities: agent.profile.capabilities,
@@ -247,21 +247,21 @@ pub fn agent(agent: agent::Agent, presence: Option<Presence>) -> wire::Agent {
     }
 }
 
-pub fn role(role: wire::AgentRole) -> agent::Role {
+pub fn role(role: wire::AgentRole) -> agent::AgentRole {
     match role {
-        wire::AgentRole::Lead => agent::Role::Lead,
-        wire::AgentRole::Specialist => agent::Role::Specialist,
-        wire::AgentRole::Worker => agent::Role::Worker,
+        wire::AgentRole::Lead => agent::AgentRole::Lead,
+        wire::AgentRole::Specialist => agent::AgentRole::Specialist,
+        wire::AgentRole::Worker => agent::AgentRole::Worker,
     }
 }
 
-pub fn agent_status(status: wire::AgentStatus) -> agent::Status {
+pub fn agent_status(status: wire::AgentStatus) -> agent::AgentStatus {
     match status {
-        wire::AgentStatus::Idle => agent::Status::Idle,
-        wire::AgentStatus::Working => agent::Status::Working,
-        wire::AgentStatus::Blocked => agent::Status::Blocked,
-        wire::AgentStatus::WaitingReview => agent::Status::WaitingReview,
-        wire::AgentStatus::Offline => agent::Status::Offline,
+        wire::AgentStatus::Idle => agent::AgentStatus::Idle,
+        wire::AgentStatus::Working => agent::AgentStatus::Working,
+        wire::AgentStatus::Blocked => agent::AgentStatus::Blocked,
+        wire::AgentStatus::WaitingReview => agent::AgentStatus::WaitingReview,
+        wire::AgentStatus::Offline => agent::AgentStatus::Offline,
     }
 }
 

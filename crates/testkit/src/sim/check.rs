@@ -219,7 +219,7 @@ fn lead(model: &Model) -> Option<&AgentId> {
 pub(super) fn lead_is_one_of_the_live(model: &Model) -> Checked {
     let live: Vec<&AgentId> = model
         .rows()
-        .filter_map(|(_, row)| if let Row::Agent(agent) = row { agent.is_live().then_some(&agent.id) } else { None })
+        .filter_map(|(_, row)| if let Row::Agent(agent) = row { agent.is_online().then_some(&agent.id) } else { None })
         .collect();
     match lead(model) {
         None if live.is_empty() => Ok(()),
@@ -238,7 +238,7 @@ pub(super) fn holders_are_here(model: &Model) -> Checked {
         };
         let Some(holder) = holder else { continue };
         match model.row(&Key::Agent(holder.clone())) {
-            Some(Row::Agent(agent)) if agent.is_live() => {}
+            Some(Row::Agent(agent)) if agent.is_online() => {}
             _ => {
                 let what = format!("at {}: {key:?} is held by {holder}, who is not here", model.head());
                 return violated("holders_are_here", what);
@@ -544,7 +544,7 @@ pub(super) fn nothing_is_left_open(model: &Model, earliest: Timestamp) -> Checke
 pub(super) fn the_silent_are_offline(model: &Model, speaking: &[AgentId]) -> Checked {
     for (_, row) in model.rows() {
         let Row::Agent(agent) = row else { continue };
-        if !agent.has_left() && agent.is_live() != speaking.contains(&agent.id) {
+        if !agent.has_left() && agent.is_online() != speaking.contains(&agent.id) {
             return violated("the_silent_are_offline", format!("{} is {:?}", agent.id, agent.membership));
         }
     }

@@ -570,7 +570,7 @@ async fn expire_by_time_of_day(engine: &Engine, queue: &Queue) {
     let Ok((agents, _)) = engine.store().list(RowQuery::all(rookery_core::Table::Agents)).await else { return };
     for row in agents {
         let Row::Agent(agent) = row else { continue };
-        let Some(presence) = engine.board().get(&agent.id).filter(|_| agent.is_live()) else { continue };
+        let Some(presence) = engine.board().get(&agent.id).filter(|_| agent.is_online()) else { continue };
         let limit_millis = rounds::allowed(engine).silence(presence.source);
         if presence.last_seen.plus_millis(limit_millis) < engine.clock().now() {
             let evidence = Evidence { last_seen: presence.last_seen, source: Some(presence.source), limit_millis };

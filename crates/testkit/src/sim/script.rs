@@ -9,7 +9,9 @@ mod workspaces;
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom, IteratorRandom};
-use rookery_core::agent::{ComeBack, CurrentTask, Leave, Profile, Register, Role, SetStatus, Status};
+use rookery_core::agent::{
+    AgentRole, AgentStatus, CurrentTask, LeaveTeam, Profile, RegisterAgent, ReturnAgent, SetAgentStatus,
+};
 use rookery_core::file::{
     Case, ChangeSource, ClaimFile, FilePath, Insist, Lock, NoteChange, NoteOthers, ReleaseFile, Resolve, Unlock,
 };
@@ -76,7 +78,9 @@ pub(super) struct Script<'a> {
 }
 
 fn register(rng: &mut StdRng, agent: &AgentId) -> Command {
-    let role = *[Role::Worker, Role::Worker, Role::Specialist, Role::Lead].choose(rng).unwrap_or(&Role::Worker);
+    let role = *[AgentRole::Worker, AgentRole::Worker, AgentRole::Specialist, AgentRole::Lead]
+        .choose(rng)
+        .unwrap_or(&AgentRole::Worker);
     let profile = Profile {
         tool: "script".to_owned(),
         role,
@@ -86,7 +90,7 @@ fn register(rng: &mut StdRng, agent: &AgentId) -> Command {
         metadata: serde_json::Map::from_iter([("note".to_owned(), rng.random_range(0..3).into())]),
         card: None,
     };
-    Register { id: agent.clone(), profile }.into()
+    RegisterAgent { id: agent.clone(), profile }.into()
 }
 
 impl Script<'_> {
@@ -116,8 +120,8 @@ impl Script<'_> {
         let command = match self.rng.random_range(0..100) {
             0..3 => register(self.rng, agent),
             3..7 => self.set_status(agent),
-            7..8 => Leave { agent: agent.clone() }.into(),
-            8..10 => ComeBack { agent: agent.clone() }.into(),
+            7..8 => LeaveTeam { agent: agent.clone() }.into(),
+            8..10 => ReturnAgent { agent: agent.clone() }.into(),
             10..16 => self.create(agent.as_str()),
             16..20 => self.of_run(),
             20..24 => self.planned(agent),
@@ -182,7 +186,7 @@ impl Script<'_> {
             52..56 => (person, Claim { task: self.task(), agent }.into()),
             56..60 => (person, self.claim_file(&agent)),
             60..68 => (person, self.redact()),
-            68..70 => (person, Leave { agent }.into()),
+            68..70 => (person, LeaveTeam { agent }.into()),
             70..86 => (Caller::watcher(), self.seen_change()),
             86..90 => (Caller::watcher(), self.others()),
             90..95 => (Caller::nobody(), Start { task: self.task(), agent: Some(agent) }.into()),
@@ -423,9 +427,15 @@ impl Script<'_> {
     }
 
     fn set_status(&mut self, agent: &AgentId) -> Command {
-        let all = [Status::Idle, Status::Working, Status::Blocked, Status::WaitingReview, Status::Offline];
-        let status = *all.choose(self.rng).unwrap_or(&Status::Idle);
-        SetStatus { agent: agent.clone(), status, current_task: CurrentTask::AsBefore }.into()
+        let all = [
+            AgentStatus::Idle,
+            AgentStatus::Working,
+            AgentStatus::Blocked,
+            AgentStatus::WaitingReview,
+            AgentStatus::Offline,
+        ];
+        let status = *all.choose(self.rng).unwrap_or(&AgentStatus::Idle);
+        SetAgentStatus { agent: agent.clone(), status, current_task: CurrentTask::AsBefore }.into()
     }
 
     fn step(&mut self, agent: &AgentId) -> Command {

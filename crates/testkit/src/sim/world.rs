@@ -549,7 +549,7 @@ impl World {
         let node = &mut self.nodes[node];
         let (State::Up, Some(process)) = (node.state, &mut node.process) else { return };
         if let Some(Row::Agent(row)) = self.model.row_at(&Key::Agent(agent.clone()), process.cursor)
-            && row.is_live()
+            && row.is_online()
             && !(row.has_credential && caller.auth == Auth::Asserted)
         {
             process.taken.insert(agent.clone(), self.now);

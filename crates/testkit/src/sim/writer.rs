@@ -154,7 +154,7 @@ impl Turn<'_> {
     fn mixing_up(&self, mut submission: Submission, process: &Process, at: Timestamp) -> Vec<Outcome> {
         let mut live =
             self.model.rows().filter_map(|(_, row)| if let Row::Agent(agent) = row { Some(agent) } else { None });
-        let Some(first) = live.find(|agent| agent.is_live()).map(|agent| agent.id.clone()) else { return vec![] };
+        let Some(first) = live.find(|agent| agent.is_online()).map(|agent| agent.id.clone()) else { return vec![] };
         let mut chosen = None;
         if let Command::Route(route) = &mut submission.command {
             chosen = route.choice.selected.replace(first.clone());

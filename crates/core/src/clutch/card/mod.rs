@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use super::address::Address;
 use super::security::{Network, TrustLevel};
-use super::version::Stated;
+use super::version::CapabilityVersion;
 use crate::id::AgentId;
 
 /// What somebody said beyond what is known here.
@@ -164,8 +164,10 @@ impl Capability {
     }
 
     /// What it says of its version. What cannot be read states nothing; a card that comes in is refused for it.
-    pub fn stated(&self) -> Stated {
-        self.version.as_deref().map_or(Stated::Nothing, |text| Stated::parse(text).unwrap_or(Stated::Nothing))
+    pub fn stated(&self) -> CapabilityVersion {
+        self.version.as_deref().map_or(CapabilityVersion::Nothing, |text| {
+            CapabilityVersion::parse(text).unwrap_or(CapabilityVersion::Nothing)
+        })
     }
 
     /// Whoever says nothing is trusted in a sandbox only.

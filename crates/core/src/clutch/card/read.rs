@@ -12,7 +12,7 @@ use crate::clutch::json;
 use crate::clutch::place::Place;
 use crate::clutch::security::TrustLevel;
 use crate::clutch::signature::is_public_key;
-use crate::clutch::version::Stated;
+use crate::clutch::version::CapabilityVersion;
 use crate::envelope::VERSION;
 use crate::id::AgentId;
 use crate::limit;
@@ -153,7 +153,7 @@ fn capability_id(value: &Value) -> Result<&str, Flaw> {
 
 fn stated(value: &Value) -> Result<String, Flaw> {
     let text = form::text(limit::NAME_BYTES)(value)?;
-    Stated::parse(text).map(|_| text.to_owned()).map_err(Flaw::invalid)
+    CapabilityVersion::parse(text).map(|_| text.to_owned()).map_err(Flaw::invalid)
 }
 
 fn limits(fields: &mut Fields<'_>) -> Read<Limits> {

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::{Capability, Card, Display, Endpoints, Limits, Rest, Security};
-use crate::agent::{Agent, Profile, Role};
-use crate::clutch::version::Stated;
+use crate::agent::{Agent, AgentRole, Profile};
+use crate::clutch::version::CapabilityVersion;
 use crate::envelope::VERSION;
 use crate::id::AgentId;
 use crate::limit;
@@ -51,7 +51,7 @@ impl Card {
         let tool = tool.map(str::to_owned).or_else(|| known.map(|known| known.tool.clone()));
         Profile {
             tool: tool.unwrap_or_else(|| UNSAID_TOOL.to_owned()),
-            role: said("role").and_then(role).or_else(|| known.map(|known| known.role)).unwrap_or(Role::Worker),
+            role: said("role").and_then(role).or_else(|| known.map(|known| known.role)).unwrap_or(AgentRole::Worker),
             capabilities: self.words(),
             name: self.display.name.clone(),
             workspace_path: known.and_then(|known| known.workspace_path.clone()),
@@ -101,11 +101,11 @@ fn names(word: &str, capability: &Capability) -> bool {
     capability.word() == word || Capability::said(word).is_some_and(|said| said.id == capability.id)
 }
 
-fn role(word: &str) -> Option<Role> {
+fn role(word: &str) -> Option<AgentRole> {
     match word {
-        "lead" | "coordinator" => Some(Role::Lead),
-        "specialist" => Some(Role::Specialist),
-        "worker" => Some(Role::Worker),
+        "lead" | "coordinator" => Some(AgentRole::Lead),
+        "specialist" => Some(AgentRole::Specialist),
+        "worker" => Some(AgentRole::Worker),
         _ => None,
     }
 }
@@ -115,7 +115,7 @@ impl Capability {
     /// take any text take what no id can have; a dash stands for it.
     fn said(word: &str) -> Option<Capability> {
         let (name, version) = match word.rsplit_once('@') {
-            Some((name, version)) if Stated::parse(version).is_ok() => (name, Some(version.to_owned())),
+            Some((name, version)) if CapabilityVersion::parse(version).is_ok() => (name, Some(version.to_owned())),
             _ => (word, None),
         };
         let fits = |c: char| !(c.is_control() || c.is_whitespace() || c == '@');
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn whoever_joined_otherwise_has_a_card_of_what_it_said() {
         let mut w = World::default();
-        let mut command = register("ada", Role::Specialist);
+        let mut command = register("ada", AgentRole::Specialist);
         command.profile.name = Some("Ada".to_owned());
         command.profile.capabilities =
             ["code", "research@1.2", "code review", "tool:shell", "a@b", " ", "skill:x"].map(str::to_owned).to_vec();

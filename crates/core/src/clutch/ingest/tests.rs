@@ -462,10 +462,10 @@ fn keys_are_replaced_by_whoever_has_one_of_them_or_by_lead_and_people() {
 fn leaving_and_coming_back_does_not_shake_off_the_keys() {
     let own = key("k1", 1);
     let mut w = keyed(std::slice::from_ref(&own));
-    w.does(&by("ken"), crate::agent::Leave { agent: "ken".into() });
+    w.does(&by("ken"), crate::agent::LeaveTeam { agent: "ken".into() });
     let other = RegisterCard { card: Card::read(&card(&[key("k2", 2)], json!({}))).unwrap(), allow_endpoint: false };
     assert_eq!(w.refuses(&by("ken"), other), Code::SignatureRequired);
-    w.joins("ken", crate::agent::Role::Worker);
+    w.joins("ken", crate::agent::AgentRole::Worker);
     assert!(signature::same_keys(&Card::of(w.agent("ken")).security.keys, &[own]));
 }
 

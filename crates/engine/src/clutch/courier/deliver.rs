@@ -196,7 +196,7 @@ impl Job {
 
     async fn was_only_silent(&self) -> bool {
         let known = self.engine.agent(&self.agent).await.ok().and_then(|known| known.value);
-        known.is_some_and(|known| !known.said_goodbye && known.lost.is_empty())
+        known.is_some_and(|known| !known.said_goodbye && known.claims_when_offline.is_empty())
     }
 }
 

@@ -1,6 +1,6 @@
 //! Agents: joining, showing life, leaving, and who else is here.
 
-use rookery_core::agent::{Agent, CurrentTask, Leave, Profile, Register, SetStatus, UpdateProfile};
+use rookery_core::agent::{Agent, CurrentTask, LeaveTeam, Profile, RegisterAgent, SetAgentStatus, UpdateProfile};
 use rookery_core::{AgentId, Caller, Code, Instance, Refusal, Row, RunId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -121,7 +121,7 @@ async fn register(call: Call, asked: Registering) -> Answer<Registered> {
         metadata,
         card: None,
     };
-    let committed = call.submit(caller, Register { id: id.clone(), profile }).await?;
+    let committed = call.submit(caller, RegisterAgent { id: id.clone(), profile }).await?;
     let Some(Row::Agent(agent)) = row_of(&committed) else { return Err(ToolError::unexpected()) };
     if !call.sender().is_known() {
         call.bound().set(Some(id));
@@ -207,7 +207,7 @@ async fn set_status(
         Some(word) if word != translate::agent_status(known.status) => translate::status_of(word),
         Some(_) | None => known.status,
     };
-    call.submit(caller, SetStatus { agent: agent.clone(), status, current_task }).await?;
+    call.submit(caller, SetAgentStatus { agent: agent.clone(), status, current_task }).await?;
     Ok(())
 }
 
@@ -232,7 +232,7 @@ pub struct Left {
 async fn unregister(call: Call, asked: Leaving) -> Answer<Left> {
     let (caller, agent) = call.writer(asked.id.as_deref()).await?;
     let held = known(&call, &agent).await?.holding;
-    call.submit(caller, Leave { agent: agent.clone() }).await?;
+    call.submit(caller, LeaveTeam { agent: agent.clone() }).await?;
     if call.bound().get() == Some(agent) {
         call.bound().set(None);
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rookery_core::agent::ComeBack;
+use rookery_core::agent::ReturnAgent;
 use rookery_core::clutch::{EnvelopeReceived, Filed};
 use rookery_core::log::LogRow;
 use rookery_core::{AgentId, Caller, Code, Command, Fact, Key, MessageId, Refusal, Row, Seq, Timestamp};
@@ -204,7 +204,7 @@ fn refused_together(model: &Model, bundle: &Bundle, place: usize, at: Seq, refus
 /// Whether the sender was refused before anything was decided: it could not be brought back.
 fn is_not_here(model: &Model, bundle: &Bundle, at: Seq, refusal: &Refusal) -> bool {
     let Some(agent) = sender(&bundle.caller) else { return false };
-    let back = ComeBack { agent: agent.clone() }.into();
+    let back = ReturnAgent { agent: agent.clone() }.into();
     let redone = model.decide_at(at, &bundle.caller, &back, Timestamp(0));
     matches!(redone, Redone::Refused(again) if again.code == refusal.code)
 }

@@ -1,7 +1,7 @@
 //! What must hold of the router. Who fits is worked out here once more, from the words of cards and requests alone.
 
 use rookery_core::agent::Agent;
-use rookery_core::clutch::{Address, Card, Group, MessageType, Need, TrustLevel};
+use rookery_core::clutch::{Address, Card, Group, MessageType, Requirement, TrustLevel};
 use rookery_core::log::LogRow;
 use rookery_core::run::Status;
 use rookery_core::task::{Clock, Task, Terms};
@@ -110,7 +110,7 @@ pub(in crate::sim) fn what_is_given_is_passed_on(model: &Model) -> Checked {
         let Row::Task(task) = row else { continue };
         let Some(to) = task.to_be_passed_on() else { continue };
         let agent = model.row(&Key::Agent(to.clone()));
-        if matches!(agent, Some(Row::Agent(agent)) if agent.profile.card.is_some() && agent.is_live()) {
+        if matches!(agent, Some(Row::Agent(agent)) if agent.profile.card.is_some() && agent.is_online()) {
             return violated("what_is_given_is_passed_on", format!("{} is kept for {to}, who was not told", task.id));
         }
     }
@@ -129,12 +129,12 @@ fn excluded(model: &Model, terms: &Terms, agent: &Agent) -> Option<&'static str>
     let (card, policy) = (Card::of(agent), &terms.policy);
     let trust = policy.trust_level.unwrap_or(TrustLevel::Sandbox);
     let full = card.limits.max_concurrency.is_some_and(|most| load(model, &agent.id) >= most as usize);
-    let allowed = |need: &&Need| match &policy.tool_allowlist {
+    let allowed = |need: &&Requirement| match &policy.tool_allowlist {
         Some(list) if is_tool(need) => list.iter().any(|tool| tool.ends_with(&format!(":{}", need.name()))),
         _ => true,
     };
     let filters = [
-        ("it is not here", !agent.is_live()),
+        ("it is not here", !agent.is_online()),
         ("it is paused", agent.paused.is_some()),
         ("it was not asked", !is_asked(terms, agent)),
         ("no sandbox", policy.sandbox == Some(true) && card.security.sandbox != Some(true)),
@@ -169,12 +169,12 @@ fn is_asked(terms: &Terms, agent: &Agent) -> bool {
         })
 }
 
-fn is_tool(need: &Need) -> bool {
+fn is_tool(need: &Requirement) -> bool {
     need.kind() == "tool"
 }
 
 /// The words of the script: skills with and without versions, and one tool.
-fn meets(card: &Card, need: &Need, trust: TrustLevel) -> bool {
+fn meets(card: &Card, need: &Requirement, trust: TrustLevel) -> bool {
     if is_tool(need) {
         return card.tools().any(|tool| tool == need.name());
     }

@@ -2,7 +2,7 @@
 
 use rand::Rng;
 use rand::seq::IndexedRandom;
-use rookery_core::agent::{Pause, Unpause};
+use rookery_core::agent::{PauseAgent, ResumeAgent};
 use rookery_core::message::Standing;
 use rookery_core::team::{
     AskStop, Conclusion, EndTeam, KickOff, Launch, LaunchTeam, Mode, NewMember, Runner, SayToTeam, StartTeam,
@@ -61,8 +61,8 @@ impl Script<'_> {
             _ => None,
         });
         match paused {
-            Some(agent) => Unpause { agent }.into(),
-            None => Pause { agent: self.agent(), reason: self.reason() }.into(),
+            Some(agent) => ResumeAgent { agent }.into(),
+            None => PauseAgent { agent: self.agent(), reason: self.reason() }.into(),
         }
     }
 
